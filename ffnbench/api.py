@@ -1,0 +1,143 @@
+"""The whole journey of a question, for the command line and for notebooks: request -> plan -> run -> report."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, fields, replace
+from datetime import UTC, datetime
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, Any
+
+from ffnbench import __version__
+from ffnbench.bench.environment import usable_cpus
+from ffnbench.bench.prober import Prober
+from ffnbench.bench.runner import Launch, run
+from ffnbench.bench.session import Session
+from ffnbench.errors import FfnbenchError
+from ffnbench.plan import Plan, cost_of
+from ffnbench.report.table import Table, compare_table, cost_table
+from ffnbench.report.text import html_fragment, plain, renderable
+from ffnbench.request import Request
+from ffnbench.request import build as build_plan
+from ffnbench.result import CaseCost, Progress, Report
+from ffnbench.stats import summarise
+
+if TYPE_CHECKING:
+    from torch import nn
+
+DEFAULTS = Request()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class ShownReport(Report):
+    """A Report that shows itself as its table: in a notebook, in a terminal and with rich."""
+
+    @property
+    def table(self) -> Table:
+        """The table that belongs to this report: measured, or costs alone."""
+        return compare_table(self) if self.environment else cost_table(self)
+
+    def __repr__(self) -> str:
+        return plain(self.table)
+
+    def _repr_html_(self) -> str:
+        return html_fragment(self.table)
+
+    def __rich_console__(self, console: Any, options: Any) -> Any:
+        yield renderable(self.table, options.max_width)
+
+
+def price(request: Request) -> ShownReport:
+    """Costs only: no measuring, and no torch unless a module of the user's own has to be counted."""
+    plan, costs = _plan(request)
+    return _report(plan.with_device("cpu"), costs)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prepared:
+    """A plan with its costs, ready to be measured."""
+
+    plan: Plan
+    costs: tuple[CaseCost, ...]
+
+    def measure(
+        self, on_progress: Callable[[Progress], None] = lambda _: None, launch: Launch = Session
+    ) -> ShownReport:
+        """Run it. Raises Unfinished where no worker starts, FfnbenchError where the device is not there."""
+        done = run(self.plan, on_progress=on_progress, launch=launch)
+        measured, comparisons, warnings = summarise(done)
+        return replace(
+            _report(done.plan, self.costs),
+            environment=done.environment,
+            measured=measured,
+            comparisons=comparisons,
+            failures=done.failures,
+            warnings=(*done.warnings, *warnings),
+            samples=done.samples,
+            interrupted=done.interrupted,
+            wall_s=done.wall_s,
+        )
+
+
+def prepare(request: Request) -> Prepared:
+    """Everything that can fail before measuring, done."""
+    plan, costs = _plan(request)
+    return Prepared(plan=plan, costs=costs)
+
+
+def _plan(request: Request) -> tuple[Plan, tuple[CaseCost, ...]]:
+    if request.threads is None:
+        request = replace(request, threads=usable_cpus())
+    with Prober(request.timeout) as prober:
+        plan = build_plan(request, prober.count)
+        costs = tuple(CaseCost(case=case.label, cost=cost_of(case, prober.count)) for case in plan.cases)
+    return plan, costs
+
+
+def _report(plan: Plan, costs: tuple[CaseCost, ...]) -> ShownReport:
+    return ShownReport(
+        plan=plan, costs=costs, created=datetime.now(UTC).isoformat(timespec="seconds"), version=__version__
+    )
+
+
+def _request(variants: str | Iterable[str], options: dict[str, Any]) -> Request:
+    known = {f.name for f in fields(Request)}
+    for name in options:
+        if name not in known:
+            near = get_close_matches(name, known, n=1)
+            raise TypeError(f"unexpected argument {name!r}" + (f"; did you mean {near[0]!r}?" if near else ""))
+    return Request(variants=variants if isinstance(variants, str) else ",".join(variants), **options)
+
+
+def compare(variants: str | Iterable[str] = DEFAULTS.variants, **options: Any) -> ShownReport:
+    """Measure variants side by side; the options are the flags of `ffnbench compare` (see request.Request).
+
+    >>> report = ffnbench.compare("relu,swiglu", d_model=256, quick=True)
+    >>> report.frame()[["label", "params", "latency_s", "ratio", "verdict"]]
+    """
+    return prepare(_request(variants, options)).measure()
+
+
+def cost(variants: str | Iterable[str] = DEFAULTS.variants, **options: Any) -> ShownReport:
+    """Count parameters, FLOPs and bytes of variants without measuring; the options are those of `compare`."""
+    return price(_request(variants, options))
+
+
+def build(variant: str, *, d_model: int, device: Any = None, dtype: Any = None, **options: Any) -> nn.Module:
+    """The nn.Module of a variant, in this process: maps (..., d_model) to (..., d_model).
+
+    Widths follow the same rules as in `compare`: a gated form has the parameters of the classic one at 4 * d_model
+    unless d_ff, rule or match="none" say otherwise. `dtype` and `device` are torch's.
+    """
+    from ffnbench.bench.counting import count
+    from ffnbench.ffn.imported import build_imported
+    from ffnbench.ffn.modules import build_module
+    from ffnbench.ffn.spec import FFNSpec
+
+    plan = build_plan(_request(variant, {"d_model": d_model, **options}), count)
+    if len(plan.cases) > 1:
+        raise FfnbenchError(f"{variant!r} names {len(plan.cases)} variants", "build one at a time")
+    spec = plan.cases[0].ffn
+    if isinstance(spec, FFNSpec):
+        return build_module(spec, device=device, dtype=dtype)
+    return build_imported(spec).to(device=device, dtype=dtype)

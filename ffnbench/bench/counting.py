@@ -1,0 +1,143 @@
+"""What a module of the user's own costs: parameters and FLOPs counted by running it. Runs in a worker.
+
+On the meta device, where tensors have shapes and no data, so that a 100 B parameter module counts in a moment;
+on the CPU with a few tokens where a module can't run without data. Operations that torch's counter knows
+nothing of are named, so that a fused kernel is never taken for free.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils.flop_counter import FlopCounterMode, flop_registry
+
+from ffnbench.errors import FfnbenchError
+from ffnbench.ffn.cost import ITEM_BYTES, Cost
+from ffnbench.ffn.imported import build_imported, one_line
+from ffnbench.ffn.spec import ImportedSpec
+from ffnbench.plan import Workload
+
+SMALL = (1, 8)
+# neither a matrix product nor arithmetic: moving, making and looking at data
+BOOKKEEPING = frozenset({
+    "clone", "copy_", "_to_copy", "detach", "empty", "empty_like", "zeros", "zeros_like", "ones", "ones_like", "full",
+    "new_empty", "new_zeros", "cat", "stack", "contiguous", "bernoulli_", "native_dropout", "native_dropout_backward",
+    "sum", "mean", "amax", "index_select", "scalar_tensor", "lift_fresh", "_unsafe_view", "fill_", "new_empty_strided",
+    "native_layer_norm", "native_layer_norm_backward", "_softmax", "_softmax_backward_data", "arange", "set_",
+    "new_ones", "new_full", "full_like", "empty_strided", "split", "split_with_sizes", "_fused_rms_norm",
+})  # fmt: skip
+
+
+class _Census(TorchDispatchMode):
+    """Names the operations that are neither counted, nor element-wise, nor bookkeeping."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.unknown: dict[str, None] = {}
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        packet = func._overloadpacket
+        name = packet.__name__
+        known = packet in flop_registry or torch.Tag.pointwise in func.tags or func.is_view or name in BOOKKEEPING
+        if not known and not name.endswith("_backward"):
+            self.unknown[str(packet)] = None
+        return func(*args, **(kwargs or {}))
+
+
+def count(spec: ImportedSpec, workload: Workload) -> Cost:
+    """Count a user's module; raises FfnbenchError where it can't be built or gives another shape than it got."""
+    try:
+        with torch.device("meta"):
+            module = build_imported(spec)
+        shape, device = (workload.batch, workload.seq_len), "meta"
+        result = _run(module, spec, shape, device, workload)
+    except FfnbenchError:
+        raise
+    except Exception:
+        # data-dependent code, a kernel without a meta implementation, or a plain bug: try with real data
+        module = build_imported(spec)
+        shape = SMALL
+        try:
+            result = _run(module, spec, shape, "cpu", workload)
+        except FfnbenchError:
+            raise
+        except Exception as problem:
+            return _cost(module, spec, workload, None, None, (f"it raised {one_line(problem)}",))
+    forward, backward, unknown = result
+    tokens = shape[0] * shape[1]
+    return _cost(module, spec, workload, forward // tokens, backward // tokens, unknown)
+
+
+def _run(
+    module: nn.Module, spec: ImportedSpec, shape: tuple[int, int], device: str, workload: Workload
+) -> tuple[int, int, tuple[str, ...]]:
+    """Matmul FLOPs forward and backward, and what went uncounted."""
+    dtype = torch.float32 if device == "cpu" else getattr(torch, workload.dtype)
+    x = torch.randn((*shape, spec.d_model), device=device, dtype=dtype, requires_grad=True)
+    module = module.to(dtype=dtype)
+    with _Census() as census, FlopCounterMode(display=False) as counter:
+        y = module(x)
+        check_output(y, x, spec.target)
+        forward = counter.get_total_flops()
+        y.sum().backward()
+    return forward, counter.get_total_flops() - forward, tuple(census.unknown)
+
+
+def check_output(y: object, x: Tensor, name: str) -> None:
+    """An FFN maps (..., d_model) to the same shape and dtype; raises FfnbenchError otherwise."""
+    if not isinstance(y, Tensor):
+        raise FfnbenchError(
+            f"{name} returns {type(y).__name__}, not a tensor",
+            "wrap it so that forward returns the hidden states alone",
+        )
+    if y.shape != x.shape:
+        raise FfnbenchError(
+            f"{name} returns shape {tuple(y.shape)} for an input of {tuple(x.shape)}",
+            "an FFN keeps the shape (batch, seq_len, d_model)",
+        )
+    if y.dtype != x.dtype:
+        raise FfnbenchError(
+            f"{name} returns {y.dtype} for an input of {x.dtype}", "cast the result back inside the module"
+        )
+
+
+def _cost(
+    module: nn.Module,
+    spec: ImportedSpec,
+    workload: Workload,
+    forward: int | None,
+    backward: int | None,
+    uncounted: tuple[str, ...],
+) -> Cost:
+    parameters = list(module.parameters())
+    total = sum(p.numel() for p in parameters)
+    return Cost(
+        params=total,
+        params_active=total,
+        params_formula=None,
+        flops_forward=forward,
+        flops_backward=backward,
+        flops_elementwise=None,
+        flops_elementwise_backward=None,
+        weight_bytes=total * ITEM_BYTES[workload.dtype],
+        counted=True,
+        uncounted=uncounted,
+        width_note=width_note(spec, [tuple(p.shape) for p in parameters]),
+    )
+
+
+def width_note(spec: ImportedSpec, shapes: list[tuple[int, ...]]) -> str:
+    """What the module made of d_ff, where its matrices are not d_ff wide; an empty string where they are."""
+    widths = sorted({size for shape in shapes if len(shape) >= 2 for size in shape[-2:]} - {spec.d_model})
+    asked = spec.d_ff
+    if not widths or widths[0] == asked or asked == spec.d_model:
+        return ""
+    inner = widths[0]
+    if 2 * inner == asked:
+        return f"reads d_ff {asked:,} as the packed width: each branch is {inner:,} wide"
+    if asked not in widths and abs(inner - 2 * asked / 3) < 256:
+        return f"takes about 2/3 of d_ff {asked:,} by itself: it is {inner:,} wide"
+    return f"was given d_ff {asked:,} and has matrices {inner:,} wide"

@@ -1,0 +1,165 @@
+"""Where a run happens: the machine, the software, and advice on how quiet it is. No torch in the parent.
+
+`torch_facts` runs in a worker and is sent along with its greeting; `describe` joins both halves.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import platform
+import re
+import subprocess
+from pathlib import Path
+from typing import Any
+
+from ffnbench import __version__
+from ffnbench.result import Environment
+
+
+def usable_cpus() -> int:
+    """CPUs that this process may really use: the affinity mask and the cgroup's quota, whichever is less."""
+    affinity = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    quota = _cgroup_quota()
+    return max(1, min(affinity, int(quota))) if quota else affinity
+
+
+def _cgroup_quota() -> float | None:
+    """CPUs by quota: cgroup v2's cpu.max, v1's cfs_quota_us, or None."""
+    if text := _read("/sys/fs/cgroup/cpu.max"):
+        quota, period = text.split()
+        return None if quota == "max" else int(quota) / int(period)
+    quota_us, period_us = (_read(f"/sys/fs/cgroup/cpu/cpu.cfs_{name}_us") for name in ("quota", "period"))
+    return int(quota_us) / int(period_us) if quota_us and period_us and int(quota_us) > 0 else None
+
+
+def available_memory() -> int | None:
+    """Bytes that can be allocated now: the kernel's estimate and the cgroup's limit, whichever is less."""
+    free = None
+    for line in (_read("/proc/meminfo") or "").splitlines():
+        if line.startswith("MemAvailable:"):
+            free = int(line.split()[1]) * 1024
+    limit, used = _read("/sys/fs/cgroup/memory.max"), _read("/sys/fs/cgroup/memory.current")
+    if free is not None and limit and used and limit != "max":
+        return min(free, max(0, int(limit) - int(used)))
+    return free
+
+
+def torch_facts() -> dict[str, Any]:
+    """What torch says of itself and of the GPU; called in a worker."""
+    import torch
+
+    cuda = torch.cuda.is_available()
+    properties = torch.cuda.get_device_properties(0) if cuda else None
+    return {
+        "version": torch.__version__,
+        "threads": torch.get_num_threads(),
+        "capability": torch.backends.cpu.get_cpu_capability(),
+        "blas": _blas(torch.__config__.show()),
+        "gpus": torch.cuda.device_count() if cuda else 0,
+        "gpu": properties.name if properties else None,
+        "gpu_memory_bytes": properties.total_memory if properties else None,
+        "cuda": torch.version.cuda,
+    }
+
+
+def _blas(config: str) -> str | None:
+    """The BLAS that torch was built with, from its build configuration."""
+    found = re.search(r"BLAS_INFO=(\w+)", config)
+    return found[1] if found else None
+
+
+def describe(facts: dict[str, Any] | None) -> Environment:
+    """The environment of this run; `facts` come from a worker's greeting, None where there was none."""
+    facts = facts or {}
+    commit, dirty = _git()
+    cpu, usable = cpu_name(), usable_cpus()
+    identity = (
+        cpu,
+        usable,
+        platform.machine(),
+        facts.get("capability"),
+        facts.get("version"),
+        facts.get("blas"),
+        facts.get("gpu"),
+        facts.get("cuda"),
+    )
+    return Environment(
+        fingerprint=hashlib.sha256(repr(identity).encode()).hexdigest()[:12],
+        cpu=cpu,
+        cpus=os.cpu_count() or 1,
+        usable_cpus=usable,
+        memory_bytes=_total_memory(),
+        system=f"{platform.system()} {platform.release()} {platform.machine()}",
+        python=platform.python_version(),
+        ffnbench=__version__,
+        torch=facts.get("version"),
+        torch_threads=facts.get("threads"),
+        cpu_capability=facts.get("capability"),
+        blas=facts.get("blas"),
+        gpu=facts.get("gpu"),
+        gpu_memory_bytes=facts.get("gpu_memory_bytes"),
+        cuda=facts.get("cuda"),
+        git_commit=commit,
+        git_dirty=dirty,
+    )
+
+
+def advice() -> list[str]:
+    """What makes this machine noisy now, each with what to do about it."""
+    found = []
+    load, cpus = os.getloadavg()[0], os.cpu_count() or 1
+    if load > 0.3 * cpus:
+        found.append(f"load average is {load:.1f} on {cpus} CPUs: something else runs here; wait or stop it")
+    governor = _read("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor")
+    if governor and governor != "performance":
+        found.append(f"the CPU governor is {governor!r}: clocks will change; `cpupower frequency-set -g performance`")
+    if (
+        _read("/sys/devices/system/cpu/intel_pstate/no_turbo") == "0"
+        or _read("/sys/devices/system/cpu/cpufreq/boost") == "1"
+    ):
+        found.append(
+            "turbo is on: clocks depend on temperature and on the other cores; switch it off for steadier seconds"
+        )
+    if "hypervisor" in (_read("/proc/cpuinfo") or ""):
+        found.append("this is a virtual machine: neighbours share its cores; trust ratios, not seconds")
+    if usable_cpus() < cpus:
+        found.append(f"only {usable_cpus()} of {cpus} CPUs may be used (affinity or cgroup): threads default to that")
+    siblings = _read("/sys/devices/system/cpu/cpu0/topology/thread_siblings_list")
+    if siblings and siblings != "0":
+        found.append(f"CPUs {siblings} share one core: `--threads` at the number of cores is steadier")
+    return found
+
+
+def cpu_name() -> str:
+    """The CPU's own name."""
+    for line in (_read("/proc/cpuinfo") or "").splitlines():
+        if line.startswith("model name"):
+            return line.partition(":")[2].strip()
+    return platform.processor() or platform.machine()
+
+
+def _total_memory() -> int | None:
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (ValueError, OSError):
+        return None
+
+
+def _git() -> tuple[str | None, bool | None]:
+    """Commit of the current folder's repository and whether it has changes; None outside of one."""
+    try:
+        commit = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, timeout=5, check=True)
+        status = subprocess.run(
+            ["git", "status", "--porcelain", "-uno"], capture_output=True, text=True, timeout=5, check=True
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None, None
+    return commit.stdout.strip(), bool(status.stdout.strip())
+
+
+def _read(path: str) -> str | None:
+    try:
+        return Path(path).read_text(encoding="utf-8", errors="replace").strip()
+    except OSError:
+        return None

@@ -1,0 +1,116 @@
+"""The worker's side of each request: open a case, take a sample, weigh it, check it. Needs torch.
+
+A subject that claims to be one of ffnbench's forms is held against a float64 reference before and after timing;
+a module of the user's own against its own output before timing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ffnbench import jsonable
+from ffnbench.bench import meters
+from ffnbench.bench.counting import check_output, count
+from ffnbench.errors import FfnbenchError
+from ffnbench.ffn.imported import build_imported
+from ffnbench.ffn.modules import FeedForward, build_module, reference_output
+from ffnbench.ffn.spec import FFNSpec, ImportedSpec
+from ffnbench.plan import Case, Plan, Workload
+
+# relative error (Frobenius) that rounding alone explains, with room: sqrt(d_ff) roundings of each dtype
+TOLERANCE = {"float64": 1e-10, "float32": 1e-4, "bfloat16": 5e-2, "float16": 1e-2}
+
+
+class Mismatch(Exception):
+    """The module does not compute what it claims to, or not any more."""
+
+
+@dataclass(slots=True)
+class Jobs:
+    """All cases of a plan inside one process."""
+
+    plan: Plan
+    subjects: dict[str, meters.Subject] = field(default_factory=dict)
+    first_outputs: dict[str, Tensor] = field(default_factory=dict)
+
+    def open(self, label: str, calls: int | None) -> dict[str, Any]:
+        """Build, check and warm up a case; finds how many calls make a sample unless that is known."""
+        case, protocol = self.plan.case(label), self.plan.protocol
+        work = case.workload
+        _use_threads(work)
+        torch.manual_seed(protocol.seed)
+        module = self._build(case)
+        subject = meters.prepare(module, work, case.ffn.d_model, protocol.seed)
+        self._first_call(subject, case)
+        meters.warm_up(subject, protocol.warmup_s)
+        self.subjects[label] = subject
+        return {"calls": calls or meters.calls_for(subject, protocol.min_sample_s)}
+
+    def sample(self, label: str, calls: int) -> dict[str, Any]:
+        """Mean seconds of one call."""
+        subject = self.subjects[label]
+        _use_threads(self.plan.case(label).workload)
+        return {"value": meters.sample(subject, calls)}
+
+    def weigh(self, label: str) -> dict[str, Any]:
+        """Exact bytes: peak of one call, and in train mode what is kept for backward."""
+        subject = self.subjects[label]
+        return {
+            "peak_bytes": meters.peak_bytes(subject),
+            "saved_bytes": meters.saved_bytes(subject) if subject.train else None,
+        }
+
+    def verify(self, label: str) -> dict[str, Any]:
+        """After timing: still the same function."""
+        self._check_values(self.subjects[label], self.plan.case(label), "after timing")
+        return {}
+
+    @staticmethod
+    def count(spec: dict[str, Any], workload: dict[str, Any]) -> dict[str, Any]:
+        """Parameters and FLOPs of a user's module."""
+        return jsonable.encode(count(jsonable.decode(ImportedSpec, spec), jsonable.decode(Workload, workload)))
+
+    def _build(self, case: Case) -> torch.nn.Module:
+        device, dtype = case.workload.device, getattr(torch, case.workload.dtype)
+        if isinstance(case.ffn, FFNSpec):
+            return build_module(case.ffn, device=device, dtype=dtype)
+        return build_imported(case.ffn).to(device=device, dtype=dtype)
+
+    def _first_call(self, subject: meters.Subject, case: Case) -> None:
+        """The first call of all: its shape, its dtype, its values."""
+        try:
+            check_output(subject.module(subject.x), subject.x, case.label)
+        except FfnbenchError as problem:
+            raise Mismatch(problem.message) from problem
+        self.first_outputs[case.label] = subject.output()
+        self._check_values(subject, case, "before timing")
+
+    def _check_values(self, subject: meters.Subject, case: Case, when: str) -> None:
+        y = subject.output()
+        if not bool(torch.isfinite(y).all()):
+            raise Mismatch(f"the output is not finite {when}")
+        if isinstance(subject.module, FeedForward):
+            expected, of = reference_output(subject.module, subject.x[:1, :16]), "the float64 reference"
+        elif subject.train:  # state that training moves on purpose, such as running means, is not ours to judge
+            return
+        else:
+            expected, of = self.first_outputs[case.label], "its own first output"
+        error = _relative_error(y, expected)
+        if error > TOLERANCE[case.workload.dtype]:
+            raise Mismatch(f"the output differs from {of} by {error:.1e} {when}")
+
+
+def _relative_error(y: Tensor, expected: Tensor) -> float:
+    y, expected = y.double(), expected.double()
+    size = expected.norm()
+    return float((y - expected).norm() / size) if size else float(y.norm())
+
+
+def _use_threads(work: Workload) -> None:
+    """Threads are a property of the case: user code and other cases may have changed them."""
+    if torch.get_num_threads() != work.threads:
+        torch.set_num_threads(work.threads)

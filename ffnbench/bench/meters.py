@@ -1,0 +1,196 @@
+"""What one sample is: seconds of a call, bytes of a call. Runs inside a worker.
+
+A subject is a module with its input, ready to be called again and again. Timing never includes the clearing
+of gradients; memory is counted in the bytes of tensors, so that it is the same number on every machine.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from time import perf_counter
+
+import torch
+from torch import Tensor, nn
+
+from ffnbench.plan import Workload
+
+MATMULS = (
+    "aten::addmm",
+    "aten::mm",
+    "aten::bmm",
+    "aten::baddbmm",
+    "aten::linear",
+    "aten::mkldnn_linear",
+    "aten::_addmm_activation",
+)
+
+
+@dataclass(slots=True)
+class Subject:
+    """A module and what it is called with. `grad` is the gradient that flows back in train mode."""
+
+    module: nn.Module
+    x: Tensor
+    grad: Tensor
+    train: bool
+
+    def call(self) -> None:
+        """One call as it is timed: forward, or forward and backward through a fresh graph."""
+        if self.train:
+            self.module(self.x).backward(self.grad)
+        else:
+            with torch.inference_mode():
+                self.module(self.x)
+
+    def clear(self) -> None:
+        """Forget all leaf gradients, so that no call pays for adding to the last one's."""
+        if self.train:
+            self.x.grad = None
+            for parameter in self.module.parameters():
+                parameter.grad = None
+
+    def output(self) -> Tensor:
+        """The module's result on the first tokens: outside any graph, without dropout."""
+        self.module.eval()
+        with torch.inference_mode():
+            result: Tensor = self.module(self.x.detach()[:1, :16])
+        self.module.train(self.train)
+        return result
+
+
+def prepare(module: nn.Module, workload: Workload, d_model: int, seed: int) -> Subject:
+    """Move nothing, time nothing: inputs of seeded N(0, 1), gradient of the output's shape, mode set."""
+    dtype, train = getattr(torch, workload.dtype), workload.mode == "train"
+    generator = torch.Generator().manual_seed(seed)
+    shape = (workload.batch, workload.seq_len, d_model)
+    x, grad = (torch.randn(shape, generator=generator).to(workload.device, dtype) for _ in range(2))
+    module.train(train)
+    return Subject(module, x.requires_grad_(train), grad, train)
+
+
+def warm_up(subject: Subject, seconds: float) -> None:
+    """Call until the time is over and the last calls are no faster than those before, at most 5x as long."""
+    start, best, since = perf_counter(), math.inf, 0
+    while (elapsed := perf_counter() - start) < 5 * seconds:
+        took = sample(subject, 1)
+        best, since = (took, 0) if took < 0.98 * best else (best, since + 1)
+        if elapsed >= seconds and since >= 3:
+            return
+
+
+def calls_for(subject: Subject, min_sample_s: float) -> int:
+    """How many calls make one sample last long enough for the clock and for the scheduler."""
+    fastest = min(sample(subject, 1) for _ in range(3))
+    return max(1, math.ceil(min_sample_s / max(fastest, 1e-9)))
+
+
+def sample(subject: Subject, calls: int) -> float:
+    """Mean seconds of one call over that many calls."""
+    total = _on_cuda if subject.x.is_cuda else _on_cpu
+    return total(subject, calls) / calls
+
+
+def _on_cpu(subject: Subject, calls: int) -> float:
+    total = 0.0
+    if not subject.train:
+        start = perf_counter()
+        for _ in range(calls):
+            subject.call()
+        return perf_counter() - start
+    for _ in range(calls):
+        subject.clear()
+        start = perf_counter()
+        subject.call()
+        total += perf_counter() - start
+    subject.clear()
+    return total
+
+
+def _on_cuda(subject: Subject, calls: int) -> float:
+    """Events around each call; the device is idle before the first and drained after the last."""
+    events = [(torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)) for _ in range(calls)]
+    torch.cuda.synchronize(subject.x.device)
+    for start, end in events:
+        subject.clear()
+        start.record()
+        subject.call()
+        end.record()
+    subject.clear()
+    torch.cuda.synchronize(subject.x.device)
+    return sum(start.elapsed_time(end) for start, end in events) / 1e3
+
+
+def peak_bytes(subject: Subject) -> int:
+    """The most bytes of tensors that one call holds at once, beside weights and input."""
+    subject.clear()
+    if subject.x.is_cuda:
+        return _cuda_peak(subject)
+    return _cpu_peak(subject.call, subject.clear)
+
+
+def _cuda_peak(subject: Subject) -> int:
+    device = subject.x.device
+    torch.cuda.synchronize(device)
+    torch.cuda.reset_peak_memory_stats(device)
+    before = torch.cuda.memory_allocated(device)
+    subject.call()
+    torch.cuda.synchronize(device)
+    peak = torch.cuda.max_memory_allocated(device) - before
+    subject.clear()
+    return peak
+
+
+def _cpu_peak(call: Callable[[], None], clear: Callable[[], None]) -> int:
+    """Play the allocator's events, as torch's profiler records them, in the order of time."""
+    from torch.profiler import ProfilerActivity, profile
+
+    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as recorded:
+        call()
+    clear()
+    alive = peak = 0
+    for _, size in sorted(_tensor_events(recorded)):
+        alive += size
+        peak = max(peak, alive)
+    return peak
+
+
+def _tensor_events(recorded: object) -> list[tuple[int, int]]:
+    """(time, bytes) of every allocation and release, without the scratch that a matmul takes and gives back."""
+    kept: list[tuple[int, int]] = []
+
+    def visit(nodes: list, parent: str) -> None:
+        open_scratch: dict[int, int] = {}
+        for node in nodes:
+            if node.tag == torch._C._profiler._EventType.Allocation:
+                address, size = node.extra_fields.ptr, node.extra_fields.alloc_size
+                if size < 0 and address in open_scratch and parent in MATMULS:
+                    kept.pop(open_scratch.pop(address))
+                    continue
+                open_scratch[address] = len(kept)
+                kept.append((node.start_time_ns, size))
+            else:
+                visit(node.children, node.name)
+
+    visit(recorded.profiler.kineto_results.experimental_event_tree(), "")  # type: ignore[attr-defined]
+    return kept
+
+
+def saved_bytes(subject: Subject) -> int:
+    """Bytes that autograd keeps between forward and backward: each storage once, without parameters and input."""
+    outside = {
+        t.untyped_storage().data_ptr() for t in (*subject.module.parameters(), *subject.module.buffers(), subject.x)
+    }
+    kept: dict[int, Tensor] = {}
+
+    def pack(tensor: Tensor) -> Tensor:
+        kept[tensor.untyped_storage().data_ptr()] = tensor
+        return tensor
+
+    subject.clear()
+    with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
+        result = subject.module(subject.x)
+    total = sum(t.untyped_storage().nbytes() for address, t in kept.items() if address not in outside)
+    del result
+    return total

@@ -1,0 +1,130 @@
+"""The parent's end of one worker: start it, ask it, notice when it hangs or dies. No torch here."""
+
+from __future__ import annotations
+
+import json
+import os
+import queue
+import signal
+import site
+import subprocess
+import sys
+import tempfile
+import threading
+from pathlib import Path
+from typing import Any
+
+from ffnbench.bench.wire import VERSION, Message
+from ffnbench.errors import Unfinished
+
+START_TIMEOUT_S = 300.0
+LOUD = ("USDT:",)  # what torch's profiler prints by itself
+
+
+class WorkerLost(Exception):
+    """A worker that is gone: `kind` is timeout, oom or crash."""
+
+    def __init__(self, kind: str, message: str) -> None:
+        super().__init__(message)
+        self.kind = kind
+
+
+class Session:
+    """A running worker. `ask` sends one request and waits for its answer; `close` always works."""
+
+    def __init__(self, prefix: tuple[str, ...] = (sys.executable,)) -> None:
+        self._log = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the session
+        self._process = subprocess.Popen(
+            [*prefix, "-P", "-u", "-m", "ffnbench.bench.worker"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._log,
+            env=_worker_environment(),
+            start_new_session=True,
+            text=True,
+            encoding="utf-8",
+        )
+        self._answers: queue.Queue[str | None] = queue.Queue()
+        threading.Thread(target=self._listen, daemon=True).start()
+        self._facts: dict[str, Any] | None = None
+
+    def _listen(self) -> None:
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            self._answers.put(line)
+        self._answers.put(None)
+
+    def facts(self) -> dict[str, Any]:
+        """What the worker says of its torch; waits for its start the first time."""
+        if self._facts is None:
+            hello = self._receive(START_TIMEOUT_S)
+            if hello.get("hello") != VERSION:
+                raise Unfinished(
+                    "a worker speaks another version of ffnbench's protocol",
+                    "install one version of ffnbench everywhere",
+                )
+            if "error" in hello:
+                raise Unfinished(
+                    f"a worker could not start: {hello['error']}", "is torch installed for this interpreter?"
+                )
+            self._facts = dict(hello["torch"])
+        return self._facts
+
+    def ask(self, request: Message, timeout_s: float) -> Message:
+        """One request, one answer; raises WorkerLost when none comes."""
+        self.facts()
+        assert self._process.stdin is not None
+        try:
+            self._process.stdin.write(json.dumps(request) + "\n")
+            self._process.stdin.flush()
+        except BrokenPipeError:
+            pass  # how it died is told below
+        return self._receive(timeout_s)
+
+    def _receive(self, timeout_s: float) -> Message:
+        try:
+            line = self._answers.get(timeout=timeout_s)
+        except queue.Empty:
+            raise WorkerLost("timeout", f"no answer within {timeout_s:g} s") from None
+        if line is None:
+            raise WorkerLost(*self._obituary())
+        return dict(json.loads(line))
+
+    def _obituary(self) -> tuple[str, str]:
+        """Kind and message of a worker that ended by itself."""
+        code = self._process.wait()
+        if code == -signal.SIGKILL:
+            return "oom", "the process was killed (signal 9), most likely for want of memory"
+        how = f"signal {-code}, {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
+        last = self.last_words()
+        return "crash", f"the process ended ({how}){'; its last output: ' + last if last else ''}"
+
+    def last_words(self) -> str:
+        """The last line that the worker or its user code printed."""
+        self._log.seek(0)
+        lines = self._log.read().decode("utf-8", "replace").splitlines()
+        return next((line.strip() for line in reversed(lines) if line.strip() and not line.startswith(LOUD)), "")
+
+    def close(self) -> None:
+        """End the worker and all that it started, now."""
+        if self._process.poll() is None:
+            try:
+                os.killpg(self._process.pid, signal.SIGKILL)
+            except (ProcessLookupError, PermissionError):
+                self._process.kill()
+        self._process.wait()
+        for stream in (self._process.stdin, self._process.stdout, self._log):
+            if stream is not None:
+                try:
+                    stream.close()
+                except BrokenPipeError:
+                    continue
+
+
+def _worker_environment() -> dict[str, str]:
+    """The parent's environment, with ffnbench importable where it runs from a source tree."""
+    environment = dict(os.environ)
+    root = str(Path(__file__).resolve().parents[2])
+    if root not in site.getsitepackages():
+        environment["PYTHONPATH"] = os.pathsep.join(filter(None, (root, environment.get("PYTHONPATH"))))
+    return environment

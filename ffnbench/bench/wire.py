@@ -1,0 +1,44 @@
+"""How parent and worker speak: JSON lines over the worker's stdin and its original stdout.
+
+The worker moves both ends aside before any other code runs, so that prints of user code land on stderr and its
+reads of stdin find an end of file. Standard library only: the worker side may be another interpreter.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from typing import Any
+
+VERSION = 1
+Message = dict[str, Any]
+
+
+class Channel:
+    """The worker's end of the conversation."""
+
+    def __init__(self, incoming: int, outgoing: int) -> None:
+        self._incoming = os.fdopen(incoming, "r", encoding="utf-8")
+        self._outgoing = os.fdopen(outgoing, "w", encoding="utf-8")
+
+    @classmethod
+    def claim(cls) -> Channel:
+        """Take stdin and stdout away from everything that runs later in this process."""
+        incoming, outgoing = os.dup(0), os.dup(1)
+        nothing = os.open(os.devnull, os.O_RDONLY)
+        os.dup2(nothing, 0)
+        os.dup2(2, 1)
+        os.close(nothing)
+        sys.stdin = open(0, encoding="utf-8", closefd=False)  # noqa: SIM115 - lives as long as the process
+        return cls(incoming, outgoing)
+
+    def send(self, message: Message) -> None:
+        """One message, at once."""
+        self._outgoing.write(json.dumps(message, allow_nan=False) + "\n")
+        self._outgoing.flush()
+
+    def receive(self) -> Message | None:
+        """The next message, or None when the parent has gone."""
+        line = self._incoming.readline()
+        return json.loads(line) if line else None

@@ -1,0 +1,109 @@
+"""One worker: a fresh process that does what it is asked, one JSON line at a time. `python -m ffnbench.bench.worker`.
+
+It measures only on request, so that the parent can stop early, show progress and time out a case that hangs.
+Whatever user code does (prints, raises, calls sys.exit) becomes an answer; only a killed process is silent.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import re
+import resource
+import signal
+import sys
+from typing import Any
+
+from ffnbench.bench.wire import VERSION, Channel, Message
+
+PR_SET_PDEATHSIG = 1
+
+
+def main() -> None:
+    """Claim the channel, load torch, answer until the parent closes it."""
+    channel = Channel.claim()
+    _die_with_parent()
+    try:
+        import torch
+
+        from ffnbench import jsonable
+        from ffnbench.bench.environment import torch_facts
+        from ffnbench.bench.jobs import Jobs
+        from ffnbench.plan import Plan
+    except ImportError as problem:
+        channel.send({"hello": VERSION, "error": f"{type(problem).__name__}: {problem}"})
+        return
+    channel.send({"hello": VERSION, "torch": torch_facts()})
+    jobs = None
+    while (request := channel.receive()) is not None:
+        if request["do"] == "plan":
+            plan = jsonable.decode(Plan, request["plan"])
+            jobs = Jobs(plan)
+            if all(case.workload.device == "cpu" for case in plan.cases):
+                _limit_memory(request["memory_bytes"])
+            channel.send({})
+        else:
+            channel.send(_answer(jobs or Jobs, torch, request))
+
+
+def _answer(jobs: Any, torch: Any, request: Message) -> Message:
+    """Do one job; any exception is an answer."""
+    from ffnbench.errors import FfnbenchError
+
+    arguments = {key: value for key, value in request.items() if key != "do"}
+    try:
+        answer: Message = getattr(jobs, request["do"])(**arguments)
+        return answer
+    except FfnbenchError as problem:
+        return {"failure": "crash", "message": problem.message, "hint": problem.hint}
+    except BaseException as problem:  # user code may raise anything, SystemExit included
+        return {"failure": _kind(torch, problem), "message": _one_line(problem)}
+
+
+def _kind(torch: Any, problem: BaseException) -> str:
+    text = str(problem)
+    if (
+        isinstance(problem, MemoryError | torch.OutOfMemoryError)
+        or "can't allocate memory" in text
+        or "not enough memory" in text
+    ):
+        return "oom"
+    if isinstance(problem, NotImplementedError) or "not implemented for" in text:
+        return "unsupported"
+    return "mismatch" if type(problem).__name__ == "Mismatch" else "crash"
+
+
+def _one_line(problem: BaseException) -> str:
+    text = " ".join(str(problem).split())
+    if asked := re.search(r"you tried to allocate (\d+) bytes", text):
+        return f"it tried to allocate {int(asked[1]) / 2**30:,.2f} GiB at once"
+    if type(problem).__name__ == "Mismatch":
+        return text
+    return f"{type(problem).__name__}: {text}"[:300] if text else type(problem).__name__
+
+
+def _die_with_parent() -> None:
+    """Linux: no worker outlives a parent that was killed. Ctrl-C is the parent's to handle."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+        try:
+            with open("/proc/self/oom_score_adj", "w", encoding="ascii") as file:
+                file.write("1000")  # if the kernel must kill somebody, this process and not the parent
+        except OSError:
+            pass
+
+
+def _limit_memory(available: int | None) -> None:
+    """Linux: an allocation beyond what the machine has fails here, as an error, instead of waking the OOM killer."""
+    if sys.platform != "linux" or available is None:
+        return
+    with open("/proc/self/statm", encoding="ascii") as file:
+        data_pages = int(file.read().split()[5])
+    limit = data_pages * os.sysconf("SC_PAGE_SIZE") + int(available * 0.95)
+    _, hard = resource.getrlimit(resource.RLIMIT_DATA)
+    resource.setrlimit(resource.RLIMIT_DATA, (limit if hard == resource.RLIM_INFINITY else min(limit, hard), hard))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,229 @@
+"""The commands: flags -> request -> plan -> run -> report -> show. Owns the exit codes, and nothing else.
+
+0 done; 2 usage or input, before measuring; 3 could not finish, or a bug (with its traceback); 130 interrupted. Code 1
+is kept for a gate that found a regression.
+"""
+
+from __future__ import annotations
+
+import sys
+import traceback
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+
+from ffnbench import __version__, options
+from ffnbench.errors import EXIT_INTERRUPTED, EXIT_UNFINISHED, EXIT_USAGE, FfnbenchError, Unfinished
+from ffnbench.registry import hint_for
+from ffnbench.request import Request
+from ffnbench.result import Report
+
+DEFAULTS = Request()
+app = typer.Typer(
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    add_completion=False,
+    rich_markup_mode="rich",
+    context_settings={"help_option_names": ["-h", "--help"]},
+    help="Build any Transformer FFN from flags, count it exactly, measure it honestly.",
+    epilog="Start with: ffnbench compare --d-model 768 --variants relu,gelu,swiglu",
+)
+
+
+def main() -> None:
+    """The console script: one voice for every error, and a bug never looks like a result."""
+    try:
+        code = app(standalone_mode=False)
+    except FfnbenchError as problem:
+        code = complain(problem.message, problem.hint, problem.exit_code)
+    except (KeyboardInterrupt, typer.Abort):
+        code = complain("interrupted before anything was measured", "", EXIT_INTERRUPTED)
+    except BrokenPipeError:
+        sys.stderr.close()
+        code = EXIT_UNFINISHED
+    except Exception as problem:
+        code = _usage_error(problem)
+    sys.exit(code)
+
+
+def complain(message: str, hint: str, code: int) -> int:
+    """`error:` and `hint:` on stderr; gives the exit code back."""
+    print(f"error: {message}", file=sys.stderr)
+    if hint:
+        print(f"hint: {hint}", file=sys.stderr)
+    return code
+
+
+def _usage_error(problem: Exception) -> int:
+    """Typer's own complaints (an unknown option, a word for a number) in our voice; anything else is a bug."""
+    if not isinstance(problem, typer.BadParameter.__bases__[0]):
+        traceback.print_exception(problem)
+        return complain("this is a bug in ffnbench", "please report it with the lines above", EXIT_UNFINISHED)
+    context: Any = getattr(problem, "ctx", None)
+    command = context.command_path if context else "ffnbench"
+    message = " ".join(str(getattr(problem, "format_message")()).split()).rstrip(".")  # noqa: B009
+    if not message:  # no_args_is_help
+        return 0
+    return complain(message[:1].lower() + message[1:], f"`{command} --help` shows what there is", EXIT_USAGE)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        print(f"ffnbench {__version__}")
+        raise typer.Exit()
+
+
+@app.callback()
+def _root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
+    ] = False,
+) -> None:
+    """Build any Transformer FFN from flags, count it exactly, measure it honestly."""
+
+
+@app.command(epilog="Example: ffnbench compare --d-model 768 --variants relu,gelu,swiglu -o run.csv -o run.json")
+def compare(
+    variants: options.Variants = DEFAULTS.variants,
+    d_model: options.DModel = DEFAULTS.d_model,
+    d_ff: options.DFF = None,
+    match: options.MatchOn = DEFAULTS.match,
+    multiple_of: options.MultipleOf = None,
+    rule: options.RuleName = None,
+    ratio: options.Ratio = DEFAULTS.ratio,
+    ffn_dim_multiplier: options.Multiplier = None,
+    bias: options.Bias = DEFAULTS.bias,
+    dropout: options.Dropout = DEFAULTS.dropout,
+    init: options.InitName = DEFAULTS.init,
+    batch: options.Batch = DEFAULTS.batch,
+    seq_len: options.SeqLen = DEFAULTS.seq_len,
+    dtype: options.Dtype = DEFAULTS.dtype,
+    device: options.Device = DEFAULTS.device,
+    mode: options.ModeName = DEFAULTS.mode,
+    threads: options.Threads = None,
+    reference: options.Reference = None,
+    workers: options.Workers = None,
+    rounds: options.Rounds = None,
+    quick: options.Quick = False,
+    metrics: options.MetricNames = DEFAULTS.metrics,
+    seed: options.Seed = DEFAULTS.seed,
+    timeout: options.Timeout = DEFAULTS.timeout,
+    format_: options.Format = "table",
+    out: options.Out = None,
+    wide: options.Wide = False,
+    quiet: options.Quiet = False,
+) -> None:
+    """Measure variants side by side: parameters, FLOPs, latency and memory, at equal parameters."""
+    request = Request(**{k: v for k, v in locals().items() if k in Request.__dataclass_fields__})
+    from ffnbench import api
+    from ffnbench.report.progress import ProgressBar
+    from ffnbench.report.store import Outputs
+    from ffnbench.report.table import compare_table
+
+    _check_format(format_)
+    with Outputs(out or [], "compare") as outputs:
+        prepared = api.prepare(request)
+        with ProgressBar(quiet=quiet) as progress:
+            report = prepared.measure(progress)
+        _finish(report, compare_table, outputs, format_, wide)
+
+
+@app.command(epilog="Example: ffnbench cost --d-model 4096 --variants relu2,swiglu --rule llama")
+def cost(
+    variants: options.Variants = DEFAULTS.variants,
+    d_model: options.DModel = DEFAULTS.d_model,
+    d_ff: options.DFF = None,
+    match: options.MatchOn = DEFAULTS.match,
+    multiple_of: options.MultipleOf = None,
+    rule: options.RuleName = None,
+    ratio: options.Ratio = DEFAULTS.ratio,
+    ffn_dim_multiplier: options.Multiplier = None,
+    bias: options.Bias = DEFAULTS.bias,
+    dropout: options.Dropout = DEFAULTS.dropout,
+    batch: options.Batch = DEFAULTS.batch,
+    seq_len: options.SeqLen = DEFAULTS.seq_len,
+    dtype: options.Dtype = DEFAULTS.dtype,
+    mode: options.ModeName = DEFAULTS.mode,
+    reference: options.Reference = None,
+    format_: options.Format = "table",
+    out: options.Out = None,
+    wide: options.Wide = False,
+) -> None:
+    """Count parameters, FLOPs and bytes of variants, without measuring and without torch."""
+    request = Request(**{k: v for k, v in locals().items() if k in Request.__dataclass_fields__})
+    from ffnbench import api
+    from ffnbench.report.store import Outputs
+    from ffnbench.report.table import cost_table
+
+    _check_format(format_)
+    with Outputs(out or [], "cost") as outputs:
+        _finish(api.price(request), cost_table, outputs, format_, wide)
+
+
+@app.command("list", epilog="Example: ffnbench list rules")
+def list_(
+    what: Annotated[str, typer.Argument(metavar="WHAT", help="variants, activations, rules or dtypes.")] = "variants",
+    format_: options.Format = "table",
+    wide: options.Wide = False,
+) -> None:
+    """Show the names there are to choose from."""
+    from ffnbench.report.listing import FOOTNOTES, LISTINGS
+
+    _check_format(format_)
+    if what not in LISTINGS:
+        raise FfnbenchError(f"nothing is called {what!r}", hint_for(what, LISTINGS, "lists: " + ", ".join(LISTINGS)))
+    _show_records(LISTINGS[what](), format_, wide, FOOTNOTES.get(what, ()))
+
+
+@app.command(epilog="Example: ffnbench env --format json")
+def env(format_: options.Format = "table") -> None:
+    """Show where numbers would be made: machine, torch, fingerprint, and what makes it noisy now."""
+    from ffnbench.bench.environment import advice, describe
+    from ffnbench.bench.session import Session
+    from ffnbench.report.listing import environment
+
+    _check_format(format_)
+    worker = Session()
+    try:
+        facts = worker.facts()
+    finally:
+        worker.close()
+    _show_records(environment(describe(facts)), format_, False, [f"noise: {text}" for text in advice()])
+
+
+def _check_format(name: str) -> None:
+    from ffnbench.report.store import FORMATS
+
+    if name not in FORMATS:
+        raise FfnbenchError(f"unknown format {name!r}", hint_for(name, FORMATS, "formats: " + ", ".join(FORMATS)))
+
+
+def _finish(report: Report, table_of: Any, outputs: Any, format_: str, wide: bool) -> None:
+    """Write the files, show the answer, choose the exit code."""
+    from ffnbench.report.store import FORMATS, WRITERS
+    from ffnbench.report.text import show
+
+    paths = outputs.write(report, table_of)
+    if format_ == "table":
+        show(table_of(report), Console(), wide=wide)
+    else:
+        sys.stdout.write(WRITERS[FORMATS[format_]](report, table_of))
+    sys.stdout.flush()
+    if paths:
+        print("wrote " + ", ".join(map(str, paths)), file=sys.stderr)
+    if report.interrupted:
+        raise typer.Exit(EXIT_INTERRUPTED)
+    if report.failures and len({f.case for f in report.failures}) == len(report.plan.cases):
+        raise Unfinished("nothing could be measured: every case failed", "the footnotes of the table say why")
+
+
+def _show_records(records: list[dict[str, Any]], format_: str, wide: bool, footnotes: Sequence[str] = ()) -> None:
+    from ffnbench.report import listing
+    from ffnbench.report.text import show
+
+    if format_ == "table":
+        show(listing.table(records, footnotes), Console(), wide=wide)
+    else:
+        sys.stdout.write(listing.machine_readable(records, format_))

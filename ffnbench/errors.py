@@ -1,0 +1,28 @@
+"""What can go wrong, in words: every error carries what happened, what to do about it and the exit code.
+
+Exit codes live here so that no command invents its own: 2 is the user's input (nothing was measured),
+3 is "could not finish". Code 1 is kept for a gate that found a regression and is never used for an error.
+"""
+
+from __future__ import annotations
+
+EXIT_USAGE = 2
+EXIT_UNFINISHED = 3
+EXIT_INTERRUPTED = 130
+
+
+class FfnbenchError(Exception):
+    """A mistake that the user can mend: shown as one `error:` line and one `hint:` line, never as a traceback."""
+
+    exit_code = EXIT_USAGE
+
+    def __init__(self, message: str, hint: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+
+class Unfinished(FfnbenchError):
+    """The run started and could not give an answer."""
+
+    exit_code = EXIT_UNFINISHED

@@ -1,0 +1,174 @@
+"""The text of a variant: `[LABEL=]NAME[@KEY=VALUE]...`, comma separated, no quoting needed in any shell.
+
+Text in, `Variant` out: names and keys are checked here, widths are found later (sizing.py).
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from enum import Enum
+from typing import TypeVar
+
+from ffnbench.errors import FfnbenchError
+from ffnbench.ffn.spec import Gate, Scalar
+from ffnbench.ffn.variants import ACTIVATIONS, GATED
+from ffnbench.registry import hint_for, normalise
+
+SPEC_KEYS = ("d_ff", "rule", "ratio", "multiple_of", "ffn_dim_multiplier", "gate", "bias", "beta", "dropout", "init")
+WORKLOAD_KEYS = ("batch", "seq_len", "dtype", "device", "mode", "threads")
+E = TypeVar("E", bound=Enum)
+_TARGET = re.compile(r"^(?P<module>[^:]+):(?P<attr>[A-Za-z_][\w.]*)$")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Variant:
+    """One parsed variant. `activation` and `gate` are set for ffnbench's own forms, `target` for user code."""
+
+    label: str
+    text: str
+    activation: str = ""
+    gate: Gate = Gate.NONE
+    target: str = ""
+    spec_keys: dict[str, Scalar]
+    workload_keys: dict[str, Scalar]
+    arguments: tuple[tuple[str, Scalar], ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+def parse_variants(text: str) -> list[Variant]:
+    """Parse a comma separated list; raises FfnbenchError for an empty one and for labels that are not unique."""
+    parts = [part.strip() for part in text.split(",") if part.strip()]
+    if not parts:
+        raise FfnbenchError("no variant given", "for example --variants relu,gelu,swiglu")
+    variants = [parse_variant(part) for part in parts]
+    labels = [variant.label for variant in variants]
+    for label in labels:
+        if labels.count(label) > 1:
+            first = next(v for v in reversed(variants) if v.label == label)
+            raise FfnbenchError(f"two variants have the label {label!r}", f"name one of them: other={first.text}")
+    return variants
+
+
+def parse_variant(text: str) -> Variant:
+    """Parse one `[LABEL=]NAME[@KEY=VALUE]...`."""
+    head, *pairs = text.split("@")
+    label, _, name = head.rpartition("=")
+    keys = _parse_keys(text, pairs)
+    if match := _TARGET.match(name):
+        return _imported(text, label, name, match["attr"], keys)
+    activation, gate, notes = _form(name)
+    for key in keys:
+        if key not in SPEC_KEYS + WORKLOAD_KEYS:
+            known = sorted(SPEC_KEYS + WORKLOAD_KEYS)
+            raise FfnbenchError(f"unknown key {key!r} in {text!r}", hint_for(key, known, "keys: " + ", ".join(known)))
+    if "gate" in keys:
+        gate = choose(Gate, "gate", keys["gate"])
+    if keys.get("beta", 1) != 1:
+        notes = ()  # what is said of swish and of swiglu holds for beta 1
+    activation = _with_beta(activation, keys, text)
+    return Variant(
+        label=label or text,
+        text=text.removeprefix(f"{label}=") if label else text,
+        activation=activation,
+        gate=gate,
+        notes=notes,
+        spec_keys={k: v for k, v in keys.items() if k in SPEC_KEYS},
+        workload_keys={k: v for k, v in keys.items() if k in WORKLOAD_KEYS},
+    )
+
+
+def choose(kind: type[E], name: str, value: object) -> E:
+    """A member of an enum by its value; raises FfnbenchError with did-you-mean for any other text."""
+    values = [member.value for member in kind]
+    text = "none" if value is None else str(value)
+    if text not in values:
+        raise FfnbenchError(f"unknown {name} {text!r}", hint_for(text, values, "one of: " + ", ".join(values)))
+    return kind(text)
+
+
+def _form(name: str) -> tuple[str, Gate, tuple[str, ...]]:
+    """The activation, the gate and what should be said of the name."""
+    if name in GATED:
+        row = GATED.get(name)
+        return row.activation, Gate.INNER, (row.note,) if row.note else ()
+    stem = normalise(name).removesuffix("_glu")
+    if name not in ACTIVATIONS and stem in ACTIVATIONS and stem != normalise(name):
+        activation = ACTIVATIONS.get(stem)
+        return activation.name, Gate.INNER, _notes(stem, activation.name, activation.note)
+    if name not in ACTIVATIONS:
+        known = ACTIVATIONS.spellings() + GATED.spellings() + [f"{a}_glu" for a in ACTIVATIONS.names()]
+        raise FfnbenchError(
+            f"unknown variant {name!r}",
+            hint_for(
+                name,
+                known,
+                "`ffnbench list variants` shows all; your own code is package.module:Attr or path/to/file.py:Attr",
+            ),
+        )
+    activation = ACTIVATIONS.get(name)
+    return activation.name, Gate.NONE, _notes(name, activation.name, activation.note)
+
+
+def _notes(typed: str, canonical: str, note: str) -> tuple[str, ...]:
+    """What a reader should know of a name: its ambiguity, or which row an alias runs."""
+    if note:
+        return (note,)
+    return () if normalise(typed) == canonical else (f"{typed} is {canonical}: {ACTIVATIONS.get(canonical).formula}",)
+
+
+def _with_beta(activation: str, keys: dict[str, Scalar], text: str) -> str:
+    """@beta= turns silu into swish, and swish with beta 1 back into silu, which has a kernel of its own."""
+    row = ACTIVATIONS.get(activation)
+    if "beta" not in keys:
+        return "silu" if activation == "swish" else activation
+    if row.beta is None and not row.with_beta:
+        raise FfnbenchError(f"{activation} has no beta, in {text!r}", "swish has: swish@beta=0.5")
+    if not isinstance(keys["beta"], int | float) or isinstance(keys["beta"], bool):
+        raise FfnbenchError(f"beta must be a number, not {keys['beta']!r}, in {text!r}", "for example swish@beta=0.5")
+    if keys["beta"] == 1:
+        del keys["beta"]
+        return "silu"
+    return row.with_beta or activation
+
+
+def _imported(text: str, label: str, target: str, attr: str, keys: dict[str, Scalar]) -> Variant:
+    """User code: keys of the workload and the width are ours, all others go to its constructor."""
+    ours = {"d_ff", "ratio"}
+    shown = "@".join([attr, *text.split("@")[1:]])
+    return Variant(
+        label=label or shown,
+        text=text.removeprefix(f"{label}=") if label else text,
+        target=target,
+        spec_keys={k: v for k, v in keys.items() if k in ours},
+        workload_keys={k: v for k, v in keys.items() if k in WORKLOAD_KEYS},
+        arguments=tuple((k, v) for k, v in keys.items() if k not in ours and k not in WORKLOAD_KEYS),
+    )
+
+
+def _parse_keys(text: str, pairs: list[str]) -> dict[str, Scalar]:
+    keys: dict[str, Scalar] = {}
+    for pair in pairs:
+        key, equals, value = pair.partition("=")
+        key = key.strip().replace("-", "_")
+        if not key or not equals or not value.strip():
+            raise FfnbenchError(
+                f"cannot read {'@' + pair!r} in {text!r}", "a key is written @KEY=VALUE, e.g. swiglu@d_ff=2048"
+            )
+        if key in keys:
+            raise FfnbenchError(f"key {key!r} stands twice in {text!r}", "give each key once")
+        keys[key] = parse_scalar(value.strip())
+    return keys
+
+
+def parse_scalar(text: str) -> Scalar:
+    """`true`/`false`, `none`, an integer, a float, else the text itself."""
+    words: dict[str, Scalar] = {"true": True, "yes": True, "false": False, "no": False, "none": None, "null": None}
+    if text.lower() in words:
+        return words[text.lower()]
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text

@@ -1,0 +1,188 @@
+"""The user's own module: from `package.module:Attr` or `path/to/file.py:Attr` to an nn.Module. Runs in a worker.
+
+A constructor's arguments are found by the names that the ecosystem uses for the two widths; `@key=value` sets any
+other and wins. A constructor that takes a config object gets one with all those names as attributes.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import inspect
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from ffnbench.errors import FfnbenchError
+from ffnbench.ffn.spec import ImportedSpec, Scalar
+from ffnbench.registry import did_you_mean
+
+D_MODEL_NAMES = (
+    "d_model", "dim", "hidden_size", "in_features", "embed_dim", "n_embd", "n_embed", "model_dim", "embedding_dim",
+    "emb_dim", "d_embed", "in_dim", "input_dim", "dim_in", "d_in", "in_channels", "channels", "width", "embed_dims",
+    "dmodel", "input_size", "size",
+)  # fmt: skip
+D_FF_NAMES = (
+    "d_ff", "intermediate_size", "hidden_features", "ffn_dim", "inner_dim", "dim_feedforward", "ffn_hidden_size",
+    "ff_dim", "mlp_dim", "d_hidden", "n_inner", "d_inner", "dff", "dim_ff", "ffn_hidden_dim", "feedforward_dim",
+    "intermediate_dim", "ffn_embed_dim", "ff_size", "filter_size", "hidden_channels", "mlp_hidden_dim",
+    "feedforward_channels", "inner_size", "hidden_dim",
+)  # fmt: skip
+OUT_NAMES = ("out_features", "out_dim", "output_dim", "dim_out", "d_out", "out_channels", "output_size")
+RATIO_NAMES = ("mult", "mlp_ratio", "expansion_factor", "expansion", "ffn_mult", "ratio", "expand", "widening_factor")
+CONFIG_NAMES = ("config", "cfg", "args", "configuration", "model_args", "params")
+CONFIG_DEFAULTS: dict[str, Scalar] = {
+    "hidden_act": "silu", "hidden_activation": "silu", "activation_function": "gelu_new", "activation": "gelu",
+    "mlp_bias": False, "bias": False, "use_bias": False, "add_bias_linear": False, "dropout": 0.0, "resid_pdrop": 0.0,
+    "hidden_dropout": 0.0, "hidden_dropout_prob": 0.0, "activation_dropout": 0.0, "mlp_dropout": 0.0,
+    "dropout_rate": 0.0, "pretraining_tp": 1, "layer_norm_eps": 1e-5, "rms_norm_eps": 1e-6, "initializer_range": 0.02,
+}  # fmt: skip
+
+
+class Config:
+    """A config object with the two widths under every name in use, and harmless values for common switches."""
+
+    def __init__(self, spec: ImportedSpec, overrides: dict[str, Scalar]) -> None:
+        values: dict[str, Scalar] = dict.fromkeys(D_MODEL_NAMES, spec.d_model)
+        values |= dict.fromkeys(D_FF_NAMES, spec.d_ff)
+        self.__dict__.update(values | CONFIG_DEFAULTS | overrides)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        raise FfnbenchError(
+            f"its constructor reads config.{name}, which ffnbench can't guess", f"set it with @{name}=VALUE"
+        )
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """As dict.get, for constructors that treat their config as one."""
+        return self.__dict__.get(name, default)
+
+
+def load(target: str) -> Any:
+    """The class or factory that a target names; raises FfnbenchError where there is none."""
+    source, _, path = target.rpartition(":")
+    found: Any = _load_file(source) if source.endswith(".py") or "/" in source else _load_module(source)
+    for name in path.split("."):
+        if not hasattr(found, name):
+            near = did_you_mean(name, [n for n in vars(found) if not n.startswith("_")])
+            raise FfnbenchError(f"{source!r} has no {path!r}", near or f"is it defined at the top of {source}?")
+        found = getattr(found, name)
+    if not callable(found) or (hasattr(found, "named_parameters") and not inspect.isclass(found)):
+        raise FfnbenchError(
+            f"{target!r} is an instance of {type(found).__name__}, not a class or a factory",
+            "name something that returns an nn.Module when called",
+        )
+    return found
+
+
+def build_imported(spec: ImportedSpec) -> Any:
+    """Call the target; raises FfnbenchError where that fails or gives something that is not an nn.Module."""
+    from torch import nn
+
+    factory = load(spec.target)
+    arguments = match_arguments(factory, spec)
+    try:
+        module = factory(**arguments)
+    except FfnbenchError as problem:
+        raise FfnbenchError(f"{spec.target}: {problem.message}", problem.hint) from problem
+    except Exception as problem:
+        shown = ", ".join(f"{k}={v if isinstance(v, int | float | str) else '...'}" for k, v in arguments.items())
+        raise FfnbenchError(
+            f"{spec.target}({shown}) raised {one_line(problem)}", "set or override arguments with @name=value"
+        ) from problem
+    if not isinstance(module, nn.Module):
+        raise FfnbenchError(
+            f"{spec.target} returned {type(module).__name__}, not an nn.Module",
+            "return an nn.Module that maps (..., d_model) to (..., d_model)",
+        )
+    return module
+
+
+def match_arguments(factory: Callable[..., Any], spec: ImportedSpec) -> dict[str, Any]:
+    """Keyword arguments for a constructor: the user's, then the widths by name, then a config where it wants one."""
+    try:
+        parameters = inspect.signature(factory).parameters
+    except (TypeError, ValueError) as problem:
+        raise FfnbenchError(
+            f"the signature of {spec.target} can't be read", "wrap it: def make(d_model, d_ff): ..."
+        ) from problem
+    names = [n for n, p in parameters.items() if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)]
+    open_ended = any(p.kind is p.VAR_KEYWORD for p in parameters.values())
+    given = dict(spec.arguments)
+    config = next((n for n in names if n in CONFIG_NAMES), None)
+    found: dict[str, Any] = _widths(names, spec, open_ended)
+    if config:
+        found[config] = Config(spec, {k: v for k, v in given.items() if k not in names})
+        given = {k: v for k, v in given.items() if k in names}
+    if unknown := [k for k in given if k not in names and not open_ended]:
+        near = did_you_mean(unknown[0], names)
+        raise FfnbenchError(
+            f"{spec.target} takes no argument {unknown[0]!r}",
+            " ".join(filter(None, (near, "it takes: " + ", ".join(names)))),
+        )
+    found |= given
+    if missing := [n for n in names if parameters[n].default is inspect.Parameter.empty and n not in found]:
+        raise FfnbenchError(
+            f"{spec.target} needs {missing[0]!r}, which ffnbench can't fill in", f"set it with @{missing[0]}=VALUE"
+        )
+    return found
+
+
+def _widths(names: list[str], spec: ImportedSpec, open_ended: bool) -> dict[str, Any]:
+    model = next((n for n in D_MODEL_NAMES if n in names), None)
+    inner = next((n for n in D_FF_NAMES if n in names and n != model), None)
+    if model is None and inner and "hidden_dim" in names and inner != "hidden_dim":
+        model = "hidden_dim"  # (hidden_dim, ffn_dim): beside a clearer name it is the model's width
+    if model is None and inner is None and open_ended:
+        return {"d_model": spec.d_model, "d_ff": spec.d_ff}
+    found: dict[str, Any] = {}
+    if model:
+        found[model] = spec.d_model
+    if inner:
+        found[inner] = spec.d_ff
+    elif ratio := next((n for n in RATIO_NAMES if n in names), None):
+        whole, rest = divmod(spec.d_ff, spec.d_model)
+        found[ratio] = spec.d_ff / spec.d_model if rest else whole
+    if out := next((n for n in OUT_NAMES if n in names), None):
+        found[out] = spec.d_model
+    return found
+
+
+def _load_module(name: str) -> Any:
+    if os.getcwd() not in sys.path:
+        sys.path.insert(0, os.getcwd())
+    try:
+        return importlib.import_module(name)
+    except Exception as problem:
+        hint = "is it installed in this environment, or in a folder below this one?"
+        raise FfnbenchError(f"cannot import {name!r}: {one_line(problem)}", hint) from problem
+
+
+def _load_file(path: str) -> Any:
+    file = Path(path).expanduser()
+    if not file.is_file():
+        raise FfnbenchError(f"there is no file {path!r}", "a path is relative to the current folder")
+    folder = str(file.resolve().parent)
+    if folder not in sys.path:
+        sys.path.insert(0, folder)
+    spec = importlib.util.spec_from_file_location(f"ffnbench_user_{file.stem}", file)
+    if spec is None or spec.loader is None:
+        raise FfnbenchError(f"{path!r} is not a Python file", "name a .py file")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module  # before it runs: dataclasses and pickling look themselves up
+    try:
+        spec.loader.exec_module(module)
+    except Exception as problem:
+        raise FfnbenchError(
+            f"cannot run {path!r}: {one_line(problem)}", "does `python " + path + "` work?"
+        ) from problem
+    return module
+
+
+def one_line(problem: BaseException) -> str:
+    """An exception as one line, type first."""
+    text = " ".join(str(problem).split())
+    return f"{type(problem).__name__}: {text}" if text else type(problem).__name__

@@ -1,0 +1,183 @@
+"""Which tensors are alive when: peak and saved-for-backward bytes of one eager call, exactly.
+
+A form is written as the list of kernels that it runs (`tape`); playing the list forward, and for training
+backward again, gives every allocation and every release in the order in which eager PyTorch makes them.
+The closed forms follow from it: SwiGLU's inference peak is 3 * tokens * d_ff items (the activated gate, the
+up projection and their product), its saved tensors are 4 * tokens * d_ff. Weights, input, incoming gradient and
+the matrix library's own scratch buffers are left out.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+
+from ffnbench.ffn.spec import FFNSpec, Gate
+from ffnbench.ffn.variants import ACTIVATIONS
+
+EXTERNAL = frozenset({"x"})  # the module's input: alive before and after, so never counted
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kernel:
+    """One kernel: tensors by name. `grads` are the inputs that get a gradient, `weight` the items of dW and db."""
+
+    inputs: tuple[str, ...]
+    output: str
+    saves: tuple[str, ...] = ()
+    grads: tuple[str, ...] = ()
+    weight: int = 0
+    temps: int = 0
+    scalar: int = 0
+
+
+@dataclass(slots=True)
+class Tape:
+    """Kernels in the order of execution, with the size of every tensor in bytes."""
+
+    kernels: list[Kernel] = field(default_factory=list)
+    sizes: dict[str, int] = field(default_factory=dict)
+
+    def add(self, size: int, **kernel: object) -> str:
+        """Append a kernel whose output has `size` bytes; returns the output's name."""
+        self.kernels.append(Kernel(**kernel))  # type: ignore[arg-type]
+        self.sizes[self.kernels[-1].output] = size
+        return self.kernels[-1].output
+
+
+def tape(spec: FFNSpec, *, tokens: int, item: int, train: bool, device: str) -> Tape:
+    """The kernels of one forward call of modules.py's form, in its order of evaluation."""
+    t = Tape()
+    hidden, model = tokens * spec.d_ff * item, tokens * spec.d_model * item
+    matrix, square = spec.d_model * spec.d_ff, spec.d_model**2
+    bias_h, bias_d = (spec.d_ff, spec.d_model) if spec.bias else (0, 0)
+
+    def linear(source: str, output: str, size: int, weight: int) -> str:
+        return t.add(size, inputs=(source,), output=output, saves=(source,), grads=(source,), weight=weight * item)
+
+    first = "gate" if spec.gate is Gate.INNER else "up"
+    h = _activate(t, spec, linear("x", first, hidden, matrix + bias_h), hidden)
+    if spec.gate is Gate.INNER:
+        up = linear("x", "up", hidden, matrix + bias_h)
+        h = t.add(hidden, inputs=(h, up), output="product", saves=(h, up), grads=(h, up))
+    if train and spec.dropout:
+        # CPU keeps a mask in the tensor's own dtype, CUDA's fused kernel one byte an element
+        mask = tokens * spec.d_ff * (1 if device == "cuda" else item)
+        t.add(mask, inputs=(h,), output="mask")
+        h = t.add(hidden, inputs=(h, "mask"), output="dropped", saves=("mask",), grads=(h,))
+    y = linear(h, "y", model, matrix + bias_d)
+    if spec.gate is Gate.OUTPUT:
+        gate = linear("x", "gate", model, square + bias_d)
+        t.add(model, inputs=(y, gate), output="z", saves=(y, gate), grads=(y, gate))
+    return t
+
+
+def _activate(t: Tape, spec: FFNSpec, source: str, size: int) -> str:
+    """Append the activation's kernels; returns the name of its result (its argument, where it does nothing)."""
+    names = {"x": source, "y": "activated"}
+    result = source
+    steps = ACTIVATIONS.get(spec.activation).steps
+    for step in steps:
+        inputs = tuple(names.get(i, i) for i in step.inputs)
+        output = names.get(step.output, step.output)
+        saves = tuple(names.get(s, s) for s in step.saves)
+        # the caller's frame holds the argument until the activation returns
+        reads = (*inputs, source) if step is steps[-1] else inputs
+        result = t.add(
+            size,
+            inputs=reads,
+            output=output,
+            saves=saves,
+            grads=inputs,
+            temps=step.temps,
+            scalar=step.scalar_bytes,
+        )
+    return result
+
+
+class _Ledger:
+    """Bytes alive, by tensor, with reference counts; remembers the highest total."""
+
+    def __init__(self, sizes: dict[str, int]) -> None:
+        self.sizes = sizes
+        self.references: Counter[str] = Counter()
+        self.alive = self.peak = 0
+
+    def allocate(self, size: int) -> None:
+        self.alive += size
+        self.peak = max(self.peak, self.alive)
+
+    def hold(self, name: str) -> None:
+        if name not in EXTERNAL:
+            if not self.references[name]:
+                self.allocate(self.sizes[name])
+            self.references[name] += 1
+
+    def release(self, name: str) -> None:
+        if name not in EXTERNAL:
+            self.references[name] -= 1
+            if not self.references[name]:
+                self.alive -= self.sizes[name]
+
+
+def _forward(t: Tape, *, train: bool) -> _Ledger:
+    """Play the tape: each tensor lives until its last reader is done, and in training while somebody saved it."""
+    ledger = _Ledger(t.sizes)
+    last_reader = {name: i for i, kernel in enumerate(t.kernels) for name in kernel.inputs}
+    for i, kernel in enumerate(t.kernels):
+        ledger.hold(kernel.output)
+        ledger.allocate(kernel.scalar)
+        if train:
+            for name in kernel.saves:
+                ledger.hold(name)
+        else:
+            ledger.alive -= kernel.scalar
+        for name in dict.fromkeys(kernel.inputs):
+            if last_reader[name] == i:
+                ledger.release(name)
+    return ledger
+
+
+def _backward(t: Tape, ledger: _Ledger) -> None:
+    """Play the tape backward: gradients of inputs and weights appear, then saved tensors and the used gradient go."""
+    gradients: set[str] = set()
+    ledger.sizes = {**t.sizes, **{f"d_{name}": size for name, size in t.sizes.items()}, "d_x": _size_of_x(t)}
+    for kernel in reversed(t.kernels):
+        if not kernel.grads:
+            continue
+        temps = kernel.temps * t.sizes[kernel.output]
+        again = [name for name in kernel.grads if name in gradients]
+        ledger.allocate(kernel.weight)
+        ledger.allocate(temps)
+        for name in kernel.grads:
+            ledger.allocate(ledger.sizes[f"d_{name}"]) if name in again else ledger.hold(f"d_{name}")
+            gradients.add(name)
+        ledger.alive -= temps + kernel.scalar
+        for name in kernel.saves:
+            ledger.release(name)
+        if kernel.output in gradients:
+            ledger.release(f"d_{kernel.output}")
+        for name in again:  # two gradients of one tensor are summed into a third, then both go
+            ledger.allocate(ledger.sizes[f"d_{name}"])
+            ledger.alive -= 2 * ledger.sizes[f"d_{name}"]
+
+
+def _size_of_x(t: Tape) -> int:
+    """The input is as large as the output."""
+    return t.sizes[t.kernels[-1].output]
+
+
+def peak_bytes(spec: FFNSpec, *, tokens: int, item: int, train: bool, device: str = "cpu") -> int:
+    """The most bytes that one call holds at once: forward, or forward and backward with fresh gradients."""
+    t = tape(spec, tokens=tokens, item=item, train=train, device=device)
+    ledger = _forward(t, train=train)
+    if train:
+        _backward(t, ledger)
+    return ledger.peak
+
+
+def saved_bytes(spec: FFNSpec, *, tokens: int, item: int, device: str = "cpu") -> int:
+    """Bytes that autograd keeps between forward and backward, each storage once, parameters and input left out."""
+    t = tape(spec, tokens=tokens, item=item, train=True, device=device)
+    kept = {name for kernel in t.kernels for name in kernel.saves} - EXTERNAL
+    return sum(t.sizes[name] for name in kept)

@@ -1,0 +1,182 @@
+"""The activations and the names of the gated forms: one row each, no behaviour.
+
+A new activation is one row here; the grammar, the cost model, the modules, `list` and the tests pick it up.
+`apply(F, x, beta)` receives torch.nn.functional, so that this table is readable without torch.
+
+FLOPs per element are counted by one declared convention: each scalar +, -, *, /, comparison or selection
+is 1, and each exp, log, tanh or erf is 1. A sigmoid, 1 / (1 + exp(-x)), is therefore 4. Backward counts the
+derivative as written in `derivative` (recomputed from the saved tensor) times the incoming gradient.
+
+Sources: Hendrycks & Gimpel 2016 (GELU), Ramachandran et al. 2017 (Swish), Elfwing et al. 2017 (SiLU),
+Misra 2019 (Mish), Howard et al. 2019 (hard-swish), Clevert et al. 2015 (ELU), Klambauer et al. 2017 (SELU),
+So et al. 2021 (squared ReLU, "Primer"), Shazeer 2020 (the gated forms), Dauphin et al. 2016 (GLU).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from ffnbench.registry import Registry
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """One kernel of an activation: reads `inputs`, allocates `output`, keeps `saves` for backward.
+
+    The activation's argument is called "x", its result "y". `temps` is the number of extra buffers of the
+    same size that are alive at once in its backward kernel, beside the gradient that it returns; a constant
+    factor is a tensor of `scalar_bytes` to autograd, kept until its backward.
+    """
+
+    output: str
+    inputs: tuple[str, ...]
+    saves: tuple[str, ...] = ()
+    temps: int = 0
+    scalar_bytes: int = 0
+
+
+SAVES_INPUT = (Step(output="y", inputs=("x",), saves=("x",)),)
+SAVES_OUTPUT = (Step(output="y", inputs=("x",), saves=("y",)),)
+SIGMOID_PRODUCT = (  # x * sigmoid(c * x), composed of three kernels
+    Step(output="scaled", inputs=("x",), scalar_bytes=8),
+    Step(output="squashed", inputs=("scaled",), saves=("squashed",)),
+    Step(output="y", inputs=("x", "squashed"), saves=("x", "squashed")),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Activation:
+    """A scalar function f and what the cost model has to know of it."""
+
+    name: str
+    formula: str
+    derivative: str
+    apply: Callable[[Any, Any, float], Any]
+    flops: int
+    flops_backward: int
+    steps: tuple[Step, ...]
+    aliases: tuple[str, ...] = ()
+    beta: float | None = None
+    with_beta: str = ""  # the row that takes over when @beta= is given
+    note: str = ""  # what to tell where the name is ambiguous in the wild
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GatedName:
+    """A published name of W_down(act(W_gate x) * (W_up x)) and the activation on its gate."""
+
+    name: str
+    activation: str
+    aliases: tuple[str, ...] = ()
+    note: str = ""
+
+
+# fmt: off
+_ROWS = (
+    Activation(
+        name="identity", formula="x", derivative="1", flops=0, flops_backward=0, steps=(),
+        apply=lambda F, x, beta: x, aliases=("linear", "none"),
+    ),
+    Activation(
+        name="relu", formula="max(0, x)", derivative="[x > 0]", flops=1, flops_backward=2, steps=SAVES_OUTPUT,
+        apply=lambda F, x, beta: F.relu(x),
+    ),
+    Activation(
+        name="leaky_relu", formula="x if x > 0 else 0.01 x", derivative="1 if x > 0 else 0.01",
+        flops=2, flops_backward=2, steps=SAVES_INPUT, apply=lambda F, x, beta: F.leaky_relu(x, 0.01),
+    ),
+    Activation(
+        name="relu2", formula="max(0, x)^2", derivative="2 max(0, x)", flops=2, flops_backward=4,
+        steps=(
+            Step(output="r", inputs=("x",), saves=("r",)),
+            Step(output="y", inputs=("r",), saves=("r",), temps=2),
+        ),
+        apply=lambda F, x, beta: F.relu(x).square(),
+        aliases=("squared_relu", "relu_squared", "sqrelu", "srelu"),
+    ),
+    Activation(
+        name="sigmoid", formula="1 / (1 + exp(-x))", derivative="y (1 - y)", flops=4, flops_backward=3,
+        steps=SAVES_OUTPUT, apply=lambda F, x, beta: x.sigmoid(), aliases=("logistic",),
+    ),
+    Activation(
+        name="tanh", formula="tanh(x)", derivative="1 - y^2", flops=1, flops_backward=3,
+        steps=SAVES_OUTPUT, apply=lambda F, x, beta: x.tanh(),
+    ),
+    Activation(
+        name="gelu", formula="x (1 + erf(x / sqrt 2)) / 2",
+        derivative="(1 + erf(x / sqrt 2)) / 2 + x exp(-x^2 / 2) / sqrt(2 pi)", flops=5, flops_backward=11,
+        steps=SAVES_INPUT, apply=lambda F, x, beta: F.gelu(x),
+        aliases=("gelu_erf", "gelu_python", "gelu_exact", "gelu_none"),
+        note="gelu is the exact erf form (as in PyTorch, Hugging Face 'gelu', timm); "
+        "JAX, Megatron, TransformerEngine and ggml mean gelu_tanh by that name",
+    ),
+    Activation(
+        name="gelu_tanh", formula="x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))) / 2",
+        derivative="(1 + t) / 2 + x (1 - t^2) sqrt(2/pi) (1 + 0.134145 x^2) / 2, t = tanh(...)",
+        flops=9, flops_backward=19, steps=SAVES_INPUT,
+        apply=lambda F, x, beta: F.gelu(x, approximate="tanh"),
+        aliases=("gelu_new", "gelu_pytorch_tanh", "gelu_fast", "gelu_accurate", "gelu_python_tanh", "gelu_approx"),
+    ),
+    Activation(
+        name="quick_gelu", formula="x sigmoid(1.702 x)", derivative="s + 1.702 x s (1 - s), s = sigmoid(1.702 x)",
+        flops=6, flops_backward=11, steps=SIGMOID_PRODUCT,
+        apply=lambda F, x, beta: x * (1.702 * x).sigmoid(), aliases=("qgelu",),
+    ),
+    Activation(
+        name="silu", formula="x sigmoid(x)", derivative="s (1 + x (1 - s)), s = sigmoid(x)",
+        flops=5, flops_backward=9, steps=SAVES_INPUT, apply=lambda F, x, beta: F.silu(x), with_beta="swish",
+    ),
+    Activation(
+        name="swish", formula="x sigmoid(beta x)", derivative="s + beta x s (1 - s), s = sigmoid(beta x)",
+        flops=6, flops_backward=11, steps=SIGMOID_PRODUCT, beta=1.0,
+        apply=lambda F, x, beta: x * (beta * x).sigmoid(),
+        note="swish without @beta= is beta 1, which is silu (as in Hugging Face and timm), and runs silu's kernel",
+    ),
+    Activation(
+        name="mish", formula="x tanh(log(1 + exp(x)))",
+        derivative="t + x s (1 - t^2), t = tanh(log(1 + exp(x))), s = sigmoid(x)",
+        flops=5, flops_backward=14, steps=SAVES_INPUT, apply=lambda F, x, beta: F.mish(x),
+    ),
+    Activation(
+        name="hardswish", formula="x min(max(x + 3, 0), 6) / 6",
+        derivative="0 if x < -3, 1 if x > 3, else x / 3 + 1/2",
+        flops=5, flops_backward=5, steps=SAVES_INPUT, apply=lambda F, x, beta: F.hardswish(x),
+        aliases=("hard_swish",),
+    ),
+    Activation(
+        name="elu", formula="x if x > 0 else exp(x) - 1", derivative="1 if x > 0 else exp(x)",
+        flops=3, flops_backward=3, steps=SAVES_INPUT, apply=lambda F, x, beta: F.elu(x),
+    ),
+    Activation(
+        name="selu", formula="1.0507 (x if x > 0 else 1.6733 (exp(x) - 1))",
+        derivative="1.0507 (1 if x > 0 else 1.6733 exp(x))",
+        flops=5, flops_backward=5, steps=SAVES_INPUT, apply=lambda F, x, beta: F.selu(x),
+    ),
+    Activation(
+        name="softplus", formula="log(1 + exp(x))", derivative="sigmoid(x)", flops=3, flops_backward=5,
+        steps=SAVES_INPUT, apply=lambda F, x, beta: F.softplus(x),
+    ),
+)
+
+_GATED_ROWS = (
+    GatedName(name="glu", activation="sigmoid", note="glu is the original form: the sigmoid is on the gate"),
+    GatedName(name="bilinear", activation="identity", aliases=("liglu",)),
+    GatedName(name="reglu", activation="relu"),
+    GatedName(
+        name="geglu", activation="gelu", aliases=("geglu_erf",),
+        note="geglu is the exact erf form; TransformerEngine, Gemma and T5 v1.1 mean geglu_tanh",
+    ),
+    GatedName(name="geglu_tanh", activation="gelu_tanh"),
+    GatedName(name="swiglu", activation="silu"),
+)
+# fmt: on
+
+ACTIVATIONS: Registry[Activation] = Registry("activation", "`ffnbench list activations` shows all")
+GATED: Registry[GatedName] = Registry("gated form", "`ffnbench list variants` shows all")
+for _row in _ROWS:
+    ACTIVATIONS.add(_row.name, _row, _row.aliases)
+for _gated in _GATED_ROWS:
+    GATED.add(_gated.name, _gated, _gated.aliases)
+GATED_BY_ACTIVATION = {row.activation: row.name for row in _GATED_ROWS}

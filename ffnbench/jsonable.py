@@ -1,0 +1,92 @@
+"""Frozen dataclasses <-> plain JSON values, driven by the type hints; the only place where a dict stands for a type.
+
+Supports what the contracts need: nested dataclasses, tuples, optionals, enums, scalars, and unions, whose
+members are tried in order (their fields tell them apart). NaN and infinity are refused: unknown is null.
+"""
+
+from __future__ import annotations
+
+import json
+import types
+from dataclasses import fields, is_dataclass
+from enum import Enum
+from functools import cache
+from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
+
+T = TypeVar("T")
+_hints = cache(get_type_hints)
+
+
+def encode(value: Any) -> Any:
+    """A JSON-ready copy of a value made of dataclasses, enums, tuples, lists, dicts and scalars."""
+    if is_dataclass(value) and not isinstance(value, type):
+        return {f.name: encode(getattr(value, f.name)) for f in fields(value)}
+    if isinstance(value, Enum):
+        return value.value
+    if isinstance(value, tuple | list):
+        return [encode(item) for item in value]
+    if isinstance(value, dict):
+        return {key: encode(item) for key, item in value.items()}
+    return value
+
+
+def decode(kind: type[T], data: Any) -> T:
+    """Rebuild a dataclass from what `encode` gave; raises ValueError naming the field that does not fit."""
+    decoded: T = _decode(kind, data, kind.__name__)
+    return decoded
+
+
+def dumps(value: Any) -> str:
+    """One line of strict JSON (no NaN, no infinity)."""
+    return json.dumps(encode(value), allow_nan=False, separators=(",", ":"))
+
+
+def _decode(kind: Any, data: Any, where: str) -> Any:
+    if is_dataclass(kind):
+        return _dataclass(kind, data, where)
+    if get_origin(kind) in (Union, types.UnionType):
+        return _union(get_args(kind), data, where)
+    if get_origin(kind) is tuple:
+        return _tuple(get_args(kind), data, where)
+    if isinstance(kind, type) and issubclass(kind, Enum):
+        return kind(data)
+    if kind is float and isinstance(data, int) and not isinstance(data, bool):
+        return float(data)
+    if kind is Any or (isinstance(data, kind) and not (kind is int and isinstance(data, bool))):
+        return data
+    raise ValueError(f"{where}: expected {kind.__name__}, found {data!r}")
+
+
+def _dataclass(kind: Any, data: Any, where: str) -> Any:
+    if not isinstance(data, dict):
+        raise ValueError(f"{where}: expected an object, found {data!r}")
+    hints = _hints(kind)
+    wanted = {f.name for f in fields(kind)}
+    if unknown := sorted(set(data) - wanted):
+        raise ValueError(f"{where}: unknown field {unknown[0]!r}")
+    try:
+        return kind(**{name: _decode(hints[name], item, f"{where}.{name}") for name, item in data.items()})
+    except TypeError as problem:
+        raise ValueError(f"{where}: {problem}") from problem
+
+
+def _tuple(inner: tuple[Any, ...], data: Any, where: str) -> tuple[Any, ...]:
+    if not isinstance(data, list | tuple):
+        raise ValueError(f"{where}: expected a list, found {data!r}")
+    if len(inner) == 2 and inner[1] is Ellipsis:
+        return tuple(_decode(inner[0], item, f"{where}[{i}]") for i, item in enumerate(data))
+    return tuple(_decode(k, item, where) for k, item in zip(inner, data, strict=True))
+
+
+def _union(choices: tuple[Any, ...], data: Any, where: str) -> Any:
+    if data is None and type(None) in choices:
+        return None
+    problems = []
+    for choice in choices:
+        if choice is type(None):
+            continue
+        try:
+            return _decode(choice, data, where)
+        except ValueError as problem:
+            problems.append(str(problem))
+    raise ValueError(problems[0])

@@ -1,0 +1,153 @@
+"""The question: which cases, on what workload, measured how. Pure data, enough to ask it again.
+
+The types only; how flags become a Plan is request.py, the answer is result.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from enum import Enum
+
+from ffnbench.errors import FfnbenchError
+from ffnbench.ffn.cost import Cost, cost
+from ffnbench.ffn.spec import AnySpec, ImportedSpec
+from ffnbench.registry import Registry
+
+DEFAULT_WORKERS, DEFAULT_ROUNDS = 5, 30
+
+DTYPES: Registry[str] = Registry("dtype", "`ffnbench list dtypes` shows all")
+DTYPES.add("float64", "float64", ("double", "fp64"))
+DTYPES.add("float32", "float32", ("float", "fp32"))
+DTYPES.add("bfloat16", "bfloat16", ("bf16",))
+DTYPES.add("float16", "float16", ("half", "fp16"))
+
+
+class Mode(Enum):
+    """FORWARD: inference, no graph. TRAIN: forward and backward through a fresh graph."""
+
+    FORWARD = "forward"
+    TRAIN = "train"
+
+
+class Schedule(Enum):
+    """INTERLEAVED: every round measures each case once, shuffled. ONCE: in one worker, after its timing."""
+
+    INTERLEAVED = "interleaved"
+    ONCE = "once"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Metric:
+    """Something that is measured: its unit, which direction is better, whether it is exact."""
+
+    name: str
+    unit: str
+    exact: bool
+    schedule: Schedule
+    train_only: bool = False
+    better: str = "lower"
+
+
+LATENCY = Metric(name="latency", unit="s", exact=False, schedule=Schedule.INTERLEAVED)
+PEAK = Metric(name="peak_bytes", unit="B", exact=True, schedule=Schedule.ONCE)
+SAVED = Metric(name="saved_bytes", unit="B", exact=True, schedule=Schedule.ONCE, train_only=True)
+METRIC_GROUPS = {"latency": (LATENCY,), "memory": (PEAK, SAVED)}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Workload:
+    """What the FFN is fed: (batch, seq_len, d_model) of dtype on device. `mode` is forward or train."""
+
+    batch: int
+    seq_len: int
+    dtype: str
+    device: str
+    mode: str
+    threads: int
+    backend: str = "eager"
+
+    @property
+    def tokens(self) -> int:
+        """Tokens of one call."""
+        return self.batch * self.seq_len
+
+    @property
+    def train(self) -> bool:
+        """Whether a call includes backward."""
+        return self.mode == Mode.TRAIN.value
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """One row: a network and a workload under a label. `sizing` says where its d_ff comes from."""
+
+    label: str
+    variant: str
+    ffn: AnySpec
+    workload: Workload
+    sizing: str
+    residual: float | None = None  # what is matched, relative to the reference: 0.002 is 0.2 % above
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Protocol:
+    """How it is measured. The replicate is the worker, a fresh process; a round measures each case once."""
+
+    workers: int = DEFAULT_WORKERS
+    rounds: int = DEFAULT_ROUNDS
+    warmup_s: float = 0.2
+    min_sample_s: float = 0.01
+    seed: int = 0
+    timeout_s: float = 300.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Note:
+    """Something a reader should know of one case: becomes a footnote."""
+
+    label: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """The whole question, enough to run it again. `reference` is the label that ratios are relative to."""
+
+    cases: tuple[Case, ...]
+    reference: str
+    protocol: Protocol
+    metrics: tuple[str, ...]
+    match: str
+    multiple_of: int
+    notes: tuple[Note, ...] = ()
+
+    def case(self, label: str) -> Case:
+        """The case of a label."""
+        return next(case for case in self.cases if case.label == label)
+
+    def with_device(self, device: str) -> Plan:
+        """The same plan with `auto` resolved."""
+        return replace(
+            self,
+            cases=tuple(
+                replace(c, workload=replace(c.workload, device=device)) if c.workload.device == "auto" else c
+                for c in self.cases
+            ),
+        )
+
+
+Count = Callable[[ImportedSpec, Workload], Cost]
+
+
+def no_count(spec: ImportedSpec, workload: Workload) -> Cost:
+    """Stands in where user code can't be counted: it needs a process with torch."""
+    raise FfnbenchError(f"{spec.target} can only be counted by running it", "use `ffnbench compare`")
+
+
+def cost_of(case: Case, count: Count = no_count) -> Cost:
+    """What is known of a case without timing it."""
+    work = case.workload
+    if isinstance(case.ffn, ImportedSpec):
+        return count(case.ffn, work)
+    return cost(case.ffn, tokens=work.tokens, dtype=work.dtype, train=work.train, device=work.device.partition(":")[0])

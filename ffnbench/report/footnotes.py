@@ -1,0 +1,44 @@
+"""What has to be said of a case, as numbered footnotes under its table; equal texts share a number."""
+
+from __future__ import annotations
+
+from ffnbench.result import Report, Verdict
+
+SUPERSCRIPTS = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
+
+
+class Footnotes:
+    """Collects texts in the order of their first use."""
+
+    def __init__(self) -> None:
+        self._texts: list[str] = []
+
+    def marks(self, texts: list[str]) -> str:
+        """The superscript numbers of these texts, for the end of a cell: `¹˒²`."""
+        for text in texts:
+            if text not in self._texts:
+                self._texts.append(text)
+        numbers = sorted(self._texts.index(text) + 1 for text in dict.fromkeys(texts))
+        return "˒".join(str(number).translate(SUPERSCRIPTS) for number in numbers)
+
+    def lines(self) -> tuple[str, ...]:
+        """All footnotes, numbered."""
+        return tuple(f"{str(i).translate(SUPERSCRIPTS)} {text}" for i, text in enumerate(self._texts, 1))
+
+
+def case_notes(report: Report, label: str) -> list[str]:
+    """Everything that a reader of this row should know."""
+    cost, failure, comparison = report.cost(label), report.failure(label), report.comparison(label)
+    notes = [note.text for note in report.plan.notes if note.label == label]
+    if failure:
+        notes.append(failure.message)
+    if cost.counted:
+        notes.append("counted by running it on torch's meta device, not by a closed form; element-wise FLOPs unknown")
+    if cost.uncounted:
+        notes.append(f"FLOPs leave out what torch's counter does not know: {', '.join(cost.uncounted)}")
+    if cost.width_note:
+        notes.append(cost.width_note)
+    if comparison and comparison.verdict is Verdict.UNCLEAR and comparison.reason:
+        notes.append(comparison.reason)
+    notes += [note.text for note in report.warnings if note.label == label]
+    return notes

@@ -1,0 +1,143 @@
+"""What there is to choose from, and where it would run: the tables of `list` and `env`."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from ffnbench.ffn.cost import FORMULA, ITEM_BYTES
+from ffnbench.ffn.sizing import RULES
+from ffnbench.ffn.spec import Gate
+from ffnbench.ffn.variants import ACTIVATIONS, GATED, GATED_BY_ACTIVATION
+from ffnbench.plan import DTYPES
+from ffnbench.report.table import Cell, Column, Table
+from ffnbench.report.text import markdown
+from ffnbench.result import Environment
+from ffnbench.units import IEC, quantity
+
+Record = dict[str, Any]
+PROSE = ("aliases", "formula", "d_ff", "source", "value")  # columns of words, which may be wrapped
+FOOTNOTES = {
+    "variants": ("up is W_up x, gate is W_gate x; a key changes a form: swiglu@bias=true@d_ff=2048",),
+    "activations": ("FLOPs per element: each + - * / comparison, and each exp log tanh erf, is 1",),
+    "rules": ("use: --rule llama --ffn-dim-multiplier 1.3 --multiple-of 1024, or swiglu@rule=llama",),
+}
+
+
+def variants() -> list[Record]:
+    """Every name of a form, classic and gated."""
+    classic = [
+        {"name": a.name, "form": f"down({a.name}(up))", "params": FORMULA[Gate.NONE], "aliases": ", ".join(a.aliases)}
+        for a in ACTIVATIONS
+    ]
+    gated = [
+        {
+            "name": g.name,
+            "form": f"down({g.activation}(gate) * up)",
+            "params": FORMULA[Gate.INNER],
+            "aliases": ", ".join((f"{g.activation}_glu",) * (GATED_BY_ACTIVATION[g.activation] == g.name) + g.aliases),
+        }
+        for g in GATED
+    ]
+    others = [
+        {"name": f"{a.name}_glu", "form": f"down({a.name}(gate) * up)", "params": FORMULA[Gate.INNER], "aliases": ""}
+        for a in ACTIVATIONS
+        if a.name not in GATED_BY_ACTIVATION
+    ]
+    output = [
+        {
+            "name": "X@gate=output",
+            "form": "down(act(up)) * gate",
+            "params": FORMULA[Gate.OUTPUT],
+            "aliases": "",
+        }
+    ]
+    own = [
+        {
+            "name": "pkg.mod:Class",
+            "form": "your own class or factory",
+            "params": "counted",
+            "aliases": "file.py:factory",
+        }
+    ]
+    return [*classic, *gated, *others, *output, *own]
+
+
+def activations() -> list[Record]:
+    """Every activation with its formula and its declared element-wise cost."""
+    return [
+        {
+            "name": a.name,
+            "formula": a.formula,
+            "FLOPs": a.flops,
+            "FLOPs bwd": a.flops_backward,
+            "parameter": "beta" if a.beta is not None else "",
+            "aliases": ", ".join(a.aliases),
+        }
+        for a in ACTIVATIONS
+    ]
+
+
+def rules() -> list[Record]:
+    """Every published width rule."""
+    return [
+        {"name": r.name, "d_ff": r.formula, "ratio": f"{r.ratio:g}", "multiple_of": r.multiple_of, "source": r.source}
+        for r in RULES
+    ]
+
+
+def dtypes() -> list[Record]:
+    """Every dtype, with the names that are understood."""
+    return [
+        {
+            "name": name,
+            "bytes": ITEM_BYTES[name],
+            "aliases": ", ".join(s for s in DTYPES.spellings() if s != name and DTYPES.get(s) == name),
+        }
+        for name in DTYPES.names()
+    ]
+
+
+LISTINGS: dict[str, Callable[[], list[Record]]] = {
+    "variants": variants,
+    "activations": activations,
+    "rules": rules,
+    "dtypes": dtypes,
+}
+
+
+def environment(found: Environment) -> list[Record]:
+    """One record a fact, bytes readable, the unknown left out."""
+    from dataclasses import asdict
+
+    shown = {k: quantity(v, IEC) if k.endswith("_bytes") and v else v for k, v in asdict(found).items()}
+    return [
+        {"fact": k.removesuffix("_bytes").replace("_", " "), "value": str(v)} for k, v in shown.items() if v is not None
+    ]
+
+
+def table(records: list[Record], footnotes: Iterable[str] = ()) -> Table:
+    """Records as a table: the first column stays longest, then in their order."""
+    keys = list(records[0])
+    columns = tuple(
+        Column(title=key, left=not isinstance(records[0][key], int), priority=place, flexible=key in PROSE)
+        for place, key in enumerate(keys)
+    )
+    rows = tuple(tuple(Cell(text=str(record[key]), value=record[key]) for key in keys) for record in records)
+    return Table(columns=columns, rows=rows, footnotes=tuple(footnotes))
+
+
+def machine_readable(records: list[Record], format_: str) -> str:
+    """Records as csv, json or markdown."""
+    if format_ == "json":
+        return json.dumps(records, indent=1, ensure_ascii=False) + "\n"
+    if format_ == "csv":
+        text = io.StringIO()
+        writer = csv.DictWriter(text, fieldnames=list(records[0]), lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(records)
+        return text.getvalue()
+    return markdown(table(records))

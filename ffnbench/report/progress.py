@@ -1,0 +1,47 @@
+"""Progress on stderr: a bar with the time left in a terminal, one line a worker in a log."""
+
+from __future__ import annotations
+
+import sys
+from types import TracebackType
+
+from rich.console import Console
+from rich.progress import BarColumn, TextColumn
+from rich.progress import Progress as RichProgress
+
+from ffnbench.result import Progress
+
+
+class ProgressBar:
+    """A context manager that is called with every event of the runner."""
+
+    def __init__(self, *, quiet: bool) -> None:
+        self._console = Console(stderr=True)
+        self._quiet = quiet
+        self._last_line = ""
+        self._bar = RichProgress(
+            BarColumn(bar_width=20),
+            TextColumn("{task.percentage:>3.0f}%"),
+            TextColumn("{task.description}"),
+            console=self._console,
+            transient=True,
+            disable=quiet or not self._console.is_terminal,
+        )
+        self._task = self._bar.add_task("", total=1.0)
+
+    def __enter__(self) -> ProgressBar:
+        self._bar.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._bar.stop()
+
+    def __call__(self, event: Progress) -> None:
+        eta = f"  eta {int(event.eta_s) // 60}:{int(event.eta_s) % 60:02d}" if event.eta_s is not None else ""
+        self._bar.update(self._task, completed=event.done, description=event.text + eta)
+        line = event.text.partition("  ")[0]
+        if not self._quiet and not self._console.is_terminal and line != self._last_line:
+            self._last_line = line
+            print(line + eta, file=sys.stderr, flush=True)

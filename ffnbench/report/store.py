@@ -1,0 +1,163 @@
+"""Files: opened before anything is measured, written whole or not at all, read back with a check.
+
+The format follows from the suffix; a folder gets every format. CSV is a contract (result.py's rows): full
+precision, empty where unknown.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from ffnbench import jsonable
+from ffnbench.errors import FfnbenchError
+from ffnbench.registry import hint_for
+from ffnbench.report.table import Table
+from ffnbench.report.text import markdown
+from ffnbench.result import SCHEMA, Report
+
+TableOf = Callable[[Report], Table]
+
+
+def csv_text(report: Report) -> str:
+    """One row a case; numbers in full precision, booleans as true/false, unknown empty."""
+    rows = report.rows()
+    text = io.StringIO()
+    writer = csv.DictWriter(text, fieldnames=list(rows[0]), lineterminator="\n")
+    writer.writeheader()
+    for row in rows:
+        writer.writerow({k: str(v).lower() if isinstance(v, bool) else v for k, v in row.items()})
+    return text.getvalue()
+
+
+def json_text(report: Report) -> str:
+    """Strict JSON with one line for each element of each list, so that two runs can be compared by diff."""
+    data = jsonable.encode(report)
+    parts = []
+    for key, value in data.items():
+        if isinstance(value, list) and value:
+            items = ",\n  ".join(json.dumps(item, allow_nan=False, ensure_ascii=False) for item in value)
+            parts.append(f" {json.dumps(key)}: [\n  {items}\n ]")
+        else:
+            parts.append(f" {json.dumps(key)}: {json.dumps(value, allow_nan=False, ensure_ascii=False)}")
+    return "{\n" + ",\n".join(parts) + "\n}\n"
+
+
+def markdown_text(report: Report, table_of: TableOf) -> str:
+    """The table as markdown."""
+    return markdown(table_of(report))
+
+
+WRITERS: dict[str, Callable[[Report, TableOf], str]] = {
+    ".csv": lambda report, _: csv_text(report),
+    ".json": lambda report, _: json_text(report),
+    ".md": markdown_text,
+}
+FORMATS = {"table": "", "markdown": ".md", "csv": ".csv", "json": ".json"}  # for stdout: the writer of each
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Output:
+    """One file to be written; `new` tells whether it exists only because it was opened."""
+
+    path: Path
+    new: bool
+
+
+class Outputs:
+    """The files of a command. A context manager: what was opened and never written does not stay behind."""
+
+    def __init__(self, texts: list[str], stem: str) -> None:
+        self._outputs: list[Output] = []
+        self._written = False
+        try:
+            for path in [p for text in texts for p in _expand(text, stem)]:
+                self._outputs.append(_open_first(path))
+        except FfnbenchError:
+            self.__exit__()
+            raise
+
+    def __enter__(self) -> Outputs:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if not self._written:
+            for output in self._outputs:
+                if output.new:
+                    output.path.unlink(missing_ok=True)
+
+    def write(self, report: Report, table_of: TableOf) -> list[Path]:
+        """Write every file, each in one step; raises FfnbenchError where the disk refuses."""
+        for output in self._outputs:
+            _replace(output.path, WRITERS[output.path.suffix.lower()](report, table_of))
+        self._written = True
+        return [output.path for output in self._outputs]
+
+
+def _expand(text: str, stem: str) -> list[Path]:
+    """A file, or for a folder (existing, or written with a slash at its end) one file of each format."""
+    path = Path(text).expanduser()
+    if text.endswith(("/", os.sep)) or path.is_dir():
+        try:
+            path.mkdir(parents=True, exist_ok=True)
+        except OSError as problem:
+            raise FfnbenchError(
+                f"cannot make the folder {text!r}: {problem.strerror}", "choose a folder that you may write to"
+            ) from problem
+        return [path / f"{stem}{suffix}" for suffix in WRITERS]
+    if path.suffix.lower() not in WRITERS:
+        known = ", ".join(WRITERS)
+        found = f"unknown suffix {path.suffix!r}" if path.suffix else "no suffix"
+        hint = hint_for(path.suffix, WRITERS, f"formats: {known}; a folder is written with a slash at its end")
+        raise FfnbenchError(f"{found} in -o {text!r}", hint)
+    return [path]
+
+
+def _open_first(path: Path) -> Output:
+    """Open for writing now, without harming what is there."""
+    new = not path.exists()
+    if not path.parent.is_dir():
+        raise FfnbenchError(f"cannot write {str(path)!r}: no folder {str(path.parent)!r}", f"mkdir -p {path.parent}")
+    try:
+        with path.open("ab"):
+            pass
+    except OSError as problem:
+        raise FfnbenchError(
+            f"cannot write {str(path)!r}: {problem.strerror}", "choose a place that you may write to"
+        ) from problem
+    return Output(path=path, new=new)
+
+
+def _replace(path: Path, text: str) -> None:
+    """Write beside and rename: a reader, or a full disk, never meets half a file."""
+    beside = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        beside.write_text(text, encoding="utf-8")
+        os.replace(beside, path)
+    except OSError as problem:
+        beside.unlink(missing_ok=True)
+        raise FfnbenchError(f"cannot write {str(path)!r}: {problem.strerror}", "is the disk full?") from problem
+
+
+def load(path: str | Path) -> Report:
+    """A saved JSON report; raises FfnbenchError for what is not one, or is of another schema."""
+    try:
+        data = json.loads(Path(path).read_text(encoding="utf-8"))
+        schema = data.get("schema") if isinstance(data, dict) else None
+        if schema != SCHEMA:
+            raise FfnbenchError(
+                f"{str(path)!r} has schema {schema}, this ffnbench reads schema {SCHEMA}",
+                "measure again with this version",
+            )
+        return jsonable.decode(Report, data)
+    except OSError as problem:
+        raise FfnbenchError(f"cannot read {str(path)!r}: {problem.strerror}", "is the path right?") from problem
+    except ValueError as problem:
+        raise FfnbenchError(
+            f"{str(path)!r} is not a whole ffnbench report: {problem}", "was it cut off? measure again"
+        ) from problem

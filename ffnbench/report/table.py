@@ -1,0 +1,299 @@
+"""Report -> Table: which figures stand in which column, how they read, and what is said around them.
+
+A Table is text in cells with priorities; how much of it fits is the writer's business (text.py). Nothing is
+decided here: verdicts come from the report.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from ffnbench.plan import Plan
+from ffnbench.report.footnotes import Footnotes, case_notes
+from ffnbench.result import Estimate, Report, Verdict
+from ffnbench.units import IEC, SI, TIME, digits, percent, scale
+
+Row = dict[str, Any]
+UNKNOWN = "-"
+STYLES = {Verdict.SLOWER.value: "red", Verdict.FASTER.value: "green", Verdict.UNCLEAR.value: "yellow"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Column:
+    """A heading of two lines (name, unit) and how dear the column is: 0 stays longest, EXTRA needs --wide."""
+
+    title: str
+    unit: str = ""
+    left: bool = False
+    priority: int = 0
+    flexible: bool = False  # prose, which may be wrapped; a number never is
+
+    @property
+    def name(self) -> str:
+        """The heading in one line."""
+        return f"{self.title} ({self.unit})" if self.unit else self.title
+
+
+EXTRA = 9
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cell:
+    """What stands in a cell, the value behind it, and a colour that repeats what the text says."""
+
+    text: str
+    value: Any = None
+    style: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Table:
+    """A table with what is written above and below it."""
+
+    columns: tuple[Column, ...]
+    rows: tuple[tuple[Cell, ...], ...]
+    header: tuple[str, ...] = ()
+    footnotes: tuple[str, ...] = ()
+    summary: tuple[str, ...] = ()
+
+
+Field = tuple[Column, Callable[[Row], Cell]]
+
+
+def compare_table(report: Report) -> Table:
+    """The answer of `compare`."""
+    return _table(report, _measured_fields, _compare_header(report), _summary(report))
+
+
+def cost_table(report: Report) -> Table:
+    """The answer of `cost`: everything that is known without measuring."""
+    return _table(report, _cost_fields, _cost_header(report), ())
+
+
+def _table(
+    report: Report,
+    fields_of: Callable[[Report, list[Row]], list[Field]],
+    header: tuple[str, ...],
+    summary: tuple[str, ...],
+) -> Table:
+    rows, notes = report.rows(), Footnotes()
+    marks = {case.label: notes.marks(case_notes(report, case.label)) for case in report.plan.cases}
+    first: Field = (
+        Column(title="variant", left=True),
+        lambda r: Cell(text=r["label"] + marks[r["label"]], value=r["label"]),
+    )
+    fields = [first, *_differing(report.plan), *fields_of(report, rows)]
+    return Table(
+        columns=tuple(column for column, _ in fields),
+        rows=tuple(tuple(cell(row) for _, cell in fields) for row in rows),
+        header=header,
+        footnotes=notes.lines(),
+        summary=summary,
+    )
+
+
+def _measured_fields(report: Report, rows: list[Row]) -> list[Field]:
+    train = any(case.workload.train for case in report.plan.cases)
+    fields = [*_static_fields(rows)]
+    if "latency" in report.plan.metrics:
+        fields += [
+            _latency_field(report, rows),
+            _ratio_field(report),
+            _number(rows, "tokens_per_s", "tokens", SI, 6, per="/s"),
+        ]
+    fields.append(_number(rows, "peak_bytes", "peak", IEC, 4))
+    if train:
+        fields.append(_number(rows, "saved_bytes", "saved", IEC, 5))
+    return [*fields, *_extra_fields(rows)]
+
+
+def _cost_fields(report: Report, rows: list[Row]) -> list[Field]:
+    train = any(case.workload.train for case in report.plan.cases)
+    return [
+        *_static_fields(rows, backward=2),
+        _text("params_formula", "closed form", 1, left=True),
+        _number(rows, "flops_elementwise", "elem.-wise", SI, 5, per="/tok"),
+        _number(rows, "weight_bytes", "weights", IEC, 3),
+        _number(rows, "peak_bytes", "peak", IEC, 4),
+        *([_number(rows, "saved_bytes", "saved", IEC, 4)] if train else []),
+        _number(rows, "flops_elementwise_backward", "elem. bwd", SI, EXTRA, per="/tok"),
+        _number(rows, "macs_forward", "MACs fwd", SI, EXTRA, per="/tok"),
+        _text("sizing", "d_ff from", EXTRA, left=True),
+    ]
+
+
+def _static_fields(rows: list[Row], backward: int = EXTRA) -> list[Field]:
+    return [
+        (Column(title="d_ff", priority=2), lambda r: _count(r["d_ff"])),
+        (Column(title="params", priority=1), lambda r: _count(r["params"])),
+        _number(rows, "flops_forward", "FLOPs", SI, 5 if backward == EXTRA else 1, per="/tok"),
+        _number(rows, "flops_backward", "FLOPs bwd", SI, backward, per="/tok"),
+    ]
+
+
+def _extra_fields(rows: list[Row]) -> list[Field]:
+    return [
+        _text("params_formula", "closed form", EXTRA, left=True),
+        _number(rows, "macs_forward", "MACs", SI, EXTRA, per="/tok"),
+        _number(rows, "flops_elementwise", "elem.-wise", SI, EXTRA, per="/tok"),
+        _number(rows, "weight_bytes", "weights", IEC, EXTRA),
+        _text("activation", "activation", EXTRA, left=True),
+        _text("gate", "gate", EXTRA, left=True),
+        _text("sizing", "d_ff from", EXTRA, left=True),
+    ]
+
+
+def _differing(plan: Plan) -> list[Field]:
+    """Columns for what is not the same in all cases; what is the same stands in the header."""
+    keys = ("dtype", "device", "mode", "batch", "seq_len", "threads")
+    differing = [k for k in keys if len({getattr(case.workload, k) for case in plan.cases}) > 1]
+    return [_text(key, key, 1) for key in differing]
+
+
+def _text(key: str, title: str, priority: int, *, left: bool = False) -> Field:
+    def cell(row: Row) -> Cell:
+        return Cell(text=UNKNOWN if row[key] is None else str(row[key]), value=row[key])
+
+    return Column(title=title, priority=priority, left=left), cell
+
+
+def _count(value: int | None) -> Cell:
+    return Cell(text=UNKNOWN if value is None else f"{value:,}", value=value)
+
+
+def _number(
+    rows: list[Row], key: str, title: str, units: tuple[tuple[str, float], ...], priority: int, per: str = ""
+) -> Field:
+    """A column on one scale, its unit in the heading."""
+    name, size = scale([row[key] for row in rows if row[key] is not None], units)
+
+    def cell(row: Row) -> Cell:
+        value = row[key]
+        return Cell(text=UNKNOWN if value is None else digits(value / size), value=value)
+
+    return Column(title=title, unit=f"{name}{per}", priority=priority), cell
+
+
+def _latency_field(report: Report, rows: list[Row]) -> Field:
+    name, size = scale([row["latency_s"] for row in rows if row["latency_s"]], TIME)
+
+    def cell(row: Row) -> Cell:
+        if failure := report.failure(row["label"]):
+            return Cell(
+                text={"oom": "out of memory", "timeout": "timed out"}.get(failure.kind.value, failure.kind.value),
+                style="red",
+            )
+        estimate = report.estimate(row["label"], "latency")
+        if estimate is None:
+            return Cell(text=UNKNOWN)
+        spread = half_width(estimate)
+        return Cell(
+            text=digits(estimate.value / size) + (f" ±{percent(spread)}" if spread is not None else " ±?"),
+            value=estimate.value,
+        )
+
+    return Column(title="latency", unit=name), cell
+
+
+def _ratio_field(report: Report) -> Field:
+    def cell(row: Row) -> Cell:
+        comparison = report.comparison(row["label"])
+        if comparison is None:
+            return Cell(text=UNKNOWN)
+        text = ratio_text(comparison.verdict, comparison.ratio)
+        return Cell(
+            text=text, value=comparison.ratio and comparison.ratio.value, style=STYLES.get(comparison.verdict.value, "")
+        )
+
+    return Column(title=f"vs {report.plan.reference}", unit="95% interval"), cell
+
+
+def ratio_text(verdict: Verdict, ratio: Estimate | None) -> str:
+    """`1.12x [1.10, 1.14]`, `same [0.99, 1.01]`, and `~ [0.97, 1.06]` where the run can't tell."""
+    if verdict is Verdict.REFERENCE:
+        return "reference"
+    if ratio is None or ratio.low is None or ratio.high is None:
+        return "~"
+    word = {Verdict.SAME: "same", Verdict.UNCLEAR: "~"}.get(verdict, f"{ratio.value:.2f}x")
+    places = 3 if verdict is Verdict.SAME else 2
+    return f"{word} [{ratio.low:.{places}f}, {ratio.high:.{places}f}]"
+
+
+def half_width(estimate: Estimate) -> float | None:
+    """Half the interval, relative to the value; None without an interval."""
+    return math.sqrt(estimate.high / estimate.low) - 1 if estimate.low and estimate.high else None
+
+
+def _workload_line(plan: Plan) -> str:
+    first = plan.cases[0].workload
+
+    def same(key: str) -> bool:
+        return len({getattr(case.workload, key) for case in plan.cases}) == 1
+
+    tokens = (
+        f"{first.tokens:,} tokens ({first.batch} x {first.seq_len})"
+        if same("batch") and same("seq_len")
+        else "tokens vary"
+    )
+    threads = (
+        f" ({first.threads} thread{'s' if first.threads > 1 else ''})"
+        if same("threads") and first.device == "cpu"
+        else ""
+    )
+    parts = [f"d_model {plan.cases[0].ffn.d_model}", tokens]
+    parts += [
+        getattr(first, key) + (threads if key == "device" else "")
+        for key in ("dtype", "device", "mode", "backend")
+        if same(key)
+    ]
+    return ", ".join(parts)
+
+
+def _sizing_line(plan: Plan) -> str:
+    reference = plan.case(plan.reference)
+    if plan.match == "none" or len(plan.cases) == 1:
+        return "1 MAC = 2 FLOPs"
+    return (
+        f"d_ff matched on {plan.match} to {plan.reference} (d_ff {reference.ffn.d_ff:,}), "
+        f"multiple of {plan.multiple_of}; 1 MAC = 2 FLOPs"
+    )
+
+
+def _compare_header(report: Report) -> tuple[str, ...]:
+    protocol = report.plan.protocol
+    return (
+        f"FFN compare: {_workload_line(report.plan)}",
+        _sizing_line(report.plan),
+        f"{protocol.workers} fresh processes x {protocol.rounds} shuffled rounds; "
+        "± and [ ] are 95% intervals over processes",
+    )
+
+
+def _cost_header(report: Report) -> tuple[str, ...]:
+    return (f"FFN cost: {_workload_line(report.plan)}", _sizing_line(report.plan))
+
+
+def _summary(report: Report) -> tuple[str, ...]:
+    """The answer in words, and how far it can be trusted."""
+    groups: dict[Verdict, list[str]] = {}
+    for comparison in report.comparisons:
+        ratio = comparison.ratio
+        times = f" {ratio.value:.2f}x" if ratio and comparison.verdict in (Verdict.SLOWER, Verdict.FASTER) else ""
+        groups.setdefault(comparison.verdict, []).append(comparison.case + times)
+    words = {
+        Verdict.SLOWER: f"slower than {report.plan.reference}",
+        Verdict.FASTER: f"faster than {report.plan.reference}",
+        Verdict.SAME: f"the same as {report.plan.reference} within 2%",
+        Verdict.UNCLEAR: "can't tell (~)",
+    }
+    lines = ["; ".join(f"{words[v]}: {', '.join(groups[v])}" for v in words if v in groups)]
+    if report.resolution is not None:
+        wall = f", measured in {report.wall_s:.0f} s" if report.wall_s else ""
+        lines.append(f"this run resolves differences of {percent(report.resolution)}{wall}")
+    if report.interrupted:
+        done = max((sample.worker + 1 for sample in report.samples), default=0)
+        lines.append(f"interrupted in worker {done} of {report.plan.protocol.workers}: what was measured by then")
+    return tuple(line for line in lines if line)

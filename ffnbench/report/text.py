@@ -1,0 +1,156 @@
+"""Table -> terminal, markdown or an HTML fragment. Columns are dropped by priority, numbers are never cut.
+
+Without a terminal the width is 80. With --wide every column is shown, in as many blocks as the width needs.
+"""
+
+from __future__ import annotations
+
+import html
+import textwrap
+
+from rich import box
+from rich.cells import cell_len
+from rich.console import Console, Group, RenderableType
+from rich.table import Table as RichTable
+from rich.text import Text
+
+from ffnbench.report.table import EXTRA, Column, Table
+
+GAP = 2
+PROSE = 16  # the narrowest that wrapped text stays readable
+LINE = box.Box("    \n    \n ── \n    \n    \n    \n    \n    \n")
+
+
+def show(table: Table, console: Console, *, wide: bool = False) -> None:
+    """Print a table in the width that the console has."""
+    console.print(renderable(table, console.width, wide=wide), soft_wrap=True)
+
+
+def renderable(table: Table, width: int, *, wide: bool = False) -> RenderableType:
+    """The table with its header and footnotes, laid out for a width."""
+    blocks = _blocks(table, width) if wide else [_fitting(table, width)]
+    hidden = [
+        c.name for i, c in enumerate(table.columns) if c.priority < EXTRA and not any(i in block for block in blocks)
+    ]
+    parts: list[RenderableType] = [_paragraph(line, width) for line in table.header]
+    for block in blocks:
+        parts += [Text(), _rich_table(table, block, width)] if parts else [_rich_table(table, block, width)]
+    if hidden or table.footnotes or table.summary:
+        parts.append(Text())
+    parts += [_paragraph(line, width, indent="  ") for line in table.footnotes]
+    parts += [_paragraph(line, width, indent="  ") for line in table.summary]
+    if hidden:
+        parts.append(_paragraph(f"hidden at {width} columns: {', '.join(hidden)} (--wide shows all)", width))
+    return Group(*parts)
+
+
+def _paragraph(line: str, width: int, indent: str = "") -> Text:
+    wrapped = textwrap.wrap(line, max(20, width), subsequent_indent=indent, break_on_hyphens=False)
+    return Text("\n".join(wrapped), no_wrap=True)
+
+
+def natural_width(table: Table, index: int) -> int:
+    """Cells of the widest entry of a column, heading included."""
+    column = table.columns[index]
+    return max(cell_len(text) for text in (column.title, column.unit, *(row[index].text for row in table.rows)))
+
+
+def _least_width(table: Table, index: int) -> int:
+    """The narrowest that a column may become."""
+    natural = natural_width(table, index)
+    if not table.columns[index].flexible:
+        return natural
+    longest_word = max((cell_len(word) for row in table.rows for word in row[index].text.split()), default=0)
+    return min(natural, max(PROSE, longest_word))
+
+
+def _fitting(table: Table, width: int) -> list[int]:
+    """The columns to show: the dearest ones that fit together, in their order; the first one always."""
+    chosen, used = [0], natural_width(table, 0)
+    candidates = [i for i in range(1, len(table.columns)) if table.columns[i].priority < EXTRA]
+    for index in sorted(candidates, key=lambda i: table.columns[i].priority):
+        need = _least_width(table, index) + GAP
+        if used + need <= width or len(chosen) == 1:
+            chosen.append(index)
+            used += need
+    return sorted(chosen)
+
+
+def _blocks(table: Table, width: int) -> list[list[int]]:
+    """All columns, in blocks that fit, the first column repeated in each."""
+    first = natural_width(table, 0)
+    blocks, used = [[0]], first
+    for index in range(1, len(table.columns)):
+        need = natural_width(table, index) + GAP
+        if used + need > width and len(blocks[-1]) > 1:
+            blocks.append([0])
+            used = first
+        blocks[-1].append(index)
+        used += need
+    return blocks
+
+
+def _rich_table(table: Table, indices: list[int], width: int) -> RichTable:
+    # one cell of padding and one of the box's divider make the gap
+    rich = RichTable(box=LINE, pad_edge=False, padding=(0, GAP - 1, 0, 0), show_edge=False, header_style="bold")
+    others = sum(_least_width(table, i) + GAP for i in indices[1:])
+    for place, index in enumerate(indices):
+        column = table.columns[index]
+        # only a label can be longer than the terminal: it is folded over lines, a number never
+        limit = max(12, width - others) if place == 0 else None
+        rich.add_column(
+            Text(_heading(table, indices, column)),
+            justify="left" if column.left else "right",
+            no_wrap=place > 0 and not column.flexible,
+            overflow="fold",
+            max_width=limit,
+            min_width=None if place == 0 else _least_width(table, index),
+        )
+    for row in table.rows:
+        rich.add_row(*(Text(row[i].text, style=row[i].style) for i in indices))
+    return rich
+
+
+def _heading(table: Table, indices: list[int], column: Column) -> str:
+    """Two lines where any column shown has a unit, names at the bottom where there is none."""
+    if not any(table.columns[i].unit for i in indices):
+        return column.title
+    return f"{column.title}\n{column.unit}" if column.unit else f"\n{column.title}"
+
+
+def markdown(table: Table) -> str:
+    """A pipe table with all ordinary columns, for pull requests and notes."""
+    indices = [i for i, c in enumerate(table.columns) if c.priority < EXTRA]
+    columns = [table.columns[i] for i in indices]
+    lines = [f"{line}  " for line in table.header]
+    lines += ["", _pipe([c.name for c in columns]), _pipe([":--" if c.left else "--:" for c in columns])]
+    lines += [_pipe([row[i].text for i in indices]) for row in table.rows]
+    if table.footnotes or table.summary:
+        lines += ["", *(f"{line}  " for line in (*table.footnotes, *table.summary))]
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def _pipe(cells: list[str]) -> str:
+    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
+
+
+def html_fragment(table: Table) -> str:
+    """The table for a notebook: pandas lays it out, header above, footnotes below."""
+    import pandas as pd
+
+    shown = [i for i, c in enumerate(table.columns) if c.priority < EXTRA]
+    frame = pd.DataFrame(
+        [[row[i].text for i in shown] for row in table.rows], columns=[table.columns[i].name for i in shown]
+    )
+    above, below = (
+        "<br>".join(html.escape(line) for line in lines) for lines in (table.header, (*table.footnotes, *table.summary))
+    )
+    return f"<p>{above}</p>{frame.to_html(index=False, border=0)}<p><small>{below}</small></p>"
+
+
+def plain(table: Table, width: int = 80) -> str:
+    """The table as plain text."""
+    console = Console(width=width, no_color=True, force_terminal=False)
+    with console.capture() as captured:
+        show(table, console)
+    return captured.get()

@@ -1,0 +1,296 @@
+"""From flags to a Plan: every default stands here once, and every mistake is found here.
+
+Pure: text in, Plan out, before a process is spawned or a file opened. The one thing that a pure function can't
+know is what a module of the user's own costs; `build` is handed a `count` for that, and never calls it for
+ffnbench's own forms.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from math import isfinite
+
+from ffnbench.errors import FfnbenchError
+from ffnbench.ffn.cost import cost
+from ffnbench.ffn.grammar import Variant, choose, parse_variants
+from ffnbench.ffn.sizing import DEFAULT_MULTIPLE, DEFAULT_RATIO, Match, round_nearest, width_by_rule, width_for
+from ffnbench.ffn.spec import AnySpec, FFNSpec, Gate, ImportedSpec, Init, Scalar, require_positive
+from ffnbench.plan import (
+    DEFAULT_ROUNDS,
+    DEFAULT_WORKERS,
+    DTYPES,
+    METRIC_GROUPS,
+    Case,
+    Count,
+    Mode,
+    Note,
+    Plan,
+    Protocol,
+    Workload,
+    no_count,
+)
+from ffnbench.registry import hint_for
+from ffnbench.units import signed_percent
+
+MIN_WORKERS = 3
+QUICK_WORKERS, QUICK_ROUNDS = 3, 8
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """The flags of a command as they were given: the one place where their defaults stand.
+
+    `threads` None becomes 1 here; whoever knows the machine (api.py) fills in what it may use.
+    """
+
+    variants: str = "relu,gelu,swiglu"
+    d_model: int = 768
+    d_ff: int | None = None
+    match: str = Match.PARAMS.value
+    multiple_of: int | None = None
+    rule: str | None = None
+    ratio: float = DEFAULT_RATIO
+    ffn_dim_multiplier: float | None = None
+    bias: bool = False
+    dropout: float = 0.0
+    init: str = Init.TORCH.value
+    batch: int = 1
+    seq_len: int = 512
+    dtype: str = "float32"
+    device: str = "auto"
+    mode: str = Mode.FORWARD.value
+    threads: int | None = None
+    reference: str | None = None
+    workers: int | None = None
+    rounds: int | None = None
+    quick: bool = False
+    seed: int = 0
+    timeout: float = 300.0
+    metrics: str = "latency,memory"
+
+
+def build(request: Request, count: Count = no_count) -> Plan:
+    """Parse, check and size everything; raises FfnbenchError with a hint for whatever is wrong."""
+    variants = parse_variants(request.variants)
+    reference = _reference(request.reference, variants)
+    sizer = _Sizer(request, reference, count)
+    cases = tuple(sizer.case(variant) for variant in variants)
+    return Plan(
+        cases=cases,
+        reference=reference.label,
+        protocol=_protocol(request),
+        metrics=_metrics(request.metrics),
+        match=choose(Match, "match", request.match).value,
+        multiple_of=sizer.multiple_of,
+        notes=tuple(_notes(variants, cases, reference.label, sizer.match)),
+    )
+
+
+def _reference(label: str | None, variants: list[Variant]) -> Variant:
+    labels = [variant.label for variant in variants]
+    if label is None:
+        return variants[0]
+    if label not in labels:
+        raise FfnbenchError(
+            f"no variant has the label {label!r}", hint_for(label, labels, "labels: " + ", ".join(labels))
+        )
+    return variants[labels.index(label)]
+
+
+def _protocol(request: Request) -> Protocol:
+    workers = request.workers if request.workers is not None else QUICK_WORKERS if request.quick else DEFAULT_WORKERS
+    rounds = request.rounds if request.rounds is not None else QUICK_ROUNDS if request.quick else DEFAULT_ROUNDS
+    if workers < MIN_WORKERS:
+        raise FfnbenchError(
+            f"--workers {workers} is too few for an interval that can decide anything",
+            f"give at least {MIN_WORKERS}: every interval is over workers, not over samples",
+        )
+    if rounds < 1:
+        raise FfnbenchError(f"--rounds must be at least 1, not {rounds}", f"the default is {DEFAULT_ROUNDS}")
+    if not (isfinite(request.timeout) and request.timeout > 0):
+        raise FfnbenchError(f"--timeout must be positive seconds, not {request.timeout:g}", "the default is 300")
+    return Protocol(workers=workers, rounds=rounds, seed=request.seed, timeout_s=request.timeout)
+
+
+def _metrics(text: str) -> tuple[str, ...]:
+    names = tuple(dict.fromkeys(part.strip() for part in text.split(",") if part.strip()))
+    for name in names:
+        if name not in METRIC_GROUPS:
+            raise FfnbenchError(f"unknown metric {name!r}", hint_for(name, METRIC_GROUPS, "metrics: latency, memory"))
+    if not names:
+        raise FfnbenchError("no metric given", "metrics: latency, memory")
+    return names
+
+
+@dataclass(slots=True)
+class _Sizer:
+    """Turns variants into cases: final widths, found by rule, by hand or by matching the reference."""
+
+    request: Request
+    reference: Variant
+    count: Count
+    match: Match = field(init=False)
+    multiple_of: int = field(init=False)
+    _target: int | None = field(init=False, default=None)
+
+    def __post_init__(self) -> None:
+        self.match = choose(Match, "match", self.request.match)
+        self.multiple_of = DEFAULT_MULTIPLE if self.request.multiple_of is None else self.request.multiple_of
+        require_positive("d_model", self.request.d_model)
+        require_positive("multiple_of", self.multiple_of)
+        if self.request.rule is not None and self.request.d_ff is not None:
+            raise FfnbenchError("--rule computes d_ff and --d-ff sets it", "give one of the two")
+
+    def case(self, variant: Variant) -> Case:
+        """The sized case of a variant, with its residual against the reference."""
+        workload = self._workload(variant)
+        width, sizing = self._width(variant, workload)
+        spec = self._spec(variant, width)
+        residual = None
+        if self.match is not Match.NONE and variant.label != self.reference.label:
+            residual = self._matched_cost(spec, workload) / self._reference_cost() - 1
+        return Case(
+            label=variant.label, variant=variant.text, ffn=spec, workload=workload, sizing=sizing, residual=residual
+        )
+
+    def _workload(self, variant: Variant) -> Workload:
+        given: dict[str, Scalar] = {
+            key: getattr(self.request, key) for key in ("batch", "seq_len", "dtype", "device", "mode", "threads")
+        } | variant.workload_keys
+        given["threads"] = 1 if given["threads"] is None else given["threads"]
+        return Workload(
+            batch=require_positive("batch", given["batch"]),
+            seq_len=require_positive("seq_len", given["seq_len"]),
+            dtype=DTYPES.get(str(given["dtype"])),
+            device=_device(str(given["device"])),
+            mode=choose(Mode, "mode", given["mode"]).value,
+            threads=require_positive("threads", given["threads"]),
+        )
+
+    def _width(self, variant: Variant, workload: Workload) -> tuple[int, str]:
+        """d_ff and where it comes from. Order: the variant's own keys, the flags, the match."""
+        keys, request = variant.spec_keys, self.request
+        if own := sorted({"d_ff", "rule", "ratio"} & keys.keys()):
+            if len(own) > 1 and "d_ff" in own:
+                raise FfnbenchError(
+                    f"{variant.text!r} gives d_ff and also {own[1]}", "d_ff is final; give one of the two"
+                )
+            if "d_ff" in keys:
+                return require_positive("d_ff", keys["d_ff"]), "given"
+            return self._by_rule(str(keys.get("rule", "classic")), variant)
+        is_reference = variant.label == self.reference.label
+        if request.d_ff is not None and (is_reference or self.match is Match.NONE):
+            return require_positive("d_ff", request.d_ff), "given"
+        gated = variant.gate is not Gate.NONE
+        if request.rule is not None and (gated or request.rule in ("classic", "palm")):
+            return self._by_rule(request.rule, variant)
+        if self.match is Match.NONE or (is_reference and not gated):
+            return self._by_rule("classic", variant)
+        target = self._classic_cost(variant, workload) if is_reference else self._reference_cost()
+        multiple = require_positive("multiple_of", keys.get("multiple_of", self.multiple_of))
+        find = self._imported_width if variant.target else self._own_width
+        return find(variant, workload, target, multiple), f"matched on {self.match.value}"
+
+    def _by_rule(self, rule: str, variant: Variant) -> tuple[int, str]:
+        def number(key: str, default: float | None) -> float | None:
+            value = variant.spec_keys.get(key, default)
+            if value is not None and (
+                isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < 1e6
+            ):
+                raise FfnbenchError(f"{key} must be a positive number, not {value!r}", "for example 4")
+            return value
+
+        ratio = number("ratio", None if self.request.ratio == DEFAULT_RATIO else self.request.ratio)
+        multiple = variant.spec_keys.get("multiple_of", self.request.multiple_of)
+        width = width_by_rule(
+            rule,
+            self.request.d_model,
+            ratio=ratio,
+            multiple_of=None if multiple is None else require_positive("multiple_of", multiple),
+            multiplier=number("ffn_dim_multiplier", self.request.ffn_dim_multiplier),
+        )
+        return width, f"{ratio or DEFAULT_RATIO:g} * d_model" if rule == "classic" else f"rule {rule}"
+
+    def _own_width(self, variant: Variant, workload: Workload, target: int, multiple: int) -> int:
+        def at(width: int) -> int:
+            return self._matched_cost(self._spec(variant, width), workload)
+
+        if at(1) >= target:
+            raise FfnbenchError(
+                f"{variant.label} is larger than {self.reference.label} at any d_ff", "use --match none"
+            )
+        return width_for(at, target, multiple)
+
+    def _imported_width(self, variant: Variant, workload: Workload, target: int, multiple: int) -> int:
+        # user code may refuse odd widths, so the line is drawn through two ordinary ones
+        wide = round_nearest(self.request.ratio * self.request.d_model, multiple)
+        half = round_nearest(wide / 2, multiple)
+        low, high = (self._matched_cost(self._spec(variant, width), workload) for width in (half, wide))
+        if low == high:
+            return wide
+        return round_nearest(half + (target - low) * (wide - half) / (high - low), multiple)
+
+    def _reference_cost(self) -> int:
+        """What the others are matched to: the reference at its own width."""
+        if self._target is None:
+            workload = self._workload(self.reference)
+            width, _ = self._width(self.reference, workload)
+            self._target = self._matched_cost(self._spec(self.reference, width), workload)
+        return self._target
+
+    def _classic_cost(self, gated: Variant, workload: Workload) -> int:
+        """What a gated reference without a width is matched to: the classic form with its keys."""
+        classic = replace(gated, gate=Gate.NONE)
+        width, _ = self._by_rule("classic", classic)
+        return self._matched_cost(self._spec(classic, width), workload)
+
+    def _matched_cost(self, spec: AnySpec, workload: Workload) -> int:
+        if isinstance(spec, ImportedSpec):
+            counted = self.count(spec, workload)
+        else:
+            counted = cost(spec, tokens=1, dtype="float32", train=False, device="cpu")
+        value = counted.params if self.match is Match.PARAMS else counted.flops_forward
+        if not value:
+            raise FfnbenchError(
+                f"the FLOPs of {spec} can't be counted, so nothing can be matched on them", "use --match params"
+            )
+        return value
+
+    def _spec(self, variant: Variant, width: int) -> AnySpec:
+        d_model, keys, request = self.request.d_model, variant.spec_keys, self.request
+        if variant.target:
+            return ImportedSpec(target=variant.target, d_model=d_model, d_ff=width, arguments=variant.arguments)
+        beta, dropout = keys.get("beta"), keys.get("dropout", request.dropout)
+        if not isinstance(dropout, int | float) or isinstance(dropout, bool):
+            raise FfnbenchError(f"dropout must be a number, not {dropout!r}", "it is a probability, e.g. 0.1")
+        bias = keys.get("bias", request.bias)
+        if not isinstance(bias, bool):
+            raise FfnbenchError(f"bias must be true or false, not {bias!r}", "for example swiglu@bias=true")
+        return FFNSpec(
+            d_model=d_model,
+            d_ff=width,
+            activation=variant.activation,
+            gate=variant.gate,
+            bias=bias,
+            beta=None if beta is None else float(beta),
+            dropout=float(dropout),
+            init=choose(Init, "init", keys.get("init", request.init)),
+        )
+
+
+def _device(text: str) -> str:
+    kind, _, index = text.lower().partition(":")
+    if kind not in ("auto", "cpu", "cuda") or (index and not index.isdigit()) or (index and kind != "cuda"):
+        raise FfnbenchError(
+            f"unknown device {text!r}", hint_for(kind, ("auto", "cpu", "cuda"), "devices: auto, cpu, cuda, cuda:0")
+        )
+    return text.lower()
+
+
+def _notes(variants: list[Variant], cases: tuple[Case, ...], reference: str, match: Match) -> list[Note]:
+    notes = [Note(label=v.label, text=text) for v in variants for text in v.notes]
+    for case in cases:
+        if case.residual:
+            change = f"{signed_percent(case.residual)} {match.value} against {reference}"
+            notes.append(Note(label=case.label, text=f"d_ff {case.ffn.d_ff:,} ({case.sizing}) gives {change}"))
+    return notes

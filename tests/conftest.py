@@ -1,0 +1,89 @@
+"""What several test files share: a worker without a process, and the command line in this process or in its own."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from ffnbench.bench.session import WorkerLost
+
+ROOT = Path(__file__).resolve().parents[1]
+FACTS = {
+    "version": "2.0-fake",
+    "threads": 2,
+    "blas": "fake",
+    "gpus": 0,
+    "gpu": None,
+    "gpu_memory_bytes": None,
+    "cuda": None,
+}
+
+Seconds = Callable[[str, int, int], float]  # (label, worker, round) -> seconds
+
+
+class FakeWorker:
+    """Answers like a worker, from a script: no process, no torch, no clock."""
+
+    def __init__(self, seconds: Seconds, index: int, trouble: dict[str, object], log: list) -> None:
+        self.seconds, self.index, self.trouble, self.log = seconds, index, trouble, log
+        self.rounds: dict[str, int] = {}
+        self.closed = False
+
+    def facts(self) -> dict:
+        return dict(FACTS)
+
+    def ask(self, request: dict, timeout_s: float) -> dict:
+        self.log.append((self.index, request["do"], request.get("label")))
+        problem = self.trouble.get((request["do"], request.get("label")))
+        if isinstance(problem, BaseException):
+            raise problem
+        if problem is not None:
+            return {"failure": problem, "message": f"{request['label']} said no"}
+        if request["do"] == "open":
+            return {"calls": request["calls"] or 3}
+        if request["do"] == "sample":
+            label = request["label"]
+            number = self.rounds[label] = self.rounds.get(label, -2) + 1
+            return {"value": self.seconds(label, self.index, number)}
+        if request["do"] == "weigh":
+            return {"peak_bytes": 4096, "saved_bytes": None}
+        return {}
+
+    def close(self) -> None:
+        self.closed = True
+
+
+class FakeLaunch:
+    """Starts fake workers; remembers all of them and everything that they were asked."""
+
+    def __init__(self, seconds: Seconds = lambda label, worker, number: 0.01, trouble: dict | None = None) -> None:
+        self.seconds, self.trouble = seconds, trouble or {}
+        self.workers: list[FakeWorker] = []
+        self.log: list[tuple[int, str, str | None]] = []
+
+    def __call__(self) -> FakeWorker:
+        self.workers.append(FakeWorker(self.seconds, len(self.workers), self.trouble, self.log))
+        return self.workers[-1]
+
+
+@pytest.fixture
+def fake_launch() -> type[FakeLaunch]:
+    return FakeLaunch
+
+
+def lost(kind: str, message: str = "gone") -> WorkerLost:
+    return WorkerLost(kind, message)
+
+
+def ffnbench(*arguments: str, columns: int = 80, cwd: Path | None = None, env: dict[str, str] | None = None):
+    """The real command in its own process, output captured, so stdout is a pipe."""
+    environment = {**os.environ, "COLUMNS": str(columns), "PYTHONPATH": str(ROOT), **(env or {})}
+    return subprocess.run(
+        [sys.executable, "-m", "ffnbench", *arguments],
+        capture_output=True, text=True, timeout=300, cwd=cwd or ROOT, env=environment,
+    )  # fmt: skip

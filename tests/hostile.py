@@ -1,0 +1,183 @@
+"""Modules such as users write by accident: they print, read, hang, crash, change. Used by test_session.py."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+
+import torch
+from torch import Tensor, nn
+
+print("a print at import")
+
+
+class Plain(nn.Module):
+    def __init__(self, dim: int, hidden_dim: int) -> None:
+        super().__init__()
+        self.up, self.down = nn.Linear(dim, hidden_dim), nn.Linear(hidden_dim, dim)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.down(torch.relu(self.up(x)))
+
+
+class Chatty(Plain):
+    def forward(self, x: Tensor) -> Tensor:
+        print('{"value": 1}')
+        os.write(1, b"raw bytes on stdout\n")
+        assert sys.stdin.read() == ""
+        return super().forward(x)
+
+
+class Later(Plain):
+    """Behaves for a while on real data, then `misbehave`s."""
+
+    def __init__(self, dim: int, hidden_dim: int) -> None:
+        super().__init__(dim, hidden_dim)
+        self.calls = 0
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.calls += x.device.type == "cpu"
+        if self.calls > 8:
+            self.misbehave()
+        return super().forward(x)
+
+
+class Raises(Later):
+    def misbehave(self) -> None:
+        raise ValueError("two\nlines")
+
+
+class Exits(Later):
+    def misbehave(self) -> None:
+        sys.exit(1)
+
+
+class Dies(Later):
+    def misbehave(self) -> None:
+        os._exit(7)
+
+
+class Segfaults(Later):
+    def misbehave(self) -> None:
+        os.kill(os.getpid(), 11)
+
+
+class Hangs(Later):
+    def misbehave(self) -> None:
+        time.sleep(1000)
+
+
+class Greedy(Later):
+    def misbehave(self) -> None:
+        torch.ones(10**13)
+
+
+class Drifts(Later):
+    def misbehave(self) -> None:
+        with torch.no_grad():
+            self.up.weight.add_(0.01)
+
+
+class NotFinite(Plain):
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(x) / 0
+
+
+class BadShape(Plain):
+    def forward(self, x: Tensor) -> Tensor:
+        return self.up(x)
+
+
+class Tuple(Plain):
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(x), None
+
+
+class Packed(nn.Module):
+    """hidden_features is the packed width, as in timm's GluMlp."""
+
+    def __init__(self, in_features: int, hidden_features: int) -> None:
+        super().__init__()
+        self.both = nn.Linear(in_features, hidden_features, bias=False)
+        self.down = nn.Linear(hidden_features // 2, in_features, bias=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        gate, up = self.both(x).chunk(2, dim=-1)
+        return self.down(torch.sigmoid(gate) * up)
+
+
+class TwoThirds(nn.Module):
+    """Shrinks its width by itself, as x-transformers and Llama's own code do."""
+
+    def __init__(self, dim: int, hidden_dim: int) -> None:
+        super().__init__()
+        hidden = int(2 * hidden_dim / 3)
+        self.w1, self.w3 = nn.Linear(dim, hidden, bias=False), nn.Linear(dim, hidden, bias=False)
+        self.w2 = nn.Linear(hidden, dim, bias=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.w2(torch.sigmoid(self.w1(x)) * self.w3(x))
+
+
+class DataDependent(Plain):
+    """Can't run on the meta device."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        if float(x.detach().sum()) > 1e9:
+            return x
+        return super().forward(x)
+
+
+@torch.library.custom_op("hostile::fused", mutates_args=())
+def fused(x: Tensor, w: Tensor) -> Tensor:
+    return x @ w
+
+
+@fused.register_fake
+def _(x: Tensor, w: Tensor) -> Tensor:
+    return x.new_empty(x.shape)
+
+
+fused.register_autograd(lambda ctx, grad: (grad, None))
+
+
+class Fused(Plain):
+    """A kernel that torch's FLOP counter knows nothing of."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        square = torch.eye(x.shape[-1], device=x.device, dtype=x.dtype)
+        return torch.ops.hostile.fused(super().forward(x), square)
+
+
+class Configured(Plain):
+    """Takes one config object, as Hugging Face's modules do."""
+
+    def __init__(self, config) -> None:
+        super().__init__(config.hidden_size, config.intermediate_size)
+        self.act = config.hidden_act
+        self.special = config.special
+
+
+class Needy(Plain):
+    def __init__(self, dim: int, hidden_dim: int, heads: int) -> None:
+        super().__init__(dim, hidden_dim)
+
+
+def factory(d_model: int, d_ff: int) -> nn.Module:
+    return Plain(d_model, d_ff)
+
+
+def open_factory(**options: int) -> nn.Module:
+    return Plain(options["d_model"], options["d_ff"])
+
+
+def not_a_module(d_model: int, d_ff: int) -> int:
+    return 3
+
+
+def broken(d_model: int, d_ff: int) -> nn.Module:
+    raise RuntimeError("no GPU here")
+
+
+an_instance = Plain(4, 4)

@@ -1,0 +1,114 @@
+from __future__ import annotations
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from ffnbench.errors import FfnbenchError
+from ffnbench.ffn.modules import build_module
+from ffnbench.ffn.modules import product as factor_product
+from ffnbench.ffn.spec import FFNSpec, Gate, Init
+
+
+class Misplaced(nn.Module):
+    """The line that was seen in the wild: the product outside of the down projection."""
+
+    def __init__(self, dim: int, hidden: int) -> None:
+        super().__init__()
+        self.w1, self.w2, self.w3 = nn.Linear(dim, hidden), nn.Linear(hidden, dim), nn.Linear(dim, hidden)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.w2(F.silu(self.w1(x))) * self.w3(x)
+
+
+def test_the_misplaced_parenthesis_fails_where_the_widths_differ() -> None:
+    with pytest.raises(RuntimeError, match=r"tensor a \(128\) must match the size of tensor b \(176\)"):
+        Misplaced(128, 176)(torch.randn(4, 128))
+
+
+def test_the_misplaced_parenthesis_is_silently_another_function_where_they_are_equal() -> None:
+    torch.manual_seed(0)
+    wrong = Misplaced(176, 176)
+    x = torch.randn(4, 176)
+    right = wrong.w2(F.silu(wrong.w1(x)) * wrong.w3(x))
+    assert wrong(x).shape == right.shape
+    assert float(((wrong(x) - right).norm() / right.norm()).detach()) > 0.5
+
+
+def test_factors_are_never_broadcast() -> None:
+    with pytest.raises(FfnbenchError, match="shapes") as caught:
+        factor_product(torch.ones(4, 128), torch.ones(4, 1))
+    assert "parenthesis" in caught.value.hint
+
+
+@pytest.mark.parametrize("shape", [(16,), (3, 16), (2, 3, 16)])
+@pytest.mark.parametrize("gate", list(Gate))
+def test_any_leading_shape_is_kept(gate: Gate, shape: tuple[int, ...]) -> None:
+    module = build_module(FFNSpec(d_model=16, d_ff=40, activation="silu", gate=gate))
+    assert module(torch.randn(shape)).shape == shape
+
+
+@pytest.mark.parametrize("gate", list(Gate))
+def test_weights_have_the_fields_names(gate: Gate) -> None:
+    names = {
+        name for name, _ in build_module(FFNSpec(d_model=4, d_ff=6, activation="relu", gate=gate)).named_children()
+    }
+    assert names == {"up", "down"} | ({"gate"} if gate is not Gate.NONE else set())
+
+
+def test_dropout_is_nothing_at_zero_and_in_eval() -> None:
+    x = torch.randn(8, 16)
+    assert build_module(FFNSpec(d_model=16, d_ff=64, activation="relu")).drop is None
+    module = build_module(FFNSpec(d_model=16, d_ff=64, activation="relu", dropout=0.5))
+    assert torch.equal(module.eval()(x), module(x))
+    assert not torch.equal(module.train()(x), module.eval()(x))
+
+
+def test_dropout_stands_after_the_activation() -> None:
+    module = build_module(FFNSpec(d_model=16, d_ff=4096, activation="sigmoid", dropout=0.25)).train()
+    seen: list[torch.Tensor] = []
+    module.down.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0]))
+    module(torch.randn(64, 16))
+    assert float((seen[0] == 0).float().mean()) == pytest.approx(0.25, abs=0.01)
+
+
+@pytest.mark.parametrize(
+    ("init", "up_std", "down_std"),
+    [
+        (Init.TORCH, 512**-0.5 / 3**0.5, 2048**-0.5 / 3**0.5),  # U(+-1/sqrt(fan_in))
+        (Init.HE_XAVIER, (2 / 512) ** 0.5, 0.02 * (2 / 2560) ** 0.5),
+        (Init.NORMAL, 0.02, 0.02),
+    ],
+)
+def test_initial_weights_have_the_declared_spread(init: Init, up_std: float, down_std: float) -> None:
+    torch.manual_seed(0)
+    module = build_module(FFNSpec(d_model=512, d_ff=2048, activation="relu", bias=True, init=init))
+    assert float(module.up.weight.std()) == pytest.approx(up_std, rel=0.01)
+    assert float(module.down.weight.std()) == pytest.approx(down_std, rel=0.01)
+    assert bool((module.up.bias == 0).all()) == (init is not Init.TORCH)
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "says"),
+    [
+        ("d_model", 0, "d_model must be a positive integer"),
+        ("d_ff", -1, "d_ff must be a positive integer"),
+        ("d_ff", 2.5, "d_ff must be a positive integer"),
+        ("d_ff", True, "d_ff must be a positive integer"),
+        ("dropout", 1.0, "dropout 1 is not in"),
+        ("beta", 2.0, "do not fit"),
+        ("activation", "rely", "unknown activation"),
+    ],
+)
+def test_a_spec_that_cannot_be_is_refused(field: str, value: object, says: str) -> None:
+    with pytest.raises(FfnbenchError, match=says):
+        FFNSpec(**{"d_model": 8, "d_ff": 8, "activation": "relu", field: value})
+
+
+@pytest.mark.parametrize(
+    ("activation", "gate", "name"),
+    [("silu", Gate.INNER, "swiglu"), ("mish", Gate.INNER, "mish_glu"), ("relu", Gate.OUTPUT, "relu@gate=output")],
+)
+def test_a_spec_knows_its_name(activation: str, gate: Gate, name: str) -> None:
+    assert FFNSpec(d_model=8, d_ff=8, activation=activation, gate=gate).name == name

@@ -1,0 +1,142 @@
+"""Closed form = module = tracer, over the whole grid of forms: the test that everything else leans on."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import pytest
+import torch
+from torch.utils.flop_counter import FlopCounterMode
+
+from ffnbench.bench import meters
+from ffnbench.ffn.cost import cost, matrix_params
+from ffnbench.ffn.modules import build_module, reference_output
+from ffnbench.ffn.spec import FFNSpec, Gate
+from ffnbench.ffn.variants import ACTIVATIONS
+from ffnbench.plan import Workload
+
+ACTIVATION_NAMES = [row.name for row in ACTIVATIONS]
+D, H, TOKENS = 64, 176, 80
+GRID = list(product(ACTIVATION_NAMES, Gate, [False, True]))
+IDS = [f"{name}-{gate.value}-{'bias' if bias else 'plain'}" for name, gate, bias in GRID]
+
+
+def spec_of(activation: str, gate: Gate, bias: bool, d_model: int = D, d_ff: int = H, dropout: float = 0.0) -> FFNSpec:
+    beta = 0.5 if ACTIVATIONS.get(activation).beta is not None else None
+    return FFNSpec(
+        d_model=d_model, d_ff=d_ff, activation=activation, gate=gate, bias=bias, beta=beta, dropout=dropout
+    )  # fmt: skip
+
+
+def cost_of(spec: FFNSpec, *, train: bool = False, dtype: str = "float32"):
+    return cost(spec, tokens=TOKENS, dtype=dtype, train=train, device="cpu")
+
+
+def subject_of(spec: FFNSpec, *, mode: str = "forward", dtype: str = "float32") -> meters.Subject:
+    torch.manual_seed(1)
+    work = Workload(batch=2, seq_len=TOKENS // 2, dtype=dtype, device="cpu", mode=mode, threads=1)
+    module = build_module(spec, dtype=getattr(torch, dtype))
+    return meters.prepare(module, work, spec.d_model, seed=0)
+
+
+@pytest.mark.parametrize(("activation", "gate", "bias"), GRID, ids=IDS)
+def test_parameters_are_the_modules(activation: str, gate: Gate, bias: bool) -> None:
+    spec = spec_of(activation, gate, bias)
+    with torch.device("meta"):
+        module = build_module(spec)
+    assert cost_of(spec).params == sum(p.numel() for p in module.parameters())
+
+
+@pytest.mark.parametrize(("activation", "gate", "bias"), GRID, ids=IDS)
+def test_the_printed_formula_is_the_number(activation: str, gate: Gate, bias: bool) -> None:
+    found = cost_of(spec_of(activation, gate, bias))
+    assert found.params_formula is not None
+    assert eval(found.params_formula.replace("^", "**"), {"d": D, "d_ff": H}) == found.params
+
+
+@pytest.mark.parametrize(("activation", "gate", "bias"), GRID, ids=IDS)
+def test_matmul_flops_are_the_tracers(activation: str, gate: Gate, bias: bool) -> None:
+    spec = spec_of(activation, gate, bias)
+    with torch.device("meta"):
+        module, x = build_module(spec), torch.randn(2, 40, D, requires_grad=True)
+        with FlopCounterMode(display=False) as counter:
+            y = module(x)
+            forward = counter.get_total_flops()
+            y.sum().backward()
+    found = cost_of(spec)
+    assert found.flops_forward * TOKENS == forward
+    assert found.flops_backward * TOKENS == counter.get_total_flops() - forward
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize("mode", ["forward", "train"])
+@pytest.mark.parametrize(("activation", "gate", "bias"), GRID, ids=IDS)
+def test_peak_and_saved_bytes_are_the_allocators(
+    activation: str, gate: Gate, bias: bool, mode: str, dtype: str
+) -> None:
+    train = mode == "train"
+    for d_model, d_ff in ((D, H), (96, 64)):  # wider than the model, and narrower
+        spec = spec_of(activation, gate, bias, d_model, d_ff)
+        subject, predicted = subject_of(spec, mode=mode, dtype=dtype), cost_of(spec, train=train, dtype=dtype)
+        subject.call()
+        assert meters.peak_bytes(subject) == predicted.peak_bytes
+        assert (meters.saved_bytes(subject) if train else None) == predicted.saved_bytes
+
+
+@pytest.mark.parametrize("gate", list(Gate), ids=lambda g: g.value)
+@pytest.mark.parametrize("activation", ["relu", "silu", "relu2", "quick_gelu"])
+def test_dropout_keeps_its_mask(activation: str, gate: Gate) -> None:
+    spec = spec_of(activation, gate, False, dropout=0.1)
+    subject, predicted = subject_of(spec, mode="train"), cost_of(spec, train=True)
+    subject.call()
+    assert meters.peak_bytes(subject) == predicted.peak_bytes
+    assert meters.saved_bytes(subject) == predicted.saved_bytes
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16"])
+@pytest.mark.parametrize(("activation", "gate", "bias"), GRID, ids=IDS)
+def test_the_module_computes_the_float64_reference(activation: str, gate: Gate, bias: bool, dtype: str) -> None:
+    subject = subject_of(spec_of(activation, gate, bias), dtype=dtype)
+    y, expected = subject.module(subject.x).detach().double(), reference_output(subject.module, subject.x)
+    tolerance = {"float64": 1e-13, "float32": 1e-5, "bfloat16": 2e-2}[dtype]
+    assert float((y - expected).norm() / expected.norm()) < tolerance
+
+
+@pytest.mark.parametrize("gate", list(Gate), ids=lambda g: g.value)
+def test_gradients_are_right(gate: Gate) -> None:
+    torch.manual_seed(0)
+    module = build_module(spec_of("silu", gate, True, 6, 10), dtype=torch.float64)
+    x = torch.randn(3, 6, dtype=torch.float64, requires_grad=True)
+    assert torch.autograd.gradcheck(module, (x,))
+
+
+def test_the_numbers_of_the_papers() -> None:
+    relu = FFNSpec(d_model=768, d_ff=3072, activation="relu")
+    swiglu = FFNSpec(d_model=768, d_ff=2048, activation="silu", gate=Gate.INNER)
+    output = FFNSpec(d_model=768, d_ff=2688, activation="silu", gate=Gate.OUTPUT)
+    bert = FFNSpec(d_model=768, d_ff=3072, activation="gelu", bias=True)
+    base = FFNSpec(d_model=512, d_ff=2048, activation="relu", bias=True)
+    assert [cost_of(s).params for s in (relu, swiglu, output)] == [4_718_592] * 3
+    assert (cost_of(bert).params, cost_of(base).params) == (4_722_432, 2_099_712)
+    assert cost_of(relu).flops_forward == 9_437_184 == 2 * matrix_params(relu)
+    at_512 = cost(swiglu, tokens=512, dtype="float32", train=True, device="cpu")
+    inference = cost(swiglu, tokens=512, dtype="float32", train=False, device="cpu")
+    assert inference.peak_bytes == 3 * 4 * 512 * 2048 == 12_582_912
+    assert at_512.saved_bytes == 4 * 4 * 512 * 2048  # gate, act(gate), up, product
+
+
+def test_saved_tensors_at_equal_parameters() -> None:
+    """Elements per token and d_model, without the input: ReLU 4d, GELU 8d, eager SwiGLU 10.67d."""
+    h_classic, h_gated = 4 * 96, 256
+    relu, gelu = (spec_of(a, Gate.NONE, False, 96, h_classic) for a in ("relu", "gelu"))
+    swiglu = spec_of("silu", Gate.INNER, False, 96, h_gated)
+    saved = [cost_of(s, train=True).saved_bytes / (4 * TOKENS * 96) for s in (relu, gelu, swiglu)]
+    assert saved == pytest.approx([4, 8, 32 / 3])
+
+
+def test_element_wise_flops_by_hand() -> None:
+    gated = FFNSpec(d_model=8, d_ff=24, activation="silu", gate=Gate.INNER, bias=True, dropout=0.1)
+    found = cost_of(gated)
+    biases = 2 * 24 + 8
+    assert found.flops_elementwise == 5 * 24 + 24 + biases + 2 * 24  # silu, product, biases, dropout
+    assert found.flops_elementwise_backward == 9 * 24 + 2 * 24 + 8 + biases + 24  # and the sum of two dx

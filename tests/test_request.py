@@ -1,0 +1,150 @@
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from ffnbench.errors import FfnbenchError
+from ffnbench.ffn.cost import Cost
+from ffnbench.ffn.spec import ImportedSpec
+from ffnbench.plan import Workload, cost_of
+from ffnbench.request import Request, build
+
+
+def widths(**options: object) -> dict[str, int]:
+    return {case.label: case.ffn.d_ff for case in build(Request(**options)).cases}
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({}, {"relu": 3072, "gelu": 3072, "swiglu": 2048}),
+        ({"d_model": 512}, {"relu": 2048, "gelu": 2048, "swiglu": 1368}),
+        ({"d_model": 512, "multiple_of": 1}, {"relu": 2048, "gelu": 2048, "swiglu": 1365}),
+        ({"match": "none"}, {"relu": 3072, "gelu": 3072, "swiglu": 3072}),
+        ({"match": "flops"}, {"relu": 3072, "gelu": 3072, "swiglu": 2048}),
+        ({"d_ff": 3072, "variants": "swiglu,relu"}, {"swiglu": 3072, "relu": 4608}),
+        ({"variants": "swiglu,relu", "d_model": 512}, {"swiglu": 1368, "relu": 2048}),
+        ({"variants": "relu,swiglu", "rule": "llama", "d_model": 1024}, {"relu": 4096, "swiglu": 2816}),
+        ({"variants": "relu,swiglu@rule=notes@ratio=2@multiple_of=16", "d_model": 128}, {"relu": 512}),
+        ({"variants": "relu,silu@gate=output"}, {"relu": 3072, "silu@gate=output": 2688}),
+        ({"variants": "relu,swiglu@d_ff=100"}, {"relu": 3072, "swiglu@d_ff=100": 100}),
+        ({"variants": "relu,swiglu", "ratio": 2.0}, {"relu": 1536, "swiglu": 1024}),
+        (
+            {"variants": "swiglu@rule=llama@ffn_dim_multiplier=1.3@multiple_of=1024", "d_model": 4096},
+            {"swiglu@rule=llama@ffn_dim_multiplier=1.3@multiple_of=1024": 14336},
+        ),
+    ],
+)
+def test_widths(options: dict, expected: dict[str, int]) -> None:
+    assert expected.items() <= widths(**options).items()
+
+
+@pytest.mark.parametrize("bias", [False, True])
+@pytest.mark.parametrize("gate_form", ["swiglu", "silu@gate=output", "geglu@bias=true"])
+@pytest.mark.parametrize("d_model", [64, 96, 768, 1000, 4096])
+def test_matching_comes_as_near_as_the_multiple_allows(d_model: int, gate_form: str, bias: bool) -> None:
+    plan = build(Request(variants=f"relu,x={gate_form}", d_model=d_model, bias=bias, multiple_of=8))
+    relu, other = (cost_of(case).params for case in plan.cases)
+    assert abs(other - relu) <= 3 * 8 * (d_model + 1) / 2 + 1
+    assert plan.cases[1].residual == pytest.approx(other / relu - 1)
+
+
+def test_the_residual_is_told() -> None:
+    texts = [note.text for note in build(Request(variants="relu,swiglu", d_model=512)).notes]
+    assert texts == ["d_ff 1,368 (matched on params) gives +0.2% params against relu"]
+
+
+def test_workload_keys_belong_to_one_case() -> None:
+    plan = build(Request(variants="relu,b=relu@dtype=bf16@batch=4@seq_len=8@mode=train@threads=2", d_model=64))
+    assert plan.cases[0].workload == Workload(
+        batch=1, seq_len=512, dtype="float32", device="auto", mode="forward", threads=1
+    )
+    assert plan.cases[1].workload == Workload(
+        batch=4, seq_len=8, dtype="bfloat16", device="auto", mode="train", threads=2
+    )
+
+
+def test_quick_is_three_workers_and_what_is_given_wins() -> None:
+    quick = build(Request(quick=True)).protocol
+    assert (quick.workers, quick.rounds) == (3, 8)
+    assert build(Request(quick=True, workers=4, rounds=2)).protocol.workers == 4
+    assert build(Request()).protocol.workers == 5
+
+
+def counted(params_per_width: int) -> tuple[list[int], object]:
+    """A count that knows how many parameters each unit of d_ff costs, and remembers the widths it saw."""
+    seen: list[int] = []
+
+    def count(spec: ImportedSpec, workload: Workload) -> Cost:
+        seen.append(spec.d_ff)
+        total = params_per_width * spec.d_ff + 768
+        return Cost(
+            params=total, params_active=total, params_formula=None, flops_forward=2 * total, flops_backward=4 * total,
+            flops_elementwise=None, flops_elementwise_backward=None, weight_bytes=4 * total, counted=True,
+        )  # fmt: skip
+
+    return seen, count
+
+
+def test_user_code_is_matched_by_counting_it() -> None:
+    seen, count = counted(3 * 768)
+    plan = build(Request(variants="relu,a.b:SwiGLU"), count)
+    assert plan.cases[1].ffn.d_ff == 2048
+    assert abs(plan.cases[1].residual or 1) < 0.001
+    assert min(seen) >= 1536  # never an odd width that user code might refuse
+
+
+def test_others_are_matched_to_user_code_where_it_is_the_reference() -> None:
+    _, count = counted(3 * 768)
+    plan = build(Request(variants="a.b:SwiGLU,swiglu"), count)
+    assert [case.ffn.d_ff for case in plan.cases] == [3072, 3072]
+
+
+def test_ffnbenchs_own_forms_are_never_counted() -> None:
+    def never(spec: ImportedSpec, workload: Workload) -> Cost:
+        raise AssertionError
+
+    build(Request(variants="relu,swiglu,silu@gate=output"), never)
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"d_model": 0}, "d_model must be a positive integer"),
+        ({"d_model": -64}, "d_model must be a positive integer"),
+        ({"d_ff": 0}, "d_ff must be a positive integer"),
+        ({"batch": 0}, "batch must be a positive integer"),
+        ({"seq_len": -1}, "seq_len must be a positive integer"),
+        ({"threads": 0}, "threads must be a positive integer"),
+        ({"multiple_of": 0}, "multiple_of must be a positive integer"),
+        ({"dtype": "float23"}, "unknown dtype 'float23'"),
+        ({"device": "tpu"}, "unknown device 'tpu'"),
+        ({"device": "cpu:1"}, "unknown device 'cpu:1'"),
+        ({"mode": "backward"}, "unknown mode 'backward'"),
+        ({"match": "parms"}, "unknown match 'parms'"),
+        ({"init": "he"}, "unknown init 'he'"),
+        ({"rule": "lama", "variants": "relu,swiglu"}, "unknown width rule 'lama'"),
+        ({"rule": "llama", "d_ff": 100}, "--rule computes d_ff and --d-ff sets it"),
+        ({"variants": "relu,swiglu@d_ff=8@rule=llama"}, "gives d_ff and also rule"),
+        ({"variants": "swiglu", "rule": "two_thirds", "d_model": 64}, "divisible by 3"),
+        ({"variants": "relu@bias=3"}, "bias must be true or false"),
+        ({"variants": "relu@dropout=x"}, "dropout must be a number"),
+        ({"variants": "relu@dropout=2"}, "dropout 2 is not in"),
+        ({"variants": "relu@ratio=x"}, "ratio must be a positive number"),
+        ({"variants": "relu,silu@gate=output", "ratio": 0.25}, "larger than relu at any d_ff"),
+        ({"reference": "rely"}, "no variant has the label 'rely'"),
+        ({"workers": 2}, "--workers 2 is too few"),
+        ({"rounds": 0}, "--rounds must be at least 1"),
+        ({"timeout": 0.0}, "--timeout must be positive"),
+        ({"timeout": math.nan}, "--timeout must be positive"),
+        ({"metrics": "latncy"}, "unknown metric 'latncy'"),
+        ({"metrics": ""}, "no metric given"),
+        ({"variants": "a.b:C"}, "can only be counted by running it"),
+    ],
+)
+def test_every_mistake_is_found_before_anything_starts(options: dict, says: str) -> None:
+    with pytest.raises(FfnbenchError, match=says) as caught:
+        [cost_of(case) for case in build(Request(**options)).cases]
+    assert caught.value.hint
+    assert caught.value.exit_code == 2

@@ -1,0 +1,173 @@
+"""The runner on scripted workers: order, failures, losses, interruption, without a process or a clock."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections import Counter
+
+import pytest
+from conftest import FakeLaunch, lost
+
+from ffnbench.bench.runner import run
+from ffnbench.errors import FfnbenchError, Unfinished
+from ffnbench.request import Request, build
+from ffnbench.result import FailureKind
+from ffnbench.stats import summarise
+
+
+def plan_of(**options: object):
+    return build(Request(**{"variants": "relu,gelu,swiglu", "d_model": 64, "workers": 3, "rounds": 4, **options}))
+
+
+def latencies(result) -> list:
+    return [s for s in result.samples if s.metric == "latency"]
+
+
+def test_every_round_measures_every_case_once_in_a_shuffled_order() -> None:
+    launch = FakeLaunch()
+    result = run(plan_of(), launch=launch)
+    counts = Counter((s.case, s.worker, s.round) for s in latencies(result))
+    assert len(counts) == 3 * 3 * 4
+    assert set(counts.values()) == {1}
+    orders = {
+        tuple(s.case for s in sorted(group, key=lambda s: s.order))
+        for w in range(3) for r in range(4)
+        if (group := [s for s in latencies(result) if (s.worker, s.round) == (w, r)])
+    }  # fmt: skip
+    assert len(orders) > 2
+    assert all(worker.closed for worker in launch.workers)
+
+
+def test_the_order_depends_on_the_seed_alone() -> None:
+    def order(seed: int) -> list[str]:
+        return [s.case for s in latencies(run(plan_of(seed=seed), launch=FakeLaunch()))]
+
+    assert order(1) == order(1) != order(2)
+
+
+def test_calls_are_found_once_and_frozen() -> None:
+    launch = FakeLaunch()
+    result = run(plan_of(), launch=launch)
+    assert {s.calls for s in latencies(result)} == {3}
+
+
+def test_workers_measure_one_after_another() -> None:
+    launch = FakeLaunch()
+    run(plan_of(), launch=launch)
+    indices = [index for index, job, _ in launch.log if job in ("open", "sample")]
+    assert indices == sorted(indices)
+
+
+def test_a_practice_round_is_not_recorded() -> None:
+    result = run(plan_of(), launch=FakeLaunch(lambda label, worker, number: 99.0 if number == -1 else 0.01))
+    assert {s.value for s in latencies(result)} == {0.01}
+
+
+def test_memory_is_measured_once_and_only_if_asked_for() -> None:
+    result = run(plan_of(), launch=FakeLaunch())
+    assert [(s.case, s.value) for s in result.samples if s.metric == "peak_bytes"] == [
+        ("relu", 4096), ("gelu", 4096), ("swiglu", 4096),
+    ]  # fmt: skip
+    only = run(plan_of(metrics="latency"), launch=FakeLaunch())
+    assert not [s for s in only.samples if s.metric != "latency"]
+    bytes_only = run(plan_of(metrics="memory"), launch=FakeLaunch())
+    assert not latencies(bytes_only)
+    assert len(bytes_only.samples) == 3
+
+
+@pytest.mark.parametrize(
+    ("job", "kind"), [("open", "oom"), ("sample", "crash"), ("verify", "mismatch"), ("open", "unsupported")]
+)
+def test_a_case_that_fails_is_dropped_and_the_others_go_on(job: str, kind: str) -> None:
+    result = run(plan_of(), launch=FakeLaunch(trouble={(job, "gelu"): kind}))
+    assert [(f.case, f.kind, f.message) for f in result.failures] == [("gelu", FailureKind(kind), "gelu said no")]
+    for label in ("relu", "swiglu"):
+        assert len([s for s in latencies(result) if s.case == label]) == 12
+    measured, comparisons, _ = summarise(result)
+    assert {m.case for m in measured} == {c.case for c in comparisons} == {"relu", "swiglu"}
+
+
+def test_memory_that_cannot_be_had_is_a_warning_and_costs_nothing_else() -> None:
+    result = run(plan_of(), launch=FakeLaunch(trouble={("weigh", "gelu"): "crash"}))
+    assert result.failures == ()
+    assert [note.label for note in result.warnings] == ["gelu"]
+    assert len([s for s in latencies(result) if s.case == "gelu"]) == 12
+
+
+@pytest.mark.parametrize("kind", ["timeout", "oom", "crash"])
+def test_a_lost_worker_is_replaced_without_the_case_that_it_died_of(kind: str) -> None:
+    launch = FakeLaunch(trouble={("sample", "gelu"): lost(kind)})
+    result = run(plan_of(), launch=launch)
+    assert [(f.case, f.kind.value, f.message) for f in result.failures] == [("gelu", kind, "gone")]
+    assert len(launch.workers) == 4
+    for label in ("relu", "swiglu"):
+        counts = Counter((s.worker, s.round) for s in latencies(result) if s.case == label)
+        assert len(counts) == 12
+        assert set(counts.values()) == {1}
+    assert all(worker.closed for worker in launch.workers)
+
+
+def test_when_every_case_fails_the_run_ends() -> None:
+    trouble = {("open", label): "oom" for label in ("relu", "gelu", "swiglu")}
+    launch = FakeLaunch(trouble=trouble)
+    result = run(plan_of(), launch=launch)
+    assert len(result.failures) == 3
+    assert result.samples == ()
+    assert {index for index, job, _ in launch.log if job == "open"} == {0}
+
+
+def test_a_worker_that_dies_of_nothing_ends_the_run() -> None:
+    with pytest.raises(Unfinished, match="a worker was lost"):
+        run(plan_of(), launch=FakeLaunch(trouble={("plan", None): lost("crash")}))
+
+
+def test_ctrl_c_keeps_what_was_measured() -> None:
+    def seconds(label: str, worker: int, number: int) -> float:
+        if (label, worker, number) == ("gelu", 1, 2):
+            raise KeyboardInterrupt
+        return 0.01
+
+    launch = FakeLaunch(seconds)
+    result = run(plan_of(), launch=launch)
+    assert result.interrupted
+    assert {s.worker for s in latencies(result)} == {0, 1}
+    assert len([s for s in latencies(result) if s.worker == 0]) == 12
+    assert all(worker.closed for worker in launch.workers)
+
+
+def test_a_polite_kill_is_an_interruption() -> None:
+    def seconds(label: str, worker: int, number: int) -> float:
+        if (worker, number) == (0, 1):
+            os.kill(os.getpid(), signal.SIGTERM)
+        return 0.01
+
+    before = signal.getsignal(signal.SIGTERM)
+    assert run(plan_of(), launch=FakeLaunch(seconds)).interrupted
+    assert signal.getsignal(signal.SIGTERM) is before
+
+
+def test_auto_is_the_cpu_where_there_is_no_gpu() -> None:
+    result = run(plan_of(), launch=FakeLaunch())
+    assert {case.workload.device for case in result.plan.cases} == {"cpu"}
+
+
+@pytest.mark.parametrize("device", ["cuda", "cuda:1"])
+def test_a_device_that_is_not_there_is_refused_before_anything_is_built(device: str) -> None:
+    launch = FakeLaunch()
+    with pytest.raises(FfnbenchError, match=f"device '{device}' was asked for, but torch 2.0-fake") as caught:
+        run(plan_of(device=device), launch=launch)
+    assert caught.value.exit_code == 2
+    assert not launch.log
+    assert all(worker.closed for worker in launch.workers)
+
+
+def test_progress_goes_from_nothing_to_all_with_a_time_left() -> None:
+    events: list = []
+    run(plan_of(), on_progress=events.append, launch=FakeLaunch())
+    done = [event.done for event in events]
+    assert done == sorted(done)
+    assert (done[0], done[-1]) == (0, 1)
+    assert events[-1].text == "worker 3/3  round 4/4"
+    assert events[-1].eta_s is not None
+    assert events[0].eta_s is None

@@ -1,0 +1,170 @@
+"""Real worker processes and user code that is hostile by accident: the tool stays upright."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from conftest import ROOT
+
+from ffnbench.api import prepare
+from ffnbench.bench.prober import Prober
+from ffnbench.bench.session import Session, WorkerLost
+from ffnbench.errors import FfnbenchError
+from ffnbench.ffn.spec import ImportedSpec
+from ffnbench.plan import Workload
+from ffnbench.request import Request
+
+HOSTILE = str(Path(__file__).with_name("hostile.py"))
+SMALL = Workload(batch=1, seq_len=32, dtype="float32", device="cpu", mode="forward", threads=1)
+
+
+def test_trouble_is_a_row_and_the_others_go_on() -> None:
+    """Every way to fail at once, in one run: nothing is lost and each row says what happened."""
+    names = ("Chatty", "Raises", "Exits", "Dies", "Segfaults", "Hangs", "Greedy", "Drifts", "NotFinite", "Plain")
+    variants = ",".join(["relu", *(f"{HOSTILE}:{name}" for name in names)])
+    request = Request(variants=variants, d_model=16, d_ff=32, seq_len=32, workers=3, rounds=3, timeout=4.0, threads=1)
+    report = prepare(request).measure()
+    failures = {f.case: (f.kind.value, f.message) for f in report.failures}
+    assert set(failures) == set(names) - {"Chatty", "Plain"}
+    assert failures["Raises"] == ("crash", "ValueError: two lines")
+    assert failures["Exits"] == ("crash", "SystemExit: 1")
+    assert failures["Dies"][1].startswith("the process ended (exit code 7)")
+    assert "SIGSEGV" in failures["Segfaults"][1]
+    assert failures["Hangs"] == ("timeout", "no answer within 4 s")
+    assert failures["Greedy"][0] == "oom"
+    assert "GiB at once" in failures["Greedy"][1]
+    assert failures["Drifts"][0] == "mismatch"
+    assert "its own first output" in failures["Drifts"][1]
+    assert failures["NotFinite"] == ("mismatch", "the output is not finite before timing")
+    for label in ("relu", "Chatty", "Plain"):
+        estimate = report.estimate(label, "latency")
+        assert estimate is not None
+        assert estimate.samples == 9
+        assert report.estimate(label, "peak_bytes") is not None
+
+
+@pytest.fixture(scope="module")
+def prober():
+    with Prober(timeout_s=60) as prober:
+        yield prober
+
+
+def spec(name: str, d_ff: int = 48, **arguments: object) -> ImportedSpec:
+    return ImportedSpec(target=f"{HOSTILE}:{name}", d_model=16, d_ff=d_ff, arguments=tuple(arguments.items()))
+
+
+def test_counts_are_exact_and_marked(prober: Prober) -> None:
+    cost = prober.count(spec("Plain"), SMALL)
+    assert cost.params == 2 * 16 * 48 + 48 + 16
+    assert (cost.flops_forward, cost.flops_backward) == (4 * 16 * 48, 8 * 16 * 48)
+    assert (cost.counted, cost.params_formula, cost.flops_elementwise) == (True, None, None)
+    assert (cost.uncounted, cost.width_note) == ((), "")
+
+
+def test_the_number_of_tokens_does_not_matter(prober: Prober) -> None:
+    longer = Workload(batch=3, seq_len=100, dtype="bfloat16", device="cpu", mode="forward", threads=1)
+    short, long = prober.count(spec("Plain"), SMALL), prober.count(spec("Plain"), longer)
+    assert short.flops_forward == long.flops_forward
+    assert short.weight_bytes == 2 * long.weight_bytes
+
+
+def test_code_that_needs_data_is_counted_with_data(prober: Prober) -> None:
+    assert prober.count(spec("DataDependent"), SMALL).flops_forward == 4 * 16 * 48
+
+
+def test_a_fused_kernel_is_named_and_not_taken_for_free(prober: Prober) -> None:
+    cost = prober.count(spec("Fused"), SMALL)
+    assert any("hostile" in name and "fused" in name for name in cost.uncounted)
+
+
+@pytest.mark.parametrize(
+    ("name", "says"), [("Packed", "packed width: each branch is 24 wide"), ("TwoThirds", "2/3 of d_ff 48 by itself")]
+)
+def test_a_width_read_otherwise_gets_a_footnote(prober: Prober, name: str, says: str) -> None:
+    assert says in prober.count(spec(name), SMALL).width_note
+
+
+@pytest.mark.parametrize("name", ["factory", "open_factory"])
+def test_factories_serve_as_well(prober: Prober, name: str) -> None:
+    assert prober.count(spec(name), SMALL).params == 2 * 16 * 48 + 48 + 16
+
+
+def test_a_config_object_gets_the_widths_and_the_users_keys(prober: Prober) -> None:
+    assert prober.count(spec("Configured", special=1), SMALL).params == 2 * 16 * 48 + 48 + 16
+
+
+@pytest.mark.parametrize(
+    ("target", "says", "hint"),
+    [
+        (f"{HOSTILE}:Nope", "has no 'Nope'", ""),
+        (f"{HOSTILE}:Plian", "has no 'Plian'", "did you mean 'Plain'"),
+        (f"{HOSTILE}:not_a_module", "returned int, not an nn.Module", ""),
+        (f"{HOSTILE}:an_instance", "is an instance of Plain", ""),
+        (f"{HOSTILE}:broken", "raised RuntimeError: no GPU here", ""),
+        (f"{HOSTILE}:Needy", "needs 'heads'", "@heads="),
+        (f"{HOSTILE}:Configured", "reads config.special", "@special="),
+        (f"{HOSTILE}:BadShape", r"returns shape \(1, 32, 48\) for an input of \(1, 32, 16\)", "keeps the shape"),
+        (f"{HOSTILE}:Tuple", "returns tuple, not a tensor", "hidden states"),
+        ("no.such.module:X", "cannot import 'no.such.module': ModuleNotFoundError", "installed"),
+        ("nowhere.py:X", "there is no file 'nowhere.py'", "current folder"),
+        ("os:getcwd", "os:getcwd returned str", ""),
+        ("math:floor", "raised TypeError", ""),
+    ],
+)
+def test_user_code_that_cannot_serve_is_one_clear_error(prober: Prober, target: str, says: str, hint: str) -> None:
+    with pytest.raises(FfnbenchError, match=says) as caught:
+        prober.count(ImportedSpec(target=target, d_model=16, d_ff=48), SMALL)
+    assert hint in caught.value.hint
+    assert caught.value.hint
+    assert caught.value.exit_code == 2
+
+
+def test_an_argument_that_does_not_exist_is_named(prober: Prober) -> None:
+    with pytest.raises(FfnbenchError, match="takes no argument 'hidden_dmi'") as caught:
+        prober.count(spec("Plain", hidden_dmi=3), SMALL)
+    assert "did you mean 'hidden_dim'" in caught.value.hint
+
+
+def test_an_import_that_kills_the_process_is_an_error_too(tmp_path: Path) -> None:
+    (tmp_path / "deadly.py").write_text("import os\nos._exit(9)\n")
+    with Prober(60) as prober, pytest.raises(FfnbenchError, match="the process ended \\(exit code 9\\)"):
+        prober.count(ImportedSpec(target=f"{tmp_path}/deadly.py:X", d_model=8, d_ff=8), SMALL)
+
+
+def test_a_worker_killed_from_outside_is_told_apart() -> None:
+    session = Session()
+    session.facts()
+    os.killpg(session._process.pid, signal.SIGKILL)
+    with pytest.raises(WorkerLost, match=r"killed \(signal 9\)") as caught:
+        session.ask({"do": "count", "spec": {}, "workload": {}}, 10)
+    assert caught.value.kind == "oom"
+    session.close()
+
+
+def test_no_worker_outlives_a_parent_that_was_killed() -> None:
+    code = (
+        "from ffnbench.bench.session import Session\ns = Session(); s.facts()\n"
+        "print(s._process.pid, flush=True); input()"
+    )
+    parent = subprocess.Popen(
+        [sys.executable, "-c", code], stdout=subprocess.PIPE, stdin=subprocess.PIPE, text=True, cwd=ROOT
+    )
+    assert parent.stdout is not None
+    worker = int(parent.stdout.readline())
+    parent.kill()
+    parent.wait()
+    parent.stdout.close()
+    parent.stdin.close()
+    deadline = time.monotonic() + 10
+    while time.monotonic() < deadline and Path(f"/proc/{worker}").exists():
+        status = Path(f"/proc/{worker}/status")
+        if status.exists() and "Z (zombie)" in status.read_text():
+            return
+        time.sleep(0.05)
+    assert not Path(f"/proc/{worker}").exists()

@@ -1,0 +1,99 @@
+"""Width rules against the widths of the models that they come from."""
+
+from __future__ import annotations
+
+import pytest
+
+from ffnbench.errors import FfnbenchError
+from ffnbench.ffn.sizing import RULES, round_nearest, round_up, width_by_rule, width_for
+
+VECTORS = [
+    ("classic", 768, {}, 3072),
+    ("palm", 18432, {}, 73728),
+    ("two_thirds", 768, {}, 2048),
+    ("llama", 512, {}, 1536),
+    ("llama", 2048, {}, 5632),
+    ("llama", 4096, {}, 11008),  # LLaMA 7B
+    ("llama", 5120, {}, 13824),  # LLaMA 13B
+    ("llama", 6656, {}, 17920),  # LLaMA 33B
+    ("llama", 8192, {}, 22016),  # LLaMA 65B
+    ("llama", 8192, {"multiplier": 1.3, "multiple_of": 4096}, 28672),  # Llama 2 70B
+    ("llama", 4096, {"multiplier": 1.3, "multiple_of": 1024}, 14336),  # Llama 3 8B
+    ("llama", 8192, {"multiplier": 1.3, "multiple_of": 1024}, 28672),  # Llama 3 70B
+    ("llama", 16384, {"multiplier": 1.2, "multiple_of": 4096}, 53248),  # Llama 3.1 405B
+    ("llama", 16384, {"multiplier": 1.2, "multiple_of": 1024}, 53248),
+    ("llama", 2048, {"multiplier": 1.5, "multiple_of": 256}, 8192),  # Llama 3.2 1B
+    ("llama", 3072, {"multiplier": 1.0, "multiple_of": 256}, 8192),  # Llama 3.2 3B
+    ("torchtune", 4096, {}, 11008),
+    ("torchtune", 4096, {"multiple_of": 1}, 10920),
+    ("llama", 4096, {"multiple_of": 1}, 10922),
+    ("dinov2", 1536, {}, 4096),
+    ("dinov2", 1024, {}, 2736),
+    ("dinov2", 768, {}, 2048),
+    ("flash_attn", 4096, {}, 11008),
+    ("flash_attn", 5120, {}, 13696),
+    ("flash_attn", 8192, {}, 21888),
+    ("grok", 6144, {}, 32768),
+    ("notes", 64, {"ratio": 1, "multiple_of": 8}, 48),
+    ("notes", 128, {"ratio": 2, "multiple_of": 16}, 176),
+    ("notes", 512, {"ratio": 4, "multiple_of": 8}, 1368),
+    ("t5_v1_1", 512, {}, 1024),
+    ("t5_v1_1", 768, {}, 2048),
+    ("t5_v1_1", 1024, {}, 2816),
+    ("t5_v1_1", 2048, {}, 5120),
+    ("t5_v1_1", 4096, {}, 10240),
+    ("lfm2", 1024, {}, 2730),  # no multiplier: not rounded
+    ("lfm2", 1024, {"multiplier": 1.0}, 2816),
+    ("timm", 100, {"ratio": 1, "multiple_of": 64}, 128),
+]
+
+
+@pytest.mark.parametrize(("rule", "d_model", "options", "d_ff"), VECTORS)
+def test_published_widths(rule: str, d_model: int, options: dict, d_ff: int) -> None:
+    assert width_by_rule(rule, d_model, **options) == d_ff
+
+
+def test_every_rule_has_a_vector() -> None:
+    assert {rule.name for rule in RULES} == {vector[0] for vector in VECTORS}
+
+
+def test_torchtune_equals_llama_for_the_usual_widths_only() -> None:
+    same = [d for d in range(64, 16385, 64) if width_by_rule("torchtune", d) == width_by_rule("llama", d)]
+    assert len(same) == 256
+    by_eight = {"multiple_of": 8}
+    differ = [
+        d for d in range(64, 16385, 64)
+        if width_by_rule("torchtune", d, **by_eight) != width_by_rule("llama", d, **by_eight)
+    ]  # fmt: skip
+    assert (len(differ), differ[:3]) == (86, [64, 256, 448])
+
+
+@pytest.mark.parametrize(
+    ("rule", "d_model", "options", "says"),
+    [
+        ("two_thirds", 64, {}, "divisible by 3"),
+        ("t5_v1_1", 100, {}, "no model of d_model 100"),
+        ("classic", 5, {"ratio": 2.5}, "not whole"),
+        ("lama", 64, {}, "unknown width rule 'lama'"),
+    ],
+)
+def test_a_rule_that_cannot_serve_says_why(rule: str, d_model: int, options: dict, says: str) -> None:
+    with pytest.raises(FfnbenchError, match=says) as caught:
+        width_by_rule(rule, d_model, **options)
+    assert caught.value.hint
+
+
+def test_rounding() -> None:
+    assert [round_up(w, 8) for w in (1, 8, 9)] == [8, 8, 16]
+    assert [round_nearest(w, 8) for w in (0.1, 11.9, 12, 12.1)] == [8, 8, 8, 16]  # a tie goes down
+
+
+@pytest.mark.parametrize("multiple", [1, 8, 64])
+def test_matching_finds_the_nearest_multiple(multiple: int) -> None:
+    def cost(width: int) -> int:
+        return 3 * 96 * width + 2 * width + 96
+
+    target = 73_000
+    found = width_for(cost, target, multiple)
+    assert found % multiple == 0
+    assert all(abs(cost(found) - target) <= abs(cost(found + step) - target) for step in (-multiple, multiple))

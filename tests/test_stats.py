@@ -1,0 +1,160 @@
+"""The statistics by hand, and by simulation through the real decisions."""
+
+from __future__ import annotations
+
+import math
+import random
+from dataclasses import replace
+
+import pytest
+
+from ffnbench.plan import LATENCY, Plan
+from ffnbench.request import Request, build
+from ffnbench.result import Failure, FailureKind, Report, Run, Sample, Verdict
+from ffnbench.stats import decide, student_interval, summarise
+
+
+def plan_of(variants: str = "a=relu,b=gelu", **options: object) -> Plan:
+    return build(Request(variants=variants, d_model=64, **options)).with_device("cpu")
+
+
+def run_of(plan: Plan, values: dict[str, list[list[float]]], **changes: object) -> Run:
+    """values[label][worker][round] in seconds."""
+    samples = tuple(
+        Sample(case=label, metric=LATENCY.name, worker=w, round=r, order=0, value=value, calls=1)
+        for label, workers in values.items() for w, rounds in enumerate(workers) for r, value in enumerate(rounds)
+    )  # fmt: skip
+    run = Run(
+        plan=plan, samples=samples, failures=(), warnings=(), environment=None, interrupted=False, wall_s=1.0
+    )  # fmt: skip
+    return replace(run, **changes)
+
+
+def test_the_interval_is_students() -> None:
+    # t(0.975, 2) = 4.302653, t(0.975, 4) = 2.776445: any table
+    assert student_interval([1.0, 2.0, 3.0]) == pytest.approx(
+        (2.0, 2 - 4.302653 / math.sqrt(3), 2 + 4.302653 / math.sqrt(3)), abs=1e-6
+    )
+    values = [0.1, 0.2, 0.3, 0.4, 0.5]
+    half = 2.776445 * math.sqrt(0.025) / math.sqrt(5)
+    assert student_interval(values) == pytest.approx((0.3, 0.3 - half, 0.3 + half), abs=1e-6)
+    assert student_interval([1.0]) is None
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "verdict"),
+    [
+        (0.99, 1.01, Verdict.SAME),
+        (1.001, 1.019, Verdict.SAME),
+        (0.98, 1.02, Verdict.SAME),
+        (1.001, 1.03, Verdict.SLOWER),
+        (1.2, 1.3, Verdict.SLOWER),
+        (0.9, 0.999, Verdict.FASTER),
+        (0.97, 1.01, Verdict.UNCLEAR),
+        (0.5, 2.0, Verdict.UNCLEAR),
+        (1.0, 1.5, Verdict.UNCLEAR),
+    ],
+)
+def test_verdicts(low: float, high: float, verdict: Verdict) -> None:
+    assert decide(low, high) is verdict
+
+
+def test_ratios_are_paired_within_rounds() -> None:
+    """Rounds that are ten times slower for everybody, and workers that are, change nothing."""
+    plan = plan_of(workers=3, rounds=3)
+    slow = [[1.0, 10.0, 1.0], [2.0, 2.0, 20.0], [0.1, 0.1, 0.1]]
+    b = [[1.10 * v for v in slow[0]], [1.12 * v for v in slow[1]], [1.11 * v for v in slow[2]]]
+    measured, comparisons, notes = summarise(run_of(plan, {"a": slow, "b": b}))
+    ratio = comparisons[1].ratio
+    assert ratio is not None
+    assert ratio.value == pytest.approx((1.10 * 1.12 * 1.11) ** (1 / 3))
+    assert (ratio.workers, ratio.samples) == (3, 9)
+    assert comparisons[1].verdict is Verdict.SLOWER
+    assert comparisons[0].verdict is Verdict.REFERENCE
+    assert measured[0].estimate.value == pytest.approx((1.0 * 2.0 * 0.1) ** (1 / 3))
+    assert {note.label for note in notes} == {"a", "b"}  # the seconds disagree, and that is said
+
+
+def test_more_rounds_of_one_process_do_not_narrow_the_interval() -> None:
+    """The replicate is the worker: a thousand rounds of three processes are three values."""
+    few, many = ((3, 1), (3, 1000))
+    intervals = []
+    for workers, rounds in (few, many):
+        plan = plan_of(workers=workers, rounds=rounds)
+        values = {"a": [[1.0] * rounds] * 3, "b": [[v] * rounds for v in (1.0, 1.1, 1.2)]}
+        _, comparisons, _ = summarise(run_of(plan, values))
+        intervals.append((comparisons[1].ratio.low, comparisons[1].ratio.high))
+    assert intervals[0] == pytest.approx(intervals[1])
+
+
+def test_a_failed_case_has_no_estimate_and_a_lost_reference_no_verdict() -> None:
+    plan = plan_of(workers=3, rounds=1)
+    values = {"a": [[1.0]] * 3, "b": [[1.0]] * 3}
+    failure = Failure(case="a", kind=FailureKind.OOM, message="")
+    measured, comparisons, _ = summarise(run_of(plan, values, failures=(failure,)))
+    assert [m.case for m in measured] == ["b"]
+    assert [(c.case, c.verdict, c.ratio) for c in comparisons] == [("b", Verdict.UNCLEAR, None)]
+    assert "reference a was not measured" in comparisons[0].reason
+
+
+def test_one_worker_gives_a_value_and_no_verdict() -> None:
+    plan = plan_of(workers=3, rounds=2)
+    measured, comparisons, _ = summarise(run_of(plan, {"a": [[1.0, 1.0]], "b": [[2.0, 2.0]]}, interrupted=True))
+    assert measured[1].estimate.value == pytest.approx(2.0)
+    assert measured[1].estimate.low is None
+    assert (comparisons[1].verdict, comparisons[1].reason) == (Verdict.UNCLEAR, "one worker gives no interval")
+
+
+def test_a_worker_cut_short_is_left_out_where_whole_ones_remain() -> None:
+    plan = plan_of(workers=3, rounds=2)
+    values = {"a": [[1.0, 1.0], [1.0, 1.0], [1.0]], "b": [[1.5, 1.5], [1.5, 1.5], [9.0]]}
+    _, comparisons, _ = summarise(run_of(plan, values))
+    assert comparisons[1].ratio.value == pytest.approx(1.5)
+    assert comparisons[1].ratio.workers == 2
+
+
+def simulate(effect: float, runs: int, seed: int) -> list:
+    """Runs with what real ones have: worker effects per case, drift, bursts, noise within a worker."""
+    rng = random.Random(seed)
+    plan = plan_of(workers=5, rounds=12)
+    results = []
+    for _ in range(runs):
+        values: dict[str, list[list[float]]] = {"a": [], "b": []}
+        for _ in range(5):
+            layout = {label: rng.gauss(0, 0.01) for label in values}
+            speed = rng.gauss(0, 0.2)
+            rows: dict[str, list[float]] = {"a": [], "b": []}
+            for r in range(12):
+                burst = 0.5 if rng.random() < 0.1 else 0.0
+                for label, rounds in rows.items():
+                    true = math.log(effect) if label == "b" else 0.0
+                    rounds.append(math.exp(true + layout[label] + speed + 0.02 * r + burst + rng.gauss(0, 0.01)))
+            for label in values:
+                values[label].append(rows[label])
+        results.append(summarise(run_of(plan, values))[1][1])
+    return results
+
+
+def test_simulated_error_rate_and_coverage() -> None:
+    """1,000 A/A runs: the 95 % interval covers 1 in 95 % of them, and a false difference is rarer still."""
+    results = simulate(1.0, 1000, seed=1)
+    covered = sum(r.ratio.low <= 1 <= r.ratio.high for r in results)
+    false = sum(r.verdict in (Verdict.SLOWER, Verdict.FASTER) for r in results)
+    assert 930 <= covered <= 970
+    assert false <= 50
+
+
+def test_simulated_power() -> None:
+    """Five workers see +5 % through 1 % of worker effect nearly always, and never call it the same."""
+    results = simulate(1.05, 300, seed=2)
+    assert sum(r.verdict is Verdict.SLOWER for r in results) >= 270
+    assert not any(r.verdict in (Verdict.SAME, Verdict.FASTER) for r in results)
+
+
+def test_resolution_is_the_widest_half_interval() -> None:
+    plan = plan_of("a=relu,b=gelu,c=silu", workers=3, rounds=1)
+    values = {"a": [[1.0]] * 3, "b": [[1.0]] * 3, "c": [[1.0], [1.1], [1.2]]}
+    measured, comparisons, _ = summarise(run_of(plan, values))
+    report = Report(plan=plan, costs=(), created="", version="", measured=measured, comparisons=comparisons)
+    wide = comparisons[2].ratio
+    assert report.resolution == pytest.approx(math.sqrt(wide.high / wide.low) - 1)

@@ -1,0 +1,116 @@
+"""The table of activations against mathematics: float64, libm, and constants known to ten digits."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from ffnbench.ffn.variants import ACTIVATIONS, GATED
+
+ALL = [row.name for row in ACTIVATIONS]
+
+
+def sigmoid(x: float) -> float:
+    return 1 / (1 + math.exp(-x)) if x >= 0 else math.exp(x) / (1 + math.exp(x))
+
+
+# each function written again, from its definition and with the standard library alone
+ORACLE = {
+    "identity": lambda x: x,
+    "relu": lambda x: max(0.0, x),
+    "leaky_relu": lambda x: x if x > 0 else 0.01 * x,
+    "relu2": lambda x: max(0.0, x) ** 2,
+    "sigmoid": sigmoid,
+    "tanh": math.tanh,
+    "gelu": lambda x: x * 0.5 * math.erfc(-x / math.sqrt(2)),
+    "gelu_tanh": lambda x: 0.5 * x * (1 + math.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3))),
+    "quick_gelu": lambda x: x * sigmoid(1.702 * x),
+    "silu": lambda x: x * sigmoid(x),
+    "swish": lambda x: x * sigmoid(0.5 * x),
+    "mish": lambda x: x * math.tanh(math.log1p(math.exp(x))),
+    "hardswish": lambda x: x * min(max(x + 3, 0.0), 6.0) / 6,
+    "elu": lambda x: x if x > 0 else math.expm1(x),
+    "selu": lambda x: 1.0507009873554805 * (x if x > 0 else 1.6732632423543772 * math.expm1(x)),
+    "softplus": lambda x: math.log1p(math.exp(x)),
+}
+
+
+def apply(name: str, x: torch.Tensor, beta: float = 0.5) -> torch.Tensor:
+    return ACTIVATIONS.get(name).apply(F, x, beta)
+
+
+def test_every_row_has_an_oracle() -> None:
+    assert sorted(ORACLE) == sorted(ALL)
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_values_agree_with_the_definition_in_float64(name: str) -> None:
+    grid = [i / 8 for i in range(-64, 65)]
+    ours = apply(name, torch.tensor(grid, dtype=torch.float64)).tolist()
+    assert ours == pytest.approx([ORACLE[name](x) for x in grid], rel=1e-12, abs=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("name", "minimum", "at"),
+    [
+        ("gelu", -0.1699712075, -0.7517915247),
+        ("gelu_tanh", -0.1700407506, -0.7524614),
+        ("quick_gelu", -0.1636101896, -0.7511543),
+        ("silu", -0.2784645428, -1.2784645428),
+        ("mish", -0.3088434130, -1.1924312),
+        ("hardswish", -0.375, -1.5),
+    ],
+)
+def test_minima_are_the_known_ones(name: str, minimum: float, at: float) -> None:
+    x = torch.linspace(at - 1e-4, at + 1e-4, 2001, dtype=torch.float64)
+    y = apply(name, x)
+    assert float(y.min()) == pytest.approx(minimum, abs=2e-10)
+    assert float(x[y.argmin()]) == pytest.approx(at, abs=3e-7 * max(1, abs(at)) + 1e-5)
+
+
+def test_the_three_gelus_are_never_mixed_up() -> None:
+    x = torch.linspace(-8, 8, 160001, dtype=torch.float64)
+    exact = apply("gelu", x)
+    assert float((exact - apply("gelu_tanh", x)).abs().max()) == pytest.approx(4.7324e-4, abs=1e-8)
+    assert float((exact - apply("quick_gelu", x)).abs().max()) == pytest.approx(0.020335, abs=1e-6)
+
+
+def test_swish_scales_with_beta_and_is_half_of_x_at_zero() -> None:
+    x = torch.linspace(-6, 6, 101, dtype=torch.float64)
+    assert torch.equal(apply("swish", x, beta=0.0), x / 2)
+    assert torch.allclose(apply("swish", x, beta=1.0), apply("silu", x), rtol=0, atol=1e-15)
+    assert torch.allclose(apply("swish", x, beta=2.0), apply("silu", 2 * x) / 2, rtol=0, atol=1e-15)
+
+
+@pytest.mark.parametrize(
+    ("alias", "name"),
+    [
+        ("gelu_new", "gelu_tanh"), ("gelu_pytorch_tanh", "gelu_tanh"), ("gelu_fast", "gelu_tanh"),
+        ("squared_relu", "relu2"), ("srelu", "relu2"), ("linear", "identity"), ("qgelu", "quick_gelu"),
+        ("hard_swish", "hardswish"), ("GELU", "gelu"),
+    ],
+)  # fmt: skip
+def test_the_ecosystems_aliases(alias: str, name: str) -> None:
+    assert ACTIVATIONS.get(alias).name == name
+
+
+def test_gated_names_are_shazeers() -> None:
+    gates = {row.name: row.activation for row in GATED}
+    assert gates == {
+        "glu": "sigmoid", "bilinear": "identity", "reglu": "relu", "geglu": "gelu", "geglu_tanh": "gelu_tanh",
+        "swiglu": "silu",
+    }  # fmt: skip
+
+
+def test_element_wise_costs_follow_the_declared_convention() -> None:
+    sigmoid_cost = 4  # negate, exp, add, divide
+    rows = {row.name: row for row in ACTIVATIONS}
+    assert rows["sigmoid"].flops == sigmoid_cost
+    assert rows["silu"].flops == sigmoid_cost + 1
+    assert rows["swish"].flops == rows["quick_gelu"].flops == sigmoid_cost + 2
+    assert rows["relu"].flops == rows["tanh"].flops == 1
+    assert rows["gelu"].flops == 5  # divide, erf, add, halve, multiply
+    assert rows["identity"].flops == rows["identity"].flops_backward == 0
