@@ -35,6 +35,7 @@ RATIO_NAMES = ("mult", "mlp_ratio", "expansion_factor", "expansion", "ffn_mult",
 CONFIG_NAMES = ("config", "cfg", "args", "configuration", "model_args", "params")
 CONFIG_DEFAULTS: dict[str, Scalar] = {
     "hidden_act": "silu", "hidden_activation": "silu", "activation_function": "gelu_new", "activation": "gelu",
+    "dense_act_fn": "gelu_new",
     "mlp_bias": False, "bias": False, "use_bias": False, "add_bias_linear": False, "dropout": 0.0, "resid_pdrop": 0.0,
     "hidden_dropout": 0.0, "hidden_dropout_prob": 0.0, "activation_dropout": 0.0, "mlp_dropout": 0.0,
     "dropout_rate": 0.0, "pretraining_tp": 1, "layer_norm_eps": 1e-5, "rms_norm_eps": 1e-6, "initializer_range": 0.02,

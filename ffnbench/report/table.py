@@ -136,7 +136,7 @@ def _static_fields(rows: list[Row], backward: int = EXTRA) -> list[Field]:
 
 def _extra_fields(rows: list[Row]) -> list[Field]:
     return [
-        _text("params_formula", "closed form", EXTRA, left=True),
+        _text("params_formula", "closed form", 7, left=True),
         _number(rows, "macs_forward", "MACs", SI, EXTRA, per="/tok"),
         _number(rows, "flops_elementwise", "elem.-wise", SI, EXTRA, per="/tok"),
         _number(rows, "weight_bytes", "weights", IEC, EXTRA),
@@ -208,17 +208,17 @@ def _ratio_field(report: Report) -> Field:
             text=text, value=comparison.ratio and comparison.ratio.value, style=STYLES.get(comparison.verdict.value, "")
         )
 
-    return Column(title=f"vs {report.plan.reference}", unit="95% interval"), cell
+    return Column(title=f"vs {report.plan.reference}", unit="ratio [95%]"), cell
 
 
 def ratio_text(verdict: Verdict, ratio: Estimate | None) -> str:
-    """`1.12x [1.10, 1.14]`, `same [0.99, 1.01]`, and `~ [0.97, 1.06]` where the run can't tell."""
+    """`1.12 [1.10, 1.14]`, `same [0.997, 1.006]`, and `~ [0.97, 1.06]` where the run can't tell."""
     if verdict is Verdict.REFERENCE:
         return "reference"
     if ratio is None or ratio.low is None or ratio.high is None:
         return "~"
-    word = {Verdict.SAME: "same", Verdict.UNCLEAR: "~"}.get(verdict, f"{ratio.value:.2f}x")
-    places = 3 if verdict is Verdict.SAME else 2
+    places = 3 if math.sqrt(ratio.high / ratio.low) < 1.005 else 2
+    word = {Verdict.SAME: "same", Verdict.UNCLEAR: "~"}.get(verdict, f"{ratio.value:.{places}f}")
     return f"{word} [{ratio.low:.{places}f}, {ratio.high:.{places}f}]"
 
 
@@ -227,7 +227,7 @@ def half_width(estimate: Estimate) -> float | None:
     return math.sqrt(estimate.high / estimate.low) - 1 if estimate.low and estimate.high else None
 
 
-def _workload_line(plan: Plan) -> str:
+def _workload_line(plan: Plan, keys: tuple[str, ...] = ("dtype", "device", "mode", "backend")) -> str:
     first = plan.cases[0].workload
 
     def same(key: str) -> bool:
@@ -244,11 +244,7 @@ def _workload_line(plan: Plan) -> str:
         else ""
     )
     parts = [f"d_model {plan.cases[0].ffn.d_model}", tokens]
-    parts += [
-        getattr(first, key) + (threads if key == "device" else "")
-        for key in ("dtype", "device", "mode", "backend")
-        if same(key)
-    ]
+    parts += [getattr(first, key) + (threads if key == "device" else "") for key in keys if same(key)]
     return ", ".join(parts)
 
 
@@ -273,7 +269,7 @@ def _compare_header(report: Report) -> tuple[str, ...]:
 
 
 def _cost_header(report: Report) -> tuple[str, ...]:
-    return (f"FFN cost: {_workload_line(report.plan)}", _sizing_line(report.plan))
+    return (f"FFN cost: {_workload_line(report.plan, ('dtype', 'mode'))}", _sizing_line(report.plan))
 
 
 def _summary(report: Report) -> tuple[str, ...]:

@@ -64,9 +64,14 @@ def _least_width(table: Table, index: int) -> int:
     return min(natural, max(PROSE, longest_word))
 
 
+def _label_width(table: Table, width: int) -> int:
+    """A label that would take more than a third of the width is folded, so that the numbers keep their place."""
+    return min(natural_width(table, 0), max(12, width // 3))
+
+
 def _fitting(table: Table, width: int) -> list[int]:
     """The columns to show: the dearest ones that fit together, in their order; the first one always."""
-    chosen, used = [0], natural_width(table, 0)
+    chosen, used = [0], _label_width(table, width)
     candidates = [i for i in range(1, len(table.columns)) if table.columns[i].priority < EXTRA]
     for index in sorted(candidates, key=lambda i: table.columns[i].priority):
         need = _least_width(table, index) + GAP
@@ -78,7 +83,7 @@ def _fitting(table: Table, width: int) -> list[int]:
 
 def _blocks(table: Table, width: int) -> list[list[int]]:
     """All columns, in blocks that fit, the first column repeated in each."""
-    first = natural_width(table, 0)
+    first = _label_width(table, width)
     blocks, used = [[0]], first
     for index in range(1, len(table.columns)):
         need = natural_width(table, index) + GAP

@@ -1,0 +1,64 @@
+"""ffnbench in Python: build, cost, compare."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+import ffnbench
+from ffnbench.errors import FfnbenchError
+
+
+def test_build_gives_a_module_of_the_matched_width() -> None:
+    module = ffnbench.build("swiglu", d_model=768)
+    assert isinstance(module, torch.nn.Module)
+    assert module.up.weight.shape == (2048, 768)
+    assert sum(p.numel() for p in module.parameters()) == 4_718_592
+
+
+@pytest.mark.parametrize(
+    ("variant", "options", "d_ff"),
+    [
+        ("relu", {}, 256),
+        ("swiglu", {"match": "none"}, 256),
+        ("swiglu", {"d_ff": 96}, 96),
+        ("swiglu@rule=llama", {}, 256),
+        ("silu@gate=output", {}, 224),
+    ],
+)
+def test_build_follows_the_rules_of_compare(variant: str, options: dict, d_ff: int) -> None:
+    module = ffnbench.build(variant, d_model=64, dtype=torch.bfloat16, **options)
+    assert module.down.in_features == d_ff
+    assert module(torch.randn(2, 64, dtype=torch.bfloat16)).shape == (2, 64)
+
+
+def test_build_takes_user_code() -> None:
+    module = ffnbench.build("tests/hostile.py:Plain", d_model=16, d_ff=32)
+    assert module(torch.randn(2, 16)).shape == (2, 16)
+
+
+def test_cost_counts_without_measuring() -> None:
+    report = ffnbench.cost(["relu", "swiglu"], d_model=768)
+    assert isinstance(report, ffnbench.Report)
+    assert report.frame()["params"].tolist() == [4_718_592, 4_718_592]
+    assert report.frame()["latency_s"].isna().all()
+
+
+def test_compare_measures_and_has_a_frame() -> None:
+    report = ffnbench.compare("relu,swiglu", d_model=32, seq_len=16, quick=True, rounds=2)
+    frame = report.frame()
+    assert (frame["latency_s"] > 0).all()
+    assert frame["verdict"].tolist()[0] == "reference"
+    assert frame["peak_bytes"].tolist() == [2 * 4 * 16 * 128, 3 * 4 * 16 * 88]
+
+
+def test_mistakes_are_exceptions_with_a_hint() -> None:
+    with pytest.raises(FfnbenchError, match="unknown variant") as caught:
+        ffnbench.build("swigul", d_model=8)
+    assert "swiglu" in caught.value.hint
+    with pytest.raises(TypeError, match="did you mean 'd_model'"):
+        ffnbench.cost("relu", dmodel=8)
+    with pytest.raises(FfnbenchError, match="names 2 variants"):
+        ffnbench.build("relu,gelu", d_model=8)
+    with pytest.raises(AttributeError, match="no attribute 'comprae'"):
+        ffnbench.comprae  # noqa: B018

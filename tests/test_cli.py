@@ -1,0 +1,215 @@
+"""The command line as a user types it: every mistake, every exit code, the files, Ctrl-C."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from conftest import ROOT, FakeLaunch, ffnbench
+
+from ffnbench import __version__, api, cli
+from ffnbench.ffn.variants import ACTIVATIONS, GATED
+
+HOSTILE = str(ROOT / "tests" / "hostile.py")
+
+
+@pytest.fixture
+def call(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
+    """Run the console script in this process, workers faked; gives exit code, stdout, stderr."""
+
+    def run(*arguments: str, launch: FakeLaunch | None = None) -> tuple[int, str, str]:
+        real = api.Prepared.measure
+        fake = launch or FakeLaunch()
+        monkeypatch.setattr(api.Prepared, "measure", lambda self, progress: real(self, progress, fake))
+        monkeypatch.setattr(sys, "argv", ["ffnbench", *arguments])
+        with pytest.raises(SystemExit) as caught:
+            cli.main()
+        monkeypatch.setattr(api.Prepared, "measure", real)
+        out, err = capsys.readouterr()
+        return caught.value.code or 0, out, err
+
+    return run
+
+
+MISTAKES = [
+    (["--variants", "swigul"], "unknown variant 'swigul'", "did you mean 'swiglu'"),
+    (["--variants", "swiglu@dff=8"], "unknown key 'dff'", "did you mean 'd_ff'"),
+    (["--d-model", "0"], "d_model must be a positive integer, not 0", "--d-model 768"),
+    (["--d-model", "-3"], "d_model must be a positive integer, not -3", "--d-model 768"),
+    (["--d-model", "many"], "'many' is not a whole number", "compare --help"),
+    (["--ratio", "big"], "'big' is not a number", "compare --help"),
+    (["--variants", "swiglu", "--rule", "two_thirds", "--d-model", "64"], "divisible by 3", "--multiple-of"),
+    (["--dtype", "float23"], "unknown dtype 'float23'", "list dtypes"),
+    (["--device", "cuda"], "device 'cuda' was asked for", "--device cpu"),
+    (["-o", "nowhere/run.csv"], "no folder 'nowhere'", "mkdir -p nowhere"),
+    (["-o", "/proc/run.csv"], "cannot write '/proc/run.csv'", "may write"),
+    (["-o", "run.xlsx"], "unknown suffix '.xlsx'", ".csv"),
+    (["--variants", "relu,relu"], "two variants have the label 'relu'", "other=relu"),
+    (["--workers", "2"], "too few", "at least 3"),
+    (["--format", "tabel"], "unknown format 'tabel'", "did you mean 'table'"),
+    (["--varients", "relu"], "no such option: --varients", "--help"),
+    (["--reference", "rellu"], "no variant has the label 'rellu'", "did you mean 'relu'"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "error", "hint"), MISTAKES, ids=[" ".join(m[0]) for m in MISTAKES])
+def test_a_mistake_is_two_lines_and_exit_2_before_measuring(call, arguments, error, hint) -> None:
+    launch = FakeLaunch()
+    code, out, err = call("compare", *arguments, launch=launch)
+    lines = [line for line in err.splitlines() if line.startswith(("error:", "hint:"))]
+    assert code == 2
+    assert out == ""
+    assert [line.partition(":")[0] for line in lines] == ["error", "hint"]
+    assert error in lines[0]
+    assert hint in lines[1]
+    assert "Traceback" not in err
+    assert not [job for _, job, _ in launch.log if job != "plan"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error"),
+    [
+        (["list", "rulez"], "nothing is called 'rulez'"),
+        (["comprae"], "no such command 'comprae'"),
+        (["cost", "--variants", "swigul"], "unknown variant"),
+    ],
+)
+def test_other_commands_speak_with_the_same_voice(call, arguments, error) -> None:
+    code, _, err = call(*arguments)
+    assert code == 2
+    assert err.startswith("error: ")
+    assert error in err
+    assert "hint: " in err
+
+
+def test_an_answer_is_exit_0_and_stdout_is_the_table_alone(call) -> None:
+    code, out, err = call("compare", "--d-model", "64")
+    assert code == 0
+    assert out.startswith("FFN compare: d_model 64")
+    assert "worker 1/5" in err
+    assert "worker" not in out
+    assert call("compare", "-q")[2] == ""
+
+
+def test_one_failed_case_is_still_an_answer_and_all_failed_is_3(call) -> None:
+    code, out, _ = call("compare", launch=FakeLaunch(trouble={("open", "gelu"): "oom"}))
+    assert code == 0
+    assert "out of memory" in out
+    everything = FakeLaunch(trouble={("open", label): "crash" for label in ("relu", "gelu", "swiglu")})
+    code, out, err = call("compare", launch=everything)
+    assert code == 3
+    assert "crash" in out
+    assert "error: nothing could be measured" in err
+
+
+def test_an_interruption_is_130_and_saves_what_there_is(call, tmp_path: Path) -> None:
+    def seconds(label: str, worker: int, number: int) -> float:
+        if (worker, number) == (2, 5):
+            raise KeyboardInterrupt
+        return 0.01
+
+    code, out, err = call("compare", "-o", str(tmp_path / "run.csv"), launch=FakeLaunch(seconds))
+    assert code == 130
+    assert "interrupted in worker 3 of 5" in out
+    assert "wrote" in err
+    rows = list(csv.DictReader((tmp_path / "run.csv").read_text().splitlines()))
+    assert [row["workers"] for row in rows] == ["2", "2", "2"]
+
+
+def test_a_bug_shows_its_traceback_and_is_3_never_1(call, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(api, "price", lambda request: 1 / 0)
+    code, _, err = call("cost")
+    assert code == 3
+    assert "ZeroDivisionError" in err
+    assert "error: this is a bug in ffnbench" in err
+
+
+@pytest.mark.parametrize("format_", ["json", "csv", "markdown"])
+def test_formats_leave_stdout_pure(call, format_: str) -> None:
+    _, out, _ = call("compare", "--format", format_)
+    if format_ == "json":
+        assert json.loads(out)["plan"]["reference"] == "relu"
+    elif format_ == "csv":
+        assert len(list(csv.DictReader(out.splitlines()))) == 3
+    else:
+        assert out.startswith("FFN compare")
+
+
+def test_version_and_help() -> None:
+    assert ffnbench("--version").stdout == f"ffnbench {__version__}\n"
+    for command in ("compare", "cost", "list", "env"):
+        done = ffnbench(command, "-h")
+        assert done.returncode == 0
+        assert "Example: ffnbench" in done.stdout
+    assert "[LABEL=]NAME[@KEY=VALUE]" in ffnbench("compare", "--help", columns=160).stdout
+
+
+def test_env_tells_the_machine_and_its_fingerprint() -> None:
+    records = {r["fact"]: r["value"] for r in json.loads(ffnbench("env", "--format", "json").stdout)}
+    import torch
+
+    assert records["torch"] == torch.__version__
+    assert len(records["fingerprint"]) == 12
+    assert int(records["usable cpus"]) >= 1
+
+
+def test_a_broken_pipe_is_no_traceback() -> None:
+    command = f"{sys.executable} -m ffnbench list activations | head -1"
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, cwd=ROOT, timeout=60)
+    assert "Traceback" not in done.stderr
+
+
+ALL_NAMES = [
+    *(row.name for row in ACTIVATIONS), *(row.name for row in GATED), *(f"{row.name}_glu" for row in ACTIVATIONS),
+    "gelu_new", "gelu_pytorch_tanh", "squared_relu", "swish@beta=0.5", "swiglu@beta=2", "silu@gate=output",
+    "relu@gate=output@bias=true", "swiglu@bias=true", "b=relu@dropout=0.1", "h=relu@init=he_xavier",
+    "n=swiglu@init=normal", "l=swiglu@rule=llama", "t=relu@mode=train", "h16=swiglu@dtype=bf16@batch=2@seq_len=16",
+    f"{HOSTILE}:Plain", f"{HOSTILE}:Packed@d_ff=64",
+]  # fmt: skip
+
+
+def test_every_name_runs_for_real(tmp_path: Path) -> None:
+    """The whole program, real workers: every activation, every gated form, keys, user code, files."""
+    done = ffnbench(
+        "compare", "--quick", "--d-model", "64", "--seq-len", "32", "--rounds", "2", "--variants", ",".join(ALL_NAMES),
+        "-o", f"{tmp_path}/", cwd=tmp_path,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    rows = list(csv.DictReader((tmp_path / "compare.csv").read_text().splitlines()))
+    assert len(rows) == len(ALL_NAMES)
+    assert [row["failure"] for row in rows] == [""] * len(rows)
+    assert all(float(row["latency_s"]) > 0 and int(row["peak_bytes"]) > 0 for row in rows)
+    data = json.loads((tmp_path / "compare.json").read_text())
+    assert len([s for s in data["samples"] if s["metric"] == "latency"]) == len(rows) * 3 * 2
+    assert data["environment"]["torch"]
+    predicted = {c["case"]: c["cost"]["peak_bytes"] for c in data["costs"]}
+    for row in rows:
+        assert predicted[row["label"]] in (None, int(row["peak_bytes"])), row["label"]
+
+
+def test_ctrl_c_for_real_saves_and_leaves_no_process(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "ffnbench", "compare", "--d-model", "64", "--rounds", "5000", "-o", "run.json"]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    run = subprocess.Popen(
+        command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
+    )
+    assert run.stderr is not None
+    for line in run.stderr:
+        if line.startswith("worker 1/"):
+            break
+    time.sleep(3)
+    run.send_signal(signal.SIGINT)
+    out, err = run.communicate(timeout=60)
+    assert run.returncode == 130, err
+    assert "Traceback" not in err
+    assert "interrupted in worker" in out
+    assert json.loads((tmp_path / "run.json").read_text())["interrupted"] is True
+    listed = subprocess.run(["pgrep", "-f", "ffnbench.bench.worker"], capture_output=True, text=True)
+    assert listed.stdout == ""

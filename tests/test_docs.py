@@ -1,0 +1,102 @@
+"""The documents are true: their commands run, their outputs are what is printed, their links lead somewhere."""
+
+from __future__ import annotations
+
+import re
+import shlex
+
+import pytest
+from conftest import ROOT, FakeLaunch, ffnbench
+
+from ffnbench import api
+from ffnbench.cli import app
+from ffnbench.report.store import load
+from ffnbench.report.table import compare_table
+from ffnbench.report.text import plain
+from ffnbench.result import Report
+
+DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("results/*.md")])
+BLOCK = re.compile(r"```(\w*)\n(.*?)```", re.DOTALL)
+
+
+def blocks(kind: str) -> list[tuple[str, str]]:
+    return [
+        (path.name, body) for path in DOCUMENTS for found, body in BLOCK.findall(path.read_text(encoding="utf-8"))
+        if found == kind
+    ]  # fmt: skip
+
+
+SHELL = [
+    (name, line.rpartition(".venv/bin/")[2] if ".venv" in line else line)
+    for name, body in blocks("sh") for line in body.splitlines() if "ffnbench " in line
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("document", "line"), SHELL, ids=[line for _, line in SHELL])
+def test_shell_lines_are_commands_that_work(document, line, tmp_path, monkeypatch, capsys) -> None:
+    """With workers faked and counts real, so that every flag, name and path is checked and nothing is timed."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "path" / "to").mkdir(parents=True)
+    hostile = (ROOT / "tests" / "hostile.py").read_text()
+    (tmp_path / "path" / "to" / "mlp.py").write_text(hostile + "\n\nFusedSwiGLU = TwoThirds\n")
+    if "timm" in line:
+        pytest.importorskip("timm")
+    real = api.Prepared.measure
+    monkeypatch.setattr(api.Prepared, "measure", lambda self, progress: real(self, progress, FakeLaunch()))
+    command, *arguments = shlex.split(line)
+    assert command == "ffnbench"
+    assert app(arguments, standalone_mode=False) in (0, None)
+    assert capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("document", "body"), blocks("console"))
+def test_console_blocks_show_the_real_output(document: str, body: str) -> None:
+    command, _, expected = body.partition("\n")
+    done = ffnbench(*shlex.split(command.removeprefix("$ ffnbench ")), columns=80)
+    assert done.returncode == 0, done.stderr
+    shown = "\n".join(line.rstrip() for line in done.stdout.splitlines())
+    assert shown.strip() == expected.strip()
+
+
+def test_the_readmes_table_is_the_committed_run() -> None:
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    found = re.search(r"<!-- output of (\S+) -->\n```text\n(.*?)```", text, re.DOTALL)
+    assert found
+    report = load(ROOT / found[1])
+    shown = "\n".join(line.rstrip() for line in plain(compare_table(report), 80).splitlines())
+    assert shown.strip() == found[2].strip()
+
+
+@pytest.mark.parametrize("path", sorted(ROOT.glob("results/*/*.json")), ids=str)
+def test_committed_runs_read_back(path) -> None:
+    report = load(path)
+    assert isinstance(report, Report)
+    assert report.samples
+    assert path.parent.name in (ROOT / "results" / "README.md").read_text()
+
+
+@pytest.mark.parametrize(("document", "body"), blocks("python"))
+def test_python_blocks_run(document: str, body: str, monkeypatch) -> None:
+    real = api.Prepared.measure
+    monkeypatch.setattr(api.Prepared, "measure", lambda self: real(self, launch=FakeLaunch()))
+    exec(compile(body, document, "exec"), {})
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda p: p.name)
+def test_links_and_paths_lead_somewhere(path) -> None:
+    text = path.read_text(encoding="utf-8")
+    for target in re.findall(r"\]\(([^)#:]+)\)", text):
+        assert (path.parent / target).exists(), target
+    for name in re.findall(r"`((?:ffnbench|tests|docs|results)/[\w./-]+)`", text):
+        assert (ROOT / name).exists(), name
+
+
+def test_every_command_and_flag_of_the_readme_exists() -> None:
+    text = (ROOT / "README.md").read_text(encoding="utf-8") + (ROOT / "docs" / "forms.md").read_text(encoding="utf-8")
+    helps = ffnbench("compare", "--help", columns=200).stdout + ffnbench("cost", "--help", columns=200).stdout
+    for flag in set(re.findall(r"`(--[a-z-]+)", text)):
+        assert flag in helps, flag
+
+
+def test_contributing_is_short() -> None:
+    assert len((ROOT / "CONTRIBUTING.md").read_text().splitlines()) <= 50

@@ -1,0 +1,90 @@
+"""How a constructor's arguments are found by name. Signatures are those of the ecosystem's modules."""
+
+from __future__ import annotations
+
+import pytest
+
+from ffnbench.errors import FfnbenchError
+from ffnbench.ffn.imported import Config, match_arguments
+from ffnbench.ffn.spec import ImportedSpec
+
+
+def spec(**arguments: object) -> ImportedSpec:
+    return ImportedSpec(target="a.b:C", d_model=8, d_ff=24, arguments=tuple(arguments.items()))
+
+
+def timm_swiglu(in_features, hidden_features=None, out_features=None, act_layer=None, bias=True, drop=0.0): ...
+def llama_feed_forward(dim, hidden_dim, multiple_of=256, ffn_dim_multiplier=None): ...
+def torch_encoder_layer(d_model, nhead=8, dim_feedforward=2048, dropout=0.1): ...
+def hf_gpt2_mlp(intermediate_size, config): ...
+def hf_llama_mlp(config): ...
+def x_transformers(dim, dim_out=None, mult=4, glu=False): ...
+def opt_like(embed_dim, ffn_dim): ...
+def hidden_twice(hidden_dim, ffn_dim): ...
+def torchtune(*, in_dim, hidden_dim, out_dim): ...
+def vit(hidden_size, mlp_dim): ...
+
+
+@pytest.mark.parametrize(
+    ("factory", "expected"),
+    [
+        (timm_swiglu, {"in_features": 8, "hidden_features": 24, "out_features": 8}),
+        (llama_feed_forward, {"dim": 8, "hidden_dim": 24}),
+        (torch_encoder_layer, {"d_model": 8, "dim_feedforward": 24}),
+        (x_transformers, {"dim": 8, "dim_out": 8, "mult": 3}),
+        (opt_like, {"embed_dim": 8, "ffn_dim": 24}),
+        (hidden_twice, {"hidden_dim": 8, "ffn_dim": 24}),
+        (torchtune, {"in_dim": 8, "hidden_dim": 24, "out_dim": 8}),
+        (vit, {"hidden_size": 8, "mlp_dim": 24}),
+    ],
+)
+def test_widths_go_where_the_names_say(factory, expected: dict) -> None:
+    assert match_arguments(factory, spec()) == expected
+
+
+def test_a_config_has_the_widths_under_every_name() -> None:
+    config = match_arguments(hf_llama_mlp, spec(hidden_act="gelu"))["config"]
+    assert (config.hidden_size, config.n_embd, config.intermediate_size, config.ffn_dim) == (8, 8, 24, 24)
+    assert (config.hidden_act, config.mlp_bias, config.get("nothing", 5)) == ("gelu", False, 5)
+    both = match_arguments(hf_gpt2_mlp, spec())
+    assert both["intermediate_size"] == 24
+    assert both["config"].activation_function == "gelu_new"
+
+
+def test_an_attribute_that_nobody_knows_is_asked_for() -> None:
+    with pytest.raises(FfnbenchError, match=r"config\.rope_theta") as caught:
+        getattr(Config(spec(), {}), "rope" + "_theta")
+    assert "@rope_theta=VALUE" in caught.value.hint
+    assert not hasattr(Config(spec(), {}), "__deepcopy__")
+
+
+def test_what_the_user_sets_wins() -> None:
+    found = match_arguments(timm_swiglu, spec(bias=False, hidden_features=99))
+    assert found == {"in_features": 8, "hidden_features": 99, "out_features": 8, "bias": False}
+
+
+def test_a_ratio_stays_whole_where_it_is() -> None:
+    assert match_arguments(x_transformers, spec())["mult"] == 3
+    assert match_arguments(x_transformers, ImportedSpec(target="a:b", d_model=8, d_ff=20))["mult"] == 2.5
+
+
+@pytest.mark.parametrize(
+    ("target", "d_ff"),
+    [
+        ("timm.layers:SwiGLU", 32),
+        ("timm.layers:Mlp", 48),
+        ("transformers.models.llama.modeling_llama:LlamaMLP", 32),
+    ],
+)
+def test_the_ecosystems_modules_run_without_an_adapter(target: str, d_ff: int) -> None:
+    """Where they are installed; they are no dependency of the tests."""
+    pytest.importorskip(target.partition(".")[0])
+    from ffnbench.bench.prober import Prober
+    from ffnbench.plan import Workload
+
+    work = Workload(batch=1, seq_len=8, dtype="float32", device="cpu", mode="forward", threads=1)
+    with Prober() as prober:
+        cost = prober.count(ImportedSpec(target=target, d_model=12, d_ff=d_ff), work)
+    matrices = 2 if target.endswith("Mlp") else 3
+    assert cost.flops_forward == 2 * matrices * 12 * d_ff
+    assert cost.uncounted == ()

@@ -1,0 +1,261 @@
+"""How answers read: golden tables at three widths, markdown, CSV and JSON contracts, files."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+from pathlib import Path
+
+import pytest
+from conftest import FakeLaunch, lost
+from rich.cells import cell_len
+
+from ffnbench.api import cost, prepare
+from ffnbench.errors import FfnbenchError
+from ffnbench.report import listing
+from ffnbench.report.footnotes import Footnotes
+from ffnbench.report.store import Outputs, csv_text, json_text, load
+from ffnbench.report.table import compare_table, cost_table
+from ffnbench.report.text import markdown, plain
+from ffnbench.request import Request
+from ffnbench.result import Report
+
+GOLDEN = Path(__file__).parent / "golden"
+TIMES = {"relu": 0.025, "gelu": 0.0251, "swiglu": 0.028, "glu": 0.0245}
+
+
+def seconds(label: str, worker: int, number: int) -> float:
+    """Known times: each worker has its own speed, and glu is all over the place."""
+    wobble = 0.08 * math.sin(7 * worker) if label == "glu" else 0.002 * math.sin(3 * worker + len(label))
+    return TIMES.get(label, 0.03) * (1 + wobble) * (1 + 0.05 * worker)
+
+
+def report_of(**options: object) -> Report:
+    request = Request(**{"variants": "relu,gelu,swiglu,glu", "d_model": 768, "threads": 2, **options})
+    report = prepare(request).measure(launch=FakeLaunch(seconds))
+    from dataclasses import replace
+
+    return replace(report, wall_s=20.0)
+
+
+@pytest.mark.parametrize("width", [60, 80, 120])
+@pytest.mark.parametrize("name", ["compare", "train", "cost", "failures"])
+def test_golden_tables(name: str, width: int, request: pytest.FixtureRequest) -> None:
+    """Delete a golden file and run the tests to write it anew, then read it."""
+    if name == "failures":
+        from dataclasses import replace
+
+        trouble = {("open", "gelu"): "oom", ("sample", "swiglu"): lost("timeout", "no answer within 300 s")}
+        asked = Request(variants="relu,gelu,swiglu,glu@dtype=bf16", d_model=768, threads=2)
+        report = replace(prepare(asked).measure(launch=FakeLaunch(seconds, trouble)), wall_s=20.0)
+        table = compare_table(report)
+    elif name == "cost":
+        table = cost_table(cost("relu,gelu,swiglu,silu@gate=output", d_model=512, mode="train", threads=2))
+    else:
+        table = compare_table(report_of(mode="train" if name == "train" else "forward"))
+    text = plain(table, width)
+    lines = [line.rstrip() for line in text.splitlines()]
+    assert max(cell_len(line) for line in lines) <= width
+    golden = GOLDEN / f"{name}-{width}.txt"
+    if not golden.exists():
+        golden.write_text("\n".join(lines) + "\n", encoding="utf-8")
+        pytest.fail(f"{golden.name} was missing and is written anew: read it, then run again")
+    assert lines == golden.read_text(encoding="utf-8").splitlines()
+
+
+@pytest.mark.parametrize("width", [40, 60, 80, 100, 120, 200])
+def test_no_number_is_ever_cut(width: int) -> None:
+    table = compare_table(report_of())
+    text = plain(table, width)
+    assert "…" not in text
+    shown = [row[c].text for row in table.rows for c in range(len(table.columns)) if row[c].text in text]
+    assert {"relu", "reference"} <= set(shown) or width < 60
+    assert "27.4 ±9.4%" in shown
+    assert all(cell_len(line.rstrip()) <= max(width, 41) for line in text.splitlines())
+
+
+def test_everything_is_in_the_80_columns_of_the_main_job() -> None:
+    text = plain(compare_table(report_of(variants="relu,gelu,swiglu")), 80)
+    for heading in ("d_ff", "params", "FLOPs", "latency", "vs relu", "tokens", "peak"):
+        assert heading in text
+    assert "hidden at 80 columns: closed form (--wide" in text
+
+
+def test_wide_shows_every_column_in_blocks_that_fit() -> None:
+    from rich.console import Console
+
+    from ffnbench.report.text import show
+
+    table = compare_table(report_of())
+    console = Console(width=80, file=io.StringIO(), force_terminal=False)
+    show(table, console, wide=True)
+    text = console.file.getvalue()
+    assert all(column.title in text for column in table.columns)
+    assert all(cell_len(line.rstrip()) <= 80 for line in text.splitlines())
+
+
+def test_a_long_label_is_folded_and_the_numbers_stay() -> None:
+    label = "a_very_long_label_that_somebody_chose_for_good_reasons"
+    text = plain(compare_table(report_of(variants=f"relu,{label}=gelu")), 60)
+    assert "reference" in text
+    assert "27.4 ±9.4%" in text
+    assert all(cell_len(line.rstrip()) <= 60 for line in text.splitlines())
+
+
+def test_unclear_is_never_a_number() -> None:
+    text = plain(compare_table(report_of()), 120)
+    line = next(line for line in text.splitlines() if line.startswith("glu"))
+    assert "~ [" in line
+    assert "can't tell (~): glu" in text
+
+
+CONTRACT = (
+    "label,variant,d_model,d_ff,activation,gated,gate,bias,dtype,device,mode,backend,batch,seq_len,threads,params,"
+    "params_active,flops_forward,flops_backward,flops_elementwise,latency_s,latency_low_s,latency_high_s,ratio,"
+    "ratio_low,ratio_high,verdict,tokens_per_s,peak_bytes,saved_bytes,weight_bytes,workers,rounds,failure"
+)
+
+
+def test_the_csv_contract() -> None:
+    text = csv_text(report_of())
+    assert text.splitlines()[0].startswith(CONTRACT + ",")
+    rows = list(csv.DictReader(io.StringIO(text)))
+    swiglu = next(row for row in rows if row["label"] == "swiglu")
+    assert (swiglu["d_ff"], swiglu["params"], swiglu["gated"], swiglu["gate"]) == ("2048", "4718592", "true", "inner")
+    assert (swiglu["flops_forward"], swiglu["flops_backward"]) == ("9437184", "18874368")
+    assert (swiglu["saved_bytes"], swiglu["failure"], swiglu["workers"], swiglu["rounds"]) == ("", "", "5", "30")
+    assert (swiglu["verdict"], rows[0]["verdict"], rows[0]["ratio"]) == ("slower", "reference", "1.0")
+    latency, low, high = (float(swiglu[key]) for key in ("latency_s", "latency_low_s", "latency_high_s"))
+    assert low < latency < high
+    assert float(swiglu["tokens_per_s"]) == pytest.approx(512 / latency, rel=1e-15)
+
+
+def test_cost_writes_the_same_columns_as_far_as_it_knows_them() -> None:
+    rows = list(csv.DictReader(io.StringIO(csv_text(cost("relu,swiglu", mode="train", threads=2)))))
+    assert list(rows[0])[: len(CONTRACT.split(","))] == CONTRACT.split(",")
+    assert (rows[0]["latency_s"], rows[0]["verdict"], rows[0]["device"]) == ("", "", "cpu")
+    assert rows[1]["saved_bytes"] == str(4 * 4 * 512 * 2048)
+
+
+def test_csv_reads_back_in_pandas() -> None:
+    import pandas as pd
+
+    report = report_of()
+    frame = pd.read_csv(io.StringIO(csv_text(report)))
+    assert frame["gated"].tolist() == [False, False, True, True]
+    assert frame["latency_s"].tolist() == report.frame()["latency_s"].tolist()  # full precision
+
+
+def test_json_holds_everything_and_reads_back(tmp_path: Path) -> None:
+    report = report_of()
+    path = tmp_path / "run.json"
+    path.write_text(json_text(report), encoding="utf-8")
+    data = json.loads(path.read_text())
+    assert data["schema"] == 1
+    assert len([s for s in data["samples"] if s["metric"] == "latency"]) == 4 * 5 * 30
+    assert {"case", "metric", "worker", "round", "order", "value", "calls"} == set(data["samples"][0])
+    loaded = load(path)
+    assert loaded.rows() == report.rows()
+    assert loaded.plan == report.plan
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("{", "not a whole ffnbench report"),
+        ("[]", "has schema None"),
+        ('{"schema": 99}', "has schema 99"),
+        ('{"schema": 1}', "not a whole ffnbench report"),
+        ('{"schema": 1, "plam": 3}', "not a whole ffnbench report"),
+    ],
+)
+def test_a_file_that_is_no_report_is_refused(tmp_path: Path, text: str, says: str) -> None:
+    path = tmp_path / "run.json"
+    path.write_text(text)
+    with pytest.raises(FfnbenchError, match=says):
+        load(path)
+
+
+def test_a_missing_file_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(FfnbenchError, match="cannot read"):
+        load(tmp_path / "none.json")
+
+
+def test_markdown_has_every_ordinary_column_and_the_footnotes() -> None:
+    lines = markdown(compare_table(report_of())).splitlines()
+    header = next(line for line in lines if line.startswith("| variant"))
+    assert "latency (ms)" in header
+    assert "tokens (k/s)" in header
+    assert len({line.count("|") for line in lines if line.startswith("|")}) == 1
+    assert any(line.startswith("¹ ") for line in lines)
+
+
+def test_footnotes_share_numbers() -> None:
+    notes = Footnotes()
+    assert notes.marks(["a", "b"]) == "¹˒²"
+    assert notes.marks(["b"]) == "²"
+    assert notes.marks([]) == ""
+    assert notes.lines() == ("¹ a", "² b")
+
+
+def test_files_are_opened_first_and_harm_nothing(tmp_path: Path) -> None:
+    old = tmp_path / "old.csv"
+    old.write_text("precious")
+    with Outputs([str(old), str(tmp_path / "new.json")], "compare"):
+        assert (tmp_path / "new.json").exists()
+    assert old.read_text() == "precious"
+    assert not (tmp_path / "new.json").exists()
+
+
+def test_a_folder_gets_every_format(tmp_path: Path) -> None:
+    report = report_of()
+    with Outputs([f"{tmp_path}/results/mine/"], "compare") as outputs:
+        paths = outputs.write(report, compare_table)
+    assert sorted(path.name for path in paths) == ["compare.csv", "compare.json", "compare.md"]
+    assert sorted(p.name for p in (tmp_path / "results" / "mine").iterdir()) == [p.name for p in sorted(paths)]
+    assert all(path.stat().st_size > 100 for path in paths)
+
+
+@pytest.mark.parametrize(
+    ("out", "says"),
+    [
+        ("nowhere/run.csv", "no folder 'nowhere'"),
+        ("run.xlsx", "unknown suffix '.xlsx'"),
+        ("run.jsn", "unknown suffix '.jsn'"),
+        ("run", "no suffix"),
+        ("/proc/nothing/", "cannot make the folder"),
+        ("/proc/run.csv", "cannot write"),
+    ],
+)
+def test_a_file_that_cannot_be_written_is_found_before_measuring(out: str, says: str) -> None:
+    with pytest.raises(FfnbenchError, match=says) as caught:
+        Outputs([out], "compare")
+    assert caught.value.hint
+
+
+def test_one_bad_output_leaves_nothing_of_the_good_ones(tmp_path: Path) -> None:
+    with pytest.raises(FfnbenchError):
+        Outputs([str(tmp_path / "good.csv"), "run.xlsx"], "compare")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_report_shows_itself() -> None:
+    report = report_of()
+    assert "FFN compare" in repr(report)
+    html = report._repr_html_()
+    assert "<table" in html
+    assert "4,718,592" in html
+    assert "FFN cost" in repr(cost("relu,swiglu", threads=2))
+
+
+@pytest.mark.parametrize("what", list(listing.LISTINGS))
+def test_lists_fit_and_are_complete(what: str) -> None:
+    records = listing.LISTINGS[what]()
+    for width in (60, 80, 120):
+        text = plain(listing.table(records), width)
+        assert all(cell_len(line.rstrip()) <= width for line in text.splitlines())
+        assert all(record["name"] in text for record in records)
+    for format_ in ("json", "csv", "markdown"):
+        assert all(record["name"] in listing.machine_readable(records, format_) for record in records)
