@@ -8,14 +8,22 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
-__all__ = ["FFNSpec", "Report", "__version__", "build", "compare", "cost"]
+__all__ = ["FFNSpec", "Report", "__version__", "activation", "build", "compare", "cost"]
 
 if TYPE_CHECKING:
     from ffnbench.api import build, compare, cost
+    from ffnbench.ffn.own import activation
     from ffnbench.ffn.spec import FFNSpec
     from ffnbench.result import Report
 
-_HOMES = {"build": "api", "compare": "api", "cost": "api", "FFNSpec": "ffn.spec", "Report": "result"}
+_HOMES = {
+    "activation": "ffn.own",
+    "build": "api",
+    "compare": "api",
+    "cost": "api",
+    "FFNSpec": "ffn.spec",
+    "Report": "result",
+}
 
 
 def __getattr__(name: str) -> Any:

@@ -89,8 +89,8 @@ def _plan(request: Request) -> tuple[Plan, tuple[CaseCost, ...]]:
     if request.threads is None:
         request = replace(request, threads=usable_cpus())
     with Prober(request.timeout) as prober:
-        plan = build_plan(request, prober.count)
-        costs = tuple(CaseCost(case=case.label, cost=cost_of(case, prober.count)) for case in plan.cases)
+        plan = build_plan(request, prober)
+        costs = tuple(CaseCost(case=case.label, cost=cost_of(case, prober)) for case in plan.cases)
     return plan, costs
 
 
@@ -129,15 +129,16 @@ def build(variant: str, *, d_model: int, device: Any = None, dtype: Any = None, 
     Widths follow the same rules as in `compare`: a gated form has the parameters of the classic one at 4 * d_model
     unless d_ff, rule or match="none" say otherwise. `dtype` and `device` are torch's.
     """
-    from ffnbench.bench.counting import count
+    from ffnbench.bench.study import InProcess
     from ffnbench.ffn.imported import build_imported
     from ffnbench.ffn.modules import build_module
-    from ffnbench.ffn.spec import FFNSpec
+    from ffnbench.ffn.spec import FFNSpec, ImportedSpec
 
-    plan = build_plan(_request(variant, {"d_model": d_model, **options}), count)
+    plan = build_plan(_request(variant, {"d_model": d_model, **options}), InProcess())
     if len(plan.cases) > 1:
         raise FfnbenchError(f"{variant!r} names {len(plan.cases)} variants", "build one at a time")
     spec = plan.cases[0].ffn
     if isinstance(spec, FFNSpec):
         return build_module(spec, device=device, dtype=dtype)
+    assert isinstance(spec, ImportedSpec)
     return build_imported(spec).to(device=device, dtype=dtype)

@@ -162,6 +162,58 @@ def cost(
         _finish(api.price(request), cost_table, outputs, format_, wide)
 
 
+@app.command("plot-activations", epilog="Example: ffnbench plot-activations --activations relu,gelu,silu -o curves.svg")
+def plot_activations(
+    activations: options.Activations = None,
+    range_: options.Range = "-4:4",
+    derivative: options.Derivative = True,
+    gated: options.Gated = False,
+    size: options.Size = None,
+    dpi: options.Dpi = 150,
+    style: options.Style = "default",
+    out: options.PictureOut = None,
+) -> None:
+    """Draw activations with their derivatives, or the surfaces of gated forms, to png, svg, pdf or csv."""
+    from ffnbench.gallery import draw
+
+    for line in draw(activations, range_, derivative, gated, size, dpi, style, out or ["activations.png"]):
+        print(line)
+
+
+@app.command(epilog="Examples: ffnbench activations --wide; ffnbench activations --time --quick --dtype float32,bf16")
+def activations(
+    activations: options.Activations = None,
+    time: options.Time = False,
+    elements: options.Elements = None,
+    dtype: options.Dtypes = None,
+    device: options.Device = DEFAULTS.device,
+    threads: options.Threads = None,
+    workers: options.Workers = None,
+    rounds: options.Rounds = None,
+    quick: options.Quick = False,
+    seed: options.Seed = DEFAULTS.seed,
+    timeout: options.Timeout = DEFAULTS.timeout,
+    format_: options.Format = "table",
+    wide: options.Wide = False,
+    quiet: options.Quiet = False,
+) -> None:
+    """Show the facts of activations, or with --time what their operations cost."""
+    from ffnbench import gallery
+    from ffnbench.report.progress import ProgressBar
+
+    _check_format(format_)
+    if not time:
+        gallery.refuse_without_time(elements=elements, dtype=dtype, workers=workers, rounds=rounds, threads=threads)
+        records, tables, failed = gallery.tell_facts(activations, timeout)
+    else:
+        request = gallery.timing_request(elements, dtype, device, threads, workers, rounds, quick, seed, timeout)
+        with ProgressBar(quiet=quiet) as progress:
+            records, tables, failed = gallery.tell_times(activations, request, progress)
+    _show_tables(records, tables, format_, wide)
+    if failed:
+        raise typer.Exit(failed)
+
+
 @app.command("list", epilog="Example: ffnbench list rules")
 def list_(
     what: Annotated[str, typer.Argument(metavar="WHAT", help="variants, activations, rules or dtypes.")] = "variants",
@@ -205,7 +257,7 @@ def _finish(report: Report, table_of: Any, outputs: Any, format_: str, wide: boo
     from ffnbench.report.store import FORMATS, WRITERS
     from ffnbench.report.text import show
 
-    paths = outputs.write(report, table_of)
+    paths = outputs.write(lambda suffix: WRITERS[suffix](report, table_of).encode())
     if format_ == "table":
         show(table_of(report), Console(), wide=wide)
     else:
@@ -227,3 +279,16 @@ def _show_records(records: list[dict[str, Any]], format_: str, wide: bool, footn
         show(listing.table(records, footnotes), Console(), wide=wide)
     else:
         sys.stdout.write(listing.machine_readable(records, format_))
+
+
+def _show_tables(records: list[dict[str, Any]], tables: list[Any], format_: str, wide: bool) -> None:
+    from ffnbench.report import listing
+    from ffnbench.report.text import show
+
+    if format_ != "table":
+        sys.stdout.write(listing.machine_readable(records, format_))
+        return
+    for i, table in enumerate(tables):
+        if i:
+            print()
+        show(table, Console(), wide=wide)

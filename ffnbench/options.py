@@ -126,7 +126,12 @@ Device = Annotated[
 ]
 ModeName = Annotated[
     str,
-    typer.Option("--mode", metavar="NAME", rich_help_panel=WORKLOAD, help="forward, or train: forward and backward."),
+    typer.Option(
+        "--mode",
+        metavar="NAME",
+        rich_help_panel=WORKLOAD,
+        help="forward, train (forward and backward) or backward alone.",
+    ),
 ]
 Threads = Annotated[
     int | None,
@@ -170,7 +175,7 @@ Rounds = Annotated[
 ]
 Quick = Annotated[bool, typer.Option("--quick", rich_help_panel=MEASURING, help="3 workers of 8 rounds: a first look.")]
 MetricNames = Annotated[
-    str, typer.Option("--metrics", metavar="LIST", rich_help_panel=MEASURING, help="latency, memory.")
+    str, typer.Option("--metrics", metavar="LIST", rich_help_panel=MEASURING, help="latency, memory, sparsity.")
 ]
 Seed = Annotated[
     int,
@@ -209,3 +214,56 @@ Out = Annotated[
 ]
 Wide = Annotated[bool, typer.Option("--wide", rich_help_panel=OUTPUT, help="Show every column, in blocks that fit.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", rich_help_panel=OUTPUT, help="No progress on stderr.")]
+
+CURVES = "Curves"
+Activations = Annotated[
+    str | None,
+    typer.Option(
+        "--activations",
+        metavar="LIST",
+        rich_help_panel=CURVES,
+        help="Comma separated: names, swish@beta=0.5, file.py:function. Names: `ffnbench list activations`.",
+    ),
+]
+Range = Annotated[
+    str,
+    typer.Option("--range", metavar="LO:HI", rich_help_panel=CURVES, help="Range of x; write a negative LO with =."),
+]
+Derivative = Annotated[
+    bool, typer.Option("--derivative/--no-derivative", rich_help_panel=CURVES, help="The derivative beside f.")
+]
+Gated = Annotated[
+    bool, typer.Option("--gated", rich_help_panel=CURVES, help="Surfaces act(g) * u of the gated forms instead.")
+]
+Size = Annotated[str | None, typer.Option("--size", metavar="WxH", rich_help_panel=OUTPUT, help="Inches, e.g. 10x4.5.")]
+Dpi = Annotated[int, typer.Option("--dpi", parser=_whole, metavar="INT", rich_help_panel=OUTPUT, help="Dots per inch.")]
+Style = Annotated[
+    str, typer.Option("--style", metavar="NAME", rich_help_panel=OUTPUT, help="A matplotlib style, e.g. ggplot.")
+]
+PictureOut = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--out",
+        "-o",
+        metavar="PATH",
+        rich_help_panel=OUTPUT,
+        help="A .png, .svg, .pdf, or .csv with the points; all of them into a folder/. Repeatable. "
+        "\\[default: activations.png]",
+    ),
+]
+Time = Annotated[
+    bool,
+    typer.Option(
+        "--time", rich_help_panel=MEASURING, help="Measure the operations, forward and backward, against relu."
+    ),
+]
+Elements = Annotated[
+    str | None,
+    typer.Option(
+        "--elements", metavar="LIST", rich_help_panel=WORKLOAD, help="With --time: sizes. \\[default: 1048576]"
+    ),
+]
+Dtypes = Annotated[
+    str | None,
+    typer.Option("--dtype", metavar="LIST", rich_help_panel=WORKLOAD, help="With --time: dtypes. \\[default: float32]"),
+]

@@ -5,13 +5,14 @@ The types only; how flags become a Plan is request.py, the answer is result.py.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from enum import Enum
+from typing import Protocol as Interface
 
 from ffnbench.errors import FfnbenchError
-from ffnbench.ffn.cost import Cost, cost
-from ffnbench.ffn.spec import AnySpec, ImportedSpec
+from ffnbench.ffn.cost import Cost, activation_cost, cost
+from ffnbench.ffn.own import OwnActivation
+from ffnbench.ffn.spec import ActivationSpec, AnySpec, ImportedSpec
 from ffnbench.registry import Registry
 
 DEFAULT_WORKERS, DEFAULT_ROUNDS = 5, 30
@@ -24,10 +25,11 @@ DTYPES.add("float16", "float16", ("half", "fp16"))
 
 
 class Mode(Enum):
-    """FORWARD: inference, no graph. TRAIN: forward and backward through a fresh graph."""
+    """FORWARD: inference, no graph. TRAIN: forward and backward through a fresh graph. BACKWARD: its second half."""
 
     FORWARD = "forward"
     TRAIN = "train"
+    BACKWARD = "backward"
 
 
 class Schedule(Enum):
@@ -52,12 +54,14 @@ class Metric:
 LATENCY = Metric(name="latency", unit="s", exact=False, schedule=Schedule.INTERLEAVED)
 PEAK = Metric(name="peak_bytes", unit="B", exact=True, schedule=Schedule.ONCE)
 SAVED = Metric(name="saved_bytes", unit="B", exact=True, schedule=Schedule.ONCE, train_only=True)
-METRIC_GROUPS = {"latency": (LATENCY,), "memory": (PEAK, SAVED)}
+ZEROS = Metric(name="zero_share", unit="", exact=True, schedule=Schedule.ONCE)
+DEAD = Metric(name="dead_share", unit="", exact=True, schedule=Schedule.ONCE)
+METRIC_GROUPS = {"latency": (LATENCY,), "memory": (PEAK, SAVED), "sparsity": (ZEROS, DEAD)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Workload:
-    """What the FFN is fed: (batch, seq_len, d_model) of dtype on device. `mode` is forward or train."""
+    """What the FFN is fed: (batch, seq_len, d_model) of dtype on device. `mode` is a value of Mode."""
 
     batch: int
     seq_len: int
@@ -74,8 +78,8 @@ class Workload:
 
     @property
     def train(self) -> bool:
-        """Whether a call includes backward."""
-        return self.mode == Mode.TRAIN.value
+        """Whether there is a backward."""
+        return self.mode != Mode.FORWARD.value
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,17 +141,35 @@ class Plan:
         )
 
 
-Count = Callable[[ImportedSpec, Workload], Cost]
+class Probe(Interface):
+    """Looks at code of the user's by running it, which a pure plan can't. prober.py has the real one."""
+
+    def describe(self, target: str) -> OwnActivation | None:
+        """What a function declares as an activation; None for a module's class or factory."""
+        ...
+
+    def count(self, spec: ImportedSpec, workload: Workload) -> Cost:
+        """Parameters and FLOPs of a module."""
+        ...
 
 
-def no_count(spec: ImportedSpec, workload: Workload) -> Cost:
-    """Stands in where user code can't be counted: it needs a process with torch."""
-    raise FfnbenchError(f"{spec.target} can only be counted by running it", "use `ffnbench compare`")
+class NoProbe:
+    """Stands in where code of the user's is out of reach."""
+
+    def describe(self, target: str) -> OwnActivation | None:
+        """Nothing is known."""
+        raise FfnbenchError(f"{target} can only be known by running it", "use `ffnbench compare`")
+
+    def count(self, spec: ImportedSpec, workload: Workload) -> Cost:
+        """Nothing can be counted."""
+        raise FfnbenchError(f"{spec.target} can only be counted by running it", "use `ffnbench compare`")
 
 
-def cost_of(case: Case, count: Count = no_count) -> Cost:
+def cost_of(case: Case, probe: Probe) -> Cost:
     """What is known of a case without timing it."""
     work = case.workload
     if isinstance(case.ffn, ImportedSpec):
-        return count(case.ffn, work)
+        return probe.count(case.ffn, work)
+    if isinstance(case.ffn, ActivationSpec):
+        return activation_cost(case.ffn)
     return cost(case.ffn, tokens=work.tokens, dtype=work.dtype, train=work.train, device=work.device.partition(":")[0])

@@ -1,7 +1,7 @@
 """From flags to a Plan: every default stands here once, and every mistake is found here.
 
 Pure: text in, Plan out, before a process is spawned or a file opened. The one thing that a pure function can't
-know is what a module of the user's own costs; `build` is handed a `count` for that, and never calls it for
+know is what code of the user's is and costs; `build` is handed a `probe` for that, and never asks it about
 ffnbench's own forms.
 """
 
@@ -12,22 +12,22 @@ from math import isfinite
 
 from ffnbench.errors import FfnbenchError
 from ffnbench.ffn.cost import cost
-from ffnbench.ffn.grammar import Variant, choose, parse_variants
+from ffnbench.ffn.grammar import Variant, as_activation_variant, choose, parse_variants
 from ffnbench.ffn.sizing import DEFAULT_MULTIPLE, DEFAULT_RATIO, Match, round_nearest, width_by_rule, width_for
-from ffnbench.ffn.spec import AnySpec, FFNSpec, Gate, ImportedSpec, Init, Scalar, require_positive
+from ffnbench.ffn.spec import FFNSpec, Gate, ImportedSpec, Init, NetworkSpec, Scalar, require_positive
 from ffnbench.plan import (
     DEFAULT_ROUNDS,
     DEFAULT_WORKERS,
     DTYPES,
     METRIC_GROUPS,
     Case,
-    Count,
     Mode,
+    NoProbe,
     Note,
     Plan,
+    Probe,
     Protocol,
     Workload,
-    no_count,
 )
 from ffnbench.registry import hint_for
 from ffnbench.units import signed_percent
@@ -69,11 +69,12 @@ class Request:
     metrics: str = "latency,memory"
 
 
-def build(request: Request, count: Count = no_count) -> Plan:
+def build(request: Request, probe: Probe | None = None) -> Plan:
     """Parse, check and size everything; raises FfnbenchError with a hint for whatever is wrong."""
-    variants = parse_variants(request.variants)
+    probe = probe or NoProbe()
+    variants = [identify(variant, probe) for variant in parse_variants(request.variants)]
     reference = _reference(request.reference, variants)
-    sizer = _Sizer(request, reference, count)
+    sizer = _Sizer(request, reference, probe)
     cases = tuple(sizer.case(variant) for variant in variants)
     return Plan(
         cases=cases,
@@ -84,6 +85,12 @@ def build(request: Request, count: Count = no_count) -> Plan:
         multiple_of=sizer.multiple_of,
         notes=tuple(_notes(variants, cases, reference.label, sizer.match)),
     )
+
+
+def identify(variant: Variant, probe: Probe) -> Variant:
+    """A target of the user's is a module or an activation; which of the two shows when it is loaded."""
+    own = probe.describe(variant.target) if variant.target else None
+    return as_activation_variant(variant, own) if own else variant
 
 
 def _reference(label: str | None, variants: list[Variant]) -> Variant:
@@ -116,9 +123,11 @@ def _metrics(text: str) -> tuple[str, ...]:
     names = tuple(dict.fromkeys(part.strip() for part in text.split(",") if part.strip()))
     for name in names:
         if name not in METRIC_GROUPS:
-            raise FfnbenchError(f"unknown metric {name!r}", hint_for(name, METRIC_GROUPS, "metrics: latency, memory"))
+            raise FfnbenchError(
+                f"unknown metric {name!r}", hint_for(name, METRIC_GROUPS, "metrics: " + ", ".join(METRIC_GROUPS))
+            )
     if not names:
-        raise FfnbenchError("no metric given", "metrics: latency, memory")
+        raise FfnbenchError("no metric given", "metrics: " + ", ".join(METRIC_GROUPS))
     return names
 
 
@@ -128,7 +137,7 @@ class _Sizer:
 
     request: Request
     reference: Variant
-    count: Count
+    probe: Probe
     match: Match = field(init=False)
     multiple_of: int = field(init=False)
     _target: int | None = field(init=False, default=None)
@@ -244,9 +253,9 @@ class _Sizer:
         width, _ = self._by_rule("classic", classic)
         return self._matched_cost(self._spec(classic, width), workload)
 
-    def _matched_cost(self, spec: AnySpec, workload: Workload) -> int:
+    def _matched_cost(self, spec: NetworkSpec, workload: Workload) -> int:
         if isinstance(spec, ImportedSpec):
-            counted = self.count(spec, workload)
+            counted = self.probe.count(spec, workload)
         else:
             counted = cost(spec, tokens=1, dtype="float32", train=False, device="cpu")
         value = counted.params if self.match is Match.PARAMS else counted.flops_forward
@@ -256,7 +265,7 @@ class _Sizer:
             )
         return value
 
-    def _spec(self, variant: Variant, width: int) -> AnySpec:
+    def _spec(self, variant: Variant, width: int) -> NetworkSpec:
         d_model, keys, request = self.request.d_model, variant.spec_keys, self.request
         if variant.target:
             return ImportedSpec(target=variant.target, d_model=d_model, d_ff=width, arguments=variant.arguments)
@@ -275,6 +284,7 @@ class _Sizer:
             beta=None if beta is None else float(beta),
             dropout=float(dropout),
             init=choose(Init, "init", keys.get("init", request.init)),
+            own=variant.own,
         )
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from ffnbench.ffn.cost import Cost
 from ffnbench.ffn.spec import FFNSpec, Gate
-from ffnbench.plan import LATENCY, PEAK, SAVED, Case, Note, Plan
+from ffnbench.plan import DEAD, LATENCY, PEAK, SAVED, ZEROS, Case, Note, Plan
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -142,6 +142,16 @@ class Run:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Curve:
+    """An activation traced: x, f(x) and f'(x) in float64, and the intervals where f' is exactly zero."""
+
+    x: tuple[float, ...]
+    y: tuple[float, ...]
+    slope: tuple[float, ...]
+    flat: tuple[tuple[float, float], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CaseCost:
     """The cost of one case."""
 
@@ -252,7 +262,14 @@ def _row(report: Report, case: Case) -> dict[str, Any]:
         "sizing": case.sizing,
         "residual": case.residual,
         "counted": cost.counted,
+        "zero_share": _value(report, case, ZEROS.name),
+        "dead_share": _value(report, case, DEAD.name),
     }
+
+
+def _value(report: Report, case: Case, metric: str) -> float | None:
+    estimate = report.estimate(case.label, metric)
+    return estimate.value if estimate else None
 
 
 def _bytes(report: Report, case: Case, metric: str, closed_form: int | None) -> int | None:

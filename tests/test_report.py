@@ -16,7 +16,7 @@ from ffnbench.api import cost, prepare
 from ffnbench.errors import FfnbenchError
 from ffnbench.report import listing
 from ffnbench.report.footnotes import Footnotes
-from ffnbench.report.store import Outputs, csv_text, json_text, load
+from ffnbench.report.store import WRITERS, Outputs, csv_text, json_text, load
 from ffnbench.report.table import compare_table, cost_table
 from ffnbench.report.text import markdown, plain
 from ffnbench.request import Request
@@ -212,7 +212,7 @@ def test_files_are_opened_first_and_harm_nothing(tmp_path: Path) -> None:
 def test_a_folder_gets_every_format(tmp_path: Path) -> None:
     report = report_of()
     with Outputs([f"{tmp_path}/results/mine/"], "compare") as outputs:
-        paths = outputs.write(report, compare_table)
+        paths = outputs.write(lambda suffix: WRITERS[suffix](report, compare_table).encode())
     assert sorted(path.name for path in paths) == ["compare.csv", "compare.json", "compare.md"]
     assert sorted(p.name for p in (tmp_path / "results" / "mine").iterdir()) == [p.name for p in sorted(paths)]
     assert all(path.stat().st_size > 100 for path in paths)

@@ -12,13 +12,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ffnbench import jsonable
 from ffnbench.bench import meters
-from ffnbench.bench.counting import check_output, count
+from ffnbench.bench.counting import check_output
 from ffnbench.errors import FfnbenchError
 from ffnbench.ffn.imported import build_imported
-from ffnbench.ffn.modules import FeedForward, build_module, reference_output
-from ffnbench.ffn.spec import FFNSpec, ImportedSpec
+from ffnbench.ffn.modules import FeedForward, Pointwise, build_module, reference_output
+from ffnbench.ffn.spec import ActivationSpec, FFNSpec
 from ffnbench.plan import Case, Plan, Workload
 
 # relative error (Frobenius) that rounding alone explains, with room: sqrt(d_ff) roundings of each dtype
@@ -64,20 +63,22 @@ class Jobs:
             "saved_bytes": meters.saved_bytes(subject) if subject.train else None,
         }
 
+    def look(self, label: str) -> dict[str, Any]:
+        """How sparse the hidden layer is at the declared init and the seeded input."""
+        zero, dead = meters.sparsity(self.subjects[label])
+        return {"zero_share": zero, "dead_share": dead}
+
     def verify(self, label: str) -> dict[str, Any]:
         """After timing: still the same function."""
         self._check_values(self.subjects[label], self.plan.case(label), "after timing")
         return {}
 
-    @staticmethod
-    def count(spec: dict[str, Any], workload: dict[str, Any]) -> dict[str, Any]:
-        """Parameters and FLOPs of a user's module."""
-        return jsonable.encode(count(jsonable.decode(ImportedSpec, spec), jsonable.decode(Workload, workload)))
-
     def _build(self, case: Case) -> torch.nn.Module:
         device, dtype = case.workload.device, getattr(torch, case.workload.dtype)
         if isinstance(case.ffn, FFNSpec):
             return build_module(case.ffn, device=device, dtype=dtype)
+        if isinstance(case.ffn, ActivationSpec):
+            return Pointwise(case.ffn)
         return build_imported(case.ffn).to(device=device, dtype=dtype)
 
     def _first_call(self, subject: meters.Subject, case: Case) -> None:

@@ -14,7 +14,9 @@ from time import perf_counter
 import torch
 from torch import Tensor, nn
 
-from ffnbench.plan import Workload
+from ffnbench.errors import FfnbenchError
+from ffnbench.ffn.modules import FeedForward
+from ffnbench.plan import Mode, Workload
 
 MATMULS = (
     "aten::addmm",
@@ -29,12 +31,13 @@ MATMULS = (
 
 @dataclass(slots=True)
 class Subject:
-    """A module and what it is called with. `grad` is the gradient that flows back in train mode."""
+    """A module and what it is called with. `grad` is the gradient that flows back where there is a backward."""
 
     module: nn.Module
     x: Tensor
     grad: Tensor
     train: bool
+    backward_only: bool = False
 
     def call(self) -> None:
         """One call as it is timed: forward, or forward and backward through a fresh graph."""
@@ -43,6 +46,13 @@ class Subject:
         else:
             with torch.inference_mode():
                 self.module(self.x)
+
+    def timed(self) -> Callable[[], None]:
+        """What to time: the whole call, or for backward alone the second half, its graph built here."""
+        if not self.backward_only:
+            return self.call
+        y = self.module(self.x)
+        return lambda: y.backward(self.grad)
 
     def clear(self) -> None:
         """Forget all leaf gradients, so that no call pays for adding to the last one's."""
@@ -62,12 +72,13 @@ class Subject:
 
 def prepare(module: nn.Module, workload: Workload, d_model: int, seed: int) -> Subject:
     """Move nothing, time nothing: inputs of seeded N(0, 1), gradient of the output's shape, mode set."""
-    dtype, train = getattr(torch, workload.dtype), workload.mode == "train"
+    dtype, train = getattr(torch, workload.dtype), workload.train
     generator = torch.Generator().manual_seed(seed)
     shape = (workload.batch, workload.seq_len, d_model)
     x, grad = (torch.randn(shape, generator=generator).to(workload.device, dtype) for _ in range(2))
     module.train(train)
-    return Subject(module, x.requires_grad_(train), grad, train)
+    backward_only = workload.mode == Mode.BACKWARD.value
+    return Subject(module, x.requires_grad_(train), grad, train, backward_only)
 
 
 def warm_up(subject: Subject, seconds: float) -> None:
@@ -101,8 +112,9 @@ def _on_cpu(subject: Subject, calls: int) -> float:
         return perf_counter() - start
     for _ in range(calls):
         subject.clear()
+        call = subject.timed()
         start = perf_counter()
-        subject.call()
+        call()
         total += perf_counter() - start
     subject.clear()
     return total
@@ -114,8 +126,9 @@ def _on_cuda(subject: Subject, calls: int) -> float:
     torch.cuda.synchronize(subject.x.device)
     for start, end in events:
         subject.clear()
+        call = subject.timed()
         start.record()
-        subject.call()
+        call()
         end.record()
     subject.clear()
     torch.cuda.synchronize(subject.x.device)
@@ -194,3 +207,32 @@ def saved_bytes(subject: Subject) -> int:
     total = sum(t.untyped_storage().nbytes() for address, t in kept.items() if address not in outside)
     del result
     return total
+
+
+def sparsity(subject: Subject) -> tuple[float, float]:
+    """Share of exact zeros in the hidden layer, and share of units that no token of the input activates.
+
+    The hidden layer is what enters the down projection. Raises FfnbenchError where no such projection is found.
+    """
+    projection = _down_projection(subject)
+    seen: list[Tensor] = []
+    handle = projection.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0]))
+    subject.module.eval()
+    try:
+        with torch.inference_mode():
+            subject.module(subject.x.detach())
+    finally:
+        handle.remove()
+        subject.module.train(subject.train)
+    zero = (seen[0] == 0).flatten(0, -2)
+    return float(zero.double().mean()), float(zero.all(dim=0).double().mean())
+
+
+def _down_projection(subject: Subject) -> nn.Module:
+    if isinstance(subject.module, FeedForward):
+        return subject.module.down
+    width = subject.x.shape[-1]
+    linear = [m for m in subject.module.modules() if isinstance(m, nn.Linear) and m.out_features == width]
+    if not linear:
+        raise FfnbenchError("no nn.Linear back to d_model, so the hidden layer can't be found")
+    return linear[-1]

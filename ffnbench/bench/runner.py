@@ -20,9 +20,10 @@ from ffnbench.bench.environment import available_memory, describe, usable_cpus
 from ffnbench.bench.session import Session, WorkerLost
 from ffnbench.bench.wire import Message
 from ffnbench.errors import FfnbenchError, Unfinished
-from ffnbench.plan import LATENCY, PEAK, SAVED, Note, Plan
+from ffnbench.plan import LATENCY, METRIC_GROUPS, Note, Plan
 from ffnbench.result import Environment, Failure, FailureKind, Progress, Run, Sample
 
+ONCE = {"memory": "weigh", "sparsity": "look"}  # which job gives the metrics of a group
 Listener = Callable[[Progress], None]
 
 
@@ -155,9 +156,10 @@ class _Runner:
                 self._round(worker, index, number)
             for label in self._alive():
                 self._try(worker, label, {"do": "verify", "label": label})
-        if "memory" in self.plan.metrics and index == 0:
-            for label in self._alive():
-                self._weigh(worker, label)
+        if index == 0:
+            for group in [g for g in ONCE if g in self.plan.metrics]:
+                for label in self._alive():
+                    self._once(worker, label, group)
         self._clock.worker_done(index)
 
     def _round(self, worker: Worker, index: int, number: int) -> None:
@@ -185,14 +187,14 @@ class _Runner:
             f"worker {index + 1}/{protocol.workers}  round {number + 1}/{protocol.rounds}", index, max(0, number + 1)
         )
 
-    def _weigh(self, worker: Worker, label: str) -> None:
-        """Bytes are exact, so one process is enough; where they can't be had, the row keeps its latency."""
+    def _once(self, worker: Worker, label: str, group: str) -> None:
+        """Exact metrics need one process only; where they can't be had, the row keeps its latency."""
         try:
-            answer = self._ask(worker, label, {"do": "weigh", "label": label})
+            answer = self._ask(worker, label, {"do": ONCE[group], "label": label})
         except _CaseFailed as problem:
-            self.warnings.append(Note(label=label, text=f"memory could not be measured: {problem}"))
+            self.warnings.append(Note(label=label, text=f"{group} could not be measured: {problem.args[0]}"))
             return
-        for metric in (PEAK, SAVED):
+        for metric in METRIC_GROUPS[group]:
             if (value := answer[metric.name]) is not None:
                 self.samples.append(
                     Sample(case=label, metric=metric.name, worker=0, round=0, order=0, value=value, calls=1)

@@ -29,6 +29,7 @@ def main() -> None:
         from ffnbench import jsonable
         from ffnbench.bench.environment import torch_facts
         from ffnbench.bench.jobs import Jobs
+        from ffnbench.bench.study import JOBS
         from ffnbench.plan import Plan
     except ImportError as problem:
         channel.send({"hello": VERSION, "error": f"{type(problem).__name__}: {problem}"})
@@ -43,16 +44,17 @@ def main() -> None:
                 _limit_memory(request["memory_bytes"])
             channel.send({})
         else:
-            channel.send(_answer(jobs or Jobs, torch, request))
+            job = JOBS.get(request["do"]) or getattr(jobs, request["do"])
+            channel.send(_answer(job, torch, request))
 
 
-def _answer(jobs: Any, torch: Any, request: Message) -> Message:
+def _answer(job: Any, torch: Any, request: Message) -> Message:
     """Do one job; any exception is an answer."""
     from ffnbench.errors import FfnbenchError
 
     arguments = {key: value for key, value in request.items() if key != "do"}
     try:
-        answer: Message = getattr(jobs, request["do"])(**arguments)
+        answer: Message = job(**arguments)
         return answer
     except FfnbenchError as problem:
         return {"failure": "crash", "message": problem.message, "hint": problem.hint}

@@ -10,8 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ffnbench.ffn.memory import peak_bytes, saved_bytes
-from ffnbench.ffn.spec import FFNSpec, Gate
-from ffnbench.ffn.variants import ACTIVATIONS
+from ffnbench.ffn.spec import ActivationSpec, FFNSpec, Gate
 
 FORMULA = {Gate.NONE: "2*d*d_ff", Gate.INNER: "3*d*d_ff", Gate.OUTPUT: "2*d*d_ff + d^2"}
 BIAS_FORMULA = {Gate.NONE: " + d_ff + d", Gate.INNER: " + 2*d_ff + d", Gate.OUTPUT: " + d_ff + 2*d"}
@@ -70,16 +69,22 @@ def flops_backward(spec: FFNSpec) -> int:
     return 4 * matrix_params(spec)
 
 
-def flops_elementwise(spec: FFNSpec) -> tuple[int, int]:
-    """Element-wise FLOPs of one token, forward and backward: activation, gating, biases, dropout."""
-    row = ACTIVATIONS.get(spec.activation)
+def flops_elementwise(spec: FFNSpec) -> tuple[int | None, int | None]:
+    """Element-wise FLOPs of one token, forward and backward: activation, gating, biases, dropout.
+
+    None where the user's own activation declares no cost.
+    """
+    row = spec.row
     d, h = spec.d_model, spec.d_ff
     product = {Gate.NONE: 0, Gate.INNER: h, Gate.OUTPUT: d}[spec.gate]
     two_gradients_of_x = d if spec.gated else 0
     dropped = h if spec.dropout else 0
-    forward = row.flops * h + product + bias_params(spec) + 2 * dropped
-    backward = row.flops_backward * h + 2 * product + two_gradients_of_x + bias_params(spec) + dropped
-    return forward, backward
+    forward = product + bias_params(spec) + 2 * dropped
+    backward = 2 * product + two_gradients_of_x + bias_params(spec) + dropped
+    return (
+        None if row.flops is None else row.flops * h + forward,
+        None if row.flops_backward is None else row.flops_backward * h + backward,
+    )
 
 
 def cost(spec: FFNSpec, *, tokens: int, dtype: str, train: bool, device: str) -> Cost:
@@ -98,4 +103,19 @@ def cost(spec: FFNSpec, *, tokens: int, dtype: str, train: bool, device: str) ->
         weight_bytes=total * item,
         peak_bytes=peak_bytes(spec, tokens=tokens, item=item, train=train, device=device),
         saved_bytes=saved_bytes(spec, tokens=tokens, item=item, device=device) if train else None,
+    )
+
+
+def activation_cost(spec: ActivationSpec) -> Cost:
+    """An activation by itself: no parameters; a token is one element."""
+    row = spec.row
+    return Cost(
+        params=0,
+        params_active=0,
+        params_formula=None,
+        flops_forward=0,
+        flops_backward=0,
+        flops_elementwise=row.flops,
+        flops_elementwise_backward=row.flops_backward,
+        weight_bytes=0,
     )

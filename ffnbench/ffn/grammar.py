@@ -6,11 +6,12 @@ Text in, `Variant` out: names and keys are checked here, widths are found later 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import TypeVar
 
 from ffnbench.errors import FfnbenchError
+from ffnbench.ffn.own import OwnActivation
 from ffnbench.ffn.spec import Gate, Scalar
 from ffnbench.ffn.variants import ACTIVATIONS, GATED
 from ffnbench.registry import hint_for, normalise
@@ -23,13 +24,17 @@ _TARGET = re.compile(r"^(?P<module>[^:]+):(?P<attr>[A-Za-z_][\w.]*)$")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Variant:
-    """One parsed variant. `activation` and `gate` are set for ffnbench's own forms, `target` for user code."""
+    """One parsed variant. `activation` and `gate` are set for ffnbench's own forms, `target` for user code.
+
+    A target that turns out to be an activation becomes one of our forms with `own` set.
+    """
 
     label: str
     text: str
     activation: str = ""
     gate: Gate = Gate.NONE
     target: str = ""
+    own: OwnActivation | None = None
     spec_keys: dict[str, Scalar]
     workload_keys: dict[str, Scalar]
     arguments: tuple[tuple[str, Scalar], ...] = ()
@@ -58,10 +63,7 @@ def parse_variant(text: str) -> Variant:
     if match := _TARGET.match(name):
         return _imported(text, label, name, match["attr"], keys)
     activation, gate, notes = _form(name)
-    for key in keys:
-        if key not in SPEC_KEYS + WORKLOAD_KEYS:
-            known = sorted(SPEC_KEYS + WORKLOAD_KEYS)
-            raise FfnbenchError(f"unknown key {key!r} in {text!r}", hint_for(key, known, "keys: " + ", ".join(known)))
+    _check_keys(text, keys)
     if "gate" in keys:
         gate = choose(Gate, "gate", keys["gate"])
     if keys.get("beta", 1) != 1:
@@ -144,6 +146,26 @@ def _imported(text: str, label: str, target: str, attr: str, keys: dict[str, Sca
         workload_keys={k: v for k, v in keys.items() if k in WORKLOAD_KEYS},
         arguments=tuple((k, v) for k, v in keys.items() if k not in ours and k not in WORKLOAD_KEYS),
     )
+
+
+def as_activation_variant(variant: Variant, own: OwnActivation) -> Variant:
+    """The form around an activation of the user's: classic, or gated where `@gate=` says so."""
+    keys = variant.spec_keys | dict(variant.arguments)
+    _check_keys(variant.text, keys)
+    if "beta" in keys:
+        raise FfnbenchError(f"{own.target} has no beta, in {variant.text!r}", "put it into the function")
+    gate = choose(Gate, "gate", keys.get("gate", Gate.NONE.value))
+    note = () if own.flops is not None else (f"{own.target} declares no cost: its element-wise FLOPs are unknown",)
+    return replace(
+        variant, target="", arguments=(), activation=own.target, own=own, gate=gate, spec_keys=keys, notes=note
+    )
+
+
+def _check_keys(text: str, keys: dict[str, Scalar]) -> None:
+    for key in keys:
+        if key not in SPEC_KEYS + WORKLOAD_KEYS:
+            known = sorted(SPEC_KEYS + WORKLOAD_KEYS)
+            raise FfnbenchError(f"unknown key {key!r} in {text!r}", hint_for(key, known, "keys: " + ", ".join(known)))
 
 
 def _parse_keys(text: str, pairs: list[str]) -> dict[str, Scalar]:

@@ -13,7 +13,6 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 from ffnbench.ffn.spec import FFNSpec, Gate
-from ffnbench.ffn.variants import ACTIVATIONS
 
 EXTERNAL = frozenset({"x"})  # the module's input: alive before and after, so never counted
 
@@ -76,7 +75,7 @@ def _activate(t: Tape, spec: FFNSpec, source: str, size: int) -> str:
     """Append the activation's kernels; returns the name of its result (its argument, where it does nothing)."""
     names = {"x": source, "y": "activated"}
     result = source
-    steps = ACTIVATIONS.get(spec.activation).steps
+    steps = spec.row.steps or ()
     for step in steps:
         inputs = tuple(names.get(i, i) for i in step.inputs)
         output = names.get(step.output, step.output)
@@ -167,8 +166,13 @@ def _size_of_x(t: Tape) -> int:
     return t.sizes[t.kernels[-1].output]
 
 
-def peak_bytes(spec: FFNSpec, *, tokens: int, item: int, train: bool, device: str = "cpu") -> int:
-    """The most bytes that one call holds at once: forward, or forward and backward with fresh gradients."""
+def peak_bytes(spec: FFNSpec, *, tokens: int, item: int, train: bool, device: str = "cpu") -> int | None:
+    """The most bytes that one call holds at once: forward, or forward and backward with fresh gradients.
+
+    None for an activation whose kernels are not known.
+    """
+    if spec.row.steps is None:
+        return None
     t = tape(spec, tokens=tokens, item=item, train=train, device=device)
     ledger = _forward(t, train=train)
     if train:
@@ -176,8 +180,13 @@ def peak_bytes(spec: FFNSpec, *, tokens: int, item: int, train: bool, device: st
     return ledger.peak
 
 
-def saved_bytes(spec: FFNSpec, *, tokens: int, item: int, device: str = "cpu") -> int:
-    """Bytes that autograd keeps between forward and backward, each storage once, parameters and input left out."""
+def saved_bytes(spec: FFNSpec, *, tokens: int, item: int, device: str = "cpu") -> int | None:
+    """Bytes that autograd keeps between forward and backward, each storage once, parameters and input left out.
+
+    None for an activation whose kernels are not known.
+    """
+    if spec.row.steps is None:
+        return None
     t = tape(spec, tokens=tokens, item=item, train=True, device=device)
     kept = {name for kernel in t.kernels for name in kernel.saves} - EXTERNAL
     return sum(t.sizes[name] for name in kept)

@@ -12,8 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ffnbench.errors import FfnbenchError
-from ffnbench.ffn.spec import FFNSpec, Gate, Init
-from ffnbench.ffn.variants import ACTIVATIONS
+from ffnbench.ffn.spec import ActivationSpec, FFNSpec, Gate, Init
 
 
 class FeedForward(nn.Module):
@@ -24,7 +23,7 @@ class FeedForward(nn.Module):
     ) -> None:
         super().__init__()
         self.spec = spec
-        self._apply_activation = ACTIVATIONS.get(spec.activation).apply
+        self._apply_activation = spec.row.apply
         self._beta = 1.0 if spec.beta is None else spec.beta
         for name, fan_out, fan_in in self.matrices(spec):
             setattr(self, name, nn.Linear(fan_in, fan_out, bias=spec.bias, device=device, dtype=dtype))
@@ -96,6 +95,19 @@ class OutputGatedFeedForward(FeedForward):
 
     def forward(self, x: Tensor) -> Tensor:
         return product(self.project(self.hidden(x)), self.gate(x))
+
+
+class Pointwise(nn.Module):
+    """An activation by itself, element by element."""
+
+    def __init__(self, spec: ActivationSpec) -> None:
+        super().__init__()
+        self._apply_activation = spec.row.apply
+        self._beta = 1.0 if spec.beta is None else spec.beta
+
+    def forward(self, x: Tensor) -> Tensor:
+        y: Tensor = self._apply_activation(F, x, self._beta)
+        return y
 
 
 _FORMS = {Gate.NONE: FeedForward, Gate.INNER: GatedFeedForward, Gate.OUTPUT: OutputGatedFeedForward}

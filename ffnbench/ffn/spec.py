@@ -11,7 +11,8 @@ from enum import Enum
 from math import isfinite
 
 from ffnbench.errors import FfnbenchError
-from ffnbench.ffn.variants import ACTIVATIONS, GATED_BY_ACTIVATION
+from ffnbench.ffn.own import OwnActivation, row_of_own
+from ffnbench.ffn.variants import ACTIVATIONS, GATED_BY_ACTIVATION, Activation
 
 Scalar = bool | int | float | str | None
 
@@ -42,7 +43,8 @@ class FFNSpec:
     """A feed-forward network of ffnbench's own forms.
 
     d_ff is the final width per branch: what multiplies d_model in one matrix. `activation` is the canonical
-    name of a row of variants.py; `beta` is set exactly where that row has one.
+    name of a row of variants.py, or with `own` the target of a function of the user's; `beta` is set exactly
+    where that row has one.
     """
 
     d_model: int
@@ -53,16 +55,19 @@ class FFNSpec:
     beta: float | None = None
     dropout: float = 0.0
     init: Init = Init.TORCH
+    own: OwnActivation | None = None
 
     def __post_init__(self) -> None:
         require_positive("d_model", self.d_model)
         require_positive("d_ff", self.d_ff)
         if not 0 <= self.dropout < 1:
             raise FfnbenchError(f"dropout {self.dropout:g} is not in [0, 1)", "it is a probability, e.g. 0.1")
-        if self.beta is not None and not isfinite(self.beta):
-            raise FfnbenchError(f"beta {self.beta:g} is not finite", "for beta -> infinity use relu")
-        if (ACTIVATIONS.get(self.activation).beta is None) != (self.beta is None):
-            raise FfnbenchError(f"activation {self.activation!r} and beta {self.beta} do not fit", "use swish@beta=2")
+        check_beta(self.row, self.beta)
+
+    @property
+    def row(self) -> Activation:
+        """What is known of the activation."""
+        return row_of(self.activation, self.own)
 
     @property
     def gated(self) -> bool:
@@ -95,7 +100,50 @@ class ImportedSpec:
         require_positive("d_ff", self.d_ff)
 
 
-AnySpec = FFNSpec | ImportedSpec
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ActivationSpec:
+    """One activation by itself: a row of variants.py or a function of the user's, applied to `elements` numbers."""
+
+    activation: str
+    beta: float | None = None
+    own: OwnActivation | None = None
+    elements: int = 1
+
+    def __post_init__(self) -> None:
+        require_positive("elements", self.elements)
+        check_beta(self.row, self.beta)
+
+    @property
+    def row(self) -> Activation:
+        """What is known of the activation."""
+        return row_of(self.activation, self.own)
+
+    @property
+    def d_model(self) -> int:
+        """The width of the vector that it is applied to: all elements are one token."""
+        return self.elements
+
+    @property
+    def d_ff(self) -> int:
+        """As d_model: there is nothing between."""
+        return self.elements
+
+
+NetworkSpec = FFNSpec | ImportedSpec
+AnySpec = NetworkSpec | ActivationSpec
+
+
+def row_of(activation: str, own: OwnActivation | None) -> Activation:
+    """The row of a built-in activation, or one made from what the user declares."""
+    return ACTIVATIONS.get(activation) if own is None else row_of_own(own)
+
+
+def check_beta(row: Activation, beta: float | None) -> None:
+    """Beta is finite, and given exactly where the activation has one."""
+    if beta is not None and not isfinite(beta):
+        raise FfnbenchError(f"beta {beta:g} is not finite", "for beta -> infinity use relu")
+    if (row.beta is None) != (beta is None):
+        raise FfnbenchError(f"activation {row.name!r} and beta {beta} do not fit", "use swish@beta=2")
 
 
 def require_positive(name: str, value: object) -> int:

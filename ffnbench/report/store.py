@@ -10,7 +10,7 @@ import csv
 import io
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -72,11 +72,12 @@ class Output:
 class Outputs:
     """The files of a command. A context manager: what was opened and never written does not stay behind."""
 
-    def __init__(self, texts: list[str], stem: str) -> None:
+    def __init__(self, texts: list[str], stem: str, suffixes: Sequence[str] = ()) -> None:
+        self._suffixes = tuple(suffixes or WRITERS)
         self._outputs: list[Output] = []
         self._written = False
         try:
-            for path in [p for text in texts for p in _expand(text, stem)]:
+            for path in [p for text in texts for p in _expand(text, stem, self._suffixes)]:
                 self._outputs.append(_open_first(path))
         except FfnbenchError:
             self.__exit__()
@@ -91,15 +92,15 @@ class Outputs:
                 if output.new:
                     output.path.unlink(missing_ok=True)
 
-    def write(self, report: Report, table_of: TableOf) -> list[Path]:
-        """Write every file, each in one step; raises FfnbenchError where the disk refuses."""
+    def write(self, render: Callable[[str], bytes]) -> list[Path]:
+        """Write every file, each in one step; `render` gives the bytes for a suffix. FfnbenchError on a full disk."""
         for output in self._outputs:
-            _replace(output.path, WRITERS[output.path.suffix.lower()](report, table_of))
+            _replace(output.path, render(output.path.suffix.lower()))
         self._written = True
         return [output.path for output in self._outputs]
 
 
-def _expand(text: str, stem: str) -> list[Path]:
+def _expand(text: str, stem: str, suffixes: tuple[str, ...]) -> list[Path]:
     """A file, or for a folder (existing, or written with a slash at its end) one file of each format."""
     path = Path(text).expanduser()
     if text.endswith(("/", os.sep)) or path.is_dir():
@@ -109,11 +110,11 @@ def _expand(text: str, stem: str) -> list[Path]:
             raise FfnbenchError(
                 f"cannot make the folder {text!r}: {problem.strerror}", "choose a folder that you may write to"
             ) from problem
-        return [path / f"{stem}{suffix}" for suffix in WRITERS]
-    if path.suffix.lower() not in WRITERS:
-        known = ", ".join(WRITERS)
+        return [path / f"{stem}{suffix}" for suffix in suffixes]
+    if path.suffix.lower() not in suffixes:
+        known = ", ".join(suffixes)
         found = f"unknown suffix {path.suffix!r}" if path.suffix else "no suffix"
-        hint = hint_for(path.suffix, WRITERS, f"formats: {known}; a folder is written with a slash at its end")
+        hint = hint_for(path.suffix, suffixes, f"formats: {known}; a folder is written with a slash at its end")
         raise FfnbenchError(f"{found} in -o {text!r}", hint)
     return [path]
 
@@ -133,11 +134,11 @@ def _open_first(path: Path) -> Output:
     return Output(path=path, new=new)
 
 
-def _replace(path: Path, text: str) -> None:
+def _replace(path: Path, content: bytes) -> None:
     """Write beside and rename: a reader, or a full disk, never meets half a file."""
     beside = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        beside.write_text(text, encoding="utf-8")
+        beside.write_bytes(content)
         os.replace(beside, path)
     except OSError as problem:
         beside.unlink(missing_ok=True)

@@ -107,6 +107,8 @@ def _measured_fields(report: Report, rows: list[Row]) -> list[Field]:
     fields.append(_number(rows, "peak_bytes", "peak", IEC, 4))
     if train:
         fields.append(_number(rows, "saved_bytes", "saved", IEC, 5))
+    if "sparsity" in report.plan.metrics:
+        fields += [_share("zero_share", "zeros"), _share("dead_share", "dead")]
     return [*fields, *_extra_fields(rows)]
 
 
@@ -177,6 +179,13 @@ def _number(
     return Column(title=title, unit=f"{name}{per}", priority=priority), cell
 
 
+def _share(key: str, title: str) -> Field:
+    def cell(row: Row) -> Cell:
+        return Cell(text=UNKNOWN if row[key] is None else f"{100 * row[key]:.1f}", value=row[key])
+
+    return Column(title=title, unit="%", priority=3), cell
+
+
 def _latency_field(report: Report, rows: list[Row]) -> Field:
     name, size = scale([row["latency_s"] for row in rows if row["latency_s"]], TIME)
 
@@ -217,7 +226,7 @@ def ratio_text(verdict: Verdict, ratio: Estimate | None) -> str:
         return "reference"
     if ratio is None or ratio.low is None or ratio.high is None:
         return "~"
-    places = 3 if math.sqrt(ratio.high / ratio.low) < 1.005 else 2
+    places = 3 if math.sqrt(ratio.high / ratio.low) < 1.01 else 2
     word = {Verdict.SAME: "same", Verdict.UNCLEAR: "~"}.get(verdict, f"{ratio.value:.{places}f}")
     return f"{word} [{ratio.low:.{places}f}, {ratio.high:.{places}f}]"
 
@@ -291,5 +300,7 @@ def _summary(report: Report) -> tuple[str, ...]:
         lines.append(f"this run resolves differences of {percent(report.resolution)}{wall}")
     if report.interrupted:
         done = max((sample.worker + 1 for sample in report.samples), default=0)
-        lines.append(f"interrupted in worker {done} of {report.plan.protocol.workers}: what was measured by then")
+        lines.append(
+            f"interrupted in worker {done} of {report.plan.protocol.workers}; this is what was measured by then"
+        )
     return tuple(line for line in lines if line)

@@ -1,0 +1,87 @@
+"""Looks at one function or module of the user's, or of ours, without timing it. Runs in a worker; needs torch."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from ffnbench import jsonable
+from ffnbench.bench.counting import count
+from ffnbench.ffn.cost import Cost
+from ffnbench.ffn.facts import checked, find_facts, flat_zones, value_and_slope
+from ffnbench.ffn.imported import CONFIG_NAMES, D_FF_NAMES, D_MODEL_NAMES, RATIO_NAMES, load
+from ffnbench.ffn.own import OwnActivation, as_activation
+from ffnbench.ffn.spec import ActivationSpec, ImportedSpec
+from ffnbench.plan import Workload
+
+if TYPE_CHECKING:
+    from ffnbench.ffn.facts import Function
+
+WIDTH_NAMES = (*D_MODEL_NAMES, *D_FF_NAMES, *RATIO_NAMES, *CONFIG_NAMES)
+
+
+class InProcess:
+    """A plan's probe in this very process, for `ffnbench.build`."""
+
+    def describe(self, target: str) -> OwnActivation | None:
+        """What a function declares as an activation; raises FfnbenchError where it does not behave like one."""
+        found = load(target)
+        own = as_activation(found, target, WIDTH_NAMES)
+        if own is not None:
+            checked(found, target)
+        return own
+
+    def count(self, spec: ImportedSpec, workload: Workload) -> Cost:
+        """Parameters and FLOPs of a module."""
+        return count(spec, workload)
+
+
+def function_of(spec: ActivationSpec) -> Function:
+    """The activation as a function of one tensor."""
+    beta = 1.0 if spec.beta is None else spec.beta
+
+    def function(x: Tensor) -> Tensor:
+        y: Tensor = spec.row.apply(F, x, beta)
+        return y
+
+    return function
+
+
+def describe(target: str) -> dict[str, Any]:
+    """Job: is this an activation, and what does it declare?"""
+    return {"own": jsonable.encode(InProcess().describe(target))}
+
+
+def counted(spec: dict[str, Any], workload: dict[str, Any]) -> dict[str, Any]:
+    """Job: parameters and FLOPs of a user's module."""
+    found: dict[str, Any] = jsonable.encode(
+        count(jsonable.decode(ImportedSpec, spec), jsonable.decode(Workload, workload))
+    )
+    return found
+
+
+def facts(spec: dict[str, Any]) -> dict[str, Any]:
+    """Job: the facts of an activation."""
+    found: dict[str, Any] = jsonable.encode(find_facts(function_of(jsonable.decode(ActivationSpec, spec))))
+    return found
+
+
+def curve(spec: dict[str, Any], low: float, high: float, points: int) -> dict[str, Any]:
+    """Job: x, f(x), f'(x) in float64, and where the gradient is exactly zero."""
+    function = function_of(jsonable.decode(ActivationSpec, spec))
+    x = torch.linspace(low, high, points, dtype=torch.float64)
+    y, slope = value_and_slope(function, x)
+    finite = bool(torch.isfinite(y).all() and torch.isfinite(slope).all())
+    return {
+        "x": x.tolist(),
+        "y": y.nan_to_num().tolist(),
+        "slope": slope.nan_to_num().tolist(),
+        "flat": flat_zones(function, low, high),
+        "finite": finite,
+    }
+
+
+JOBS = {"describe": describe, "count": counted, "facts": facts, "curve": curve}

@@ -1,0 +1,192 @@
+"""The facts of activations and what their operations cost, as records and as tables."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ffnbench.ffn.facts import Facts
+from ffnbench.ffn.spec import ActivationSpec
+from ffnbench.report.table import EXTRA, UNKNOWN, Cell, Column, Table, half_width, ratio_text
+from ffnbench.result import Comparison, Estimate, Failure, Verdict
+from ffnbench.selection import Block
+from ffnbench.units import TIME, digits, percent, scale
+
+Record = dict[str, Any]
+
+
+def facts_records(chosen: dict[str, ActivationSpec], facts: dict[str, Facts]) -> list[Record]:
+    """One flat record an activation, numbers in full precision, None for what is not finite or not reached."""
+    from dataclasses import asdict
+
+    records = []
+    for label, spec in chosen.items():
+        row, found = spec.row, asdict(facts[label])
+        found |= {key: " ".join(f"{x:g}" for x in found[key]) for key in ("kinks", "bends")}
+        records.append(
+            {"activation": label, "formula": row.formula or None, "derivative": row.derivative}
+            | found
+            | {"flops": row.flops, "flops_backward": row.flops_backward}
+            | asdict(row.names)
+            | {"aliases": ", ".join(row.aliases), "source": row.source or None}
+        )
+    return records
+
+
+def facts_table(chosen: dict[str, ActivationSpec], facts: dict[str, Facts]) -> Table:
+    """The same for people."""
+    columns = (
+        Column(title="activation", left=True),
+        Column(title="formula", left=True, flexible=True, priority=1),
+        Column(title="minimum", priority=1),
+        Column(title="at x", priority=1),
+        Column(title="range", left=True, priority=2),
+        Column(title="monotonic", priority=4),
+        Column(title="smooth", left=True, priority=3),
+        Column(title="range of f'", left=True, priority=5),
+        Column(title="f' = 0", unit="% of N(0,1)", priority=5),
+        Column(title="|f'| < 0.01", unit="% of N(0,1)", priority=6),
+        Column(title="mean", unit="of N(0,1)", priority=7),
+        Column(title="2nd moment", unit="of N(0,1)", priority=7),
+        Column(title="FLOPs", unit="fwd", priority=8),
+        Column(title="FLOPs", unit="bwd", priority=8),
+        *(Column(title=title, left=True, flexible=True, priority=EXTRA) for title in ("torch", "HF", "timm", "TE")),
+        Column(title="source", left=True, flexible=True, priority=EXTRA),
+    )
+    rows = tuple(
+        tuple(Cell(text=text) for text in _facts_row(label, spec, facts[label])) for label, spec in chosen.items()
+    )
+    header = (
+        "Activations: found in float64 from f and its derivative by autograd; x ~ N(0, 1) where shares are given",
+    )
+    return Table(columns=columns, rows=rows, header=header, footnotes=_FOOTNOTES)
+
+
+_FOOTNOTES = (
+    "( ] : a bound in round brackets is approached, in square ones reached",
+    "FLOPs per element: each + - * / comparison, and each exp log tanh erf, is 1",
+)
+
+
+def _facts_row(label: str, spec: ActivationSpec, f: Facts) -> tuple[str, ...]:
+    row = spec.row
+    return (
+        label,
+        row.formula or UNKNOWN,
+        UNKNOWN if f.minimum is None else f"{f.minimum:.10f}" if f.minimum else "0",
+        _place(f),
+        _interval(f.low, f.high, closed_low=f.minimum is not None),
+        "yes" if f.monotonic else "no",
+        _smoothness(f),
+        _interval(f.slope_low, f.slope_high),
+        _share(f.zero_gradient),
+        _share(f.saturated),
+        _plain(f.mean),
+        _plain(f.second_moment),
+        _count(row.flops),
+        _count(row.flops_backward),
+        *(name or UNKNOWN for name in (row.names.torch, row.names.hf, row.names.timm, row.names.te)),
+        row.source or UNKNOWN,
+    )
+
+
+def _place(f: Facts) -> str:
+    if f.minimum is None:
+        return UNKNOWN
+    if f.minimum_at is not None:
+        return f"{f.minimum_at:.10f}"
+    return f"x <= {f.minimum_until or 0:g}"
+
+
+def _interval(low: float | None, high: float | None, *, closed_low: bool = False) -> str:
+    left = "(-inf" if low is None else f"{'[' if closed_low else '('}{_plain(low)}"
+    right = "inf)" if high is None else f"{_plain(high)})"
+    return f"{left}, {right}"
+
+
+def _smoothness(f: Facts) -> str:
+    if f.kinks:
+        return "kink at " + ", ".join(f"{x:g}" for x in f.kinks)
+    return "f'' jumps at " + ", ".join(f"{x:g}" for x in f.bends) if f.bends else "yes"
+
+
+def _plain(value: float) -> str:
+    text = f"{value:.4f}"
+    whole = text.rstrip("0").rstrip(".")
+    return "0" if whole in ("-0", "0", "") else whole if "." not in whole else text
+
+
+def _share(value: float) -> str:
+    return "0" if value < 1e-12 else f"{100 * value:.2f}" if value >= 5e-5 else "<0.01"
+
+
+def _count(value: int | None) -> str:
+    return UNKNOWN if value is None else str(value)
+
+
+Answer = tuple[dict[str, Estimate], dict[str, Comparison]]  # by label of the run
+
+
+def timing_records(blocks: tuple[Block, ...], answers: list[Answer], failures: tuple[Failure, ...]) -> list[Record]:
+    """One flat record for each activation, size, dtype and direction; seconds in full precision."""
+    failed = {failure.case: f"{failure.kind.value}: {failure.message}" for failure in failures}
+    records = []
+    for block, (estimates, comparisons) in zip(blocks, answers, strict=True):
+        for label, name in zip(block.labels, block.names, strict=True):
+            estimate, comparison = estimates.get(label), comparisons.get(label)
+            ratio = comparison.ratio if comparison else None
+            records.append(
+                {
+                    "activation": name, "mode": block.mode, "dtype": block.dtype, "elements": block.elements,
+                    "latency_s": estimate and estimate.value, "latency_low_s": estimate and estimate.low,
+                    "latency_high_s": estimate and estimate.high, "ratio": ratio and ratio.value,
+                    "ratio_low": ratio and ratio.low, "ratio_high": ratio and ratio.high,
+                    "verdict": comparison.verdict.value if comparison else None,
+                    "workers": estimate and estimate.workers, "failure": failed.get(label),
+                }
+            )  # fmt: skip
+    return records
+
+
+def timing_table(forward: tuple[Block, Answer], backward: tuple[Block, Answer], where: str, protocol: str) -> Table:
+    """One size and dtype: seconds of the operation and the ratio to relu, forward and backward."""
+    columns = [Column(title="activation", left=True)]
+    cells: list[list[Cell]] = [[Cell(text=name)] for name in forward[0].names]
+    for title, priority, (block, (estimates, comparisons)) in (("forward", 0, forward), ("backward", 1, backward)):
+        name, size = scale([e.value for e in estimates.values()], TIME)
+        columns += [
+            Column(title=title, unit=name, priority=priority),
+            Column(title="vs relu", unit="ratio [95%]", priority=priority),
+        ]
+        for row, label in zip(cells, block.labels, strict=True):
+            row.append(Cell(text=_seconds(estimates.get(label), size)))
+            row.append(Cell(text=_ratio(comparisons.get(label))))
+    block = forward[0]
+    header = (
+        f"The operation itself: {block.elements:,} elements, {block.dtype}, {where}",
+        protocol,
+    )
+    return Table(columns=tuple(columns), rows=tuple(map(tuple, cells)), header=header, summary=_order(forward))
+
+
+def _seconds(estimate: Estimate | None, size: float) -> str:
+    if estimate is None:
+        return "failed"
+    spread = half_width(estimate)
+    return digits(estimate.value / size) + (f" ±{percent(spread)}" if spread is not None else " ±?")
+
+
+def _ratio(comparison: Comparison | None) -> str:
+    return UNKNOWN if comparison is None else ratio_text(comparison.verdict, comparison.ratio)
+
+
+def _order(forward: tuple[Block, Answer]) -> tuple[str, ...]:
+    """Who is slower and who is not, forward, in one sentence."""
+    names = dict(zip(forward[0].labels, forward[0].names, strict=True))
+    by: dict[Verdict, list[str]] = {}
+    for label, comparison in forward[1][1].items():
+        by.setdefault(comparison.verdict, []).append(names[label])
+    words = {Verdict.SLOWER: "slower than relu", Verdict.FASTER: "faster", Verdict.SAME: "the same within 2%"}
+    said = [f"{word}: {', '.join(by[v])}" for v, word in words.items() if v in by]
+    if Verdict.UNCLEAR in by:
+        said.append(f"can't tell (~): {', '.join(by[Verdict.UNCLEAR])}")
+    return ("forward, " + "; ".join(said),) if said else ()
