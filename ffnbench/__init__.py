@@ -8,10 +8,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
-__all__ = ["FFNSpec", "Report", "__version__", "activation", "build", "compare", "cost"]
+__all__ = ["FFNSpec", "Report", "__version__", "activation", "build", "compare", "cost", "load"]
 
 if TYPE_CHECKING:
-    from ffnbench.api import build, compare, cost
+    from ffnbench.api import build, compare, cost, load
     from ffnbench.ffn.own import activation
     from ffnbench.ffn.spec import FFNSpec
     from ffnbench.result import Report
@@ -21,6 +21,7 @@ _HOMES = {
     "build": "api",
     "compare": "api",
     "cost": "api",
+    "load": "api",
     "FFNSpec": "ffn.spec",
     "Report": "result",
 }

@@ -14,7 +14,8 @@ from ffnbench.bench.prober import Prober
 from ffnbench.bench.runner import Launch, run
 from ffnbench.bench.session import Session
 from ffnbench.errors import FfnbenchError
-from ffnbench.plan import Plan, cost_of
+from ffnbench.plan import NoProbe, Plan, cost_of
+from ffnbench.report.store import load as load_report
 from ffnbench.report.table import Table, compare_table, cost_table
 from ffnbench.report.text import html_fragment, plain, renderable
 from ffnbench.request import Request
@@ -67,7 +68,7 @@ class Prepared:
         done = run(self.plan, on_progress=on_progress, launch=launch)
         measured, comparisons, warnings = summarise(done)
         return replace(
-            _report(done.plan, self.costs),
+            _report(done.plan, self._priced(done.plan)),
             environment=done.environment,
             measured=measured,
             comparisons=comparisons,
@@ -75,7 +76,16 @@ class Prepared:
             warnings=(*done.warnings, *warnings),
             samples=done.samples,
             interrupted=done.interrupted,
+            stopped=done.stopped,
             wall_s=done.wall_s,
+        )
+
+    def _priced(self, plan: Plan) -> tuple[CaseCost, ...]:
+        """The costs with the device known: dropout's mask is smaller on CUDA. What was counted stays."""
+        counted = {c.case for c in self.costs if c.cost.counted}
+        return tuple(
+            c if c.case in counted else CaseCost(case=c.case, cost=cost_of(plan.case(c.case), NoProbe()))
+            for c in self.costs
         )
 
 
@@ -106,6 +116,8 @@ def _request(variants: str | Iterable[str], options: dict[str, Any]) -> Request:
         if name not in known:
             near = get_close_matches(name, known, n=1)
             raise TypeError(f"unexpected argument {name!r}" + (f"; did you mean {near[0]!r}?" if near else ""))
+    if "dtype" in options:
+        options = {**options, "dtype": str(options["dtype"]).removeprefix("torch.")}
     return Request(variants=variants if isinstance(variants, str) else ",".join(variants), **options)
 
 
@@ -127,18 +139,29 @@ def build(variant: str, *, d_model: int, device: Any = None, dtype: Any = None, 
     """The nn.Module of a variant, in this process: maps (..., d_model) to (..., d_model).
 
     Widths follow the same rules as in `compare`: a gated form has the parameters of the classic one at 4 * d_model
-    unless d_ff, rule or match="none" say otherwise. `dtype` and `device` are torch's.
+    unless d_ff, rule or match="none" say otherwise. `dtype` is torch's or a name, and `@dtype=` and `@device=` work.
     """
+    import torch
+
     from ffnbench.bench.study import InProcess
     from ffnbench.ffn.imported import build_imported
     from ffnbench.ffn.modules import build_module
     from ffnbench.ffn.spec import FFNSpec, ImportedSpec
 
-    plan = build_plan(_request(variant, {"d_model": d_model, **options}), InProcess())
+    named = {"dtype": dtype} if dtype is not None else {}
+    plan = build_plan(_request(variant, {"d_model": d_model, **named, **options}), InProcess())
     if len(plan.cases) > 1:
         raise FfnbenchError(f"{variant!r} names {len(plan.cases)} variants", "build one at a time")
-    spec = plan.cases[0].ffn
-    if isinstance(spec, FFNSpec):
-        return build_module(spec, device=device, dtype=dtype)
-    assert isinstance(spec, ImportedSpec)
-    return build_imported(spec).to(device=device, dtype=dtype)
+    case = plan.cases[0]
+    own_device = None if case.workload.device == "auto" else case.workload.device
+    place = {"device": device or own_device, "dtype": getattr(torch, case.workload.dtype)}
+    if isinstance(case.ffn, FFNSpec):
+        return build_module(case.ffn, **place)
+    assert isinstance(case.ffn, ImportedSpec)
+    return build_imported(case.ffn).to(**place)
+
+
+def load(path: str) -> ShownReport:
+    """A report that `-o run.json` wrote; raises FfnbenchError for a file that is none, or is of another schema."""
+    report = load_report(path)
+    return ShownReport(**{f.name: getattr(report, f.name) for f in fields(Report)})

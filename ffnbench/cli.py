@@ -6,6 +6,7 @@ is kept for a gate that found a regression.
 
 from __future__ import annotations
 
+import os
 import sys
 import traceback
 from collections.abc import Sequence
@@ -41,8 +42,12 @@ def main() -> None:
     except (KeyboardInterrupt, typer.Abort):
         code = complain("interrupted before anything was measured", "", EXIT_INTERRUPTED)
     except BrokenPipeError:
-        sys.stderr.close()
+        os.dup2(
+            os.open(os.devnull, os.O_WRONLY), 1
+        )  # the reader has gone: nothing more to say, and no complaint at exit
         code = EXIT_UNFINISHED
+    except OSError as problem:
+        code = complain(f"{problem.strerror or problem}", "can stdout be written to?", EXIT_UNFINISHED)
     except Exception as problem:
         code = _usage_error(problem)
     sys.exit(code)
@@ -123,8 +128,8 @@ def compare(
     from ffnbench.report.table import compare_table
 
     _check_format(format_)
+    prepared = api.prepare(request)
     with Outputs(out or [], "compare") as outputs:
-        prepared = api.prepare(request)
         with ProgressBar(quiet=quiet) as progress:
             report = prepared.measure(progress)
         _finish(report, compare_table, outputs, format_, wide)
@@ -158,8 +163,9 @@ def cost(
     from ffnbench.report.table import cost_table
 
     _check_format(format_)
+    report = api.price(request)
     with Outputs(out or [], "cost") as outputs:
-        _finish(api.price(request), cost_table, outputs, format_, wide)
+        _finish(report, cost_table, outputs, format_, wide)
 
 
 @app.command("plot-activations", epilog="Example: ffnbench plot-activations --activations relu,gelu,silu -o curves.svg")
@@ -253,20 +259,23 @@ def _check_format(name: str) -> None:
 
 
 def _finish(report: Report, table_of: Any, outputs: Any, format_: str, wide: bool) -> None:
-    """Write the files, show the answer, choose the exit code."""
+    """Show the answer, write the files, choose the exit code."""
     from ffnbench.report.store import FORMATS, WRITERS
     from ffnbench.report.text import show
 
-    paths = outputs.write(lambda suffix: WRITERS[suffix](report, table_of).encode())
+    if report.interrupted and not report.samples:
+        raise typer.Exit(complain("interrupted before anything was measured", "", EXIT_INTERRUPTED))
     if format_ == "table":
         show(table_of(report), Console(), wide=wide)
     else:
         sys.stdout.write(WRITERS[FORMATS[format_]](report, table_of))
     sys.stdout.flush()
-    if paths:
+    if paths := outputs.write(lambda suffix: WRITERS[suffix](report, table_of).encode()):
         print("wrote " + ", ".join(map(str, paths)), file=sys.stderr)
     if report.interrupted:
         raise typer.Exit(EXIT_INTERRUPTED)
+    if report.stopped:
+        raise Unfinished(report.stopped, "the table holds what was measured by then")
     if report.failures and len({f.case for f in report.failures}) == len(report.plan.cases):
         raise Unfinished("nothing could be measured: every case failed", "the footnotes of the table say why")
 

@@ -1,12 +1,11 @@
 """Frozen dataclasses <-> plain JSON values, driven by the type hints; the only place where a dict stands for a type.
 
 Supports what the contracts need: nested dataclasses, tuples, optionals, enums, scalars, and unions, whose
-members are tried in order (their fields tell them apart). NaN and infinity are refused: unknown is null.
+members are tried in order (their fields tell them apart). Unknown is null.
 """
 
 from __future__ import annotations
 
-import json
 import types
 from dataclasses import fields, is_dataclass
 from enum import Enum
@@ -34,11 +33,6 @@ def decode(kind: type[T], data: Any) -> T:
     """Rebuild a dataclass from what `encode` gave; raises ValueError naming the field that does not fit."""
     decoded: T = _decode(kind, data, kind.__name__)
     return decoded
-
-
-def dumps(value: Any) -> str:
-    """One line of strict JSON (no NaN, no infinity)."""
-    return json.dumps(encode(value), allow_nan=False, separators=(",", ":"))
 
 
 def _decode(kind: Any, data: Any, where: str) -> Any:

@@ -79,9 +79,13 @@ RuleName = Annotated[
     ),
 ]
 Ratio = Annotated[
-    float,
+    float | None,
     typer.Option(
-        "--ratio", parser=_number, metavar="X", rich_help_panel=MODEL, help="Expansion: classic d_ff / d_model."
+        "--ratio",
+        parser=_number,
+        metavar="X",
+        rich_help_panel=MODEL,
+        help="Expansion, d_ff / d_model. \\[default: 4]",
     ),
 ]
 Multiplier = Annotated[

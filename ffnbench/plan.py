@@ -32,30 +32,8 @@ class Mode(Enum):
     BACKWARD = "backward"
 
 
-class Schedule(Enum):
-    """INTERLEAVED: every round measures each case once, shuffled. ONCE: in one worker, after its timing."""
-
-    INTERLEAVED = "interleaved"
-    ONCE = "once"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Metric:
-    """Something that is measured: its unit, which direction is better, whether it is exact."""
-
-    name: str
-    unit: str
-    exact: bool
-    schedule: Schedule
-    train_only: bool = False
-    better: str = "lower"
-
-
-LATENCY = Metric(name="latency", unit="s", exact=False, schedule=Schedule.INTERLEAVED)
-PEAK = Metric(name="peak_bytes", unit="B", exact=True, schedule=Schedule.ONCE)
-SAVED = Metric(name="saved_bytes", unit="B", exact=True, schedule=Schedule.ONCE, train_only=True)
-ZEROS = Metric(name="zero_share", unit="", exact=True, schedule=Schedule.ONCE)
-DEAD = Metric(name="dead_share", unit="", exact=True, schedule=Schedule.ONCE)
+LATENCY, PEAK, SAVED, ZEROS, DEAD = "latency", "peak_bytes", "saved_bytes", "zero_share", "dead_share"
+# what --metrics asks for; latency is sampled in every round of every worker, the others are exact and need one
 METRIC_GROUPS = {"latency": (LATENCY,), "memory": (PEAK, SAVED), "sparsity": (ZEROS, DEAD)}
 
 

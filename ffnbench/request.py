@@ -13,7 +13,7 @@ from math import isfinite
 from ffnbench.errors import FfnbenchError
 from ffnbench.ffn.cost import cost
 from ffnbench.ffn.grammar import Variant, as_activation_variant, choose, parse_variants
-from ffnbench.ffn.sizing import DEFAULT_MULTIPLE, DEFAULT_RATIO, Match, round_nearest, width_by_rule, width_for
+from ffnbench.ffn.sizing import DEFAULT_MULTIPLE, DEFAULT_RATIO, RULES, Match, round_nearest, width_by_rule, width_for
 from ffnbench.ffn.spec import FFNSpec, Gate, ImportedSpec, Init, NetworkSpec, Scalar, require_positive
 from ffnbench.plan import (
     DEFAULT_ROUNDS,
@@ -49,7 +49,7 @@ class Request:
     match: str = Match.PARAMS.value
     multiple_of: int | None = None
     rule: str | None = None
-    ratio: float = DEFAULT_RATIO
+    ratio: float | None = None
     ffn_dim_multiplier: float | None = None
     bias: bool = False
     dropout: float = 0.0
@@ -107,13 +107,14 @@ def _reference(label: str | None, variants: list[Variant]) -> Variant:
 def _protocol(request: Request) -> Protocol:
     workers = request.workers if request.workers is not None else QUICK_WORKERS if request.quick else DEFAULT_WORKERS
     rounds = request.rounds if request.rounds is not None else QUICK_ROUNDS if request.quick else DEFAULT_ROUNDS
-    if workers < MIN_WORKERS:
+    if require_positive("workers", workers) < MIN_WORKERS:
         raise FfnbenchError(
             f"--workers {workers} is too few for an interval that can decide anything",
             f"give at least {MIN_WORKERS}: every interval is over workers, not over samples",
         )
-    if rounds < 1:
-        raise FfnbenchError(f"--rounds must be at least 1, not {rounds}", f"the default is {DEFAULT_ROUNDS}")
+    require_positive("rounds", rounds)
+    if not 0 <= request.seed < 2**63:
+        raise FfnbenchError(f"--seed {request.seed} is out of range", "a seed is between 0 and 2^63 - 1")
     if not (isfinite(request.timeout) and request.timeout > 0):
         raise FfnbenchError(f"--timeout must be positive seconds, not {request.timeout:g}", "the default is 300")
     return Protocol(workers=workers, rounds=rounds, seed=request.seed, timeout_s=request.timeout)
@@ -141,14 +142,30 @@ class _Sizer:
     match: Match = field(init=False)
     multiple_of: int = field(init=False)
     _target: int | None = field(init=False, default=None)
+    _reference_width: int | None = field(init=False, default=None)
 
     def __post_init__(self) -> None:
         self.match = choose(Match, "match", self.request.match)
         self.multiple_of = DEFAULT_MULTIPLE if self.request.multiple_of is None else self.request.multiple_of
         require_positive("d_model", self.request.d_model)
         require_positive("multiple_of", self.multiple_of)
-        if self.request.rule is not None and self.request.d_ff is not None:
-            raise FfnbenchError("--rule computes d_ff and --d-ff sets it", "give one of the two")
+        self._check_flags()
+
+    def _check_flags(self) -> None:
+        """A flag that would be ignored is a mistake."""
+        request = self.request
+        if request.rule is not None:
+            RULES.get(request.rule)
+            if request.d_ff is not None:
+                raise FfnbenchError("--rule computes d_ff and --d-ff sets it", "give one of the two")
+        if request.ffn_dim_multiplier is not None and request.rule is None:
+            raise FfnbenchError("--ffn-dim-multiplier needs a width rule that reads it", "for example --rule llama")
+        own = sorted({"d_ff", "rule", "ratio"} & self.reference.spec_keys.keys())
+        if request.d_ff is not None and own and self.match is not Match.NONE:
+            raise FfnbenchError(
+                f"--d-ff sets the width of the reference, and {self.reference.text!r} has its own",
+                "give one of the two, or another --reference",
+            )
 
     def case(self, variant: Variant) -> Case:
         """The sized case of a variant, with its residual against the reference."""
@@ -197,8 +214,9 @@ class _Sizer:
             return self._by_rule("classic", variant)
         target = self._classic_cost(variant, workload) if is_reference else self._reference_cost()
         multiple = require_positive("multiple_of", keys.get("multiple_of", self.multiple_of))
-        find = self._imported_width if variant.target else self._own_width
-        return find(variant, workload, target, multiple), f"matched on {self.match.value}"
+        if variant.target:
+            return self._imported_width(variant, workload, target, multiple)
+        return self._own_width(variant, workload, target, multiple), f"matched on {self.match.value}"
 
     def _by_rule(self, rule: str, variant: Variant) -> tuple[int, str]:
         def number(key: str, default: float | None) -> float | None:
@@ -209,41 +227,49 @@ class _Sizer:
                 raise FfnbenchError(f"{key} must be a positive number, not {value!r}", "for example 4")
             return value
 
-        ratio = number("ratio", None if self.request.ratio == DEFAULT_RATIO else self.request.ratio)
+        explicit = rule != "classic"  # the flags of a rule are not meant for the classic form beside it
+        ratio = number("ratio", self.request.ratio)
         multiple = variant.spec_keys.get("multiple_of", self.request.multiple_of)
         width = width_by_rule(
             rule,
             self.request.d_model,
             ratio=ratio,
             multiple_of=None if multiple is None else require_positive("multiple_of", multiple),
-            multiplier=number("ffn_dim_multiplier", self.request.ffn_dim_multiplier),
+            multiplier=number("ffn_dim_multiplier", self.request.ffn_dim_multiplier if explicit else None),
         )
-        return width, f"{ratio or DEFAULT_RATIO:g} * d_model" if rule == "classic" else f"rule {rule}"
+        if explicit:
+            return width, f"rule {rule}"
+        rounded = f", up to a multiple of {multiple}" if multiple else ""
+        return width, f"{ratio or DEFAULT_RATIO:g} * d_model{rounded}"
 
     def _own_width(self, variant: Variant, workload: Workload, target: int, multiple: int) -> int:
         def at(width: int) -> int:
             return self._matched_cost(self._spec(variant, width), workload)
 
+        if self._reference_width is not None and at(self._reference_width) == target:
+            return self._reference_width  # the same form: no rounding may come between
         if at(1) >= target:
             raise FfnbenchError(
                 f"{variant.label} is larger than {self.reference.label} at any d_ff", "use --match none"
             )
         return width_for(at, target, multiple)
 
-    def _imported_width(self, variant: Variant, workload: Workload, target: int, multiple: int) -> int:
+    def _imported_width(self, variant: Variant, workload: Workload, target: int, multiple: int) -> tuple[int, str]:
         # user code may refuse odd widths, so the line is drawn through two ordinary ones
-        wide = round_nearest(self.request.ratio * self.request.d_model, multiple)
+        wide = round_nearest((self.request.ratio or DEFAULT_RATIO) * self.request.d_model, multiple)
         half = round_nearest(wide / 2, multiple)
         low, high = (self._matched_cost(self._spec(variant, width), workload) for width in (half, wide))
         if low == high:
-            return wide
-        return round_nearest(half + (target - low) * (wide - half) / (high - low), multiple)
+            return wide, "given, and not read by the module"
+        width = round_nearest(half + (target - low) * (wide - half) / (high - low), multiple)
+        return width, f"matched on {self.match.value}"
 
     def _reference_cost(self) -> int:
         """What the others are matched to: the reference at its own width."""
         if self._target is None:
             workload = self._workload(self.reference)
             width, _ = self._width(self.reference, workload)
+            self._reference_width = width
             self._target = self._matched_cost(self._spec(self.reference, width), workload)
         return self._target
 
@@ -260,9 +286,8 @@ class _Sizer:
             counted = cost(spec, tokens=1, dtype="float32", train=False, device="cpu")
         value = counted.params if self.match is Match.PARAMS else counted.flops_forward
         if not value:
-            raise FfnbenchError(
-                f"the FLOPs of {spec} can't be counted, so nothing can be matched on them", "use --match params"
-            )
+            name = spec.target if isinstance(spec, ImportedSpec) else spec.name
+            raise FfnbenchError(f"{name} has no {self.match.value} that can be counted to match", "use --match none")
         return value
 
     def _spec(self, variant: Variant, width: int) -> NetworkSpec:

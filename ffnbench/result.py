@@ -139,6 +139,7 @@ class Run:
     environment: Environment | None
     interrupted: bool
     wall_s: float
+    stopped: str = ""  # why the run ended early, where it was not by hand
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -174,6 +175,7 @@ class Report:
     warnings: tuple[Note, ...] = ()
     samples: tuple[Sample, ...] = field(default=(), repr=False)
     interrupted: bool = False
+    stopped: str = ""
     wall_s: float | None = None
     schema: int = SCHEMA
 
@@ -214,7 +216,7 @@ class Report:
 def _row(report: Report, case: Case) -> dict[str, Any]:
     """The contract of the CSV: these columns in this order; further ones may follow."""
     cost, work = report.cost(case.label), case.workload
-    latency = report.estimate(case.label, LATENCY.name)
+    latency = report.estimate(case.label, LATENCY)
     comparison, failure = report.comparison(case.label), report.failure(case.label)
     ratio = comparison.ratio if comparison else None
     own = case.ffn if isinstance(case.ffn, FFNSpec) else None
@@ -247,11 +249,11 @@ def _row(report: Report, case: Case) -> dict[str, Any]:
         "ratio_high": ratio.high if ratio else None,
         "verdict": comparison.verdict.value if comparison else None,
         "tokens_per_s": work.tokens / latency.value if latency else None,
-        "peak_bytes": _bytes(report, case, PEAK.name, cost.peak_bytes),
-        "saved_bytes": _bytes(report, case, SAVED.name, cost.saved_bytes),
+        "peak_bytes": _bytes(report, case, PEAK, cost.peak_bytes),
+        "saved_bytes": _bytes(report, case, SAVED, cost.saved_bytes),
         "weight_bytes": cost.weight_bytes,
         "workers": latency.workers if latency else None,
-        "rounds": report.plan.protocol.rounds if latency else None,
+        "rounds": _rounds(report, case.label) if latency else None,
         "failure": f"{failure.kind.value}: {failure.message}" if failure else None,
         "flops_elementwise_backward": cost.flops_elementwise_backward,
         "macs_forward": cost.flops_forward // 2 if cost.flops_forward is not None else None,
@@ -262,9 +264,15 @@ def _row(report: Report, case: Case) -> dict[str, Any]:
         "sizing": case.sizing,
         "residual": case.residual,
         "counted": cost.counted,
-        "zero_share": _value(report, case, ZEROS.name),
-        "dead_share": _value(report, case, DEAD.name),
+        "zero_share": _value(report, case, ZEROS),
+        "dead_share": _value(report, case, DEAD),
     }
+
+
+def _rounds(report: Report, label: str) -> int:
+    """Rounds that a worker really made, at most: an interrupted one made fewer than planned."""
+    made = (s.round + 1 for s in report.samples if s.case == label and s.metric == LATENCY)
+    return max(made, default=report.plan.protocol.rounds)
 
 
 def _value(report: Report, case: Case, metric: str) -> float | None:
@@ -273,6 +281,6 @@ def _value(report: Report, case: Case, metric: str) -> float | None:
 
 
 def _bytes(report: Report, case: Case, metric: str, closed_form: int | None) -> int | None:
-    """Measured where it was measured, else the closed form (tests hold the two equal)."""
+    """What was measured; where nothing was meant to be, as in `cost`, the closed form (tests hold the two equal)."""
     estimate = report.estimate(case.label, metric)
-    return int(estimate.value) if estimate else closed_form
+    return int(estimate.value) if estimate else closed_form if report.environment is None else None

@@ -17,10 +17,8 @@ from ffnbench.result import Comparison, Estimate, Measured, Run, Sample, Verdict
 CONFIDENCE = 0.95
 SAME_WITHIN = 0.02
 NOISY_ABOVE = 0.10
-NOISY = (
-    "its workers disagree on the seconds by more than 10%: the machine is busy or its clock changes; "
-    "trust the ratios, which are paired"
-)
+BUSY = "its workers disagree on the seconds by more than 10%: the machine is busy or its clock changes"
+PAIRED = "; the ratio is paired, and its interval holds"
 
 Rounds = dict[int, dict[int, float]]  # worker -> round -> seconds
 
@@ -54,16 +52,16 @@ def summarise(run: Run) -> tuple[tuple[Measured, ...], tuple[Comparison, ...], t
     measured += [
         Measured(case=s.case, metric=s.metric, estimate=Estimate(value=s.value))
         for s in run.samples
-        if s.metric != LATENCY.name and s.case not in failed
+        if s.metric != LATENCY and s.case not in failed
     ]
     comparisons = _comparisons(run.plan, latency) if "latency" in run.plan.metrics else ()
-    return tuple(measured), comparisons, tuple(_noise(measured))
+    return tuple(measured), comparisons, tuple(_noise(measured, comparisons))
 
 
 def _rounds(samples: tuple[Sample, ...], label: str) -> Rounds:
     rounds: Rounds = defaultdict(dict)
     for sample in samples:
-        if sample.case == label and sample.metric == LATENCY.name:
+        if sample.case == label and sample.metric == LATENCY:
             rounds[sample.worker][sample.round] = sample.value
     return rounds
 
@@ -79,7 +77,7 @@ def _latency(label: str, rounds: Rounds) -> Measured | None:
     if not logs:
         return None
     count = sum(len(values) for values in rounds.values())
-    return Measured(case=label, metric=LATENCY.name, estimate=_estimate(logs, count))
+    return Measured(case=label, metric=LATENCY, estimate=_estimate(logs, count))
 
 
 def _estimate(logs: list[float], samples: int) -> Estimate:
@@ -99,7 +97,7 @@ def _comparisons(plan: Plan, latency: dict[str, Rounds]) -> tuple[Comparison, ..
 def _compare(plan: Plan, label: str, rounds: Rounds, reference: Rounds) -> Comparison:
     def comparison(ratio: Estimate | None, verdict: Verdict, reason: str = "") -> Comparison:
         return Comparison(
-            case=label, reference=plan.reference, metric=LATENCY.name, ratio=ratio, verdict=verdict, reason=reason
+            case=label, reference=plan.reference, metric=LATENCY, ratio=ratio, verdict=verdict, reason=reason
         )
 
     if label == plan.reference:
@@ -119,11 +117,13 @@ def _compare(plan: Plan, label: str, rounds: Rounds, reference: Rounds) -> Compa
     return comparison(ratio, decide(ratio.low, ratio.high))
 
 
-def _noise(measured: list[Measured]) -> list[Note]:
-    """A latency that its own workers disagree on: the ratios are paired and hold, the seconds don't."""
+def _noise(measured: list[Measured], comparisons: tuple[Comparison, ...]) -> list[Note]:
+    """A latency that its own workers disagree on; where the ratio is still sharp, that is said as well."""
+    ratios = {c.case: c.ratio for c in comparisons if c.ratio}
+    sharp = {case for case, r in ratios.items() if r.low and r.high and r.high < 1.2 * r.low}
     notes = []
     for m in measured:
         low, high = m.estimate.low, m.estimate.high
         if low and high and math.sqrt(high / low) - 1 > NOISY_ABOVE:
-            notes.append(Note(label=m.case, text=NOISY))
+            notes.append(Note(label=m.case, text=BUSY + (PAIRED if m.case in sharp else "")))
     return notes

@@ -41,8 +41,10 @@ def quantity(value: float, units: Sequence[tuple[str, float]]) -> str:
 
 
 def percent(fraction: float) -> str:
-    """A fraction as a percentage with two significant digits: 0.0123 -> `1.2%`, 0.37 -> `37%`."""
+    """A fraction as a percentage with two significant digits: 0.0123 -> `1.2%`, 0.37 -> `37%`, 50 -> `>999%`."""
     value = abs(fraction) * 100
+    if value >= 999.5:
+        return ">999%"
     return f"{value:.0f}%" if value >= 9.95 else f"{value:.1f}%" if value >= 0.095 else f"{value:.2f}%"
 
 

@@ -37,6 +37,19 @@ def test_build_takes_user_code() -> None:
     assert module(torch.randn(2, 16)).shape == (2, 16)
 
 
+def test_build_takes_dtypes_in_every_form() -> None:
+    for options in ({"dtype": "bf16"}, {"dtype": torch.bfloat16}):
+        assert ffnbench.build("relu", d_model=8, **options).up.weight.dtype is torch.bfloat16
+    assert ffnbench.build("relu@dtype=bf16", d_model=8).up.weight.dtype is torch.bfloat16
+    assert ffnbench.cost("relu", d_model=8, dtype=torch.float16).frame()["weight_bytes"].tolist() == [2 * 2 * 8 * 32]
+
+
+def test_a_saved_report_is_loaded_and_shows_itself() -> None:
+    report = ffnbench.load("results/amd-epyc-2cpu/compare.json")
+    assert isinstance(report, ffnbench.Report)
+    assert "FFN compare" in repr(report)
+
+
 def test_cost_counts_without_measuring() -> None:
     report = ffnbench.cost(["relu", "swiglu"], d_model=768)
     assert isinstance(report, ffnbench.Report)

@@ -16,8 +16,8 @@ TORCH_FILES = {"ffn/modules.py", "bench/meters.py", "bench/jobs.py", "bench/coun
 # lower numbers know nothing of higher ones; a room's files may import their siblings
 RANKS = {
     "errors": -1, "registry": 0, "units": 0, "jsonable": 0, "__init__": 0, "ffn": 1, "plan": 2,
-    "request": 3, "selection": 4, "result": 3, "stats": 4, "bench": 5, "report": 5, "api": 6, "gallery": 6, "options": 6,
-    "cli": 7, "__main__": 8,
+    "request": 3, "selection": 4, "result": 3, "stats": 4, "bench": 5, "report": 5, "api": 6,
+    "gallery": 6, "options": 6, "cli": 7, "__main__": 8,
 }  # fmt: skip
 
 

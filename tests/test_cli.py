@@ -55,6 +55,11 @@ MISTAKES = [
     (["--workers", "2"], "too few", "at least 3"),
     (["--format", "tabel"], "unknown format 'tabel'", "did you mean 'table'"),
     (["--varients", "relu"], "no such option: --varients", "--help"),
+    (["--seed", "99999999999999999999"], "--seed 99999999999999999999 is out of range", "2^63"),
+    (["--d-model", "1" + "0" * 200], "d_model is larger than", "--d-model 768"),
+    (["--batch", "0"], "batch must be a positive integer, not 0", "--batch 4"),
+    (["--rule", "lama", "--variants", "relu"], "unknown width rule 'lama'", "did you mean 'llama'"),
+    (["--ffn-dim-multiplier", "1.3"], "needs a width rule", "--rule llama"),
     (["--reference", "rellu"], "no variant has the label 'rellu'", "did you mean 'relu'"),
 ]
 
@@ -117,10 +122,54 @@ def test_an_interruption_is_130_and_saves_what_there_is(call, tmp_path: Path) ->
 
     code, out, err = call("compare", "-o", str(tmp_path / "run.csv"), launch=FakeLaunch(seconds))
     assert code == 130
-    assert "interrupted in worker 3 of 5" in out
+    assert "ended early, in worker 3 of 5" in out
     assert "wrote" in err
     rows = list(csv.DictReader((tmp_path / "run.csv").read_text().splitlines()))
     assert [row["workers"] for row in rows] == ["2", "2", "2"]
+
+
+def test_an_interruption_before_anything_was_measured_writes_nothing(call, tmp_path: Path) -> None:
+    def seconds(label: str, worker: int, number: int) -> float:
+        raise KeyboardInterrupt
+
+    old = tmp_path / "old.csv"
+    old.write_text("precious")
+    code, out, err = call("compare", "-o", str(old), "-o", str(tmp_path / "new.csv"), launch=FakeLaunch(seconds))
+    assert (code, out) == (130, "")
+    assert "interrupted before anything was measured" in err
+    assert old.read_text() == "precious"
+    assert not (tmp_path / "new.csv").exists()
+
+
+def test_an_output_that_vanishes_costs_neither_the_answer_nor_the_other_files(call, tmp_path: Path) -> None:
+    gone = tmp_path / "gone"
+    gone.mkdir()
+
+    def seconds(label: str, worker: int, number: int) -> float:
+        for path in gone.glob("*"):
+            path.unlink()
+        if gone.exists():
+            gone.rmdir()
+        return 0.01
+
+    launch = FakeLaunch(seconds)
+    code, out, err = call("compare", "-o", str(gone / "a.csv"), "-o", str(tmp_path / "b.csv"), launch=launch)
+    assert code == 3
+    assert "FFN compare" in out
+    assert "cannot write" in err
+    assert (tmp_path / "b.csv").stat().st_size > 100
+
+
+def test_exact_metrics_alone_say_so_and_show_failures(call) -> None:
+    launch = FakeLaunch(trouble={("open", "gelu"): "oom"})
+    code, out, _ = call("compare", "--metrics", "memory", launch=launch)
+    assert code == 0
+    assert len({index for index, job, _ in launch.log if job == "weigh"}) == 1
+    assert "intervals" not in out
+    assert "out of memory" in out
+    _, text, _ = call("compare", "--metrics", "memory", "--format", "csv", launch=FakeLaunch(trouble=launch.trouble))
+    rows = list(csv.DictReader(text.splitlines()))
+    assert [row["peak_bytes"] for row in rows] == ["4096", "", "4096"]
 
 
 def test_a_bug_shows_its_traceback_and_is_3_never_1(call, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -209,7 +258,7 @@ def test_ctrl_c_for_real_saves_and_leaves_no_process(tmp_path: Path) -> None:
     out, err = run.communicate(timeout=60)
     assert run.returncode == 130, err
     assert "Traceback" not in err
-    assert "interrupted in worker" in out
+    assert "ended early, in worker" in out
     assert json.loads((tmp_path / "run.json").read_text())["interrupted"] is True
     listed = subprocess.run(["pgrep", "-f", "ffnbench.bench.worker"], capture_output=True, text=True)
     assert listed.stdout == ""

@@ -190,8 +190,8 @@ def test_timing_compares_within_size_dtype_and_direction() -> None:
 
 def test_timing_for_real_is_one_run_of_operations(folder: Path) -> None:
     done = ffnbench(
-        "activations", "--time", "--quick", "--rounds", "2", "--activations", "gelu,mine.py:telu,identity", "--elements",
-        "4096", "--format", "csv", cwd=folder,
+        "activations", "--time", "--quick", "--rounds", "2", "--activations", "gelu,mine.py:telu,identity",
+        "--elements", "4096", "--format", "csv", cwd=folder,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     rows = list(csv.DictReader(done.stdout.splitlines()))

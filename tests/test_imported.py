@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ffnbench.errors import FfnbenchError
-from ffnbench.ffn.imported import Config, match_arguments
+from ffnbench.ffn.imported import Config, load, match_arguments
 from ffnbench.ffn.spec import ImportedSpec
 
 
@@ -66,6 +66,27 @@ def test_what_the_user_sets_wins() -> None:
 def test_a_ratio_stays_whole_where_it_is() -> None:
     assert match_arguments(x_transformers, spec())["mult"] == 3
     assert match_arguments(x_transformers, ImportedSpec(target="a:b", d_model=8, d_ff=20))["mult"] == 2.5
+
+
+@pytest.mark.parametrize("d_model", [8, 64, 96, 100, 768])
+def test_a_ratio_gives_the_width_back(d_model: int) -> None:
+    for d_ff in range(d_model, 5 * d_model, 7):
+        mult = match_arguments(x_transformers, ImportedSpec(target="a:b", d_model=d_model, d_ff=d_ff))["mult"]
+        assert int(d_model * mult) == d_ff
+
+
+def test_two_checkouts_keep_their_own_neighbours(tmp_path) -> None:
+    """v1/mlp.py and v2/mlp.py both import kern: each gets its own, and one file is run once."""
+    for version in (1, 2):
+        folder = tmp_path / f"v{version}"
+        folder.mkdir()
+        (folder / "kern.py").write_text(f"VERSION = {version}\n")
+        (folder / "mlp.py").write_text("import kern\ndef make(d_model, d_ff): return kern.VERSION\n")
+        (folder / "other.py").write_text("import kern\ndef same(d_model, d_ff): return kern\n")
+    one, two = (load(f"{tmp_path}/v{version}/mlp.py:make") for version in (1, 2))
+    assert (one(1, 1), two(1, 1)) == (1, 2)
+    assert load(f"{tmp_path}/v1/mlp.py:make") is one
+    assert load(f"{tmp_path}/v1/other.py:same")(1, 1).VERSION == 1
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import json
-import math
 
 import pytest
 
@@ -13,18 +12,13 @@ from ffnbench.result import Estimate, Failure, FailureKind
 
 def test_a_plan_survives_the_journey_through_text() -> None:
     plan = build(Request(variants="relu,swiglu@d_ff=96@bias=true,silu@gate=output", d_model=48, match="none"))
-    assert jsonable.decode(Plan, json.loads(jsonable.dumps(plan))) == plan
+    assert jsonable.decode(Plan, json.loads(json.dumps(jsonable.encode(plan)))) == plan
 
 
 def test_enums_and_optionals_survive() -> None:
     failure = Failure(case="a", kind=FailureKind.OOM, message="m")
     assert jsonable.decode(Failure, jsonable.encode(failure)) == failure
     assert jsonable.decode(Estimate, {"value": 1, "low": None}) == Estimate(value=1.0)
-
-
-def test_nan_is_refused_because_unknown_is_null() -> None:
-    with pytest.raises(ValueError):
-        jsonable.dumps(Estimate(value=math.nan))
 
 
 @pytest.mark.parametrize(

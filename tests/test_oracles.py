@@ -140,3 +140,16 @@ def test_element_wise_flops_by_hand() -> None:
     biases = 2 * 24 + 8
     assert found.flops_elementwise == 5 * 24 + 24 + biases + 2 * 24  # silu, product, biases, dropout
     assert found.flops_elementwise_backward == 9 * 24 + 2 * 24 + 8 + biases + 24  # and the sum of two dx
+
+
+@pytest.mark.parametrize(
+    ("events", "kept"),
+    [
+        ([(1, 100, 7), (2, 200, 8), (3, 50, 9), (4, -100, 7), (5, -200, 8)], [(3, 50)]),  # first in, first out
+        ([(1, 50, 9), (2, 100, 7), (3, 200, 8), (4, -200, 8), (5, -100, 7)], [(1, 50)]),
+        ([(1, 50, 9), (2, -30, 6)], [(1, 50), (2, -30)]),  # what others allocated is theirs
+        ([(1, 10, 5), (2, -10, 5), (3, 20, 5)], [(3, 20)]),  # an address used again
+    ],
+)
+def test_scratch_is_what_an_operation_takes_and_gives_back(events: list, kept: list) -> None:
+    assert meters.without_scratch(events) == kept

@@ -96,6 +96,18 @@ def test_wide_shows_every_column_in_blocks_that_fit() -> None:
     assert all(cell_len(line.rstrip()) <= 80 for line in text.splitlines())
 
 
+def test_a_long_reference_hides_no_ratio() -> None:
+    label = "swiglu@d_ff=2048@bias=true@dtype=bfloat16"
+    text = plain(compare_table(report_of(variants=f"{label},relu", match="none")), 80)
+    assert "vs reference" in text
+    assert "ratio [95%]" in text
+
+
+def test_the_header_says_where_the_widths_come_from() -> None:
+    text = plain(cost_table(cost("relu,swiglu", d_model=4096, rule="llama", threads=2)), 120)
+    assert "d_ff 4 * d_model (relu); rule llama (swiglu); 1 MAC = 2 FLOPs" in text
+
+
 def test_a_long_label_is_folded_and_the_numbers_stay() -> None:
     label = "a_very_long_label_that_somebody_chose_for_good_reasons"
     text = plain(compare_table(report_of(variants=f"relu,{label}=gelu")), 60)

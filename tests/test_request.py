@@ -6,8 +6,9 @@ import pytest
 
 from ffnbench.errors import FfnbenchError
 from ffnbench.ffn.cost import Cost
+from ffnbench.ffn.own import OwnActivation
 from ffnbench.ffn.spec import ImportedSpec
-from ffnbench.plan import Workload, cost_of
+from ffnbench.plan import NoProbe, Workload, cost_of
 from ffnbench.request import Request, build
 
 
@@ -45,9 +46,20 @@ def test_widths(options: dict, expected: dict[str, int]) -> None:
 @pytest.mark.parametrize("d_model", [64, 96, 768, 1000, 4096])
 def test_matching_comes_as_near_as_the_multiple_allows(d_model: int, gate_form: str, bias: bool) -> None:
     plan = build(Request(variants=f"relu,x={gate_form}", d_model=d_model, bias=bias, multiple_of=8))
-    relu, other = (cost_of(case).params for case in plan.cases)
+    relu, other = (cost_of(case, NoProbe()).params for case in plan.cases)
     assert abs(other - relu) <= 3 * 8 * (d_model + 1) / 2 + 1
     assert plan.cases[1].residual == pytest.approx(other / relu - 1)
+
+
+@pytest.mark.parametrize("options", [{"d_model": 65}, {"d_model": 64, "d_ff": 100}, {"d_model": 100, "ratio": 2.5}])
+def test_the_same_form_always_gets_the_same_width(options: dict) -> None:
+    """No rounding may come between two forms of one shape."""
+    assert len(set(widths(variants="relu,gelu,silu", **options).values())) == 1
+
+
+def test_an_explicit_ratio_reaches_the_rule() -> None:
+    assert widths(variants="swiglu", rule="grok", ratio=4.0, d_model=64) == {"swiglu": 176}
+    assert widths(variants="swiglu", rule="grok", d_model=64) == {"swiglu": 344}
 
 
 def test_the_residual_is_told() -> None:
@@ -72,40 +84,56 @@ def test_quick_is_three_workers_and_what_is_given_wins() -> None:
     assert build(Request()).protocol.workers == 5
 
 
-def counted(params_per_width: int) -> tuple[list[int], object]:
-    """A count that knows how many parameters each unit of d_ff costs, and remembers the widths it saw."""
-    seen: list[int] = []
+class Counting:
+    """A probe that knows how many parameters each unit of d_ff costs, and remembers the widths it saw."""
 
-    def count(spec: ImportedSpec, workload: Workload) -> Cost:
-        seen.append(spec.d_ff)
-        total = params_per_width * spec.d_ff + 768
+    def __init__(self, params_per_width: int) -> None:
+        self.params_per_width = params_per_width
+        self.seen: list[int] = []
+
+    def describe(self, target: str) -> OwnActivation | None:
+        return OwnActivation(target=target, flops=3) if target.endswith("act") else None
+
+    def count(self, spec: ImportedSpec, workload: Workload) -> Cost:
+        self.seen.append(spec.d_ff)
+        total = self.params_per_width * spec.d_ff + 768
         return Cost(
             params=total, params_active=total, params_formula=None, flops_forward=2 * total, flops_backward=4 * total,
             flops_elementwise=None, flops_elementwise_backward=None, weight_bytes=4 * total, counted=True,
         )  # fmt: skip
 
-    return seen, count
-
 
 def test_user_code_is_matched_by_counting_it() -> None:
-    seen, count = counted(3 * 768)
-    plan = build(Request(variants="relu,a.b:SwiGLU"), count)
+    probe = Counting(3 * 768)
+    plan = build(Request(variants="relu,a.b:SwiGLU"), probe)
     assert plan.cases[1].ffn.d_ff == 2048
     assert abs(plan.cases[1].residual or 1) < 0.001
-    assert min(seen) >= 1536  # never an odd width that user code might refuse
+    assert min(probe.seen) >= 1536  # never an odd width that user code might refuse
 
 
 def test_others_are_matched_to_user_code_where_it_is_the_reference() -> None:
-    _, count = counted(3 * 768)
-    plan = build(Request(variants="a.b:SwiGLU,swiglu"), count)
+    plan = build(Request(variants="a.b:SwiGLU,swiglu"), Counting(3 * 768))
     assert [case.ffn.d_ff for case in plan.cases] == [3072, 3072]
 
 
 def test_ffnbenchs_own_forms_are_never_counted() -> None:
-    def never(spec: ImportedSpec, workload: Workload) -> Cost:
-        raise AssertionError
+    probe = Counting(1)
+    build(Request(variants="relu,swiglu,silu@gate=output,f.py:act@gate=inner"), probe)
+    assert probe.seen == []
 
-    build(Request(variants="relu,swiglu,silu@gate=output"), never)
+
+def test_a_module_that_does_not_read_its_width_is_said_to() -> None:
+    plan = build(Request(variants="relu,a.b:Fixed"), Counting(0))
+    assert plan.cases[1].sizing == "given, and not read by the module"
+
+
+def test_an_own_activation_takes_the_forms_of_a_built_in_one() -> None:
+    plan = build(Request(variants="relu,f.py:act,g=f.py:act@gate=inner@bias=true"), Counting(1))
+    assert [case.ffn.d_ff for case in plan.cases] == [3072, 3072, 2048]
+    with pytest.raises(FfnbenchError, match="has no beta"):
+        build(Request(variants="f.py:act@beta=2"), Counting(1))
+    with pytest.raises(FfnbenchError, match="unknown key 'gat'"):
+        build(Request(variants="f.py:act@gat=inner"), Counting(1))
 
 
 @pytest.mark.parametrize(
@@ -121,11 +149,16 @@ def test_ffnbenchs_own_forms_are_never_counted() -> None:
         ({"dtype": "float23"}, "unknown dtype 'float23'"),
         ({"device": "tpu"}, "unknown device 'tpu'"),
         ({"device": "cpu:1"}, "unknown device 'cpu:1'"),
-        ({"mode": "backward"}, "unknown mode 'backward'"),
+        ({"mode": "forwards"}, "unknown mode 'forwards'"),
         ({"match": "parms"}, "unknown match 'parms'"),
         ({"init": "he"}, "unknown init 'he'"),
         ({"rule": "lama", "variants": "relu,swiglu"}, "unknown width rule 'lama'"),
         ({"rule": "llama", "d_ff": 100}, "--rule computes d_ff and --d-ff sets it"),
+        ({"variants": "swiglu", "rule": "torchtune", "ratio": 2.7}, "torchtune does not read ratio"),
+        ({"variants": "swiglu", "rule": "dinov2", "multiple_of": 256}, "dinov2 does not read multiple_of"),
+        ({"variants": "swiglu", "rule": "dinov2", "ffn_dim_multiplier": 1.3}, "dinov2 does not read ffn_dim"),
+        ({"variants": "relu@d_ff=100,swiglu", "d_ff": 2048}, "has its own"),
+        ({"seed": 2**64}, "out of range"),
         ({"variants": "relu,swiglu@d_ff=8@rule=llama"}, "gives d_ff and also rule"),
         ({"variants": "swiglu", "rule": "two_thirds", "d_model": 64}, "divisible by 3"),
         ({"variants": "relu@bias=3"}, "bias must be true or false"),
@@ -135,16 +168,16 @@ def test_ffnbenchs_own_forms_are_never_counted() -> None:
         ({"variants": "relu,silu@gate=output", "ratio": 0.25}, "larger than relu at any d_ff"),
         ({"reference": "rely"}, "no variant has the label 'rely'"),
         ({"workers": 2}, "--workers 2 is too few"),
-        ({"rounds": 0}, "--rounds must be at least 1"),
+        ({"rounds": 0}, "rounds must be a positive integer"),
         ({"timeout": 0.0}, "--timeout must be positive"),
         ({"timeout": math.nan}, "--timeout must be positive"),
         ({"metrics": "latncy"}, "unknown metric 'latncy'"),
         ({"metrics": ""}, "no metric given"),
-        ({"variants": "a.b:C"}, "can only be counted by running it"),
+        ({"variants": "a.b:C"}, "can only be known by running it"),
     ],
 )
 def test_every_mistake_is_found_before_anything_starts(options: dict, says: str) -> None:
     with pytest.raises(FfnbenchError, match=says) as caught:
-        [cost_of(case) for case in build(Request(**options)).cases]
+        [cost_of(case, NoProbe()) for case in build(Request(**options)).cases]
     assert caught.value.hint
     assert caught.value.exit_code == 2

@@ -108,6 +108,56 @@ def test_a_lost_worker_is_replaced_without_the_case_that_it_died_of(kind: str) -
     assert all(worker.closed for worker in launch.workers)
 
 
+def dying(*deaths: tuple[str, int, int]):
+    """Seconds of a fake worker that dies, once each, at (case, worker started, round)."""
+    left = set(deaths)
+
+    def seconds(label: str, worker: int, number: int) -> float:
+        if (label, worker, number) in left:
+            left.remove((label, worker, number))
+            raise lost("oom")
+        return 0.01
+
+    return seconds
+
+
+def test_a_case_that_ran_through_before_is_not_blamed_for_one_lost_worker() -> None:
+    launch = FakeLaunch(dying(("gelu", 1, 2)))
+    result = run(plan_of(), launch=launch)
+    assert result.failures == ()
+    assert len(launch.workers) >= 4
+    assert ["was lost and replaced" in note.text for note in result.warnings] == [True]
+    assert len(latencies(result)) == 3 * 3 * 4
+    again = run(plan_of(), launch=FakeLaunch(dying(("gelu", 1, 2), ("gelu", 2, 2), ("gelu", 3, 2))))
+    assert [f.case for f in again.failures] == ["gelu"]
+
+
+class Ending(FakeLaunch):
+    """Workers of these numbers never start."""
+
+    def __init__(self, *dead: int) -> None:
+        super().__init__()
+        self.dead = dead
+
+    def __call__(self):
+        worker = super().__call__()
+        if worker.index in self.dead:
+            worker.facts = lambda: (_ for _ in ()).throw(lost("oom"))
+        return worker
+
+
+def test_what_was_measured_survives_workers_that_can_not_be_had_any_more() -> None:
+    result = run(plan_of(workers=9), launch=Ending(*range(4, 99)))
+    assert "could not start" in result.stopped
+    assert {s.worker for s in latencies(result)} in ({0, 1}, {0, 1, 2, 3})
+
+
+def test_an_idle_worker_that_dies_is_replaced() -> None:
+    result = run(plan_of(), launch=Ending(1))
+    assert result.stopped == ""
+    assert len(latencies(result)) == 3 * 3 * 4
+
+
 def test_when_every_case_fails_the_run_ends() -> None:
     trouble = {("open", label): "oom" for label in ("relu", "gelu", "swiglu")}
     launch = FakeLaunch(trouble=trouble)
@@ -118,7 +168,7 @@ def test_when_every_case_fails_the_run_ends() -> None:
 
 
 def test_a_worker_that_dies_of_nothing_ends_the_run() -> None:
-    with pytest.raises(Unfinished, match="a worker was lost"):
+    with pytest.raises(Unfinished, match="lost again and again"):
         run(plan_of(), launch=FakeLaunch(trouble={("plan", None): lost("crash")}))
 
 

@@ -21,7 +21,7 @@ def plan_of(variants: str = "a=relu,b=gelu", **options: object) -> Plan:
 def run_of(plan: Plan, values: dict[str, list[list[float]]], **changes: object) -> Run:
     """values[label][worker][round] in seconds."""
     samples = tuple(
-        Sample(case=label, metric=LATENCY.name, worker=w, round=r, order=0, value=value, calls=1)
+        Sample(case=label, metric=LATENCY, worker=w, round=r, order=0, value=value, calls=1)
         for label, workers in values.items() for w, rounds in enumerate(workers) for r, value in enumerate(rounds)
     )  # fmt: skip
     run = Run(

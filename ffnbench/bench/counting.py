@@ -16,7 +16,7 @@ from torch.utils.flop_counter import FlopCounterMode, flop_registry
 
 from ffnbench.errors import FfnbenchError
 from ffnbench.ffn.cost import ITEM_BYTES, Cost
-from ffnbench.ffn.imported import build_imported, one_line
+from ffnbench.ffn.imported import D_FF_NAMES, build_imported, one_line
 from ffnbench.ffn.spec import ImportedSpec
 from ffnbench.plan import Workload
 
@@ -26,8 +26,9 @@ BOOKKEEPING = frozenset({
     "clone", "copy_", "_to_copy", "detach", "empty", "empty_like", "zeros", "zeros_like", "ones", "ones_like", "full",
     "new_empty", "new_zeros", "cat", "stack", "contiguous", "bernoulli_", "native_dropout", "native_dropout_backward",
     "sum", "mean", "amax", "index_select", "scalar_tensor", "lift_fresh", "_unsafe_view", "fill_", "new_empty_strided",
-    "native_layer_norm", "native_layer_norm_backward", "_softmax", "_softmax_backward_data", "arange", "set_",
-    "new_ones", "new_full", "full_like", "empty_strided", "split", "split_with_sizes", "_fused_rms_norm",
+    "_local_scalar_dense", "native_layer_norm", "native_layer_norm_backward", "_softmax", "_softmax_backward_data",
+    "arange", "set_", "new_ones", "new_full", "full_like", "empty_strided", "split", "split_with_sizes",
+    "_fused_rms_norm",
 })  # fmt: skip
 
 
@@ -59,16 +60,17 @@ def count(spec: ImportedSpec, workload: Workload) -> Cost:
     except Exception:
         # data-dependent code, a kernel without a meta implementation, or a plain bug: try with real data
         module = build_imported(spec)
-        shape = SMALL
+        shape, device = SMALL, "cpu"
         try:
             result = _run(module, spec, shape, "cpu", workload)
         except FfnbenchError:
             raise
         except Exception as problem:
-            return _cost(module, spec, workload, None, None, (f"it raised {one_line(problem)}",))
+            return _cost(module, spec, workload, None, None, (), f"not counted: it raised {one_line(problem)}")
     forward, backward, unknown = result
     tokens = shape[0] * shape[1]
-    return _cost(module, spec, workload, forward // tokens, backward // tokens, unknown)
+    how = "on torch's meta device" if device == "meta" else f"on {tokens} tokens"
+    return _cost(module, spec, workload, forward // tokens, backward // tokens, unknown, f"counted by running it {how}")
 
 
 def _run(
@@ -111,6 +113,7 @@ def _cost(
     forward: int | None,
     backward: int | None,
     uncounted: tuple[str, ...],
+    how: str,
 ) -> Cost:
     parameters = list(module.parameters())
     total = sum(p.numel() for p in parameters)
@@ -124,6 +127,7 @@ def _cost(
         flops_elementwise_backward=None,
         weight_bytes=total * ITEM_BYTES[workload.dtype],
         counted=True,
+        counted_how=how,
         uncounted=uncounted,
         width_note=width_note(spec, [tuple(p.shape) for p in parameters]),
     )
@@ -131,13 +135,16 @@ def _cost(
 
 def width_note(spec: ImportedSpec, shapes: list[tuple[int, ...]]) -> str:
     """What the module made of d_ff, where its matrices are not d_ff wide; an empty string where they are."""
+    if given := [f"{key}={value}" for key, value in spec.arguments if key in D_FF_NAMES]:
+        return f"its width is set by @{given[0]}"
     widths = sorted({size for shape in shapes if len(shape) >= 2 for size in shape[-2:]} - {spec.d_model})
     asked = spec.d_ff
-    if not widths or widths[0] == asked or asked == spec.d_model:
+    if not widths or asked == spec.d_model:
         return ""
-    inner = widths[0]
-    if 2 * inner == asked:
-        return f"reads d_ff {asked:,} as the packed width: each branch is {inner:,} wide"
-    if asked not in widths and abs(inner - 2 * asked / 3) < 256:
-        return f"takes about 2/3 of d_ff {asked:,} by itself: it is {inner:,} wide"
-    return f"was given d_ff {asked:,} and has matrices {inner:,} wide"
+    if asked in widths:
+        packed = asked % 2 == 0 and asked // 2 in widths
+        return f"reads d_ff {asked:,} as the packed width: each branch is {asked // 2:,} wide" if packed else ""
+    near = min(widths, key=lambda width: abs(width - 2 * asked / 3))
+    if abs(near - 2 * asked / 3) <= 0.05 * asked:
+        return f"takes about 2/3 of d_ff {asked:,} by itself: it is {near:,} wide"
+    return f"was given d_ff {asked:,} and has matrices {', '.join(f'{w:,}' for w in widths[:3])} wide"

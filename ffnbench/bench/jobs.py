@@ -40,7 +40,7 @@ class Jobs:
         """Build, check and warm up a case; finds how many calls make a sample unless that is known."""
         case, protocol = self.plan.case(label), self.plan.protocol
         work = case.workload
-        _use_threads(work)
+        _settle(work)
         torch.manual_seed(protocol.seed)
         module = self._build(case)
         subject = meters.prepare(module, work, case.ffn.d_model, protocol.seed)
@@ -52,12 +52,13 @@ class Jobs:
     def sample(self, label: str, calls: int) -> dict[str, Any]:
         """Mean seconds of one call."""
         subject = self.subjects[label]
-        _use_threads(self.plan.case(label).workload)
+        _settle(self.plan.case(label).workload)
         return {"value": meters.sample(subject, calls)}
 
     def weigh(self, label: str) -> dict[str, Any]:
         """Exact bytes: peak of one call, and in train mode what is kept for backward."""
         subject = self.subjects[label]
+        _settle(self.plan.case(label).workload)
         return {
             "peak_bytes": meters.peak_bytes(subject),
             "saved_bytes": meters.saved_bytes(subject) if subject.train else None,
@@ -84,7 +85,10 @@ class Jobs:
     def _first_call(self, subject: meters.Subject, case: Case) -> None:
         """The first call of all: its shape, its dtype, its values."""
         try:
-            check_output(subject.module(subject.x), subject.x, case.label)
+            with torch.inference_mode(not subject.train):
+                y = subject.module(subject.x)
+            check_output(y, subject.x, case.label)
+            del y
         except FfnbenchError as problem:
             raise Mismatch(problem.message) from problem
         self.first_outputs[case.label] = subject.output()
@@ -111,7 +115,9 @@ def _relative_error(y: Tensor, expected: Tensor) -> float:
     return float((y - expected).norm() / size) if size else float(y.norm())
 
 
-def _use_threads(work: Workload) -> None:
-    """Threads are a property of the case: user code and other cases may have changed them."""
+def _settle(work: Workload) -> None:
+    """Threads and current device are properties of the case: user code and other cases may have changed them."""
+    if work.device.startswith("cuda"):
+        torch.cuda.set_device(torch.device(work.device).index or 0)  # events are recorded on the current device
     if torch.get_num_threads() != work.threads:
         torch.set_num_threads(work.threads)

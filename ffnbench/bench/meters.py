@@ -174,20 +174,27 @@ def _tensor_events(recorded: object) -> list[tuple[int, int]]:
     kept: list[tuple[int, int]] = []
 
     def visit(nodes: list, parent: str) -> None:
-        open_scratch: dict[int, int] = {}
+        own = [node for node in nodes if node.tag == torch._C._profiler._EventType.Allocation]
+        events = [(n.start_time_ns, n.extra_fields.alloc_size, n.extra_fields.ptr) for n in own]
+        kept.extend(without_scratch(events) if parent in MATMULS else [event[:2] for event in events])
         for node in nodes:
-            if node.tag == torch._C._profiler._EventType.Allocation:
-                address, size = node.extra_fields.ptr, node.extra_fields.alloc_size
-                if size < 0 and address in open_scratch and parent in MATMULS:
-                    kept.pop(open_scratch.pop(address))
-                    continue
-                open_scratch[address] = len(kept)
-                kept.append((node.start_time_ns, size))
-            else:
+            if node.tag != torch._C._profiler._EventType.Allocation:
                 visit(node.children, node.name)
 
     visit(recorded.profiler.kineto_results.experimental_event_tree(), "")  # type: ignore[attr-defined]
     return kept
+
+
+def without_scratch(events: list[tuple[int, int, int]]) -> list[tuple[int, int]]:
+    """(time, bytes) of the events (time, bytes, address) of one operation whose buffers outlive it."""
+    opened: dict[int, int] = {}  # address -> index of its allocation
+    scratch: set[int] = set()
+    for index, (_, size, address) in enumerate(events):
+        if size > 0:
+            opened[address] = index
+        elif address in opened:
+            scratch |= {index, opened.pop(address)}
+    return [(time, size) for index, (time, size, _) in enumerate(events) if index not in scratch]
 
 
 def saved_bytes(subject: Subject) -> int:

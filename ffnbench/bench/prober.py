@@ -77,5 +77,7 @@ class Prober:
             late = lost.kind == "timeout"
             raise FfnbenchError(f"{target}: {lost}", "give it longer with --timeout" if late else BY_ITSELF) from lost
         if "failure" in answer:
-            raise FfnbenchError(answer["message"], answer.get("hint") or BY_ITSELF)
+            message, hint = answer["message"], answer.get("hint") or BY_ITSELF
+            named = target.partition(":")[0] in message or target.rpartition(":")[2] in message
+            raise FfnbenchError(message if named else f"{target}: {message}", hint)
         return answer

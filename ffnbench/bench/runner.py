@@ -10,6 +10,7 @@ from __future__ import annotations
 import random
 import signal
 import time
+from collections import Counter
 from collections.abc import Callable
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -23,6 +24,7 @@ from ffnbench.errors import FfnbenchError, Unfinished
 from ffnbench.plan import LATENCY, METRIC_GROUPS, Note, Plan
 from ffnbench.result import Environment, Failure, FailureKind, Progress, Run, Sample
 
+RESTARTS = 3
 ONCE = {"memory": "weigh", "sparsity": "look"}  # which job gives the metrics of a group
 Listener = Callable[[Progress], None]
 
@@ -41,16 +43,21 @@ Launch = Callable[[], Worker]
 def run(plan: Plan, *, on_progress: Listener = lambda _: None, launch: Launch = Session) -> Run:
     """Measure a plan. A failed case is a row of the result; Ctrl-C ends with what was measured by then.
 
-    Raises FfnbenchError where the plan asks for a device that is not there, Unfinished where no worker starts.
+    A worker that is lost is replaced. Raises FfnbenchError where the plan asks for a device that is not there,
+    Unfinished where nothing can be measured at all.
     """
     runner = _Runner(plan, on_progress, launch)
     start = time.monotonic()
-    interrupted = False
+    interrupted, stopped = False, ""
     try:
         with _terminate_as_interrupt():
             runner.measure()
     except KeyboardInterrupt:
         interrupted = True
+    except Unfinished as problem:
+        if not runner.samples:
+            raise
+        stopped = problem.message  # what was measured by then is an answer of its own
     finally:
         runner.close()
     return Run(
@@ -60,6 +67,7 @@ def run(plan: Plan, *, on_progress: Listener = lambda _: None, launch: Launch = 
         warnings=tuple(runner.warnings),
         environment=runner.environment,
         interrupted=interrupted,
+        stopped=stopped,
         wall_s=time.monotonic() - start,
     )
 
@@ -98,14 +106,15 @@ class _Runner:
     _ready: list[Worker] = field(default_factory=list)
     _current: Worker | None = None
     _calls: dict[str, int] = field(default_factory=dict)
+    _losses: Counter[str] = field(default_factory=Counter)
     _clock: _Clock = field(init=False)
 
     def __post_init__(self) -> None:
-        self._clock = _Clock(self.plan.protocol.workers, self.plan.protocol.rounds)
+        self._clock = _Clock(self._workers(), self.plan.protocol.rounds)
 
     def measure(self) -> None:
         """All workers, one after another."""
-        for index in range(self.plan.protocol.workers):
+        for index in range(self._workers()):
             while self._alive():
                 self._current = self._take(index)
                 try:
@@ -122,6 +131,10 @@ class _Runner:
             if worker is not None:
                 worker.close()
 
+    def _workers(self) -> int:
+        """Exact metrics alone need one process."""
+        return self.plan.protocol.workers if "latency" in self.plan.metrics else 1
+
     def _alive(self) -> list[str]:
         failed = {failure.case for failure in self.failures}
         return [case.label for case in self.plan.cases if case.label not in failed]
@@ -130,25 +143,33 @@ class _Runner:
         """The next started worker; starts a batch when none is left."""
         if not self._ready:
             self._tell("starting workers", index)
-            for _ in range(min(self.plan.protocol.workers - index, usable_cpus())):
-                self._ready.append(self.launch())
-            for worker in self._ready:
-                try:
-                    facts = worker.facts()
-                except WorkerLost as lost:
-                    raise Unfinished(f"a worker could not start: {lost}", "try `python -c 'import torch'`") from lost
+            self._ready += [self.launch() for _ in range(min(self._workers() - index, usable_cpus()))]
+            for place, worker in enumerate(self._ready):
+                facts = self._started(place, worker)
             if self.environment is None:
                 self.environment = describe(facts)
                 self.plan = self.plan.with_device("cuda" if facts["gpus"] else "cpu")
                 _check_devices(self.plan, facts)
         return self._ready.pop(0)
 
+    def _started(self, place: int, worker: Worker) -> dict[str, Any]:
+        """Wait for a worker's start; one that dies on the way is started again a few times."""
+        for left in reversed(range(RESTARTS)):
+            try:
+                return worker.facts()
+            except WorkerLost as lost:
+                worker.close()
+                if not left:
+                    raise Unfinished(f"a worker could not start: {lost}", "try `python -c 'import torch'`") from lost
+                worker = self._ready[place] = self.launch()
+        raise AssertionError
+
     def _one_worker(self, worker: Worker, index: int) -> None:
         """Open every case, one round unrecorded, the recorded rounds, the checks, and in the first worker the bytes."""
         protocol = self.plan.protocol
         self._ask(worker, "", {"do": "plan", "plan": jsonable.encode(self.plan), "memory_bytes": available_memory()})
         for label in self._alive():
-            self._tell(f"worker {index + 1}/{protocol.workers}  warming up {label}", index)
+            self._tell(f"worker {index + 1}/{self._workers()}  warming up {label}", index)
             if answer := self._try(worker, label, {"do": "open", "label": label, "calls": self._calls.get(label)}):
                 self._calls[label] = answer["calls"]
         if "latency" in self.plan.metrics:
@@ -173,7 +194,7 @@ class _Runner:
                 self.samples.append(
                     Sample(
                         case=label,
-                        metric=LATENCY.name,
+                        metric=LATENCY,
                         worker=index,
                         round=number,
                         order=place,
@@ -195,10 +216,8 @@ class _Runner:
             self.warnings.append(Note(label=label, text=f"{group} could not be measured: {problem.args[0]}"))
             return
         for metric in METRIC_GROUPS[group]:
-            if (value := answer[metric.name]) is not None:
-                self.samples.append(
-                    Sample(case=label, metric=metric.name, worker=0, round=0, order=0, value=value, calls=1)
-                )
+            if (value := answer[metric]) is not None:
+                self.samples.append(Sample(case=label, metric=metric, worker=0, round=0, order=0, value=value, calls=1))
 
     def _try(self, worker: Worker, label: str, request: Message) -> Message | None:
         """Ask; a failed case is noted and answers None."""
@@ -218,14 +237,20 @@ class _Runner:
         return answer
 
     def _lose(self, index: int, lost: WorkerLost) -> None:
-        """Drop the case that a worker died of, and what that worker had measured: its replacement starts afresh."""
+        """Drop what a lost worker had measured: its replacement starts afresh.
+
+        The case that it was busy with is dropped as well, unless that case ran through in an earlier worker and
+        this is its first loss: then the worker, not the case, is to blame.
+        """
         label = lost.label if isinstance(lost, _Lost) else ""
-        if not label:
-            raise Unfinished(
-                f"a worker was lost: {lost}", "run again; `ffnbench env` tells what else runs here"
-            ) from lost
-        self._fail(label, lost.kind, str(lost))
         self.samples = [sample for sample in self.samples if sample.worker != index]
+        self._losses[label] += 1
+        if label and (index == 0 or self._losses[label] > 1):
+            self._fail(label, lost.kind, str(lost))
+        elif self._losses[label] >= RESTARTS:
+            raise Unfinished(f"workers are lost again and again: {lost}", "`ffnbench env` tells what else runs here")
+        else:
+            self.warnings.append(Note(label=label, text=f"worker {index + 1} was lost and replaced: {lost}"))
 
     def _fail(self, label: str, kind: str, message: str) -> None:
         self.failures.append(Failure(case=label, kind=FailureKind(kind), message=message))

@@ -38,6 +38,7 @@ class Cost:
     peak_bytes: int | None = None
     saved_bytes: int | None = None
     counted: bool = False
+    counted_how: str = ""
     uncounted: tuple[str, ...] = ()
     width_note: str = ""
 

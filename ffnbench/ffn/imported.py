@@ -6,12 +6,16 @@ other and wins. A constructor that takes a config object gets one with all those
 
 from __future__ import annotations
 
+import hashlib
 import importlib
 import importlib.util
 import inspect
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import cache
+from math import inf, nextafter
 from pathlib import Path
 from typing import Any
 
@@ -145,11 +149,17 @@ def _widths(names: list[str], spec: ImportedSpec, open_ended: bool) -> dict[str,
     if inner:
         found[inner] = spec.d_ff
     elif ratio := next((n for n in RATIO_NAMES if n in names), None):
-        whole, rest = divmod(spec.d_ff, spec.d_model)
-        found[ratio] = spec.d_ff / spec.d_model if rest else whole
+        found[ratio] = _ratio(spec)
     if out := next((n for n in OUT_NAMES if n in names), None):
         found[out] = spec.d_model
     return found
+
+
+def _ratio(spec: ImportedSpec) -> float:
+    """d_ff / d_model, whole where it is, else such that int(d_model * ratio), the usual code, gives d_ff back."""
+    whole, rest = divmod(spec.d_ff, spec.d_model)
+    ratio = spec.d_ff / spec.d_model if rest else whole
+    return nextafter(ratio, inf) if int(spec.d_model * ratio) < spec.d_ff else ratio
 
 
 def _load_module(name: str) -> Any:
@@ -163,24 +173,52 @@ def _load_module(name: str) -> Any:
 
 
 def _load_file(path: str) -> Any:
-    file = Path(path).expanduser()
+    file = Path(path).expanduser().resolve()
     if not file.is_file():
         raise FfnbenchError(f"there is no file {path!r}", "a path is relative to the current folder")
-    folder = str(file.resolve().parent)
-    if folder not in sys.path:
-        sys.path.insert(0, folder)
-    spec = importlib.util.spec_from_file_location(f"ffnbench_user_{file.stem}", file)
-    if spec is None or spec.loader is None:
-        raise FfnbenchError(f"{path!r} is not a Python file", "name a .py file")
+    return _run_file(file, path)
+
+
+@cache
+def _run_file(file: Path, shown: str) -> Any:
+    """Run a file once, among the modules of its own folder: two checkouts may each have a kern.py."""
+    name = f"ffnbench_user_{hashlib.sha256(str(file).encode()).hexdigest()[:12]}"
+    spec = importlib.util.spec_from_file_location(name, file)
+    assert spec is not None
+    assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module  # before it runs: dataclasses and pickling look themselves up
+    sys.modules[name] = module  # before it runs: dataclasses and pickling look themselves up
     try:
-        spec.loader.exec_module(module)
+        with _neighbours(file.parent):
+            spec.loader.exec_module(module)
     except Exception as problem:
-        raise FfnbenchError(
-            f"cannot run {path!r}: {one_line(problem)}", "does `python " + path + "` work?"
-        ) from problem
+        raise FfnbenchError(f"cannot run {shown!r}: {one_line(problem)}", f"does `python {shown}` work?") from problem
     return module
+
+
+_NEIGHBOURS: dict[Path, dict[str, Any]] = {}  # folder -> the modules that its files imported from it
+
+
+@contextmanager
+def _neighbours(folder: Path) -> Iterator[None]:
+    """Make a folder importable, and keep what is imported from it out of the way of other folders."""
+    before = set(sys.modules)
+    sys.modules.update(_NEIGHBOURS.get(folder, {}))
+    sys.path.insert(0, str(folder))
+    try:
+        yield
+    finally:
+        sys.path.remove(str(folder))
+        sys.path.append(str(folder))  # for imports that wait until a function runs
+        own = {
+            name: module
+            for name, module in list(sys.modules.items())
+            if name not in before and str(getattr(module, "__file__", None) or "").startswith(f"{folder}{os.sep}")
+        }
+        _NEIGHBOURS.setdefault(folder, {}).update(own)
+        for name in own:
+            if not name.startswith("ffnbench_user_"):
+                del sys.modules[name]
 
 
 def one_line(problem: BaseException) -> str:

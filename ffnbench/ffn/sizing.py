@@ -36,7 +36,10 @@ class RuleInput:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rule:
-    """A published width rule. `multiple_of` and `ratio` are its defaults, used where none is given."""
+    """A published width rule. `multiple_of` and `ratio` are its defaults, used where none is given.
+
+    `reads` names what it can be told; anything else given to it is a mistake, not to be ignored.
+    """
 
     name: str
     formula: str
@@ -44,6 +47,7 @@ class Rule:
     apply: Callable[[RuleInput], int]
     multiple_of: int = 1
     ratio: float = DEFAULT_RATIO
+    reads: tuple[str, ...] = ("ratio", "multiple_of")
 
 
 def round_up(width: int, multiple: int) -> int:
@@ -88,7 +92,7 @@ def _lfm2(r: RuleInput) -> int:
 
 
 def _torchtune(r: RuleInput) -> int:
-    return round_up(int(r.ratio) * int(2 * r.d_model / 3), r.multiple_of)
+    return round_up(4 * int(2 * r.d_model / 3), r.multiple_of)
 
 
 def _dinov2(r: RuleInput) -> int:
@@ -126,26 +130,31 @@ _ROWS = (
     Rule(
         name="llama", formula="int(2 * int(ratio * d_model) / 3), * ffn_dim_multiplier, up to multiple_of",
         source="meta-llama/llama", apply=_llama, multiple_of=256,
+        reads=("ratio", "multiple_of", "ffn_dim_multiplier"),
     ),
     Rule(
         name="lfm2", formula="as llama; rounded only where ffn_dim_multiplier is given",
         source="Hugging Face Lfm2MLP", apply=_lfm2, multiple_of=256,
+        reads=("ratio", "multiple_of", "ffn_dim_multiplier"),
     ),
     Rule(
         name="torchtune", formula="4 * int(2 * d_model / 3), up to multiple_of", source="torchtune",
-        apply=_torchtune, multiple_of=256,
+        apply=_torchtune, multiple_of=256, reads=("multiple_of",),
     ),
-    Rule(name="dinov2", formula="(int(int(ratio * d_model) * 2 / 3) + 7) // 8 * 8", source="DINOv2", apply=_dinov2),
+    Rule(name="dinov2", formula="(int(int(ratio * d_model) * 2 / 3) + 7) // 8 * 8", source="DINOv2", apply=_dinov2,
+         reads=("ratio",)),
     Rule(
         name="flash_attn", formula="int(2 * ratio * d_model / 3), up to multiple_of", source="flash-attn GatedMlp",
         apply=_flash_attn, multiple_of=128,
     ),
-    Rule(name="grok", formula="int(ratio * d_model) * 2 // 3, up to 8", source="grok-1", apply=_grok, ratio=8.0),
+    Rule(name="grok", formula="int(ratio * d_model) * 2 // 3, up to 8", source="grok-1", apply=_grok, ratio=8.0,
+         reads=("ratio",)),
     Rule(
         name="notes", formula="2 * int(ratio * d_model) // 3, up to multiple_of", source="docs/forms.md",
         apply=_notes, multiple_of=8,
     ),
-    Rule(name="t5_v1_1", formula="a table: 512, 768, 1024, 2048, 4096", source="T5 v1.1 checkpoints", apply=_t5),
+    Rule(name="t5_v1_1", formula="a table: 512, 768, 1024, 2048, 4096", source="T5 v1.1 checkpoints", apply=_t5,
+         reads=()),
     Rule(
         name="timm", formula="ratio * d_model, up to multiple_of", source="timm SwiGLU(align_to)", apply=_ratio,
     ),
@@ -167,6 +176,11 @@ def width_by_rule(
 ) -> int:
     """d_ff per branch by a named rule; raises FfnbenchError where the rule cannot serve that d_model."""
     rule = RULES.get(name)
+    given = {"ratio": ratio, "multiple_of": multiple_of, "ffn_dim_multiplier": multiplier}
+    for key, value in given.items():
+        if value is not None and key not in rule.reads:
+            reads = ", ".join(rule.reads) or "nothing but d_model"
+            raise FfnbenchError(f"the width rule {rule.name} does not read {key}", f"it reads {reads}")
     return rule.apply(
         RuleInput(
             d_model=d_model,

@@ -15,6 +15,8 @@ from ffnbench.ffn.own import OwnActivation, row_of_own
 from ffnbench.ffn.variants import ACTIVATIONS, GATED_BY_ACTIVATION, Activation
 
 Scalar = bool | int | float | str | None
+LARGEST = 10**12
+EXAMPLES = {"batch": 4, "seq_len": 512, "threads": 2, "multiple_of": 8, "dpi": 150, "elements": 1048576, "rounds": 30}
 
 
 class Gate(Enum):
@@ -149,7 +151,12 @@ def check_beta(row: Activation, beta: float | None) -> None:
 def require_positive(name: str, value: object) -> int:
     """A width or a count is a positive integer; anything else is the user's mistake."""
     if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-        raise FfnbenchError(
-            f"{name} must be a positive integer, not {value!r}", f"for example --{name.replace('_', '-')} 768"
-        )
+        raise FfnbenchError(f"{name} must be a positive integer, not {value!r}", _example(name))
+    if value > LARGEST:
+        raise FfnbenchError(f"{name} is larger than {LARGEST:,}", _example(name))
     return value
+
+
+def _example(name: str) -> str:
+    flag = f"--{name.replace('_', '-')}"
+    return f"for example {flag} {EXAMPLES.get(name, 768)}"

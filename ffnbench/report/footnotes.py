@@ -33,7 +33,7 @@ def case_notes(report: Report, label: str) -> list[str]:
     if failure:
         notes.append(failure.message)
     if cost.counted:
-        notes.append("counted by running it on torch's meta device, not by a closed form; element-wise FLOPs unknown")
+        notes.append(f"{cost.counted_how}, not by a closed form; element-wise FLOPs unknown")
     if cost.uncounted:
         notes.append(f"FLOPs leave out what torch's counter does not know: {', '.join(cost.uncounted)}")
     if cost.width_note:

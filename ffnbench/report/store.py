@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ffnbench import jsonable
-from ffnbench.errors import FfnbenchError
+from ffnbench.errors import FfnbenchError, Unfinished
 from ffnbench.registry import hint_for
 from ffnbench.report.table import Table
 from ffnbench.report.text import markdown
@@ -75,7 +75,7 @@ class Outputs:
     def __init__(self, texts: list[str], stem: str, suffixes: Sequence[str] = ()) -> None:
         self._suffixes = tuple(suffixes or WRITERS)
         self._outputs: list[Output] = []
-        self._written = False
+        self._written: list[Path] = []
         try:
             for path in [p for text in texts for p in _expand(text, stem, self._suffixes)]:
                 self._outputs.append(_open_first(path))
@@ -87,17 +87,25 @@ class Outputs:
         return self
 
     def __exit__(self, *_: object) -> None:
-        if not self._written:
-            for output in self._outputs:
-                if output.new:
-                    output.path.unlink(missing_ok=True)
+        for output in self._outputs:
+            if output.new and output.path not in self._written:
+                output.path.unlink(missing_ok=True)
 
     def write(self, render: Callable[[str], bytes]) -> list[Path]:
-        """Write every file, each in one step; `render` gives the bytes for a suffix. FfnbenchError on a full disk."""
+        """Write every file, each in one step; `render` gives the bytes for a suffix.
+
+        One that can't be written does not stop the others; what went wrong is raised as Unfinished at the end.
+        """
+        problems = []
         for output in self._outputs:
-            _replace(output.path, render(output.path.suffix.lower()))
-        self._written = True
-        return [output.path for output in self._outputs]
+            try:
+                _replace(output.path, render(output.path.suffix.lower()))
+                self._written.append(output.path)
+            except OSError as problem:
+                problems.append(f"cannot write {str(output.path)!r}: {problem.strerror}")
+        if problems:
+            raise Unfinished("; ".join(problems), "is the disk full, or the folder gone? the answer was shown above")
+        return list(self._written)
 
 
 def _expand(text: str, stem: str, suffixes: tuple[str, ...]) -> list[Path]:
@@ -140,9 +148,8 @@ def _replace(path: Path, content: bytes) -> None:
     try:
         beside.write_bytes(content)
         os.replace(beside, path)
-    except OSError as problem:
+    finally:
         beside.unlink(missing_ok=True)
-        raise FfnbenchError(f"cannot write {str(path)!r}: {problem.strerror}", "is the disk full?") from problem
 
 
 def load(path: str | Path) -> Report:

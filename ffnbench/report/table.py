@@ -38,6 +38,8 @@ class Column:
 
 
 EXTRA = 9
+LONGEST_TITLE = 12
+TOO_NOISY = 0.5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,14 +100,17 @@ def _table(
 def _measured_fields(report: Report, rows: list[Row]) -> list[Field]:
     train = any(case.workload.train for case in report.plan.cases)
     fields = [*_static_fields(rows)]
+    if "latency" not in report.plan.metrics and report.failures:
+        fields.append((Column(title="failure"), lambda row: _failure_cell(report, row) or Cell(text="")))
     if "latency" in report.plan.metrics:
         fields += [
             _latency_field(report, rows),
             _ratio_field(report),
             _number(rows, "tokens_per_s", "tokens", SI, 6, per="/s"),
         ]
-    fields.append(_number(rows, "peak_bytes", "peak", IEC, 4))
-    if train:
+    if "memory" in report.plan.metrics:
+        fields.append(_number(rows, "peak_bytes", "peak", IEC, 4))
+    if "memory" in report.plan.metrics and train:
         fields.append(_number(rows, "saved_bytes", "saved", IEC, 5))
     if "sparsity" in report.plan.metrics:
         fields += [_share("zero_share", "zeros"), _share("dead_share", "dead")]
@@ -190,11 +195,8 @@ def _latency_field(report: Report, rows: list[Row]) -> Field:
     name, size = scale([row["latency_s"] for row in rows if row["latency_s"]], TIME)
 
     def cell(row: Row) -> Cell:
-        if failure := report.failure(row["label"]):
-            return Cell(
-                text={"oom": "out of memory", "timeout": "timed out"}.get(failure.kind.value, failure.kind.value),
-                style="red",
-            )
+        if failed := _failure_cell(report, row):
+            return failed
         estimate = report.estimate(row["label"], "latency")
         if estimate is None:
             return Cell(text=UNKNOWN)
@@ -207,6 +209,15 @@ def _latency_field(report: Report, rows: list[Row]) -> Field:
     return Column(title="latency", unit=name), cell
 
 
+def _failure_cell(report: Report, row: Row) -> Cell | None:
+    """What stands in the place of a number that could not be measured."""
+    failure = report.failure(row["label"])
+    if failure is None:
+        return None
+    words = {"oom": "out of memory", "timeout": "timed out"}
+    return Cell(text=words.get(failure.kind.value, failure.kind.value), style="red")
+
+
 def _ratio_field(report: Report) -> Field:
     def cell(row: Row) -> Cell:
         comparison = report.comparison(row["label"])
@@ -217,7 +228,8 @@ def _ratio_field(report: Report) -> Field:
             text=text, value=comparison.ratio and comparison.ratio.value, style=STYLES.get(comparison.verdict.value, "")
         )
 
-    return Column(title=f"vs {report.plan.reference}", unit="ratio [95%]"), cell
+    reference = report.plan.reference
+    return Column(title=f"vs {reference if len(reference) <= LONGEST_TITLE else 'reference'}", unit="ratio [95%]"), cell
 
 
 def ratio_text(verdict: Verdict, ratio: Estimate | None) -> str:
@@ -258,23 +270,27 @@ def _workload_line(plan: Plan, keys: tuple[str, ...] = ("dtype", "device", "mode
 
 
 def _sizing_line(plan: Plan) -> str:
-    reference = plan.case(plan.reference)
-    if plan.match == "none" or len(plan.cases) == 1:
-        return "1 MAC = 2 FLOPs"
-    return (
-        f"d_ff matched on {plan.match} to {plan.reference} (d_ff {reference.ffn.d_ff:,}), "
-        f"multiple of {plan.multiple_of}; 1 MAC = 2 FLOPs"
-    )
+    """Where the widths come from: one phrase for all but the reference, or one for each."""
+    others = {case.sizing for case in plan.cases if case.label != plan.reference}
+    if others == {f"matched on {plan.match}"}:
+        width = plan.case(plan.reference).ffn.d_ff
+        how = f"matched on {plan.match} to {plan.reference} (d_ff {width:,}), multiple of {plan.multiple_of}"
+    else:
+        groups: dict[str, list[str]] = {}
+        for case in plan.cases:
+            groups.setdefault(case.sizing, []).append(case.label)
+        how = "; ".join(f"{sizing} ({', '.join(labels)})" for sizing, labels in groups.items())
+    return f"d_ff {how}; 1 MAC = 2 FLOPs"
 
 
 def _compare_header(report: Report) -> tuple[str, ...]:
     protocol = report.plan.protocol
-    return (
-        f"FFN compare: {_workload_line(report.plan)}",
-        _sizing_line(report.plan),
+    timed = (
         f"{protocol.workers} fresh processes x {protocol.rounds} shuffled rounds; "
-        "± and [ ] are 95% intervals over processes",
+        "± and [ ] are 95% intervals over processes"
     )
+    how = timed if "latency" in report.plan.metrics else "exact metrics only: measured once, in one process"
+    return (f"FFN compare: {_workload_line(report.plan)}", _sizing_line(report.plan), how)
 
 
 def _cost_header(report: Report) -> tuple[str, ...]:
@@ -286,21 +302,26 @@ def _summary(report: Report) -> tuple[str, ...]:
     groups: dict[Verdict, list[str]] = {}
     for comparison in report.comparisons:
         ratio = comparison.ratio
-        times = f" {ratio.value:.2f}x" if ratio and comparison.verdict in (Verdict.SLOWER, Verdict.FASTER) else ""
+        decided = comparison.verdict in (Verdict.SLOWER, Verdict.FASTER)
+        times = f" ({ratio.value:.2f}x the time)" if ratio and decided else ""
         groups.setdefault(comparison.verdict, []).append(comparison.case + times)
     words = {
-        Verdict.SLOWER: f"slower than {report.plan.reference}",
-        Verdict.FASTER: f"faster than {report.plan.reference}",
-        Verdict.SAME: f"the same as {report.plan.reference} within 2%",
+        Verdict.SLOWER: "slower",
+        Verdict.FASTER: "faster",
+        Verdict.SAME: "the same within 2%",
         Verdict.UNCLEAR: "can't tell (~)",
     }
-    lines = ["; ".join(f"{words[v]}: {', '.join(groups[v])}" for v in words if v in groups)]
+    said = "; ".join(f"{words[v]}: {', '.join(groups[v])}" for v in words if v in groups)
+    lines = [f"against {report.plan.reference}, {said}"] if said else []
     if report.resolution is not None:
         wall = f", measured in {report.wall_s:.0f} s" if report.wall_s else ""
-        lines.append(f"this run resolves differences of {percent(report.resolution)}{wall}")
-    if report.interrupted:
+        fine = report.resolution < TOO_NOISY
+        resolves = f"this run resolves differences of {percent(report.resolution)}"
+        lines.append((resolves if fine else "too noisy to tell much: see `ffnbench env`, then run again") + wall)
+    lines += [note.text for note in report.warnings if not note.label]
+    if report.interrupted or report.stopped:
         done = max((sample.worker + 1 for sample in report.samples), default=0)
         lines.append(
-            f"interrupted in worker {done} of {report.plan.protocol.workers}; this is what was measured by then"
+            f"ended early, in worker {done} of {report.plan.protocol.workers}; this is what was measured by then"
         )
-    return tuple(line for line in lines if line)
+    return tuple(lines)
