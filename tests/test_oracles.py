@@ -52,6 +52,9 @@ def test_the_printed_formula_is_the_number(activation: str, gate: Gate, bias: bo
     found = cost_of(spec_of(activation, gate, bias))
     assert found.params_formula is not None
     assert eval(found.params_formula.replace("^", "**"), {"d": D, "d_ff": H}) == found.params
+    usual = cost_of(spec_of(activation, gate, bias, D, 4 * D))
+    assert "4d" in usual.params_formula
+    assert eval(usual.params_formula.replace("^", "**").replace("4d", "4*d"), {"d": D}) == usual.params
 
 
 @pytest.mark.parametrize(("activation", "gate", "bias"), GRID, ids=IDS)

@@ -60,6 +60,12 @@ def params(spec: FFNSpec) -> int:
     return matrix_params(spec) + bias_params(spec)
 
 
+def params_formula(spec: FFNSpec) -> str:
+    """The closed form in words: `2*d*4d` for the usual width, `3*d*d_ff`, `2*d*d_ff + d^2`, biases after it."""
+    formula = FORMULA[spec.gate] + (BIAS_FORMULA[spec.gate] if spec.bias else "")
+    return formula.replace("d_ff", "4d") if spec.d_ff == 4 * spec.d_model else formula
+
+
 def flops_forward(spec: FFNSpec) -> int:
     """Matmul FLOPs of one token's forward pass: each weight is one MAC."""
     return 2 * matrix_params(spec)
@@ -96,7 +102,7 @@ def cost(spec: FFNSpec, *, tokens: int, dtype: str, train: bool, device: str) ->
     return Cost(
         params=total,
         params_active=total,
-        params_formula=FORMULA[spec.gate] + (BIAS_FORMULA[spec.gate] if spec.bias else ""),
+        params_formula=params_formula(spec),
         flops_forward=flops_forward(spec),
         flops_backward=flops_backward(spec),
         flops_elementwise=forward,
