@@ -52,6 +52,8 @@ class FakeWorker:
             return {"value": self.seconds(label, self.index, number)}
         if request["do"] == "weigh":
             return {"peak_bytes": 4096, "saved_bytes": None}
+        if request["do"] == "look":
+            return {"zero_share": 0.5, "dead_share": 0.0}
         return {}
 
     def close(self) -> None:

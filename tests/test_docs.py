@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import csv
 import re
 import shlex
 
 import pytest
 from conftest import ROOT, FakeLaunch, ffnbench
 
-from ffnbench import api
+from ffnbench import api, gallery
+from ffnbench.bench.runner import run
 from ffnbench.cli import app
 from ffnbench.report.store import load
 from ffnbench.report.table import compare_table
@@ -37,12 +39,16 @@ def test_shell_lines_are_commands_that_work(document, line, tmp_path, monkeypatc
     """With workers faked and counts real, so that every flag, name and path is checked and nothing is timed."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "path" / "to").mkdir(parents=True)
+    (tmp_path / "mine.py").write_text("def telu(x): return x * x.exp().tanh()\n")
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs" / "dying_relu.py").write_text((ROOT / "docs" / "dying_relu.py").read_text())
     hostile = (ROOT / "tests" / "hostile.py").read_text()
     (tmp_path / "path" / "to" / "mlp.py").write_text(hostile + "\n\nFusedSwiGLU = TwoThirds\n")
     if "timm" in line:
         pytest.importorskip("timm")
     real = api.Prepared.measure
     monkeypatch.setattr(api.Prepared, "measure", lambda self, progress: real(self, progress, FakeLaunch()))
+    monkeypatch.setattr(gallery, "run", lambda plan, on_progress, launch: run(plan, launch=FakeLaunch()))
     command, *arguments = shlex.split(line)
     assert command == "ffnbench"
     assert app(arguments, standalone_mode=False) in (0, None)
@@ -100,3 +106,27 @@ def test_every_command_and_flag_of_the_readme_exists() -> None:
 
 def test_contributing_is_short() -> None:
     assert len((ROOT / "CONTRIBUTING.md").read_text().splitlines()) <= 50
+
+
+def quoted(ratio: str, low: str, high: str) -> set[str]:
+    """A ratio with its interval as a document may write it: two decimals, one, or three."""
+    return {f"{float(ratio):.{d}f} [{float(low):.{d}f}, {float(high):.{d}f}]" for d in (1, 2, 3)}
+
+
+def test_the_numbers_of_the_claims_are_those_of_the_committed_runs() -> None:
+    text = (ROOT / "docs" / "claims.md").read_text(encoding="utf-8")
+    folder = ROOT / "results" / "amd-epyc-2cpu"
+    times = list(csv.DictReader((folder / "activations-time.csv").read_text().splitlines()))
+    for row in times:
+        if row["activation"] in ("silu", "gelu", "gelu_tanh"):
+            assert any(q in text for q in quoted(row["ratio"], row["ratio_low"], row["ratio_high"])), row
+    inside = {c.case: c.ratio for c in load(folder / "act-in-ffn.json").comparisons}
+    for name in ("silu", "gelu", "gelu_tanh"):
+        ratio = inside[name]
+        assert f"{ratio.value:.3f} [{ratio.low:.3f}, {ratio.high:.3f}]" in text, name
+    train = {row["label"]: row for row in load(folder / "glu-train.json").rows()}
+    assert f"{train['wide']['ratio']:.2f} [{train['wide']['ratio_low']:.2f}, {train['wide']['ratio_high']:.2f}]" in text
+    assert f"same [{train['swiglu']['ratio_low']:.3f}, {train['swiglu']['ratio_high']:.3f}]" in text
+    for row in train.values():
+        assert f"{row['params']:,}" in text
+        assert f"{row['saved_bytes'] / 2**20:.1f} MiB" in text
