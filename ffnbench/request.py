@@ -34,6 +34,7 @@ from ffnbench.units import signed_percent
 
 MIN_WORKERS = 3
 QUICK_WORKERS, QUICK_ROUNDS = 3, 8
+SIZING_KEYS = {"rule", "ratio", "multiple_of", "ffn_dim_multiplier"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -196,13 +197,13 @@ class _Sizer:
     def _width(self, variant: Variant, workload: Workload) -> tuple[int, str]:
         """d_ff and where it comes from. Order: the variant's own keys, the flags, the match."""
         keys, request = variant.spec_keys, self.request
-        if own := sorted({"d_ff", "rule", "ratio"} & keys.keys()):
-            if len(own) > 1 and "d_ff" in own:
-                raise FfnbenchError(
-                    f"{variant.text!r} gives d_ff and also {own[1]}", "d_ff is final; give one of the two"
-                )
-            if "d_ff" in keys:
-                return require_positive("d_ff", keys["d_ff"]), "given"
+        if "d_ff" in keys:
+            if beside := sorted(SIZING_KEYS & keys.keys()):
+                raise FfnbenchError(f"{variant.text!r} gives d_ff and also {beside[0]}", "d_ff is final; give one")
+            return require_positive("d_ff", keys["d_ff"]), "given"
+        if "ffn_dim_multiplier" in keys and "rule" not in keys and request.rule is None:
+            raise FfnbenchError(f"ffn_dim_multiplier in {variant.text!r} needs a rule", "for example @rule=llama")
+        if {"rule", "ratio"} & keys.keys():
             return self._by_rule(str(keys.get("rule", "classic")), variant)
         is_reference = variant.label == self.reference.label
         if request.d_ff is not None and (is_reference or self.match is Match.NONE):

@@ -159,6 +159,8 @@ def test_an_own_activation_takes_the_forms_of_a_built_in_one() -> None:
         ({"variants": "swiglu", "rule": "dinov2", "ffn_dim_multiplier": 1.3}, "dinov2 does not read ffn_dim"),
         ({"variants": "relu@d_ff=100,swiglu", "d_ff": 2048}, "has its own"),
         ({"seed": 2**64}, "out of range"),
+        ({"variants": "relu,swiglu@d_ff=8@multiple_of=4"}, "gives d_ff and also multiple_of"),
+        ({"variants": "relu,swiglu@ffn_dim_multiplier=1.3"}, "needs a rule"),
         ({"variants": "relu,swiglu@d_ff=8@rule=llama"}, "gives d_ff and also rule"),
         ({"variants": "swiglu", "rule": "two_thirds", "d_model": 64}, "divisible by 3"),
         ({"variants": "relu@bias=3"}, "bias must be true or false"),
