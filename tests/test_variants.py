@@ -105,12 +105,28 @@ def test_gated_names_are_shazeers() -> None:
     }  # fmt: skip
 
 
-def test_element_wise_costs_follow_the_declared_convention() -> None:
-    sigmoid_cost = 4  # negate, exp, add, divide
-    rows = {row.name: row for row in ACTIVATIONS}
-    assert rows["sigmoid"].flops == sigmoid_cost
-    assert rows["silu"].flops == sigmoid_cost + 1
-    assert rows["swish"].flops == rows["quick_gelu"].flops == sigmoid_cost + 2
-    assert rows["relu"].flops == rows["tanh"].flops == 1
-    assert rows["gelu"].flops == 5  # divide, erf, add, halve, multiply
-    assert rows["identity"].flops == rows["identity"].flops_backward == 0
+# counted by hand on the formula and on the derivative: (terms of f), (terms of f' and the gradient's product)
+BY_HAND = {
+    "identity": (0, 0),
+    "relu": (1, 1 + 1),  # max; compare, times gradient
+    "leaky_relu": (1 + 1, 1 + 1),  # multiply, select; select
+    "relu2": (1 + 1, 2 + 1),  # max, square; max, double
+    "sigmoid": (4, 2 + 1),  # negate, exp, add, divide; from the saved output
+    "tanh": (1, 2 + 1),
+    "gelu": (5, 4 + 5 + 1 + 1),  # divide, erf, add, multiply, halve; cdf, x pdf, their sum
+    "gelu_tanh": (2 + 1 + 1 + 1 + 1 + 3, 6 + 2 + 9 + 1 + 1),  # cube .. tanh, then three; tanh again, both summands
+    "quick_gelu": (1 + 4 + 1, 1 + 4 + 5 + 1),
+    "silu": (4 + 1, 4 + 4 + 1),
+    "swish": (1 + 4 + 1, 1 + 4 + 5 + 1),
+    "mish": (3 + 1 + 1, 4 + 4 + 2 + 2 + 1 + 1),  # softplus, tanh, times x; t, sigmoid, 1 - t^2, products, sum
+    "hardswish": (1 + 2 + 1 + 1, 2 + 2 + 1),  # add, clamp twice, multiply, divide; two selections, line
+    "elu": (1 + 1 + 1, 1 + 1 + 1),  # exp, subtract, select
+    "selu": (3 + 2, 2 + 2 + 1),  # elu and two factors
+    "softplus": (3, 4 + 1),
+}
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_element_wise_costs_follow_the_declared_convention(name: str) -> None:
+    row = ACTIVATIONS.get(name)
+    assert (row.flops, row.flops_backward) == BY_HAND[name]

@@ -105,7 +105,7 @@ _ROWS = (
         source="Maas et al. 2013",
     ),
     Activation(
-        name="relu2", formula="max(0, x)^2", derivative="2 max(0, x)", flops=2, flops_backward=4,
+        name="relu2", formula="max(0, x)^2", derivative="2 max(0, x)", flops=2, flops_backward=3,
         steps=(
             Step(output="r", inputs=("x",), saves=("r",)),
             Step(output="y", inputs=("r",), saves=("r",), temps=2),

@@ -43,10 +43,10 @@ def facts_table(chosen: dict[str, ActivationSpec], facts: dict[str, Facts]) -> T
         Column(title="monotonic", priority=4),
         Column(title="smooth", left=True, priority=3),
         Column(title="range of f'", left=True, priority=5),
-        Column(title="f' = 0", unit="% of N(0,1)", priority=5),
-        Column(title="|f'| < 0.01", unit="% of N(0,1)", priority=6),
-        Column(title="mean", unit="of N(0,1)", priority=7),
-        Column(title="2nd moment", unit="of N(0,1)", priority=7),
+        Column(title="f' = 0", unit="%", priority=5),
+        Column(title="|f'|<.01", unit="%", priority=6),
+        Column(title="mean", unit="f(x)", priority=7),
+        Column(title="2nd moment", unit="f(x)²", priority=7),
         Column(title="FLOPs", unit="fwd", priority=8),
         Column(title="FLOPs", unit="bwd", priority=8),
         *(Column(title=title, left=True, flexible=True, priority=EXTRA) for title in ("torch", "HF", "timm", "TE")),
@@ -55,14 +55,12 @@ def facts_table(chosen: dict[str, ActivationSpec], facts: dict[str, Facts]) -> T
     rows = tuple(
         tuple(Cell(text=text) for text in _facts_row(label, spec, facts[label])) for label, spec in chosen.items()
     )
-    header = (
-        "Activations: found in float64 from f and its derivative by autograd; x ~ N(0, 1) where shares are given",
-    )
+    header = ("Facts of f, found in float64 by autograd; shares and moments are for x ~ N(0, 1)",)
     return Table(columns=columns, rows=rows, header=header, footnotes=_FOOTNOTES)
 
 
 _FOOTNOTES = (
-    "( ] : a bound in round brackets is approached, in square ones reached",
+    "range: a bound in a square bracket is reached, one in a round bracket is approached",
     "FLOPs per element: each + - * / comparison, and each exp log tanh erf, is 1",
 )
 
@@ -77,7 +75,7 @@ def _facts_row(label: str, spec: ActivationSpec, f: Facts) -> tuple[str, ...]:
         _interval(f.low, f.high, closed_low=f.minimum is not None),
         "yes" if f.monotonic else "no",
         _smoothness(f),
-        _interval(f.slope_low, f.slope_high),
+        f"{_bound(f.slope_low, '-inf')} to {_bound(f.slope_high, 'inf')}",
         _share(f.zero_gradient),
         _share(f.saturated),
         _plain(f.mean),
@@ -97,10 +95,12 @@ def _place(f: Facts) -> str:
     return f"x <= {f.minimum_until or 0:g}"
 
 
-def _interval(low: float | None, high: float | None, *, closed_low: bool = False) -> str:
-    left = "(-inf" if low is None else f"{'[' if closed_low else '('}{_plain(low)}"
-    right = "inf)" if high is None else f"{_plain(high)})"
-    return f"{left}, {right}"
+def _interval(low: float | None, high: float | None, *, closed_low: bool) -> str:
+    return f"{'[' if closed_low else '('}{_bound(low, '-inf')}, {_bound(high, 'inf')})"
+
+
+def _bound(value: float | None, infinite: str) -> str:
+    return infinite if value is None else _plain(value)
 
 
 def _smoothness(f: Facts) -> str:
