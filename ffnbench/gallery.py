@@ -67,7 +67,8 @@ def draw(
             return _points(curves, gated).encode() if suffix == ".csv" else plots.render(figure, suffix, look)
 
         paths = outputs.write(render)
-    what = "surfaces of gated forms" if gated else "activations" + (" and derivatives" if derivative else "")
+    many = "s" if len(chosen) > 1 else ""
+    what = f"gated surface{many}" if gated else f"activation{many}" + (f" with derivative{many}" if derivative else "")
     return [f"{len(chosen)} {what} on [{low:g}, {high:g}] -> {path}" for path in paths]
 
 

@@ -172,6 +172,7 @@ def test_dead_zones() -> None:
     assert flat_zones(torch.relu, -4, 4) == [(-4.0, 0.0)]
     assert flat_zones(lambda x: x.clamp(-1, 1), -4, 4) == [(-4.0, -1.001953125), (1.001953125, 4.0)]
     assert flat_zones(torch.nn.functional.silu, -4, 4) == []
+    assert flat_zones(torch.nn.functional.silu, -1000, 1000) == []  # beyond -745 exp underflows, that is no dead zone
 
 
 @pytest.mark.parametrize(

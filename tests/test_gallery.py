@@ -50,7 +50,7 @@ def png_size(path: Path) -> tuple[int, int]:
 def test_the_default_writes_one_picture_and_says_where(folder: Path) -> None:
     done = ffnbench("plot-activations", cwd=folder, env={"DISPLAY": ""})
     assert done.returncode == 0, done.stderr
-    assert done.stdout == "5 activations and derivatives on [-4, 4] -> activations.png\n"
+    assert done.stdout == "5 activations with derivatives on [-4, 4] -> activations.png\n"
     assert png_size(folder / "activations.png")[0] > 1400
     assert sorted(p.name for p in folder.iterdir() if p.is_file()) == ["activations.png", "mine.py"]
 
@@ -82,7 +82,7 @@ def test_ten_curves_without_derivative_and_one_alone(folder: Path) -> None:
 
 def test_gated_surfaces(folder: Path) -> None:
     said = draw(gated=True, activations="swiglu,mine.py:telu,relu", out=["g.png", "g.csv"])
-    assert said[0] == "3 surfaces of gated forms on [-4, 4] -> g.png"
+    assert said[0] == "3 gated surfaces on [-4, 4] -> g.png"
     rows = list(csv.DictReader((folder / "g.csv").read_text().splitlines()))
     row = next(r for r in rows if (r["activation"], float(r["gate"]), float(r["up"])) == ("relu", 3.0, -2.0))
     assert float(row["value"]) == -6.0

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 EDGE, STEP = 40.0, 1 / 1024  # the grid: kinks at binary fractions lie on it
 FAR, UNBOUNDED = 1e8, 1e4  # where a limit is read, and what is none
-SATURATED = 0.01
+SATURATED, UNDERFLOW = 0.01, 30.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,7 +118,10 @@ def find_facts(function: Function) -> Facts:
 
 
 def flat_zones(function: Function, low: float, high: float) -> list[tuple[float, float]]:
-    """Intervals within [low, high] where the gradient is exactly zero: the dead zone."""
+    """Intervals within [low, high] where the gradient is exactly zero: the dead zone.
+
+    Stretches far out, where an exponential has merely underflowed, are left out.
+    """
     import torch
 
     grid = torch.linspace(low, high, 4097, dtype=torch.float64)
@@ -129,7 +132,7 @@ def flat_zones(function: Function, low: float, high: float) -> list[tuple[float,
         if zero and start is None:
             start = i
         elif not zero and start is not None:
-            if i - start > 1:
+            if i - start > 1 and grid[i - 1] >= -UNDERFLOW and grid[start] <= UNDERFLOW:
                 zones.append((float(grid[start]), float(grid[i - 1])))
             start = None
     return zones

@@ -23,7 +23,7 @@ from ffnbench.ffn.facts import Facts
 from ffnbench.registry import hint_for
 from ffnbench.result import Curve
 
-COLOURS = ("#000000", "#D55E00", "#0072B2", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
+COLOURS = ("text", "#D55E00", "#0072B2", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
 LINES: tuple[Any, ...] = ("-", (0, (5, 2)), (0, (1, 1.2)), (0, (5, 1.5, 1, 1.5)))
 DERIVATIVE_LIMITS = (-0.6, 2.1)
 CONTOURS = (-8, -4, -2, -1, -0.5, 0.5, 1, 2, 4, 8)
@@ -97,11 +97,11 @@ def _draw(axes: Axes, curves: dict[str, Curve], of: Any, limits: tuple[float, fl
     for i, curve in enumerate(curves.values()):
         x, y = _broken_at_jumps(curve.x, of(curve))
         lines += axes.plot(x, y, color=_colour(i), linestyle=_line(i), linewidth=1.8, zorder=3)
-    axes.axhline(0, color="0.6", linewidth=0.8, zorder=0)
-    axes.axvline(0, color="0.6", linewidth=0.8, zorder=0)
+    axes.axhline(0, color=_colour(0), alpha=0.4, linewidth=0.8, zorder=0)
+    axes.axvline(0, color=_colour(0), alpha=0.4, linewidth=0.8, zorder=0)
     first = next(iter(curves.values()))
     axes.set(xlim=(first.x[0], first.x[-1]), ylim=limits, xlabel="x", title=title)
-    axes.grid(True, color="0.92", linewidth=0.6)
+    axes.grid(True, color=_colour(0), alpha=0.1, linewidth=0.6)
     axes.set_axisbelow(True)
     for side in ("top", "right"):
         axes.spines[side].set_visible(False)
@@ -143,7 +143,7 @@ def _mark_dead_zones(axes: Axes, curves: dict[str, Curve]) -> None:
     y = bottom - step * ((len(rows) - 1) / 2 + 0.2)
     axes.annotate(
         f"zero gradient: {names}", (right, y), xytext=(4, 0), textcoords="offset points", va="center",
-        fontsize="x-small", color="0.3",
+        fontsize="x-small", alpha=0.75,
     )  # fmt: skip
 
 
@@ -154,7 +154,9 @@ def _legend_text(name: str, facts: Facts) -> str:
 
 
 def _colour(i: int) -> str:
-    return COLOURS[i % len(COLOURS)]
+    """The first colour is that of the style's text: black on white, white on black."""
+    colour = COLOURS[i % len(COLOURS)]
+    return str(matplotlib.rcParams["text.color"]) if colour == "text" else colour
 
 
 def _line(i: int) -> Any:
