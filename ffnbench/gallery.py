@@ -172,10 +172,11 @@ def tell_times(
         f"{plan.protocol.workers} fresh processes x {plan.protocol.rounds} shuffled rounds; "
         "± and [ ] are 95% intervals over processes"
     )
-    tables = [
-        timing_table((blocks[i], answers[i]), (blocks[i + 1], answers[i + 1]), where, protocol)
-        for i in range(0, len(blocks), 2)
-    ]
+    tables = []
+    for i in range(0, len(blocks), 2):  # forward, backward
+        what = f"The operation itself: {blocks[i].elements:,} elements, {blocks[i].dtype}, {where}"
+        pair = ((blocks[i], answers[i]), (blocks[i + 1], answers[i + 1]))
+        tables.append(timing_table(*pair, done.failures, (what, protocol)))
     code = EXIT_INTERRUPTED if done.interrupted else 0
     return timing_records(blocks, answers, done.failures), tables, code
 

@@ -168,6 +168,11 @@ def test_a_kink_is_found_wherever_it_is(at: float) -> None:
     assert find_facts(lambda x: torch.relu(x - at) ** 2).bends == (at,)
 
 
+def test_a_function_that_is_not_finite_has_no_facts() -> None:
+    with pytest.raises(FfnbenchError, match="not finite at x = -40"):
+        find_facts(lambda x: x.sqrt())
+
+
 def test_dead_zones() -> None:
     assert flat_zones(torch.relu, -4, 4) == [(-4.0, 0.0)]
     assert flat_zones(lambda x: x.clamp(-1, 1), -4, 4) == [(-4.0, -1.001953125), (1.001953125, 4.0)]

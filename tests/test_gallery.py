@@ -188,6 +188,16 @@ def test_timing_compares_within_size_dtype_and_direction() -> None:
     assert all(cell_len(line.rstrip()) <= 60 for line in plain(tables[0], 60).splitlines())
 
 
+def test_an_operation_that_fails_says_why_and_the_others_go_on() -> None:
+    request = TimingRequest(elements="1000", quick=True)
+    trouble = {("sample", "gelu float32 1000 backward"): "crash"}
+    records, (table,), code = gallery.tell_times("gelu,silu", request, launch=FakeLaunch(seconds, trouble))
+    assert code == 0
+    failed = [record for record in records if record["failure"]]
+    assert [(r["activation"], r["mode"], r["latency_s"]) for r in failed] == [("gelu", "backward", None)]
+    assert "gelu float32 1000 backward said no" in plain(table, 80)
+
+
 def test_timing_for_real_is_one_run_of_operations(folder: Path) -> None:
     done = ffnbench(
         "activations", "--time", "--quick", "--rounds", "2", "--activations", "gelu,mine.py:telu,identity",

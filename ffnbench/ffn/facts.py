@@ -86,11 +86,14 @@ def value_and_slope(function: Function, x: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def find_facts(function: Function) -> Facts:
-    """All facts of a function that `checked` let pass."""
+    """All facts of a function that `checked` let pass; raises FfnbenchError where it is not finite."""
     import torch
 
     grid = torch.arange(-EDGE, EDGE + STEP / 2, STEP, dtype=torch.float64)
     y, slope = value_and_slope(function, grid)
+    if bool((bad := ~(y.isfinite() & slope.isfinite())).any()):
+        at = float(grid[bad.nonzero()[0]])
+        raise FfnbenchError(f"f or f' is not finite at x = {at:g}", f"facts are about all x of [-{EDGE:g}, {EDGE:g}]")
     ends = torch.tensor([-FAR, FAR], dtype=torch.float64)
     (left, right), (left_slope, right_slope) = (v.tolist() for v in value_and_slope(function, ends))
     f = _scalar(function)

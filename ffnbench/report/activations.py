@@ -6,6 +6,7 @@ from typing import Any
 
 from ffnbench.ffn.facts import Facts
 from ffnbench.ffn.spec import ActivationSpec
+from ffnbench.report.footnotes import Footnotes
 from ffnbench.report.table import EXTRA, UNKNOWN, Cell, Column, Table, half_width, ratio_text
 from ffnbench.result import Comparison, Estimate, Failure, Verdict
 from ffnbench.selection import Block
@@ -147,10 +148,21 @@ def timing_records(blocks: tuple[Block, ...], answers: list[Answer], failures: t
     return records
 
 
-def timing_table(forward: tuple[Block, Answer], backward: tuple[Block, Answer], where: str, protocol: str) -> Table:
+def timing_table(
+    forward: tuple[Block, Answer],
+    backward: tuple[Block, Answer],
+    failures: tuple[Failure, ...],
+    header: tuple[str, ...],
+) -> Table:
     """One size and dtype: seconds of the operation and the ratio to relu, forward and backward."""
+    failed = {failure.case: failure.message for failure in failures}
+    notes = Footnotes()
+    marks = [
+        notes.marks([failed[label] for label in labels if label in failed])
+        for labels in zip(forward[0].labels, backward[0].labels, strict=True)
+    ]
     columns = [Column(title="activation", left=True)]
-    cells: list[list[Cell]] = [[Cell(text=name)] for name in forward[0].names]
+    cells = [[Cell(text=name + mark)] for name, mark in zip(forward[0].names, marks, strict=True)]
     for title, priority, (block, (estimates, comparisons)) in (("forward", 0, forward), ("backward", 1, backward)):
         name, size = scale([e.value for e in estimates.values()], TIME)
         columns += [
@@ -160,12 +172,13 @@ def timing_table(forward: tuple[Block, Answer], backward: tuple[Block, Answer], 
         for row, label in zip(cells, block.labels, strict=True):
             row.append(Cell(text=_seconds(estimates.get(label), size)))
             row.append(Cell(text=_ratio(comparisons.get(label))))
-    block = forward[0]
-    header = (
-        f"The operation itself: {block.elements:,} elements, {block.dtype}, {where}",
-        protocol,
+    return Table(
+        columns=tuple(columns),
+        rows=tuple(map(tuple, cells)),
+        header=header,
+        footnotes=notes.lines(),
+        summary=_order(forward),
     )
-    return Table(columns=tuple(columns), rows=tuple(map(tuple, cells)), header=header, summary=_order(forward))
 
 
 def _seconds(estimate: Estimate | None, size: float) -> str:
