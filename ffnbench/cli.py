@@ -292,8 +292,11 @@ def _show_records(records: list[dict[str, Any]], format_: str, wide: bool, footn
 
 def _show_tables(records: list[dict[str, Any]], tables: list[Any], format_: str, wide: bool) -> None:
     from ffnbench.report import listing
-    from ffnbench.report.text import show
+    from ffnbench.report.text import markdown, show
 
+    if format_ == "markdown":
+        sys.stdout.write("\n".join(markdown(table, every=True) for table in tables))
+        return
     if format_ != "table":
         sys.stdout.write(listing.machine_readable(records, format_))
         return

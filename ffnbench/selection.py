@@ -15,7 +15,6 @@ from ffnbench.request import MIN_WORKERS
 
 CHOSEN = "relu,relu2,gelu,silu,mish"  # what people choose between for an FFN
 REFERENCE = "relu"
-PLOTTED_MAX = 12
 
 
 def every_activation() -> str:

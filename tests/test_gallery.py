@@ -159,6 +159,9 @@ def test_facts_in_every_format(folder: Path, format_: str) -> None:
     assert done.returncode == 0, done.stderr
     assert "-0.16997120" in done.stdout
     assert "x tanh(exp(x))" in done.stdout
+    if format_ == "markdown":
+        header = next(line for line in done.stdout.splitlines() if line.startswith("| activation"))
+        assert all(name in header for name in ("range of f'", "mean", "2nd moment", "FLOPs", "HF", "source"))
     if format_ == "json":
         telu = json.loads(done.stdout)[1]
         assert (telu["flops"], telu["flops_backward"], telu["high"]) == (3, 9, None)

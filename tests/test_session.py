@@ -137,6 +137,18 @@ def test_an_import_that_kills_the_process_is_an_error_too(tmp_path: Path) -> Non
         prober.count(ImportedSpec(target=f"{tmp_path}/deadly.py:X", d_model=8, d_ff=8), SMALL)
 
 
+def test_sparsity_is_told_only_where_the_hidden_layer_is_certain() -> None:
+    """Packed has one projection back to d_model; with d_ff = d_model every Linear of Plain leads there."""
+    variants = f"relu,{HOSTILE}:Packed,square={HOSTILE}:Plain@d_ff=16"
+    request = Request(
+        variants=variants, d_model=16, d_ff=32, seq_len=32, workers=3, rounds=1, metrics="latency,sparsity", threads=1
+    )
+    report = prepare(request).measure()
+    assert report.estimate("Packed", "zero_share") is not None
+    assert report.estimate("square", "zero_share") is None
+    assert "not known which" in " ".join(note.text for note in report.warnings if note.label == "square")
+
+
 def test_a_worker_killed_from_outside_is_told_apart() -> None:
     session = Session()
     session.facts()

@@ -242,4 +242,8 @@ def _down_projection(subject: Subject) -> nn.Module:
     linear = [m for m in subject.module.modules() if isinstance(m, nn.Linear) and m.out_features == width]
     if not linear:
         raise FfnbenchError("no nn.Linear back to d_model, so the hidden layer can't be found")
-    return linear[-1]
+    if len(linear) > 1:
+        raise FfnbenchError(
+            f"{len(linear)} nn.Linear lead to d_model, so it is not known which follows the hidden layer"
+        )
+    return linear[0]

@@ -41,7 +41,7 @@ class OwnActivation:
 def activation(*, formula: str, flops: int, flops_backward: int | None = None) -> Callable[[F], F]:
     """Declare formula and element-wise FLOPs of an activation; raises FfnbenchError for a cost that is no count."""
     for name, value in (("flops", flops), ("flops_backward", flops_backward)):
-        if value is not None and (not isinstance(value, int) or value < 0):
+        if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < 0):
             raise FfnbenchError(f"{name} must be a whole number of FLOPs per element, not {value!r}", "for example 5")
 
     def mark(function: F) -> F:

@@ -123,9 +123,9 @@ def _heading(table: Table, indices: list[int], column: Column) -> str:
     return f"{column.title}\n{column.unit}" if column.unit else f"\n{column.title}"
 
 
-def markdown(table: Table) -> str:
-    """A pipe table with all ordinary columns, for pull requests and notes."""
-    indices = [i for i, c in enumerate(table.columns) if c.priority < EXTRA]
+def markdown(table: Table, *, every: bool = False) -> str:
+    """A pipe table with all ordinary columns, or with every one, for pull requests and notes."""
+    indices = [i for i, c in enumerate(table.columns) if every or c.priority < EXTRA]
     columns = [table.columns[i] for i in indices]
     lines = [f"{line}  " for line in table.header]
     lines += ["", _pipe([c.name for c in columns]), _pipe([":--" if c.left else "--:" for c in columns])]
