@@ -21,7 +21,7 @@ from ffnbench.report.text import html_fragment, plain, renderable
 from ffnbench.request import Request
 from ffnbench.request import build as build_plan
 from ffnbench.result import CaseCost, Progress, Report
-from ffnbench.stats import summarise
+from ffnbench.stats import refuse_blind, summarise
 
 if TYPE_CHECKING:
     from torch import nn
@@ -77,6 +77,8 @@ class Prepared:
             samples=done.samples,
             interrupted=done.interrupted,
             stopped=done.stopped,
+            limit=done.limit,
+            timer=done.timer,
             wall_s=done.wall_s,
         )
 
@@ -92,6 +94,7 @@ class Prepared:
 def prepare(request: Request) -> Prepared:
     """Everything that can fail before measuring, done."""
     plan, costs = _plan(request)
+    refuse_blind(plan)
     return Prepared(plan=plan, costs=costs)
 
 
@@ -159,6 +162,31 @@ def build(variant: str, *, d_model: int, device: Any = None, dtype: Any = None, 
         return build_module(case.ffn, **place)
     assert isinstance(case.ffn, ImportedSpec)
     return build_imported(case.ffn).to(**place)
+
+
+def recompute(report: ShownReport) -> tuple[ShownReport, str]:
+    """The report with every figure computed anew from its samples, and what to say where they were not the same."""
+    if report.environment is None:
+        return report, ""
+    measured, comparisons, warnings = summarise(report.run)
+    known = set(report.warnings)
+    fresh = replace(
+        report,
+        measured=measured,
+        comparisons=comparisons,
+        warnings=(*report.warnings, *(note for note in warnings if note not in known)),
+    )
+    if _figures(fresh) == _figures(report):
+        return fresh, ""
+    return fresh, f"the figures stored in the file (by ffnbench {report.version}) are not those of its samples"
+
+
+def _figures(report: Report) -> list[tuple[str, str, str, str]]:
+    """What is compared, to nine digits: sums of floats may differ in the last ones between machines."""
+    found = [(m.case, m.metric, f"{m.estimate.value:.9g}", "") for m in report.measured]
+    for c in report.comparisons:
+        found.append((c.case, c.metric, f"{c.ratio.value:.9g}" if c.ratio else "", c.verdict.value))
+    return found
 
 
 def load(path: str) -> ShownReport:

@@ -9,17 +9,14 @@ from __future__ import annotations
 import os
 import sys
 import traceback
-from collections.abc import Sequence
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
 
 from ffnbench import __version__, options
 from ffnbench.errors import EXIT_INTERRUPTED, EXIT_UNFINISHED, EXIT_USAGE, FfnbenchError, Unfinished
 from ffnbench.registry import hint_for
 from ffnbench.request import Request
-from ffnbench.result import Report
 
 DEFAULTS = Request()
 app = typer.Typer(
@@ -51,6 +48,11 @@ def main() -> None:
     except Exception as problem:
         code = _usage_error(problem)
     sys.exit(code)
+
+
+def _exit(code: int) -> None:
+    if code:
+        raise typer.Exit(code)
 
 
 def complain(message: str, hint: str, code: int) -> int:
@@ -112,6 +114,9 @@ def compare(
     workers: options.Workers = None,
     rounds: options.Rounds = None,
     quick: options.Quick = False,
+    precision: options.Precision = None,
+    budget: options.Budget = None,
+    control: options.Control = False,
     metrics: options.MetricNames = DEFAULTS.metrics,
     seed: options.Seed = DEFAULTS.seed,
     timeout: options.Timeout = DEFAULTS.timeout,
@@ -126,13 +131,14 @@ def compare(
     from ffnbench.report.progress import ProgressBar
     from ffnbench.report.store import Outputs
     from ffnbench.report.table import compare_table
+    from ffnbench.show import check_format, finish
 
-    _check_format(format_)
+    check_format(format_)
     prepared = api.prepare(request)
     with Outputs(out or [], "compare") as outputs:
         with ProgressBar(quiet=quiet) as progress:
             report = prepared.measure(progress)
-        _finish(report, compare_table, outputs, format_, wide)
+        _exit(finish(report, compare_table, outputs, format_, wide))
 
 
 @app.command(epilog="Example: ffnbench cost --d-model 4096 --variants relu2,swiglu --rule llama")
@@ -161,11 +167,12 @@ def cost(
     from ffnbench import api
     from ffnbench.report.store import Outputs
     from ffnbench.report.table import cost_table
+    from ffnbench.show import check_format, finish
 
-    _check_format(format_)
+    check_format(format_)
     report = api.price(request)
     with Outputs(out or [], "cost") as outputs:
-        _finish(report, cost_table, outputs, format_, wide)
+        _exit(finish(report, cost_table, outputs, format_, wide))
 
 
 @app.command("plot-activations", epilog="Example: ffnbench plot-activations --activations relu,gelu,silu -o curves.svg")
@@ -206,8 +213,9 @@ def activations(
     """Show the facts of activations, or with --time what their operations cost."""
     from ffnbench import gallery
     from ffnbench.report.progress import ProgressBar
+    from ffnbench.show import check_format, show_tables
 
-    _check_format(format_)
+    check_format(format_)
     if not time:
         gallery.refuse_without_time(elements=elements, dtype=dtype, workers=workers, rounds=rounds, threads=threads)
         records, tables, failed = gallery.tell_facts(activations, timeout)
@@ -215,9 +223,39 @@ def activations(
         request = gallery.timing_request(elements, dtype, device, threads, workers, rounds, quick, seed, timeout)
         with ProgressBar(quiet=quiet) as progress:
             records, tables, failed = gallery.tell_times(activations, request, progress)
-    _show_tables(records, tables, format_, wide)
-    if failed:
-        raise typer.Exit(failed)
+    show_tables(records, tables, format_, wide)
+    _exit(failed)
+
+
+@app.command(epilog="Examples: ffnbench selftest; ffnbench selftest --live --repeats 5 -o selftest.json")
+def selftest(
+    runs: options.Runs = 1000,
+    live: options.Live = False,
+    repeats: options.Repeats = None,
+    budget: options.LiveBudget = None,
+    d_model: options.LiveWidth = None,
+    format_: options.Format = "table",
+    out: options.RecordsOut = None,
+    wide: options.Wide = False,
+    quiet: options.Quiet = False,
+) -> None:
+    """Count how often ffnbench is wrong: on simulated machines in seconds, with --live on this one."""
+    from ffnbench import trial
+    from ffnbench.report import listing
+    from ffnbench.report.progress import ProgressBar
+    from ffnbench.report.store import Outputs
+    from ffnbench.show import check_format, show_tables
+
+    check_format(format_)
+    question = trial.question(runs, live, repeats, budget, d_model)
+    with Outputs(out or [], "selftest", (".json", ".csv", ".md")) as outputs:
+        with ProgressBar(quiet=quiet) as progress:
+            records, table, broken = question(progress)
+        show_tables(records, [table], format_, wide)
+        for path in outputs.write(lambda suffix: listing.as_file(records, [table], suffix).encode()):
+            print(f"wrote {path}", file=sys.stderr)
+    if broken:
+        raise Unfinished("the selftest failed: " + "; ".join(broken), "the numbers of this ffnbench can't be trusted")
 
 
 @app.command("list", epilog="Example: ffnbench list rules")
@@ -228,79 +266,52 @@ def list_(
 ) -> None:
     """Show the names there are to choose from."""
     from ffnbench.report.listing import FOOTNOTES, LISTINGS
+    from ffnbench.show import check_format, show_records
 
-    _check_format(format_)
+    check_format(format_)
     if what not in LISTINGS:
         raise FfnbenchError(f"nothing is called {what!r}", hint_for(what, LISTINGS, "lists: " + ", ".join(LISTINGS)))
-    _show_records(LISTINGS[what](), format_, wide, FOOTNOTES.get(what, ()))
+    show_records(LISTINGS[what](), format_, wide, FOOTNOTES.get(what, ()))
 
 
-@app.command(epilog="Example: ffnbench env --format json")
-def env(format_: options.Format = "table") -> None:
+@app.command(epilog="Example: ffnbench env --timer")
+def env(
+    timer: Annotated[bool, typer.Option("--timer", help="Measure the harness: an empty call, a tick.")] = False,
+    format_: options.Format = "table",
+) -> None:
     """Show where numbers would be made: machine, torch, fingerprint, and what makes it noisy now."""
     from ffnbench.bench.environment import advice, describe
     from ffnbench.bench.session import Session
-    from ffnbench.report.listing import environment
+    from ffnbench.report.listing import environment, timer_records
+    from ffnbench.show import check_format, show_records
 
-    _check_format(format_)
+    check_format(format_)
     worker = Session()
     try:
         facts = worker.facts()
+        overhead = timer_records(worker.ask({"do": "timer"}, DEFAULTS.timeout)) if timer else []
     finally:
         worker.close()
-    _show_records(environment(describe(facts)), format_, False, [f"noise: {text}" for text in advice()])
+    records = [*environment(describe(facts)), *overhead]
+    show_records(records, format_, False, [f"noise: {text}" for text in advice()])
 
 
-def _check_format(name: str) -> None:
-    from ffnbench.report.store import FORMATS
+@app.command(epilog="Example: ffnbench report run.json --wide")
+def report(
+    path: Annotated[str, typer.Argument(metavar="FILE", help="A .json that `compare` or `cost` wrote with -o.")],
+    format_: options.Format = "table",
+    out: options.Out = None,
+    wide: options.Wide = False,
+) -> None:
+    """Show a saved run again: every figure is computed anew from its samples."""
+    from ffnbench import api
+    from ffnbench.report.store import Outputs
+    from ffnbench.show import check_format, finish
 
-    if name not in FORMATS:
-        raise FfnbenchError(f"unknown format {name!r}", hint_for(name, FORMATS, "formats: " + ", ".join(FORMATS)))
-
-
-def _finish(report: Report, table_of: Any, outputs: Any, format_: str, wide: bool) -> None:
-    """Show the answer, write the files, choose the exit code."""
-    from ffnbench.report.store import FORMATS, WRITERS
-    from ffnbench.report.text import show
-
-    if report.interrupted and not report.samples:
-        raise typer.Exit(complain("interrupted before anything was measured", "", EXIT_INTERRUPTED))
-    if format_ == "table":
-        show(table_of(report), Console(), wide=wide)
-    else:
-        sys.stdout.write(WRITERS[FORMATS[format_]](report, table_of))
-    sys.stdout.flush()
-    if paths := outputs.write(lambda suffix: WRITERS[suffix](report, table_of).encode()):
-        print("wrote " + ", ".join(map(str, paths)), file=sys.stderr)
-    if report.interrupted:
-        raise typer.Exit(EXIT_INTERRUPTED)
-    if report.stopped:
-        raise Unfinished(report.stopped, "the table holds what was measured by then")
-    if report.failures and len({f.case for f in report.failures}) == len(report.plan.cases):
-        raise Unfinished("nothing could be measured: every case failed", "the footnotes of the table say why")
-
-
-def _show_records(records: list[dict[str, Any]], format_: str, wide: bool, footnotes: Sequence[str] = ()) -> None:
-    from ffnbench.report import listing
-    from ffnbench.report.text import show
-
-    if format_ == "table":
-        show(listing.table(records, footnotes), Console(), wide=wide)
-    else:
-        sys.stdout.write(listing.machine_readable(records, format_))
-
-
-def _show_tables(records: list[dict[str, Any]], tables: list[Any], format_: str, wide: bool) -> None:
-    from ffnbench.report import listing
-    from ffnbench.report.text import markdown, show
-
-    if format_ == "markdown":
-        sys.stdout.write("\n".join(markdown(table, every=True) for table in tables))
-        return
-    if format_ != "table":
-        sys.stdout.write(listing.machine_readable(records, format_))
-        return
-    for i, table in enumerate(tables):
-        if i:
-            print()
-        show(table, Console(), wide=wide)
+    check_format(format_)
+    loaded, differs = api.recompute(api.load(path))
+    with Outputs(out or [], "report") as outputs:
+        code = finish(loaded, lambda shown: shown.table, outputs, format_, wide)
+    if differs:
+        print(f"note: {differs}", file=sys.stderr)
+    _exit(code)

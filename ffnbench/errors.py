@@ -26,3 +26,9 @@ class Unfinished(FfnbenchError):
     """The run started and could not give an answer."""
 
     exit_code = EXIT_UNFINISHED
+
+
+class Interrupted(FfnbenchError):
+    """Ended by hand before there was anything to save."""
+
+    exit_code = EXIT_INTERRUPTED

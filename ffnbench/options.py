@@ -164,7 +164,7 @@ Workers = Annotated[
         parser=_whole,
         metavar="INT",
         rich_help_panel=MEASURING,
-        help="Fresh processes, one after another; intervals are over them. \\[default: 5]",
+        help="Exactly so many fresh processes, one after another; intervals are over them.",
     ),
 ]
 Rounds = Annotated[
@@ -174,7 +174,36 @@ Rounds = Annotated[
         parser=_whole,
         metavar="INT",
         rich_help_panel=MEASURING,
-        help="Rounds in each worker; a round measures each case once. \\[default: 30]",
+        help="Exactly so many rounds in each worker; a round measures each case once.",
+    ),
+]
+Precision = Annotated[
+    float | None,
+    typer.Option(
+        "--precision",
+        parser=_number,
+        metavar="PCT",
+        rich_help_panel=MEASURING,
+        help="Measure until every ratio is known to +-PCT percent. \\[default: 1]",
+    ),
+]
+Budget = Annotated[
+    float | None,
+    typer.Option(
+        "--budget",
+        parser=_number,
+        metavar="SECONDS",
+        rich_help_panel=MEASURING,
+        help="... or until this time is over; 3 workers at least. "
+        "\\[default: 5 a variant, 15 at least; with --precision 120]",
+    ),
+]
+Control = Annotated[
+    bool,
+    typer.Option(
+        "--control",
+        rich_help_panel=MEASURING,
+        help="Measure the reference a second time: where it differs from itself, this machine can't be trusted now.",
     ),
 ]
 Quick = Annotated[bool, typer.Option("--quick", rich_help_panel=MEASURING, help="3 workers of 8 rounds: a first look.")]
@@ -270,4 +299,51 @@ Elements = Annotated[
 Dtypes = Annotated[
     str | None,
     typer.Option("--dtype", metavar="LIST", rich_help_panel=WORKLOAD, help="With --time: dtypes. \\[default: float32]"),
+]
+
+Runs = Annotated[
+    int,
+    typer.Option("--runs", parser=_whole, metavar="INT", rich_help_panel=MEASURING, help="Simulated runs in all."),
+]
+Live = Annotated[
+    bool,
+    typer.Option(
+        "--live",
+        rich_help_panel=MEASURING,
+        help="Measure on this machine instead, beside torch's Timer and a median loop, quiet and with a neighbour.",
+    ),
+]
+Repeats = Annotated[
+    int | None,
+    typer.Option(
+        "--repeats",
+        parser=_whole,
+        metavar="INT",
+        rich_help_panel=MEASURING,
+        help="With --live: runs of each method in each condition. \\[default: 5]",
+    ),
+]
+LiveBudget = Annotated[
+    float | None,
+    typer.Option(
+        "--budget",
+        parser=_number,
+        metavar="SECONDS",
+        rich_help_panel=MEASURING,
+        help="With --live: time of one run. \\[default: 20]",
+    ),
+]
+LiveWidth = Annotated[
+    int | None,
+    typer.Option(
+        "--d-model",
+        parser=_whole,
+        metavar="INT",
+        rich_help_panel=MODEL,
+        help="With --live: width of the module. \\[default: 256]",
+    ),
+]
+RecordsOut = Annotated[
+    list[str] | None,
+    typer.Option("--out", "-o", metavar="PATH", rich_help_panel=OUTPUT, help="Write a .json, .csv or .md. Repeatable."),
 ]

@@ -32,6 +32,7 @@ class Mode(Enum):
     BACKWARD = "backward"
 
 
+CONTROL = "(control)"  # no variant can have this label by accident: the grammar's labels are names
 LATENCY, PEAK, SAVED, ZEROS, DEAD = "latency", "peak_bytes", "saved_bytes", "zero_share", "dead_share"
 # what --metrics asks for; latency is sampled in every round of every worker, the others are exact and need one
 METRIC_GROUPS = {"latency": (LATENCY,), "memory": (PEAK, SAVED), "sparsity": (ZEROS, DEAD)}
@@ -48,6 +49,7 @@ class Workload:
     mode: str
     threads: int
     backend: str = "eager"
+    slowdown: float = 0.0  # for tests of the measuring itself: each call spins for this share of its own time
 
     @property
     def tokens(self) -> int:
@@ -74,10 +76,16 @@ class Case:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Protocol:
-    """How it is measured. The replicate is the worker, a fresh process; a round measures each case once."""
+    """How it is measured. The replicate is the worker, a fresh process; a round measures each case once.
+
+    Without `precision`, `workers` and `rounds` are what is run. With it they are the fewest: the run adds to them
+    until every ratio is known to +-`precision` (a fraction) or `budget_s` seconds are over (sampling.py).
+    """
 
     workers: int = DEFAULT_WORKERS
     rounds: int = DEFAULT_ROUNDS
+    precision: float | None = None
+    budget_s: float | None = None
     warmup_s: float = 0.2
     min_sample_s: float = 0.01
     seed: int = 0
@@ -94,7 +102,10 @@ class Note:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """The whole question, enough to run it again. `reference` is the label that ratios are relative to."""
+    """The whole question, enough to run it again. `reference` is the label that ratios are relative to.
+
+    A case with the label CONTROL is the reference a second time: what it differs from itself by is the machine's.
+    """
 
     cases: tuple[Case, ...]
     reference: str
@@ -107,6 +118,16 @@ class Plan:
     def case(self, label: str) -> Case:
         """The case of a label."""
         return next(case for case in self.cases if case.label == label)
+
+    @property
+    def shown(self) -> tuple[Case, ...]:
+        """The cases that were asked for: all but the control."""
+        return tuple(case for case in self.cases if case.label != CONTROL)
+
+    @property
+    def compared(self) -> int:
+        """How many rows are compared with the reference: the family that decisions are corrected for."""
+        return len(self.shown) - 1
 
     def with_device(self, device: str) -> Plan:
         """The same plan with `auto` resolved."""

@@ -8,7 +8,6 @@ ffnbench's own forms.
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from math import isfinite
 
 from ffnbench.errors import FfnbenchError
 from ffnbench.ffn.cost import cost
@@ -16,8 +15,7 @@ from ffnbench.ffn.grammar import Variant, as_activation_variant, choose, parse_v
 from ffnbench.ffn.sizing import DEFAULT_MULTIPLE, DEFAULT_RATIO, RULES, Match, round_nearest, width_by_rule, width_for
 from ffnbench.ffn.spec import FFNSpec, Gate, ImportedSpec, Init, NetworkSpec, Scalar, require_positive
 from ffnbench.plan import (
-    DEFAULT_ROUNDS,
-    DEFAULT_WORKERS,
+    CONTROL,
     DTYPES,
     METRIC_GROUPS,
     Case,
@@ -26,14 +24,12 @@ from ffnbench.plan import (
     Note,
     Plan,
     Probe,
-    Protocol,
     Workload,
 )
+from ffnbench.protocol import protocol_of
 from ffnbench.registry import hint_for
 from ffnbench.units import signed_percent
 
-MIN_WORKERS = 3
-QUICK_WORKERS, QUICK_ROUNDS = 3, 8
 SIZING_KEYS = {"rule", "ratio", "multiple_of", "ffn_dim_multiplier"}
 
 
@@ -65,6 +61,9 @@ class Request:
     workers: int | None = None
     rounds: int | None = None
     quick: bool = False
+    precision: float | None = None  # percent
+    budget: float | None = None  # seconds
+    control: bool = False
     seed: int = 0
     timeout: float = 300.0
     metrics: str = "latency,memory"
@@ -77,11 +76,21 @@ def build(request: Request, probe: Probe | None = None) -> Plan:
     reference = _reference(request.reference, variants)
     sizer = _Sizer(request, reference, probe)
     cases = tuple(sizer.case(variant) for variant in variants)
+    metrics = _metrics(request.metrics)
     return Plan(
-        cases=cases,
+        cases=(*cases, *_control(request, metrics, cases, reference.label)),
         reference=reference.label,
-        protocol=_protocol(request),
-        metrics=_metrics(request.metrics),
+        protocol=protocol_of(
+            len(cases),
+            workers=request.workers,
+            rounds=request.rounds,
+            quick=request.quick,
+            precision=request.precision,
+            budget=request.budget,
+            seed=request.seed,
+            timeout=request.timeout,
+        ),
+        metrics=metrics,
         match=choose(Match, "match", request.match).value,
         multiple_of=sizer.multiple_of,
         notes=tuple(_notes(variants, cases, reference.label, sizer.match)),
@@ -105,20 +114,13 @@ def _reference(label: str | None, variants: list[Variant]) -> Variant:
     return variants[labels.index(label)]
 
 
-def _protocol(request: Request) -> Protocol:
-    workers = request.workers if request.workers is not None else QUICK_WORKERS if request.quick else DEFAULT_WORKERS
-    rounds = request.rounds if request.rounds is not None else QUICK_ROUNDS if request.quick else DEFAULT_ROUNDS
-    if require_positive("workers", workers) < MIN_WORKERS:
-        raise FfnbenchError(
-            f"--workers {workers} is too few for an interval that can decide anything",
-            f"give at least {MIN_WORKERS}: every interval is over workers, not over samples",
-        )
-    require_positive("rounds", rounds)
-    if not 0 <= request.seed < 2**63:
-        raise FfnbenchError(f"--seed {request.seed} is out of range", "a seed is between 0 and 2^63 - 1")
-    if not (isfinite(request.timeout) and request.timeout > 0):
-        raise FfnbenchError(f"--timeout must be positive seconds, not {request.timeout:g}", "the default is 300")
-    return Protocol(workers=workers, rounds=rounds, seed=request.seed, timeout_s=request.timeout)
+def _control(request: Request, metrics: tuple[str, ...], cases: tuple[Case, ...], reference: str) -> tuple[Case, ...]:
+    """The reference a second time, where that was asked for."""
+    if not request.control:
+        return ()
+    if "latency" not in metrics:
+        raise FfnbenchError("--control is about latency, and latency is not measured", "add it: --metrics latency")
+    return tuple(replace(case, label=CONTROL, residual=None) for case in cases if case.label == reference)
 
 
 def _metrics(text: str) -> tuple[str, ...]:
@@ -185,6 +187,9 @@ class _Sizer:
             key: getattr(self.request, key) for key in ("batch", "seq_len", "dtype", "device", "mode", "threads")
         } | variant.workload_keys
         given["threads"] = 1 if given["threads"] is None else given["threads"]
+        slowdown = given.get("slowdown", 0.0)
+        if not isinstance(slowdown, int | float) or isinstance(slowdown, bool) or not 0 <= slowdown <= 10:
+            raise FfnbenchError(f"slowdown must be a share of the call's own time, not {slowdown!r}", "e.g. 0.05 is 5%")
         return Workload(
             batch=require_positive("batch", given["batch"]),
             seq_len=require_positive("seq_len", given["seq_len"]),
@@ -192,6 +197,7 @@ class _Sizer:
             device=_device(str(given["device"])),
             mode=choose(Mode, "mode", given["mode"]).value,
             threads=require_positive("threads", given["threads"]),
+            slowdown=float(slowdown),
         )
 
     def _width(self, variant: Variant, workload: Workload) -> tuple[int, str]:
@@ -329,4 +335,7 @@ def _notes(variants: list[Variant], cases: tuple[Case, ...], reference: str, mat
         if case.residual:
             change = f"{signed_percent(case.residual)} {match.value} against {reference}"
             notes.append(Note(label=case.label, text=f"d_ff {case.ffn.d_ff:,} ({case.sizing}) gives {change}"))
+        if case.workload.slowdown:
+            text = f"slowed down on purpose: each call spins for {case.workload.slowdown:g} of its own time"
+            notes.append(Note(label=case.label, text=text))
     return notes

@@ -6,14 +6,13 @@ Base units (seconds, bytes); unknown is None. Nothing is decided here (stats.py)
 
 from __future__ import annotations
 
-import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 from ffnbench.ffn.cost import Cost
 from ffnbench.ffn.spec import FFNSpec, Gate
-from ffnbench.plan import DEAD, LATENCY, PEAK, SAVED, ZEROS, Case, Note, Plan
+from ffnbench.plan import CONTROL, DEAD, LATENCY, PEAK, SAVED, ZEROS, Case, Note, Plan
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -94,6 +93,7 @@ class Comparison:
     ratio: Estimate | None
     verdict: Verdict
     reason: str = ""
+    resolution: float | None = None  # the smallest relative difference that this row could have shown
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,6 +120,14 @@ class Environment:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Timer:
+    """What measuring itself costs in a worker: a call of an empty module, and one tick of the clock, in seconds."""
+
+    empty_call_s: float
+    resolution_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
     """Where a run is: what the runner tells whoever listens."""
 
@@ -140,6 +148,8 @@ class Run:
     interrupted: bool
     wall_s: float
     stopped: str = ""  # why the run ended early, where it was not by hand
+    limit: str = ""  # which limit ended an adaptive run: precision, budget or workers
+    timer: Timer | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -176,6 +186,8 @@ class Report:
     samples: tuple[Sample, ...] = field(default=(), repr=False)
     interrupted: bool = False
     stopped: str = ""
+    limit: str = ""
+    timer: Timer | None = None
     wall_s: float | None = None
     schema: int = SCHEMA
 
@@ -197,14 +209,18 @@ class Report:
 
     @property
     def resolution(self) -> float | None:
-        """The half-width of the widest ratio interval: differences below it can't be seen in this run."""
-        ratios = [c.ratio for c in self.comparisons if c.ratio and c.verdict is not Verdict.REFERENCE]
-        widths = [math.sqrt(r.high / r.low) - 1 for r in ratios if r.low and r.high]
-        return max(widths, default=None)
+        """The smallest relative difference that every row of this run could have shown."""
+        return max((c.resolution for c in self.comparisons if c.resolution and c.case != CONTROL), default=None)
+
+    @property
+    def run(self) -> Run:
+        """What was measured, without what was computed from it: every figure can be computed again."""
+        shared = {f.name for f in fields(Run)} - {"wall_s"}
+        return Run(**{name: getattr(self, name) for name in shared}, wall_s=self.wall_s or 0.0)
 
     def rows(self) -> list[dict[str, Any]]:
         """One flat record a case, in the order and with the names of the CSV contract."""
-        return [_row(self, case) for case in self.plan.cases]
+        return [_row(self, case) for case in self.plan.shown]
 
     def frame(self) -> pd.DataFrame:
         """The rows as a pandas DataFrame, one row a case, unknown as missing."""

@@ -10,8 +10,8 @@ from ffnbench.ffn.grammar import Variant, as_activation_variant, parse_variant
 from ffnbench.ffn.spec import ActivationSpec, Gate, Scalar, require_positive
 from ffnbench.ffn.variants import ACTIVATIONS, GATED
 from ffnbench.plan import DTYPES, Case, Mode, Plan, Probe, Protocol, Workload
+from ffnbench.protocol import MIN_WORKERS
 from ffnbench.registry import hint_for
-from ffnbench.request import MIN_WORKERS
 
 CHOSEN = "relu,relu2,gelu,silu,mish"  # what people choose between for an FFN
 REFERENCE = "relu"

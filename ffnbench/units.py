@@ -33,6 +33,21 @@ def digits(value: float, significant: int = 3) -> str:
     return f"{value:,.{min(decimals, 9)}f}"
 
 
+def decimals(half: float) -> int:
+    """How many decimals a half-width supports: to its first digit, and one more where that is a 1."""
+    if not (isfinite(half) and half > 0):
+        return 3
+    exponent = floor(log10(half))
+    leading = int(half / 10.0**exponent + 1e-9)
+    return min(9, max(0, -exponent + (leading == 1)))
+
+
+def supported(value: float, half: float, most: int = 5) -> str:
+    """A number without the digits that its half-width does not support, and with at most so many."""
+    room = max(0, most - 1 - floor(log10(abs(value)))) if value else 0
+    return f"{value:,.{min(decimals(half), room)}f}"
+
+
 def quantity(value: float, units: Sequence[tuple[str, float]]) -> str:
     """One number with its own unit: `12.0 MiB`, `25.1 ms`, `4.72 M`."""
     name, size = scale([value], units)

@@ -12,12 +12,19 @@ from conftest import ROOT
 PACKAGE = ROOT / "ffnbench"
 FILES = sorted(PACKAGE.rglob("*.py"))
 HEAVY = {"torch", "pandas", "matplotlib", "numpy", "scipy"}
-TORCH_FILES = {"ffn/modules.py", "bench/meters.py", "bench/jobs.py", "bench/counting.py", "bench/study.py"}
+TORCH_FILES = {
+    "ffn/modules.py",
+    "bench/meters.py",
+    "bench/jobs.py",
+    "bench/counting.py",
+    "bench/study.py",
+    "bench/rivals.py",
+}
 # lower numbers know nothing of higher ones; a room's files may import their siblings
 RANKS = {
-    "errors": -1, "registry": 0, "units": 0, "jsonable": 0, "__init__": 0, "ffn": 1, "plan": 2,
-    "request": 3, "selection": 4, "result": 3, "stats": 4, "bench": 5, "report": 5, "api": 6,
-    "gallery": 6, "options": 6, "cli": 7, "__main__": 8,
+    "errors": -1, "registry": 0, "units": 0, "jsonable": 0, "__init__": 0, "ffn": 1, "plan": 2, "protocol": 3,
+    "request": 4, "selection": 5, "result": 3, "noise": 4, "stats": 5, "sampling": 6, "selftest": 6, "bench": 7,
+    "report": 7, "api": 8, "show": 8, "gallery": 8, "trial": 8, "options": 8, "cli": 9, "__main__": 10,
 }  # fmt: skip
 
 

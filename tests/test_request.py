@@ -81,7 +81,7 @@ def test_quick_is_three_workers_and_what_is_given_wins() -> None:
     quick = build(Request(quick=True)).protocol
     assert (quick.workers, quick.rounds) == (3, 8)
     assert build(Request(quick=True, workers=4, rounds=2)).protocol.workers == 4
-    assert build(Request()).protocol.workers == 5
+    assert build(Request(rounds=9)).protocol.workers == 5
 
 
 class Counting:

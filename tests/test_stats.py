@@ -156,5 +156,6 @@ def test_resolution_is_the_widest_half_interval() -> None:
     values = {"a": [[1.0]] * 3, "b": [[1.0]] * 3, "c": [[1.0], [1.1], [1.2]]}
     measured, comparisons, _ = summarise(run_of(plan, values))
     report = Report(plan=plan, costs=(), created="", version="", measured=measured, comparisons=comparisons)
-    wide = comparisons[2].ratio
-    assert report.resolution == pytest.approx(math.sqrt(wide.high / wide.low) - 1)
+    logs = [0.0, math.log(1.1), math.log(1.2)]
+    strict = student_interval(logs, 0.975)  # two rows: Holm's strictest level is 2.5 %
+    assert report.resolution == pytest.approx(math.expm1((strict[2] - strict[1]) / 2))

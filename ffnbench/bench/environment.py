@@ -24,6 +24,14 @@ def usable_cpus() -> int:
     return max(1, min(affinity, int(quota))) if quota else affinity
 
 
+def physical_cpus() -> int:
+    """Cores behind the CPUs that this process may use: two threads of one core are one."""
+    if not hasattr(os, "sched_getaffinity"):
+        return os.cpu_count() or 1
+    path = "/sys/devices/system/cpu/cpu{}/topology/thread_siblings_list"
+    return len({_read(path.format(cpu)) or str(cpu) for cpu in os.sched_getaffinity(0)})
+
+
 def _cgroup_quota() -> float | None:
     """CPUs by quota: cgroup v2's cpu.max, v1's cfs_quota_us, or None."""
     if text := _read("/sys/fs/cgroup/cpu.max"):

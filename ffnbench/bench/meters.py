@@ -38,6 +38,7 @@ class Subject:
     grad: Tensor
     train: bool
     backward_only: bool = False
+    slowdown: float = 0.0
 
     def call(self) -> None:
         """One call as it is timed: forward, or forward and backward through a fresh graph."""
@@ -49,10 +50,29 @@ class Subject:
 
     def timed(self) -> Callable[[], None]:
         """What to time: the whole call, or for backward alone the second half, its graph built here."""
-        if not self.backward_only:
-            return self.call
-        y = self.module(self.x)
-        return lambda: y.backward(self.grad)
+        call = self.call
+        if self.backward_only:
+            y = self.module(self.x)
+
+            def call() -> None:
+                y.backward(self.grad)
+
+        return self._slowed(call) if self.slowdown else call
+
+    def _slowed(self, call: Callable[[], None]) -> Callable[[], None]:
+        """The call, and then a spin for the given share of its own time: a slow-down that is known exactly."""
+
+        def slow() -> None:
+            start = perf_counter()
+            call()
+            if self.x.is_cuda:
+                torch.cuda.synchronize(self.x.device)
+            end = perf_counter()
+            until = end + self.slowdown * (end - start)
+            while perf_counter() < until:
+                pass
+
+        return slow
 
     def clear(self) -> None:
         """Forget all leaf gradients, so that no call pays for adding to the last one's."""
@@ -78,7 +98,13 @@ def prepare(module: nn.Module, workload: Workload, d_model: int, seed: int) -> S
     x, grad = (torch.randn(shape, generator=generator).to(workload.device, dtype) for _ in range(2))
     module.train(train)
     backward_only = workload.mode == Mode.BACKWARD.value
-    return Subject(module, x.requires_grad_(train), grad, train, backward_only)
+    return Subject(module, x.requires_grad_(train), grad, train, backward_only, workload.slowdown)
+
+
+def empty_call() -> float:
+    """Seconds of a call of an empty module, measured as every other call is: what the harness itself costs."""
+    subject = Subject(nn.Identity(), torch.randn(1, 1, 8), torch.randn(1, 1, 8), train=False)
+    return min(sample(subject, 200) for _ in range(10))
 
 
 def warm_up(subject: Subject, seconds: float) -> None:
@@ -106,9 +132,10 @@ def sample(subject: Subject, calls: int) -> float:
 def _on_cpu(subject: Subject, calls: int) -> float:
     total = 0.0
     if not subject.train:
+        call = subject.timed()
         start = perf_counter()
         for _ in range(calls):
-            subject.call()
+            call()
         return perf_counter() - start
     for _ in range(calls):
         subject.clear()

@@ -13,16 +13,19 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from ffnbench import jsonable
+from ffnbench.bench.clock import RunClock
 from ffnbench.bench.environment import available_memory, describe, usable_cpus
 from ffnbench.bench.session import Session, WorkerLost
+from ffnbench.bench.watch import Watch
 from ffnbench.bench.wire import Message
 from ffnbench.errors import FfnbenchError, Unfinished
 from ffnbench.plan import LATENCY, METRIC_GROUPS, Note, Plan
-from ffnbench.result import Environment, Failure, FailureKind, Progress, Run, Sample
+from ffnbench.result import Environment, Failure, FailureKind, Progress, Run, Sample, Timer
+from ffnbench.sampling import limit_met, rounds_wanted, scatter, workers_wanted
 
 RESTARTS = 3
 ONCE = {"memory": "weigh", "sparsity": "look"}  # which job gives the metrics of a group
@@ -40,18 +43,27 @@ class Worker(Protocol):
 Launch = Callable[[], Worker]
 
 
-def run(plan: Plan, *, on_progress: Listener = lambda _: None, launch: Launch = Session) -> Run:
+def run(
+    plan: Plan,
+    *,
+    on_progress: Listener = lambda _: None,
+    launch: Launch = Session,
+    now: Callable[[], float] = time.monotonic,
+    describe: Callable[[dict[str, Any]], Environment] = describe,
+) -> Run:
     """Measure a plan. A failed case is a row of the result; Ctrl-C ends with what was measured by then.
 
     A worker that is lost is replaced. Raises FfnbenchError where the plan asks for a device that is not there,
-    Unfinished where nothing can be measured at all.
+    Unfinished where nothing can be measured at all. `launch`, `now` and `describe` are the world outside:
+    simulations and tests bring their own.
     """
-    runner = _Runner(plan, on_progress, launch)
-    start = time.monotonic()
+    runner = _Runner(plan, on_progress, launch, now, describe)
+    watch = Watch()
+    start = now()
     interrupted, stopped = False, ""
     try:
         with _terminate_as_interrupt():
-            runner.measure()
+            runner.measure(watch.look)
     except KeyboardInterrupt:
         interrupted = True
     except Unfinished as problem:
@@ -60,15 +72,18 @@ def run(plan: Plan, *, on_progress: Listener = lambda _: None, launch: Launch = 
         stopped = problem.message  # what was measured by then is an answer of its own
     finally:
         runner.close()
+    noise = watch.notes(max(case.workload.threads for case in plan.cases))
     return Run(
         plan=runner.plan,
         samples=tuple(runner.samples),
         failures=tuple(runner.failures),
-        warnings=tuple(runner.warnings),
+        warnings=(*runner.warnings, *(Note(label="", text=text) for text in noise)),
         environment=runner.environment,
         interrupted=interrupted,
         stopped=stopped,
-        wall_s=time.monotonic() - start,
+        wall_s=now() - start,
+        limit=runner.limit if plan.protocol.precision is not None else "",
+        timer=runner.timer,
     )
 
 
@@ -99,31 +114,47 @@ class _Runner:
     plan: Plan
     on_progress: Listener
     launch: Launch
+    now: Callable[[], float]
+    describe: Callable[[dict[str, Any]], Environment]
     samples: list[Sample] = field(default_factory=list)
     failures: list[Failure] = field(default_factory=list)
     warnings: list[Note] = field(default_factory=list)
     environment: Environment | None = None
+    timer: Timer | None = None
+    limit: str = ""
     _ready: list[Worker] = field(default_factory=list)
     _current: Worker | None = None
     _calls: dict[str, int] = field(default_factory=dict)
     _losses: Counter[str] = field(default_factory=Counter)
-    _clock: _Clock = field(init=False)
+    _whole: int = 0
+    _weighed: bool = False
+    _clock: RunClock = field(init=False)
 
     def __post_init__(self) -> None:
-        self._clock = _Clock(self._workers(), self.plan.protocol.rounds)
+        workers = self.plan.protocol.workers if self._timed else 1  # exact metrics alone need one process
+        self._clock = RunClock(self.now, workers, self.plan.protocol.rounds)
 
-    def measure(self) -> None:
-        """All workers, one after another."""
-        for index in range(self._workers()):
-            while self._alive():
-                self._current = self._take(index)
-                try:
-                    self._one_worker(self._current, index)
-                    break
-                except WorkerLost as lost:
-                    self._lose(index, lost)
-                finally:
-                    self._current.close()
+    @property
+    def _timed(self) -> bool:
+        return "latency" in self.plan.metrics
+
+    def measure(self, after_worker: Callable[[], None] = lambda: None) -> None:
+        """One worker after another, until a limit is met. Each has a number of its own, those that are lost too."""
+        index = 0
+        while self._alive() and not self.limit:
+            self._current = self._take()
+            try:
+                self._one_worker(self._current, index)
+                after_worker()
+            except WorkerLost as lost:
+                self._lose(index, lost)
+            else:
+                self._whole += 1
+                self._clock.worker_done()
+            finally:
+                self._current.close()
+            self.limit = self._limit()
+            index += 1
 
     def close(self) -> None:
         """End every process."""
@@ -131,23 +162,30 @@ class _Runner:
             if worker is not None:
                 worker.close()
 
-    def _workers(self) -> int:
-        """Exact metrics alone need one process."""
-        return self.plan.protocol.workers if "latency" in self.plan.metrics else 1
-
     def _alive(self) -> list[str]:
         failed = {failure.case for failure in self.failures}
         return [case.label for case in self.plan.cases if case.label not in failed]
 
-    def _take(self, index: int) -> Worker:
-        """The next started worker; starts a batch when none is left."""
+    def _limit(self) -> str:
+        """Which limit is met; along the way, how much the rest of the run should be."""
+        if not self._timed:
+            return "workers" if self._whole else ""
+        protocol, pace = self.plan.protocol, self._clock.pace()
+        found = scatter(self.plan, self.samples)
+        self._clock.rounds = rounds_wanted(protocol, found, pace)
+        self._clock.workers = max(self._whole + 1, workers_wanted(protocol, found, pace))
+        return limit_met(self.plan, self.samples, self._clock.elapsed_s, pace, self._clock.rounds)
+
+    def _take(self) -> Worker:
+        """The next started worker; starts as many as will be needed, up to one a CPU, when none is left."""
         if not self._ready:
-            self._tell("starting workers", index)
-            self._ready += [self.launch() for _ in range(min(self._workers() - index, usable_cpus()))]
+            self._tell("starting workers")
+            needed = max(1, self._clock.workers - self._whole)
+            self._ready += [self.launch() for _ in range(min(needed, usable_cpus()))]
             for place, worker in enumerate(self._ready):
                 facts = self._started(place, worker)
             if self.environment is None:
-                self.environment = describe(facts)
+                self.environment = self.describe(facts)
                 self.plan = self.plan.with_device("cuda" if facts["gpus"] else "cpu")
                 _check_devices(self.plan, facts)
         return self._ready.pop(0)
@@ -166,28 +204,41 @@ class _Runner:
 
     def _one_worker(self, worker: Worker, index: int) -> None:
         """Open every case, one round unrecorded, the recorded rounds, the checks, and in the first worker the bytes."""
-        protocol = self.plan.protocol
-        self._ask(worker, "", {"do": "plan", "plan": jsonable.encode(self.plan), "memory_bytes": available_memory()})
+        answer = self._ask(
+            worker, "", {"do": "plan", "plan": jsonable.encode(self.plan), "memory_bytes": available_memory()}
+        )
+        if self.timer is None and "timer" in answer:
+            self.timer = jsonable.decode(Timer, answer["timer"])
         for label in self._alive():
-            self._tell(f"worker {index + 1}/{self._workers()}  warming up {label}", index)
-            if answer := self._try(worker, label, {"do": "open", "label": label, "calls": self._calls.get(label)}):
-                self._calls[label] = answer["calls"]
-        if "latency" in self.plan.metrics:
-            for number in range(-1, protocol.rounds):
-                self._round(worker, index, number)
+            self._tell(f"{self._which()}  warming up {label}")
+            if opened := self._try(worker, label, {"do": "open", "label": label, "calls": self._calls.get(label)}):
+                self._calls[label] = opened["calls"]
+        if self._timed:
+            self._rounds(worker, index)
             for label in self._alive():
                 self._try(worker, label, {"do": "verify", "label": label})
-        if index == 0:
+        if not self._weighed:
             for group in [g for g in ONCE if g in self.plan.metrics]:
                 for label in self._alive():
-                    self._once(worker, label, group)
-        self._clock.worker_done(index)
+                    self._once(worker, label, group, index)
+            self._weighed = True
+
+    def _rounds(self, worker: Worker, index: int) -> None:
+        """One round of practice, then as many as are wanted; the first worker finds out how many that is."""
+        self._round(worker, index, -1)
+        self._clock.rounds_begin()
+        number = 0
+        while number < self._clock.rounds:
+            self._round(worker, index, number)
+            number += 1
+            if not self._whole and number == self.plan.protocol.rounds:
+                found = scatter(self.plan, self.samples)
+                self._clock.rounds = rounds_wanted(self.plan.protocol, found, self._clock.pace())
 
     def _round(self, worker: Worker, index: int, number: int) -> None:
         """One sample of every case, in an order that depends on nothing but seed, worker and round. -1 is practice."""
-        protocol = self.plan.protocol
         order = self._alive()
-        random.Random(f"{protocol.seed}/{index}/{number}").shuffle(order)
+        random.Random(f"{self.plan.protocol.seed}/{index}/{number}").shuffle(order)
         for place, label in enumerate(order):
             answer = self._try(worker, label, {"do": "sample", "label": label, "calls": self._calls[label]})
             if answer and number >= 0:
@@ -204,11 +255,12 @@ class _Runner:
                 )
         if number >= 0:
             self._clock.round_done()
-        self._tell(
-            f"worker {index + 1}/{protocol.workers}  round {number + 1}/{protocol.rounds}", index, max(0, number + 1)
-        )
+        self._tell(f"{self._which()}  round {number + 1}/{self._clock.rounds}", number + 1)
 
-    def _once(self, worker: Worker, label: str, group: str) -> None:
+    def _which(self) -> str:
+        return f"worker {self._whole + 1}/{max(self._clock.workers, self._whole + 1)}"
+
+    def _once(self, worker: Worker, label: str, group: str, index: int) -> None:
         """Exact metrics need one process only; where they can't be had, the row keeps its latency."""
         try:
             answer = self._ask(worker, label, {"do": ONCE[group], "label": label})
@@ -217,7 +269,9 @@ class _Runner:
             return
         for metric in METRIC_GROUPS[group]:
             if (value := answer[metric]) is not None:
-                self.samples.append(Sample(case=label, metric=metric, worker=0, round=0, order=0, value=value, calls=1))
+                self.samples.append(
+                    Sample(case=label, metric=metric, worker=index, round=0, order=0, value=value, calls=1)
+                )
 
     def _try(self, worker: Worker, label: str, request: Message) -> Message | None:
         """Ask; a failed case is noted and answers None."""
@@ -237,26 +291,25 @@ class _Runner:
         return answer
 
     def _lose(self, index: int, lost: WorkerLost) -> None:
-        """Drop what a lost worker had measured: its replacement starts afresh.
+        """What a lost worker had measured stays, and counts if it made half of its rounds (stats.whole_rounds).
 
-        The case that it was busy with is dropped as well, unless that case ran through in an earlier worker and
-        this is its first loss: then the worker, not the case, is to blame.
+        The case that it was busy with is dropped, unless that case ran through in an earlier worker and this is
+        its first loss: then the worker, not the case, is to blame.
         """
         label = lost.label if isinstance(lost, _Lost) else ""
-        self.samples = [sample for sample in self.samples if sample.worker != index]
         self._losses[label] += 1
-        if label and (index == 0 or self._losses[label] > 1):
+        if label and (not self._whole or self._losses[label] > 1):
             self._fail(label, lost.kind, str(lost))
         elif self._losses[label] >= RESTARTS:
             raise Unfinished(f"workers are lost again and again: {lost}", "`ffnbench env` tells what else runs here")
         else:
-            self.warnings.append(Note(label=label, text=f"worker {index + 1} was lost and replaced: {lost}"))
+            self.warnings.append(Note(label=label, text=f"worker {index + 1} was lost: {lost}"))
 
     def _fail(self, label: str, kind: str, message: str) -> None:
         self.failures.append(Failure(case=label, kind=FailureKind(kind), message=message))
 
-    def _tell(self, text: str, worker: int, round_: int = 0) -> None:
-        self.on_progress(replace(self._clock.progress(worker, round_), text=text))
+    def _tell(self, text: str, round_: int = 0) -> None:
+        self.on_progress(self._clock.progress(self._whole, round_, text))
 
 
 class _Lost(WorkerLost):
@@ -265,40 +318,6 @@ class _Lost(WorkerLost):
     def __init__(self, label: str, kind: str, message: str) -> None:
         super().__init__(kind, message)
         self.label = label
-
-
-class _Clock:
-    """How far the run is and how long it will take, from the rounds and workers done so far."""
-
-    def __init__(self, workers: int, rounds: int) -> None:
-        self.workers, self.rounds = workers, rounds
-        self.start = self.worker_start = self.last = time.monotonic()
-        self.round_s: list[float] = []
-        self.worker_s: list[float] = []
-
-    def round_done(self) -> None:
-        now = time.monotonic()
-        self.round_s.append(now - self.last)
-        self.last = now
-
-    def worker_done(self, index: int) -> None:
-        now = time.monotonic()
-        self.worker_s.append(now - self.worker_start)
-        self.worker_start = self.last = now
-
-    def progress(self, worker: int, round_: int) -> Progress:
-        """Share done by rounds; time left by the mean worker, or by the mean round within the first one."""
-        self.last = time.monotonic()
-        share = (worker + round_ / self.rounds) / self.workers
-        eta = None
-        if self.worker_s:
-            mean = sum(self.worker_s) / len(self.worker_s)
-            eta = max(0.0, mean * (self.workers - worker) - (self.last - self.worker_start))
-        elif len(self.round_s) >= 3:
-            spent = self.last - self.start
-            mean = sum(self.round_s) / len(self.round_s)
-            eta = mean * (self.rounds - round_) + (self.workers - 1) * (spent + mean * (self.rounds - round_))
-        return Progress(done=share, text="", eta_s=eta)
 
 
 def _check_devices(plan: Plan, facts: dict[str, Any]) -> None:

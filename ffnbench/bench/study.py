@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -10,6 +11,7 @@ from torch import Tensor
 
 from ffnbench import jsonable
 from ffnbench.bench.counting import count
+from ffnbench.bench.meters import empty_call
 from ffnbench.ffn.cost import Cost
 from ffnbench.ffn.facts import checked, find_facts, flat_zones, value_and_slope
 from ffnbench.ffn.imported import CONFIG_NAMES, D_FF_NAMES, D_MODEL_NAMES, RATIO_NAMES, load
@@ -84,4 +86,16 @@ def curve(spec: dict[str, Any], low: float, high: float, points: int) -> dict[st
     }
 
 
-JOBS = {"describe": describe, "count": counted, "facts": facts, "curve": curve}
+def timer() -> dict[str, float]:
+    """Job: what measuring itself costs here, in seconds."""
+    return {"empty_call_s": empty_call(), "resolution_s": time.get_clock_info("perf_counter").resolution}
+
+
+def rival(**arguments: Any) -> dict[str, Any]:
+    """Job: time a plan as others would."""
+    from ffnbench.bench.rivals import rival as measured  # torch's own Timer, which nothing else needs
+
+    return measured(**arguments)
+
+
+JOBS = {"timer": timer, "rival": rival, "describe": describe, "count": counted, "facts": facts, "curve": curve}

@@ -29,7 +29,7 @@ def main() -> None:
         from ffnbench import jsonable
         from ffnbench.bench.environment import torch_facts
         from ffnbench.bench.jobs import Jobs
-        from ffnbench.bench.study import JOBS
+        from ffnbench.bench.study import JOBS, timer
         from ffnbench.plan import Plan
     except ImportError as problem:
         channel.send({"hello": VERSION, "error": f"{type(problem).__name__}: {problem}"})
@@ -42,7 +42,7 @@ def main() -> None:
             jobs = Jobs(plan)
             if all(case.workload.device == "cpu" for case in plan.cases):
                 _limit_memory(request["memory_bytes"])
-            channel.send({})
+            channel.send({"timer": timer()})
         else:
             job = JOBS.get(request["do"]) or getattr(jobs, request["do"])
             channel.send(_answer(job, torch, request))

@@ -17,7 +17,7 @@ from ffnbench.ffn.variants import ACTIVATIONS, GATED
 from ffnbench.registry import hint_for, normalise
 
 SPEC_KEYS = ("d_ff", "rule", "ratio", "multiple_of", "ffn_dim_multiplier", "gate", "bias", "beta", "dropout", "init")
-WORKLOAD_KEYS = ("batch", "seq_len", "dtype", "device", "mode", "threads")
+WORKLOAD_KEYS = ("batch", "seq_len", "dtype", "device", "mode", "threads", "slowdown")
 E = TypeVar("E", bound=Enum)
 _TARGET = re.compile(r"^(?P<module>[^:]+):(?P<attr>[A-Za-z_][\w.]*)$")
 

@@ -6,11 +6,12 @@ from typing import Any
 
 from ffnbench.ffn.facts import Facts
 from ffnbench.ffn.spec import ActivationSpec
+from ffnbench.report.estimates import ratio_text, seconds_text
 from ffnbench.report.footnotes import Footnotes
-from ffnbench.report.table import EXTRA, UNKNOWN, Cell, Column, Table, half_width, ratio_text
+from ffnbench.report.table import EXTRA, UNKNOWN, Cell, Column, Table
 from ffnbench.result import Comparison, Estimate, Failure, Verdict
 from ffnbench.selection import Block
-from ffnbench.units import TIME, digits, percent, scale
+from ffnbench.units import TIME, scale
 
 Record = dict[str, Any]
 
@@ -184,8 +185,7 @@ def timing_table(
 def _seconds(estimate: Estimate | None, size: float) -> str:
     if estimate is None:
         return "failed"
-    spread = half_width(estimate)
-    return digits(estimate.value / size) + (f" ±{percent(spread)}" if spread is not None else " ±?")
+    return seconds_text(estimate, size)
 
 
 def _ratio(comparison: Comparison | None) -> str:

@@ -16,7 +16,7 @@ from ffnbench.plan import DTYPES
 from ffnbench.report.table import Cell, Column, Table
 from ffnbench.report.text import markdown
 from ffnbench.result import Environment
-from ffnbench.units import IEC, quantity
+from ffnbench.units import IEC, TIME, quantity
 
 Record = dict[str, Any]
 PROSE = ("aliases", "formula", "d_ff", "source", "value")  # columns of words, which may be wrapped
@@ -141,3 +141,23 @@ def machine_readable(records: list[Record], format_: str) -> str:
         writer.writerows(records)
         return text.getvalue()
     return markdown(table(records))
+
+
+def as_file(records: list[Record], tables: list[Table], suffix: str) -> str:
+    """Records for machines, the tables for .md."""
+    if suffix == ".md":
+        return "\n".join(markdown(table, every=True) for table in tables)
+    return machine_readable(records, suffix.removeprefix("."))
+
+
+def timer_records(found: dict[str, float]) -> list[Record]:
+    """What the harness itself costs, and the shortest call that it leaves in peace."""
+    empty, least, tick = (
+        quantity(seconds, TIME)
+        for seconds in (found["empty_call_s"], 100 * found["empty_call_s"], found["resolution_s"])
+    )
+    return [
+        {"fact": "empty call", "value": f"{empty} (forward of an empty module, timed as every call is)"},
+        {"fact": "shortest call", "value": f"{least} (100 empty ones; a run warns of shorter ones)"},
+        {"fact": "clock tick", "value": tick},
+    ]

@@ -10,6 +10,7 @@ import csv
 import io
 import json
 import os
+import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -91,10 +92,11 @@ class Outputs:
             if output.new and output.path not in self._written:
                 output.path.unlink(missing_ok=True)
 
-    def write(self, render: Callable[[str], bytes]) -> list[Path]:
+    def write(self, render: Callable[[str], bytes], rescue: Callable[[], bytes] | None = None) -> list[Path]:
         """Write every file, each in one step; `render` gives the bytes for a suffix.
 
-        One that can't be written does not stop the others; what went wrong is raised as Unfinished at the end.
+        One that can't be written does not stop the others; what went wrong is raised as Unfinished at the end, and
+        `rescue` gives what is then saved in the folder for temporary files, so that no measurement is lost.
         """
         problems = []
         for output in self._outputs:
@@ -104,7 +106,9 @@ class Outputs:
             except OSError as problem:
                 problems.append(f"cannot write {str(output.path)!r}: {problem.strerror}")
         if problems:
-            raise Unfinished("; ".join(problems), "is the disk full, or the folder gone? the answer was shown above")
+            saved = _rescue(rescue() if rescue else b"")
+            where = f"the whole result is in {saved}" if saved else "the answer was shown above"
+            raise Unfinished("; ".join(problems), f"is the disk full, or the folder gone? {where}")
         return list(self._written)
 
 
@@ -150,6 +154,19 @@ def _replace(path: Path, content: bytes) -> None:
         os.replace(beside, path)
     finally:
         beside.unlink(missing_ok=True)
+
+
+def _rescue(content: bytes) -> Path | None:
+    """Save what could not be written where it was meant to; None where that fails as well."""
+    if not content:
+        return None
+    try:
+        handle, name = tempfile.mkstemp(prefix="ffnbench-", suffix=".json")
+        with os.fdopen(handle, "wb") as file:
+            file.write(content)
+    except OSError:
+        return None
+    return Path(name)
 
 
 def load(path: str | Path) -> Report:

@@ -6,15 +6,16 @@ decided here: verdicts come from the report.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 from ffnbench.plan import Plan
+from ffnbench.report.estimates import ratio_text, seconds_text
 from ffnbench.report.footnotes import Footnotes, case_notes
-from ffnbench.result import Estimate, Report, Verdict
-from ffnbench.units import IEC, SI, TIME, digits, percent, scale
+from ffnbench.report.summary import compare_header, cost_header, summary
+from ffnbench.result import Report, Verdict
+from ffnbench.units import IEC, SI, TIME, digits, scale
 
 Row = dict[str, Any]
 UNKNOWN = "-"
@@ -39,7 +40,6 @@ class Column:
 
 EXTRA = 9
 LONGEST_TITLE = 12
-TOO_NOISY = 0.5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,22 +67,22 @@ Field = tuple[Column, Callable[[Row], Cell]]
 
 def compare_table(report: Report) -> Table:
     """The answer of `compare`."""
-    return _table(report, _measured_fields, _compare_header(report), _summary(report))
+    return _table(report, _measured_fields, compare_header(report), summary(report))
 
 
 def cost_table(report: Report) -> Table:
     """The answer of `cost`: everything that is known without measuring."""
-    return _table(report, _cost_fields, _cost_header(report), ())
+    return _table(report, _cost_fields, cost_header(report), ())
 
 
 def _table(
     report: Report,
     fields_of: Callable[[Report, list[Row]], list[Field]],
     header: tuple[str, ...],
-    summary: tuple[str, ...],
+    below: tuple[str, ...],
 ) -> Table:
     rows, notes = report.rows(), Footnotes()
-    marks = {case.label: notes.marks(case_notes(report, case.label)) for case in report.plan.cases}
+    marks = {case.label: notes.marks(case_notes(report, case.label)) for case in report.plan.shown}
     first: Field = (
         Column(title="variant", left=True),
         lambda r: Cell(text=r["label"] + marks[r["label"]], value=r["label"]),
@@ -93,12 +93,12 @@ def _table(
         rows=tuple(tuple(cell(row) for _, cell in fields) for row in rows),
         header=header,
         footnotes=notes.lines(),
-        summary=summary,
+        summary=below,
     )
 
 
 def _measured_fields(report: Report, rows: list[Row]) -> list[Field]:
-    train = any(case.workload.train for case in report.plan.cases)
+    train = any(case.workload.train for case in report.plan.shown)
     fields = [*_static_fields(rows)]
     if "latency" not in report.plan.metrics and report.failures:
         fields.append((Column(title="failure"), lambda row: _failure_cell(report, row) or Cell(text="")))
@@ -118,7 +118,7 @@ def _measured_fields(report: Report, rows: list[Row]) -> list[Field]:
 
 
 def _cost_fields(report: Report, rows: list[Row]) -> list[Field]:
-    train = any(case.workload.train for case in report.plan.cases)
+    train = any(case.workload.train for case in report.plan.shown)
     return [
         *_static_fields(rows, backward=2),
         _text("params_formula", "closed form", 1, left=True),
@@ -156,7 +156,7 @@ def _extra_fields(rows: list[Row]) -> list[Field]:
 def _differing(plan: Plan) -> list[Field]:
     """Columns for what is not the same in all cases; what is the same stands in the header."""
     keys = ("dtype", "device", "mode", "batch", "seq_len", "threads")
-    differing = [k for k in keys if len({getattr(case.workload, k) for case in plan.cases}) > 1]
+    differing = [k for k in keys if len({getattr(case.workload, k) for case in plan.shown}) > 1]
     return [_text(key, key, 1) for key in differing]
 
 
@@ -200,11 +200,7 @@ def _latency_field(report: Report, rows: list[Row]) -> Field:
         estimate = report.estimate(row["label"], "latency")
         if estimate is None:
             return Cell(text=UNKNOWN)
-        spread = half_width(estimate)
-        return Cell(
-            text=digits(estimate.value / size) + (f" ±{percent(spread)}" if spread is not None else " ±?"),
-            value=estimate.value,
-        )
+        return Cell(text=seconds_text(estimate, size), value=estimate.value)
 
     return Column(title="latency", unit=name), cell
 
@@ -230,98 +226,3 @@ def _ratio_field(report: Report) -> Field:
 
     reference = report.plan.reference
     return Column(title=f"vs {reference if len(reference) <= LONGEST_TITLE else 'reference'}", unit="ratio [95%]"), cell
-
-
-def ratio_text(verdict: Verdict, ratio: Estimate | None) -> str:
-    """`1.12 [1.10, 1.14]`, `same [0.997, 1.006]`, and `~ [0.97, 1.06]` where the run can't tell."""
-    if verdict is Verdict.REFERENCE:
-        return "reference"
-    if ratio is None or ratio.low is None or ratio.high is None:
-        return "~"
-    places = 3 if math.sqrt(ratio.high / ratio.low) < 1.01 else 2
-    word = {Verdict.SAME: "same", Verdict.UNCLEAR: "~"}.get(verdict, f"{ratio.value:.{places}f}")
-    return f"{word} [{ratio.low:.{places}f}, {ratio.high:.{places}f}]"
-
-
-def half_width(estimate: Estimate) -> float | None:
-    """Half the interval, relative to the value; None without an interval."""
-    return math.sqrt(estimate.high / estimate.low) - 1 if estimate.low and estimate.high else None
-
-
-def _workload_line(plan: Plan, keys: tuple[str, ...] = ("dtype", "device", "mode", "backend")) -> str:
-    first = plan.cases[0].workload
-
-    def same(key: str) -> bool:
-        return len({getattr(case.workload, key) for case in plan.cases}) == 1
-
-    tokens = (
-        f"{first.tokens:,} tokens ({first.batch} x {first.seq_len})"
-        if same("batch") and same("seq_len")
-        else "tokens vary"
-    )
-    threads = (
-        f" ({first.threads} thread{'s' if first.threads > 1 else ''})"
-        if same("threads") and first.device == "cpu"
-        else ""
-    )
-    parts = [f"d_model {plan.cases[0].ffn.d_model}", tokens]
-    parts += [getattr(first, key) + (threads if key == "device" else "") for key in keys if same(key)]
-    return ", ".join(parts)
-
-
-def _sizing_line(plan: Plan) -> str:
-    """Where the widths come from: one phrase for all but the reference, or one for each."""
-    others = {case.sizing for case in plan.cases if case.label != plan.reference}
-    if others == {f"matched on {plan.match}"}:
-        width = plan.case(plan.reference).ffn.d_ff
-        how = f"matched on {plan.match} to {plan.reference} (d_ff {width:,}), multiple of {plan.multiple_of}"
-    else:
-        groups: dict[str, list[str]] = {}
-        for case in plan.cases:
-            groups.setdefault(case.sizing, []).append(case.label)
-        how = "; ".join(f"{sizing} ({', '.join(labels)})" for sizing, labels in groups.items())
-    return f"d_ff {how}; 1 MAC = 2 FLOPs"
-
-
-def _compare_header(report: Report) -> tuple[str, ...]:
-    protocol = report.plan.protocol
-    timed = (
-        f"{protocol.workers} fresh processes x {protocol.rounds} shuffled rounds; "
-        "± and [ ] are 95% intervals over processes"
-    )
-    how = timed if "latency" in report.plan.metrics else "exact metrics only: measured once, in one process"
-    return (f"FFN compare: {_workload_line(report.plan)}", _sizing_line(report.plan), how)
-
-
-def _cost_header(report: Report) -> tuple[str, ...]:
-    return (f"FFN cost: {_workload_line(report.plan, ('dtype', 'mode'))}", _sizing_line(report.plan))
-
-
-def _summary(report: Report) -> tuple[str, ...]:
-    """The answer in words, and how far it can be trusted."""
-    groups: dict[Verdict, list[str]] = {}
-    for comparison in report.comparisons:
-        ratio = comparison.ratio
-        decided = comparison.verdict in (Verdict.SLOWER, Verdict.FASTER)
-        times = f" ({ratio.value:.2f}x the time)" if ratio and decided else ""
-        groups.setdefault(comparison.verdict, []).append(comparison.case + times)
-    words = {
-        Verdict.SLOWER: "slower",
-        Verdict.FASTER: "faster",
-        Verdict.SAME: "the same within 2%",
-        Verdict.UNCLEAR: "can't tell (~)",
-    }
-    said = "; ".join(f"{words[v]}: {', '.join(groups[v])}" for v in words if v in groups)
-    lines = [f"against {report.plan.reference}, {said}"] if said else []
-    if report.resolution is not None:
-        wall = f", measured in {report.wall_s:.0f} s" if report.wall_s else ""
-        fine = report.resolution < TOO_NOISY
-        resolves = f"this run resolves differences of {percent(report.resolution)}"
-        lines.append((resolves if fine else "too noisy to tell much: see `ffnbench env`, then run again") + wall)
-    lines += [note.text for note in report.warnings if not note.label]
-    if report.interrupted or report.stopped:
-        done = max((sample.worker + 1 for sample in report.samples), default=0)
-        lines.append(
-            f"ended early, in worker {done} of {report.plan.protocol.workers}; this is what was measured by then"
-        )
-    return tuple(lines)

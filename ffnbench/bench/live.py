@@ -1,0 +1,95 @@
+"""The selftest on this machine: a module against itself and against itself slowed down by known shares.
+
+Measured by ffnbench, by torch.utils.benchmark.Timer and by a plain median loop in the same total time, quiet and
+beside a neighbour that works in bursts. Every figure is kept, so that the table can be made again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
+
+from ffnbench import jsonable
+from ffnbench.bench.environment import usable_cpus
+from ffnbench.bench.neighbour import Neighbour
+from ffnbench.bench.runner import run
+from ffnbench.bench.session import Session, WorkerLost
+from ffnbench.errors import Interrupted, Unfinished
+from ffnbench.plan import Plan
+from ffnbench.result import Verdict
+from ffnbench.selftest import CONDITIONS, OURS, RIVALS, SLOWER, Reading, trial_plan
+from ffnbench.stats import decide, summarise
+
+NEIGHBOURS: dict[str, Callable[[int], AbstractContextManager[object]]] = dict(
+    zip(CONDITIONS, (lambda seed: nullcontext(), Neighbour), strict=True)
+)
+
+
+def live_plan(budget: float, d_model: int, tokens: int) -> Plan:
+    """The trial on the real machine: all usable CPUs, the time given."""
+    return trial_plan(
+        d_model=d_model, seq_len=tokens, budget=budget, threads=usable_cpus(), precision=0.05
+    )  # the precision is out of reach, so that the budget is used up
+
+
+def measure(
+    plan: Plan, repeats: int, on_progress: Callable[[float, str], None] = lambda done, text: None
+) -> list[Reading]:
+    """Every method on every row, `repeats` times in each condition: ours, then the rivals by turns in its time."""
+    readings: list[Reading] = []
+    methods = (OURS, *RIVALS)
+    steps = len(CONDITIONS) * repeats * len(methods)
+    for condition, neighbour in NEIGHBOURS.items():
+        for repeat in range(repeats):
+            seconds = plan.protocol.budget_s or 0.0
+            for place in range(len(methods)):
+                method = methods[0] if place == 0 else methods[1 + (repeat + place) % len(RIVALS)]
+                done = len(readings) / plan.compared / steps
+                on_progress(done, f"{condition} {repeat + 1}/{repeats}  {method}")
+                with neighbour(repeat):
+                    seeded = replace(plan, protocol=replace(plan.protocol, seed=repeat))
+                    found = _ours(seeded) if method == OURS else _theirs(seeded, method, seconds)
+                if method == OURS:
+                    seconds = found[0].seconds
+                readings += [replace(r, condition=condition, repeat=repeat) for r in found]
+    return readings
+
+
+def _reading(method: str, row: str, ratio: float, seconds: float, verdict: Verdict) -> Reading:
+    return Reading(
+        condition="", method=method, repeat=0, row=row, truth=1 + SLOWER.get(row, 0.0), ratio=ratio, low=None,
+        high=None, verdict=verdict.value, seconds=seconds,
+    )  # fmt: skip
+
+
+def _ours(plan: Plan) -> list[Reading]:
+    done = run(plan)
+    if done.interrupted:
+        raise Interrupted("interrupted: a selftest is told whole or not at all")
+    _, comparisons, _ = summarise(done)
+    found = []
+    for c in comparisons:
+        if c.ratio and c.verdict is not Verdict.REFERENCE:
+            reading = _reading(OURS, c.case, c.ratio.value, done.wall_s, c.verdict)
+            found.append(replace(reading, low=c.ratio.low, high=c.ratio.high))
+    if len(found) < plan.compared:
+        raise Unfinished("a case of the selftest failed", done.failures[0].message if done.failures else "")
+    return found
+
+
+def _theirs(plan: Plan, method: str, seconds: float) -> list[Reading]:
+    """A rival's point estimates, taken at their word: a ratio within 2 % is the same."""
+    worker = Session()
+    try:
+        request = {"do": "rival", "plan": jsonable.encode(plan), "method": method, "seconds": seconds}
+        answer = worker.ask(request, 120 + 4 * seconds)
+    except WorkerLost as lost:
+        raise Unfinished(f"{method}: {lost}", "`ffnbench env` tells what else runs here") from lost
+    finally:
+        worker.close()
+    if "failure" in answer:
+        raise Unfinished(f"{method}: {answer['message']}")
+    times = answer["seconds"]
+    ratios = {label: times[label] / times[plan.reference] for label in times if label != plan.reference}
+    return [_reading(method, label, ratio, seconds, decide(ratio, ratio)) for label, ratio in ratios.items()]

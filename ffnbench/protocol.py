@@ -1,0 +1,80 @@
+"""How much is measured: the flags of an effort -> Protocol. Pure; every default of theirs stands here.
+
+Either the numbers of workers and rounds are given, or the limits are, and the run finds the numbers (sampling.py).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from math import isfinite
+
+from ffnbench.errors import FfnbenchError
+from ffnbench.ffn.spec import require_positive
+from ffnbench.plan import DEFAULT_ROUNDS, DEFAULT_WORKERS, Protocol
+
+MIN_WORKERS, MIN_ROUNDS = 3, 6
+QUICK_WORKERS, QUICK_ROUNDS = 3, 8
+DEFAULT_PRECISION, FINEST, COARSEST = 1.0, 0.05, 50.0  # percent
+BUDGET_A_CASE_S, LONG_BUDGET_S, LEAST_BUDGET_S = 5.0, 120.0, 5.0
+
+
+def protocol_of(
+    cases: int,
+    *,
+    workers: int | None = None,
+    rounds: int | None = None,
+    quick: bool = False,
+    precision: float | None = None,
+    budget: float | None = None,
+    seed: int = 0,
+    timeout: float = 300.0,
+) -> Protocol:
+    """The protocol for that many cases; `precision` in percent, `budget` and `timeout` in seconds.
+
+    Raises FfnbenchError for limits that contradict each other or that nothing could meet.
+    """
+    fixed = {"--workers": workers, "--rounds": rounds, "--quick": quick or None}
+    limits = {"--precision": precision, "--budget": budget}
+    given, limited = ([name for name, value in flags.items() if value is not None] for flags in (fixed, limits))
+    if given and limited:
+        raise FfnbenchError(
+            f"{given[0]} fixes how much is measured, {limited[0]} lets the run find out",
+            "give --workers and --rounds, or --precision and --budget",
+        )
+    if not 0 <= seed < 2**63:
+        raise FfnbenchError(f"--seed {seed} is out of range", "a seed is between 0 and 2^63 - 1")
+    if not (isfinite(timeout) and timeout > 0):
+        raise FfnbenchError(f"--timeout must be positive seconds, not {timeout:g}", "the default is 300")
+    how = _fixed(workers, rounds, quick) if given else _adaptive(precision, budget, cases)
+    return replace(how, seed=seed, timeout_s=timeout)
+
+
+def _fixed(workers: int | None, rounds: int | None, quick: bool) -> Protocol:
+    if workers is None:
+        workers = QUICK_WORKERS if quick else DEFAULT_WORKERS
+    if rounds is None:
+        rounds = QUICK_ROUNDS if quick else DEFAULT_ROUNDS
+    if require_positive("workers", workers) < MIN_WORKERS:
+        raise FfnbenchError(
+            f"--workers {workers} is too few for an interval that can decide anything",
+            f"give at least {MIN_WORKERS}: every interval is over workers, not over samples",
+        )
+    return Protocol(workers=workers, rounds=require_positive("rounds", rounds))
+
+
+def _adaptive(precision: float | None, budget: float | None, cases: int) -> Protocol:
+    if budget is None:
+        budget = BUDGET_A_CASE_S * max(cases, 3) if precision is None else LONG_BUDGET_S
+    if precision is None:
+        precision = DEFAULT_PRECISION
+    if not FINEST <= precision <= COARSEST:
+        raise FfnbenchError(
+            f"--precision must be between {FINEST:g} and {COARSEST:g} percent, not {precision:g}",
+            "it is the half-width of a ratio's interval: --precision 0.5 is +-0.5%",
+        )
+    if not LEAST_BUDGET_S <= budget < float("inf"):
+        raise FfnbenchError(
+            f"--budget {budget:g} is less than {MIN_WORKERS} workers take to start",
+            f"give at least {LEAST_BUDGET_S:g} seconds",
+        )
+    return Protocol(workers=MIN_WORKERS, rounds=MIN_ROUNDS, precision=precision / 100, budget_s=float(budget))

@@ -1,0 +1,119 @@
+"""The selftest's tables: error rates of simulated runs, and errors on this machine beside those of other methods."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Any
+
+from ffnbench.report.table import Cell, Column, Table
+from ffnbench.result import Verdict
+from ffnbench.selftest import (
+    CONDITIONS,
+    COVERAGE,
+    FALSE_AT_MOST,
+    OURS,
+    RIVALS,
+    SLOWER,
+    Rates,
+    Reading,
+    Share,
+    of_method,
+    rms_error,
+)
+from ffnbench.units import percent
+
+Record = dict[str, Any]
+DECIDED = (Verdict.SLOWER.value, Verdict.FASTER.value)
+
+
+def rates_records(rates: list[Rates]) -> list[Record]:
+    """One flat record a world."""
+    return [
+        {
+            "world": r.world, "runs": r.runs, "false_difference": r.false_difference.value,
+            "coverage": r.covered.value, **{f"found_{name}": r.found[name].value for name in SLOWER},
+            "wrong_way": r.wrong_way.value, "workers": r.workers, "seconds": r.seconds,
+        }
+        for r in rates
+    ]  # fmt: skip
+
+
+def rates_table(rates: list[Rates]) -> Table:
+    """The same for people, the total in the last row."""
+    columns = (
+        Column(title="world", left=True),
+        Column(title="runs"),
+        Column(title="false", unit="difference"),
+        Column(title="coverage", unit="of 95%"),
+        *(Column(title=f"finds {name}", unit="slower", priority=1) for name in SLOWER),
+        Column(title="workers", unit="mean", priority=2),
+    )
+    rows = tuple(
+        tuple(
+            Cell(text=text)
+            for text in (
+                r.world, str(r.runs), _share(r.false_difference), _share(r.covered),
+                *(_share(r.found[name]) for name in SLOWER), f"{r.workers:.1f}",
+            )
+        )
+        for r in rates
+    )  # fmt: skip
+    header = (
+        "Simulated runs through the real runner, statistics and decisions: one module against itself twice, and",
+        f"slowed down by {', '.join(SLOWER)}; five rows a run, precision 1%, Holm over the rows",
+    )
+    notes = (
+        f"false difference: a run in which an equal row is called slower or faster (at most {percent(FALSE_AT_MOST)})",
+        f"coverage: intervals that hold the true ratio ({COVERAGE[0]:.0%} to {COVERAGE[1]:.0%})",
+    )
+    return Table(columns=columns, rows=rows, header=(" ".join(header),), footnotes=notes)
+
+
+def _share(share: Share) -> str:
+    return f"{100 * share.value:.1f}%"
+
+
+def live_records(readings: list[Reading]) -> list[Record]:
+    """One flat record a reading."""
+    return [asdict(reading) for reading in readings]
+
+
+def live_table(readings: list[Reading]) -> Table:
+    """Errors and conclusions by condition and method."""
+    columns = (
+        Column(title="", left=True),
+        Column(title="method", left=True),
+        Column(title="itself", unit="rms error"),
+        Column(title="against", unit=OURS),
+        Column(title="slowed", unit="rms error", priority=1),
+        Column(title="false", unit="differences"),
+        *(Column(title=f"finds {name}", unit="slower", priority=2) for name in SLOWER),
+        Column(title="a run", unit="s", priority=3),
+    )
+    rows = []
+    for condition in [c for c in CONDITIONS if any(r.condition == c for r in readings)]:
+        ours = rms_error([r for r in of_method(readings, condition, OURS) if r.truth == 1])
+        for method in (OURS, *RIVALS):
+            of = of_method(readings, condition, method)
+            equal, slowed = [r for r in of if r.truth == 1], [r for r in of if r.truth != 1]
+            texts = (
+                condition if method == OURS else "", method, percent(rms_error(equal)),
+                "1x" if method == OURS else f"{rms_error(equal) / ours:.0f}x", percent(rms_error(slowed)),
+                _count(equal, DECIDED),
+                *(_count([r for r in slowed if r.row == name], ("slower",)) for name in SLOWER),
+                f"{sum(r.seconds for r in of) / len(of):.0f}",
+            )  # fmt: skip
+            rows.append(tuple(Cell(text=text) for text in texts))
+    header = (
+        "A module against itself, and against itself slowed down by known shares, on this machine, "
+        "each method in the same total time",
+    )
+    notes = (
+        "rms error: of the log of the ratio against its true value",
+        "the other methods give no verdict: their ratios are taken at their word, within 2% the same",
+    )
+    return Table(columns=columns, rows=tuple(rows), header=header, footnotes=notes)
+
+
+def _count(readings: list[Reading], verdicts: tuple[str, ...]) -> str:
+    return f"{sum(r.verdict in verdicts for r in readings)} of {len(readings)}"

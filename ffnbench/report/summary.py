@@ -1,0 +1,129 @@
+"""What is said around a table: above it the question, below it the answer in words and how far to trust it."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+
+from ffnbench.plan import CONTROL, LATENCY, Plan
+from ffnbench.report.estimates import half_width, ratio_text
+from ffnbench.result import Report, Run, Verdict
+from ffnbench.units import percent
+
+TOO_NOISY = 0.5
+LONGEST_S = 1800
+INTERVALS = "± and [ ] are 95% intervals over processes"
+
+
+def effort(report: Report | Run) -> str:
+    """`5 fresh processes x 15-22 shuffled rounds`: what was really run."""
+    rounds = Counter(s.worker for s in {(s.worker, s.round): s for s in report.samples if s.metric == LATENCY}.values())
+    workers = len(rounds) or report.plan.protocol.workers
+    fewest, most = min(rounds.values(), default=0), max(rounds.values(), default=report.plan.protocol.rounds)
+    span = f"{most}" if fewest == most else f"{fewest}-{most}"
+    return f"{workers} fresh process{'es' if workers > 1 else ''} x {span} shuffled rounds"
+
+
+def _workload_line(plan: Plan, keys: tuple[str, ...] = ("dtype", "device", "mode", "backend")) -> str:
+    first = plan.cases[0].workload
+
+    def same(key: str) -> bool:
+        return len({getattr(case.workload, key) for case in plan.shown}) == 1
+
+    tokens = (
+        f"{first.tokens:,} tokens ({first.batch} x {first.seq_len})"
+        if same("batch") and same("seq_len")
+        else "tokens vary"
+    )
+    threads = (
+        f" ({first.threads} thread{'s' if first.threads > 1 else ''})"
+        if same("threads") and first.device == "cpu"
+        else ""
+    )
+    parts = [f"d_model {plan.cases[0].ffn.d_model}", tokens]
+    parts += [getattr(first, key) + (threads if key == "device" else "") for key in keys if same(key)]
+    return ", ".join(parts)
+
+
+def _sizing_line(plan: Plan) -> str:
+    """Where the widths come from: one phrase for all but the reference, or one for each."""
+    others = {case.sizing for case in plan.shown if case.label != plan.reference}
+    if others == {f"matched on {plan.match}"}:
+        width = plan.case(plan.reference).ffn.d_ff
+        how = f"matched on {plan.match} to {plan.reference} (d_ff {width:,}), multiple of {plan.multiple_of}"
+    else:
+        groups: dict[str, list[str]] = {}
+        for case in plan.shown:
+            groups.setdefault(case.sizing, []).append(case.label)
+        how = "; ".join(f"{sizing} ({', '.join(labels)})" for sizing, labels in groups.items())
+    return f"d_ff {how}; 1 MAC = 2 FLOPs"
+
+
+def compare_header(report: Report) -> tuple[str, ...]:
+    """What was measured, on what, how often."""
+    how = (
+        f"{effort(report)}; {INTERVALS}"
+        if "latency" in report.plan.metrics
+        else "exact metrics only: measured once, in one process"
+    )
+    return (f"FFN compare: {_workload_line(report.plan)}", _sizing_line(report.plan), how)
+
+
+def cost_header(report: Report) -> tuple[str, ...]:
+    """What was counted."""
+    return (f"FFN cost: {_workload_line(report.plan, ('dtype', 'mode'))}", _sizing_line(report.plan))
+
+
+def summary(report: Report) -> tuple[str, ...]:
+    """The answer in words, and how far it can be trusted."""
+    groups: dict[Verdict, list[str]] = {}
+    for comparison in report.comparisons:
+        ratio = comparison.ratio
+        decided = comparison.verdict in (Verdict.SLOWER, Verdict.FASTER)
+        times = f" ({ratio.value:.2f}x the time)" if ratio and decided else ""
+        groups.setdefault(comparison.verdict, []).append(comparison.case + times)
+    words = {
+        Verdict.SLOWER: "slower",
+        Verdict.FASTER: "faster",
+        Verdict.SAME: "the same within 2%",
+        Verdict.UNCLEAR: "can't tell (~)",
+    }
+    said = "; ".join(f"{words[v]}: {', '.join(groups[v])}" for v in words if v in groups)
+    lines = [f"against {report.plan.reference}, {said}"] if said else []
+    if report.resolution is not None:
+        wall = f", measured in {report.wall_s:.0f} s" if report.wall_s else ""
+        fine = report.resolution < TOO_NOISY
+        resolves = f"this run resolves differences of {percent(report.resolution)}"
+        lines.append((resolves if fine else "too noisy to tell much: see `ffnbench env`, then run again") + wall)
+    lines += [*_limit(report), *_control(report)]
+    lines += [note.text for note in report.warnings if not note.label]
+    if report.interrupted or report.stopped:
+        done = len({sample.worker for sample in report.samples})
+        lines.append(f"ended early, in worker {done}; this is what was measured by then")
+    return tuple(lines)
+
+
+def _limit(report: Report) -> tuple[str, ...]:
+    """Which limit ended the run, and what another one would do."""
+    protocol = report.plan.protocol
+    if protocol.precision is None or protocol.budget_s is None or report.resolution is None:
+        return ()
+    wanted, budget = percent(protocol.precision), f"{protocol.budget_s:g} s"
+    if report.limit == "precision":
+        return (f"stopped when every ratio was known to ±{wanted} (--precision)",)
+    if report.limit == "budget":
+        widest = max((half_width(c.ratio) or 0 for c in report.comparisons if c.ratio), default=0)
+        more = math.ceil((report.wall_s or protocol.budget_s) * max(1.3, (widest / protocol.precision) ** 2) / 5) * 5
+        hint = f"--budget {more} should do" if more <= LONGEST_S else "this machine is too noisy for that now"
+        return (f"stopped at the budget of {budget} before ±{wanted} was reached; {hint}",)
+    return ()
+
+
+def _control(report: Report) -> tuple[str, ...]:
+    """What the reference differs from itself by."""
+    found = report.comparison(CONTROL)
+    if found is None or found.ratio is None or found.ratio.low is None or found.ratio.high is None:
+        return ()
+    text = ratio_text(Verdict.UNCLEAR, found.ratio).removeprefix("~ ")
+    words = "as it should be" if found.verdict is Verdict.SAME else "which is more than chance"
+    return (f"control: {report.plan.reference} against itself is {text}, {words}",)

@@ -1,0 +1,157 @@
+"""How much is enough: rounds for a worker, workers for a run. Pure; the runner asks and does what it is told.
+
+Two scatters make a ratio uncertain: that of rounds within a worker, which more rounds shrink, and that between
+workers, which only more workers do. Both are estimated from what was measured so far, and the cheapest way to the
+wanted precision is taken. Looking at the data to decide when to stop costs a little confidence; stats.level pays it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import fmean, median, pvariance, variance
+
+from ffnbench.plan import Plan, Protocol
+from ffnbench.result import Sample
+from ffnbench.stats import level, paired_logs, quantile, student_interval, whole_rounds
+
+MOST_ROUNDS, MOST_WORKERS = 60, 48
+FIRST_LOOK = 4  # a scatter of three values is too uncertain to stop on
+# the scatter between processes before it is known: 0.5 %, as if two workers had shown it
+PRIOR_BETWEEN, PRIOR_WEIGHT = 0.005**2, 2
+MEDIAN_COST = math.pi / 2  # variance of a median against that of a mean
+LIMITS = {"precision", "budget", "workers"}
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """Seconds that a worker costs beside its rounds (start, warm-up, checks), and that a round costs."""
+
+    worker_s: float
+    round_s: float
+
+    def seconds(self, rounds: int) -> float:
+        """One worker with that many rounds."""
+        return self.worker_s + rounds * self.round_s
+
+
+@dataclass(frozen=True, slots=True)
+class Scatter:
+    """Variances of the log ratio that is hardest to pin down: of one round in a worker, and between workers."""
+
+    within: float
+    between: float
+
+    def of_worker(self, rounds: int) -> float:
+        """Variance of a worker's value, the median of so many rounds."""
+        return self.between + MEDIAN_COST * self.within / rounds
+
+
+def scatter(plan: Plan, samples: Sequence[Sample]) -> Scatter:
+    """Both variances of the row with the largest sum, the control left out; zeros where nothing can be compared."""
+    worst = Scatter(0.0, PRIOR_BETWEEN)
+    for logs in _rows(plan, samples):
+        within = fmean(_robust_variance(v) for v in logs)
+        rounds = min(map(len, logs))
+        found = _between([median(v) for v in logs], MEDIAN_COST * within / rounds)
+        worst = max(worst, Scatter(within, found), key=lambda s: s.of_worker(rounds))
+    return worst
+
+
+def _rows(plan: Plan, samples: Sequence[Sample]) -> list[list[list[float]]]:
+    """For each row the logs of its ratio, by worker; a case that stands alone is taken by its seconds."""
+    rounds = whole_rounds(samples)
+    reference = rounds.get(plan.reference, {})
+    if not plan.compared:
+        return [[[math.log(v) for v in values.values()] for values in reference.values()]] if reference else []
+    labels = [case.label for case in plan.shown if case.label != plan.reference and case.label in rounds]
+    rows = [list(paired_logs(rounds[label], reference).values()) for label in labels]
+    return [row for row in rows if row]
+
+
+def rounds_wanted(protocol: Protocol, found: Scatter, pace: Pace) -> int:
+    """How many rounds a worker should make: those of the cheapest way to the precision."""
+    if protocol.precision is None:
+        return protocol.rounds
+    return _cheapest(protocol, found, pace)[0]
+
+
+def workers_wanted(protocol: Protocol, found: Scatter, pace: Pace) -> int:
+    """How many workers the run will take in all, as far as can be told now: for progress and for starting them."""
+    if protocol.precision is None:
+        return protocol.workers
+    return _cheapest(protocol, found, pace)[1]
+
+
+def limit_met(plan: Plan, samples: Sequence[Sample], elapsed_s: float, pace: Pace, rounds: int) -> str:
+    """Which limit a run has met after whole workers: a word of LIMITS, or nothing where it should go on.
+
+    Never before the protocol's fewest workers. A further worker is begun only if it will end within the budget.
+    """
+    protocol = plan.protocol
+    workers = max(map(len, whole_rounds(samples).values()), default=0)
+    if protocol.precision is None:
+        return "workers" if workers >= protocol.workers else ""
+    assert protocol.budget_s is not None
+    if workers < protocol.workers:
+        return ""
+    if workers in looks() and _half_width(plan, samples) <= protocol.precision:
+        return "precision"
+    if elapsed_s + pace.seconds(rounds) > protocol.budget_s:
+        return "budget"
+    return "workers" if workers >= MOST_WORKERS else ""
+
+
+def looks() -> list[int]:
+    """After how many workers the precision is looked at: each at first, then rarer, for each look costs confidence."""
+    found = [FIRST_LOOK]
+    while found[-1] < MOST_WORKERS:
+        found.append(max(found[-1] + 1, found[-1] * 5 // 4))
+    return found
+
+
+def _half_width(plan: Plan, samples: Sequence[Sample]) -> float:
+    """Half the widest interval of a ratio, relative; infinite for fewer than two workers."""
+    widest = 0.0
+    for logs in _rows(plan, samples):
+        interval = student_interval([median(v) for v in logs], level(plan.protocol))
+        widest = max(widest, math.expm1((interval[2] - interval[1]) / 2) if interval else math.inf)
+    return widest
+
+
+def _cheapest(protocol: Protocol, found: Scatter, pace: Pace) -> tuple[int, int]:
+    """Rounds a worker and workers: the least time to the precision, or the narrowest interval within the budget."""
+    assert protocol.precision is not None
+    assert protocol.budget_s is not None
+    confidence = level(protocol)
+    options = []
+    for rounds in range(protocol.rounds, MOST_ROUNDS + 1):
+        seconds, variance_of_one = pace.seconds(rounds), found.of_worker(rounds)
+        most = max(protocol.workers, min(MOST_WORKERS, int(protocol.budget_s / seconds) if seconds else MOST_WORKERS))
+        if rounds > protocol.rounds and most * seconds > protocol.budget_s:
+            break
+        widths = {
+            n: quantile(n, confidence) * math.sqrt(variance_of_one / n) for n in range(protocol.workers, most + 1)
+        }
+        enough = [n for n, width in widths.items() if n >= FIRST_LOOK and width <= protocol.precision]
+        workers = min(enough, default=most)
+        reached = max(protocol.precision, widths[workers])
+        options.append((reached, workers * seconds, rounds, workers))
+    _, _, rounds, workers = min(options)
+    return rounds, workers
+
+
+def _between(values: list[float], explained: float) -> float:
+    """Variance between workers beyond what their own rounds explain, drawn towards the prior while workers are few."""
+    if len(values) < 2:
+        return PRIOR_BETWEEN
+    beyond = max(0.0, variance(values) - explained)
+    freedom = len(values) - 1
+    return (PRIOR_WEIGHT * PRIOR_BETWEEN + freedom * beyond) / (PRIOR_WEIGHT + freedom)
+
+
+def _robust_variance(logs: list[float]) -> float:
+    """Variance by the median of absolute deviations: a burst in a few rounds is not the scatter of the rest."""
+    middle = median(logs)
+    return (1.4826 * median(abs(v - middle) for v in logs)) ** 2 or pvariance(logs)
