@@ -187,7 +187,8 @@ def test_records_hold_values_and_not_words(folder: Path) -> None:
     assert [(row["smooth"], row["kinks"], row["jumps"]) for row in rows] == [
         ("true", "", ""), ("false", "-3.0 3.0", ""), ("false", "", "0.0"),
     ]  # fmt: skip
-    told = ffnbench("activations", "--activations", "mine.py:step", "--wide", cwd=folder).stdout
+    told = ffnbench("activations", "--activations", "mine.py:step,swish@beta=1e5", "--wide", cwd=folder).stdout
+    assert "-2.784645428e-06  -1.278464543e-05" in told
     assert "f jumps at 0" in told
     assert "[-1, 1]" in told
 

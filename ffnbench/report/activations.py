@@ -95,16 +95,18 @@ def _facts_row(label: str, spec: ActivationSpec, f: Facts) -> tuple[str, ...]:
 def _minimum(f: Facts) -> str:
     if f.minimum is None:
         return UNKNOWN
-    if f.minimum == round(f.minimum) or abs(f.minimum) < NOISE:
-        return _plain(f.minimum)
-    return f"{f.minimum:.10f}" if 0.001 <= abs(f.minimum) < 1e6 else f"{f.minimum:.9e}"
+    return _plain(f.minimum) if f.minimum == round(f.minimum) else _ten_digits(f.minimum)
+
+
+def _ten_digits(value: float) -> str:
+    return f"{value:.10f}" if value == 0 or 0.001 <= abs(value) < 1e6 else f"{value:.9e}"
 
 
 def _place(f: Facts) -> str:
     if f.minimum is None:
         return UNKNOWN
     if not f.minimum_flat:
-        return f"{f.minimum_at:.10f}"
+        return _ten_digits(f.minimum_at or 0.0)
     match f.minimum_at, f.minimum_until:
         case None, None:
             return "all x"
