@@ -154,7 +154,10 @@ class Run:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Curve:
-    """An activation traced: x, f(x) and f'(x) in float64, and the intervals where f' is exactly zero."""
+    """An activation traced: x, f(x) and f'(x) in float64, and the intervals where f' is exactly zero.
+
+    The slope is NaN, a gap, where f has no finite derivative.
+    """
 
     x: tuple[float, ...]
     y: tuple[float, ...]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import math
 import struct
 from pathlib import Path
 
@@ -31,6 +32,8 @@ def shape(x): return x.sum(-1)
 def dtype(x): return x.float()
 def module(d_model, d_ff): return torch.nn.Identity()
 def hot(x): return x.exp().exp().exp()
+def cusp(x): return x.abs().sqrt()
+def step(x): return x.sign()
 """
 
 
@@ -167,6 +170,36 @@ def test_facts_in_every_format(folder: Path, format_: str) -> None:
         assert (telu["flops"], telu["flops_backward"], telu["high"]) == (3, 9, None)
     if format_ == "csv":
         assert [row["activation"] for row in csv.DictReader(done.stdout.splitlines())] == ["gelu", "telu"]
+
+
+def test_records_hold_values_and_not_words(folder: Path) -> None:
+    asked = ["activations", "--activations", "gelu,hardswish,mine.py:step", "--format"]
+    gelu, hardswish, step = json.loads(ffnbench(*asked, "json", cwd=folder).stdout)
+    assert (gelu["smooth"], gelu["low_reached"], gelu["high_reached"], gelu["monotonic"]) == (True, True, False, "no")
+    assert (hardswish["smooth"], hardswish["kinks"], hardswish["jumps"]) == (False, [-3, 3], [])
+    assert (step["jumps"], step["monotonic"], step["minimum_flat"], step["minimum_until"]) == (
+        [0],
+        "increasing",
+        True,
+        0,
+    )
+    rows = list(csv.DictReader(ffnbench(*asked, "csv", cwd=folder).stdout.splitlines()))
+    assert [(row["smooth"], row["kinks"], row["jumps"]) for row in rows] == [
+        ("true", "", ""), ("false", "-3.0 3.0", ""), ("false", "", "0.0"),
+    ]  # fmt: skip
+    told = ffnbench("activations", "--activations", "mine.py:step,swish@beta=1e5", "--wide", cwd=folder).stdout
+    assert "-2.784645428e-06  -1.278464543e-05" in told
+    assert "f jumps at 0" in told
+    assert "[-1, 1]" in told
+
+
+def test_a_point_without_a_derivative_is_a_gap(folder: Path) -> None:
+    with Prober(60) as prober:
+        chosen = select("mine.py:cusp", prober)
+        curve = prober.curve(chosen["cusp"], -1, 1, 5)
+    assert curve.y == pytest.approx((1, math.sqrt(0.5), 0, math.sqrt(0.5), 1))
+    assert [math.isnan(slope) for slope in curve.slope] == [False, False, True, False, False]
+    assert draw(activations="mine.py:cusp", out=["cusp.png"]) == ["1 activation with derivative on [-4, 4] -> cusp.png"]
 
 
 def seconds(label: str, worker: int, number: int) -> float:

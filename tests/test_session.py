@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -157,6 +158,23 @@ def test_a_worker_killed_from_outside_is_told_apart() -> None:
         session.ask({"do": "count", "spec": {}, "workload": {}}, 10)
     assert caught.value.kind == "oom"
     session.close()
+
+
+def test_an_answer_that_json_cannot_hold_is_a_failure_and_no_death() -> None:
+    from ffnbench.bench.wire import Channel
+    from ffnbench.bench.worker import _send
+
+    (nothing, closed), (heard, out) = os.pipe(), os.pipe()
+    channel = Channel(nothing, out)
+    for answer in ({"value": float("nan")}, {"value": object()}, {"value": 1.0}):
+        _send(channel, answer)
+    os.close(closed)
+    answers = [json.loads(line) for line in os.read(heard, 10_000).decode().splitlines()]
+    os.close(heard)
+    assert [answer.get("failure") for answer in answers] == ["crash", "crash", None]
+    assert "not JSON compliant" in answers[0]["message"]
+    channel._incoming.close()
+    channel._outgoing.close()
 
 
 def test_no_worker_outlives_a_parent_that_was_killed() -> None:

@@ -6,6 +6,7 @@ out here as one clear error. Facts and curves of activations come from here too:
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from types import TracebackType
 
@@ -61,11 +62,12 @@ class Prober:
         return jsonable.decode(Facts, self._ask(spec.activation, {"do": "facts", "spec": jsonable.encode(spec)}))
 
     def curve(self, spec: ActivationSpec, low: float, high: float, points: int) -> Curve:
-        """f and f' at `points` equidistant x of [low, high]; raises FfnbenchError where they are not finite."""
+        """f and f' at `points` equidistant x of [low, high]; raises FfnbenchError where f is not finite."""
         asked = {"do": "curve", "spec": jsonable.encode(spec), "low": low, "high": high, "points": points}
         answer = self._ask(spec.activation, asked)
         if not answer.pop("finite"):
             raise FfnbenchError(f"{spec.activation} is not finite on [{low:g}, {high:g}]", "choose a smaller --range")
+        answer["slope"] = [math.nan if slope is None else slope for slope in answer["slope"]]
         return jsonable.decode(Curve, answer)
 
     def _ask(self, target: str, request: Message) -> Message:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from math import isfinite
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -13,14 +14,16 @@ from ffnbench import jsonable
 from ffnbench.bench.counting import count
 from ffnbench.bench.meters import empty_call
 from ffnbench.ffn.cost import Cost
-from ffnbench.ffn.facts import checked, find_facts, flat_zones, value_and_slope
+from ffnbench.ffn.facts import find_facts
 from ffnbench.ffn.imported import CONFIG_NAMES, D_FF_NAMES, D_MODEL_NAMES, RATIO_NAMES, load
 from ffnbench.ffn.own import OwnActivation, as_activation
 from ffnbench.ffn.spec import ActivationSpec, ImportedSpec
+from ffnbench.ffn.trace import flat_zones, value_and_slope
+from ffnbench.ffn.trial import checked
 from ffnbench.plan import Workload
 
 if TYPE_CHECKING:
-    from ffnbench.ffn.facts import Function
+    from ffnbench.ffn.trace import Function
 
 WIDTH_NAMES = (*D_MODEL_NAMES, *D_FF_NAMES, *RATIO_NAMES, *CONFIG_NAMES)
 
@@ -52,6 +55,11 @@ def function_of(spec: ActivationSpec) -> Function:
     return function
 
 
+def scale_of(spec: ActivationSpec) -> float:
+    """The |x| at which it does what silu does at 1: swish(x) is silu(beta x) / beta, exactly."""
+    return 1 / abs(spec.beta) if spec.beta else 1.0
+
+
 def describe(target: str) -> dict[str, Any]:
     """Job: is this an activation, and what does it declare?"""
     return {"own": jsonable.encode(InProcess().describe(target))}
@@ -67,22 +75,23 @@ def counted(spec: dict[str, Any], workload: dict[str, Any]) -> dict[str, Any]:
 
 def facts(spec: dict[str, Any]) -> dict[str, Any]:
     """Job: the facts of an activation."""
-    found: dict[str, Any] = jsonable.encode(find_facts(function_of(jsonable.decode(ActivationSpec, spec))))
+    chosen = jsonable.decode(ActivationSpec, spec)
+    found: dict[str, Any] = jsonable.encode(find_facts(function_of(chosen), scale_of(chosen)))
     return found
 
 
 def curve(spec: dict[str, Any], low: float, high: float, points: int) -> dict[str, Any]:
-    """Job: x, f(x), f'(x) in float64, and where the gradient is exactly zero."""
-    function = function_of(jsonable.decode(ActivationSpec, spec))
+    """Job: x, f(x), f'(x) in float64, and where the gradient is exactly zero. Where f' is not finite it is None."""
+    chosen = jsonable.decode(ActivationSpec, spec)
+    function = function_of(chosen)
     x = torch.linspace(low, high, points, dtype=torch.float64)
     y, slope = value_and_slope(function, x)
-    finite = bool(torch.isfinite(y).all() and torch.isfinite(slope).all())
     return {
         "x": x.tolist(),
         "y": y.nan_to_num().tolist(),
-        "slope": slope.nan_to_num().tolist(),
-        "flat": flat_zones(function, low, high),
-        "finite": finite,
+        "slope": [s if isfinite(s) else None for s in slope.tolist()],
+        "flat": flat_zones(function, low, high, scale_of(chosen)),
+        "finite": bool(torch.isfinite(y).all()),
     }
 
 

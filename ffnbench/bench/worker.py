@@ -45,7 +45,15 @@ def main() -> None:
             channel.send({"timer": timer()})
         else:
             job = JOBS.get(request["do"]) or getattr(jobs, request["do"])
-            channel.send(_answer(job, torch, request))
+            _send(channel, _answer(job, torch, request))
+
+
+def _send(channel: Channel, answer: Message) -> None:
+    """Send it; an answer that JSON can't hold is a failure of the job, not the end of the worker."""
+    try:
+        channel.send(answer)
+    except (TypeError, ValueError) as problem:
+        channel.send({"failure": "crash", "message": f"its answer can't be told: {_one_line(problem)}"})
 
 
 def _answer(job: Any, torch: Any, request: Message) -> Message:

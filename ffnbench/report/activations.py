@@ -14,16 +14,20 @@ from ffnbench.selection import Block
 from ffnbench.units import TIME, scale
 
 Record = dict[str, Any]
+MOST_PLACES = 4  # of jumps and kinks, in the table
+NOISE = 1e-300  # what is smaller is zero
 
 
 def facts_records(chosen: dict[str, ActivationSpec], facts: dict[str, Facts]) -> list[Record]:
-    """One flat record an activation, numbers in full precision, None for what is not finite or not reached."""
+    """One record an activation, numbers in full precision, None for what is not finite or not reached.
+
+    Flat but for the places of jumps, kinks and bends, which are lists.
+    """
     from dataclasses import asdict
 
     records = []
     for label, spec in chosen.items():
-        row, found = spec.row, asdict(facts[label])
-        found |= {key: " ".join(f"{x:g}" for x in found[key]) for key in ("kinks", "bends")}
+        row, found = spec.row, asdict(facts[label]) | {"smooth": facts[label].smooth}
         records.append(
             {"activation": label, "formula": row.formula or None, "derivative": row.derivative}
             | found
@@ -42,7 +46,7 @@ def facts_table(chosen: dict[str, ActivationSpec], facts: dict[str, Facts]) -> T
         Column(title="minimum", priority=1),
         Column(title="at x", priority=1),
         Column(title="range", left=True, priority=2),
-        Column(title="monotonic", priority=4),
+        Column(title="monotonic", left=True, priority=4),
         Column(title="smooth", left=True, priority=3),
         Column(title="range of f'", left=True, priority=5),
         Column(title="f' = 0", unit="%", priority=5),
@@ -72,10 +76,10 @@ def _facts_row(label: str, spec: ActivationSpec, f: Facts) -> tuple[str, ...]:
     return (
         label,
         row.formula or UNKNOWN,
-        UNKNOWN if f.minimum is None else f"{f.minimum:.10f}" if f.minimum else "0",
+        _minimum(f),
         _place(f),
-        _interval(f.low, f.high, closed_low=f.minimum is not None),
-        "yes" if f.monotonic else "no",
+        _interval(f),
+        f.monotonic,
         _smoothness(f),
         f"{_bound(f.slope_low, '-inf')} to {_bound(f.slope_high, 'inf')}",
         _share(f.zero_gradient),
@@ -89,16 +93,35 @@ def _facts_row(label: str, spec: ActivationSpec, f: Facts) -> tuple[str, ...]:
     )
 
 
+def _minimum(f: Facts) -> str:
+    if f.minimum is None:
+        return UNKNOWN
+    return _plain(f.minimum) if f.minimum == round(f.minimum) else _ten_digits(f.minimum)
+
+
+def _ten_digits(value: float) -> str:
+    return f"{value:.10f}" if value == 0 or 0.001 <= abs(value) < 1e6 else f"{value:.9e}"
+
+
 def _place(f: Facts) -> str:
     if f.minimum is None:
         return UNKNOWN
-    if f.minimum_at is not None:
-        return f"{f.minimum_at:.10f}"
-    return f"x <= {f.minimum_until or 0:g}"
+    if not f.minimum_flat:
+        return _ten_digits(f.minimum_at or 0.0)
+    match f.minimum_at, f.minimum_until:
+        case None, None:
+            return "all x"
+        case None, end:
+            return f"x <= {end:g}"
+        case start, None:
+            return f"x >= {start:g}"
+        case start, end:
+            return f"[{start:g}, {end:g}]"
 
 
-def _interval(low: float | None, high: float | None, *, closed_low: bool) -> str:
-    return f"{'[' if closed_low else '('}{_bound(low, '-inf')}, {_bound(high, 'inf')})"
+def _interval(f: Facts) -> str:
+    low, high = "[" if f.low_reached else "(", "]" if f.high_reached else ")"
+    return f"{low}{_bound(f.low, '-inf')}, {_bound(f.high, 'inf')}{high}"
 
 
 def _bound(value: float | None, infinite: str) -> str:
@@ -106,15 +129,29 @@ def _bound(value: float | None, infinite: str) -> str:
 
 
 def _smoothness(f: Facts) -> str:
-    if f.kinks:
-        return "kink at " + ", ".join(f"{x:g}" for x in f.kinks)
-    return "f'' jumps at " + ", ".join(f"{x:g}" for x in f.bends) if f.bends else "yes"
+    said = [
+        f"{what} at {_places(places)}"
+        for what, places in (("f jumps", f.jumps), ("kink", f.kinks), ("f'' jumps", f.bends))
+        if places
+    ]
+    return ", ".join(said) or "yes"
+
+
+def _places(places: tuple[float, ...]) -> str:
+    """The first few, from zero on where there are many."""
+    shown = sorted(sorted(places, key=abs)[:MOST_PLACES])
+    more = f" and {len(places) - MOST_PLACES} more" if len(places) > MOST_PLACES else ""
+    return ", ".join(f"{x:g}" for x in shown) + more
 
 
 def _plain(value: float) -> str:
-    text = f"{value:.4f}"
-    whole = text.rstrip("0").rstrip(".")
-    return "0" if whole in ("-0", "0", "") else whole if "." not in whole else text
+    """Four decimals, or four digits of what is smaller or larger than they show; whole numbers as they are."""
+    if value == round(value) and abs(value) < 1e6:
+        return f"{value + 0.0:.0f}"
+    if abs(value) < NOISE:
+        return "0"
+    text = f"{value:.4f}" if 0.001 <= abs(value) < 1e6 else f"{value:.4g}"
+    return text.removesuffix(".0000")
 
 
 def _share(value: float) -> str:

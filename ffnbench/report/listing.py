@@ -130,15 +130,21 @@ def table(records: list[Record], footnotes: Iterable[str] = ()) -> Table:
     return Table(columns=columns, rows=rows, footnotes=tuple(footnotes))
 
 
+def _csv_cell(value: Any) -> Any:
+    if isinstance(value, bool):
+        return str(value).lower()
+    return " ".join(map(str, value)) if isinstance(value, list | tuple) else value
+
+
 def machine_readable(records: list[Record], format_: str) -> str:
-    """Records as csv, json or markdown."""
+    """Records as csv, json or markdown. In csv booleans are true and false, and a list is its items and spaces."""
     if format_ == "json":
         return json.dumps(records, indent=1, ensure_ascii=False) + "\n"
     if format_ == "csv":
         text = io.StringIO()
         writer = csv.DictWriter(text, fieldnames=list(records[0]), lineterminator="\n")
         writer.writeheader()
-        writer.writerows(records)
+        writer.writerows({key: _csv_cell(value) for key, value in record.items()} for record in records)
         return text.getvalue()
     return markdown(table(records))
 
