@@ -213,7 +213,8 @@ class Report:
     @property
     def resolution(self) -> float | None:
         """The smallest relative difference that every row of this run could have shown."""
-        return max((c.resolution for c in self.comparisons if c.resolution and c.case != CONTROL), default=None)
+        told = (c.resolution for c in self.comparisons if c.case != CONTROL)
+        return max((r for r in told if r is not None), default=None)
 
     @property
     def run(self) -> Run:

@@ -26,11 +26,6 @@ class Share:
         """As a fraction; 0 of 0 is 0."""
         return self.hits / self.of if self.of else 0.0
 
-    @property
-    def margin(self) -> float:
-        """Twice its standard error."""
-        return 2 * sqrt(self.value * (1 - self.value) / self.of) if self.of else 0.0
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rates:
@@ -77,11 +72,17 @@ def total(rates: list[Rates]) -> Rates:
 def failures(total: Rates) -> list[str]:
     """Which of the promises the simulated runs did not keep, by more than chance."""
     found = []
-    if total.false_difference.value - total.false_difference.margin > FALSE_AT_MOST:
+    if total.false_difference.value > FALSE_AT_MOST + _chance(FALSE_AT_MOST, total.runs):
         found.append(f"false differences in {total.false_difference.value:.1%} of the runs")
-    if not COVERAGE[0] - total.covered.margin <= total.covered.value <= COVERAGE[1] + total.covered.margin:
+    low, high = (_chance(bound, total.runs) for bound in COVERAGE)  # the rows of a run share their reference
+    if not COVERAGE[0] - low <= total.covered.value <= COVERAGE[1] + high:
         found.append(f"the 95% intervals cover {total.covered.value:.1%}")
     return found
+
+
+def _chance(share: float, runs: int) -> float:
+    """How far a true share may be missed in so many runs: three standard errors."""
+    return 3 * sqrt(share * (1 - share) / runs)
 
 
 OURS, RIVALS = "ffnbench", ("torch Timer", "median loop")

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import csv
+import errno
 import json
 import os
+import random
 import signal
 import subprocess
 import sys
@@ -53,6 +55,20 @@ MISTAKES = [
     (["-o", "run.xlsx"], "unknown suffix '.xlsx'", ".csv"),
     (["--variants", "relu,relu"], "two variants have the label 'relu'", "other=relu"),
     (["--workers", "2"], "too few", "at least 3"),
+    (["--workers", "4", "--precision", "1"], "--workers fixes how much", "--precision and --budget"),
+    (["--quick", "--budget", "20"], "--quick fixes how much", "--precision and --budget"),
+    (["--precision", "0"], "--precision must be between 0.05 and 50 percent, not 0", "--precision 0.5"),
+    (["--precision", "1e9"], "--precision must be between", "half-width"),
+    (["--precision", "fine"], "'fine' is not a number", "compare --help"),
+    (["--budget", "2"], "--budget 2 is less than 3 workers take", "at least 5 seconds"),
+    (["--budget", "inf"], "--budget inf", "at least 5 seconds"),
+    (["--control", "--metrics", "memory"], "--control is about latency", "--metrics latency"),
+    (["--variants", "relu@slowdown=-1"], "slowdown must be a share", "0.05 is 5%"),
+    (
+        ["--workers", "3", "--variants", ",".join(f"v{i}=relu" for i in range(200))],
+        "3 workers can tell no difference below",
+        "give --workers 4",
+    ),
     (["--format", "tabel"], "unknown format 'tabel'", "did you mean 'table'"),
     (["--varients", "relu"], "no such option: --varients", "--help"),
     (["--seed", "99999999999999999999"], "--seed 99999999999999999999 is out of range", "2^63"),
@@ -64,7 +80,7 @@ MISTAKES = [
 ]
 
 
-@pytest.mark.parametrize(("arguments", "error", "hint"), MISTAKES, ids=[" ".join(m[0]) for m in MISTAKES])
+@pytest.mark.parametrize(("arguments", "error", "hint"), MISTAKES, ids=[" ".join(m[0])[:60] for m in MISTAKES])
 def test_a_mistake_is_two_lines_and_exit_2_before_measuring(call, arguments, error, hint) -> None:
     launch = FakeLaunch()
     code, out, err = call("compare", *arguments, launch=launch)
@@ -98,7 +114,8 @@ def test_an_answer_is_exit_0_and_stdout_is_the_table_alone(call) -> None:
     code, out, err = call("compare", "--d-model", "64")
     assert code == 0
     assert out.startswith("FFN compare: d_model 64")
-    assert "worker 1/5" in err
+    assert "worker 1/3" in err
+    assert "stopped when every ratio was known to ±1.0%" in out
     assert "worker" not in out
     assert call("compare", "-q")[2] == ""
 
@@ -116,7 +133,7 @@ def test_one_failed_case_is_still_an_answer_and_all_failed_is_3(call) -> None:
 
 def test_an_interruption_is_130_and_saves_what_there_is(call, tmp_path: Path) -> None:
     def seconds(label: str, worker: int, number: int) -> float:
-        if (worker, number) == (2, 5):
+        if (worker, number) == (2, 2):
             raise KeyboardInterrupt
         return 0.01
 
@@ -245,7 +262,7 @@ def test_every_name_runs_for_real(tmp_path: Path) -> None:
 
 def test_ctrl_c_for_real_saves_and_leaves_no_process(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "ffnbench", "compare", "--d-model", "64", "--rounds", "5000", "-o", "run.json"]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "FFNBENCH_TEST": str(tmp_path)}
     run = subprocess.Popen(
         command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
     )
@@ -260,5 +277,138 @@ def test_ctrl_c_for_real_saves_and_leaves_no_process(tmp_path: Path) -> None:
     assert "Traceback" not in err
     assert "ended early, in worker" in out
     assert json.loads((tmp_path / "run.json").read_text())["interrupted"] is True
-    listed = subprocess.run(["pgrep", "-f", "ffnbench.bench.worker"], capture_output=True, text=True)
-    assert listed.stdout == ""
+    assert processes_of(tmp_path) == []
+
+
+def processes_of(folder: Path) -> list[int]:
+    """Processes that were started with this folder in their environment, children and grandchildren too."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/environ"):
+        try:
+            if f"FFNBENCH_TEST={folder}".encode() in path.read_bytes().split(b"\0"):
+                found.append(int(path.parent.name))
+        except OSError:
+            continue
+    return found
+
+
+def test_a_worker_killed_in_the_middle_costs_one_worker_and_is_told(tmp_path: Path) -> None:
+    """kill -9 of whichever worker is measuring: the run goes on, and what that worker had measured is kept."""
+    command = [sys.executable, "-m", "ffnbench", "compare", "--d-model", "64", "--workers", "3", "--rounds", "60"]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "FFNBENCH_TEST": str(tmp_path)}
+    run = subprocess.Popen(
+        [*command, "-o", "run.json"], cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        env=environment,
+    )  # fmt: skip
+    assert run.stderr is not None
+    for line in run.stderr:
+        if line.startswith("worker 2/"):
+            break
+    time.sleep(1)
+    workers = [pid for pid in processes_of(tmp_path) if pid != run.pid]
+    os.kill(min(workers, key=lambda pid: os.stat(f"/proc/{pid}").st_ctime), signal.SIGKILL)
+    out, err = run.communicate(timeout=120)
+    assert run.returncode == 0, err
+    assert "was lost: the process was killed (signal 9)" in out.replace("\n  ", " ")
+    data = json.loads((tmp_path / "run.json").read_text())
+    assert {m["estimate"]["workers"] for m in data["measured"] if m["metric"] == "latency"} <= {3, 4}
+    assert data["failures"] == []
+    assert processes_of(tmp_path) == []
+
+
+FULL = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+def test_a_disk_that_fills_while_writing_costs_nothing(call, tmp_path: Path, monkeypatch) -> None:
+    """The old file is whole, the answer is shown, and the result is saved elsewhere."""
+    old = tmp_path / "run.json"
+    old.write_text("precious")
+
+    def full(path: Path, content: bytes) -> int:
+        with open(path, "wb") as file:
+            file.write(content[:100])
+        raise FULL
+
+    monkeypatch.setattr(Path, "write_bytes", full)
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    code, out, err = call("compare", "--d-model", "64", "-o", str(old))
+    assert code == 3
+    assert "FFN compare" in out
+    assert f"error: cannot write '{old}': No space left on device" in err
+    assert old.read_text() == "precious"
+    (saved,) = tmp_path.glob("ffnbench-*.json")
+    assert f"the whole result is in {saved}" in err
+    assert api.load(str(saved)).samples
+    assert {p.name for p in tmp_path.iterdir()} == {"run.json", saved.name}
+
+
+def test_a_full_stdout_does_not_cost_the_files(tmp_path: Path) -> None:
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "ffnbench", "cost", "-o", "cost.json"], cwd=tmp_path, stdout=full,
+            stderr=subprocess.PIPE, text=True, env={**os.environ, "PYTHONPATH": str(ROOT)},
+        )  # fmt: skip
+    assert done.returncode == 3
+    assert "No space left on device" in done.stderr
+    assert api.load(str(tmp_path / "cost.json")).costs
+
+
+@pytest.fixture
+def saved(call, tmp_path: Path) -> Path:
+    """A run in a file."""
+    dice = random.Random(0)
+    launch = FakeLaunch(lambda label, worker, number: 0.01 * dice.uniform(1, 1.02) * (1.3 if label == "swiglu" else 1))
+    path = tmp_path / "run.json"
+    code, out, _ = call("compare", "--d-model", "64", "--workers", "4", "--control", "-o", str(path), launch=launch)
+    assert code == 0
+    assert "control: relu against itself is [" in out
+    (tmp_path / "table.txt").write_text(out)
+    return path
+
+
+def test_report_computes_every_figure_again_from_the_samples(call, saved: Path) -> None:
+    code, out, err = call("report", str(saved))
+    assert (code, err) == (0, "")
+    assert out == (saved.parent / "table.txt").read_text()
+    data = json.loads(saved.read_text())
+    for key in ("measured", "comparisons"):
+        data[key] = []  # what is computed is not needed
+    saved.write_text(json.dumps(data))
+    code, out, err = call("report", str(saved))
+    assert out == (saved.parent / "table.txt").read_text()
+    assert "are not those of its samples" in err
+
+
+def test_report_notices_an_edited_figure_and_shows_the_true_one(call, saved: Path) -> None:
+    data = json.loads(saved.read_text())
+    swiglu = next(c for c in data["comparisons"] if c["case"] == "swiglu")
+    swiglu["ratio"] |= {"value": 0.5, "low": 0.49, "high": 0.51}
+    swiglu["verdict"] = "faster"
+    saved.write_text(json.dumps(data))
+    code, out, err = call("report", str(saved), "-f", "csv")
+    row = next(r for r in csv.DictReader(out.splitlines()) if r["label"] == "swiglu")
+    assert (code, row["verdict"]) == (0, "slower")
+    assert float(row["ratio"]) == pytest.approx(1.3, rel=0.02)
+    assert "are not those of its samples" in err
+
+
+@pytest.mark.parametrize(
+    ("damage", "error", "hint"),
+    [
+        (lambda text: text[: len(text) // 2], "is not a whole ffnbench report", "cut off"),
+        (
+            lambda text: text.replace('"schema": 1', '"schema": 7'),
+            "has schema 7, this ffnbench reads schema 1",
+            "again",
+        ),
+        (lambda text: "[]", "has schema None", "again"),
+        (lambda text: text.replace('"worker": 1,', '"worker": "one",'), "expected int, found 'one'", "again"),
+    ],
+)
+def test_report_refuses_what_is_no_report(call, saved: Path, damage, error: str, hint: str) -> None:
+    saved.write_text(damage(saved.read_text()))
+    code, out, err = call("report", str(saved))
+    assert (code, out) == (2, "")
+    assert error in err.splitlines()[0]
+    assert hint in err.splitlines()[1]
+    assert call("report", str(saved.parent / "none.json"))[0] == 2

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import math
 import random
+import re
 from dataclasses import replace
 
 import pytest
 
+from ffnbench.errors import FfnbenchError
 from ffnbench.plan import LATENCY, Plan
 from ffnbench.request import Request, build
 from ffnbench.result import Failure, FailureKind, Report, Run, Sample, Verdict
-from ffnbench.stats import decide, student_interval, summarise
+from ffnbench.stats import decide, holm, p_value, refuse_blind, student_interval, summarise
 
 
 def plan_of(variants: str = "a=relu,b=gelu", **options: object) -> Plan:
@@ -149,6 +151,49 @@ def test_simulated_power() -> None:
     results = simulate(1.05, 300, seed=2)
     assert sum(r.verdict is Verdict.SLOWER for r in results) >= 270
     assert not any(r.verdict in (Verdict.SAME, Verdict.FASTER) for r in results)
+
+
+def test_holm_steps_down() -> None:
+    p = {"a": 0.010, "b": 0.020, "c": 0.030, "d": 0.9}
+    assert holm(p, 0.05) == {"a"}  # 0.010 <= 0.05 / 4, and 0.020 > 0.05 / 3
+    assert holm(p, 0.09) == {"a", "b", "c"}
+    assert holm({"a": 0.04}, 0.05) == {"a"}
+    assert holm({}, 0.05) == set()
+
+
+def test_p_is_students() -> None:
+    # t = 3.4641 with 2 degrees of freedom; the two-sided p of t_2 is 1 - t / sqrt(t^2 + 2)
+    assert p_value([1.0, 2.0, 3.0]) == pytest.approx(1 - 12**0.5 / 14**0.5)
+    assert p_value([1.0]) == 1.0
+    assert (p_value([0.0, 0.0]), p_value([0.1, 0.1])) == (1.0, 0.0)
+
+
+def test_what_a_row_alone_would_show_may_be_chance_among_many() -> None:
+    """The same three values of b, alone and beside nineteen rows that differ by nothing."""
+    b = [[1.03], [1.05], [1.04]]
+    alone = summarise(run_of(plan_of(workers=3, rounds=1), {"a": [[1.0]] * 3, "b": b}))[1][1]
+    assert (alone.verdict, alone.reason) == (Verdict.SLOWER, "")
+    names = ["a", "b", *(f"n{i}" for i in range(19))]
+    plan = plan_of(",".join(f"{name}=relu" for name in names), workers=3, rounds=1)
+    wobble = [[1.0], [1.05], [0.96]]
+    values = {"a": [[1.0]] * 3, "b": b, **{name: wobble for name in names[2:]}}
+    crowded = summarise(run_of(plan, values))[1][1]
+    assert crowded.ratio == alone.ratio
+    assert crowded.verdict is Verdict.UNCLEAR
+    assert "20 rows (Holm's correction)" in crowded.reason
+    assert crowded.resolution > 4 * alone.resolution
+
+
+def test_a_plan_that_could_never_decide_is_refused_with_the_number_that_would_do() -> None:
+    crowd = ",".join(f"v{i}=relu" for i in range(200))
+    with pytest.raises(FfnbenchError, match="3 workers can tell no difference below") as caught:
+        refuse_blind(plan_of(crowd, workers=3))
+    enough = int(re.search(r"--workers (\d+)", caught.value.hint)[1])
+    refuse_blind(plan_of(crowd, workers=enough))
+    with pytest.raises(FfnbenchError):
+        refuse_blind(plan_of(crowd, workers=enough - 1))
+    refuse_blind(plan_of(workers=3))
+    refuse_blind(plan_of(crowd))  # as many workers as it takes
 
 
 def test_resolution_is_the_widest_half_interval() -> None:

@@ -1,0 +1,171 @@
+"""The selftest: that its counts are right, that it is deterministic, and that it can fail."""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+from dataclasses import replace
+
+import pytest
+from test_cli import call  # noqa: F401 - a fixture
+
+from ffnbench import jsonable
+from ffnbench.bench import live, study
+from ffnbench.bench.errorrates import simulate
+from ffnbench.bench.jobs import Jobs
+from ffnbench.bench.neighbour import Neighbour
+from ffnbench.bench.rivals import METHODS
+from ffnbench.bench.runner import run
+from ffnbench.bench.simulate import WORLDS, Machine, World
+from ffnbench.report.selftest import live_table, rates_table
+from ffnbench.report.text import plain
+from ffnbench.request import Request, build
+from ffnbench.selftest import CONDITIONS, OURS, RIVALS, SLOWER, Reading, Share, advantage, failures, total, trial_plan
+
+
+def test_simulated_error_rates_hold() -> None:
+    """180 runs over all worlds; `ffnbench selftest` makes 1,000."""
+    rates = simulate(180)
+    assert [r.world for r in rates] == [w.name for w in WORLDS]
+    whole = total(rates)
+    assert whole.runs == 180
+    assert whole.covered.of == 180 * 5
+    assert failures(whole) == []
+    assert 0.93 <= whole.covered.value <= 0.98
+    assert whole.false_difference.value <= 0.05
+    assert whole.wrong_way.hits == 0
+    assert whole.found["+3%"].value >= 0.85
+    assert whole.found["+5%"].value >= 0.95
+    assert whole.found["+10%"].value >= 0.99
+
+
+def test_the_same_seed_gives_the_same_counts() -> None:
+    assert simulate(12, worlds=WORLDS[:2]) == simulate(12, worlds=WORLDS[:2])
+
+
+def test_a_broken_promise_is_noticed() -> None:
+    good = total(simulate(12))
+    bad = replace(good, runs=1000, false_difference=Share(hits=300, of=1000), covered=Share(hits=4000, of=5000))
+    assert failures(bad) == ["false differences in 30.0% of the runs", "the 95% intervals cover 80.0%"]
+    always = replace(good, runs=1000, covered=Share(hits=5000, of=5000))
+    assert failures(always) == ["the 95% intervals cover 100.0%"]
+
+
+def test_samples_taken_for_independent_would_be_caught() -> None:
+    """What pooling the rounds of all workers would do: its intervals are far too narrow for these worlds."""
+    covered = runs = 0
+    plan = build(Request(variants="a=relu,b=relu", d_model=64, device="cpu", workers=5, metrics="latency"))
+    world = World(name="layouts", layout=0.02, sample=0.01)
+    for seed in range(40):
+        done = Machine(world, plan, seed).run(run)
+        by = {(s.case, s.worker, s.round): s.value for s in done.samples if s.metric == "latency"}
+        logs = [math.log(by["b", w, r] / value) for (case, w, r), value in by.items() if case == "a"]
+        mean = sum(logs) / len(logs)
+        error = math.sqrt(sum((v - mean) ** 2 for v in logs) / (len(logs) - 1) / len(logs))
+        covered += abs(mean) < 1.96 * error
+        runs += 1
+    assert covered / runs < 0.6
+
+
+def test_a_slow_down_is_exactly_what_was_asked_for() -> None:
+    """Real modules, one process: the spin is a share of the call's own time, forward, backward and both."""
+    for mode in ("forward", "train", "backward"):
+        text = f"a=relu@mode={mode},b=relu@mode={mode}@slowdown=1.0"
+        plan = build(Request(variants=text, d_model=128, seq_len=64, workers=3, rounds=9, metrics="latency"))
+        jobs = Jobs(plan.with_device("cpu"))
+        calls = jobs.open("a", None)["calls"]
+        jobs.open("b", calls)
+        pairs = [(jobs.sample("b", calls)["value"], jobs.sample("a", calls)["value"]) for _ in range(15)]
+        ratios = sorted(b / a for b, a in pairs)
+        assert ratios[7] == pytest.approx(2.0, rel=0.25), mode
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_rivals_measure_every_case(method: str) -> None:
+    plan = trial_plan(d_model=32, seq_len=8, budget=5.0)
+    answer = study.JOBS["rival"](plan=jsonable.encode(plan), method=method, seconds=0.3)
+    assert set(answer["seconds"]) == {"base", "same1", "same2", *SLOWER}
+    assert all(0 < seconds < 1 for seconds in answer["seconds"].values())
+
+
+def test_the_neighbour_comes_and_goes() -> None:
+    with Neighbour(1) as neighbour:
+        time.sleep(0.3)
+        processes = list(neighbour._processes)
+        assert processes
+        assert all(process.poll() is None for process in processes)
+    assert all(process.poll() is not None for process in processes)
+
+
+def readings(errors: dict[str, float]) -> list[Reading]:
+    """Two repeats of each method in each condition; a method is off by its error, up and down."""
+    return [
+        Reading(
+            condition=condition, method=method, repeat=repeat, row=row, truth=truth,
+            ratio=truth * math.exp(errors[method] * (-1) ** repeat), low=None, high=None, verdict="same", seconds=20.0,
+        )
+        for condition in CONDITIONS for method in (OURS, *RIVALS) for repeat in range(2)
+        for row, truth in (("same1", 1.0), ("+5%", 1.05))
+    ]  # fmt: skip
+
+
+def test_the_live_table_tells_how_far_off_each_method_is() -> None:
+    told = readings({OURS: 0.01, "torch Timer": 0.30, "median loop": 0.02})
+    assert advantage(told, "quiet", "torch Timer") == pytest.approx(30)
+    text = plain(live_table(told), 80)
+    assert "30x" in text
+    assert "1.0%" in text
+
+
+def test_live_runs_every_method_in_every_condition(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World(name="quiet")
+    seconds = []
+
+    def theirs(plan, method, share):
+        seconds.append(share)
+        return [live._reading(method, c.label, 1.5, share, live.decide(1.5, 1.5)) for c in plan.cases[1:]]
+
+    monkeypatch.setattr(live, "run", lambda plan, real=live.run: Machine(world, plan, plan.protocol.seed).run(real))
+    monkeypatch.setattr(live, "_theirs", theirs)
+    monkeypatch.setitem(live.NEIGHBOURS, "bursty neighbour", live.NEIGHBOURS["quiet"])
+    told = live.measure(live.live_plan(20.0, 64, 8), 2)
+    assert len(told) == 2 * 2 * 3 * 5
+    assert {(r.condition, r.method) for r in told} == {(c, m) for c in CONDITIONS for m in (OURS, *RIVALS)}
+    ours = [r for r in told if r.method == OURS]
+    assert all(r.low <= r.ratio <= r.high for r in ours)
+    assert seconds[0] == ours[0].seconds  # the others get the time that ours took
+    assert all(r.verdict == "slower" for r in told if r.method != OURS)
+
+
+def test_the_command(call, tmp_path) -> None:  # noqa: F811
+    code, out, err = call("selftest", "--runs", "12", "-q", "-o", str(tmp_path / "rates.json"))
+    assert code == 0, err
+    assert "all worlds" in out
+    records = json.loads((tmp_path / "rates.json").read_text())
+    assert [r["world"] for r in records] == [*(w.name for w in WORLDS), "all worlds"]
+    assert records[-1]["runs"] == 12
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "hint"),
+    [
+        (["--runs", "3"], "--runs 3 is too few", "at least 12"),
+        (["--repeats", "3"], "--repeats needs --live", "simulated"),
+        (["--live", "--repeats", "0"], "repeats must be a positive integer", ""),
+        (["--live", "--budget", "1"], "--budget 1 is less", "at least 5"),
+        (["-o", "x.png"], "unknown suffix '.png'", ".json"),
+    ],
+)
+def test_mistakes(call, arguments, error, hint) -> None:  # noqa: F811
+    code, out, err = call("selftest", *arguments)
+    assert (code, out) == (2, "")
+    assert error in err.splitlines()[0]
+    assert hint in err.splitlines()[1]
+
+
+@pytest.mark.parametrize("width", [60, 80, 120])
+def test_tables_fit(width: int) -> None:
+    tables = [rates_table(simulate(12)), live_table(readings(dict.fromkeys((OURS, *RIVALS), 0.1)))]
+    for table in tables:
+        assert max(map(len, plain(table, width).splitlines())) <= width
