@@ -18,7 +18,7 @@ from ffnbench.plan import NoProbe, Plan, cost_of
 from ffnbench.report.store import load as load_report
 from ffnbench.report.table import Table, compare_table, cost_table
 from ffnbench.report.text import html_fragment, plain, renderable
-from ffnbench.request import Request
+from ffnbench.request import Request, check_timeout
 from ffnbench.request import build as build_plan
 from ffnbench.result import CaseCost, Progress, Report
 from ffnbench.stats import summarise
@@ -98,7 +98,7 @@ def prepare(request: Request) -> Prepared:
 def _plan(request: Request) -> tuple[Plan, tuple[CaseCost, ...]]:
     if request.threads is None:
         request = replace(request, threads=usable_cpus())
-    with Prober(request.timeout) as prober:
+    with Prober(check_timeout(request.timeout)) as prober:
         plan = build_plan(request, prober)
         costs = tuple(CaseCost(case=case.label, cost=cost_of(case, prober)) for case in plan.cases)
     return plan, costs

@@ -80,7 +80,7 @@ def build(request: Request, probe: Probe | None = None) -> Plan:
     return Plan(
         cases=cases,
         reference=reference.label,
-        protocol=_protocol(request),
+        protocol=protocol_of(request),
         metrics=_metrics(request.metrics),
         match=choose(Match, "match", request.match).value,
         multiple_of=sizer.multiple_of,
@@ -105,7 +105,8 @@ def _reference(label: str | None, variants: list[Variant]) -> Variant:
     return variants[labels.index(label)]
 
 
-def _protocol(request: Request) -> Protocol:
+def protocol_of(request: Request) -> Protocol:
+    """How to measure, from the flags."""
     workers = request.workers if request.workers is not None else QUICK_WORKERS if request.quick else DEFAULT_WORKERS
     rounds = request.rounds if request.rounds is not None else QUICK_ROUNDS if request.quick else DEFAULT_ROUNDS
     if require_positive("workers", workers) < MIN_WORKERS:
@@ -116,9 +117,15 @@ def _protocol(request: Request) -> Protocol:
     require_positive("rounds", rounds)
     if not 0 <= request.seed < 2**63:
         raise FfnbenchError(f"--seed {request.seed} is out of range", "a seed is between 0 and 2^63 - 1")
-    if not (isfinite(request.timeout) and request.timeout > 0):
-        raise FfnbenchError(f"--timeout must be positive seconds, not {request.timeout:g}", "the default is 300")
-    return Protocol(workers=workers, rounds=rounds, seed=request.seed, timeout_s=request.timeout)
+    timeout = check_timeout(request.timeout)
+    return Protocol(workers=workers, rounds=rounds, seed=request.seed, timeout_s=timeout)
+
+
+def check_timeout(seconds: float) -> float:
+    """A timeout is positive and finite."""
+    if not (isfinite(seconds) and seconds > 0):
+        raise FfnbenchError(f"--timeout must be positive seconds, not {seconds:g}", "the default is 300")
+    return seconds
 
 
 def _metrics(text: str) -> tuple[str, ...]:
@@ -189,7 +196,7 @@ class _Sizer:
             batch=require_positive("batch", given["batch"]),
             seq_len=require_positive("seq_len", given["seq_len"]),
             dtype=DTYPES.get(str(given["dtype"])),
-            device=_device(str(given["device"])),
+            device=device_of(str(given["device"])),
             mode=choose(Mode, "mode", given["mode"]).value,
             threads=require_positive("threads", given["threads"]),
         )
@@ -314,7 +321,8 @@ class _Sizer:
         )
 
 
-def _device(text: str) -> str:
+def device_of(text: str) -> str:
+    """A device by name; raises FfnbenchError for what is none."""
     kind, _, index = text.lower().partition(":")
     if kind not in ("auto", "cpu", "cuda") or (index and not index.isdigit()) or (index and kind != "cuda"):
         raise FfnbenchError(

@@ -57,6 +57,7 @@ MISTAKES = [
     (["--varients", "relu"], "no such option: --varients", "--help"),
     (["--seed", "99999999999999999999"], "--seed 99999999999999999999 is out of range", "2^63"),
     (["--d-model", "1" + "0" * 200], "d_model is larger than", "--d-model 768"),
+    (["--timeout", "-1", "--variants", f"{HOSTILE}:Plain"], "--timeout must be positive", "300"),
     (["--batch", "0"], "batch must be a positive integer, not 0", "--batch 4"),
     (["--rule", "lama", "--variants", "relu"], "unknown width rule 'lama'", "did you mean 'llama'"),
     (["--ffn-dim-multiplier", "1.3"], "needs a width rule", "--rule llama"),
@@ -261,4 +262,6 @@ def test_ctrl_c_for_real_saves_and_leaves_no_process(tmp_path: Path) -> None:
     assert "ended early, in worker" in out
     assert json.loads((tmp_path / "run.json").read_text())["interrupted"] is True
     listed = subprocess.run(["pgrep", "-f", "ffnbench.bench.worker"], capture_output=True, text=True)
-    assert listed.stdout == ""
+    # other runs on this machine may have workers of their own; ours would stand in our folder
+    places = [Path(f"/proc/{pid}/cwd") for pid in listed.stdout.split()]
+    assert [place for place in places if place.exists() and place.resolve() == tmp_path.resolve()] == []
