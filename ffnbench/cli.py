@@ -14,15 +14,32 @@ from typing import Annotated, Any
 
 import typer
 from rich.console import Console
+from typer.core import TyperGroup
 
 from ffnbench import __version__, options
 from ffnbench.errors import EXIT_INTERRUPTED, EXIT_UNFINISHED, EXIT_USAGE, FfnbenchError, Unfinished
+from ffnbench.interruption import termination_as_interruption
 from ffnbench.registry import hint_for
 from ffnbench.request import Request
 from ffnbench.result import Report
 
+INTERRUPTED = "interrupted before the answer was complete"
+
+
+class _Commands(TyperGroup):
+    """Typer would end silently at an interruption."""
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            raise typer.Exit(complain(INTERRUPTED, "", EXIT_INTERRUPTED)) from None
+
+
 DEFAULTS = Request()
+TIMING_FLAGS = ("elements", "dtype", "device", "threads", "workers", "rounds", "quick", "seed")
 app = typer.Typer(
+    cls=_Commands,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     add_completion=False,
@@ -36,11 +53,12 @@ app = typer.Typer(
 def main() -> None:
     """The console script: one voice for every error, and a bug never looks like a result."""
     try:
-        code = app(standalone_mode=False)
+        with termination_as_interruption():
+            code = app(standalone_mode=False)
     except FfnbenchError as problem:
         code = complain(problem.message, problem.hint, problem.exit_code)
-    except (KeyboardInterrupt, typer.Abort):
-        code = complain("interrupted before anything was measured", "", EXIT_INTERRUPTED)
+    except KeyboardInterrupt:
+        code = complain(INTERRUPTED, "", EXIT_INTERRUPTED)
     except BrokenPipeError:
         os.dup2(
             os.open(os.devnull, os.O_WRONLY), 1
@@ -172,22 +190,27 @@ def cost(
 def plot_activations(
     activations: options.Activations = None,
     range_: options.Range = "-4:4",
-    derivative: options.Derivative = True,
+    derivative: options.Derivative = None,
     gated: options.Gated = False,
     size: options.Size = None,
     dpi: options.Dpi = 150,
     style: options.Style = "default",
+    timeout: options.Timeout = DEFAULTS.timeout,
     out: options.PictureOut = None,
 ) -> None:
     """Draw activations with their derivatives, or the surfaces of gated forms, to png, svg, pdf or csv."""
     from ffnbench.gallery import draw
 
-    for line in draw(activations, range_, derivative, gated, size, dpi, style, out or ["activations.png"]):
-        print(line)
+    lines = draw(
+        activations=activations, range_=range_, derivative=derivative, gated=gated, size=size, dpi=dpi, style=style,
+        timeout=timeout, out=out or ["activations.png"],
+    )  # fmt: skip
+    print("\n".join(lines))
 
 
 @app.command(epilog="Examples: ffnbench activations --wide; ffnbench activations --time --quick --dtype float32,bf16")
 def activations(
+    context: typer.Context,
     activations: options.Activations = None,
     time: options.Time = False,
     elements: options.Elements = None,
@@ -204,20 +227,31 @@ def activations(
     quiet: options.Quiet = False,
 ) -> None:
     """Show the facts of activations, or with --time what their operations cost."""
-    from ffnbench import gallery
+    from ffnbench import gallery, timing
     from ffnbench.report.progress import ProgressBar
 
     _check_format(format_)
     if not time:
-        gallery.refuse_without_time(elements=elements, dtype=dtype, workers=workers, rounds=rounds, threads=threads)
-        records, tables, failed = gallery.tell_facts(activations, timeout)
-    else:
-        request = gallery.timing_request(elements, dtype, device, threads, workers, rounds, quick, seed, timeout)
-        with ProgressBar(quiet=quiet) as progress:
-            records, tables, failed = gallery.tell_times(activations, request, progress)
-    _show_tables(records, tables, format_, wide)
-    if failed:
-        raise typer.Exit(failed)
+        timing.refuse_without_time([name for name in TIMING_FLAGS if _given(context, name)])
+        _show_tables(*gallery.tell_facts(activations, timeout), format_, wide)
+        return
+    request = timing.timing_request(
+        elements=elements, dtypes=dtype, device=device, threads=threads, workers=workers, rounds=rounds, quick=quick,
+        seed=seed, timeout=timeout,
+    )  # fmt: skip
+    with ProgressBar(quiet=quiet) as progress:
+        told = timing.tell_times(activations, request, progress)
+    _show_tables(told.records, told.tables, format_, wide)
+    if told.interrupted:
+        raise typer.Exit(EXIT_INTERRUPTED)
+    if told.problem:
+        raise told.problem
+
+
+def _given(context: typer.Context, name: str) -> bool:
+    """Whether a flag was typed, be it with the value of its default."""
+    source = context.get_parameter_source(name)
+    return source is not None and source.name == "COMMANDLINE"
 
 
 @app.command("list", epilog="Example: ffnbench list rules")

@@ -234,7 +234,10 @@ Range = Annotated[
     typer.Option("--range", metavar="LO:HI", rich_help_panel=CURVES, help="Range of x; write a negative LO with =."),
 ]
 Derivative = Annotated[
-    bool, typer.Option("--derivative/--no-derivative", rich_help_panel=CURVES, help="The derivative beside f.")
+    bool | None,
+    typer.Option(
+        "--derivative/--no-derivative", rich_help_panel=CURVES, help="The derivative beside f. \\[default: derivative]"
+    ),
 ]
 Gated = Annotated[
     bool, typer.Option("--gated", rich_help_panel=CURVES, help="Surfaces act(g) * u of the gated forms instead.")
