@@ -213,6 +213,7 @@ def test_markdown_has_every_ordinary_column_and_the_footnotes() -> None:
     assert "tokens (k/s)" in header
     assert len({line.count("|") for line in lines if line.startswith("|")}) == 1
     assert any(line.startswith("¹ ") for line in lines)
+    assert r"2\*d\*4d" in "".join(lines)  # else `d` would be in italics and the stars gone
 
 
 def test_footnotes_share_numbers() -> None:
