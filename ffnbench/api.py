@@ -15,6 +15,7 @@ from ffnbench.bench.runner import Launch, run
 from ffnbench.bench.session import Session
 from ffnbench.errors import FfnbenchError
 from ffnbench.plan import NoProbe, Plan, cost_of
+from ffnbench.protocol import check_timeout
 from ffnbench.report.store import load as load_report
 from ffnbench.report.table import Table, compare_table, cost_table
 from ffnbench.report.text import html_fragment, plain, renderable
@@ -101,7 +102,7 @@ def prepare(request: Request) -> Prepared:
 def _plan(request: Request) -> tuple[Plan, tuple[CaseCost, ...]]:
     if request.threads is None:
         request = replace(request, threads=usable_cpus())
-    with Prober(request.timeout) as prober:
+    with Prober(check_timeout(request.timeout)) as prober:
         plan = build_plan(request, prober)
         costs = tuple(CaseCost(case=case.label, cost=cost_of(case, prober)) for case in plan.cases)
     return plan, costs

@@ -9,7 +9,7 @@ import typer
 from ffnbench.report.store import FORMATS, WRITERS
 
 
-def _whole(text: str) -> int:
+def whole(text: str) -> int:
     """An integer from a flag, with a complaint that shows what was typed."""
     try:
         return int(text)
@@ -17,7 +17,7 @@ def _whole(text: str) -> int:
         raise typer.BadParameter(f"{text!r} is not a whole number") from None
 
 
-def _number(text: str) -> float:
+def number(text: str) -> float:
     """A number from a flag, with a complaint that shows what was typed."""
     try:
         return float(text)
@@ -38,13 +38,13 @@ Variants = Annotated[
     ),
 ]
 DModel = Annotated[
-    int, typer.Option("--d-model", parser=_whole, metavar="INT", rich_help_panel=MODEL, help="Width of the model.")
+    int, typer.Option("--d-model", parser=whole, metavar="INT", rich_help_panel=MODEL, help="Width of the model.")
 ]
 DFF = Annotated[
     int | None,
     typer.Option(
         "--d-ff",
-        parser=_whole,
+        parser=whole,
         metavar="INT",
         rich_help_panel=MODEL,
         help="Final width per branch of the reference; the others follow --match. Default: 4 * d_model, classic form.",
@@ -63,7 +63,7 @@ MultipleOf = Annotated[
     int | None,
     typer.Option(
         "--multiple-of",
-        parser=_whole,
+        parser=whole,
         metavar="INT",
         rich_help_panel=MODEL,
         help="Round widths to this; 8 when matching, else the rule's own.",
@@ -82,7 +82,7 @@ Ratio = Annotated[
     float | None,
     typer.Option(
         "--ratio",
-        parser=_number,
+        parser=number,
         metavar="X",
         rich_help_panel=MODEL,
         help="Expansion, d_ff / d_model. \\[default: 4]",
@@ -92,7 +92,7 @@ Multiplier = Annotated[
     float | None,
     typer.Option(
         "--ffn-dim-multiplier",
-        parser=_number,
+        parser=number,
         metavar="X",
         rich_help_panel=MODEL,
         help="Llama's ffn_dim_multiplier, for --rule llama.",
@@ -103,7 +103,7 @@ Dropout = Annotated[
     float,
     typer.Option(
         "--dropout",
-        parser=_number,
+        parser=number,
         metavar="P",
         rich_help_panel=MODEL,
         help="Dropout on the hidden layer, in train mode.",
@@ -114,10 +114,10 @@ InitName = Annotated[
 ]
 
 Batch = Annotated[
-    int, typer.Option("--batch", parser=_whole, metavar="INT", rich_help_panel=WORKLOAD, help="Sequences in a call.")
+    int, typer.Option("--batch", parser=whole, metavar="INT", rich_help_panel=WORKLOAD, help="Sequences in a call.")
 ]
 SeqLen = Annotated[
-    int, typer.Option("--seq-len", parser=_whole, metavar="INT", rich_help_panel=WORKLOAD, help="Tokens in a sequence.")
+    int, typer.Option("--seq-len", parser=whole, metavar="INT", rich_help_panel=WORKLOAD, help="Tokens in a sequence.")
 ]
 Dtype = Annotated[
     str, typer.Option("--dtype", metavar="NAME", rich_help_panel=WORKLOAD, help="float32, bfloat16, float16, float64.")
@@ -141,7 +141,7 @@ Threads = Annotated[
     int | None,
     typer.Option(
         "--threads",
-        parser=_whole,
+        parser=whole,
         metavar="INT",
         rich_help_panel=WORKLOAD,
         help="CPU threads. Default: the CPUs this process may use.",
@@ -161,7 +161,7 @@ Workers = Annotated[
     int | None,
     typer.Option(
         "--workers",
-        parser=_whole,
+        parser=whole,
         metavar="INT",
         rich_help_panel=MEASURING,
         help="Exactly so many fresh processes, one after another; intervals are over them.",
@@ -171,7 +171,7 @@ Rounds = Annotated[
     int | None,
     typer.Option(
         "--rounds",
-        parser=_whole,
+        parser=whole,
         metavar="INT",
         rich_help_panel=MEASURING,
         help="Exactly so many rounds in each worker; a round measures each case once.",
@@ -181,7 +181,7 @@ Precision = Annotated[
     float | None,
     typer.Option(
         "--precision",
-        parser=_number,
+        parser=number,
         metavar="PCT",
         rich_help_panel=MEASURING,
         help="Measure until every ratio is known to +-PCT percent. \\[default: 1]",
@@ -191,7 +191,7 @@ Budget = Annotated[
     float | None,
     typer.Option(
         "--budget",
-        parser=_number,
+        parser=number,
         metavar="SECONDS",
         rich_help_panel=MEASURING,
         help="... or until this time is over; 3 workers at least. "
@@ -214,7 +214,7 @@ Seed = Annotated[
     int,
     typer.Option(
         "--seed",
-        parser=_whole,
+        parser=whole,
         metavar="INT",
         rich_help_panel=MEASURING,
         help="Seed of inputs, weights and the order of rounds.",
@@ -224,7 +224,7 @@ Timeout = Annotated[
     float,
     typer.Option(
         "--timeout",
-        parser=_number,
+        parser=number,
         metavar="SECONDS",
         rich_help_panel=MEASURING,
         help="Give up a case that takes longer for one step.",
@@ -247,103 +247,3 @@ Out = Annotated[
 ]
 Wide = Annotated[bool, typer.Option("--wide", rich_help_panel=OUTPUT, help="Show every column, in blocks that fit.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", rich_help_panel=OUTPUT, help="No progress on stderr.")]
-
-CURVES = "Curves"
-Activations = Annotated[
-    str | None,
-    typer.Option(
-        "--activations",
-        metavar="LIST",
-        rich_help_panel=CURVES,
-        help="Comma separated: names, swish@beta=0.5, file.py:function. Names: `ffnbench list activations`.",
-    ),
-]
-Range = Annotated[
-    str,
-    typer.Option("--range", metavar="LO:HI", rich_help_panel=CURVES, help="Range of x; write a negative LO with =."),
-]
-Derivative = Annotated[
-    bool, typer.Option("--derivative/--no-derivative", rich_help_panel=CURVES, help="The derivative beside f.")
-]
-Gated = Annotated[
-    bool, typer.Option("--gated", rich_help_panel=CURVES, help="Surfaces act(g) * u of the gated forms instead.")
-]
-Size = Annotated[str | None, typer.Option("--size", metavar="WxH", rich_help_panel=OUTPUT, help="Inches, e.g. 10x4.5.")]
-Dpi = Annotated[int, typer.Option("--dpi", parser=_whole, metavar="INT", rich_help_panel=OUTPUT, help="Dots per inch.")]
-Style = Annotated[
-    str, typer.Option("--style", metavar="NAME", rich_help_panel=OUTPUT, help="A matplotlib style, e.g. ggplot.")
-]
-PictureOut = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--out",
-        "-o",
-        metavar="PATH",
-        rich_help_panel=OUTPUT,
-        help="A .png, .svg, .pdf, or .csv with the points; all of them into a folder/. Repeatable. "
-        "\\[default: activations.png]",
-    ),
-]
-Time = Annotated[
-    bool,
-    typer.Option(
-        "--time", rich_help_panel=MEASURING, help="Measure the operations, forward and backward, against relu."
-    ),
-]
-Elements = Annotated[
-    str | None,
-    typer.Option(
-        "--elements", metavar="LIST", rich_help_panel=WORKLOAD, help="With --time: sizes. \\[default: 1048576]"
-    ),
-]
-Dtypes = Annotated[
-    str | None,
-    typer.Option("--dtype", metavar="LIST", rich_help_panel=WORKLOAD, help="With --time: dtypes. \\[default: float32]"),
-]
-
-Runs = Annotated[
-    int,
-    typer.Option("--runs", parser=_whole, metavar="INT", rich_help_panel=MEASURING, help="Simulated runs in all."),
-]
-Live = Annotated[
-    bool,
-    typer.Option(
-        "--live",
-        rich_help_panel=MEASURING,
-        help="Measure on this machine instead, beside torch's Timer and a median loop, quiet and with a neighbour.",
-    ),
-]
-Repeats = Annotated[
-    int | None,
-    typer.Option(
-        "--repeats",
-        parser=_whole,
-        metavar="INT",
-        rich_help_panel=MEASURING,
-        help="With --live: runs of each method in each condition. \\[default: 5]",
-    ),
-]
-LiveBudget = Annotated[
-    float | None,
-    typer.Option(
-        "--budget",
-        parser=_number,
-        metavar="SECONDS",
-        rich_help_panel=MEASURING,
-        help="With --live: time of one run. \\[default: 20]",
-    ),
-]
-LiveWidth = Annotated[
-    int | None,
-    typer.Option(
-        "--d-model",
-        parser=_whole,
-        metavar="INT",
-        rich_help_panel=MODEL,
-        help="With --live: width of the module. \\[default: 256]",
-    ),
-]
-RecordsOut = Annotated[
-    list[str] | None,
-    typer.Option("--out", "-o", metavar="PATH", rich_help_panel=OUTPUT, help="Write a .json, .csv or .md. Repeatable."),
-]

@@ -86,7 +86,7 @@ class Protocol:
     rounds: int = DEFAULT_ROUNDS
     precision: float | None = None
     budget_s: float | None = None
-    warmup_s: float = 0.2
+    warmup_s: float = 0.1
     min_sample_s: float = 0.01
     seed: int = 0
     timeout_s: float = 300.0

@@ -43,10 +43,15 @@ def protocol_of(
         )
     if not 0 <= seed < 2**63:
         raise FfnbenchError(f"--seed {seed} is out of range", "a seed is between 0 and 2^63 - 1")
-    if not (isfinite(timeout) and timeout > 0):
-        raise FfnbenchError(f"--timeout must be positive seconds, not {timeout:g}", "the default is 300")
     how = _fixed(workers, rounds, quick) if given else _adaptive(precision, budget, cases)
-    return replace(how, seed=seed, timeout_s=timeout)
+    return replace(how, seed=seed, timeout_s=check_timeout(timeout))
+
+
+def check_timeout(seconds: float) -> float:
+    """A timeout is positive and finite."""
+    if not (isfinite(seconds) and seconds > 0):
+        raise FfnbenchError(f"--timeout must be positive seconds, not {seconds:g}", "the default is 300")
+    return seconds
 
 
 def _fixed(workers: int | None, rounds: int | None, quick: bool) -> Protocol:

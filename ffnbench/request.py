@@ -194,7 +194,7 @@ class _Sizer:
             batch=require_positive("batch", given["batch"]),
             seq_len=require_positive("seq_len", given["seq_len"]),
             dtype=DTYPES.get(str(given["dtype"])),
-            device=_device(str(given["device"])),
+            device=device_of(str(given["device"])),
             mode=choose(Mode, "mode", given["mode"]).value,
             threads=require_positive("threads", given["threads"]),
             slowdown=float(slowdown),
@@ -320,7 +320,8 @@ class _Sizer:
         )
 
 
-def _device(text: str) -> str:
+def device_of(text: str) -> str:
+    """A device by name; raises FfnbenchError for what is none."""
     kind, _, index = text.lower().partition(":")
     if kind not in ("auto", "cpu", "cuda") or (index and not index.isdigit()) or (index and kind != "cuda"):
         raise FfnbenchError(

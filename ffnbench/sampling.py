@@ -87,10 +87,12 @@ def workers_wanted(protocol: Protocol, found: Scatter, pace: Pace) -> int:
 def limit_met(plan: Plan, samples: Sequence[Sample], elapsed_s: float, pace: Pace, rounds: int) -> str:
     """Which limit a run has met after whole workers: a word of LIMITS, or nothing where it should go on.
 
+    `plan` holds the cases that have not failed.
     Never before the protocol's fewest workers. A further worker is begun only if it will end within the budget.
     """
     protocol = plan.protocol
-    workers = max(map(len, whole_rounds(samples).values()), default=0)
+    rounds_by_case = whole_rounds(samples)
+    workers = min((len(rounds_by_case.get(case.label, {})) for case in plan.cases), default=0)
     if protocol.precision is None:
         return "workers" if workers >= protocol.workers else ""
     assert protocol.budget_s is not None

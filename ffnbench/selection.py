@@ -10,11 +10,14 @@ from ffnbench.ffn.grammar import Variant, as_activation_variant, parse_variant
 from ffnbench.ffn.spec import ActivationSpec, Gate, Scalar, require_positive
 from ffnbench.ffn.variants import ACTIVATIONS, GATED
 from ffnbench.plan import DTYPES, Case, Mode, Plan, Probe, Protocol, Workload
-from ffnbench.protocol import MIN_WORKERS
+from ffnbench.protocol import protocol_of
 from ffnbench.registry import hint_for
+from ffnbench.request import device_of
 
 CHOSEN = "relu,relu2,gelu,silu,mish"  # what people choose between for an FFN
 REFERENCE = "relu"
+LARGEST_X, NARROWEST = 1e12, 1e-9  # |x| of a picture; the width of its range, also relative to |x|
+TIMING_ROUNDS, TIMING_WARMUP_S = 15, 0.05  # an operation is short, and one run holds many of them
 
 
 def every_activation() -> str:
@@ -57,7 +60,12 @@ def _activation(text: str, probe: Probe, gated: bool) -> Variant:
     if variant.gate is not Gate.NONE and not gated:
         raise FfnbenchError(
             f"{variant.text!r} is a gated form, not an activation",
-            f"use --gated for its surface, or its activation {variant.activation}",
+            f"`ffnbench plot-activations --gated` draws its surface; its activation is {variant.activation}",
+        )
+    if gated and variant.spec_keys.get("gate", Gate.INNER.value) != Gate.INNER.value:
+        raise FfnbenchError(
+            f"{variant.text!r} is no surface act(g) * u",
+            "that needs the activation on the gate: leave @gate out, or @gate=inner",
         )
     if other := sorted((variant.spec_keys.keys() | variant.workload_keys.keys()) - {"beta", "gate"}):
         raise FfnbenchError(f"an activation has no {other[0]!r}, in {text!r}", "its one key is beta: swish@beta=0.5")
@@ -76,6 +84,17 @@ def parse_range(text: str) -> tuple[float, float]:
     if bounds[0] >= bounds[1]:
         kind = "empty" if bounds[0] == bounds[1] else "reversed"
         raise FfnbenchError(f"the range {text!r} is {kind}", f"for example --range={min(bounds):g}:{max(bounds) + 1:g}")
+    size, width = max(map(abs, bounds)), bounds[1] - bounds[0]
+    if size > LARGEST_X or width < NARROWEST:
+        raise FfnbenchError(
+            f"the range {text!r} is beyond what a picture can show",
+            f"bounds up to {LARGEST_X:g}, at least {NARROWEST:g} apart: --range=-4:4",
+        )
+    if width < NARROWEST * size:
+        raise FfnbenchError(
+            f"the range {text!r} is so narrow that its points would coincide in float64",
+            f"at {size:g}, at least {NARROWEST * size:g} wide",
+        )
     return bounds
 
 
@@ -108,18 +127,16 @@ class Block:
 def timing_plan(chosen: dict[str, ActivationSpec], request: TimingRequest) -> tuple[Plan, tuple[Block, ...]]:
     """One plan for everything, and how it falls into blocks. relu is added where it was not asked for."""
     specs = chosen if REFERENCE in chosen else {REFERENCE: ActivationSpec(activation=REFERENCE), **chosen}
-    workers = request.workers if request.workers is not None else 3 if request.quick else 5
-    rounds = request.rounds if request.rounds is not None else 8 if request.quick else 15
-    if workers < MIN_WORKERS:
-        raise FfnbenchError(f"--workers {workers} is too few for an interval", f"give at least {MIN_WORKERS}")
+    if specs[REFERENCE].activation != REFERENCE:
+        raise FfnbenchError(f"{REFERENCE!r} is the reference, and no label for another", "for example mine=...")
+    protocol, device = _timing_protocol(request), device_of(request.device)
+    threads = require_positive("threads", request.threads)
     cases: list[Case] = []
     blocks: list[Block] = []
-    for dtype in [DTYPES.get(part) for part in _parts(request.dtypes, "dtype")]:
-        for elements in [_count(part) for part in _parts(request.elements, "elements")]:
+    for dtype in dict.fromkeys(DTYPES.get(part) for part in _parts(request.dtypes, "dtype")):
+        for elements in dict.fromkeys(_count(part) for part in _parts(request.elements, "elements")):
             for mode in (Mode.FORWARD.value, Mode.BACKWARD.value):
-                work = Workload(
-                    batch=1, seq_len=1, dtype=dtype, device=request.device, mode=mode, threads=request.threads
-                )
+                work = Workload(batch=1, seq_len=1, dtype=dtype, device=device, mode=mode, threads=threads)
                 labels = []
                 for name, spec in specs.items():
                     labels.append(f"{name} {dtype} {elements} {mode}")
@@ -128,18 +145,17 @@ def timing_plan(chosen: dict[str, ActivationSpec], request: TimingRequest) -> tu
                 blocks.append(
                     Block(elements=elements, dtype=dtype, mode=mode, labels=tuple(labels), names=tuple(specs))
                 )
-    protocol = Protocol(
-        workers=workers, rounds=require_positive("rounds", rounds), warmup_s=0.05, seed=request.seed,
-        timeout_s=request.timeout,
-    )  # fmt: skip
     reference = f"{REFERENCE} {blocks[0].dtype} {blocks[0].elements} {blocks[0].mode}"
-    return (
-        Plan(
-            cases=tuple(cases), reference=reference, protocol=protocol, metrics=("latency",), match="none",
-            multiple_of=1,
-        ),
-        tuple(blocks),
-    )  # fmt: skip
+    plan = Plan(
+        cases=tuple(cases), reference=reference, protocol=protocol, metrics=("latency",), match="none", multiple_of=1
+    )
+    return plan, tuple(blocks)
+
+
+def _timing_protocol(request: TimingRequest) -> Protocol:
+    rounds = TIMING_ROUNDS if request.rounds is None and not request.quick else request.rounds
+    same = {key: getattr(request, key) for key in ("workers", "quick", "seed", "timeout")}
+    return replace(protocol_of(1, rounds=rounds, **same), warmup_s=TIMING_WARMUP_S)
 
 
 def block_plan(plan: Plan, block: Block) -> Plan:
@@ -158,5 +174,5 @@ def _parts(text: str, name: str) -> list[str]:
 
 
 def _count(text: str) -> int:
-    value: Scalar = int(text) if text.isdigit() else text
+    value: Scalar = int(text) if text.isascii() and text.isdigit() else text
     return require_positive("elements", value)

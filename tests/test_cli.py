@@ -73,6 +73,7 @@ MISTAKES = [
     (["--varients", "relu"], "no such option: --varients", "--help"),
     (["--seed", "99999999999999999999"], "--seed 99999999999999999999 is out of range", "2^63"),
     (["--d-model", "1" + "0" * 200], "d_model is larger than", "--d-model 768"),
+    (["--timeout", "-1", "--variants", f"{HOSTILE}:Plain"], "--timeout must be positive", "300"),
     (["--batch", "0"], "batch must be a positive integer, not 0", "--batch 4"),
     (["--rule", "lama", "--variants", "relu"], "unknown width rule 'lama'", "did you mean 'llama'"),
     (["--ffn-dim-multiplier", "1.3"], "needs a width rule", "--rule llama"),

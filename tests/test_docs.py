@@ -9,7 +9,7 @@ import shlex
 import pytest
 from conftest import ROOT, FakeLaunch, ffnbench
 
-from ffnbench import api, gallery
+from ffnbench import api, timing
 from ffnbench.bench.runner import run
 from ffnbench.cli import app
 from ffnbench.report.store import load
@@ -48,7 +48,7 @@ def test_shell_lines_are_commands_that_work(document, line, tmp_path, monkeypatc
         pytest.importorskip("timm")
     real = api.Prepared.measure
     monkeypatch.setattr(api.Prepared, "measure", lambda self, progress: real(self, progress, FakeLaunch()))
-    monkeypatch.setattr(gallery, "run", lambda plan, on_progress, launch: run(plan, launch=FakeLaunch()))
+    monkeypatch.setattr(timing, "run", lambda plan, on_progress, launch: run(plan, launch=FakeLaunch()))
     command, *arguments = shlex.split(line)
     assert command == "ffnbench"
     assert app(arguments, standalone_mode=False) in (0, None)

@@ -1,15 +1,20 @@
-"""`plot-activations` and `activations`: pictures, tables, timing, and every mistake."""
+"""`plot-activations` and `activations`: pictures, facts, and every mistake."""
 
 from __future__ import annotations
 
 import csv
 import json
 import math
+import os
+import signal
 import struct
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import pytest
-from conftest import FakeLaunch, ffnbench
+from conftest import ROOT, ffnbench
 from rich.cells import cell_len
 
 from ffnbench import gallery
@@ -17,7 +22,8 @@ from ffnbench.bench.prober import Prober
 from ffnbench.errors import FfnbenchError
 from ffnbench.plan import NoProbe
 from ffnbench.report.text import plain
-from ffnbench.selection import TimingRequest, parse_range, select, timing_plan
+from ffnbench.result import Curve
+from ffnbench.selection import parse_range, select
 
 OWN = """
 import torch
@@ -58,9 +64,12 @@ def test_the_default_writes_one_picture_and_says_where(folder: Path) -> None:
     assert sorted(p.name for p in folder.iterdir() if p.is_file()) == ["activations.png", "mine.py"]
 
 
-def draw(*, activations: str | None = None, range_: str = "-4:4", derivative: bool = True, gated: bool = False,
+def draw(*, activations: str | None = None, range_: str = "-4:4", derivative: bool | None = None, gated: bool = False,
          size: str | None = None, dpi: int = 50, style: str = "default", out: list[str]) -> list[str]:  # fmt: skip
-    return gallery.draw(activations, range_, derivative, gated, size, dpi, style, out)
+    return gallery.draw(
+        activations=activations, range_=range_, derivative=derivative, gated=gated, size=size, dpi=dpi, style=style,
+        timeout=60.0, out=out,
+    )  # fmt: skip
 
 
 def test_every_format_size_and_style(folder: Path) -> None:
@@ -95,7 +104,7 @@ MISTAKES = [
     (["--activations", "gleu"], "unknown activation 'gleu'", "did you mean"),
     (["--activations", ","], "no activation given", "relu"),
     (["--activations", "relu,relu"], "stands twice", "other="),
-    (["--activations", "swiglu"], "is a gated form", "--gated"),
+    (["--activations", "swiglu"], "is a gated form", "`ffnbench plot-activations --gated`"),
     (["--activations", "relu@d_ff=8"], "has no 'd_ff'", "beta"),
     (["--activations", "relu@beta=2"], "relu has no beta", "swish"),
     (["--range", "1:1"], "is empty", "--range"),
@@ -104,8 +113,22 @@ MISTAKES = [
     (["--range=nan:4"], "not finite", "--range=-4:4"),
     (["--range", "a:b"], "cannot read the range", "LO:HI"),
     (["--range", "3"], "cannot read the range '3'", "LO:HI"),
-    (["--size", "big"], "cannot read the size", "10x4.5"),
-    (["--size", "0x3"], "cannot read the size", "between 1 and 60"),
+    (["--size", "big"], "the size 'big' cannot be read", "10x4.5"),
+    (["--size", "0x3"], "the size '0x3' cannot be read", "between 3x2 and 60x60"),
+    (["--size", "1x1"], "the size '1x1' is out of range", "between 3x2 and 60x60"),
+    (["--size", "nanx3"], "the size 'nanx3' cannot be read", "between 3x2 and 60x60"),
+    (["--size", "3x2"], "too small for all that the picture holds", "leave --size out"),
+    (["--dpi", "100000"], "more than 100 megapixels", "at most --dpi 1139"),
+    (["--size", "60x60", "--dpi", "167"], "more than 100 megapixels", "at most --dpi 166"),
+    (["--range=1e-320:2e-320"], "beyond what a picture can show", "--range=-4:4"),
+    (["--range=0:1e300"], "beyond what a picture can show", "--range=-4:4"),
+    (["--range=1e9:1000000000.5"], "its points would coincide in float64", "at 1e+09, at least 1 wide"),
+    (["--activations", ""], "no activation given", "relu"),
+    (["--timeout", "0"], "--timeout must be positive seconds", "300"),
+    (["--gated", "--no-derivative"], "--no-derivative is for curves", "leave one"),
+    (["--gated", "--derivative"], "--derivative is for curves", "leave one"),
+    (["--gated", "--activations", "relu@gate=output"], "'relu@gate=output' is no surface", "@gate=inner"),
+    (["--gated", "--activations", "swiglu@gate=none"], "'swiglu@gate=none' is no surface", "@gate=inner"),
     (["--dpi", "0"], "dpi must be a positive integer", "--dpi"),
     (["--style", "ggplto"], "unknown style 'ggplto'", "did you mean 'ggplot'"),
     (["-o", "x.jpg"], "unknown suffix '.jpg'", ".png"),
@@ -137,13 +160,57 @@ def test_a_file_that_stood_there_survives_a_mistake(folder: Path) -> None:
     assert (folder / "activations.png").read_text() == "precious"
 
 
+def test_a_kill_leaves_no_file_and_no_worker(folder: Path) -> None:
+    (folder / "slow.py").write_text(
+        "import os, pathlib, time\npathlib.Path('pid').write_text(str(os.getpid()))\ntime.sleep(60)\n"
+    )
+    command = [sys.executable, "-m", "ffnbench", "plot-activations", "--activations", "slow.py:f", "-o", "a.png"]
+    started = subprocess.Popen(
+        command, stderr=subprocess.PIPE, text=True, cwd=folder, env={**os.environ, "PYTHONPATH": str(ROOT)}
+    )
+    deadline = time.monotonic() + 60
+    while not ((folder / "pid").exists() and (folder / "pid").read_text()) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert (folder / "a.png").exists()
+    started.send_signal(signal.SIGTERM)
+    _, err = started.communicate(timeout=30)
+    assert (started.returncode, err) == (130, "error: interrupted before the answer was complete\n")
+    assert not (folder / "a.png").exists()
+    assert not Path(f"/proc/{(folder / 'pid').read_text()}").exists()
+
+
+def test_a_function_that_hangs_is_given_up(folder: Path) -> None:
+    (folder / "slow.py").write_text("import time\ntime.sleep(60)\n")
+    done = ffnbench("plot-activations", "--activations", "slow.py:f", "--timeout", "1", cwd=folder)
+    assert done.returncode == 2
+    assert "no answer within 1 s" in done.stderr
+    assert not (folder / "activations.png").exists()
+
+
+def test_titles_name_the_form_its_activation_and_its_beta() -> None:
+    chosen = select("swiglu,mish_glu,mish,relu,s=swish@beta=2,swish@beta=0.5", NoProbe(), gated=True)
+    assert list(gallery._titles(chosen).values()) == [
+        "swiglu: silu(g) · u", "mish_glu: mish(g) · u", "mish_glu: mish(g) · u", "reglu: relu(g) · u",
+        "s: swish(g, β = 2) · u", "swish@beta=0.5: swish(g, β = 0.5) · u",
+    ]  # fmt: skip
+
+
+def test_where_there_is_no_slope_the_csv_is_empty() -> None:
+    curve = Curve(x=(-1.0, 0.0, 1.0), y=(0.0, 0.0, 1.0), slope=(0.0, float("nan"), 1.0), flat=())
+    assert gallery._points({"f": curve}, gated=False).splitlines()[1:] == [
+        "-1.0,f,0.0,0.0",
+        "0.0,f,0.0,",
+        "1.0,f,1.0,1.0",
+    ]
+
+
 def test_ranges() -> None:
     assert parse_range("-4:4") == (-4, 4)
     assert parse_range("1e-3:2.5") == (0.001, 2.5)
 
 
 def test_facts_of_all_activations_fit_and_say_what_they_are() -> None:
-    records, (table,), _ = gallery.tell_facts(None, 60)
+    records, (table,) = gallery.tell_facts(None, 60)
     assert len(records) == 16
     silu = next(record for record in records if record["activation"] == "silu")
     assert f"{silu['minimum']:.10f} {silu['minimum_at']:.10f}" == "-0.2784645428 -1.2784645428"
@@ -200,73 +267,6 @@ def test_a_point_without_a_derivative_is_a_gap(folder: Path) -> None:
     assert curve.y == pytest.approx((1, math.sqrt(0.5), 0, math.sqrt(0.5), 1))
     assert [math.isnan(slope) for slope in curve.slope] == [False, False, True, False, False]
     assert draw(activations="mine.py:cusp", out=["cusp.png"]) == ["1 activation with derivative on [-4, 4] -> cusp.png"]
-
-
-def seconds(label: str, worker: int, number: int) -> float:
-    name, _, elements, mode = label.split()
-    base = {"relu": 1.0, "gelu": 3.0, "silu": 1.0}[name] * (2 if mode == "backward" else 1) * int(elements)
-    return 1e-9 * base * (1 + 0.1 * worker) * (1 + 0.001 * (len(label) % 7) * (worker - 1))
-
-
-def test_timing_compares_within_size_dtype_and_direction() -> None:
-    request = TimingRequest(elements="1000,5000", dtypes="float32,bf16", quick=True)
-    records, tables, code = gallery.tell_times("gelu,silu", request, launch=FakeLaunch(seconds))
-    assert code == 0
-    assert len(records) == 2 * 2 * 2 * 3  # dtypes, sizes, directions; relu is added
-    assert len(tables) == 4
-    for record in records:
-        expected = {"relu": 1.0, "gelu": 3.0, "silu": 1.0}[record["activation"]]
-        assert record["ratio"] == pytest.approx(expected, rel=0.01)
-        assert record["verdict"] == {"relu": "reference", "gelu": "slower", "silu": "same"}[record["activation"]]
-    text = plain(tables[1], 80)
-    assert "5,000 elements, float32" in text
-    assert "slower than relu: gelu" in text
-    assert all(cell_len(line.rstrip()) <= 60 for line in plain(tables[0], 60).splitlines())
-
-
-def test_an_operation_that_fails_says_why_and_the_others_go_on() -> None:
-    request = TimingRequest(elements="1000", quick=True)
-    trouble = {("sample", "gelu float32 1000 backward"): "crash"}
-    records, (table,), code = gallery.tell_times("gelu,silu", request, launch=FakeLaunch(seconds, trouble))
-    assert code == 0
-    failed = [record for record in records if record["failure"]]
-    assert [(r["activation"], r["mode"], r["latency_s"]) for r in failed] == [("gelu", "backward", None)]
-    assert "gelu float32 1000 backward said no" in plain(table, 80)
-
-
-def test_timing_for_real_is_one_run_of_operations(folder: Path) -> None:
-    done = ffnbench(
-        "activations", "--time", "--quick", "--rounds", "2", "--activations", "gelu,mine.py:telu,identity",
-        "--elements", "4096", "--format", "csv", cwd=folder,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    rows = list(csv.DictReader(done.stdout.splitlines()))
-    assert [(r["activation"], r["mode"]) for r in rows] == [
-        (name, mode) for mode in ("forward", "backward") for name in ("relu", "gelu", "telu", "identity")
-    ]
-    assert all(float(r["latency_s"]) > 0 and r["failure"] == "" for r in rows)
-
-
-@pytest.mark.parametrize(
-    ("request_", "says"),
-    [
-        (TimingRequest(elements="0"), "elements must be a positive integer"),
-        (TimingRequest(elements="many"), "elements must be a positive integer"),
-        (TimingRequest(elements=","), "no elements given"),
-        (TimingRequest(dtypes="float23"), "unknown dtype"),
-        (TimingRequest(workers=2), "too few"),
-        (TimingRequest(rounds=0), "rounds must be"),
-    ],
-)
-def test_timing_mistakes(request_: TimingRequest, says: str) -> None:
-    with pytest.raises(FfnbenchError, match=says):
-        timing_plan(select("gelu", NoProbe()), request_)
-
-
-def test_flags_of_timing_need_time() -> None:
-    done = ffnbench("activations", "--elements", "5")
-    assert done.returncode == 2
-    assert "--elements needs --time" in done.stderr
 
 
 def test_an_own_activation_works_in_compare_and_gated(folder: Path) -> None:

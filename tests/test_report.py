@@ -43,7 +43,7 @@ def report_of(**options: object) -> Report:
 
 
 @pytest.mark.parametrize("width", [60, 80, 120])
-@pytest.mark.parametrize("name", ["compare", "train", "cost", "failures"])
+@pytest.mark.parametrize("name", ["compare", "train", "backward", "cost", "failures"])
 def test_golden_tables(name: str, width: int, request: pytest.FixtureRequest) -> None:
     """Delete a golden file and run the tests to write it anew, then read it."""
     if name == "failures":
@@ -56,7 +56,7 @@ def test_golden_tables(name: str, width: int, request: pytest.FixtureRequest) ->
     elif name == "cost":
         table = cost_table(cost("relu,gelu,swiglu,silu@gate=output", d_model=512, mode="train", threads=2))
     else:
-        table = compare_table(report_of(mode="train" if name == "train" else "forward"))
+        table = compare_table(report_of(mode="forward" if name == "compare" else name))
     text = plain(table, width)
     lines = [line.rstrip() for line in text.splitlines()]
     assert max(cell_len(line) for line in lines) <= width
@@ -96,6 +96,17 @@ def test_wide_shows_every_column_in_blocks_that_fit() -> None:
     text = console.file.getvalue()
     assert all(column.title in text for column in table.columns)
     assert all(cell_len(line.rstrip()) <= 80 for line in text.splitlines())
+
+
+def test_the_flops_shown_are_those_of_the_half_that_is_timed() -> None:
+    text = plain(compare_table(report_of(variants="relu,swiglu", mode="backward")), 80)
+    assert "FLOPs bwd" in text
+    assert "18.9" in text
+    assert "9.44" not in text
+    assert "the peak is that of forward and backward together" in text
+    assert "peak is that" not in plain(compare_table(report_of(mode="backward", metrics="latency")), 80)
+    both = plain(compare_table(report_of(variants="relu,b=relu@mode=backward")), 100)
+    assert both.count("FLOPs") > both.count("FLOPs bwd") > 0
 
 
 def test_a_long_reference_hides_no_ratio() -> None:
@@ -204,6 +215,7 @@ def test_markdown_has_every_ordinary_column_and_the_footnotes() -> None:
     assert "tokens (k/s)" in header
     assert len({line.count("|") for line in lines if line.startswith("|")}) == 1
     assert any(line.startswith("¹ ") for line in lines)
+    assert r"2\*d\*4d" in "".join(lines)  # else `d` would be in italics and the stars gone
 
 
 def test_footnotes_share_numbers() -> None:

@@ -11,9 +11,11 @@ import time
 from pathlib import Path
 
 import pytest
+import torch
 from conftest import ROOT
 
 from ffnbench.api import prepare
+from ffnbench.bench import meters
 from ffnbench.bench.prober import Prober
 from ffnbench.bench.session import Session, WorkerLost
 from ffnbench.errors import FfnbenchError
@@ -148,6 +150,41 @@ def test_sparsity_is_told_only_where_the_hidden_layer_is_certain() -> None:
     assert report.estimate("Packed", "zero_share") is not None
     assert report.estimate("square", "zero_share") is None
     assert "not known which" in " ".join(note.text for note in report.warnings if note.label == "square")
+
+
+class Twice(torch.nn.Module):
+    """Calls its down projection for each half of the tokens, and overwrites what went in."""
+
+    def __init__(self, *, by_name: bool = False) -> None:
+        super().__init__()
+        self.down, self.by_name = torch.nn.Linear(4, 2), by_name
+
+    def forward(self, x):
+        hidden = torch.tensor([[0.0, 0.0, 1.0, 1.0], [0.0, 1.0, 1.0, 1.0]], dtype=x.dtype)
+        first = self.down(input=hidden[:1]) if self.by_name else self.down(hidden[:1])
+        second = self.down(hidden[1])
+        hidden.fill_(1.0)
+        return torch.stack((first[0], second))[None] + 0 * x
+
+
+@pytest.mark.parametrize("by_name", [False, True])
+def test_sparsity_is_the_share_over_all_calls_of_the_projection(by_name: bool) -> None:
+    work = Workload(batch=1, seq_len=2, dtype="float32", device="cpu", mode="forward", threads=1)
+    subject = meters.prepare(Twice(by_name=by_name), work, 2, 0)
+    assert meters.sparsity(subject) == (3 / 8, 1 / 4)
+
+
+class Around(Twice):
+    """Uses the weight of its projection, never the projection."""
+
+    def forward(self, x):
+        return torch.nn.functional.linear(x.new_zeros(1, 2, 4), self.down.weight)
+
+
+def test_sparsity_says_where_the_projection_is_never_called() -> None:
+    work = Workload(batch=1, seq_len=2, dtype="float32", device="cpu", mode="forward", threads=1)
+    with pytest.raises(FfnbenchError, match="never called as a module"):
+        meters.sparsity(meters.prepare(Around(), work, 2, 0))
 
 
 def test_a_worker_killed_from_outside_is_told_apart() -> None:

@@ -246,11 +246,18 @@ def saved_bytes(subject: Subject) -> int:
 def sparsity(subject: Subject) -> tuple[float, float]:
     """Share of exact zeros in the hidden layer, and share of units that no token of the input activates.
 
-    The hidden layer is what enters the down projection. Raises FfnbenchError where no such projection is found.
+    The hidden layer is what enters the down projection, in all of its calls if there are several. Raises
+    FfnbenchError where no such projection is found, or it is never called.
     """
-    projection = _down_projection(subject)
-    seen: list[Tensor] = []
-    handle = projection.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0]))
+    zeros, dead = [], []
+
+    def look(_: nn.Module, args: tuple[Tensor, ...], named: dict[str, Tensor]) -> None:
+        hidden = args[0] if args else named["input"]
+        zero = (hidden == 0).reshape(-1, hidden.shape[-1])  # counted at once: the tensor may be overwritten
+        zeros.append((int(zero.sum()), zero.numel()))
+        dead.append(zero.all(dim=0))
+
+    handle = _down_projection(subject).register_forward_pre_hook(look, with_kwargs=True)
     subject.module.eval()
     try:
         with torch.inference_mode():
@@ -258,8 +265,10 @@ def sparsity(subject: Subject) -> tuple[float, float]:
     finally:
         handle.remove()
         subject.module.train(subject.train)
-    zero = (seen[0] == 0).flatten(0, -2)
-    return float(zero.double().mean()), float(zero.all(dim=0).double().mean())
+    total = sum(count for _, count in zeros)
+    if not total:
+        raise FfnbenchError("its nn.Linear back to d_model is never called as a module, so the hidden layer is unseen")
+    return sum(zero for zero, _ in zeros) / total, float(torch.stack(dead).all(dim=0).double().mean())
 
 
 def _down_projection(subject: Subject) -> nn.Module:

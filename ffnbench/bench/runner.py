@@ -13,7 +13,7 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 from ffnbench import jsonable
@@ -171,10 +171,12 @@ class _Runner:
         if not self._timed:
             return "workers" if self._whole else ""
         protocol, pace = self.plan.protocol, self._clock.pace()
-        found = scatter(self.plan, self.samples)
+        alive = self._alive()
+        left = replace(self.plan, cases=tuple(case for case in self.plan.cases if case.label in alive))
+        found = scatter(left, self.samples)
         self._clock.rounds = rounds_wanted(protocol, found, pace)
         self._clock.workers = max(self._whole + 1, workers_wanted(protocol, found, pace))
-        return limit_met(self.plan, self.samples, self._clock.elapsed_s, pace, self._clock.rounds)
+        return limit_met(left, self.samples, self._clock.elapsed_s, pace, self._clock.rounds)
 
     def _take(self) -> Worker:
         """The next started worker; starts as many as will be needed, up to one a CPU, when none is left."""

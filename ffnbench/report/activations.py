@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 from ffnbench.ffn.facts import Facts
@@ -162,17 +163,31 @@ def _count(value: int | None) -> str:
     return UNKNOWN if value is None else str(value)
 
 
-Answer = tuple[dict[str, Estimate], dict[str, Comparison]]  # by label of the run
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """What was found of a block, by label of the run."""
+
+    block: Block
+    estimates: dict[str, Estimate]
+    comparisons: dict[str, Comparison]
+    rounds: dict[str, int]
+    failures: dict[str, Failure]
+    notes: dict[str, list[str]]
+
+    def said(self, label: str) -> list[str]:
+        """Everything that a reader of this number should know."""
+        failure = self.failures.get(label)
+        return ([failure.message] if failure else []) + self.notes.get(label, [])
 
 
-def timing_records(blocks: tuple[Block, ...], answers: list[Answer], failures: tuple[Failure, ...]) -> list[Record]:
+def timing_records(answers: list[Answer]) -> list[Record]:
     """One flat record for each activation, size, dtype and direction; seconds in full precision."""
-    failed = {failure.case: f"{failure.kind.value}: {failure.message}" for failure in failures}
     records = []
-    for block, (estimates, comparisons) in zip(blocks, answers, strict=True):
+    for answer in answers:
+        block = answer.block
         for label, name in zip(block.labels, block.names, strict=True):
-            estimate, comparison = estimates.get(label), comparisons.get(label)
-            ratio = comparison.ratio if comparison else None
+            estimate, comparison = answer.estimates.get(label), answer.comparisons.get(label)
+            failure, ratio = answer.failures.get(label), comparison.ratio if comparison else None
             records.append(
                 {
                     "activation": name, "mode": block.mode, "dtype": block.dtype, "elements": block.elements,
@@ -180,48 +195,54 @@ def timing_records(blocks: tuple[Block, ...], answers: list[Answer], failures: t
                     "latency_high_s": estimate and estimate.high, "ratio": ratio and ratio.value,
                     "ratio_low": ratio and ratio.low, "ratio_high": ratio and ratio.high,
                     "verdict": comparison.verdict.value if comparison else None,
-                    "workers": estimate and estimate.workers, "failure": failed.get(label),
+                    "workers": estimate and estimate.workers,
+                    "failure": f"{failure.kind.value}: {failure.message}" if failure else None,
+                    "rounds": estimate and answer.rounds.get(label),
+                    "notes": "; ".join(answer.notes.get(label, [])) or None,
                 }
             )  # fmt: skip
     return records
 
 
-def timing_table(
-    forward: tuple[Block, Answer],
-    backward: tuple[Block, Answer],
-    failures: tuple[Failure, ...],
-    header: tuple[str, ...],
-) -> Table:
+def timing_table(forward: Answer, backward: Answer, header: tuple[str, ...], closing: tuple[str, ...] = ()) -> Table:
     """One size and dtype: seconds of the operation and the ratio to relu, forward and backward."""
-    failed = {failure.case: failure.message for failure in failures}
     notes = Footnotes()
-    marks = [
-        notes.marks([failed[label] for label in labels if label in failed])
-        for labels in zip(forward[0].labels, backward[0].labels, strict=True)
-    ]
+    marks = [notes.marks(_both(forward.said(f), backward.said(b))) for f, b in _pairs(forward, backward)]
     columns = [Column(title="activation", left=True)]
-    cells = [[Cell(text=name + mark)] for name, mark in zip(forward[0].names, marks, strict=True)]
-    for title, priority, (block, (estimates, comparisons)) in (("forward", 0, forward), ("backward", 1, backward)):
-        name, size = scale([e.value for e in estimates.values()], TIME)
+    cells = [[Cell(text=name + mark)] for name, mark in zip(forward.block.names, marks, strict=True)]
+    for title, priority, answer in (("forward", 0, forward), ("backward", 1, backward)):
+        name, size = scale([e.value for e in answer.estimates.values()], TIME)
         columns += [
             Column(title=title, unit=name, priority=priority),
             Column(title="vs relu", unit="ratio [95%]", priority=priority),
         ]
-        for row, label in zip(cells, block.labels, strict=True):
-            row.append(Cell(text=_seconds(estimates.get(label), size)))
-            row.append(Cell(text=_ratio(comparisons.get(label))))
+        for row, label in zip(cells, answer.block.labels, strict=True):
+            row.append(Cell(text=_seconds(answer, label, size)))
+            row.append(Cell(text=_ratio(answer.comparisons.get(label))))
     return Table(
         columns=tuple(columns),
         rows=tuple(map(tuple, cells)),
         header=header,
         footnotes=notes.lines(),
-        summary=_order(forward),
+        summary=(*_order(forward), *closing),
     )
 
 
-def _seconds(estimate: Estimate | None, size: float) -> str:
+def _pairs(forward: Answer, backward: Answer) -> list[tuple[str, str]]:
+    return list(zip(forward.block.labels, backward.block.labels, strict=True))
+
+
+def _both(forward: list[str], backward: list[str]) -> list[str]:
+    """One footnote for what holds in both directions; else the direction stands before it."""
+    return [text if text in backward else f"forward: {text}" for text in forward] + [
+        f"backward: {text}" for text in backward if text not in forward
+    ]
+
+
+def _seconds(answer: Answer, label: str, size: float) -> str:
+    estimate = answer.estimates.get(label)
     if estimate is None:
-        return "failed"
+        return "failed" if label in answer.failures else UNKNOWN
     return seconds_text(estimate, size)
 
 
@@ -229,11 +250,11 @@ def _ratio(comparison: Comparison | None) -> str:
     return UNKNOWN if comparison is None else ratio_text(comparison.verdict, comparison.ratio)
 
 
-def _order(forward: tuple[Block, Answer]) -> tuple[str, ...]:
+def _order(forward: Answer) -> tuple[str, ...]:
     """Who is slower and who is not, forward, in one sentence."""
-    names = dict(zip(forward[0].labels, forward[0].names, strict=True))
+    names = dict(zip(forward.block.labels, forward.block.names, strict=True))
     by: dict[Verdict, list[str]] = {}
-    for label, comparison in forward[1][1].items():
+    for label, comparison in forward.comparisons.items():
         by.setdefault(comparison.verdict, []).append(names[label])
     words = {Verdict.SLOWER: "slower than relu", Verdict.FASTER: "faster", Verdict.SAME: "the same within 2%"}
     said = [f"{word}: {', '.join(by[v])}" for v, word in words.items() if v in by]

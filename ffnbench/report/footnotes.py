@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ffnbench.plan import Mode
 from ffnbench.result import Report, Verdict
 
 SUPERSCRIPTS = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
@@ -38,6 +39,8 @@ def case_notes(report: Report, label: str) -> list[str]:
         notes.append(f"FLOPs leave out what torch's counter does not know: {', '.join(cost.uncounted)}")
     if cost.width_note:
         notes.append(cost.width_note)
+    if report.plan.case(label).workload.mode == Mode.BACKWARD.value and "memory" in report.plan.metrics:
+        notes.append("the peak is that of forward and backward together, which is what a step needs")
     if comparison and comparison.verdict is Verdict.UNCLEAR and comparison.reason:
         notes.append(comparison.reason)
     notes += [note.text for note in report.warnings if note.label == label]

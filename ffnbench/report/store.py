@@ -80,7 +80,7 @@ class Outputs:
         try:
             for path in [p for text in texts for p in _expand(text, stem, self._suffixes)]:
                 self._outputs.append(_open_first(path))
-        except FfnbenchError:
+        except BaseException:  # an interruption too
             self.__exit__()
             raise
 

@@ -7,7 +7,7 @@ from collections import Counter
 
 from ffnbench.plan import CONTROL, LATENCY, Plan
 from ffnbench.report.estimates import half_width, ratio_text
-from ffnbench.result import Report, Run, Verdict
+from ffnbench.result import Report, Run, Sample, Verdict
 from ffnbench.units import percent
 
 TOO_NOISY = 0.5
@@ -98,9 +98,14 @@ def summary(report: Report) -> tuple[str, ...]:
     lines += [*_limit(report), *_control(report)]
     lines += [note.text for note in report.warnings if not note.label]
     if report.interrupted or report.stopped:
-        done = len({sample.worker for sample in report.samples})
-        lines.append(f"ended early, in worker {done}; this is what was measured by then")
+        lines += ended_early(report.samples)
     return tuple(lines)
+
+
+def ended_early(samples: tuple[Sample, ...]) -> tuple[str, ...]:
+    """What is said under the table of a run that did not come to its end."""
+    done = len({sample.worker for sample in samples if sample.metric == LATENCY})
+    return (f"ended early, in worker {done}; this is what was measured by then",)
 
 
 def _limit(report: Report) -> tuple[str, ...]:

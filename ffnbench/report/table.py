@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from ffnbench.plan import Plan
+from ffnbench.plan import Mode, Plan
 from ffnbench.report.estimates import ratio_text, seconds_text
 from ffnbench.report.footnotes import Footnotes, case_notes
 from ffnbench.report.summary import compare_header, cost_header, summary
@@ -99,7 +99,7 @@ def _table(
 
 def _measured_fields(report: Report, rows: list[Row]) -> list[Field]:
     train = any(case.workload.train for case in report.plan.shown)
-    fields = [*_static_fields(rows)]
+    fields = [*_static_fields(rows, {case.workload.mode for case in report.plan.shown})]
     if "latency" not in report.plan.metrics and report.failures:
         fields.append((Column(title="failure"), lambda row: _failure_cell(report, row) or Cell(text="")))
     if "latency" in report.plan.metrics:
@@ -120,7 +120,7 @@ def _measured_fields(report: Report, rows: list[Row]) -> list[Field]:
 def _cost_fields(report: Report, rows: list[Row]) -> list[Field]:
     train = any(case.workload.train for case in report.plan.shown)
     return [
-        *_static_fields(rows, backward=2),
+        *_static_fields(rows, None),
         _text("params_formula", "closed form", 1, left=True),
         _number(rows, "flops_elementwise", "elem.-wise", SI, 5, per="/tok"),
         _number(rows, "weight_bytes", "weights", IEC, 3),
@@ -132,11 +132,16 @@ def _cost_fields(report: Report, rows: list[Row]) -> list[Field]:
     ]
 
 
-def _static_fields(rows: list[Row], backward: int = EXTRA) -> list[Field]:
+def _static_fields(rows: list[Row], timed: set[str] | None) -> list[Field]:
+    """Widths and counts; of the FLOPs the half comes first that the seconds belong to, both where nothing is timed."""
+    forward, backward = 1, 2
+    if timed is not None:
+        forward = EXTRA if timed == {Mode.BACKWARD.value} else 5
+        backward = 5 if Mode.BACKWARD.value in timed else EXTRA
     return [
         (Column(title="d_ff", priority=2), lambda r: _count(r["d_ff"])),
         (Column(title="params", priority=1), lambda r: _count(r["params"])),
-        _number(rows, "flops_forward", "FLOPs", SI, 5 if backward == EXTRA else 1, per="/tok"),
+        _number(rows, "flops_forward", "FLOPs", SI, forward, per="/tok"),
         _number(rows, "flops_backward", "FLOPs bwd", SI, backward, per="/tok"),
     ]
 

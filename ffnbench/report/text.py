@@ -136,7 +136,8 @@ def markdown(table: Table, *, every: bool = False) -> str:
 
 
 def _pipe(cells: list[str]) -> str:
-    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
+    # a bar would end the cell, and the stars of `2*d*4d` would be taken for emphasis
+    return "| " + " | ".join(cell.replace("|", r"\|").replace("*", r"\*") for cell in cells) + " |"
 
 
 def html_fragment(table: Table) -> str:

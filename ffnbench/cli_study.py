@@ -1,0 +1,114 @@
+"""The commands that look at activations, and at ffnbench itself."""
+
+from __future__ import annotations
+
+import sys
+
+import typer
+
+from ffnbench import options, study_options
+from ffnbench.app import app, leave
+from ffnbench.errors import EXIT_INTERRUPTED, Unfinished
+from ffnbench.request import Request
+
+DEFAULTS = Request()
+TIMING_FLAGS = ("elements", "dtype", "device", "threads", "workers", "rounds", "quick", "seed")
+
+
+@app.command("plot-activations", epilog="Example: ffnbench plot-activations --activations relu,gelu,silu -o curves.svg")
+def plot_activations(
+    activations: study_options.Activations = None,
+    range_: study_options.Range = "-4:4",
+    derivative: study_options.Derivative = None,
+    gated: study_options.Gated = False,
+    size: study_options.Size = None,
+    dpi: study_options.Dpi = 150,
+    style: study_options.Style = "default",
+    timeout: options.Timeout = DEFAULTS.timeout,
+    out: study_options.PictureOut = None,
+) -> None:
+    """Draw activations with their derivatives, or the surfaces of gated forms, to png, svg, pdf or csv."""
+    from ffnbench.gallery import draw
+
+    lines = draw(
+        activations=activations, range_=range_, derivative=derivative, gated=gated, size=size, dpi=dpi, style=style,
+        timeout=timeout, out=out or ["activations.png"],
+    )  # fmt: skip
+    print("\n".join(lines))
+
+
+@app.command(epilog="Examples: ffnbench activations --wide; ffnbench activations --time --quick --dtype float32,bf16")
+def activations(
+    context: typer.Context,
+    activations: study_options.Activations = None,
+    time: study_options.Time = False,
+    elements: study_options.Elements = None,
+    dtype: study_options.Dtypes = None,
+    device: options.Device = DEFAULTS.device,
+    threads: options.Threads = None,
+    workers: options.Workers = None,
+    rounds: options.Rounds = None,
+    quick: options.Quick = False,
+    seed: options.Seed = DEFAULTS.seed,
+    timeout: options.Timeout = DEFAULTS.timeout,
+    format_: options.Format = "table",
+    wide: options.Wide = False,
+    quiet: options.Quiet = False,
+) -> None:
+    """Show the facts of activations, or with --time what their operations cost."""
+    from ffnbench import gallery, timing
+    from ffnbench.report.progress import ProgressBar
+    from ffnbench.show import check_format, show_tables
+
+    check_format(format_)
+    if not time:
+        timing.refuse_without_time([name for name in TIMING_FLAGS if _given(context, name)])
+        show_tables(*gallery.tell_facts(activations, timeout), format_, wide)
+        return
+    request = timing.timing_request(
+        elements=elements, dtypes=dtype, device=device, threads=threads, workers=workers, rounds=rounds, quick=quick,
+        seed=seed, timeout=timeout,
+    )  # fmt: skip
+    with ProgressBar(quiet=quiet) as progress:
+        told = timing.tell_times(activations, request, progress)
+    show_tables(told.records, told.tables, format_, wide)
+    if told.problem:
+        raise told.problem
+    leave(EXIT_INTERRUPTED if told.interrupted else 0)
+
+
+@app.command(epilog="Examples: ffnbench selftest; ffnbench selftest --live --repeats 5 -o selftest.json")
+def selftest(
+    runs: study_options.Runs = 1000,
+    live: study_options.Live = False,
+    repeats: study_options.Repeats = None,
+    budget: study_options.LiveBudget = None,
+    d_model: study_options.LiveWidth = None,
+    format_: options.Format = "table",
+    out: study_options.RecordsOut = None,
+    wide: options.Wide = False,
+    quiet: options.Quiet = False,
+) -> None:
+    """Count how often ffnbench is wrong: on simulated machines in seconds, with --live on this one."""
+    from ffnbench import trial
+    from ffnbench.report import listing
+    from ffnbench.report.progress import ProgressBar
+    from ffnbench.report.store import Outputs
+    from ffnbench.show import check_format, show_tables
+
+    check_format(format_)
+    question = trial.question(runs, live, repeats, budget, d_model)
+    with Outputs(out or [], "selftest", (".json", ".csv", ".md")) as outputs:
+        with ProgressBar(quiet=quiet) as progress:
+            records, table, broken = question(progress)
+        show_tables(records, [table], format_, wide)
+        for path in outputs.write(lambda suffix: listing.as_file(records, [table], suffix).encode()):
+            print(f"wrote {path}", file=sys.stderr)
+    if broken:
+        raise Unfinished("the selftest failed: " + "; ".join(broken), "the numbers of this ffnbench can't be trusted")
+
+
+def _given(context: typer.Context, name: str) -> bool:
+    """Whether a flag was typed, be it with the value of its default."""
+    source = context.get_parameter_source(name)
+    return source is not None and source.name == "COMMANDLINE"

@@ -1,0 +1,223 @@
+"""`activations --time`: one run of operations, how it is told, and every way in which it can end."""
+
+from __future__ import annotations
+
+import csv
+import math
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from conftest import FakeLaunch, ffnbench, lost
+from rich.cells import cell_len
+
+from ffnbench import cli, timing
+from ffnbench.errors import FfnbenchError
+from ffnbench.plan import NoProbe
+from ffnbench.report.text import plain
+from ffnbench.selection import TimingRequest, select, timing_plan
+
+
+def seconds(label: str, worker: int, number: int) -> float:
+    name, _, elements, mode = label.split()
+    base = {"relu": 1.0, "gelu": 3.0, "silu": 1.0}[name] * (2 if mode == "backward" else 1) * int(elements)
+    return 1e-9 * base * (1 + 0.1 * worker) * (1 + 0.001 * (len(label) % 7) * (worker - 1))
+
+
+def test_timing_compares_within_size_dtype_and_direction() -> None:
+    request = TimingRequest(elements="1000,5000", dtypes="float32,bf16", quick=True)
+    told = timing.tell_times("gelu,silu", request, launch=FakeLaunch(seconds))
+    records, tables = told.records, told.tables
+    assert (told.interrupted, told.problem) == (False, None)
+    assert len(records) == 2 * 2 * 2 * 3  # dtypes, sizes, directions; relu is added
+    assert len(tables) == 4
+    for record in records:
+        expected = {"relu": 1.0, "gelu": 3.0, "silu": 1.0}[record["activation"]]
+        assert record["ratio"] == pytest.approx(expected, rel=0.01)
+        assert record["verdict"] == {"relu": "reference", "gelu": "slower", "silu": "same"}[record["activation"]]
+    text = plain(tables[1], 80)
+    assert "5,000 elements, float32" in text
+    assert "slower than relu: gelu" in text
+    assert all(cell_len(line.rstrip()) <= 60 for line in plain(tables[0], 60).splitlines())
+
+
+def test_an_operation_that_fails_says_why_and_the_others_go_on() -> None:
+    request = TimingRequest(elements="1000", quick=True)
+    trouble = {("sample", "gelu float32 1000 backward"): "crash"}
+    told = timing.tell_times("gelu,silu", request, launch=FakeLaunch(seconds, trouble))
+    assert told.problem is None
+    failed = [record for record in told.records if record["failure"]]
+    assert [(r["activation"], r["mode"], r["latency_s"]) for r in failed] == [("gelu", "backward", None)]
+    assert "gelu float32 1000 backward said no" in plain(told.tables[0], 80)
+
+
+def test_timing_for_real_is_one_run_of_operations(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text("def telu(x): return x * x.exp().tanh()\n")
+    done = ffnbench(
+        "activations", "--time", "--quick", "--rounds", "2", "--activations", "gelu,mine.py:telu,identity",
+        "--elements", "4096", "--format", "csv", cwd=tmp_path,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    rows = list(csv.DictReader(done.stdout.splitlines()))
+    assert [(r["activation"], r["mode"]) for r in rows] == [
+        (name, mode) for mode in ("forward", "backward") for name in ("relu", "gelu", "telu", "identity")
+    ]
+    assert all(float(r["latency_s"]) > 0 and r["failure"] == "" for r in rows)
+
+
+@pytest.mark.parametrize(
+    ("request_", "says"),
+    [
+        (TimingRequest(elements="0"), "elements must be a positive integer"),
+        (TimingRequest(elements="many"), "elements must be a positive integer"),
+        (TimingRequest(elements=","), "no elements given"),
+        (TimingRequest(dtypes="float23"), "unknown dtype"),
+        (TimingRequest(workers=2), "too few"),
+        (TimingRequest(rounds=0), "rounds must be"),
+        (TimingRequest(elements="²"), "elements must be a positive integer, not '²'"),
+        (TimingRequest(elements=""), "no elements given"),
+        (TimingRequest(seed=-1), "--seed -1 is out of range"),
+        (TimingRequest(timeout=0.0), "--timeout must be positive"),
+        (TimingRequest(timeout=math.inf), "--timeout must be positive"),
+        (TimingRequest(device="foo"), "unknown device 'foo'"),
+        (TimingRequest(threads=0), "threads must be a positive integer"),
+    ],
+)
+def test_timing_mistakes(request_: TimingRequest, says: str) -> None:
+    with pytest.raises(FfnbenchError, match=says):
+        timing_plan(select("gelu", NoProbe()), request_)
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [["--elements", "5"], ["--dtype", "bf16"], ["--device", "auto"], ["--quick"], ["--seed", "0"], ["--rounds", "3"],
+     ["--workers", "3"], ["--threads", "1"]],
+)  # fmt: skip
+def test_flags_of_timing_need_time(flags: list[str], capsys, monkeypatch) -> None:
+    """Given with their defaults as well: what is typed and ignored is a mistake."""
+    monkeypatch.setattr(sys, "argv", ["ffnbench", "activations", *flags])
+    with pytest.raises(SystemExit) as caught:
+        cli.main()
+    assert caught.value.code == 2
+    assert f"error: {flags[0]} needs --time" in capsys.readouterr().err
+
+
+def test_a_size_that_stands_twice_is_measured_once() -> None:
+    plan, blocks = timing_plan(select("gelu", NoProbe()), TimingRequest(elements="5,05", dtypes="fp32,float32"))
+    assert len(blocks) == 2
+    assert len(plan.cases) == len({case.label for case in plan.cases}) == 4
+
+
+def test_the_reference_is_relu_and_nothing_else() -> None:
+    with pytest.raises(FfnbenchError, match="'relu' is the reference"):
+        timing_plan(select("relu=gelu", NoProbe()), TimingRequest())
+
+
+def noisy(label: str, worker: int, number: int) -> float:
+    """One operation's backward is all over the place, from worker to worker."""
+    wobble = (1, 3, 9)[worker] if label.startswith("gelu") and label.endswith("backward") else 1
+    return 1e-6 * wobble * (2 if label.startswith("gelu") else 1)
+
+
+def test_noise_is_a_footnote_with_its_direction() -> None:
+    told = timing.tell_times("gelu", TimingRequest(elements="1000", quick=True), launch=FakeLaunch(noisy))
+    text = " ".join(plain(told.tables[0], 80).split())
+    assert "gelu¹" in text
+    assert "¹ backward: its workers disagree on the seconds" in text
+    notes = {(r["activation"], r["mode"]): r["notes"] for r in told.records}
+    assert notes["relu", "forward"] is None
+    assert "workers disagree" in notes["gelu", "backward"]
+    assert {r["rounds"] for r in told.records} == {8}
+
+
+def test_a_worker_lost_on_the_way_is_told_once() -> None:
+    gone = lost("crash", "the process ended")
+    calls = iter([None] * 30 + [gone])
+
+    def seconds(label: str, worker: int, number: int) -> float:
+        if problem := next(calls, None):
+            raise problem
+        return 0.01
+
+    told = timing.tell_times("gelu", TimingRequest(elements="10,20", workers=3, rounds=2), launch=FakeLaunch(seconds))
+    shown = [plain(table, 200) for table in told.tables]
+    assert "".join(shown).count("was lost") == 1
+    assert told.problem is None
+
+
+def interrupted_at(place: tuple[int, int], problem: BaseException):
+    def seconds(label: str, worker: int, number: int) -> float:
+        if (worker, number) >= place:
+            raise problem
+        return 0.01
+
+    return FakeLaunch(seconds)
+
+
+def test_an_interrupted_run_shows_what_was_measured_and_says_so() -> None:
+    launch = interrupted_at((2, 3), KeyboardInterrupt())
+    told = timing.tell_times("gelu", TimingRequest(elements="10,20", workers=5, rounds=6), launch=launch)
+    assert told.interrupted
+    first, last = (plain(table, 120) for table in told.tables)
+    assert "3 fresh processes x 3-6 shuffled rounds" in first
+    assert "ended early, in worker 3" in last
+
+
+def test_within_the_first_worker_the_rounds_are_fewer_as_well() -> None:
+    launch = interrupted_at((0, 2), KeyboardInterrupt())
+    told = timing.tell_times("gelu", TimingRequest(elements="10", workers=5, rounds=6), launch=launch)
+    text = plain(told.tables[0], 120)
+    assert "1 fresh process x 2 shuffled rounds" in text
+    assert "failed" not in text
+
+
+def test_before_anything_was_measured_there_is_nothing_to_show() -> None:
+    with pytest.raises(KeyboardInterrupt):
+        timing.tell_times("gelu", TimingRequest(), launch=interrupted_at((0, -1), KeyboardInterrupt()))
+
+
+@pytest.mark.parametrize("how", ["stopped", "failed", "interrupted"])
+def test_the_tables_come_before_the_complaint(how: str, monkeypatch, capsys) -> None:
+    trouble, launch = {}, FakeLaunch()
+    if how == "failed":
+        trouble = {
+            ("open", f"{name} float32 9 {m}"): "oom" for name in ("relu", "gelu") for m in ("forward", "backward")
+        }
+        launch = FakeLaunch(trouble=trouble)
+    if how == "interrupted":
+        launch = interrupted_at((1, 0), KeyboardInterrupt())
+    real = timing.run
+
+    def faked(plan, on_progress, launch_):
+        done = real(plan, launch=launch)
+        return replace(done, stopped="workers are lost again and again") if how == "stopped" else done
+
+    monkeypatch.setattr(timing, "run", lambda plan, on_progress, launch: faked(plan, on_progress, launch))
+    argv = ["ffnbench", "activations", "--time", "--activations", "gelu", "--elements", "9", "-q"]
+    monkeypatch.setattr(sys, "argv", argv)
+    with pytest.raises(SystemExit) as caught:
+        cli.main()
+    out, err = capsys.readouterr()
+    assert caught.value.code == {"stopped": 3, "failed": 3, "interrupted": 130}[how]
+    assert out.startswith("The operation itself: 9 elements")
+    said = {"stopped": "workers are lost again and again", "failed": "every case failed", "interrupted": ""}[how]
+    assert said in err
+
+
+def test_markdown_holds_every_column_of_every_table(monkeypatch, capsys) -> None:
+    real = timing.run
+    monkeypatch.setattr(timing, "run", lambda plan, on_progress, launch: real(plan, launch=FakeLaunch(noisy)))
+    argv = ["activations", "--time", "--quick", "--activations", "gelu", "--elements", "9,10", "-f", "markdown", "-q"]
+    monkeypatch.setattr(sys, "argv", ["ffnbench", *argv])
+    with pytest.raises(SystemExit):
+        cli.main()
+    lines = capsys.readouterr().out.splitlines()
+    heads = [i for i, line in enumerate(lines) if line.startswith("| activation")]
+    assert len(heads) == 2
+    for i in heads:
+        assert lines[i - 1] == ""  # else the line above would be taken for the heading
+        assert set(lines[i + 1]) <= set("|:- ")
+        assert "forward" in lines[i]
+        assert "backward" in lines[i]
+        assert {line.count("|") for line in lines[i : i + 4]} == {6}
