@@ -61,7 +61,7 @@ def scatter(plan: Plan, samples: Sequence[Sample]) -> Scatter:
 
 def _rows(plan: Plan, samples: Sequence[Sample]) -> list[list[list[float]]]:
     """For each row the logs of its ratio, by worker; a case that stands alone is taken by its seconds."""
-    rounds = whole_rounds(samples)
+    rounds = whole_rounds(samples, plan.protocol)
     reference = rounds.get(plan.reference, {})
     if not plan.compared:
         return [[[math.log(v) for v in values.values()] for values in reference.values()]] if reference else []
@@ -91,7 +91,7 @@ def limit_met(plan: Plan, samples: Sequence[Sample], elapsed_s: float, pace: Pac
     Never before the protocol's fewest workers. A further worker is begun only if it will end within the budget.
     """
     protocol = plan.protocol
-    rounds_by_case = whole_rounds(samples)
+    rounds_by_case = whole_rounds(samples, protocol)
     workers = min((len(rounds_by_case.get(case.label, {})) for case in plan.cases), default=0)
     if protocol.precision is None:
         return "workers" if workers >= protocol.workers else ""

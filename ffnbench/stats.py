@@ -114,7 +114,7 @@ def summarise(run: Run) -> tuple[tuple[Measured, ...], tuple[Comparison, ...], t
     """Estimates, comparisons with the reference, and what a reader should be warned of. Failed cases have none."""
     failed = {failure.case for failure in run.failures}
     labels = [case.label for case in run.plan.cases if case.label not in failed]
-    rounds = whole_rounds(run.samples)
+    rounds = whole_rounds(run.samples, run.plan.protocol)
     latency = {label: rounds.get(label, {}) for label in labels}
     confidence = level(run.plan.protocol)
     measured = [m for label in labels if (m := _latency(label, latency[label], confidence))]
@@ -127,13 +127,14 @@ def summarise(run: Run) -> tuple[tuple[Measured, ...], tuple[Comparison, ...], t
     return tuple(measured), comparisons, tuple(noise_notes(run, measured, comparisons))
 
 
-def whole_rounds(samples: Iterable[Sample]) -> dict[str, Rounds]:
+def whole_rounds(samples: Iterable[Sample], protocol: Protocol) -> dict[str, Rounds]:
     """Seconds by case, worker and round, without workers that were cut short where enough whole ones remain."""
+    fewest = protocol.rounds // 2 + 1 if protocol.precision is None else protocol.rounds
     rounds: dict[str, Rounds] = defaultdict(lambda: defaultdict(dict))
     for sample in samples:
         if sample.metric == LATENCY:
             rounds[sample.case][sample.worker][sample.round] = sample.value
-    return {label: _whole(found) for label, found in rounds.items()}
+    return {label: _whole(found, fewest) for label, found in rounds.items()}
 
 
 def paired_logs(rounds: Rounds, reference: Rounds) -> dict[int, list[float]]:
@@ -146,10 +147,9 @@ def paired_logs(rounds: Rounds, reference: Rounds) -> dict[int, list[float]]:
     return logs
 
 
-def _whole(rounds: Rounds) -> Rounds:
-    """A worker that was interrupted or lost before half of its rounds says too little."""
-    usual = median(len(values) for values in rounds.values())
-    whole = {worker: values for worker, values in rounds.items() if 2 * len(values) > usual}
+def _whole(rounds: Rounds, fewest: int) -> Rounds:
+    """A worker that was interrupted or lost before its fewest rounds says too little."""
+    whole = {worker: values for worker, values in rounds.items() if len(values) >= fewest}
     return whole if len(whole) >= 2 else rounds
 
 
