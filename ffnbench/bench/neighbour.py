@@ -1,6 +1,6 @@
 """A neighbour that works in bursts on every CPU: what shared machines have, on purpose. `with Neighbour(seed): ...`
 
-Bursts and pauses last 1 s on average (exponential), the same on all CPUs. Standard library only.
+Bursts and pauses last 3 s on average (exponential), as jobs of a build next door do, the same on all CPUs. Standard library only.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from types import TracebackType
 
 from ffnbench.bench.environment import usable_cpus
 
-MEAN_S = 1.0
+MEAN_S = 3.0
 
 
 class Neighbour:
@@ -43,7 +43,7 @@ def bursts(seed: int, start: float) -> None:
 
     dice, until, busy = random.Random(seed), start, False
     while not select.select([0], [], [], 0)[0]:
-        until += min(dice.expovariate(1 / MEAN_S), 5 * MEAN_S)
+        until += min(dice.expovariate(1 / MEAN_S), 4 * MEAN_S)
         busy = not busy
         while busy and time.time() < until and os.getppid() > 1:
             pass
