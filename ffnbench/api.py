@@ -22,6 +22,7 @@ from ffnbench.report.text import html_fragment, plain, renderable
 from ffnbench.request import Request
 from ffnbench.request import build as build_plan
 from ffnbench.result import CaseCost, Progress, Report
+from ffnbench.sampling import Answered
 from ffnbench.stats import refuse_blind, summarise
 
 if TYPE_CHECKING:
@@ -63,10 +64,13 @@ class Prepared:
     costs: tuple[CaseCost, ...]
 
     def measure(
-        self, on_progress: Callable[[Progress], None] = lambda _: None, launch: Launch = Session
+        self,
+        on_progress: Callable[[Progress], None] = lambda _: None,
+        launch: Launch = Session,
+        answered: Answered | None = None,
     ) -> ShownReport:
         """Run it. Raises Unfinished where no worker starts, FfnbenchError where the device is not there."""
-        done = run(self.plan, on_progress=on_progress, launch=launch)
+        done = run(self.plan, on_progress=on_progress, launch=launch, answered=answered)
         measured, comparisons, warnings = summarise(done)
         return replace(
             _report(done.plan, self._priced(done.plan)),
@@ -83,6 +87,10 @@ class Prepared:
             wall_s=done.wall_s,
         )
 
+    def priced(self) -> ShownReport:
+        """The costs alone."""
+        return _report(self.plan.with_device("cpu"), self.costs)
+
     def _priced(self, plan: Plan) -> tuple[CaseCost, ...]:
         """The costs with the device known: dropout's mask is smaller on CUDA. What was counted stays."""
         counted = {c.case for c in self.costs if c.cost.counted}
@@ -96,6 +104,13 @@ def prepare(request: Request) -> Prepared:
     """Everything that can fail before measuring, done."""
     plan, costs = _plan(request)
     refuse_blind(plan)
+    return Prepared(plan=plan, costs=costs)
+
+
+def price_plan(plan: Plan) -> Prepared:
+    """A plan that is there already, with its costs as they are now."""
+    with Prober(plan.protocol.timeout_s) as prober:
+        costs = tuple(CaseCost(case=case.label, cost=cost_of(case, prober)) for case in plan.cases)
     return Prepared(plan=plan, costs=costs)
 
 

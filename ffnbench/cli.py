@@ -160,4 +160,5 @@ def report(
     leave(code)
 
 
+import ffnbench.cli_gate  # noqa: E402
 import ffnbench.cli_study  # noqa: E402, F401 - its commands stand after these in the help

@@ -247,3 +247,59 @@ Out = Annotated[
 ]
 Wide = Annotated[bool, typer.Option("--wide", rich_help_panel=OUTPUT, help="Show every column, in blocks that fit.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", rich_help_panel=OUTPUT, help="No progress on stderr.")]
+
+GATE = "Gate"
+Tolerances = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--tolerance",
+        metavar="[CASE:]METRIC=PCT%",
+        rich_help_panel=GATE,
+        help="How much a metric may grow; latency is the ratio to the reference. Repeatable. \\[default: latency=5%]",
+    ),
+]
+ExactOnly = Annotated[
+    bool,
+    typer.Option("--exact-only", rich_help_panel=GATE, help="Parameters, FLOPs and bytes alone; nothing is timed."),
+]
+GateBudget = Annotated[
+    float,
+    typer.Option("--budget", parser=number, metavar="SECONDS", rich_help_panel=GATE, help="Decide within this time."),
+]
+AcrossMachines = Annotated[
+    bool,
+    typer.Option("--across-machines", rich_help_panel=GATE, help="Compare ratios with another kind of machine too."),
+]
+Absolute = Annotated[
+    bool, typer.Option("--absolute", rich_help_panel=GATE, help="Gate seconds too, on the very same machine only.")
+]
+OnUnclear = Annotated[
+    str,
+    typer.Option(
+        "--on-unclear", metavar="pass|fail", rich_help_panel=GATE, help="What follows where the run can't tell."
+    ),
+]
+Update = Annotated[
+    bool, typer.Option("--update", rich_help_panel=GATE, help="Accept what was found: it becomes the baseline.")
+]
+GateFormat = Annotated[
+    str,
+    typer.Option(
+        "--format", "-f", metavar="NAME", rich_help_panel=OUTPUT, help="On stdout: table, markdown, json, csv, github."
+    ),
+]
+Exports = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--export",
+        metavar="NAME[=PATH]",
+        rich_help_panel=OUTPUT,
+        help="bencher, github-action-benchmark or go-bench. Repeatable.",
+    ),
+]
+GateOut = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--out", "-o", metavar="PATH", rich_help_panel=OUTPUT, help="Write a .xml (JUnit), .md, .json or .csv."
+    ),
+]

@@ -89,6 +89,7 @@ class Protocol:
     warmup_s: float = 0.1
     min_sample_s: float = 0.01
     seed: int = 0
+    reversed: bool = False  # every round in the opposite order: for a second look
     timeout_s: float = 300.0
 
 

@@ -192,6 +192,7 @@ class Report:
     limit: str = ""
     timer: Timer | None = None
     wall_s: float | None = None
+    seal: str = ""  # of the cases and their costs, made when the file was written: an edit shows
     schema: int = SCHEMA
 
     def cost(self, label: str) -> Cost:
@@ -286,6 +287,8 @@ def _row(report: Report, case: Case) -> dict[str, Any]:
         "counted": cost.counted,
         "zero_share": _value(report, case, ZEROS),
         "dead_share": _value(report, case, DEAD),
+        "resolution": comparison.resolution if comparison else None,
+        "slowdown": work.slowdown,
     }
 
 

@@ -8,20 +8,20 @@ wanted precision is taken. Looking at the data to decide when to stop costs a li
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from statistics import fmean, median, pvariance, variance
+from statistics import median, variance
 
+from ffnbench.centre import MEDIAN_COST, UNKNOWN, centre_of, robust_variance, student, value_of
 from ffnbench.plan import Plan, Protocol
 from ffnbench.result import Sample
-from ffnbench.stats import level, paired_logs, quantile, student_interval, whole_rounds
+from ffnbench.stats import level, paired_logs, whole_rounds
 
 MOST_ROUNDS, MOST_WORKERS = 60, 48
 FIRST_LOOK = 4  # a scatter of three values is too uncertain to stop on
 # the scatter between processes before it is known: 0.5 %, as if two workers had shown it
 PRIOR_BETWEEN, PRIOR_WEIGHT = 0.005**2, 2
-MEDIAN_COST = math.pi / 2  # variance of a median against that of a mean
-LIMITS = {"precision", "budget", "workers"}
+Answered = Callable[[Plan, Sequence[Sample]], str]  # whether the question is answered, in a word
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ def scatter(plan: Plan, samples: Sequence[Sample]) -> Scatter:
     """Both variances of the row with the largest sum, the control left out; zeros where nothing can be compared."""
     worst = Scatter(0.0, PRIOR_BETWEEN)
     for logs in _rows(plan, samples):
-        within = fmean(_robust_variance(v) for v in logs)
+        within = median(robust_variance(v) for v in logs)
         rounds = min(map(len, logs))
         found = _between([median(v) for v in logs], MEDIAN_COST * within / rounds)
         worst = max(worst, Scatter(within, found), key=lambda s: s.of_worker(rounds))
@@ -84,11 +84,13 @@ def workers_wanted(protocol: Protocol, found: Scatter, pace: Pace) -> int:
     return _cheapest(protocol, found, pace)[1]
 
 
-def limit_met(plan: Plan, samples: Sequence[Sample], elapsed_s: float, pace: Pace, rounds: int) -> str:
-    """Which limit a run has met after whole workers: a word of LIMITS, or nothing where it should go on.
+def limit_met(
+    plan: Plan, samples: Sequence[Sample], elapsed_s: float, pace: Pace, rounds: int, answered: Answered | None = None
+) -> str:
+    """Which limit a run has met after whole workers: budget, workers, or what `answered` says; else nothing.
 
-    `plan` holds the cases that have not failed.
-    Never before the protocol's fewest workers. A further worker is begun only if it will end within the budget.
+    `plan` holds the cases that have not failed. Never before the protocol's fewest workers; a further one is begun
+    only if it will end within the budget.
     """
     protocol = plan.protocol
     rounds_by_case = whole_rounds(samples, protocol)
@@ -98,11 +100,17 @@ def limit_met(plan: Plan, samples: Sequence[Sample], elapsed_s: float, pace: Pac
     assert protocol.budget_s is not None
     if workers < protocol.workers:
         return ""
-    if workers in looks() and _half_width(plan, samples) <= protocol.precision:
-        return "precision"
+    if workers in looks() and (said := (answered or precise)(plan, samples)):
+        return said
     if elapsed_s + pace.seconds(rounds) > protocol.budget_s:
         return "budget"
     return "workers" if workers >= MOST_WORKERS else ""
+
+
+def precise(plan: Plan, samples: Sequence[Sample]) -> str:
+    """`precision` where every ratio is known to the protocol's."""
+    assert plan.protocol.precision is not None
+    return "precision" if _half_width(plan, samples) <= plan.protocol.precision else ""
 
 
 def looks() -> list[int]:
@@ -117,8 +125,8 @@ def _half_width(plan: Plan, samples: Sequence[Sample]) -> float:
     """Half the widest interval of a ratio, relative; infinite for fewer than two workers."""
     widest = 0.0
     for logs in _rows(plan, samples):
-        interval = student_interval([median(v) for v in logs], level(plan.protocol))
-        widest = max(widest, math.expm1((interval[2] - interval[1]) / 2) if interval else math.inf)
+        half = centre_of(map(value_of, logs)).half(level(plan.protocol))
+        widest = max(widest, math.expm1(half) if half < UNKNOWN else math.inf)
     return widest
 
 
@@ -134,7 +142,7 @@ def _cheapest(protocol: Protocol, found: Scatter, pace: Pace) -> tuple[int, int]
         if rounds > protocol.rounds and most * seconds > protocol.budget_s:
             break
         widths = {
-            n: quantile(n, confidence) * math.sqrt(variance_of_one / n) for n in range(protocol.workers, most + 1)
+            n: student(n - 1, confidence) * math.sqrt(variance_of_one / n) for n in range(protocol.workers, most + 1)
         }
         enough = [n for n, width in widths.items() if n >= FIRST_LOOK and width <= protocol.precision]
         workers = min(enough, default=most)
@@ -151,9 +159,3 @@ def _between(values: list[float], explained: float) -> float:
     beyond = max(0.0, variance(values) - explained)
     freedom = len(values) - 1
     return (PRIOR_WEIGHT * PRIOR_BETWEEN + freedom * beyond) / (PRIOR_WEIGHT + freedom)
-
-
-def _robust_variance(logs: list[float]) -> float:
-    """Variance by the median of absolute deviations: a burst in a few rounds is not the scatter of the rest."""
-    middle = median(logs)
-    return (1.4826 * median(abs(v - middle) for v in logs)) ** 2 or pvariance(logs)

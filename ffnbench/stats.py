@@ -1,8 +1,8 @@
 """From samples to estimates and verdicts. Pure; the replicate is the worker, a fresh process.
 
 Within one process samples share memory layout and page placement, so their scatter says little about the next
-process. Each worker therefore gives one value, and every interval is a Student interval over workers. Ratios are
-paired: per round log(case / reference), the median over rounds is the worker's value (docs/methodology.md).
+process. Each worker therefore gives one value, and every interval is over workers (centre.py). Ratios are paired: per
+round log(case / reference), the median over rounds is the worker's value (docs/methodology.md).
 """
 
 from __future__ import annotations
@@ -11,9 +11,10 @@ import math
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from functools import cache
-from statistics import fmean, median, stdev
+from statistics import median
+from typing import TypeVar
 
+from ffnbench.centre import LEAST_SCATTER, Centre, Value, centre_of, student, value_of
 from ffnbench.errors import FfnbenchError
 from ffnbench.noise import noise_notes
 from ffnbench.plan import CONTROL, LATENCY, Note, Plan, Protocol
@@ -27,18 +28,10 @@ CONFIDENCE = 0.95  # of every interval, as stated
 LOOKS_CONFIDENCE, LOOKS_ALPHA = 0.965, 0.024
 CONTROL_CONFIDENCE = 0.99  # a quiet machine is accused once in a hundred runs
 SAME_WITHIN = 0.02
-LEAST_SCATTER = 0.003  # no two processes were ever seen to agree better, on any machine
 MUST_TELL = 0.10
 
+K = TypeVar("K")
 Rounds = dict[int, dict[int, float]]  # worker -> round -> seconds
-
-
-@cache
-def quantile(workers: int, confidence: float) -> float:
-    """Student's t with workers - 1 degrees of freedom, two-sided."""
-    from scipy.special import stdtrit  # 0.2 s, paid while nothing is measured
-
-    return float(stdtrit(workers - 1, 0.5 + confidence / 2))
 
 
 def level(protocol: Protocol) -> float:
@@ -51,30 +44,9 @@ def error_rate(protocol: Protocol) -> float:
     return 1 - CONFIDENCE if protocol.precision is None else LOOKS_ALPHA
 
 
-def student_interval(values: list[float], confidence: float = CONFIDENCE) -> tuple[float, float, float] | None:
-    """Mean and confidence interval of independent values (Student 1908); None for fewer than two."""
-    if len(values) < 2:
-        return None
-    half = quantile(len(values), confidence) * stdev(values) / math.sqrt(len(values))
-    centre = fmean(values)
-    return centre, centre - half, centre + half
-
-
-def p_value(values: list[float]) -> float:
-    """Student's two-sided p of mean 0; 1 for fewer than two values."""
-    if len(values) < 2:
-        return 1.0
-    from scipy.special import stdtr
-
-    scatter = stdev(values)
-    if not scatter:
-        return 0.0 if fmean(values) else 1.0
-    return float(2 * stdtr(len(values) - 1, -abs(fmean(values)) * math.sqrt(len(values)) / scatter))
-
-
-def holm(p_values: dict[str, float], alpha: float) -> set[str]:
-    """The labels that differ, with a family-wise error of at most alpha (Holm 1979)."""
-    found: set[str] = set()
+def holm(p_values: dict[K, float], alpha: float) -> set[K]:
+    """The rows that differ, with a family-wise error of at most alpha (Holm 1979)."""
+    found: set[K] = set()
     for rank, (label, p) in enumerate(sorted(p_values.items(), key=lambda item: item[1])):
         if p > alpha / (len(p_values) - rank):
             break
@@ -99,7 +71,7 @@ def refuse_blind(plan: Plan) -> None:
         return
 
     def tells(workers: int) -> float:
-        return quantile(workers, 1 - (1 - CONFIDENCE) / plan.compared) * LEAST_SCATTER / math.sqrt(workers)
+        return student(workers - 1, 1 - (1 - CONFIDENCE) / plan.compared) * LEAST_SCATTER / math.sqrt(workers)
 
     if tells(protocol.workers) > MUST_TELL:
         enough = next(n for n in range(protocol.workers, 1000) if tells(n) <= MUST_TELL)
@@ -158,63 +130,78 @@ def _latency(label: str, rounds: Rounds, confidence: float) -> Measured | None:
     if not logs:
         return None
     count = sum(len(values) for values in rounds.values())
-    return Measured(case=label, metric=LATENCY, estimate=_estimate(logs, count, confidence))
+    estimate = _estimate(centre_of(map(Value, logs)), len(logs), count, confidence)
+    return Measured(case=label, metric=LATENCY, estimate=estimate)
 
 
-def _estimate(logs: list[float], samples: int, confidence: float) -> Estimate:
-    """The estimate of exp(mean of logs), one log a worker; without an interval for a single worker."""
-    interval = student_interval(logs, confidence)
+def _estimate(centre: Centre, workers: int, samples: int, confidence: float) -> Estimate:
+    """exp(centre) with its interval; without one for a single worker."""
+    interval = centre.interval(confidence)
     if interval is None:
-        return Estimate(value=math.exp(logs[0]), workers=len(logs), samples=samples)
-    centre, low, high = (math.exp(v) for v in interval)
-    return Estimate(value=centre, low=low, high=high, confidence=CONFIDENCE, workers=len(logs), samples=samples)
+        return Estimate(value=math.exp(centre.mean), workers=workers, samples=samples)
+    low, high = map(math.exp, interval)
+    value = math.exp(centre.mean)
+    return Estimate(value=value, low=low, high=high, confidence=CONFIDENCE, workers=workers, samples=samples)
 
 
 @dataclass(frozen=True, slots=True)
 class _Row:
-    """One case against the reference: a value a worker, and how many rounds they are made of."""
+    """One case against the reference: the centre of its workers' values, how many, and of how many rounds."""
 
-    logs: list[float]
+    centre: Centre
+    workers: int
     pairs: int
+
+    def estimate(self, confidence: float) -> Estimate:
+        return _estimate(self.centre, self.workers, self.pairs, confidence)
+
+
+def row_centre(rounds: Rounds, reference: Rounds) -> Centre | None:
+    """The log ratio of a case over all workers; None where it can't be paired."""
+    logs = paired_logs(rounds, reference)
+    return centre_of(map(value_of, logs.values())) if logs else None
 
 
 def _comparisons(plan: Plan, latency: dict[str, Rounds]) -> tuple[Comparison, ...]:
     reference = latency.get(plan.reference, {})
-    rows: dict[str, _Row] = {}
+    rows: dict[str, _Row | None] = {}
     for label, rounds in latency.items():
         if rounds and label != plan.reference:
-            logs = paired_logs(rounds, reference)
-            rows[label] = _Row([median(v) for v in logs.values()], sum(map(len, logs.values())))
+            centre, logs = row_centre(rounds, reference), paired_logs(rounds, reference)
+            rows[label] = _Row(centre, len(logs), sum(map(len, logs.values()))) if centre else None
     alpha = error_rate(plan.protocol)
-    family = {label: p_value(row.logs) for label, row in rows.items() if label != CONTROL}
+    family = {label: row.centre.p_value() for label, row in rows.items() if row and label != CONTROL}
     differ = holm(family, alpha)
     strictest = 1 - alpha / max(1, len(family))
-    slack = _bias(rows[CONTROL].logs) if CONTROL in rows else 0.0
+    control = rows.get(CONTROL)
+    slack = _bias(control.centre) if control else 0.0
     found = []
     for label in [label for label, rounds in latency.items() if rounds]:
+        row = rows.get(label)
         if label == plan.reference:
             one = Estimate(value=1.0, low=1.0, high=1.0, workers=len(latency[label]))
             found.append(_comparison(plan, label, one, Verdict.REFERENCE))
+        elif row is None:
+            reason = f"the reference {plan.reference} was not measured"
+            found.append(_comparison(plan, label, None, Verdict.UNCLEAR, reason))
         elif label == CONTROL:
-            found.append(_control(plan, rows[CONTROL], slack))
+            found.append(_control(plan, row, slack))
         else:
-            found.append(_compare(plan, label, rows[label], label in differ, strictest, slack))
+            found.append(_compare(plan, label, row, label in differ, strictest, slack))
     return tuple(found)
 
 
-def _bias(control: list[float]) -> float:
+def _bias(control: Centre) -> float:
     """By how much (in logs) the reference differs from itself, where that is more than chance; else 0."""
-    interval = student_interval(control, CONTROL_CONFIDENCE)
-    if interval is None or interval[1] <= 0 <= interval[2]:
+    interval = control.interval(CONTROL_CONFIDENCE)
+    if interval is None or interval[0] <= 0 <= interval[1]:
         return 0.0
-    return max(abs(interval[1]), abs(interval[2]))
+    return max(map(abs, interval))
 
 
 def _control(plan: Plan, row: _Row, bias: float) -> Comparison:
     """The reference against itself: the same, unless it differs by more than chance."""
-    if not row.logs:
-        return _comparison(plan, CONTROL, None, Verdict.UNCLEAR, f"the reference {plan.reference} was not measured")
-    ratio = _estimate(row.logs, row.pairs, level(plan.protocol))
+    ratio = row.estimate(level(plan.protocol))
     if ratio.low is None:
         return _comparison(plan, CONTROL, ratio, Verdict.UNCLEAR, "one worker gives no interval")
     differs = Verdict.SLOWER if ratio.value > 1 else Verdict.FASTER
@@ -222,9 +209,7 @@ def _control(plan: Plan, row: _Row, bias: float) -> Comparison:
 
 
 def _compare(plan: Plan, label: str, row: _Row, differs: bool, strictest: float, slack: float) -> Comparison:
-    if not row.logs:
-        return _comparison(plan, label, None, Verdict.UNCLEAR, f"the reference {plan.reference} was not measured")
-    ratio = _estimate(row.logs, row.pairs, level(plan.protocol))
+    ratio = row.estimate(level(plan.protocol))
     if ratio.low is None or ratio.high is None:
         return _comparison(plan, label, ratio, Verdict.UNCLEAR, "one worker gives no interval")
     verdict, reason = decide(ratio.low * math.exp(-slack), ratio.high * math.exp(slack)), ""
@@ -234,8 +219,7 @@ def _compare(plan: Plan, label: str, row: _Row, differs: bool, strictest: float,
         verdict = Verdict.UNCLEAR
         rows = f"{plan.compared} rows (Holm's correction)" if plan.compared > 1 else "one row and several looks"
         reason = f"its interval leaves out 1 by less than chance explains, with {rows}"
-    interval = student_interval(row.logs, strictest)
-    told = math.expm1((interval[2] - interval[1]) / 2 + slack) if interval else None
+    told = math.expm1(row.centre.half(strictest) + slack)
     return replace(_comparison(plan, label, ratio, verdict, reason), resolution=told)
 
 

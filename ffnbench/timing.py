@@ -16,7 +16,7 @@ from ffnbench.report.summary import INTERVALS, effort, ended_early
 from ffnbench.report.table import Table
 from ffnbench.result import Progress, Run
 from ffnbench.selection import Block, TimingRequest, block_plan, every_activation, select, timing_plan
-from ffnbench.stats import summarise
+from ffnbench.stats import refuse_blind, summarise
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,6 +64,7 @@ def tell_times(
         default = every_activation().removeprefix("identity,")
         chosen = select(default if activations is None else activations, prober)
     plan, blocks = timing_plan(chosen, request)
+    refuse_blind(block_plan(plan, blocks[0]))
     done = run(plan, on_progress=on_progress, launch=launch)
     if done.interrupted and not done.samples:
         raise KeyboardInterrupt

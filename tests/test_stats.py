@@ -9,11 +9,12 @@ from dataclasses import replace
 
 import pytest
 
+from ffnbench.centre import Value, centre_of
 from ffnbench.errors import FfnbenchError
 from ffnbench.plan import LATENCY, Plan
 from ffnbench.request import Request, build
 from ffnbench.result import Failure, FailureKind, Report, Run, Sample, Verdict
-from ffnbench.stats import decide, holm, p_value, refuse_blind, student_interval, summarise
+from ffnbench.stats import decide, holm, refuse_blind, summarise
 
 
 def plan_of(variants: str = "a=relu,b=gelu", **options: object) -> Plan:
@@ -30,17 +31,6 @@ def run_of(plan: Plan, values: dict[str, list[list[float]]], **changes: object) 
         plan=plan, samples=samples, failures=(), warnings=(), environment=None, interrupted=False, wall_s=1.0
     )  # fmt: skip
     return replace(run, **changes)
-
-
-def test_the_interval_is_students() -> None:
-    # t(0.975, 2) = 4.302653, t(0.975, 4) = 2.776445: any table
-    assert student_interval([1.0, 2.0, 3.0]) == pytest.approx(
-        (2.0, 2 - 4.302653 / math.sqrt(3), 2 + 4.302653 / math.sqrt(3)), abs=1e-6
-    )
-    values = [0.1, 0.2, 0.3, 0.4, 0.5]
-    half = 2.776445 * math.sqrt(0.025) / math.sqrt(5)
-    assert student_interval(values) == pytest.approx((0.3, 0.3 - half, 0.3 + half), abs=1e-6)
-    assert student_interval([1.0]) is None
 
 
 @pytest.mark.parametrize(
@@ -161,13 +151,6 @@ def test_holm_steps_down() -> None:
     assert holm({}, 0.05) == set()
 
 
-def test_p_is_students() -> None:
-    # t = 3.4641 with 2 degrees of freedom; the two-sided p of t_2 is 1 - t / sqrt(t^2 + 2)
-    assert p_value([1.0, 2.0, 3.0]) == pytest.approx(1 - 12**0.5 / 14**0.5)
-    assert p_value([1.0]) == 1.0
-    assert (p_value([0.0, 0.0]), p_value([0.1, 0.1])) == (1.0, 0.0)
-
-
 def test_what_a_row_alone_would_show_may_be_chance_among_many() -> None:
     """The same three values of b, alone and beside nineteen rows that differ by nothing."""
     b = [[1.03], [1.05], [1.04]]
@@ -202,5 +185,5 @@ def test_resolution_is_the_widest_half_interval() -> None:
     measured, comparisons, _ = summarise(run_of(plan, values))
     report = Report(plan=plan, costs=(), created="", version="", measured=measured, comparisons=comparisons)
     logs = [0.0, math.log(1.1), math.log(1.2)]
-    strict = student_interval(logs, 0.975)  # two rows: Holm's strictest level is 2.5 %
-    assert report.resolution == pytest.approx(math.expm1((strict[2] - strict[1]) / 2))
+    half = centre_of(map(Value, logs)).half(0.975)  # two rows: Holm's strictest level is 2.5 %
+    assert report.resolution == pytest.approx(math.expm1(half))

@@ -1,6 +1,7 @@
 """A neighbour that works in bursts on every CPU: what shared machines have, on purpose. `with Neighbour(seed): ...`
 
-Bursts and pauses last 3 s on average (exponential), as jobs of a build next door do, the same on all CPUs. Standard library only.
+Bursts and pauses last 3 s on average (exponential), as jobs of a build next door do, the same on all CPUs.
+Standard library only.
 """
 
 from __future__ import annotations

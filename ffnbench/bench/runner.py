@@ -8,11 +8,9 @@ replaced without the case that killed it.
 from __future__ import annotations
 
 import random
-import signal
 import time
 from collections import Counter
 from collections.abc import Callable
-from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
@@ -23,9 +21,10 @@ from ffnbench.bench.session import Session, WorkerLost
 from ffnbench.bench.watch import Watch
 from ffnbench.bench.wire import Message
 from ffnbench.errors import FfnbenchError, Unfinished
+from ffnbench.interruption import termination_as_interruption
 from ffnbench.plan import LATENCY, METRIC_GROUPS, Note, Plan
 from ffnbench.result import Environment, Failure, FailureKind, Progress, Run, Sample, Timer
-from ffnbench.sampling import limit_met, rounds_wanted, scatter, workers_wanted
+from ffnbench.sampling import Answered, limit_met, rounds_wanted, scatter, workers_wanted
 
 RESTARTS = 3
 ONCE = {"memory": "weigh", "sparsity": "look"}  # which job gives the metrics of a group
@@ -50,19 +49,21 @@ def run(
     launch: Launch = Session,
     now: Callable[[], float] = time.monotonic,
     describe: Callable[[dict[str, Any]], Environment] = describe,
+    answered: Answered | None = None,
 ) -> Run:
     """Measure a plan. A failed case is a row of the result; Ctrl-C ends with what was measured by then.
 
     A worker that is lost is replaced. Raises FfnbenchError where the plan asks for a device that is not there,
-    Unfinished where nothing can be measured at all. `launch`, `now` and `describe` are the world outside:
-    simulations and tests bring their own.
+    Unfinished where nothing can be measured at all. `answered` is asked after every worker of a run with a precision
+    whether the question is answered; by itself that is when the precision is reached. `launch`, `now` and `describe`
+    are the world outside: simulations and tests bring their own.
     """
-    runner = _Runner(plan, on_progress, launch, now, describe)
+    runner = _Runner(plan, on_progress, launch, now, describe, answered)
     watch = Watch()
     start = now()
     interrupted, stopped = False, ""
     try:
-        with _terminate_as_interrupt():
+        with termination_as_interruption():
             runner.measure(watch.look)
     except KeyboardInterrupt:
         interrupted = True
@@ -87,24 +88,6 @@ def run(
     )
 
 
-@contextmanager
-def _terminate_as_interrupt() -> Any:
-    """A polite kill saves what was measured, as Ctrl-C does. Signals belong to the main thread; elsewhere, nothing."""
-
-    def interrupt(*_: object) -> None:
-        raise KeyboardInterrupt
-
-    try:
-        before = signal.signal(signal.SIGTERM, interrupt)
-    except ValueError:
-        yield
-        return
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
-
-
 class _CaseFailed(Exception):
     """An answer that says that a case failed."""
 
@@ -116,6 +99,7 @@ class _Runner:
     launch: Launch
     now: Callable[[], float]
     describe: Callable[[dict[str, Any]], Environment]
+    answered: Answered | None
     samples: list[Sample] = field(default_factory=list)
     failures: list[Failure] = field(default_factory=list)
     warnings: list[Note] = field(default_factory=list)
@@ -127,7 +111,7 @@ class _Runner:
     _calls: dict[str, int] = field(default_factory=dict)
     _losses: Counter[str] = field(default_factory=Counter)
     _whole: int = 0
-    _weighed: bool = False
+    _weighed: set[tuple[str, str]] = field(default_factory=set)
     _clock: RunClock = field(init=False)
 
     def __post_init__(self) -> None:
@@ -176,7 +160,7 @@ class _Runner:
         found = scatter(left, self.samples)
         self._clock.rounds = rounds_wanted(protocol, found, pace)
         self._clock.workers = max(self._whole + 1, workers_wanted(protocol, found, pace))
-        return limit_met(left, self.samples, self._clock.elapsed_s, pace, self._clock.rounds)
+        return limit_met(left, self.samples, self._clock.elapsed_s, pace, self._clock.rounds, self.answered)
 
     def _take(self) -> Worker:
         """The next started worker; starts as many as will be needed, up to one a CPU, when none is left."""
@@ -219,11 +203,10 @@ class _Runner:
             self._rounds(worker, index)
             for label in self._alive():
                 self._try(worker, label, {"do": "verify", "label": label})
-        if not self._weighed:
-            for group in [g for g in ONCE if g in self.plan.metrics]:
-                for label in self._alive():
-                    self._once(worker, label, group, index)
-            self._weighed = True
+        for group in [g for g in ONCE if g in self.plan.metrics]:
+            for label in [label for label in self._alive() if (label, group) not in self._weighed]:
+                self._once(worker, label, group, index)
+                self._weighed.add((label, group))
 
     def _rounds(self, worker: Worker, index: int) -> None:
         """One round of practice, then as many as are wanted; the first worker finds out how many that is."""
@@ -241,6 +224,8 @@ class _Runner:
         """One sample of every case, in an order that depends on nothing but seed, worker and round. -1 is practice."""
         order = self._alive()
         random.Random(f"{self.plan.protocol.seed}/{index}/{number}").shuffle(order)
+        if self.plan.protocol.reversed:
+            order.reverse()
         for place, label in enumerate(order):
             answer = self._try(worker, label, {"do": "sample", "label": label, "calls": self._calls[label]})
             if answer and number >= 0:

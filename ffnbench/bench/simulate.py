@@ -32,6 +32,8 @@ class World:
     burst: float = 0.0  # share of samples that a neighbour hits
     burst_size: float = 0.4
     memory: float = 0.0  # correlation of a case's sample with its last one
+    neighbour_s: float = 0.0  # how long a neighbour works and rests by turns, on average
+    neighbour_sample: float = 0.2  # what it adds to a sample's scatter, and as much to its length
     second_layout: float = 0.0  # share of workers in which a case has its slow layout
     second_size: float = 0.04
 
@@ -40,6 +42,7 @@ WORLDS = (
     World(name="quiet"),
     World(name="drift", drift=0.01),
     World(name="bursts", burst=0.15),
+    World(name="neighbour", neighbour_s=3.0),
     World(name="two layouts", second_layout=0.2),
     World(name="autocorrelated", memory=0.8, sample=0.02),
     World(name="all at once", drift=0.005, burst=0.1, memory=0.5, second_layout=0.1, layout=0.008, sample=0.02),
@@ -55,9 +58,18 @@ class Machine:
     seed: int
     clock_s: float = 0.0
     dice: random.Random = field(init=False)
+    _busy: bool = False
+    _turn_s: float = 0.0
 
     def __post_init__(self) -> None:
         self.dice = random.Random(f"{self.world.name}/{self.seed}")
+
+    def disturbed(self) -> bool:
+        """Whether the neighbour works now."""
+        while self.world.neighbour_s and self.clock_s >= self._turn_s:
+            self._busy = not self._busy
+            self._turn_s += self.dice.expovariate(1 / self.world.neighbour_s)
+        return self._busy
 
     def launch(self) -> SimulatedWorker:
         """A further worker."""
@@ -113,6 +125,8 @@ class SimulatedWorker:
         self._taken += 1
         drift = world.drift * self._taken / len(self._means)
         burst = world.burst_size * dice.random() if dice.random() < world.burst else 0.0
+        if self._machine.disturbed():
+            burst += world.neighbour_sample * (1 + dice.gauss(0, 1))
         return self._means[label] + noise + drift + burst
 
 

@@ -12,7 +12,7 @@ from ffnbench.report.footnotes import Footnotes
 from ffnbench.report.table import EXTRA, UNKNOWN, Cell, Column, Table
 from ffnbench.result import Comparison, Estimate, Failure, Verdict
 from ffnbench.selection import Block
-from ffnbench.units import TIME, scale
+from ffnbench.units import TIME, percent, scale
 
 Record = dict[str, Any]
 MOST_PLACES = 4  # of jumps and kinks, in the table
@@ -224,7 +224,7 @@ def timing_table(forward: Answer, backward: Answer, header: tuple[str, ...], clo
         rows=tuple(map(tuple, cells)),
         header=header,
         footnotes=notes.lines(),
-        summary=(*_order(forward), *closing),
+        summary=(*_order(forward), *_resolution(forward, backward), *closing),
     )
 
 
@@ -248,6 +248,16 @@ def _seconds(answer: Answer, label: str, size: float) -> str:
 
 def _ratio(comparison: Comparison | None) -> str:
     return UNKNOWN if comparison is None else ratio_text(comparison.verdict, comparison.ratio)
+
+
+def _resolution(forward: Answer, backward: Answer) -> tuple[str, ...]:
+    """What each direction could have shown."""
+    said = []
+    for name, answer in (("forward", forward), ("backward", backward)):
+        told = [c.resolution for c in answer.comparisons.values() if c.resolution is not None]
+        if told:
+            said.append(f"{percent(max(told))} {name}")
+    return (f"this run resolves differences of {', '.join(said)}",) if said else ()
 
 
 def _order(forward: Answer) -> tuple[str, ...]:

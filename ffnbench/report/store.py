@@ -7,6 +7,7 @@ precision, empty where unknown.
 from __future__ import annotations
 
 import csv
+import hashlib
 import io
 import json
 import os
@@ -38,7 +39,7 @@ def csv_text(report: Report) -> str:
 
 def json_text(report: Report) -> str:
     """Strict JSON with one line for each element of each list, so that two runs can be compared by diff."""
-    data = jsonable.encode(report)
+    data = jsonable.encode(report) | {"seal": seal(report)}
     parts = []
     for key, value in data.items():
         if isinstance(value, list) and value:
@@ -47,6 +48,12 @@ def json_text(report: Report) -> str:
         else:
             parts.append(f" {json.dumps(key)}: {json.dumps(value, allow_nan=False, ensure_ascii=False)}")
     return "{\n" + ",\n".join(parts) + "\n}\n"
+
+
+def seal(report: Report) -> str:
+    """A digest of the cases and their costs: what was asked, and what it came to."""
+    text = json.dumps(jsonable.encode((report.plan.cases, report.costs)), sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def markdown_text(report: Report, table_of: TableOf) -> str:
@@ -144,6 +151,14 @@ def _open_first(path: Path) -> Output:
             f"cannot write {str(path)!r}: {problem.strerror}", "choose a place that you may write to"
         ) from problem
     return Output(path=path, new=new)
+
+
+def save(path: Path, text: str) -> None:
+    """Write one file in one step; raises Unfinished where it can't be written."""
+    try:
+        _replace(path, text.encode())
+    except OSError as problem:
+        raise Unfinished(f"cannot write {str(path)!r}: {problem.strerror}", "is the disk full?") from problem
 
 
 def _replace(path: Path, content: bytes) -> None:

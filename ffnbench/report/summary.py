@@ -12,6 +12,7 @@ from ffnbench.units import percent
 
 TOO_NOISY = 0.5
 LONGEST_S = 1800
+OVER = 1.3
 INTERVALS = "± and [ ] are 95% intervals over processes"
 
 
@@ -116,6 +117,10 @@ def _limit(report: Report) -> tuple[str, ...]:
     wanted, budget = percent(protocol.precision), f"{protocol.budget_s:g} s"
     if report.limit == "precision":
         return (f"stopped when every ratio was known to ±{wanted} (--precision)",)
+    if report.limit == "workers":
+        return (f"stopped after {len({s.worker for s in report.samples})} workers before ±{wanted} was reached",)
+    if report.limit == "budget" and (report.wall_s or 0) > OVER * protocol.budget_s:
+        return (f"the fewest workers and rounds there may be took longer than the budget of {budget}",)
     if report.limit == "budget":
         widest = max((half_width(c.ratio) or 0 for c in report.comparisons if c.ratio), default=0)
         more = math.ceil((report.wall_s or protocol.budget_s) * max(1.3, (widest / protocol.precision) ** 2) / 5) * 5

@@ -1,0 +1,248 @@
+"""The journey of `check`: a baseline -> its own plan measured again -> findings. Suspects are measured twice."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from ffnbench.api import Prepared, ShownReport, load, price_plan
+from ffnbench.bench.environment import describe
+from ffnbench.bench.runner import Launch
+from ffnbench.bench.session import Session
+from ffnbench.check import (
+    EXACT,
+    Finding,
+    Policy,
+    Status,
+    confirmed,
+    exact_findings,
+    kind,
+    latency_findings,
+    parse_tolerances,
+    row_of,
+)
+from ffnbench.errors import FfnbenchError
+from ffnbench.ffn.spec import FFNSpec
+from ffnbench.plan import CONTROL, LATENCY, PEAK, SAVED, NoProbe, Plan, cost_of
+from ffnbench.protocol import FINEST, LEAST_BUDGET_S, MIN_ROUNDS, MIN_WORKERS
+from ffnbench.report.store import seal
+from ffnbench.result import CaseCost, Environment, Progress, Report, Sample
+from ffnbench.stats import CONFIDENCE, summarise
+from ffnbench.units import percent
+
+DEFAULT_BUDGET_S = 120.0
+FINEST_PART = 3  # rounds are chosen for a precision of this part of the smallest tolerance
+Listener = Callable[[Progress], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """The flags of `check` that measuring and deciding depend on."""
+
+    tolerances: tuple[str, ...] = ()
+    budget: float = DEFAULT_BUDGET_S
+    exact_only: bool = False
+    across_machines: bool = False
+    absolute: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gate:
+    """The answer: what follows for every row, the two reports that it follows from, and the second look at suspects."""
+
+    findings: tuple[Finding, ...]
+    before: ShownReport
+    now: ShownReport
+    again: ShownReport | None = None
+    notes: tuple[str, ...] = ()
+
+    @property
+    def smallest(self) -> float | None:
+        """The smallest change that every latency row could have been caught at."""
+        sizes = [
+            math.sqrt(f.change.high / f.change.low) * (1 + f.tolerance) - 1
+            for f in self.findings
+            if f.metric == LATENCY and f.change and f.change.low and f.change.high
+        ]
+        return max(sizes, default=None)
+
+
+def check(path: str, options: Options, on_progress: Listener = lambda _: None, launch: Launch = Session) -> Gate:
+    """Measure a baseline's plan again and decide. Raises FfnbenchError for what is no usable baseline or policy."""
+    before, policy = prepare(path, options)
+    priced = price_plan(before.plan)
+    if options.exact_only or not _timed(before):
+        now = _exact(before, priced, on_progress, launch)
+        return Gate(findings=tuple(exact_findings(before, now, policy)), before=before, now=now)
+    here = _here(launch)
+    if options.absolute:
+        _same_machine(path, before.environment, here)
+    if kind(here) != kind(before.environment) and not options.across_machines:
+        now = replace(_exact(before, priced, on_progress, launch), environment=here)
+        findings = (*exact_findings(before, now, policy), *latency_findings(before, now, policy))
+        return Gate(findings=findings, before=before, now=now)
+    return _measured(before, priced, policy, options, on_progress, launch)
+
+
+def _measured(
+    before: ShownReport, priced: Prepared, policy: Policy, options: Options, on_progress: Listener, launch: Launch
+) -> Gate:
+    start = time.monotonic()
+    plan = gate_plan(before, policy, options.budget)
+    now = Prepared(plan=plan, costs=_costs_of(plan, priced)).measure(
+        on_progress, launch, lambda part, samples: _decided(before, policy, part, samples)
+    )
+    exact, latency = exact_findings(before, now, policy), latency_findings(before, now, policy)
+    suspects = [f.case for f in latency if f.status is Status.REGRESSED]
+    if not suspects or now.interrupted or now.stopped:
+        return Gate(findings=(*exact, *latency), before=before, now=now)
+    left = max(LEAST_BUDGET_S, options.budget - (time.monotonic() - start))
+    second = _second_look(plan, suspects, left)
+    again = Prepared(plan=second, costs=_costs_of(second, priced)).measure(
+        on_progress, launch, lambda part, samples: _decided(before, policy, part, samples, suspects)
+    )
+    looked = [f for f in latency_findings(before, again, policy) if f.case in suspects]
+    return Gate(findings=(*exact, *confirmed(latency, looked)), before=before, now=now, again=again)
+
+
+def gate_plan(before: Report, policy: Policy, budget: float) -> Plan:
+    """The baseline's own plan with the control, measured until each row is decided."""
+    plan = before.plan
+    tolerances = [policy.of(case.label, LATENCY) for case in plan.shown if case.label != plan.reference]
+    precision = max(FINEST / 100, min(tolerances, default=0.05) / FINEST_PART)
+    protocol = replace(plan.protocol, workers=MIN_WORKERS, rounds=MIN_ROUNDS, precision=precision, budget_s=budget)
+    control = replace(plan.case(plan.reference), label=CONTROL, residual=None)
+    return replace(plan, cases=(*plan.shown, control), protocol=protocol)
+
+
+def _second_look(plan: Plan, suspects: Sequence[str], budget: float) -> Plan:
+    """The suspects alone, in new workers and every round in the opposite order."""
+    wanted = {*suspects, plan.reference, CONTROL}
+    protocol = replace(plan.protocol, reversed=True, budget_s=budget)
+    cases = tuple(case for case in plan.cases if case.label in wanted)
+    return replace(plan, cases=cases, protocol=protocol, metrics=("latency",))
+
+
+def _costs_of(plan: Plan, priced: Prepared) -> tuple[CaseCost, ...]:
+    known = {cost.case: cost for cost in priced.costs}
+    return tuple(
+        known[case.label] if case.label in known else replace(known[plan.reference], case=case.label)
+        for case in plan.cases
+    )
+
+
+def _decided(
+    before: Report, policy: Policy, plan: Plan, samples: Sequence[Sample], rows: Sequence[str] | None = None
+) -> str:
+    """`decided` where no latency row is unclear any more."""
+    empty = ShownReport(plan=plan, costs=(), created="", version="", samples=tuple(samples))
+    _, comparisons, _ = summarise(empty.run)
+    now = replace(empty, comparisons=comparisons, environment=before.environment)
+    asked = [f for f in latency_findings(before, now, policy) if rows is None or f.case in rows]
+    return "" if any(f.status is Status.UNCLEAR for f in asked) else "decided"
+
+
+def _exact(before: ShownReport, priced: Prepared, on_progress: Listener, launch: Launch) -> ShownReport:
+    """The costs as they are now; bytes are measured only where the baseline has some that no closed form predicts."""
+    now = priced.priced()
+    unknown = [
+        metric
+        for case in before.plan.shown
+        for metric in EXACT
+        if metric.name in (PEAK, SAVED)
+        and metric.of(before, case.label) is not None
+        and metric.of(now, case.label) is None
+    ]
+    if not unknown:
+        return now
+    plan = replace(before.plan, metrics=("memory",))
+    return Prepared(plan=plan, costs=priced.costs).measure(on_progress, launch)
+
+
+def _here(launch: Launch) -> Environment:
+    worker = launch()
+    try:
+        return describe(worker.facts())
+    finally:
+        worker.close()
+
+
+def _same_machine(path: str, before: Environment | None, here: Environment) -> None:
+    """--absolute gates seconds, and they mean nothing on another machine."""
+    if before is None or before.fingerprint == here.fingerprint:
+        return
+    shared = ("cpu", "usable_cpus", "cpu_capability", "torch", "blas", "gpu", "cuda")
+    differs = [
+        f"{n} {getattr(before, n)} then, {getattr(here, n)} now"
+        for n in shared
+        if getattr(before, n) != getattr(here, n)
+    ]
+    raise FfnbenchError(
+        f"--absolute needs the machine of {path!r}: {'; '.join(differs) or 'another fingerprint'}",
+        "gate ratios (leave --absolute out), or make a baseline here",
+    )
+
+
+def prepare(path: str, options: Options) -> tuple[ShownReport, Policy]:
+    """The baseline and the policy, with every mistake found that can be found without measuring."""
+    before = load(path)
+    _check_baseline(path, before)
+    labels = [case.label for case in before.plan.shown]
+    policy = Policy(
+        tolerances=parse_tolerances(options.tolerances, labels), across_machines=options.across_machines,
+        absolute=options.absolute,
+    )  # fmt: skip
+    if not LEAST_BUDGET_S <= options.budget < math.inf:
+        raise FfnbenchError(f"--budget {options.budget:g} is too short", f"give at least {LEAST_BUDGET_S:g} seconds")
+    if _timed(before) and not options.exact_only:
+        _check_power(path, before, policy)
+    return before, policy
+
+
+def _timed(report: Report) -> bool:
+    return "latency" in report.plan.metrics and report.environment is not None
+
+
+def _check_baseline(path: str, before: Report) -> None:
+    if before.seal != seal(before) and _costs_differ(before):
+        raise FfnbenchError(f"{path!r} was edited: its specs and its costs disagree", _again(path, before))
+    if before.interrupted or before.stopped:
+        raise FfnbenchError(f"{path!r} ended early and is no baseline", _again(path, before))
+    if _timed(before):
+        for case in before.plan.shown:
+            if not [s for s in before.samples if s.case == case.label and s.metric == LATENCY]:
+                raise FfnbenchError(f"{path!r} has no samples of {case.label!r}", _again(path, before))
+
+
+def _costs_differ(before: Report) -> bool:
+    """Whether a closed form gives something else for a spec than what stands beside it."""
+    own = [case for case in before.plan.shown if isinstance(case.ffn, FFNSpec)]
+    return any(cost_of(case, NoProbe()).params != before.cost(case.label).params for case in own)
+
+
+def _check_power(path: str, before: Report, policy: Policy) -> None:
+    """A baseline that is itself so unsure that a change of twice the tolerance could be missed."""
+    for case in before.plan.shown:
+        if case.label == before.plan.reference:
+            continue
+        centre, tolerance = row_of(before, case.label), policy.of(case.label, LATENCY)
+        half = centre.half(CONFIDENCE) if centre else math.inf
+        if half > math.log1p(tolerance):
+            raise FfnbenchError(
+                f"the baseline knows {case.label!r} to +-{percent(math.expm1(half))} only, "
+                f"the tolerance is {percent(tolerance)}",
+                _again(path, before, precision=100 * tolerance / FINEST_PART),
+            )
+
+
+def _again(path: str, before: Report, precision: float = 0.5) -> str:
+    variants = ",".join(
+        case.variant if case.variant == case.label else f"{case.label}={case.variant}" for case in before.plan.shown
+    )
+    work = before.plan.cases[0]
+    return (
+        f"make a better one: ffnbench compare --d-model {work.ffn.d_model} --variants {variants} "
+        f"--precision {precision:.2g} -o {path}"
+    )

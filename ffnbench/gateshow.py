@@ -1,0 +1,116 @@
+"""How a gate ends: its table, files, exports and workflow_commands, and the exit code."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from rich.console import Console
+
+from ffnbench.check import exit_code
+from ffnbench.errors import FfnbenchError, Unfinished
+from ffnbench.gate import Gate
+from ffnbench.registry import hint_for
+from ffnbench.report.exports import EXPORTS, junit, workflow_commands
+from ffnbench.report.findings import finding_records, findings_table
+from ffnbench.report.listing import machine_readable
+from ffnbench.report.store import Outputs, json_text, save
+from ffnbench.report.table import Table
+from ffnbench.report.text import markdown, show
+
+FORMATS = ("table", "markdown", "json", "csv", "github")
+SUFFIXES = (".xml", ".md", ".json", ".csv")
+UNCLEAR = ("pass", "fail")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """What is to be shown and written, checked before anything is measured."""
+
+    baseline: str
+    format: str
+    exports: tuple[tuple[str, str], ...]  # format, path
+    outputs: Outputs
+    unclear_fails: bool
+    update: bool
+
+    @classmethod
+    def checked(
+        cls,
+        baseline: str,
+        format_: str,
+        exports: Sequence[str],
+        out: list[str],
+        on_unclear: str,
+        update: bool,
+        exact_only: bool,
+    ) -> Wanted:
+        """Raises FfnbenchError for what can't be had."""
+        _one_of("format", format_, FORMATS)
+        _one_of("--on-unclear", on_unclear, UNCLEAR)
+        if update and exact_only:
+            raise FfnbenchError("--update needs the whole measurement", "leave --exact-only out")
+        pairs = tuple(_export(text) for text in exports)
+        return cls(
+            baseline=baseline, format=format_, exports=pairs, outputs=Outputs(out, "check", SUFFIXES),
+            unclear_fails=on_unclear == "fail", update=update,
+        )  # fmt: skip
+
+
+def _one_of(name: str, value: str, known: Sequence[str]) -> None:
+    if value not in known:
+        raise FfnbenchError(f"unknown {name} {value!r}", hint_for(value, known, "one of: " + ", ".join(known)))
+
+
+def _export(text: str) -> tuple[str, str]:
+    """`bencher` (to bencher.json) or `bencher=path`."""
+    name, _, path = text.partition("=")
+    _one_of("export", name, tuple(EXPORTS))
+    path = path or f"{name}.{'txt' if name == 'go-bench' else 'json'}"
+    if not Path(path).parent.is_dir():
+        raise FfnbenchError(f"cannot write {path!r}: no such folder", f"mkdir -p {Path(path).parent}")
+    return name, path
+
+
+def show_gate(gate: Gate, wanted: Wanted, outputs: Outputs, wide: bool, step_summary: str | None) -> int:
+    """Show and write everything; gives the exit code. Raises Unfinished where the measuring did not end."""
+    table = findings_table(gate.findings, gate.now, gate.smallest, wanted.baseline)
+    if wanted.format == "table":
+        show(table, Console(), wide=wide)
+    elif wanted.format == "github":
+        show(table, Console(width=100, no_color=True))
+        sys.stdout.write(workflow_commands(gate.findings))
+    elif wanted.format == "markdown":
+        sys.stdout.write(markdown(table, every=True))
+    else:
+        sys.stdout.write(machine_readable(finding_records(gate.findings), wanted.format))
+    paths = outputs.write(lambda suffix: _file(gate, table, suffix).encode())
+    for name, path in wanted.exports:
+        save(Path(path), EXPORTS[name](gate.now))
+        paths.append(Path(path))
+    if step_summary and wanted.format == "github":
+        with open(step_summary, "a", encoding="utf-8") as file:
+            file.write(markdown(table, every=True))
+    code = exit_code(list(gate.findings), unclear_fails=wanted.unclear_fails)
+    if gate.now.stopped:
+        raise Unfinished(gate.now.stopped, "the table holds what was measured by then")
+    if wanted.update and not gate.now.interrupted:
+        save(Path(wanted.baseline), json_text(gate.now))
+        paths.append(Path(wanted.baseline))
+        code = 0
+    if paths:
+        print("wrote " + ", ".join(map(str, paths)), file=sys.stderr)
+    return code
+
+
+def _file(gate: Gate, table: Table, suffix: str) -> str:
+    if suffix == ".xml":
+        return junit(gate.findings)
+    if suffix == ".md":
+        return markdown(table, every=True)
+    if suffix == ".csv":
+        return machine_readable(finding_records(gate.findings), "csv")
+    return json.dumps({"findings": finding_records(gate.findings), "now": json.loads(json_text(gate.now))}, indent=1)
