@@ -84,6 +84,7 @@ def selftest(
     repeats: study_options.Repeats = None,
     budget: study_options.LiveBudget = None,
     d_model: study_options.LiveWidth = None,
+    saved: study_options.SavedReadings = None,
     format_: options.Format = "table",
     out: study_options.RecordsOut = None,
     wide: options.Wide = False,
@@ -97,7 +98,7 @@ def selftest(
     from ffnbench.show import check_format, show_tables
 
     check_format(format_)
-    question = trial.question(runs, live, repeats, budget, d_model)
+    question = trial.question(runs, live, repeats, budget, d_model, saved or [])
     with Outputs(out or [], "selftest", (".json", ".csv", ".md")) as outputs:
         with ProgressBar(quiet=quiet) as progress:
             records, table, broken = question(progress)

@@ -110,3 +110,12 @@ RecordsOut = Annotated[
     list[str] | None,
     typer.Option("--out", "-o", metavar="PATH", rich_help_panel=OUTPUT, help="Write a .json, .csv or .md. Repeatable."),
 ]
+SavedReadings = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--from",
+        metavar="FILE",
+        rich_help_panel=MEASURING,
+        help="Show what --live saved with -o FILE.json instead; several together. Repeatable.",
+    ),
+]

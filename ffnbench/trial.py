@@ -11,9 +11,10 @@ from ffnbench.bench.live import live_plan, measure
 from ffnbench.errors import FfnbenchError
 from ffnbench.ffn.spec import require_positive
 from ffnbench.report.selftest import live_records, live_table, rates_records, rates_table
+from ffnbench.report.store import read_readings
 from ffnbench.report.table import Table
 from ffnbench.result import Progress
-from ffnbench.selftest import failures, total
+from ffnbench.selftest import Reading, failures, total
 
 Told = tuple[list[dict[str, Any]], Table, list[str]]  # records, table, broken promises
 Listener = Callable[[Progress], None]
@@ -22,9 +23,11 @@ REPEATS, BUDGET_S, D_MODEL, TOKENS = 5, 20.0, 256, 256
 
 
 def question(
-    runs: int, live: bool, repeats: int | None, budget: float | None, d_model: int | None
+    runs: int, live: bool, repeats: int | None, budget: float | None, d_model: int | None, saved: list[str]
 ) -> Callable[[Listener], Told]:
     """What is to be done, with every mistake found first."""
+    if saved:
+        return partial(_told, [read_readings(path) for path in saved])
     if live:
         plan = live_plan(
             BUDGET_S if budget is None else budget, require_positive("d_model", d_model or D_MODEL), TOKENS
@@ -49,5 +52,9 @@ def _simulated(runs: int, on_progress: Listener) -> Told:
 
 
 def _live(plan: Any, repeats: int, on_progress: Listener) -> Told:
-    readings = measure(plan, repeats, lambda done, text: on_progress(Progress(done=done, text=text)))
-    return live_records(readings), live_table(readings), []
+    return _told([measure(plan, repeats, lambda done, text: on_progress(Progress(done=done, text=text)))], on_progress)
+
+
+def _told(tables: list[list[Reading]], on_progress: Listener) -> Told:
+    """One live selftest, or several together."""
+    return [record for readings in tables for record in live_records(readings)], live_table(tables), []

@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import csv
+import json
 import re
 import shlex
+from statistics import median
 
 import pytest
 from conftest import ROOT, FakeLaunch, ffnbench
 
-from ffnbench import api, timing
+from ffnbench import api, gate, timing
 from ffnbench.bench.runner import run
 from ffnbench.cli import app
-from ffnbench.report.store import load
+from ffnbench.report.selftest import live_table, rates_table
+from ffnbench.report.store import json_text, load, read_readings
 from ffnbench.report.table import compare_table
 from ffnbench.report.text import plain
+from ffnbench.request import Request
 from ffnbench.result import Report
+from ffnbench.selftest import SLOWER, Rates, Share, advantage, failures
 
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("results/*.md")])
 BLOCK = re.compile(r"```(\w*)\n(.*?)```", re.DOTALL)
@@ -44,11 +49,16 @@ def test_shell_lines_are_commands_that_work(document, line, tmp_path, monkeypatc
     (tmp_path / "docs" / "dying_relu.py").write_text((ROOT / "docs" / "dying_relu.py").read_text())
     hostile = (ROOT / "tests" / "hostile.py").read_text()
     (tmp_path / "path" / "to" / "mlp.py").write_text(hostile + "\n\nFusedSwiGLU = TwoThirds\n")
+    saved = api.prepare(Request(variants="relu,gelu,swiglu", precision=0.5)).measure(launch=FakeLaunch())
+    for name in ("run.json", "baseline.json"):
+        (tmp_path / name).write_text(json_text(saved))
     if "timm" in line:
         pytest.importorskip("timm")
     real = api.Prepared.measure
     monkeypatch.setattr(api.Prepared, "measure", lambda self, progress: real(self, progress, FakeLaunch()))
     monkeypatch.setattr(timing, "run", lambda plan, on_progress, launch: run(plan, launch=FakeLaunch()))
+    gated = gate.check
+    monkeypatch.setattr(gate, "check", lambda path, options, _: gated(path, options, launch=FakeLaunch()))
     command, *arguments = shlex.split(line)
     assert command == "ffnbench"
     assert app(arguments, standalone_mode=False) in (0, None)
@@ -73,7 +83,53 @@ def test_the_readmes_table_is_the_committed_run() -> None:
     assert shown.strip() == found[2].strip()
 
 
-@pytest.mark.parametrize("path", sorted(ROOT.glob("results/*/*.json")), ids=str)
+RESULTS = ROOT / "results" / "amd-epyc-2cpu"
+
+
+def block_after(mark: str) -> str:
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    found = re.search(rf"<!-- output of {mark} -->\n```text\n(.*?)```", text, re.DOTALL)
+    assert found, mark
+    return found[1].strip()
+
+
+def trimmed(text: str) -> str:
+    return "\n".join(line.rstrip() for line in text.splitlines()).strip()
+
+
+def test_the_readmes_selftests_are_the_committed_ones() -> None:
+    live = [read_readings(str(RESULTS / f"selftest-live-{i}.json")) for i in (1, 2, 3)]
+    assert trimmed(plain(live_table(live), 80)) == block_after("selftest-live")
+    records = json.loads((RESULTS / "selftest.json").read_text())
+    rates = [
+        Rates(
+            world=r["world"], runs=r["runs"], workers=r["workers"], seconds=r["seconds"],
+            false_difference=share(r["false_difference"], r["runs"]), covered=share(r["coverage"], 5 * r["runs"]),
+            found={name: share(r[f"found_{name}"], r["runs"]) for name in SLOWER},
+            wrong_way=share(r["wrong_way"], 3 * r["runs"]),
+        )
+        for r in records
+    ]  # fmt: skip
+    assert trimmed(plain(rates_table(rates), 80)) == block_after("selftest")
+    assert rates[-1].runs == 1000
+    assert failures(rates[-1]) == []
+
+
+def share(value: float, of: int) -> Share:
+    return Share(hits=round(value * of), of=of)
+
+
+def test_the_promises_of_the_live_selftest_are_kept() -> None:
+    """Median of three tables: 8 times smaller than Timer's error when quiet, 30 times beside the neighbour."""
+    live = [read_readings(str(RESULTS / f"selftest-live-{i}.json")) for i in (1, 2, 3)]
+    assert median(advantage(readings, "quiet", "torch Timer") for readings in live) >= 8
+    assert median(advantage(readings, "bursty neighbour", "torch Timer") for readings in live) >= 30
+
+
+RUNS = [path for path in sorted(ROOT.glob("results/*/*.json")) if not path.name.startswith("selftest")]
+
+
+@pytest.mark.parametrize("path", RUNS, ids=str)
 def test_committed_runs_read_back(path) -> None:
     report = load(path)
     assert isinstance(report, Report)

@@ -113,7 +113,7 @@ def readings(errors: dict[str, float]) -> list[Reading]:
 def test_the_live_table_tells_how_far_off_each_method_is() -> None:
     told = readings({OURS: 0.01, "torch Timer": 0.30, "median loop": 0.02})
     assert advantage(told, "quiet", "torch Timer") == pytest.approx(30)
-    text = plain(live_table(told), 80)
+    text = plain(live_table([told]), 80)
     assert "30x" in text
     assert "1.0%" in text
 
@@ -166,6 +166,6 @@ def test_mistakes(call, arguments, error, hint) -> None:  # noqa: F811
 
 @pytest.mark.parametrize("width", [60, 80, 120])
 def test_tables_fit(width: int) -> None:
-    tables = [rates_table(simulate(12)), live_table(readings(dict.fromkeys((OURS, *RIVALS), 0.1)))]
+    tables = [rates_table(simulate(12)), live_table([readings(dict.fromkeys((OURS, *RIVALS), 0.1))] * 3)]
     for table in tables:
         assert max(map(len, plain(table, width).splitlines())) <= width

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict
+from statistics import median
 from typing import Any
 
 from ffnbench.report.table import Cell, Column, Table
@@ -17,6 +18,7 @@ from ffnbench.selftest import (
     Rates,
     Reading,
     Share,
+    advantage,
     of_method,
     rms_error,
 )
@@ -78,8 +80,9 @@ def live_records(readings: list[Reading]) -> list[Record]:
     return [asdict(reading) for reading in readings]
 
 
-def live_table(readings: list[Reading]) -> Table:
-    """Errors and conclusions by condition and method."""
+def live_table(tables: list[list[Reading]]) -> Table:
+    """Errors and conclusions by condition and method, of one live selftest or of several together."""
+    readings = [reading for table in tables for reading in table]
     columns = (
         Column(title="", left=True),
         Column(title="method", left=True),
@@ -113,7 +116,21 @@ def live_table(readings: list[Reading]) -> Table:
         "false diffs: rows of the module itself that are called slower or faster; finds: slowed rows called slower",
         "the other methods give no verdict: their ratios are taken at their word, within 2% the same",
     )
-    return Table(columns=columns, rows=tuple(rows), header=header, footnotes=notes)
+    return Table(columns=columns, rows=tuple(rows), header=header, footnotes=notes, summary=_medians(tables))
+
+
+def _medians(tables: list[list[Reading]]) -> tuple[str, ...]:
+    """How many times smaller our error is than each rival's: the median over several selftests."""
+    if len(tables) < 2:
+        return ()
+    said = []
+    for condition in CONDITIONS:
+        times = [
+            f"{median(advantage(t, condition, rival) for t in tables):.0f} times smaller than that of the {rival}"
+            for rival in RIVALS
+        ]
+        said.append(f"{condition}: the error on the module itself is {' and '.join(times)}")
+    return (f"medians of {len(tables)} selftests:", *said)
 
 
 def _count(readings: list[Reading], verdicts: tuple[str, ...]) -> str:

@@ -22,6 +22,7 @@ from ffnbench.registry import hint_for
 from ffnbench.report.table import Table
 from ffnbench.report.text import markdown
 from ffnbench.result import SCHEMA, Report
+from ffnbench.selftest import Reading
 
 TableOf = Callable[[Report], Table]
 
@@ -182,6 +183,21 @@ def _rescue(content: bytes) -> Path | None:
     except OSError:
         return None
     return Path(name)
+
+
+def read_readings(path: str) -> list[Reading]:
+    """What a live selftest saved; raises FfnbenchError for anything else."""
+    try:
+        found = [jsonable.decode(Reading, item) for item in json.loads(Path(path).read_text(encoding="utf-8"))]
+    except OSError as problem:
+        raise FfnbenchError(f"cannot read {path!r}: {problem.strerror}", "is the path right?") from problem
+    except (ValueError, TypeError) as problem:
+        raise FfnbenchError(
+            f"{path!r} is no saved live selftest: {problem}", "`ffnbench selftest --live -o FILE.json` makes one"
+        ) from problem
+    if not found:
+        raise FfnbenchError(f"{path!r} holds no readings", "`ffnbench selftest --live -o FILE.json` makes one")
+    return found
 
 
 def load(path: str | Path) -> Report:

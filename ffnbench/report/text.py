@@ -33,7 +33,7 @@ def renderable(table: Table, width: int, *, wide: bool = False) -> RenderableTyp
         c.name for i, c in enumerate(table.columns) if c.priority < EXTRA and not any(i in block for block in blocks)
     ]
     parts: list[RenderableType] = [_paragraph(line, width) for line in table.header]
-    for block in blocks:
+    for block in blocks if table.rows else []:
         parts += [Text(), _rich_table(table, block, width)] if parts else [_rich_table(table, block, width)]
     if hidden or table.footnotes or table.summary:
         parts.append(Text())

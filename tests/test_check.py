@@ -1,0 +1,350 @@
+"""What a gate decides: every status, every exit code, and how often it is wrong on simulated machines."""
+
+from __future__ import annotations
+
+import json
+import math
+import random
+import re
+import sys
+import xml.etree.ElementTree as xml
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from conftest import FakeLaunch
+
+from ffnbench import api, cli, gate
+from ffnbench.centre import Centre
+from ffnbench.check import Finding, Policy, Status, change_of, confirmed, exit_code, parse_tolerances
+from ffnbench.check import gate as decide
+from ffnbench.errors import FfnbenchError
+from ffnbench.report.store import json_text
+from ffnbench.request import Request
+
+VARIANTS = "relu,gelu,swiglu"
+
+
+def machine(factors: dict[str, float] | None = None, scatter: float = 0.002, seed: int = 0) -> FakeLaunch:
+    """Workers whose cases take known multiples of 10 ms, with a little of everything."""
+    dice = random.Random(seed)
+    slow: dict[tuple[str, int], float] = {}
+
+    def seconds(label: str, worker: int, number: int) -> float:
+        layout = slow.setdefault((label, worker), dice.gauss(0, scatter))
+        return 0.01 * (factors or {}).get(label, 1.0) * math.exp(layout + dice.gauss(0, scatter))
+
+    return FakeLaunch(seconds)
+
+
+def baseline_in(folder: Path, launch: FakeLaunch | None = None, **options: object) -> Path:
+    request = Request(variants=VARIANTS, d_model=64, threads=1, **{"precision": 0.5, "metrics": "latency", **options})
+    path = folder / "baseline.json"
+    path.write_text(json_text(api.prepare(request).measure(launch=launch or machine())))
+    return path
+
+
+@pytest.fixture
+def baseline(tmp_path: Path) -> Path:
+    return baseline_in(tmp_path)
+
+
+@pytest.fixture
+def call(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
+    """`ffnbench check` in this process, workers faked; gives exit code, stdout, stderr."""
+
+    def run(*arguments: str, launch: FakeLaunch | None = None) -> tuple[int, str, str]:
+        fake = launch or machine(seed=1)
+        real = gate.check
+        monkeypatch.setattr(gate, "check", lambda path, options, progress: real(path, options, progress, fake))
+        monkeypatch.setattr(sys, "argv", ["ffnbench", "check", *arguments, "-q"])
+        with pytest.raises(SystemExit) as caught:
+            cli.main()
+        monkeypatch.setattr(gate, "check", real)
+        out, err = capsys.readouterr()
+        return caught.value.code or 0, out, err
+
+    return run
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "status"),
+    [
+        (1.051, 1.20, Status.REGRESSED), (0.99, 1.049, Status.OK), (0.90, 0.99, Status.IMPROVED),
+        (1.04, 1.06, Status.UNCLEAR), (0.5, 2.0, Status.UNCLEAR), (1.001, 1.05, Status.OK),
+        (1.05, 1.07, Status.UNCLEAR),
+    ],
+)  # fmt: skip
+def test_the_gate_is_decided_by_the_interval(low: float, high: float, status: Status) -> None:
+    assert decide(low, high, 0.05) is status
+
+
+@pytest.mark.parametrize(
+    ("statuses", "unclear_fails", "code"),
+    [
+        ({Status.OK}, True, 0), ({Status.IMPROVED, Status.NEW}, True, 0), ({Status.REGRESSED}, False, 1),
+        ({Status.REGRESSED, Status.MISSING, Status.UNCLEAR}, True, 1), ({Status.MISSING, Status.OK}, False, 3),
+        ({Status.UNCLEAR}, False, 0), ({Status.UNCLEAR}, True, 4), ({Status.INCOMPARABLE}, False, 0),
+        ({Status.INCOMPARABLE}, True, 4), (set(), True, 0),
+    ],
+)  # fmt: skip
+def test_every_exit_code(statuses: set[Status], unclear_fails: bool, code: int) -> None:
+    findings = [Finding(case="a", metric="latency", status=status, tolerance=0.05) for status in statuses]
+    assert exit_code(findings, unclear_fails=unclear_fails) == code
+
+
+def test_a_change_is_as_unsure_as_both_runs() -> None:
+    before, now = Centre(0.0, 0.003, 4.0), Centre(math.log(1.1), 0.004, 6.0)
+    change = change_of(before, now)
+    assert change.estimate(0.95).value == pytest.approx(1.1)
+    assert change.difference.error == pytest.approx(math.hypot(0.005, 0.002 * math.sqrt(2)))
+    assert change.difference.freedom == pytest.approx(0.005**4 / (0.003**4 / 4 + 0.004**4 / 6))
+    assert change.p_above(0.1) == pytest.approx(0.5)
+    assert change.p_above(0.05) < 0.001
+
+
+def test_tolerances() -> None:
+    policy = Policy(
+        tolerances=parse_tolerances(["latency=3%", "mine.py:act:latency=0.08", "params=1%"], ["mine.py:act"])
+    )
+    assert policy.of("swiglu", "latency") == 0.03
+    assert policy.of("mine.py:act", "latency") == 0.08
+    assert (policy.of("swiglu", "params"), policy.of("swiglu", "peak_bytes")) == (0.01, 0.0)
+    assert Policy().of("swiglu", "latency") == 0.05
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("latency", "cannot read the tolerance"),
+        ("latncy=5%", "no metric is called 'latncy'"),
+        ("swigul:latency=5%", "no case 'swigul'"),
+        ("latency=much", "no share above zero"),
+        ("latency=-5%", "no share above zero"),
+        ("latency=0%", "no share above zero"),
+    ],
+)
+def test_tolerances_that_are_none(text: str, says: str) -> None:
+    with pytest.raises(FfnbenchError, match=says):
+        parse_tolerances([text], ["swiglu"])
+
+
+def test_a_suspect_needs_a_second_witness() -> None:
+    suspect = Finding(case="a", metric="latency", status=Status.REGRESSED, tolerance=0.05)
+    assert confirmed([suspect], [suspect])[0].status is Status.REGRESSED
+    for status in (Status.OK, Status.UNCLEAR):
+        (found,) = confirmed([suspect], [replace(suspect, status=status)])
+        assert (found.status, found.reason) == (status, f"a suspect; measured again it was {status.value}")
+    assert confirmed([suspect], [])[0].status is Status.UNCLEAR
+    exact = replace(suspect, metric="params")
+    assert confirmed([exact], [])[0].status is Status.REGRESSED  # exact is exact
+
+
+def test_unchanged_code_passes(call, baseline: Path) -> None:
+    code, out, err = call(str(baseline))
+    assert code == 0, err
+    assert re.search(r"swiglu\s+latency\s+OK", out)
+    assert "exact rows are equal" in out
+    assert "the smallest change that this run could have caught: +" in out
+
+
+def test_a_slower_case_is_measured_twice_and_fails(call, baseline: Path) -> None:
+    launch = machine({"swiglu": 1.2}, seed=2)
+    code, out, _ = call(str(baseline), launch=launch)
+    assert code == 1
+    assert re.search(r"swiglu\s+latency\s+REGRESSED", out)
+    assert re.search(r"gelu\s+latency\s+OK", out)
+    order = [label for _, job, label in launch.log if job == "open"]
+    assert order.count("gelu") < order.count("swiglu")  # the second look is at the suspect alone
+    assert order.count("swiglu") == order.count("relu")
+
+
+def test_a_faster_reference_machine_changes_nothing(call, baseline: Path) -> None:
+    assert call(str(baseline), launch=machine(dict.fromkeys(("relu", "gelu", "swiglu", "(control)"), 3.0)))[0] == 0
+
+
+def test_an_improvement_is_told_and_passes(call, baseline: Path) -> None:
+    code, out, _ = call(str(baseline), launch=machine({"swiglu": 0.8}))
+    assert code == 0
+    assert re.search(r"swiglu\s+latency\s+IMPROVED", out)
+
+
+def test_noise_is_unclear_and_loud(call, baseline: Path) -> None:
+    arguments = (str(baseline), "--budget", "5")
+    code, out, _ = call(*arguments, launch=machine({"swiglu": 1.05}, scatter=0.2))
+    assert code == 0
+    assert "WARNING" in out
+    assert "could not be decided" in out
+    assert call(*arguments, "--on-unclear", "fail", launch=machine({"swiglu": 1.05}, scatter=0.2))[0] == 4
+
+
+def test_a_machine_that_differs_from_itself_decides_nothing(call, baseline: Path) -> None:
+    """+20 % for swiglu, and +20 % for the reference against itself."""
+    launch = machine({"swiglu": 1.2, "(control)": 1.2}, seed=3)
+    code, out, _ = call(str(baseline), "--budget", "5", launch=launch)
+    assert code == 0
+    assert re.search(r"swiglu\s+latency\s+UNCLEAR", out)
+
+
+def test_a_failed_case_never_passes(call, baseline: Path) -> None:
+    launch = machine()
+    launch.trouble = {("open", "swiglu"): "crash"}
+    code, out, _ = call(str(baseline), launch=launch)
+    assert code == 3
+    assert re.search(r"swiglu\s+latency\s+MISSING", out)
+    assert "swiglu said no" in out
+
+
+def test_exact_only_measures_nothing(call, baseline: Path) -> None:
+    launch = machine()
+    code, out, _ = call(str(baseline), "--exact-only", launch=launch)
+    assert (code, launch.log) == (0, [])
+    assert "exact rows are equal" in out
+
+
+def edited(path: Path, change: Callable[[dict], None], reseal: bool = False) -> None:
+    data = json.loads(path.read_text())
+    change(data)
+    path.write_text(json.dumps(data))
+    if reseal:
+        path.write_text(json_text(api.load(str(path))))
+
+
+def more_params(data: dict) -> None:
+    next(c for c in data["costs"] if c["case"] == "swiglu")["cost"]["params"] -= 8
+
+
+def test_a_count_that_changed_is_a_regression(call, baseline: Path) -> None:
+    """The baseline as an older version of the code would have written it, with its own seal."""
+    edited(baseline, more_params, reseal=True)
+    code, out, _ = call(str(baseline), "--exact-only")
+    assert code == 1
+    assert re.search(r"swiglu\s+params\s+REGRESSED", out)
+    assert call(str(baseline), "--exact-only", "--tolerance", "params=1%")[0] == 0
+
+
+def test_an_edited_baseline_is_refused(call, baseline: Path) -> None:
+    edited(baseline, more_params)
+    code, _, err = call(str(baseline))
+    assert code == 2
+    assert "was edited: its specs and its costs disagree" in err
+
+
+def test_another_kind_of_machine_is_said_loudly(call, baseline: Path) -> None:
+    edited(baseline, lambda data: data["environment"].update(cpu="Other CPU"))
+    launch = machine({"swiglu": 2.0})
+    code, out, _ = call(str(baseline), launch=launch)
+    assert code == 0
+    assert re.search(r"swiglu\s+latency\s+INCOMPARABLE", out)
+    assert "WARNING: 2 rows could not be compared" in out
+    assert not [job for _, job, _ in launch.log if job == "sample"]
+    assert call(str(baseline), "--on-unclear", "fail")[0] == 4
+    assert call(str(baseline), "--across-machines", launch=machine({"swiglu": 2.0}))[0] == 1
+
+
+def test_absolute_needs_the_very_machine(call, baseline: Path) -> None:
+    slow = dict.fromkeys(("relu", "gelu", "swiglu", "(control)"), 1.5)
+    assert call(str(baseline), launch=machine(slow))[0] == 0
+    code, out, _ = call(str(baseline), "--absolute", launch=machine(slow))
+    assert code == 1
+    assert re.search(r"relu\s+seconds\s+REGRESSED", out)
+    edited(baseline, lambda data: data["environment"].update(fingerprint="else", torch="1.0"))
+    code, _, err = call(str(baseline), "--absolute")
+    assert code == 2
+    assert "torch 1.0 then" in err
+
+
+@pytest.mark.parametrize(
+    ("damage", "error"),
+    [
+        (lambda text: "no json", "is not a whole ffnbench report"),
+        (lambda text: text[:-200], "is not a whole ffnbench report"),
+        (lambda text: text.replace('"schema": 1', '"schema": 9'), "has schema 9"),
+        (lambda text: text.replace('"interrupted": false', '"interrupted": true'), "ended early and is no baseline"),
+        (lambda text: text.replace('"device": "cpu"', '"device": "cuda"'), "was asked for, but torch"),
+    ],
+)
+def test_a_baseline_that_is_none(call, baseline: Path, damage, error: str) -> None:
+    baseline.write_text(damage(baseline.read_text()))
+    code, out, err = call(str(baseline))
+    assert (code, out) == (2, "")
+    assert error in err.splitlines()[0]
+    assert err.splitlines()[1].startswith("hint: ")
+
+
+def test_a_baseline_too_unsure_is_refused_with_the_command_for_a_better_one(call, tmp_path: Path) -> None:
+    unsure = baseline_in(tmp_path, machine(scatter=0.05), precision=10.0, budget=5.0)
+    code, _, err = call(str(unsure), "--tolerance", "latency=1%")
+    assert code == 2
+    assert "only, the tolerance is 1.0%" in err
+    assert f"ffnbench compare --d-model 64 --variants {VARIANTS} --precision 0.33 -o {unsure}" in err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error"),
+    [
+        (["none.json"], "cannot read 'none.json'"),
+        (["BASE", "--budget", "1"], "--budget 1 is too short"),
+        (["BASE", "--on-unclear", "panic"], "unknown --on-unclear 'panic'"),
+        (["BASE", "--format", "githb"], "unknown format 'githb'"),
+        (["BASE", "--export", "bencer"], "unknown export 'bencer'"),
+        (["BASE", "--update", "--exact-only"], "--update needs the whole measurement"),
+        (["BASE", "-o", "x.html"], "unknown suffix '.html'"),
+        (["BASE", "--tolerance", "latency"], "cannot read the tolerance"),
+    ],
+)
+def test_mistakes_are_found_before_measuring(call, baseline: Path, arguments: list[str], error: str) -> None:
+    launch = machine()
+    code, out, err = call(*[str(baseline) if a == "BASE" else a for a in arguments], launch=launch)
+    assert (code, out, launch.log) == (2, "", [])
+    assert error in err.splitlines()[0]
+    assert err.splitlines()[1].startswith("hint: ")
+
+
+def test_what_ci_reads(call, baseline: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", "summary.md")
+    code, out, _ = call(
+        str(baseline), "--format", "github", "-o", "junit.xml", "-o", "report.md", "--export", "bencher=b.json",
+        "--export", "github-action-benchmark", "--export", "go-bench=go.txt", launch=machine({"swiglu": 1.2}),
+    )  # fmt: skip
+    assert code == 1
+    (line,) = [line for line in out.splitlines() if line.startswith("::")]
+    assert line.startswith("::error title=ffnbench REGRESSED::swiglu latency: REGRESSED, +2")
+    assert "%25" in line
+    assert "| swiglu | latency | REGRESSED |" in (tmp_path / "summary.md").read_text()
+    suite = xml.parse(tmp_path / "junit.xml").getroot()
+    failed = [case for case in suite if case.find("failure") is not None]
+    assert [(case.get("classname"), case.get("name")) for case in failed] == [("ffnbench.swiglu", "latency")]
+    assert suite.get("failures") == "1"
+    latency = json.loads((tmp_path / "b.json").read_text())["swiglu"]["latency"]
+    assert latency["lower_value"] < latency["value"] < latency["upper_value"]
+    assert latency["value"] == pytest.approx(12e6, rel=0.05)  # nanoseconds
+    entries = json.loads((tmp_path / "github-action-benchmark.json").read_text())
+    assert {"name", "unit", "value"} <= set(entries[0])
+    bench = [line for line in (tmp_path / "go.txt").read_text().splitlines() if line.startswith("Benchmark")]
+    # a line is a name, a count, and pairs of value and unit: https://go.dev/design/14313-benchmark-format
+    assert all(re.fullmatch(r"Benchmark\S+ \d+( [\d.]+ \S+)+", line) for line in bench)
+    assert len([line for line in bench if line.startswith("BenchmarkFFN/swiglu ")]) >= 4  # one a worker
+
+
+def test_update_accepts_and_shows_what(call, baseline: Path) -> None:
+    code, out, err = call(str(baseline), "--update", launch=machine({"swiglu": 1.2}))
+    assert code == 0
+    assert re.search(r"swiglu\s+latency\s+REGRESSED", out)
+    assert str(baseline) in err
+    assert call(str(baseline), launch=machine({"swiglu": 1.2}, seed=5))[0] == 0
+
+
+def test_a_gate_neither_cries_wolf_nor_sleeps(call, baseline: Path) -> None:
+    """Thirty checks each of unchanged code and of +5 % at a tolerance of 1 %, with workers of 0.4 % scatter."""
+
+    def codes(factor: float) -> list[int]:
+        return [
+            call(str(baseline), "--tolerance", "latency=1%", launch=machine({"swiglu": factor}, 0.004, seed))[0]
+            for seed in range(30)
+        ]  # fmt: skip
+
+    assert codes(1.0) == [0] * 30
+    assert sum(code == 1 for code in codes(1.05)) >= 28
