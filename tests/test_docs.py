@@ -49,13 +49,17 @@ def test_shell_lines_are_commands_that_work(document, line, tmp_path, monkeypatc
     (tmp_path / "docs" / "dying_relu.py").write_text((ROOT / "docs" / "dying_relu.py").read_text())
     hostile = (ROOT / "tests" / "hostile.py").read_text()
     (tmp_path / "path" / "to" / "mlp.py").write_text(hostile + "\n\nFusedSwiGLU = TwoThirds\n")
-    saved = api.prepare(Request(variants="relu,gelu,swiglu", precision=0.5)).measure(launch=FakeLaunch())
+    saved = api.prepare(Request(variants="relu,gelu,swiglu", precision=0.5, metrics="latency")).measure(
+        launch=FakeLaunch()
+    )
     for name in ("run.json", "baseline.json"):
         (tmp_path / name).write_text(json_text(saved))
     if "timm" in line:
         pytest.importorskip("timm")
     real = api.Prepared.measure
-    monkeypatch.setattr(api.Prepared, "measure", lambda self, progress: real(self, progress, FakeLaunch()))
+    monkeypatch.setattr(
+        api.Prepared, "measure", lambda self, progress, *rest: real(self, progress, FakeLaunch(), *rest[1:])
+    )
     monkeypatch.setattr(timing, "run", lambda plan, on_progress, launch: run(plan, launch=FakeLaunch()))
     gated = gate.check
     monkeypatch.setattr(gate, "check", lambda path, options, _: gated(path, options, launch=FakeLaunch()))
