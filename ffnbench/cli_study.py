@@ -8,7 +8,7 @@ import typer
 
 from ffnbench import options, study_options
 from ffnbench.app import app, leave
-from ffnbench.errors import EXIT_INTERRUPTED, Unfinished
+from ffnbench.errors import EXIT_INTERRUPTED, Interrupted, Unfinished
 from ffnbench.request import Request
 
 DEFAULTS = Request()
@@ -79,7 +79,7 @@ def activations(
 
 @app.command(epilog="Examples: ffnbench selftest; ffnbench selftest --live --repeats 5 -o selftest.json")
 def selftest(
-    runs: study_options.Runs = 1000,
+    runs: study_options.Runs = None,
     live: study_options.Live = False,
     repeats: study_options.Repeats = None,
     budget: study_options.LiveBudget = None,
@@ -105,6 +105,8 @@ def selftest(
         show_tables(records, [table], format_, wide)
         for path in outputs.write(lambda suffix: listing.as_file(records, [table], suffix).encode()):
             print(f"wrote {path}", file=sys.stderr)
+    if trial.ENDED_EARLY in broken:
+        raise Interrupted(trial.ENDED_EARLY)
     if broken:
         raise Unfinished("the selftest failed: " + "; ".join(broken), "the numbers of this ffnbench can't be trusted")
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from ffnbench.bench.prober import Prober
 from ffnbench.errors import FfnbenchError
+from ffnbench.ffn.facts import Facts
 from ffnbench.ffn.spec import ActivationSpec, require_positive
 from ffnbench.ffn.variants import GATED_BY_ACTIVATION
 from ffnbench.protocol import check_timeout
@@ -55,7 +56,7 @@ def draw(
         else:
             from ffnbench.report.curves import curves_figure
 
-            facts = {label: prober.facts(spec) for label, spec in chosen.items()}
+            facts = {label: found for label, spec in chosen.items() if (found := _facts(prober, spec))}
             figure = curves_figure(curves, facts, derivative=derivative is not False, look=look)
         look.check_pixels(tuple(figure.get_size_inches()))
 
@@ -67,6 +68,14 @@ def draw(
     with_slope = "" if derivative is False else f" with derivative{many}"
     what = f"gated surface{many}" if gated else f"activation{many}{with_slope}"
     return [f"{len(chosen)} {what} on [{low:.12g}, {high:.12g}] -> {path}" for path in paths]
+
+
+def _facts(prober: Prober, spec: ActivationSpec) -> Facts | None:
+    """The facts, for the picture's marks; None for a function that is finite where it is drawn, and not elsewhere."""
+    try:
+        return prober.facts(spec)
+    except FfnbenchError:
+        return None
 
 
 def _size(text: str | None) -> tuple[float, float] | None:

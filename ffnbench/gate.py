@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import shlex
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -28,12 +29,15 @@ from ffnbench.ffn.spec import FFNSpec
 from ffnbench.plan import CONTROL, LATENCY, PEAK, SAVED, NoProbe, Plan, cost_of
 from ffnbench.protocol import FINEST, LEAST_BUDGET_S, MIN_ROUNDS, MIN_WORKERS
 from ffnbench.report.store import seal
+from ffnbench.request import Request
 from ffnbench.result import CaseCost, Environment, Progress, Report, Sample
 from ffnbench.stats import CONFIDENCE, summarise
 from ffnbench.units import percent
 
 DEFAULT_BUDGET_S = 120.0
+FIRST_LOOK = 2 / 3  # of the budget; a second look may need the rest
 FINEST_PART = 3  # rounds are chosen for a precision of this part of the smallest tolerance
+WORKLOAD_FLAGS = ("seq_len", "batch", "dtype", "mode")
 Listener = Callable[[Progress], None]
 
 
@@ -90,7 +94,7 @@ def _measured(
     before: ShownReport, priced: Prepared, policy: Policy, options: Options, on_progress: Listener, launch: Launch
 ) -> Gate:
     start = time.monotonic()
-    plan = gate_plan(before, policy, options.budget)
+    plan = gate_plan(before, policy, FIRST_LOOK * options.budget)
     now = Prepared(plan=plan, costs=_costs_of(plan, priced)).measure(
         on_progress, launch, lambda part, samples: _decided(before, policy, part, samples)
     )
@@ -241,8 +245,15 @@ def _again(path: str, before: Report, precision: float = 0.5) -> str:
     variants = ",".join(
         case.variant if case.variant == case.label else f"{case.label}={case.variant}" for case in before.plan.shown
     )
-    work = before.plan.cases[0]
+    case, default = before.plan.case(before.plan.reference), Request()
+    flags = {"d_model": case.ffn.d_model} | {name: getattr(case.workload, name) for name in WORKLOAD_FLAGS}
+    said = [
+        f"--{name.replace('_', '-')} {value}"
+        for name, value in flags.items()
+        if name == "d_model" or value != getattr(default, name)
+    ]
+    said += [f"--match {before.plan.match}"] if before.plan.match != default.match else []
     return (
-        f"make a better one: ffnbench compare --d-model {work.ffn.d_model} --variants {variants} "
-        f"--precision {precision:.2g} -o {path}"
+        f"make a better one: ffnbench compare {' '.join(said)} --variants {shlex.quote(variants)} "
+        f"--precision {precision:.2g} -o {shlex.quote(path)}"
     )

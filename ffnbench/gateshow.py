@@ -10,7 +10,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from ffnbench.check import exit_code
+from ffnbench.check import Status, exit_code
 from ffnbench.errors import FfnbenchError, Unfinished
 from ffnbench.gate import Gate
 from ffnbench.registry import hint_for
@@ -97,13 +97,22 @@ def show_gate(gate: Gate, wanted: Wanted, outputs: Outputs, wide: bool, step_sum
     code = exit_code(list(gate.findings), unclear_fails=wanted.unclear_fails)
     if gate.now.stopped:
         raise Unfinished(gate.now.stopped, "the table holds what was measured by then")
-    if wanted.update and not gate.now.interrupted:
+    if wanted.update:
+        _refuse_half(gate)
         save(Path(wanted.baseline), json_text(gate.now))
         paths.append(Path(wanted.baseline))
         code = 0
     if paths:
         print("wrote " + ", ".join(map(str, paths)), file=sys.stderr)
     return code
+
+
+def _refuse_half(gate: Gate) -> None:
+    """A baseline is replaced by a whole measurement only."""
+    lacking = {f.case for f in gate.findings if f.status in (Status.MISSING, Status.INCOMPARABLE)}
+    if gate.now.interrupted or lacking or ("latency" in gate.before.plan.metrics and not gate.now.samples):
+        what = f": nothing was measured for {', '.join(sorted(lacking))}" if lacking else ""
+        raise Unfinished(f"the baseline was not updated{what}", "make a new one with `ffnbench compare ... -o`")
 
 
 def _file(gate: Gate, table: Table, suffix: str) -> str:
@@ -113,4 +122,6 @@ def _file(gate: Gate, table: Table, suffix: str) -> str:
         return markdown(table, every=True)
     if suffix == ".csv":
         return machine_readable(finding_records(gate.findings), "csv")
-    return json.dumps({"findings": finding_records(gate.findings), "now": json.loads(json_text(gate.now))}, indent=1)
+    runs = {"now": gate.now, "again": gate.again}
+    saved = {name: json.loads(json_text(report)) for name, report in runs.items() if report}
+    return json.dumps({"findings": finding_records(gate.findings), **saved}, indent=1)

@@ -56,7 +56,7 @@ def _overhead(run: Run, measured: list[Measured]) -> list[Note]:
         empty, seconds = run.timer.empty_call_s, m.estimate.value
         if seconds < LEAST_OVERHEADS * empty:
             text = f"one call is only {seconds / empty:.0f} times an empty one ({empty * 1e6:.1f} us): "
-            notes.append(Note(label=m.case, text=text + "give it more work, e.g. a larger --seq-len or --batch"))
+            notes.append(Note(label=m.case, text=text + "give it more work (--seq-len, --batch, --elements)"))
         if seconds * calls.get(m.case, 1) < LEAST_TICKS * run.timer.resolution_s:
             text = f"a sample lasts less than {LEAST_TICKS:,} ticks of the clock ({run.timer.resolution_s * 1e6:g} us)"
             notes.append(Note(label=m.case, text=text + ": give it more work"))
@@ -95,7 +95,10 @@ def _slow_start(series: list[list[float]]) -> str:
     if len(excess) < 2 or median(excess) < math.log1p(MOVES):
         return ""
     slower = percent(math.expm1(median(excess)))
-    return f"the first round of a worker is {slower} slower than its others: more rounds (--rounds) make it count less"
+    return (
+        f"the first round of a worker is {slower} slower than its others: something else was still busy, or the caches "
+        "were cold; medians over rounds hold, --budget gives more of them"
+    )
 
 
 def _drift(series: list[list[float]]) -> str:

@@ -82,8 +82,10 @@ def parse_range(text: str) -> tuple[float, float]:
     if not colon or not all(map(isfinite, bounds)):
         raise FfnbenchError(f"the range {text!r} is not finite", "for example --range=-4:4")
     if bounds[0] >= bounds[1]:
-        kind = "empty" if bounds[0] == bounds[1] else "reversed"
-        raise FfnbenchError(f"the range {text!r} is {kind}", f"for example --range={min(bounds):g}:{max(bounds) + 1:g}")
+        first, last = sorted(bounds)
+        kind = "empty" if first == last else "reversed"
+        room = 1 if kind == "empty" else 0
+        raise FfnbenchError(f"the range {text!r} is {kind}", f"for example --range={first:g}:{last + room:g}")
     size, width = max(map(abs, bounds)), bounds[1] - bounds[0]
     if size > LARGEST_X or width < NARROWEST:
         raise FfnbenchError(

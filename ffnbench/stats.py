@@ -26,6 +26,7 @@ CONFIDENCE = 0.95  # of every interval, as stated
 # interval it stops at covers in 93.4-96.6 % and a difference is false in less than 5 %, whatever the precision and
 # the number of workers (tests/test_sampling.py simulates it); one that never looks early needs no correction.
 LOOKS_CONFIDENCE, LOOKS_ALPHA = 0.965, 0.024
+CONTROL_WITHIN = 0.05  # a control that is known no better says nothing
 CONTROL_CONFIDENCE = 0.99  # a quiet machine is accused once in a hundred runs
 SAME_WITHIN = 0.02
 MUST_TELL = 0.10
@@ -205,7 +206,10 @@ def _control(plan: Plan, row: _Row, bias: float) -> Comparison:
     if ratio.low is None:
         return _comparison(plan, CONTROL, ratio, Verdict.UNCLEAR, "one worker gives no interval")
     differs = Verdict.SLOWER if ratio.value > 1 else Verdict.FASTER
-    return _comparison(plan, CONTROL, ratio, differs if bias else Verdict.SAME)
+    if bias:
+        return _comparison(plan, CONTROL, ratio, differs)
+    wide = row.centre.half(level(plan.protocol)) > CONTROL_WITHIN
+    return _comparison(plan, CONTROL, ratio, Verdict.UNCLEAR if wide else Verdict.SAME)
 
 
 def _compare(plan: Plan, label: str, row: _Row, differs: bool, strictest: float, slack: float) -> Comparison:

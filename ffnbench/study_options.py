@@ -65,8 +65,14 @@ Dtypes = Annotated[
 ]
 
 Runs = Annotated[
-    int,
-    typer.Option("--runs", parser=whole, metavar="INT", rich_help_panel=MEASURING, help="Simulated runs in all."),
+    int | None,
+    typer.Option(
+        "--runs",
+        parser=whole,
+        metavar="INT",
+        rich_help_panel=MEASURING,
+        help="Simulated runs in all. \\[default: 1000]",
+    ),
 ]
 Live = Annotated[
     bool,

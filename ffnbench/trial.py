@@ -14,18 +14,24 @@ from ffnbench.report.selftest import live_records, live_table, rates_records, ra
 from ffnbench.report.store import read_readings
 from ffnbench.report.table import Table
 from ffnbench.result import Progress
-from ffnbench.selftest import Reading, failures, total
+from ffnbench.selftest import CONDITIONS, RIVALS, Reading, failures, total
 
 Told = tuple[list[dict[str, Any]], Table, list[str]]  # records, table, broken promises
 Listener = Callable[[Progress], None]
 FEWEST_RUNS = 12
-REPEATS, BUDGET_S, D_MODEL, TOKENS = 5, 20.0, 256, 256
+ENDED_EARLY = "interrupted; the table holds the repeats that were whole by then"
+RUNS, REPEATS, BUDGET_S, D_MODEL, TOKENS = 1000, 5, 20.0, 256, 256
 
 
 def question(
-    runs: int, live: bool, repeats: int | None, budget: float | None, d_model: int | None, saved: list[str]
+    runs: int | None, live: bool, repeats: int | None, budget: float | None, d_model: int | None, saved: list[str]
 ) -> Callable[[Listener], Told]:
     """What is to be done, with every mistake found first."""
+    if (live or saved) and runs is not None:
+        raise FfnbenchError("--runs is about simulated runs", "give --live or --from without it")
+    if live and saved:
+        raise FfnbenchError("--from shows what --live saved", "give one of the two")
+    runs = RUNS if runs is None else runs
     if saved:
         return partial(_told, [read_readings(path) for path in saved])
     if live:
@@ -52,7 +58,10 @@ def _simulated(runs: int, on_progress: Listener) -> Told:
 
 
 def _live(plan: Any, repeats: int, on_progress: Listener) -> Told:
-    return _told([measure(plan, repeats, lambda done, text: on_progress(Progress(done=done, text=text)))], on_progress)
+    readings = measure(plan, repeats, lambda done, text: on_progress(Progress(done=done, text=text)))
+    records, table, _ = _told([readings], on_progress)
+    asked = len(CONDITIONS) * repeats * (1 + len(RIVALS)) * plan.compared
+    return records, table, [] if len(readings) == asked else [ENDED_EARLY]
 
 
 def _told(tables: list[list[Reading]], on_progress: Listener) -> Told:

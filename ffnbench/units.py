@@ -44,8 +44,9 @@ def decimals(half: float) -> int:
 
 def supported(value: float, half: float, most: int = 5) -> str:
     """A number without the digits that its half-width does not support, and with at most so many."""
-    room = max(0, most - 1 - floor(log10(abs(value)))) if value else 0
-    return f"{value:,.{min(decimals(half), room)}f}"
+    first = floor(log10(abs(value))) if value else 0
+    room, least = max(0, most - 1 - first), max(0, 1 - first)  # two digits even where the interval supports none
+    return f"{value:,.{max(least, min(decimals(half), room))}f}"
 
 
 def quantity(value: float, units: Sequence[tuple[str, float]]) -> str:

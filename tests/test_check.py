@@ -123,6 +123,8 @@ def test_tolerances() -> None:
         ("latency=much", "no share above zero"),
         ("latency=-5%", "no share above zero"),
         ("latency=0%", "no share above zero"),
+        ("latency=8", "is 800%"),
+        ("spec=5%", "no metric is called 'spec'"),
     ],
 )
 def test_tolerances_that_are_none(text: str, says: str) -> None:
@@ -313,7 +315,7 @@ def test_what_ci_reads(call, baseline: Path, tmp_path: Path, monkeypatch: pytest
     (line,) = [line for line in out.splitlines() if line.startswith("::")]
     assert line.startswith("::error title=ffnbench REGRESSED::swiglu latency: REGRESSED, +2")
     assert "%25" in line
-    assert "| swiglu | latency | REGRESSED |" in (tmp_path / "summary.md").read_text()
+    assert "| swiglu | latency | REGRESSED¹ |" in (tmp_path / "summary.md").read_text()
     suite = xml.parse(tmp_path / "junit.xml").getroot()
     failed = [case for case in suite if case.find("failure") is not None]
     assert [(case.get("classname"), case.get("name")) for case in failed] == [("ffnbench.swiglu", "latency")]
@@ -335,6 +337,35 @@ def test_update_accepts_and_shows_what(call, baseline: Path) -> None:
     assert re.search(r"swiglu\s+latency\s+REGRESSED", out)
     assert str(baseline) in err
     assert call(str(baseline), launch=machine({"swiglu": 1.2}, seed=5))[0] == 0
+
+
+def test_update_needs_a_whole_measurement(call, baseline: Path) -> None:
+    """A baseline of another machine, or with a case that fails, is kept."""
+    before = baseline.read_text()
+    failing = machine()
+    failing.trouble = {("open", "swiglu"): "crash"}
+    code, _, err = call(str(baseline), "--update", launch=failing)
+    assert (code, baseline.read_text()) == (3, before)
+    assert "the baseline was not updated: nothing was measured for swiglu" in err
+    edited(baseline, lambda data: data["environment"].update(cpu="Other CPU"))
+    before = baseline.read_text()
+    code, _, err = call(str(baseline), "--update")
+    assert (code, baseline.read_text()) == (3, before)
+
+
+def test_the_second_look_is_shown_and_saved(call, baseline: Path, tmp_path: Path) -> None:
+    code, out, _ = call(str(baseline), "-o", str(tmp_path / "out.json"), launch=machine({"swiglu": 1.2}))
+    assert code == 1
+    assert "measured twice" in out
+    saved = json.loads((tmp_path / "out.json").read_text())
+    assert {s["case"] for s in saved["again"]["samples"]} == {"relu", "swiglu", "(control)"}
+    assert saved["again"]["plan"]["protocol"]["reversed"] is True
+
+
+def test_everything_faster_may_be_a_slower_reference(call, baseline: Path) -> None:
+    code, out, _ = call(str(baseline), launch=machine({"relu": 1.3, "(control)": 1.3}))
+    assert code == 0
+    assert "WARNING: every row improved: has relu, the reference, become slower?" in " ".join(out.split())
 
 
 def test_a_gate_neither_cries_wolf_nor_sleeps(call, baseline: Path) -> None:

@@ -7,6 +7,7 @@ import errno
 import json
 import os
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -403,6 +404,11 @@ def test_report_notices_an_edited_figure_and_shows_the_true_one(call, saved: Pat
             "again",
         ),
         (lambda text: "[]", "has schema None", "again"),
+        (
+            lambda text: re.sub(r'("order": 0, "value": )[\d.e-]+', r"\g<1>-1.0", text, count=1),
+            "a latency is not positive",
+            "again",
+        ),
         (lambda text: text.replace('"worker": 1,', '"worker": "one",'), "expected int, found 'one'", "again"),
     ],
 )

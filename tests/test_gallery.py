@@ -108,7 +108,7 @@ MISTAKES = [
     (["--activations", "relu@d_ff=8"], "has no 'd_ff'", "beta"),
     (["--activations", "relu@beta=2"], "relu has no beta", "swish"),
     (["--range", "1:1"], "is empty", "--range"),
-    (["--range=4:-4"], "is reversed", "--range=-4:5"),
+    (["--range=4:-4"], "is reversed", "--range=-4:4"),
     (["--range=-inf:4"], "not finite", "--range=-4:4"),
     (["--range=nan:4"], "not finite", "--range=-4:4"),
     (["--range", "a:b"], "cannot read the range", "LO:HI"),

@@ -64,6 +64,8 @@ def test_a_reference_that_differs_from_itself_makes_the_machine_unfit() -> None:
     assert (by["b"].verdict, by[CONTROL].verdict) == (Verdict.UNCLEAR, Verdict.SLOWER)
     assert "differs from itself" in by["b"].reason
     assert any("can't be trusted now: the reference took 1.100 times its own time" in note.text for note in bad[2])
+    wide = summarise(run_of(plan, {"a": a, "b": slower, CONTROL: [[0.9] * 6, [1.0] * 6, [1.1] * 6]}))
+    assert {c.case: c.verdict for c in wide[1]}[CONTROL] is Verdict.UNCLEAR
     far = summarise(run_of(plan, {"a": a, "b": [[3.0] * 6, [3.1] * 6, [3.2] * 6], CONTROL: off}))
     assert {c.case: c.verdict for c in far[1]}[
         "b"

@@ -36,8 +36,22 @@ def live_plan(budget: float, d_model: int, tokens: int) -> Plan:
 def measure(
     plan: Plan, repeats: int, on_progress: Callable[[float, str], None] = lambda done, text: None
 ) -> list[Reading]:
-    """Every method on every row, `repeats` times in each condition: ours, then the rivals by turns in its time."""
+    """Every method on every row, `repeats` times in each condition: ours, then the rivals by turns in its time.
+
+    Interrupted, it gives the repeats that were whole by then; raises Interrupted where there is none.
+    """
     readings: list[Reading] = []
+    try:
+        _measure_into(readings, plan, repeats, on_progress)
+    except KeyboardInterrupt:
+        whole = len(readings) // (plan.compared * len((OURS, *RIVALS))) * plan.compared * len((OURS, *RIVALS))
+        if not whole:
+            raise Interrupted("interrupted before one repeat was whole") from None
+        return readings[:whole]
+    return readings
+
+
+def _measure_into(readings: list[Reading], plan: Plan, repeats: int, on_progress: Callable[[float, str], None]) -> None:
     methods = (OURS, *RIVALS)
     steps = len(CONDITIONS) * repeats * len(methods)
     for condition, neighbour in NEIGHBOURS.items():
@@ -53,7 +67,6 @@ def measure(
                 if method == OURS:
                     seconds = found[0].seconds
                 readings += [replace(r, condition=condition, repeat=repeat) for r in found]
-    return readings
 
 
 def _reading(method: str, row: str, ratio: float, seconds: float, verdict: Verdict) -> Reading:
@@ -66,7 +79,7 @@ def _reading(method: str, row: str, ratio: float, seconds: float, verdict: Verdi
 def _ours(plan: Plan) -> list[Reading]:
     done = run(plan)
     if done.interrupted:
-        raise Interrupted("interrupted: a selftest is told whole or not at all")
+        raise KeyboardInterrupt
     _, comparisons, _ = summarise(done)
     found = []
     for c in comparisons:

@@ -54,7 +54,7 @@ def run(
     """Measure a plan. A failed case is a row of the result; Ctrl-C ends with what was measured by then.
 
     A worker that is lost is replaced. Raises FfnbenchError where the plan asks for a device that is not there,
-    Unfinished where nothing can be measured at all. `answered` is asked after every worker of a run with a precision
+    Unfinished where nothing can be measured at all. `answered` is asked at the looks of a run with a precision
     whether the question is answered; by itself that is when the precision is reached. `launch`, `now` and `describe`
     are the world outside: simulations and tests bring their own.
     """
@@ -278,14 +278,15 @@ class _Runner:
         return answer
 
     def _lose(self, index: int, lost: WorkerLost) -> None:
-        """What a lost worker had measured stays, and counts if it made half of its rounds (stats.whole_rounds).
+        """What a lost worker had measured stays, and counts if it made its fewest rounds (stats.whole_rounds).
 
-        The case that it was busy with is dropped, unless that case ran through in an earlier worker and this is
-        its first loss: then the worker, not the case, is to blame.
+        The case that it was busy with is dropped at its second loss, or where it hung before any worker was whole:
+        a single death may be the worker's own, and a hang would cost the whole timeout again.
         """
         label = lost.label if isinstance(lost, _Lost) else ""
         self._losses[label] += 1
-        if label and (not self._whole or self._losses[label] > 1):
+        hung = lost.kind == FailureKind.TIMEOUT.value and not self._whole
+        if label and (hung or self._losses[label] > 1):
             self._fail(label, lost.kind, str(lost))
         elif self._losses[label] >= RESTARTS:
             raise Unfinished(f"workers are lost again and again: {lost}", "`ffnbench env` tells what else runs here")

@@ -69,6 +69,7 @@ def facts_table(chosen: dict[str, ActivationSpec], facts: dict[str, Facts]) -> T
 _FOOTNOTES = (
     "range: a bound in a square bracket is reached, one in a round bracket is approached",
     "FLOPs per element: each + - * / comparison, and each exp log tanh erf, is 1",
+    "kinks and jumps are looked for within [-40, 40]",
 )
 
 

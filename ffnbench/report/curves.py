@@ -35,7 +35,7 @@ def curves_figure(curves: dict[str, Curve], facts: dict[str, Facts], *, derivati
         _frame(axes[0], x, _limits(values, -reach, reach), "f(x)")
         if derivative:
             _frame(axes[1], x, _limits(slopes, *DERIVATIVE_REACH), "f'(x)")
-        labels = [_legend_text(name, facts[name]) for name in curves]
+        labels = [_legend_text(name, facts.get(name)) for name in curves]
         legend = _legend(figure, labels, most=3 if derivative else 2)
         if look.size is None:
             more = max(0.0, legend.get_window_extent().height / figure.dpi - LEGEND_HEIGHT)
@@ -45,7 +45,7 @@ def curves_figure(curves: dict[str, Curve], facts: dict[str, Facts], *, derivati
         _draw(axes[0], x, values)
         if derivative:
             _draw(axes[1], x, slopes)
-        _mark_minima(axes[0], x, [facts[name] for name in curves])
+        _mark_minima(axes[0], x, [facts.get(name) for name in curves])
     return figure
 
 
@@ -67,14 +67,16 @@ def _frame(axes: Axes, x: np.ndarray, limits: tuple[float, float], title: str) -
     axes.set(xlim=(x[0], x[-1]), ylim=limits, xlabel="x", title=title)
     axes.grid(True, color=grey, alpha=0.1, linewidth=0.6)
     axes.set_axisbelow(True)
+    axes.ticklabel_format(scilimits=(-2, 5), useMathText=True)
     for side in ("top", "right"):
         axes.spines[side].set_visible(False)
 
 
-def _legend_text(name: str, facts: Facts) -> str:
-    if facts.minimum is None or facts.minimum_at is None or facts.minimum_flat:
+def _legend_text(name: str, facts: Facts | None) -> str:
+    if facts is None or facts.minimum is None or facts.minimum_at is None or facts.minimum_flat:
         return literal(name)
-    return literal(f"{name}  (min {facts.minimum:.4f} at {facts.minimum_at:.4f})")
+    value, place = (f"{v:.4f}" if abs(v) >= 1e-3 or not v else f"{v:.3e}" for v in (facts.minimum, facts.minimum_at))
+    return literal(f"{name}  (min {value} at {place})")
 
 
 def _legend(figure: Figure, labels: list[str], most: int) -> Any:
@@ -148,8 +150,10 @@ def _jumps(y: np.ndarray) -> np.ndarray:
     return np.nonzero((change > 0.2) & (change > 20 * max(typical, 1e-9)))[0]
 
 
-def _mark_minima(axes: Axes, x: np.ndarray, facts: list[Facts]) -> None:
+def _mark_minima(axes: Axes, x: np.ndarray, facts: list[Facts | None]) -> None:
     for i, found in enumerate(facts):
+        if found is None:
+            continue
         at, value = found.minimum_at, found.minimum
         if at is not None and value is not None and not found.minimum_flat and x[0] <= at <= x[-1]:
             axes.plot(

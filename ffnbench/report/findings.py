@@ -9,7 +9,7 @@ from ffnbench.plan import LATENCY
 from ffnbench.report.estimates import ratio_text
 from ffnbench.report.exports import described
 from ffnbench.report.footnotes import Footnotes
-from ffnbench.report.summary import effort
+from ffnbench.report.summary import effort, ended_early
 from ffnbench.report.table import UNKNOWN, Cell, Column, Table
 from ffnbench.result import Report, Verdict
 from ffnbench.units import percent, signed_percent
@@ -76,6 +76,11 @@ def _summary(findings: tuple[Finding, ...], equal: int, now: Report, smallest: f
         wall = f", measured in {now.wall_s:.0f} s" if now.wall_s else ""
         lines.append(f"the smallest change that this run could have caught: {signed_percent(smallest)}{wall}")
     lines += [note.text for note in now.warnings if not note.label]
+    timed = [f for f in findings if f.metric == LATENCY]
+    if len(timed) > 1 and all(f.status is Status.IMPROVED for f in timed):
+        lines.append(f"WARNING: every row improved: has {now.plan.reference}, the reference, become slower?")
+    if now.interrupted or now.stopped:
+        lines += ended_early(now.samples)
     for status, words in LOUD.items():
         if rows := [f.case for f in findings if f.status is status]:
             lines.append(f"WARNING: {len(rows)} rows {words}: {', '.join(dict.fromkeys(rows))}")

@@ -63,10 +63,11 @@ def render(figure: Figure, suffix: str, look: Look) -> bytes:
 
 def lay_out(figure: Figure, panels: Sequence[Axes]) -> None:
     """Give everything its place, so that it can be measured; raises FfnbenchError where too little room is left."""
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message=".*collapsed to zero.*")
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
         figure.draw_without_rendering()
-    if min(min(axes.bbox.width, axes.bbox.height) for axes in panels) < SMALLEST_PANEL * figure.dpi:
+    crowded = any("constrained_layout not applied" in str(warning.message) for warning in caught)
+    if crowded or min(min(a.bbox.width, a.bbox.height) for a in panels) < SMALLEST_PANEL * figure.dpi:
         width, height = figure.get_size_inches()
         raise FfnbenchError(
             f"the size {width:g}x{height:g} is too small for all that the picture holds",

@@ -10,6 +10,7 @@ import csv
 import hashlib
 import io
 import json
+import math
 import os
 import tempfile
 from collections.abc import Callable, Sequence
@@ -18,6 +19,7 @@ from pathlib import Path
 
 from ffnbench import jsonable
 from ffnbench.errors import FfnbenchError, Unfinished
+from ffnbench.plan import LATENCY
 from ffnbench.registry import hint_for
 from ffnbench.report.table import Table
 from ffnbench.report.text import markdown
@@ -210,7 +212,10 @@ def load(path: str | Path) -> Report:
                 f"{str(path)!r} has schema {schema}, this ffnbench reads schema {SCHEMA}",
                 "measure again with this version",
             )
-        return jsonable.decode(Report, data)
+        report = jsonable.decode(Report, data)
+        if any(not (s.value > 0 and math.isfinite(s.value)) for s in report.samples if s.metric == LATENCY):
+            raise ValueError("a latency is not positive")
+        return report
     except OSError as problem:
         raise FfnbenchError(f"cannot read {str(path)!r}: {problem.strerror}", "is the path right?") from problem
     except ValueError as problem:

@@ -78,7 +78,7 @@ def cost_header(report: Report) -> tuple[str, ...]:
 def summary(report: Report) -> tuple[str, ...]:
     """The answer in words, and how far it can be trusted."""
     groups: dict[Verdict, list[str]] = {}
-    for comparison in report.comparisons:
+    for comparison in [c for c in report.comparisons if c.case != CONTROL]:
         ratio = comparison.ratio
         decided = comparison.verdict in (Verdict.SLOWER, Verdict.FASTER)
         times = f" ({ratio.value:.2f}x the time)" if ratio and decided else ""
@@ -135,5 +135,6 @@ def _control(report: Report) -> tuple[str, ...]:
     if found is None or found.ratio is None or found.ratio.low is None or found.ratio.high is None:
         return ()
     text = ratio_text(Verdict.UNCLEAR, found.ratio).removeprefix("~ ")
-    words = "as it should be" if found.verdict is Verdict.SAME else "which is more than chance"
-    return (f"control: {report.plan.reference} against itself is {text}, {words}",)
+    words = {Verdict.SAME: "as it should be", Verdict.UNCLEAR: "too wide to say much"}
+    said = words.get(found.verdict, "which is more than chance")
+    return (f"control: {report.plan.reference} against itself is {text}, {said}",)

@@ -86,6 +86,7 @@ def _draw(axes: Axes, x: np.ndarray, z: np.ndarray, scale: float, levels: list[f
     axes.axhline(0, color="0.5", linewidth=0.6)
     axes.axvline(0, color="0.5", linewidth=0.6)
     axes.set(xlim=(x[0], x[-1]), ylim=(x[0], x[-1]))  # the axes through zero may lie outside
+    axes.ticklabel_format(scilimits=(-2, 5), useMathText=True)
     axes.set_aspect("equal")
     return image
 
