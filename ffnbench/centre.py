@@ -17,7 +17,7 @@ from statistics import median, pvariance
 
 MEDIAN_COST = math.pi / 2  # variance of a median against that of a mean
 UNKNOWN = 50.0  # half-width of a log that says nothing: more than any ratio
-LEAST_SCATTER = 0.003  # no two processes were ever seen to agree better, on any machine: no worker is surer than that
+LEAST_SCATTER = 0.003  # a floor by choice: among workers that are surer than that, their own rounds decide no weight
 
 
 @dataclass(frozen=True, slots=True)

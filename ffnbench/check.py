@@ -18,7 +18,7 @@ from ffnbench.errors import FfnbenchError
 from ffnbench.plan import CONTROL, LATENCY, PEAK, SAVED
 from ffnbench.registry import hint_for
 from ffnbench.result import Environment, Estimate, Report, Verdict
-from ffnbench.stats import CONFIDENCE, LOOKS_ALPHA, holm, level, row_centre, whole_rounds
+from ffnbench.stats import error_rate, holm, level, row_centre, whole_rounds
 
 Row = tuple[str, str]  # case, metric
 BETWEEN_RUNS = 0.002  # sd of a log ratio between two runs of one machine, beyond what each run's workers show
@@ -184,7 +184,7 @@ def latency_findings(before: Report, now: Report, policy: Policy) -> list[Findin
         reason = "another kind of machine: gate by measuring old and new code in one job"
         return [_finding(label, metric, Status.INCOMPARABLE, policy, reason=reason) for label, metric in rows]
     changes = {row: _change(before, now, *row) for row in rows}
-    alpha = LOOKS_ALPHA if now.plan.protocol.precision is not None else 1 - CONFIDENCE
+    alpha = error_rate(now.plan.protocol)
     worse = holm({row: c.p_above(policy.of(*row)) for row, c in changes.items() if c}, alpha / 2)
     return [_latency(row, changes[row], row in worse, policy, now) for row in rows]
 

@@ -60,7 +60,6 @@ class Gate:
     before: ShownReport
     now: ShownReport
     again: ShownReport | None = None
-    notes: tuple[str, ...] = ()
 
     @property
     def smallest(self) -> float | None:

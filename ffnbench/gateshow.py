@@ -1,4 +1,4 @@
-"""How a gate ends: its table, files, exports and workflow_commands, and the exit code."""
+"""How a gate ends: its table, files, exports and annotations, and the exit code."""
 
 from __future__ import annotations
 

@@ -65,8 +65,8 @@ def decide(low: float, high: float) -> Verdict:
 
 
 def refuse_blind(plan: Plan) -> None:
-    """Raise FfnbenchError for a plan that could tell no difference below 10 % even if every process agreed as well
-    as any ever did; the hint has the number of workers that would do."""
+    """Raise FfnbenchError for a plan that could tell no difference below 10 % even where workers scatter by
+    LEAST_SCATTER only; the hint has the number of workers that would do."""
     protocol = plan.protocol
     if protocol.precision is not None or "latency" not in plan.metrics or plan.compared < 1:
         return
@@ -168,8 +168,8 @@ def _comparisons(plan: Plan, latency: dict[str, Rounds]) -> tuple[Comparison, ..
     rows: dict[str, _Row | None] = {}
     for label, rounds in latency.items():
         if rounds and label != plan.reference:
-            centre, logs = row_centre(rounds, reference), paired_logs(rounds, reference)
-            rows[label] = _Row(centre, len(logs), sum(map(len, logs.values()))) if centre else None
+            logs = list(paired_logs(rounds, reference).values())
+            rows[label] = _Row(centre_of(map(value_of, logs)), len(logs), sum(map(len, logs))) if logs else None
     alpha = error_rate(plan.protocol)
     family = {label: row.centre.p_value() for label, row in rows.items() if row and label != CONTROL}
     differ = holm(family, alpha)

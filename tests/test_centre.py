@@ -57,7 +57,7 @@ def test_workers_that_scatter_more_than_their_rounds_explain_count_alike() -> No
     assert centre_of(apart).mean == pytest.approx(0.0, abs=0.003)
 
 
-def test_no_worker_is_surer_than_processes_ever_were() -> None:
+def test_no_worker_is_taken_to_be_surer_than_the_floor() -> None:
     certain, sure = Value(0.0, 0.0), Value(0.002, LEAST_SCATTER**2)
     assert centre_of([certain, sure]).mean == pytest.approx(0.002 / 3)  # weights 2 : 1, not infinitely many
 

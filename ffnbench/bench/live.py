@@ -44,7 +44,8 @@ def measure(
     try:
         _measure_into(readings, plan, repeats, on_progress)
     except KeyboardInterrupt:
-        whole = len(readings) // (plan.compared * len((OURS, *RIVALS))) * plan.compared * len((OURS, *RIVALS))
+        of_repeat = plan.compared * len((OURS, *RIVALS))
+        whole = len(readings) // of_repeat * of_repeat
         if not whole:
             raise Interrupted("interrupted before one repeat was whole") from None
         return readings[:whole]
