@@ -7,7 +7,7 @@ variants.py. Source of the formulas: Shazeer 2020 for the gated forms; counted a
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ffnbench.ffn.memory import peak_bytes, saved_bytes
 from ffnbench.ffn.spec import ActivationSpec, FFNSpec, Gate
@@ -56,8 +56,26 @@ def bias_params(spec: FFNSpec) -> int:
 
 
 def params(spec: FFNSpec) -> int:
-    """All parameters."""
-    return matrix_params(spec) + bias_params(spec)
+    """All parameters: every expert's, where there are experts."""
+    if spec.moe is None:
+        return matrix_params(spec) + bias_params(spec)
+    return spec.moe.experts * _expert(spec, spec.d_ff) + _always(spec)
+
+
+def params_active(spec: FFNSpec) -> int:
+    """The parameters that one token meets."""
+    if spec.moe is None:
+        return params(spec)
+    return spec.moe.top_k * _expert(spec, spec.d_ff) + _always(spec)
+
+
+def _expert(spec: FFNSpec, d_ff: int) -> int:
+    return params(replace(spec, d_ff=d_ff, moe=None)) if d_ff else 0
+
+
+def _always(spec: FFNSpec) -> int:
+    """The router, and the shared experts."""
+    return spec.moe.router_params(spec.d_model) + _expert(spec, spec.moe.shared_d_ff) if spec.moe else 0
 
 
 def params_formula(spec: FFNSpec) -> str:
@@ -101,7 +119,7 @@ def cost(spec: FFNSpec, *, tokens: int, dtype: str, train: bool, device: str) ->
     total = params(spec)
     return Cost(
         params=total,
-        params_active=total,
+        params_active=params_active(spec),
         params_formula=params_formula(spec),
         flops_forward=flops_forward(spec),
         flops_backward=flops_backward(spec),

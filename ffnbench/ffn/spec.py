@@ -11,6 +11,7 @@ from enum import Enum
 from math import isfinite
 
 from ffnbench.errors import FfnbenchError
+from ffnbench.ffn.moe import MoESpec
 from ffnbench.ffn.own import OwnActivation, row_of_own
 from ffnbench.ffn.variants import ACTIVATIONS, GATED_BY_ACTIVATION, Activation
 
@@ -46,7 +47,10 @@ class FFNSpec:
 
     d_ff is the final width per branch: what multiplies d_model in one matrix. `activation` is the canonical
     name of a row of variants.py, or with `own` the target of a function of the user's; `beta` is set exactly
-    where that row has one.
+    where that row has one. With `moe` this is one expert, and d_ff its width.
+
+    `limit` and `up_offset` are those of clamped gates: with g, u = W_gate x, W_up x the hidden state is
+    act(min(g, limit)) * (clamp(u, -limit, limit) + up_offset) (gpt-oss 2025: quick_gelu, limit 7, offset 1).
     """
 
     d_model: int
@@ -58,10 +62,15 @@ class FFNSpec:
     dropout: float = 0.0
     init: Init = Init.TORCH
     own: OwnActivation | None = None
+    moe: MoESpec | None = None
+    limit: float | None = None
+    up_offset: float = 0.0
 
     def __post_init__(self) -> None:
         require_positive("d_model", self.d_model)
         require_positive("d_ff", self.d_ff)
+        if self.gate is not Gate.INNER and (self.limit is not None or self.up_offset):
+            raise FfnbenchError("a limit and an offset belong to a gate", "for example swiglu@limit=7")
         if not 0 <= self.dropout < 1:
             raise FfnbenchError(f"dropout {self.dropout:g} is not in [0, 1)", "it is a probability, e.g. 0.1")
         check_beta(self.row, self.beta)
