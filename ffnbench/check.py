@@ -15,13 +15,16 @@ from statistics import median
 
 from ffnbench.centre import Centre, Value, centre_of
 from ffnbench.errors import FfnbenchError
-from ffnbench.plan import CONTROL, LATENCY, PEAK, SAVED, Case
+from ffnbench.ffn.spec import FFNSpec
+from ffnbench.plan import CONTROL, LATENCY, PEAK, SAVED, Case, Plan
 from ffnbench.registry import hint_for
 from ffnbench.result import Environment, Estimate, Report, Verdict
 from ffnbench.stats import error_rate, holm, level, row_centre, whole_rounds
 
 Row = tuple[str, str]  # case, metric
-BETWEEN_RUNS = 0.002  # sd of a log ratio between two runs of one machine, beyond what each run's workers show
+# sd of a log ratio between runs of one machine, beyond what each run's workers show: choices, by what runs showed
+# (docs/methodology.md). Forms of the same matrix products feel the machine's state alike, others do not.
+SAME_PRODUCTS, OTHER_PRODUCTS = 0.001, 0.003
 SECONDS = "seconds"
 DEFAULT_LATENCY, DEFAULT_SECONDS = 0.05, 0.10
 
@@ -252,7 +255,8 @@ def _change(before: Report, now: Report, label: str, metric: str) -> Change | No
     centres = [row_of(report, label, metric) for report in (before, now)]
     if any(centre is None or centre.freedom <= 0 for centre in centres):
         return None
-    return change_of(*(centre for centre in centres if centre))
+    was, is_ = (centre for centre in centres if centre)
+    return change_of(was, is_, between_runs(before.plan, label))
 
 
 def row_of(report: Report, label: str, metric: str = LATENCY) -> Centre | None:
@@ -265,12 +269,22 @@ def row_of(report: Report, label: str, metric: str = LATENCY) -> Centre | None:
     return centre_of(map(Value, logs)) if logs else None
 
 
-def change_of(before: Centre, now: Centre) -> Change:
-    """The difference of two centres (Welch 1947), its degrees of freedom by Satterthwaite (1946)."""
+def between_runs(plan: Plan, label: str) -> float:
+    """How far (sd, in logs) a row's ratio to the reference moves between two runs of unchanged code."""
+    forms = [plan.case(name).ffn for name in (label, plan.reference)]
+    shapes = [(f.d_model, f.d_ff, f.gate, f.moe) if isinstance(f, FFNSpec) else None for f in forms]
+    return SAME_PRODUCTS if shapes[0] and shapes[0] == shapes[1] else OTHER_PRODUCTS
+
+
+def change_of(before: Centre, now: Centre, between: float) -> Change:
+    """The difference of two centres (Welch 1947), its degrees of freedom by Satterthwaite (1946).
+
+    `between` is what each run adds of its own.
+    """
     parts = [(centre.error**2, centre.freedom) for centre in (before, now)]
     explained = sum(part for part, _ in parts)
     freedom = explained**2 / sum(part**2 / n for part, n in parts) if explained else sum(n for _, n in parts)
-    error = math.sqrt(explained + 2 * BETWEEN_RUNS**2)
+    error = math.sqrt(explained + 2 * between**2)
     return Change(before=before.mean, now=now.mean, difference=Centre(now.mean - before.mean, error, freedom))
 
 

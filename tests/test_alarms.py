@@ -39,7 +39,7 @@ def test_the_same_seed_gives_the_same_alarms(alarms: list[Alarm]) -> None:
 
 def test_ratios_that_move_between_runs_would_be_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     """A machine whose forms move by 3 % from run to run makes false alarms: the count is able to fail."""
-    monkeypatch.setattr(gaterates, "BETWEEN_RUNS", 0.03)
+    monkeypatch.setattr(gaterates, "between_runs", lambda plan, label: 0.03)
     alarms = simulate_gate(6, worlds=[World(name="restless")])
     assert counts(alarms, "restless", 0.0).false_alarms > 0
     assert "false alarms" in broken_promises(alarms)[0]
