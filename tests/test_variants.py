@@ -98,11 +98,17 @@ def test_the_ecosystems_aliases(alias: str, name: str) -> None:
 
 
 def test_gated_names_are_shazeers() -> None:
-    gates = {row.name: row.activation for row in GATED}
+    gates = {row.name: row.activation for row in GATED if row.limit is None}
     assert gates == {
         "glu": "sigmoid", "bilinear": "identity", "reglu": "relu", "geglu": "gelu", "geglu_tanh": "gelu_tanh",
         "swiglu": "silu",
     }  # fmt: skip
+
+
+def test_clamped_names_are_gpt_oss() -> None:
+    rows = [(row.name, row.activation, row.limit, row.offset) for row in GATED if row.limit is not None]
+    assert rows == [("swiglu_oai", "quick_gelu", 7.0, 1.0)]
+    assert GATED.get("SwiGLU-OAI") is GATED.get("swigluoai") is GATED.get("clamped_swiglu")
 
 
 # counted by hand on the formula and on the derivative: (terms of f), (terms of f' and the gradient's product)
