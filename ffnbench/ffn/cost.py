@@ -58,23 +58,23 @@ def bias_params(spec: FFNSpec) -> int:
 
 def params(spec: FFNSpec) -> int:
     """All parameters: every expert's, where there are experts."""
-    if spec.moe is None:
-        return matrix_params(spec) + bias_params(spec)
-    return spec.moe.experts * params(_expert(spec)) + _always(spec, spec.moe)
+    return round(_params(spec, spec.moe.experts if spec.moe else 1))
 
 
 def params_active(spec: FFNSpec) -> int:
     """The parameters that one token meets."""
-    if spec.moe is None:
-        return params(spec)
-    return spec.moe.top_k * params(_expert(spec)) + _always(spec, spec.moe)
+    return round(_params(spec, spec.moe.top_k if spec.moe else 1))
 
 
 def params_touched(spec: FFNSpec, tokens: int) -> float:
     """The parameters that one call of so many tokens reads, where each chooses its experts uniformly and by itself."""
-    if spec.moe is None:
-        return params(spec)
-    return spec.moe.distinct(tokens) * params(_expert(spec)) + _always(spec, spec.moe)
+    return _params(spec, spec.moe.distinct(tokens) if spec.moe else 1)
+
+
+def _params(spec: FFNSpec, experts: float) -> float:
+    """With so many experts; the scalars of their activation are trained together."""
+    each = matrix_params(spec) + bias_params(spec)
+    return experts * each + len(spec.row.learned) + (_always(spec, spec.moe) if spec.moe else 0)
 
 
 def _always(spec: FFNSpec, moe: MoESpec) -> int:
@@ -93,17 +93,14 @@ def params_formula(spec: FFNSpec) -> str:
     Experts: `8*3*d*d_ff + 8*d`, which is theirs and the router's, then the shared one's.
     """
     formula = FORMULA[spec.gate] + (BIAS_FORMULA[spec.gate] if spec.bias else "")
-    formula = formula.replace("d_ff", "4d") if spec.d_ff == 4 * spec.d_model else formula
+    each = formula.replace("d_ff", "4d") if spec.d_ff == 4 * spec.d_model else formula
+    learned = [str(len(spec.row.learned))] if spec.row.learned else []
     moe = spec.moe
     if moe is None:
-        return formula
-    each = f"({formula})" if "+" in formula else formula
-    parts = [f"{moe.experts}*{each}", f"{moe.experts}*d"]
-    if moe.router_bias:
-        parts.append(str(moe.experts))
-    if shared := shared_expert(spec):
-        of_shared = FORMULA[spec.gate] + (BIAS_FORMULA[spec.gate] if spec.bias else "")
-        parts.append(of_shared.replace("d_ff", str(shared.d_ff)))
+        return " + ".join([each, *learned])
+    parts = [f"{moe.experts}*({each})" if "+" in each else f"{moe.experts}*{each}", *learned, f"{moe.experts}*d"]
+    parts += [str(moe.experts)] if moe.router_bias else []
+    parts += [formula.replace("d_ff", str(moe.shared_d_ff)), *learned] if moe.shared_d_ff else []
     return " + ".join([*parts, "d"] if moe.shared_gate else parts)
 
 

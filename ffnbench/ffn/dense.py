@@ -36,6 +36,9 @@ class FeedForward(nn.Module):
         self._beta = 1.0 if spec.beta is None else spec.beta
         for name, (fan_out, fan_in) in spec.matrices.items():
             setattr(self, name, linear(fan_in, fan_out, bias=spec.bias, device=device, dtype=dtype))
+        for name, start in spec.row.learned:
+            setattr(self, name, nn.Parameter(torch.tensor(start, device=device, dtype=dtype)))
+        self._learned = tuple(name for name, _ in spec.row.learned)
         self.drop = nn.Dropout(spec.dropout) if spec.dropout else None
         self.reset_parameters()
 
@@ -52,7 +55,10 @@ class FeedForward(nn.Module):
 
     def act(self, x: Tensor) -> Tensor:
         """The activation, element by element."""
-        return self._apply_activation(F, x, self._beta)
+        if not self._learned:
+            return self._apply_activation(F, x, self._beta)
+        learned = (getattr(self, name).to(x.dtype) for name in self._learned)
+        return self._apply_activation(F, x, self._beta, *learned)
 
     def hidden(self, x: Tensor) -> Tensor:
         """What enters the down projection, (..., d_ff). Nested so that no temporary outlives its use."""

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from ffnbench.errors import FfnbenchError
 from ffnbench.ffn.grammar import MOE_KEYS, choose
 from ffnbench.ffn.moe import Dispatch, MoESpec, Scores
-from ffnbench.ffn.spec import FFNSpec, Scalar, require_positive
+from ffnbench.ffn.spec import LARGEST, FFNSpec, Scalar
 
 Keys = Mapping[str, Scalar]
 _EXPERTS = re.compile(r"^(?P<experts>\d{1,9})[xX](?P<top_k>\d{1,9})$")
@@ -51,7 +51,7 @@ def moe_of(keys: Keys, text: str) -> MoESpec | None:
     return MoESpec(
         experts=int(found["experts"]),
         top_k=int(found["top_k"]),
-        shared_d_ff=require_positive("shared", keys["shared"]) if keys.get("shared") else 0,
+        shared_d_ff=_shared(keys),
         shared_gate=flag(keys, "shared_gate", False),
         router_bias=flag(keys, "router_bias", False),
         scores=choose(Scores, "scores", keys.get("scores", Scores.SOFTMAX.value)),
@@ -59,6 +59,18 @@ def moe_of(keys: Keys, text: str) -> MoESpec | None:
         routed_scale=number(keys, "routed_scale", 1.0, "DeepSeek-V3 has @routed_scale=2.5"),
         dispatch=choose(Dispatch, "experts", keys.get("experts", Dispatch.EAGER.value)),
     )
+
+
+def _shared(keys: Keys) -> int:
+    """The width of the shared experts; 0 without any."""
+    width = keys.get("shared")
+    if width is None:
+        return 0
+    if not isinstance(width, int) or isinstance(width, bool) or not 0 <= width <= LARGEST:
+        raise FfnbenchError(
+            f"shared must be the width of the shared experts, not {width!r}", "for example @shared=2048"
+        )
+    return width
 
 
 def check_grouped(spec: FFNSpec, dtype: str, text: str) -> None:

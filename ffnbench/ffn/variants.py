@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from math import expm1, log
 from typing import Any
 
 from ffnbench.registry import Registry
@@ -56,13 +57,14 @@ class Names:
 class Activation:
     """A scalar function f and what the cost model has to know of it.
 
+    `apply` is given the values of `learned`, one tensor each, after beta; without them it is the function at its init.
     `steps` None is an activation whose kernels are not known: its memory can be measured, not predicted.
     """
 
     name: str
     formula: str
     derivative: str
-    apply: Callable[[Any, Any, float], Any]
+    apply: Callable[..., Any]
     flops: int | None
     flops_backward: int | None
     steps: tuple[Step, ...] | None
@@ -70,6 +72,7 @@ class Activation:
     source: str = ""
     aliases: tuple[str, ...] = ()
     beta: float | None = None
+    learned: tuple[tuple[str, float], ...] = ()  # trained scalars of every FFN, with the values that they begin with
     with_beta: str = ""  # the row that takes over when @beta= is given
     note: str = ""  # what to tell where the name is ambiguous in the wild
 
@@ -87,6 +90,13 @@ class GatedName:
     note: str = ""
     limit: float | None = None
     offset: float = 0.0
+
+
+def _xielu(F: Any, x: Any, positive: Any = None, negative: Any = None) -> Any:
+    """Both branches are computed everywhere, as eager code does; the clamp keeps exp from overflowing in the unused one."""
+    a = 0.8 if positive is None else F.softplus(positive)
+    b = 0.8 if negative is None else 0.5 + F.softplus(negative)
+    return (a * x * x + 0.5 * x).where(x > 0, b * (x.clamp(max=0).expm1() - x) + 0.5 * x)
 
 
 # fmt: off
@@ -207,6 +217,15 @@ _ROWS = (
         steps=SAVES_INPUT, apply=lambda F, x, beta: F.softplus(x),
         names=Names(torch="F.softplus"),
         source="Dugas et al. 2001",
+    ),
+    Activation(
+        name="xielu", formula="a x^2 + x/2 if x > 0 else b (exp(x) - 1 - x) + x/2",
+        derivative="2 a x + 1/2 if x > 0 else b (exp(x) - 1) + 1/2", flops=10, flops_backward=14, steps=None,
+        apply=lambda F, x, beta, *learned: _xielu(F, x, *learned),
+        learned=(("alpha_p", log(expm1(0.8))), ("alpha_n", log(expm1(0.3)))),
+        note="xielu has two trained scalars, a = softplus(alpha_p) and b = 1/2 + softplus(alpha_n), both 0.8 at init",
+        names=Names(hf="xielu"),
+        source="Huang & Schlag 2024 (arXiv 2411.13010), Apertus",
     ),
 )
 
