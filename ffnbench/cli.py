@@ -103,7 +103,9 @@ def cost(
 
 @app.command("list", epilog="Example: ffnbench list rules")
 def list_(
-    what: Annotated[str, typer.Argument(metavar="WHAT", help="variants, activations, rules or dtypes.")] = "variants",
+    what: Annotated[
+        str, typer.Argument(metavar="WHAT", help="variants, activations, rules, presets or dtypes.")
+    ] = "variants",
     format_: options.Format = "table",
     wide: options.Wide = False,
 ) -> None:
