@@ -1,4 +1,4 @@
-"""The published models, held to the numbers of their sources. Golden values: FFN of one layer, attention of one layer."""
+"""The published models, held to their sources. Golden values: FFN of one layer, attention of one layer."""
 
 from __future__ import annotations
 

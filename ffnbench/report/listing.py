@@ -111,9 +111,9 @@ def presets() -> list[Record]:
             "FFN": m.main.ffn.name,
             "d_model": m.main.ffn.d_model,
             "d_ff": m.main.ffn.d_ff,
+            "params": params(m.main.ffn),
             "experts": f"{moe.experts}x{moe.top_k}" if (moe := m.main.ffn.moe) else "",
             "layers": sum(group.count for group in m.groups),
-            "params": params(m.main.ffn),
             "source": m.source,
             "note": m.note,
         }
