@@ -113,7 +113,7 @@ def _measured(
 def gate_plan(before: Report, policy: Policy, budget: float) -> Plan:
     """The baseline's own plan with the control, measured until each row is decided."""
     plan = before.plan
-    tolerances = [policy.of(case.label, LATENCY) for case in plan.shown if case.label != plan.reference]
+    tolerances = [policy.of(case.label, LATENCY) for case in plan.shown if not plan.is_reference(case.label)]
     precision = max(FINEST / 100, min(tolerances, default=0.05) / FINEST_PART)
     protocol = replace(plan.protocol, workers=MIN_WORKERS, rounds=MIN_ROUNDS, precision=precision, budget_s=budget)
     control = replace(plan.case(plan.reference), label=CONTROL, residual=None)
@@ -122,7 +122,7 @@ def gate_plan(before: Report, policy: Policy, budget: float) -> Plan:
 
 def _second_look(plan: Plan, suspects: Sequence[str], budget: float) -> Plan:
     """The suspects alone, in new workers and every round in the opposite order."""
-    wanted = {*suspects, plan.reference, CONTROL}
+    wanted = {*suspects, *map(plan.reference_of, suspects), plan.reference, CONTROL}
     protocol = replace(plan.protocol, reversed=True, budget_s=budget)
     cases = tuple(case for case in plan.cases if case.label in wanted)
     return replace(plan, cases=cases, protocol=protocol, metrics=("latency",))
@@ -228,7 +228,7 @@ def _costs_differ(before: Report) -> bool:
 def _check_power(path: str, before: Report, policy: Policy) -> None:
     """A baseline that is itself so unsure that a change of twice the tolerance could be missed."""
     for case in before.plan.shown:
-        if case.label == before.plan.reference:
+        if before.plan.is_reference(case.label):
             continue
         centre, tolerance = row_of(before, case.label), policy.of(case.label, LATENCY)
         half = centre.half(CONFIDENCE) if centre else math.inf

@@ -15,6 +15,8 @@ from torch import Tensor
 from ffnbench.bench import meters
 from ffnbench.bench.counting import check_output
 from ffnbench.errors import FfnbenchError
+from ffnbench.ffn.attend import Attention, attention_reference, build_attention
+from ffnbench.ffn.attention import AttentionSpec
 from ffnbench.ffn.imported import build_imported
 from ffnbench.ffn.modules import FeedForward, Pointwise, build_module, reference_output
 from ffnbench.ffn.spec import ActivationSpec, FFNSpec
@@ -78,6 +80,8 @@ class Jobs:
         device, dtype = case.workload.device, getattr(torch, case.workload.dtype)
         if isinstance(case.ffn, FFNSpec):
             return build_module(case.ffn, device=device, dtype=dtype)
+        if isinstance(case.ffn, AttentionSpec):
+            return build_attention(case.ffn, device=device, dtype=dtype)
         if isinstance(case.ffn, ActivationSpec):
             return Pointwise(case.ffn)
         return build_imported(case.ffn).to(device=device, dtype=dtype)
@@ -100,6 +104,8 @@ class Jobs:
             raise Mismatch(f"the output is not finite {when}")
         if isinstance(subject.module, FeedForward):
             expected, of = reference_output(subject.module, subject.x[:1, :16]), "the float64 reference"
+        elif isinstance(subject.module, Attention):
+            expected, of = attention_reference(subject.module, subject.x[:1, :16]), "the float64 reference"
         elif subject.train:  # state that training moves on purpose, such as running means, is not ours to judge
             return
         else:

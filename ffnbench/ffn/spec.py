@@ -81,6 +81,15 @@ class FFNSpec:
         return row_of(self.activation, self.own)
 
     @property
+    def matrices(self) -> dict[str, tuple[int, int]]:
+        """Name -> rows, columns of every weight: of one expert, where there are experts."""
+        d, h = self.d_model, self.d_ff
+        classic = {"up": (h, d), "down": (d, h)}
+        return {
+            Gate.NONE: classic, Gate.INNER: {"gate": (h, d)} | classic, Gate.OUTPUT: classic | {"gate": (d, d)}
+        }[self.gate]  # fmt: skip
+
+    @property
     def gated(self) -> bool:
         """Whether there is a second factor at all."""
         return self.gate is not Gate.NONE
@@ -141,7 +150,6 @@ class ActivationSpec:
 
 
 NetworkSpec = FFNSpec | ImportedSpec
-AnySpec = NetworkSpec | ActivationSpec
 
 
 def row_of(activation: str, own: OwnActivation | None) -> Activation:
