@@ -163,4 +163,5 @@ def report(
 
 
 import ffnbench.cli_gate  # noqa: E402
+import ffnbench.cli_models  # noqa: E402
 import ffnbench.cli_study  # noqa: E402, F401 - its commands stand after these in the help
