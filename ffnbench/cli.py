@@ -36,6 +36,7 @@ def compare(
     device: options.Device = DEFAULTS.device,
     mode: options.ModeName = DEFAULTS.mode,
     threads: options.Threads = None,
+    routing: options.RoutingName = None,
     reference: options.Reference = None,
     workers: options.Workers = None,
     rounds: options.Rounds = None,

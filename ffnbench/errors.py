@@ -28,6 +28,10 @@ class Unfinished(FfnbenchError):
     exit_code = EXIT_UNFINISHED
 
 
+class Unsupported(FfnbenchError):
+    """What was asked for is no mistake, but torch can't do it on this device: a row without numbers."""
+
+
 class Interrupted(FfnbenchError):
     """Ended by hand before there was anything to save."""
 

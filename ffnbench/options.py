@@ -148,6 +148,16 @@ Threads = Annotated[
     ),
 ]
 
+RoutingName = Annotated[
+    str | None,
+    typer.Option(
+        "--routing",
+        metavar="NAME",
+        rich_help_panel=WORKLOAD,
+        help="How tokens spread over experts: uniform, skewed or trained-like. \\[default: uniform]",
+    ),
+]
+
 Reference = Annotated[
     str | None,
     typer.Option(
@@ -208,7 +218,8 @@ Control = Annotated[
 ]
 Quick = Annotated[bool, typer.Option("--quick", rich_help_panel=MEASURING, help="3 workers of 8 rounds: a first look.")]
 MetricNames = Annotated[
-    str, typer.Option("--metrics", metavar="LIST", rich_help_panel=MEASURING, help="latency, memory, sparsity.")
+    str,
+    typer.Option("--metrics", metavar="LIST", rich_help_panel=MEASURING, help="latency, memory, sparsity, routing."),
 ]
 Seed = Annotated[
     int,

@@ -39,13 +39,18 @@ class Mode(Enum):
 
 CONTROL = "(control)"  # no variant can have this label by accident: the grammar's labels are names
 LATENCY, PEAK, SAVED, ZEROS, DEAD = "latency", "peak_bytes", "saved_bytes", "zero_share", "dead_share"
-# what --metrics asks for; latency is sampled in every round of every worker, the others are exact and need one
-METRIC_GROUPS = {"latency": (LATENCY,), "memory": (PEAK, SAVED), "sparsity": (ZEROS, DEAD)}
+LOAD, HIT = "expert_load_max", "experts_hit"
+# what --metrics asks for; latency is sampled in every round of every worker, the others are exact and need one;
+# routing is measured wherever there are experts
+METRIC_GROUPS = {"latency": (LATENCY,), "memory": (PEAK, SAVED), "sparsity": (ZEROS, DEAD), "routing": (LOAD, HIT)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Workload:
-    """What the FFN is fed: (batch, seq_len, d_model) of dtype on device. `mode` is a value of Mode."""
+    """What the FFN is fed: (batch, seq_len, d_model) of dtype on device. `mode` is a value of Mode.
+
+    `routing`, a value of moe.Routing, is None where there are no experts.
+    """
 
     batch: int
     seq_len: int
@@ -55,6 +60,7 @@ class Workload:
     threads: int
     backend: str = "eager"
     slowdown: float = 0.0  # for tests of the measuring itself: each call spins for this share of its own time
+    routing: str | None = None
 
     @property
     def tokens(self) -> int:
@@ -136,7 +142,7 @@ class Plan:
 
     def reference_of(self, label: str) -> str:
         """The label of what a case is compared with; its own for a reference."""
-        return self.case(label).against or self.reference
+        return next((case.against for case in self.cases if case.label == label), None) or self.reference
 
     def is_reference(self, label: str) -> bool:
         """Whether ratios are relative to this case."""

@@ -11,12 +11,12 @@ from dataclasses import dataclass, field, replace
 
 from ffnbench.errors import FfnbenchError
 from ffnbench.ffn.cost import cost
-from ffnbench.ffn.grammar import Variant, as_activation_variant, choose, parse_variants
+from ffnbench.ffn.grammar import MOE_KEYS, Variant, as_activation_variant, choose, parse_variants
+from ffnbench.ffn.keys import check_grouped, flag, limit_of, moe_of, number
 from ffnbench.ffn.sizing import DEFAULT_MULTIPLE, DEFAULT_RATIO, RULES, Match, round_nearest, width_by_rule, width_for
-from ffnbench.ffn.spec import FFNSpec, Gate, ImportedSpec, Init, NetworkSpec, Scalar, require_positive
+from ffnbench.ffn.spec import FFNSpec, Gate, ImportedSpec, Init, NetworkSpec, require_positive
 from ffnbench.plan import (
     CONTROL,
-    DTYPES,
     METRIC_GROUPS,
     Case,
     Mode,
@@ -29,6 +29,7 @@ from ffnbench.plan import (
 from ffnbench.protocol import protocol_of
 from ffnbench.registry import hint_for
 from ffnbench.units import signed_percent
+from ffnbench.workload import FLAGS, workload_of
 
 SIZING_KEYS = {"rule", "ratio", "multiple_of", "ffn_dim_multiplier"}
 
@@ -57,6 +58,7 @@ class Request:
     device: str = "auto"
     mode: str = Mode.FORWARD.value
     threads: int | None = None
+    routing: str | None = None
     reference: str | None = None
     workers: int | None = None
     rounds: int | None = None
@@ -76,7 +78,7 @@ def build(request: Request, probe: Probe | None = None) -> Plan:
     reference = _reference(request.reference, variants)
     sizer = _Sizer(request, reference, probe)
     cases = tuple(sizer.case(variant) for variant in variants)
-    metrics = _metrics(request.metrics)
+    metrics = _metrics(request, cases)
     return Plan(
         cases=(*cases, *_control(request, metrics, cases, reference.label)),
         reference=reference.label,
@@ -123,8 +125,8 @@ def _control(request: Request, metrics: tuple[str, ...], cases: tuple[Case, ...]
     return tuple(replace(case, label=CONTROL, residual=None) for case in cases if case.label == reference)
 
 
-def _metrics(text: str) -> tuple[str, ...]:
-    names = tuple(dict.fromkeys(part.strip() for part in text.split(",") if part.strip()))
+def _metrics(request: Request, cases: tuple[Case, ...]) -> tuple[str, ...]:
+    names = tuple(dict.fromkeys(part.strip() for part in request.metrics.split(",") if part.strip()))
     for name in names:
         if name not in METRIC_GROUPS:
             raise FfnbenchError(
@@ -132,7 +134,10 @@ def _metrics(text: str) -> tuple[str, ...]:
             )
     if not names:
         raise FfnbenchError("no metric given", "metrics: " + ", ".join(METRIC_GROUPS))
-    return names
+    experts = any(case.workload.routing for case in cases)
+    if not experts and (request.routing is not None or "routing" in names):
+        raise FfnbenchError("routing is about experts, and no variant has any", "for example swiglu@moe=8x2")
+    return (*names, "routing") if experts and "routing" not in names else names
 
 
 @dataclass(slots=True)
@@ -175,6 +180,8 @@ class _Sizer:
         workload = self._workload(variant)
         width, sizing = self._width(variant, workload)
         spec = self._spec(variant, width)
+        if isinstance(spec, FFNSpec):
+            check_grouped(spec, workload.dtype, variant.text)
         residual = None
         if self.match is not Match.NONE and variant.label != self.reference.label:
             residual = self._matched_cost(spec, workload) / self._reference_cost() - 1
@@ -183,22 +190,7 @@ class _Sizer:
         )
 
     def _workload(self, variant: Variant) -> Workload:
-        given: dict[str, Scalar] = {
-            key: getattr(self.request, key) for key in ("batch", "seq_len", "dtype", "device", "mode", "threads")
-        } | variant.workload_keys
-        given["threads"] = 1 if given["threads"] is None else given["threads"]
-        slowdown = given.get("slowdown", 0.0)
-        if not isinstance(slowdown, int | float) or isinstance(slowdown, bool) or not 0 <= slowdown <= 10:
-            raise FfnbenchError(f"slowdown must be a share of the call's own time, not {slowdown!r}", "e.g. 0.05 is 5%")
-        return Workload(
-            batch=require_positive("batch", given["batch"]),
-            seq_len=require_positive("seq_len", given["seq_len"]),
-            dtype=DTYPES.get(str(given["dtype"])),
-            device=device_of(str(given["device"])),
-            mode=choose(Mode, "mode", given["mode"]).value,
-            threads=require_positive("threads", given["threads"]),
-            slowdown=float(slowdown),
-        )
+        return workload_of({key: getattr(self.request, key) for key in FLAGS}, variant)
 
     def _width(self, variant: Variant, workload: Workload) -> tuple[int, str]:
         """d_ff and where it comes from. Order: the variant's own keys, the flags, the match."""
@@ -214,16 +206,17 @@ class _Sizer:
         is_reference = variant.label == self.reference.label
         if request.d_ff is not None and (is_reference or self.match is Match.NONE):
             return require_positive("d_ff", request.d_ff), "given"
-        gated = variant.gate is not Gate.NONE
+        gated, experts = variant.gate is not Gate.NONE, variant.spec_keys.get("moe") is not None
         if request.rule is not None and (gated or request.rule in ("classic", "palm")):
             return self._by_rule(request.rule, variant)
-        if self.match is Match.NONE or (is_reference and not gated):
+        if self.match is Match.NONE or (is_reference and not gated and not experts):
             return self._by_rule("classic", variant)
         target = self._classic_cost(variant, workload) if is_reference else self._reference_cost()
         multiple = require_positive("multiple_of", keys.get("multiple_of", self.multiple_of))
         if variant.target:
             return self._imported_width(variant, workload, target, multiple)
-        return self._own_width(variant, workload, target, multiple), f"matched on {self.match.value}"
+        what = "active params" if experts and self.match is Match.PARAMS else self.match.value
+        return self._own_width(variant, workload, target, multiple), f"matched on {what}"
 
     def _by_rule(self, rule: str, variant: Variant) -> tuple[int, str]:
         def number(key: str, default: float | None) -> float | None:
@@ -280,9 +273,10 @@ class _Sizer:
             self._target = self._matched_cost(self._spec(self.reference, width), workload)
         return self._target
 
-    def _classic_cost(self, gated: Variant, workload: Workload) -> int:
-        """What a gated reference without a width is matched to: the classic form with its keys."""
-        classic = replace(gated, gate=Gate.NONE)
+    def _classic_cost(self, variant: Variant, workload: Workload) -> int:
+        """What a reference without a width is matched to, gated or of experts: the classic form with its keys."""
+        plain = {k: v for k, v in variant.spec_keys.items() if k not in (*MOE_KEYS, "limit", "offset")}
+        classic = replace(variant, gate=Gate.NONE, spec_keys=plain)
         width, _ = self._by_rule("classic", classic)
         return self._matched_cost(self._spec(classic, width), workload)
 
@@ -291,7 +285,7 @@ class _Sizer:
             counted = self.probe.count(spec, workload)
         else:
             counted = cost(spec, tokens=1, dtype="float32", train=False, device="cpu")
-        value = counted.params if self.match is Match.PARAMS else counted.flops_forward
+        value = counted.params_active if self.match is Match.PARAMS else counted.flops_forward
         if not value:
             name = spec.target if isinstance(spec, ImportedSpec) else spec.name
             raise FfnbenchError(f"{name} has no {self.match.value} that can be counted to match", "use --match none")
@@ -301,40 +295,29 @@ class _Sizer:
         d_model, keys, request = self.request.d_model, variant.spec_keys, self.request
         if variant.target:
             return ImportedSpec(target=variant.target, d_model=d_model, d_ff=width, arguments=variant.arguments)
-        beta, dropout = keys.get("beta"), keys.get("dropout", request.dropout)
-        if not isinstance(dropout, int | float) or isinstance(dropout, bool):
-            raise FfnbenchError(f"dropout must be a number, not {dropout!r}", "it is a probability, e.g. 0.1")
-        bias = keys.get("bias", request.bias)
-        if not isinstance(bias, bool):
-            raise FfnbenchError(f"bias must be true or false, not {bias!r}", "for example swiglu@bias=true")
+        beta = keys.get("beta")
         return FFNSpec(
             d_model=d_model,
             d_ff=width,
             activation=variant.activation,
             gate=variant.gate,
-            bias=bias,
+            bias=flag(keys, "bias", request.bias),
             beta=None if beta is None else float(beta),
-            dropout=float(dropout),
+            dropout=number(keys, "dropout", request.dropout, "it is a probability, e.g. 0.1"),
             init=choose(Init, "init", keys.get("init", request.init)),
             own=variant.own,
+            moe=moe_of(keys, variant.text),
+            limit=limit_of(keys),
+            up_offset=number(keys, "offset", 0.0, "gpt-oss has swiglu_oai@offset=1"),
         )
-
-
-def device_of(text: str) -> str:
-    """A device by name; raises FfnbenchError for what is none."""
-    kind, _, index = text.lower().partition(":")
-    if kind not in ("auto", "cpu", "cuda") or (index and not index.isdigit()) or (index and kind != "cuda"):
-        raise FfnbenchError(
-            f"unknown device {text!r}", hint_for(kind, ("auto", "cpu", "cuda"), "devices: auto, cpu, cuda, cuda:0")
-        )
-    return text.lower()
 
 
 def _notes(variants: list[Variant], cases: tuple[Case, ...], reference: str, match: Match) -> list[Note]:
     notes = [Note(label=v.label, text=text) for v in variants for text in v.notes]
     for case in cases:
         if case.residual:
-            change = f"{signed_percent(case.residual)} {match.value} against {reference}"
+            what = "active params" if "active" in case.sizing else match.value
+            change = f"{signed_percent(case.residual)} {what} against {reference}"
             notes.append(Note(label=case.label, text=f"d_ff {case.ffn.d_ff:,} ({case.sizing}) gives {change}"))
         if case.workload.slowdown:
             text = f"slowed down on purpose: each call spins for {case.workload.slowdown:g} of its own time"

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from ffnbench.ffn.cost import Cost
 from ffnbench.ffn.spec import FFNSpec, Gate
-from ffnbench.plan import CONTROL, DEAD, LATENCY, PEAK, SAVED, ZEROS, Case, Note, Plan
+from ffnbench.plan import CONTROL, DEAD, HIT, LATENCY, LOAD, PEAK, SAVED, ZEROS, Case, Note, Plan
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -289,6 +289,25 @@ def _row(report: Report, case: Case) -> dict[str, Any]:
         "dead_share": _value(report, case, DEAD),
         "resolution": comparison.resolution if comparison else None,
         "slowdown": work.slowdown,
+        **_experts(report, case, cost),
+    }
+
+
+def _experts(report: Report, case: Case, cost: Cost) -> dict[str, Any]:
+    """The columns about experts and clamped gates, empty without them."""
+    own = case.ffn if isinstance(case.ffn, FFNSpec) else None
+    moe = own.moe if own else None
+    return {
+        "limit": own.limit if own else None,
+        "up_offset": own.up_offset if own else None,
+        "experts": moe.experts if moe else None,
+        "top_k": moe.top_k if moe else None,
+        "shared_d_ff": moe.shared_d_ff if moe else None,
+        "dispatch": moe.dispatch.value if moe else None,
+        "routing": case.workload.routing,
+        "expert_load_max": _value(report, case, LOAD),
+        "experts_hit": _value(report, case, HIT),
+        "weight_bytes_touched": cost.weight_bytes_touched,
     }
 
 

@@ -12,7 +12,7 @@ from ffnbench.ffn.variants import ACTIVATIONS, GATED
 from ffnbench.plan import DTYPES, Case, Mode, Plan, Probe, Protocol, Workload
 from ffnbench.protocol import protocol_of
 from ffnbench.registry import hint_for
-from ffnbench.request import device_of
+from ffnbench.workload import device_of
 
 CHOSEN = "relu,relu2,gelu,silu,mish"  # what people choose between for an FFN
 REFERENCE = "relu"
@@ -26,8 +26,8 @@ def every_activation() -> str:
 
 
 def every_gated_form() -> str:
-    """The published gated forms, as the text of a flag."""
-    return ",".join(row.name for row in GATED)
+    """The published gated forms that are an act(g) * u, as the text of a flag."""
+    return ",".join(row.name for row in GATED if row.limit is None)
 
 
 def select(text: str, probe: Probe, *, gated: bool = False) -> dict[str, ActivationSpec]:
@@ -62,10 +62,11 @@ def _activation(text: str, probe: Probe, gated: bool) -> Variant:
             f"{variant.text!r} is a gated form, not an activation",
             f"`ffnbench plot-activations --gated` draws its surface; its activation is {variant.activation}",
         )
-    if gated and variant.spec_keys.get("gate", Gate.INNER.value) != Gate.INNER.value:
+    clamped = {"limit", "offset"} & variant.spec_keys.keys()
+    if gated and (clamped or variant.spec_keys.get("gate", Gate.INNER.value) != Gate.INNER.value):
         raise FfnbenchError(
             f"{variant.text!r} is no surface act(g) * u",
-            "that needs the activation on the gate: leave @gate out, or @gate=inner",
+            "that needs the activation on the gate: leave @gate out, or @gate=inner, and no limits",
         )
     if other := sorted((variant.spec_keys.keys() | variant.workload_keys.keys()) - {"beta", "gate"}):
         raise FfnbenchError(f"an activation has no {other[0]!r}, in {text!r}", "its one key is beta: swish@beta=0.5")

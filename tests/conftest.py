@@ -54,6 +54,9 @@ class FakeWorker:
             return {"peak_bytes": 4096, "saved_bytes": None}
         if request["do"] == "look":
             return {"zero_share": 0.5, "dead_share": 0.0}
+        if request["do"] == "route":
+            dense = "relu" in request["label"] or request["label"] == "swiglu"
+            return {"expert_load_max": None if dense else 1.25, "experts_hit": None if dense else 8}
         return {}
 
     def close(self) -> None:

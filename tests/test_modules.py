@@ -6,8 +6,8 @@ import torch.nn.functional as F
 from torch import nn
 
 from ffnbench.errors import FfnbenchError
+from ffnbench.ffn.dense import product as factor_product
 from ffnbench.ffn.modules import build_module
-from ffnbench.ffn.modules import product as factor_product
 from ffnbench.ffn.spec import FFNSpec, Gate, Init
 
 

@@ -8,6 +8,8 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+from ffnbench.ffn.modules import build_module
+from ffnbench.ffn.spec import FFNSpec
 from ffnbench.ffn.variants import ACTIVATIONS, GATED
 
 ALL = [row.name for row in ACTIVATIONS]
@@ -35,6 +37,7 @@ ORACLE = {
     "elu": lambda x: x if x > 0 else math.expm1(x),
     "selu": lambda x: 1.0507009873554805 * (x if x > 0 else 1.6732632423543772 * math.expm1(x)),
     "softplus": lambda x: math.log1p(math.exp(x)),
+    "xielu": lambda x: 0.5 * x + (0.8 * x * x if x > 0 else 0.8 * (math.exp(x) - 1 - x)),
 }
 
 
@@ -58,6 +61,7 @@ def test_values_agree_with_the_definition_in_float64(name: str) -> None:
     [
         ("gelu", -0.1699712075, -0.7517915247),
         ("gelu_tanh", -0.1700407506, -0.7524614),
+        ("xielu", -0.2057512, -0.9808292),
         ("quick_gelu", -0.1636101896, -0.7511543),
         ("silu", -0.2784645428, -1.2784645428),
         ("mish", -0.3088434130, -1.1924312),
@@ -98,11 +102,17 @@ def test_the_ecosystems_aliases(alias: str, name: str) -> None:
 
 
 def test_gated_names_are_shazeers() -> None:
-    gates = {row.name: row.activation for row in GATED}
+    gates = {row.name: row.activation for row in GATED if row.limit is None}
     assert gates == {
         "glu": "sigmoid", "bilinear": "identity", "reglu": "relu", "geglu": "gelu", "geglu_tanh": "gelu_tanh",
         "swiglu": "silu",
     }  # fmt: skip
+
+
+def test_clamped_names_are_gpt_oss() -> None:
+    rows = [(row.name, row.activation, row.limit, row.offset) for row in GATED if row.limit is not None]
+    assert rows == [("swiglu_oai", "quick_gelu", 7.0, 1.0)]
+    assert GATED.get("SwiGLU-OAI") is GATED.get("swigluoai") is GATED.get("clamped_swiglu")
 
 
 # counted by hand on the formula and on the derivative: (terms of f), (terms of f' and the gradient's product)
@@ -123,6 +133,9 @@ BY_HAND = {
     "elu": (1 + 1 + 1, 1 + 1 + 1),  # exp, subtract, select
     "selu": (3 + 2, 2 + 2 + 1),  # elu and two factors
     "softplus": (3, 4 + 1),
+    # x/2, two products and a sum; exp, two subtractions, product and sum; select. Backward: slopes on both sides,
+    # select, times gradient; then x^2 g and (exp(x) - 1 - x) g summed over the scalars' elements
+    "xielu": (1 + 3 + 5 + 1, 2 + 4 + 1 + 1 + 3 + 3),
 }
 
 
@@ -130,3 +143,18 @@ BY_HAND = {
 def test_element_wise_costs_follow_the_declared_convention(name: str) -> None:
     row = ACTIVATIONS.get(name)
     assert (row.flops, row.flops_backward) == BY_HAND[name]
+
+
+def test_xielu_is_trained_and_the_one_of_transformers() -> None:
+    activations = pytest.importorskip("transformers.activations")
+    theirs = activations.XIELUActivation(dtype=torch.float64)
+    module = build_module(FFNSpec(d_model=4, d_ff=6, activation="xielu"), dtype=torch.float64)
+    assert [name for name, p in module.named_parameters() if p.dim() == 0] == ["alpha_p", "alpha_n"]
+    for ours, other in ((module.alpha_p, theirs.alpha_p), (module.alpha_n, theirs.alpha_n)):
+        assert float(ours.detach()) == pytest.approx(float(other.detach()))
+        ours.data += 0.3
+        other.data += 0.3
+    x = torch.linspace(-60, 60, 97, dtype=torch.float64)
+    assert torch.allclose(module.act(x), theirs(x), atol=1e-5)
+    module(torch.randn(3, 4, dtype=torch.float64)).sum().backward()
+    assert module.alpha_p.grad != 0 != module.alpha_n.grad

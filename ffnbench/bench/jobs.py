@@ -14,13 +14,16 @@ from torch import Tensor
 
 from ffnbench.bench import meters
 from ffnbench.bench.counting import check_output
+from ffnbench.bench.routing import impose, load
 from ffnbench.errors import FfnbenchError
 from ffnbench.ffn.attend import Attention, attention_reference, build_attention
 from ffnbench.ffn.attention import AttentionSpec
+from ffnbench.ffn.experts import MixtureOfExperts
 from ffnbench.ffn.imported import build_imported
-from ffnbench.ffn.modules import FeedForward, Pointwise, build_module, reference_output
+from ffnbench.ffn.modules import OwnForm, Pointwise, build_module, reference_output
+from ffnbench.ffn.moe import Routing
 from ffnbench.ffn.spec import ActivationSpec, FFNSpec
-from ffnbench.plan import Case, Plan, Workload
+from ffnbench.plan import HIT, LOAD, Case, Plan, Workload
 
 # relative error (Frobenius) that rounding alone explains, with room: sqrt(d_ff) roundings of each dtype
 TOLERANCE = {"float64": 1e-10, "float32": 1e-4, "bfloat16": 5e-2, "float16": 1e-2}
@@ -71,6 +74,14 @@ class Jobs:
         zero, dead = meters.sparsity(self.subjects[label])
         return {"zero_share": zero, "dead_share": dead}
 
+    def route(self, label: str) -> dict[str, Any]:
+        """How the tokens are spread over the experts, where there are any."""
+        subject = self.subjects[label]
+        if not isinstance(subject.module, MixtureOfExperts):
+            return {LOAD: None, HIT: None}
+        busiest, hit = load(subject.module, subject.x)
+        return {LOAD: busiest, HIT: hit}
+
     def verify(self, label: str) -> dict[str, Any]:
         """After timing: still the same function."""
         self._check_values(self.subjects[label], self.plan.case(label), "after timing")
@@ -79,7 +90,11 @@ class Jobs:
     def _build(self, case: Case) -> torch.nn.Module:
         device, dtype = case.workload.device, getattr(torch, case.workload.dtype)
         if isinstance(case.ffn, FFNSpec):
-            return build_module(case.ffn, device=device, dtype=dtype)
+            module = build_module(case.ffn, device=device, dtype=dtype)
+            if isinstance(module, MixtureOfExperts) and case.workload.routing:
+                routing = Routing(case.workload.routing)
+                impose(module, routing, tokens=case.workload.tokens, seed=self.plan.protocol.seed)
+            return module
         if isinstance(case.ffn, AttentionSpec):
             return build_attention(case.ffn, device=device, dtype=dtype)
         if isinstance(case.ffn, ActivationSpec):
@@ -102,7 +117,7 @@ class Jobs:
         y = subject.output()
         if not bool(torch.isfinite(y).all()):
             raise Mismatch(f"the output is not finite {when}")
-        if isinstance(subject.module, FeedForward):
+        if isinstance(subject.module, OwnForm):
             expected, of = reference_output(subject.module, subject.x[:1, :16]), "the float64 reference"
         elif isinstance(subject.module, Attention):
             expected, of = attention_reference(subject.module, subject.x[:1, :16]), "the float64 reference"

@@ -15,7 +15,8 @@ import torch
 from torch import Tensor, nn
 
 from ffnbench.errors import FfnbenchError
-from ffnbench.ffn.modules import FeedForward
+from ffnbench.ffn.dense import FeedForward
+from ffnbench.ffn.experts import MixtureOfExperts
 from ffnbench.plan import Mode, Workload
 
 MATMULS = (
@@ -274,6 +275,8 @@ def sparsity(subject: Subject) -> tuple[float, float]:
 def _down_projection(subject: Subject) -> nn.Module:
     if isinstance(subject.module, FeedForward):
         return subject.module.down
+    if isinstance(subject.module, MixtureOfExperts):
+        raise FfnbenchError("each expert has a hidden layer of its own")
     width = subject.x.shape[-1]
     linear = [m for m in subject.module.modules() if isinstance(m, nn.Linear) and m.out_features == width]
     if not linear:

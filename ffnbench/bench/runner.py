@@ -27,7 +27,7 @@ from ffnbench.result import Environment, Failure, FailureKind, Progress, Run, Sa
 from ffnbench.sampling import Answered, limit_met, rounds_wanted, scatter, workers_wanted
 
 RESTARTS = 3
-ONCE = {"memory": "weigh", "sparsity": "look"}  # which job gives the metrics of a group
+ONCE = {"memory": "weigh", "sparsity": "look", "routing": "route"}  # which job gives the metrics of a group
 Listener = Callable[[Progress], None]
 
 

@@ -58,14 +58,15 @@ def _send(channel: Channel, answer: Message) -> None:
 
 def _answer(job: Any, torch: Any, request: Message) -> Message:
     """Do one job; any exception is an answer."""
-    from ffnbench.errors import FfnbenchError
+    from ffnbench.errors import FfnbenchError, Unsupported
 
     arguments = {key: value for key, value in request.items() if key != "do"}
     try:
         answer: Message = job(**arguments)
         return answer
     except FfnbenchError as problem:
-        return {"failure": "crash", "message": problem.message, "hint": problem.hint}
+        kind = "unsupported" if isinstance(problem, Unsupported) else "crash"
+        return {"failure": kind, "message": problem.message, "hint": problem.hint}
     except BaseException as problem:  # user code may raise anything, SystemExit included
         return {"failure": _kind(torch, problem), "message": _one_line(problem)}
 

@@ -10,7 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from ffnbench.ffn.memory import peak_bytes, saved_bytes
-from ffnbench.ffn.spec import ActivationSpec, FFNSpec, Gate
+from ffnbench.ffn.moe import MoESpec, Scores
+from ffnbench.ffn.spec import ActivationSpec, FFNSpec, Gate, shared_expert
 
 FORMULA = {Gate.NONE: "2*d*d_ff", Gate.INNER: "3*d*d_ff", Gate.OUTPUT: "2*d*d_ff + d^2"}
 BIAS_FORMULA = {Gate.NONE: " + d_ff + d", Gate.INNER: " + 2*d_ff + d", Gate.OUTPUT: " + d_ff + 2*d"}
@@ -24,7 +25,8 @@ class Cost:
     `counted` marks numbers that come from running a module on torch's meta device instead of from a formula;
     `uncounted` then names the operations that the count knows nothing of, and `width_note` says what the module
     made of d_ff. `peak_bytes` is the most that one call holds beside weights and input, `saved_bytes` what
-    autograd keeps for backward (train mode only).
+    autograd keeps for backward (train mode only). `params_active` are those that one token meets, and
+    `weight_bytes_touched` are expected to be read in one call: they differ from the total where there are experts.
     """
 
     params: int
@@ -41,75 +43,137 @@ class Cost:
     counted_how: str = ""
     uncounted: tuple[str, ...] = ()
     width_note: str = ""
+    weight_bytes_touched: int | None = None
 
 
 def matrix_params(spec: FFNSpec) -> int:
-    """Elements of the weight matrices, biases left out."""
-    d, h = spec.d_model, spec.d_ff
-    return {Gate.NONE: 2 * d * h, Gate.INNER: 3 * d * h, Gate.OUTPUT: 2 * d * h + d * d}[spec.gate]
+    """Elements of the weight matrices, biases left out: of one expert, where there are experts."""
+    return sum(rows * columns for rows, columns in spec.matrices.values())
 
 
 def bias_params(spec: FFNSpec) -> int:
-    """Elements of the bias vectors."""
-    d, h = spec.d_model, spec.d_ff
-    return {Gate.NONE: h + d, Gate.INNER: 2 * h + d, Gate.OUTPUT: h + 2 * d}[spec.gate] if spec.bias else 0
+    """Elements of the bias vectors, one for each row of each matrix."""
+    return sum(rows for rows, _ in spec.matrices.values()) if spec.bias else 0
 
 
 def params(spec: FFNSpec) -> int:
     """All parameters: every expert's, where there are experts."""
-    if spec.moe is None:
-        return matrix_params(spec) + bias_params(spec)
-    return spec.moe.experts * _expert(spec, spec.d_ff) + _always(spec)
+    return round(_params(spec, spec.moe.experts if spec.moe else 1))
 
 
 def params_active(spec: FFNSpec) -> int:
     """The parameters that one token meets."""
-    if spec.moe is None:
-        return params(spec)
-    return spec.moe.top_k * _expert(spec, spec.d_ff) + _always(spec)
+    return round(_params(spec, spec.moe.top_k if spec.moe else 1))
 
 
-def _expert(spec: FFNSpec, d_ff: int) -> int:
-    return params(replace(spec, d_ff=d_ff, moe=None)) if d_ff else 0
+def params_touched(spec: FFNSpec, tokens: int) -> float:
+    """The parameters that one call of so many tokens reads, where each chooses its experts uniformly and by itself."""
+    return _params(spec, spec.moe.distinct(tokens) if spec.moe else 1)
 
 
-def _always(spec: FFNSpec) -> int:
-    """The router, and the shared experts."""
-    return spec.moe.router_params(spec.d_model) + _expert(spec, spec.moe.shared_d_ff) if spec.moe else 0
+def _params(spec: FFNSpec, experts: float) -> float:
+    """With so many experts; the scalars of their activation are trained together."""
+    each = matrix_params(spec) + bias_params(spec)
+    return experts * each + len(spec.row.learned) + (_always(spec, spec.moe) if spec.moe else 0)
+
+
+def _always(spec: FFNSpec, moe: MoESpec) -> int:
+    """The parameters that every token meets: the router, and the shared experts."""
+    shared = shared_expert(spec)
+    return moe.router_params(spec.d_model) + (params(shared) if shared else 0)
+
+
+def _expert(spec: FFNSpec) -> FFNSpec:
+    return replace(spec, moe=None)
 
 
 def params_formula(spec: FFNSpec) -> str:
-    """The closed form in words: `2*d*4d` for the usual width, `3*d*d_ff`, `2*d*d_ff + d^2`, biases after it."""
+    """The closed form in words: `2*d*4d` for the usual width, `3*d*d_ff`, `2*d*d_ff + d^2`, biases after it.
+
+    Experts: `8*3*d*d_ff + 8*d`, which is theirs and the router's, then the shared one's.
+    """
     formula = FORMULA[spec.gate] + (BIAS_FORMULA[spec.gate] if spec.bias else "")
-    return formula.replace("d_ff", "4d") if spec.d_ff == 4 * spec.d_model else formula
+    each = formula.replace("d_ff", "4d") if spec.d_ff == 4 * spec.d_model else formula
+    learned = [str(len(spec.row.learned))] if spec.row.learned else []
+    moe = spec.moe
+    if moe is None:
+        return " + ".join([each, *learned])
+    parts = [f"{moe.experts}*({each})" if "+" in each else f"{moe.experts}*{each}", *learned, f"{moe.experts}*d"]
+    parts += [str(moe.experts)] if moe.router_bias else []
+    parts += [formula.replace("d_ff", str(moe.shared_d_ff)), *learned] if moe.shared_d_ff else []
+    return " + ".join([*parts, "d"] if moe.shared_gate else parts)
 
 
 def flops_forward(spec: FFNSpec) -> int:
-    """Matmul FLOPs of one token's forward pass: each weight is one MAC."""
-    return 2 * matrix_params(spec)
+    """Matmul FLOPs of one token's forward pass: each weight that it meets is one MAC, the router's too."""
+    return 2 * _macs(spec)
 
 
 def flops_backward(spec: FFNSpec) -> int:
     """Matmul FLOPs of one token's backward pass: one product for the input's gradient, one for the weight's."""
-    return 4 * matrix_params(spec)
+    return 4 * _macs(spec)
+
+
+def _macs(spec: FFNSpec) -> int:
+    moe, shared = spec.moe, shared_expert(spec)
+    if moe is None:
+        return matrix_params(spec)
+    beside = moe.router_matrix_params(spec.d_model) + (matrix_params(shared) if shared else 0)
+    return moe.top_k * matrix_params(spec) + beside
 
 
 def flops_elementwise(spec: FFNSpec) -> tuple[int | None, int | None]:
-    """Element-wise FLOPs of one token, forward and backward: activation, gating, biases, dropout.
+    """Element-wise FLOPs of one token, forward and backward: activation, gating, clamps, biases, dropout; routing.
 
     None where the user's own activation declares no cost.
     """
+    if spec.moe is None:
+        return _elementwise(spec)
+    expert, routing = _elementwise(_expert(spec)), _routing(spec, spec.moe)
+    shared = _elementwise(found) if (found := shared_expert(spec)) else (0, 0)
+    forward, backward = (
+        None if one is None or other is None else spec.moe.top_k * one + other + beside
+        for one, other, beside in zip(expert, shared, routing, strict=True)
+    )
+    return forward, backward
+
+
+def _elementwise(spec: FFNSpec) -> tuple[int | None, int | None]:
     row = spec.row
     d, h = spec.d_model, spec.d_ff
     product = {Gate.NONE: 0, Gate.INNER: h, Gate.OUTPUT: d}[spec.gate]
+    # a limit compares the gate once and up twice; backward selects once more for each of the two
+    bounds, bounds_backward = (0, 0) if spec.limit is None else (3 * h, 5 * h)
+    offset = h if spec.up_offset else 0
     two_gradients_of_x = d if spec.gated else 0
     dropped = h if spec.dropout else 0
-    forward = product + bias_params(spec) + 2 * dropped
-    backward = 2 * product + two_gradients_of_x + bias_params(spec) + dropped
+    forward = product + bounds + offset + bias_params(spec) + 2 * dropped
+    backward = 2 * product + bounds_backward + two_gradients_of_x + bias_params(spec) + dropped
     return (
         None if row.flops is None else row.flops * h + forward,
         None if row.flops_backward is None else row.flops_backward * h + backward,
     )
+
+
+def _routing(spec: FFNSpec, moe: MoESpec) -> tuple[int, int]:
+    """What joins the experts, forward and backward; choosing the highest scores moves data and counts nothing.
+
+    Scores: softmax is exp, sum, divide (backward y (g - sum of y g), 4); a sigmoid is 4 (backward 3). Weights:
+    normalising is a sum and a division (backward 4), scaling 1. Outputs: k weighted vectors are summed, 2 k d;
+    backward every output and every weight gets its gradient, 3 k d, and those of x are summed. The shared expert is
+    added, and a gate of its own is a sigmoid and a product (backward 3 and 3 d).
+    """
+    d, k, shared, gate = spec.d_model, moe.top_k, int(moe.shared_d_ff > 0), int(moe.shared_gate)
+    scores, scores_backward = (3, 4) if moe.scores is Scores.SOFTMAX else (4, 3)
+    scaled = k if moe.routed_scale != 1 else 0
+    bias = moe.experts if moe.router_bias else 0
+    weights, weights_backward = (2 * k, 4 * k) if moe.normalised else (0, 0)
+    gradients_of_x = k + shared + gate  # those of the experts and of the gates, added to the router's
+    return (
+        moe.experts * scores + bias + weights + scaled + 2 * k * d + shared * d + gate * (4 + d),
+        moe.experts * scores_backward + bias + weights_backward + scaled + 3 * k * d
+        + gate * (3 + 3 * d) + gradients_of_x * d,
+    )  # fmt: skip
 
 
 def cost(spec: FFNSpec, *, tokens: int, dtype: str, train: bool, device: str) -> Cost:
@@ -126,6 +190,7 @@ def cost(spec: FFNSpec, *, tokens: int, dtype: str, train: bool, device: str) ->
         flops_elementwise=forward,
         flops_elementwise_backward=backward,
         weight_bytes=total * item,
+        weight_bytes_touched=round(params_touched(spec, tokens) * item),
         peak_bytes=peak_bytes(spec, tokens=tokens, item=item, train=train, device=device),
         saved_bytes=saved_bytes(spec, tokens=tokens, item=item, device=device) if train else None,
     )

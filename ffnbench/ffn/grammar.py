@@ -16,8 +16,15 @@ from ffnbench.ffn.spec import Gate, Scalar
 from ffnbench.ffn.variants import ACTIVATIONS, GATED
 from ffnbench.registry import hint_for, normalise
 
-SPEC_KEYS = ("d_ff", "rule", "ratio", "multiple_of", "ffn_dim_multiplier", "gate", "bias", "beta", "dropout", "init")
-WORKLOAD_KEYS = ("batch", "seq_len", "dtype", "device", "mode", "threads", "slowdown")
+MOE_KEYS = (
+    "moe", "shared", "shared_gate", "router_bias", "scores", "normalised", "routed_scale", "experts",
+)  # fmt: skip
+SPEC_KEYS = (
+    "d_ff", "rule", "ratio", "multiple_of", "ffn_dim_multiplier", "gate", "bias", "beta", "dropout", "init", "limit",
+    "offset", *MOE_KEYS,
+)  # fmt: skip
+WORKLOAD_KEYS = ("batch", "seq_len", "dtype", "device", "mode", "threads", "slowdown", "routing")
+KEY_ALIASES = {"normalized": "normalised"}
 E = TypeVar("E", bound=Enum)
 _TARGET = re.compile(r"^(?P<module>[^:]+):(?P<attr>[A-Za-z_][\w.]*)$")
 
@@ -66,8 +73,9 @@ def parse_variant(text: str) -> Variant:
     _check_keys(text, keys)
     if "gate" in keys:
         gate = choose(Gate, "gate", keys["gate"])
-    if keys.get("beta", 1) != 1:
-        notes = ()  # what is said of swish and of swiglu holds for beta 1
+    if keys.get("beta", 1) != 1 or {"limit", "offset"} & keys.keys():
+        notes = ()  # what is said of a name holds for its own beta and its own limits
+    keys = _clamps(name) | keys
     activation = _with_beta(activation, keys, text)
     return Variant(
         label=label or text,
@@ -110,6 +118,12 @@ def _form(name: str) -> tuple[str, Gate, tuple[str, ...]]:
         )
     activation = ACTIVATIONS.get(name)
     return activation.name, Gate.NONE, _notes(name, activation.name, activation.note)
+
+
+def _clamps(name: str) -> dict[str, Scalar]:
+    """The keys that the name of a clamped form stands for."""
+    row = GATED.get(name) if name in GATED else None
+    return {} if row is None or row.limit is None else {"limit": row.limit, "offset": row.offset}
 
 
 def _notes(typed: str, canonical: str, note: str) -> tuple[str, ...]:
@@ -173,6 +187,7 @@ def _parse_keys(text: str, pairs: list[str]) -> dict[str, Scalar]:
     for pair in pairs:
         key, equals, value = pair.partition("=")
         key = key.strip().replace("-", "_")
+        key = KEY_ALIASES.get(key, key)
         if not key or not equals or not value.strip():
             raise FfnbenchError(
                 f"cannot read {'@' + pair!r} in {text!r}", "a key is written @KEY=VALUE, e.g. swiglu@d_ff=2048"

@@ -19,7 +19,10 @@ EXTERNAL = frozenset({"x"})  # the module's input: alive before and after, so ne
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kernel:
-    """One kernel: tensors by name. `grads` are the inputs that get a gradient, `weight` the items of dW and db."""
+    """One kernel: tensors by name. `grads` are the inputs that get a gradient, `weight` the bytes of dW and db.
+
+    `scratch` are bytes alive during it alone, `temps` those during its backward, `scalar` those of a constant factor.
+    """
 
     inputs: tuple[str, ...]
     output: str
@@ -28,6 +31,7 @@ class Kernel:
     weight: int = 0
     temps: int = 0
     scalar: int = 0
+    scratch: int = 0
 
 
 @dataclass(slots=True)
@@ -54,10 +58,16 @@ def tape(spec: FFNSpec, *, tokens: int, item: int, train: bool, device: str) -> 
     def linear(source: str, output: str, size: int, weight: int) -> str:
         return t.add(size, inputs=(source,), output=output, saves=(source,), grads=(source,), weight=weight * item)
 
-    first = "gate" if spec.gate is Gate.INNER else "up"
-    h = _activate(t, spec, linear("x", first, hidden, matrix + bias_h), hidden)
+    first = linear("x", "gate" if spec.gate is Gate.INNER else "up", hidden, matrix + bias_h)
+    if spec.limit is not None:
+        first = _clamp(t, first, hidden, bounds=1, item=item)
+    h = _activate(t, spec, first, hidden)
     if spec.gate is Gate.INNER:
         up = linear("x", "up", hidden, matrix + bias_h)
+        if spec.limit is not None:
+            up = _clamp(t, up, hidden, bounds=2, item=item)
+        if spec.up_offset:
+            up = t.add(hidden, inputs=(up,), output="offset", grads=(up,), scratch=8 + item)  # the number, and cast
         h = t.add(hidden, inputs=(h, up), output="product", saves=(h, up), grads=(h, up))
     if train and spec.dropout:
         # CPU keeps a mask in the tensor's own dtype, CUDA's fused kernel one byte an element
@@ -69,6 +79,14 @@ def tape(spec: FFNSpec, *, tokens: int, item: int, train: bool, device: str) -> 
         gate = linear("x", "gate", model, square + bias_d)
         t.add(model, inputs=(y, gate), output="z", saves=(y, gate), grads=(y, gate))
     return t
+
+
+def _clamp(t: Tape, source: str, size: int, *, bounds: int, item: int) -> str:
+    """Append a clamp: it saves its argument, and its backward makes a mask of one byte an element for each bound."""
+    masks = bounds * size // item + item
+    return t.add(
+        size, inputs=(source,), output=f"limited_{source}", saves=(source,), grads=(source,), temps=masks
+    )  # fmt: skip
 
 
 def _activate(t: Tape, spec: FFNSpec, source: str, size: int) -> str:
@@ -88,7 +106,7 @@ def _activate(t: Tape, spec: FFNSpec, source: str, size: int) -> str:
             output=output,
             saves=saves,
             grads=inputs,
-            temps=step.temps,
+            temps=step.temps * size,
             scalar=step.scalar_bytes,
         )
     return result
@@ -125,7 +143,8 @@ def _forward(t: Tape, *, train: bool) -> _Ledger:
     last_reader = {name: i for i, kernel in enumerate(t.kernels) for name in kernel.inputs}
     for i, kernel in enumerate(t.kernels):
         ledger.hold(kernel.output)
-        ledger.allocate(kernel.scalar)
+        ledger.allocate(kernel.scalar + kernel.scratch)
+        ledger.alive -= kernel.scratch
         if train:
             for name in kernel.saves:
                 ledger.hold(name)
@@ -144,14 +163,13 @@ def _backward(t: Tape, ledger: _Ledger) -> None:
     for kernel in reversed(t.kernels):
         if not kernel.grads:
             continue
-        temps = kernel.temps * t.sizes[kernel.output]
         again = [name for name in kernel.grads if name in gradients]
         ledger.allocate(kernel.weight)
-        ledger.allocate(temps)
+        ledger.allocate(kernel.temps)
         for name in kernel.grads:
             ledger.allocate(ledger.sizes[f"d_{name}"]) if name in again else ledger.hold(f"d_{name}")
             gradients.add(name)
-        ledger.alive -= temps + kernel.scalar
+        ledger.alive -= kernel.temps + kernel.scalar
         for name in kernel.saves:
             ledger.release(name)
         if kernel.output in gradients:
@@ -169,9 +187,9 @@ def _size_of_x(t: Tape) -> int:
 def peak_bytes(spec: FFNSpec, *, tokens: int, item: int, train: bool, device: str = "cpu") -> int | None:
     """The most bytes that one call holds at once: forward, or forward and backward with fresh gradients.
 
-    None for an activation whose kernels are not known.
+    None for an activation whose kernels are not known, and for experts, whose tensors depend on the routing.
     """
-    if spec.row.steps is None:
+    if spec.row.steps is None or spec.moe is not None:
         return None
     t = tape(spec, tokens=tokens, item=item, train=train, device=device)
     ledger = _forward(t, train=train)
@@ -183,9 +201,9 @@ def peak_bytes(spec: FFNSpec, *, tokens: int, item: int, train: bool, device: st
 def saved_bytes(spec: FFNSpec, *, tokens: int, item: int, device: str = "cpu") -> int | None:
     """Bytes that autograd keeps between forward and backward, each storage once, parameters and input left out.
 
-    None for an activation whose kernels are not known.
+    None for an activation whose kernels are not known, and for experts, whose tensors depend on the routing.
     """
-    if spec.row.steps is None:
+    if spec.row.steps is None or spec.moe is not None:
         return None
     t = tape(spec, tokens=tokens, item=item, train=True, device=device)
     kept = {name for kernel in t.kernels for name in kernel.saves} - EXTERNAL

@@ -1,9 +1,4 @@
-"""The modules: one class a form, plain eager PyTorch, bias and widths exactly as the spec says.
-
-Weights are named gate, up and down (w1, w3 and w2 in Llama's code). Both factors of a product are asserted to
-have one shape: the line `down(silu(up(x))) * gate(x)` with a misplaced parenthesis, seen in the wild, would
-otherwise broadcast or run in silence when d_ff equals d_model.
-"""
+"""From a spec to its nn.Module, and what that should compute: the same function in float64, written apart."""
 
 from __future__ import annotations
 
@@ -11,90 +6,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ffnbench.errors import FfnbenchError
-from ffnbench.ffn.spec import ActivationSpec, FFNSpec, Gate, Init
+from ffnbench.ffn.dense import FeedForward, build_dense
+from ffnbench.ffn.experts import MixtureOfExperts
+from ffnbench.ffn.moe import Scores
+from ffnbench.ffn.spec import ActivationSpec, FFNSpec, Gate
 
-
-class FeedForward(nn.Module):
-    """The classic form: `down(act(up(x)))`. x and the result are (..., d_model)."""
-
-    def __init__(
-        self, spec: FFNSpec, *, device: torch.device | str | None = None, dtype: torch.dtype | None = None
-    ) -> None:
-        super().__init__()
-        self.spec = spec
-        self._apply_activation = spec.row.apply
-        self._beta = 1.0 if spec.beta is None else spec.beta
-        for name, fan_out, fan_in in self.matrices(spec):
-            setattr(self, name, nn.Linear(fan_in, fan_out, bias=spec.bias, device=device, dtype=dtype))
-        self.drop = nn.Dropout(spec.dropout) if spec.dropout else None
-        self.reset_parameters()
-
-    @staticmethod
-    def matrices(spec: FFNSpec) -> list[tuple[str, int, int]]:
-        """Name, rows and columns of each weight."""
-        return [("up", spec.d_ff, spec.d_model), ("down", spec.d_model, spec.d_ff)]
-
-    def reset_parameters(self) -> None:
-        """Fill the weights as spec.init says; nn.Linear's own default needs nothing more."""
-        if self.spec.init is Init.TORCH:
-            return
-        for name, _, _ in self.matrices(self.spec):
-            layer = getattr(self, name)
-            if self.spec.init is Init.NORMAL:
-                nn.init.normal_(layer.weight, std=0.02)
-            elif name == "down":
-                nn.init.xavier_normal_(layer.weight, gain=0.02)
-            else:
-                nn.init.kaiming_normal_(layer.weight, nonlinearity="relu")
-            if layer.bias is not None:
-                nn.init.zeros_(layer.bias)
-
-    def act(self, x: Tensor) -> Tensor:
-        """The activation, element by element."""
-        return self._apply_activation(F, x, self._beta)
-
-    def hidden(self, x: Tensor) -> Tensor:
-        """What enters the down projection, (..., d_ff). Nested so that no temporary outlives its use."""
-        return self.act(self.up(x))
-
-    def project(self, hidden: Tensor) -> Tensor:
-        """Dropout, where there is any, and the down projection."""
-        if self.drop is not None:
-            hidden = self.drop(hidden)  # rebinding lets the undropped tensor go before the projection
-        return self.down(hidden)
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.project(self.hidden(x))
-
-    def extra_repr(self) -> str:
-        return self.spec.name
-
-
-class GatedFeedForward(FeedForward):
-    """The gated form: `down(act(gate(x)) * up(x))` (Shazeer 2020)."""
-
-    @staticmethod
-    def matrices(spec: FFNSpec) -> list[tuple[str, int, int]]:
-        """Name, rows and columns of each weight."""
-        d, h = spec.d_model, spec.d_ff
-        return [("gate", h, d), ("up", h, d), ("down", d, h)]
-
-    def hidden(self, x: Tensor) -> Tensor:
-        return product(self.act(self.gate(x)), self.up(x))
-
-
-class OutputGatedFeedForward(FeedForward):
-    """The output-gated form: `down(act(up(x))) * gate(x)` with a gate of d_model x d_model."""
-
-    @staticmethod
-    def matrices(spec: FFNSpec) -> list[tuple[str, int, int]]:
-        """Name, rows and columns of each weight."""
-        d, h = spec.d_model, spec.d_ff
-        return [("up", h, d), ("down", d, h), ("gate", d, d)]
-
-    def forward(self, x: Tensor) -> Tensor:
-        return product(self.project(self.hidden(x)), self.gate(x))
+OwnForm = FeedForward | MixtureOfExperts
 
 
 class Pointwise(nn.Module):
@@ -110,37 +27,75 @@ class Pointwise(nn.Module):
         return y
 
 
-_FORMS = {Gate.NONE: FeedForward, Gate.INNER: GatedFeedForward, Gate.OUTPUT: OutputGatedFeedForward}
-
-
-def product(a: Tensor, b: Tensor) -> Tensor:
-    """Element-wise product that never broadcasts; raises FfnbenchError naming the misplaced parenthesis."""
-    if a.shape != b.shape:
-        raise FfnbenchError(
-            f"the two factors of a gated FFN have shapes {tuple(a.shape)} and {tuple(b.shape)}",
-            "is a parenthesis misplaced? The standard form is down(act(gate(x)) * up(x))",
-        )
-    return a * b
-
-
 def build_module(
     spec: FFNSpec, *, device: torch.device | str | None = None, dtype: torch.dtype | None = None
-) -> FeedForward:
+) -> OwnForm:
     """The nn.Module of a spec, weights filled from torch's global generator."""
-    return _FORMS[spec.gate](spec, device=device, dtype=dtype)
+    build = build_dense if spec.moe is None else MixtureOfExperts
+    return build(spec, device=device, dtype=dtype)
 
 
-def reference_output(module: FeedForward, x: Tensor) -> Tensor:
-    """The same function in float64, written apart from `forward`: plain matrix products on float64 copies."""
+def reference_output(module: OwnForm, x: Tensor) -> Tensor:
+    """The same function in float64, written apart from `forward`: plain matrix products on float64 copies.
+
+    With experts, a token goes to those that the module itself chose where a choice is a tie to the module's own
+    precision, and to the best by float64 everywhere else.
+    """
+    x = x.detach().double()
+    if isinstance(module, MixtureOfExperts):
+        return _mixture(module, x.reshape(-1, x.shape[-1])).view(x.shape)
+    return _dense(module, x)
+
+
+def _dense(module: FeedForward, x: Tensor, expert: int | None = None) -> Tensor:
+    """One network, or one expert of a stack of them."""
 
     def linear(name: str, v: Tensor) -> Tensor:
         layer = getattr(module, name)
-        y = v @ layer.weight.detach().double().T
-        return y if layer.bias is None else y + layer.bias.detach().double()
+        weight, bias = layer.weight.detach(), None if layer.bias is None else layer.bias.detach()
+        if expert is not None:
+            weight, bias = weight[expert], None if bias is None else bias[expert]
+        y = v @ weight.double().T
+        return y if bias is None else y + bias.double()
 
-    spec, x = module.spec, x.detach().double()
-    act = module.act
+    spec, act = module.spec, module.act
     if spec.gate is Gate.INNER:
-        return linear("down", act(linear("gate", x)) * linear("up", x))
+        g, u = linear("gate", x), linear("up", x)
+        if (limit := spec.limit) is not None:
+            g, u = torch.where(g > limit, limit, g), torch.where(u.abs() > limit, limit * u.sign(), u)
+        return linear("down", act(g) * (u + spec.up_offset))
     y = linear("down", act(linear("up", x)))
     return y * linear("gate", x) if spec.gate is Gate.OUTPUT else y
+
+
+def _mixture(module: MixtureOfExperts, x: Tensor) -> Tensor:
+    """Every expert on every token, weighted; those not chosen by zero. x is (tokens, d_model)."""
+    moe = module.moe
+    logits = x @ module.router.weight.detach().double().T
+    if module.router.bias is not None:
+        logits = logits + module.router.bias.detach().double()
+    scores = logits.softmax(-1) if moe.scores is Scores.SOFTMAX else 1 / (1 + (-logits).exp())
+    weights = scores * _chosen(module, x, logits)
+    if moe.normalised:
+        weights = weights / weights.sum(-1, keepdim=True)
+    weights = weights * moe.routed_scale
+    y = sum(weights[:, e, None] * _dense(module.experts, x, e) for e in range(moe.experts))
+    if module.shared is not None:
+        shared = _dense(module.shared, x)
+        if module.shared_gate is not None:
+            shared = shared * (x @ module.shared_gate.weight.detach().double().T).sigmoid()
+        y = y + shared
+    return y
+
+
+def _chosen(module: MixtureOfExperts, x: Tensor, logits: Tensor) -> Tensor:
+    """1 where a token goes to an expert, else 0; both as float64 of (tokens, experts)."""
+    none = torch.zeros_like(logits)
+    dtype = module.router.weight.dtype
+    theirs = none.scatter(1, module.choose(x.to(dtype)), 1.0)
+    if module.imposed is not None:
+        return theirs
+    ours = none.scatter(1, logits.topk(module.moe.top_k).indices, 1.0)
+    lost = (logits * (ours - theirs)).sum(-1, keepdim=True)  # how far theirs are from the best
+    rounding = 8 * torch.finfo(dtype).eps * logits.abs().amax(-1, keepdim=True) * module.moe.top_k
+    return torch.where(lost <= rounding, theirs, ours)

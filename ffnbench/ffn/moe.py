@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
+from math import isfinite
 
 from ffnbench.errors import FfnbenchError
 
@@ -19,13 +20,48 @@ class Scores(Enum):
     SIGMOID = "sigmoid"
 
 
+class Dispatch(Enum):
+    """How the experts are run: one after another over those that are hit, or all in one grouped matrix product."""
+
+    EAGER = "eager"
+    GROUPED = "grouped"
+
+
+class Routing(Enum):
+    """How often each expert is asked while it is measured: imposed, because a router that was never trained says
+    nothing of one that was. Each token draws its experts by itself, in proportion to `shares`, no expert twice."""
+
+    UNIFORM = "uniform"
+    SKEWED = "skewed"
+    TRAINED_LIKE = "trained-like"
+
+
+IMBALANCE = 0.5  # of trained-like routing: the busiest expert is asked so much more often than the mean one
+
+
+def shares(routing: Routing, experts: int) -> list[float]:
+    """How often each expert is drawn; the sum is 1.
+
+    Uniform: all the same, as `distinct` assumes. Skewed: Zipf's law, 1, 1/2, 1/3 ... Trained-like: evenly from
+    1 + IMBALANCE times the mean down to 1 - IMBALANCE; (max - mean) / mean is MaxVio (Wang et al. 2024).
+    """
+    weights = [1.0] * experts
+    if routing is Routing.SKEWED:
+        weights = [1.0 / rank for rank in range(1, experts + 1)]
+    elif routing is Routing.TRAINED_LIKE and experts > 1:
+        weights = [1 + IMBALANCE * (1 - 2 * place / (experts - 1)) for place in range(experts)]
+    total = sum(weights)
+    return [weight / total for weight in weights]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MoESpec:
     """The experts around one FFN form. Widths are per branch, as d_ff is.
 
     `shared_d_ff` is the width of all shared experts together, 0 for none; `shared_gate` multiplies their output by
     sigmoid(w x), one number a token (Qwen2-MoE). `router_bias` is a trained bias of the logits (gpt-oss).
-    `normalised` divides the chosen weights by their sum (Mixtral; Qwen's norm_topk_prob).
+    `normalised` divides the chosen weights by their sum (Mixtral; Qwen's norm_topk_prob), and `routed_scale`
+    multiplies them (DeepSeek-V3's routed_scaling_factor).
     """
 
     experts: int
@@ -35,6 +71,8 @@ class MoESpec:
     router_bias: bool = False
     scores: Scores = Scores.SOFTMAX
     normalised: bool = True
+    routed_scale: float = 1.0
+    dispatch: Dispatch = Dispatch.EAGER
 
     def __post_init__(self) -> None:
         for name, value, least in (
@@ -48,11 +86,16 @@ class MoESpec:
             )
         if self.shared_gate and not self.shared_d_ff:
             raise FfnbenchError("a shared gate needs a shared expert", "for example @shared=2048")
+        if not (isfinite(self.routed_scale) and self.routed_scale > 0):
+            raise FfnbenchError(f"routed_scale {self.routed_scale:g} is not positive", "DeepSeek-V3 has 2.5")
 
     def router_params(self, d_model: int) -> int:
         """Elements of the router, and of the shared expert's gate."""
-        gate = d_model if self.shared_gate else 0
-        return self.experts * (d_model + self.router_bias) + gate
+        return self.router_matrix_params(d_model) + self.router_bias * self.experts
+
+    def router_matrix_params(self, d_model: int) -> int:
+        """The same without the router's bias: one MAC each for every token."""
+        return (self.experts + self.shared_gate) * d_model
 
     def distinct(self, tokens: int) -> float:
         """Expected number of experts that are hit by so many tokens, where each chooses uniformly and by itself."""

@@ -6,14 +6,14 @@ the business of grammar.py.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from math import isfinite
 
 from ffnbench.errors import FfnbenchError
 from ffnbench.ffn.moe import MoESpec
 from ffnbench.ffn.own import OwnActivation, row_of_own
-from ffnbench.ffn.variants import ACTIVATIONS, GATED_BY_ACTIVATION, Activation
+from ffnbench.ffn.variants import ACTIVATIONS, CLAMPED, GATED_BY_ACTIVATION, Activation
 
 Scalar = bool | int | float | str | None
 LARGEST = 10**12
@@ -69,11 +69,18 @@ class FFNSpec:
     def __post_init__(self) -> None:
         require_positive("d_model", self.d_model)
         require_positive("d_ff", self.d_ff)
-        if self.gate is not Gate.INNER and (self.limit is not None or self.up_offset):
-            raise FfnbenchError("a limit and an offset belong to a gate", "for example swiglu@limit=7")
+        self._check_clamps()
         if not 0 <= self.dropout < 1:
             raise FfnbenchError(f"dropout {self.dropout:g} is not in [0, 1)", "it is a probability, e.g. 0.1")
         check_beta(self.row, self.beta)
+
+    def _check_clamps(self) -> None:
+        if self.gate is not Gate.INNER and (self.limit is not None or self.up_offset):
+            raise FfnbenchError("a limit and an offset belong to a gate", "for example swiglu@limit=7@offset=1")
+        if self.limit is not None and not (isfinite(self.limit) and self.limit > 0):
+            raise FfnbenchError(f"limit {self.limit:g} is not a positive number", "gpt-oss has swiglu_oai@limit=7")
+        if not isfinite(self.up_offset):
+            raise FfnbenchError(f"offset {self.up_offset:g} is not finite", "gpt-oss has swiglu_oai@offset=1")
 
     @property
     def row(self) -> Activation:
@@ -96,10 +103,19 @@ class FFNSpec:
 
     @property
     def name(self) -> str:
-        """The published name of the form: `relu`, `swiglu`, `mish_glu`, `silu@gate=output`."""
+        """The published name of the form: `relu`, `swiglu`, `mish_glu`, `silu@gate=output`, `swiglu@moe=8x2`."""
+        experts = f"@moe={self.moe.experts}x{self.moe.top_k}" if self.moe else ""
         if self.gate is Gate.INNER:
-            return GATED_BY_ACTIVATION.get(self.activation, f"{self.activation}_glu")
-        return self.activation + ("@gate=output" if self.gate is Gate.OUTPUT else "")
+            return self._gated_name() + experts
+        return self.activation + ("@gate=output" if self.gate is Gate.OUTPUT else "") + experts
+
+    def _gated_name(self) -> str:
+        for row in CLAMPED:
+            if (row.activation, row.limit, row.offset) == (self.activation, self.limit, self.up_offset):
+                return row.name
+        limit = "" if self.limit is None else f"@limit={self.limit:g}"
+        offset = f"@offset={self.up_offset:g}" if self.up_offset else ""
+        return GATED_BY_ACTIVATION.get(self.activation, f"{self.activation}_glu") + limit + offset
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -150,6 +166,13 @@ class ActivationSpec:
 
 
 NetworkSpec = FFNSpec | ImportedSpec
+
+
+def shared_expert(spec: FFNSpec) -> FFNSpec | None:
+    """All shared experts together, as one network; None where there are none."""
+    if spec.moe is None or not spec.moe.shared_d_ff:
+        return None
+    return replace(spec, d_ff=spec.moe.shared_d_ff, moe=None)
 
 
 def row_of(activation: str, own: OwnActivation | None) -> Activation:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from math import expm1, log
 from typing import Any
 
 from ffnbench.registry import Registry
@@ -56,13 +57,14 @@ class Names:
 class Activation:
     """A scalar function f and what the cost model has to know of it.
 
+    `apply` is given the values of `learned`, one tensor each, after beta; without them it is the function at its init.
     `steps` None is an activation whose kernels are not known: its memory can be measured, not predicted.
     """
 
     name: str
     formula: str
     derivative: str
-    apply: Callable[[Any, Any, float], Any]
+    apply: Callable[..., Any]
     flops: int | None
     flops_backward: int | None
     steps: tuple[Step, ...] | None
@@ -70,18 +72,31 @@ class Activation:
     source: str = ""
     aliases: tuple[str, ...] = ()
     beta: float | None = None
+    learned: tuple[tuple[str, float], ...] = ()  # trained scalars of every FFN, with the values that they begin with
     with_beta: str = ""  # the row that takes over when @beta= is given
     note: str = ""  # what to tell where the name is ambiguous in the wild
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GatedName:
-    """A published name of W_down(act(W_gate x) * (W_up x)) and the activation on its gate."""
+    """A published name of W_down(act(W_gate x) * (W_up x)) and the activation on its gate.
+
+    A clamped one has a `limit` and an `offset`: act(min(gate, limit)) * (clamp(up, -limit, limit) + offset).
+    """
 
     name: str
     activation: str
     aliases: tuple[str, ...] = ()
     note: str = ""
+    limit: float | None = None
+    offset: float = 0.0
+
+
+def _xielu(F: Any, x: Any, positive: Any = None, negative: Any = None) -> Any:
+    """Both branches are computed everywhere, as eager code does; the clamp keeps exp from overflowing in the unused one."""
+    a = 0.8 if positive is None else F.softplus(positive)
+    b = 0.8 if negative is None else 0.5 + F.softplus(negative)
+    return (a * x * x + 0.5 * x).where(x > 0, b * (x.clamp(max=0).expm1() - x) + 0.5 * x)
 
 
 # fmt: off
@@ -203,6 +218,15 @@ _ROWS = (
         names=Names(torch="F.softplus"),
         source="Dugas et al. 2001",
     ),
+    Activation(
+        name="xielu", formula="a x^2 + x/2 if x > 0 else b (exp(x) - 1 - x) + x/2",
+        derivative="2 a x + 1/2 if x > 0 else b (exp(x) - 1) + 1/2", flops=10, flops_backward=14, steps=None,
+        apply=lambda F, x, beta, *learned: _xielu(F, x, *learned),
+        learned=(("alpha_p", log(expm1(0.8))), ("alpha_n", log(expm1(0.3)))),
+        note="xielu has two trained scalars, a = softplus(alpha_p) and b = 1/2 + softplus(alpha_n), both 0.8 at init",
+        names=Names(hf="xielu"),
+        source="Huang & Schlag 2024 (arXiv 2411.13010), Apertus",
+    ),
 )
 
 _GATED_ROWS = (
@@ -215,6 +239,11 @@ _GATED_ROWS = (
     ),
     GatedName(name="geglu_tanh", activation="gelu_tanh"),
     GatedName(name="swiglu", activation="silu"),
+    GatedName(
+        name="swiglu_oai", activation="quick_gelu", limit=7.0, offset=1.0, aliases=("swigluoai", "clamped_swiglu"),
+        note="swiglu_oai is quick_gelu(min(gate, 7)) * (clamp(up, -7, 7) + 1), as in gpt-oss, "
+        "whose hidden_act says silu",
+    ),
 )
 # fmt: on
 
@@ -224,4 +253,5 @@ for _row in _ROWS:
     ACTIVATIONS.add(_row.name, _row, _row.aliases)
 for _gated in _GATED_ROWS:
     GATED.add(_gated.name, _gated, _gated.aliases)
-GATED_BY_ACTIVATION = {row.activation: row.name for row in _GATED_ROWS}
+GATED_BY_ACTIVATION = {row.activation: row.name for row in _GATED_ROWS if row.limit is None}
+CLAMPED = tuple(row for row in _GATED_ROWS if row.limit is not None)

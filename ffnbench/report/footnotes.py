@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from ffnbench.plan import Mode
+from ffnbench.ffn.moe import Routing
+from ffnbench.ffn.spec import FFNSpec
+from ffnbench.plan import HIT, LOAD, Mode
 from ffnbench.result import Report, Verdict
+from ffnbench.units import digits
 
 SUPERSCRIPTS = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
 
@@ -41,7 +44,23 @@ def case_notes(report: Report, label: str) -> list[str]:
         notes.append(cost.width_note)
     if report.plan.case(label).workload.mode == Mode.BACKWARD.value and "memory" in report.plan.metrics:
         notes.append("the peak is that of forward and backward together, which is what a step needs")
+    notes += _routing(report, label)
     if comparison and comparison.verdict is Verdict.UNCLEAR and comparison.reason:
         notes.append(comparison.reason)
     notes += [note.text for note in report.warnings if note.label == label]
     return notes
+
+
+def _routing(report: Report, label: str) -> list[str]:
+    """How tokens were spread over experts; where nothing was measured, how many experts a call is expected to read."""
+    case, busiest, hit = report.plan.case(label), report.estimate(label, LOAD), report.estimate(label, HIT)
+    moe = case.ffn.moe if isinstance(case.ffn, FFNSpec) else None
+    if moe is None:
+        return []
+    if busiest and hit:
+        asked = f"{hit.value:.0f} of {moe.experts} experts are asked, the busiest {busiest.value:.2f}x the mean"
+        notes = [f"{case.workload.routing} routing, imposed: {asked}"]
+        uniform = case.workload.routing == Routing.UNIFORM.value
+        return notes if uniform else [*notes, "touched is what uniform routing is expected to read"]
+    expected = f"{digits(moe.distinct(case.workload.tokens))} of {moe.experts} experts"
+    return [f"touched: a call reads {expected}, as expected of uniform routing"]

@@ -12,7 +12,7 @@ from ffnbench.ffn.cost import FORMULA, ITEM_BYTES, params
 from ffnbench.ffn.presets import PRESETS
 from ffnbench.ffn.sizing import RULES
 from ffnbench.ffn.spec import Gate
-from ffnbench.ffn.variants import ACTIVATIONS, GATED, GATED_BY_ACTIVATION
+from ffnbench.ffn.variants import ACTIVATIONS, CLAMPED, GATED, GATED_BY_ACTIVATION, GatedName
 from ffnbench.plan import DTYPES
 from ffnbench.report.table import Cell, Column, Table
 from ffnbench.report.text import markdown
@@ -22,7 +22,12 @@ from ffnbench.units import IEC, TIME, quantity
 Record = dict[str, Any]
 PROSE = ("aliases", "formula", "d_ff", "source", "value", "note")  # columns of words, which may be wrapped
 FOOTNOTES = {
-    "variants": ("up is W_up x, gate is W_gate x; a key changes a form: swiglu@bias=true@d_ff=2048",),
+    "variants": (
+        "up is W_up x, gate is W_gate x; a key changes a form: swiglu@bias=true@d_ff=2048",
+        *(f"{row.name}: g is gate, at most {row.limit:g}; u is up within ±{row.limit:g}" for row in CLAMPED),
+        "experts have keys of their own: @shared=512 @shared_gate=true @router_bias=true @scores=sigmoid "
+        "@normalised=false @routed_scale=2.5 @experts=grouped @routing=skewed",
+    ),
     "activations": ("FLOPs per element: each + - * / comparison, and each exp log tanh erf, is 1",),
     "rules": ("use: --rule llama --ffn-dim-multiplier 1.3 --multiple-of 1024, or swiglu@rule=llama",),
     "presets": ("FFN of the kind of layer that the model has most of; params of one layer, all experts counted",),
@@ -38,9 +43,11 @@ def variants() -> list[Record]:
     gated = [
         {
             "name": g.name,
-            "form": f"down({g.activation}(gate) * up)",
+            "form": _gated_form(g),
             "params": FORMULA[Gate.INNER],
-            "aliases": ", ".join((f"{g.activation}_glu",) * (GATED_BY_ACTIVATION[g.activation] == g.name) + g.aliases),
+            "aliases": ", ".join(
+                (f"{g.activation}_glu",) * (GATED_BY_ACTIVATION.get(g.activation) == g.name) + g.aliases
+            ),
         }
         for g in GATED
     ]
@@ -55,7 +62,13 @@ def variants() -> list[Record]:
             "form": "down(act(up)) * gate",
             "params": FORMULA[Gate.OUTPUT],
             "aliases": "",
-        }
+        },
+        {
+            "name": "X@moe=8x2",
+            "form": "2 of 8 experts, each an X",
+            "params": "8*X + 8*d",
+            "aliases": "",
+        },
     ]
     own = [
         {
@@ -66,6 +79,12 @@ def variants() -> list[Record]:
         }
     ]
     return [*classic, *gated, *others, *output, *own]
+
+
+def _gated_form(row: GatedName) -> str:
+    if row.limit is None:
+        return f"down({row.activation}(gate) * up)"
+    return f"down({row.activation}(g)*(u + {row.offset:g}))"
 
 
 def activations() -> list[Record]:

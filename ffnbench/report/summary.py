@@ -49,9 +49,11 @@ def _workload_line(plan: Plan, keys: tuple[str, ...] = ("dtype", "device", "mode
 def _sizing_line(plan: Plan) -> str:
     """Where the widths come from: one phrase for all but the reference, or one for each."""
     others = {case.sizing for case in plan.shown if case.label != plan.reference}
-    if others == {f"matched on {plan.match}"}:
+    plain, active = f"matched on {plan.match}", f"matched on active {plan.match}"
+    if others and others <= {plain, active}:
         width = plan.case(plan.reference).ffn.d_ff
-        how = f"matched on {plan.match} to {plan.reference} (d_ff {width:,}), multiple of {plan.multiple_of}"
+        matched = plain if others == {plain} else active if others == {active} else f"{plain} (active ones of experts)"
+        how = f"{matched} to {plan.reference} (d_ff {width:,}), multiple of {plan.multiple_of}"
     else:
         groups: dict[str, list[str]] = {}
         for case in plan.shown:

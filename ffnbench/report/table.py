@@ -121,7 +121,7 @@ def _cost_fields(report: Report, rows: list[Row]) -> list[Field]:
     train = any(case.workload.train for case in report.plan.shown)
     return [
         *_static_fields(rows, None),
-        _text("params_formula", "closed form", 1, left=True),
+        _text("params_formula", "closed form", 3 if _any_experts(rows) else 1, left=True),
         _number(rows, "flops_elementwise", "elem.-wise", SI, 5, per="/tok"),
         _number(rows, "weight_bytes", "weights", IEC, 3),
         _number(rows, "peak_bytes", "peak", IEC, 4),
@@ -141,9 +141,24 @@ def _static_fields(rows: list[Row], timed: set[str] | None) -> list[Field]:
     return [
         (Column(title="d_ff", priority=2), lambda r: _count(r["d_ff"])),
         (Column(title="params", priority=1), lambda r: _count(r["params"])),
+        *_expert_fields(rows, 1 if timed is None else 4),
         _number(rows, "flops_forward", "FLOPs", SI, forward, per="/tok"),
         _number(rows, "flops_backward", "FLOPs bwd", SI, backward, per="/tok"),
     ]
+
+
+def _expert_fields(rows: list[Row], priority: int) -> list[Field]:
+    """What differs from the total where there are experts: parameters that a token meets, weights that a call reads."""
+    if not _any_experts(rows):
+        return []
+    return [
+        (Column(title="active", priority=priority), lambda r: _count(r["params_active"])),
+        _number(rows, "weight_bytes_touched", "touched", IEC, priority + 1),
+    ]
+
+
+def _any_experts(rows: list[Row]) -> bool:
+    return any(row["experts"] for row in rows)
 
 
 def _extra_fields(rows: list[Row]) -> list[Field]:

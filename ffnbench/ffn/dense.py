@@ -1,0 +1,144 @@
+"""The dense modules: one class a form, plain eager PyTorch, bias and widths exactly as the spec says.
+
+Weights are named gate, up and down (w1, w3 and w2 in Llama's code). Both factors of a product are asserted to
+have one shape: the line `down(silu(up(x))) * gate(x)` with a misplaced parenthesis, seen in the wild, would
+otherwise broadcast or run in silence when d_ff equals d_model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from ffnbench.errors import FfnbenchError
+from ffnbench.ffn.spec import FFNSpec, Gate, Init
+
+Linear = Callable[..., nn.Module]  # (fan_in, fan_out, bias=, device=, dtype=) -> module: nn.Linear, or one for experts
+
+
+class FeedForward(nn.Module):
+    """The classic form: `down(act(up(x)))`. x and the result are (..., d_model)."""
+
+    def __init__(
+        self,
+        spec: FFNSpec,
+        *,
+        linear: Linear = nn.Linear,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        super().__init__()
+        self.spec = spec
+        self._apply_activation = spec.row.apply
+        self._beta = 1.0 if spec.beta is None else spec.beta
+        for name, (fan_out, fan_in) in spec.matrices.items():
+            setattr(self, name, linear(fan_in, fan_out, bias=spec.bias, device=device, dtype=dtype))
+        for name, start in spec.row.learned:
+            setattr(self, name, nn.Parameter(torch.tensor(start, device=device, dtype=dtype)))
+        self._learned = tuple(name for name, _ in spec.row.learned)
+        self.drop = nn.Dropout(spec.dropout) if spec.dropout else None
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Fill the weights as spec.init says, each expert's by itself; nn.Linear's own default needs nothing more."""
+        if self.spec.init is Init.TORCH:
+            return
+        for name in self.spec.matrices:
+            layer = getattr(self, name)
+            for matrix in layer.weight.detach().view(-1, *layer.weight.shape[-2:]):
+                fill(matrix, self.spec.init, down=name == "down")
+            if layer.bias is not None:
+                nn.init.zeros_(layer.bias)
+
+    def act(self, x: Tensor) -> Tensor:
+        """The activation, element by element."""
+        if not self._learned:
+            return self._apply_activation(F, x, self._beta)
+        learned = (getattr(self, name).to(x.dtype) for name in self._learned)
+        return self._apply_activation(F, x, self._beta, *learned)
+
+    def hidden(self, x: Tensor) -> Tensor:
+        """What enters the down projection, (..., d_ff). Nested so that no temporary outlives its use."""
+        return self.act(self.up(x))
+
+    def project(self, hidden: Tensor) -> Tensor:
+        """Dropout, where there is any, and the down projection."""
+        if self.drop is not None:
+            hidden = self.drop(hidden)  # rebinding lets the undropped tensor go before the projection
+        return self.down(hidden)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.project(self.hidden(x))
+
+    def extra_repr(self) -> str:
+        return self.spec.name
+
+
+class GatedFeedForward(FeedForward):
+    """The gated form: `down(act(gate(x)) * up(x))` (Shazeer 2020)."""
+
+    def hidden(self, x: Tensor) -> Tensor:
+        return product(self.act(self.gate(x)), self.up(x))
+
+
+class ClampedFeedForward(GatedFeedForward):
+    """The gated form with limits: `down(act(min(gate(x), limit)) * (clamp(up(x), -limit, limit) + offset))`."""
+
+    def hidden(self, x: Tensor) -> Tensor:
+        return product(self.act(self._limited_gate(x)), self._limited_up(x))
+
+    def _limited_gate(self, x: Tensor) -> Tensor:
+        g: Tensor = self.gate(x)
+        return g if self.spec.limit is None else g.clamp(max=self.spec.limit)
+
+    def _limited_up(self, x: Tensor) -> Tensor:
+        u: Tensor = self.up(x)
+        if self.spec.limit is not None:
+            u = u.clamp(-self.spec.limit, self.spec.limit)
+        return u + self.spec.up_offset if self.spec.up_offset else u
+
+
+class OutputGatedFeedForward(FeedForward):
+    """The output-gated form: `down(act(up(x))) * gate(x)` with a gate of d_model x d_model."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return product(self.project(self.hidden(x)), self.gate(x))
+
+
+_FORMS = {Gate.NONE: FeedForward, Gate.INNER: GatedFeedForward, Gate.OUTPUT: OutputGatedFeedForward}
+
+
+def build_dense(
+    spec: FFNSpec,
+    *,
+    linear: Linear = nn.Linear,
+    device: torch.device | str | None = None,
+    dtype: torch.dtype | None = None,
+) -> FeedForward:
+    """The module of a spec without experts, weights filled from torch's global generator."""
+    clamped = spec.limit is not None or bool(spec.up_offset)
+    form = ClampedFeedForward if clamped else _FORMS[spec.gate]
+    return form(spec, linear=linear, device=device, dtype=dtype)
+
+
+def fill(matrix: Tensor, init: Init, *, down: bool) -> None:
+    """Fill one weight matrix in place: N(0, 0.02), or He on the way up and Xavier * 0.02 on the way down."""
+    if init is Init.NORMAL:
+        nn.init.normal_(matrix, std=0.02)
+    elif down:
+        nn.init.xavier_normal_(matrix, gain=0.02)
+    else:
+        nn.init.kaiming_normal_(matrix, nonlinearity="relu")
+
+
+def product(a: Tensor, b: Tensor) -> Tensor:
+    """Element-wise product that never broadcasts; raises FfnbenchError naming the misplaced parenthesis."""
+    if a.shape != b.shape:
+        raise FfnbenchError(
+            f"the two factors of a gated FFN have shapes {tuple(a.shape)} and {tuple(b.shape)}",
+            "is a parenthesis misplaced? The standard form is down(act(gate(x)) * up(x))",
+        )
+    return a * b

@@ -1,0 +1,199 @@
+"""A mixture of experts: a router, experts of one form with their weights in 3-D tensors, and shared experts.
+
+The experts are run in one of two ways. Eager: one after another over those that are hit, as Hugging Face's eager
+path does. Grouped: tokens sorted by expert, one grouped matrix product for each weight.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from ffnbench.errors import Unsupported
+from ffnbench.ffn.dense import build_dense
+from ffnbench.ffn.moe import Dispatch, Scores
+from ffnbench.ffn.spec import FFNSpec, Init, shared_expert
+
+HALVES = (torch.bfloat16, torch.float16)
+GROUPED_MM: Callable[..., Tensor] | None = getattr(F, "grouped_mm", None) or getattr(torch, "_grouped_mm", None)
+
+
+@dataclass(slots=True)
+class Turn:
+    """Whose rows come next: one expert's; or all, sorted by expert, with `ids` of each row and `ends` of each group."""
+
+    expert: int = 0
+    ids: Tensor | None = None
+    ends: Tensor | None = None
+
+
+class ExpertLinear(nn.Module):
+    """One linear layer of every expert: weight (experts, out, in), bias (experts, out). `turn` says whose rows come.
+
+    Filled as nn.Linear fills its own: U(+-1/sqrt(fan_in)).
+    """
+
+    def __init__(
+        self,
+        fan_in: int,
+        fan_out: int,
+        *,
+        experts: int,
+        turn: Turn,
+        bias: bool,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        super().__init__()
+        self.turn = turn
+        self._parts: tuple[tuple[Tensor, ...], tuple[Tensor | None, ...]] = ((), ())
+        self.weight = nn.Parameter(torch.empty(experts, fan_out, fan_in, device=device, dtype=dtype))
+        self.bias = nn.Parameter(torch.empty(experts, fan_out, device=device, dtype=dtype)) if bias else None
+        for parameter in self.parameters():
+            nn.init.uniform_(parameter, -1 / math.sqrt(fan_in), 1 / math.sqrt(fan_in))
+
+    def open(self) -> None:
+        """Take the experts apart, once a call: the gradients of a weight then come together in one step."""
+        biases = (None,) * len(self.weight) if self.bias is None else self.bias.unbind(0)
+        self._parts = self.weight.unbind(0), biases
+
+    def close(self) -> None:
+        """Let go of what `open` took, and of the graph with it."""
+        self._parts = ((), ())
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.turn.ends is None:
+            weights, biases = self._parts
+            return F.linear(x, weights[self.turn.expert], biases[self.turn.expert])
+        assert GROUPED_MM is not None
+        y = GROUPED_MM(x, self.weight.transpose(-2, -1), offs=self.turn.ends)
+        return y if self.bias is None else y + self.bias[self.turn.ids]
+
+
+class MixtureOfExperts(nn.Module):
+    """Sum of weight_e * expert_e(x) over the chosen experts, plus the shared expert. x and the result: (..., d_model).
+
+    `imposed`, (tokens, top_k), replaces the router's choice by expert numbers; the router does all of its work still.
+    """
+
+    imposed: Tensor | None
+
+    def __init__(
+        self, spec: FFNSpec, *, device: torch.device | str | None = None, dtype: torch.dtype | None = None
+    ) -> None:
+        super().__init__()
+        assert spec.moe is not None
+        self.spec, self.moe = spec, spec.moe
+        place: dict[str, Any] = {"device": device, "dtype": dtype}
+        self._turn = Turn()
+        self.router = nn.Linear(spec.d_model, self.moe.experts, bias=self.moe.router_bias, **place)
+        stack = partial(ExpertLinear, experts=self.moe.experts, turn=self._turn)
+        self.experts = build_dense(replace(spec, moe=None), linear=stack, **place)
+        shared = shared_expert(spec)
+        self.shared = build_dense(shared, **place) if shared else None
+        self.shared_gate = nn.Linear(spec.d_model, 1, bias=False, **place) if self.moe.shared_gate else None
+        self.register_buffer("imposed", None, persistent=False)
+        self.reset_parameters()
+        if self.moe.dispatch is Dispatch.GROUPED:
+            check_grouped(self.router.weight.device, self.router.weight.dtype)
+
+    def reset_parameters(self) -> None:
+        """The router and the shared expert's gate: N(0, 0.02) where that is the init, else nn.Linear's own."""
+        if self.spec.init is Init.TORCH:
+            return
+        for layer in (self.router, self.shared_gate):
+            if layer is not None and self.spec.init is Init.NORMAL:
+                nn.init.normal_(layer.weight, std=0.02)
+        if self.router.bias is not None:
+            nn.init.zeros_(self.router.bias)
+
+    def scores(self, x: Tensor) -> Tensor:
+        """What the router gives each expert, (tokens, experts); in float32 where x has less."""
+        logits = self.router(x)
+        wide = torch.float32 if logits.dtype in HALVES else logits.dtype
+        return logits.softmax(-1, dtype=wide) if self.moe.scores is Scores.SOFTMAX else logits.to(wide).sigmoid()
+
+    def choose(self, x: Tensor) -> Tensor:
+        """The experts of each token, (tokens, top_k)."""
+        return self._chosen(self.scores(x))
+
+    def _chosen(self, scores: Tensor) -> Tensor:
+        chosen = scores.topk(self.moe.top_k, dim=-1).indices
+        return chosen if self.imposed is None else self.imposed[: len(chosen)]
+
+    def route(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """The experts of each token and their weights, both (tokens, top_k); the weights in x's dtype."""
+        scores = self.scores(x)
+        chosen = self._chosen(scores)
+        weights = scores.gather(1, chosen)
+        if self.moe.normalised:
+            weights = weights / weights.sum(-1, keepdim=True)
+        if self.moe.routed_scale != 1:
+            weights = weights * self.moe.routed_scale
+        return chosen, weights.to(x.dtype)
+
+    def forward(self, x: Tensor) -> Tensor:
+        tokens = x.reshape(-1, x.shape[-1])
+        chosen, weights = self.route(tokens)
+        run = self._grouped if self.moe.dispatch is Dispatch.GROUPED else self._eager
+        y = run(tokens, chosen, weights)
+        if self.shared is not None:
+            shared = self.shared(tokens)
+            y = y + (shared if self.shared_gate is None else self.shared_gate(tokens).sigmoid() * shared)
+        return y.view(x.shape)
+
+    def _eager(self, x: Tensor, chosen: Tensor, weights: Tensor) -> Tensor:
+        """One expert after another: its tokens are gathered, and its results added where they belong."""
+        y = torch.zeros_like(x)
+        stacks = [layer for layer in self.experts.children() if isinstance(layer, ExpertLinear)]
+        for stack in stacks:
+            stack.open()
+        for expert in chosen.unique().tolist():
+            token, place = torch.where(chosen == expert)
+            self._turn.expert = expert
+            y.index_add_(0, token, self.experts(x[token]) * weights[token, place, None])
+        for stack in stacks:
+            stack.close()
+        return y
+
+    def _grouped(self, x: Tensor, chosen: Tensor, weights: Tensor) -> Tensor:
+        """All experts at once: rows sorted by expert, and brought back to their tokens at the end."""
+        k = self.moe.top_k
+        ids, order = chosen.reshape(-1).sort()
+        turn = self._turn
+        every = torch.arange(self.moe.experts, device=x.device)
+        turn.ids, turn.ends = ids, torch.searchsorted(ids, every, right=True, out_int32=True)
+        rows = self.experts(x[order // k]) * weights.reshape(-1)[order, None]
+        turn.ids = turn.ends = None
+        return rows[order.argsort()].view(-1, k, x.shape[-1]).sum(1)
+
+    def extra_repr(self) -> str:
+        return self.spec.name
+
+
+def check_grouped(device: torch.device, dtype: torch.dtype) -> None:
+    """Raises Unsupported where torch has no grouped matrix product for that device and dtype, backward included."""
+    where = (
+        f"torch {torch.__version__} has no grouped matrix product for {str(dtype).removeprefix('torch.')} on {device}"
+    )
+    if GROUPED_MM is None:
+        raise Unsupported(where, "use @experts=eager")
+    if device.type == "meta":
+        return
+    x, weight = (
+        torch.zeros(*shape, device=device, dtype=dtype, requires_grad=True) for shape in ((16, 16), (2, 16, 16))
+    )
+    ends = torch.tensor([8, 16], device=device, dtype=torch.int32)
+    try:
+        with torch.enable_grad():
+            y = GROUPED_MM(x, weight.transpose(-2, -1), offs=ends)
+            y.backward(torch.zeros_like(y))
+    except (RuntimeError, NotImplementedError) as problem:
+        raise Unsupported(f"{where}: {' '.join(str(problem).split())[:120]}", "use @experts=eager") from problem

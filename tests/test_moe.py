@@ -1,0 +1,356 @@
+"""Experts: closed form = module = tracer; eager = grouped = float64; how tokens are spread; what is refused."""
+
+from __future__ import annotations
+
+import math
+from itertools import product
+
+import pytest
+import torch
+from conftest import FakeLaunch
+from torch.utils.flop_counter import FlopCounterMode
+
+import ffnbench
+from ffnbench import jsonable
+from ffnbench.api import cost as cost_report
+from ffnbench.api import prepare
+from ffnbench.bench import jobs, meters, routing
+from ffnbench.errors import FfnbenchError, Unsupported
+from ffnbench.ffn import experts
+from ffnbench.ffn.cost import cost, flops_elementwise, params, params_active, params_touched
+from ffnbench.ffn.modules import build_module, reference_output
+from ffnbench.ffn.moe import IMBALANCE, Dispatch, MoESpec, Routing, Scores, shares
+from ffnbench.ffn.spec import FFNSpec, Gate
+from ffnbench.plan import Plan, Workload
+from ffnbench.report.table import compare_table, cost_table
+from ffnbench.report.text import plain
+from ffnbench.request import Request, build
+
+D, H, TOKENS = 32, 48, 40
+AROUND = {
+    "routed": {},
+    "shared": {"shared_d_ff": 24},
+    "everything": {
+        "shared_d_ff": 24, "shared_gate": True, "router_bias": True, "scores": Scores.SIGMOID, "routed_scale": 2.5,
+    },
+    "raw": {"normalised": False, "scores": Scores.SIGMOID},
+    "qwen": {"normalised": False, "shared_d_ff": 24, "shared_gate": True},
+}  # fmt: skip
+FORMS = {
+    "classic": {"activation": "relu"},
+    "gated": {"activation": "silu", "gate": Gate.INNER},
+    "clamped": {"activation": "quick_gelu", "gate": Gate.INNER, "limit": 0.5, "up_offset": 1.0},
+    "output": {"activation": "gelu", "gate": Gate.OUTPUT},
+    "learned": {"activation": "xielu"},
+}
+GRID = list(product(FORMS, AROUND, [False, True]))
+IDS = [f"{form}-{around}-{'bias' if bias else 'plain'}" for form, around, bias in GRID]
+TOLERANCE = {"float64": 1e-13, "float32": 1e-5, "bfloat16": 3e-2}
+
+
+def spec_of(form: str, around: str = "routed", bias: bool = False, **moe: object) -> FFNSpec:
+    experts = MoESpec(**{"experts": 5, "top_k": 2, **AROUND[around], **moe})
+    return FFNSpec(d_model=D, d_ff=H, bias=bias, moe=experts, **FORMS[form])
+
+
+def subject_of(spec: FFNSpec, dtype: str = "float32", mode: str = "forward") -> meters.Subject:
+    torch.manual_seed(1)
+    work = Workload(batch=2, seq_len=TOKENS // 2, dtype=dtype, device="cpu", mode=mode, threads=1)
+    return meters.prepare(build_module(spec, dtype=getattr(torch, dtype)), work, spec.d_model, seed=0)
+
+
+def cost_of(spec: FFNSpec):
+    return cost(spec, tokens=TOKENS, dtype="float32", train=True, device="cpu")
+
+
+def relative(y: torch.Tensor, expected: torch.Tensor) -> float:
+    return float((y.detach().double() - expected).norm() / expected.norm())
+
+
+@pytest.mark.parametrize(("form", "around", "bias"), GRID, ids=IDS)
+def test_parameters_and_flops_are_the_modules(form: str, around: str, bias: bool) -> None:
+    spec = spec_of(form, around, bias)
+    subject, found = subject_of(spec, mode="train"), cost_of(spec)
+    assert found.params == sum(p.numel() for p in subject.module.parameters())
+    formula = found.params_formula.replace("^", "**")
+    assert eval(formula, {"d": D, "d_ff": H}) == found.params
+    with FlopCounterMode(display=False) as counter:
+        y = subject.module(subject.x)
+        forward = counter.get_total_flops()
+        y.backward(subject.grad)
+    assert found.flops_forward * TOKENS == forward
+    assert found.flops_backward * TOKENS == counter.get_total_flops() - forward
+
+
+@pytest.mark.parametrize("dispatch", list(Dispatch), ids=lambda d: d.value)
+@pytest.mark.parametrize(("form", "around", "bias"), GRID, ids=IDS)
+def test_eager_and_grouped_compute_the_float64_reference(
+    form: str, around: str, bias: bool, dispatch: Dispatch
+) -> None:
+    spec = spec_of(form, around, bias, dispatch=dispatch)
+    for dtype in ("float32", "bfloat16") if dispatch is Dispatch.GROUPED else TOLERANCE:
+        for chosen in (None, Routing.SKEWED):
+            subject = subject_of(spec, dtype, "train")
+            if chosen:
+                routing.impose(subject.module, chosen, tokens=TOKENS, seed=3)
+            expected = reference_output(subject.module, subject.x)
+            assert relative(subject.module(subject.x), expected) < TOLERANCE[dtype]
+            with torch.inference_mode():
+                assert relative(subject.module(subject.x), expected) < TOLERANCE[dtype]
+
+
+@pytest.mark.parametrize(("form", "around"), list(product(FORMS, ("routed", "everything"))))
+def test_gradients_are_right_and_the_same_in_both_ways(form: str, around: str) -> None:
+    subject = subject_of(spec_of(form, around, True), "float64", "train")
+    x = subject.x.detach()[:1, :4].requires_grad_()
+    assert torch.autograd.gradcheck(lambda x: subject.module(x), (x,))
+    eager, grouped = (
+        subject_of(spec_of(form, around, True, dispatch=dispatch), "float32", "train") for dispatch in Dispatch
+    )
+    grouped.module.load_state_dict(eager.module.state_dict())
+    eager.call()
+    grouped.call()
+    assert relative(grouped.x.grad, eager.x.grad.double()) < 1e-5
+    for (name, p), (_, q) in zip(eager.module.named_parameters(), grouped.module.named_parameters(), strict=True):
+        assert torch.allclose(q.grad, p.grad, rtol=1e-3, atol=1e-5 * float(p.grad.abs().max())), name
+
+
+def test_an_expert_that_nobody_asks_is_no_trouble() -> None:
+    for dispatch in Dispatch:
+        subject = subject_of(spec_of("gated", bias=True, dispatch=dispatch), mode="train")
+        subject.module.imposed = torch.tensor([[1, 4]]).expand(TOKENS, 2)
+        subject.call()
+        assert relative(subject.module(subject.x), reference_output(subject.module, subject.x)) < 1e-5
+        assert not subject.module.experts.up.weight.grad[[0, 2, 3]].any()
+        assert routing.load(subject.module, subject.x) == (2.5, 2)
+
+
+def test_a_wrong_choice_of_experts_is_seen() -> None:
+    subject = subject_of(spec_of("gated"))
+    scores = subject.module.scores
+    subject.module._chosen = lambda _: scores(subject.x.reshape(-1, D)).topk(2, largest=False).indices
+    assert relative(subject.module(subject.x), reference_output(subject.module, subject.x)) > 0.1
+
+
+def test_an_imposed_routing_leaves_the_router_its_work() -> None:
+    subject = subject_of(spec_of("gated"))
+
+    def operations() -> list[str]:
+        with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as found:
+            subject.call()
+        names = (event.name for event in found.events())
+        return [name for name in names if name in ("aten::topk", "aten::softmax", "aten::linear", "aten::gather")]
+
+    free = operations()
+    subject.module.imposed = subject.module.choose(subject.x.reshape(-1, D))
+    assert operations() == free
+    assert {"aten::topk", "aten::softmax"} < set(free)
+
+
+def test_published_mixtures() -> None:
+    gated = {"activation": "silu", "gate": Gate.INNER}
+    mixtral = FFNSpec(d_model=4096, d_ff=14336, moe=MoESpec(experts=8, top_k=2), **gated)
+    qwen3 = FFNSpec(d_model=2048, d_ff=768, moe=MoESpec(experts=128, top_k=8), **gated)
+    deepseek = FFNSpec(d_model=7168, d_ff=2048, moe=MoESpec(experts=256, top_k=8, shared_d_ff=2048), **gated)
+    gpt_oss = FFNSpec(
+        d_model=2880, d_ff=2880, activation="quick_gelu", gate=Gate.INNER, bias=True, limit=7, up_offset=1,
+        moe=MoESpec(experts=128, top_k=4, router_bias=True),
+    )  # fmt: skip
+    assert [(params(s), params_active(s)) for s in (mixtral, qwen3, deepseek, gpt_oss)] == [
+        (1_409_318_912, 352_354_304), (604_241_920, 38_010_880), (11_320_164_352, 398_196_736),
+        (3_186_524_288, 99_936_128),
+    ]  # fmt: skip
+    assert params_touched(mixtral, 1) == params_active(mixtral)
+    assert qwen3.moe.distinct(64) == pytest.approx(125.9, abs=0.05)
+    assert [s.name for s in (mixtral, gpt_oss)] == ["swiglu@moe=8x2", "swiglu_oai@moe=128x4"]
+
+
+def test_element_wise_flops_by_hand() -> None:
+    gated = {"d_model": 8, "activation": "silu", "gate": Gate.INNER}
+    simple = FFNSpec(d_ff=24, moe=MoESpec(experts=4, top_k=2), **gated)
+    one = (5 * 24 + 24, 9 * 24 + 2 * 24 + 8)  # silu and product; their gradients, and the sum of two dx
+    softmax, weights, outputs = 3 * 4, 2 * 2, 2 * 2 * 8
+    assert flops_elementwise(simple)[0] == 2 * one[0] + softmax + weights + outputs
+    assert flops_elementwise(simple)[1] == 2 * one[1] + 4 * 4 + 4 * 2 + 3 * 2 * 8 + 2 * 8
+    full = FFNSpec(
+        d_ff=24, moe=MoESpec(
+            experts=4, top_k=2, shared_d_ff=16, shared_gate=True, router_bias=True, scores=Scores.SIGMOID,
+            normalised=False, routed_scale=2.0,
+        ), **gated,
+    )  # fmt: skip
+    shared = (5 * 16 + 16, 9 * 16 + 2 * 16 + 8)
+    assert flops_elementwise(full)[0] == 2 * one[0] + shared[0] + 4 * 4 + 4 + 2 + outputs + 8 + (4 + 8)
+    assert (
+        flops_elementwise(full)[1] == 2 * one[1] + shared[1] + 4 * 3 + 4 + 2 + 3 * 2 * 8 + (3 + 3 * 8) + (2 + 1 + 1) * 8
+    )
+
+
+@pytest.mark.parametrize("experts_", [1, 5, 64])
+@pytest.mark.parametrize("chosen", list(Routing), ids=lambda r: r.value)
+def test_shares_are_what_they_are_said_to_be(chosen: Routing, experts_: int) -> None:
+    found = shares(chosen, experts_)
+    assert sum(found) == pytest.approx(1)
+    assert found == sorted(found, reverse=True)
+    worst = {Routing.UNIFORM: 1, Routing.TRAINED_LIKE: 1 + IMBALANCE}.get(
+        chosen, experts_ / math.fsum(1 / r for r in range(1, experts_ + 1))
+    )
+    assert found[0] * experts_ == pytest.approx(worst if experts_ > 1 else 1)
+
+
+@pytest.mark.parametrize("chosen", list(Routing), ids=lambda r: r.value)
+def test_tokens_are_drawn_by_those_shares(chosen: Routing) -> None:
+    module = build_module(spec_of("gated", experts=16, top_k=1))
+    routing.impose(module, chosen, tokens=20_000, seed=1)
+    drawn = torch.bincount(module.imposed.flatten(), minlength=16) / 20_000
+    assert torch.allclose(drawn, torch.tensor(shares(chosen, 16)), atol=0.012)
+    again, other = build_module(spec_of("gated", experts=16, top_k=3)), build_module(spec_of("gated", experts=16))
+    routing.impose(again, chosen, tokens=50, seed=1)
+    routing.impose(other, chosen, tokens=50, seed=2)
+    assert all(len(set(row)) == 3 for row in again.imposed.tolist())  # no expert twice
+    first = again.imposed
+    routing.impose(again, chosen, tokens=50, seed=1)
+    assert torch.equal(first, again.imposed)
+    assert not torch.equal(first[:, :2], other.imposed)
+
+
+def test_the_expected_number_of_distinct_experts_is_that_of_uniform_routing() -> None:
+    module, moe = build_module(spec_of("gated", experts=16, top_k=3)), MoESpec(experts=16, top_k=3)
+    seen = []
+    for seed in range(300):
+        routing.impose(module, Routing.UNIFORM, tokens=6, seed=seed)
+        seen.append(module.imposed.unique().numel())
+    assert sum(seen) / len(seen) == pytest.approx(moe.distinct(6), abs=0.25)
+    assert moe.distinct(1) == pytest.approx(3)
+
+
+def test_the_worker_imposes_what_the_plan_says() -> None:
+    asked = Request(variants="swiglu@moe=8x1,swiglu@moe=8x1@routing=skewed,relu", d_model=32, seq_len=64, threads=1)
+    job = jobs.Jobs(build(asked).with_device("cpu"))
+    for label in ("swiglu@moe=8x1", "swiglu@moe=8x1@routing=skewed", "relu"):
+        job.open(label, 1)
+    even, skewed, dense = (job.route(label)["expert_load_max"] for label in job.subjects)
+    assert 1 <= even < 2 < skewed
+    assert dense is None
+    with pytest.raises(FfnbenchError, match="each expert has a hidden layer"):
+        job.look("swiglu@moe=8x1")
+    job.verify("swiglu@moe=8x1")
+
+
+def test_where_torch_has_no_grouped_products_the_case_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    spec = spec_of("gated", dispatch=Dispatch.GROUPED)
+    with pytest.raises(Unsupported, match="no grouped matrix product for float64 on cpu"):
+        build_module(spec, dtype=torch.float64)
+    monkeypatch.setattr(experts, "GROUPED_MM", None)
+    with pytest.raises(Unsupported, match="no grouped matrix product") as caught:
+        build_module(spec)
+    assert caught.value.hint == "use @experts=eager"
+
+
+def test_widths_are_matched_on_active_parameters() -> None:
+    plan = build(Request(variants="swiglu,swiglu@moe=8x2,swiglu@moe=8x2@shared=512@d_ff=256,relu@moe=4x1"))
+    dense, moe, given, one = (case.ffn for case in plan.cases)
+    assert (dense.d_ff, moe.d_ff, given.d_ff, one.d_ff) == (2048, 1024, 256, 3072)
+    assert [case.sizing for case in plan.cases][1:3] == ["matched on active params", "given"]
+    assert plan.metrics == ("latency", "memory", "routing")
+    alone = build(Request(variants="swiglu@moe=8x2,relu", match="flops")).cases[0]
+    assert alone.ffn.d_ff == 1024  # as if beside the classic form of 4 * d_model
+    assert alone.workload.routing == "uniform"
+    assert build(Request(variants="swiglu@moe=8x2", match="none")).cases[0].ffn.d_ff == 3072
+
+
+def test_every_key_arrives() -> None:
+    text = (
+        "swiglu@moe=8x2@shared=64@shared_gate=true@router_bias=true@scores=sigmoid@normalized=false"
+        "@routed_scale=2.5@experts=grouped@limit=10@offset=1@routing=trained-like"
+    )
+    plan = build(Request(variants=text))
+    found, work = plan.cases[0].ffn, plan.cases[0].workload
+    assert found.moe == MoESpec(
+        experts=8, top_k=2, shared_d_ff=64, shared_gate=True, router_bias=True, scores=Scores.SIGMOID,
+        normalised=False, routed_scale=2.5, dispatch=Dispatch.GROUPED,
+    )  # fmt: skip
+    assert (found.limit, found.up_offset, work.routing) == (10, 1, "trained-like")
+    assert jsonable.decode(Plan, jsonable.encode(plan)) == plan
+    oai, loose = (build(Request(variants=v)).cases[0].ffn for v in ("swiglu_oai", "swiglu_oai@limit=none"))
+    assert (oai.limit, oai.up_offset, loose.limit, loose.up_offset) == (7, 1, None, 1)
+    assert build(Request(variants="swiglu@moe=none")).cases[0].ffn.moe is None
+
+
+@pytest.mark.parametrize(
+    ("variant", "error", "hint"),
+    [
+        ("swiglu@moe=2x8", "top_k 8 is above the number of experts, 2", "8 experts, 2 a token"),
+        ("swiglu@moe=8", "cannot read moe=8", "moe=8x2"),
+        ("swiglu@moe=0x0", "experts must be a whole number", "moe=8x2"),
+        ("swiglu@moe=8x-2", "cannot read moe=8x-2", "moe=8x2"),
+        ("swiglu@shared=512", "'shared' belongs to experts", "add @moe=8x2"),
+        ("swiglu@routing=skewed", "'routing' belongs to experts", "add @moe=8x2"),
+        ("swiglu@moe=8x2@routing=zipf", "unknown routing 'zipf'", "one of: uniform, skewed, trained-like"),
+        ("swiglu@moe=8x2@scores=sigmod", "unknown scores 'sigmod'", "did you mean 'sigmoid'"),
+        ("swiglu@moe=8x2@experts=grouped_mm", "unknown experts", "did you mean 'grouped'"),
+        ("swiglu@moe=8x2@shared_gate=true", "a shared gate needs a shared expert", "@shared=2048"),
+        ("swiglu@moe=8x2@shared=-1", "shared must be the width", "@shared=2048"),
+        ("swiglu@moe=8x2@normalised=1", "normalised must be true or false", "@normalised=true"),
+        ("swiglu@moe=8x2@normalisd=true", "unknown key 'normalisd'", "did you mean 'normalised'"),
+        ("swiglu@moe=8x2@routed_scale=0", "routed_scale 0 is not positive", "2.5"),
+        ("swiglu@moe=8x2@shared=99999999", "is larger than", "--match none"),
+        ("swiglu@moe=8x2@experts=grouped@dtype=float64", "no grouped matrix products of float64", "bfloat16"),
+        ("swiglu@moe=8x2@experts=grouped@dtype=bf16@d_ff=100", "need multiples of 8, and d_ff is 100", "eager"),
+        ("swiglu@limit=0", "limit 0 is not a positive number", "swiglu_oai"),
+        ("swiglu@limit=x", "limit must be a number", "swiglu_oai"),
+        ("relu@limit=7", "a limit and an offset belong to a gate", "swiglu@limit=7"),
+        ("swiglu_oai@gate=none", "a limit and an offset belong to a gate", "swiglu@limit=7"),
+        ("swiglu@offset=inf", "offset inf is not finite", "swiglu_oai"),
+    ],
+)
+def test_mistakes_are_named_with_a_way_out(variant: str, error: str, hint: str) -> None:
+    with pytest.raises(FfnbenchError) as caught:
+        build(Request(variants=f"relu,x={variant}"))
+    assert error in caught.value.message
+    assert hint in caught.value.hint
+
+
+@pytest.mark.parametrize("options", [{"routing": "skewed"}, {"metrics": "latency,routing"}])
+def test_routing_without_experts_is_a_mistake(options: dict[str, str]) -> None:
+    with pytest.raises(FfnbenchError, match="no variant has any"):
+        build(Request(variants="relu,swiglu", **options))
+
+
+def test_build_gives_the_module() -> None:
+    module = ffnbench.build("swiglu@moe=8x2", d_model=64)
+    assert (module.experts.gate.weight.shape, module.experts.gate.bias) == (
+        (8, 80, 64),
+        None,
+    )  # between 80 and 88: a tie goes down
+    assert module(torch.randn(2, 3, 64)).shape == (2, 3, 64)
+    assert module(torch.randn(64)).shape == (64,)
+    assert "imposed" not in module.state_dict()
+
+
+@pytest.mark.parametrize(
+    ("init", "std"), [("torch", D**-0.5 / 3**0.5), ("normal", 0.02), ("he_xavier", (2 / D) ** 0.5)]
+)
+def test_every_expert_is_filled_as_a_network_of_its_own(init: str, std: float) -> None:
+    torch.manual_seed(0)
+    module = ffnbench.build("swiglu@moe=16x2", d_model=D, d_ff=256, init=init)
+    spreads = module.experts.up.weight.detach().flatten(1).std(1)
+    assert torch.allclose(spreads, torch.full((16,), std), rtol=0.05)
+
+
+def test_columns_of_experts_appear_where_there_are_any() -> None:
+    variants = "swiglu,swiglu@moe=8x2,g=swiglu@moe=8x2@experts=grouped@routing=skewed"
+    moe = prepare(Request(variants=variants, threads=2)).measure(launch=FakeLaunch())
+    text = plain(compare_table(moe), 200)
+    assert "active" in text
+    assert "uniform routing, imposed: 8 of 8 experts are asked, the busiest 1.25x the mean" in text
+    assert "touched is what uniform routing is expected to read" in text
+    row = moe.rows()[2]
+    assert (row["experts"], row["top_k"], row["dispatch"], row["routing"]) == (8, 2, "grouped", "skewed")
+    assert (row["expert_load_max"], row["experts_hit"]) == (1.25, 8)
+    assert moe.rows()[0]["weight_bytes_touched"] == moe.rows()[0]["weight_bytes"]
+    dense = plain(cost_table(cost_report("swiglu,relu", threads=2)), 200)
+    assert "active" not in dense
+    assert "touched" not in dense
+    one = cost_report("swiglu,swiglu@moe=8x2", seq_len=1, threads=2)
+    assert "a call reads 2.00 of 8 experts" in plain(cost_table(one), 80)
+    assert one.rows()[1]["weight_bytes_touched"] == 4 * one.rows()[1]["params_active"]
