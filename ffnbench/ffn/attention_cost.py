@@ -89,3 +89,17 @@ def _formula(spec: AttentionSpec) -> str | None:
     weights = "4*d^2" if q == kv == spec.d_model else f"2*d*{q} + 2*d*{kv}"
     biases = sum(spec.biases.values())
     return f"{weights} + {biases}" if biases else weights
+
+
+def working_bytes(spec: AttentionSpec, *, batch: int, seq_len: int, item: int, train: bool) -> int:
+    """About the most bytes that one call needs beside weights and input, rather too many than too few.
+
+    Vectors of a token, and whole squares of scores in the textbook's form; latent attention has them too where its
+    keys and values differ in size, for which torch has no fused kernel on the CPU.
+    """
+    width = max(spec.d_model, spec.heads * spec.key_dim)
+    vectors = batch * seq_len * width * item * (12 if train else 8)
+    if spec.form is Form.SDPA and spec.key_dim == spec.value_dim:
+        return vectors
+    square = batch * spec.heads * seq_len**2 * item
+    return vectors + square * (7 if train else 5) // 2
