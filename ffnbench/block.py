@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from ffnbench.api import Prepared, price_plan
 from ffnbench.bench.environment import available_memory, usable_cpus
 from ffnbench.bench.prober import Prober
-from ffnbench.blockplan import BlockRequest, attention_of, block_plan, crosses, parse_lengths
+from ffnbench.blockplan import BlockRequest, attention_of, block_plan, crosses, parse_lengths, refuse_sizes
 from ffnbench.errors import FfnbenchError
 from ffnbench.ffn.attention import AttentionSpec
 from ffnbench.ffn.attention_cost import attention_cost, kv_bytes
@@ -48,6 +48,10 @@ def whole_model(request: BlockRequest, name: str | None) -> WholeModel:
     """FFN and attention of all layers, in closed form."""
     if name is None:
         raise FfnbenchError("--whole-model needs a model", "for example --preset llama3-8b")
+    refuse_sizes(request)
+    default = BlockRequest()
+    if (request.mode, request.batch) != (default.mode, default.batch):
+        raise FfnbenchError("a whole model is counted for one sequence's forward pass", "leave --mode and --batch out")
     model, lengths = model_of(name), parse_lengths(request.seq_len)
     if len(lengths) > 1:
         raise FfnbenchError("a whole model is counted at one length", "give one --seq-len")

@@ -102,12 +102,7 @@ def _ffn(request: BlockRequest, seq_len: int, model: ModelSpec | None, probe: Pr
     """The FFN's case: sized by hand through the same rules as in `compare`, or the model's own."""
     shared = _same(request, ("batch", "dtype", "device", "mode", "threads"))
     if model is not None:
-        for name in ("variant", "d_model", "d_ff", "bias"):
-            if getattr(request, name) is not None:
-                raise FfnbenchError(
-                    f"--{name.replace('_', '-')} and a model both say what the FFN is",
-                    "leave one of the two out; --heads, --kv-heads and --head-dim change a model's attention",
-                )
+        refuse_sizes(request)
         plan = build(Request(variants="relu", d_model=model.main.ffn.d_model, seq_len=seq_len, **shared))
         routing = Routing.UNIFORM.value if model.main.ffn.moe else None
         work = replace(plan.cases[0].workload, routing=routing)
@@ -127,6 +122,16 @@ def _ffn(request: BlockRequest, seq_len: int, model: ModelSpec | None, probe: Pr
     if len(plan.cases) > 1:
         raise FfnbenchError("a block has one FFN", "give one --variant; `ffnbench compare` measures several")
     return plan.cases[0]
+
+
+def refuse_sizes(request: BlockRequest) -> None:
+    """A model says itself what its FFN is."""
+    for name in ("variant", "d_model", "d_ff", "bias"):
+        if getattr(request, name) is not None:
+            raise FfnbenchError(
+                f"--{name.replace('_', '-')} and a model both say what the FFN is",
+                "leave one of the two out; --heads, --kv-heads and --head-dim change a model's attention",
+            )
 
 
 def attention_of(request: BlockRequest, d_model: int, group: LayerGroup | None) -> AttentionSpec:

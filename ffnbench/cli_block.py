@@ -112,9 +112,9 @@ def block(
     request = BlockRequest(**{k: v for k, v in locals().items() if k in BlockRequest.__dataclass_fields__})
     from ffnbench import block as journey
     from ffnbench.report.block import block_tables
-    from ffnbench.report.blockrecords import block_csv
+    from ffnbench.report.blockrecords import BLOCK_WRITERS
     from ffnbench.report.progress import ProgressBar
-    from ffnbench.report.store import WRITERS, Outputs
+    from ffnbench.report.store import Outputs
     from ffnbench.show import check_format, finish
 
     check_format(format_)
@@ -128,8 +128,7 @@ def block(
         else:
             with ProgressBar(quiet=quiet) as progress:
                 report = prepared.measure(progress)
-        writers = {**WRITERS, ".csv": lambda found, _: block_csv(found)}
-        leave(finish(report, block_tables, outputs, format_, wide, writers))
+        leave(finish(report, block_tables, outputs, format_, wide, BLOCK_WRITERS))
 
 
 def _whole_model(request: BlockRequest, name: str | None, format_: str, out: list[str] | None, wide: bool) -> None:

@@ -18,7 +18,7 @@ from ffnbench.report.table import EXTRA, STYLES, UNKNOWN, Cell, Column, Table
 from ffnbench.result import Estimate, Report, Verdict
 from ffnbench.units import IEC, SI, TIME, digits, scale
 
-PER_TOKEN = "FLOPs/tok"
+PASSES = {"forward": "forward", "train": "forward and backward", "backward": "backward"}  # in words, by mode
 
 
 def block_tables(report: Report) -> Table:
@@ -36,34 +36,42 @@ def counted_table(report: Report, lengths: Sequence[Length]) -> Table:
     """FLOPs of a token and bytes of keys and values, one row a length; where attention overtakes."""
     rows = records(report)
 
+    flops = scale([row[key] for row in rows for key in ("flops_ffn", "flops_attention") if row[key]], SI)
+    total, of_token = (scale([row[key] for row in rows], IEC) for key in ("kv_bytes", "kv_bytes_per_token"))
+
     def number(
-        key: str, title: str, priority: int, unit: str = PER_TOKEN, units: Sequence[tuple[str, float]] = SI
+        key: str, title: str, priority: int, unit: tuple[str, float], per: str = ""
     ) -> tuple[Column, Callable[[Record], Cell]]:
-        name, size = scale([row[key] for row in rows if row[key] is not None], units)
+        name, size = unit
 
         def cell(row: Record) -> Cell:
             return Cell(text=UNKNOWN if row[key] is None else digits(row[key] / size), value=row[key])
 
-        return Column(title=title, unit=f"{name} {unit}".strip(), priority=priority), cell
+        return Column(title=title, unit=name + per, priority=priority), cell
 
     fields: list[tuple[Column, Callable[[Record], Cell]]] = [
         (Column(title="seq_len"), lambda row: integer(row["seq_len"])),
-        number("flops_ffn", "FFN", 1),
-        number("flops_attention", "attention", 1),
-        number("flops_projections", "projections", 4),
-        number("flops_scores", "scores", 5),
-        number("flops_values", "values", 6),
+        number("flops_ffn", "FFN", 1, flops, "/tok"),
+        number("flops_attention", "attention", 1, flops, "/tok"),
+        number("flops_projections", "projections", 4, flops, "/tok"),
+        number("flops_scores", "scores", 5, flops, "/tok"),
+        number("flops_values", "values", 6, flops, "/tok"),
         (Column(title="FFN's share", unit="of FLOPs"), lambda row: _percent(row["ffn_share_flops"])),
-        number("kv_bytes", "KV", 3, "", IEC),
-        number("flops_softmax", "softmax", EXTRA),
-        number("kv_bytes_per_token", "KV", EXTRA, "/tok", IEC),
+        number("kv_bytes", "KV", 3, total),
+        number("flops_softmax", "softmax", EXTRA, flops, "/tok"),
+        number("kv_bytes_per_token", "KV", EXTRA, of_token, "/tok"),
     ]
     share = rows[0]["ffn_share_params"]
     return Table(
         columns=tuple(column for column, _ in fields),
         rows=tuple(tuple(cell(row) for _, cell in fields) for row in rows),
+        header=(f"FLOPs of a token, {PASSES[rows[0]['mode']]}; KV: keys and values of {_sequences(rows[0]['batch'])}",),
         summary=(f"the FFN has {100 * share:.1f}% of the parameters", crossover(report, lengths[0])),
     )
+
+
+def _sequences(batch: int) -> str:
+    return f"{batch} sequences" if batch > 1 else "one sequence"
 
 
 def _percent(value: float | None) -> Cell:

@@ -7,12 +7,14 @@ from collections.abc import Sequence
 from ffnbench.blockplan import ATTENTION, FFN, Length
 from ffnbench.ffn.cost import bias_params, matrix_params
 from ffnbench.ffn.spec import FFNSpec
+from ffnbench.plan import Case
 from ffnbench.report.blockrecords import spec_of
 from ffnbench.report.listing import Record
 from ffnbench.report.table import UNKNOWN, Cell, Column, Table
 from ffnbench.result import Report
 
-LEFT_OUT = "norms, position encodings and windows left out; 1 MAC = 2 FLOPs"
+ACTIVE = "ffn, active"  # parameters that one token meets
+CONVENTION = "no norms, no position encodings; 1 MAC = 2 FLOPs"
 
 
 def parts_table(report: Report, length: Length) -> Table:
@@ -20,7 +22,8 @@ def parts_table(report: Report, length: Length) -> Table:
     spec = spec_of(length)
     rows = [_part(name, shape, spec.biases.get(name, 0)) for name, shape in spec.matrices.items()]
     inputs = [row for row in rows if row["part"] != "o"]
-    into, attention = _sum(" + ".join(row["part"] for row in inputs), inputs), _sum(ATTENTION, rows)
+    name = "all but o" if spec.mla else " + ".join(row["part"] for row in inputs)
+    into, attention = _sum(name, inputs), _sum(ATTENTION, rows)
     ffn = ffn_rows(report, length)
     columns = (
         Column(title="part", left=True),
@@ -32,7 +35,7 @@ def parts_table(report: Report, length: Length) -> Table:
     return Table(
         columns=columns,
         rows=tuple(_cells(row) for row in (*rows, into, attention, *ffn)),
-        header=(_subject(length), _workload(report, length)),
+        header=_header(report, length),
         summary=(_comparison(ffn[-1], into, attention),),
     )
 
@@ -47,6 +50,8 @@ def _comparison(ffn: Record, into: Record, attention: Record) -> str:
     key = "params" if ffn["weights"] is None else "weights"
     parts = [f"the FFN is {ffn[key] / row[key]:.2f} times {row['part']}" for row in (into, attention)]
     text = ", ".join([parts[0], parts[1].removeprefix("the FFN is ")])
+    if "moe" in ffn:
+        text += f" (what one token meets of it {ffn['moe'] / attention['params']:.2f} times)"
     if key == "weights" and (ffn["biases"] or attention["biases"]):
         text += f" (without biases; with them {ffn['params'] / attention['params']:.2f} times)"
     return text
@@ -59,8 +64,15 @@ def ffn_rows(report: Report, length: Length) -> list[Record]:
         return [{"part": FFN, "shape": "", "weights": None, "biases": None, "params": cost.params}]
     if ffn.moe is not None:
         return [
-            {"part": f"{FFN}, a token's", "shape": "", "weights": None, "biases": None, "params": cost.params_active},
-            {"part": FFN, "shape": "", "weights": None, "biases": None, "params": cost.params},
+            {"part": ACTIVE, "shape": "", "weights": None, "biases": None, "params": cost.params_active},
+            {
+                "part": FFN,
+                "shape": "",
+                "weights": None,
+                "biases": None,
+                "params": cost.params,
+                "moe": cost.params_active,
+            },
         ]
     rows = [_part(name, shape, shape[0] if ffn.bias else 0) for name, shape in ffn.matrices.items()]
     total = {
@@ -84,22 +96,24 @@ def integer(value: int | None) -> Cell:
     return Cell(text=UNKNOWN if value is None else f"{value:,}", value=value)
 
 
-def _subject(length: Length) -> str:
-    spec, ffn = spec_of(length), length.ffn.ffn
+def _header(report: Report, length: Length) -> tuple[str, ...]:
+    case, spec = length.ffn, spec_of(length)
+    width = f", d_ff {case.ffn.d_ff:,}" if case.ffn.d_ff else ""
     if spec.mla is not None:
-        heads = f"{spec.heads} heads of {spec.key_dim} (values {spec.value_dim})"
+        heads = f"{spec.heads} heads of {spec.key_dim}, values of {spec.value_dim}"
     else:
-        shared = f", {spec.kv_heads} of keys and values" if spec.kv_heads != spec.heads else ""
-        heads = f"{spec.heads} heads of {spec.head_dim}{shared}"
-    attention = f"{spec.name} attention ({heads}, {'causal' if spec.causal else 'not causal'})"
-    width = f" d_ff {ffn.d_ff:,}" if ffn.d_ff else ""
-    named = length.ffn.sizing
-    return f"Block: {named}: {length.ffn.variant}{width} beside {attention}, d_model {ffn.d_model:,}"
+        heads = f"{spec.heads} heads of {spec.head_dim}"
+        heads += f", {spec.kv_heads} of keys and values" if spec.kv_heads != spec.heads else ""
+    return (
+        f"Block: {case.variant}, d_model {case.ffn.d_model:,}{width} ({case.sizing})",
+        f"{spec.name} attention: {heads}, {'causal' if spec.causal else 'not causal'}",
+        _workload(report, case),
+    )
 
 
-def _workload(report: Report, length: Length) -> str:
-    work = length.ffn.workload
+def _workload(report: Report, case: Case) -> str:
+    work = case.workload
     threads = f" ({work.threads} thread{'s' if work.threads > 1 else ''})" if work.device == "cpu" else ""
     where = [work.device + threads] if report.environment else []
     batch = [f"batch {work.batch}"] if work.batch > 1 else []
-    return ", ".join([work.dtype, *where, work.mode, *batch, LEFT_OUT])
+    return ", ".join([work.dtype, *where, work.mode, *batch]) + f"; {CONVENTION}"

@@ -13,9 +13,10 @@ from ffnbench.ffn.attention import AttentionSpec
 from ffnbench.ffn.attention_cost import kv_bytes, projection_flops, score_flops, value_flops
 from ffnbench.plan import LATENCY, PEAK, Mode
 from ffnbench.report.listing import Record, machine_readable
+from ffnbench.report.store import WRITERS
 from ffnbench.result import Estimate, Report
 
-PASSES = {Mode.FORWARD.value: 1, Mode.TRAIN.value: 3, Mode.BACKWARD.value: 2}  # backward: two products for each
+PRODUCTS = {Mode.FORWARD.value: 1, Mode.TRAIN.value: 3, Mode.BACKWARD.value: 2}  # backward: two products for each
 
 
 def spec_of(length: Length) -> AttentionSpec:
@@ -32,7 +33,7 @@ def records(report: Report) -> list[Record]:
 def _record(report: Report, length: Length) -> Record:
     spec, work = spec_of(length), length.ffn.workload
     ffn, attention = report.cost(length.ffn.label), report.cost(length.attention.label)
-    passes = PASSES[work.mode]
+    passes = PRODUCTS[work.mode]
     flops = {
         "flops_projections": projection_flops(spec),
         "flops_scores": score_flops(spec, length.seq_len),
@@ -46,7 +47,14 @@ def _record(report: Report, length: Length) -> Record:
         measured |= _measured(report, name, case.label if case else "")
     share = ffn_share(ratio_of(report, length.attention.label))
     return {
-        "model": length.ffn.sizing,
+        "ffn": length.ffn.variant,
+        "attention": spec.name,
+        "sizing": length.ffn.sizing,
+        "d_model": spec.d_model,
+        "d_ff": length.ffn.ffn.d_ff,
+        "heads": spec.heads,
+        "kv_heads": spec.kv_heads,
+        "head_dim": spec.head_dim,
         "seq_len": length.seq_len,
         "batch": work.batch,
         "dtype": work.dtype,
@@ -102,6 +110,9 @@ def ffn_share(ratio: Estimate | None) -> Estimate | None:
     return replace(ratio, value=1 / (1 + ratio.value), low=low, high=high)
 
 
-def block_csv(report: Report) -> str:
+def _csv(report: Report) -> str:
     """One row a length."""
     return machine_readable(records(report), "csv")
+
+
+BLOCK_WRITERS = {**WRITERS, ".csv": lambda report, _: _csv(report)}
