@@ -7,7 +7,7 @@ import sys
 import typer
 
 from ffnbench import options, study_options
-from ffnbench.app import app, leave
+from ffnbench.app import app, given, leave
 from ffnbench.errors import EXIT_INTERRUPTED, Interrupted, Unfinished
 from ffnbench.request import Request
 
@@ -62,7 +62,7 @@ def activations(
 
     check_format(format_)
     if not time:
-        timing.refuse_without_time([name for name in TIMING_FLAGS if _given(context, name)])
+        timing.refuse_without_time(given(context, TIMING_FLAGS))
         show_tables(*gallery.tell_facts(activations, timeout), format_, wide)
         return
     request = timing.timing_request(
@@ -77,13 +77,15 @@ def activations(
     leave(EXIT_INTERRUPTED if told.interrupted else 0)
 
 
-@app.command(epilog="Examples: ffnbench selftest; ffnbench selftest --live --repeats 5 -o selftest.json")
+@app.command(epilog="Examples: ffnbench selftest; ffnbench selftest --live -o selftest.json; ffnbench selftest --gate")
 def selftest(
+    gate: study_options.GateToo = False,
     runs: study_options.Runs = None,
     live: study_options.Live = False,
     repeats: study_options.Repeats = None,
     budget: study_options.LiveBudget = None,
     d_model: study_options.LiveWidth = None,
+    seed: options.Seed = DEFAULTS.seed,
     saved: study_options.SavedReadings = None,
     format_: options.Format = "table",
     out: study_options.RecordsOut = None,
@@ -98,7 +100,11 @@ def selftest(
     from ffnbench.show import check_format, show_tables
 
     check_format(format_)
-    question = trial.question(runs, live, repeats, budget, d_model, saved or [])
+    asked = trial.Asked(
+        gate=gate, live=live, runs=runs, repeats=repeats, budget=budget, d_model=d_model, seed=seed,
+        saved=tuple(saved or ()),
+    )  # fmt: skip
+    question = trial.question(asked)
     with Outputs(out or [], "selftest", (".json", ".csv", ".md")) as outputs:
         with ProgressBar(quiet=quiet) as progress:
             records, table, broken = question(progress)
@@ -109,9 +115,3 @@ def selftest(
         raise Interrupted(trial.ENDED_EARLY)
     if broken:
         raise Unfinished("the selftest failed: " + "; ".join(broken), "the numbers of this ffnbench can't be trusted")
-
-
-def _given(context: typer.Context, name: str) -> bool:
-    """Whether a flag was typed, be it with the value of its default."""
-    source = context.get_parameter_source(name)
-    return source is not None and source.name == "COMMANDLINE"
