@@ -215,6 +215,7 @@ class _Sizer:
         multiple = require_positive("multiple_of", keys.get("multiple_of", self.multiple_of))
         if variant.target:
             return self._imported_width(variant, workload, target, multiple)
+        experts = experts or self.reference.spec_keys.get("moe") is not None
         what = "active params" if experts and self.match is Match.PARAMS else self.match.value
         return self._own_width(variant, workload, target, multiple), f"matched on {what}"
 

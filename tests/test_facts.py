@@ -63,6 +63,7 @@ SLOPE = {
     "elu": lambda x: 1.0 if x > 0 else math.exp(x),
     "selu": lambda x: SELU * (1.0 if x > 0 else ALPHA * math.exp(x)),
     "softplus": sigmoid,
+    "xielu": lambda x: 0.5 + (1.6 * x if x > 0 else 0.8 * math.expm1(x)),
 }
 # what no numerics can tell: bounds, where they are only approached, and the order of smoothness
 INF = None
@@ -83,6 +84,7 @@ SHAPE = {  # low, high, monotonic, kinks, bends, slope low, slope high
     "elu": (-1, INF, "increasing", (), (0,), 0, 1),
     "selu": (-1.7580993408, INF, "increasing", (0,), (), 0, 1.7580993408),
     "softplus": (0, INF, "increasing", (), (), 0, 1),
+    "xielu": (-0.5 - 0.3 * math.log(0.375), INF, "no", (), (0,), -0.3, INF),  # least where exp(x) is 3/8
 }
 NAMES = [row.name for row in ACTIVATIONS]
 

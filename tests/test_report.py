@@ -43,7 +43,7 @@ def report_of(**options: object) -> Report:
 
 
 @pytest.mark.parametrize("width", [60, 80, 120])
-@pytest.mark.parametrize("name", ["compare", "train", "backward", "cost", "failures"])
+@pytest.mark.parametrize("name", ["compare", "train", "backward", "cost", "experts", "failures"])
 def test_golden_tables(name: str, width: int, request: pytest.FixtureRequest) -> None:
     """Delete a golden file and run the tests to write it anew, then read it."""
     if name == "failures":
@@ -55,6 +55,9 @@ def test_golden_tables(name: str, width: int, request: pytest.FixtureRequest) ->
         table = compare_table(report)
     elif name == "cost":
         table = cost_table(cost("relu,gelu,swiglu,silu@gate=output", d_model=512, mode="train", threads=2))
+    elif name == "experts":
+        moe = "swiglu@moe=8x2"
+        table = compare_table(report_of(variants=f"swiglu,{moe},grouped={moe}@experts=grouped", routing="skewed"))
     else:
         table = compare_table(report_of(mode="forward" if name == "compare" else name))
     text = plain(table, width)

@@ -42,9 +42,10 @@ def reference_output(module: OwnForm, x: Tensor) -> Tensor:
     precision, and to the best by float64 everywhere else.
     """
     x = x.detach().double()
-    if isinstance(module, MixtureOfExperts):
-        return _mixture(module, x.reshape(-1, x.shape[-1])).view(x.shape)
-    return _dense(module, x)
+    with torch.no_grad():
+        if isinstance(module, MixtureOfExperts):
+            return _mixture(module, x.reshape(-1, x.shape[-1])).view(x.shape)
+        return _dense(module, x)
 
 
 def _dense(module: FeedForward, x: Tensor, expert: int | None = None) -> Tensor:
@@ -52,7 +53,7 @@ def _dense(module: FeedForward, x: Tensor, expert: int | None = None) -> Tensor:
 
     def linear(name: str, v: Tensor) -> Tensor:
         layer = getattr(module, name)
-        weight, bias = layer.weight.detach(), None if layer.bias is None else layer.bias.detach()
+        weight, bias = layer.weight, layer.bias
         if expert is not None:
             weight, bias = weight[expert], None if bias is None else bias[expert]
         y = v @ weight.double().T
@@ -69,21 +70,22 @@ def _dense(module: FeedForward, x: Tensor, expert: int | None = None) -> Tensor:
 
 
 def _mixture(module: MixtureOfExperts, x: Tensor) -> Tensor:
-    """Every expert on every token, weighted; those not chosen by zero. x is (tokens, d_model)."""
+    """Every expert that is asked, on every token, weighted by zero where it was not chosen. x is (tokens, d_model)."""
     moe = module.moe
-    logits = x @ module.router.weight.detach().double().T
+    logits = x @ module.router.weight.double().T
     if module.router.bias is not None:
-        logits = logits + module.router.bias.detach().double()
+        logits = logits + module.router.bias.double()
     scores = logits.softmax(-1) if moe.scores is Scores.SOFTMAX else 1 / (1 + (-logits).exp())
     weights = scores * _chosen(module, x, logits)
     if moe.normalised:
         weights = weights / weights.sum(-1, keepdim=True)
     weights = weights * moe.routed_scale
-    y = sum(weights[:, e, None] * _dense(module.experts, x, e) for e in range(moe.experts))
+    asked = weights.any(0).nonzero().flatten().tolist()
+    y = sum(weights[:, e, None] * _dense(module.experts, x, e) for e in asked)
     if module.shared is not None:
         shared = _dense(module.shared, x)
         if module.shared_gate is not None:
-            shared = shared * (x @ module.shared_gate.weight.detach().double().T).sigmoid()
+            shared = shared * (x @ module.shared_gate.weight.double().T).sigmoid()
         y = y + shared
     return y
 

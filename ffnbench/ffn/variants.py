@@ -93,7 +93,7 @@ class GatedName:
 
 
 def _xielu(F: Any, x: Any, positive: Any = None, negative: Any = None) -> Any:
-    """Both branches are computed everywhere, as eager code does; the clamp keeps exp from overflowing in the unused one."""
+    """Both branches are computed everywhere, as eager code does; the clamp keeps the unused exp from overflowing."""
     a = 0.8 if positive is None else F.softplus(positive)
     b = 0.8 if negative is None else 0.5 + F.softplus(negative)
     return (a * x * x + 0.5 * x).where(x > 0, b * (x.clamp(max=0).expm1() - x) + 0.5 * x)

@@ -59,8 +59,8 @@ def _routing(report: Report, label: str) -> list[str]:
         return []
     if busiest and hit:
         asked = f"{hit.value:.0f} of {moe.experts} experts are asked, the busiest {busiest.value:.2f}x the mean"
-        notes = [f"{case.workload.routing} routing, imposed: {asked}"]
         uniform = case.workload.routing == Routing.UNIFORM.value
-        return notes if uniform else [*notes, "touched is what uniform routing is expected to read"]
+        touched = "" if uniform else " (touched is what uniform routing would read)"
+        return [f"{case.workload.routing} routing, imposed: {asked}{touched}"]
     expected = f"{digits(moe.distinct(case.workload.tokens))} of {moe.experts} experts"
     return [f"touched: a call reads {expected}, as expected of uniform routing"]

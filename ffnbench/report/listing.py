@@ -95,7 +95,7 @@ def activations() -> list[Record]:
             "formula": a.formula,
             "FLOPs": a.flops,
             "FLOPs bwd": a.flops_backward,
-            "parameter": "beta" if a.beta is not None else "",
+            "parameter": "beta" if a.beta is not None else ", ".join(name for name, _ in a.learned),
             "aliases": ", ".join(a.aliases),
         }
         for a in ACTIVATIONS

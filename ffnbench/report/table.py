@@ -142,7 +142,7 @@ def _static_fields(rows: list[Row], timed: set[str] | None) -> list[Field]:
     return [
         (Column(title="d_ff", priority=2), lambda r: _count(r["d_ff"])),
         (Column(title="params", priority=1), lambda r: _count(r["params"])),
-        *_expert_fields(rows, 1 if timed is None else 4),
+        *_expert_fields(rows, 1 if timed is None else 3),
         _number(rows, "flops_forward", "FLOPs", SI, forward, per="/tok"),
         _number(rows, "flops_backward", "FLOPs bwd", SI, backward, per="/tok"),
     ]
