@@ -13,13 +13,13 @@ from ffnbench.ffn.attention import AttentionSpec
 from ffnbench.ffn.attention_cost import attention_cost, kv_bytes
 from ffnbench.ffn.cost import cost
 from ffnbench.ffn.model import LayerGroup, ModelSpec
+from ffnbench.fitting import fit_into
 from ffnbench.models import model_of
 from ffnbench.plan import DTYPES
 from ffnbench.protocol import check_timeout
 from ffnbench.report.listing import Record
 from ffnbench.report.table import Table
 from ffnbench.report.wholemodel import whole_model_table, with_total
-from ffnbench.room import fit_into
 from ffnbench.stats import refuse_blind
 
 

@@ -10,6 +10,7 @@ import typer
 from ffnbench import options
 from ffnbench.app import app, leave
 from ffnbench.blockplan import BlockRequest
+from ffnbench.errors import FfnbenchError
 
 DEFAULTS = BlockRequest()
 ATTENTION = "Attention"
@@ -19,13 +20,16 @@ def _size(flag: str, text: str) -> object:
     return typer.Option(flag, parser=options.whole, metavar="INT", rich_help_panel=ATTENTION, help=text)
 
 
-Model = Annotated[
+Preset = Annotated[
     str | None,
     typer.Option(
-        "--preset", "--config", metavar="NAME|PATH", rich_help_panel=options.MODEL,
-        help="A published model (`ffnbench list presets`), or a config.json.",
+        "--preset", metavar="NAME", rich_help_panel=options.MODEL, help="A published model: `ffnbench list presets`."
     ),
-]  # fmt: skip
+]
+Config = Annotated[
+    str | None,
+    typer.Option("--config", metavar="PATH", rich_help_panel=options.MODEL, help="A model's config.json."),
+]
 Form = Annotated[
     str | None,
     typer.Option(
@@ -38,6 +42,13 @@ DModel = Annotated[
     typer.Option(
         "--d-model", parser=options.whole, metavar="INT", rich_help_panel=options.MODEL,
         help="Width of the model. \\[default: 768]",
+    ),
+]  # fmt: skip
+DFF = Annotated[
+    int | None,
+    typer.Option(
+        "--d-ff", parser=options.whole, metavar="INT", rich_help_panel=options.MODEL,
+        help="Width per branch of the FFN. Default: the parameters of 4 * d_model, classic form.",
     ),
 ]  # fmt: skip
 Bias = Annotated[
@@ -78,10 +89,11 @@ Whole = Annotated[
     "ffnbench block --preset llama3-8b --seq-len 128,1024,8192 --cost-only; ffnbench block --d-model 512 --quick"
 )
 def block(
-    preset: Model = None,
+    preset: Preset = None,
+    config: Config = None,
     variant: Form = None,
     d_model: DModel = None,
-    d_ff: options.DFF = None,
+    d_ff: DFF = None,
     bias: Bias = None,
     whole_model: Whole = False,
     heads: Annotated[int | None, _size("--heads", "Query heads. Default: d_model / 64, or the model's.")] = None,
@@ -118,10 +130,11 @@ def block(
     from ffnbench.show import check_format, finish
 
     check_format(format_)
+    model = _one_of(preset, config)
     if whole_model:
-        _whole_model(request, preset, format_, out, wide)
+        _whole_model(request, model, format_, out, wide)
         return
-    prepared = journey.prepare(request, preset, measure=not cost_only)
+    prepared = journey.prepare(request, model, measure=not cost_only)
     with Outputs(out or [], "block") as outputs:
         if cost_only:
             report = prepared.priced()
@@ -129,6 +142,12 @@ def block(
             with ProgressBar(quiet=quiet) as progress:
                 report = prepared.measure(progress)
         leave(finish(report, block_tables, outputs, format_, wide, BLOCK_WRITERS))
+
+
+def _one_of(preset: str | None, config: str | None) -> str | None:
+    if preset is not None and config is not None:
+        raise FfnbenchError("--preset and --config both name a model", "give one of the two")
+    return config if preset is None else preset
 
 
 def _whole_model(request: BlockRequest, name: str | None, format_: str, out: list[str] | None, wide: bool) -> None:

@@ -19,9 +19,9 @@ from ffnbench.ffn.attention import AttentionSpec, Form
 from ffnbench.ffn.cost import params
 from ffnbench.ffn.presets import PRESETS
 from ffnbench.ffn.spec import FFNSpec
+from ffnbench.fitting import fit_into, memory_needed
 from ffnbench.report.blockrecords import ffn_share, records
 from ffnbench.result import Estimate, Verdict
-from ffnbench.room import fit_into, memory_needed
 
 GIB = 2**30
 
@@ -179,6 +179,8 @@ def test_the_memory_told_is_no_less_than_the_memory_used(mode: str) -> None:
         (["--preset", "llama3-8b", "--kv-heads", "5"], "32 heads can't share 5"),
         (["--preset", "bert-base", "--d-ff", "12"], "--d-ff and a model both say"),
         (["--preset", "bert-base", "--bias", "--whole-model"], "--bias and a model both say"),
+        (["--preset", "gpt2", "--config", "config.json"], "both name a model"),
+        (["--config", "no/config.json"], "config.json"),
         (["--variant", "relu,gelu"], "a block has one FFN"),
         (["--whole-model"], "--whole-model needs a model"),
         (["--seq-len", "12,x"], "seq_len must be a positive integer, not 'x'"),
