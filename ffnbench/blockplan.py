@@ -135,14 +135,19 @@ def refuse_sizes(request: BlockRequest) -> None:
 
 
 def attention_of(request: BlockRequest, d_model: int, group: LayerGroup | None) -> AttentionSpec:
-    """The attention of a kind of layer, with what the flags change; by hand: multi-head, heads of 64, causal."""
+    """The attention of a kind of layer, with what the flags change; by hand: multi-head, heads of 64, causal.
+
+    Where a model's attention is not known it is by hand too, without biases.
+    """
     sizes = {key: value for key in ("heads", "kv_heads", "head_dim") if (value := getattr(request, key)) is not None}
     for name, value in sizes.items():
         require_positive(name, value)
-    if group is None:
+    if group is None or (group.attention is None and "heads" in sizes):
         spec = _by_hand(sizes, d_model, bool(request.bias))
     elif group.attention is None:
-        raise FfnbenchError("the attention of this model is not known", "give sizes: --d-model, --heads, --d-ff")
+        raise FfnbenchError(
+            "the attention of this model is not known", "give --heads, and --kv-heads and --head-dim where they differ"
+        )
     elif sizes and group.attention.mla is not None:
         raise FfnbenchError("latent attention has no heads to choose", "leave --heads, --kv-heads and --head-dim out")
     else:

@@ -209,6 +209,15 @@ def test_flags_change_a_models_attention() -> None:
     assert [params(by_hand.cases[0].ffn), by_hand.cases[1].ffn.params] == [2_099_712, 1_050_624]
 
 
+def test_attention_that_a_config_does_not_tell_is_by_hand() -> None:
+    model = PRESETS.get("llama-7b")
+    unknown = replace(model, groups=tuple(replace(group, attention=None) for group in model.groups))
+    with pytest.raises(FfnbenchError, match="attention of this model is not known"):
+        block_plan(BlockRequest(), unknown)
+    plan = block_plan(BlockRequest(heads=32, kv_heads=8), unknown)
+    assert plan.cases[1].ffn == replace(PRESETS.get("llama3-8b").main.attention, causal=True)
+
+
 @pytest.mark.parametrize("arguments", [["--preset", "mixtral-8x7b"], ["--preset", "gpt2", "--whole-model"]])
 def test_counting_needs_no_torch(arguments: list[str]) -> None:
     from test_architecture import loaded_after

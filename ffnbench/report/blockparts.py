@@ -50,8 +50,8 @@ def _comparison(ffn: Record, into: Record, attention: Record) -> str:
     key = "params" if ffn["weights"] is None else "weights"
     parts = [f"the FFN is {ffn[key] / row[key]:.2f} times {row['part']}" for row in (into, attention)]
     text = ", ".join([parts[0], parts[1].removeprefix("the FFN is ")])
-    if "moe" in ffn:
-        text += f" (what one token meets of it {ffn['moe'] / attention['params']:.2f} times)"
+    if "active" in ffn:
+        text += f" (what one token meets of it {ffn['active'] / attention['params']:.2f} times)"
     if key == "weights" and (ffn["biases"] or attention["biases"]):
         text += f" (without biases; with them {ffn['params'] / attention['params']:.2f} times)"
     return text
@@ -61,24 +61,15 @@ def ffn_rows(report: Report, length: Length) -> list[Record]:
     """The FFN's matrices and their sum; only the sum where it is code of the user's or of experts."""
     ffn, cost = length.ffn.ffn, report.cost(length.ffn.label)
     if not isinstance(ffn, FFNSpec):
-        return [{"part": FFN, "shape": "", "weights": None, "biases": None, "params": cost.params}]
+        return [_total(FFN, cost.params)]
     if ffn.moe is not None:
-        return [
-            {"part": ACTIVE, "shape": "", "weights": None, "biases": None, "params": cost.params_active},
-            {
-                "part": FFN,
-                "shape": "",
-                "weights": None,
-                "biases": None,
-                "params": cost.params,
-                "moe": cost.params_active,
-            },
-        ]
+        return [_total(ACTIVE, cost.params_active), _total(FFN, cost.params) | {"active": cost.params_active}]
     rows = [_part(name, shape, shape[0] if ffn.bias else 0) for name, shape in ffn.matrices.items()]
-    total = {
-        "part": FFN, "shape": "", "weights": matrix_params(ffn), "biases": bias_params(ffn), "params": cost.params
-    }  # fmt: skip
-    return [*rows, total]
+    return [*rows, _total(FFN, cost.params) | {"weights": matrix_params(ffn), "biases": bias_params(ffn)}]
+
+
+def _total(name: str, params: int) -> Record:
+    return {"part": name, "shape": "", "weights": None, "biases": None, "params": params}
 
 
 def _part(name: str, shape: tuple[int, int], bias: int) -> Record:
