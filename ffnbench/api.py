@@ -13,9 +13,11 @@ from ffnbench.bench.environment import usable_cpus
 from ffnbench.bench.prober import Prober
 from ffnbench.bench.runner import Launch, run
 from ffnbench.bench.session import Session
+from ffnbench.blockplan import is_block
 from ffnbench.errors import FfnbenchError
 from ffnbench.plan import NoProbe, Plan, cost_of
 from ffnbench.protocol import check_timeout
+from ffnbench.report.block import block_tables
 from ffnbench.report.store import load as load_report
 from ffnbench.report.table import Table, compare_table, cost_table
 from ffnbench.report.text import html_fragment, plain, renderable
@@ -37,7 +39,9 @@ class ShownReport(Report):
 
     @property
     def table(self) -> Table:
-        """The table that belongs to this report: measured, or costs alone."""
+        """The table that belongs to this report: a block's, measured variants, or costs alone."""
+        if is_block(self.plan):
+            return block_tables(self)
         return compare_table(self) if self.environment else cost_table(self)
 
     def __repr__(self) -> str:

@@ -192,10 +192,10 @@ def kind(environment: Environment | None) -> tuple[object, ...]:
 
 def latency_findings(before: Report, now: Report, policy: Policy) -> list[Finding]:
     """The latency of every row of the baseline against the reference's, then and now; seconds where asked for."""
-    reference = before.plan.reference
-    rows = [(case.label, LATENCY) for case in before.plan.shown if case.label != reference]
+    plan = before.plan
+    rows = [(case.label, LATENCY) for case in plan.shown if not plan.is_reference(case.label)]
     if policy.absolute:
-        rows += [(case.label, SECONDS) for case in before.plan.shown]
+        rows += [(case.label, SECONDS) for case in plan.shown]
     if not policy.across_machines and kind(before.environment) != kind(now.environment):
         reason = "another kind of machine: gate by measuring old and new code in one job"
         return [_finding(label, metric, Status.INCOMPARABLE, policy, reason=reason) for label, metric in rows]
@@ -264,7 +264,7 @@ def row_of(report: Report, label: str, metric: str = LATENCY) -> Centre | None:
     rounds = whole_rounds(report.samples, report.plan.protocol)
     own = rounds.get(label, {})
     if metric == LATENCY:
-        return row_centre(own, rounds.get(report.plan.reference, {}))
+        return row_centre(own, rounds.get(report.plan.reference_of(label), {}))
     logs = [median(math.log(v) for v in values.values()) for values in own.values()]
     return centre_of(map(Value, logs)) if logs else None
 

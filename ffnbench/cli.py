@@ -104,7 +104,9 @@ def cost(
 
 @app.command("list", epilog="Example: ffnbench list rules")
 def list_(
-    what: Annotated[str, typer.Argument(metavar="WHAT", help="variants, activations, rules or dtypes.")] = "variants",
+    what: Annotated[
+        str, typer.Argument(metavar="WHAT", help="variants, activations, rules, presets or dtypes.")
+    ] = "variants",
     format_: options.Format = "table",
     wide: options.Wide = False,
 ) -> None:
@@ -149,17 +151,22 @@ def report(
 ) -> None:
     """Show a saved run again: every figure is computed anew from its samples."""
     from ffnbench import api
-    from ffnbench.report.store import Outputs
+    from ffnbench.blockplan import is_block
+    from ffnbench.report.blockrecords import BLOCK_WRITERS
+    from ffnbench.report.store import WRITERS, Outputs
     from ffnbench.show import check_format, finish
 
     check_format(format_)
     loaded, differs = api.recompute(api.load(path))
+    writers = BLOCK_WRITERS if is_block(loaded.plan) else WRITERS
     with Outputs(out or [], "report") as outputs:
-        code = finish(loaded, lambda shown: shown.table, outputs, format_, wide)
+        code = finish(loaded, lambda shown: shown.table, outputs, format_, wide, writers)
     if differs:
         print(f"note: {differs}", file=sys.stderr)
     leave(0 if loaded.interrupted else code)  # showing it was not interrupted
 
 
+import ffnbench.cli_block  # noqa: E402
 import ffnbench.cli_gate  # noqa: E402
+import ffnbench.cli_models  # noqa: E402
 import ffnbench.cli_study  # noqa: E402, F401 - its commands stand after these in the help

@@ -10,9 +10,11 @@ from enum import Enum
 from typing import Protocol as Interface
 
 from ffnbench.errors import FfnbenchError
+from ffnbench.ffn.attention import AttentionSpec
+from ffnbench.ffn.attention_cost import attention_cost
 from ffnbench.ffn.cost import Cost, activation_cost, cost
 from ffnbench.ffn.own import OwnActivation
-from ffnbench.ffn.spec import ActivationSpec, AnySpec, ImportedSpec
+from ffnbench.ffn.spec import ActivationSpec, ImportedSpec, NetworkSpec
 from ffnbench.registry import Registry
 
 DEFAULT_WORKERS, DEFAULT_ROUNDS = 5, 30
@@ -22,6 +24,9 @@ DTYPES.add("float64", "float64", ("double", "fp64"))
 DTYPES.add("float32", "float32", ("float", "fp32"))
 DTYPES.add("bfloat16", "bfloat16", ("bf16",))
 DTYPES.add("float16", "float16", ("half", "fp16"))
+
+
+AnySpec = NetworkSpec | ActivationSpec | AttentionSpec
 
 
 class Mode(Enum):
@@ -70,7 +75,10 @@ class Workload:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
-    """One row: a network and a workload under a label. `sizing` says where its d_ff comes from."""
+    """One row: a network and a workload under a label. `sizing` says where its sizes come from.
+
+    `against` is the label of what it is compared with where that is not the plan's reference; its own for another one.
+    """
 
     label: str
     variant: str
@@ -78,6 +86,7 @@ class Case:
     workload: Workload
     sizing: str
     residual: float | None = None  # what is matched, relative to the reference: 0.002 is 0.2 % above
+    against: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,10 +140,18 @@ class Plan:
         """The cases that were asked for: all but the control."""
         return tuple(case for case in self.cases if case.label != CONTROL)
 
+    def reference_of(self, label: str) -> str:
+        """The label of what a case is compared with; its own for a reference."""
+        return next((case.against for case in self.cases if case.label == label), None) or self.reference
+
+    def is_reference(self, label: str) -> bool:
+        """Whether ratios are relative to this case."""
+        return self.reference_of(label) == label
+
     @property
     def compared(self) -> int:
-        """How many rows are compared with the reference: the family that decisions are corrected for."""
-        return len(self.shown) - 1
+        """How many rows are compared with a reference: the family that decisions are corrected for."""
+        return sum(not self.is_reference(case.label) for case in self.shown)
 
     def with_device(self, device: str) -> Plan:
         """The same plan with `auto` resolved."""
@@ -178,4 +195,6 @@ def cost_of(case: Case, probe: Probe) -> Cost:
         return probe.count(case.ffn, work)
     if isinstance(case.ffn, ActivationSpec):
         return activation_cost(case.ffn)
+    if isinstance(case.ffn, AttentionSpec):
+        return attention_cost(case.ffn, seq_len=work.seq_len, dtype=work.dtype)
     return cost(case.ffn, tokens=work.tokens, dtype=work.dtype, train=work.train, device=work.device.partition(":")[0])

@@ -41,6 +41,7 @@ class Registry(Generic[T]):
         self.where = where
         self._entries: dict[str, T] = {}
         self._aliases: dict[str, str] = {}
+        self._written: dict[str, str] = {}
 
     def add(self, name: str, entry: T, aliases: Iterable[str] = ()) -> None:
         """Add an entry; a name or an alias that is taken raises ValueError (a mistake in the table itself)."""
@@ -48,6 +49,7 @@ class Registry(Generic[T]):
             if normalise(taken) in self:
                 raise ValueError(f"{self.kind} {taken!r} is registered twice")
         self._entries[normalise(name)] = entry
+        self._written[normalise(name)] = name
         self._aliases.update({normalise(alias): normalise(name) for alias in aliases})
 
     def __contains__(self, name: object) -> bool:
@@ -57,21 +59,21 @@ class Registry(Generic[T]):
         return iter(self._entries.values())
 
     def names(self) -> list[str]:
-        """The main names, in the order of the table."""
-        return list(self._entries)
+        """The main names as they are written, in the order of the table."""
+        return list(self._written.values())
 
     def spellings(self) -> list[str]:
         """Every name that `get` understands."""
-        return [*self._entries, *self._aliases]
+        return [*self._written.values(), *self._aliases]
 
     def canonical(self, name: str) -> str:
-        """The main name behind any spelling; raises FfnbenchError for an unknown one."""
+        """The main name behind any spelling, as it is written; raises FfnbenchError for an unknown one."""
         key = normalise(name)
         key = self._aliases.get(key, key)
         if key not in self._entries:
             raise FfnbenchError(f"unknown {self.kind} {name!r}", hint_for(name, self.spellings(), self.where))
-        return key
+        return self._written[key]
 
     def get(self, name: str) -> T:
         """The entry behind any spelling; raises FfnbenchError with did-you-mean for an unknown one."""
-        return self._entries[self.canonical(name)]
+        return self._entries[normalise(self.canonical(name))]

@@ -62,11 +62,11 @@ def scatter(plan: Plan, samples: Sequence[Sample]) -> Scatter:
 def _rows(plan: Plan, samples: Sequence[Sample]) -> list[list[list[float]]]:
     """For each row the logs of its ratio, by worker; a case that stands alone is taken by its seconds."""
     rounds = whole_rounds(samples, plan.protocol)
-    reference = rounds.get(plan.reference, {})
     if not plan.compared:
-        return [[[math.log(v) for v in values.values()] for values in reference.values()]] if reference else []
-    labels = [case.label for case in plan.shown if case.label != plan.reference and case.label in rounds]
-    rows = [list(paired_logs(rounds[label], reference).values()) for label in labels]
+        alone = [rounds[case.label] for case in plan.shown if case.label in rounds]
+        return [[[math.log(v) for v in values.values()] for values in found.values()] for found in alone]
+    labels = [case.label for case in plan.shown if not plan.is_reference(case.label) and case.label in rounds]
+    rows = [list(paired_logs(rounds[label], rounds.get(plan.reference_of(label), {})).values()) for label in labels]
     return [row for row in rows if row]
 
 

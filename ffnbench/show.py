@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from rich.console import Console
@@ -25,7 +25,14 @@ def check_format(name: str) -> None:
         raise FfnbenchError(f"unknown format {name!r}", hint_for(name, FORMATS, "formats: " + ", ".join(FORMATS)))
 
 
-def finish(report: Report, table_of: Callable[[Any], Table], outputs: Outputs, format_: str, wide: bool) -> int:
+def finish(
+    report: Report,
+    table_of: Callable[[Any], Table],
+    outputs: Outputs,
+    format_: str,
+    wide: bool,
+    writers: Mapping[str, Callable[[Any, Callable[[Any], Table]], str]] = WRITERS,
+) -> int:
     """Show the answer and write the files; gives the exit code, or raises Unfinished where the answer is not whole."""
     if report.interrupted and not report.samples:
         raise Interrupted("interrupted before anything was measured")
@@ -33,11 +40,11 @@ def finish(report: Report, table_of: Callable[[Any], Table], outputs: Outputs, f
         if format_ == "table":
             show(table_of(report), Console(), wide=wide)
         else:
-            sys.stdout.write(WRITERS[FORMATS[format_]](report, table_of))
+            sys.stdout.write(writers[FORMATS[format_]](report, table_of))
         sys.stdout.flush()
     finally:  # a stdout that is closed or full must not cost the files
-        rescue = (lambda: WRITERS[".json"](report, table_of).encode()) if report.samples else None
-        if paths := outputs.write(lambda suffix: WRITERS[suffix](report, table_of).encode(), rescue):
+        rescue = (lambda: writers[".json"](report, table_of).encode()) if report.samples else None
+        if paths := outputs.write(lambda suffix: writers[suffix](report, table_of).encode(), rescue):
             print("wrote " + ", ".join(map(str, paths)), file=sys.stderr)
     if report.interrupted:
         return EXIT_INTERRUPTED

@@ -164,11 +164,10 @@ def row_centre(rounds: Rounds, reference: Rounds) -> Centre | None:
 
 
 def _comparisons(plan: Plan, latency: dict[str, Rounds]) -> tuple[Comparison, ...]:
-    reference = latency.get(plan.reference, {})
     rows: dict[str, _Row | None] = {}
     for label, rounds in latency.items():
-        if rounds and label != plan.reference:
-            logs = list(paired_logs(rounds, reference).values())
+        if rounds and not plan.is_reference(label):
+            logs = list(paired_logs(rounds, latency.get(plan.reference_of(label), {})).values())
             rows[label] = _Row(centre_of(map(value_of, logs)), len(logs), sum(map(len, logs))) if logs else None
     alpha = error_rate(plan.protocol)
     family = {label: row.centre.p_value() for label, row in rows.items() if row and label != CONTROL}
@@ -179,11 +178,11 @@ def _comparisons(plan: Plan, latency: dict[str, Rounds]) -> tuple[Comparison, ..
     found = []
     for label in [label for label, rounds in latency.items() if rounds]:
         row = rows.get(label)
-        if label == plan.reference:
+        if plan.is_reference(label):
             one = Estimate(value=1.0, low=1.0, high=1.0, workers=len(latency[label]))
             found.append(_comparison(plan, label, one, Verdict.REFERENCE))
         elif row is None:
-            reason = f"the reference {plan.reference} was not measured"
+            reason = f"the reference {plan.reference_of(label)} was not measured"
             found.append(_comparison(plan, label, None, Verdict.UNCLEAR, reason))
         elif label == CONTROL:
             found.append(_control(plan, row, slack))
@@ -228,4 +227,5 @@ def _compare(plan: Plan, label: str, row: _Row, differs: bool, strictest: float,
 
 
 def _comparison(plan: Plan, label: str, ratio: Estimate | None, verdict: Verdict, reason: str = "") -> Comparison:
-    return Comparison(case=label, reference=plan.reference, metric=LATENCY, ratio=ratio, verdict=verdict, reason=reason)
+    reference = plan.reference_of(label)
+    return Comparison(case=label, reference=reference, metric=LATENCY, ratio=ratio, verdict=verdict, reason=reason)

@@ -62,12 +62,12 @@ def first_plan(before: Report, policy: Policy, budget: float) -> Plan:
 
 
 def _tolerances(plan: Plan, policy: Policy) -> list[float]:
-    return [policy.of(case.label, LATENCY) for case in plan.shown if case.label != plan.reference]
+    return [policy.of(case.label, LATENCY) for case in plan.shown if not plan.is_reference(case.label)]
 
 
 def _second_plan(plan: Plan, suspects: Sequence[str], budget: float) -> Plan:
     """The suspects alone, in new workers and every round in the opposite order."""
-    wanted = {*suspects, plan.reference, CONTROL}
+    wanted = {*suspects, *map(plan.reference_of, suspects), plan.reference, CONTROL}
     protocol = replace(plan.protocol, reversed=True, budget_s=budget)
     cases = tuple(case for case in plan.cases if case.label in wanted)
     return replace(plan, cases=cases, protocol=protocol, metrics=("latency",))
@@ -107,7 +107,7 @@ def blind_row(before: Report, policy: Policy, budget: float) -> Blind | None:
     first = first_plan(before, policy, FIRST_LOOK * budget)
     error = finest_error(first.protocol, scatter(before.plan, before.samples), pace_of(before))
     for case in before.plan.shown:
-        if case.label == before.plan.reference:
+        if before.plan.is_reference(case.label):
             continue
         centre, tolerance = row_of(before, case.label), policy.of(case.label, LATENCY)
         half = centre.half(CONFIDENCE) if centre else math.inf

@@ -16,6 +16,8 @@ from ffnbench.bench import meters
 from ffnbench.bench.counting import check_output
 from ffnbench.bench.routing import impose, load
 from ffnbench.errors import FfnbenchError
+from ffnbench.ffn.attend import Attention, attention_reference, build_attention
+from ffnbench.ffn.attention import AttentionSpec
 from ffnbench.ffn.experts import MixtureOfExperts
 from ffnbench.ffn.imported import build_imported
 from ffnbench.ffn.modules import OwnForm, Pointwise, build_module, reference_output
@@ -93,6 +95,8 @@ class Jobs:
                 routing = Routing(case.workload.routing)
                 impose(module, routing, tokens=case.workload.tokens, seed=self.plan.protocol.seed)
             return module
+        if isinstance(case.ffn, AttentionSpec):
+            return build_attention(case.ffn, device=device, dtype=dtype)
         if isinstance(case.ffn, ActivationSpec):
             return Pointwise(case.ffn)
         return build_imported(case.ffn).to(device=device, dtype=dtype)
@@ -115,6 +119,8 @@ class Jobs:
             raise Mismatch(f"the output is not finite {when}")
         if isinstance(subject.module, OwnForm):
             expected, of = reference_output(subject.module, subject.x[:1, :16]), "the float64 reference"
+        elif isinstance(subject.module, Attention):
+            expected, of = attention_reference(subject.module, subject.x[:1, :16]), "the float64 reference"
         elif subject.train:  # state that training moves on purpose, such as running means, is not ours to judge
             return
         else:

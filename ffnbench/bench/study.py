@@ -107,4 +107,14 @@ def rival(**arguments: Any) -> dict[str, Any]:
     return measured(**arguments)
 
 
-JOBS = {"timer": timer, "rival": rival, "describe": describe, "count": counted, "facts": facts, "curve": curve}
+def hf_layers(source: str) -> dict[str, Any]:
+    """Job: the FFNs of a model as transformers builds it."""
+    from ffnbench.ffn.hf import count_layers
+
+    return {"model": jsonable.encode(count_layers(source))}
+
+
+JOBS = {
+    "timer": timer, "rival": rival, "describe": describe, "count": counted, "facts": facts, "curve": curve,
+    "hf_layers": hf_layers,
+}  # fmt: skip

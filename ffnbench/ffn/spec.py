@@ -17,7 +17,18 @@ from ffnbench.ffn.variants import ACTIVATIONS, CLAMPED, GATED_BY_ACTIVATION, Act
 
 Scalar = bool | int | float | str | None
 LARGEST = 10**12
-EXAMPLES = {"batch": 4, "seq_len": 512, "threads": 2, "multiple_of": 8, "dpi": 150, "elements": 1048576, "rounds": 30}
+EXAMPLES = {
+    "batch": 4,
+    "seq_len": 512,
+    "threads": 2,
+    "multiple_of": 8,
+    "dpi": 150,
+    "elements": 1048576,
+    "rounds": 30,
+    "heads": 12,
+    "kv_heads": 4,
+    "head_dim": 64,
+}
 
 
 class Gate(Enum):
@@ -166,7 +177,6 @@ class ActivationSpec:
 
 
 NetworkSpec = FFNSpec | ImportedSpec
-AnySpec = NetworkSpec | ActivationSpec
 
 
 def shared_expert(spec: FFNSpec) -> FFNSpec | None:

@@ -8,7 +8,8 @@ import json
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from ffnbench.ffn.cost import FORMULA, ITEM_BYTES
+from ffnbench.ffn.cost import FORMULA, ITEM_BYTES, params
+from ffnbench.ffn.presets import PRESETS
 from ffnbench.ffn.sizing import RULES
 from ffnbench.ffn.spec import Gate
 from ffnbench.ffn.variants import ACTIVATIONS, CLAMPED, GATED, GATED_BY_ACTIVATION, GatedName
@@ -19,7 +20,7 @@ from ffnbench.result import Environment
 from ffnbench.units import IEC, TIME, quantity
 
 Record = dict[str, Any]
-PROSE = ("aliases", "formula", "d_ff", "source", "value")  # columns of words, which may be wrapped
+PROSE = ("aliases", "formula", "d_ff", "source", "value", "note")  # columns of words, which may be wrapped
 FOOTNOTES = {
     "variants": (
         "up is W_up x, gate is W_gate x; a key changes a form: swiglu@bias=true@d_ff=2048",
@@ -29,6 +30,7 @@ FOOTNOTES = {
     ),
     "activations": ("FLOPs per element: each + - * / comparison, and each exp log tanh erf, is 1",),
     "rules": ("use: --rule llama --ffn-dim-multiplier 1.3 --multiple-of 1024, or swiglu@rule=llama",),
+    "presets": ("FFN of the kind of layer that the model has most of; params of one layer, all experts counted",),
 }
 
 
@@ -120,11 +122,30 @@ def dtypes() -> list[Record]:
     ]
 
 
+def presets() -> list[Record]:
+    """Every published model: the FFN it is known by, how many layers, and where that was read."""
+    return [
+        {
+            "name": m.key,
+            "FFN": m.main.ffn.name,
+            "d_model": m.main.ffn.d_model,
+            "d_ff": m.main.ffn.d_ff,
+            "params": params(m.main.ffn),
+            "experts": f"{moe.experts}x{moe.top_k}" if (moe := m.main.ffn.moe) else "",
+            "layers": sum(group.count for group in m.groups),
+            "source": m.source,
+            "note": m.note,
+        }
+        for m in PRESETS
+    ]
+
+
 LISTINGS: dict[str, Callable[[], list[Record]]] = {
     "variants": variants,
     "activations": activations,
     "rules": rules,
     "dtypes": dtypes,
+    "presets": presets,
 }
 
 
@@ -145,8 +166,12 @@ def table(records: list[Record], footnotes: Iterable[str] = ()) -> Table:
         Column(title=key, left=not isinstance(records[0][key], int), priority=place, flexible=key in PROSE)
         for place, key in enumerate(keys)
     )
-    rows = tuple(tuple(Cell(text=str(record[key]), value=record[key]) for key in keys) for record in records)
+    rows = tuple(tuple(Cell(text=_text(record[key]), value=record[key]) for key in keys) for record in records)
     return Table(columns=columns, rows=rows, footnotes=tuple(footnotes))
+
+
+def _text(value: Any) -> str:
+    return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
 
 
 def _csv_cell(value: Any) -> Any:

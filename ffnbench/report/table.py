@@ -53,13 +53,14 @@ class Cell:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Table:
-    """A table with what is written above and below it."""
+    """A table with what is written above and below it, and the tables that stand before it."""
 
     columns: tuple[Column, ...]
     rows: tuple[tuple[Cell, ...], ...]
     header: tuple[str, ...] = ()
     footnotes: tuple[str, ...] = ()
     summary: tuple[str, ...] = ()
+    above: tuple[Table, ...] = ()
 
 
 Field = tuple[Column, Callable[[Row], Cell]]

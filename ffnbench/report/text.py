@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import html
 import textwrap
+from dataclasses import replace
 
 from rich import box
 from rich.cells import cell_len
@@ -27,7 +28,10 @@ def show(table: Table, console: Console, *, wide: bool = False) -> None:
 
 
 def renderable(table: Table, width: int, *, wide: bool = False) -> RenderableType:
-    """The table with its header and footnotes, laid out for a width."""
+    """The table with its header and footnotes, and those above it, laid out for a width."""
+    if table.above:
+        tables = [renderable(each, width, wide=wide) for each in (*table.above, replace(table, above=()))]
+        return Group(*[part for each in tables for part in (each, Text())][:-1])
     blocks = _blocks(table, width) if wide else [_fitting(table, width)]
     hidden = [
         c.name for i, c in enumerate(table.columns) if c.priority < EXTRA and not any(i in block for block in blocks)
@@ -125,6 +129,8 @@ def _heading(table: Table, indices: list[int], column: Column) -> str:
 
 def markdown(table: Table, *, every: bool = False) -> str:
     """A pipe table with all ordinary columns, or with every one, for pull requests and notes."""
+    if table.above:
+        return "\n".join(markdown(each, every=every) for each in (*table.above, replace(table, above=())))
     indices = [i for i, c in enumerate(table.columns) if every or c.priority < EXTRA]
     columns = [table.columns[i] for i in indices]
     lines = [f"{line}  " for line in table.header]
@@ -142,6 +148,8 @@ def _pipe(cells: list[str]) -> str:
 
 def html_fragment(table: Table) -> str:
     """The table for a notebook: pandas lays it out, header above, footnotes below."""
+    if table.above:
+        return "".join(html_fragment(each) for each in (*table.above, replace(table, above=())))
     import pandas as pd
 
     shown = [i for i, c in enumerate(table.columns) if c.priority < EXTRA]

@@ -1,0 +1,141 @@
+"""Our reading of a config.json beside transformers' own model of it, for one model type after another.
+
+`python tests/hf.py exact TYPE...` or `vary TYPE...` (`all`: every type of transformers) prints one JSON line a type.
+"""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import os
+import sys
+import warnings
+from collections import Counter
+from typing import Any
+
+from ffnbench.errors import FfnbenchError
+from ffnbench.ffn import cost
+from ffnbench.ffn.configs import read_groups
+from ffnbench.ffn.families import FAMILIES, Or, Stack
+from ffnbench.ffn.hf import build_empty, feed_forwards
+
+Counts = Counter[int]  # parameters of an FFN -> how many layers have one like it
+
+
+def ours(data: dict[str, Any]) -> Counts:
+    """By the table of families."""
+    found: Counts = Counter()
+    for group in read_groups(data):
+        found[cost.params(group.ffn)] += group.count
+    return found
+
+
+def theirs(config: Any) -> Counts:
+    """By building the model."""
+    return Counter(found.params for found in feed_forwards(build_empty(config)))
+
+
+def exact(model_type: str) -> dict[str, Any]:
+    """The default config as transformers writes it: `exact`, `refused` by our table, `wrong`, or `unbuildable`."""
+    from transformers import CONFIG_MAPPING
+
+    try:
+        config = CONFIG_MAPPING[model_type]()
+        data, expected = json.loads(config.to_json_string()), theirs(config)
+    except Exception as problem:
+        return {"status": "unbuildable", "why": str(problem)[:200]}
+    if not expected:
+        return {"status": "no FFN"}
+    try:
+        found = ours(data)
+    except FfnbenchError as problem:
+        return {"status": "refused", "why": problem.message}
+    return {"status": "exact" if found == expected else "wrong", "ours": found, "theirs": expected}
+
+
+def vary(model_type: str) -> dict[str, Any]:
+    """Configs that differ from the default in one key each: how many read as built, refused, and which are wrong."""
+    from transformers import CONFIG_MAPPING
+
+    kind = CONFIG_MAPPING[model_type]
+    default = json.loads(kind().to_json_string())
+    tally: Counter[str] = Counter()
+    wrong = []
+    for name, data in variations(model_type, default):
+        try:
+            expected = theirs(kind.from_dict(json.loads(json.dumps(data))))
+        except Exception:
+            tally["unbuildable"] += 1
+            continue
+        try:
+            found = ours(data)
+        except FfnbenchError:
+            tally["refused"] += 1
+            continue
+        tally["same" if found == expected else "wrong"] += 1
+        if found != expected:
+            wrong.append(f"{name}: {dict(found)} against {dict(expected)}")
+    return {"status": "wrong" if wrong else "exact", "tally": tally, "wrong": wrong}
+
+
+def variations(model_type: str, default: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
+    """Every truth value turned, every number that the table reads changed, every key that it can do without left out."""
+    found = []
+    for key, value in default.items():
+        if isinstance(value, bool):
+            found.append((f"{key}={not value}", default | {key: not value}))
+    for key in sorted(keys_of(model_type) & default.keys()):
+        value = default[key]
+        if isinstance(value, int) and not isinstance(value, bool):
+            found += [(f"{key}={new}", default | {key: new}) for new in (value + 64, value * 2, 2) if new != value]
+        if isinstance(value, float):
+            found.append((f"{key}={value + 1}", default | {key: value + 1}))
+        found.append((f"without {key}", {k: v for k, v in default.items() if k != key}))
+        found.append((f"{key}=null", default | {key: None}))
+    return found
+
+
+def keys_of(model_type: str) -> set[str]:
+    """Every key that the table names for a type."""
+    keys: set[str] = {"first_k_dense_replace", "decoder_sparse_step", "mlp_layer_types"}
+    for stack in FAMILIES[model_type]:
+        parts: list[Stack | Any] = [stack] + ([stack.experts] if stack.experts else [])
+        for part in parts:
+            for name in part.__dataclass_fields__:
+                value = getattr(part, name)
+                if isinstance(value, Or):
+                    keys.add(value.key)
+                elif isinstance(value, str) and name not in ("kind", "acts_as", "layout"):
+                    keys.add(value)
+        keys |= {key for key, _ in stack.assumes}
+    return keys
+
+
+def apart(work: Any, model_type: str, seconds: float = 120) -> dict[str, Any]:
+    """One type in a fork of its own, so that a hang or a crash costs that type alone."""
+    fork = multiprocessing.get_context("fork")
+    read, write = fork.Pipe(False)
+
+    def child() -> None:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
+        warnings.simplefilter("ignore")
+        try:
+            write.send(work(model_type))
+        except BaseException as problem:
+            write.send({"status": "crashed", "why": f"{type(problem).__name__}: {problem}"[:200]})
+
+    process = fork.Process(target=child)
+    process.start()
+    result: dict[str, Any] = read.recv() if read.poll(seconds) else {"status": "timeout"}
+    process.kill()
+    process.join()
+    return {"type": model_type, **result}
+
+
+if __name__ == "__main__":
+    import transformers
+
+    transformers.logging.set_verbosity_error()
+    types = sorted(transformers.CONFIG_MAPPING.keys()) if sys.argv[2:] == ["all"] else sys.argv[2:]
+    for name in types:
+        print(json.dumps(apart({"exact": exact, "vary": vary}[sys.argv[1]], name)), flush=True)

@@ -1,0 +1,239 @@
+"""`block`: the plan of an FFN beside attention, its tables and files, on workers from a script."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from dataclasses import replace
+
+import pytest
+from conftest import FakeLaunch, ffnbench
+
+from ffnbench import api, block
+from ffnbench.blockplan import BlockRequest, block_plan, lengths_of
+from ffnbench.cli import app
+from ffnbench.errors import FfnbenchError
+from ffnbench.ffn.attend import build_attention
+from ffnbench.ffn.attention import AttentionSpec, Form
+from ffnbench.ffn.cost import params
+from ffnbench.ffn.presets import PRESETS
+from ffnbench.ffn.spec import FFNSpec
+from ffnbench.fitting import fit_into, memory_needed
+from ffnbench.report.blockrecords import ffn_share, records
+from ffnbench.result import Estimate, Verdict
+
+GIB = 2**30
+
+
+def seconds(label: str, worker: int, number: int) -> float:
+    """The FFN costs a millisecond a token, attention half of it at first and twice as much at 1024; a little noise."""
+    name, _, tokens = label.partition("@")
+    share = {"ffn": 1.0, "attention": int(tokens) / 512, "textbook": int(tokens) / 256}[name]
+    return 1e-3 * int(tokens) * share * (1 + 0.002 * (len(label) * (worker + 1) * (worker + number + 3) % 11))
+
+
+def measured(request: BlockRequest, name: str | None = None, **launch) -> api.ShownReport:
+    prepared = block.prepare(replace(request, quick=True), name, measure=True)
+    return prepared.measure(launch=FakeLaunch(seconds, **launch))
+
+
+def run(capsys, *arguments: str) -> str:
+    assert app(["block", *arguments], standalone_mode=False) in (0, None)
+    return capsys.readouterr().out
+
+
+def test_bert_shows_both_comparisons(capsys) -> None:
+    shown = run(capsys, "--preset", "bert-base", "--cost-only")
+    for number in ("4,718,592", "1,769,472", "2,359,296", "4,722,432", "2,362,368", "1,771,776"):
+        assert number in shown
+    assert "2.67 times q + k + v, 2.00 times attention" in shown
+
+
+@pytest.mark.parametrize("name", PRESETS.names())
+def test_every_preset_is_counted_alone_and_whole(name: str) -> None:
+    report = block.prepare(BlockRequest(), name, measure=False).priced()
+    (row,) = records(report)
+    group = PRESETS.get(name).main
+    assert (row["ffn_params"], row["attention_params"]) == (params(group.ffn), group.attention.params)
+    whole = block.whole_model(BlockRequest(), name).records
+    kinds = whole[:-1] if len(whole) > 1 else whole
+    assert sum(r["layers"] for r in kinds) == whole[-1]["layers"] == sum(g.count for g in PRESETS.get(name).groups)
+    assert whole[-1]["ffn_params"] == sum(g.count * params(g.ffn) for g in PRESETS.get(name).groups)
+
+
+def test_the_whole_model_is_the_published_one() -> None:
+    """Without embeddings and norms: GPT-2 124 M has 85 M in its layers, DeepSeek-V3 671 B less two of 0.93 B."""
+    gpt2, deepseek, t5 = (block.whole_model(BlockRequest(), n).records[-1] for n in ("gpt2", "deepseek-v3", "t5-base"))
+    norms = 12 * 4 * 768
+    assert gpt2["ffn_params"] + gpt2["attention_params"] + norms == 85_054_464
+    embeddings = 2 * 129_280 * 7168
+    total = deepseek["ffn_params"] + deepseek["attention_params"] + embeddings
+    assert total == pytest.approx(671.025e9, rel=1e-5)
+    assert t5["attention_params"] == 3 * 12 * 2_359_296  # 24 of their own, 12 to the encoder
+
+
+def test_each_length_has_a_reference_of_its_own() -> None:
+    plan = block_plan(BlockRequest(variant="swiglu", d_model=64, heads=4, seq_len="512,128", causal=False), None)
+    assert [case.label for case in plan.cases] == [
+        f"{name}@{n}" for n in (128, 512) for name in ("ffn", "attention", "textbook")
+    ]
+    assert plan.compared == 4
+    for length in lengths_of(plan):
+        assert plan.reference_of(length.attention.label) == plan.reference_of(length.ffn.label) == length.ffn.label
+        assert length.attention.ffn == replace(length.textbook.ffn, form=Form.SDPA)
+        assert {c.workload.seq_len for c in (length.ffn, length.attention, length.textbook)} == {length.seq_len}
+
+
+def test_measured_shares_follow_from_the_ratio() -> None:
+    report = measured(BlockRequest(variant="swiglu", d_model=64, seq_len="256,1024"))
+    short, long = records(report)
+    assert short["attention_ratio"] == pytest.approx(0.5, rel=0.01)
+    assert short["ffn_share_latency"] == pytest.approx(1 / (1 + short["attention_ratio"]))
+    assert short["ffn_share_latency_low"] < short["ffn_share_latency"] < short["ffn_share_latency_high"]
+    assert long["ffn_share_latency"] == pytest.approx(1 / 3, rel=0.01)
+    assert report.comparison("attention@256").verdict is Verdict.FASTER
+    assert report.comparison("textbook@1024").reference == "ffn@1024"
+    assert report.comparison("ffn@1024").verdict is Verdict.REFERENCE
+    assert "attention overtakes the FFN between 256 and 1,024 tokens" in repr(report)
+
+
+def test_a_share_without_an_interval_has_none() -> None:
+    assert ffn_share(None) is None
+    alone = ffn_share(Estimate(value=3.0))
+    assert (alone.value, alone.low, alone.high) == (0.25, None, None)
+
+
+def test_a_failed_case_is_a_row(capsys) -> None:
+    report = measured(
+        BlockRequest(d_model=64, seq_len="64,128"),
+        trouble={("open", "attention@64"): "oom", ("open", "ffn@128"): "oom"},
+    )
+    shown = repr(report)
+    assert "oom" in shown
+    assert records(report)[0]["ffn_share_latency"] is None
+    assert report.comparison("attention@128").verdict is Verdict.UNCLEAR
+
+
+@pytest.mark.parametrize("columns", [60, 80, 120])
+def test_tables_fit(columns: int) -> None:
+    for arguments in (["--preset", "deepseek-v3", "--seq-len", "128,8192"], ["--preset", "t5-base", "--whole-model"]):
+        done = ffnbench("block", *arguments, "--cost-only", columns=columns)
+        assert done.returncode == 0, done.stderr
+        assert max(map(len, done.stdout.splitlines())) <= columns
+
+
+def test_files_hold_what_the_tables_show(capsys, tmp_path, monkeypatch) -> None:
+    real = api.Prepared.measure
+    monkeypatch.setattr(api.Prepared, "measure", lambda self, progress: real(self, progress, FakeLaunch(seconds)))
+    path = tmp_path / "block.json"
+    shown = run(
+        capsys, "--d-model", "64", "--seq-len", "256,1024", "--quick", "-q", "-o", str(path), "-o", f"{tmp_path}/b.csv"
+    )
+    rows = list(csv.DictReader(io.StringIO((tmp_path / "b.csv").read_text())))
+    assert [row["seq_len"] for row in rows] == ["256", "1024"]
+    assert float(rows[0]["attention_ratio"]) == pytest.approx(0.5, rel=0.01)
+    assert app(["report", str(path)], standalone_mode=False) in (0, None)
+    assert capsys.readouterr().out == shown
+    assert app(["report", str(path), "--format", "csv"], standalone_mode=False) in (0, None)
+    assert capsys.readouterr().out == (tmp_path / "b.csv").read_text()
+    markdown = run(capsys, "--d-model", "64", "--cost-only", "--format", "markdown")
+    assert markdown.count("| --:") >= 2
+    costs = json.loads(run(capsys, "--d-model", "64", "--cost-only", "--format", "json"))
+    assert [case["label"] for case in costs["plan"]["cases"]] == ["ffn@512", "attention@512", "textbook@512"]
+
+
+def test_memory_is_known_before_the_start() -> None:
+    llama = block_plan(BlockRequest(seq_len="2048"), PRESETS.get("llama3-8b"))
+    assert fit_into(llama, 20 * GIB) == llama
+    long = block_plan(BlockRequest(seq_len="2048,8192"), PRESETS.get("llama3-8b"))
+    kept = fit_into(long, 20 * GIB)
+    assert "textbook@8192" not in [case.label for case in kept.cases]
+    assert "8,192 tokens is left out" in kept.notes[-1].text
+    assert [length.textbook is None for length in lengths_of(kept)] == [False, True]
+    with pytest.raises(FfnbenchError, match=r"needs about 44\.5 GiB of memory, and 20\.0 GiB are there"):
+        fit_into(block_plan(BlockRequest(), PRESETS.get("deepseek-v3")), 20 * GIB)
+    assert fit_into(long, None) == long
+
+
+@pytest.mark.parametrize("mode", ["forward", "train"])
+def test_the_memory_told_is_no_less_than_the_memory_used(mode: str) -> None:
+    from ffnbench.bench import meters
+
+    plan = block_plan(BlockRequest(d_model=128, kv_heads=1, seq_len="384", mode=mode, device="cpu", threads=1), None)
+    for case in plan.cases[1:]:
+        assert isinstance(case.ffn, AttentionSpec)
+        subject = meters.prepare(build_attention(case.ffn), case.workload, 128, 0)
+        subject.call()
+        weights = 4 * case.ffn.params
+        inputs = 2 * 4 * 384 * 128
+        used = weights + inputs + meters.peak_bytes(subject)
+        assert used <= memory_needed([case]) <= 4 * used
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--preset", "lama3-8b"], "did you mean 'llama3-8b'"),
+        (["--heads", "5"], "does not divide into 5 heads"),
+        (["--preset", "llama3-8b", "--kv-heads", "5"], "32 heads can't share 5"),
+        (["--preset", "bert-base", "--d-ff", "12"], "--d-ff and a model both say"),
+        (["--preset", "bert-base", "--bias", "--whole-model"], "--bias and a model both say"),
+        (["--preset", "gpt2", "--config", "config.json"], "both name a model"),
+        (["--config", "no/config.json"], "config.json"),
+        (["--variant", "relu,gelu"], "a block has one FFN"),
+        (["--whole-model"], "--whole-model needs a model"),
+        (["--seq-len", "12,x"], "seq_len must be a positive integer, not 'x'"),
+        (["--seq-len", ","], "no length given"),
+        (["--preset", "deepseek-v3", "--heads", "4"], "latent attention has no heads to choose"),
+        (["--preset", "gpt2", "--whole-model", "--seq-len", "1,2"], "counted at one length"),
+        (["--preset", "gpt2", "--whole-model", "--mode", "train"], "one sequence's forward pass"),
+        (["--d-model", "100"], "no multiple of 64"),
+        (["--workers", "1"], "too few"),
+    ],
+)
+def test_mistakes_are_told_before_anything_runs(arguments: list[str], said: str) -> None:
+    with pytest.raises(FfnbenchError) as caught:
+        app(["block", *arguments], standalone_mode=False)
+    assert said in f"{caught.value.message} {caught.value.hint}"
+    assert caught.value.hint
+
+
+def test_flags_change_a_models_attention() -> None:
+    plan = block_plan(BlockRequest(kv_heads=1, causal=False), PRESETS.get("llama3-8b"))
+    spec = plan.cases[1].ffn
+    assert (spec.name, spec.causal, spec.head_dim) == ("multi-query", False, 128)
+    assert not block_plan(BlockRequest(), PRESETS.get("vit-b16")).cases[1].ffn.causal
+    by_hand = block_plan(BlockRequest(bias=True, d_model=512, heads=8, variant="relu"), None)
+    assert isinstance(by_hand.cases[0].ffn, FFNSpec)
+    assert [params(by_hand.cases[0].ffn), by_hand.cases[1].ffn.params] == [2_099_712, 1_050_624]
+
+
+def test_attention_that_a_config_does_not_tell_is_by_hand() -> None:
+    model = PRESETS.get("llama-7b")
+    unknown = replace(model, groups=tuple(replace(group, attention=None) for group in model.groups))
+    with pytest.raises(FfnbenchError, match="attention of this model is not known"):
+        block_plan(BlockRequest(), unknown)
+    plan = block_plan(BlockRequest(heads=32, kv_heads=8), unknown)
+    assert plan.cases[1].ffn == replace(PRESETS.get("llama3-8b").main.attention, causal=True)
+
+
+@pytest.mark.parametrize("arguments", [["--preset", "mixtral-8x7b"], ["--preset", "gpt2", "--whole-model"]])
+def test_counting_needs_no_torch(arguments: list[str]) -> None:
+    from test_architecture import loaded_after
+
+    code = (
+        f"import sys; sys.argv = ['ffnbench', 'block', '--cost-only', *{arguments!r}]\nfrom ffnbench.cli import main\n"
+    )
+    assert loaded_after(code + "try: main()\nexcept SystemExit as e: assert not e.code, e.code") == set()
+
+
+def test_a_real_run_measures_checks_and_compares() -> None:
+    done = ffnbench(
+        "block", "--d-model", "32", "--heads", "4", "--kv-heads", "2", "--seq-len", "16", "--mode", "train",
+        "--workers", "3", "--rounds", "2", "--threads", "1", "-q", "--format", "csv",
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    for row in csv.DictReader(io.StringIO(done.stdout)):
+        assert 0 < float(row["ffn_share_latency"]) < 1
+        assert int(row["textbook_peak_bytes"]) > 0

@@ -1,0 +1,74 @@
+"""The published models, held to their sources. Golden values: FFN of one layer, attention of one layer."""
+
+from __future__ import annotations
+
+import pytest
+
+from ffnbench.errors import FfnbenchError
+from ffnbench.ffn import cost
+from ffnbench.ffn.presets import PRESETS
+
+# key: layers, attention, FFN of the main kind of layer; its active part where it has experts
+EXACT = {
+    "transformer-base": (12, 1_048_576, 2_099_712),
+    "bert-base": (12, 2_362_368, 4_722_432),
+    "gpt2": (12, 2_362_368, 4_722_432),
+    "gpt3-175b": (96, 604_028_928, 1_208_020_992),
+    "t5-base": (24, 2_359_296, 4_718_592),
+    "t5-v1.1-xxl": (48, 67_108_864, 125_829_120),
+    "palm-540b": (118, 462_422_016, 4_076_863_488),
+    "falcon-7b": (32, 41_877_504, 165_183_488),
+    "llama-7b": (32, 67_108_864, 135_266_304),
+    "llama2-70b": (80, 150_994_944, 704_643_072),
+    "llama3-8b": (32, 41_943_040, 176_160_768),
+    "llama3.1-405b": (126, 570_425_344, 2_617_245_696),
+    "mistral-7b": (32, 41_943_040, 176_160_768),
+    "gemma-7b": (28, 50_331_648, 226_492_416),
+    "phi-3-mini": (32, 37_748_736, 75_497_472),
+    "qwen2.5-7b": (28, 29_364_736, 203_685_888),
+    "nemotron-4-340b": (96, 736_100_352, 2_717_908_992),
+    "apertus-8b": (32, 41_943_040, 176_160_768 + 2),  # xIELU learns two scalars
+    "modernbert-base": (22, 2_359_296, 2_654_208),
+    "vit-b16": (12, 2_362_368, 4_722_432),
+    "mixtral-8x7b": (32, 41_943_040, 1_409_318_912),
+    "qwen3-30b-a3b": (48, 18_874_368, 604_241_920),
+    "deepseek-v3": (61, 187_105_280, 11_320_164_352),
+    "gpt-oss-120b": (36, 26_550_080, 3_186_524_288),
+}
+ACTIVE = {
+    "mixtral-8x7b": 352_354_304,
+    "qwen3-30b-a3b": 38_010_880,
+    "deepseek-v3": 398_196_736,
+    "gpt-oss-120b": 99_936_128,
+}
+
+
+def test_every_row_is_held_here() -> None:
+    assert set(PRESETS.names()) >= set(EXACT) - {"apertus-8b"}
+    assert set(PRESETS.names()) <= set(EXACT)
+
+
+@pytest.mark.parametrize("key", PRESETS.names())
+def test_parameters_are_those_of_the_source(key: str) -> None:
+    model, (layers, attention, ffn) = PRESETS.get(key), EXACT[key]
+    assert sum(group.count for group in model.groups) == layers
+    assert {group.attention.params for group in model.groups} == {attention}
+    assert cost.params(model.main.ffn) == ffn
+    assert cost.params_active(model.main.ffn) == ACTIVE.get(key, ffn)
+    assert model.source
+
+
+def test_the_first_layers_of_deepseek_are_dense() -> None:
+    dense, moe = PRESETS.get("deepseek-v3").groups
+    assert (dense.kind, dense.count, cost.params(dense.ffn)) == ("dense", 3, 396_361_728)
+    assert (moe.kind, moe.count, moe.ffn.moe.router_params(7168)) == ("moe", 58, 1_835_008)
+
+
+def test_a_name_that_nobody_published() -> None:
+    with pytest.raises(FfnbenchError, match="unknown preset 'llama3-8'") as caught:
+        PRESETS.get("llama3-8")
+    assert "llama3-8b" in caught.value.hint
+
+
+def test_names_forgive_case_and_dashes() -> None:
+    assert PRESETS.get("Llama3_8B").name == PRESETS.get("llama3-8b").name
