@@ -79,7 +79,7 @@ def vary(model_type: str) -> dict[str, Any]:
 
 
 def variations(model_type: str, default: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
-    """Every truth value turned, every number that the table reads changed, every key that it can do without left out."""
+    """Every truth value turned, every number that the table reads changed, every key that it reads left out."""
     found = []
     for key, value in default.items():
         if isinstance(value, bool):

@@ -26,6 +26,7 @@ SYNONYMS = (  # keys that mean one number: where two of them differ, nobody can 
     ("hidden_size", "d_model", "n_embd", "n_embed"),
     ("intermediate_size", "ffn_dim", "n_inner", "d_ff", "ffn_hidden_size"),
     ("num_hidden_layers", "n_layer", "n_layers", "num_layers"),
+    ("num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts"),
 )
 HF_ACTIVATIONS = {name: row.name for row in ACTIVATIONS for name in row.names.hf.split(", ") if name}
 
@@ -147,7 +148,7 @@ class _Reader:
 
     def d_ff(self, stack: Stack, d_model: int) -> int:
         """The width per branch: its key, or a ratio of d_model where the key is absent or null."""
-        if stack.ratio is None or self.config.get(str(stack.d_ff)) is not None:
+        if stack.ratio is None or (isinstance(stack.d_ff, str) and self.config.get(stack.d_ff) is not None):
             return self.count(stack.d_ff)
         ratio = self.value(stack.ratio)
         if isinstance(ratio, bool) or not isinstance(ratio, int | float) or ratio <= 0:
@@ -193,6 +194,8 @@ class _Reader:
         if isinstance(key, Or):
             found = self.config.get(key.key)
             return key.default if found is None else found
+        if isinstance(key, tuple):
+            return self.value(next((name for name in key if self.config.get(name) is not None), " or ".join(key)))
         if not isinstance(key, str):
             return key
         if self.config.get(key) is None:
@@ -218,7 +221,7 @@ class _Reader:
 
     @staticmethod
     def _named(key: Any) -> str:
-        return key.key if isinstance(key, Or) else str(key)
+        return key.key if isinstance(key, Or) else " or ".join(key) if isinstance(key, tuple) else str(key)
 
 
 def _all(reader: _Reader, layers: int) -> list[bool]:
@@ -247,9 +250,25 @@ def _typed(reader: _Reader, layers: int) -> list[bool]:
     return [word == "sparse" for word in words]
 
 
+def _periodic(reader: _Reader, layers: int) -> list[bool]:
+    """Jamba: one layer of each period, at an offset."""
+    period, offset = reader.count("expert_layer_period"), reader.count("expert_layer_offset", least=0)
+    return [i % period == offset for i in range(layers)]
+
+
+def _listed(reader: _Reader, layers: int) -> list[bool]:
+    """Llama 4: the numbers of the layers with experts."""
+    numbers = reader.value("moe_layers")
+    if not isinstance(numbers, list):
+        raise FfnbenchError(f"the {reader.model_type} config has moe_layers {numbers!r}", "a list of layer numbers")
+    return [i in numbers for i in range(layers)]
+
+
 LAYOUTS: dict[str, Callable[[_Reader, int], list[bool]]] = {
     "all": _all,
     "first_k_dense_replace": _first_dense,
     "decoder_sparse_step": _sparse_step,
     "mlp_layer_types": _typed,
+    "expert_layer_period": _periodic,
+    "moe_layers": _listed,
 }
