@@ -16,8 +16,9 @@ from typing import Any
 from ffnbench.errors import FfnbenchError
 from ffnbench.ffn import cost
 from ffnbench.ffn.configs import read_groups
-from ffnbench.ffn.families import FAMILIES, Or, Stack
+from ffnbench.ffn.families import FAMILIES
 from ffnbench.ffn.hf import build_empty, feed_forwards
+from ffnbench.ffn.stacks import Or, Stack
 
 Counts = Counter[int]  # parameters of an FFN -> how many layers have one like it
 
@@ -133,7 +134,8 @@ def apart(work: Any, model_type: str, seconds: float = 120) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    import transformers
+    import torch  # noqa: F401 - before the forks, which then need not
+    import transformers.modeling_utils
 
     transformers.logging.set_verbosity_error()
     types = sorted(transformers.CONFIG_MAPPING.keys()) if sys.argv[2:] == ["all"] else sys.argv[2:]

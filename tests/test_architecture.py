@@ -22,7 +22,7 @@ RANKS = {
     "protocol": 3, "request": 4, "selection": 5, "result": 3, "centre": 1, "noise": 4, "stats": 5, "sampling": 6,
     "selftest": 6, "check": 6,
     "bench": 7, "report": 7, "api": 8, "show": 8, "gallery": 8, "timing": 8, "trial": 8, "options": 8, "app": 8,
-    "models": 8, "cli_models": 9,
+    "modelflags": 3, "models": 8, "cli_models": 9,
     "gate": 9, "gateshow": 10, "cli_gate": 11,
     "study_options": 9, "cli_study": 10, "cli": 12, "__main__": 13,
 }  # fmt: skip

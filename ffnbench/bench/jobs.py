@@ -15,9 +15,10 @@ from torch import Tensor
 from ffnbench.bench import meters
 from ffnbench.bench.counting import check_output
 from ffnbench.errors import FfnbenchError
+from ffnbench.ffn.hfweights import as_ours
 from ffnbench.ffn.imported import build_imported
 from ffnbench.ffn.modules import FeedForward, Pointwise, build_module, reference_output
-from ffnbench.ffn.spec import ActivationSpec, FFNSpec
+from ffnbench.ffn.spec import ActivationSpec, FFNSpec, HFSpec
 from ffnbench.plan import Case, Plan, Workload
 
 # relative error (Frobenius) that rounding alone explains, with room: sqrt(d_ff) roundings of each dtype
@@ -100,6 +101,8 @@ class Jobs:
             raise Mismatch(f"the output is not finite {when}")
         if isinstance(subject.module, FeedForward):
             expected, of = reference_output(subject.module, subject.x[:1, :16]), "the float64 reference"
+        elif (ours := _as_ours(subject.module, case)) is not None:
+            expected, of = reference_output(ours, subject.x[:1, :16]), "the float64 reference of ffnbench's own form"
         elif subject.train:  # state that training moves on purpose, such as running means, is not ours to judge
             return
         else:
@@ -107,6 +110,16 @@ class Jobs:
         error = _relative_error(y, expected)
         if error > TOLERANCE[case.workload.dtype]:
             raise Mismatch(f"the output differs from {of} by {error:.1e} {when}")
+
+
+def _as_ours(module: torch.nn.Module, case: Case) -> FeedForward | None:
+    """A module of transformers as the form that its config says it is, on its own weights; None where none is known."""
+    if not isinstance(case.ffn, HFSpec) or case.ffn.form is None:
+        return None
+    try:
+        return as_ours(module, case.ffn.form)
+    except FfnbenchError as problem:
+        raise Mismatch(f"{case.ffn.target} is not {case.ffn.form.name}: {problem.message}") from problem
 
 
 def _relative_error(y: Tensor, expected: Tensor) -> float:

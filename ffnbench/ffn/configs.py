@@ -14,10 +14,12 @@ from pathlib import Path
 from typing import Any
 
 from ffnbench.errors import FfnbenchError
-from ffnbench.ffn.families import COMPOSITES, FAMILIES, Experts, Or, Stack
+from ffnbench.ffn.composites import COMPOSITES, WITHOUT_FFN
+from ffnbench.ffn.families import FAMILIES
 from ffnbench.ffn.model import LayerGroup, ModelSpec
 from ffnbench.ffn.moe import MoESpec, Scores
 from ffnbench.ffn.spec import FFNSpec, Gate
+from ffnbench.ffn.stacks import Experts, Or, Stack
 from ffnbench.ffn.variants import ACTIVATIONS
 from ffnbench.registry import did_you_mean
 
@@ -69,6 +71,7 @@ def read_groups(config: Config) -> list[LayerGroup]:
             "a family is known by it; looked for: model_type, e.g. llama, with hidden_size and intermediate_size",
         )
     if model_type in COMPOSITES:
+        _refuse_other_parts(config, model_type)
         return [group for part in COMPOSITES[model_type] for group in _part(config, model_type, part)]
     if model_type not in FAMILIES:
         near = did_you_mean(model_type, [*FAMILIES, *COMPOSITES])
@@ -96,6 +99,17 @@ def _part(config: Config, model_type: str, key: str) -> list[LayerGroup]:
     return [
         LayerGroup(kind=name + (" moe" if g.ffn.moe else ""), count=g.count, ffn=g.ffn) for g in groups
     ]  # fmt: skip
+
+
+def _refuse_other_parts(config: Config, model_type: str) -> None:
+    """A part that the table does not name may hold FFNs too."""
+    for key, nested in config.items():
+        inner = nested.get("model_type") if isinstance(nested, dict) and key not in COMPOSITES[model_type] else None
+        if inner is not None and inner not in WITHOUT_FFN:
+            raise UnknownFamily(
+                f"the {model_type} config has a {key} of type {inner!r}, which the table does not know there",
+                "looked for the keys: " + ", ".join(COMPOSITES[model_type]),
+            )
 
 
 def _refuse_contradictions(config: Config, model_type: str) -> None:

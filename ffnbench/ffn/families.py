@@ -2,69 +2,16 @@
 
 A model type is one or more stacks of layers. Every entry is held against transformers' own model, built from its
 default configuration and from changed ones (tests/test_configs.py); what can't be told by keys is not in the table.
+Types with experts stand in expertfamilies.py, those made of other configs in composites.py.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
-Scalar = bool | int | float | str | None
+from ffnbench.ffn.expertfamilies import WITH_EXPERTS
+from ffnbench.ffn.stacks import CLASSIC, GATED, GATED_MLP_BIAS, Or, Stack
 
-
-@dataclass(frozen=True, slots=True)
-class Or:
-    """A key, and what its absence or null means."""
-
-    key: str
-    default: object
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Experts:
-    """The keys of a layer with experts. `shared` is a number of shared experts, `shared_d_ff` the width of one.
-
-    Several keys are names of one number. `layout` says which layers have experts: a name of LAYOUTS in configs.py.
-    """
-
-    experts: str | tuple[str, ...] = "num_experts"
-    top_k: str = "num_experts_per_tok"
-    d_ff: str = "moe_intermediate_size"
-    shared: str | Or | int = 0
-    shared_d_ff: str | Or | None = None
-    shared_gate: bool = False
-    router_bias: bool = False
-    sigmoid: bool = False
-    normalised: bool | Or = True
-    bias: bool | Or = False
-    limit: Or | None = None
-    up_offset: float = 0.0
-    layout: str = "all"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Stack:
-    """One stack of layers: under which keys its numbers stand. A number or a truth value is itself.
-
-    Where d_ff has no key, or its key is absent or null, it is int(`ratio` * d_model). `acts_as` is the activation
-    that the code computes whatever the key says; `assumes` are switches whose other setting is another form.
-    """
-
-    kind: str = "dense"
-    layers: str | Or = "num_hidden_layers"
-    d_model: str = "hidden_size"
-    d_ff: str | Or | None = "intermediate_size"
-    ratio: str | float | Or | None = None
-    activation: str | Or = "hidden_act"
-    acts_as: str | None = None
-    gated: bool | str | Or = False
-    bias: bool | str | Or = True
-    experts: Experts | None = None
-    assumes: tuple[tuple[str, object], ...] = ()
-
-
-CLASSIC = Stack()
-GATED = Stack(gated=True, bias=False)
-GATED_MLP_BIAS = Stack(gated=True, bias=Or("mlp_bias", False))
 VISION = Stack(kind="vision")
 AUDIO = Stack(kind="audio")
 VISION_RATIO = Stack(kind="vision", d_ff=None, ratio="mlp_ratio")
@@ -92,8 +39,8 @@ _FAMILIES: tuple[tuple[str, tuple[Stack, ...]], ...] = (
         "align_text_model altclip_text_model bert bert-generation big_bird biogpt blip_text_model "
         "bridgetower_text_model bros camembert canary_decoder chinese_clip_text_model clap_text_model clip_text_model "
         "clipseg_text_model convbert data2vec-audio data2vec-text deberta deberta-v2 dpr electra ernie "
-        "flava_multimodal_model flava_text_model fnet gpt_neox groupvit_text_model ibert instructblip_qformer "
-        "instructblipvideo_qformer jina_embeddings_v3 layoutlm lilt longformer luke markuplm megatron-bert "
+        "flava_multimodal_model flava_text_model fnet gpt_neox groupvit_text_model ibert "
+        "jina_embeddings_v3 layoutlm lilt longformer luke markuplm megatron-bert "
         "metaclip_2_text_model moonshine_streaming_encoder mpnet mra nemotron3_5_transcribe_word_timestamp "
         "nystromformer owlv2_text_model owlvit_text_model persimmon phi rembert roberta roberta-prelayernorm roc_bert "
         "roformer siglip2_text_model siglip_text_model splinter starcoder2 tapas tipsv2_text_model "
@@ -162,7 +109,7 @@ _FAMILIES: tuple[tuple[str, tuple[Stack, ...]], ...] = (
     ),
     ("codegen gpt-sw3 gpt2 gpt_bigcode gptj imagegpt", (GPT2,)),
     (
-        "longt5 mt5 pop2piano t5 udop umt5",
+        "longt5 mt5 t5 udop umt5",
         (
             T5_ENCODER,
             T5_DECODER,
@@ -279,193 +226,6 @@ _FAMILIES: tuple[tuple[str, tuple[Stack, ...]], ...] = (
     ),
 )
 
-_COMPOSITES: tuple[tuple[str, tuple[str, ...]], ...] = (
-    (
-        "aimv2 altclip aria blip blip-2 chinese_clip clip clipseg cohere2_vision cosmos3_edge cosmos3_omni "
-        "deepseek_vl exaone4_5 gemma3 glm46v glm4v glm4v_moe glm_image glm_ocr glmga got_ocr2 granite_docling "
-        "hyperclovax_vision_v2 idefics3 internvl janus kimi_k25 lighton_ocr llama4 llava llava_next llava_next_video "
-        "llava_onevision metaclip_2 minicpm_ocr minicpmv4_6 minicpmv4_7 mistral3 modernvbert molmo2 muse_glimmer "
-        "ovis2 owlv2 owlvit paddleocr_vl paligemma pix2struct pp_formulanet qianfan_ocr qwen2_5_vl qwen2_vl qwen3_5 "
-        "qwen3_5_moe qwen3_vl qwen3_vl_moe shieldgemma2 siglip siglip2 smolvlm tipsv2 ultravbert video_llama_3 "
-        "video_llava vipllava vision-text-dual-encoder xclip",
-        (
-            "text_config",
-            "vision_config",
-        ),
-    ),
-    (
-        "chmv2 depth_anything lw_detr prompt_depth_anything rf_detr sam3_vision_model tipsv2_dpt vitpose zoedepth",
-        ("backbone_config",),
-    ),
-    (
-        "align embedding_gemma2 fuyu gemma4 gemma4_unified granite_speech granite_speech_plus jev",
-        ("text_config",),
-    ),
-    (
-        "audioflamingo3 glmasr moss_transcribe_diarize musicflamingo qwen2_audio qwen3_asr voxtral",
-        (
-            "audio_config",
-            "text_config",
-        ),
-    ),
-    ("git nemotron_h_omni phi4_multimodal slanext", ("vision_config",)),
-    (
-        "encoder-decoder speech-encoder-decoder vision-encoder-decoder",
-        (
-            "decoder",
-            "encoder",
-        ),
-    ),
-    ("colmodernvbert colpali colqwen2", ("vlm_config",)),
-    (
-        "deepseek_ocr2_vision unlimited_ocr_vision",
-        (
-            "encoder_config",
-            "sam_config",
-        ),
-    ),
-    (
-        "instructblip instructblipvideo",
-        (
-            "qformer_config",
-            "text_config",
-            "vision_config",
-        ),
-    ),
-    (
-        "blt",
-        (
-            "decoder_config",
-            "encoder_config",
-            "global_config",
-            "patcher_config",
-        ),
-    ),
-    (
-        "clvp",
-        (
-            "decoder_config",
-            "speech_config",
-            "text_config",
-        ),
-    ),
-    (
-        "csm",
-        (
-            "codec_config",
-            "depth_decoder_config",
-        ),
-    ),
-    (
-        "deepseek_vl_hybrid",
-        (
-            "high_res_vision_config",
-            "text_config",
-            "vision_config",
-        ),
-    ),
-    (
-        "depth_pro",
-        (
-            "fov_model_config",
-            "image_model_config",
-            "patch_model_config",
-        ),
-    ),
-    (
-        "dia",
-        (
-            "decoder_config",
-            "encoder_config",
-        ),
-    ),
-    (
-        "flava",
-        (
-            "image_config",
-            "multimodal_config",
-            "text_config",
-        ),
-    ),
-    ("kyutai_speech_to_text", ("codec_config",)),
-    (
-        "pi0",
-        (
-            "dit_config",
-            "vlm_config",
-        ),
-    ),
-    (
-        "qwen2_5_omni_thinker",
-        (
-            "audio_config",
-            "text_config",
-            "vision_config",
-        ),
-    ),
-    (
-        "rag",
-        (
-            "generator",
-            "question_encoder",
-        ),
-    ),
-    ("xcodec", ("semantic_model_config",)),
-)
-
-_SHARED = Experts(experts="n_routed_experts", shared="n_shared_experts", normalised=Or("norm_topk_prob", True))
-_DEEPSEEK = replace(_SHARED, sigmoid=True, layout="first_k_dense_replace")
-_QWEN = Experts(
-    experts=("num_experts", "num_local_experts"),
-    normalised=Or("norm_topk_prob", False),
-    layout="decoder_sparse_step",
-)
-_QWEN_SHARED = replace(_QWEN, shared_d_ff="shared_expert_intermediate_size", shared_gate=True)
-_MIXTRAL = Experts(experts="num_local_experts", d_ff="intermediate_size")
-_OLMOE = Experts(d_ff="intermediate_size", normalised=Or("norm_topk_prob", False))
-_GPT_OSS = Experts(
-    experts="num_local_experts", d_ff="intermediate_size", bias=True, router_bias=True, up_offset=1.0,
-    limit=Or("swiglu_limit", 7.0),
-)  # fmt: skip
-_LLAMA4 = Experts(
-    experts="num_local_experts", d_ff="intermediate_size", shared=1, sigmoid=True, normalised=False, layout="moe_layers"
-)
-_ARIA = Experts(experts="moe_num_experts", top_k="moe_topk", d_ff="intermediate_size", shared="moe_num_shared_experts")
-_JAMBA = Experts(d_ff="intermediate_size", normalised=False, layout="expert_layer_period")
-
-_WITH_EXPERTS: dict[str, Stack] = {
-    "mixtral": replace(GATED, experts=_MIXTRAL),
-    "granitemoe": replace(GATED, experts=_MIXTRAL),
-    "granitemoeshared": replace(GATED, experts=_MIXTRAL, assumes=(("shared_intermediate_size", 0),)),
-    "granitemoe_swa": replace(GATED, experts=_MIXTRAL, assumes=(("shared_intermediate_size", 0),)),
-    "minimax": replace(GATED, experts=_MIXTRAL),
-    "minimax_m2": replace(GATED, experts=replace(_MIXTRAL, sigmoid=True)),
-    "olmoe": replace(GATED, experts=_OLMOE),
-    "flex_olmo": replace(GATED, experts=_OLMOE),
-    "gpt_oss": replace(GATED, experts=_GPT_OSS, acts_as="quick_gelu", assumes=(("swiglu_alpha", 1.702),)),
-    "qwen2_moe": replace(GATED, experts=_QWEN_SHARED),
-    "qwen3_moe": replace(GATED, experts=_QWEN),
-    "qwen3_next": replace(GATED, experts=replace(_QWEN_SHARED, normalised=Or("norm_topk_prob", True))),
-    "qwen3_5_moe_text": replace(GATED, experts=replace(_QWEN_SHARED, normalised=True, layout="all")),
-    "qwen3_vl_moe_text": replace(GATED, experts=replace(_QWEN, normalised=True)),
-    "qwen3_omni_moe_text": replace(GATED, experts=replace(_QWEN, normalised=Or("norm_topk_prob", True))),
-    "deepseek_v2": replace(
-        GATED_MLP_BIAS,
-        experts=replace(_SHARED, normalised=Or("norm_topk_prob", False), layout="first_k_dense_replace"),
-        assumes=(("mlp_bias", False),),
-    ),
-    "deepseek_v3": replace(GATED, experts=_DEEPSEEK),
-    "deepseek_v32": replace(GATED, experts=replace(_DEEPSEEK, layout="mlp_layer_types")),
-    "glm4_moe": replace(GATED, experts=_DEEPSEEK),
-    "glm4v_moe_text": replace(GATED, experts=_DEEPSEEK),
-    "glm4_moe_lite": replace(GATED, experts=replace(_DEEPSEEK, layout="mlp_layer_types")),
-    "glm_moe_dsa": replace(GATED, experts=replace(_DEEPSEEK, layout="mlp_layer_types")),
-    "jamba": replace(GATED, experts=_JAMBA),
-    "aria_text": replace(GATED, experts=_ARIA, assumes=(("mlp_bias", False),)),
-    "llama4_text": replace(GATED, d_ff="intermediate_size_mlp", experts=_LLAMA4),
-}
-
 FAMILIES: dict[str, tuple[Stack, ...]] = {name: stacks for names, stacks in _FAMILIES for name in names.split()} | {
-    name: (stack,) for name, stack in _WITH_EXPERTS.items()
+    name: (stack,) for name, stack in WITH_EXPERTS.items()
 }
-COMPOSITES: dict[str, tuple[str, ...]] = {name: parts for names, parts in _COMPOSITES for name in names.split()}

@@ -16,6 +16,7 @@ from ffnbench.ffn.own import OwnActivation, row_of_own
 from ffnbench.ffn.variants import ACTIVATIONS, GATED_BY_ACTIVATION, Activation
 
 Scalar = bool | int | float | str | None
+HF = "hf:"  # a target that begins so is the MLP of a model of transformers: hf:llama, hf:path/to/config.json
 LARGEST = 10**12
 EXAMPLES = {"batch": 4, "seq_len": 512, "threads": 2, "multiple_of": 8, "dpi": 150, "elements": 1048576, "rounds": 30}
 
@@ -112,6 +113,13 @@ class ImportedSpec:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class HFSpec(ImportedSpec):
+    """The MLP of a model of transformers, `hf:CONFIG`. `form` is the same function as one of ours, where known."""
+
+    form: FFNSpec | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ActivationSpec:
     """One activation by itself: a row of variants.py or a function of the user's, applied to `elements` numbers."""
 
@@ -140,7 +148,7 @@ class ActivationSpec:
         return self.elements
 
 
-NetworkSpec = FFNSpec | ImportedSpec
+NetworkSpec = FFNSpec | ImportedSpec | HFSpec
 AnySpec = NetworkSpec | ActivationSpec
 
 
