@@ -1,6 +1,6 @@
 """Our reading of a config.json beside transformers' own model of it, for one model type after another.
 
-`python tests/hf.py exact TYPE...` or `vary TYPE...` (`all`: every type of transformers) prints one JSON line a type.
+`python tests/hf.py exact TYPE...` or `vary TYPE...` prints one JSON line a type; `all` is every type of transformers.
 """
 
 from __future__ import annotations
@@ -138,6 +138,6 @@ if __name__ == "__main__":
     import transformers.modeling_utils
 
     transformers.logging.set_verbosity_error()
-    types = sorted(transformers.CONFIG_MAPPING.keys()) if sys.argv[2:] == ["all"] else sys.argv[2:]
-    for name in types:
-        print(json.dumps(apart({"exact": exact, "vary": vary}[sys.argv[1]], name)), flush=True)
+    work, types = {"exact": exact, "vary": vary}[sys.argv[1]], sys.argv[2:]
+    for name in sorted(transformers.CONFIG_MAPPING.keys()) if types == ["all"] else types:
+        print(json.dumps(apart(work, name)), flush=True)

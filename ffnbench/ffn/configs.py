@@ -134,6 +134,7 @@ class _Reader:
                     f"not {json.dumps(self.config[key])}",
                     f"looked for the keys: {key}",
                 )
+        self._refuse_layers_of_their_own(stack)
         layers = self.count(stack.layers, least=0)
         sparse = self.layout(stack.experts, layers) if stack.experts else [False] * layers
         dense = layers - sum(sparse)
@@ -144,6 +145,16 @@ class _Reader:
             kind = "moe" if stack.kind == "dense" else f"{stack.kind} moe"
             found.append(LayerGroup(kind=kind, count=sum(sparse), ffn=self.ffn(stack, stack.experts)))
         return found
+
+    def _refuse_layers_of_their_own(self, stack: Stack) -> None:
+        """per_layer_config changes keys for single layers; where these are an FFN's, the layers are not alike."""
+        per_layer = self.config.get("per_layer_config") or {}
+        changed = {key for layer in per_layer.values() for key in layer} & {stack.d_ff, stack.d_model, stack.activation}
+        if changed:
+            raise UnknownFamily(
+                f"the {self.model_type} config changes {', '.join(map(str, changed))} for single layers",
+                "looked for the keys: per_layer_config",
+            )
 
     def ffn(self, stack: Stack, experts: Experts | None = None) -> FFNSpec:
         """The FFN of a stack's layers."""

@@ -35,6 +35,12 @@ T5_DECODER = Stack(
 )
 
 _FAMILIES: tuple[tuple[str, tuple[Stack, ...]], ...] = (
+    ("dinov2 dinov2_with_registers eomt", (replace(VISION_RATIO, assumes=(("use_swiglu_ffn", False),)),)),
+    ("dinov3_vit eomt_dinov3", (replace(VISION, gated=Or("use_gated_mlp", False), bias=Or("mlp_bias", True)),)),
+    ("doge", (replace(GATED_MLP_BIAS, assumes=(("is_moe", False),)),)),
+    ("ernie4_5", (replace(GATED, bias=Or("use_bias", False)),)),
+    ("falcon", (replace(CLASSIC, d_ff="ffn_hidden_size", ratio=4, activation="activation", bias=Or("bias", False)),)),
+    ("dpt", (replace(VISION, assumes=(("backbone_config", None),)),)),
     (
         "align_text_model altclip_text_model bert bert-generation big_bird biogpt blip_text_model "
         "bridgetower_text_model bros camembert canary_decoder chinese_clip_text_model clap_text_model clip_text_model "
@@ -50,7 +56,7 @@ _FAMILIES: tuple[tuple[str, tuple[Stack, ...]], ...] = (
     (
         "altclip_vision_model audio-spectrogram-transformer beit blip_2_vision_model blip_vision_model "
         "chinese_clip_vision_model clip_vision_model clipseg_vision_model cosmos3_edge_vision data2vec-vision deit "
-        "dpt flava_image_model git_vision_model granite_docling_vision hunyuan_vl_vision idefics2_vision "
+        "flava_image_model git_vision_model granite_docling_vision hunyuan_vl_vision idefics2_vision "
         "idefics3_vision ijepa inkling2_vision instructblip_vision_model instructblipvideo_vision_model "
         "internvl_vision kimi_k25_vision kosmos_2_vision_model layoutlmv3 llama4_vision_model metaclip_2_vision_model "
         "minicpm_ocr_vision minicpmv4_6_vision minicpmv4_7_vision minimax_m3_vl_vision mlcd mlcd_vision_model "
@@ -62,7 +68,7 @@ _FAMILIES: tuple[tuple[str, tuple[Stack, ...]], ...] = (
     ),
     (
         "bitnet blt_global_transformer blt_local_decoder blt_local_encoder blt_patcher cohere cohere2 "
-        "deepseek_ocr2_encoder dia_decoder dia_encoder diffllama emu3_text_model ernie4_5 exaone4 gemma glm glm4 "
+        "deepseek_ocr2_encoder dia_decoder dia_encoder diffllama emu3_text_model exaone4 gemma glm glm4 "
         "glm4v_text glm_image_text glm_ocr_text ministral3 mistral mllama_text_model molmo2_text "
         "muse_glimmer_assistant nomic_bert olmo olmo2 olmo3 olmo_hybrid paddleocr_vl_text phi3 qwen2 "
         "qwen2_5_omni_text qwen2_5_vl_text qwen2_vl_text qwen3 qwen3_5_text qwen3_omni_moe_talker_code_predictor "
@@ -70,7 +76,7 @@ _FAMILIES: tuple[tuple[str, tuple[Stack, ...]], ...] = (
         (GATED,),
     ),
     (
-        "aimv2_text_model bamba csm_depth_decoder_model cwm doge esmc eurobert falcon_h1 granite granite4_vision_text "
+        "aimv2_text_model bamba csm_depth_decoder_model cwm esmc eurobert falcon_h1 granite granite4_vision_text "
         "granite_docling_text granite_swa helium hyperclovax internlm3 iquestcoder llama minicpm3 seed_oss smollm3 "
         "ultrabert",
         (GATED_MLP_BIAS,),
@@ -84,8 +90,7 @@ _FAMILIES: tuple[tuple[str, tuple[Stack, ...]], ...] = (
         ),
     ),
     (
-        "dinov2 dinov2_with_registers eomt janus_vision_model lw_detr_vit pixio radio rf_detr_dinov2 "
-        "tipsv2_vision_model videomt vitdet vitpose_backbone",
+        "janus_vision_model lw_detr_vit pixio radio rf_detr_dinov2 tipsv2_vision_model videomt vitdet vitpose_backbone",
         (VISION_RATIO,),
     ),
     (
@@ -135,7 +140,7 @@ _FAMILIES: tuple[tuple[str, tuple[Stack, ...]], ...] = (
         "audioflamingo3_encoder moss_transcribe_diarize_audio voxtral_encoder",
         (replace(AUDIO, activation="activation_function"),),
     ),
-    ("dinov3_vit eomt_dinov3", (replace(VISION, bias=Or("mlp_bias", True)),)),
+    ("", (replace(VISION, bias=Or("mlp_bias", True)),)),
     ("modernbert modernbert-decoder", (replace(GATED_MLP_BIAS, activation="hidden_activation"),)),
     ("aimv2_vision_model ovis2_vision", (replace(GATED_MLP_BIAS, kind="vision"),)),
     ("arcee cosmos3_edge_text", (replace(CLASSIC, bias=Or("mlp_bias", False)),)),
@@ -178,7 +183,7 @@ _FAMILIES: tuple[tuple[str, tuple[Stack, ...]], ...] = (
         "distilbert",
         (replace(CLASSIC, activation="activation", d_ff="hidden_dim", d_model="dim", layers="n_layers"),),
     ),
-    ("falcon", (replace(CLASSIC, activation="activation", bias=False, d_ff="ffn_hidden_size"),)),
+    ("", (replace(CLASSIC, activation="activation", bias=False, d_ff="ffn_hidden_size"),)),
     ("gemma4_vision", (replace(GATED, activation="hidden_activation", kind="vision"),)),
     (
         "gpt_neo",

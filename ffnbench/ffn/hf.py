@@ -26,7 +26,8 @@ from ffnbench.ffn.spec import HF, FFNSpec
 
 NAMES = frozenset({"mlp", "feed_forward", "ffn", "feedforward", "ff", "DenseReluDense", "block_sparse_moe", "moe"})
 PAIRS = (
-    ("fc1", "fc2"), ("intermediate", "output"), ("intermediate_query", "output_query"), ("lin1", "lin2"), ("linear1", "linear2"), ("wi", "wo"),
+    ("fc1", "fc2"), ("intermediate", "output"), ("intermediate_query", "output_query"), ("lin1", "lin2"),
+    ("linear1", "linear2"), ("wi", "wo"),
 )  # fmt: skip
 IN_A_LAYER = re.compile(r"(^|\.)\d+(\.|$)")
 Shapes = tuple[tuple[str, tuple[int, ...]], ...]
