@@ -184,9 +184,15 @@ class _Reader:
         """Gated or not, and the activation. T5's feed_forward_proj says both: `gated-gelu` means gelu_new."""
         name = self.value(stack.activation)
         gated = stack.gated
-        if stack.activation == "feed_forward_proj" and isinstance(name, str):
+        if self._named(stack.activation) == "feed_forward_proj" and isinstance(name, str):
             gated, name = name.startswith("gated-"), name.removeprefix("gated-")
             name = "gelu_new" if gated and name == "gelu" else name
+            if self.config.get("is_gated_act", gated) != gated:
+                raise FfnbenchError(
+                    f"the {self.model_type} config contradicts itself: feed_forward_proj "
+                    f"{self.value(stack.activation)} and is_gated_act {self.config['is_gated_act']}",
+                    "keep the one that is meant",
+                )
         key = str(name).lower()
         if key not in HF_ACTIVATIONS:
             raise FfnbenchError(

@@ -45,9 +45,9 @@ WITH_EXPERTS: dict[str, Stack] = {
     "deepseek_v2": replace(
         GATED_MLP_BIAS,
         experts=replace(_SHARED, normalised=Or("norm_topk_prob", False), layout="first_k_dense_replace"),
-        assumes=(("mlp_bias", False),),
+        assumes=(("mlp_bias", False), ("moe_layer_freq", 1)),
     ),
-    "deepseek_v3": replace(GATED, experts=_DEEPSEEK),
+    "deepseek_v3": replace(GATED, experts=_DEEPSEEK, assumes=(("moe_layer_freq", 1),)),
     "deepseek_v32": replace(GATED, experts=replace(_DEEPSEEK, layout="mlp_layer_types")),
     "glm4_moe": replace(GATED, experts=_DEEPSEEK),
     "glm4v_moe_text": replace(GATED, experts=_DEEPSEEK),

@@ -22,24 +22,39 @@ DECODER = Stack(
     kind="decoder", layers="decoder_layers", d_model="d_model", d_ff="decoder_ffn_dim", activation="activation_function"
 )
 GPT2 = Stack(layers="n_layer", d_model="n_embd", d_ff="n_inner", ratio=4, activation="activation_function")
-T5_ENCODER = Stack(
-    kind="encoder", layers="num_layers", d_model="d_model", d_ff="d_ff", activation="feed_forward_proj", bias=False
-)
-T5_DECODER = Stack(
-    kind="decoder",
-    layers="num_decoder_layers",
-    d_model="d_model",
-    d_ff="d_ff",
-    activation="feed_forward_proj",
-    bias=False,
-)
+T5 = Stack(
+    kind="encoder", layers="num_layers", d_model="d_model", d_ff="d_ff", bias=False,
+    activation=Or("feed_forward_proj", "relu"),
+)  # fmt: skip
+T5_DECODER = replace(T5, kind="decoder", layers="num_decoder_layers")
+MT5 = replace(T5, activation=Or("feed_forward_proj", "gated-gelu"))
+MT5_DECODER = replace(T5_DECODER, activation=Or("feed_forward_proj", "gated-gelu"))
+FALCON = replace(CLASSIC, d_ff="ffn_hidden_size", ratio=4, activation=Or("activation", "gelu"), bias=Or("bias", False))
 
 _FAMILIES: tuple[tuple[str, tuple[Stack, ...]], ...] = (
-    ("dinov2 dinov2_with_registers eomt", (replace(VISION_RATIO, assumes=(("use_swiglu_ffn", False),)),)),
+    (
+        "dinov2 dinov2_with_registers eomt radio rf_detr_dinov2 tipsv2_vision_model",
+        (replace(VISION_RATIO, assumes=(("use_swiglu_ffn", False),)),),
+    ),
     ("dinov3_vit eomt_dinov3", (replace(VISION, gated=Or("use_gated_mlp", False), bias=Or("mlp_bias", True)),)),
+    (
+        "glm4v_vision glm4v_moe_vision",
+        (replace(VISION, layers="depth", d_ff="out_hidden_size", gated=True, bias=False),),
+    ),
+    (
+        "glm5_next_vision glm_ocr_vision",
+        (replace(VISION, layers="depth", gated=True, bias=Or("attention_bias", True)),),
+    ),
+    ("opt", (replace(CLASSIC, d_ff="ffn_dim", activation="activation_function", bias=Or("enable_bias", True)),)),
+    (
+        "patchtst",
+        (Stack(d_model="d_model", d_ff="ffn_dim", activation="activation_function", bias=Or("bias", True)),),
+    ),
+    ("starcoder2", (replace(CLASSIC, bias=Or("use_bias", True)),)),
+    ("timesfm2_5", (replace(CLASSIC, activation="activation", bias=Or("use_bias", False)),)),
     ("doge", (replace(GATED_MLP_BIAS, assumes=(("is_moe", False),)),)),
-    ("ernie4_5", (replace(GATED, bias=Or("use_bias", False)),)),
-    ("falcon", (replace(CLASSIC, d_ff="ffn_hidden_size", ratio=4, activation="activation", bias=Or("bias", False)),)),
+    ("ernie4_5 paddleocr_vl_text", (replace(GATED, bias=Or("use_bias", False)),)),
+    ("falcon", (FALCON,)),
     ("dpt", (replace(VISION, assumes=(("backbone_config", None),)),)),
     (
         "align_text_model altclip_text_model bert bert-generation big_bird biogpt blip_text_model "
@@ -49,7 +64,7 @@ _FAMILIES: tuple[tuple[str, tuple[Stack, ...]], ...] = (
         "jina_embeddings_v3 layoutlm lilt longformer luke markuplm megatron-bert "
         "metaclip_2_text_model moonshine_streaming_encoder mpnet mra nemotron3_5_transcribe_word_timestamp "
         "nystromformer owlv2_text_model owlvit_text_model persimmon phi rembert roberta roberta-prelayernorm roc_bert "
-        "roformer siglip2_text_model siglip_text_model splinter starcoder2 tapas tipsv2_text_model "
+        "roformer siglip2_text_model siglip_text_model splinter tapas tipsv2_text_model "
         "videoprism_text_model visual_bert xclip_text_model xlm-roberta xlm-roberta-xl yoso",
         (CLASSIC,),
     ),
@@ -62,7 +77,7 @@ _FAMILIES: tuple[tuple[str, tuple[Stack, ...]], ...] = (
         "minicpm_ocr_vision minicpmv4_6_vision minicpmv4_7_vision minimax_m3_vl_vision mlcd mlcd_vision_model "
         "molmo2_vision muse_glimmer_vision muse_spark_vision owlv2_vision_model owlvit_vision_model "
         "paddleocr_vl_vision phi4_multimodal_vision qianfan_ocr_vision sam3_vit_model siglip2_vision_model "
-        "siglip_vision_model smolvlm_vision step3p5_vision timesformer unlimited_ocr_vision_encoder "
+        "siglip_vision_model smolvlm_vision timesformer unlimited_ocr_vision_encoder "
         "video_llama_3_vision videomae vilt vit vit_mae vit_msn vivit xclip_vision_model yolos",
         (VISION,),
     ),
@@ -70,7 +85,7 @@ _FAMILIES: tuple[tuple[str, tuple[Stack, ...]], ...] = (
         "bitnet blt_global_transformer blt_local_decoder blt_local_encoder blt_patcher cohere cohere2 "
         "deepseek_ocr2_encoder dia_decoder dia_encoder diffllama emu3_text_model exaone4 gemma glm glm4 "
         "glm4v_text glm_image_text glm_ocr_text ministral3 mistral mllama_text_model molmo2_text "
-        "muse_glimmer_assistant nomic_bert olmo olmo2 olmo3 olmo_hybrid paddleocr_vl_text phi3 qwen2 "
+        "muse_glimmer_assistant nomic_bert olmo olmo2 olmo3 olmo_hybrid phi3 qwen2 "
         "qwen2_5_omni_text qwen2_5_vl_text qwen2_vl_text qwen3 qwen3_5_text qwen3_omni_moe_talker_code_predictor "
         "qwen3_vl_text stablelm youtu",
         (GATED,),
@@ -90,7 +105,7 @@ _FAMILIES: tuple[tuple[str, tuple[Stack, ...]], ...] = (
         ),
     ),
     (
-        "janus_vision_model lw_detr_vit pixio radio rf_detr_dinov2 tipsv2_vision_model videomt vitdet vitpose_backbone",
+        "janus_vision_model lw_detr_vit pixio videomt vitdet vitpose_backbone",
         (VISION_RATIO,),
     ),
     (
@@ -113,15 +128,10 @@ _FAMILIES: tuple[tuple[str, tuple[Stack, ...]], ...] = (
         (replace(GATED, activation="hidden_activation"),),
     ),
     ("codegen gpt-sw3 gpt2 gpt_bigcode gptj imagegpt", (GPT2,)),
+    ("longt5 t5 udop", (T5, T5_DECODER)),
+    ("mt5 umt5", (MT5, MT5_DECODER)),
     (
-        "longt5 mt5 t5 udop umt5",
-        (
-            T5_ENCODER,
-            T5_DECODER,
-        ),
-    ),
-    (
-        "exaone4_5_vision glm5_next_vision glm_ocr_vision qwen2_5_omni_vision_encoder qwen2_5_vl_vision",
+        "exaone4_5_vision qwen2_5_omni_vision_encoder qwen2_5_vl_vision",
         (replace(VISION, gated=True, layers="depth"),),
     ),
     (
@@ -140,12 +150,10 @@ _FAMILIES: tuple[tuple[str, tuple[Stack, ...]], ...] = (
         "audioflamingo3_encoder moss_transcribe_diarize_audio voxtral_encoder",
         (replace(AUDIO, activation="activation_function"),),
     ),
-    ("", (replace(VISION, bias=Or("mlp_bias", True)),)),
     ("modernbert modernbert-decoder", (replace(GATED_MLP_BIAS, activation="hidden_activation"),)),
     ("aimv2_vision_model ovis2_vision", (replace(GATED_MLP_BIAS, kind="vision"),)),
     ("arcee cosmos3_edge_text", (replace(CLASSIC, bias=Or("mlp_bias", False)),)),
     ("clvp_encoder dots3_note_audio_encoder", (replace(CLASSIC, gated=True),)),
-    ("glm4v_moe_vision glm4v_vision", (replace(VISION_RATIO, bias=False, layers="depth", ratio=4),)),
     (
         "mimi pocket_tts_audio_tokenizer",
         (
@@ -183,7 +191,6 @@ _FAMILIES: tuple[tuple[str, tuple[Stack, ...]], ...] = (
         "distilbert",
         (replace(CLASSIC, activation="activation", d_ff="hidden_dim", d_model="dim", layers="n_layers"),),
     ),
-    ("", (replace(CLASSIC, activation="activation", bias=False, d_ff="ffn_hidden_size"),)),
     ("gemma4_vision", (replace(GATED, activation="hidden_activation", kind="vision"),)),
     (
         "gpt_neo",
@@ -193,8 +200,6 @@ _FAMILIES: tuple[tuple[str, tuple[Stack, ...]], ...] = (
     ("kosmos_2_5_vision_model", (replace(GATED, activation="dense_act_fn", kind="vision"),)),
     ("neomme", (replace(VISION, bias=Or("mlp_bias", False)),)),
     ("openai-gpt", (replace(GPT2, activation="afn", d_ff=None),)),
-    ("opt", (replace(CLASSIC, activation="activation_function", d_ff="ffn_dim"),)),
-    ("patchtst", (replace(CLASSIC, activation="activation_function", d_ff="ffn_dim", d_model="d_model"),)),
     ("pix2struct_text_model", (replace(GATED, activation="dense_act_fn", d_ff="d_ff", layers="num_layers"),)),
     ("pix2struct_vision_model", (replace(GATED, activation="dense_act_fn", d_ff="d_ff", kind="vision"),)),
     (
@@ -224,7 +229,6 @@ _FAMILIES: tuple[tuple[str, tuple[Stack, ...]], ...] = (
             replace(CLASSIC, d_ff="decoder_ffn_dim", kind="decoder", layers="decoder_layers"),
         ),
     ),
-    ("timesfm2_5", (replace(CLASSIC, activation="activation", bias=False),)),
     (
         "xglm",
         (replace(CLASSIC, activation="activation_function", d_ff="ffn_dim", d_model="d_model", layers="num_layers"),),
