@@ -33,7 +33,7 @@ FALCON = replace(CLASSIC, d_ff="ffn_hidden_size", ratio=4, activation=Or("activa
 
 _FAMILIES: tuple[tuple[str, tuple[Stack, ...]], ...] = (
     (
-        "dinov2 dinov2_with_registers eomt radio rf_detr_dinov2 tipsv2_vision_model",
+        "dinov2 dinov2_with_registers eomt radio rf_detr_dinov2 tipsv2_vision_model videomt",
         (replace(VISION_RATIO, assumes=(("use_swiglu_ffn", False),)),),
     ),
     ("dinov3_vit eomt_dinov3", (replace(VISION, gated=Or("use_gated_mlp", False), bias=Or("mlp_bias", True)),)),
@@ -105,7 +105,7 @@ _FAMILIES: tuple[tuple[str, tuple[Stack, ...]], ...] = (
         ),
     ),
     (
-        "janus_vision_model lw_detr_vit pixio videomt vitdet vitpose_backbone",
+        "janus_vision_model lw_detr_vit pixio vitdet vitpose_backbone",
         (VISION_RATIO,),
     ),
     (
