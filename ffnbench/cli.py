@@ -20,7 +20,9 @@ DEFAULTS = Request()
 @app.command(epilog="Example: ffnbench compare --d-model 768 --variants relu,gelu,swiglu -o run.csv -o run.json")
 def compare(
     variants: options.Variants = DEFAULTS.variants,
-    d_model: options.DModel = DEFAULTS.d_model,
+    preset: options.Preset = None,
+    config: options.ConfigPath = None,
+    d_model: options.DModel = None,
     d_ff: options.DFF = None,
     match: options.MatchOn = DEFAULTS.match,
     multiple_of: options.MultipleOf = None,
@@ -71,7 +73,9 @@ def compare(
 @app.command(epilog="Example: ffnbench cost --d-model 4096 --variants relu2,swiglu --rule llama")
 def cost(
     variants: options.Variants = DEFAULTS.variants,
-    d_model: options.DModel = DEFAULTS.d_model,
+    preset: options.Preset = None,
+    config: options.ConfigPath = None,
+    d_model: options.DModel = None,
     d_ff: options.DFF = None,
     match: options.MatchOn = DEFAULTS.match,
     multiple_of: options.MultipleOf = None,

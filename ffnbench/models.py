@@ -25,12 +25,11 @@ def model_of(name: str) -> ModelSpec:
         return PRESETS.get(name)
     path = Path(name).expanduser()
     if not path.exists() and path.suffix != ".json" and "/" not in name:
+        near = did_you_mean(name, PRESETS.names())
         raise FfnbenchError(
             f"{name!r} is neither a preset nor a file",
-            " ".join(
-                filter(None, (did_you_mean(name, PRESETS.names()), "give a config.json, or one of `ffnbench list presets`"))
-            ),
-        )  # fmt: skip
+            " ".join(filter(None, (near, "give a config.json, or one of `ffnbench list presets`"))),
+        )
     return read_config(name)
 
 

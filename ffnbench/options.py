@@ -37,8 +37,33 @@ Variants = Annotated[
         "`ffnbench list variants`; your own: pkg.mod:Class, file.py:Class.",
     ),
 ]
+Preset = Annotated[
+    str | None,
+    typer.Option(
+        "--preset",
+        metavar="NAME",
+        rich_help_panel=MODEL,
+        help="A published model, `ffnbench list presets`: its FFN is the variant `preset`.",
+    ),
+]
+ConfigPath = Annotated[
+    str | None,
+    typer.Option(
+        "--config",
+        metavar="PATH",
+        rich_help_panel=MODEL,
+        help="A Hugging Face config.json, or its folder: its FFN is the variant `config`.",
+    ),
+]
 DModel = Annotated[
-    int, typer.Option("--d-model", parser=whole, metavar="INT", rich_help_panel=MODEL, help="Width of the model.")
+    int | None,
+    typer.Option(
+        "--d-model",
+        parser=whole,
+        metavar="INT",
+        rich_help_panel=MODEL,
+        help="Width of the model. \\[default: the model's that is named, else 768]",
+    ),
 ]
 DFF = Annotated[
     int | None,

@@ -13,6 +13,7 @@ from ffnbench.errors import FfnbenchError
 from ffnbench.ffn.attention import AttentionSpec
 from ffnbench.ffn.attention_cost import attention_cost
 from ffnbench.ffn.cost import Cost, activation_cost, cost
+from ffnbench.ffn.model import OwnMLP
 from ffnbench.ffn.own import OwnActivation
 from ffnbench.ffn.spec import ActivationSpec, ImportedSpec, NetworkSpec
 from ffnbench.registry import Registry
@@ -175,6 +176,10 @@ class Probe(Interface):
         """Parameters and FLOPs of a module."""
         ...
 
+    def own_mlp(self, target: str) -> OwnMLP:
+        """The MLP that `hf:CONFIG` names."""
+        ...
+
 
 class NoProbe:
     """Stands in where code of the user's is out of reach."""
@@ -186,6 +191,10 @@ class NoProbe:
     def count(self, spec: ImportedSpec, workload: Workload) -> Cost:
         """Nothing can be counted."""
         raise FfnbenchError(f"{spec.target} can only be counted by running it", "use `ffnbench compare`")
+
+    def own_mlp(self, target: str) -> OwnMLP:
+        """Nothing can be built."""
+        raise FfnbenchError(f"{target} can only be known by building it", "use `ffnbench compare`")
 
 
 def cost_of(case: Case, probe: Probe) -> Cost:

@@ -11,21 +11,20 @@ from dataclasses import dataclass, field, replace
 
 from ffnbench.errors import FfnbenchError
 from ffnbench.ffn.cost import cost
-from ffnbench.ffn.grammar import MOE_KEYS, Variant, as_activation_variant, choose, parse_variants
+from ffnbench.ffn.grammar import (
+    MOE_KEYS,
+    Variant,
+    as_activation_variant,
+    as_model_variant,
+    choose,
+    module_spec,
+    parse_variants,
+)
 from ffnbench.ffn.keys import check_grouped, flag, limit_of, moe_of, number
 from ffnbench.ffn.sizing import DEFAULT_MULTIPLE, DEFAULT_RATIO, RULES, Match, round_nearest, width_by_rule, width_for
-from ffnbench.ffn.spec import FFNSpec, Gate, ImportedSpec, Init, NetworkSpec, require_positive
-from ffnbench.plan import (
-    CONTROL,
-    METRIC_GROUPS,
-    Case,
-    Mode,
-    NoProbe,
-    Note,
-    Plan,
-    Probe,
-    Workload,
-)
+from ffnbench.ffn.spec import HF, FFNSpec, Gate, ImportedSpec, Init, NetworkSpec, require_positive
+from ffnbench.modelflags import biased, chosen_model, shared_width, with_model
+from ffnbench.plan import CONTROL, METRIC_GROUPS, Case, Mode, NoProbe, Note, Plan, Probe, Workload
 from ffnbench.protocol import protocol_of
 from ffnbench.registry import hint_for
 from ffnbench.units import signed_percent
@@ -42,7 +41,9 @@ class Request:
     """
 
     variants: str = "relu,gelu,swiglu"
-    d_model: int = 768
+    preset: str | None = None
+    config: str | None = None
+    d_model: int | None = None  # that of the model that is named, else 768
     d_ff: int | None = None
     match: str = Match.PARAMS.value
     multiple_of: int | None = None
@@ -74,7 +75,12 @@ class Request:
 def build(request: Request, probe: Probe | None = None) -> Plan:
     """Parse, check and size everything; raises FfnbenchError with a hint for whatever is wrong."""
     probe = probe or NoProbe()
-    variants = [identify(variant, probe) for variant in parse_variants(request.variants)]
+    chosen = chosen_model(request.preset, request.config)
+    parsed = parse_variants(with_model(request.variants, chosen), chosen)
+    variants = [identify(variant, probe) for variant in parsed]
+    request = replace(
+        request, d_model=shared_width(request.d_model, chosen, variants), bias=biased(request.bias, chosen)
+    )
     reference = _reference(request.reference, variants)
     sizer = _Sizer(request, reference, probe)
     cases = tuple(sizer.case(variant) for variant in variants)
@@ -100,7 +106,9 @@ def build(request: Request, probe: Probe | None = None) -> Plan:
 
 
 def identify(variant: Variant, probe: Probe) -> Variant:
-    """A target of the user's is a module or an activation; which of the two shows when it is loaded."""
+    """A target is a module, an activation or a model of transformers; which of these shows when it is loaded."""
+    if variant.target.startswith(HF):
+        return as_model_variant(variant, probe.own_mlp(variant.target))
     own = probe.describe(variant.target) if variant.target else None
     return as_activation_variant(variant, own) if own else variant
 
@@ -149,13 +157,14 @@ class _Sizer:
     probe: Probe
     match: Match = field(init=False)
     multiple_of: int = field(init=False)
+    d_model: int = field(init=False)
     _target: int | None = field(init=False, default=None)
     _reference_width: int | None = field(init=False, default=None)
 
     def __post_init__(self) -> None:
         self.match = choose(Match, "match", self.request.match)
         self.multiple_of = DEFAULT_MULTIPLE if self.request.multiple_of is None else self.request.multiple_of
-        require_positive("d_model", self.request.d_model)
+        self.d_model = require_positive("d_model", self.request.d_model)
         require_positive("multiple_of", self.multiple_of)
         self._check_flags()
 
@@ -233,7 +242,7 @@ class _Sizer:
         multiple = variant.spec_keys.get("multiple_of", self.request.multiple_of)
         width = width_by_rule(
             rule,
-            self.request.d_model,
+            self.d_model,
             ratio=ratio,
             multiple_of=None if multiple is None else require_positive("multiple_of", multiple),
             multiplier=number("ffn_dim_multiplier", self.request.ffn_dim_multiplier if explicit else None),
@@ -257,7 +266,7 @@ class _Sizer:
 
     def _imported_width(self, variant: Variant, workload: Workload, target: int, multiple: int) -> tuple[int, str]:
         # user code may refuse odd widths, so the line is drawn through two ordinary ones
-        wide = round_nearest((self.request.ratio or DEFAULT_RATIO) * self.request.d_model, multiple)
+        wide = round_nearest((self.request.ratio or DEFAULT_RATIO) * self.d_model, multiple)
         half = round_nearest(wide / 2, multiple)
         low, high = (self._matched_cost(self._spec(variant, width), workload) for width in (half, wide))
         if low == high:
@@ -293,9 +302,9 @@ class _Sizer:
         return value
 
     def _spec(self, variant: Variant, width: int) -> NetworkSpec:
-        d_model, keys, request = self.request.d_model, variant.spec_keys, self.request
+        d_model, keys, request = self.d_model, variant.spec_keys, self.request
         if variant.target:
-            return ImportedSpec(target=variant.target, d_model=d_model, d_ff=width, arguments=variant.arguments)
+            return module_spec(variant, d_model, width)
         beta = keys.get("beta")
         return FFNSpec(
             d_model=d_model,

@@ -1,6 +1,6 @@
 """Our reading of a config.json beside transformers' own model of it, for one model type after another.
 
-`python tests/hf.py exact TYPE...` or `vary TYPE...` (`all`: every type of transformers) prints one JSON line a type.
+`python tests/hf.py exact TYPE...` or `vary TYPE...` prints one JSON line a type; `all` is every type of transformers.
 """
 
 from __future__ import annotations
@@ -16,8 +16,9 @@ from typing import Any
 from ffnbench.errors import FfnbenchError
 from ffnbench.ffn import cost
 from ffnbench.ffn.configs import read_groups
-from ffnbench.ffn.families import FAMILIES, Or, Stack
+from ffnbench.ffn.families import FAMILIES
 from ffnbench.ffn.hf import build_empty, feed_forwards
+from ffnbench.ffn.stacks import Or, Stack
 
 Counts = Counter[int]  # parameters of an FFN -> how many layers have one like it
 
@@ -79,7 +80,7 @@ def vary(model_type: str) -> dict[str, Any]:
 
 
 def variations(model_type: str, default: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
-    """Every truth value turned, every number that the table reads changed, every key that it can do without left out."""
+    """Every truth value turned, every number that the table reads changed, every key that it reads left out."""
     found = []
     for key, value in default.items():
         if isinstance(value, bool):
@@ -133,9 +134,10 @@ def apart(work: Any, model_type: str, seconds: float = 120) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    import transformers
+    import torch  # noqa: F401 - before the forks, which then need not
+    import transformers.modeling_utils
 
     transformers.logging.set_verbosity_error()
-    types = sorted(transformers.CONFIG_MAPPING.keys()) if sys.argv[2:] == ["all"] else sys.argv[2:]
-    for name in types:
-        print(json.dumps(apart({"exact": exact, "vary": vary}[sys.argv[1]], name)), flush=True)
+    work, types = {"exact": exact, "vary": vary}[sys.argv[1]], sys.argv[2:]
+    for name in sorted(transformers.CONFIG_MAPPING.keys()) if types == ["all"] else types:
+        print(json.dumps(apart(work, name)), flush=True)

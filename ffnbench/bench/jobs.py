@@ -19,10 +19,11 @@ from ffnbench.errors import FfnbenchError
 from ffnbench.ffn.attend import Attention, attention_reference, build_attention
 from ffnbench.ffn.attention import AttentionSpec
 from ffnbench.ffn.experts import MixtureOfExperts
+from ffnbench.ffn.hfweights import as_ours
 from ffnbench.ffn.imported import build_imported
 from ffnbench.ffn.modules import OwnForm, Pointwise, build_module, reference_output
 from ffnbench.ffn.moe import Routing
-from ffnbench.ffn.spec import ActivationSpec, FFNSpec
+from ffnbench.ffn.spec import ActivationSpec, FFNSpec, HFSpec
 from ffnbench.plan import HIT, LOAD, Case, Plan, Workload
 
 # relative error (Frobenius) that rounding alone explains, with room: sqrt(d_ff) roundings of each dtype
@@ -121,6 +122,8 @@ class Jobs:
             expected, of = reference_output(subject.module, subject.x[:1, :16]), "the float64 reference"
         elif isinstance(subject.module, Attention):
             expected, of = attention_reference(subject.module, subject.x[:1, :16]), "the float64 reference"
+        elif (ours := _as_ours(subject.module, case)) is not None:
+            expected, of = reference_output(ours, subject.x[:1, :16]), "the float64 reference of ffnbench's own form"
         elif subject.train:  # state that training moves on purpose, such as running means, is not ours to judge
             return
         else:
@@ -128,6 +131,16 @@ class Jobs:
         error = _relative_error(y, expected)
         if error > TOLERANCE[case.workload.dtype]:
             raise Mismatch(f"the output differs from {of} by {error:.1e} {when}")
+
+
+def _as_ours(module: torch.nn.Module, case: Case) -> OwnForm | None:
+    """A module of transformers as the form that its config says it is, on its own weights; None where none is known."""
+    if not isinstance(case.ffn, HFSpec) or case.ffn.form is None:
+        return None
+    try:
+        return as_ours(module, case.ffn.form)
+    except FfnbenchError as problem:
+        raise Mismatch(f"{case.ffn.target} is not {case.ffn.form.name}: {problem.message}") from problem
 
 
 def _relative_error(y: Tensor, expected: Tensor) -> float:

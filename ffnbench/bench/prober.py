@@ -16,6 +16,7 @@ from ffnbench.bench.wire import Message
 from ffnbench.errors import FfnbenchError
 from ffnbench.ffn.cost import Cost
 from ffnbench.ffn.facts import Facts
+from ffnbench.ffn.model import OwnMLP
 from ffnbench.ffn.own import OwnActivation
 from ffnbench.ffn.spec import ActivationSpec, ImportedSpec
 from ffnbench.plan import Workload
@@ -32,6 +33,7 @@ class Prober:
         self._session: Session | None = None
         self._known: dict[tuple[ImportedSpec, Workload], Cost] = {}
         self._described: dict[str, OwnActivation | None] = {}
+        self._models: dict[str, OwnMLP] = {}
 
     def __enter__(self) -> Prober:
         return self
@@ -56,6 +58,13 @@ class Prober:
             own = self._ask(target, {"do": "describe", "target": target})["own"]
             self._described[target] = None if own is None else jsonable.decode(OwnActivation, own)
         return self._described[target]
+
+    def own_mlp(self, target: str) -> OwnMLP:
+        """The MLP of transformers that `hf:CONFIG` names; raises FfnbenchError where there is none."""
+        if target not in self._models:
+            answer = self._ask(target, {"do": "own_mlp", "target": target})
+            self._models[target] = jsonable.decode(OwnMLP, answer["own"])
+        return self._models[target]
 
     def facts(self, spec: ActivationSpec) -> Facts:
         """The facts of an activation."""

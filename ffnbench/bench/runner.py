@@ -17,6 +17,7 @@ from typing import Any, Protocol
 from ffnbench import jsonable
 from ffnbench.bench.clock import RunClock
 from ffnbench.bench.environment import available_memory, describe, usable_cpus
+from ffnbench.bench.room import check_room
 from ffnbench.bench.session import Session, WorkerLost
 from ffnbench.bench.watch import Watch
 from ffnbench.bench.wire import Message
@@ -53,10 +54,10 @@ def run(
 ) -> Run:
     """Measure a plan. A failed case is a row of the result; Ctrl-C ends with what was measured by then.
 
-    A worker that is lost is replaced. Raises FfnbenchError where the plan asks for a device that is not there,
-    Unfinished where nothing can be measured at all. `answered` is asked at the looks of a run with a precision
-    whether the question is answered; by itself that is when the precision is reached. `launch`, `now` and `describe`
-    are the world outside: simulations and tests bring their own.
+    A worker that is lost is replaced. Raises FfnbenchError where the plan asks for a device that is not there or for
+    more memory than there is, Unfinished where nothing can be measured at all. `answered` is asked at the looks of a
+    run with a precision whether the question is answered; by itself that is when the precision is reached. `launch`,
+    `now` and `describe` are the world outside: simulations and tests bring their own.
     """
     runner = _Runner(plan, on_progress, launch, now, describe, answered)
     watch = Watch()
@@ -174,6 +175,7 @@ class _Runner:
                 self.environment = self.describe(facts)
                 self.plan = self.plan.with_device("cuda" if facts["gpus"] else "cpu")
                 _check_devices(self.plan, facts)
+                check_room(self.plan, available_memory())
         return self._ready.pop(0)
 
     def _started(self, place: int, worker: Worker) -> dict[str, Any]:

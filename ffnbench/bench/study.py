@@ -15,9 +15,11 @@ from ffnbench.bench.counting import count
 from ffnbench.bench.meters import empty_call
 from ffnbench.ffn.cost import Cost
 from ffnbench.ffn.facts import find_facts
+from ffnbench.ffn.hf import own_mlp
 from ffnbench.ffn.imported import CONFIG_NAMES, D_FF_NAMES, D_MODEL_NAMES, RATIO_NAMES, load
+from ffnbench.ffn.model import OwnMLP
 from ffnbench.ffn.own import OwnActivation, as_activation
-from ffnbench.ffn.spec import ActivationSpec, ImportedSpec
+from ffnbench.ffn.spec import ActivationSpec, HFSpec, ImportedSpec
 from ffnbench.ffn.trace import flat_zones, value_and_slope
 from ffnbench.ffn.trial import checked
 from ffnbench.plan import Workload
@@ -43,6 +45,10 @@ class InProcess:
         """Parameters and FLOPs of a module."""
         return count(spec, workload)
 
+    def own_mlp(self, target: str) -> OwnMLP:
+        """The MLP of transformers that a target names."""
+        return own_mlp(target)
+
 
 def function_of(spec: ActivationSpec) -> Function:
     """The activation as a function of one tensor."""
@@ -67,9 +73,8 @@ def describe(target: str) -> dict[str, Any]:
 
 def counted(spec: dict[str, Any], workload: dict[str, Any]) -> dict[str, Any]:
     """Job: parameters and FLOPs of a user's module."""
-    found: dict[str, Any] = jsonable.encode(
-        count(jsonable.decode(ImportedSpec, spec), jsonable.decode(Workload, workload))
-    )
+    kind = HFSpec if "form" in spec else ImportedSpec
+    found: dict[str, Any] = jsonable.encode(count(jsonable.decode(kind, spec), jsonable.decode(Workload, workload)))
     return found
 
 
@@ -114,7 +119,12 @@ def hf_layers(source: str) -> dict[str, Any]:
     return {"model": jsonable.encode(count_layers(source))}
 
 
+def described_mlp(target: str) -> dict[str, Any]:
+    """Job: the MLP of transformers that a target names."""
+    return {"own": jsonable.encode(own_mlp(target))}
+
+
 JOBS = {
     "timer": timer, "rival": rival, "describe": describe, "count": counted, "facts": facts, "curve": curve,
-    "hf_layers": hf_layers,
+    "hf_layers": hf_layers, "own_mlp": described_mlp,
 }  # fmt: skip

@@ -14,10 +14,12 @@ from pathlib import Path
 from typing import Any
 
 from ffnbench.errors import FfnbenchError
-from ffnbench.ffn.families import COMPOSITES, FAMILIES, Experts, Or, Stack
+from ffnbench.ffn.composites import COMPOSITES, WITHOUT_FFN
+from ffnbench.ffn.families import FAMILIES
 from ffnbench.ffn.model import LayerGroup, ModelSpec
 from ffnbench.ffn.moe import MoESpec, Scores
 from ffnbench.ffn.spec import FFNSpec, Gate
+from ffnbench.ffn.stacks import Experts, Or, Stack
 from ffnbench.ffn.variants import ACTIVATIONS
 from ffnbench.registry import did_you_mean
 
@@ -26,6 +28,7 @@ SYNONYMS = (  # keys that mean one number: where two of them differ, nobody can 
     ("hidden_size", "d_model", "n_embd", "n_embed"),
     ("intermediate_size", "ffn_dim", "n_inner", "d_ff", "ffn_hidden_size"),
     ("num_hidden_layers", "n_layer", "n_layers", "num_layers"),
+    ("num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts"),
 )
 HF_ACTIVATIONS = {name: row.name for row in ACTIVATIONS for name in row.names.hf.split(", ") if name}
 
@@ -68,6 +71,7 @@ def read_groups(config: Config) -> list[LayerGroup]:
             "a family is known by it; looked for: model_type, e.g. llama, with hidden_size and intermediate_size",
         )
     if model_type in COMPOSITES:
+        _refuse_other_parts(config, model_type)
         return [group for part in COMPOSITES[model_type] for group in _part(config, model_type, part)]
     if model_type not in FAMILIES:
         near = did_you_mean(model_type, [*FAMILIES, *COMPOSITES])
@@ -97,6 +101,17 @@ def _part(config: Config, model_type: str, key: str) -> list[LayerGroup]:
     ]  # fmt: skip
 
 
+def _refuse_other_parts(config: Config, model_type: str) -> None:
+    """A part that the table does not name may hold FFNs too."""
+    for key, nested in config.items():
+        inner = nested.get("model_type") if isinstance(nested, dict) and key not in COMPOSITES[model_type] else None
+        if inner is not None and inner not in WITHOUT_FFN:
+            raise UnknownFamily(
+                f"the {model_type} config has a {key} of type {inner!r}, which the table does not know there",
+                "looked for the keys: " + ", ".join(COMPOSITES[model_type]),
+            )
+
+
 def _refuse_contradictions(config: Config, model_type: str) -> None:
     for names in SYNONYMS:
         given = {name: config[name] for name in names if config.get(name) is not None}
@@ -119,6 +134,7 @@ class _Reader:
                     f"not {json.dumps(self.config[key])}",
                     f"looked for the keys: {key}",
                 )
+        self._refuse_layers_of_their_own(stack)
         layers = self.count(stack.layers, least=0)
         sparse = self.layout(stack.experts, layers) if stack.experts else [False] * layers
         dense = layers - sum(sparse)
@@ -129,6 +145,16 @@ class _Reader:
             kind = "moe" if stack.kind == "dense" else f"{stack.kind} moe"
             found.append(LayerGroup(kind=kind, count=sum(sparse), ffn=self.ffn(stack, stack.experts)))
         return found
+
+    def _refuse_layers_of_their_own(self, stack: Stack) -> None:
+        """per_layer_config changes keys for single layers; where these are an FFN's, the layers are not alike."""
+        per_layer = self.config.get("per_layer_config") or {}
+        changed = {key for layer in per_layer.values() for key in layer} & {stack.d_ff, stack.d_model, stack.activation}
+        if changed:
+            raise UnknownFamily(
+                f"the {self.model_type} config changes {', '.join(map(str, changed))} for single layers",
+                "looked for the keys: per_layer_config",
+            )
 
     def ffn(self, stack: Stack, experts: Experts | None = None) -> FFNSpec:
         """The FFN of a stack's layers."""
@@ -147,7 +173,7 @@ class _Reader:
 
     def d_ff(self, stack: Stack, d_model: int) -> int:
         """The width per branch: its key, or a ratio of d_model where the key is absent or null."""
-        if stack.ratio is None or self.config.get(str(stack.d_ff)) is not None:
+        if stack.ratio is None or (isinstance(stack.d_ff, str) and self.config.get(stack.d_ff) is not None):
             return self.count(stack.d_ff)
         ratio = self.value(stack.ratio)
         if isinstance(ratio, bool) or not isinstance(ratio, int | float) or ratio <= 0:
@@ -158,9 +184,15 @@ class _Reader:
         """Gated or not, and the activation. T5's feed_forward_proj says both: `gated-gelu` means gelu_new."""
         name = self.value(stack.activation)
         gated = stack.gated
-        if stack.activation == "feed_forward_proj" and isinstance(name, str):
+        if self._named(stack.activation) == "feed_forward_proj" and isinstance(name, str):
             gated, name = name.startswith("gated-"), name.removeprefix("gated-")
             name = "gelu_new" if gated and name == "gelu" else name
+            if self.config.get("is_gated_act", gated) != gated:
+                raise FfnbenchError(
+                    f"the {self.model_type} config contradicts itself: feed_forward_proj "
+                    f"{self.value(stack.activation)} and is_gated_act {self.config['is_gated_act']}",
+                    "keep the one that is meant",
+                )
         key = str(name).lower()
         if key not in HF_ACTIVATIONS:
             raise FfnbenchError(
@@ -193,6 +225,8 @@ class _Reader:
         if isinstance(key, Or):
             found = self.config.get(key.key)
             return key.default if found is None else found
+        if isinstance(key, tuple):
+            return self.value(next((name for name in key if self.config.get(name) is not None), " or ".join(key)))
         if not isinstance(key, str):
             return key
         if self.config.get(key) is None:
@@ -218,7 +252,7 @@ class _Reader:
 
     @staticmethod
     def _named(key: Any) -> str:
-        return key.key if isinstance(key, Or) else str(key)
+        return key.key if isinstance(key, Or) else " or ".join(key) if isinstance(key, tuple) else str(key)
 
 
 def _all(reader: _Reader, layers: int) -> list[bool]:
@@ -247,9 +281,25 @@ def _typed(reader: _Reader, layers: int) -> list[bool]:
     return [word == "sparse" for word in words]
 
 
+def _periodic(reader: _Reader, layers: int) -> list[bool]:
+    """Jamba: one layer of each period, at an offset."""
+    period, offset = reader.count("expert_layer_period"), reader.count("expert_layer_offset", least=0)
+    return [i % period == offset for i in range(layers)]
+
+
+def _listed(reader: _Reader, layers: int) -> list[bool]:
+    """Llama 4: the numbers of the layers with experts."""
+    numbers = reader.value("moe_layers")
+    if not isinstance(numbers, list):
+        raise FfnbenchError(f"the {reader.model_type} config has moe_layers {numbers!r}", "a list of layer numbers")
+    return [i in numbers for i in range(layers)]
+
+
 LAYOUTS: dict[str, Callable[[_Reader, int], list[bool]]] = {
     "all": _all,
     "first_k_dense_replace": _first_dense,
     "decoder_sparse_step": _sparse_step,
     "mlp_layer_types": _typed,
+    "expert_layer_period": _periodic,
+    "moe_layers": _listed,
 }

@@ -6,13 +6,17 @@ Text in, `Variant` out: names and keys are checked here, widths are found later 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
 from typing import TypeVar
 
 from ffnbench.errors import FfnbenchError
+from ffnbench.ffn.model import ModelSpec, OwnMLP
 from ffnbench.ffn.own import OwnActivation
-from ffnbench.ffn.spec import Gate, Scalar
+from ffnbench.ffn.presets import PRESETS
+from ffnbench.ffn.published import as_text, variant_keys
+from ffnbench.ffn.spec import HF, FFNSpec, Gate, HFSpec, ImportedSpec, Scalar
 from ffnbench.ffn.variants import ACTIVATIONS, GATED
 from ffnbench.registry import hint_for, normalise
 
@@ -33,7 +37,8 @@ _TARGET = re.compile(r"^(?P<module>[^:]+):(?P<attr>[A-Za-z_][\w.]*)$")
 class Variant:
     """One parsed variant. `activation` and `gate` are set for ffnbench's own forms, `target` for user code.
 
-    A target that turns out to be an activation becomes one of our forms with `own` set.
+    A target that turns out to be an activation becomes one of our forms with `own` set. `d_model` is that of a
+    model, where the variant names one; `form` is ours for the MLP of transformers that `hf:` names.
     """
 
     label: str
@@ -46,14 +51,19 @@ class Variant:
     workload_keys: dict[str, Scalar]
     arguments: tuple[tuple[str, Scalar], ...] = ()
     notes: tuple[str, ...] = ()
+    d_model: int | None = None
+    form: FFNSpec | None = None
 
 
-def parse_variants(text: str) -> list[Variant]:
-    """Parse a comma separated list; raises FfnbenchError for an empty one and for labels that are not unique."""
+def parse_variants(text: str, models: Mapping[str, ModelSpec] | None = None) -> list[Variant]:
+    """Parse a comma separated list; raises FfnbenchError for an empty one and for labels that are not unique.
+
+    `models` are names beside those of the presets: `preset` and `config`, where these were given.
+    """
     parts = [part.strip() for part in text.split(",") if part.strip()]
     if not parts:
         raise FfnbenchError("no variant given", "for example --variants relu,gelu,swiglu")
-    variants = [parse_variant(part) for part in parts]
+    variants = [parse_variant(part, models) for part in parts]
     labels = [variant.label for variant in variants]
     for label in labels:
         if labels.count(label) > 1:
@@ -62,11 +72,15 @@ def parse_variants(text: str) -> list[Variant]:
     return variants
 
 
-def parse_variant(text: str) -> Variant:
+def parse_variant(text: str, models: Mapping[str, ModelSpec] | None = None) -> Variant:
     """Parse one `[LABEL=]NAME[@KEY=VALUE]...`."""
     head, *pairs = text.split("@")
     label, _, name = head.rpartition("=")
     keys = _parse_keys(text, pairs)
+    if name.startswith(HF):
+        return _imported(text, label, name, name, keys)
+    if (models and name in models) or name in PRESETS:
+        return _published(text, label, models[name] if models and name in models else PRESETS.get(name), keys)
     if match := _TARGET.match(name):
         return _imported(text, label, name, match["attr"], keys)
     activation, gate, notes = _form(name)
@@ -97,6 +111,31 @@ def choose(kind: type[E], name: str, value: object) -> E:
     return kind(text)
 
 
+def _published(text: str, label: str, model: ModelSpec, keys: dict[str, Scalar]) -> Variant:
+    """The main FFN of a model; keys of the user's own win over the model's."""
+    _check_keys(text, keys)
+    spec = model.main.ffn
+    own = variant_keys(spec)
+    if unbuilt := [key for key in own if key not in SPEC_KEYS]:
+        raise FfnbenchError(
+            f"the FFN of {model.key} has {', '.join(unbuilt)}, which can be counted and not yet built",
+            f"`ffnbench inspect {model.key}` counts it",
+        )
+    if {"rule", "ratio"} & keys.keys():
+        del own["d_ff"]
+    given = own | {key: value for key, value in keys.items() if key in SPEC_KEYS}
+    return Variant(
+        label=label or text,
+        text="@".join([model.key, *text.split("@")[1:]]) if model.key in PRESETS else as_text(spec, own | keys),
+        activation=_with_beta(spec.activation, given, text),
+        gate=choose(Gate, "gate", keys["gate"]) if "gate" in keys else spec.gate,
+        spec_keys=given,
+        workload_keys={key: value for key, value in keys.items() if key in WORKLOAD_KEYS},
+        notes=(f"the FFN of {model.name} ({model.source})",),
+        d_model=spec.d_model,
+    )
+
+
 def _form(name: str) -> tuple[str, Gate, tuple[str, ...]]:
     """The activation, the gate and what should be said of the name."""
     if name in GATED:
@@ -112,7 +151,7 @@ def _form(name: str) -> tuple[str, Gate, tuple[str, ...]]:
             f"unknown variant {name!r}",
             hint_for(
                 name,
-                known,
+                known + PRESETS.names(),
                 "`ffnbench list variants` shows all; your own code is package.module:Attr or path/to/file.py:Attr",
             ),
         )
@@ -173,6 +212,28 @@ def as_activation_variant(variant: Variant, own: OwnActivation) -> Variant:
     return replace(
         variant, target="", arguments=(), activation=own.target, own=own, gate=gate, spec_keys=keys, notes=note
     )
+
+
+def as_model_variant(variant: Variant, own: OwnMLP) -> Variant:
+    """`hf:CONFIG` with its widths, which are the model's own and can't be set."""
+    if variant.arguments or variant.spec_keys:
+        key = next(iter(dict(variant.arguments) | variant.spec_keys))
+        raise FfnbenchError(
+            f"the MLP of a model is as its config says: {key!r} in {variant.text!r} can't change it",
+            "keys of the workload can: " + ", ".join(WORKLOAD_KEYS),
+        )
+    held = f", held against ffnbench's own {own.form.name} on the same weights" if own.form else ""
+    note = f"{variant.target} is {own.name} of transformers{held}"
+    return replace(
+        variant, d_model=own.d_model, spec_keys={"d_ff": own.d_ff}, form=own.form, notes=(*variant.notes, note)
+    )
+
+
+def module_spec(variant: Variant, d_model: int, d_ff: int) -> ImportedSpec:
+    """The spec of a variant that names a module of somebody else's."""
+    if variant.target.startswith(HF):
+        return HFSpec(target=variant.target, d_model=d_model, d_ff=d_ff, form=variant.form)
+    return ImportedSpec(target=variant.target, d_model=d_model, d_ff=d_ff, arguments=variant.arguments)
 
 
 def _check_keys(text: str, keys: dict[str, Scalar]) -> None:

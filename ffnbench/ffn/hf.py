@@ -18,10 +18,17 @@ from pathlib import Path
 from typing import Any
 
 from ffnbench.errors import FfnbenchError
-from ffnbench.ffn.model import CountedLayers, CountedModel
+from ffnbench.ffn.configs import read_groups
+from ffnbench.ffn.cost import params
+from ffnbench.ffn.hfweights import as_ours
+from ffnbench.ffn.model import CountedLayers, CountedModel, OwnMLP
+from ffnbench.ffn.spec import HF, FFNSpec
 
 NAMES = frozenset({"mlp", "feed_forward", "ffn", "feedforward", "ff", "DenseReluDense", "block_sparse_moe", "moe"})
-PAIRS = (("fc1", "fc2"), ("intermediate", "output"), ("lin1", "lin2"), ("linear1", "linear2"), ("wi", "wo"))
+PAIRS = (
+    ("fc1", "fc2"), ("intermediate", "output"), ("intermediate_query", "output_query"), ("lin1", "lin2"),
+    ("linear1", "linear2"), ("wi", "wo"),
+)  # fmt: skip
 IN_A_LAYER = re.compile(r"(^|\.)\d+(\.|$)")
 Shapes = tuple[tuple[str, tuple[int, ...]], ...]
 
@@ -66,10 +73,12 @@ def load_config(source: str) -> Any:
 def build_empty(config: Any) -> Any:
     """The model of a config on torch's meta device: shapes and no data."""
     import torch
+    from transformers import initialization
 
     with torch.device("meta"), _quiet():
         try:
-            return _model_class(config)(config)
+            with initialization.no_init_weights():
+                return _model_class(config)(config)
         except Exception as problem:
             text = " ".join(str(problem).split())[:200]
             raise FfnbenchError(
@@ -102,8 +111,8 @@ def feed_forwards(model: Any) -> list[Found]:
         if path.rpartition(".")[2] in NAMES:
             if shapes := _shapes(module):
                 found.append(Found(path=path, module=module, shapes=shapes, own=True))
-        elif shapes := _pair(module):
-            found.append(Found(path=path, module=module, shapes=shapes, own=False))
+        else:
+            found += [Found(path=path, module=module, shapes=shapes, own=False) for shapes in _pairs(module)]
     return found
 
 
@@ -134,6 +143,69 @@ def _counted(stack: str, name: str, shapes: Shapes, count: int) -> CountedLayers
     return CountedLayers(kind=stack, count=count, params=total, params_active=None if experts else total, name=name)
 
 
+def own_mlp(target: str) -> OwnMLP:
+    """What `hf:CONFIG` is, found without data: the MLP of the kind of layer that the model has most of."""
+    config = load_config(target.removeprefix(HF))
+    found = _main(config)
+    form = _form(config, found)
+    checkable = form is not None and as_ours(found.module, form) is not None
+    d_model = form.d_model if form else _input_width(config, found.module)
+    widths = {size for _, shape in found.shapes if len(shape) > 1 for size in shape[-2:]} - {d_model}
+    d_ff = form.d_ff if form else max(widths, default=d_model)
+    return OwnMLP(name=type(found.module).__name__, d_model=d_model, d_ff=d_ff, form=form if checkable else None)
+
+
+def build_own(target: str) -> Any:
+    """That MLP with data: its own class and shapes, weights drawn from torch's generator."""
+    import torch
+
+    module = _main(load_config(target.removeprefix(HF))).module
+    if buffers := [name for name, _ in module.named_buffers()]:
+        raise FfnbenchError(
+            f"{target} is {type(module).__name__}, whose buffer {buffers[0]!r} can't be made without its model",
+            "name the class itself: transformers.models...:Class",
+        )
+    module = module.to_empty(device="meta" if torch.empty(0).is_meta else "cpu")
+    with torch.no_grad():
+        for parameter in module.parameters():
+            parameter.normal_(std=0.02)
+        for part in module.modules():
+            if hasattr(part, "reset_parameters"):
+                part.reset_parameters()
+    return module
+
+
+def _main(config: Any) -> Found:
+    """One of the FFNs that the model has most of, the later kind of equals, as ModelSpec.main has it."""
+    found = feed_forwards(build_empty(config))
+    kinds = Counter((each.stack, each.shapes) for each in found)
+    if not found:
+        raise FfnbenchError(f"the {config.model_type} model has no FFN that can be told by its name", "name its class")
+    stack, shapes = max(reversed(list(kinds)), key=lambda kind: kinds[kind])
+    chosen = next(each for each in found if (each.stack, each.shapes) == (stack, shapes))
+    if not chosen.own:
+        raise FfnbenchError(
+            f"the layers of {config.model_type} have no MLP class of their own: the projections are the layer's",
+            "compare with a model that has one, such as hf:llama or hf:gpt2",
+        )
+    return chosen
+
+
+def _form(config: Any, found: Found) -> FFNSpec | None:
+    """The same FFN by the table of families; None where it has none, or another count."""
+    try:
+        groups = read_groups(json.loads(config.to_json_string()))
+    except FfnbenchError:
+        return None
+    forms = [group.ffn for group in groups if params(group.ffn) == found.params]
+    return forms[0] if forms else None
+
+
+def _input_width(config: Any, module: Any) -> int:
+    linear = [part for part in module.modules() if hasattr(part, "in_features")]
+    return int(linear[0].in_features if linear else config.get_text_config().hidden_size)
+
+
 def _shapes(module: Any, prefix: str = "") -> Shapes:
     norms = {name for name, child in module.named_modules() if "norm" in type(child).__name__.lower()}
     return tuple(
@@ -141,12 +213,11 @@ def _shapes(module: Any, prefix: str = "") -> Shapes:
     )
 
 
-def _pair(module: Any) -> Shapes:
+def _pairs(module: Any) -> Iterator[Shapes]:
     for names in PAIRS:
         pair = [getattr(module, name, None) for name in names]
         if all(hasattr(half, "named_parameters") for half in pair):
-            return tuple(s for half, name in zip(pair, names, strict=True) for s in _shapes(half, f"{name}."))
-    return ()
+            yield tuple(s for half, name in zip(pair, names, strict=True) for s in _shapes(half, f"{name}."))
 
 
 def _transformers() -> Any:
@@ -154,7 +225,7 @@ def _transformers() -> Any:
         import transformers
     except ImportError as problem:
         raise FfnbenchError("transformers is not installed", "pip install 'ffnbench[hf]'") from problem
-    transformers.logging.set_verbosity_error()
+    transformers.logging.set_verbosity_error()  # type: ignore[no-untyped-call]
     return transformers
 
 

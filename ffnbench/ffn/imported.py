@@ -20,7 +20,8 @@ from pathlib import Path
 from typing import Any
 
 from ffnbench.errors import FfnbenchError
-from ffnbench.ffn.spec import ImportedSpec, Scalar
+from ffnbench.ffn.hf import build_own
+from ffnbench.ffn.spec import HF, ImportedSpec, Scalar
 from ffnbench.registry import did_you_mean
 
 D_MODEL_NAMES = (
@@ -87,6 +88,8 @@ def build_imported(spec: ImportedSpec) -> Any:
     """Call the target; raises FfnbenchError where that fails or gives something that is not an nn.Module."""
     from torch import nn
 
+    if spec.target.startswith(HF):
+        return build_own(spec.target)
     factory = load(spec.target)
     arguments = match_arguments(factory, spec)
     try:

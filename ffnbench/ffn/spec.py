@@ -16,6 +16,7 @@ from ffnbench.ffn.own import OwnActivation, row_of_own
 from ffnbench.ffn.variants import ACTIVATIONS, CLAMPED, GATED_BY_ACTIVATION, Activation
 
 Scalar = bool | int | float | str | None
+HF = "hf:"  # a target that begins so is the MLP of a model of transformers: hf:llama, hf:path/to/config.json
 LARGEST = 10**12
 EXAMPLES = {
     "batch": 4,
@@ -148,6 +149,13 @@ class ImportedSpec:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class HFSpec(ImportedSpec):
+    """The MLP of a model of transformers, `hf:CONFIG`. `form` is the same function as one of ours, where known."""
+
+    form: FFNSpec | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ActivationSpec:
     """One activation by itself: a row of variants.py or a function of the user's, applied to `elements` numbers."""
 
@@ -176,7 +184,7 @@ class ActivationSpec:
         return self.elements
 
 
-NetworkSpec = FFNSpec | ImportedSpec
+NetworkSpec = FFNSpec | ImportedSpec | HFSpec
 
 
 def shared_expert(spec: FFNSpec) -> FFNSpec | None:

@@ -1,0 +1,182 @@
+"""config.json -> ModelSpec: what is read, what is refused, and that it is what transformers builds."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections import Counter
+
+import pytest
+from conftest import ROOT, ffnbench
+
+from ffnbench.errors import FfnbenchError
+from ffnbench.ffn import cost
+from ffnbench.ffn.composites import COMPOSITES
+from ffnbench.ffn.configs import LAYOUTS, UnknownFamily, read_config, read_groups
+from ffnbench.ffn.families import FAMILIES
+from ffnbench.ffn.spec import Gate
+
+LLAMA = {
+    "model_type": "llama", "hidden_size": 4096, "intermediate_size": 14336, "num_hidden_layers": 32,
+    "hidden_act": "silu",
+}  # fmt: skip
+GPT2 = {"model_type": "gpt2", "n_embd": 768, "n_layer": 12, "n_inner": None, "activation_function": "gelu_new"}
+QWEN = LLAMA | {
+    "model_type": "qwen2_moe", "num_experts": 8, "num_experts_per_tok": 2, "moe_intermediate_size": 1408,
+    "shared_expert_intermediate_size": 5632, "decoder_sparse_step": 2, "mlp_only_layers": [3], "num_hidden_layers": 6,
+}  # fmt: skip
+SAMPLE = (  # every shape of the table, and the families that most people have
+    "llama mistral qwen2 qwen3 gemma gemma2 phi3 gpt2 gpt_neox falcon opt bert roberta distilbert modernbert t5 mt5 "
+    "bart whisper vit dinov2 clip llava qwen2_5_vl mixtral qwen2_moe qwen3_moe deepseek_v3 gpt_oss llama4_text"
+)
+
+
+def counted(config: dict) -> list[tuple[str, int, int, int]]:
+    return [(g.kind, g.count, cost.params(g.ffn), cost.params_active(g.ffn)) for g in read_groups(config)]
+
+
+def test_a_gated_family() -> None:
+    assert counted(LLAMA) == [("dense", 32, 176_160_768, 176_160_768)]
+    assert read_groups(LLAMA | {"mlp_bias": True})[0].ffn.bias
+
+
+def test_null_means_four_times() -> None:
+    assert counted(GPT2) == [("dense", 12, 4_722_432, 4_722_432)]
+    assert read_groups(GPT2 | {"n_inner": 1000})[0].ffn.d_ff == 1000
+    assert read_groups(GPT2)[0].ffn.activation == "gelu_tanh"
+
+
+def test_t5_says_gate_and_activation_in_one_word() -> None:
+    t5 = {"model_type": "t5", "d_model": 512, "d_ff": 1024, "num_layers": 8, "num_decoder_layers": 6}
+    encoder, decoder = read_groups(t5 | {"feed_forward_proj": "gated-gelu"})
+    assert (encoder.kind, encoder.count, decoder.kind, decoder.count) == ("encoder", 8, "decoder", 6)
+    assert (encoder.ffn.gate, encoder.ffn.activation) == (Gate.INNER, "gelu_tanh")
+    assert read_groups(t5 | {"feed_forward_proj": "relu"})[0].ffn.gate is Gate.NONE
+
+
+def test_experts_in_every_second_layer_but_one() -> None:
+    """Layers 1, 3 and 5 would have experts (from 0); 3 is named as dense."""
+    dense, moe = read_groups(QWEN)
+    assert (dense.kind, dense.count, moe.kind, moe.count) == ("dense", 4, "moe", 2)
+    shared, router = 3 * 4096 * 5632, 8 * 4096 + 4096
+    assert cost.params(moe.ffn) == 8 * 3 * 4096 * 1408 + shared + router
+    assert cost.params_active(moe.ffn) == 2 * 3 * 4096 * 1408 + shared + router
+
+
+def test_parts_are_read_by_their_own_type() -> None:
+    vision = {
+        "model_type": "clip_vision_model", "hidden_size": 1024, "intermediate_size": 4096, "num_hidden_layers": 24,
+        "hidden_act": "quick_gelu",
+    }  # fmt: skip
+    llava = {"model_type": "llava", "text_config": LLAMA, "vision_config": vision}
+    assert [(kind, count) for kind, count, _, _ in counted(llava)] == [("dense", 32), ("vision", 24)]
+    with pytest.raises(UnknownFamily, match="audio_config"):
+        read_groups(llava | {"audio_config": {"model_type": "whisper"}})
+
+
+@pytest.mark.parametrize(
+    ("config", "message", "hint"),
+    [
+        ({k: v for k, v in LLAMA.items() if k != "intermediate_size"}, "no intermediate_size", "intermediate_size"),
+        ({k: v for k, v in LLAMA.items() if k != "hidden_size"}, "no hidden_size", "hidden_size"),
+        (LLAMA | {"ffn_dim": 11008}, "contradicts itself: intermediate_size 14336 and ffn_dim 11008", "keep"),
+        (GPT2 | {"hidden_size": 1024}, "contradicts itself: hidden_size 1024 and n_embd 768", "keep"),
+        (LLAMA | {"hidden_act": "silo"}, "the activation 'silo'", "did you mean 'silu'?"),
+        (LLAMA | {"hidden_size": "4096"}, "hidden_size '4096'", "whole number"),
+        (LLAMA | {"intermediate_size": [1, 2]}, r"intermediate_size \[1, 2\]", "whole number"),
+        (LLAMA | {"num_hidden_layers": -1}, "num_hidden_layers -1", "whole number"),
+        (LLAMA | {"mlp_bias": "yes"}, "mlp_bias 'yes'", "true or false"),
+        (QWEN | {"num_experts_per_tok": 9}, "top_k 9 is above the number of experts, 8", "8x2"),
+        (LLAMA | {"model_type": "lama"}, "'lama' is not in the table", "did you mean 'llama'"),
+        ({"hidden_size": 768}, "no model_type", "model_type"),
+        ({"model_type": "llava", "text_config": LLAMA}, "no vision_config", "vision_config"),
+        ({"model_type": "doge"} | {"is_moe": True}, "is_moe false only", "is_moe"),
+    ],
+)
+def test_what_is_not_known_is_refused(config: dict, message: str, hint: str) -> None:
+    with pytest.raises(FfnbenchError, match=message) as caught:
+        read_groups(config)
+    assert hint in caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("text", "message"), [("{", "is not JSON"), ("[]", "holds no object"), ("{}", "no model_type")]
+)
+def test_files_that_are_no_config(tmp_path, text: str, message: str) -> None:
+    (tmp_path / "config.json").write_text(text)
+    with pytest.raises(FfnbenchError, match=message):
+        read_config(str(tmp_path))
+    with pytest.raises(FfnbenchError, match="cannot read"):
+        read_config(str(tmp_path / "nothing"))
+
+
+def test_the_table_holds_together() -> None:
+    assert not FAMILIES.keys() & COMPOSITES.keys()
+    stacks = [stack for stacks in FAMILIES.values() for stack in stacks]
+    assert {s.experts.layout for s in stacks if s.experts} <= LAYOUTS.keys()
+    assert len(FAMILIES) + len(COMPOSITES) >= 400
+
+
+def against_transformers(mode: str, *types: str) -> list[dict]:
+    pytest.importorskip("transformers")
+    done = subprocess.run(
+        [sys.executable, str(ROOT / "tests" / "hf.py"), mode, *types],
+        capture_output=True, text=True, timeout=3600, cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def test_thirty_model_types_are_as_transformers_builds_them() -> None:
+    found = against_transformers("exact", *SAMPLE.split())
+    assert [each for each in found if each["status"] != "exact"] == []
+    assert len(found) == 30
+
+
+@pytest.mark.slow
+def test_every_model_type_is_exact_or_refused() -> None:
+    found = Counter()
+    for each in against_transformers("exact", "all"):
+        found[each["status"]] += 1
+        assert each["status"] != "wrong", each
+    assert found["exact"] >= 400, found
+
+
+@pytest.mark.slow
+def test_changed_keys_are_read_as_built_or_refused() -> None:
+    """Truth values turned, numbers changed, keys left out: the table never gives another number than the model."""
+    found = against_transformers("vary", *FAMILIES)
+    assert [each for each in found if each["status"] == "wrong"] == []
+    assert sum(each["tally"].get("same", 0) for each in found if "tally" in each) > 1000
+
+
+def test_inspect_in_json(tmp_path) -> None:
+    (tmp_path / "config.json").write_text(json.dumps(QWEN))
+    done = ffnbench("inspect", str(tmp_path), "--format", "json")
+    assert done.returncode == 0, done.stderr
+    layers = json.loads(done.stdout)["layers"]
+    assert [(each["kind"], each["count"]) for each in layers] == [("dense", 4), ("moe", 2)]
+    assert set(layers[0]) == {"kind", "count", "params", "params_active", "spec"}
+    assert isinstance(layers[1]["params"], int)
+    assert layers[1]["spec"]["moe"]["experts"] == 8
+
+
+def test_inspect_counts_an_unknown_family_by_transformers(tmp_path) -> None:
+    pytest.importorskip("transformers")
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": "bloom", "hidden_size": 64, "n_layer": 3}))
+    done = ffnbench("inspect", str(tmp_path / "config.json"), "--format", "json")
+    assert done.returncode == 0, done.stderr
+    answer = json.loads(done.stdout)
+    assert "transformers" in answer["counted_by"]
+    assert [(each["count"], each["params"], each["spec"]) for each in answer["layers"]] == [(3, 33_088, None)]
+
+
+def test_inspect_refuses_in_one_voice(tmp_path) -> None:
+    (tmp_path / "config.json").write_text(json.dumps(LLAMA | {"hidden_act": "silo"}))
+    for argument in (str(tmp_path), "lama3-8b", str(tmp_path / "none.json")):
+        done = ffnbench("inspect", argument)
+        assert (done.returncode, done.stdout) == (2, "")
+        assert done.stderr.startswith("error: ")
+        assert "\nhint: " in done.stderr

@@ -1,0 +1,158 @@
+"""Models as variants: --preset, --config, a preset's name, hf:CONFIG, and whether there is room for them."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from conftest import ffnbench
+
+from ffnbench.bench.prober import Prober
+from ffnbench.bench.room import check_room, needed_bytes
+from ffnbench.errors import FfnbenchError
+from ffnbench.ffn.grammar import parse_variant
+from ffnbench.ffn.model import OwnMLP
+from ffnbench.ffn.presets import PRESETS
+from ffnbench.ffn.published import as_text
+from ffnbench.ffn.spec import FFNSpec, Gate, HFSpec
+from ffnbench.plan import NoProbe
+from ffnbench.request import Request, build
+
+GATED = FFNSpec(d_model=64, d_ff=96, activation="silu", gate=Gate.INNER)
+
+
+class Probe(NoProbe):
+    def own_mlp(self, target: str) -> OwnMLP:
+        return OwnMLP(name="TinyMLP", d_model=64, d_ff=96, form=GATED)
+
+
+def ffns(**options: object) -> dict[str, FFNSpec]:
+    return {case.label: case.ffn for case in build(Request(**options)).cases}
+
+
+def test_the_preset_is_the_reference_that_others_are_matched_to() -> None:
+    found = ffns(preset="llama3-8b", variants="preset,geglu,relu2")
+    assert found["preset"] == PRESETS.get("llama3-8b").main.ffn
+    assert (found["geglu"].d_model, found["geglu"].d_ff, found["relu2"].d_ff) == (4096, 14336, 21504)
+
+
+def test_the_preset_stands_first_where_nobody_names_it() -> None:
+    plan = build(Request(preset="gpt2", variants="relu,swiglu"))
+    assert [case.label for case in plan.cases] == ["preset", "relu", "swiglu"]
+    assert plan.reference == "preset"
+    assert all(case.ffn.bias for case in plan.cases)
+    labelled = build(Request(preset="gpt2", variants="relu,theirs=preset@dtype=bf16"))
+    assert [case.label for case in labelled.cases] == ["relu", "theirs"]
+
+
+def test_a_name_is_a_variant_and_keys_go_on_top() -> None:
+    assert ffns(variants="gpt2")["gpt2"].bias
+    changed = ffns(variants="gpt2@bias=false@d_ff=1000")["gpt2@bias=false@d_ff=1000"]
+    assert (changed.d_model, changed.d_ff, changed.bias, changed.activation) == (768, 1000, False, "gelu_tanh")
+    assert ffns(variants="llama-7b@rule=classic", match="none")["llama-7b@rule=classic"].d_ff == 4 * 4096
+
+
+@pytest.mark.parametrize("key", [k for k in PRESETS.names() if PRESETS.get(k).main.ffn.moe is None])
+def test_a_preset_written_as_text_is_the_same_ffn(key: str) -> None:
+    spec = PRESETS.get(key).main.ffn
+    variant = parse_variant(key)
+    text = as_text(spec, variant.spec_keys)
+    assert ffns(variants=text, d_model=spec.d_model)[text] == ffns(variants=key)[key] == spec
+
+
+def test_a_config_is_a_variant_that_can_be_typed_again(tmp_path) -> None:
+    (tmp_path / "config.json").write_text(
+        json.dumps({"model_type": "qwen2", "hidden_size": 512, "intermediate_size": 1408, "num_hidden_layers": 2}
+                   | {"hidden_act": "silu"})
+    )  # fmt: skip
+    plan = build(Request(config=str(tmp_path), variants="config,relu"))
+    assert (plan.cases[0].ffn.d_model, plan.cases[0].ffn.d_ff, plan.cases[0].ffn.name) == (512, 1408, "swiglu")
+    assert plan.cases[0].variant == "silu_glu@d_ff=1408@bias=false"
+
+
+@pytest.mark.parametrize(
+    ("options", "message", "hint"),
+    [
+        ({"preset": "gtp2"}, "unknown preset 'gtp2'", "did you mean 'gpt2'"),
+        ({"variants": "gtp2"}, "unknown variant 'gtp2'", "did you mean 'gpt2'"),
+        ({"variants": "gpt2,llama-7b"}, "different d_model: gpt2 768, llama-7b 4,096", "one width"),
+        ({"preset": "gpt2", "d_model": 512}, "--d-model 512 is not the width of preset, 768", "leave"),
+        ({"preset": "gpt2", "config": "x.json"}, "each name a model", "one of the two"),
+        ({"config": "x.json"}, "cannot read 'x.json'", "config.json"),
+        ({"variants": "preset,relu"}, "unknown variant 'preset'", "list variants"),
+        ({"preset": "gpt2", "d_ff": 100}, "--d-ff sets the width of the reference", "another"),
+        ({"variants": "gpt2@widht=3"}, "unknown key 'widht'", "keys"),
+    ],
+)
+def test_mistakes_have_a_hint(options: dict, message: str, hint: str) -> None:
+    with pytest.raises(FfnbenchError, match=message) as caught:
+        build(Request(**options))
+    assert hint in caught.value.hint
+
+
+def test_hf_brings_its_widths_and_its_form() -> None:
+    plan = build(Request(variants="hf:tiny,swiglu"), probe_that_counts())
+    assert plan.cases[0].ffn == HFSpec(target="hf:tiny", d_model=64, d_ff=96, form=GATED)
+    assert plan.cases[1].ffn.d_model == 64
+    with pytest.raises(FfnbenchError, match="can't change it"):
+        build(Request(variants="hf:tiny@d_ff=3"), Probe())
+
+
+def probe_that_counts() -> Probe:
+    from ffnbench.ffn.cost import cost
+
+    probe = Probe()
+    probe.count = lambda spec, workload: cost(GATED, tokens=1, dtype="float32", train=False, device="cpu")
+    return probe
+
+
+def test_room_is_the_weights_and_the_dearest_call() -> None:
+    plan = build(Request(variants="a=relu,b=relu", d_model=64, d_ff=256, seq_len=8, device="cpu"))
+    weights, inputs = 2 * 2 * 64 * 256 * 4, 2 * 2 * 8 * 64 * 4
+    assert needed_bytes(plan) == weights + inputs + 8 * 64 * 256  # one matrix in float64 outweighs the call
+    check_room(plan, 10**9)
+    check_room(plan, None)
+    with pytest.raises(FfnbenchError, match=r"needs 392 KiB of memory at once, and 256 KiB are available") as caught:
+        check_room(plan, 2**18)
+    assert "--dtype bfloat16" in caught.value.hint
+
+
+def test_models_of_transformers_have_a_form_of_ours() -> None:
+    pytest.importorskip("transformers")
+    with Prober() as prober:
+        for target in ("hf:gpt2", "hf:llama", "hf:t5", "hf:modernbert", "hf:clip_vision_model"):
+            own = prober.own_mlp(target)
+            assert own.form is not None, target
+            assert (own.d_model, own.d_ff) == (own.form.d_model, own.form.d_ff)
+        with pytest.raises(FfnbenchError, match="no MLP class of their own"):
+            prober.own_mlp("hf:bert")
+        with pytest.raises(FfnbenchError, match="can't read 'lama'"):
+            prober.own_mlp("hf:lama")
+
+
+def test_hf_runs_beside_ours_and_is_held_against_it(tmp_path) -> None:
+    """GPT-2's transposed weights; a config with another activation than its class's default runs too."""
+    pytest.importorskip("transformers")
+    config = {"model_type": "gpt2", "n_embd": 32, "n_head": 2, "n_layer": 2, "activation_function": "relu"}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    done = ffnbench(
+        "compare", "--variants", f"hf={'hf:' + str(tmp_path)},relu@bias=true", "--seq-len", "4", "--workers", "3",
+        "--rounds", "2", "--format", "json", "--metrics", "latency", "-q",
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    report = json.loads(done.stdout)
+    assert report["failures"] == []
+    assert report["plan"]["cases"][0]["ffn"]["form"]["activation"] == "relu"
+
+
+def test_weights_that_do_not_fit_the_form_are_a_mismatch() -> None:
+    torch = pytest.importorskip("torch")
+    from ffnbench.ffn.hfweights import as_ours
+
+    module = torch.nn.Module()
+    module.up_proj, module.down_proj = torch.nn.Linear(8, 24), torch.nn.Linear(24, 8)
+    classic = FFNSpec(d_model=8, d_ff=24, activation="relu", bias=True)
+    assert torch.equal(as_ours(module, classic).up.weight, module.up_proj.weight)
+    with pytest.raises(FfnbenchError, match="with a bias"):
+        as_ours(module, FFNSpec(d_model=8, d_ff=24, activation="relu"))
+    assert as_ours(module, GATED) is None
