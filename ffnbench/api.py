@@ -9,12 +9,14 @@ from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
 from ffnbench import __version__
+from ffnbench.arm import OWN
+from ffnbench.bench.crew import Launch
 from ffnbench.bench.environment import usable_cpus
 from ffnbench.bench.prober import Prober
-from ffnbench.bench.runner import Launch, run
+from ffnbench.bench.runner import run
 from ffnbench.bench.session import Session
 from ffnbench.errors import FfnbenchError
-from ffnbench.plan import NoProbe, Plan, cost_of
+from ffnbench.plan import CONTROL, NoProbe, Plan, cost_of
 from ffnbench.protocol import check_timeout
 from ffnbench.report.store import load as load_report
 from ffnbench.report.table import Table, compare_table, cost_table
@@ -84,6 +86,7 @@ class Prepared:
             stopped=done.stopped,
             limit=done.limit,
             timer=done.timer,
+            sides=done.sides,
             wall_s=done.wall_s,
         )
 
@@ -110,8 +113,15 @@ def prepare(request: Request) -> Prepared:
 def price_plan(plan: Plan) -> Prepared:
     """A plan that is there already, with its costs as they are now."""
     with Prober(plan.protocol.timeout_s) as prober:
+        check_arms(plan, prober)
         costs = tuple(CaseCost(case=case.label, cost=cost_of(case, prober)) for case in plan.cases)
     return Prepared(plan=plan, costs=costs)
+
+
+def check_arms(plan: Plan, prober: Prober) -> None:
+    """Raise FfnbenchError for an arm whose interpreter is missing or has no torch."""
+    for arm in [arm for arm in plan.arms if arm != OWN and arm.name != CONTROL]:
+        prober.within(arm).facts_of_torch()
 
 
 def _plan(request: Request) -> tuple[Plan, tuple[CaseCost, ...]]:
@@ -119,6 +129,7 @@ def _plan(request: Request) -> tuple[Plan, tuple[CaseCost, ...]]:
         request = replace(request, threads=usable_cpus())
     with Prober(check_timeout(request.timeout)) as prober:
         plan = build_plan(request, prober)
+        check_arms(plan, prober)
         costs = tuple(CaseCost(case=case.label, cost=cost_of(case, prober)) for case in plan.cases)
     return plan, costs
 
@@ -172,6 +183,8 @@ def build(variant: str, *, d_model: int, device: Any = None, dtype: Any = None, 
     if len(plan.cases) > 1:
         raise FfnbenchError(f"{variant!r} names {len(plan.cases)} variants", "build one at a time")
     case = plan.cases[0]
+    if case.arm != OWN:
+        raise FfnbenchError(f"{case.arm} is of another process", "a module is built in this one")
     own_device = None if case.workload.device == "auto" else case.workload.device
     place = {"device": device or own_device, "dtype": getattr(torch, case.workload.dtype)}
     if isinstance(case.ffn, FFNSpec):

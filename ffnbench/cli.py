@@ -160,5 +160,6 @@ def report(
     leave(0 if loaded.interrupted else code)  # showing it was not interrupted
 
 
+import ffnbench.cli_ab  # noqa: E402
 import ffnbench.cli_gate  # noqa: E402
 import ffnbench.cli_study  # noqa: E402, F401 - its commands stand after these in the help

@@ -9,8 +9,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from ffnbench.api import Prepared, ShownReport, load, price_plan
+from ffnbench.bench.crew import Launch
 from ffnbench.bench.environment import describe
-from ffnbench.bench.runner import Launch
 from ffnbench.bench.session import Session
 from ffnbench.check import (
     EXACT,
@@ -26,7 +26,7 @@ from ffnbench.check import (
 )
 from ffnbench.errors import FfnbenchError
 from ffnbench.ffn.spec import FFNSpec
-from ffnbench.plan import CONTROL, LATENCY, PEAK, SAVED, NoProbe, Plan, cost_of
+from ffnbench.plan import CONTROL, LATENCY, PEAK, SAVED, NoProbe, Plan, control_of, cost_of
 from ffnbench.protocol import FINEST, LEAST_BUDGET_S, MIN_ROUNDS, MIN_WORKERS
 from ffnbench.report.store import seal
 from ffnbench.request import Request
@@ -60,6 +60,7 @@ class Gate:
     before: ShownReport
     now: ShownReport
     again: ShownReport | None = None
+    title: str = ""  # where it is not about a stored baseline
 
     @property
     def smallest(self) -> float | None:
@@ -116,8 +117,7 @@ def gate_plan(before: Report, policy: Policy, budget: float) -> Plan:
     tolerances = [policy.of(case.label, LATENCY) for case in plan.shown if case.label != plan.reference]
     precision = max(FINEST / 100, min(tolerances, default=0.05) / FINEST_PART)
     protocol = replace(plan.protocol, workers=MIN_WORKERS, rounds=MIN_ROUNDS, precision=precision, budget_s=budget)
-    control = replace(plan.case(plan.reference), label=CONTROL, residual=None)
-    return replace(plan, cases=(*plan.shown, control), protocol=protocol)
+    return replace(plan, cases=(*plan.shown, control_of(plan.shown, plan.reference)), protocol=protocol)
 
 
 def _second_look(plan: Plan, suspects: Sequence[str], budget: float) -> Plan:

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
+from ffnbench.arm import Arm
 from ffnbench.errors import FfnbenchError
 from ffnbench.ffn.cost import cost
 from ffnbench.ffn.grammar import Variant, as_activation_variant, choose, parse_variants
 from ffnbench.ffn.sizing import DEFAULT_MULTIPLE, DEFAULT_RATIO, RULES, Match, round_nearest, width_by_rule, width_for
 from ffnbench.ffn.spec import FFNSpec, Gate, ImportedSpec, Init, NetworkSpec, Scalar, require_positive
 from ffnbench.plan import (
-    CONTROL,
     DTYPES,
     METRIC_GROUPS,
     Case,
@@ -25,6 +25,7 @@ from ffnbench.plan import (
     Plan,
     Probe,
     Workload,
+    control_of,
 )
 from ffnbench.protocol import protocol_of
 from ffnbench.registry import hint_for
@@ -99,7 +100,7 @@ def build(request: Request, probe: Probe | None = None) -> Plan:
 
 def identify(variant: Variant, probe: Probe) -> Variant:
     """A target of the user's is a module or an activation; which of the two shows when it is loaded."""
-    own = probe.describe(variant.target) if variant.target else None
+    own = probe.within(variant.arm).describe(variant.target) if variant.target else None
     return as_activation_variant(variant, own) if own else variant
 
 
@@ -120,7 +121,7 @@ def _control(request: Request, metrics: tuple[str, ...], cases: tuple[Case, ...]
         return ()
     if "latency" not in metrics:
         raise FfnbenchError("--control is about latency, and latency is not measured", "add it: --metrics latency")
-    return tuple(replace(case, label=CONTROL, residual=None) for case in cases if case.label == reference)
+    return (control_of(cases, reference),)
 
 
 def _metrics(text: str) -> tuple[str, ...]:
@@ -177,10 +178,11 @@ class _Sizer:
         spec = self._spec(variant, width)
         residual = None
         if self.match is not Match.NONE and variant.label != self.reference.label:
-            residual = self._matched_cost(spec, workload) / self._reference_cost() - 1
+            residual = self._matched_cost(spec, workload, variant.arm) / self._reference_cost() - 1
         return Case(
-            label=variant.label, variant=variant.text, ffn=spec, workload=workload, sizing=sizing, residual=residual
-        )
+            label=variant.label, variant=variant.text, ffn=spec, workload=workload, sizing=sizing, residual=residual,
+            arm=variant.arm,
+        )  # fmt: skip
 
     def _workload(self, variant: Variant) -> Workload:
         given: dict[str, Scalar] = {
@@ -251,7 +253,7 @@ class _Sizer:
 
     def _own_width(self, variant: Variant, workload: Workload, target: int, multiple: int) -> int:
         def at(width: int) -> int:
-            return self._matched_cost(self._spec(variant, width), workload)
+            return self._matched_cost(self._spec(variant, width), workload, variant.arm)
 
         if self._reference_width is not None and at(self._reference_width) == target:
             return self._reference_width  # the same form: no rounding may come between
@@ -265,7 +267,7 @@ class _Sizer:
         # user code may refuse odd widths, so the line is drawn through two ordinary ones
         wide = round_nearest((self.request.ratio or DEFAULT_RATIO) * self.request.d_model, multiple)
         half = round_nearest(wide / 2, multiple)
-        low, high = (self._matched_cost(self._spec(variant, width), workload) for width in (half, wide))
+        low, high = (self._matched_cost(self._spec(variant, width), workload, variant.arm) for width in (half, wide))
         if low == high:
             return wide, "given, and not read by the module"
         width = round_nearest(half + (target - low) * (wide - half) / (high - low), multiple)
@@ -277,18 +279,18 @@ class _Sizer:
             workload = self._workload(self.reference)
             width, _ = self._width(self.reference, workload)
             self._reference_width = width
-            self._target = self._matched_cost(self._spec(self.reference, width), workload)
+            self._target = self._matched_cost(self._spec(self.reference, width), workload, self.reference.arm)
         return self._target
 
     def _classic_cost(self, gated: Variant, workload: Workload) -> int:
         """What a gated reference without a width is matched to: the classic form with its keys."""
         classic = replace(gated, gate=Gate.NONE)
         width, _ = self._by_rule("classic", classic)
-        return self._matched_cost(self._spec(classic, width), workload)
+        return self._matched_cost(self._spec(classic, width), workload, gated.arm)
 
-    def _matched_cost(self, spec: NetworkSpec, workload: Workload) -> int:
+    def _matched_cost(self, spec: NetworkSpec, workload: Workload, arm: Arm) -> int:
         if isinstance(spec, ImportedSpec):
-            counted = self.probe.count(spec, workload)
+            counted = self.probe.within(arm).count(spec, workload)
         else:
             counted = cost(spec, tokens=1, dtype="float32", train=False, device="cpu")
         value = counted.params if self.match is Match.PARAMS else counted.flops_forward

@@ -11,11 +11,13 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from ffnbench import jsonable
+from ffnbench.arm import Arm
+from ffnbench.bench import agreement
 from ffnbench.bench.counting import count
 from ffnbench.bench.meters import empty_call
 from ffnbench.ffn.cost import Cost
 from ffnbench.ffn.facts import find_facts
-from ffnbench.ffn.imported import CONFIG_NAMES, D_FF_NAMES, D_MODEL_NAMES, RATIO_NAMES, load
+from ffnbench.ffn.imported import CONFIG_NAMES, D_FF_NAMES, D_MODEL_NAMES, RATIO_NAMES, load, origin_of
 from ffnbench.ffn.own import OwnActivation, as_activation
 from ffnbench.ffn.spec import ActivationSpec, ImportedSpec
 from ffnbench.ffn.trace import flat_zones, value_and_slope
@@ -38,6 +40,10 @@ class InProcess:
         if own is not None:
             checked(found, target)
         return own
+
+    def within(self, arm: Arm) -> InProcess:
+        """There is this process alone; who builds in it refuses another arm."""
+        return self
 
     def count(self, spec: ImportedSpec, workload: Workload) -> Cost:
         """Parameters and FLOPs of a module."""
@@ -63,6 +69,11 @@ def scale_of(spec: ActivationSpec) -> float:
 def describe(target: str) -> dict[str, Any]:
     """Job: is this an activation, and what does it declare?"""
     return {"own": jsonable.encode(InProcess().describe(target))}
+
+
+def origin(target: str) -> dict[str, str]:
+    """Job: which file a target's module is."""
+    return {"file": origin_of(target)}
 
 
 def counted(spec: dict[str, Any], workload: dict[str, Any]) -> dict[str, Any]:
@@ -107,4 +118,7 @@ def rival(**arguments: Any) -> dict[str, Any]:
     return measured(**arguments)
 
 
-JOBS = {"timer": timer, "rival": rival, "describe": describe, "count": counted, "facts": facts, "curve": curve}
+JOBS = {
+    "timer": timer, "rival": rival, "describe": describe, "count": counted, "facts": facts, "curve": curve,
+    "origin": origin, "keep": agreement.keep, "hold": agreement.hold,
+}  # fmt: skip

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import TypeVar
 
+from ffnbench.arm import ARM_KEYS, OWN, Arm, take_arm
 from ffnbench.errors import FfnbenchError
 from ffnbench.ffn.own import OwnActivation
 from ffnbench.ffn.spec import Gate, Scalar
@@ -39,6 +40,7 @@ class Variant:
     workload_keys: dict[str, Scalar]
     arguments: tuple[tuple[str, Scalar], ...] = ()
     notes: tuple[str, ...] = ()
+    arm: Arm = OWN
 
 
 def parse_variants(text: str) -> list[Variant]:
@@ -58,10 +60,11 @@ def parse_variants(text: str) -> list[Variant]:
 def parse_variant(text: str) -> Variant:
     """Parse one `[LABEL=]NAME[@KEY=VALUE]...`."""
     head, *pairs = text.split("@")
+    arm, pairs = take_arm(text, pairs)
     label, _, name = head.rpartition("=")
     keys = _parse_keys(text, pairs)
     if match := _TARGET.match(name):
-        return _imported(text, label, name, match["attr"], keys)
+        return replace(_imported(text, label, name, match["attr"], keys), arm=arm)
     activation, gate, notes = _form(name)
     _check_keys(text, keys)
     if "gate" in keys:
@@ -77,6 +80,7 @@ def parse_variant(text: str) -> Variant:
         notes=notes,
         spec_keys={k: v for k, v in keys.items() if k in SPEC_KEYS},
         workload_keys={k: v for k, v in keys.items() if k in WORKLOAD_KEYS},
+        arm=arm,
     )
 
 
@@ -164,7 +168,7 @@ def as_activation_variant(variant: Variant, own: OwnActivation) -> Variant:
 def _check_keys(text: str, keys: dict[str, Scalar]) -> None:
     for key in keys:
         if key not in SPEC_KEYS + WORKLOAD_KEYS:
-            known = sorted(SPEC_KEYS + WORKLOAD_KEYS)
+            known = sorted(SPEC_KEYS + WORKLOAD_KEYS + ARM_KEYS)
             raise FfnbenchError(f"unknown key {key!r} in {text!r}", hint_for(key, known, "keys: " + ", ".join(known)))
 
 

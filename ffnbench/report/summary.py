@@ -7,6 +7,7 @@ from collections import Counter
 
 from ffnbench.plan import CONTROL, LATENCY, Plan
 from ffnbench.report.estimates import half_width, ratio_text
+from ffnbench.report.sides import side_lines
 from ffnbench.result import Report, Run, Sample, Verdict
 from ffnbench.units import percent
 
@@ -96,7 +97,7 @@ def summary(report: Report) -> tuple[str, ...]:
         fine = report.resolution < TOO_NOISY
         resolves = f"this run resolves differences of {percent(report.resolution)}"
         lines.append((resolves if fine else "too noisy to tell much: see `ffnbench env`, then run again") + wall)
-    lines += [*_limit(report), *_control(report)]
+    lines += [*_limit(report), *_control(report), *side_lines(report.sides)]
     lines += [note.text for note in report.warnings if not note.label]
     if report.interrupted or report.stopped:
         lines += ended_early(report.samples)
