@@ -7,8 +7,7 @@ their ratio within the run. What follows from it is decided by check.py, as for 
 from __future__ import annotations
 
 import tempfile
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -25,7 +24,6 @@ from ffnbench.check import (
     Finding,
     Policy,
     Status,
-    confirmed,
     exact_findings,
     output_finding,
     paired_findings,
@@ -33,14 +31,15 @@ from ffnbench.check import (
 )
 from ffnbench.errors import FfnbenchError
 from ffnbench.ffn.grammar import Variant, parse_variants
-from ffnbench.gate import FINEST_PART, FIRST_LOOK, Gate, Listener
-from ffnbench.plan import CONTROL, LATENCY, Case, Plan, Protocol, control_of, cost_of
-from ffnbench.protocol import FINEST, LEAST_BUDGET_S, MIN_ROUNDS, MIN_WORKERS, check_timeout
+from ffnbench.gate import Gate, Listener, costs_of
+from ffnbench.plan import CONTROL, LATENCY, Plan, Protocol, cost_of
+from ffnbench.protocol import LEAST_BUDGET_S, LONG_BUDGET_S, check_timeout
 from ffnbench.request import Request
 from ffnbench.request import build as build_plan
-from ffnbench.result import CaseCost, Sample
+from ffnbench.result import CaseCost, Report
+from ffnbench.sampling import Answered
 from ffnbench.sides import Agreement
-from ffnbench.stats import summarise
+from ffnbench.twolooks import Looks, looks_at
 
 BASE, HEAD = "base", "head"
 
@@ -64,7 +63,7 @@ class Question:
     head: SideFlags
     tolerances: tuple[str, ...] = ()
     fail_above: str | None = None
-    budget: float = 120.0
+    budget: float = LONG_BUDGET_S
     exact_only: bool = False
     allow_mismatch: bool = False
 
@@ -98,13 +97,10 @@ def ab(
     with ExitStack() as stack:
         sides = _sides(question, variant, stack)
         with prober_of(question.request.timeout) as prober:
-            pair = _prepared(question, variant, sides, policy, prober)
+            pair = _prepared(question, variant, sides, prober)
         exact = [output_finding(pair.label, pair.agreement, allowed=question.allow_mismatch)]
         if exact[0].status is Status.REGRESSED:
-            priced = pair.prepared.priced()
-            before = _side(priced, BASE, pair.label)
-            exact += exact_findings(before, _side(priced, pair.label, pair.label), policy)
-            return Gate(findings=tuple(exact), before=before, now=priced, title=pair.title)
+            return _gate(pair, Looks(findings=(), now=pair.prepared.priced()), policy, exact)
         return _measured(question, pair, policy, exact, on_progress, launch)
 
 
@@ -176,11 +172,10 @@ def _one_side(name: str, side: SideFlags, of_code: bool, repository: Repository 
     return _Sided(arm=arm, words=f"{name} {', '.join(called) or 'this environment'}")
 
 
-def _prepared(
-    question: Question, variant: Variant, sides: tuple[_Sided, _Sided], policy: Policy, prober: Prober
-) -> _Pair:
+def _prepared(question: Question, variant: Variant, sides: tuple[_Sided, _Sided], prober: Prober) -> _Pair:
     """Both sides looked at where they run: what they are, what they cost, and whether they do the same."""
     request = question.request
+    check_arms((side.arm for side in sides), prober)
     if request.threads is None:
         request = replace(request, threads=usable_cpus())
     request = replace(request, variants=variant.text, metrics="memory" if question.exact_only else "latency,memory")
@@ -190,10 +185,12 @@ def _prepared(
     same_width = replace(request, d_ff=base.ffn.d_ff, match="none", rule=None, ratio=None)
     there = build_plan(same_width, _within(prober, head_arm, variant)).cases[0]
     head = replace(base, label=variant.label, ffn=there.ffn, arm=head_arm)
-    plan = _plan(request, base, head, policy, FIRST_LOOK * question.budget)
-    check_arms(plan, prober)
-    costs = tuple(CaseCost(case=case.label, cost=cost_of(case, prober.within(case.arm))) for case in (base, head))
-    costs += tuple(CaseCost(case=case.label, cost=costs[0].cost) for case in plan.cases[2:])
+    protocol = Protocol(seed=request.seed, timeout_s=request.timeout)
+    plan = Plan(
+        cases=(base, head), reference=BASE, protocol=protocol, metrics=tuple(request.metrics.split(",")), match="none",
+        multiple_of=1,
+    )  # fmt: skip
+    costs = tuple(CaseCost(case=case.label, cost=cost_of(case, prober)) for case in plan.cases)
     with tempfile.TemporaryDirectory(prefix="ffnbench-") as folder:
         prober.within(base_arm).keep(base, request.seed, folder)
         agreement = prober.within(head_arm).hold(head, request.seed, folder)
@@ -214,50 +211,33 @@ def _within(prober: Prober, arm: Arm, variant: Variant) -> Prober:
     return there
 
 
-def _plan(request: Request, base: Case, head: Case, policy: Policy, budget: float) -> Plan:
-    """Base, head and the control, measured until the row is decided."""
-    metrics = tuple(request.metrics.split(","))
-    precision = max(FINEST / 100, policy.of(head.label, LATENCY) / FINEST_PART)
-    protocol = Protocol(
-        workers=MIN_WORKERS, rounds=MIN_ROUNDS, precision=precision, budget_s=budget, seed=request.seed,
-        timeout_s=request.timeout,
-    )  # fmt: skip
-    control = (control_of((base, head), BASE),) if LATENCY in metrics else ()
-    return Plan(
-        cases=(base, head, *control), reference=BASE, protocol=protocol, metrics=metrics, match="none", multiple_of=1
-    )
-
-
 def _measured(
     question: Question, pair: _Pair, policy: Policy, exact: list[Finding], on_progress: Listener, launch: Launch
 ) -> Gate:
-    """The first look, and where head seems slower a second in new workers, every round in the opposite order."""
-    start, plan = time.monotonic(), pair.prepared.plan
+    """Two looks at the latency, or one worker of each side for the exact metrics alone."""
 
-    def look(prepared: Prepared) -> ShownReport:
-        return prepared.measure(on_progress, launch, lambda part, samples: _decided(policy, part, samples))
+    def measure(plan: Plan, answered: Answered | None = None) -> ShownReport:
+        return Prepared(plan=plan, costs=costs_of(plan, pair.prepared)).measure(on_progress, launch, answered)
 
-    now, again = look(pair.prepared), None
-    before = _side(now, BASE, pair.label)
-    exact += exact_findings(before, _side(now, pair.label, pair.label), policy)
-    latency = paired_findings(now, policy) if LATENCY in plan.metrics else []
-    if any(f.status is Status.REGRESSED for f in latency) and not now.interrupted and not now.stopped:
-        left = max(LEAST_BUDGET_S, question.budget - (time.monotonic() - start))
-        protocol = replace(plan.protocol, reversed=True, budget_s=left)
-        again = look(replace(pair.prepared, plan=replace(plan, protocol=protocol, metrics=(LATENCY,))))
-        latency = confirmed(latency, paired_findings(again, policy))
-    return Gate(findings=(*latency, *exact), before=before, now=now, again=again, title=pair.title)
+    def find(now: Report) -> list[Finding]:
+        return paired_findings(now, policy)
+
+    plan = pair.prepared.plan
+    if question.exact_only:
+        looks = Looks(findings=(), now=measure(plan))
+    else:
+        looks = looks_at(plan, find, policy, question.budget, measure)
+    return _gate(pair, looks, policy, exact)
 
 
-def _decided(policy: Policy, plan: Plan, samples: Sequence[Sample]) -> str:
-    """`decided` where the row is not unclear any more."""
-    empty = ShownReport(plan=plan, costs=(), created="", version="", samples=tuple(samples))
-    _, comparisons, _ = summarise(empty.run)
-    found = paired_findings(replace(empty, comparisons=comparisons), policy)
-    return "" if any(f.status is Status.UNCLEAR for f in found) else "decided"
+def _gate(pair: _Pair, looks: Looks, policy: Policy, exact: list[Finding]) -> Gate:
+    """The findings of the looks, and of the exact metrics of both sides."""
+    before, now = (_side(looks.now, side, pair.label) for side in (BASE, pair.label))
+    findings = (*looks.findings, *exact, *exact_findings(before, now, policy))
+    return Gate(findings=findings, before=before, now=looks.now, again=looks.again, title=pair.title)
 
 
-def _side(report: ShownReport, side: str, label: str) -> ShownReport:
+def _side(report: Report, side: str, label: str) -> Report:
     """One side by itself, under the name of the variant: so that the two can be compared as two runs are."""
     case = replace(report.plan.case(side), label=label)
     return replace(

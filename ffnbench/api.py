@@ -9,7 +9,7 @@ from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
 from ffnbench import __version__
-from ffnbench.arm import OWN
+from ffnbench.arm import OWN, Arm
 from ffnbench.bench.crew import Launch
 from ffnbench.bench.environment import usable_cpus
 from ffnbench.bench.prober import Prober
@@ -113,15 +113,18 @@ def prepare(request: Request) -> Prepared:
 def price_plan(plan: Plan) -> Prepared:
     """A plan that is there already, with its costs as they are now."""
     with Prober(plan.protocol.timeout_s) as prober:
-        check_arms(plan, prober)
+        check_arms(plan.arms, prober)
         costs = tuple(CaseCost(case=case.label, cost=cost_of(case, prober)) for case in plan.cases)
     return Prepared(plan=plan, costs=costs)
 
 
-def check_arms(plan: Plan, prober: Prober) -> None:
+def check_arms(arms: Iterable[Arm], prober: Prober) -> None:
     """Raise FfnbenchError for an arm whose interpreter is missing or has no torch."""
-    for arm in [arm for arm in plan.arms if arm != OWN and arm.name != CONTROL]:
-        prober.within(arm).facts_of_torch()
+    probers = [prober.within(arm) for arm in arms if arm != OWN and arm.name != CONTROL]
+    for one in probers:
+        one.start()  # all of them, before the first is waited for
+    for one in probers:
+        one.facts_of_torch()
 
 
 def _plan(request: Request) -> tuple[Plan, tuple[CaseCost, ...]]:
@@ -129,7 +132,7 @@ def _plan(request: Request) -> tuple[Plan, tuple[CaseCost, ...]]:
         request = replace(request, threads=usable_cpus())
     with Prober(check_timeout(request.timeout)) as prober:
         plan = build_plan(request, prober)
-        check_arms(plan, prober)
+        check_arms(plan.arms, prober)
         costs = tuple(CaseCost(case=case.label, cost=cost_of(case, prober)) for case in plan.cases)
     return plan, costs
 

@@ -11,6 +11,7 @@ import typer
 from ffnbench import ab_options, options
 from ffnbench.app import app, leave
 from ffnbench.errors import EXIT_INTERRUPTED
+from ffnbench.protocol import LONG_BUDGET_S
 from ffnbench.request import Request
 
 DEFAULTS = Request()
@@ -43,7 +44,7 @@ def ab(
     allow_mismatch: ab_options.AllowMismatch = False,
     tolerance: options.Tolerances = None,
     exact_only: options.ExactOnly = False,
-    budget: options.GateBudget = 120.0,
+    budget: options.GateBudget = LONG_BUDGET_S,
     on_unclear: options.OnUnclear = "pass",
     seed: options.Seed = DEFAULTS.seed,
     timeout: options.Timeout = DEFAULTS.timeout,

@@ -11,6 +11,7 @@ import typer
 from ffnbench import options
 from ffnbench.app import app, leave
 from ffnbench.errors import EXIT_INTERRUPTED
+from ffnbench.protocol import LONG_BUDGET_S
 
 BASELINE = typer.Argument(metavar="BASELINE", help="A .json that `ffnbench compare ... -o baseline.json` made.")
 
@@ -20,7 +21,7 @@ def check(
     baseline: Annotated[str, BASELINE],
     tolerance: options.Tolerances = None,
     exact_only: options.ExactOnly = False,
-    budget: options.GateBudget = 120.0,
+    budget: options.GateBudget = LONG_BUDGET_S,
     across_machines: options.AcrossMachines = False,
     absolute: options.Absolute = False,
     on_unclear: options.OnUnclear = "pass",

@@ -77,13 +77,15 @@ def activations(
     leave(EXIT_INTERRUPTED if told.interrupted else 0)
 
 
-@app.command(epilog="Examples: ffnbench selftest; ffnbench selftest --live --repeats 5 -o selftest.json")
+@app.command(epilog="Examples: ffnbench selftest; ffnbench selftest --live -o selftest.json; ffnbench selftest --gate")
 def selftest(
+    gate: study_options.GateToo = False,
     runs: study_options.Runs = None,
     live: study_options.Live = False,
     repeats: study_options.Repeats = None,
     budget: study_options.LiveBudget = None,
     d_model: study_options.LiveWidth = None,
+    seed: options.Seed = DEFAULTS.seed,
     saved: study_options.SavedReadings = None,
     format_: options.Format = "table",
     out: study_options.RecordsOut = None,
@@ -98,7 +100,11 @@ def selftest(
     from ffnbench.show import check_format, show_tables
 
     check_format(format_)
-    question = trial.question(runs, live, repeats, budget, d_model, saved or [])
+    asked = trial.Asked(
+        gate=gate, live=live, runs=runs, repeats=repeats, budget=budget, d_model=d_model, seed=seed,
+        saved=tuple(saved or ()),
+    )  # fmt: skip
+    question = trial.question(asked)
     with Outputs(out or [], "selftest", (".json", ".csv", ".md")) as outputs:
         with ProgressBar(quiet=quiet) as progress:
             records, table, broken = question(progress)

@@ -4,39 +4,25 @@ from __future__ import annotations
 
 import math
 import shlex
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from ffnbench.api import Prepared, ShownReport, load, price_plan
 from ffnbench.bench.crew import Launch
 from ffnbench.bench.environment import describe
 from ffnbench.bench.session import Session
-from ffnbench.check import (
-    EXACT,
-    Finding,
-    Policy,
-    Status,
-    confirmed,
-    exact_findings,
-    kind,
-    latency_findings,
-    parse_tolerances,
-    row_of,
-)
+from ffnbench.check import EXACT, Finding, Policy, exact_findings, kind, latency_findings, parse_tolerances
 from ffnbench.errors import FfnbenchError
 from ffnbench.ffn.spec import FFNSpec
-from ffnbench.plan import CONTROL, LATENCY, PEAK, SAVED, NoProbe, Plan, control_of, cost_of
-from ffnbench.protocol import FINEST, LEAST_BUDGET_S, MIN_ROUNDS, MIN_WORKERS
+from ffnbench.plan import LATENCY, PEAK, SAVED, NoProbe, Plan, cost_of
+from ffnbench.protocol import LEAST_BUDGET_S, LONG_BUDGET_S
 from ffnbench.report.store import seal
 from ffnbench.request import Request
-from ffnbench.result import CaseCost, Environment, Progress, Report, Sample
-from ffnbench.stats import CONFIDENCE, summarise
+from ffnbench.result import CaseCost, Environment, Progress, Report
+from ffnbench.sampling import Answered
+from ffnbench.twolooks import FINEST_PART, blind_row, two_looks
 from ffnbench.units import percent
 
-DEFAULT_BUDGET_S = 120.0
-FIRST_LOOK = 2 / 3  # of the budget; a second look may need the rest
-FINEST_PART = 3  # rounds are chosen for a precision of this part of the smallest tolerance
 WORKLOAD_FLAGS = ("seq_len", "batch", "dtype", "mode")
 Listener = Callable[[Progress], None]
 
@@ -46,7 +32,7 @@ class Options:
     """The flags of `check` that measuring and deciding depend on."""
 
     tolerances: tuple[str, ...] = ()
-    budget: float = DEFAULT_BUDGET_S
+    budget: float = LONG_BUDGET_S
     exact_only: bool = False
     across_machines: bool = False
     absolute: bool = False
@@ -57,9 +43,9 @@ class Gate:
     """The answer: what follows for every row, the two reports that it follows from, and the second look at suspects."""
 
     findings: tuple[Finding, ...]
-    before: ShownReport
-    now: ShownReport
-    again: ShownReport | None = None
+    before: Report
+    now: Report
+    again: Report | None = None
     title: str = ""  # where it is not about a stored baseline
 
     @property
@@ -93,58 +79,21 @@ def check(path: str, options: Options, on_progress: Listener = lambda _: None, l
 def _measured(
     before: ShownReport, priced: Prepared, policy: Policy, options: Options, on_progress: Listener, launch: Launch
 ) -> Gate:
-    start = time.monotonic()
-    plan = gate_plan(before, policy, FIRST_LOOK * options.budget)
-    now = Prepared(plan=plan, costs=_costs_of(plan, priced)).measure(
-        on_progress, launch, lambda part, samples: _decided(before, policy, part, samples)
-    )
-    exact, latency = exact_findings(before, now, policy), latency_findings(before, now, policy)
-    suspects = [f.case for f in latency if f.status is Status.REGRESSED]
-    if not suspects or now.interrupted or now.stopped:
-        return Gate(findings=(*exact, *latency), before=before, now=now)
-    left = max(LEAST_BUDGET_S, options.budget - (time.monotonic() - start))
-    second = _second_look(plan, suspects, left)
-    again = Prepared(plan=second, costs=_costs_of(second, priced)).measure(
-        on_progress, launch, lambda part, samples: _decided(before, policy, part, samples, suspects)
-    )
-    looked = [f for f in latency_findings(before, again, policy) if f.case in suspects]
-    return Gate(findings=(*exact, *confirmed(latency, looked)), before=before, now=now, again=again)
+    def measure(plan: Plan, answered: Answered) -> Report:
+        return Prepared(plan=plan, costs=costs_of(plan, priced)).measure(on_progress, launch, answered)
+
+    looks = two_looks(before, policy, options.budget, measure)
+    exact = exact_findings(before, looks.now, policy)
+    return Gate(findings=(*exact, *looks.findings), before=before, now=looks.now, again=looks.again)
 
 
-def gate_plan(before: Report, policy: Policy, budget: float) -> Plan:
-    """The baseline's own plan with the control, measured until each row is decided."""
-    plan = before.plan
-    tolerances = [policy.of(case.label, LATENCY) for case in plan.shown if case.label != plan.reference]
-    precision = max(FINEST / 100, min(tolerances, default=0.05) / FINEST_PART)
-    protocol = replace(plan.protocol, workers=MIN_WORKERS, rounds=MIN_ROUNDS, precision=precision, budget_s=budget)
-    return replace(plan, cases=(*plan.shown, control_of(plan.shown, plan.reference)), protocol=protocol)
-
-
-def _second_look(plan: Plan, suspects: Sequence[str], budget: float) -> Plan:
-    """The suspects alone, in new workers and every round in the opposite order."""
-    wanted = {*suspects, plan.reference, CONTROL}
-    protocol = replace(plan.protocol, reversed=True, budget_s=budget)
-    cases = tuple(case for case in plan.cases if case.label in wanted)
-    return replace(plan, cases=cases, protocol=protocol, metrics=("latency",))
-
-
-def _costs_of(plan: Plan, priced: Prepared) -> tuple[CaseCost, ...]:
+def costs_of(plan: Plan, priced: Prepared) -> tuple[CaseCost, ...]:
+    """The cost of each case of a plan; what was not priced is the control."""
     known = {cost.case: cost for cost in priced.costs}
     return tuple(
         known[case.label] if case.label in known else replace(known[plan.reference], case=case.label)
         for case in plan.cases
     )
-
-
-def _decided(
-    before: Report, policy: Policy, plan: Plan, samples: Sequence[Sample], rows: Sequence[str] | None = None
-) -> str:
-    """`decided` where no latency row is unclear any more."""
-    empty = ShownReport(plan=plan, costs=(), created="", version="", samples=tuple(samples))
-    _, comparisons, _ = summarise(empty.run)
-    now = replace(empty, comparisons=comparisons, environment=before.environment)
-    asked = [f for f in latency_findings(before, now, policy) if rows is None or f.case in rows]
-    return "" if any(f.status is Status.UNCLEAR for f in asked) else "decided"
 
 
 def _exact(before: ShownReport, priced: Prepared, on_progress: Listener, launch: Launch) -> ShownReport:
@@ -200,7 +149,7 @@ def prepare(path: str, options: Options) -> tuple[ShownReport, Policy]:
     if not LEAST_BUDGET_S <= options.budget < math.inf:
         raise FfnbenchError(f"--budget {options.budget:g} is too short", f"give at least {LEAST_BUDGET_S:g} seconds")
     if _timed(before) and not options.exact_only:
-        _check_power(path, before, policy)
+        _check_power(path, before, policy, options.budget)
     return before, policy
 
 
@@ -225,19 +174,21 @@ def _costs_differ(before: Report) -> bool:
     return any(cost_of(case, NoProbe()).params != before.cost(case.label).params for case in own)
 
 
-def _check_power(path: str, before: Report, policy: Policy) -> None:
-    """A baseline that is itself so unsure that a change of twice the tolerance could be missed."""
-    for case in before.plan.shown:
-        if case.label == before.plan.reference:
-            continue
-        centre, tolerance = row_of(before, case.label), policy.of(case.label, LATENCY)
-        half = centre.half(CONFIDENCE) if centre else math.inf
-        if half > math.log1p(tolerance):
-            raise FfnbenchError(
-                f"the baseline knows {case.label!r} to +-{percent(math.expm1(half))} only, "
-                f"the tolerance is {percent(tolerance)}",
-                _again(path, before, precision=100 * tolerance / FINEST_PART),
-            )
+def _check_power(path: str, before: Report, policy: Policy, budget: float) -> None:
+    """A tolerance that can't be told apart from noise: a change of twice of it could be missed, or none be decided."""
+    blind = blind_row(before, policy, budget)
+    if blind is None:
+        return
+    half, tolerance = percent(blind.half), percent(blind.tolerance)
+    if blind.by_baseline:
+        raise FfnbenchError(
+            f"the baseline knows {blind.case!r} to +-{half} only, the tolerance is {tolerance}",
+            _again(path, before, precision=100 * blind.tolerance / FINEST_PART),
+        )
+    raise FfnbenchError(
+        f"{budget:g} s can't resolve a tolerance of {tolerance} for {blind.case!r}: about +-{half} is in reach",
+        "give more --budget, or more --tolerance",
+    )
 
 
 def _again(path: str, before: Report, precision: float = 0.5) -> str:

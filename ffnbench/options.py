@@ -217,7 +217,7 @@ Seed = Annotated[
         parser=whole,
         metavar="INT",
         rich_help_panel=MEASURING,
-        help="Seed of inputs, weights and the order of rounds.",
+        help="Seed of inputs, weights and the order of rounds; of simulated machines.",
     ),
 ]
 Timeout = Annotated[

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import median, variance
 
 from ffnbench.centre import MEDIAN_COST, UNKNOWN, centre_of, robust_variance, student, value_of
@@ -128,6 +128,12 @@ def _half_width(plan: Plan, samples: Sequence[Sample]) -> float:
         half = centre_of(map(value_of, logs)).half(level(plan.protocol))
         widest = max(widest, math.expm1(half) if half < UNKNOWN else math.inf)
     return widest
+
+
+def finest_error(protocol: Protocol, found: Scatter, pace: Pace) -> float:
+    """The standard error of a log ratio that a run of the protocol's budget can hope for at best."""
+    rounds, workers = _cheapest(replace(protocol, precision=0.0), found, pace)
+    return math.sqrt(found.of_worker(rounds) / workers)
 
 
 def _cheapest(protocol: Protocol, found: Scatter, pace: Pace) -> tuple[int, int]:

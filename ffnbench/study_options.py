@@ -64,6 +64,12 @@ Dtypes = Annotated[
     typer.Option("--dtype", metavar="LIST", rich_help_panel=WORKLOAD, help="With --time: dtypes. \\[default: float32]"),
 ]
 
+GateToo = Annotated[
+    bool,
+    typer.Option(
+        "--gate", rich_help_panel=MEASURING, help="Count the false alarms of `check`, and the slow-downs that it finds."
+    ),
+]
 Runs = Annotated[
     int | None,
     typer.Option(
@@ -71,7 +77,7 @@ Runs = Annotated[
         parser=whole,
         metavar="INT",
         rich_help_panel=MEASURING,
-        help="Simulated runs in all. \\[default: 1000]",
+        help="Simulated runs in all; with --gate, baselines. \\[default: 1000, or 140]",
     ),
 ]
 Live = Annotated[
@@ -89,7 +95,7 @@ Repeats = Annotated[
         parser=whole,
         metavar="INT",
         rich_help_panel=MEASURING,
-        help="With --live: runs of each method in each condition. \\[default: 5]",
+        help="With --live: how often everything is measured. \\[default: 5, or 20 with --gate]",
     ),
 ]
 LiveBudget = Annotated[
@@ -99,7 +105,7 @@ LiveBudget = Annotated[
         parser=number,
         metavar="SECONDS",
         rich_help_panel=MEASURING,
-        help="With --live: time of one run. \\[default: 20]",
+        help="With --live: time of one run, or check. \\[default: 20, or 120 with --gate]",
     ),
 ]
 LiveWidth = Annotated[
@@ -109,7 +115,7 @@ LiveWidth = Annotated[
         parser=whole,
         metavar="INT",
         rich_help_panel=MODEL,
-        help="With --live: width of the module. \\[default: 256]",
+        help="With --live: width of the module. \\[default: 256, or 768 with --gate]",
     ),
 ]
 RecordsOut = Annotated[

@@ -20,7 +20,7 @@ from ffnbench.report.table import compare_table
 from ffnbench.report.text import plain
 from ffnbench.request import Request
 from ffnbench.result import Report
-from ffnbench.selftest import SLOWER, Rates, Share, advantage, failures
+from ffnbench.selftest import SLOWER, Rates, Reading, Share, advantage, failures
 
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("results/*.md")])
 BLOCK = re.compile(r"```(\w*)\n(.*?)```", re.DOTALL)
@@ -102,7 +102,7 @@ def trimmed(text: str) -> str:
 
 
 def test_the_readmes_selftests_are_the_committed_ones() -> None:
-    live = [read_readings(str(RESULTS / f"selftest-live-{i}.json")) for i in (1, 2, 3)]
+    live = [read_readings(str(RESULTS / f"selftest-live-{i}.json"), Reading, "") for i in (1, 2, 3)]
     assert trimmed(plain(live_table(live), 80)) == block_after("selftest-live")
     records = json.loads((RESULTS / "selftest.json").read_text())
     rates = [
@@ -125,7 +125,7 @@ def share(value: float, of: int) -> Share:
 
 def test_the_promises_of_the_live_selftest_are_kept() -> None:
     """Median of three tables: 8 times smaller than Timer's error when quiet, 30 times beside the neighbour."""
-    live = [read_readings(str(RESULTS / f"selftest-live-{i}.json")) for i in (1, 2, 3)]
+    live = [read_readings(str(RESULTS / f"selftest-live-{i}.json"), Reading, "") for i in (1, 2, 3)]
     assert median(advantage(readings, "quiet", "torch Timer") for readings in live) >= 8
     assert median(advantage(readings, "bursty neighbour", "torch Timer") for readings in live) >= 30
 

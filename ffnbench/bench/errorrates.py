@@ -13,23 +13,28 @@ from ffnbench.stats import summarise
 
 
 def simulate(
-    runs: int, *, worlds: Iterable[World] = WORLDS, on_progress: Callable[[int, int], None] = lambda done, of: None
+    runs: int,
+    *,
+    seed: int = 0,
+    worlds: Iterable[World] = WORLDS,
+    on_progress: Callable[[int, int], None] = lambda done, of: None,
 ) -> list[Rates]:
     """`runs` simulated runs, spread evenly over the worlds, through the real runner, statistics and decisions."""
     chosen, plan = list(worlds), trial_plan()
     rates = []
     for place, world in enumerate(chosen):
         each = runs // len(chosen) + (place < runs % len(chosen))
-        rates.append(_one_world(world, plan, each))
+        rates.append(_one_world(world, plan, range(seed, seed + each)))
         on_progress(place + 1, len(chosen))
     return rates
 
 
-def _one_world(world: World, plan: Plan, runs: int) -> Rates:
+def _one_world(world: World, plan: Plan, seeds: range) -> Rates:
+    runs = len(seeds)
     false = covered = rows = wrong = workers = 0
     found = dict.fromkeys(SLOWER, 0)
     seconds = 0.0
-    for seed in range(runs):
+    for seed in seeds:
         done = Machine(world, plan, seed).run(run)
         _, comparisons, _ = summarise(done)
         by = {c.case: c for c in comparisons if c.verdict is not Verdict.REFERENCE}

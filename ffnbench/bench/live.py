@@ -34,7 +34,7 @@ def live_plan(budget: float, d_model: int, tokens: int) -> Plan:
 
 
 def measure(
-    plan: Plan, repeats: int, on_progress: Callable[[float, str], None] = lambda done, text: None
+    plan: Plan, repeats: int, seed: int = 0, on_progress: Callable[[float, str], None] = lambda done, text: None
 ) -> list[Reading]:
     """Every method on every row, `repeats` times in each condition: ours, then the rivals by turns in its time.
 
@@ -42,7 +42,7 @@ def measure(
     """
     readings: list[Reading] = []
     try:
-        _measure_into(readings, plan, repeats, on_progress)
+        _measure_into(readings, plan, range(seed, seed + repeats), on_progress)
     except KeyboardInterrupt:
         of_repeat = plan.compared * len((OURS, *RIVALS))
         whole = len(readings) // of_repeat * of_repeat
@@ -52,16 +52,18 @@ def measure(
     return readings
 
 
-def _measure_into(readings: list[Reading], plan: Plan, repeats: int, on_progress: Callable[[float, str], None]) -> None:
+def _measure_into(
+    readings: list[Reading], plan: Plan, repeats: range, on_progress: Callable[[float, str], None]
+) -> None:
     methods = (OURS, *RIVALS)
-    steps = len(CONDITIONS) * repeats * len(methods)
+    steps = len(CONDITIONS) * len(repeats) * len(methods)
     for condition, neighbour in NEIGHBOURS.items():
-        for repeat in range(repeats):
+        for repeat in repeats:
             seconds = plan.protocol.budget_s or 0.0
             for place in range(len(methods)):
                 method = methods[0] if place == 0 else methods[1 + (repeat + place) % len(RIVALS)]
                 done = len(readings) / plan.compared / steps
-                on_progress(done, f"{condition} {repeat + 1}/{repeats}  {method}")
+                on_progress(done, f"{condition} {repeat - repeats.start + 1}/{len(repeats)}  {method}")
                 with neighbour(repeat):
                     seeded = replace(plan, protocol=replace(plan.protocol, seed=repeat))
                     found = _ours(seeded) if method == OURS else _theirs(seeded, method, seconds)

@@ -58,7 +58,7 @@ class Prober:
     def facts_of_torch(self) -> Message:
         """What the worker says of its torch; raises FfnbenchError where it can't start."""
         try:
-            return self._started().facts()
+            return self.start().facts()
         except (WorkerLost, Unfinished) as problem:
             if self._arm == OWN and isinstance(problem, Unfinished):
                 raise
@@ -109,7 +109,7 @@ class Prober:
     def _ask(self, target: str, request: Message) -> Message:
         self.facts_of_torch()
         try:
-            answer = self._started().ask(request, self._timeout_s)
+            answer = self.start().ask(request, self._timeout_s)
         except WorkerLost as lost:
             late = lost.kind == "timeout"
             hint = "give it longer with --timeout" if late else BY_ITSELF
@@ -120,7 +120,8 @@ class Prober:
             raise FfnbenchError(self._said(message if named else f"{target}: {message}"), hint)
         return answer
 
-    def _started(self) -> Session:
+    def start(self) -> Session:
+        """The worker, started if it is not there yet; it is not waited for."""
         if self._session is None:
             self._session = Session(self._arm)
         return self._session

@@ -14,8 +14,9 @@ from math import exp, log1p
 from typing import Any
 
 from ffnbench.bench.wire import Message
-from ffnbench.plan import Plan
+from ffnbench.plan import CONTROL, Case, Plan
 from ffnbench.result import Environment, Run
+from ffnbench.sampling import Answered
 
 START_S, CALL_S, SAMPLE_S = 1.5, 0.01, 0.01
 
@@ -36,6 +37,7 @@ class World:
     neighbour_sample: float = 0.2  # what it adds to a sample's scatter, and as much to its length
     second_layout: float = 0.0  # share of workers in which a case has its slow layout
     second_size: float = 0.04
+    between_runs: float = 0.0  # of a form, the same in all workers of a machine
 
 
 WORLDS = (
@@ -58,11 +60,21 @@ class Machine:
     seed: int
     clock_s: float = 0.0
     dice: random.Random = field(init=False)
+    moved: dict[str, float] = field(init=False)
+    _asked: Plan = field(init=False)
     _busy: bool = False
     _turn_s: float = 0.0
 
     def __post_init__(self) -> None:
         self.dice = random.Random(f"{self.world.name}/{self.seed}")
+        self._asked = self.plan
+        between = self.world.between_runs
+        self.moved = {case.label: self.dice.gauss(0, between) if between else 0.0 for case in self.plan.cases}
+
+    def truths(self) -> list[tuple[str, Case]]:
+        """What stands behind each label that was asked for; behind the control, the reference."""
+        labels = [case.label for case in self._asked.cases]
+        return [(n, self.plan.case(self.plan.reference if n == CONTROL else n)) for n in labels]
 
     def disturbed(self) -> bool:
         """Whether the neighbour works now."""
@@ -82,7 +94,12 @@ class Machine:
 
     def run(self, runner: Callable[..., Run]) -> Run:
         """Measure the plan here."""
-        return runner(self.plan, launch=self.launch, now=self.now, describe=lambda facts: ENVIRONMENT)
+        return self.measure(self.plan, runner)
+
+    def measure(self, plan: Plan, runner: Callable[..., Run], answered: Answered | None = None) -> Run:
+        """Measure a plan of these cases, maybe with a control: the truth about each is that of this machine's plan."""
+        self._asked = plan
+        return runner(plan, launch=self.launch, now=self.now, describe=lambda facts: ENVIRONMENT, answered=answered)
 
 
 class SimulatedWorker:
@@ -94,9 +111,10 @@ class SimulatedWorker:
         speed = dice.gauss(0, world.speed)
         self._means = {}
         self._last: dict[str, float] = {}
-        for case in machine.plan.cases:
+        for label, case in machine.truths():
             layout = dice.gauss(0, world.layout) + world.second_size * (dice.random() < world.second_layout)
-            self._means[case.label] = speed + layout + log1p(case.workload.slowdown)
+            moved = machine.moved[case.label]
+            self._means[label] = speed + layout + moved + log1p(case.workload.slowdown)
         self._taken = 0
 
     def facts(self) -> dict[str, Any]:

@@ -16,6 +16,7 @@ import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 from ffnbench import jsonable
 from ffnbench.errors import FfnbenchError, Unfinished
@@ -24,9 +25,9 @@ from ffnbench.registry import hint_for
 from ffnbench.report.table import Table
 from ffnbench.report.text import markdown
 from ffnbench.result import SCHEMA, Report
-from ffnbench.selftest import Reading
 
 TableOf = Callable[[Report], Table]
+T = TypeVar("T")
 
 
 def csv_text(report: Report) -> str:
@@ -187,18 +188,17 @@ def _rescue(content: bytes) -> Path | None:
     return Path(name)
 
 
-def read_readings(path: str) -> list[Reading]:
-    """What a live selftest saved; raises FfnbenchError for anything else."""
+def read_readings(path: str, kind: type[T], command: str) -> list[T]:
+    """What a live selftest saved; raises FfnbenchError for anything else, with the command that makes one."""
+    hint = f"`{command} -o FILE.json` makes one"
     try:
-        found = [jsonable.decode(Reading, item) for item in json.loads(Path(path).read_text(encoding="utf-8"))]
+        found = [jsonable.decode(kind, item) for item in json.loads(Path(path).read_text(encoding="utf-8"))]
     except OSError as problem:
         raise FfnbenchError(f"cannot read {path!r}: {problem.strerror}", "is the path right?") from problem
     except (ValueError, TypeError) as problem:
-        raise FfnbenchError(
-            f"{path!r} is no saved live selftest: {problem}", "`ffnbench selftest --live -o FILE.json` makes one"
-        ) from problem
+        raise FfnbenchError(f"{path!r} is none that `{command}` saved: {problem}", hint) from problem
     if not found:
-        raise FfnbenchError(f"{path!r} holds no readings", "`ffnbench selftest --live -o FILE.json` makes one")
+        raise FfnbenchError(f"{path!r} holds no readings", hint)
     return found
 
 
