@@ -162,7 +162,7 @@ class Probe(Interface):
     """Looks at code of the user's by running it, which a pure plan can't. prober.py has the real one."""
 
     def within(self, arm: Arm) -> Probe:
-        """A probe that looks from there."""
+        """A probe that looks from there; this one where the arm has nothing of its own."""
         ...
 
     def describe(self, target: str) -> OwnActivation | None:

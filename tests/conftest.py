@@ -68,7 +68,7 @@ class FakeLaunch:
         self.workers: list[FakeWorker] = []
         self.log: list[tuple[int, str, str | None]] = []
 
-    def __call__(self) -> FakeWorker:
+    def __call__(self, arm: object = None) -> FakeWorker:
         self.workers.append(FakeWorker(self.seconds, len(self.workers), self.trouble, self.log))
         return self.workers[-1]
 

@@ -50,8 +50,8 @@ class Prober:
             self._session.close()
 
     def within(self, arm: Arm) -> Prober:
-        """The prober of another arm; it ends with this one."""
-        if arm == self._arm:
+        """The prober of another arm, which ends with this one; one with nothing of its own is where this one is."""
+        if arm in (OWN, self._arm):
             return self
         return self._others.setdefault(arm, Prober(self._timeout_s, arm))
 

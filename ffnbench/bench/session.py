@@ -96,7 +96,10 @@ class Session:
             raise WorkerLost("timeout", f"no answer within {timeout_s:g} s") from None
         if line is None:
             raise WorkerLost(*self._obituary())
-        return dict(json.loads(line))
+        try:
+            return dict(json.loads(line))
+        except ValueError:  # an interpreter that is none
+            raise WorkerLost("crash", f"it said {line.strip()[:60]!r}, which is no worker's answer") from None
 
     def _obituary(self) -> tuple[str, str]:
         """Kind and message of a worker that ended by itself."""
