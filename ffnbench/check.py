@@ -15,14 +15,17 @@ from statistics import median
 
 from ffnbench.centre import Centre, Value, centre_of
 from ffnbench.errors import FfnbenchError
-from ffnbench.plan import CONTROL, LATENCY, PEAK, SAVED
+from ffnbench.ffn.spec import FFNSpec
+from ffnbench.plan import CONTROL, LATENCY, PEAK, SAVED, Case, Plan
 from ffnbench.registry import hint_for
 from ffnbench.result import Environment, Estimate, Report, Verdict
 from ffnbench.sides import Agreement
 from ffnbench.stats import error_rate, holm, level, row_centre, whole_rounds
 
 Row = tuple[str, str]  # case, metric
-BETWEEN_RUNS = 0.002  # sd of a log ratio between two runs of one machine, beyond what each run's workers show
+# sd of a log ratio between runs of one machine, beyond what each run's workers show: choices, by what runs showed
+# (docs/methodology.md). Forms of the same matrix products feel the machine's state alike, others do not.
+SAME_PRODUCTS, OTHER_PRODUCTS = 0.001, 0.003
 SECONDS, OUTPUT = "seconds", "output"
 EXACT_WITHIN = 1e-6  # of two runs in float64: rounding leaves 1e-15, or 1e-7 where a module casts to float32 inside
 DEFAULT_LATENCY, DEFAULT_SECONDS = 0.05, 0.10
@@ -100,7 +103,8 @@ EXACT = (
     ExactMetric(name=PEAK, of=_measured(PEAK), less_is_better=True),
     ExactMetric(name=SAVED, of=_measured(SAVED), less_is_better=True),
 )
-METRICS = (*(metric.name for metric in EXACT), LATENCY, SECONDS)
+TIMED = (LATENCY, SECONDS)
+METRICS = (*(metric.name for metric in EXACT), *TIMED)
 
 
 def parse_tolerances(texts: Iterable[str], labels: Iterable[str]) -> tuple[tuple[str, str, float], ...]:
@@ -126,7 +130,7 @@ def parse_tolerances(texts: Iterable[str], labels: Iterable[str]) -> tuple[tuple
             fraction = math.nan
         if not size.endswith("%") and fraction >= 1:
             raise FfnbenchError(f"the tolerance {text!r} is {100 * fraction:g}%", "write 8% or 0.08 for eight percent")
-        if not 0 <= fraction < 10 or (metric in (LATENCY, SECONDS) and fraction == 0):
+        if not 0 <= fraction < 10 or (metric in TIMED and fraction == 0):
             raise FfnbenchError(f"the tolerance {text!r} is no share above zero", "for example latency=5%")
         found.append((case, metric, fraction))
     return tuple(found)
@@ -140,19 +144,31 @@ def exact_findings(before: Report, now: Report, policy: Policy) -> list[Finding]
         if case.label not in present:
             found.append(_finding(case.label, "spec", Status.MISSING, policy, reason="the case is not there any more"))
             continue
-        same = now.plan.case(case.label).ffn == case.ffn
-        status = Status.OK if same else Status.REGRESSED
-        found.append(_finding(case.label, "spec", status, policy, reason="" if same else "another network"))
+        other = _other(case, now.plan.case(case.label))
+        status = Status.REGRESSED if other else Status.OK
+        found.append(_finding(case.label, "spec", status, policy, reason=other))
         found += [f for metric in EXACT if (f := _exact(before, now, case.label, metric, policy))]
     known = {case.label for case in before.plan.shown}
     found += [_finding(c.label, "spec", Status.NEW, policy) for c in now.plan.shown if c.label not in known]
     return found
 
 
+def _other(was: Case, now: Case) -> str:
+    """What is not the same about a case: its network, or what it is fed."""
+    if now.ffn != was.ffn:
+        return "another network"
+    differs = [
+        f"{name} {getattr(was.workload, name)} then, {getattr(now.workload, name)} now"
+        for name in ("batch", "seq_len", "dtype", "mode", "backend")
+        if getattr(was.workload, name) != getattr(now.workload, name)
+    ]
+    return "; ".join(differs)
+
+
 def _exact(before: Report, now: Report, label: str, metric: ExactMetric, policy: Policy) -> Finding | None:
     was, is_ = metric.of(before, label), metric.of(now, label)
     if was is None:
-        return None
+        return None if is_ is None else _finding(label, metric.name, Status.NEW, policy, now=is_)
     failure = now.failure(label)
     if is_ is None or math.isnan(is_):
         reason = failure.message if failure else "it has no value now"
@@ -282,7 +298,8 @@ def _change(before: Report, now: Report, label: str, metric: str) -> Change | No
     centres = [row_of(report, label, metric) for report in (before, now)]
     if any(centre is None or centre.freedom <= 0 for centre in centres):
         return None
-    return change_of(*(centre for centre in centres if centre))
+    was, is_ = (centre for centre in centres if centre)
+    return change_of(was, is_, between_runs(before.plan, label))
 
 
 def row_of(report: Report, label: str, metric: str = LATENCY) -> Centre | None:
@@ -295,12 +312,22 @@ def row_of(report: Report, label: str, metric: str = LATENCY) -> Centre | None:
     return centre_of(map(Value, logs)) if logs else None
 
 
-def change_of(before: Centre, now: Centre) -> Change:
-    """The difference of two centres (Welch 1947), its degrees of freedom by Satterthwaite (1946)."""
+def between_runs(plan: Plan, label: str) -> float:
+    """How far (sd, in logs) a row's ratio to the reference moves between two runs of unchanged code."""
+    forms = [plan.case(name).ffn for name in (label, plan.reference)]
+    shapes = [(f.d_model, f.d_ff, f.gate, f.moe) if isinstance(f, FFNSpec) else None for f in forms]
+    return SAME_PRODUCTS if shapes[0] and shapes[0] == shapes[1] else OTHER_PRODUCTS
+
+
+def change_of(before: Centre, now: Centre, between: float) -> Change:
+    """The difference of two centres (Welch 1947), its degrees of freedom by Satterthwaite (1946).
+
+    `between` is what each run adds of its own.
+    """
     parts = [(centre.error**2, centre.freedom) for centre in (before, now)]
     explained = sum(part for part, _ in parts)
     freedom = explained**2 / sum(part**2 / n for part, n in parts) if explained else sum(n for _, n in parts)
-    error = math.sqrt(explained + 2 * BETWEEN_RUNS**2)
+    error = math.sqrt(explained + 2 * between**2)
     return Change(before=before.mean, now=now.mean, difference=Centre(now.mean - before.mean, error, freedom))
 
 
@@ -320,7 +347,7 @@ def confirmed(first: list[Finding], second: list[Finding]) -> list[Finding]:
         other = again.get((finding.case, finding.metric))
         if (
             finding.status is Status.REGRESSED
-            and finding.metric in (LATENCY, SECONDS)
+            and finding.metric in TIMED
             and (other is None or other.status is not Status.REGRESSED)
         ):
             said = other.status.value if other else "not measured"

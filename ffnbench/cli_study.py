@@ -7,7 +7,7 @@ import sys
 import typer
 
 from ffnbench import options, study_options
-from ffnbench.app import app, leave
+from ffnbench.app import app, given, leave
 from ffnbench.errors import EXIT_INTERRUPTED, Interrupted, Unfinished
 from ffnbench.request import Request
 
@@ -62,7 +62,7 @@ def activations(
 
     check_format(format_)
     if not time:
-        timing.refuse_without_time([name for name in TIMING_FLAGS if _given(context, name)])
+        timing.refuse_without_time(given(context, TIMING_FLAGS))
         show_tables(*gallery.tell_facts(activations, timeout), format_, wide)
         return
     request = timing.timing_request(
@@ -115,9 +115,3 @@ def selftest(
         raise Interrupted(trial.ENDED_EARLY)
     if broken:
         raise Unfinished("the selftest failed: " + "; ".join(broken), "the numbers of this ffnbench can't be trusted")
-
-
-def _given(context: typer.Context, name: str) -> bool:
-    """Whether a flag was typed, be it with the value of its default."""
-    source = context.get_parameter_source(name)
-    return source is not None and source.name == "COMMANDLINE"

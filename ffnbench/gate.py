@@ -11,7 +11,17 @@ from ffnbench.api import Prepared, ShownReport, load, price_plan
 from ffnbench.bench.crew import Launch
 from ffnbench.bench.environment import describe
 from ffnbench.bench.session import Session
-from ffnbench.check import EXACT, Finding, Policy, exact_findings, kind, latency_findings, parse_tolerances
+from ffnbench.check import (
+    EXACT,
+    TIMED,
+    Finding,
+    Policy,
+    Status,
+    exact_findings,
+    kind,
+    latency_findings,
+    parse_tolerances,
+)
 from ffnbench.errors import FfnbenchError
 from ffnbench.ffn.spec import FFNSpec
 from ffnbench.plan import LATENCY, PEAK, SAVED, NoProbe, Plan, cost_of
@@ -36,6 +46,7 @@ class Options:
     exact_only: bool = False
     across_machines: bool = False
     absolute: bool = False
+    current: str | None = None  # a saved run, in place of measuring
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,6 +73,8 @@ class Gate:
 def check(path: str, options: Options, on_progress: Listener = lambda _: None, launch: Launch = Session) -> Gate:
     """Measure a baseline's plan again and decide. Raises FfnbenchError for what is no usable baseline or policy."""
     before, policy = prepare(path, options)
+    if options.current is not None:
+        return _stored(before, policy, options)
     priced = price_plan(before.plan)
     if options.exact_only or not _timed(before):
         now = _exact(before, priced, on_progress, launch)
@@ -74,6 +87,25 @@ def check(path: str, options: Options, on_progress: Listener = lambda _: None, l
         findings = (*exact_findings(before, now, policy), *latency_findings(before, now, policy))
         return Gate(findings=findings, before=before, now=now)
     return _measured(before, priced, policy, options, on_progress, launch)
+
+
+def _stored(before: ShownReport, policy: Policy, options: Options) -> Gate:
+    """A run that was saved, held against the baseline: nothing is measured, so a suspect can't be measured again."""
+    assert options.current is not None
+    now = load(options.current)
+    if now.plan.reference != before.plan.reference:
+        raise FfnbenchError(
+            f"{options.current!r} compares with {now.plan.reference!r}, the baseline with {before.plan.reference!r}",
+            f"measure it with --reference {shlex.quote(before.plan.reference)}",
+        )
+    findings = tuple(exact_findings(before, now, policy))
+    if _timed(before) and not options.exact_only:
+        once = "measured once: a saved run can't be measured again"
+        findings += tuple(
+            replace(f, reason=once) if f.status is Status.REGRESSED else f
+            for f in latency_findings(before, now, policy)
+        )
+    return Gate(findings=findings, before=before, now=now)
 
 
 def _measured(
@@ -146,6 +178,8 @@ def prepare(path: str, options: Options) -> tuple[ShownReport, Policy]:
         tolerances=parse_tolerances(options.tolerances, labels), across_machines=options.across_machines,
         absolute=options.absolute,
     )  # fmt: skip
+    if options.exact_only and (timed := next((m for _, m, _ in policy.tolerances if m in TIMED), None)):
+        raise FfnbenchError(f"--exact-only gates no {timed}", "leave one of the two out")
     if not LEAST_BUDGET_S <= options.budget < math.inf:
         raise FfnbenchError(f"--budget {options.budget:g} is too short", f"give at least {LEAST_BUDGET_S:g} seconds")
     if _timed(before) and not options.exact_only:

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
 
-from ffnbench.check import Finding, Policy, Status, change_of, confirmed, latency_findings, row_of
+from ffnbench.check import Finding, Policy, Status, between_runs, change_of, confirmed, latency_findings, row_of
 from ffnbench.plan import CONTROL, LATENCY, Plan, control_of
 from ffnbench.protocol import FINEST, LEAST_BUDGET_S, MIN_ROUNDS, MIN_WORKERS
 from ffnbench.result import Report, Run, Sample
@@ -18,6 +18,7 @@ from ffnbench.sampling import Answered, Pace, finest_error, scatter
 from ffnbench.stats import CONFIDENCE, level, summarise
 
 FIRST_LOOK = 2 / 3  # of the budget; a second look may need the rest
+RESOLVED = 2  # half-width of a change, in tolerances: a change of three times the tolerance is then found
 FINEST_PART = 3  # rounds are chosen for a precision of this part of the smallest tolerance
 Measure = Callable[[Plan, Answered], Report]
 Find = Callable[[Report], list[Finding]]
@@ -122,8 +123,9 @@ def blind_row(before: Report, policy: Policy, budget: float) -> Blind | None:
         half = centre.half(CONFIDENCE) if centre else math.inf
         if centre is None or half > math.log1p(tolerance):
             return Blind(case=case.label, tolerance=tolerance, half=math.expm1(min(half, 10.0)), by_baseline=True)
-        hoped = change_of(centre, replace(centre, error=error)).difference.half(level(first.protocol))
-        if hoped > math.log1p(tolerance):
+        change = change_of(centre, replace(centre, error=error), between_runs(before.plan, case.label))
+        hoped = change.difference.half(level(first.protocol))
+        if hoped > RESOLVED * math.log1p(tolerance):
             return Blind(case=case.label, tolerance=tolerance, half=math.expm1(min(hoped, 10.0)), by_baseline=False)
     return None
 

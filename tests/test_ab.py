@@ -64,7 +64,7 @@ def git(folder: Path, *arguments: str) -> str:
 
 @pytest.fixture(scope="session")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Tags: before (nothing), old, slow (by 10 %), same, changed (the activation), renamed (a weight), broken, absent."""
+    """Tags: before (empty), old, slow (by 10 %), same, changed (its activation), renamed (a weight), broken, absent."""
     folder = tmp_path_factory.mktemp("repository")
     git(folder, "init", "-q")
     git(folder, "commit", "-qm", "before", "--allow-empty")
@@ -296,10 +296,7 @@ def test_a_place_below_the_top_and_a_hooks_variables(repository: Path, monkeypat
 
 def test_what_a_killed_run_left_is_removed_and_what_a_living_one_uses_is_not(repository: Path) -> None:
     code = (
-        "import os, sys; from pathlib import Path; from ffnbench.arm import OWN, Arm
-from ffnbench.bench.agreement import hold, keep
-from ffnbench.bench.prober import Prober
-from ffnbench.bench.worktree import Repository\n"
+        "import os, sys; from pathlib import Path; from ffnbench.bench.worktree import Repository\n"
         "r = Repository(Path('.')); print(r.checkout(r.commit('old')), flush=True)\n"
         "sys.stdin.read(); os._exit(9)"
     )

@@ -20,6 +20,7 @@ from ffnbench.centre import Centre
 from ffnbench.check import Finding, Policy, Status, change_of, confirmed, exit_code, parse_tolerances
 from ffnbench.check import gate as decide
 from ffnbench.errors import FfnbenchError
+from ffnbench.report.exports import EXPORTS
 from ffnbench.report.store import json_text
 from ffnbench.request import Request
 
@@ -39,7 +40,9 @@ def machine(factors: dict[str, float] | None = None, scatter: float = 0.002, see
 
 
 def baseline_in(folder: Path, launch: FakeLaunch | None = None, **options: object) -> Path:
-    request = Request(variants=VARIANTS, d_model=64, threads=1, **{"precision": 0.5, "metrics": "latency", **options})
+    request = Request(
+        **{"variants": VARIANTS, "d_model": 64, "threads": 1, "precision": 0.5, "metrics": "latency", **options}
+    )
     path = folder / "baseline.json"
     path.write_text(json_text(api.prepare(request).measure(launch=launch or machine())))
     return path
@@ -96,7 +99,7 @@ def test_every_exit_code(statuses: set[Status], unclear_fails: bool, code: int) 
 
 def test_a_change_is_as_unsure_as_both_runs() -> None:
     before, now = Centre(0.0, 0.003, 4.0), Centre(math.log(1.1), 0.004, 6.0)
-    change = change_of(before, now)
+    change = change_of(before, now, 0.002)
     assert change.estimate(0.95).value == pytest.approx(1.1)
     assert change.difference.error == pytest.approx(math.hypot(0.005, 0.002 * math.sqrt(2)))
     assert change.difference.freedom == pytest.approx(0.005**4 / (0.003**4 / 4 + 0.004**4 / 6))
@@ -294,6 +297,11 @@ def test_a_baseline_too_unsure_is_refused_with_the_command_for_a_better_one(call
         (["BASE", "--update", "--exact-only"], "--update needs the whole measurement"),
         (["BASE", "-o", "x.html"], "unknown suffix '.html'"),
         (["BASE", "--tolerance", "latency"], "cannot read the tolerance"),
+        (["BASE", "--exact-only", "--budget", "30"], "--budget would do nothing: nothing is timed"),
+        (["BASE", "--exact-only", "--absolute"], "--absolute would do nothing"),
+        (["BASE", "--exact-only", "--tolerance", "latency=5%"], "--exact-only gates no latency"),
+        (["BASE", "none.json"], "cannot read 'none.json'"),
+        (["BASE", "BASE", "--budget", "30"], "--budget would do nothing"),
     ],
 )
 def test_mistakes_are_found_before_measuring(call, baseline: Path, arguments: list[str], error: str) -> None:
@@ -325,10 +333,49 @@ def test_what_ci_reads(call, baseline: Path, tmp_path: Path, monkeypatch: pytest
     assert latency["value"] == pytest.approx(12e6, rel=0.05)  # nanoseconds
     entries = json.loads((tmp_path / "github-action-benchmark.json").read_text())
     assert {"name", "unit", "value"} <= set(entries[0])
-    bench = [line for line in (tmp_path / "go.txt").read_text().splitlines() if line.startswith("Benchmark")]
-    # a line is a name, a count, and pairs of value and unit: https://go.dev/design/14313-benchmark-format
-    assert all(re.fullmatch(r"Benchmark\S+ \d+( [\d.]+ \S+)+", line) for line in bench)
-    assert len([line for line in bench if line.startswith("BenchmarkFFN/swiglu ")]) >= 4  # one a worker
+    config, units, results = benchfmt((tmp_path / "go.txt").read_text())
+    assert config["pkg"] == "ffnbench"
+    assert units == {"params": {"assume": "exact"}}
+    assert {name for name, _, _ in results} == {f"FFN/{name}-1" for name in VARIANTS.split(",")}
+    swiglu = [values for name, _, values in results if name == "FFN/swiglu-1"]
+    assert len(swiglu) >= 4  # one a worker
+    assert all(v["ns/op"] == pytest.approx(12e6, rel=0.05) for v in swiglu)
+    assert len({v["params"] for v in swiglu}) == 1  # benchstat warns of exact units that differ
+
+
+def benchfmt(text: str) -> tuple[dict[str, str], dict[str, dict[str, str]], list[tuple[str, int, dict[str, float]]]]:
+    """What benchstat reads, by the rules of golang.org/x/perf/benchfmt: configuration, units' metadata, results.
+
+    A line that begins with Benchmark and is malformed is an error there, other lines that fit nothing are ignored;
+    here nothing may be ignored.
+    """
+    config, units, results = {}, {}, []
+    for line in text.splitlines():
+        fields = line.split()
+        if line.startswith("Benchmark"):
+            name, iterations, *rest = fields
+            assert len(rest) >= 2
+            assert len(rest) % 2 == 0
+            assert name[len("Benchmark") :][0].isupper()
+            values = {unit: float(value) for value, unit in zip(rest[::2], rest[1::2], strict=True)}
+            results.append((name[len("Benchmark") :], int(iterations), values))
+        elif fields[0] == "Unit":
+            units[fields[1]] = dict(pair.split("=") for pair in fields[2:])
+        else:
+            found = re.fullmatch(r"([^\sA-Z:][^\sA-Z:]*):[ \t]+(.*)", line)
+            assert found, line
+            assert found[1][0].islower()
+            config[found[1]] = found[2]
+    return config, units, results
+
+
+def test_benchstat_keeps_labels_that_end_in_a_number_apart(call, tmp_path: Path) -> None:
+    """benchstat takes a trailing -N for GOMAXPROCS."""
+    request = Request(variants="a-1=relu,a-2=gelu", d_model=64, threads=2, precision=0.5, metrics="latency")
+    report = api.prepare(request).measure(launch=machine())
+    _, _, results = benchfmt(EXPORTS["go-bench"](report))
+    assert {name.rpartition("-")[0] for name, _, _ in results} == {"FFN/a-1", "FFN/a-2"}
+    assert {name.rpartition("-")[2] for name, _, _ in results} == {"2"}
 
 
 def test_update_accepts_and_shows_what(call, baseline: Path) -> None:
@@ -351,6 +398,59 @@ def test_update_needs_a_whole_measurement(call, baseline: Path) -> None:
     before = baseline.read_text()
     code, _, err = call(str(baseline), "--update")
     assert (code, baseline.read_text()) == (3, before)
+
+
+def test_a_tolerance_that_no_run_could_resolve_is_refused(call, tmp_path: Path) -> None:
+    """The baseline is sure enough, but what ratios move by between two runs is not less than the tolerance."""
+    sure = baseline_in(tmp_path, machine(scatter=0.0003), precision=0.05)
+    launch = machine()
+    code, out, err = call(str(sure), "--tolerance", "latency=0.2%", launch=launch)
+    assert (code, out, launch.log) == (2, "", [])
+    assert err.startswith("error: 120 s can't resolve a tolerance of 0.2% for 'swiglu': about +-")
+    assert "more --budget" in err
+    assert call(str(sure), "--tolerance", "latency=1%")[0] == 0
+
+
+def test_a_budget_too_short_for_the_tolerance_is_refused(call, tmp_path: Path) -> None:
+    """Many workers made the baseline sure; the few that a short budget has room for would not be."""
+    path = baseline_in(tmp_path, machine(scatter=0.01), precision=None, workers=40, rounds=8)
+    edited(path, lambda data: data.update(wall_s=200.0))
+    assert call(str(path), "--tolerance", "latency=1%", "--budget", "600")[0] == 0
+    code, _, err = call(str(path), "--tolerance", "latency=1%", "--budget", "20")
+    assert code == 2
+    assert err.startswith("error: 20 s can't resolve a tolerance of 1.0%")
+
+
+def stored(folder: Path, launch: FakeLaunch, **options: object) -> Path:
+    (folder / "now").mkdir(exist_ok=True)
+    return baseline_in(folder / "now", launch, **options)
+
+
+def test_a_saved_run_is_held_against_the_baseline(call, baseline: Path, tmp_path: Path) -> None:
+    launch = machine()
+    code, out, err = call(str(baseline), str(stored(tmp_path, machine({"swiglu": 1.2}, seed=3))), launch=launch)
+    assert (code, launch.log) == (1, []), err
+    assert "measured once" in out
+    assert call(str(baseline), str(stored(tmp_path, machine(seed=3))))[0] == 0
+
+
+def test_a_saved_run_with_other_cases(call, baseline: Path, tmp_path: Path) -> None:
+    """A case that has gone never passes, a new one is told, and so is another workload."""
+    code, out, _ = call(str(baseline), str(stored(tmp_path, machine(), variants="relu,swiglu,silu", seq_len=64)))
+    assert code == 1
+    assert re.search(r"gelu\s+spec\s+MISSING", out)
+    assert re.search(r"silu\s+spec\s+NEW", out)
+    assert "seq_len 512 then, 64 now" in " ".join(out.split())
+    code, _, err = call(str(baseline), str(stored(tmp_path, machine(), variants="gelu,relu")))
+    assert code == 2
+    assert "compares with 'gelu', the baseline with 'relu'" in err
+
+
+def test_a_count_that_was_not_known_is_new(call, baseline: Path) -> None:
+    edited(baseline, lambda data: data["costs"][0]["cost"].update(saved_bytes=None, flops_elementwise=None))
+    code, out, _ = call(str(baseline), "--exact-only")
+    assert code == 0
+    assert re.search(r"relu\s+flops_elementwise\s+NEW", out)
 
 
 def test_the_second_look_is_shown_and_saved(call, baseline: Path, tmp_path: Path) -> None:

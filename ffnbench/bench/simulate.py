@@ -37,7 +37,6 @@ class World:
     neighbour_sample: float = 0.2  # what it adds to a sample's scatter, and as much to its length
     second_layout: float = 0.0  # share of workers in which a case has its slow layout
     second_size: float = 0.04
-    between_runs: float = 0.0  # of a form, the same in all workers of a machine
 
 
 WORLDS = (
@@ -60,7 +59,7 @@ class Machine:
     seed: int
     clock_s: float = 0.0
     dice: random.Random = field(init=False)
-    moved: dict[str, float] = field(init=False)
+    moved: dict[str, float] = field(default_factory=dict)  # log seconds, the same in all workers of this machine
     _asked: Plan = field(init=False)
     _busy: bool = False
     _turn_s: float = 0.0
@@ -68,8 +67,6 @@ class Machine:
     def __post_init__(self) -> None:
         self.dice = random.Random(f"{self.world.name}/{self.seed}")
         self._asked = self.plan
-        between = self.world.between_runs
-        self.moved = {case.label: self.dice.gauss(0, between) if between else 0.0 for case in self.plan.cases}
 
     def truths(self) -> list[tuple[str, Case]]:
         """What stands behind each label that was asked for; behind the control, the reference."""
@@ -113,7 +110,7 @@ class SimulatedWorker:
         self._last: dict[str, float] = {}
         for label, case in machine.truths():
             layout = dice.gauss(0, world.layout) + world.second_size * (dice.random() < world.second_layout)
-            moved = machine.moved[case.label]
+            moved = machine.moved.get(case.label, 0.0)
             self._means[label] = speed + layout + moved + log1p(case.workload.slowdown)
         self._taken = 0
 

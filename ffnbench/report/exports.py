@@ -49,7 +49,10 @@ def github_action_benchmark(report: Report) -> str:
 
 
 def go_bench(report: Report) -> str:
-    """Go's benchmark text, one line a worker, for benchstat: a process is an independent sample, a round is not."""
+    """Go's benchmark text, one line a worker, for benchstat: a process is an independent sample, a round is not.
+
+    Names end in -THREADS as Go's end in -GOMAXPROCS: benchstat cuts off a last number, and would cut one of the label.
+    """
     environment, rounds = report.environment, whole_rounds(report.samples, report.plan.protocol)
     lines = ["pkg: ffnbench"]
     if environment:
@@ -61,7 +64,9 @@ def go_bench(report: Report) -> str:
         for values in rounds.get(case.label, {}).values():
             seconds = math.exp(median(math.log(v) for v in values.values()))
             counted = f" {params} params" if params is not None else ""
-            lines.append(f"BenchmarkFFN/{name} {len(values)} {seconds * 1e9:.0f} ns/op{counted}")
+            lines.append(
+                f"BenchmarkFFN/{name}-{case.workload.threads} {len(values)} {seconds * 1e9:.0f} ns/op{counted}"
+            )
     return "\n".join(lines) + "\n"
 
 

@@ -1,0 +1,120 @@
+"""The selftest of the gate: that its counts are right, that it is deterministic, and that it can fail."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from test_cli import call  # noqa: F401 - a fixture
+
+from ffnbench import alarms as told
+from ffnbench import trial
+from ffnbench.alarms import NEIGHBOUR, QUIET, REFUSED, Alarm, broken_promises, counts
+from ffnbench.bench import gaterates, livegate
+from ffnbench.bench.gaterates import simulate_gate
+from ffnbench.bench.simulate import WORLDS, Machine, World
+from ffnbench.report.alarms import alarm_records, alarm_table
+from ffnbench.report.text import plain
+
+
+@pytest.fixture(scope="module")
+def alarms() -> list[Alarm]:
+    """One baseline in each world; `ffnbench selftest --gate` makes 140."""
+    return simulate_gate(len(WORLDS))
+
+
+def test_the_gate_neither_cries_wolf_nor_sleeps_on_simulated_machines(alarms: list[Alarm]) -> None:
+    assert broken_promises(alarms) == []
+    unchanged = counts(alarms, None, 0.0)
+    assert (unchanged.checks, unchanged.false_alarms) == (len(WORLDS), 0)
+    assert counts(alarms, None, 0.05).found == counts(alarms, None, 0.05).asked > 0
+
+
+def test_the_same_seed_gives_the_same_alarms(alarms: list[Alarm]) -> None:
+    assert simulate_gate(1) == [a for a in alarms if a.condition == "quiet"]
+    assert simulate_gate(1) != simulate_gate(1, seed=7)
+
+
+def test_ratios_that_move_between_runs_would_be_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine whose forms move by 3 % from run to run makes false alarms: the count is able to fail."""
+    monkeypatch.setattr(gaterates, "between_runs", lambda plan, label: 0.03)
+    alarms = simulate_gate(6, worlds=[World(name="restless")])
+    assert counts(alarms, "restless", 0.0).false_alarms > 0
+    assert "false alarms" in broken_promises(alarms)[0]
+
+
+def alarm(**facts: object) -> Alarm:
+    settings: dict[str, object] = {
+        "condition": QUIET, "repeat": 0, "injected": 0.0, "row": "swiglu", "status": "OK", "change": 1.0, "low": 0.99,
+        "high": 1.01, "seconds": 10.0, "twice": False, **facts,
+    }  # fmt: skip
+    return Alarm(**settings)  # type: ignore[arg-type]
+
+
+def test_counting() -> None:
+    """A check is accused once however many of its rows are; refused ones are not asked; the slowed row is no wolf."""
+    alarms = [
+        alarm(status="REGRESSED"), alarm(row="gelu", status="REGRESSED"), alarm(repeat=1), alarm(repeat=1, row="gelu"),
+        alarm(repeat=2, status=REFUSED, change=None), alarm(repeat=0, condition=NEIGHBOUR, status="UNCLEAR"),
+        alarm(injected=0.05, status="REGRESSED", change=1.05), alarm(injected=0.05, row="gelu", status="REGRESSED"),
+        alarm(injected=0.05, repeat=1, status="OK", change=1.05 * 1.01),
+    ]  # fmt: skip
+    unchanged, slowed = counts(alarms, QUIET, 0.0), counts(alarms, QUIET, 0.05)
+    assert (unchanged.checks, unchanged.asked, unchanged.false_alarms, unchanged.refused) == (3, 2, 1, 1)
+    assert (slowed.checks, slowed.found, slowed.false_alarms) == (2, 1, 1)
+    assert slowed.error == pytest.approx(0.00995 / 3**0.5, rel=1e-3)
+    assert counts(alarms, None, 0.0).unclear == 1
+    assert broken_promises(alarms) == ["2 false alarms", "+5% was found in 1 of 2 checks"]
+
+
+def test_live_checks_beside_a_baseline_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The real journey on a simulated machine: the gate is not told of the slow-down, the machine is."""
+    asked = []
+
+    def fake_run(plan, answered=None, real=livegate.run):
+        asked.append(plan.case("swiglu").workload.slowdown)
+        return Machine(World(name="quiet", layout=0.002), plan, len(asked)).measure(plan, real, answered)
+
+    monkeypatch.setattr(livegate, "run", fake_run)
+    monkeypatch.setitem(livegate.NEIGHBOURS, NEIGHBOUR, livegate.NEIGHBOURS[QUIET])
+    alarms = livegate.measure_gate(livegate.live_gate_plan(64), 2, 120.0, seed=5)
+    assert {a.repeat for a in alarms} == {5, 6}
+    assert {(a.condition, a.injected) for a in alarms} == set(livegate.CHECKS)
+    assert broken_promises(alarms) == []
+    assert asked.count(0.05) == 2 * 2  # each found, hence looked at twice
+    assert {a.twice for a in alarms if a.injected == 0.05} == {True}
+
+
+def test_the_command(call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, alarms: list[Alarm]) -> None:  # noqa: F811
+    path, asked = tmp_path / "gate.json", []
+    monkeypatch.setattr(
+        trial, "simulate_gate", lambda runs, **settings: asked.append((runs, settings["seed"])) or alarms
+    )
+    code, out, err = call("selftest", "--gate", "--runs", "12", "--seed", "3", "-q", "-o", str(path))
+    assert (code, asked) == (0, [(12, 3)]), err
+    assert "false alarms" in out
+    assert len(json.loads(path.read_text())) == len(alarms)
+    code, again, _ = call("selftest", "--gate", "--from", str(path))
+    assert (code, again) == (0, out)
+    code, _, err = call("selftest", "--from", str(path))
+    assert code == 2
+    assert "is none that `ffnbench selftest --live` saved" in err
+
+
+def test_a_broken_promise_ends_with_3(call, tmp_path: Path, alarms: list[Alarm]) -> None:  # noqa: F811
+    path = tmp_path / "gate.json"
+    path.write_text(json.dumps(alarm_records([replace(alarms[0], status="REGRESSED"), *alarms[1:]])))
+    code, out, err = call("selftest", "--gate", "--from", str(path))
+    assert code == 3
+    assert "1 of" in out
+    assert "1 false alarms" in err
+
+
+@pytest.mark.parametrize("width", [60, 80, 120])
+def test_the_table_fits(width: int) -> None:
+    alarms = [
+        replace(a, condition=c) for c in (QUIET, NEIGHBOUR) for a in (alarm(), alarm(injected=told.SLOWED["+3%"]))
+    ]
+    assert max(map(len, plain(alarm_table(alarms), width).splitlines())) <= width
