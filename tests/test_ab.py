@@ -14,7 +14,8 @@ import time
 from pathlib import Path
 
 import pytest
-from conftest import ROOT, FakeLaunch
+import torch
+from conftest import ROOT, FakeLaunch, KnownProber
 
 from ffnbench import ab, cli, jsonable
 from ffnbench.arm import OWN, Arm
@@ -23,9 +24,7 @@ from ffnbench.bench.prober import Prober
 from ffnbench.bench.worktree import PREFIX, Repository
 from ffnbench.check import Status, output_finding
 from ffnbench.errors import FfnbenchError
-from ffnbench.ffn.cost import Cost
-from ffnbench.ffn.spec import ImportedSpec
-from ffnbench.plan import CONTROL, Case, Workload
+from ffnbench.plan import CONTROL, Case
 from ffnbench.request import Request, build
 from ffnbench.sides import Agreement
 
@@ -131,38 +130,6 @@ def call(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
     return run
 
 
-class Known(Prober):
-    """A prober that needs no process: it knows this module."""
-
-    def within(self, arm: Arm) -> Known:
-        return Known(1.0, arm) if arm != OWN else self
-
-    def start(self) -> None:
-        pass
-
-    def facts_of_torch(self) -> dict:
-        return {}
-
-    def origin(self, target: str) -> Path:
-        return Path(self._arm.source, "mypkg", "mlp.py").resolve()
-
-    def describe(self, target: str) -> None:
-        return None
-
-    def count(self, spec: ImportedSpec, workload: Workload) -> Cost:
-        total = 3 * spec.d_model * spec.d_ff
-        return Cost(
-            params=total, params_active=total, params_formula=None, flops_forward=2 * total, flops_backward=4 * total,
-            flops_elementwise=None, flops_elementwise_backward=None, weight_bytes=4 * total, counted=True,
-        )  # fmt: skip
-
-    def keep(self, case: Case, seed: int, folder: str) -> None:
-        pass
-
-    def hold(self, case: Case, seed: int, folder: str) -> Agreement:
-        return agreement()
-
-
 def rows(out: str) -> dict[str, str]:
     """metric -> status of the table's rows."""
     lines = [line.split() for line in out.splitlines() if re.match(r"SwiGLU +[a-z_]+ ", line)]
@@ -171,7 +138,7 @@ def rows(out: str) -> dict[str, str]:
 
 def test_the_same_code_passes_and_the_sides_are_named(call, repository: Path) -> None:
     (repository / "mypkg" / "__init__.py").write_text("# a change\n")
-    code, out, err = call(TARGET, "--base-rev", "same")
+    code, out, err = call(TARGET, "--base-rev", "same", prober=KnownProber)
     assert code == 0, err
     words = " ".join(out.split())
     base, head = git(repository, "rev-parse", "--short", "same"), git(repository, "rev-parse", "--short", "HEAD")
@@ -184,7 +151,7 @@ def test_the_same_code_passes_and_the_sides_are_named(call, repository: Path) ->
 
 def test_a_slower_head_is_measured_twice_and_fails(call, repository: Path, tmp_path: Path) -> None:
     arguments = (TARGET, "--base-rev", "same", "-o", str(tmp_path / "ab.json"), "-o", str(tmp_path / "ab.xml"))
-    code, out, _ = call(*arguments, "--format", "github", launch=machine(1.1), prober=Known)
+    code, out, _ = call(*arguments, "--format", "github", launch=machine(1.1), prober=KnownProber)
     assert code == 1
     assert rows(out) == {"latency": "REGRESSED"}
     assert "::error title=ffnbench REGRESSED::SwiGLU latency: REGRESSED, +" in out
@@ -198,9 +165,9 @@ def test_a_slower_head_is_measured_twice_and_fails(call, repository: Path, tmp_p
 
 
 def test_the_tolerance_is_fail_aboves(call, repository: Path) -> None:
-    assert call(TARGET, "--base-rev", "same", "--fail-above", "20%", launch=machine(1.1), prober=Known)[0] == 0
+    assert call(TARGET, "--base-rev", "same", "--fail-above", "20%", launch=machine(1.1), prober=KnownProber)[0] == 0
     arguments = (TARGET, "--base-rev", "same", "--on-unclear", "fail", "--budget", "5")
-    code, out, _ = call(*arguments, launch=machine(1.05, scatter=0.02), prober=Known)
+    code, out, _ = call(*arguments, launch=machine(1.05, scatter=0.02), prober=KnownProber)
     assert (code, rows(out)) == (4, {"latency": "UNCLEAR"})
 
 
@@ -209,7 +176,15 @@ def test_a_changed_result_is_a_finding_of_its_own(call, repository: Path) -> Non
     code, out, _ = call(TARGET, "--base-rev", "changed", launch=launch)
     assert (code, rows(out), launch.log) == (1, {"output": "REGRESSED"}, [])
     assert "head's output differs from base's by" in out
-    code, out, _ = call(TARGET, "--base-rev", "changed", "--allow-mismatch")  # the same again, and on
+
+    class Differs(KnownProber):
+        def within(self, arm: Arm) -> KnownProber:
+            return self if arm == OWN else Differs(1.0, arm)
+
+        def hold(self, case: Case, seed: int, folder: str) -> Agreement:
+            return agreement(error=0.4)
+
+    code, out, _ = call(TARGET, "--base-rev", "changed", "--allow-mismatch", prober=Differs)
     assert (code, rows(out)) == (0, {"latency": "OK", "output": "OK"})
     assert "allowed by --allow-mismatch" in out
 
@@ -219,7 +194,7 @@ def held(made: Path, folder: Path, base: str, head: str, **options: object) -> A
     for tag in (base, head):
         (folder / f"{tag}.py").write_text(git(made, "show", f"{tag}:mypkg/mlp.py"))
     variants = ",".join(f"{tag}={folder}/{tag}.py:SwiGLU" for tag in dict.fromkeys((base, head)))
-    plan = build(Request(variants=variants, d_model=16, d_ff=32, match="none", **options), Known())
+    plan = build(Request(variants=variants, d_model=16, d_ff=32, match="none", **options), KnownProber())
     keep(jsonable.encode(plan.cases[0]), 0, str(folder))
     return jsonable.decode(Agreement, hold(jsonable.encode(plan.cases[-1]), 1, str(folder)))
 
@@ -364,13 +339,59 @@ def test_the_control_speaks_for_an_ab_too(call, repository: Path) -> None:
     launch = machine(1.1)
     real = launch.seconds
     launch.seconds = lambda label, worker, number: real(label, worker, number) * (1.1 if label == CONTROL else 1.0)
-    code, out, _ = call(TARGET, "--base-rev", "same", "--budget", "5", launch=launch, prober=Known)
+    code, out, _ = call(TARGET, "--base-rev", "same", "--budget", "5", launch=launch, prober=KnownProber)
     assert (code, rows(out)) == (0, {"latency": "UNCLEAR"})
 
 
 def test_a_head_that_fails_never_passes(call, repository: Path) -> None:
     launch = machine()
     launch.trouble = {("open", "SwiGLU"): "crash"}
-    code, out, _ = call(TARGET, "--base-rev", "same", launch=launch, prober=Known)
+    code, out, _ = call(TARGET, "--base-rev", "same", launch=launch, prober=KnownProber)
     assert (code, rows(out)["latency"]) == (3, "MISSING")
     assert "SwiGLU said no" in out
+
+
+def measured(repository: Path, *arguments: str) -> subprocess.CompletedProcess:
+    """The real command with real workers."""
+    return subprocess.run(
+        [sys.executable, "-m", "ffnbench", "ab", *arguments, *SMALL], capture_output=True, text=True, timeout=600,
+        cwd=repository, env={**os.environ, "PYTHONPATH": str(ROOT), "COLUMNS": "100"},
+    )  # fmt: skip
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("base", "head", "code", "status"),
+    [("old", "slow", 1, "REGRESSED"), ("slow", "old", 0, "IMPROVED"), ("old", "same", 0, "OK")],
+)
+def test_ten_percent_are_found_and_nothing_is_not(
+    repository: Path, base: str, head: str, code: int, status: str
+) -> None:
+    """Calls that last 2 ms and 2.2 ms by the clock."""
+    done = measured(repository, TARGET, "--base-rev", base, "--head-rev", head, "--budget", "90")
+    assert (done.returncode, rows(done.stdout)) == (code, {"latency": status}), done.stdout + done.stderr
+
+
+@pytest.mark.slow
+def test_two_versions_of_torch(tmp_path: Path) -> None:
+    """The other one from FFNBENCH_OTHER_PYTHON, or installed here: some gigabytes."""
+    python = os.environ.get("FFNBENCH_OTHER_PYTHON") or other_torch(tmp_path)
+    asked = [python, "-c", "import torch; print(torch.__version__)"]
+    version = subprocess.run(asked, capture_output=True, text=True, check=True).stdout.strip()
+    assert version != torch.__version__
+    done = measured(tmp_path, "swiglu", "--base-python", python, "--exact-only")
+    assert done.returncode == 0, done.stdout + done.stderr
+    words = " ".join(done.stdout.split())
+    assert f"torch: {version} (base), {torch.__version__} (head)" in words
+    assert "7 exact rows are equal" in words
+
+
+def other_torch(folder: Path) -> str:
+    """A virtual environment with torch alone, of another version than here; skips where there is none to be had."""
+    python = folder / "other" / "bin" / "python"
+    subprocess.run([sys.executable, "-m", "venv", str(folder / "other")], check=True)
+    here = torch.__version__.partition("+")[0]
+    done = subprocess.run([python, "-m", "pip", "install", "-q", f"torch!={here},<{here}"], capture_output=True)
+    if done.returncode:
+        pytest.skip("no other torch can be installed")
+    return str(python)

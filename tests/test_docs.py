@@ -6,12 +6,14 @@ import csv
 import json
 import re
 import shlex
+import subprocess
+from pathlib import Path
 from statistics import median
 
 import pytest
-from conftest import ROOT, FakeLaunch, ffnbench
+from conftest import ROOT, FakeLaunch, KnownProber, ffnbench
 
-from ffnbench import api, gate, timing
+from ffnbench import ab, api, gate, timing
 from ffnbench.bench.runner import run
 from ffnbench.cli import app
 from ffnbench.report.selftest import live_table, rates_table
@@ -60,6 +62,14 @@ def test_shell_lines_are_commands_that_work(document, line, tmp_path, monkeypatc
     monkeypatch.setattr(
         api.Prepared, "measure", lambda self, progress, *rest: real(self, progress, FakeLaunch(), *rest[1:])
     )
+    if "@python=" in line:
+        monkeypatch.setattr(api, "check_arms", lambda arms, prober: None)
+    if line.startswith("ffnbench ab "):
+        two_sides(tmp_path)
+        measured = ab.ab
+        monkeypatch.setattr(
+            ab, "ab", lambda question, _: measured(question, launch=FakeLaunch(), prober_of=KnownProber)
+        )
     monkeypatch.setattr(timing, "run", lambda plan, on_progress, launch: run(plan, launch=FakeLaunch()))
     gated = gate.check
     monkeypatch.setattr(gate, "check", lambda path, options, _: gated(path, options, launch=FakeLaunch()))
@@ -67,6 +77,15 @@ def test_shell_lines_are_commands_that_work(document, line, tmp_path, monkeypatc
     assert command == "ffnbench"
     assert app(arguments, standalone_mode=False) in (0, None)
     assert capsys.readouterr().out
+
+
+def two_sides(folder: Path) -> None:
+    """A repository with the package and the revisions that the documents speak of."""
+    (folder / "mypkg").mkdir()
+    (folder / "mypkg" / "mlp.py").touch()
+    for arguments in ("init -q", "add mypkg", "-c user.name=n -c user.email=e@x commit -qm one", "tag v1.0",
+                      "update-ref refs/remotes/origin/main HEAD"):  # fmt: skip
+        subprocess.run(["git", *arguments.split()], cwd=folder, check=True)
 
 
 @pytest.mark.parametrize(("document", "body"), blocks("console"))
