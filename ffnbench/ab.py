@@ -12,6 +12,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from ffnbench.abcheck import output_finding, paired_findings
 from ffnbench.api import Prepared, ShownReport, check_arms
 from ffnbench.arm import OWN, Arm, parse_env
 from ffnbench.bench.crew import Launch
@@ -25,8 +26,6 @@ from ffnbench.check import (
     Policy,
     Status,
     exact_findings,
-    output_finding,
-    paired_findings,
     parse_tolerances,
 )
 from ffnbench.errors import FfnbenchError

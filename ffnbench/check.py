@@ -19,15 +19,13 @@ from ffnbench.ffn.spec import FFNSpec
 from ffnbench.plan import CONTROL, LATENCY, PEAK, SAVED, Case, Plan
 from ffnbench.registry import hint_for
 from ffnbench.result import Environment, Estimate, Report, Verdict
-from ffnbench.sides import Agreement
 from ffnbench.stats import error_rate, holm, level, row_centre, whole_rounds
 
 Row = tuple[str, str]  # case, metric
 # sd of a log ratio between runs of one machine, beyond what each run's workers show: choices, by what runs showed
 # (docs/methodology.md). Forms of the same matrix products feel the machine's state alike, others do not.
 SAME_PRODUCTS, OTHER_PRODUCTS = 0.001, 0.003
-SECONDS, OUTPUT = "seconds", "output"
-EXACT_WITHIN = 1e-6  # of two runs in float64: rounding leaves 1e-15, or 1e-7 where a module casts to float32 inside
+SECONDS = "seconds"
 DEFAULT_LATENCY, DEFAULT_SECONDS = 0.05, 0.10
 
 
@@ -204,51 +202,11 @@ def latency_findings(before: Report, now: Report, policy: Policy) -> list[Findin
     changes = {row: _change(before, now, *row) for row in rows}
     alpha = error_rate(now.plan.protocol)
     worse = holm({row: c.p_above(policy.of(*row)) for row, c in changes.items() if c}, alpha / 2)
-    return [_latency(row, changes[row], row in worse, policy, now) for row in rows]
+    return [latency_finding(row, changes[row], row in worse, policy, now) for row in rows]
 
 
-def paired_findings(run: Report, policy: Policy) -> list[Finding]:
-    """The latency of every row against the reference of the same run: old and new code in the same rounds.
-
-    There is no other run to vary from, so the change is the ratio with its own interval.
-    """
-    reference = run.plan.reference
-    rows = [(case.label, LATENCY) for case in run.plan.shown if case.label != reference]
-    centres = {row: row_of(run, *row) for row in rows}
-    changes = {
-        row: Change(before=0.0, now=centre.mean, difference=centre) if centre and centre.freedom > 0 else None
-        for row, centre in centres.items()
-    }
-    alpha = error_rate(run.plan.protocol)
-    worse = holm({row: c.p_above(policy.of(*row)) for row, c in changes.items() if c}, alpha / 2)
-    return [_latency(row, changes[row], row in worse, policy, run) for row in rows]
-
-
-def output_finding(label: str, agreement: Agreement, *, allowed: bool) -> Finding:
-    """Whether head computes what base does: REGRESSED where it does not, OK where that is `allowed`.
-
-    UNCLEAR where their outputs differ and so do their weights, which could not be carried over.
-    """
-    errors = {"": agreement.error, " in float64": agreement.exact_error}
-    limits = {"": agreement.tolerance, " in float64": min(agreement.tolerance, EXACT_WITHIN)}
-    apart = [f"{error:.1e}{how}" for how, error in errors.items() if error is not None and error > limits[how]]
-    if agreement.error is None:
-        apart = ["infinitely: it is not finite, or has another shape"]
-    own = f"; its weights are its own, of the same seed: {agreement.apart}" if agreement.apart else ""
-    told = {"base": agreement.base_error, "head": agreement.head_error}
-    rounding = ", ".join(f"{side} {error:.1e}" for side, error in told.items() if error is not None)
-    against = f"; against its own run in float64: {rounding}" if rounding else ""
-    status, reason = Status.OK, own.removeprefix("; ")
-    if apart:
-        status = Status.OK if allowed else Status.UNCLEAR if agreement.apart else Status.REGRESSED
-        reason = f"head's output differs from base's by {' and '.join(apart)}{against}{own}"
-        reason += "; allowed by --allow-mismatch" if allowed else ""
-    return Finding(
-        case=label, metric=OUTPUT, status=status, tolerance=agreement.tolerance, now=agreement.error, reason=reason
-    )
-
-
-def _latency(row: Row, change: Change | None, worse: bool, policy: Policy, now: Report) -> Finding:
+def latency_finding(row: Row, change: Change | None, worse: bool, policy: Policy, now: Report) -> Finding:
+    """What follows for one row; `worse` is whether it is beyond its tolerance by Holm's correction too."""
     label, metric = row
     if change is None:
         failure = now.failure(label) or now.failure(now.plan.reference)

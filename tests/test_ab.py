@@ -18,11 +18,12 @@ import torch
 from conftest import ROOT, FakeLaunch, KnownProber
 
 from ffnbench import ab, cli, jsonable
+from ffnbench.abcheck import output_finding
 from ffnbench.arm import OWN, Arm
 from ffnbench.bench.agreement import hold, keep
 from ffnbench.bench.prober import Prober
 from ffnbench.bench.worktree import PREFIX, Repository
-from ffnbench.check import Status, output_finding
+from ffnbench.check import Status
 from ffnbench.errors import FfnbenchError
 from ffnbench.plan import CONTROL, Case
 from ffnbench.request import Request, build

@@ -21,7 +21,7 @@ PICTURE_FILES = {"report/plots.py", "report/curves.py", "report/surfaces.py"}
 RANKS = {
     "errors": -1, "arm": 0, "interruption": 0, "registry": 0, "units": 0, "jsonable": 0, "__init__": 0, "ffn": 1,
     "plan": 2, "sides": 2, "protocol": 3, "request": 4, "selection": 5, "result": 3, "centre": 1, "noise": 4,
-    "stats": 5, "sampling": 6, "selftest": 6, "check": 6, "alarms": 6.5, "twolooks": 6.5,
+    "stats": 5, "sampling": 6, "selftest": 6, "check": 6, "alarms": 6.5, "twolooks": 6.5, "abcheck": 6.5,
     "bench": 7, "report": 7, "api": 8, "show": 8, "gallery": 8, "timing": 8, "trial": 8, "options": 8, "app": 8,
     "gate": 9, "gateshow": 10, "cli_gate": 11, "ab_options": 9, "ab": 10, "cli_ab": 11,
     "study_options": 9, "cli_study": 10, "cli": 12, "__main__": 13,

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from ffnbench.check import OUTPUT, Finding, Status
+from ffnbench.abcheck import OUTPUT
+from ffnbench.check import Finding, Status
 from ffnbench.plan import LATENCY
 from ffnbench.report.estimates import ratio_text
 from ffnbench.report.exports import described

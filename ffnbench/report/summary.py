@@ -23,7 +23,8 @@ def effort(report: Report | Run) -> str:
     workers = len(rounds) or report.plan.protocol.workers
     fewest, most = min(rounds.values(), default=0), max(rounds.values(), default=report.plan.protocol.rounds)
     span = f"{most}" if fewest == most else f"{fewest}-{most}"
-    return f"{workers} fresh process{'es' if workers > 1 else ''} x {span} shuffled rounds"
+    each = " of each side" if len(report.plan.arms) > 1 else ""
+    return f"{workers} fresh process{'es' if workers > 1 else ''}{each} x {span} shuffled rounds"
 
 
 def _workload_line(plan: Plan, keys: tuple[str, ...] = ("dtype", "device", "mode", "backend")) -> str:
