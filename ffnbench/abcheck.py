@@ -48,6 +48,7 @@ def output_finding(label: str, agreement: Agreement, *, allowed: bool) -> Findin
         status = Status.OK if allowed else Status.UNCLEAR if agreement.apart else Status.REGRESSED
         reason = f"head's output differs from base's by {' and '.join(apart)}{against}{own}"
         reason += "; allowed by --allow-mismatch" if allowed else ""
+        reason += "; nothing was timed: --allow-mismatch goes on" if status is Status.REGRESSED else ""
     return Finding(
         case=label, metric=OUTPUT, status=status, tolerance=agreement.tolerance, now=agreement.error, reason=reason
     )
