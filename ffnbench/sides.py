@@ -54,4 +54,4 @@ def sides_of(told: Sequence[tuple[Arm, tuple[str, ...], dict[str, str]]]) -> tup
 def _own(arm: Arm) -> dict[str, str]:
     """What the arm itself says; a name tells its source better than a path."""
     source = {"source": arm.source} if arm.source and not arm.name else {}
-    return ({"interpreter": arm.python} if arm.python else {}) | source | dict(arm.env)
+    return {"interpreter": arm.python or "ffnbench's own"} | source | dict(arm.env)

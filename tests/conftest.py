@@ -111,6 +111,15 @@ class KnownProber(Prober):
         return Agreement(error=1e-7, tolerance=1e-4, exact_error=1e-16)
 
 
+def two_sides(folder: Path) -> None:
+    """A repository with the package and the revisions that the documents speak of."""
+    (folder / "mypkg").mkdir()
+    (folder / "mypkg" / "mlp.py").touch()
+    for arguments in ("init -q", "add mypkg", "-c user.name=n -c user.email=e@x commit -qm one", "tag v1.0",
+                      "update-ref refs/remotes/origin/main HEAD"):  # fmt: skip
+        subprocess.run(["git", *arguments.split()], cwd=folder, check=True)
+
+
 @pytest.fixture
 def fake_launch() -> type[FakeLaunch]:
     return FakeLaunch

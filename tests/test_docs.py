@@ -6,12 +6,10 @@ import csv
 import json
 import re
 import shlex
-import subprocess
-from pathlib import Path
 from statistics import median
 
 import pytest
-from conftest import ROOT, FakeLaunch, KnownProber, ffnbench
+from conftest import ROOT, FakeLaunch, KnownProber, ffnbench, two_sides
 
 from ffnbench import ab, api, gate, timing
 from ffnbench.bench.runner import run
@@ -77,15 +75,6 @@ def test_shell_lines_are_commands_that_work(document, line, tmp_path, monkeypatc
     assert command == "ffnbench"
     assert app(arguments, standalone_mode=False) in (0, None)
     assert capsys.readouterr().out
-
-
-def two_sides(folder: Path) -> None:
-    """A repository with the package and the revisions that the documents speak of."""
-    (folder / "mypkg").mkdir()
-    (folder / "mypkg" / "mlp.py").touch()
-    for arguments in ("init -q", "add mypkg", "-c user.name=n -c user.email=e@x commit -qm one", "tag v1.0",
-                      "update-ref refs/remotes/origin/main HEAD"):  # fmt: skip
-        subprocess.run(["git", *arguments.split()], cwd=folder, check=True)
 
 
 @pytest.mark.parametrize(("document", "body"), blocks("console"))

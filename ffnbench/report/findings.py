@@ -39,7 +39,7 @@ def finding_records(findings: tuple[Finding, ...]) -> list[Record]:
 def findings_table(findings: tuple[Finding, ...], now: Report, smallest: float | None, title: str) -> Table:
     """Every row that is not an equal exact metric; those are counted below."""
     notes = Footnotes()
-    quiet = [f for f in findings if f.status is Status.OK and f.metric != LATENCY and not f.change and not f.reason]
+    quiet = [f for f in findings if f.status is Status.OK and f.metric not in (LATENCY, OUTPUT) and f.change is None]
     shown = sorted((f for f in findings if f not in quiet), key=lambda f: list(Status).index(f.status))
     columns = (
         Column(title="case", left=True),
@@ -62,7 +62,8 @@ def findings_table(findings: tuple[Finding, ...], now: Report, smallest: float |
         )
         for f in shown
     )
-    timed = [effort(now) + "; latency is the ratio to " + now.plan.reference] if now.samples else []
+    sampled = any(sample.metric == LATENCY for sample in now.samples)
+    timed = [effort(now) + "; latency is the ratio to " + now.plan.reference] if sampled else []
     return Table(
         columns=columns,
         rows=rows,
