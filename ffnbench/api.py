@@ -9,13 +9,15 @@ from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
 from ffnbench import __version__
+from ffnbench.arm import OWN, Arm
+from ffnbench.bench.crew import Launch
 from ffnbench.bench.environment import usable_cpus
 from ffnbench.bench.prober import Prober
-from ffnbench.bench.runner import Launch, run
+from ffnbench.bench.runner import run
 from ffnbench.bench.session import Session
 from ffnbench.blockplan import is_block
 from ffnbench.errors import FfnbenchError
-from ffnbench.plan import NoProbe, Plan, cost_of
+from ffnbench.plan import CONTROL, NoProbe, Plan, cost_of
 from ffnbench.protocol import check_timeout
 from ffnbench.report.block import block_tables
 from ffnbench.report.store import load as load_report
@@ -88,6 +90,7 @@ class Prepared:
             stopped=done.stopped,
             limit=done.limit,
             timer=done.timer,
+            sides=done.sides,
             wall_s=done.wall_s,
         )
 
@@ -114,8 +117,18 @@ def prepare(request: Request) -> Prepared:
 def price_plan(plan: Plan) -> Prepared:
     """A plan that is there already, with its costs as they are now."""
     with Prober(plan.protocol.timeout_s) as prober:
+        check_arms(plan.arms, prober)
         costs = tuple(CaseCost(case=case.label, cost=cost_of(case, prober)) for case in plan.cases)
     return Prepared(plan=plan, costs=costs)
+
+
+def check_arms(arms: Iterable[Arm], prober: Prober) -> None:
+    """Raise FfnbenchError for an arm whose interpreter is missing or has no torch."""
+    probers = [prober.within(arm) for arm in arms if arm != OWN and arm.name != CONTROL]
+    for one in probers:
+        one.start()  # all of them, before the first is waited for
+    for one in probers:
+        one.facts_of_torch()
 
 
 def _plan(request: Request) -> tuple[Plan, tuple[CaseCost, ...]]:
@@ -123,6 +136,7 @@ def _plan(request: Request) -> tuple[Plan, tuple[CaseCost, ...]]:
         request = replace(request, threads=usable_cpus())
     with Prober(check_timeout(request.timeout)) as prober:
         plan = build_plan(request, prober)
+        check_arms(plan.arms, prober)
         costs = tuple(CaseCost(case=case.label, cost=cost_of(case, prober)) for case in plan.cases)
     return plan, costs
 
@@ -176,6 +190,8 @@ def build(variant: str, *, d_model: int, device: Any = None, dtype: Any = None, 
     if len(plan.cases) > 1:
         raise FfnbenchError(f"{variant!r} names {len(plan.cases)} variants", "build one at a time")
     case = plan.cases[0]
+    if case.arm != OWN:
+        raise FfnbenchError(f"{case.arm} is of another process", "a module is built in this one")
     own_device = None if case.workload.device == "auto" else case.workload.device
     place = {"device": device or own_device, "dtype": getattr(torch, case.workload.dtype)}
     if isinstance(case.ffn, FFNSpec):

@@ -202,13 +202,14 @@ def latency_findings(before: Report, now: Report, policy: Policy) -> list[Findin
     changes = {row: _change(before, now, *row) for row in rows}
     alpha = error_rate(now.plan.protocol)
     worse = holm({row: c.p_above(policy.of(*row)) for row, c in changes.items() if c}, alpha / 2)
-    return [_latency(row, changes[row], row in worse, policy, now) for row in rows]
+    return [latency_finding(row, changes[row], row in worse, policy, now) for row in rows]
 
 
-def _latency(row: Row, change: Change | None, worse: bool, policy: Policy, now: Report) -> Finding:
+def latency_finding(row: Row, change: Change | None, worse: bool, policy: Policy, now: Report) -> Finding:
+    """What follows for one row; `worse` is whether it is beyond its tolerance by Holm's correction too."""
     label, metric = row
     if change is None:
-        failure = now.failure(label)
+        failure = now.failure(label) or now.failure(now.plan.reference)
         reason = failure.message if failure else "it has no samples now"
         return _finding(label, metric, Status.MISSING, policy, reason=reason)
     estimate, slack = change.estimate(level(now.plan.protocol)), _bias(now) if metric == LATENCY else 0.0

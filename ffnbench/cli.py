@@ -170,6 +170,7 @@ def report(
     leave(0 if loaded.interrupted else code)  # showing it was not interrupted
 
 
+import ffnbench.cli_ab  # noqa: E402
 import ffnbench.cli_block  # noqa: E402
 import ffnbench.cli_gate  # noqa: E402
 import ffnbench.cli_models  # noqa: E402

@@ -8,8 +8,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from ffnbench.api import Prepared, ShownReport, load, price_plan
+from ffnbench.bench.crew import Launch
 from ffnbench.bench.environment import describe
-from ffnbench.bench.runner import Launch
 from ffnbench.bench.session import Session
 from ffnbench.check import (
     EXACT,
@@ -57,6 +57,7 @@ class Gate:
     before: Report
     now: Report
     again: Report | None = None
+    title: str = ""  # where it is not about a stored baseline
 
     @property
     def smallest(self) -> float | None:
@@ -111,14 +112,15 @@ def _measured(
     before: ShownReport, priced: Prepared, policy: Policy, options: Options, on_progress: Listener, launch: Launch
 ) -> Gate:
     def measure(plan: Plan, answered: Answered) -> Report:
-        return Prepared(plan=plan, costs=_costs_of(plan, priced)).measure(on_progress, launch, answered)
+        return Prepared(plan=plan, costs=costs_of(plan, priced)).measure(on_progress, launch, answered)
 
     looks = two_looks(before, policy, options.budget, measure)
     exact = exact_findings(before, looks.now, policy)
     return Gate(findings=(*exact, *looks.findings), before=before, now=looks.now, again=looks.again)
 
 
-def _costs_of(plan: Plan, priced: Prepared) -> tuple[CaseCost, ...]:
+def costs_of(plan: Plan, priced: Prepared) -> tuple[CaseCost, ...]:
+    """The cost of each case of a plan; what was not priced is the control."""
     known = {cost.case: cost for cost in priced.costs}
     return tuple(
         known[case.label] if case.label in known else replace(known[plan.reference], case=case.label)

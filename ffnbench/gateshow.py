@@ -77,7 +77,8 @@ def _export(text: str) -> tuple[str, str]:
 
 def show_gate(gate: Gate, wanted: Wanted, outputs: Outputs, wide: bool, step_summary: str | None) -> int:
     """Show and write everything; gives the exit code. Raises Unfinished where the measuring did not end."""
-    table = findings_table(gate.findings, gate.now, gate.smallest, wanted.baseline)
+    title = gate.title or f"FFN check against {wanted.baseline}"
+    table = findings_table(gate.findings, gate.now, gate.smallest, title)
     if wanted.format == "table":
         show(table, Console(), wide=wide)
     elif wanted.format == "github":

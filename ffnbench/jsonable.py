@@ -13,13 +13,16 @@ from functools import cache
 from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
 T = TypeVar("T")
+LATER = {"later": True}  # metadata of a field that came later: left out at its default, as files had it before
 _hints = cache(get_type_hints)
 
 
 def encode(value: Any) -> Any:
     """A JSON-ready copy of a value made of dataclasses, enums, tuples, lists, dicts and scalars."""
     if is_dataclass(value) and not isinstance(value, type):
-        return {f.name: encode(getattr(value, f.name)) for f in fields(value)}
+        given = {f.name: getattr(value, f.name) for f in fields(value)}
+        left_out = {f.name for f in fields(value) if f.metadata.get("later") and given[f.name] == f.default}
+        return {name: encode(item) for name, item in given.items() if name not in left_out}
     if isinstance(value, Enum):
         return value.value
     if isinstance(value, tuple | list):

@@ -5,10 +5,12 @@ The types only; how flags become a Plan is request.py, the answer is result.py.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Protocol as Interface
 
+from ffnbench.arm import OWN, Arm
 from ffnbench.errors import FfnbenchError
 from ffnbench.ffn.attention import AttentionSpec
 from ffnbench.ffn.attention_cost import attention_cost
@@ -16,6 +18,7 @@ from ffnbench.ffn.cost import Cost, activation_cost, cost
 from ffnbench.ffn.model import OwnMLP
 from ffnbench.ffn.own import OwnActivation
 from ffnbench.ffn.spec import ActivationSpec, ImportedSpec, NetworkSpec
+from ffnbench.jsonable import LATER
 from ffnbench.registry import Registry
 
 DEFAULT_WORKERS, DEFAULT_ROUNDS = 5, 30
@@ -76,7 +79,7 @@ class Workload:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
-    """One row: a network and a workload under a label. `sizing` says where its sizes come from.
+    """One row: a network and a workload under a label. `sizing` says where its sizes come from, `arm` where it runs.
 
     `against` is the label of what it is compared with where that is not the plan's reference; its own for another one.
     """
@@ -87,7 +90,8 @@ class Case:
     workload: Workload
     sizing: str
     residual: float | None = None  # what is matched, relative to the reference: 0.002 is 0.2 % above
-    against: str | None = None
+    against: str | None = field(default=None, metadata=LATER)
+    arm: Arm = field(default=OWN, metadata=LATER)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -150,6 +154,11 @@ class Plan:
         return self.reference_of(label) == label
 
     @property
+    def arms(self) -> tuple[Arm, ...]:
+        """Where its cases run, the reference's arm first: one process each."""
+        return tuple(dict.fromkeys((self.case(self.reference).arm, *(case.arm for case in self.cases))))
+
+    @property
     def compared(self) -> int:
         """How many rows are compared with a reference: the family that decisions are corrected for."""
         return sum(not self.is_reference(case.label) for case in self.shown)
@@ -165,8 +174,20 @@ class Plan:
         )
 
 
+def control_of(cases: Iterable[Case], reference: str) -> Case:
+    """The reference a second time. Where cases run in several processes it has one of its own, as all others have."""
+    found = list(cases)
+    case = next(case for case in found if case.label == reference)
+    arm = case.arm if len({case.arm for case in found}) == 1 else replace(case.arm, name=CONTROL)
+    return replace(case, label=CONTROL, residual=None, arm=arm)
+
+
 class Probe(Interface):
     """Looks at code of the user's by running it, which a pure plan can't. prober.py has the real one."""
+
+    def within(self, arm: Arm) -> Probe:
+        """A probe that looks from there; this one where the arm has nothing of its own."""
+        ...
 
     def describe(self, target: str) -> OwnActivation | None:
         """What a function declares as an activation; None for a module's class or factory."""
@@ -183,6 +204,10 @@ class Probe(Interface):
 
 class NoProbe:
     """Stands in where code of the user's is out of reach."""
+
+    def within(self, arm: Arm) -> NoProbe:
+        """Nowhere is anything known."""
+        return self
 
     def describe(self, target: str) -> OwnActivation | None:
         """Nothing is known."""
@@ -201,7 +226,7 @@ def cost_of(case: Case, probe: Probe) -> Cost:
     """What is known of a case without timing it."""
     work = case.workload
     if isinstance(case.ffn, ImportedSpec):
-        return probe.count(case.ffn, work)
+        return probe.within(case.arm).count(case.ffn, work)
     if isinstance(case.ffn, ActivationSpec):
         return activation_cost(case.ffn)
     if isinstance(case.ffn, AttentionSpec):

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
+from ffnbench.arm import Arm
 from ffnbench.errors import FfnbenchError
 from ffnbench.ffn.cost import cost
 from ffnbench.ffn.grammar import (
@@ -24,7 +25,7 @@ from ffnbench.ffn.keys import check_grouped, flag, limit_of, moe_of, number
 from ffnbench.ffn.sizing import DEFAULT_MULTIPLE, DEFAULT_RATIO, RULES, Match, round_nearest, width_by_rule, width_for
 from ffnbench.ffn.spec import HF, FFNSpec, Gate, ImportedSpec, Init, NetworkSpec, require_positive
 from ffnbench.modelflags import biased, chosen_model, shared_width, with_model
-from ffnbench.plan import CONTROL, METRIC_GROUPS, Case, Mode, NoProbe, Note, Plan, Probe, Workload
+from ffnbench.plan import METRIC_GROUPS, Case, Mode, NoProbe, Note, Plan, Probe, Workload, control_of
 from ffnbench.protocol import protocol_of
 from ffnbench.registry import hint_for
 from ffnbench.units import signed_percent
@@ -107,6 +108,7 @@ def build(request: Request, probe: Probe | None = None) -> Plan:
 
 def identify(variant: Variant, probe: Probe) -> Variant:
     """A target is a module, an activation or a model of transformers; which of these shows when it is loaded."""
+    probe = probe.within(variant.arm)
     if variant.target.startswith(HF):
         return as_model_variant(variant, probe.own_mlp(variant.target))
     own = probe.describe(variant.target) if variant.target else None
@@ -130,7 +132,7 @@ def _control(request: Request, metrics: tuple[str, ...], cases: tuple[Case, ...]
         return ()
     if "latency" not in metrics:
         raise FfnbenchError("--control is about latency, and latency is not measured", "add it: --metrics latency")
-    return tuple(replace(case, label=CONTROL, residual=None) for case in cases if case.label == reference)
+    return (control_of(cases, reference),)
 
 
 def _metrics(request: Request, cases: tuple[Case, ...]) -> tuple[str, ...]:
@@ -193,10 +195,11 @@ class _Sizer:
             check_grouped(spec, workload.dtype, variant.text)
         residual = None
         if self.match is not Match.NONE and variant.label != self.reference.label:
-            residual = self._matched_cost(spec, workload) / self._reference_cost() - 1
+            residual = self._matched_cost(spec, workload, variant.arm) / self._reference_cost() - 1
         return Case(
-            label=variant.label, variant=variant.text, ffn=spec, workload=workload, sizing=sizing, residual=residual
-        )
+            label=variant.label, variant=variant.text, ffn=spec, workload=workload, sizing=sizing, residual=residual,
+            arm=variant.arm,
+        )  # fmt: skip
 
     def _workload(self, variant: Variant) -> Workload:
         return workload_of({key: getattr(self.request, key) for key in FLAGS}, variant)
@@ -254,7 +257,7 @@ class _Sizer:
 
     def _own_width(self, variant: Variant, workload: Workload, target: int, multiple: int) -> int:
         def at(width: int) -> int:
-            return self._matched_cost(self._spec(variant, width), workload)
+            return self._matched_cost(self._spec(variant, width), workload, variant.arm)
 
         if self._reference_width is not None and at(self._reference_width) == target:
             return self._reference_width  # the same form: no rounding may come between
@@ -268,7 +271,7 @@ class _Sizer:
         # user code may refuse odd widths, so the line is drawn through two ordinary ones
         wide = round_nearest((self.request.ratio or DEFAULT_RATIO) * self.d_model, multiple)
         half = round_nearest(wide / 2, multiple)
-        low, high = (self._matched_cost(self._spec(variant, width), workload) for width in (half, wide))
+        low, high = (self._matched_cost(self._spec(variant, width), workload, variant.arm) for width in (half, wide))
         if low == high:
             return wide, "given, and not read by the module"
         width = round_nearest(half + (target - low) * (wide - half) / (high - low), multiple)
@@ -280,7 +283,7 @@ class _Sizer:
             workload = self._workload(self.reference)
             width, _ = self._width(self.reference, workload)
             self._reference_width = width
-            self._target = self._matched_cost(self._spec(self.reference, width), workload)
+            self._target = self._matched_cost(self._spec(self.reference, width), workload, self.reference.arm)
         return self._target
 
     def _classic_cost(self, variant: Variant, workload: Workload) -> int:
@@ -288,11 +291,11 @@ class _Sizer:
         plain = {k: v for k, v in variant.spec_keys.items() if k not in (*MOE_KEYS, "limit", "offset")}
         classic = replace(variant, gate=Gate.NONE, spec_keys=plain)
         width, _ = self._by_rule("classic", classic)
-        return self._matched_cost(self._spec(classic, width), workload)
+        return self._matched_cost(self._spec(classic, width), workload, variant.arm)
 
-    def _matched_cost(self, spec: NetworkSpec, workload: Workload) -> int:
+    def _matched_cost(self, spec: NetworkSpec, workload: Workload, arm: Arm) -> int:
         if isinstance(spec, ImportedSpec):
-            counted = self.probe.count(spec, workload)
+            counted = self.probe.within(arm).count(spec, workload)
         else:
             counted = cost(spec, tokens=1, dtype="float32", train=False, device="cpu")
         value = counted.params_active if self.match is Match.PARAMS else counted.flops_forward

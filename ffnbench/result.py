@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 from ffnbench.ffn.cost import Cost
 from ffnbench.ffn.spec import FFNSpec, Gate
+from ffnbench.jsonable import LATER
 from ffnbench.plan import CONTROL, DEAD, HIT, LATENCY, LOAD, PEAK, SAVED, ZEROS, Case, Note, Plan
+from ffnbench.sides import Side
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -150,6 +152,7 @@ class Run:
     stopped: str = ""  # why the run ended early, where it was not by hand
     limit: str = ""  # which limit ended an adaptive run: precision, budget or workers
     timer: Timer | None = None
+    sides: tuple[Side, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -191,6 +194,7 @@ class Report:
     stopped: str = ""
     limit: str = ""
     timer: Timer | None = None
+    sides: tuple[Side, ...] = field(default=(), metadata=LATER)  # where arms differ, if there are several
     wall_s: float | None = None
     seal: str = ""  # of the cases and their costs, made when the file was written: an edit shows
     schema: int = SCHEMA

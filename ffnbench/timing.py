@@ -6,9 +6,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
+from ffnbench.bench.crew import Launch
 from ffnbench.bench.environment import usable_cpus
 from ffnbench.bench.prober import Prober
-from ffnbench.bench.runner import Launch, run
+from ffnbench.bench.runner import run
 from ffnbench.bench.session import Session
 from ffnbench.errors import FfnbenchError, Unfinished
 from ffnbench.report.activations import Answer, timing_records, timing_table

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
 
 from ffnbench.check import Finding, Policy, Status, between_runs, change_of, confirmed, latency_findings, row_of
-from ffnbench.plan import CONTROL, LATENCY, Plan
+from ffnbench.plan import CONTROL, LATENCY, Plan, control_of
 from ffnbench.protocol import FINEST, LEAST_BUDGET_S, MIN_ROUNDS, MIN_WORKERS
 from ffnbench.result import Report, Run, Sample
 from ffnbench.sampling import Answered, Pace, finest_error, scatter
@@ -21,6 +21,7 @@ FIRST_LOOK = 2 / 3  # of the budget; a second look may need the rest
 RESOLVED = 2  # half-width of a change, in tolerances: a change of three times the tolerance is then found
 FINEST_PART = 3  # rounds are chosen for a precision of this part of the smallest tolerance
 Measure = Callable[[Plan, Answered], Report]
+Find = Callable[[Report], list[Finding]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,26 +40,35 @@ def two_looks(
 
     `budget` is in seconds of `clock`, for both looks together.
     """
+
+    def find(now: Report) -> list[Finding]:
+        return latency_findings(before, replace(now, environment=now.environment or before.environment), policy)
+
+    return looks_at(before.plan, find, policy, budget, measure, clock)
+
+
+def looks_at(
+    plan: Plan, find: Find, policy: Policy, budget: float, measure: Measure, clock: Callable[[], float] = time.monotonic
+) -> Looks:
+    """The two looks at a plan's rows, whatever they are held against: `find` says what a run of it shows."""
     start = clock()
-    plan = first_plan(before, policy, FIRST_LOOK * budget)
-    now = measure(plan, lambda part, samples: _decided(before, policy, part, samples, ()))
-    found = latency_findings(before, now, policy)
+    plan = first_plan(plan, policy, FIRST_LOOK * budget)
+    now = measure(plan, lambda part, samples: _decided(find, part, samples, ()))
+    found = find(now)
     suspects = [finding.case for finding in found if finding.status is Status.REGRESSED]
     if not suspects or now.interrupted or now.stopped:
         return Looks(findings=tuple(found), now=now)
     second = _second_plan(plan, suspects, max(LEAST_BUDGET_S, budget - (clock() - start)))
-    again = measure(second, lambda part, samples: _decided(before, policy, part, samples, suspects))
-    looked = [finding for finding in latency_findings(before, again, policy) if finding.case in suspects]
+    again = measure(second, lambda part, samples: _decided(find, part, samples, suspects))
+    looked = [finding for finding in find(again) if finding.case in suspects]
     return Looks(findings=tuple(confirmed(found, looked)), now=now, again=again)
 
 
-def first_plan(before: Report, policy: Policy, budget: float) -> Plan:
-    """The baseline's own plan with the control, measured until each row is decided."""
-    plan = before.plan
+def first_plan(plan: Plan, policy: Policy, budget: float) -> Plan:
+    """The plan with the control, measured until each row is decided."""
     precision = max(FINEST / 100, min(_tolerances(plan, policy), default=0.05) / FINEST_PART)
     protocol = replace(plan.protocol, workers=MIN_WORKERS, rounds=MIN_ROUNDS, precision=precision, budget_s=budget)
-    control = replace(plan.case(plan.reference), label=CONTROL, residual=None)
-    return replace(plan, cases=(*plan.shown, control), protocol=protocol)
+    return replace(plan, cases=(*plan.shown, control_of(plan.shown, plan.reference)), protocol=protocol)
 
 
 def _tolerances(plan: Plan, policy: Policy) -> list[float]:
@@ -73,15 +83,15 @@ def _second_plan(plan: Plan, suspects: Sequence[str], budget: float) -> Plan:
     return replace(plan, cases=cases, protocol=protocol, metrics=("latency",))
 
 
-def _decided(before: Report, policy: Policy, plan: Plan, samples: Sequence[Sample], rows: Sequence[str]) -> str:
+def _decided(find: Find, plan: Plan, samples: Sequence[Sample], rows: Sequence[str]) -> str:
     """`decided` where no latency row, or none of `rows`, is unclear any more."""
     now = report_of(
         Run(
-            plan=plan, samples=tuple(samples), failures=(), warnings=(), environment=before.environment,
-            interrupted=False, wall_s=0.0,
+            plan=plan, samples=tuple(samples), failures=(), warnings=(), environment=None, interrupted=False,
+            wall_s=0.0,
         )
     )  # fmt: skip
-    asked = [f for f in latency_findings(before, now, policy) if not rows or f.case in rows]
+    asked = [f for f in find(now) if not rows or f.case in rows]
     return "" if any(finding.status is Status.UNCLEAR for finding in asked) else "decided"
 
 
@@ -104,7 +114,7 @@ class Blind:
 
 def blind_row(before: Report, policy: Policy, budget: float) -> Blind | None:
     """The first row that could not be decided, foretold from the scatter and the pace that the baseline had."""
-    first = first_plan(before, policy, FIRST_LOOK * budget)
+    first = first_plan(before.plan, policy, FIRST_LOOK * budget)
     error = finest_error(first.protocol, scatter(before.plan, before.samples), pace_of(before))
     for case in before.plan.shown:
         if before.plan.is_reference(case.label):

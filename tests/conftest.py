@@ -10,7 +10,13 @@ from pathlib import Path
 
 import pytest
 
+from ffnbench.arm import OWN, Arm
+from ffnbench.bench.prober import Prober
 from ffnbench.bench.session import WorkerLost
+from ffnbench.ffn.cost import Cost
+from ffnbench.ffn.spec import ImportedSpec
+from ffnbench.plan import Case, Workload
+from ffnbench.sides import Agreement
 
 ROOT = Path(__file__).resolve().parents[1]
 FACTS = {
@@ -71,9 +77,50 @@ class FakeLaunch:
         self.workers: list[FakeWorker] = []
         self.log: list[tuple[int, str, str | None]] = []
 
-    def __call__(self) -> FakeWorker:
+    def __call__(self, arm: object = None) -> FakeWorker:
         self.workers.append(FakeWorker(self.seconds, len(self.workers), self.trouble, self.log))
         return self.workers[-1]
+
+
+class KnownProber(Prober):
+    """A prober that needs no process: it knows `mypkg.mlp` and what every module costs."""
+
+    def within(self, arm: Arm) -> KnownProber:
+        return KnownProber(1.0, arm) if arm != OWN else self
+
+    def start(self) -> None:
+        pass
+
+    def facts_of_torch(self) -> dict:
+        return {}
+
+    def origin(self, target: str) -> Path:
+        return Path(self._arm.source, "mypkg", "mlp.py").resolve()
+
+    def describe(self, target: str) -> None:
+        return None
+
+    def count(self, spec: ImportedSpec, workload: Workload) -> Cost:
+        total = 3 * spec.d_model * spec.d_ff
+        return Cost(
+            params=total, params_active=total, params_formula=None, flops_forward=2 * total, flops_backward=4 * total,
+            flops_elementwise=None, flops_elementwise_backward=None, weight_bytes=4 * total, counted=True,
+        )  # fmt: skip
+
+    def keep(self, case: Case, seed: int, folder: str) -> None:
+        pass
+
+    def hold(self, case: Case, seed: int, folder: str) -> Agreement:
+        return Agreement(error=1e-7, tolerance=1e-4, exact_error=1e-16)
+
+
+def two_sides(folder: Path) -> None:
+    """A repository with the package and the revisions that the documents speak of."""
+    (folder / "mypkg").mkdir()
+    (folder / "mypkg" / "mlp.py").touch()
+    for arguments in ("init -q", "add mypkg", "-c user.name=n -c user.email=e@x commit -qm one", "tag v1.0",
+                      "update-ref refs/remotes/origin/main HEAD"):  # fmt: skip
+        subprocess.run(["git", *arguments.split()], cwd=folder, check=True)
 
 
 @pytest.fixture

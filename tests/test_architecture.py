@@ -14,17 +14,18 @@ FILES = sorted(PACKAGE.rglob("*.py"))
 HEAVY = {"torch", "pandas", "matplotlib", "numpy", "scipy"}
 TORCH_FILES = {
     "ffn/modules.py", "ffn/attend.py", "ffn/dense.py", "ffn/experts.py", "bench/meters.py", "bench/jobs.py",
-    "bench/counting.py", "bench/study.py", "bench/rivals.py", "bench/routing.py",
+    "bench/counting.py", "bench/study.py", "bench/rivals.py", "bench/routing.py", "bench/agreement.py",
 }  # fmt: skip
 PICTURE_FILES = {"report/plots.py", "report/curves.py", "report/surfaces.py"}
 # lower numbers know nothing of higher ones; a room's files may import their siblings
 RANKS = {
-    "errors": -1, "interruption": 0, "registry": 0, "units": 0, "jsonable": 0, "__init__": 0, "ffn": 1, "centre": 1,
-    "plan": 2, "protocol": 3, "result": 3, "workload": 3, "fitting": 3, "modelflags": 3, "request": 4, "noise": 4,
-    "selection": 5, "stats": 5, "blockplan": 5, "sampling": 6, "selftest": 6, "check": 6, "alarms": 6.5,
-    "twolooks": 6.5, "bench": 7, "report": 7, "api": 8, "show": 8, "gallery": 8, "timing": 8, "trial": 8,
-    "options": 8, "app": 8, "models": 8, "block": 9, "cli_models": 9, "gate": 9, "study_options": 9, "cli_block": 10,
-    "gateshow": 10, "cli_study": 10, "cli_gate": 11, "cli": 12, "__main__": 13,
+    "errors": -1, "interruption": 0, "registry": 0, "units": 0, "jsonable": 0, "__init__": 0, "arm": 0, "ffn": 1,
+    "centre": 1, "plan": 2, "sides": 2, "protocol": 3, "result": 3, "workload": 3, "fitting": 3, "modelflags": 3,
+    "request": 4, "noise": 4, "selection": 5, "stats": 5, "blockplan": 5, "sampling": 6, "selftest": 6, "check": 6,
+    "alarms": 6.5, "twolooks": 6.5, "abcheck": 6.5, "bench": 7, "report": 7, "api": 8, "show": 8, "gallery": 8,
+    "timing": 8, "trial": 8, "options": 8, "app": 8, "models": 8, "block": 9, "cli_models": 9, "gate": 9,
+    "study_options": 9, "ab_options": 9, "cli_block": 10, "gateshow": 10, "cli_study": 10, "ab": 10, "cli_gate": 11,
+    "cli_ab": 11, "cli": 12, "__main__": 13,
 }  # fmt: skip
 
 

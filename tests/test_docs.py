@@ -9,9 +9,9 @@ import shlex
 from statistics import median
 
 import pytest
-from conftest import ROOT, FakeLaunch, ffnbench
+from conftest import ROOT, FakeLaunch, KnownProber, ffnbench, two_sides
 
-from ffnbench import api, gate, timing
+from ffnbench import ab, api, gate, timing
 from ffnbench.bench.runner import run
 from ffnbench.cli import app
 from ffnbench.report.selftest import live_table, rates_table
@@ -60,6 +60,14 @@ def test_shell_lines_are_commands_that_work(document, line, tmp_path, monkeypatc
     monkeypatch.setattr(
         api.Prepared, "measure", lambda self, progress, *rest: real(self, progress, FakeLaunch(), *rest[1:])
     )
+    if "@python=" in line:
+        monkeypatch.setattr(api, "check_arms", lambda arms, prober: None)
+    if line.startswith("ffnbench ab "):
+        two_sides(tmp_path)
+        measured = ab.ab
+        monkeypatch.setattr(
+            ab, "ab", lambda question, _: measured(question, launch=FakeLaunch(), prober_of=KnownProber)
+        )
     monkeypatch.setattr(timing, "run", lambda plan, on_progress, launch: run(plan, launch=FakeLaunch()))
     gated = gate.check
     monkeypatch.setattr(gate, "check", lambda path, options, _: gated(path, options, launch=FakeLaunch()))

@@ -91,6 +91,9 @@ class Counting:
         self.params_per_width = params_per_width
         self.seen: list[int] = []
 
+    def within(self, arm):
+        return self
+
     def describe(self, target: str) -> OwnActivation | None:
         return OwnActivation(target=target, flops=3) if target.endswith("act") else None
 

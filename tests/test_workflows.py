@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 import yaml
-from conftest import FakeLaunch
+from conftest import FakeLaunch, KnownProber, two_sides
 
-from ffnbench import api, gate
+from ffnbench import ab, api, gate
 from ffnbench.cli import app
 from ffnbench.report.store import json_text
 from ffnbench.request import Request
@@ -40,12 +40,14 @@ def shell_lines(workflow: dict) -> list[str]:
 
 LINES = [line for workflow in WORKFLOWS for line in shell_lines(workflow)]
 CHECKS = [line for line in LINES if line.startswith("ffnbench check")]
+ABS = [line for line in LINES if line.startswith("ffnbench ab")]
 
 
 def test_there_are_workflows() -> None:
     assert len(WORKFLOWS) >= 2
     assert len(SCRIPTS) >= 1
     assert len(CHECKS) >= 3
+    assert len(ABS) >= 1
 
 
 @pytest.mark.parametrize("workflow", [w for w in WORKFLOWS if "jobs" in w])
@@ -80,6 +82,16 @@ def test_a_check_of_a_workflow_runs(line: str, tmp_path: Path, monkeypatch: pyte
     for flag, value in pairwise(arguments):
         if flag == "-o":
             assert (tmp_path / value).stat().st_size
+
+
+@pytest.mark.parametrize("line", ABS)
+def test_an_ab_of_a_workflow_runs(line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    two_sides(tmp_path)
+    real = ab.ab
+    monkeypatch.setattr(ab, "ab", lambda question, _: real(question, launch=FakeLaunch(), prober_of=KnownProber))
+    assert app(shlex.split(line.replace("${{ github.base_ref }}", "main"))[1:], standalone_mode=False) in (0, None)
+    assert (tmp_path / "ab.xml").stat().st_size
 
 
 def test_uploaded_files_are_written() -> None:

@@ -16,6 +16,13 @@ from typing import Any
 from ffnbench import __version__
 from ffnbench.result import Environment
 
+# the beginnings of variables that change how fast torch is, or which libraries it finds
+SPEAKING = (
+    "OMP_", "GOMP_", "KMP_", "MKL_", "ONEDNN_", "DNNL_", "OPENBLAS_", "BLIS_", "TORCH", "PYTORCH_", "ATEN_", "CUDA_",
+    "CUBLAS", "CUDNN_", "NVIDIA_", "TRITON_", "MALLOC_", "GLIBC_TUNABLES", "LD_PRELOAD", "LD_LIBRARY_PATH",
+    "PYTHONMALLOC", "PYTHONOPTIMIZE", "PYTHON_GIL",
+)  # fmt: skip
+
 
 def usable_cpus() -> int:
     """CPUs that this process may really use: the affinity mask and the cgroup's quota, whichever is less."""
@@ -60,6 +67,8 @@ def torch_facts() -> dict[str, Any]:
     cuda = torch.cuda.is_available()
     properties = torch.cuda.get_device_properties(0) if cuda else None
     return {
+        "python": platform.python_version(),
+        "build": build_facts(),
         "version": torch.__version__,
         "threads": torch.get_num_threads(),
         "capability": torch.backends.cpu.get_cpu_capability(),
@@ -69,6 +78,37 @@ def torch_facts() -> dict[str, Any]:
         "gpu_memory_bytes": properties.total_memory if properties else None,
         "cuda": torch.version.cuda,
     }
+
+
+def build_facts() -> dict[str, str]:
+    """Everything in which two workers may differ and latency may depend on: called in a worker, shown where it differs.
+
+    Of the variables only those that speak to torch, its libraries and the loader are told: others may be secrets.
+    """
+    import torch
+
+    config = torch.__config__.show()
+    facts: dict[str, Any] = {
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "torch commit": torch.version.git_version,
+        "default threads": torch.get_num_threads(),
+        "CPU capability": torch.backends.cpu.get_cpu_capability(),
+        "CUDA": torch.version.cuda,
+        "cuDNN": torch.backends.cudnn.version() if torch.cuda.is_available() else None,
+        "GPU": torch.cuda.get_device_name(0) if torch.cuda.is_available() else None,
+        "float32 matmul": torch.get_float32_matmul_precision(),
+    }
+    found = {name: str(value) for name, value in facts.items() if value is not None}
+    found |= {f"build {name}": value.strip() for name, value in re.findall(r"(\w+)=(.*?)(?:, |$)", _settings(config))}
+    found |= dict(re.findall(r"^  - (?!Build)(.*?)(?: Version)?:? (v?\d.*)$", config, re.M))
+    return found | {name: value for name, value in os.environ.items() if name.startswith(SPEAKING)}
+
+
+def _settings(config: str) -> str:
+    """The line of torch's build settings, without what names the version again."""
+    line = re.search(r"Build settings: (.*?)[, ]*$", config, re.M)
+    return re.sub(r"(TORCH_VERSION|COMMIT_SHA)=.*?, ", "", line[1]) if line else ""
 
 
 def _blas(config: str) -> str | None:
@@ -99,7 +139,7 @@ def describe(facts: dict[str, Any] | None) -> Environment:
         usable_cpus=usable,
         memory_bytes=_total_memory(),
         system=f"{platform.system()} {platform.release()} {platform.machine()}",
-        python=platform.python_version(),
+        python=facts.get("python", platform.python_version()),
         ffnbench=__version__,
         torch=facts.get("version"),
         torch_threads=facts.get("threads"),

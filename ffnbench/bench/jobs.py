@@ -48,7 +48,9 @@ class Jobs:
         work = case.workload
         _settle(work)
         torch.manual_seed(protocol.seed)
-        module = self._build(case)
+        module = build_case(case, work.device)
+        if isinstance(module, MixtureOfExperts) and work.routing:
+            impose(module, Routing(work.routing), tokens=work.tokens, seed=self.plan.protocol.seed)
         subject = meters.prepare(module, work, case.ffn.d_model, protocol.seed)
         self._first_call(subject, case)
         meters.warm_up(subject, protocol.warmup_s)
@@ -88,20 +90,6 @@ class Jobs:
         self._check_values(self.subjects[label], self.plan.case(label), "after timing")
         return {}
 
-    def _build(self, case: Case) -> torch.nn.Module:
-        device, dtype = case.workload.device, getattr(torch, case.workload.dtype)
-        if isinstance(case.ffn, FFNSpec):
-            module = build_module(case.ffn, device=device, dtype=dtype)
-            if isinstance(module, MixtureOfExperts) and case.workload.routing:
-                routing = Routing(case.workload.routing)
-                impose(module, routing, tokens=case.workload.tokens, seed=self.plan.protocol.seed)
-            return module
-        if isinstance(case.ffn, AttentionSpec):
-            return build_attention(case.ffn, device=device, dtype=dtype)
-        if isinstance(case.ffn, ActivationSpec):
-            return Pointwise(case.ffn)
-        return build_imported(case.ffn).to(device=device, dtype=dtype)
-
     def _first_call(self, subject: meters.Subject, case: Case) -> None:
         """The first call of all: its shape, its dtype, its values."""
         try:
@@ -128,7 +116,7 @@ class Jobs:
             return
         else:
             expected, of = self.first_outputs[case.label], "its own first output"
-        error = _relative_error(y, expected)
+        error = relative_error(y, expected)
         if error > TOLERANCE[case.workload.dtype]:
             raise Mismatch(f"the output differs from {of} by {error:.1e} {when}")
 
@@ -143,7 +131,20 @@ def _as_ours(module: torch.nn.Module, case: Case) -> OwnForm | None:
         raise Mismatch(f"{case.ffn.target} is not {case.ffn.form.name}: {problem.message}") from problem
 
 
-def _relative_error(y: Tensor, expected: Tensor) -> float:
+def build_case(case: Case, device: str) -> torch.nn.Module:
+    """The module of a case, weights filled from torch's global generator."""
+    dtype = getattr(torch, case.workload.dtype)
+    if isinstance(case.ffn, FFNSpec):
+        return build_module(case.ffn, device=device, dtype=dtype)
+    if isinstance(case.ffn, AttentionSpec):
+        return build_attention(case.ffn, device=device, dtype=dtype)
+    if isinstance(case.ffn, ActivationSpec):
+        return Pointwise(case.ffn)
+    return build_imported(case.ffn).to(device=device, dtype=dtype)
+
+
+def relative_error(y: Tensor, expected: Tensor) -> float:
+    """The norm of the difference over the norm of what is expected, in float64."""
     y, expected = y.double(), expected.double()
     size = expected.norm()
     return float((y - expected).norm() / size) if size else float(y.norm())

@@ -8,28 +8,33 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from pathlib import Path
 from types import TracebackType
 
 from ffnbench import jsonable
+from ffnbench.arm import OWN, Arm
 from ffnbench.bench.session import Session, WorkerLost
 from ffnbench.bench.wire import Message
-from ffnbench.errors import FfnbenchError
+from ffnbench.errors import FfnbenchError, Unfinished
 from ffnbench.ffn.cost import Cost
 from ffnbench.ffn.facts import Facts
 from ffnbench.ffn.model import OwnMLP
 from ffnbench.ffn.own import OwnActivation
 from ffnbench.ffn.spec import ActivationSpec, ImportedSpec
-from ffnbench.plan import Workload
+from ffnbench.plan import Case, Workload
 from ffnbench.result import Curve
+from ffnbench.sides import Agreement
 
 BY_ITSELF = "does it import by itself, in a plain `python`?"
 
 
 class Prober:
-    """A context manager; `count` starts the worker on first use and remembers every answer."""
+    """A context manager; its first question starts the worker, of one arm, and every answer is remembered."""
 
-    def __init__(self, timeout_s: float = 300.0) -> None:
+    def __init__(self, timeout_s: float = 300.0, arm: Arm = OWN) -> None:
         self._timeout_s = timeout_s
+        self._arm = arm
+        self._others: dict[Arm, Prober] = {}
         self._session: Session | None = None
         self._known: dict[tuple[ImportedSpec, Workload], Cost] = {}
         self._described: dict[str, OwnActivation | None] = {}
@@ -41,8 +46,26 @@ class Prober:
     def __exit__(
         self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
     ) -> None:
+        for prober in self._others.values():
+            prober.__exit__(kind, problem, trace)
         if self._session is not None:
             self._session.close()
+
+    def within(self, arm: Arm) -> Prober:
+        """The prober of another arm, which ends with this one; one with nothing of its own is where this one is."""
+        if arm in (OWN, self._arm):
+            return self
+        return self._others.setdefault(arm, Prober(self._timeout_s, arm))
+
+    def facts_of_torch(self) -> Message:
+        """What the worker says of its torch; raises FfnbenchError where it can't start."""
+        try:
+            return self.start().facts()
+        except (WorkerLost, Unfinished) as problem:
+            if self._arm == OWN and isinstance(problem, Unfinished):
+                raise
+            hint = f"does `{self._arm.python or 'python'} -c 'import torch'` work?"
+            raise FfnbenchError(self._said(str(problem)), hint) from problem
 
     def count(self, spec: ImportedSpec, workload: Workload) -> Cost:
         """Parameters and FLOPs of a user's module; raises FfnbenchError where it can't serve as an FFN."""
@@ -79,16 +102,39 @@ class Prober:
         answer["slope"] = [math.nan if slope is None else slope for slope in answer["slope"]]
         return jsonable.decode(Curve, answer)
 
+    def origin(self, target: str) -> Path:
+        """The file that a target's module is read from there."""
+        return Path(self._ask(target, {"do": "origin", "target": target})["file"])
+
+    def keep(self, case: Case, seed: int, folder: str) -> None:
+        """Have the base write its weights, an input and its output into a folder."""
+        self._ask(case.variant, {"do": "keep", "case": jsonable.encode(case), "seed": seed, "folder": folder})
+
+    def hold(self, case: Case, seed: int, folder: str) -> Agreement:
+        """Have the head held against what the base wrote there."""
+        asked = {"do": "hold", "case": jsonable.encode(case), "seed": seed, "folder": folder}
+        return jsonable.decode(Agreement, self._ask(case.variant, asked))
+
     def _ask(self, target: str, request: Message) -> Message:
-        if self._session is None:
-            self._session = Session()
+        self.facts_of_torch()
         try:
-            answer = self._session.ask(request, self._timeout_s)
+            answer = self.start().ask(request, self._timeout_s)
         except WorkerLost as lost:
             late = lost.kind == "timeout"
-            raise FfnbenchError(f"{target}: {lost}", "give it longer with --timeout" if late else BY_ITSELF) from lost
+            hint = "give it longer with --timeout" if late else BY_ITSELF
+            raise FfnbenchError(self._said(f"{target}: {lost}"), hint) from lost
         if "failure" in answer:
             message, hint = answer["message"], answer.get("hint") or BY_ITSELF
             named = target.partition(":")[0] in message or target.rpartition(":")[2] in message
-            raise FfnbenchError(message if named else f"{target}: {message}", hint)
+            raise FfnbenchError(self._said(message if named else f"{target}: {message}"), hint)
         return answer
+
+    def start(self) -> Session:
+        """The worker, started if it is not there yet; it is not waited for."""
+        if self._session is None:
+            self._session = Session(self._arm)
+        return self._session
+
+    def _said(self, message: str) -> str:
+        """The message, with the arm that it is about where there are several."""
+        return message if self._arm == OWN else f"{self._arm}: {message}"

@@ -12,10 +12,11 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from typing import Any
 
 from ffnbench import jsonable
 from ffnbench.bench.clock import RunClock
+from ffnbench.bench.crew import Launch, Worker, enlist
 from ffnbench.bench.environment import available_memory, describe, usable_cpus
 from ffnbench.bench.room import check_room
 from ffnbench.bench.session import Session, WorkerLost
@@ -26,21 +27,11 @@ from ffnbench.interruption import termination_as_interruption
 from ffnbench.plan import LATENCY, METRIC_GROUPS, Note, Plan
 from ffnbench.result import Environment, Failure, FailureKind, Progress, Run, Sample, Timer
 from ffnbench.sampling import Answered, limit_met, rounds_wanted, scatter, workers_wanted
+from ffnbench.sides import Side, sides_of
 
 RESTARTS = 3
 ONCE = {"memory": "weigh", "sparsity": "look", "routing": "route"}  # which job gives the metrics of a group
 Listener = Callable[[Progress], None]
-
-
-class Worker(Protocol):
-    """What the runner needs of a worker; the tests' fake one has no process and no torch."""
-
-    def facts(self) -> dict[str, Any]: ...
-    def ask(self, request: Message, timeout_s: float) -> Message: ...
-    def close(self) -> None: ...
-
-
-Launch = Callable[[], Worker]
 
 
 def run(
@@ -86,6 +77,7 @@ def run(
         wall_s=now() - start,
         limit=runner.limit if plan.protocol.precision is not None else "",
         timer=runner.timer,
+        sides=runner.sides,
     )
 
 
@@ -106,6 +98,7 @@ class _Runner:
     warnings: list[Note] = field(default_factory=list)
     environment: Environment | None = None
     timer: Timer | None = None
+    sides: tuple[Side, ...] = ()
     limit: str = ""
     _ready: list[Worker] = field(default_factory=list)
     _current: Worker | None = None
@@ -164,15 +157,17 @@ class _Runner:
         return limit_met(left, self.samples, self._clock.elapsed_s, pace, self._clock.rounds, self.answered)
 
     def _take(self) -> Worker:
-        """The next started worker; starts as many as will be needed, up to one a CPU, when none is left."""
+        """The next started worker; starts as many as will be needed, up to one process a CPU, when none is left."""
         if not self._ready:
             self._tell("starting workers")
             needed = max(1, self._clock.workers - self._whole)
-            self._ready += [self.launch() for _ in range(min(needed, usable_cpus()))]
+            at_once = max(1, usable_cpus() // len(self.plan.arms))
+            self._ready += [enlist(self.plan, self.launch) for _ in range(min(needed, at_once))]
             for place, worker in enumerate(self._ready):
                 facts = self._started(place, worker)
             if self.environment is None:
                 self.environment = self.describe(facts)
+                self.sides = sides_of(facts.get("arms", []))
                 self.plan = self.plan.with_device("cuda" if facts["gpus"] else "cpu")
                 _check_devices(self.plan, facts)
                 check_room(self.plan, available_memory())
@@ -187,7 +182,7 @@ class _Runner:
                 worker.close()
                 if not left:
                     raise Unfinished(f"a worker could not start: {lost}", "try `python -c 'import torch'`") from lost
-                worker = self._ready[place] = self.launch()
+                worker = self._ready[place] = enlist(self.plan, self.launch)
         raise AssertionError
 
     def _one_worker(self, worker: Worker, index: int) -> None:

@@ -6,17 +6,18 @@ import json
 import os
 import queue
 import signal
-import site
 import subprocess
-import sys
 import tempfile
 import threading
 from pathlib import Path
 from typing import Any
 
+from ffnbench.arm import OWN, Arm
+from ffnbench.bench.place import folder_of, interpreter_of, variables_of
 from ffnbench.bench.wire import VERSION, Message
-from ffnbench.errors import Unfinished
+from ffnbench.errors import FfnbenchError, Unfinished
 
+BOOT = Path(__file__).with_name("boot.py")
 START_TIMEOUT_S = 300.0
 LOUD = ("USDT:",)  # what torch's profiler prints by itself
 
@@ -30,20 +31,27 @@ class WorkerLost(Exception):
 
 
 class Session:
-    """A running worker. `ask` sends one request and waits for its answer; `close` always works."""
+    """A running worker of an arm. `ask` sends one request and waits for its answer; `close` always works."""
 
-    def __init__(self, prefix: tuple[str, ...] = (sys.executable,)) -> None:
+    def __init__(self, arm: Arm = OWN) -> None:
+        command, folder = [interpreter_of(arm), "-u", str(BOOT)], folder_of(arm)
         self._log = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the session
-        self._process = subprocess.Popen(
-            [*prefix, "-P", "-u", "-m", "ffnbench.bench.worker"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self._log,
-            env=_worker_environment(),
-            start_new_session=True,
-            text=True,
-            encoding="utf-8",
-        )
+        try:
+            self._process = subprocess.Popen(
+                command,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=self._log,
+                env=variables_of(arm),
+                cwd=folder,
+                start_new_session=True,
+                text=True,
+                encoding="utf-8",
+            )
+        except OSError as problem:
+            raise FfnbenchError(
+                f"{command[0]!r} can't be started: {problem.strerror}", "is it a Python interpreter?"
+            ) from problem
         self._answers: queue.Queue[str | None] = queue.Queue()
         threading.Thread(target=self._listen, daemon=True).start()
         self._facts: dict[str, Any] | None = None
@@ -88,7 +96,10 @@ class Session:
             raise WorkerLost("timeout", f"no answer within {timeout_s:g} s") from None
         if line is None:
             raise WorkerLost(*self._obituary())
-        return dict(json.loads(line))
+        try:
+            return dict(json.loads(line))
+        except ValueError:  # an interpreter that is none
+            raise WorkerLost("crash", f"it said {line.strip()[:60]!r}, which is no worker's answer") from None
 
     def _obituary(self) -> tuple[str, str]:
         """Kind and message of a worker that ended by itself."""
@@ -119,12 +130,3 @@ class Session:
                     stream.close()
                 except BrokenPipeError:
                     continue
-
-
-def _worker_environment() -> dict[str, str]:
-    """The parent's environment, with ffnbench importable where it runs from a source tree."""
-    environment = dict(os.environ)
-    root = str(Path(__file__).resolve().parents[2])
-    if root not in site.getsitepackages():
-        environment["PYTHONPATH"] = os.pathsep.join(filter(None, (root, environment.get("PYTHONPATH"))))
-    return environment

@@ -11,12 +11,14 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from ffnbench import jsonable
+from ffnbench.arm import Arm
+from ffnbench.bench import agreement
 from ffnbench.bench.counting import count
 from ffnbench.bench.meters import empty_call
 from ffnbench.ffn.cost import Cost
 from ffnbench.ffn.facts import find_facts
 from ffnbench.ffn.hf import own_mlp
-from ffnbench.ffn.imported import CONFIG_NAMES, D_FF_NAMES, D_MODEL_NAMES, RATIO_NAMES, load
+from ffnbench.ffn.imported import CONFIG_NAMES, D_FF_NAMES, D_MODEL_NAMES, RATIO_NAMES, load, origin_of
 from ffnbench.ffn.model import OwnMLP
 from ffnbench.ffn.own import OwnActivation, as_activation
 from ffnbench.ffn.spec import ActivationSpec, HFSpec, ImportedSpec
@@ -40,6 +42,10 @@ class InProcess:
         if own is not None:
             checked(found, target)
         return own
+
+    def within(self, arm: Arm) -> InProcess:
+        """There is this process alone; who builds in it refuses another arm."""
+        return self
 
     def count(self, spec: ImportedSpec, workload: Workload) -> Cost:
         """Parameters and FLOPs of a module."""
@@ -69,6 +75,11 @@ def scale_of(spec: ActivationSpec) -> float:
 def describe(target: str) -> dict[str, Any]:
     """Job: is this an activation, and what does it declare?"""
     return {"own": jsonable.encode(InProcess().describe(target))}
+
+
+def origin(target: str) -> dict[str, str]:
+    """Job: which file a target's module is."""
+    return {"file": origin_of(target)}
 
 
 def counted(spec: dict[str, Any], workload: dict[str, Any]) -> dict[str, Any]:
@@ -127,4 +138,5 @@ def described_mlp(target: str) -> dict[str, Any]:
 JOBS = {
     "timer": timer, "rival": rival, "describe": describe, "count": counted, "facts": facts, "curve": curve,
     "hf_layers": hf_layers, "own_mlp": described_mlp,
+    "origin": origin, "keep": agreement.keep, "hold": agreement.hold,
 }  # fmt: skip

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import TypeVar
 
+from ffnbench.arm import ARM_KEYS, OWN, Arm, take_arm
 from ffnbench.errors import FfnbenchError
 from ffnbench.ffn.model import ModelSpec, OwnMLP
 from ffnbench.ffn.own import OwnActivation
@@ -53,6 +54,7 @@ class Variant:
     notes: tuple[str, ...] = ()
     d_model: int | None = None
     form: FFNSpec | None = None
+    arm: Arm = OWN
 
 
 def parse_variants(text: str, models: Mapping[str, ModelSpec] | None = None) -> list[Variant]:
@@ -75,6 +77,7 @@ def parse_variants(text: str, models: Mapping[str, ModelSpec] | None = None) -> 
 def parse_variant(text: str, models: Mapping[str, ModelSpec] | None = None) -> Variant:
     """Parse one `[LABEL=]NAME[@KEY=VALUE]...`."""
     head, *pairs = text.split("@")
+    arm, pairs = take_arm(text, pairs)
     label, _, name = head.rpartition("=")
     keys = _parse_keys(text, pairs)
     if name.startswith(HF):
@@ -82,7 +85,7 @@ def parse_variant(text: str, models: Mapping[str, ModelSpec] | None = None) -> V
     if (models and name in models) or name in PRESETS:
         return _published(text, label, models[name] if models and name in models else PRESETS.get(name), keys)
     if match := _TARGET.match(name):
-        return _imported(text, label, name, match["attr"], keys)
+        return replace(_imported(text, label, name, match["attr"], keys), arm=arm)
     activation, gate, notes = _form(name)
     _check_keys(text, keys)
     if "gate" in keys:
@@ -99,6 +102,7 @@ def parse_variant(text: str, models: Mapping[str, ModelSpec] | None = None) -> V
         notes=notes,
         spec_keys={k: v for k, v in keys.items() if k in SPEC_KEYS},
         workload_keys={k: v for k, v in keys.items() if k in WORKLOAD_KEYS},
+        arm=arm,
     )
 
 
@@ -239,7 +243,7 @@ def module_spec(variant: Variant, d_model: int, d_ff: int) -> ImportedSpec:
 def _check_keys(text: str, keys: dict[str, Scalar]) -> None:
     for key in keys:
         if key not in SPEC_KEYS + WORKLOAD_KEYS:
-            known = sorted(SPEC_KEYS + WORKLOAD_KEYS)
+            known = sorted(SPEC_KEYS + WORKLOAD_KEYS + ARM_KEYS)
             raise FfnbenchError(f"unknown key {key!r} in {text!r}", hint_for(key, known, "keys: " + ", ".join(known)))
 
 

@@ -70,7 +70,7 @@ class Config:
 def load(target: str) -> Any:
     """The class or factory that a target names; raises FfnbenchError where there is none."""
     source, _, path = target.rpartition(":")
-    found: Any = _load_file(source) if source.endswith(".py") or "/" in source else _load_module(source)
+    found: Any = _load_file(source) if _is_file(source) else _load_module(source)
     for name in path.split("."):
         if not hasattr(found, name):
             near = did_you_mean(name, [n for n in vars(found) if not n.startswith("_")])
@@ -82,6 +82,16 @@ def load(target: str) -> Any:
             "name something that returns an nn.Module when called",
         )
     return found
+
+
+def origin_of(target: str) -> str:
+    """The file that a target's module is read from; raises FfnbenchError where it can't be loaded."""
+    load(target)
+    source = target.rpartition(":")[0]
+    if _is_file(source):
+        return str(Path(source).expanduser().resolve())
+    module = sys.modules[source]
+    return str(Path(module.__file__ or next(iter(module.__path__))).resolve())
 
 
 def build_imported(spec: ImportedSpec) -> Any:
@@ -163,6 +173,10 @@ def _ratio(spec: ImportedSpec) -> float:
     whole, rest = divmod(spec.d_ff, spec.d_model)
     ratio = spec.d_ff / spec.d_model if rest else whole
     return nextafter(ratio, inf) if int(spec.d_model * ratio) < spec.d_ff else ratio
+
+
+def _is_file(source: str) -> bool:
+    return source.endswith(".py") or "/" in source
 
 
 def _load_module(name: str) -> Any:

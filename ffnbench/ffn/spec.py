@@ -6,7 +6,7 @@ the business of grammar.py.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from math import isfinite
 
@@ -14,6 +14,7 @@ from ffnbench.errors import FfnbenchError
 from ffnbench.ffn.moe import MoESpec
 from ffnbench.ffn.own import OwnActivation, row_of_own
 from ffnbench.ffn.variants import ACTIVATIONS, CLAMPED, GATED_BY_ACTIVATION, Activation
+from ffnbench.jsonable import LATER
 
 Scalar = bool | int | float | str | None
 HF = "hf:"  # a target that begins so is the MLP of a model of transformers: hf:llama, hf:path/to/config.json
@@ -74,9 +75,9 @@ class FFNSpec:
     dropout: float = 0.0
     init: Init = Init.TORCH
     own: OwnActivation | None = None
-    moe: MoESpec | None = None
-    limit: float | None = None
-    up_offset: float = 0.0
+    moe: MoESpec | None = field(default=None, metadata=LATER)
+    limit: float | None = field(default=None, metadata=LATER)
+    up_offset: float = field(default=0.0, metadata=LATER)
 
     def __post_init__(self) -> None:
         require_positive("d_model", self.d_model)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+from ffnbench.abcheck import OUTPUT
 from ffnbench.check import Finding, Status
 from ffnbench.plan import LATENCY
 from ffnbench.report.estimates import ratio_text
 from ffnbench.report.exports import described
 from ffnbench.report.footnotes import Footnotes
+from ffnbench.report.sides import side_lines
 from ffnbench.report.summary import effort, ended_early
 from ffnbench.report.table import UNKNOWN, Cell, Column, Table
 from ffnbench.result import Report, Verdict
@@ -34,10 +36,10 @@ def finding_records(findings: tuple[Finding, ...]) -> list[Record]:
     ]  # fmt: skip
 
 
-def findings_table(findings: tuple[Finding, ...], now: Report, smallest: float | None, path: str) -> Table:
+def findings_table(findings: tuple[Finding, ...], now: Report, smallest: float | None, title: str) -> Table:
     """Every row that is not an equal exact metric; those are counted below."""
     notes = Footnotes()
-    quiet = [f for f in findings if f.status is Status.OK and f.metric != LATENCY and f.change is None]
+    quiet = [f for f in findings if f.status is Status.OK and f.metric not in (LATENCY, OUTPUT) and f.change is None]
     shown = sorted((f for f in findings if f not in quiet), key=lambda f: list(Status).index(f.status))
     columns = (
         Column(title="case", left=True),
@@ -60,11 +62,12 @@ def findings_table(findings: tuple[Finding, ...], now: Report, smallest: float |
         )
         for f in shown
     )
-    timed = [effort(now) + "; latency is the ratio to " + now.plan.reference] if now.samples else []
+    sampled = any(sample.metric == LATENCY for sample in now.samples)
+    timed = [effort(now) + "; latency is the ratio to " + now.plan.reference] if sampled else []
     return Table(
         columns=columns,
         rows=rows,
-        header=(f"FFN check against {path}", *timed),
+        header=(title, *timed),
         footnotes=notes.lines(),
         summary=tuple(_summary(findings, len(quiet), now, smallest)),
     )
@@ -75,6 +78,7 @@ def _summary(findings: tuple[Finding, ...], equal: int, now: Report, smallest: f
     if smallest is not None:
         wall = f", measured in {now.wall_s:.0f} s" if now.wall_s else ""
         lines.append(f"the smallest change that this run could have caught: {signed_percent(smallest)}{wall}")
+    lines += side_lines(now.sides)
     lines += [note.text for note in now.warnings if not note.label]
     timed = [f for f in findings if f.metric == LATENCY]
     if len(timed) > 1 and all(f.status is Status.IMPROVED for f in timed):
@@ -100,4 +104,6 @@ def _change(finding: Finding) -> str:
 def _value(finding: Finding, value: float | None) -> str:
     if value is None:
         return UNKNOWN
+    if finding.metric == OUTPUT:
+        return f"{value:.1e}"
     return f"{value:.3f}" if finding.change is not None else f"{value:,.0f}"

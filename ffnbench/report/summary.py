@@ -7,6 +7,7 @@ from collections import Counter
 
 from ffnbench.plan import CONTROL, LATENCY, Plan
 from ffnbench.report.estimates import half_width, ratio_text
+from ffnbench.report.sides import side_lines
 from ffnbench.result import Report, Run, Sample, Verdict
 from ffnbench.units import percent
 
@@ -22,7 +23,8 @@ def effort(report: Report | Run) -> str:
     workers = len(rounds) or report.plan.protocol.workers
     fewest, most = min(rounds.values(), default=0), max(rounds.values(), default=report.plan.protocol.rounds)
     span = f"{most}" if fewest == most else f"{fewest}-{most}"
-    return f"{workers} fresh process{'es' if workers > 1 else ''} x {span} shuffled rounds"
+    each = " of each side" if len(report.plan.arms) > 1 else ""
+    return f"{workers} fresh process{'es' if workers > 1 else ''}{each} x {span} shuffled rounds"
 
 
 def _workload_line(plan: Plan, keys: tuple[str, ...] = ("dtype", "device", "mode", "backend")) -> str:
@@ -98,7 +100,7 @@ def summary(report: Report) -> tuple[str, ...]:
         fine = report.resolution < TOO_NOISY
         resolves = f"this run resolves differences of {percent(report.resolution)}"
         lines.append((resolves if fine else "too noisy to tell much: see `ffnbench env`, then run again") + wall)
-    lines += [*_limit(report), *_control(report)]
+    lines += [*_limit(report), *_control(report), *side_lines(report.sides)]
     lines += [note.text for note in report.warnings if not note.label]
     if report.interrupted or report.stopped:
         lines += ended_early(report.samples)

@@ -1,0 +1,112 @@
+"""Do base and head compute the same function? Two jobs, one in the worker of each; a file goes between. Needs torch.
+
+The base writes its weights, the input and its output; the head takes weights and input over and is held against it.
+Input and weights travel, because two versions of torch need not draw the same numbers from one seed.
+"""
+
+from __future__ import annotations
+
+from copy import deepcopy
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ffnbench import jsonable
+from ffnbench.bench.jobs import TOLERANCE, build_case, relative_error
+from ffnbench.errors import FfnbenchError
+from ffnbench.ffn.modules import OwnForm, reference_output
+from ffnbench.plan import Case
+from ffnbench.sides import Agreement
+
+FILE = "base.pt"
+TOKENS = 16
+
+
+def keep(case: dict[str, Any], seed: int, folder: str) -> dict[str, Any]:
+    """Job of the base: write what the head is held against. Raises FfnbenchError where its own output is not finite."""
+    found = jsonable.decode(Case, case)
+    torch.manual_seed(seed)
+    module = _built(found)
+    x = _place(torch.randn(1, min(TOKENS, found.workload.seq_len), found.ffn.d_model), found)
+    y = _output(module, x, seed)
+    if not bool(torch.isfinite(y).all()):
+        raise FfnbenchError("its output is not finite", "nothing can be held against it")
+    state = {name: value.cpu() for name, value in module.state_dict().items()}
+    saved = {"state": state, "x": x.cpu(), "y": y.cpu()}
+    torch.save(saved | {"exact": _exact(module, x, seed)}, Path(folder, FILE))
+    return {}
+
+
+def hold(case: dict[str, Any], seed: int, folder: str) -> dict[str, Any]:
+    """Job of the head: the same input, the base's weights where they fit, and how far the outputs are apart."""
+    found = jsonable.decode(Case, case)
+    saved = torch.load(Path(folder, FILE), weights_only=True)
+    torch.manual_seed(seed)
+    module, x = _built(found), _place(saved["x"], found)
+    _output(module, x, seed)  # a lazy module has its weights after its first call
+    apart = _carry(saved["state"], module)
+    y, exact = _output(module, x, seed).cpu(), _exact(module, x, seed)
+    agreement = Agreement(
+        error=_error(y, saved["y"]),
+        tolerance=TOLERANCE[found.workload.dtype],
+        exact_error=_error(exact, saved["exact"]),
+        base_error=_error(saved["y"], saved["exact"]),
+        head_error=_error(y, exact),
+        apart=apart,
+    )
+    answer: dict[str, Any] = jsonable.encode(agreement)
+    return answer
+
+
+def _built(case: Case) -> nn.Module:
+    return build_case(case, _device(case)).eval()
+
+
+def _device(case: Case) -> str:
+    kind = case.workload.device
+    return ("cuda" if torch.cuda.is_available() else "cpu") if kind == "auto" else kind
+
+
+def _place(x: Tensor, case: Case) -> Tensor:
+    return x.to(device=_device(case), dtype=getattr(torch, case.workload.dtype))
+
+
+def _output(module: nn.Module, x: Tensor, seed: int) -> Tensor:
+    torch.manual_seed(seed)  # for modules that draw numbers even outside of training
+    with torch.no_grad():
+        y: Tensor = module(x)
+    return y
+
+
+def _exact(module: nn.Module, x: Tensor, seed: int) -> Tensor | None:
+    """The output with weights and input in float64; None where the module can't be run in it."""
+    if isinstance(module, OwnForm):
+        with torch.no_grad():
+            return reference_output(module, x).cpu()
+    try:
+        return _output(deepcopy(module).double(), x.double(), seed).double().cpu()
+    except Exception:  # a kernel for some dtypes alone, a module that can't be copied
+        return None
+
+
+def _carry(state: dict[str, Tensor], module: nn.Module) -> str:
+    """Give the module these weights; why not, where names or shapes do not fit."""
+    own = module.state_dict()
+    if other := sorted(set(state) ^ set(own)):
+        where = "base" if other[0] in state else "head"
+        return f"only {where} has {other[0]}"
+    for name, value in own.items():
+        if value.shape != state[name].shape:
+            return f"{name} is {tuple(state[name].shape)} in base and {tuple(value.shape)} in head"
+    module.load_state_dict(state)
+    return ""
+
+
+def _error(y: Tensor | None, expected: Tensor | None) -> float | None:
+    """The relative error; None where there is nothing to compare, or something that is not finite."""
+    if y is None or expected is None or y.shape != expected.shape:
+        return None
+    error = relative_error(y, expected)
+    return error if error < float("inf") else None

@@ -1,0 +1,71 @@
+"""The workers of a plan with several arms, one of each, alive at once: the runner speaks to them as to one worker.
+
+Each case goes to the process of its arm. The runner asks for one sample at a time, so that only one of them works.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from ffnbench.arm import OWN, Arm
+from ffnbench.bench.wire import Message
+from ffnbench.plan import CONTROL, Plan
+
+
+class Worker(Protocol):
+    """What the runner needs of a worker; the tests' fake one has no process and no torch."""
+
+    def facts(self) -> dict[str, Any]: ...
+    def ask(self, request: Message, timeout_s: float) -> Message: ...
+    def close(self) -> None: ...
+
+
+Launch = Callable[..., Worker]  # of an arm; without one of this process's own
+
+
+def enlist(plan: Plan, launch: Launch) -> Worker:
+    """What measures a plan: a plain worker where nothing has an arm of its own, else a crew."""
+    return launch() if plan.arms == (OWN,) else Crew(plan, launch)
+
+
+class Crew:
+    """One worker of each arm. Where one is lost, all are: what they had in common was the moment."""
+
+    def __init__(self, plan: Plan, launch: Launch) -> None:
+        self._first = plan.arms[0]
+        self._arm_of = {case.label: case.arm for case in plan.cases}
+        self._members: dict[Arm, Worker] = {}
+        try:
+            for arm in plan.arms:
+                self._members[arm] = launch(arm)
+        except BaseException:
+            self.close()
+            raise
+
+    def facts(self) -> dict[str, Any]:
+        """Those of the reference's worker, the GPUs that all of them see, and under `arms` what each says of itself."""
+        told = {arm: member.facts() for arm, member in self._members.items()}
+        arms = [(arm, self._cases(arm), said.get("build", {})) for arm, said in told.items()]
+        fewest = min(said["gpus"] for said in told.values())
+        return told[self._first] | {"gpus": fewest, "arms": [found for found in arms if found[1] != (CONTROL,)]}
+
+    def ask(self, request: Message, timeout_s: float) -> Message:
+        """The plan goes to all of them, each its own part; anything else to the worker of its case."""
+        if request["do"] != "plan":
+            return self._members[self._arm_of[request["label"]]].ask(request, timeout_s)
+        answers = [member.ask(self._part(request, arm), timeout_s) for arm, member in self._members.items()]
+        return answers[0]
+
+    def close(self) -> None:
+        """End every one."""
+        for member in self._members.values():
+            member.close()
+
+    def _cases(self, arm: Arm) -> tuple[str, ...]:
+        return tuple(label for label, own in self._arm_of.items() if own == arm)
+
+    def _part(self, request: Message, arm: Arm) -> Message:
+        mine = self._cases(arm)
+        cases = [case for case in request["plan"]["cases"] if case["label"] in mine]
+        return {**request, "plan": {**request["plan"], "cases": cases}}

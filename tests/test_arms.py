@@ -1,0 +1,223 @@
+"""Cases that run elsewhere: the grammar of an arm, the crew of its workers, and what another interpreter needs."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from conftest import FakeLaunch, ffnbench
+
+from ffnbench import api, jsonable
+from ffnbench.arm import OWN, Arm
+from ffnbench.bench.crew import Crew, enlist
+from ffnbench.bench.environment import build_facts
+from ffnbench.bench.place import interpreter_of, variables_of
+from ffnbench.bench.runner import run
+from ffnbench.bench.session import BOOT
+from ffnbench.errors import FfnbenchError
+from ffnbench.ffn.grammar import parse_variant
+from ffnbench.plan import CONTROL, Case, Plan
+from ffnbench.report.sides import side_lines
+from ffnbench.report.store import load, seal
+from ffnbench.request import Request, build
+from ffnbench.sides import Side, sides_of
+
+
+def test_an_arm_is_read_from_the_keys_of_a_variant() -> None:
+    variant = parse_variant("new=swiglu@python=.venv/bin/python@d_ff=64@env=A:1;B:x:y@env=C_D:@source=../old")
+    assert variant.arm == Arm(python=".venv/bin/python", source="../old", env=(("A", "1"), ("B", "x:y"), ("C_D", "")))
+    assert (variant.label, variant.spec_keys) == ("new", {"d_ff": 64})
+    assert parse_variant("pkg.mod:Mlp@source=3@drop=0.1").arm.source == "3"
+    assert parse_variant("pkg.mod:Mlp@source=old@drop=0.1").arguments == (("drop", 0.1),)
+    assert parse_variant("swiglu").arm == OWN
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("swiglu@env=A", "cannot read the variable 'A'"), ("swiglu@env=A=1", "cannot read the variable 'A=1'"),
+        ("swiglu@env=1A:2", "cannot read the variable"), ("swiglu@python=a@python=b", "stands twice"),
+        ("swiglu@python=", "cannot read '@python='"), ("swiglu@pyhton=a", "unknown key 'pyhton'"),
+    ],
+)  # fmt: skip
+def test_arms_that_are_none(text: str, says: str) -> None:
+    with pytest.raises(FfnbenchError, match=says) as caught:
+        parse_variant(text)
+    assert caught.value.hint
+
+
+def test_a_case_without_an_arm_is_written_as_before_there_were_any() -> None:
+    case = build(Request(variants="relu")).cases[0]
+    assert "arm" not in jsonable.encode(case)
+    away = replace(case, arm=Arm(python="p", env=(("A", "1"),)))
+    assert jsonable.decode(Case, json.loads(json.dumps(jsonable.encode(away)))) == away
+    baseline = load("results/ci/baseline.json")
+    assert baseline.seal == seal(baseline)
+
+
+def test_where_an_arm_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONPATH", "/theirs")
+    (tmp_path / "src").mkdir()
+    assert interpreter_of(OWN) == sys.executable
+    link = tmp_path / "python"
+    link.symlink_to(sys.executable)
+    assert interpreter_of(Arm(python=str(link))) == str(link)  # a virtual environment is known by its link
+    found = variables_of(Arm(source=str(tmp_path), env=(("X", "1"),)))
+    assert (found["PYTHONPATH"], found["X"]) == (f"{tmp_path}:{tmp_path}/src:/theirs", "1")
+    assert variables_of(OWN)["PYTHONPATH"] == "/theirs"
+    (tmp_path / "env" / "bin").mkdir(parents=True)
+    (tmp_path / "env" / "bin" / "python").symlink_to(sys.executable)
+    with pytest.raises(FfnbenchError) as caught:
+        interpreter_of(Arm(python=str(tmp_path / "env")))
+    assert str(tmp_path / "env" / "bin" / "python") in caught.value.hint
+
+
+def plan_of(variants: str, **options: object) -> Plan:
+    return build(Request(variants=variants, match="none", workers=3, rounds=2, **options))
+
+
+def test_the_control_has_a_process_of_its_own_where_the_others_have() -> None:
+    assert plan_of("relu,gelu", control=True).arms == (OWN,)
+    plan = plan_of("relu,gelu@env=A:1", control=True)
+    assert plan.arms == (OWN, Arm(env=(("A", "1"),)), Arm(name=CONTROL))
+    assert plan.case(CONTROL).ffn == plan.case("relu").ffn
+
+
+class Launched(FakeLaunch):
+    """Remembers the arms of its workers and which plan each was given."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.arms: list[Arm] = []
+        self.plans: list[tuple[Arm, list[str]]] = []
+
+    def __call__(self, arm: Arm = OWN):
+        worker = super().__call__(arm)
+        self.arms.append(arm)
+        real = worker.ask
+
+        def ask(request: dict, timeout_s: float) -> dict:
+            if request["do"] == "plan":
+                self.plans.append((arm, [case["label"] for case in request["plan"]["cases"]]))
+            return real(request, timeout_s)
+
+        worker.ask = ask
+        worker.facts = lambda: {"gpus": 0, "version": "x", "build": {"torch": f"2.{len(arm.env)}", "BLAS": "mkl"}}
+        return worker
+
+
+def test_a_crew_is_one_worker_to_the_runner() -> None:
+    plan = plan_of("relu,gelu=gelu@env=A:1,silu=silu@env=A:1", control=True)
+    launch = Launched()
+    done = run(plan, launch=launch)
+    away = Arm(env=(("A", "1"),))
+    assert launch.arms[:3] == [OWN, away, Arm(name=CONTROL)]
+    assert launch.plans[:3] == [(OWN, ["relu"]), (away, ["gelu", "silu"]), (Arm(name=CONTROL), [CONTROL])]
+    asked = {(launch.arms[index], label) for index, do, label in launch.log if do == "sample"}
+    assert asked == {(OWN, "relu"), (away, "gelu"), (away, "silu"), (Arm(name=CONTROL), CONTROL)}
+    assert {s.case for s in done.samples if s.metric == "latency"} == {"relu", "gelu", "silu", CONTROL}
+    assert all(worker.closed for worker in launch.workers)
+    assert done.sides == (
+        Side(name="relu", cases=("relu",), facts=(("torch", "2.0"), ("A", "none"))),
+        Side(name="gelu, silu", cases=("gelu", "silu"), facts=(("torch", "2.1"), ("A", "1"))),
+    )
+    assert side_lines(done.sides) == ["torch: 2.0 (relu), 2.1 (gelu, silu)", "A: none (relu), 1 (gelu, silu)"]
+
+
+def test_a_plan_of_one_arm_needs_no_crew() -> None:
+    assert not isinstance(enlist(plan_of("relu,gelu"), FakeLaunch()), Crew)
+
+
+def test_a_crew_that_can_not_be_complete_leaves_nobody_behind() -> None:
+    launch = FakeLaunch()
+
+    def start(arm: Arm):
+        if arm.env:
+            raise FfnbenchError("no")
+        return launch(arm)
+
+    with pytest.raises(FfnbenchError, match="no"):
+        Crew(plan_of("relu,gelu@env=A:1"), start)
+    assert [worker.closed for worker in launch.workers] == [True]
+
+
+def test_what_all_sides_share_is_not_told() -> None:
+    told = [(Arm(name="base"), ("base",), {"a": "1", "b": "2"}), (Arm(name="head"), ("x",), {"a": "1", "b": "2"})]
+    assert side_lines(sides_of(told)) == []
+    assert side_lines(()) == []
+    flags = "-O2 " + 30 * "-Wall " + "-m"
+    told = [(arm, cases, {"flags": flags + end}) for (arm, cases, _), end in zip(told, ("avx", "sse"), strict=True)]
+    (line,) = side_lines(sides_of(told))
+    assert "avx (base)" in line
+    assert "sse (head)" in line
+    assert len(line) < 120
+
+
+def test_variables_that_may_be_secrets_are_not_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MY_TOKEN", "secret")
+    monkeypatch.setenv("OMP_PROC_BIND", "close")
+    found = build_facts()
+    assert "secret" not in found.values()
+    assert found["OMP_PROC_BIND"] == "close"
+    assert found["torch"].startswith("2.")
+    assert found["build BLAS_INFO"]
+
+
+NOT_NEEDED = ("typer", "click", "rich", "pandas", "matplotlib", "scipy", "numpy", "pygments", "yaml")
+
+
+def test_a_worker_needs_torch_and_the_standard_library_alone(tmp_path: Path) -> None:
+    """All its jobs, where everything else that ffnbench depends on can't be imported."""
+    (tmp_path / "mine.py").write_text("from torch import nn\ndef act(x): return x.tanh()\nclass M(nn.Linear): pass\n")
+    mine, act = f"{tmp_path}/mine.py:M", f"{tmp_path}/mine.py:act"
+    plan = plan_of("relu", d_model=8, seq_len=4)
+    ours = jsonable.encode(plan.with_device("cpu"))
+    spec = {"target": mine, "d_model": 8, "d_ff": 8, "arguments": []}
+    label = {"label": "relu"}
+    asked = [
+        {"do": "plan", "plan": ours, "memory_bytes": None}, {"do": "open", "calls": None, **label},
+        {"do": "sample", "calls": 2, **label}, {"do": "verify", **label}, {"do": "weigh", **label},
+        {"do": "look", **label}, {"do": "describe", "target": act}, {"do": "origin", "target": act},
+        {"do": "count", "spec": spec, "workload": ours["cases"][0]["workload"]},
+        {"do": "keep", "case": ours["cases"][0], "seed": 0, "folder": str(tmp_path)},
+        {"do": "hold", "case": ours["cases"][0], "seed": 0, "folder": str(tmp_path)},
+    ]  # fmt: skip
+    code = (
+        f"import sys, runpy; sys.modules.update(dict.fromkeys({NOT_NEEDED!r}));"
+        f"runpy.run_path({str(BOOT)!r}, run_name='__main__')"
+    )
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", code], input="".join(json.dumps(line) + "\n" for line in asked),
+        capture_output=True, text=True, timeout=120, cwd=tmp_path, env={"PATH": "/usr/bin:/bin"},
+    )  # fmt: skip
+    hello, *answers = [json.loads(line) for line in done.stdout.splitlines()]
+    assert "torch" in hello, done.stderr
+    assert not [answer for answer in answers if "failure" in answer], answers
+    assert len(answers) == len(asked)
+    assert answers[-1]["error"] == 0.0
+
+
+@pytest.mark.parametrize(
+    ("variants", "says", "hint"),
+    [
+        ("relu,gelu@python=nowhere/python", "there is no interpreter 'nowhere/python'", "another environment"),
+        ("relu,gelu@source=nowhere", "there is no folder 'nowhere'", "checkout"),
+        ("relu,gelu@python=/bin/ls", "@python=/bin/ls: it said", "import torch"),
+    ],
+)
+def test_an_arm_that_is_not_there_is_found_before_measuring(variants: str, says: str, hint: str) -> None:
+    done = ffnbench("compare", "--variants", variants, "--quick")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert says in done.stderr.splitlines()[0]
+    assert hint in done.stderr.splitlines()[1]
+
+
+def test_an_interpreter_without_torch_is_named(tmp_path: Path) -> None:
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(tmp_path / "bare")], check=True)
+    python = tmp_path / "bare" / "bin" / "python"
+    with pytest.raises(FfnbenchError, match=f"{python}: a worker could not start: .*No module named 'torch'"):
+        api.prepare(Request(variants=f"relu,old=relu@python={python}", match="none"))
