@@ -1,6 +1,7 @@
-"""Whether a plan fits into memory: what a worker needs to measure it, told before it starts. Pure.
+"""Whether a plan fits into memory: what a worker needs to measure it, told before anything is built. Pure.
 
-Each worker holds the weights and the inputs of all cases at once, and what the largest call needs beside them.
+Each worker holds the weights and the inputs of all cases at once, and what the largest call needs beside them; the
+check copies one matrix after another to float64.
 """
 
 from __future__ import annotations
@@ -11,9 +12,11 @@ from ffnbench.errors import FfnbenchError
 from ffnbench.ffn.attention import AttentionSpec, Form
 from ffnbench.ffn.attention_cost import working_bytes
 from ffnbench.ffn.cost import ITEM_BYTES
-from ffnbench.ffn.spec import FFNSpec
+from ffnbench.ffn.spec import FFNSpec, HFSpec
 from ffnbench.plan import Case, NoProbe, Note, Plan, cost_of
 from ffnbench.units import IEC, quantity
+
+USABLE = 0.95  # of what is available: the limit that a worker sets itself
 
 
 def fit_into(plan: Plan, available: int | None) -> Plan:
@@ -42,14 +45,31 @@ def fit_into(plan: Plan, available: int | None) -> Plan:
     return replace(plan, cases=tuple(kept), notes=(*plan.notes, *notes))
 
 
+def check_fits(plan: Plan, available: int | None) -> None:
+    """Raise FfnbenchError where memory does not hold the plan. `available` in bytes, None where it is not known."""
+    needed = memory_needed([case for case in plan.cases if case.workload.device == "cpu"])
+    if available is not None and needed > USABLE * available:
+        raise FfnbenchError(
+            f"this needs {quantity(needed, IEC)} of memory at once, and {quantity(available, IEC)} are available",
+            "--dtype bfloat16 halves the weights; or fewer variants, a smaller --seq-len or --batch",
+        )
+
+
 def memory_needed(cases: list[Case]) -> int:
-    """About the bytes that a worker takes to measure these cases; code of the user's is not known."""
-    known = [case for case in cases if isinstance(case.ffn, FFNSpec | AttentionSpec)]
+    """About the bytes that a worker takes to measure these cases; code of the user's counts as nothing."""
+    known = [found for case in cases if (found := _as_known(case))]
     weights = [cost_of(case, NoProbe()).weight_bytes for case in known]
-    gradients = max(weights, default=0) if any(case.workload.train for case in cases) else 0
-    inputs = sum(2 * case.workload.tokens * case.ffn.d_model * ITEM_BYTES[case.workload.dtype] for case in cases)
+    gradients = max(weights, default=0) if any(case.workload.train for case in known) else 0
+    inputs = sum(2 * case.workload.tokens * case.ffn.d_model * ITEM_BYTES[case.workload.dtype] for case in known)
     in_float64 = max((8 * r * c for case in known for r, c in case.ffn.matrices.values()), default=0)  # type: ignore[union-attr]
-    return sum(weights) + gradients + inputs + in_float64 + max(map(_working, cases))
+    return sum(weights) + gradients + inputs + in_float64 + max(map(_working, known), default=0)
+
+
+def _as_known(case: Case) -> Case | None:
+    """A case whose sizes are known: a model's own MLP counts as the form that it is."""
+    if isinstance(case.ffn, HFSpec):
+        return replace(case, ffn=case.ffn.form) if case.ffn.form else None
+    return case if isinstance(case.ffn, FFNSpec | AttentionSpec) else None
 
 
 def _working(case: Case) -> int:

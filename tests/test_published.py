@@ -8,14 +8,14 @@ import pytest
 from conftest import ffnbench
 
 from ffnbench.bench.prober import Prober
-from ffnbench.bench.room import check_room, needed_bytes
 from ffnbench.errors import FfnbenchError
 from ffnbench.ffn.grammar import parse_variant
 from ffnbench.ffn.model import OwnMLP
 from ffnbench.ffn.presets import PRESETS
 from ffnbench.ffn.published import as_text
 from ffnbench.ffn.spec import FFNSpec, Gate, HFSpec
-from ffnbench.plan import NoProbe
+from ffnbench.fitting import check_fits, memory_needed
+from ffnbench.plan import NoProbe, cost_of
 from ffnbench.request import Request, build
 
 GATED = FFNSpec(d_model=64, d_ff=96, activation="silu", gate=Gate.INNER)
@@ -109,11 +109,12 @@ def probe_that_counts() -> Probe:
 def test_room_is_the_weights_and_the_dearest_call() -> None:
     plan = build(Request(variants="a=relu,b=relu", d_model=64, d_ff=256, seq_len=8, device="cpu"))
     weights, inputs = 2 * 2 * 64 * 256 * 4, 2 * 2 * 8 * 64 * 4
-    assert needed_bytes(plan) == weights + inputs + 8 * 64 * 256  # one matrix in float64 outweighs the call
-    check_room(plan, 10**9)
-    check_room(plan, None)
-    with pytest.raises(FfnbenchError, match=r"needs 392 KiB of memory at once, and 256 KiB are available") as caught:
-        check_room(plan, 2**18)
+    peak = cost_of(plan.cases[0], NoProbe()).peak_bytes
+    assert memory_needed(list(plan.cases)) == weights + inputs + 8 * 64 * 256 + peak  # one matrix in float64
+    check_fits(plan, 10**9)
+    check_fits(plan, None)
+    with pytest.raises(FfnbenchError, match=r"needs 408 KiB of memory at once, and 256 KiB are available") as caught:
+        check_fits(plan, 2**18)
     assert "--dtype bfloat16" in caught.value.hint
 
 

@@ -18,11 +18,11 @@ from ffnbench import jsonable
 from ffnbench.bench.clock import RunClock
 from ffnbench.bench.crew import Launch, Worker, enlist
 from ffnbench.bench.environment import available_memory, describe, usable_cpus
-from ffnbench.bench.room import check_room
 from ffnbench.bench.session import Session, WorkerLost
 from ffnbench.bench.watch import Watch
 from ffnbench.bench.wire import Message
 from ffnbench.errors import FfnbenchError, Unfinished
+from ffnbench.fitting import check_fits
 from ffnbench.interruption import termination_as_interruption
 from ffnbench.plan import LATENCY, METRIC_GROUPS, Note, Plan
 from ffnbench.result import Environment, Failure, FailureKind, Progress, Run, Sample, Timer
@@ -170,7 +170,7 @@ class _Runner:
                 self.sides = sides_of(facts.get("arms", []))
                 self.plan = self.plan.with_device("cuda" if facts["gpus"] else "cpu")
                 _check_devices(self.plan, facts)
-                check_room(self.plan, available_memory())
+                check_fits(self.plan, available_memory())
         return self._ready.pop(0)
 
     def _started(self, place: int, worker: Worker) -> dict[str, Any]:
