@@ -88,7 +88,7 @@ def test_parts_are_read_by_their_own_type() -> None:
         (LLAMA | {"intermediate_size": [1, 2]}, r"intermediate_size \[1, 2\]", "whole number"),
         (LLAMA | {"num_hidden_layers": -1}, "num_hidden_layers -1", "whole number"),
         (LLAMA | {"mlp_bias": "yes"}, "mlp_bias 'yes'", "true or false"),
-        (QWEN | {"num_experts_per_tok": 9}, "top_k 9 is above the number of experts, 8", "8x2"),
+        (QWEN | {"num_experts_per_tok": 9}, "9 of 8 experts: top_k is above", "num_experts_per_tok"),
         (LLAMA | {"model_type": "lama"}, "'lama' is not in the table", "did you mean 'llama'"),
         ({"hidden_size": 768}, "no model_type", "model_type"),
         ({"model_type": "llava", "text_config": LLAMA}, "no vision_config", "vision_config"),

@@ -206,9 +206,16 @@ class _Reader:
         shared = self.count(experts.shared_d_ff, least=0) if experts.shared_d_ff else 0
         if experts.shared:
             shared = self.count(experts.shared, least=0) * (shared or self.count(experts.d_ff))
+        number, top_k = self.count(experts.experts), self.count(experts.top_k)
+        if top_k > number:
+            raise FfnbenchError(
+                f"the {self.model_type} config sends a token to {top_k} of {number} experts: "
+                "top_k is above the number of experts",
+                f"looked for the keys: {self._named(experts.top_k)}, {self._named(experts.experts)}",
+            )
         return MoESpec(
-            experts=self.count(experts.experts),
-            top_k=self.count(experts.top_k),
+            experts=number,
+            top_k=top_k,
             shared_d_ff=shared,
             shared_gate=experts.shared_gate and shared > 0,
             router_bias=experts.router_bias,
