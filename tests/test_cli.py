@@ -239,6 +239,8 @@ ALL_NAMES = [
     "gelu_new", "gelu_pytorch_tanh", "squared_relu", "swish@beta=0.5", "swiglu@beta=2", "silu@gate=output",
     "relu@gate=output@bias=true", "swiglu@bias=true", "b=relu@dropout=0.1", "h=relu@init=he_xavier",
     "n=swiglu@init=normal", "l=swiglu@rule=llama", "t=relu@mode=train", "h16=swiglu@dtype=bf16@batch=2@seq_len=16",
+    "swiglu@moe=4x2", "g=swiglu_oai@moe=4x2@bias=true@experts=grouped@routing=skewed",
+    "s=relu@moe=4x1@shared=16@mode=train",
     f"{HOSTILE}:Plain", f"{HOSTILE}:Packed@d_ff=64",
 ]  # fmt: skip
 

@@ -10,8 +10,10 @@ import torch
 from conftest import ffnbench
 
 from ffnbench.bench import meters
+from ffnbench.errors import Unsupported
 from ffnbench.ffn.cost import cost
-from ffnbench.ffn.modules import build_module
+from ffnbench.ffn.modules import build_module, reference_output
+from ffnbench.ffn.moe import Dispatch, MoESpec
 from ffnbench.ffn.spec import FFNSpec, Gate
 from ffnbench.plan import Workload
 
@@ -41,6 +43,19 @@ def test_bytes_are_the_closed_form(gate: Gate, bias: bool, dtype: str, mode: str
     assert meters.peak_bytes(subject) == pytest.approx(predicted.peak_bytes, abs=512 * 16)
     if mode == "train":
         assert meters.saved_bytes(subject) == predicted.saved_bytes
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize("dispatch", list(Dispatch), ids=lambda d: d.value)
+def test_experts_compute_the_float64_reference(dispatch: Dispatch, dtype: str) -> None:
+    moe = MoESpec(experts=8, top_k=2, shared_d_ff=64, dispatch=dispatch)
+    spec = FFNSpec(d_model=256, d_ff=128, activation="silu", gate=Gate.INNER, bias=True, moe=moe)
+    try:
+        subject = subject_of(spec, dtype, "train")
+    except Unsupported as told:
+        pytest.skip(told.message)
+    y, expected = subject.module(subject.x).detach().double(), reference_output(subject.module, subject.x)
+    assert float((y - expected).norm() / expected.norm()) < {"float32": 5e-3, "bfloat16": 3e-2}[dtype]
 
 
 @pytest.mark.parametrize("mode", ["forward", "train"])
