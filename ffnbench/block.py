@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from ffnbench.api import Prepared, price_plan
 from ffnbench.bench.environment import available_memory, usable_cpus
@@ -22,6 +23,8 @@ from ffnbench.report.table import Table
 from ffnbench.report.wholemodel import whole_model_table, with_total
 from ffnbench.stats import refuse_blind
 
+USABLE = 0.95  # of what is available: the limit that a worker sets itself
+
 
 def prepare(request: BlockRequest, name: str | None, *, measure: bool) -> Prepared:
     """The plan with its costs; raises FfnbenchError for what is wrong, and for what memory does not hold."""
@@ -31,9 +34,17 @@ def prepare(request: BlockRequest, name: str | None, *, measure: bool) -> Prepar
     with Prober(check_timeout(request.timeout)) as prober:
         plan = block_plan(request, model, prober)
     if measure:
-        plan = fit_into(plan, available_memory())
+        plan = fit_into(plan, _memory(request.device))
         refuse_blind(plan)
     return price_plan(plan)
+
+
+def _memory(device: str) -> int | None:
+    """Bytes that a worker may use; where `auto` will become a GPU, the host's memory says nothing."""
+    if device == "auto" and Path("/dev/nvidiactl").exists():
+        return None
+    available = available_memory()
+    return None if available is None else int(USABLE * available)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -93,7 +93,7 @@ def _header(report: Report, length: Length) -> tuple[str, ...]:
     if spec.mla is not None:
         heads = f"{spec.heads} heads of {spec.key_dim}, values of {spec.value_dim}"
     else:
-        heads = f"{spec.heads} heads of {spec.head_dim}"
+        heads = f"{spec.heads} head{'s' * (spec.heads > 1)} of {spec.head_dim}"
         heads += f", {spec.kv_heads} of keys and values" if spec.kv_heads != spec.heads else ""
     return (
         f"Block: {case.variant}, d_model {case.ffn.d_model:,}{width} ({case.sizing})",
