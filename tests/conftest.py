@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -139,3 +140,8 @@ def ffnbench(*arguments: str, columns: int = 80, cwd: Path | None = None, env: d
         [sys.executable, "-m", "ffnbench", *arguments],
         capture_output=True, text=True, timeout=300, cwd=cwd or ROOT, env=environment,
     )  # fmt: skip
+
+
+def listen() -> None:
+    """For a child process: an interruption is heard, even where the tests themselves run in the background."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from conftest import ROOT, FakeLaunch, KnownProber
+from conftest import ROOT, FakeLaunch, KnownProber, listen
 
 from ffnbench import ab, cli, jsonable
 from ffnbench.abcheck import output_finding
@@ -298,7 +298,7 @@ def test_an_interruption_leaves_no_worktree(repository: Path, tmp_path: Path, ho
     process = subprocess.Popen(
         [sys.executable, "-m", "ffnbench", "ab", TARGET, "--base-rev", "same", *SMALL],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=repository,
-        env={**os.environ, "PYTHONPATH": str(ROOT), "TMPDIR": str(tmp_path)},
+        env={**os.environ, "PYTHONPATH": str(ROOT), "TMPDIR": str(tmp_path)}, preexec_fn=listen,
     )  # fmt: skip
     until = time.monotonic() + 30
     while not list(tmp_path.glob(f"{PREFIX}*/tree/mypkg/mlp.py")) and time.monotonic() < until:

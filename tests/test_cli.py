@@ -15,7 +15,7 @@ import time
 from pathlib import Path
 
 import pytest
-from conftest import ROOT, FakeLaunch, ffnbench
+from conftest import ROOT, FakeLaunch, ffnbench, listen
 
 from ffnbench import __version__, api, cli
 from ffnbench.ffn.variants import ACTIVATIONS, GATED
@@ -268,7 +268,13 @@ def test_ctrl_c_for_real_saves_and_leaves_no_process(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "ffnbench", "compare", "--d-model", "64", "--rounds", "5000", "-o", "run.json"]
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "FFNBENCH_TEST": str(tmp_path)}
     run = subprocess.Popen(
-        command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
+        command,
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment,
+        preexec_fn=listen,
     )
     assert run.stderr is not None
     for line in run.stderr:
