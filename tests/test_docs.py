@@ -167,7 +167,7 @@ def test_links_and_paths_lead_somewhere(path) -> None:
 
 def test_every_command_and_flag_of_the_readme_exists() -> None:
     text = (ROOT / "README.md").read_text(encoding="utf-8") + (ROOT / "docs" / "forms.md").read_text(encoding="utf-8")
-    helps = ffnbench("compare", "--help", columns=200).stdout + ffnbench("cost", "--help", columns=200).stdout
+    helps = "".join(ffnbench(name, "--help", columns=200).stdout for name in ("compare", "cost", "block"))
     for flag in set(re.findall(r"`(--[a-z-]+)", text)):
         assert flag in helps, flag
 
