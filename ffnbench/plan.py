@@ -64,7 +64,7 @@ class Workload:
     threads: int
     backend: str = "eager"
     slowdown: float = 0.0  # for tests of the measuring itself: each call spins for this share of its own time
-    routing: str | None = None
+    routing: str | None = field(default=None, metadata=LATER)
 
     @property
     def tokens(self) -> int:

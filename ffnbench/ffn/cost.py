@@ -7,11 +7,12 @@ variants.py. Source of the formulas: Shazeer 2020 for the gated forms; counted a
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from ffnbench.ffn.memory import peak_bytes, saved_bytes
 from ffnbench.ffn.moe import MoESpec, Scores
 from ffnbench.ffn.spec import ActivationSpec, FFNSpec, Gate, shared_expert
+from ffnbench.jsonable import LATER
 
 FORMULA = {Gate.NONE: "2*d*d_ff", Gate.INNER: "3*d*d_ff", Gate.OUTPUT: "2*d*d_ff + d^2"}
 BIAS_FORMULA = {Gate.NONE: " + d_ff + d", Gate.INNER: " + 2*d_ff + d", Gate.OUTPUT: " + d_ff + 2*d"}
@@ -43,7 +44,7 @@ class Cost:
     counted_how: str = ""
     uncounted: tuple[str, ...] = ()
     width_note: str = ""
-    weight_bytes_touched: int | None = None
+    weight_bytes_touched: int | None = field(default=None, metadata=LATER)
 
 
 def matrix_params(spec: FFNSpec) -> int:

@@ -81,9 +81,10 @@ def parse_variant(text: str, models: Mapping[str, ModelSpec] | None = None) -> V
     label, _, name = head.rpartition("=")
     keys = _parse_keys(text, pairs)
     if name.startswith(HF):
-        return _imported(text, label, name, name, keys)
+        return replace(_imported(text, label, name, name, keys), arm=arm)
     if (models and name in models) or name in PRESETS:
-        return _published(text, label, models[name] if models and name in models else PRESETS.get(name), keys)
+        model = models[name] if models and name in models else PRESETS.get(name)
+        return replace(_published(text, label, model, keys), arm=arm)
     if match := _TARGET.match(name):
         return replace(_imported(text, label, name, match["attr"], keys), arm=arm)
     activation, gate, notes = _form(name)
@@ -120,11 +121,6 @@ def _published(text: str, label: str, model: ModelSpec, keys: dict[str, Scalar])
     _check_keys(text, keys)
     spec = model.main.ffn
     own = variant_keys(spec)
-    if unbuilt := [key for key in own if key not in SPEC_KEYS]:
-        raise FfnbenchError(
-            f"the FFN of {model.key} has {', '.join(unbuilt)}, which can be counted and not yet built",
-            f"`ffnbench inspect {model.key}` counts it",
-        )
     if {"rule", "ratio"} & keys.keys():
         del own["d_ff"]
     given = own | {key: value for key, value in keys.items() if key in SPEC_KEYS}

@@ -6,26 +6,22 @@ the decoder layers of T5 and of the original Transformer carry a second one, of 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from ffnbench.ffn.attention import AttentionSpec, MLASpec
 from ffnbench.ffn.model import LayerGroup, ModelSpec
 from ffnbench.ffn.moe import MoESpec, Scores
 from ffnbench.ffn.spec import FFNSpec, Gate
-from ffnbench.ffn.variants import ACTIVATIONS, GATED
+from ffnbench.ffn.variants import GATED
 from ffnbench.registry import Registry
 
 
 def _ffn(form: str, d_model: int, d_ff: int, bias: bool = False, moe: MoESpec | None = None) -> FFNSpec:
-    if form == "swiglu_oai":  # gpt-oss: clamp(gate), clamp(up) + 1
-        return FFNSpec(
-            d_model=d_model, d_ff=d_ff, activation="quick_gelu", gate=Gate.INNER, bias=bias, moe=moe,
-            limit=7.0, up_offset=1.0,
-        )  # fmt: skip
-    gated = form in GATED
-    activation = GATED.get(form).activation if gated else form
-    gate = Gate.INNER if gated else Gate.NONE
-    return FFNSpec(d_model=d_model, d_ff=d_ff, activation=activation, gate=gate, bias=bias, moe=moe)
+    if form not in GATED:
+        return FFNSpec(d_model=d_model, d_ff=d_ff, activation=form, bias=bias, moe=moe)
+    row = GATED.get(form)
+    return FFNSpec(
+        d_model=d_model, d_ff=d_ff, activation=row.activation, gate=Gate.INNER, bias=bias, moe=moe, limit=row.limit,
+        up_offset=row.offset,
+    )  # fmt: skip
 
 
 def _attention(
@@ -43,7 +39,7 @@ def _groups(layers: dict[str, int], ffn: FFNSpec, attention: AttentionSpec) -> t
 def _deepseek_v3() -> tuple[LayerGroup, ...]:
     mla = MLASpec(q_lora=1536, kv_lora=512, nope=128, rope=64, v=128)
     attention = AttentionSpec(d_model=7168, heads=128, kv_heads=128, head_dim=192, mla=mla)
-    moe = MoESpec(experts=256, top_k=8, shared_d_ff=2048, scores=Scores.SIGMOID)
+    moe = MoESpec(experts=256, top_k=8, shared_d_ff=2048, scores=Scores.SIGMOID, routed_scale=2.5)
     return (
         LayerGroup(kind="dense", count=3, ffn=_ffn("swiglu", 7168, 18432), attention=attention),
         LayerGroup(kind="moe", count=58, ffn=_ffn("swiglu", 7168, 2048, moe=moe), attention=attention),
@@ -186,21 +182,15 @@ _ROWS = (
         source="transformers GptOssConfig; openai/gpt-oss-120b",
         note="clamped gate: quick_gelu(min(gate, 7)) * (clamp(up, -7, 7) + 1)",
     ),
+    ModelSpec(
+        key="apertus-8b", name="Apertus 8B",
+        groups=_groups({"dense": 32}, _ffn("xielu", 4096, 21504), _attention(4096, 32, 8, 128)),
+        source="swiss-ai/Apertus-8B-2509 config.json",
+        note="the class's default intermediate_size, 14336, is not the checkpoint's; xielu learns two scalars a layer",
+    ),
 )
 # fmt: on
 
-
-def _with_learned_activations() -> Iterator[ModelSpec]:
-    if "xielu" in ACTIVATIONS:  # two learned scalars a layer
-        yield ModelSpec(
-            key="apertus-8b",
-            name="Apertus 8B",
-            groups=_groups({"dense": 32}, _ffn("xielu", 4096, 21504), _attention(4096, 32, 8, 128)),
-            source="swiss-ai/Apertus-8B-2509 config.json",
-            note="the class's default intermediate_size, 14336, is not the checkpoint's",
-        )
-
-
 PRESETS: Registry[ModelSpec] = Registry("preset", "`ffnbench list presets` shows all")
-for _row in (*_ROWS, *_with_learned_activations()):
+for _row in _ROWS:
     PRESETS.add(_row.key, _row)

@@ -23,7 +23,7 @@ def _of_experts(moe: MoESpec) -> dict[str, Scalar]:
         keys["shared"] = moe.shared_d_ff
     if moe.scores is not default.scores:
         keys["scores"] = moe.scores.value
-    for name in ("shared_gate", "router_bias", "normalised"):
+    for name in ("shared_gate", "router_bias", "normalised", "routed_scale"):
         if getattr(moe, name) != getattr(default, name):
             keys[name] = getattr(moe, name)
     return keys

@@ -117,10 +117,14 @@ class FFNSpec:
     @property
     def name(self) -> str:
         """The published name of the form: `relu`, `swiglu`, `mish_glu`, `silu@gate=output`, `swiglu@moe=8x2`."""
-        experts = f"@moe={self.moe.experts}x{self.moe.top_k}" if self.moe else ""
+        return self.form + (f"@moe={self.moe.experts}x{self.moe.top_k}" if self.moe else "")
+
+    @property
+    def form(self) -> str:
+        """The same without the experts around it."""
         if self.gate is Gate.INNER:
-            return self._gated_name() + experts
-        return self.activation + ("@gate=output" if self.gate is Gate.OUTPUT else "") + experts
+            return self._gated_name()
+        return self.activation + ("@gate=output" if self.gate is Gate.OUTPUT else "")
 
     def _gated_name(self) -> str:
         for row in CLAMPED:

@@ -127,7 +127,7 @@ def presets() -> list[Record]:
     return [
         {
             "name": m.key,
-            "FFN": m.main.ffn.name,
+            "FFN": m.main.ffn.form,
             "d_model": m.main.ffn.d_model,
             "d_ff": m.main.ffn.d_ff,
             "params": params(m.main.ffn),

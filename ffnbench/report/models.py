@@ -20,7 +20,7 @@ def words(layers: CountedLayers) -> str:
     spec = layers.spec
     if spec is None:
         return layers.name
-    parts = [f"{spec.name} {spec.d_model:,} -> {spec.d_ff:,}", "biases" if spec.bias else "no biases"]
+    parts = [f"{spec.form} {spec.d_model:,} -> {spec.d_ff:,}", "biases" if spec.bias else "no biases"]
     if spec.limit is not None:
         parts.append(f"gate clamped at {spec.limit:g}")
     return ", ".join([*parts, *(_experts(spec.moe, spec) if spec.moe else ())])
