@@ -128,6 +128,19 @@ def test_a_crew_is_one_worker_to_the_runner() -> None:
     assert side_lines(done.sides) == ["torch: 2.0 (relu), 2.1 (gelu, silu)", "A: none (relu), 1 (gelu, silu)"]
 
 
+def test_the_next_process_waits_and_wakes_in_a_sample_that_is_not_kept() -> None:
+    """OpenMP's threads of the last process spin on for a while; within one process there is nothing to wait for."""
+    launch, pauses = Launched(), []
+    crew = Crew(plan_of("relu,gelu=gelu@env=A:1,silu=silu@env=A:1"), launch, pauses.append)
+    crew.ask({"do": "plan", "plan": jsonable.encode(plan_of("relu,gelu=gelu@env=A:1,silu=silu@env=A:1"))}, 1.0)
+    for label in ("relu", "gelu", "silu", "relu"):
+        crew.ask({"do": "sample", "label": label, "calls": 1}, 1.0)
+    assert [label for _, do, label in launch.log if do == "sample"] == ["relu"] * 2 + ["gelu"] * 2 + ["silu"] + [
+        "relu"
+    ] * 2
+    assert len(pauses) == 2
+
+
 def test_a_plan_of_one_arm_needs_no_crew() -> None:
     assert not isinstance(enlist(plan_of("relu,gelu"), FakeLaunch()), Crew)
 

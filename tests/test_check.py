@@ -469,13 +469,13 @@ def test_everything_faster_may_be_a_slower_reference(call, baseline: Path) -> No
 
 
 def test_a_gate_neither_cries_wolf_nor_sleeps(call, baseline: Path) -> None:
-    """Thirty checks each of unchanged code and of +5 % at a tolerance of 1 %, with workers of 0.4 % scatter."""
+    """Ten checks each of unchanged code and of +5 % at a tolerance of 1 %, with workers of 0.4 % scatter."""
 
     def codes(factor: float) -> list[int]:
         return [
             call(str(baseline), "--tolerance", "latency=1%", launch=machine({"swiglu": factor}, 0.004, seed))[0]
-            for seed in range(30)
+            for seed in range(10)
         ]  # fmt: skip
 
-    assert codes(1.0) == [0] * 30
-    assert sum(code == 1 for code in codes(1.05)) >= 28
+    assert codes(1.0) == [0] * 10
+    assert sum(code == 1 for code in codes(1.05)) >= 9

@@ -1,10 +1,13 @@
 """The workers of a plan with several arms, one of each, alive at once: the runner speaks to them as to one worker.
 
-Each case goes to the process of its arm. The runner asks for one sample at a time, so that only one of them works.
+Each case goes to the process of its arm. The runner asks for one sample at a time, so that only one of them works;
+and the next one waits until the threads of the last have gone to sleep. OpenMP's spin for some milliseconds after
+their work, on the CPUs that the next process needs.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from typing import Any, Protocol
 
@@ -21,6 +24,7 @@ class Worker(Protocol):
     def close(self) -> None: ...
 
 
+SETTLE_S = 0.02  # twice of what libgomp's threads were seen to need
 Launch = Callable[..., Worker]  # of an arm; without one of this process's own
 
 
@@ -32,7 +36,9 @@ def enlist(plan: Plan, launch: Launch) -> Worker:
 class Crew:
     """One worker of each arm. Where one is lost, all are: what they had in common was the moment."""
 
-    def __init__(self, plan: Plan, launch: Launch) -> None:
+    def __init__(self, plan: Plan, launch: Launch, pause: Callable[[float], None] = time.sleep) -> None:
+        self._pause = pause
+        self._last: Worker | None = None
         self._first = plan.arms[0]
         self._arm_of = {case.label: case.arm for case in plan.cases}
         self._members: dict[Arm, Worker] = {}
@@ -53,9 +59,18 @@ class Crew:
     def ask(self, request: Message, timeout_s: float) -> Message:
         """The plan goes to all of them, each its own part; anything else to the worker of its case."""
         if request["do"] != "plan":
-            return self._members[self._arm_of[request["label"]]].ask(request, timeout_s)
+            return self._turn(self._members[self._arm_of[request["label"]]], request, timeout_s)
         answers = [member.ask(self._part(request, arm), timeout_s) for arm, member in self._members.items()]
         return answers[0]
+
+    def _turn(self, member: Worker, request: Message, timeout_s: float) -> Message:
+        """The next works once the last has settled; its own threads and caches wake in a sample that is not kept."""
+        if self._last not in (None, member):
+            self._pause(SETTLE_S)
+        if request["do"] == "sample" and self._last is not member:
+            member.ask(request, timeout_s)
+        self._last = member
+        return member.ask(request, timeout_s)
 
     def close(self) -> None:
         """End every one."""
