@@ -56,6 +56,13 @@ def test_t5_says_gate_and_activation_in_one_word() -> None:
     assert read_groups(t5 | {"feed_forward_proj": "relu"})[0].ffn.gate is Gate.NONE
 
 
+def test_the_first_t5_left_keys_out() -> None:
+    """t5-base's own config.json names neither the decoder's layers, which are as many, nor the activation, relu."""
+    encoder, decoder = read_groups({"model_type": "t5", "d_model": 768, "d_ff": 3072, "num_layers": 12})
+    assert (encoder.count, decoder.count, decoder.ffn.activation) == (12, 12, "relu")
+    assert cost.params(decoder.ffn) == 4_718_592
+
+
 def test_experts_in_every_second_layer_but_one() -> None:
     """Layers 1, 3 and 5 would have experts (from 0); 3 is named as dense."""
     dense, moe = read_groups(QWEN)

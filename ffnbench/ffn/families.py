@@ -26,7 +26,7 @@ T5 = Stack(
     kind="encoder", layers="num_layers", d_model="d_model", d_ff="d_ff", bias=False,
     activation=Or("feed_forward_proj", "relu"),
 )  # fmt: skip
-T5_DECODER = replace(T5, kind="decoder", layers="num_decoder_layers")
+T5_DECODER = replace(T5, kind="decoder", layers=("num_decoder_layers", "num_layers"))
 MT5 = replace(T5, activation=Or("feed_forward_proj", "gated-gelu"))
 MT5_DECODER = replace(T5_DECODER, activation=Or("feed_forward_proj", "gated-gelu"))
 FALCON = replace(CLASSIC, d_ff="ffn_hidden_size", ratio=4, activation=Or("activation", "gelu"), bias=Or("bias", False))

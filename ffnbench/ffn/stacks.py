@@ -44,7 +44,7 @@ class Stack:
     """
 
     kind: str = "dense"
-    layers: str | Or = "num_hidden_layers"
+    layers: str | tuple[str, ...] | Or = "num_hidden_layers"
     d_model: str = "hidden_size"
     d_ff: str | Or | None = "intermediate_size"
     ratio: str | float | Or | None = None
