@@ -63,7 +63,9 @@ def findings_table(findings: tuple[Finding, ...], now: Report, smallest: float |
         for f in shown
     )
     sampled = any(sample.metric == LATENCY for sample in now.samples)
-    timed = [effort(now) + "; latency is the ratio to " + now.plan.reference] if sampled else []
+    several = sum(now.plan.is_reference(case.label) for case in now.plan.shown) > 1
+    reference = "the reference beside it" if several else now.plan.reference
+    timed = [f"{effort(now)}; latency is the ratio to {reference}"] if sampled else []
     return Table(
         columns=columns,
         rows=rows,
