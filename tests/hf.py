@@ -1,6 +1,7 @@
 """Our reading of a config.json beside transformers' own model of it, for one model type after another.
 
-`python tests/hf.py exact TYPE...` or `vary TYPE...` prints one JSON line a type; `all` is every type of transformers.
+`python tests/hf.py exact TYPE...`, `vary TYPE...` or `attention TYPE...` prints one JSON line a type; `all` is every
+type of transformers.
 """
 
 from __future__ import annotations
@@ -15,9 +16,10 @@ from typing import Any
 
 from ffnbench.errors import FfnbenchError
 from ffnbench.ffn import cost
+from ffnbench.ffn.attentions import ATTENTIONS
 from ffnbench.ffn.configs import read_groups
 from ffnbench.ffn.families import FAMILIES
-from ffnbench.ffn.hf import build_empty, feed_forwards
+from ffnbench.ffn.hf import IN_A_LAYER, build_empty, feed_forwards
 from ffnbench.ffn.stacks import Or, Stack
 
 Counts = Counter[int]  # parameters of an FFN -> how many layers have one like it
@@ -34,6 +36,66 @@ def ours(data: dict[str, Any]) -> Counts:
 def theirs(config: Any) -> Counts:
     """By building the model."""
     return Counter(found.params for found in feed_forwards(build_empty(config)))
+
+
+def attention(model_type: str) -> dict[str, Any]:
+    """As `vary` does: the attention of the default config, and of such as differ from it in one key."""
+    from transformers import CONFIG_MAPPING
+
+    kind = CONFIG_MAPPING[model_type]
+    default = json.loads(kind().to_json_string())
+    if "head_dim" in default and default["head_dim"] is None:
+        default |= {"head_dim": 48}
+    tally: Counter[str] = Counter()
+    wrong = []
+    for name, data in [("default", default), *heads_varied(model_type, default)]:
+        try:
+            expected = built_attentions(kind.from_dict(json.loads(json.dumps(data))))
+            found: Counts = Counter()
+            groups = read_groups(data)
+        except Exception:
+            tally["unbuildable"] += 1
+            continue
+        if any(group.attention is None for group in groups):
+            tally["unknown"] += 1
+            continue
+        for group in groups:
+            crosses = group.kind == "decoder" and any(other.kind == "encoder" for other in groups)
+            found[group.attention.params] += group.count * (2 if crosses else 1)  # type: ignore[union-attr]
+        tally["same" if found == expected else "wrong"] += 1
+        if found != expected:
+            wrong.append(f"{name}: {dict(found)} against {dict(expected)}")
+    return {"status": "wrong" if wrong or not tally["same"] else "exact", "tally": tally, "wrong": wrong}
+
+
+def heads_varied(model_type: str, default: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
+    """Every truth value turned, every key of the attention changed and left out."""
+    keys = {"head_dim", "num_key_value_heads", "kv_lora_rank", "q_lora_rank", "qk_rope_head_dim", "v_head_dim"}
+    keys |= {heads.heads for heads in ATTENTIONS[model_type]} | {"d_kv"}
+    found = [(f"{k}={not v}", default | {k: not v}) for k, v in default.items() if isinstance(v, bool)]
+    for key in sorted(keys & default.keys()):
+        value = default[key]
+        if isinstance(value, int):
+            found += [(f"{key}={new}", default | {key: new}) for new in (value * 2, value // 2, 2, 1) if new]
+        found.append((f"without {key}", {k: v for k, v in default.items() if k != key}))
+        found.append((f"{key}=null", default | {key: None}))
+    return found
+
+
+def built_attentions(config: Any) -> Counts:
+    """Parameters of the attentions of a built model, without norms and tables of positions."""
+    from torch import nn
+
+    found: Counts = Counter()
+    inside: tuple[str, ...] = ()
+    for name, module in build_empty(config).named_modules():
+        named = type(module).__name__.endswith("Attention") and IN_A_LAYER.search(name)
+        if not named or (inside and name.startswith(inside)):
+            continue
+        inside = (*inside, f"{name}.")
+        parts = [m for m in module.modules() if not isinstance(m, nn.Embedding) and "Norm" not in type(m).__name__]
+        found[sum(p.numel() for m in parts for n, p in m.named_parameters(recurse=False) if n != "sinks")] += 1
+    return found
 
 
 def exact(model_type: str) -> dict[str, Any]:
@@ -138,6 +200,6 @@ if __name__ == "__main__":
     import transformers.modeling_utils
 
     transformers.logging.set_verbosity_error()
-    work, types = {"exact": exact, "vary": vary}[sys.argv[1]], sys.argv[2:]
+    work, types = {"exact": exact, "vary": vary, "attention": attention}[sys.argv[1]], sys.argv[2:]
     for name in sorted(transformers.CONFIG_MAPPING.keys()) if types == ["all"] else types:
         print(json.dumps(apart(work, name)), flush=True)

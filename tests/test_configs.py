@@ -13,9 +13,11 @@ from conftest import ROOT, ffnbench
 
 from ffnbench.errors import FfnbenchError
 from ffnbench.ffn import cost
+from ffnbench.ffn.attentions import ATTENTIONS
 from ffnbench.ffn.composites import COMPOSITES
 from ffnbench.ffn.configs import LAYOUTS, UnknownFamily, read_config, read_groups
 from ffnbench.ffn.families import FAMILIES
+from ffnbench.ffn.presets import PRESETS
 from ffnbench.ffn.spec import Gate
 
 LLAMA = {
@@ -121,6 +123,8 @@ def test_files_that_are_no_config(tmp_path, text: str, message: str) -> None:
 
 def test_the_table_holds_together() -> None:
     assert not FAMILIES.keys() & COMPOSITES.keys()
+    assert ATTENTIONS.keys() <= FAMILIES.keys()
+    assert all(len(heads) == len(FAMILIES[name]) for name, heads in ATTENTIONS.items())
     stacks = [stack for stacks in FAMILIES.values() for stack in stacks]
     assert {s.experts.layout for s in stacks if s.experts} <= LAYOUTS.keys()
     assert len(FAMILIES) + len(COMPOSITES) >= 400
@@ -157,6 +161,53 @@ def test_changed_keys_are_read_as_built_or_refused() -> None:
     found = against_transformers("vary", *FAMILIES)
     assert [each for each in found if each["status"] == "wrong"] == []
     assert sum(each["tally"].get("same", 0) for each in found if "tally" in each) > 1000
+
+
+ATTENTION = {
+    "llama3-8b": LLAMA | {"num_attention_heads": 32, "num_key_value_heads": 8},
+    "gpt2": GPT2 | {"n_head": 12},
+    "bert-base": {
+        "model_type": "bert", "hidden_size": 768, "intermediate_size": 3072, "num_hidden_layers": 12,
+        "hidden_act": "gelu", "num_attention_heads": 12,
+    },
+    "t5-base": {"model_type": "t5", "d_model": 768, "d_ff": 3072, "num_layers": 12, "num_heads": 12, "d_kv": 64},
+    "deepseek-v3": {
+        "model_type": "deepseek_v3", "hidden_size": 7168, "intermediate_size": 18432, "moe_intermediate_size": 2048,
+        "num_hidden_layers": 61, "first_k_dense_replace": 3, "n_routed_experts": 256, "n_shared_experts": 1,
+        "num_experts_per_tok": 8, "hidden_act": "silu", "num_attention_heads": 128, "num_key_value_heads": 128,
+        "q_lora_rank": 1536, "kv_lora_rank": 512, "qk_nope_head_dim": 128, "qk_rope_head_dim": 64, "v_head_dim": 128,
+    },
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ATTENTION)
+def test_attention_is_that_of_the_published_model(name: str) -> None:
+    published = PRESETS.get(name)
+    found = read_groups(ATTENTION[name])
+    assert [group.attention.params for group in found] == [g.attention.params for g in published.groups]
+    assert [group.attention.kv_per_token for group in found] == [g.attention.kv_per_token for g in published.groups]
+
+
+@pytest.mark.parametrize(
+    "config",
+    [LLAMA, ATTENTION["llama3-8b"] | {"num_key_value_heads": 7}, LLAMA | {"num_attention_heads": "32"},
+     ATTENTION["deepseek-v3"] | {"attention_bias": True}, LLAMA | {"num_attention_heads": 0}],
+)  # fmt: skip
+def test_attention_that_the_config_does_not_tell_is_unknown(config: dict) -> None:
+    """Its FFN is read all the same."""
+    assert [group.attention for group in read_groups(config)] == [None] * len(read_groups(config))
+
+
+def test_attentions_are_as_transformers_builds_them() -> None:
+    found = against_transformers("attention", "llama", "qwen2", "gpt2", "bert", "t5", "deepseek_v3", "gpt_oss")
+    assert [each for each in found if each["status"] != "exact"] == []
+
+
+@pytest.mark.slow
+def test_every_attention_of_the_table_is_as_transformers_builds_it() -> None:
+    found = against_transformers("attention", *ATTENTIONS)
+    assert [each for each in found if each["status"] != "exact"] == []
+    assert sum(each["tally"]["same"] for each in found) > 300
 
 
 def test_inspect_in_json(tmp_path) -> None:

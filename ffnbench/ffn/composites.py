@@ -48,14 +48,6 @@ _COMPOSITES: tuple[tuple[str, tuple[str, ...]], ...] = (
         ),
     ),
     (
-        "",
-        (
-            "qformer_config",
-            "text_config",
-            "vision_config",
-        ),
-    ),
-    (
         "blt",
         (
             "decoder_config",
@@ -73,26 +65,11 @@ _COMPOSITES: tuple[tuple[str, tuple[str, ...]], ...] = (
         ),
     ),
     (
-        "",
-        (
-            "codec_config",
-            "depth_decoder_config",
-        ),
-    ),
-    (
         "deepseek_vl_hybrid",
         (
             "high_res_vision_config",
             "text_config",
             "vision_config",
-        ),
-    ),
-    (
-        "",
-        (
-            "fov_model_config",
-            "image_model_config",
-            "patch_model_config",
         ),
     ),
     (
@@ -110,7 +87,6 @@ _COMPOSITES: tuple[tuple[str, tuple[str, ...]], ...] = (
             "text_config",
         ),
     ),
-    ("", ("codec_config",)),
     (
         "pi0",
         (

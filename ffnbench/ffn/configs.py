@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from ffnbench.errors import FfnbenchError
+from ffnbench.ffn.attention import AttentionSpec
+from ffnbench.ffn.attentions import ATTENTIONS, attention_of
 from ffnbench.ffn.composites import COMPOSITES, WITHOUT_FFN
 from ffnbench.ffn.families import FAMILIES
 from ffnbench.ffn.model import LayerGroup, ModelSpec
@@ -84,7 +86,11 @@ def read_groups(config: Config) -> list[LayerGroup]:
             ),
         )  # fmt: skip
     _refuse_contradictions(config, model_type)
-    return [group for stack in FAMILIES[model_type] for group in _Reader(config, model_type).groups(stack)]
+    reader, found = _Reader(config, model_type), []
+    for place, stack in enumerate(FAMILIES[model_type]):
+        attention = reader.attention(stack, place)
+        found += [replace(group, attention=attention) for group in reader.groups(stack)]
+    return found
 
 
 def _part(config: Config, model_type: str, key: str) -> list[LayerGroup]:
@@ -96,9 +102,7 @@ def _part(config: Config, model_type: str, key: str) -> list[LayerGroup]:
     groups = read_groups(nested)
     if name in ("text", "decoder", "encoder", "llm"):
         return groups
-    return [
-        LayerGroup(kind=name + (" moe" if g.ffn.moe else ""), count=g.count, ffn=g.ffn) for g in groups
-    ]  # fmt: skip
+    return [replace(group, kind=name + (" moe" if group.ffn.moe else "")) for group in groups]
 
 
 def _refuse_other_parts(config: Config, model_type: str) -> None:
@@ -155,6 +159,20 @@ class _Reader:
                 f"the {self.model_type} config changes {', '.join(map(str, changed))} for single layers",
                 "looked for the keys: per_layer_config",
             )
+
+    def attention(self, stack: Stack, place: int) -> AttentionSpec | None:
+        """The attention of the stack at this place of its family; None where the config does not tell it."""
+        known = ATTENTIONS.get(self.model_type)
+        if known is None:
+            return None
+        keys = known[place]
+        assumed = all(self.config.get(key, value) == value for key, value in keys.assumes)
+        if not assumed or keys.present - self.config.keys():
+            return None
+        try:
+            return attention_of(keys, self.value, self.count(stack.d_model))
+        except (FfnbenchError, TypeError, ZeroDivisionError):
+            return None
 
     def ffn(self, stack: Stack, experts: Experts | None = None) -> FFNSpec:
         """The FFN of a stack's layers."""
