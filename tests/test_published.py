@@ -7,6 +7,7 @@ import json
 import pytest
 from conftest import ffnbench
 
+from ffnbench.api import prepare
 from ffnbench.bench.prober import Prober
 from ffnbench.errors import FfnbenchError
 from ffnbench.ffn.grammar import parse_variant
@@ -144,6 +145,24 @@ def test_hf_runs_beside_ours_and_is_held_against_it(tmp_path) -> None:
     report = json.loads(done.stdout)
     assert report["failures"] == []
     assert report["plan"]["cases"][0]["ffn"]["form"]["activation"] == "relu"
+
+
+def test_a_mixture_of_transformers_is_held_against_ours(tmp_path) -> None:
+    """Its own routing, shared expert and gate; what a token meets of it is not the whole."""
+    pytest.importorskip("transformers")
+    config = {
+        "model_type": "qwen2_moe", "hidden_size": 32, "intermediate_size": 64, "moe_intermediate_size": 16,
+        "shared_expert_intermediate_size": 24, "num_experts": 8, "num_experts_per_tok": 2, "num_hidden_layers": 2,
+        "num_attention_heads": 4, "num_key_value_heads": 2, "hidden_act": "silu", "norm_topk_prob": False,
+    }  # fmt: skip
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    request = Request(variants=f"hf:{tmp_path}", seq_len=16, workers=3, rounds=1, metrics="latency", threads=1)
+    report = prepare(request).measure()
+    assert report.failures == ()
+    case, cost = report.plan.cases[0], report.costs[0].cost
+    assert case.ffn.form.moe.shared_gate
+    experts, shared, router = 3 * 32 * 16, 3 * 32 * 24 + 32, 8 * 32
+    assert (cost.params, cost.params_active) == (8 * experts + shared + router, 2 * experts + shared + router)
 
 
 def test_weights_that_do_not_fit_the_form_are_a_mismatch() -> None:

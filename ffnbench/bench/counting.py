@@ -15,9 +15,9 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import FlopCounterMode, flop_registry
 
 from ffnbench.errors import FfnbenchError
-from ffnbench.ffn.cost import ITEM_BYTES, Cost
+from ffnbench.ffn.cost import ITEM_BYTES, Cost, params_active
 from ffnbench.ffn.imported import D_FF_NAMES, build_imported, one_line
-from ffnbench.ffn.spec import ImportedSpec
+from ffnbench.ffn.spec import HFSpec, ImportedSpec
 from ffnbench.plan import Workload
 
 SMALL = (1, 8)
@@ -119,7 +119,7 @@ def _cost(
     total = sum(p.numel() for p in parameters)
     return Cost(
         params=total,
-        params_active=total,
+        params_active=params_active(spec.form) if isinstance(spec, HFSpec) and spec.form else total,
         params_formula=None,
         flops_forward=forward,
         flops_backward=backward,
