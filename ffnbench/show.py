@@ -11,7 +11,7 @@ from rich.console import Console
 from ffnbench.errors import EXIT_INTERRUPTED, FfnbenchError, Interrupted, Unfinished
 from ffnbench.registry import hint_for
 from ffnbench.report import listing
-from ffnbench.report.store import FORMATS, WRITERS, Outputs
+from ffnbench.report.store import FORMATS, WRITERS, Outputs, Writer
 from ffnbench.report.table import Table
 from ffnbench.report.text import markdown, show
 from ffnbench.result import Report
@@ -31,7 +31,7 @@ def finish(
     outputs: Outputs,
     format_: str,
     wide: bool,
-    writers: Mapping[str, Callable[[Any, Callable[[Any], Table]], str]] = WRITERS,
+    writers: Mapping[str, Writer] = WRITERS,
 ) -> int:
     """Show the answer and write the files; gives the exit code, or raises Unfinished where the answer is not whole."""
     if report.interrupted and not report.samples:
@@ -40,11 +40,16 @@ def finish(
         if format_ == "table":
             show(table_of(report), Console(), wide=wide)
         else:
-            sys.stdout.write(writers[FORMATS[format_]](report, table_of))
+            sys.stdout.write(str(writers[FORMATS[format_]](report, table_of)))
         sys.stdout.flush()
     finally:  # a stdout that is closed or full must not cost the files
-        rescue = (lambda: writers[".json"](report, table_of).encode()) if report.samples else None
-        if paths := outputs.write(lambda suffix: writers[suffix](report, table_of).encode(), rescue):
+
+        def written(suffix: str) -> bytes:
+            found = writers[suffix](report, table_of)
+            return found.encode() if isinstance(found, str) else found
+
+        rescue = (lambda: written(".json")) if report.samples else None
+        if paths := outputs.write(written, rescue):
             print("wrote " + ", ".join(map(str, paths)), file=sys.stderr)
     if report.interrupted:
         return EXIT_INTERRUPTED

@@ -7,6 +7,7 @@ import io
 import json
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from conftest import FakeLaunch, ffnbench
 
@@ -20,6 +21,7 @@ from ffnbench.ffn.cost import params
 from ffnbench.ffn.presets import PRESETS
 from ffnbench.ffn.spec import FFNSpec
 from ffnbench.fitting import fit_into, memory_needed
+from ffnbench.report.blockpicture import block_figure
 from ffnbench.report.blockrecords import ffn_share, records
 from ffnbench.result import Estimate, Verdict
 
@@ -41,6 +43,25 @@ def measured(request: BlockRequest, name: str | None = None, **launch) -> api.Sh
 def run(capsys, *arguments: str) -> str:
     assert app(["block", *arguments], standalone_mode=False) in (0, None)
     return capsys.readouterr().out
+
+
+def test_the_picture_crosses_where_attention_overtakes(capsys, tmp_path) -> None:
+    """Curves are the closed forms of `--seq-len`, dots the measured shares, and every format is written."""
+    report = measured(BlockRequest(seq_len="128,1024"), "bert-base")
+    counts, shares = block_figure(report).axes
+    lines = {line.get_label(): line for line in counts.lines}
+    x, attention = lines["attention"].get_data()
+    ffn = lines["FFN"].get_ydata()[0]
+    assert np.interp(ffn, attention, x) == pytest.approx(1536, rel=0.01)
+    assert "attention overtakes at 1,537" in lines
+    for row in records(report):
+        assert np.interp(row["seq_len"], x, attention) * 1e6 == pytest.approx(row["flops_attention"], rel=0.001)
+    (dots,) = shares.containers
+    found = [row["ffn_share_latency"] for row in records(report)]
+    assert list(dots.lines[0].get_ydata()) == pytest.approx(found)
+    run(capsys, "--preset", "bert-base", "--cost-only", *(f"-o{tmp_path}/b{s}" for s in (".png", ".svg", ".pdf")))
+    starts = [(tmp_path / f"b{suffix}").read_bytes()[:4] for suffix in (".png", ".svg", ".pdf")]
+    assert starts == [b"\x89PNG", b"<?xm", b"%PDF"]
 
 
 def test_bert_shows_both_comparisons(capsys) -> None:

@@ -13,7 +13,7 @@ from ffnbench.ffn.attention import AttentionSpec
 from ffnbench.ffn.attention_cost import kv_bytes, projection_flops, score_flops, value_flops
 from ffnbench.plan import LATENCY, PEAK, Mode
 from ffnbench.report.listing import Record, machine_readable
-from ffnbench.report.store import WRITERS
+from ffnbench.report.store import WRITERS, TableOf, Writer
 from ffnbench.result import Estimate, Report
 
 PRODUCTS = {Mode.FORWARD.value: 1, Mode.TRAIN.value: 3, Mode.BACKWARD.value: 2}  # backward: two products for each
@@ -115,4 +115,17 @@ def _csv(report: Report) -> str:
     return machine_readable(records(report), "csv")
 
 
-BLOCK_WRITERS = {**WRITERS, ".csv": lambda report, _: _csv(report)}
+def _picture(suffix: str) -> Writer:
+    def write(report: Report, _: TableOf) -> bytes:
+        from ffnbench.report.blockpicture import block_picture
+
+        return block_picture(report, suffix)
+
+    return write
+
+
+BLOCK_WRITERS: dict[str, Writer] = {
+    **WRITERS,
+    ".csv": lambda report, _: _csv(report),
+    **{suffix: _picture(suffix) for suffix in (".png", ".svg", ".pdf")},
+}

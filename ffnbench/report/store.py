@@ -27,6 +27,7 @@ from ffnbench.report.text import markdown
 from ffnbench.result import SCHEMA, Report
 
 TableOf = Callable[[Report], Table]
+Writer = Callable[[Report, TableOf], str | bytes]
 T = TypeVar("T")
 
 
@@ -65,7 +66,7 @@ def markdown_text(report: Report, table_of: TableOf) -> str:
     return markdown(table_of(report))
 
 
-WRITERS: dict[str, Callable[[Report, TableOf], str]] = {
+WRITERS: dict[str, Writer] = {
     ".csv": lambda report, _: csv_text(report),
     ".json": lambda report, _: json_text(report),
     ".md": markdown_text,
