@@ -23,8 +23,9 @@ from ffnbench.check import (
     parse_tolerances,
 )
 from ffnbench.errors import FfnbenchError
+from ffnbench.ffn.grammar import parse_variant
 from ffnbench.ffn.spec import FFNSpec
-from ffnbench.plan import LATENCY, PEAK, SAVED, NoProbe, Plan, cost_of
+from ffnbench.plan import LATENCY, PEAK, SAVED, Case, NoProbe, Plan, cost_of
 from ffnbench.protocol import LEAST_BUDGET_S, LONG_BUDGET_S
 from ffnbench.report.store import seal
 from ffnbench.request import Request
@@ -33,7 +34,7 @@ from ffnbench.sampling import Answered
 from ffnbench.twolooks import FINEST_PART, blind_row, two_looks
 from ffnbench.units import percent
 
-WORKLOAD_FLAGS = ("seq_len", "batch", "dtype", "mode")
+WORKLOAD_FLAGS = ("seq_len", "batch", "dtype", "mode", "backend", "routing")
 Listener = Callable[[Progress], None]
 
 
@@ -229,15 +230,42 @@ def _again(path: str, before: Report, precision: float = 0.5) -> str:
     variants = ",".join(
         case.variant if case.variant == case.label else f"{case.label}={case.variant}" for case in before.plan.shown
     )
-    case, default = before.plan.case(before.plan.reference), Request()
-    flags = {"d_model": case.ffn.d_model} | {name: getattr(case.workload, name) for name in WORKLOAD_FLAGS}
-    said = [
+    reference, default = before.plan.case(before.plan.reference), Request()
+    said = [f"--d-model {reference.ffn.d_model}"]
+    said += [
         f"--{name.replace('_', '-')} {value}"
-        for name, value in flags.items()
-        if name == "d_model" or value != getattr(default, name)
+        for name in WORKLOAD_FLAGS
+        if (value := _by_flag(before.plan, name)) not in (None, getattr(default, name))
     ]
     said += [f"--match {before.plan.match}"] if before.plan.match != default.match else []
+    said += _form_flags(reference, default)
     return (
         f"make a better one: ffnbench compare {' '.join(said)} --variants {shlex.quote(variants)} "
         f"--precision {precision:.2g} -o {shlex.quote(path)}"
     )
+
+
+def _by_flag(plan: Plan, name: str) -> object:
+    """What a flag of the workload said: the value of the cases that have no key of their own for it."""
+    cases = [case for case in plan.shown if name not in _keys(case)]
+    return next((value for case in cases if (value := getattr(case.workload, name)) is not None), None)
+
+
+def _keys(case: Case) -> set[str]:
+    """The keys that a case has by itself; none of what is no variant, such as the attention of a block."""
+    try:
+        variant = parse_variant(case.variant)
+    except FfnbenchError:
+        return set()
+    return {*variant.workload_keys, *variant.spec_keys}
+
+
+def _form_flags(reference: Case, default: Request) -> list[str]:
+    """What flags said of the reference's form, and not its own keys; a preset's keys are those of the model."""
+    spec, own = reference.ffn, _keys(reference)
+    if not isinstance(spec, FFNSpec):
+        return []
+    said = [f"--d-ff {spec.d_ff}"] if reference.sizing == "given" and "d_ff" not in own else []
+    said += ["--bias"] if spec.bias and "bias" not in own else []
+    said += [f"--dropout {spec.dropout:g}"] if spec.dropout and "dropout" not in own else []
+    return said + ([f"--init {spec.init.value}"] if spec.init.value != default.init and "init" not in own else [])

@@ -22,7 +22,7 @@ from ffnbench.check import gate as decide
 from ffnbench.errors import FfnbenchError
 from ffnbench.report.exports import EXPORTS
 from ffnbench.report.store import json_text
-from ffnbench.request import Request
+from ffnbench.request import Request, build
 
 VARIANTS = "relu,gelu,swiglu"
 
@@ -284,6 +284,24 @@ def test_a_baseline_too_unsure_is_refused_with_the_command_for_a_better_one(call
     assert code == 2
     assert "only, the tolerance is 1.0%" in err
     assert f"ffnbench compare --d-model 64 --variants {VARIANTS} --precision 0.33 -o {unsure}" in err
+
+
+def test_the_command_for_a_better_one_makes_the_same_cases(call, tmp_path: Path) -> None:
+    """What was asked by flags is asked again."""
+    asked = {"variants": "swiglu@dropout=0.1,geglu,relu@backend=compile", "d_ff": 128, "bias": True, "init": "normal",
+             "mode": "train", "match": "none"}  # fmt: skip
+    unsure = baseline_in(tmp_path, machine(scatter=0.05), precision=10.0, budget=5.0, **asked)
+    before = json.loads(unsure.read_text())["plan"]["cases"]
+    code, _, err = call(str(unsure), "--tolerance", "latency=1%")
+    assert code == 2
+    hint = re.search(r"ffnbench compare (.*) --precision", err)
+    assert hint
+    flags = dict(re.findall(r"--([\w-]+) ?((?!--)\S*)", hint[1]))
+    assert flags.keys() == {"d-model", "d-ff", "bias", "init", "mode", "match", "variants"}
+    given = {name.replace("-", "_"): value for name, value in flags.items()} | {"bias": True, "threads": 1}
+    again = build(Request(**(given | {name: int(given[name]) for name in ("d_model", "d_ff")})))
+    forms = {case["label"]: (case["ffn"]["d_ff"], case["ffn"]["bias"], case["ffn"]["init"]) for case in before}
+    assert {c.label: (c.ffn.d_ff, c.ffn.bias, c.ffn.init.value) for c in again.cases} == forms
 
 
 @pytest.mark.parametrize(
