@@ -141,6 +141,15 @@ def test_the_readmes_gate_is_the_committed_one_and_keeps_its_promises() -> None:
     assert broken_promises(alarms) == []
 
 
+def test_the_readmes_live_gate_is_the_committed_one_and_keeps_its_promises() -> None:
+    """20 checks of unchanged code quiet and 20 beside a neighbour without a false alarm; slow-downs found."""
+    alarms = read_readings(str(RESULTS / "selftest-gate-live.json"), Alarm, "")
+    assert trimmed(plain(alarm_table(alarms), 80)) == block_after("selftest-gate-live")
+    for condition in ("quiet", "bursty neighbour"):
+        assert counts(alarms, condition, 0.0).asked >= 20
+    assert broken_promises(alarms) == []
+
+
 def test_the_promises_of_the_live_selftest_are_kept() -> None:
     """Median of three tables: 8 times smaller than Timer's error when quiet, 30 times beside the neighbour."""
     live = [read_readings(str(RESULTS / f"selftest-live-{i}.json"), Reading, "") for i in (1, 2, 3)]
