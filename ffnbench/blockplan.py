@@ -14,7 +14,7 @@ from ffnbench.ffn.attention import AttentionSpec, Form
 from ffnbench.ffn.model import LayerGroup, ModelSpec
 from ffnbench.ffn.moe import Routing
 from ffnbench.ffn.spec import require_positive
-from ffnbench.plan import Case, Mode, Note, Plan, Probe
+from ffnbench.plan import Backend, Case, Mode, Note, Plan, Probe
 from ffnbench.protocol import protocol_of
 from ffnbench.request import Request, build
 
@@ -43,6 +43,7 @@ class BlockRequest:
     device: str = "auto"
     mode: str = Mode.FORWARD.value
     threads: int | None = None
+    backend: str = Backend.EAGER.value
     workers: int | None = None
     rounds: int | None = None
     quick: bool = False
@@ -100,7 +101,7 @@ def _same(request: BlockRequest, names: tuple[str, ...]) -> dict[str, Any]:
 
 def _ffn(request: BlockRequest, seq_len: int, model: ModelSpec | None, probe: Probe | None) -> Case:
     """The FFN's case: sized by hand through the same rules as in `compare`, or the model's own."""
-    shared = _same(request, ("batch", "dtype", "device", "mode", "threads"))
+    shared = _same(request, ("batch", "dtype", "device", "mode", "threads", "backend"))
     if model is not None:
         refuse_sizes(request)
         plan = build(Request(variants="relu", d_model=model.main.ffn.d_model, seq_len=seq_len, **shared))

@@ -38,6 +38,7 @@ def compare(
     device: options.Device = DEFAULTS.device,
     mode: options.ModeName = DEFAULTS.mode,
     threads: options.Threads = None,
+    backend: options.BackendName = DEFAULTS.backend,
     routing: options.RoutingName = None,
     reference: options.Reference = None,
     workers: options.Workers = None,

@@ -78,6 +78,13 @@ Lengths = Annotated[
 CostOnly = Annotated[
     bool, typer.Option("--cost-only", rich_help_panel=options.MEASURING, help="Count, measure nothing: no torch.")
 ]
+Out = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--out", "-o", metavar="PATH", rich_help_panel=options.OUTPUT,
+        help="Write a file (.csv, .json, .md; a picture: .png, .svg, .pdf), or all of them into a folder/. Repeatable.",
+    ),
+]  # fmt: skip
 Whole = Annotated[
     bool,
     typer.Option("--whole-model", rich_help_panel=options.MODEL, help="Count all layers of a model, by kind."),
@@ -107,6 +114,7 @@ def block(
     device: options.Device = DEFAULTS.device,
     mode: options.ModeName = DEFAULTS.mode,
     threads: options.Threads = None,
+    backend: options.BackendName = DEFAULTS.backend,
     cost_only: CostOnly = False,
     workers: options.Workers = None,
     rounds: options.Rounds = None,
@@ -116,7 +124,7 @@ def block(
     seed: options.Seed = DEFAULTS.seed,
     timeout: options.Timeout = DEFAULTS.timeout,
     format_: options.Format = "table",
-    out: options.Out = None,
+    out: Out = None,
     wide: options.Wide = False,
     quiet: options.Quiet = False,
 ) -> None:
@@ -135,7 +143,7 @@ def block(
         _whole_model(request, model, format_, out, wide)
         return
     prepared = journey.prepare(request, model, measure=not cost_only)
-    with Outputs(out or [], "block") as outputs:
+    with Outputs(out or [], "block", tuple(BLOCK_WRITERS)) as outputs:
         if cost_only:
             report = prepared.priced()
         else:

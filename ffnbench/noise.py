@@ -39,7 +39,7 @@ def _disagreeing(measured: list[Measured], comparisons: tuple[Comparison, ...]) 
     ratios = {c.case: c.ratio for c in comparisons if c.ratio}
     sharp = {case for case, r in ratios.items() if r.low and r.high and r.high < 1.2 * r.low}
     notes = []
-    for m in measured:
+    for m in [m for m in measured if m.metric == LATENCY]:
         low, high = m.estimate.low, m.estimate.high
         if low and high and m.case != CONTROL and math.sqrt(high / low) - 1 > DISAGREE:
             notes.append(Note(label=m.case, text=BUSY + (PAIRED if m.case in sharp else "")))

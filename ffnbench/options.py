@@ -173,6 +173,12 @@ Threads = Annotated[
     ),
 ]
 
+BackendName = Annotated[
+    str,
+    typer.Option(
+        "--backend", metavar="NAME", rich_help_panel=WORKLOAD, help="eager, or compile: through torch.compile."
+    ),
+]
 RoutingName = Annotated[
     str | None,
     typer.Option(

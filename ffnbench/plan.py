@@ -41,9 +41,17 @@ class Mode(Enum):
     BACKWARD = "backward"
 
 
+class Backend(Enum):
+    """How a forward is run. EAGER: as it is written. COMPILE: through torch.compile, with its default settings."""
+
+    EAGER = "eager"
+    COMPILE = "compile"
+
+
 CONTROL = "(control)"  # no variant can have this label by accident: the grammar's labels are names
 LATENCY, PEAK, SAVED, ZEROS, DEAD = "latency", "peak_bytes", "saved_bytes", "zero_share", "dead_share"
 LOAD, HIT = "expert_load_max", "experts_hit"
+COMPILE = "compile_s"  # measured in each worker wherever something is compiled
 # what --metrics asks for; latency is sampled in every round of every worker, the others are exact and need one;
 # routing is measured wherever there are experts
 METRIC_GROUPS = {"latency": (LATENCY,), "memory": (PEAK, SAVED), "sparsity": (ZEROS, DEAD), "routing": (LOAD, HIT)}
@@ -53,7 +61,7 @@ METRIC_GROUPS = {"latency": (LATENCY,), "memory": (PEAK, SAVED), "sparsity": (ZE
 class Workload:
     """What the FFN is fed: (batch, seq_len, d_model) of dtype on device. `mode` is a value of Mode.
 
-    `routing`, a value of moe.Routing, is None where there are no experts.
+    `backend` is one of Backend; `routing`, a value of moe.Routing, is None where there are no experts.
     """
 
     batch: int
@@ -62,7 +70,7 @@ class Workload:
     device: str
     mode: str
     threads: int
-    backend: str = "eager"
+    backend: str = Backend.EAGER.value
     slowdown: float = 0.0  # for tests of the measuring itself: each call spins for this share of its own time
     routing: str | None = field(default=None, metadata=LATER)
 
@@ -75,6 +83,11 @@ class Workload:
     def train(self) -> bool:
         """Whether there is a backward."""
         return self.mode != Mode.FORWARD.value
+
+    @property
+    def compiled(self) -> bool:
+        """Whether other code runs than the one that is written."""
+        return self.backend != Backend.EAGER.value
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -231,4 +244,7 @@ def cost_of(case: Case, probe: Probe) -> Cost:
         return activation_cost(case.ffn)
     if isinstance(case.ffn, AttentionSpec):
         return attention_cost(case.ffn, seq_len=work.seq_len, dtype=work.dtype)
-    return cost(case.ffn, tokens=work.tokens, dtype=work.dtype, train=work.train, device=work.device.partition(":")[0])
+    device = work.device.partition(":")[0]
+    found = cost(case.ffn, tokens=work.tokens, dtype=work.dtype, train=work.train, device=device)
+    # what a compiler fuses it neither holds nor saves: the closed forms are those of eager tensors
+    return replace(found, peak_bytes=None, saved_bytes=None) if work.compiled else found

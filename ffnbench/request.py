@@ -25,7 +25,7 @@ from ffnbench.ffn.keys import check_grouped, flag, limit_of, moe_of, number
 from ffnbench.ffn.sizing import DEFAULT_MULTIPLE, DEFAULT_RATIO, RULES, Match, round_nearest, width_by_rule, width_for
 from ffnbench.ffn.spec import HF, FFNSpec, Gate, ImportedSpec, Init, NetworkSpec, require_positive
 from ffnbench.modelflags import biased, chosen_model, shared_width, with_model
-from ffnbench.plan import METRIC_GROUPS, Case, Mode, NoProbe, Note, Plan, Probe, Workload, control_of
+from ffnbench.plan import METRIC_GROUPS, Backend, Case, Mode, NoProbe, Note, Plan, Probe, Workload, control_of
 from ffnbench.protocol import protocol_of
 from ffnbench.registry import hint_for
 from ffnbench.units import signed_percent
@@ -60,6 +60,7 @@ class Request:
     device: str = "auto"
     mode: str = Mode.FORWARD.value
     threads: int | None = None
+    backend: str = Backend.EAGER.value
     routing: str | None = None
     reference: str | None = None
     workers: int | None = None

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from ffnbench.ffn.cost import Cost
 from ffnbench.ffn.spec import FFNSpec, Gate
 from ffnbench.jsonable import LATER
-from ffnbench.plan import CONTROL, DEAD, HIT, LATENCY, LOAD, PEAK, SAVED, ZEROS, Case, Note, Plan
+from ffnbench.plan import COMPILE, CONTROL, DEAD, HIT, LATENCY, LOAD, PEAK, SAVED, ZEROS, Case, Note, Plan
 from ffnbench.sides import Side
 
 if TYPE_CHECKING:
@@ -40,6 +40,7 @@ class FailureKind(Enum):
     CRASH = "crash"
     TIMEOUT = "timeout"
     MISMATCH = "mismatch"
+    RECOMPILED = "recompiled"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -294,6 +295,7 @@ def _row(report: Report, case: Case) -> dict[str, Any]:
         "resolution": comparison.resolution if comparison else None,
         "slowdown": work.slowdown,
         **_experts(report, case, cost),
+        **_compiling(report, case),
     }
 
 
@@ -312,6 +314,16 @@ def _experts(report: Report, case: Case, cost: Cost) -> dict[str, Any]:
         "expert_load_max": _value(report, case, LOAD),
         "experts_hit": _value(report, case, HIT),
         "weight_bytes_touched": cost.weight_bytes_touched,
+    }
+
+
+def _compiling(report: Report, case: Case) -> dict[str, Any]:
+    """Seconds of a cold compilation, empty where nothing is compiled."""
+    found = report.estimate(case.label, COMPILE)
+    return {
+        "compile_s": found.value if found else None,
+        "compile_low_s": found.low if found else None,
+        "compile_high_s": found.high if found else None,
     }
 
 

@@ -17,7 +17,7 @@ from typing import TypeVar
 from ffnbench.centre import LEAST_SCATTER, Centre, Value, centre_of, student, value_of
 from ffnbench.errors import FfnbenchError
 from ffnbench.noise import noise_notes
-from ffnbench.plan import CONTROL, LATENCY, Note, Plan, Protocol
+from ffnbench.plan import COMPILE, CONTROL, LATENCY, Note, Plan, Protocol
 from ffnbench.result import Comparison, Estimate, Measured, Run, Sample, Verdict
 from ffnbench.units import percent
 
@@ -94,8 +94,9 @@ def summarise(run: Run) -> tuple[tuple[Measured, ...], tuple[Comparison, ...], t
     measured += [
         Measured(case=s.case, metric=s.metric, estimate=Estimate(value=s.value))
         for s in run.samples
-        if s.metric != LATENCY and s.case not in failed
+        if s.metric not in (LATENCY, COMPILE) and s.case not in failed
     ]
+    measured += _compiling(run, labels)
     comparisons = _comparisons(run.plan, latency) if "latency" in run.plan.metrics else ()
     return tuple(measured), comparisons, tuple(noise_notes(run, measured, comparisons))
 
@@ -133,6 +134,17 @@ def _latency(label: str, rounds: Rounds, confidence: float) -> Measured | None:
     count = sum(len(values) for values in rounds.values())
     estimate = _estimate(centre_of(map(Value, logs)), len(logs), count, confidence)
     return Measured(case=label, metric=LATENCY, estimate=estimate)
+
+
+def _compiling(run: Run, labels: list[str]) -> list[Measured]:
+    """Seconds of a cold compilation, over workers; the number of looks does not depend on them."""
+    found = []
+    for label in labels:
+        logs = [math.log(s.value) for s in run.samples if (s.case, s.metric) == (label, COMPILE)]
+        if logs:
+            estimate = _estimate(centre_of(map(Value, logs)), len(logs), len(logs), CONFIDENCE)
+            found.append(Measured(case=label, metric=COMPILE, estimate=estimate))
+    return found
 
 
 def _estimate(centre: Centre, workers: int, samples: int, confidence: float) -> Estimate:

@@ -8,10 +8,10 @@ from ffnbench.errors import FfnbenchError
 from ffnbench.ffn.grammar import Variant, choose
 from ffnbench.ffn.moe import Routing
 from ffnbench.ffn.spec import Scalar, require_positive
-from ffnbench.plan import DTYPES, Mode, Workload
+from ffnbench.plan import DTYPES, Backend, Mode, Workload
 from ffnbench.registry import hint_for
 
-FLAGS = ("batch", "seq_len", "dtype", "device", "mode", "threads", "routing")
+FLAGS = ("batch", "seq_len", "dtype", "device", "mode", "threads", "backend", "routing")
 
 
 def workload_of(flags: Mapping[str, Scalar], variant: Variant) -> Workload:
@@ -28,6 +28,7 @@ def workload_of(flags: Mapping[str, Scalar], variant: Variant) -> Workload:
         device=device_of(str(given["device"])),
         mode=choose(Mode, "mode", given["mode"]).value,
         threads=require_positive("threads", given["threads"]),
+        backend=choose(Backend, "backend", given["backend"]).value,
         slowdown=float(slowdown),
         routing=_routing(given["routing"], variant),
     )

@@ -181,3 +181,28 @@ def broken(d_model: int, d_ff: int) -> nn.Module:
 
 
 an_instance = Plain(4, 4)
+
+
+class Counts(Plain):
+    """Its forward depends on how often it was called: no compiled code fits twice."""
+
+    def __init__(self, dim: int, hidden_dim: int) -> None:
+        super().__init__(dim, hidden_dim)
+        self.calls = 0
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.calls += 1
+        return super().forward(x) + 0.0 * self.calls
+
+
+class TwoGraphs(Plain):
+    def forward(self, x: Tensor) -> Tensor:
+        hidden = torch.relu(self.up(x))
+        torch._dynamo.graph_break()
+        return self.down(hidden)
+
+
+class Closed(Plain):
+    @torch.compiler.disable
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(x)

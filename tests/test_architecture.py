@@ -15,8 +15,9 @@ HEAVY = {"torch", "pandas", "matplotlib", "numpy", "scipy"}
 TORCH_FILES = {
     "ffn/modules.py", "ffn/attend.py", "ffn/dense.py", "ffn/experts.py", "bench/meters.py", "bench/jobs.py",
     "bench/counting.py", "bench/study.py", "bench/rivals.py", "bench/routing.py", "bench/agreement.py",
+    "bench/backends.py",
 }  # fmt: skip
-PICTURE_FILES = {"report/plots.py", "report/curves.py", "report/surfaces.py"}
+PICTURE_FILES = {"report/plots.py", "report/curves.py", "report/surfaces.py", "report/blockpicture.py"}
 # lower numbers know nothing of higher ones; a room's files may import their siblings
 RANKS = {
     "errors": -1, "interruption": 0, "registry": 0, "units": 0, "jsonable": 0, "__init__": 0, "arm": 0, "ffn": 1,

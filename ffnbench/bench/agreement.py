@@ -6,6 +6,7 @@ Input and weights travel, because two versions of torch need not draw the same n
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from copy import deepcopy
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from ffnbench import jsonable
+from ffnbench.bench.backends import compiled_of
 from ffnbench.bench.jobs import TOLERANCE, build_case, relative_error
 from ffnbench.errors import FfnbenchError
 from ffnbench.ffn.modules import OwnForm, reference_output
@@ -30,7 +32,7 @@ def keep(case: dict[str, Any], seed: int, folder: str) -> dict[str, Any]:
     torch.manual_seed(seed)
     module = _built(found)
     x = _place(torch.randn(1, min(TOKENS, found.workload.seq_len), found.ffn.d_model), found)
-    y = _output(module, x, seed)
+    y = _output(_forward(module, found), x, seed)
     if not bool(torch.isfinite(y).all()):
         raise FfnbenchError("its output is not finite", "nothing can be held against it")
     state = {name: value.cpu() for name, value in module.state_dict().items()}
@@ -47,7 +49,7 @@ def hold(case: dict[str, Any], seed: int, folder: str) -> dict[str, Any]:
     module, x = _built(found), _place(saved["x"], found)
     _output(module, x, seed)  # a lazy module has its weights after its first call
     apart = _carry(saved["state"], module)
-    y, exact = _output(module, x, seed).cpu(), _exact(module, x, seed)
+    y, exact = _output(_forward(module, found), x, seed).cpu(), _exact(module, x, seed)
     agreement = Agreement(
         error=_error(y, saved["y"]),
         tolerance=TOLERANCE[found.workload.dtype],
@@ -73,10 +75,14 @@ def _place(x: Tensor, case: Case) -> Tensor:
     return x.to(device=_device(case), dtype=getattr(torch, case.workload.dtype))
 
 
-def _output(module: nn.Module, x: Tensor, seed: int) -> Tensor:
+def _forward(module: nn.Module, case: Case) -> Callable[[Tensor], Tensor]:
+    return compiled_of(module, case.workload.backend) or module
+
+
+def _output(forward: Callable[[Tensor], Tensor], x: Tensor, seed: int) -> Tensor:
     torch.manual_seed(seed)  # for modules that draw numbers even outside of training
     with torch.no_grad():
-        y: Tensor = module(x)
+        y: Tensor = forward(x)
     return y
 
 

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from ffnbench.bench import meters
+from ffnbench.bench.backends import compile_now, compiled_of, settled
 from ffnbench.bench.counting import check_output
 from ffnbench.bench.routing import impose, load
 from ffnbench.errors import FfnbenchError
@@ -24,7 +25,7 @@ from ffnbench.ffn.imported import build_imported
 from ffnbench.ffn.modules import OwnForm, Pointwise, build_module, reference_output
 from ffnbench.ffn.moe import Routing
 from ffnbench.ffn.spec import ActivationSpec, FFNSpec, HFSpec
-from ffnbench.plan import HIT, LOAD, Case, Plan, Workload
+from ffnbench.plan import COMPILE, HIT, LOAD, Case, Plan, Workload
 
 # relative error (Frobenius) that rounding alone explains, with room: sqrt(d_ff) roundings of each dtype
 TOLERANCE = {"float64": 1e-10, "float32": 1e-4, "bfloat16": 5e-2, "float16": 1e-2}
@@ -51,17 +52,23 @@ class Jobs:
         module = build_case(case, work.device)
         if isinstance(module, MixtureOfExperts) and work.routing:
             impose(module, Routing(work.routing), tokens=work.tokens, seed=self.plan.protocol.seed)
-        subject = meters.prepare(module, work, case.ffn.d_model, protocol.seed)
+        compiled = compiled_of(module, work.backend)
+        subject = meters.prepare(module, work, case.ffn.d_model, protocol.seed, compiled)
+        cold = compile_now(subject.call, subject.x.device) if compiled else None
         self._first_call(subject, case)
-        meters.warm_up(subject, protocol.warmup_s)
+        with settled(work.backend):
+            meters.warm_up(subject, protocol.warmup_s)
+            calls = calls or meters.calls_for(subject, protocol.min_sample_s)
         self.subjects[label] = subject
-        return {"calls": calls or meters.calls_for(subject, protocol.min_sample_s)}
+        told = {COMPILE: cold.seconds, "graphs": cold.graphs} if cold else {}
+        return {"calls": calls, **told}
 
     def sample(self, label: str, calls: int) -> dict[str, Any]:
         """Mean seconds of one call."""
-        subject = self.subjects[label]
-        _settle(self.plan.case(label).workload)
-        return {"value": meters.sample(subject, calls)}
+        subject, work = self.subjects[label], self.plan.case(label).workload
+        _settle(work)
+        with settled(work.backend):
+            return {"value": meters.sample(subject, calls)}
 
     def weigh(self, label: str) -> dict[str, Any]:
         """Exact bytes: peak of one call, and in train mode what is kept for backward."""
@@ -94,7 +101,7 @@ class Jobs:
         """The first call of all: its shape, its dtype, its values."""
         try:
             with torch.inference_mode(not subject.train):
-                y = subject.module(subject.x)
+                y = subject.forward(subject.x)
             check_output(y, subject.x, case.label)
             del y
         except FfnbenchError as problem:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from time import perf_counter
 
 import torch
@@ -19,6 +19,7 @@ from ffnbench.ffn.dense import FeedForward
 from ffnbench.ffn.experts import MixtureOfExperts
 from ffnbench.plan import Mode, Workload
 
+Forward = Callable[[Tensor], Tensor]
 MATMULS = (
     "aten::addmm",
     "aten::mm",
@@ -40,20 +41,25 @@ class Subject:
     train: bool
     backward_only: bool = False
     slowdown: float = 0.0
+    compiled: Forward | None = None
+    forward: Forward = field(init=False)  # what is timed: the module, or what a compiler made of it
+
+    def __post_init__(self) -> None:
+        self.forward = self.compiled or self.module
 
     def call(self) -> None:
         """One call as it is timed: forward, or forward and backward through a fresh graph."""
         if self.train:
-            self.module(self.x).backward(self.grad)
+            self.forward(self.x).backward(self.grad)
         else:
             with torch.inference_mode():
-                self.module(self.x)
+                self.forward(self.x)
 
     def timed(self) -> Callable[[], None]:
         """What to time: the whole call, or for backward alone the second half, its graph built here."""
         call = self.call
         if self.backward_only:
-            y = self.module(self.x)
+            y = self.forward(self.x)
 
             def call() -> None:
                 y.backward(self.grad)
@@ -83,15 +89,23 @@ class Subject:
                 parameter.grad = None
 
     def output(self) -> Tensor:
-        """The module's result on the first tokens: outside any graph, without dropout."""
+        """The result on the first tokens: outside any graph, without dropout.
+
+        Of compiled code on the whole input, and with a graph where there is a backward: for another shape or grad
+        mode other code would be made, and not that which is timed.
+        """
         self.module.eval()
-        with torch.inference_mode():
-            result: Tensor = self.module(self.x.detach()[:1, :16])
+        if self.compiled:
+            with torch.enable_grad() if self.train else torch.inference_mode():
+                result = self.compiled(self.x).detach()[:1, :16]
+        else:
+            with torch.inference_mode():
+                result = self.module(self.x.detach()[:1, :16])
         self.module.train(self.train)
         return result
 
 
-def prepare(module: nn.Module, workload: Workload, d_model: int, seed: int) -> Subject:
+def prepare(module: nn.Module, workload: Workload, d_model: int, seed: int, compiled: Forward | None = None) -> Subject:
     """Move nothing, time nothing: inputs of seeded N(0, 1), gradient of the output's shape, mode set."""
     dtype, train = getattr(torch, workload.dtype), workload.train
     generator = torch.Generator().manual_seed(seed)
@@ -99,7 +113,7 @@ def prepare(module: nn.Module, workload: Workload, d_model: int, seed: int) -> S
     x, grad = (torch.randn(shape, generator=generator).to(workload.device, dtype) for _ in range(2))
     module.train(train)
     backward_only = workload.mode == Mode.BACKWARD.value
-    return Subject(module, x.requires_grad_(train), grad, train, backward_only, workload.slowdown)
+    return Subject(module, x.requires_grad_(train), grad, train, backward_only, workload.slowdown, compiled)
 
 
 def empty_call() -> float:
@@ -238,7 +252,7 @@ def saved_bytes(subject: Subject) -> int:
 
     subject.clear()
     with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
-        result = subject.module(subject.x)
+        result = subject.forward(subject.x)
     total = sum(t.untyped_storage().nbytes() for address, t in kept.items() if address not in outside)
     del result
     return total

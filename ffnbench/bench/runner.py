@@ -24,7 +24,7 @@ from ffnbench.bench.wire import Message
 from ffnbench.errors import FfnbenchError, Unfinished
 from ffnbench.fitting import check_fits
 from ffnbench.interruption import termination_as_interruption
-from ffnbench.plan import LATENCY, METRIC_GROUPS, Note, Plan
+from ffnbench.plan import COMPILE, LATENCY, METRIC_GROUPS, Note, Plan
 from ffnbench.result import Environment, Failure, FailureKind, Progress, Run, Sample, Timer
 from ffnbench.sampling import Answered, limit_met, rounds_wanted, scatter, workers_wanted
 from ffnbench.sides import Side, sides_of
@@ -193,9 +193,7 @@ class _Runner:
         if self.timer is None and "timer" in answer:
             self.timer = jsonable.decode(Timer, answer["timer"])
         for label in self._alive():
-            self._tell(f"{self._which()}  warming up {label}")
-            if opened := self._try(worker, label, {"do": "open", "label": label, "calls": self._calls.get(label)}):
-                self._calls[label] = opened["calls"]
+            self._open(worker, label, index)
         if self._timed:
             self._rounds(worker, index)
             for label in self._alive():
@@ -204,6 +202,24 @@ class _Runner:
             for label in [label for label in self._alive() if (label, group) not in self._weighed]:
                 self._once(worker, label, group, index)
                 self._weighed.add((label, group))
+
+    def _open(self, worker: Worker, label: str, index: int) -> None:
+        """Build and warm up a case in this worker; what compiling it took is a sample of its own."""
+        doing = "compiling" if self.plan.case(label).workload.compiled else "warming up"
+        self._tell(f"{self._which()}  {doing} {label}")
+        opened = self._try(worker, label, {"do": "open", "label": label, "calls": self._calls.get(label)})
+        if not opened:
+            return
+        self._calls[label] = opened["calls"]
+        if COMPILE in opened:
+            self._keep(label, COMPILE, index, opened[COMPILE])
+            cut = Note(label=label, text=f"compiled as {opened['graphs']} graphs, with Python between them")
+            if opened["graphs"] > 1 and cut not in self.warnings:
+                self.warnings.append(cut)
+
+    def _keep(self, label: str, metric: str, index: int, value: float) -> None:
+        """A sample of which a worker makes one."""
+        self.samples.append(Sample(case=label, metric=metric, worker=index, round=0, order=0, value=value, calls=1))
 
     def _rounds(self, worker: Worker, index: int) -> None:
         """One round of practice, then as many as are wanted; the first worker finds out how many that is."""
@@ -253,9 +269,7 @@ class _Runner:
             return
         for metric in METRIC_GROUPS[group]:
             if (value := answer[metric]) is not None:
-                self.samples.append(
-                    Sample(case=label, metric=metric, worker=index, round=0, order=0, value=value, calls=1)
-                )
+                self._keep(label, metric, index, value)
 
     def _try(self, worker: Worker, label: str, request: Message) -> Message | None:
         """Ask; a failed case is noted and answers None."""

@@ -17,6 +17,8 @@ from typing import Any
 from ffnbench.bench.wire import VERSION, Channel, Message
 
 PR_SET_PDEATHSIG = 1
+# by the names of exceptions, for torch loads in main
+OWN_KINDS = {"Mismatch": "mismatch", "Recompiled": "recompiled", "FailOnRecompileLimitHit": "recompiled"}
 
 
 def main() -> None:
@@ -81,14 +83,14 @@ def _kind(torch: Any, problem: BaseException) -> str:
         return "oom"
     if isinstance(problem, NotImplementedError) or "not implemented for" in text:
         return "unsupported"
-    return "mismatch" if type(problem).__name__ == "Mismatch" else "crash"
+    return OWN_KINDS.get(type(problem).__name__, "crash")
 
 
 def _one_line(problem: BaseException) -> str:
     text = " ".join(str(problem).split())
     if asked := re.search(r"you tried to allocate (\d+) bytes", text):
         return f"it tried to allocate {int(asked[1]) / 2**30:,.2f} GiB at once"
-    if type(problem).__name__ == "Mismatch":
+    if type(problem).__name__ in ("Mismatch", "Recompiled"):
         return text
     return f"{type(problem).__name__}: {text}"[:300] if text else type(problem).__name__
 

@@ -28,7 +28,7 @@ SPEC_KEYS = (
     "d_ff", "rule", "ratio", "multiple_of", "ffn_dim_multiplier", "gate", "bias", "beta", "dropout", "init", "limit",
     "offset", *MOE_KEYS,
 )  # fmt: skip
-WORKLOAD_KEYS = ("batch", "seq_len", "dtype", "device", "mode", "threads", "slowdown", "routing")
+WORKLOAD_KEYS = ("batch", "seq_len", "dtype", "device", "mode", "threads", "backend", "slowdown", "routing")
 KEY_ALIASES = {"normalized": "normalised"}
 E = TypeVar("E", bound=Enum)
 _TARGET = re.compile(r"^(?P<module>[^:]+):(?P<attr>[A-Za-z_][\w.]*)$")

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from ffnbench.ffn.moe import Routing
 from ffnbench.ffn.spec import FFNSpec
-from ffnbench.plan import HIT, LOAD, Mode
+from ffnbench.plan import COMPILE, HIT, LOAD, Mode
+from ffnbench.report.estimates import seconds_text
 from ffnbench.result import Report, Verdict
 from ffnbench.units import digits
 
@@ -44,6 +45,11 @@ def case_notes(report: Report, label: str) -> list[str]:
         notes.append(cost.width_note)
     if report.plan.case(label).workload.mode == Mode.BACKWARD.value and "memory" in report.plan.metrics:
         notes.append("the peak is that of forward and backward together, which is what a step needs")
+    if compiling := report.estimate(label, COMPILE):
+        took = seconds_text(compiling, 1)
+        notes.append(
+            f"torch.compile took {took} s: the first call, with an empty cache of kernels; latency leaves it out"
+        )
     notes += _routing(report, label)
     if comparison and comparison.verdict is Verdict.UNCLEAR and comparison.reason:
         notes.append(comparison.reason)

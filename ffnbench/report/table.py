@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from ffnbench.plan import Mode, Plan
+from ffnbench.plan import COMPILE, Mode, Plan
 from ffnbench.report.estimates import ratio_text, seconds_text
 from ffnbench.report.footnotes import Footnotes, case_notes
 from ffnbench.report.summary import compare_header, cost_header, summary
@@ -107,6 +107,7 @@ def _measured_fields(report: Report, rows: list[Row]) -> list[Field]:
         fields += [
             _latency_field(report, rows),
             _ratio_field(report),
+            *_compile_fields(report, rows),
             _number(rows, "tokens_per_s", "tokens", SI, 6, per="/s"),
         ]
     if "memory" in report.plan.metrics:
@@ -224,6 +225,18 @@ def _latency_field(report: Report, rows: list[Row]) -> Field:
         return Cell(text=seconds_text(estimate, size), value=estimate.value)
 
     return Column(title="latency", unit=name), cell
+
+
+def _compile_fields(report: Report, rows: list[Row]) -> list[Field]:
+    """What compiling took, where anything is compiled."""
+    if not any(row["compile_s"] for row in rows):
+        return []
+
+    def cell(row: Row) -> Cell:
+        estimate = report.estimate(row["label"], COMPILE)
+        return Cell(text=UNKNOWN) if estimate is None else Cell(text=seconds_text(estimate, 1), value=estimate.value)
+
+    return [(Column(title="compile", unit="s", priority=1), cell)]
 
 
 def _failure_cell(report: Report, row: Row) -> Cell | None:

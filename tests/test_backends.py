@@ -1,0 +1,132 @@
+"""Compiled variants: what is compiled is checked, timed without its compilation, and never silently eager."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from conftest import FakeLaunch, FakeWorker, KnownProber
+
+from ffnbench import api, jsonable
+from ffnbench.bench.session import Session
+from ffnbench.errors import FfnbenchError
+from ffnbench.plan import COMPILE, Plan
+from ffnbench.report.table import compare_table
+from ffnbench.report.text import plain
+from ffnbench.request import Request, build
+
+HOSTILE = str(Path(__file__).with_name("hostile.py"))
+
+
+class Compiling(FakeWorker):
+    """A worker whose compiled cases take 2 s and some hundredths."""
+
+    def ask(self, request: dict, timeout_s: float) -> dict:
+        answer = super().ask(request, timeout_s)
+        if request["do"] == "open" and "compile" in request["label"]:
+            answer |= {COMPILE: 2 + 0.2 * self.index, "graphs": 2}
+        return answer
+
+
+class Launch(FakeLaunch):
+    def __call__(self, arm: object = None) -> FakeWorker:
+        self.workers.append(Compiling(self.seconds, len(self.workers), self.trouble, self.log))
+        return self.workers[-1]
+
+
+def test_the_backend_is_a_key_and_a_flag() -> None:
+    plan = build(Request(variants="swiglu,swiglu@backend=compile", match="none"))
+    assert [case.workload.backend for case in plan.cases] == ["eager", "compile"]
+    assert [c.workload.backend for c in build(Request(backend="compile")).cases] == ["compile"] * 3
+    with pytest.raises(FfnbenchError, match="unknown backend 'compiled'") as caught:
+        build(Request(variants="swiglu@backend=compiled"))
+    assert "compile" in caught.value.hint
+
+
+def test_compiling_is_a_number_of_its_own() -> None:
+    """With an interval over workers, in the table and in the rows, and not part of what is compared."""
+    report = api.prepare(Request(variants="swiglu,swiglu@backend=compile", workers=5, rounds=3)).measure(
+        launch=Launch()
+    )
+    eager, compiled = report.rows()
+    assert (eager["compile_s"], eager["backend"], compiled["backend"]) == (None, "eager", "compile")
+    assert compiled["compile_low_s"] < compiled["compile_s"] < compiled["compile_high_s"]
+    assert compiled["compile_s"] == pytest.approx(2.38, abs=0.01)
+    assert compiled["ratio"] == 1.0
+    text = plain(compare_table(report))
+    assert "torch.compile took 2.4 ±" in " ".join(text.split())
+    assert "compile (s)" in text
+    assert text.count("compiled as 2 graphs") == 1
+    assert "disagree" not in text  # on the seconds of a call
+    assert "compile" not in plain(compare_table(api.prepare(Request(workers=3, rounds=3)).measure(launch=Launch())))
+
+
+def test_what_a_compiler_fuses_has_no_closed_form() -> None:
+    eager, compiled = api.price(Request(variants="swiglu,swiglu@backend=compile", mode="train")).rows()
+    assert (compiled["peak_bytes"], compiled["saved_bytes"]) == (None, None)
+    assert (compiled["params"], compiled["flops_forward"]) == (eager["params"], eager["flops_forward"])
+    assert min(eager["peak_bytes"], eager["saved_bytes"]) > 0
+
+
+def plan_of(variants: str, mode: str = "forward") -> Plan:
+    request = Request(
+        variants=variants, d_model=32, d_ff=64, seq_len=16, threads=1, mode=mode, match="none", device="cpu"
+    )
+    return build(request, KnownProber(1.0))
+
+
+@pytest.fixture(scope="module")
+def worker():
+    """One process for all: loading the compiler takes longer than all that it compiles here."""
+    session = Session()
+    yield session
+    session.close()
+
+
+def ask(worker: Session, do: str, label: str, **more: object) -> dict:
+    return worker.ask({"do": do, "label": label, **more}, 120)
+
+
+@pytest.mark.parametrize(
+    ("mode", "forms"),
+    [("forward", ("swiglu", "wide=swiglu@d_ff=96")), ("train", ("relu@dropout=0.1",)), ("backward", ("relu",))],
+)
+def test_compiled_forms_are_checked_and_timed(worker: Session, mode: str, forms: tuple[str, ...]) -> None:
+    """Two widths of one form, so that neither may find the other's code."""
+    plan = plan_of(",".join(f"{form}@backend=compile" for form in forms), mode)
+    assert "failure" not in worker.ask({"do": "plan", "plan": jsonable.encode(plan), "memory_bytes": None}, 60)
+    for case in plan.cases:
+        opened = ask(worker, "open", case.label, calls=None)
+        assert opened.get("graphs") == 1, opened
+        assert opened[COMPILE] > 0.05
+    for case in plan.cases:
+        assert ask(worker, "sample", case.label, calls=2)["value"] > 0
+        assert ask(worker, "verify", case.label) == {}
+        weighed = ask(worker, "weigh", case.label)
+        assert weighed["peak_bytes"] >= 4 * 16 * 32
+        assert (weighed["saved_bytes"] is None) == (mode == "forward")
+        assert ask(worker, "sample", case.label, calls=2)["value"] > 0
+
+
+def test_code_that_does_not_compile_once_and_for_all(worker: Session) -> None:
+    names = ("Plain", "TwoGraphs", "Counts", "Closed")
+    plan = plan_of(",".join(f"{HOSTILE}:{name}@backend=compile" for name in names))
+    worker.ask({"do": "plan", "plan": jsonable.encode(plan), "memory_bytes": None}, 60)
+    found = dict(zip(names, [ask(worker, "open", case.label, calls=None) for case in plan.cases], strict=True))
+    assert found["Plain"]["graphs"] == 1
+    assert found["TwoGraphs"]["graphs"] == 2
+    assert found["Counts"]["failure"] == "recompiled"
+    assert "compiles again while it is timed" in found["Counts"]["message"]
+    assert found["Closed"]["failure"] == "unsupported"
+    assert "nothing in it that it could compile" in found["Closed"]["message"]
+
+
+def test_a_machine_without_a_compiler_says_so() -> None:
+    session = Session(replace(build(Request()).cases[0].arm, env=(("CXX", "/nowhere/g++"), ("PATH", "/nowhere"))))
+    plan = plan_of("swiglu@backend=compile")
+    session.ask({"do": "plan", "plan": jsonable.encode(plan), "memory_bytes": None}, 60)
+    answer = ask(session, "open", plan.cases[0].label, calls=None)
+    session.close()
+    assert answer["failure"] == "unsupported", answer
+    assert "C++ compiler" in answer["message"]
