@@ -8,7 +8,7 @@ import matplotlib.style
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, PercentFormatter
+from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter, PercentFormatter
 
 from ffnbench.blockplan import Length, lengths_of
 from ffnbench.ffn.attention_cost import overtakes_at, projection_flops, score_flops, value_flops
@@ -66,8 +66,9 @@ def _frame(axes: Axes, x: np.ndarray, crossing: int | None) -> None:
     for side in ("top", "right"):
         axes.spines[side].set_visible(False)
     if crossing and crossing > 1:
-        overtakes = f"attention overtakes at {crossing:,}"
-        axes.axvline(crossing, color=grey, alpha=0.6, linewidth=1, linestyle=":", label=overtakes)
+        axes.axvline(
+            crossing, color=grey, alpha=0.6, linewidth=1, linestyle=":", label=f"attention overtakes at {crossing:,}"
+        )
 
 
 def _tokens(value: float, _: object) -> str:
@@ -96,7 +97,9 @@ def _counts(axes: Axes, report: Report, length: Length, x: np.ndarray) -> None:
                  label="its projections alone")  # fmt: skip
     if ffn is not None:
         axes.axhline(ffn / size, **pen(FFN_PEN), label="FFN")
+    axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    axes.yaxis.set_minor_formatter(NullFormatter())
     axes.set(title=f"{unit}FLOPs of a token".strip())
     axes.legend(frameon=False, fontsize="small", loc="upper left")
 
@@ -114,4 +117,6 @@ def _shares(axes: Axes, report: Report, lengths: list[Length], x: np.ndarray) ->
     axes.set(title="the FFN's share", ylim=(0, 1))
     axes.yaxis.set_major_formatter(PercentFormatter(1.0))
     if ffn is not None or dots:
-        axes.legend(frameon=False, fontsize="small", loc="lower left")
+        handles, labels = axes.get_legend_handles_labels()
+        said = {label: handle for handle, label in zip(handles, labels, strict=True) if label.startswith("of ")}
+        axes.legend(said.values(), said.keys(), frameon=False, fontsize="small", loc="lower left")
