@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import cache
 from itertools import pairwise
 
 import pytest
@@ -96,6 +97,7 @@ def found() -> dict[str, Facts]:
     }
 
 
+@cache
 def facts_of(spec: ActivationSpec) -> Facts:
     return find_facts(function_of(spec), scale_of(spec))
 

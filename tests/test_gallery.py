@@ -17,7 +17,7 @@ import pytest
 from conftest import ROOT, ffnbench
 from rich.cells import cell_len
 
-from ffnbench import gallery
+from ffnbench import cli, gallery
 from ffnbench.bench.prober import Prober
 from ffnbench.errors import FfnbenchError
 from ffnbench.plan import NoProbe
@@ -143,10 +143,13 @@ MISTAKES = [
 
 
 @pytest.mark.parametrize(("arguments", "error", "hint"), MISTAKES, ids=[" ".join(m[0]) for m in MISTAKES])
-def test_a_mistake_is_exit_2_and_leaves_no_file(folder: Path, arguments, error, hint) -> None:
-    done = ffnbench("plot-activations", *arguments, cwd=folder)
-    lines = done.stderr.splitlines()
-    assert done.returncode == 2
+def test_a_mistake_is_exit_2_and_leaves_no_file(folder: Path, arguments, error, hint, monkeypatch, capsys) -> None:
+    monkeypatch.chdir(folder)
+    monkeypatch.setattr(sys, "argv", ["ffnbench", "plot-activations", *arguments])
+    with pytest.raises(SystemExit) as caught:
+        cli.main()
+    lines = capsys.readouterr().err.splitlines()
+    assert caught.value.code == 2
     assert [line.partition(":")[0] for line in lines] == ["error", "hint"]
     assert error in lines[0]
     assert hint in lines[1]
