@@ -139,9 +139,8 @@ def test_slopes_extremes(name: str, found: dict[str, Facts]) -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_shares_under_the_normal_distribution(name: str, found: dict[str, Facts]) -> None:
     step = 1 / 2048
-    weights = [
-        (SLOPE[name](x), norm.pdf(x) * step) for i in range(-9 * 2048, 9 * 2048) for x in [(i + 0.5) * step]
-    ]  # fmt: skip
+    points = [(i + 0.5) * step for i in range(-9 * 2048, 9 * 2048)]
+    weights = [(SLOPE[name](x), w * step) for x, w in zip(points, norm.pdf(points), strict=True)]
     zero = sum(w for slope, w in weights if slope == 0)
     saturated = sum(w for slope, w in weights if abs(slope) < 0.01)
     assert found[name].zero_gradient == pytest.approx(zero, abs=2e-6)
