@@ -20,6 +20,7 @@ from conftest import ROOT, FakeLaunch, KnownProber, listen
 from ffnbench import ab, cli, jsonable
 from ffnbench.abcheck import output_finding
 from ffnbench.arm import OWN, Arm
+from ffnbench.bench import crew
 from ffnbench.bench.agreement import hold, keep
 from ffnbench.bench.prober import Prober
 from ffnbench.bench.worktree import PREFIX, Repository
@@ -58,6 +59,13 @@ def git(folder: Path, *arguments: str) -> str:
         ["git", *who, *arguments], cwd=folder, check=True, capture_output=True, text=True, env=clean
     )  # fmt: skip
     return done.stdout.strip()
+
+
+@pytest.fixture(autouse=True)
+def no_threads_to_settle(request, monkeypatch) -> None:
+    """Faked workers have none that spin on; the slow tests have real ones."""
+    if not request.node.get_closest_marker("slow"):
+        monkeypatch.setattr(crew, "SETTLE_S", 0.0)
 
 
 @pytest.fixture(scope="session")

@@ -13,6 +13,7 @@ from conftest import ROOT, FakeLaunch, KnownProber, ffnbench, two_sides
 
 from ffnbench import ab, api, gate, timing
 from ffnbench.alarms import Alarm, broken_promises, counts
+from ffnbench.bench import crew
 from ffnbench.bench.runner import run
 from ffnbench.cli import app
 from ffnbench.report.alarms import alarm_table
@@ -65,6 +66,7 @@ def test_shell_lines_are_commands_that_work(document, line, tmp_path, monkeypatc
     if "@python=" in line:
         monkeypatch.setattr(api, "check_arms", lambda arms, prober: None)
     if line.startswith("ffnbench ab "):
+        monkeypatch.setattr(crew, "SETTLE_S", 0.0)  # faked workers have no threads that spin on
         two_sides(tmp_path)
         measured = ab.ab
         monkeypatch.setattr(
