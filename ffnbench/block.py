@@ -14,7 +14,7 @@ from ffnbench.ffn.attention import AttentionSpec
 from ffnbench.ffn.attention_cost import attention_cost, kv_bytes
 from ffnbench.ffn.cost import cost
 from ffnbench.ffn.model import LayerGroup, ModelSpec
-from ffnbench.fitting import fit_into
+from ffnbench.fitting import USABLE, fit_into
 from ffnbench.models import model_of
 from ffnbench.plan import DTYPES
 from ffnbench.protocol import check_timeout
@@ -22,8 +22,6 @@ from ffnbench.report.listing import Record
 from ffnbench.report.table import Table
 from ffnbench.report.wholemodel import whole_model_table, with_total
 from ffnbench.stats import refuse_blind
-
-USABLE = 0.95  # of what is available: the limit that a worker sets itself
 
 
 def prepare(request: BlockRequest, name: str | None, *, measure: bool) -> Prepared:
