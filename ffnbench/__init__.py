@@ -7,17 +7,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-__version__ = "0.1.0"
+from ffnbench.version import __version__
+
 __all__ = ["FFNSpec", "Report", "__version__", "activation", "build", "compare", "cost", "load"]
 
 if TYPE_CHECKING:
+    from ffnbench.activations.own import activation
     from ffnbench.api import build, compare, cost, load
-    from ffnbench.ffn.own import activation
     from ffnbench.ffn.spec import FFNSpec
     from ffnbench.result import Report
 
 _HOMES = {
-    "activation": "ffn.own",
+    "activation": "activations.own",
     "build": "api",
     "compare": "api",
     "cost": "api",

@@ -12,33 +12,32 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from ffnbench.abcheck import output_finding, paired_findings
 from ffnbench.api import Prepared, ShownReport, check_arms
-from ffnbench.arm import OWN, Arm, parse_env
-from ffnbench.bench.crew import Launch
 from ffnbench.bench.environment import usable_cpus
+from ffnbench.bench.group import Launch
 from ffnbench.bench.prober import Prober
 from ffnbench.bench.session import Session
 from ffnbench.bench.worktree import Repository
-from ffnbench.check import (
+from ffnbench.errors import FfnbenchError
+from ffnbench.gate import Gate, Listener, costs_of
+from ffnbench.plan import CONTROL, LATENCY, OWN, Arm, Plan, Protocol, cost_of
+from ffnbench.planning.compare import build as build_plan
+from ffnbench.planning.effort import LEAST_BUDGET_S, LONG_BUDGET_S, check_timeout
+from ffnbench.planning.grammar import Variant, parse_env, parse_variants
+from ffnbench.request import Request
+from ffnbench.result import Agreement, CaseCost, Report
+from ffnbench.stats.enough import Answered
+from ffnbench.stats.looks import Looks, looks_at
+from ffnbench.stats.regression import (
     SECONDS,
     Finding,
     Policy,
     Status,
     exact_findings,
+    output_finding,
+    paired_findings,
     parse_tolerances,
 )
-from ffnbench.errors import FfnbenchError
-from ffnbench.ffn.grammar import Variant, parse_variants
-from ffnbench.gate import Gate, Listener, costs_of
-from ffnbench.plan import CONTROL, LATENCY, Plan, Protocol, cost_of
-from ffnbench.protocol import LEAST_BUDGET_S, LONG_BUDGET_S, check_timeout
-from ffnbench.request import Request
-from ffnbench.request import build as build_plan
-from ffnbench.result import CaseCost, Report
-from ffnbench.sampling import Answered
-from ffnbench.sides import Agreement
-from ffnbench.twolooks import Looks, looks_at
 
 BASE, HEAD = "base", "head"
 

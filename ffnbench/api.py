@@ -6,33 +6,39 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime
 from difflib import get_close_matches
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ffnbench import __version__
-from ffnbench.arm import OWN, Arm
-from ffnbench.bench.crew import Launch
+from ffnbench import jsonable
 from ffnbench.bench.environment import usable_cpus
+from ffnbench.bench.group import Launch
 from ffnbench.bench.prober import Prober
 from ffnbench.bench.runner import run
-from ffnbench.bench.session import Session
-from ffnbench.blockplan import is_block
+from ffnbench.bench.session import Session, WorkerLost
 from ffnbench.errors import FfnbenchError
-from ffnbench.plan import CONTROL, NoProbe, Plan, cost_of
-from ffnbench.protocol import check_timeout
+from ffnbench.models.configs import UnknownFamily
+from ffnbench.models.model import CountedModel, count_model
+from ffnbench.models.presets import model_of
+from ffnbench.plan import CONTROL, OWN, Arm, NoProbe, Plan, cost_of
+from ffnbench.planning.block import is_block
+from ffnbench.planning.compare import build as build_plan
+from ffnbench.planning.effort import check_timeout
 from ffnbench.report.block import block_tables
+from ffnbench.report.compare import compare_table, cost_table
 from ffnbench.report.store import load as load_report
-from ffnbench.report.table import Table, compare_table, cost_table
+from ffnbench.report.table import Table
 from ffnbench.report.text import html_fragment, plain, renderable
 from ffnbench.request import Request
-from ffnbench.request import build as build_plan
 from ffnbench.result import CaseCost, Progress, Report
-from ffnbench.sampling import Answered
-from ffnbench.stats import refuse_blind, summarise
+from ffnbench.stats.enough import Answered
+from ffnbench.stats.verdict import refuse_blind, summarise
+from ffnbench.version import __version__
 
 if TYPE_CHECKING:
     from torch import nn
 
 DEFAULTS = Request()
+TIMEOUT_S = 300.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -180,10 +186,8 @@ def build(variant: str, *, d_model: int, device: Any = None, dtype: Any = None, 
     """
     import torch
 
-    from ffnbench.bench.study import InProcess
-    from ffnbench.ffn.imported import build_imported
-    from ffnbench.ffn.modules import build_module
-    from ffnbench.ffn.spec import FFNSpec, ImportedSpec
+    from ffnbench.bench.building import build as build_module
+    from ffnbench.bench.probing import InProcess
 
     named = {"dtype": dtype} if dtype is not None else {}
     plan = build_plan(_request(variant, {"d_model": d_model, **named, **options}), InProcess())
@@ -194,10 +198,7 @@ def build(variant: str, *, d_model: int, device: Any = None, dtype: Any = None, 
         raise FfnbenchError(f"{case.arm} is of another process", "a module is built in this one")
     own_device = None if case.workload.device == "auto" else case.workload.device
     place = {"device": device or own_device, "dtype": getattr(torch, case.workload.dtype)}
-    if isinstance(case.ffn, FFNSpec):
-        return build_module(case.ffn, **place)
-    assert isinstance(case.ffn, ImportedSpec)
-    return build_imported(case.ffn).to(**place)
+    return build_module(case.ffn, **place)
 
 
 def recompute(report: ShownReport) -> tuple[ShownReport, str]:
@@ -229,3 +230,25 @@ def load(path: str) -> ShownReport:
     """A report that `-o run.json` wrote; raises FfnbenchError for a file that is none, or is of another schema."""
     report = load_report(path)
     return ShownReport(**{f.name: getattr(report, f.name) for f in fields(Report)})
+
+
+def inspect(name: str) -> CountedModel:
+    """The FFNs of a preset or of a config.json in numbers."""
+    try:
+        return count_model(model_of(name))
+    except UnknownFamily as problem:
+        return _count_by_transformers(name, problem)
+
+
+def _count_by_transformers(path: str, unknown: UnknownFamily) -> CountedModel:
+    """Ask a worker; where transformers can't help, what was unknown is the error."""
+    session = Session()
+    try:
+        answer = session.ask({"do": "hf_layers", "source": str(Path(path).expanduser().resolve())}, TIMEOUT_S)
+    except WorkerLost as lost:
+        raise FfnbenchError(unknown.message, f"{unknown.hint}; building it: {lost}") from lost
+    finally:
+        session.close()
+    if "failure" in answer:
+        raise FfnbenchError(unknown.message, f"{unknown.hint}; {answer['message']}")
+    return jsonable.decode(CountedModel, answer["model"])

@@ -7,21 +7,20 @@ from pathlib import Path
 
 from ffnbench.api import Prepared, price_plan
 from ffnbench.bench.environment import available_memory, usable_cpus
+from ffnbench.bench.memory_limits import USABLE, fit_into
 from ffnbench.bench.prober import Prober
-from ffnbench.blockplan import BlockRequest, attention_of, block_plan, crosses, parse_lengths, refuse_sizes
 from ffnbench.errors import FfnbenchError
-from ffnbench.ffn.attention import AttentionSpec
-from ffnbench.ffn.attention_cost import attention_cost, kv_bytes
+from ffnbench.ffn.attention import AttentionSpec, attention_cost, kv_bytes
 from ffnbench.ffn.cost import cost
-from ffnbench.ffn.model import LayerGroup, ModelSpec
-from ffnbench.fitting import USABLE, fit_into
-from ffnbench.models import model_of
+from ffnbench.models.model import LayerGroup, ModelSpec
+from ffnbench.models.presets import model_of
 from ffnbench.plan import DTYPES
-from ffnbench.protocol import check_timeout
+from ffnbench.planning.block import BlockRequest, attention_of, block_plan, crosses, parse_lengths, refuse_sizes
+from ffnbench.planning.effort import check_timeout
 from ffnbench.report.listing import Record
+from ffnbench.report.models import whole_model_table, with_total
 from ffnbench.report.table import Table
-from ffnbench.report.wholemodel import whole_model_table, with_total
-from ffnbench.stats import refuse_blind
+from ffnbench.stats.verdict import refuse_blind
 
 
 def prepare(request: BlockRequest, name: str | None, *, measure: bool) -> Prepared:

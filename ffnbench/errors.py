@@ -6,6 +6,10 @@ Exit codes live here so that no command invents its own: 2 is the user's input (
 
 from __future__ import annotations
 
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 EXIT_USAGE = 2
 EXIT_UNFINISHED = 3
 EXIT_INTERRUPTED = 130
@@ -36,3 +40,22 @@ class Interrupted(FfnbenchError):
     """Ended by hand before there was anything to save."""
 
     exit_code = EXIT_INTERRUPTED
+
+
+@contextmanager
+def termination_as_interruption() -> Iterator[None]:
+    """Raise KeyboardInterrupt at the first SIGTERM; further ones must not disturb the cleaning up."""
+
+    def interrupt(*_: object) -> None:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        raise KeyboardInterrupt
+
+    try:
+        before = signal.signal(signal.SIGTERM, interrupt)
+    except ValueError:  # signals belong to the main thread
+        yield
+        return
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)

@@ -7,17 +7,17 @@ import io
 from math import isnan
 from typing import Any
 
+from ffnbench.activations.facts import Facts
 from ffnbench.bench.prober import Prober
 from ffnbench.errors import FfnbenchError
-from ffnbench.ffn.facts import Facts
 from ffnbench.ffn.spec import ActivationSpec, require_positive
 from ffnbench.ffn.variants import GATED_BY_ACTIVATION
-from ffnbench.protocol import check_timeout
+from ffnbench.planning.activations import CHOSEN, every_activation, every_gated_form, parse_range, select
+from ffnbench.planning.effort import check_timeout
 from ffnbench.report.activations import facts_records, facts_table
 from ffnbench.report.store import Outputs
 from ffnbench.report.table import Table
 from ffnbench.result import Curve
-from ffnbench.selection import CHOSEN, every_activation, every_gated_form, parse_range, select
 
 PICTURES = (".png", ".svg", ".pdf", ".csv")
 CURVE_POINTS, SURFACE_POINTS = 1601, 161

@@ -8,10 +8,20 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from ffnbench.api import Prepared, ShownReport, load, price_plan
-from ffnbench.bench.crew import Launch
 from ffnbench.bench.environment import describe
+from ffnbench.bench.group import Launch
 from ffnbench.bench.session import Session
-from ffnbench.check import (
+from ffnbench.errors import FfnbenchError
+from ffnbench.ffn.spec import FFNSpec
+from ffnbench.plan import LATENCY, PEAK, SAVED, Case, NoProbe, Plan, cost_of
+from ffnbench.planning.effort import LEAST_BUDGET_S, LONG_BUDGET_S
+from ffnbench.planning.grammar import parse_variant
+from ffnbench.report.store import seal
+from ffnbench.request import Request
+from ffnbench.result import CaseCost, Environment, Progress, Report
+from ffnbench.stats.enough import Answered
+from ffnbench.stats.looks import FINEST_PART, blind_row, two_looks
+from ffnbench.stats.regression import (
     EXACT,
     TIMED,
     Finding,
@@ -22,16 +32,6 @@ from ffnbench.check import (
     latency_findings,
     parse_tolerances,
 )
-from ffnbench.errors import FfnbenchError
-from ffnbench.ffn.grammar import parse_variant
-from ffnbench.ffn.spec import FFNSpec
-from ffnbench.plan import LATENCY, PEAK, SAVED, Case, NoProbe, Plan, cost_of
-from ffnbench.protocol import LEAST_BUDGET_S, LONG_BUDGET_S
-from ffnbench.report.store import seal
-from ffnbench.request import Request
-from ffnbench.result import CaseCost, Environment, Progress, Report
-from ffnbench.sampling import Answered
-from ffnbench.twolooks import FINEST_PART, blind_row, two_looks
 from ffnbench.units import percent
 
 WORKLOAD_FLAGS = ("seq_len", "batch", "dtype", "mode", "backend", "routing")

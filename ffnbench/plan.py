@@ -10,16 +10,14 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Protocol as Interface
 
-from ffnbench.arm import OWN, Arm
+from ffnbench.activations.own import OwnActivation
 from ffnbench.errors import FfnbenchError
-from ffnbench.ffn.attention import AttentionSpec
-from ffnbench.ffn.attention_cost import attention_cost
+from ffnbench.ffn.attention import AttentionSpec, attention_cost
 from ffnbench.ffn.cost import Cost, activation_cost, cost
-from ffnbench.ffn.model import OwnMLP
-from ffnbench.ffn.own import OwnActivation
 from ffnbench.ffn.spec import ActivationSpec, ImportedSpec, NetworkSpec
 from ffnbench.jsonable import LATER
-from ffnbench.registry import Registry
+from ffnbench.models.model import OwnMLP
+from ffnbench.names import Registry
 
 DEFAULT_WORKERS, DEFAULT_ROUNDS = 5, 30
 
@@ -88,6 +86,26 @@ class Workload:
     def compiled(self) -> bool:
         """Whether other code runs than the one that is written."""
         return self.backend != Backend.EAGER.value
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Arm:
+    """An interpreter, a folder put first on the module path, environment variables; empty is this process's own.
+
+    Cases of equal arms share a process. `name` says which arm it is, and sets apart what differs in nothing else.
+    """
+
+    python: str = ""
+    source: str = ""
+    env: tuple[tuple[str, str], ...] = ()
+    name: str = ""
+
+    def __str__(self) -> str:
+        keys = [f"@python={self.python}"] * bool(self.python) + [f"@source={self.source}"] * bool(self.source)
+        return self.name or "".join([*keys, *(f"@env={name}:{value}" for name, value in self.env)])
+
+
+OWN = Arm()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

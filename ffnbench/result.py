@@ -14,10 +14,10 @@ from ffnbench.ffn.cost import Cost
 from ffnbench.ffn.spec import FFNSpec, Gate
 from ffnbench.jsonable import LATER
 from ffnbench.plan import COMPILE, CONTROL, DEAD, HIT, LATENCY, LOAD, PEAK, SAVED, ZEROS, Case, Note, Plan
-from ffnbench.sides import Side
 
 if TYPE_CHECKING:
     import pandas as pd
+
 
 SCHEMA = 1
 
@@ -137,6 +137,32 @@ class Progress:
     done: float  # share of the whole run, 0 to 1
     text: str
     eta_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Side:
+    """One arm of a run: its cases, and those facts (name, value) that not all arms share."""
+
+    name: str
+    cases: tuple[str, ...]
+    facts: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Agreement:
+    """Outputs of base and head on one input with the base's weights: relative errors (Frobenius), unknown is None.
+
+    `error` is head against base in the case's dtype, `exact_error` the same with both run in float64, `base_error` and
+    `head_error` each against its own run in float64. `apart` says why the weights could not be carried over, and then
+    each side has its own of the same seed. `tolerance` is what rounding explains.
+    """
+
+    error: float | None
+    tolerance: float
+    exact_error: float | None = None
+    base_error: float | None = None
+    head_error: float | None = None
+    apart: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

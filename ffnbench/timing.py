@@ -6,18 +6,18 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ffnbench.bench.crew import Launch
 from ffnbench.bench.environment import usable_cpus
+from ffnbench.bench.group import Launch
 from ffnbench.bench.prober import Prober
 from ffnbench.bench.runner import run
 from ffnbench.bench.session import Session
 from ffnbench.errors import FfnbenchError, Unfinished
+from ffnbench.planning.activations import Block, TimingRequest, block_plan, every_activation, select, timing_plan
 from ffnbench.report.activations import Answer, timing_records, timing_table
 from ffnbench.report.summary import INTERVALS, effort, ended_early
 from ffnbench.report.table import Table
 from ffnbench.result import Progress, Run
-from ffnbench.selection import Block, TimingRequest, block_plan, every_activation, select, timing_plan
-from ffnbench.stats import refuse_blind, summarise
+from ffnbench.stats.verdict import refuse_blind, summarise
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

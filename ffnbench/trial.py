@@ -7,21 +7,17 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from ffnbench.alarms import Alarm, broken_promises
-from ffnbench.bench.errorrates import simulate
-from ffnbench.bench.gaterates import simulate_gate
-from ffnbench.bench.live import live_plan, measure
-from ffnbench.bench.livegate import CHECKS, live_gate_plan, measure_gate
 from ffnbench.errors import FfnbenchError
 from ffnbench.ffn.spec import require_positive
 from ffnbench.plan import Plan
-from ffnbench.protocol import LEAST_BUDGET_S, LONG_BUDGET_S
-from ffnbench.report.alarms import alarm_records, alarm_table
-from ffnbench.report.selftest import live_records, live_table, rates_records, rates_table
+from ffnbench.planning.effort import LEAST_BUDGET_S, LONG_BUDGET_S
+from ffnbench.report.selftest import alarm_records, alarm_table, live_records, live_table, rates_records, rates_table
 from ffnbench.report.store import read_readings
 from ffnbench.report.table import Table
 from ffnbench.result import Progress
-from ffnbench.selftest import CONDITIONS, RIVALS, Reading, failures, total
+from ffnbench.selftest.alarms import Alarm, broken_promises, simulate_gate
+from ffnbench.selftest.live import CHECKS, live_gate_plan, live_plan, measure, measure_gate
+from ffnbench.selftest.rates import CONDITIONS, RIVALS, Reading, failures, simulate, total
 
 Told = tuple[list[dict[str, Any]], Table, list[str]]  # records, table, broken promises
 Listener = Callable[[Progress], None]

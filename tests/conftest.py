@@ -11,13 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from ffnbench.arm import OWN, Arm
 from ffnbench.bench.prober import Prober
 from ffnbench.bench.session import WorkerLost
 from ffnbench.ffn.cost import Cost
 from ffnbench.ffn.spec import ImportedSpec
-from ffnbench.plan import Case, Workload
-from ffnbench.sides import Agreement
+from ffnbench.plan import OWN, Arm, Case, Workload
+from ffnbench.result import Agreement
 
 ROOT = Path(__file__).resolve().parents[1]
 FACTS = {

@@ -16,11 +16,10 @@ from typing import Any
 
 from ffnbench.errors import FfnbenchError
 from ffnbench.ffn import cost
-from ffnbench.ffn.attentions import ATTENTIONS
-from ffnbench.ffn.configs import read_groups
-from ffnbench.ffn.families import FAMILIES
-from ffnbench.ffn.hf import IN_A_LAYER, build_empty, feed_forwards
-from ffnbench.ffn.stacks import Or, Stack
+from ffnbench.models.attentions import ATTENTIONS
+from ffnbench.models.configs import read_groups
+from ffnbench.models.families import FAMILIES, Or, Stack
+from ffnbench.models.transformers import IN_A_LAYER, build_empty, feed_forwards
 
 Counts = Counter[int]  # parameters of an FFN -> how many layers have one like it
 

@@ -18,17 +18,16 @@ import torch
 from conftest import ROOT, FakeLaunch, KnownProber, listen
 
 from ffnbench import ab, cli, jsonable
-from ffnbench.abcheck import output_finding
-from ffnbench.arm import OWN, Arm
-from ffnbench.bench import crew
+from ffnbench.bench import group as crew
 from ffnbench.bench.agreement import hold, keep
 from ffnbench.bench.prober import Prober
 from ffnbench.bench.worktree import PREFIX, Repository
-from ffnbench.check import Status
 from ffnbench.errors import FfnbenchError
-from ffnbench.plan import CONTROL, Case
-from ffnbench.request import Request, build
-from ffnbench.sides import Agreement
+from ffnbench.plan import CONTROL, OWN, Arm, Case
+from ffnbench.planning.compare import build
+from ffnbench.request import Request
+from ffnbench.result import Agreement
+from ffnbench.stats.regression import Status, output_finding
 
 MODULE = """
 import time

@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 from test_cli import call  # noqa: F401 - a fixture
 
-from ffnbench import alarms as told
 from ffnbench import trial
-from ffnbench.alarms import NEIGHBOUR, QUIET, REFUSED, Alarm, broken_promises, counts
-from ffnbench.bench import gaterates, livegate
-from ffnbench.bench.gaterates import simulate_gate
-from ffnbench.bench.simulate import WORLDS, Machine, World
-from ffnbench.report.alarms import alarm_records, alarm_table
+from ffnbench.report.selftest import alarm_records, alarm_table
 from ffnbench.report.text import plain
+from ffnbench.selftest import alarms as gaterates
+from ffnbench.selftest import alarms as told
+from ffnbench.selftest import live as livegate
+from ffnbench.selftest.alarms import NEIGHBOUR, QUIET, REFUSED, Alarm, broken_promises, counts, simulate_gate
+from ffnbench.selftest.machine import WORLDS, Machine, World
 
 
 @pytest.fixture(scope="module")

@@ -12,19 +12,18 @@ import pytest
 from conftest import FakeLaunch, ffnbench
 
 from ffnbench import api, jsonable
-from ffnbench.arm import OWN, Arm
-from ffnbench.bench.crew import Crew, enlist
 from ffnbench.bench.environment import build_facts
-from ffnbench.bench.place import interpreter_of, variables_of
+from ffnbench.bench.group import WorkerGroup, sides_of, start_for
 from ffnbench.bench.runner import run
-from ffnbench.bench.session import BOOT
+from ffnbench.bench.session import BOOT, interpreter_of, variables_of
 from ffnbench.errors import FfnbenchError
-from ffnbench.ffn.grammar import parse_variant
-from ffnbench.plan import CONTROL, Case, Plan
-from ffnbench.report.sides import side_lines
+from ffnbench.plan import CONTROL, OWN, Arm, Case, Plan
+from ffnbench.planning.compare import build
+from ffnbench.planning.grammar import parse_variant
 from ffnbench.report.store import load, seal
-from ffnbench.request import Request, build
-from ffnbench.sides import Side, sides_of
+from ffnbench.report.words import side_lines
+from ffnbench.request import Request
+from ffnbench.result import Side
 
 
 def test_an_arm_is_read_from_the_keys_of_a_variant() -> None:
@@ -131,7 +130,7 @@ def test_a_crew_is_one_worker_to_the_runner() -> None:
 def test_the_next_process_waits_and_wakes_in_a_sample_that_is_not_kept() -> None:
     """OpenMP's threads of the last process spin on for a while; within one process there is nothing to wait for."""
     launch, pauses = Launched(), []
-    crew = Crew(plan_of("relu,gelu=gelu@env=A:1,silu=silu@env=A:1"), launch, pauses.append)
+    crew = WorkerGroup(plan_of("relu,gelu=gelu@env=A:1,silu=silu@env=A:1"), launch, pauses.append)
     crew.ask({"do": "plan", "plan": jsonable.encode(plan_of("relu,gelu=gelu@env=A:1,silu=silu@env=A:1"))}, 1.0)
     for label in ("relu", "gelu", "silu", "relu"):
         crew.ask({"do": "sample", "label": label, "calls": 1}, 1.0)
@@ -142,7 +141,7 @@ def test_the_next_process_waits_and_wakes_in_a_sample_that_is_not_kept() -> None
 
 
 def test_a_plan_of_one_arm_needs_no_crew() -> None:
-    assert not isinstance(enlist(plan_of("relu,gelu"), FakeLaunch()), Crew)
+    assert not isinstance(start_for(plan_of("relu,gelu"), FakeLaunch()), WorkerGroup)
 
 
 def test_a_crew_that_can_not_be_complete_leaves_nobody_behind() -> None:
@@ -154,7 +153,7 @@ def test_a_crew_that_can_not_be_complete_leaves_nobody_behind() -> None:
         return launch(arm)
 
     with pytest.raises(FfnbenchError, match="no"):
-        Crew(plan_of("relu,gelu@env=A:1"), start)
+        WorkerGroup(plan_of("relu,gelu@env=A:1"), start)
     assert [worker.closed for worker in launch.workers] == [True]
 
 

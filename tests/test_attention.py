@@ -12,8 +12,10 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from ffnbench.errors import FfnbenchError
 from ffnbench.ffn.attend import attention_reference, build_attention
-from ffnbench.ffn.attention import AttentionSpec, Form, MLASpec
-from ffnbench.ffn.attention_cost import (
+from ffnbench.ffn.attention import (
+    AttentionSpec,
+    Form,
+    MLASpec,
     attention_cost,
     kv_bytes,
     overtakes_at,

@@ -12,9 +12,10 @@ from ffnbench import api, jsonable
 from ffnbench.bench.session import Session
 from ffnbench.errors import FfnbenchError
 from ffnbench.plan import COMPILE, Plan
-from ffnbench.report.table import compare_table
+from ffnbench.planning.compare import build
+from ffnbench.report.compare import compare_table
 from ffnbench.report.text import plain
-from ffnbench.request import Request, build
+from ffnbench.request import Request
 
 HOSTILE = str(Path(__file__).with_name("hostile.py"))
 

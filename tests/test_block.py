@@ -12,17 +12,17 @@ import pytest
 from conftest import FakeLaunch, ffnbench
 
 from ffnbench import api, block
-from ffnbench.blockplan import BlockRequest, block_plan, lengths_of
+from ffnbench.bench.memory_limits import fit_into, memory_needed
 from ffnbench.cli import app
 from ffnbench.errors import FfnbenchError
 from ffnbench.ffn.attend import build_attention
 from ffnbench.ffn.attention import AttentionSpec, Form
 from ffnbench.ffn.cost import params
-from ffnbench.ffn.presets import PRESETS
 from ffnbench.ffn.spec import FFNSpec
-from ffnbench.fitting import fit_into, memory_needed
-from ffnbench.report.blockpicture import block_figure
-from ffnbench.report.blockrecords import ffn_share, records
+from ffnbench.models.presets import PRESETS
+from ffnbench.planning.block import BlockRequest, block_plan, lengths_of
+from ffnbench.report.block_picture import block_figure
+from ffnbench.report.block_records import ffn_share, records
 from ffnbench.result import Estimate, Verdict
 
 GIB = 2**30

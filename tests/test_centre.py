@@ -7,11 +7,11 @@ import random
 
 import pytest
 
-from ffnbench.centre import LEAST_SCATTER, Centre, Value, centre_of, robust_variance, value_of
+from ffnbench.stats.interval import LEAST_SCATTER, Value, WeightedMean, robust_variance, value_of, weighted_mean
 
 
-def plain(*logs: float) -> Centre:
-    return centre_of(Value(log) for log in logs)
+def plain(*logs: float) -> WeightedMean:
+    return weighted_mean(Value(log) for log in logs)
 
 
 def test_among_equals_it_is_students_interval() -> None:
@@ -44,7 +44,7 @@ def test_one_value_has_no_interval_and_equal_ones_no_doubt() -> None:
 def test_a_disturbed_worker_counts_for_little() -> None:
     quiet = [Value(log, 1e-6) for log in (0.010, 0.011, 0.009, 0.010)]
     disturbed = Value(0.2, 0.1**2)
-    centre = centre_of([*quiet, disturbed])
+    centre = weighted_mean([*quiet, disturbed])
     assert centre.mean == pytest.approx(0.010, abs=0.001)
     assert centre.half(0.95) < 0.02
     assert plain(*(v.log for v in [*quiet, disturbed])).mean > 0.04
@@ -53,13 +53,13 @@ def test_a_disturbed_worker_counts_for_little() -> None:
 
 def test_workers_that_scatter_more_than_their_rounds_explain_count_alike() -> None:
     apart = [Value(log, variance) for log, variance in ((0.1, 1e-6), (-0.1, 1e-4), (0.05, 1e-5), (-0.05, 1e-6))]
-    assert centre_of(apart).freedom == pytest.approx(3, abs=0.05)
-    assert centre_of(apart).mean == pytest.approx(0.0, abs=0.003)
+    assert weighted_mean(apart).freedom == pytest.approx(3, abs=0.05)
+    assert weighted_mean(apart).mean == pytest.approx(0.0, abs=0.003)
 
 
 def test_no_worker_is_taken_to_be_surer_than_the_floor() -> None:
     certain, sure = Value(0.0, 0.0), Value(0.002, LEAST_SCATTER**2)
-    assert centre_of([certain, sure]).mean == pytest.approx(0.002 / 3)  # weights 2 : 1, not infinitely many
+    assert weighted_mean([certain, sure]).mean == pytest.approx(0.002 / 3)  # weights 2 : 1, not infinitely many
 
 
 def test_a_burst_is_not_the_scatter_of_the_other_rounds() -> None:
@@ -78,9 +78,9 @@ def test_the_interval_covers_among_quiet_and_disturbed_workers(share: float) -> 
         for _ in range(6):
             own = 0.05 if dice.random() < share else 0.002
             values.append(Value(dice.gauss(0, math.hypot(own, 0.003)), own**2 * dice.gammavariate(8, 1 / 8)))
-        low, high = centre_of(values).interval(0.95)
+        low, high = weighted_mean(values).interval(0.95)
         covered += low <= 0 <= high
-        error.append(centre_of(values).mean ** 2)
+        error.append(weighted_mean(values).mean ** 2)
     assert 0.93 <= covered / runs <= 0.98
     plain_error = math.hypot(0.003, 0.002) ** 2 / 6 * (1 - share) + share * 0.05**2 / 6
     if share:

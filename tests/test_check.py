@@ -16,13 +16,14 @@ import pytest
 from conftest import FakeLaunch
 
 from ffnbench import api, cli, gate
-from ffnbench.centre import Centre
-from ffnbench.check import Finding, Policy, Status, change_of, confirmed, exit_code, parse_tolerances
-from ffnbench.check import gate as decide
 from ffnbench.errors import FfnbenchError
+from ffnbench.planning.compare import build
 from ffnbench.report.exports import EXPORTS
 from ffnbench.report.store import json_text
-from ffnbench.request import Request, build
+from ffnbench.request import Request
+from ffnbench.stats.interval import WeightedMean
+from ffnbench.stats.regression import Finding, Policy, Status, change_of, confirmed, exit_code, parse_tolerances
+from ffnbench.stats.regression import gate as decide
 
 VARIANTS = "relu,gelu,swiglu"
 
@@ -98,7 +99,7 @@ def test_every_exit_code(statuses: set[Status], unclear_fails: bool, code: int) 
 
 
 def test_a_change_is_as_unsure_as_both_runs() -> None:
-    before, now = Centre(0.0, 0.003, 4.0), Centre(math.log(1.1), 0.004, 6.0)
+    before, now = WeightedMean(0.0, 0.003, 4.0), WeightedMean(math.log(1.1), 0.004, 6.0)
     change = change_of(before, now, 0.002)
     assert change.estimate(0.95).value == pytest.approx(1.1)
     assert change.difference.error == pytest.approx(math.hypot(0.005, 0.002 * math.sqrt(2)))

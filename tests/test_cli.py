@@ -19,7 +19,8 @@ import pytest
 from conftest import ROOT, FakeLaunch, ffnbench, listen
 
 from ffnbench import __version__, api, cli
-from ffnbench.ffn.variants import ACTIVATIONS, GATED
+from ffnbench.activations.table import ACTIVATIONS
+from ffnbench.ffn.variants import GATED
 from ffnbench.report.store import csv_text, json_text
 from ffnbench.request import Request
 

@@ -13,12 +13,11 @@ from conftest import ROOT, ffnbench
 
 from ffnbench.errors import FfnbenchError
 from ffnbench.ffn import cost
-from ffnbench.ffn.attentions import ATTENTIONS
-from ffnbench.ffn.composites import COMPOSITES
-from ffnbench.ffn.configs import LAYOUTS, UnknownFamily, read_config, read_groups
-from ffnbench.ffn.families import FAMILIES
-from ffnbench.ffn.presets import PRESETS
 from ffnbench.ffn.spec import Gate
+from ffnbench.models.attentions import ATTENTIONS
+from ffnbench.models.configs import LAYOUTS, UnknownFamily, read_config, read_groups
+from ffnbench.models.families import COMPOSITES, FAMILIES
+from ffnbench.models.presets import PRESETS
 
 LLAMA = {
     "model_type": "llama", "hidden_size": 4096, "intermediate_size": 14336, "num_hidden_layers": 32,

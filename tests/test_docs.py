@@ -12,18 +12,17 @@ import pytest
 from conftest import ROOT, FakeLaunch, KnownProber, ffnbench, two_sides
 
 from ffnbench import ab, api, gate, timing
-from ffnbench.alarms import Alarm, broken_promises, counts
-from ffnbench.bench import crew
+from ffnbench.bench import group as crew
 from ffnbench.bench.runner import run
 from ffnbench.cli import app
-from ffnbench.report.alarms import alarm_table
-from ffnbench.report.selftest import live_table, rates_table
+from ffnbench.report.compare import compare_table
+from ffnbench.report.selftest import alarm_table, live_table, rates_table
 from ffnbench.report.store import json_text, load, read_readings
-from ffnbench.report.table import compare_table
 from ffnbench.report.text import plain
 from ffnbench.request import Request
 from ffnbench.result import Report
-from ffnbench.selftest import SLOWER, Rates, Reading, Share, advantage, failures
+from ffnbench.selftest.alarms import Alarm, broken_promises, counts
+from ffnbench.selftest.rates import SLOWER, Rates, Reading, Share, advantage, failures
 
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("results/*.md")])
 BLOCK = re.compile(r"```(\w*)\n(.*?)```", re.DOTALL)

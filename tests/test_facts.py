@@ -14,13 +14,13 @@ from scipy.special import lambertw
 from scipy.stats import norm
 from test_variants import ORACLE, sigmoid
 
-from ffnbench.bench.study import function_of, scale_of
+from ffnbench.activations.acceptance import checked
+from ffnbench.activations.facts import Facts, find_facts
+from ffnbench.activations.table import ACTIVATIONS
+from ffnbench.activations.trace import flat_zones
+from ffnbench.bench.probing import function_of, scale_of
 from ffnbench.errors import FfnbenchError
-from ffnbench.ffn.facts import Facts, find_facts
 from ffnbench.ffn.spec import ActivationSpec
-from ffnbench.ffn.trace import flat_zones
-from ffnbench.ffn.trial import checked
-from ffnbench.ffn.variants import ACTIVATIONS
 from ffnbench.report.activations import _interval
 
 SELU, ALPHA = 1.0507009873554805, 1.6732632423543772

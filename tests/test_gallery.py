@@ -21,9 +21,9 @@ from ffnbench import cli, gallery
 from ffnbench.bench.prober import Prober
 from ffnbench.errors import FfnbenchError
 from ffnbench.plan import NoProbe
+from ffnbench.planning.activations import parse_range, select
 from ffnbench.report.text import plain
 from ffnbench.result import Curve
-from ffnbench.selection import parse_range, select
 
 OWN = """
 import torch

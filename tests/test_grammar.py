@@ -3,8 +3,8 @@ from __future__ import annotations
 import pytest
 
 from ffnbench.errors import FfnbenchError
-from ffnbench.ffn.grammar import parse_scalar, parse_variant, parse_variants
 from ffnbench.ffn.spec import Gate
+from ffnbench.planning.grammar import parse_scalar, parse_variant, parse_variants
 
 
 @pytest.mark.parametrize(

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from ffnbench.errors import FfnbenchError
-from ffnbench.ffn.imported import Config, load, match_arguments
+from ffnbench.ffn.imported import Config, match_arguments
 from ffnbench.ffn.spec import ImportedSpec
+from ffnbench.targets import resolve
 
 
 def spec(**arguments: object) -> ImportedSpec:
@@ -83,10 +84,10 @@ def test_two_checkouts_keep_their_own_neighbours(tmp_path) -> None:
         (folder / "kern.py").write_text(f"VERSION = {version}\n")
         (folder / "mlp.py").write_text("import kern\ndef make(d_model, d_ff): return kern.VERSION\n")
         (folder / "other.py").write_text("import kern\ndef same(d_model, d_ff): return kern\n")
-    one, two = (load(f"{tmp_path}/v{version}/mlp.py:make") for version in (1, 2))
+    one, two = (resolve(f"{tmp_path}/v{version}/mlp.py:make") for version in (1, 2))
     assert (one(1, 1), two(1, 1)) == (1, 2)
-    assert load(f"{tmp_path}/v1/mlp.py:make") is one
-    assert load(f"{tmp_path}/v1/other.py:same")(1, 1).VERSION == 1
+    assert resolve(f"{tmp_path}/v1/mlp.py:make") is one
+    assert resolve(f"{tmp_path}/v1/other.py:same")(1, 1).VERSION == 1
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,8 @@ import pytest
 
 from ffnbench import jsonable
 from ffnbench.plan import Plan
-from ffnbench.request import Request, build
+from ffnbench.planning.compare import build
+from ffnbench.request import Request
 from ffnbench.result import Estimate, Failure, FailureKind
 
 

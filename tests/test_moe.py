@@ -14,7 +14,8 @@ import ffnbench
 from ffnbench import jsonable
 from ffnbench.api import cost as cost_report
 from ffnbench.api import prepare
-from ffnbench.bench import jobs, meters, routing
+from ffnbench.bench import jobs, meters
+from ffnbench.bench import jobs as routing
 from ffnbench.errors import FfnbenchError, Unsupported
 from ffnbench.ffn import experts
 from ffnbench.ffn.cost import cost, flops_elementwise, params, params_active, params_touched
@@ -22,9 +23,10 @@ from ffnbench.ffn.modules import build_module, reference_output
 from ffnbench.ffn.moe import IMBALANCE, Dispatch, MoESpec, Routing, Scores, shares
 from ffnbench.ffn.spec import FFNSpec, Gate
 from ffnbench.plan import Plan, Workload
-from ffnbench.report.table import compare_table, cost_table
+from ffnbench.planning.compare import build
+from ffnbench.report.compare import compare_table, cost_table
 from ffnbench.report.text import plain
-from ffnbench.request import Request, build
+from ffnbench.request import Request
 
 D, H, TOKENS = 32, 48, 40
 AROUND = {

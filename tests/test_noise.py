@@ -10,7 +10,7 @@ from test_stats import plan_of, run_of
 from ffnbench.bench.watch import Watch
 from ffnbench.plan import CONTROL
 from ffnbench.result import Timer, Verdict
-from ffnbench.stats import summarise
+from ffnbench.stats.verdict import summarise
 
 
 def texts(values: dict[str, list[list[float]]], **changes: object) -> list[str]:

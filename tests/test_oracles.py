@@ -9,11 +9,11 @@ import pytest
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
+from ffnbench.activations.table import ACTIVATIONS
 from ffnbench.bench import meters
 from ffnbench.ffn.cost import cost, flops_elementwise, matrix_params
 from ffnbench.ffn.modules import build_module, reference_output
 from ffnbench.ffn.spec import FFNSpec, Gate
-from ffnbench.ffn.variants import ACTIVATIONS
 from ffnbench.plan import Workload
 
 ACTIVATION_NAMES = [row.name for row in ACTIVATIONS]

@@ -11,8 +11,8 @@ import pytest
 from matplotlib.figure import Figure
 from matplotlib.text import Text
 
+from ffnbench.activations.facts import Facts
 from ffnbench.errors import FfnbenchError
-from ffnbench.ffn.facts import Facts
 from ffnbench.report.curves import curves_figure
 from ffnbench.report.plots import Look, render
 from ffnbench.report.surfaces import gated_figure

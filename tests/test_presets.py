@@ -6,7 +6,7 @@ import pytest
 
 from ffnbench.errors import FfnbenchError
 from ffnbench.ffn import cost
-from ffnbench.ffn.presets import PRESETS
+from ffnbench.models.presets import PRESETS
 
 # key: layers, attention, FFN of the main kind of layer; its active part where it has experts
 EXACT = {

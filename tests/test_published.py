@@ -8,16 +8,16 @@ import pytest
 from conftest import ffnbench
 
 from ffnbench.api import prepare
+from ffnbench.bench.memory_limits import check_fits, memory_needed
 from ffnbench.bench.prober import Prober
 from ffnbench.errors import FfnbenchError
-from ffnbench.ffn.grammar import parse_variant
-from ffnbench.ffn.model import OwnMLP
-from ffnbench.ffn.presets import PRESETS
-from ffnbench.ffn.published import as_text
 from ffnbench.ffn.spec import FFNSpec, Gate, HFSpec
-from ffnbench.fitting import check_fits, memory_needed
+from ffnbench.models.model import OwnMLP
+from ffnbench.models.presets import PRESETS, as_text
 from ffnbench.plan import NoProbe, cost_of
-from ffnbench.request import Request, build
+from ffnbench.planning.compare import build
+from ffnbench.planning.grammar import parse_variant
+from ffnbench.request import Request
 
 GATED = FFNSpec(d_model=64, d_ff=96, activation="silu", gate=Gate.INNER)
 
@@ -167,7 +167,7 @@ def test_a_mixture_of_transformers_is_held_against_ours(tmp_path) -> None:
 
 def test_weights_that_do_not_fit_the_form_are_a_mismatch() -> None:
     torch = pytest.importorskip("torch")
-    from ffnbench.ffn.hfweights import as_ours
+    from ffnbench.models.transformers import as_ours
 
     module = torch.nn.Module()
     module.up_proj, module.down_proj = torch.nn.Linear(8, 24), torch.nn.Linear(24, 8)

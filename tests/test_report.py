@@ -15,9 +15,9 @@ from rich.cells import cell_len
 from ffnbench.api import cost, prepare
 from ffnbench.errors import FfnbenchError
 from ffnbench.report import listing
+from ffnbench.report.compare import compare_table, cost_table
 from ffnbench.report.footnotes import Footnotes
 from ffnbench.report.store import WRITERS, Outputs, csv_text, json_text, load
-from ffnbench.report.table import compare_table, cost_table
 from ffnbench.report.text import markdown, plain
 from ffnbench.request import Request
 from ffnbench.result import Report

@@ -4,12 +4,13 @@ import math
 
 import pytest
 
+from ffnbench.activations.own import OwnActivation
 from ffnbench.errors import FfnbenchError
 from ffnbench.ffn.cost import Cost
-from ffnbench.ffn.own import OwnActivation
 from ffnbench.ffn.spec import ImportedSpec
 from ffnbench.plan import NoProbe, Workload, cost_of
-from ffnbench.request import Request, build
+from ffnbench.planning.compare import build
+from ffnbench.request import Request
 
 
 def widths(**options: object) -> dict[str, int]:

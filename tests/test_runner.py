@@ -11,9 +11,10 @@ from conftest import FakeLaunch, lost
 
 from ffnbench.bench.runner import run
 from ffnbench.errors import FfnbenchError, Unfinished
-from ffnbench.request import Request, build
+from ffnbench.planning.compare import build
+from ffnbench.request import Request
 from ffnbench.result import FailureKind
-from ffnbench.stats import summarise
+from ffnbench.stats.verdict import summarise
 
 
 def plan_of(**options: object):

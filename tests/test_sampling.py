@@ -11,12 +11,13 @@ import pytest
 from scipy.special import stdtrit
 
 from ffnbench.bench.runner import run
-from ffnbench.bench.simulate import START_S, Machine, World
 from ffnbench.plan import LATENCY, Plan
-from ffnbench.protocol import MIN_WORKERS, protocol_of
-from ffnbench.request import Request, build
+from ffnbench.planning.compare import build
+from ffnbench.planning.effort import MIN_WORKERS, protocol_of
+from ffnbench.request import Request
 from ffnbench.result import Sample
-from ffnbench.sampling import (
+from ffnbench.selftest.machine import START_S, Machine, World
+from ffnbench.stats.enough import (
     FIRST_LOOK,
     MOST_WORKERS,
     Pace,
@@ -27,7 +28,7 @@ from ffnbench.sampling import (
     scatter,
     workers_wanted,
 )
-from ffnbench.stats import LOOKS_ALPHA, LOOKS_CONFIDENCE, summarise
+from ffnbench.stats.verdict import LOOKS_ALPHA, LOOKS_CONFIDENCE, summarise
 
 PACE = Pace(1.7, 0.075)
 

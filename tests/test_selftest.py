@@ -12,17 +12,30 @@ import pytest
 from test_cli import call  # noqa: F401 - a fixture
 
 from ffnbench import jsonable
-from ffnbench.bench import live, study
-from ffnbench.bench.errorrates import simulate
+from ffnbench.bench import probing as study
 from ffnbench.bench.jobs import Jobs
-from ffnbench.bench.neighbour import Neighbour
 from ffnbench.bench.rivals import METHODS
 from ffnbench.bench.runner import run
-from ffnbench.bench.simulate import WORLDS, Machine, World
+from ffnbench.planning.compare import build
 from ffnbench.report.selftest import live_table, rates_table
 from ffnbench.report.text import plain
-from ffnbench.request import Request, build
-from ffnbench.selftest import CONDITIONS, OURS, RIVALS, SLOWER, Reading, Share, advantage, failures, total, trial_plan
+from ffnbench.request import Request
+from ffnbench.selftest import live
+from ffnbench.selftest.machine import WORLDS, Machine, World
+from ffnbench.selftest.neighbour import Neighbour
+from ffnbench.selftest.rates import (
+    CONDITIONS,
+    OURS,
+    RIVALS,
+    SLOWER,
+    Reading,
+    Share,
+    advantage,
+    failures,
+    simulate,
+    total,
+    trial_plan,
+)
 
 
 def test_simulated_error_rates_hold() -> None:

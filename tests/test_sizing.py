@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ffnbench.errors import FfnbenchError
-from ffnbench.ffn.sizing import RULES, round_nearest, round_up, width_by_rule, width_for
+from ffnbench.ffn.width_rules import RULES, round_nearest, round_up, width_by_rule, width_for
 
 VECTORS = [
     ("classic", 768, {}, 3072),

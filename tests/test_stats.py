@@ -9,12 +9,13 @@ from dataclasses import replace
 
 import pytest
 
-from ffnbench.centre import Value, centre_of
 from ffnbench.errors import FfnbenchError
 from ffnbench.plan import LATENCY, Plan
-from ffnbench.request import Request, build
+from ffnbench.planning.compare import build
+from ffnbench.request import Request
 from ffnbench.result import Failure, FailureKind, Report, Run, Sample, Verdict
-from ffnbench.stats import decide, holm, refuse_blind, summarise
+from ffnbench.stats.interval import Value, weighted_mean
+from ffnbench.stats.verdict import decide, holm, refuse_blind, summarise
 
 
 def plan_of(variants: str = "a=relu,b=gelu", **options: object) -> Plan:
@@ -185,5 +186,5 @@ def test_resolution_is_the_widest_half_interval() -> None:
     measured, comparisons, _ = summarise(run_of(plan, values))
     report = Report(plan=plan, costs=(), created="", version="", measured=measured, comparisons=comparisons)
     logs = [0.0, math.log(1.1), math.log(1.2)]
-    half = centre_of(map(Value, logs)).half(0.975)  # two rows: Holm's strictest level is 2.5 %
+    half = weighted_mean(map(Value, logs)).half(0.975)  # two rows: Holm's strictest level is 2.5 %
     assert report.resolution == pytest.approx(math.expm1(half))

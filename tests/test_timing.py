@@ -15,8 +15,8 @@ from rich.cells import cell_len
 from ffnbench import cli, timing
 from ffnbench.errors import FfnbenchError
 from ffnbench.plan import NoProbe
+from ffnbench.planning.activations import TimingRequest, select, timing_plan
 from ffnbench.report.text import plain
-from ffnbench.selection import TimingRequest, select, timing_plan
 
 
 def seconds(label: str, worker: int, number: int) -> float:

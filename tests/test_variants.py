@@ -8,9 +8,10 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+from ffnbench.activations.table import ACTIVATIONS
 from ffnbench.ffn.modules import build_module
 from ffnbench.ffn.spec import FFNSpec
-from ffnbench.ffn.variants import ACTIVATIONS, GATED
+from ffnbench.ffn.variants import GATED
 
 ALL = [row.name for row in ACTIVATIONS]
 

@@ -16,11 +16,12 @@ from torch import Tensor, nn
 
 from ffnbench import jsonable
 from ffnbench.bench.backends import compiled_of
-from ffnbench.bench.jobs import TOLERANCE, build_case, relative_error
+from ffnbench.bench.building import build
+from ffnbench.bench.jobs import TOLERANCE, relative_error
 from ffnbench.errors import FfnbenchError
 from ffnbench.ffn.modules import OwnForm, reference_output
 from ffnbench.plan import Case
-from ffnbench.sides import Agreement
+from ffnbench.result import Agreement
 
 FILE = "base.pt"
 TOKENS = 16
@@ -63,7 +64,7 @@ def hold(case: dict[str, Any], seed: int, folder: str) -> dict[str, Any]:
 
 
 def _built(case: Case) -> nn.Module:
-    return build_case(case, _device(case)).eval()
+    return build(case.ffn, device=_device(case), dtype=getattr(torch, case.workload.dtype)).eval()
 
 
 def _device(case: Case) -> str:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from statistics import fmean, median
 
 from ffnbench.result import Progress
-from ffnbench.sampling import Pace
+from ffnbench.stats.enough import Pace
 
 
 @dataclass(slots=True)

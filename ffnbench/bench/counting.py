@@ -14,11 +14,13 @@ from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import FlopCounterMode, flop_registry
 
+from ffnbench.bench.building import build_foreign
 from ffnbench.errors import FfnbenchError
 from ffnbench.ffn.cost import ITEM_BYTES, Cost, params_active
-from ffnbench.ffn.imported import D_FF_NAMES, build_imported, one_line
+from ffnbench.ffn.imported import D_FF_NAMES
 from ffnbench.ffn.spec import HFSpec, ImportedSpec
 from ffnbench.plan import Workload
+from ffnbench.targets import one_line
 
 SMALL = (1, 8)
 # neither a matrix product nor arithmetic: moving, making and looking at data
@@ -52,14 +54,14 @@ def count(spec: ImportedSpec, workload: Workload) -> Cost:
     """Count a user's module; raises FfnbenchError where it can't be built or gives another shape than it got."""
     try:
         with torch.device("meta"):
-            module = build_imported(spec)
+            module = build_foreign(spec)
         shape, device = (workload.batch, workload.seq_len), "meta"
         result = _run(module, spec, shape, device, workload)
     except FfnbenchError:
         raise
     except Exception:
         # data-dependent code, a kernel without a meta implementation, or a plain bug: try with real data
-        module = build_imported(spec)
+        module = build_foreign(spec)
         shape, device = SMALL, "cpu"
         try:
             result = _run(module, spec, shape, "cpu", workload)

@@ -13,8 +13,8 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-from ffnbench import __version__
 from ffnbench.result import Environment
+from ffnbench.version import __version__
 
 # the beginnings of variables that change how fast torch is, or which libraries it finds
 SPEAKING = (

@@ -14,17 +14,15 @@ from torch import Tensor
 
 from ffnbench.bench import meters
 from ffnbench.bench.backends import compile_now, compiled_of, settled
+from ffnbench.bench.building import build
 from ffnbench.bench.counting import check_output
-from ffnbench.bench.routing import impose, load
 from ffnbench.errors import FfnbenchError
-from ffnbench.ffn.attend import Attention, attention_reference, build_attention
-from ffnbench.ffn.attention import AttentionSpec
+from ffnbench.ffn.attend import Attention, attention_reference
 from ffnbench.ffn.experts import MixtureOfExperts
-from ffnbench.ffn.hfweights import as_ours
-from ffnbench.ffn.imported import build_imported
-from ffnbench.ffn.modules import OwnForm, Pointwise, build_module, reference_output
-from ffnbench.ffn.moe import Routing
-from ffnbench.ffn.spec import ActivationSpec, FFNSpec, HFSpec
+from ffnbench.ffn.modules import OwnForm, reference_output
+from ffnbench.ffn.moe import Routing, shares
+from ffnbench.ffn.spec import HFSpec
+from ffnbench.models.transformers import as_ours
 from ffnbench.plan import COMPILE, HIT, LOAD, Case, Plan, Workload
 
 # relative error (Frobenius) that rounding alone explains, with room: sqrt(d_ff) roundings of each dtype
@@ -49,7 +47,7 @@ class Jobs:
         work = case.workload
         _settle(work)
         torch.manual_seed(protocol.seed)
-        module = build_case(case, work.device)
+        module = build(case.ffn, device=work.device, dtype=getattr(torch, work.dtype))
         if isinstance(module, MixtureOfExperts) and work.routing:
             impose(module, Routing(work.routing), tokens=work.tokens, seed=self.plan.protocol.seed)
         compiled = compiled_of(module, work.backend)
@@ -89,7 +87,7 @@ class Jobs:
         subject = self.subjects[label]
         if not isinstance(subject.module, MixtureOfExperts):
             return {LOAD: None, HIT: None}
-        busiest, hit = load(subject.module, subject.x)
+        busiest, hit = expert_load(subject.module, subject.x)
         return {LOAD: busiest, HIT: hit}
 
     def verify(self, label: str) -> dict[str, Any]:
@@ -138,18 +136,6 @@ def _as_ours(module: torch.nn.Module, case: Case) -> OwnForm | None:
         raise Mismatch(f"{case.ffn.target} is not {case.ffn.form.name}: {problem.message}") from problem
 
 
-def build_case(case: Case, device: str) -> torch.nn.Module:
-    """The module of a case, weights filled from torch's global generator."""
-    dtype = getattr(torch, case.workload.dtype)
-    if isinstance(case.ffn, FFNSpec):
-        return build_module(case.ffn, device=device, dtype=dtype)
-    if isinstance(case.ffn, AttentionSpec):
-        return build_attention(case.ffn, device=device, dtype=dtype)
-    if isinstance(case.ffn, ActivationSpec):
-        return Pointwise(case.ffn)
-    return build_imported(case.ffn).to(device=device, dtype=dtype)
-
-
 def relative_error(y: Tensor, expected: Tensor) -> float:
     """The norm of the difference over the norm of what is expected, in float64."""
     y, expected = y.double(), expected.double()
@@ -163,3 +149,23 @@ def _settle(work: Workload) -> None:
         torch.cuda.set_device(torch.device(work.device).index or 0)  # events are recorded on the current device
     if torch.get_num_threads() != work.threads:
         torch.set_num_threads(work.threads)
+
+
+def impose(module: MixtureOfExperts, routing: Routing, *, tokens: int, seed: int) -> None:
+    """Give every token its experts, drawn by `shares` without putting back, from a generator of that seed.
+
+    The k smallest of exponential variables with the shares as rates are such a draw (Efraimidis & Spirakis 2006).
+    """
+    rates = torch.tensor(shares(routing, module.moe.experts), dtype=torch.float64)
+    generator = torch.Generator().manual_seed(seed)
+    waits = torch.empty(tokens, module.moe.experts, dtype=torch.float64).exponential_(generator=generator) / rates
+    chosen = waits.topk(module.moe.top_k, largest=False).indices
+    module.imposed = chosen.to(module.router.weight.device)
+
+
+def expert_load(module: MixtureOfExperts, x: torch.Tensor) -> tuple[float, int]:
+    """The busiest expert's tokens over the mean, and how many experts are asked at all, for an input."""
+    with torch.inference_mode():
+        chosen = module.choose(x.detach().reshape(-1, x.shape[-1]))
+    asked = torch.bincount(chosen.reshape(-1), minlength=module.moe.experts)
+    return float(asked.max() / asked.double().mean()), int((asked > 0).sum())

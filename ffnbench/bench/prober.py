@@ -12,18 +12,16 @@ from pathlib import Path
 from types import TracebackType
 
 from ffnbench import jsonable
-from ffnbench.arm import OWN, Arm
+from ffnbench.activations.facts import Facts
+from ffnbench.activations.own import OwnActivation
+from ffnbench.bench.channel import Message
 from ffnbench.bench.session import Session, WorkerLost
-from ffnbench.bench.wire import Message
 from ffnbench.errors import FfnbenchError, Unfinished
 from ffnbench.ffn.cost import Cost
-from ffnbench.ffn.facts import Facts
-from ffnbench.ffn.model import OwnMLP
-from ffnbench.ffn.own import OwnActivation
 from ffnbench.ffn.spec import ActivationSpec, ImportedSpec
-from ffnbench.plan import Case, Workload
-from ffnbench.result import Curve
-from ffnbench.sides import Agreement
+from ffnbench.models.model import OwnMLP
+from ffnbench.plan import OWN, Arm, Case, Workload
+from ffnbench.result import Agreement, Curve
 
 BY_ITSELF = "does it import by itself, in a plain `python`?"
 

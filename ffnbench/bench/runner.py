@@ -15,19 +15,17 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ffnbench import jsonable
+from ffnbench.bench.channel import Message
 from ffnbench.bench.clock import RunClock
-from ffnbench.bench.crew import Launch, Worker, enlist
 from ffnbench.bench.environment import available_memory, describe, usable_cpus
+from ffnbench.bench.group import Launch, Worker, sides_of, start_for
+from ffnbench.bench.memory_limits import check_fits
 from ffnbench.bench.session import Session, WorkerLost
 from ffnbench.bench.watch import Watch
-from ffnbench.bench.wire import Message
-from ffnbench.errors import FfnbenchError, Unfinished
-from ffnbench.fitting import check_fits
-from ffnbench.interruption import termination_as_interruption
+from ffnbench.errors import FfnbenchError, Unfinished, termination_as_interruption
 from ffnbench.plan import COMPILE, LATENCY, METRIC_GROUPS, Note, Plan
-from ffnbench.result import Environment, Failure, FailureKind, Progress, Run, Sample, Timer
-from ffnbench.sampling import Answered, limit_met, rounds_wanted, scatter, workers_wanted
-from ffnbench.sides import Side, sides_of
+from ffnbench.result import Environment, Failure, FailureKind, Progress, Run, Sample, Side, Timer
+from ffnbench.stats.enough import Answered, limit_met, rounds_wanted, scatter, workers_wanted
 
 RESTARTS = 3
 ONCE = {"memory": "weigh", "sparsity": "look", "routing": "route"}  # which job gives the metrics of a group
@@ -162,7 +160,7 @@ class _Runner:
             self._tell("starting workers")
             needed = max(1, self._clock.workers - self._whole)
             at_once = max(1, usable_cpus() // len(self.plan.arms))
-            self._ready += [enlist(self.plan, self.launch) for _ in range(min(needed, at_once))]
+            self._ready += [start_for(self.plan, self.launch) for _ in range(min(needed, at_once))]
             for place, worker in enumerate(self._ready):
                 facts = self._started(place, worker)
             if self.environment is None:
@@ -182,7 +180,7 @@ class _Runner:
                 worker.close()
                 if not left:
                     raise Unfinished(f"a worker could not start: {lost}", "try `python -c 'import torch'`") from lost
-                worker = self._ready[place] = enlist(self.plan, self.launch)
+                worker = self._ready[place] = start_for(self.plan, self.launch)
         raise AssertionError
 
     def _one_worker(self, worker: Worker, index: int) -> None:

@@ -14,7 +14,7 @@ import signal
 import sys
 from typing import Any
 
-from ffnbench.bench.wire import VERSION, Channel, Message
+from ffnbench.bench.channel import VERSION, Channel, Message
 
 PR_SET_PDEATHSIG = 1
 # by the names of exceptions, for torch loads in main
@@ -31,7 +31,7 @@ def main() -> None:
         from ffnbench import jsonable
         from ffnbench.bench.environment import torch_facts
         from ffnbench.bench.jobs import Jobs
-        from ffnbench.bench.study import JOBS, timer
+        from ffnbench.bench.probing import JOBS, timer
         from ffnbench.plan import Plan
     except ImportError as problem:
         channel.send({"hello": VERSION, "error": f"{type(problem).__name__}: {problem}"})

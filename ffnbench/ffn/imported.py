@@ -6,23 +6,15 @@ other and wins. A constructor that takes a config object gets one with all those
 
 from __future__ import annotations
 
-import hashlib
-import importlib
-import importlib.util
 import inspect
-import os
-import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from functools import cache
+from collections.abc import Callable
 from math import inf, nextafter
-from pathlib import Path
 from typing import Any
 
 from ffnbench.errors import FfnbenchError
-from ffnbench.ffn.hf import build_own
-from ffnbench.ffn.spec import HF, ImportedSpec, Scalar
-from ffnbench.registry import did_you_mean
+from ffnbench.ffn.spec import ImportedSpec, Scalar
+from ffnbench.names import did_you_mean
+from ffnbench.targets import one_line, resolve
 
 D_MODEL_NAMES = (
     "d_model", "dim", "hidden_size", "in_features", "embed_dim", "n_embd", "n_embed", "model_dim", "embedding_dim",
@@ -67,40 +59,11 @@ class Config:
         return self.__dict__.get(name, default)
 
 
-def load(target: str) -> Any:
-    """The class or factory that a target names; raises FfnbenchError where there is none."""
-    source, _, path = target.rpartition(":")
-    found: Any = _load_file(source) if _is_file(source) else _load_module(source)
-    for name in path.split("."):
-        if not hasattr(found, name):
-            near = did_you_mean(name, [n for n in vars(found) if not n.startswith("_")])
-            raise FfnbenchError(f"{source!r} has no {path!r}", near or f"is it defined at the top of {source}?")
-        found = getattr(found, name)
-    if not callable(found) or (hasattr(found, "named_parameters") and not inspect.isclass(found)):
-        raise FfnbenchError(
-            f"{target!r} is an instance of {type(found).__name__}, not a class or a factory",
-            "name something that returns an nn.Module when called",
-        )
-    return found
-
-
-def origin_of(target: str) -> str:
-    """The file that a target's module is read from; raises FfnbenchError where it can't be loaded."""
-    load(target)
-    source = target.rpartition(":")[0]
-    if _is_file(source):
-        return str(Path(source).expanduser().resolve())
-    module = sys.modules[source]
-    return str(Path(module.__file__ or next(iter(module.__path__))).resolve())
-
-
 def build_imported(spec: ImportedSpec) -> Any:
     """Call the target; raises FfnbenchError where that fails or gives something that is not an nn.Module."""
     from torch import nn
 
-    if spec.target.startswith(HF):
-        return build_own(spec.target)
-    factory = load(spec.target)
+    factory = resolve(spec.target)
     arguments = match_arguments(factory, spec)
     try:
         module = factory(**arguments)
@@ -173,72 +136,3 @@ def _ratio(spec: ImportedSpec) -> float:
     whole, rest = divmod(spec.d_ff, spec.d_model)
     ratio = spec.d_ff / spec.d_model if rest else whole
     return nextafter(ratio, inf) if int(spec.d_model * ratio) < spec.d_ff else ratio
-
-
-def _is_file(source: str) -> bool:
-    return source.endswith(".py") or "/" in source
-
-
-def _load_module(name: str) -> Any:
-    if os.getcwd() not in sys.path:
-        sys.path.insert(0, os.getcwd())
-    try:
-        return importlib.import_module(name)
-    except Exception as problem:
-        hint = "is it installed in this environment, or in a folder below this one?"
-        raise FfnbenchError(f"cannot import {name!r}: {one_line(problem)}", hint) from problem
-
-
-def _load_file(path: str) -> Any:
-    file = Path(path).expanduser().resolve()
-    if not file.is_file():
-        raise FfnbenchError(f"there is no file {path!r}", "a path is relative to the current folder")
-    return _run_file(file, path)
-
-
-@cache
-def _run_file(file: Path, shown: str) -> Any:
-    """Run a file once, among the modules of its own folder: two checkouts may each have a kern.py."""
-    name = f"ffnbench_user_{hashlib.sha256(str(file).encode()).hexdigest()[:12]}"
-    spec = importlib.util.spec_from_file_location(name, file)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module  # before it runs: dataclasses and pickling look themselves up
-    try:
-        with _neighbours(file.parent):
-            spec.loader.exec_module(module)
-    except Exception as problem:
-        raise FfnbenchError(f"cannot run {shown!r}: {one_line(problem)}", f"does `python {shown}` work?") from problem
-    return module
-
-
-_NEIGHBOURS: dict[Path, dict[str, Any]] = {}  # folder -> the modules that its files imported from it
-
-
-@contextmanager
-def _neighbours(folder: Path) -> Iterator[None]:
-    """Make a folder importable, and keep what is imported from it out of the way of other folders."""
-    before = set(sys.modules)
-    sys.modules.update(_NEIGHBOURS.get(folder, {}))
-    sys.path.insert(0, str(folder))
-    try:
-        yield
-    finally:
-        sys.path.remove(str(folder))
-        sys.path.append(str(folder))  # for imports that wait until a function runs
-        own = {
-            name: module
-            for name, module in list(sys.modules.items())
-            if name not in before and str(getattr(module, "__file__", None) or "").startswith(f"{folder}{os.sep}")
-        }
-        _NEIGHBOURS.setdefault(folder, {}).update(own)
-        for name in own:
-            if not name.startswith("ffnbench_user_"):
-                del sys.modules[name]
-
-
-def one_line(problem: BaseException) -> str:
-    """An exception as one line, type first."""
-    text = " ".join(str(problem).split())
-    return f"{type(problem).__name__}: {text}" if text else type(problem).__name__

@@ -10,10 +10,11 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from math import isfinite
 
+from ffnbench.activations.own import OwnActivation, row_of_own
+from ffnbench.activations.table import ACTIVATIONS, Activation
 from ffnbench.errors import FfnbenchError
 from ffnbench.ffn.moe import MoESpec
-from ffnbench.ffn.own import OwnActivation, row_of_own
-from ffnbench.ffn.variants import ACTIVATIONS, CLAMPED, GATED_BY_ACTIVATION, Activation
+from ffnbench.ffn.variants import CLAMPED, GATED_BY_ACTIVATION
 from ffnbench.jsonable import LATER
 
 Scalar = bool | int | float | str | None

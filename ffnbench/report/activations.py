@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from ffnbench.ffn.facts import Facts
+from ffnbench.activations.facts import Facts
 from ffnbench.ffn.spec import ActivationSpec
-from ffnbench.report.estimates import ratio_text, seconds_text
+from ffnbench.planning.activations import Block
 from ffnbench.report.footnotes import Footnotes
 from ffnbench.report.table import EXTRA, UNKNOWN, Cell, Column, Table
+from ffnbench.report.words import ratio_text, seconds_text
 from ffnbench.result import Comparison, Estimate, Failure, Verdict
-from ffnbench.selection import Block
 from ffnbench.units import TIME, percent, scale
 
 Record = dict[str, Any]

@@ -5,16 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from ffnbench.blockplan import Length, lengths_of
-from ffnbench.ffn.attention_cost import overtakes_at
+from ffnbench.ffn.attention import overtakes_at
+from ffnbench.ffn.cost import bias_params, matrix_params
+from ffnbench.ffn.spec import FFNSpec
 from ffnbench.plan import LATENCY, PEAK, Case
-from ffnbench.report.blockparts import integer, parts_table
-from ffnbench.report.blockrecords import ffn_share, ratio_of, records, spec_of
-from ffnbench.report.estimates import ratio_text, seconds_text
+from ffnbench.planning.block import ATTENTION, FFN, Length, lengths_of
+from ffnbench.report.block_records import ffn_share, ratio_of, records, spec_of
 from ffnbench.report.footnotes import Footnotes, case_notes
 from ffnbench.report.listing import Record
 from ffnbench.report.summary import INTERVALS, effort, ended_early
 from ffnbench.report.table import EXTRA, STYLES, UNKNOWN, Cell, Column, Table
+from ffnbench.report.words import ratio_text, seconds_text
 from ffnbench.result import Estimate, Report, Verdict
 from ffnbench.units import IEC, SI, TIME, digits, scale
 
@@ -179,3 +180,100 @@ def overtaken(report: Report, lengths: Sequence[Length]) -> tuple[str, ...]:
     if slower and not faster:
         return (f"measured, attention takes more time than the FFN from {min(slower):,} tokens on",)
     return ()
+
+
+ACTIVE = "ffn, active"  # parameters that one token meets
+CONVENTION = "no norms, no position encodings; 1 MAC = 2 FLOPs"
+
+
+def parts_table(report: Report, length: Length) -> Table:
+    """One row a matrix, and the sums: q, k and v; with o all of attention; the FFN."""
+    spec = spec_of(length)
+    rows = [_part(name, shape, spec.biases.get(name, 0)) for name, shape in spec.matrices.items()]
+    inputs = [row for row in rows if row["part"] != "o"]
+    name = "all but o" if spec.mla else " + ".join(row["part"] for row in inputs)
+    into, attention = _sum(name, inputs), _sum(ATTENTION, rows)
+    ffn = ffn_rows(report, length)
+    columns = (
+        Column(title="part", left=True),
+        Column(title="rows x columns", priority=2),
+        Column(title="weights", priority=1),
+        Column(title="biases", priority=3),
+        Column(title="params"),
+    )
+    return Table(
+        columns=columns,
+        rows=tuple(_cells(row) for row in (*rows, into, attention, *ffn)),
+        header=_header(report, length),
+        summary=(_comparison(ffn[-1], into, attention),),
+    )
+
+
+def _cells(row: Record) -> tuple[Cell, ...]:
+    names = (Cell(text=row[key], value=row[key]) for key in ("part", "shape"))
+    return (*names, *(integer(row[key]) for key in ("weights", "biases", "params")))
+
+
+def _comparison(ffn: Record, into: Record, attention: Record) -> str:
+    """How many times the FFN is as large, without biases and with them."""
+    key = "params" if ffn["weights"] is None else "weights"
+    parts = [f"the FFN is {ffn[key] / row[key]:.2f} times {row['part']}" for row in (into, attention)]
+    text = ", ".join([parts[0], parts[1].removeprefix("the FFN is ")])
+    if "active" in ffn:
+        text += f" (what one token meets of it {ffn['active'] / attention['params']:.2f} times)"
+    if key == "weights" and (ffn["biases"] or attention["biases"]):
+        text += f" (without biases; with them {ffn['params'] / attention['params']:.2f} times)"
+    return text
+
+
+def ffn_rows(report: Report, length: Length) -> list[Record]:
+    """The FFN's matrices and their sum; only the sum where it is code of the user's or of experts."""
+    ffn, cost = length.ffn.ffn, report.cost(length.ffn.label)
+    if not isinstance(ffn, FFNSpec):
+        return [_total(FFN, cost.params)]
+    if ffn.moe is not None:
+        return [_total(ACTIVE, cost.params_active), _total(FFN, cost.params) | {"active": cost.params_active}]
+    rows = [_part(name, shape, shape[0] if ffn.bias else 0) for name, shape in ffn.matrices.items()]
+    return [*rows, _total(FFN, cost.params) | {"weights": matrix_params(ffn), "biases": bias_params(ffn)}]
+
+
+def _total(name: str, params: int) -> Record:
+    return {"part": name, "shape": "", "weights": None, "biases": None, "params": params}
+
+
+def _part(name: str, shape: tuple[int, int], bias: int) -> Record:
+    weights = shape[0] * shape[1]
+    text = f"{shape[0]:,} x {shape[1]:,}"
+    return {"part": name, "shape": text, "weights": weights, "biases": bias, "params": weights + bias}
+
+
+def _sum(name: str, parts: Sequence[Record]) -> Record:
+    return {"part": name, "shape": "", **{key: sum(p[key] for p in parts) for key in ("weights", "biases", "params")}}
+
+
+def integer(value: int | None) -> Cell:
+    """A count in full."""
+    return Cell(text=UNKNOWN if value is None else f"{value:,}", value=value)
+
+
+def _header(report: Report, length: Length) -> tuple[str, ...]:
+    case, spec = length.ffn, spec_of(length)
+    width = f", d_ff {case.ffn.d_ff:,}" if case.ffn.d_ff else ""
+    if spec.mla is not None:
+        heads = f"{spec.heads} heads of {spec.key_dim}, values of {spec.value_dim}"
+    else:
+        heads = f"{spec.heads} head{'s' * (spec.heads > 1)} of {spec.head_dim}"
+        heads += f", {spec.kv_heads} of keys and values" if spec.kv_heads != spec.heads else ""
+    return (
+        f"Block: {case.variant}, d_model {case.ffn.d_model:,}{width} ({case.sizing})",
+        f"{spec.name} attention: {heads}, {'causal' if spec.causal else 'not causal'}",
+        _workload(report, case),
+    )
+
+
+def _workload(report: Report, case: Case) -> str:
+    work = case.workload
+    threads = f" ({work.threads} thread{'s' if work.threads > 1 else ''})" if work.device == "cpu" else ""
+    where = [work.device + threads] if report.environment else []
+    batch = [f"batch {work.batch}"] if work.batch > 1 else []
+    return ", ".join([work.dtype, *where, work.mode, *batch]) + f"; {CONVENTION}"

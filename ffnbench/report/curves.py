@@ -13,7 +13,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from ffnbench.ffn.facts import Facts
+from ffnbench.activations.facts import Facts
 from ffnbench.report.plots import Look, lay_out, literal, pen, shortened
 from ffnbench.result import Curve
 

@@ -8,9 +8,9 @@ import xml.etree.ElementTree as xml
 from collections.abc import Callable, Sequence
 from statistics import median
 
-from ffnbench.check import Finding, Status
 from ffnbench.result import Report
-from ffnbench.stats import whole_rounds
+from ffnbench.stats.regression import Finding, Status
+from ffnbench.stats.verdict import whole_rounds
 from ffnbench.units import percent, signed_percent
 
 FAILS = {Status.REGRESSED, Status.MISSING}

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from ffnbench.abcheck import OUTPUT
-from ffnbench.check import Finding, Status
 from ffnbench.plan import LATENCY
-from ffnbench.report.estimates import ratio_text
 from ffnbench.report.exports import described
 from ffnbench.report.footnotes import Footnotes
-from ffnbench.report.sides import side_lines
 from ffnbench.report.summary import effort, ended_early
 from ffnbench.report.table import UNKNOWN, Cell, Column, Table
+from ffnbench.report.words import ratio_text, side_lines
 from ffnbench.result import Report, Verdict
+from ffnbench.stats.regression import OUTPUT, Finding, Status
 from ffnbench.units import percent, signed_percent
 
 Record = dict[str, Any]

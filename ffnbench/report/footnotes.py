@@ -5,7 +5,7 @@ from __future__ import annotations
 from ffnbench.ffn.moe import Routing
 from ffnbench.ffn.spec import FFNSpec
 from ffnbench.plan import COMPILE, HIT, LOAD, Mode
-from ffnbench.report.estimates import seconds_text
+from ffnbench.report.words import seconds_text
 from ffnbench.result import Report, Verdict
 from ffnbench.units import digits
 

@@ -8,11 +8,12 @@ import json
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from ffnbench.activations.table import ACTIVATIONS
 from ffnbench.ffn.cost import FORMULA, ITEM_BYTES, params
-from ffnbench.ffn.presets import PRESETS
-from ffnbench.ffn.sizing import RULES
 from ffnbench.ffn.spec import Gate
-from ffnbench.ffn.variants import ACTIVATIONS, CLAMPED, GATED, GATED_BY_ACTIVATION, GatedName
+from ffnbench.ffn.variants import CLAMPED, GATED, GATED_BY_ACTIVATION, GatedName
+from ffnbench.ffn.width_rules import RULES
+from ffnbench.models.presets import PRESETS
 from ffnbench.plan import DTYPES
 from ffnbench.report.table import Cell, Column, Table
 from ffnbench.report.text import markdown

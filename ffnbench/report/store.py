@@ -20,8 +20,8 @@ from typing import TypeVar
 
 from ffnbench import jsonable
 from ffnbench.errors import FfnbenchError, Unfinished
+from ffnbench.names import hint_for
 from ffnbench.plan import LATENCY
-from ffnbench.registry import hint_for
 from ffnbench.report.table import Table
 from ffnbench.report.text import markdown
 from ffnbench.result import SCHEMA, Report

@@ -6,8 +6,7 @@ import math
 from collections import Counter
 
 from ffnbench.plan import CONTROL, LATENCY, Plan
-from ffnbench.report.estimates import half_width, ratio_text
-from ffnbench.report.sides import side_lines
+from ffnbench.report.words import half_width, ratio_text, side_lines
 from ffnbench.result import Report, Run, Sample, Verdict
 from ffnbench.units import percent
 

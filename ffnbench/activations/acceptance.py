@@ -1,0 +1,64 @@
+"""Tries a function of the user's: does it behave like an activation? Runs in a worker."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ffnbench.errors import FfnbenchError
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from ffnbench.activations.trace import Function
+
+
+REPEATS = 1000  # elements enough that even a rare random one shows
+DTYPES = ("float64", "float32", "bfloat16")
+
+
+def checked(function: Function, name: str) -> Function:
+    """The function, tried: it must keep shape and dtype, work element by element, repeat itself, be differentiable."""
+    import torch
+
+    for dtype in DTYPES:
+        x = torch.linspace(-2, 2, 9, dtype=getattr(torch, dtype), requires_grad=True)
+        try:
+            y = function(x)
+        except Exception as problem:
+            if dtype != "float64" and "not implemented for" in str(problem):
+                continue  # a kernel that torch has not got, which is told where it is timed
+            raise _raised(problem, name, dtype) from problem
+        _check_answer(x, y, name)
+    x = torch.linspace(-2, 2, 9, dtype=torch.float64).repeat(REPEATS)
+    try:
+        y, again, part = (function(z.clone()) for z in (x, x, x[2:3]))
+    except Exception as problem:
+        raise _raised(problem, name, "float64") from problem
+    if not torch.equal(y.nan_to_num(), again.nan_to_num()):
+        raise FfnbenchError(
+            f"{name} is random: two calls with the same x differ",
+            "an activation gives the same y for the same x; dropout is a key of the form, swiglu@dropout=0.1",
+        )
+    if not torch.allclose(part, y[2:3], equal_nan=True):
+        raise FfnbenchError(f"{name} mixes elements", "an activation works element by element")
+    return function
+
+
+def _raised(problem: Exception, name: str, dtype: str) -> FfnbenchError:
+    text = " ".join(str(problem).split())
+    return FfnbenchError(f"{name} raised {type(problem).__name__}: {text}", f"it is called with one {dtype} tensor")
+
+
+def _check_answer(x: Tensor, y: Tensor, name: str) -> None:
+    import torch
+
+    if not isinstance(y, torch.Tensor):
+        raise FfnbenchError(f"{name} returns {type(y).__name__}, not a tensor", "return torch operations on x")
+    if y.shape != x.shape:
+        raise FfnbenchError(
+            f"{name} changes the shape {tuple(x.shape)} to {tuple(y.shape)}", "an activation works element by element"
+        )
+    if y.dtype != x.dtype:
+        raise FfnbenchError(f"{name} changes the dtype {x.dtype} to {y.dtype}", "keep the dtype of x")
+    if y is not x and not y.requires_grad:
+        raise FfnbenchError(f"{name} has no derivative by autograd", "use torch operations on x, and no .detach()")

@@ -1,0 +1,143 @@
+"""Looks at one function or module of the user's, or of ours, without timing it. Runs in a worker; needs torch."""
+
+from __future__ import annotations
+
+import time
+from math import isfinite
+from typing import TYPE_CHECKING, Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from ffnbench import jsonable
+from ffnbench.activations.acceptance import checked
+from ffnbench.activations.facts import find_facts
+from ffnbench.activations.own import OwnActivation, as_activation
+from ffnbench.activations.trace import flat_zones, value_and_slope
+from ffnbench.bench import agreement
+from ffnbench.bench.counting import count
+from ffnbench.bench.meters import empty_call
+from ffnbench.ffn.cost import Cost
+from ffnbench.ffn.imported import CONFIG_NAMES, D_FF_NAMES, D_MODEL_NAMES, RATIO_NAMES
+from ffnbench.ffn.spec import ActivationSpec, HFSpec, ImportedSpec
+from ffnbench.models.model import OwnMLP
+from ffnbench.models.transformers import own_mlp
+from ffnbench.plan import Arm, Workload
+from ffnbench.targets import origin_of, resolve
+
+if TYPE_CHECKING:
+    from ffnbench.activations.trace import Function
+
+
+WIDTH_NAMES = (*D_MODEL_NAMES, *D_FF_NAMES, *RATIO_NAMES, *CONFIG_NAMES)
+
+
+class InProcess:
+    """A plan's probe in this very process, for `ffnbench.build`."""
+
+    def describe(self, target: str) -> OwnActivation | None:
+        """What a function declares as an activation; raises FfnbenchError where it does not behave like one."""
+        found = resolve(target)
+        own = as_activation(found, target, WIDTH_NAMES)
+        if own is not None:
+            checked(found, target)
+        return own
+
+    def within(self, arm: Arm) -> InProcess:
+        """There is this process alone; who builds in it refuses another arm."""
+        return self
+
+    def count(self, spec: ImportedSpec, workload: Workload) -> Cost:
+        """Parameters and FLOPs of a module."""
+        return count(spec, workload)
+
+    def own_mlp(self, target: str) -> OwnMLP:
+        """The MLP of transformers that a target names."""
+        return own_mlp(target)
+
+
+def function_of(spec: ActivationSpec) -> Function:
+    """The activation as a function of one tensor."""
+    beta = 1.0 if spec.beta is None else spec.beta
+
+    def function(x: Tensor) -> Tensor:
+        y: Tensor = spec.row.apply(F, x, beta)
+        return y
+
+    return function
+
+
+def scale_of(spec: ActivationSpec) -> float:
+    """The |x| at which it does what silu does at 1: swish(x) is silu(beta x) / beta, exactly."""
+    return 1 / abs(spec.beta) if spec.beta else 1.0
+
+
+def describe(target: str) -> dict[str, Any]:
+    """Job: is this an activation, and what does it declare?"""
+    return {"own": jsonable.encode(InProcess().describe(target))}
+
+
+def origin(target: str) -> dict[str, str]:
+    """Job: which file a target's module is."""
+    return {"file": origin_of(target)}
+
+
+def counted(spec: dict[str, Any], workload: dict[str, Any]) -> dict[str, Any]:
+    """Job: parameters and FLOPs of a user's module."""
+    kind = HFSpec if "form" in spec else ImportedSpec
+    found: dict[str, Any] = jsonable.encode(count(jsonable.decode(kind, spec), jsonable.decode(Workload, workload)))
+    return found
+
+
+def facts(spec: dict[str, Any]) -> dict[str, Any]:
+    """Job: the facts of an activation."""
+    chosen = jsonable.decode(ActivationSpec, spec)
+    found: dict[str, Any] = jsonable.encode(find_facts(function_of(chosen), scale_of(chosen)))
+    return found
+
+
+def curve(spec: dict[str, Any], low: float, high: float, points: int) -> dict[str, Any]:
+    """Job: x, f(x), f'(x) in float64, and where the gradient is exactly zero. Where f' is not finite it is None."""
+    chosen = jsonable.decode(ActivationSpec, spec)
+    function = function_of(chosen)
+    x = torch.linspace(low, high, points, dtype=torch.float64)
+    y, slope = value_and_slope(function, x)
+    return {
+        "x": x.tolist(),
+        "y": y.nan_to_num().tolist(),
+        "slope": [s if isfinite(s) else None for s in slope.tolist()],
+        "flat": flat_zones(function, low, high, scale_of(chosen)),
+        "finite": bool(torch.isfinite(y).all()),
+    }
+
+
+def timer() -> dict[str, float]:
+    """Job: what measuring itself costs here, in seconds."""
+    return {"empty_call_s": empty_call(), "resolution_s": time.get_clock_info("perf_counter").resolution}
+
+
+def rival(**arguments: Any) -> dict[str, Any]:
+    """Job: time a plan as others would."""
+    from ffnbench.bench.rivals import rival as measured
+
+    return measured(**arguments)
+
+
+def hf_layers(source: str) -> dict[str, Any]:
+    """Job: the FFNs of a model as transformers builds it."""
+    from ffnbench.models.transformers import count_layers
+
+    return {"model": jsonable.encode(count_layers(source))}
+
+
+def described_mlp(target: str) -> dict[str, Any]:
+    """Job: the MLP of transformers that a target names."""
+    return {"own": jsonable.encode(own_mlp(target))}
+
+
+JOBS = {
+    "timer": timer, "rival": rival, "describe": describe, "count": counted, "facts": facts, "curve": curve,
+    "hf_layers": hf_layers, "own_mlp": described_mlp,
+    "origin": origin, "keep": agreement.keep, "hold": agreement.hold,
+}  # fmt: skip

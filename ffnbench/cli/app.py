@@ -1,0 +1,118 @@
+"""The command line itself: the app that commands join, one voice for every error, and the exit codes.
+
+0 done; 2 usage or input, before measuring; 3 could not finish, or a bug (with its traceback); 130 interrupted. Code 1
+is kept for a gate that found a regression.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+from collections.abc import Iterable
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from ffnbench.errors import EXIT_INTERRUPTED, EXIT_UNFINISHED, EXIT_USAGE, FfnbenchError, termination_as_interruption
+from ffnbench.version import __version__
+
+INTERRUPTED = "interrupted before the answer was complete"
+
+
+class _Commands(TyperGroup):
+    """Typer would end silently at an interruption."""
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            raise typer.Exit(complain(INTERRUPTED, "", EXIT_INTERRUPTED)) from None
+
+
+app = typer.Typer(
+    cls=_Commands,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    add_completion=False,
+    rich_markup_mode="rich",
+    context_settings={"help_option_names": ["-h", "--help"]},
+    help="Build any Transformer FFN from flags, count it exactly, measure it honestly.",
+    epilog="Start with: ffnbench compare --d-model 768 --variants relu,gelu,swiglu",
+)
+
+
+def main() -> None:
+    """The console script: one voice for every error, and a bug never looks like a result."""
+    try:
+        with termination_as_interruption():
+            code = app(standalone_mode=False)
+    except FfnbenchError as problem:
+        code = complain(problem.message, problem.hint, problem.exit_code)
+    except KeyboardInterrupt:
+        code = complain(INTERRUPTED, "", EXIT_INTERRUPTED)
+    except BrokenPipeError:
+        os.dup2(
+            os.open(os.devnull, os.O_WRONLY), 1
+        )  # the reader has gone: nothing more to say, and no complaint at exit
+        code = EXIT_UNFINISHED
+    except OSError as problem:
+        code = complain(f"{problem.strerror or problem}", "can stdout be written to?", EXIT_UNFINISHED)
+    except Exception as problem:
+        code = _usage_error(problem)
+    sys.exit(code)
+
+
+def leave(code: int) -> None:
+    """End a command with this exit code."""
+    if code:
+        raise typer.Exit(code)
+
+
+def given(context: typer.Context, names: Iterable[str]) -> list[str]:
+    """Which flags were typed, be it with the value of their default."""
+    sources = {name: context.get_parameter_source(name) for name in names}
+    return [name for name, source in sources.items() if source is not None and source.name == "COMMANDLINE"]
+
+
+def refuse_idle(context: typer.Context, names: Iterable[str], why: str) -> None:
+    """A flag that would be ignored is a mistake."""
+    for name in given(context, names):
+        raise FfnbenchError(f"--{name.replace('_', '-')} would do nothing: {why}", "leave it out")
+
+
+def complain(message: str, hint: str, code: int) -> int:
+    """`error:` and `hint:` on stderr; gives the exit code back."""
+    print(f"error: {message}", file=sys.stderr)
+    if hint:
+        print(f"hint: {hint}", file=sys.stderr)
+    return code
+
+
+def _usage_error(problem: Exception) -> int:
+    """Typer's own complaints (an unknown option, a word for a number) in our voice; anything else is a bug."""
+    if not isinstance(problem, typer.BadParameter.__bases__[0]):
+        traceback.print_exception(problem)
+        return complain("this is a bug in ffnbench", "please report it with the lines above", EXIT_UNFINISHED)
+    context: Any = getattr(problem, "ctx", None)
+    command = context.command_path if context else "ffnbench"
+    message = " ".join(str(getattr(problem, "format_message")()).split()).rstrip(".")  # noqa: B009
+    if not message:  # no_args_is_help
+        return 0
+    return complain(message[:1].lower() + message[1:], f"`{command} --help` shows what there is", EXIT_USAGE)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        print(f"ffnbench {__version__}")
+        raise typer.Exit()
+
+
+@app.callback()
+def _root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
+    ] = False,
+) -> None:
+    """Build any Transformer FFN from flags, count it exactly, measure it honestly."""

@@ -1,0 +1,1 @@
+"""What do published models have?"""

@@ -1,0 +1,328 @@
+"""Hugging Face's config.json -> ModelSpec, by the table of families.py. Never a wrong number.
+
+A model type outside the table, a key that is missing, contradictory or of the wrong kind, an activation without a
+row, a switch that the table says changes the form: each raises FfnbenchError that names what was looked for.
+`UnknownFamily` is the part of these that transformers itself could answer.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from ffnbench.activations.table import ACTIVATIONS
+from ffnbench.errors import FfnbenchError
+from ffnbench.ffn.attention import AttentionSpec
+from ffnbench.ffn.moe import MoESpec, Scores
+from ffnbench.ffn.spec import FFNSpec, Gate
+from ffnbench.models.attentions import ATTENTIONS, attention_of
+from ffnbench.models.families import COMPOSITES, FAMILIES, WITHOUT_FFN, Experts, Or, Stack
+from ffnbench.models.model import LayerGroup, ModelSpec
+from ffnbench.names import did_you_mean
+
+Config = dict[str, Any]
+SYNONYMS = (  # keys that mean one number: where two of them differ, nobody can say which is meant
+    ("hidden_size", "d_model", "n_embd", "n_embed"),
+    ("intermediate_size", "ffn_dim", "n_inner", "d_ff", "ffn_hidden_size"),
+    ("num_hidden_layers", "n_layer", "n_layers", "num_layers"),
+    ("num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts"),
+)
+HF_ACTIVATIONS = {name: row.name for row in ACTIVATIONS for name in row.names.hf.split(", ") if name}
+
+
+class UnknownFamily(FfnbenchError):
+    """The table has no answer; transformers may have one."""
+
+
+def read_file(path: str) -> tuple[Config, str]:
+    """The content of a config.json, given as its path or as its folder's, and the path; raises FfnbenchError."""
+    file = Path(path).expanduser()
+    file = file / "config.json" if file.is_dir() else file
+    try:
+        data = json.loads(file.read_text(encoding="utf-8"))
+    except OSError as problem:
+        raise FfnbenchError(
+            f"cannot read {str(file)!r}: {problem.strerror}", "give a config.json, or the folder that holds one"
+        ) from problem
+    except ValueError as problem:
+        raise FfnbenchError(f"{str(file)!r} is not JSON: {problem}", "give the config.json of a model") from problem
+    if not isinstance(data, dict):
+        raise FfnbenchError(f"{str(file)!r} holds no object", "a config.json begins with {")
+    return data, str(file)
+
+
+def read_config(path: str) -> ModelSpec:
+    """The model of a config.json or of the folder that holds one."""
+    config, file = read_file(path)
+    model_type = config.get("model_type")
+    groups = tuple(read_groups(config))
+    return ModelSpec(key=str(model_type), name=str(model_type), groups=groups, source=file)
+
+
+def read_groups(config: Config) -> list[LayerGroup]:
+    """The kinds of layers of a config, equal ones together, in the order of the table."""
+    model_type = config.get("model_type")
+    if not isinstance(model_type, str):
+        raise UnknownFamily(
+            "the config has no model_type",
+            "a family is known by it; looked for: model_type, e.g. llama, with hidden_size and intermediate_size",
+        )
+    if model_type in COMPOSITES:
+        _refuse_other_parts(config, model_type)
+        return [group for part in COMPOSITES[model_type] for group in _part(config, model_type, part)]
+    if model_type not in FAMILIES:
+        near = did_you_mean(model_type, [*FAMILIES, *COMPOSITES])
+        looked = "looked for model_type in the table of families"
+        raise UnknownFamily(
+            f"the model type {model_type!r} is not in the table, so its keys are not known",
+            " ".join(
+                filter(None, (near, f"{looked}; keys of families: hidden_size, d_model, n_embd, intermediate_size, "
+                "ffn_dim, n_inner, d_ff; with transformers installed `ffnbench inspect` counts it"))
+            ),
+        )  # fmt: skip
+    _refuse_contradictions(config, model_type)
+    reader, found = _Reader(config, model_type), []
+    for place, stack in enumerate(FAMILIES[model_type]):
+        attention = reader.attention(stack, place)
+        found += [replace(group, attention=attention) for group in reader.groups(stack)]
+    return found
+
+
+def _part(config: Config, model_type: str, key: str) -> list[LayerGroup]:
+    """The layers of a nested config, named after it: text_config keeps its own kinds."""
+    nested = config.get(key)
+    if not isinstance(nested, dict):
+        raise FfnbenchError(f"the {model_type} config has no {key}", f"looked for the keys: {key}")
+    name = key.partition("_config")[0]
+    groups = read_groups(nested)
+    if name in ("text", "decoder", "encoder", "llm"):
+        return groups
+    return [replace(group, kind=name + (" moe" if group.ffn.moe else "")) for group in groups]
+
+
+def _refuse_other_parts(config: Config, model_type: str) -> None:
+    """A part that the table does not name may hold FFNs too."""
+    for key, nested in config.items():
+        inner = nested.get("model_type") if isinstance(nested, dict) and key not in COMPOSITES[model_type] else None
+        if inner is not None and inner not in WITHOUT_FFN:
+            raise UnknownFamily(
+                f"the {model_type} config has a {key} of type {inner!r}, which the table does not know there",
+                "looked for the keys: " + ", ".join(COMPOSITES[model_type]),
+            )
+
+
+def _refuse_contradictions(config: Config, model_type: str) -> None:
+    for names in SYNONYMS:
+        given = {name: config[name] for name in names if config.get(name) is not None}
+        if len({json.dumps(value) for value in given.values()}) > 1:
+            shown = " and ".join(f"{name} {value}" for name, value in given.items())
+            raise FfnbenchError(f"the {model_type} config contradicts itself: {shown}", "keep the one that is meant")
+
+
+@dataclass(frozen=True, slots=True)
+class _Reader:
+    config: Config
+    model_type: str
+
+    def groups(self, stack: Stack) -> list[LayerGroup]:
+        """The layers of one stack: all alike, or dense ones and those with experts."""
+        for key, value in stack.assumes:
+            if self.config.get(key, value) != value:
+                raise UnknownFamily(
+                    f"the table knows {self.model_type} with {key} {json.dumps(value)} only, "
+                    f"not {json.dumps(self.config[key])}",
+                    f"looked for the keys: {key}",
+                )
+        self._refuse_layers_of_their_own(stack)
+        layers = self.count(stack.layers, least=0)
+        sparse = self.layout(stack.experts, layers) if stack.experts else [False] * layers
+        dense = layers - sum(sparse)
+        found = []
+        if dense:
+            found.append(LayerGroup(kind=stack.kind, count=dense, ffn=self.ffn(stack)))
+        if stack.experts and sum(sparse):
+            kind = "moe" if stack.kind == "dense" else f"{stack.kind} moe"
+            found.append(LayerGroup(kind=kind, count=sum(sparse), ffn=self.ffn(stack, stack.experts)))
+        return found
+
+    def _refuse_layers_of_their_own(self, stack: Stack) -> None:
+        """per_layer_config changes keys for single layers; where these are an FFN's, the layers are not alike."""
+        per_layer = self.config.get("per_layer_config") or {}
+        changed = {key for layer in per_layer.values() for key in layer} & {stack.d_ff, stack.d_model, stack.activation}
+        if changed:
+            raise UnknownFamily(
+                f"the {self.model_type} config changes {', '.join(map(str, changed))} for single layers",
+                "looked for the keys: per_layer_config",
+            )
+
+    def attention(self, stack: Stack, place: int) -> AttentionSpec | None:
+        """The attention of the stack at this place of its family; None where the config does not tell it."""
+        known = ATTENTIONS.get(self.model_type)
+        if known is None:
+            return None
+        keys = known[place]
+        assumed = all(self.config.get(key, value) == value for key, value in keys.assumes)
+        if not assumed or keys.present - self.config.keys():
+            return None
+        try:
+            return attention_of(keys, self.value, self.count(stack.d_model))
+        except (FfnbenchError, TypeError, ZeroDivisionError):
+            return None
+
+    def ffn(self, stack: Stack, experts: Experts | None = None) -> FFNSpec:
+        """The FFN of a stack's layers."""
+        d_model = self.count(stack.d_model)
+        gated, activation = self.form(stack)
+        return FFNSpec(
+            d_model=d_model,
+            d_ff=self.count(experts.d_ff) if experts else self.d_ff(stack, d_model),
+            activation=activation,
+            gate=Gate.INNER if gated else Gate.NONE,
+            bias=bool(self.switch(stack.bias if experts is None else experts.bias)),
+            moe=self.moe(experts) if experts else None,
+            limit=self.value(experts.limit) if experts and experts.limit else None,
+            up_offset=experts.up_offset if experts else 0.0,
+        )
+
+    def d_ff(self, stack: Stack, d_model: int) -> int:
+        """The width per branch: its key, or a ratio of d_model where the key is absent or null."""
+        if stack.ratio is None or (isinstance(stack.d_ff, str) and self.config.get(stack.d_ff) is not None):
+            return self.count(stack.d_ff)
+        ratio = self.value(stack.ratio)
+        if isinstance(ratio, bool) or not isinstance(ratio, int | float) or ratio <= 0:
+            raise FfnbenchError(f"{self._named(stack.ratio)} must be a positive number, not {ratio!r}", "for example 4")
+        return int(ratio * d_model)
+
+    def form(self, stack: Stack) -> tuple[bool, str]:
+        """Gated or not, and the activation. T5's feed_forward_proj says both: `gated-gelu` means gelu_new."""
+        name = self.value(stack.activation)
+        gated = stack.gated
+        if self._named(stack.activation) == "feed_forward_proj" and isinstance(name, str):
+            gated, name = name.startswith("gated-"), name.removeprefix("gated-")
+            name = "gelu_new" if gated and name == "gelu" else name
+            if self.config.get("is_gated_act", gated) != gated:
+                raise FfnbenchError(
+                    f"the {self.model_type} config contradicts itself: feed_forward_proj "
+                    f"{self.value(stack.activation)} and is_gated_act {self.config['is_gated_act']}",
+                    "keep the one that is meant",
+                )
+        key = str(name).lower()
+        if key not in HF_ACTIVATIONS:
+            raise FfnbenchError(
+                f"the {self.model_type} config has the activation {name!r}, which ffnbench does not know",
+                " ".join(filter(None, (did_you_mean(key, HF_ACTIVATIONS), "`ffnbench list activations` shows all"))),
+            )
+        return bool(self.switch(gated)), HF_ACTIVATIONS[key] if stack.acts_as is None else stack.acts_as
+
+    def moe(self, experts: Experts) -> MoESpec:
+        """The experts of a layer."""
+        shared = self.count(experts.shared_d_ff, least=0) if experts.shared_d_ff else 0
+        if experts.shared:
+            shared = self.count(experts.shared, least=0) * (shared or self.count(experts.d_ff))
+        number, top_k = self.count(experts.experts), self.count(experts.top_k)
+        if top_k > number:
+            raise FfnbenchError(
+                f"the {self.model_type} config sends a token to {top_k} of {number} experts: "
+                "top_k is above the number of experts",
+                f"looked for the keys: {self._named(experts.top_k)}, {self._named(experts.experts)}",
+            )
+        return MoESpec(
+            experts=number,
+            top_k=top_k,
+            shared_d_ff=shared,
+            shared_gate=experts.shared_gate and shared > 0,
+            router_bias=experts.router_bias,
+            scores=Scores.SIGMOID if experts.sigmoid else Scores.SOFTMAX,
+            normalised=bool(self.switch(experts.normalised)),
+        )
+
+    def layout(self, experts: Experts, layers: int) -> list[bool]:
+        """Which layers have experts."""
+        return LAYOUTS[experts.layout](self, layers)
+
+    def value(self, key: Any) -> Any:
+        """What stands under a key; a number or a truth value is itself."""
+        if isinstance(key, Or):
+            found = self.config.get(key.key)
+            return key.default if found is None else found
+        if isinstance(key, tuple):
+            return self.value(next((name for name in key if self.config.get(name) is not None), " or ".join(key)))
+        if not isinstance(key, str):
+            return key
+        if self.config.get(key) is None:
+            raise FfnbenchError(f"the {self.model_type} config has no {key}", f"looked for the keys: {key}")
+        return self.config[key]
+
+    def count(self, key: Any, least: int = 1) -> int:
+        """A whole number of at least `least`."""
+        value = self.value(key)
+        if isinstance(value, bool) or not isinstance(value, int) or value < least:
+            raise FfnbenchError(
+                f"the {self.model_type} config has {self._named(key)} {value!r}",
+                f"it must be a whole number of at least {least}",
+            )
+        return value
+
+    def switch(self, key: Any) -> bool:
+        """A truth value."""
+        value = self.value(key)
+        if not isinstance(value, bool):
+            raise FfnbenchError(f"the {self.model_type} config has {self._named(key)} {value!r}", "true or false")
+        return value
+
+    @staticmethod
+    def _named(key: Any) -> str:
+        return key.key if isinstance(key, Or) else " or ".join(key) if isinstance(key, tuple) else str(key)
+
+
+def _all(reader: _Reader, layers: int) -> list[bool]:
+    return [True] * layers
+
+
+def _first_dense(reader: _Reader, layers: int) -> list[bool]:
+    first = reader.count("first_k_dense_replace", least=0)
+    return [i >= first for i in range(layers)]
+
+
+def _sparse_step(reader: _Reader, layers: int) -> list[bool]:
+    """Qwen-MoE: every `decoder_sparse_step`-th layer, but for those of `mlp_only_layers`."""
+    step, dense = reader.count(Or("decoder_sparse_step", 1)), reader.value(Or("mlp_only_layers", []))
+    return [i not in dense and (i + 1) % step == 0 for i in range(layers)]
+
+
+def _typed(reader: _Reader, layers: int) -> list[bool]:
+    """A list with one word a layer: sparse or dense."""
+    words = reader.value("mlp_layer_types")
+    if not isinstance(words, list) or len(words) != layers or set(words) - {"sparse", "dense"}:
+        raise FfnbenchError(
+            f"the {reader.model_type} config has mlp_layer_types that are not {layers} times sparse or dense",
+            "looked for the keys: mlp_layer_types, num_hidden_layers",
+        )
+    return [word == "sparse" for word in words]
+
+
+def _periodic(reader: _Reader, layers: int) -> list[bool]:
+    """Jamba: one layer of each period, at an offset."""
+    period, offset = reader.count("expert_layer_period"), reader.count("expert_layer_offset", least=0)
+    return [i % period == offset for i in range(layers)]
+
+
+def _listed(reader: _Reader, layers: int) -> list[bool]:
+    """Llama 4: the numbers of the layers with experts."""
+    numbers = reader.value("moe_layers")
+    if not isinstance(numbers, list):
+        raise FfnbenchError(f"the {reader.model_type} config has moe_layers {numbers!r}", "a list of layer numbers")
+    return [i in numbers for i in range(layers)]
+
+
+LAYOUTS: dict[str, Callable[[_Reader, int], list[bool]]] = {
+    "all": _all,
+    "first_k_dense_replace": _first_dense,
+    "decoder_sparse_step": _sparse_step,
+    "mlp_layer_types": _typed,
+    "expert_layer_period": _periodic,
+    "moe_layers": _listed,
+}

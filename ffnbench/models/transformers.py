@@ -1,0 +1,334 @@
+"""transformers' own models: built without data, their FFNs found and counted. Runs in a worker; needs the extra `hf`.
+
+An FFN is a module of a known name inside a numbered layer, or a pair of projections of known names in the layer
+itself (BERT's intermediate and output, BART's fc1 and fc2). Norms beside or inside it are not counted.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import re
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from math import prod
+from pathlib import Path
+from typing import Any
+
+from ffnbench.errors import FfnbenchError
+from ffnbench.ffn.cost import params
+from ffnbench.ffn.moe import MoESpec
+from ffnbench.ffn.spec import HF, FFNSpec, Gate
+from ffnbench.models.configs import read_groups
+from ffnbench.models.model import CountedLayers, CountedModel, OwnMLP
+
+NAMES = frozenset({"mlp", "feed_forward", "ffn", "feedforward", "ff", "DenseReluDense", "block_sparse_moe", "moe"})
+PAIRS = (
+    ("fc1", "fc2"), ("intermediate", "output"), ("intermediate_query", "output_query"), ("lin1", "lin2"),
+    ("linear1", "linear2"), ("wi", "wo"),
+)  # fmt: skip
+IN_A_LAYER = re.compile(r"(^|\.)\d+(\.|$)")
+Shapes = tuple[tuple[str, tuple[int, ...]], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """One FFN of a model: where it stands, its class, its parameters. `own` is False for a pair of projections."""
+
+    path: str
+    module: Any
+    shapes: Shapes
+    own: bool
+
+    @property
+    def params(self) -> int:
+        """Elements of all parameters, norms left out."""
+        return sum(prod(shape) for _, shape in self.shapes)
+
+    @property
+    def stack(self) -> str:
+        """The path without the number of the layer."""
+        return re.sub(r"(?<![^.])\d+(?![^.])", "*", self.path)
+
+
+def load_config(source: str) -> Any:
+    """transformers' config object of a config.json, of its folder, or of a model type with its defaults."""
+    transformers = _transformers()
+    path = Path(source).expanduser()
+    try:
+        if not path.exists() and source in transformers.CONFIG_MAPPING:
+            return transformers.CONFIG_MAPPING[source]()
+        path = path / "config.json" if path.is_dir() else path
+        data = json.loads(path.read_text(encoding="utf-8"))
+        return transformers.CONFIG_MAPPING[data["model_type"]].from_dict(data)
+    except Exception as problem:
+        raise FfnbenchError(
+            f"transformers can't read {source!r}: {type(problem).__name__}: {problem}",
+            "give a config.json, the folder that holds one, or a model type such as llama",
+        ) from problem
+
+
+def build_empty(config: Any) -> Any:
+    """The model of a config on torch's meta device: shapes and no data."""
+    import torch
+    from transformers import initialization
+
+    with torch.device("meta"), _quiet():
+        try:
+            with initialization.no_init_weights():
+                return _model_class(config)(config)
+        except Exception as problem:
+            text = " ".join(str(problem).split())[:200]
+            raise FfnbenchError(
+                f"transformers can't build {config.model_type!r}: {type(problem).__name__}: {text}",
+                "does AutoModel.from_config work with it?",
+            ) from problem
+
+
+def _model_class(config: Any) -> Any:
+    """The bare model of a config's class; where there is none, the first class of its module that takes it."""
+    from transformers.models.auto.modeling_auto import MODEL_MAPPING
+
+    if type(config) in MODEL_MAPPING:
+        found = MODEL_MAPPING[type(config)]
+        return found[0] if isinstance(found, tuple) else found
+    module = importlib.import_module(type(config).__module__.replace("configuration_", "modeling_"))
+    kinds = [kind for name, kind in vars(module).items() if isinstance(kind, type) and "PreTrained" not in name]
+    for kind in kinds:
+        if getattr(kind, "config_class", None) is type(config):
+            return kind
+    raise LookupError(f"no model class for {type(config).__name__}")
+
+
+def feed_forwards(model: Any) -> list[Found]:
+    """Every FFN of a model's numbered layers, in their order; what stands inside one is part of it."""
+    found: list[Found] = []
+    for path, module in model.named_modules():
+        if not IN_A_LAYER.search(path) or (found and path.startswith(f"{found[-1].path}.")):
+            continue
+        if path.rpartition(".")[2] in NAMES:
+            if shapes := _shapes(module):
+                found.append(Found(path=path, module=module, shapes=shapes, own=True))
+        else:
+            found += [Found(path=path, module=module, shapes=shapes, own=False) for shapes in _pairs(module)]
+    return found
+
+
+def count_layers(source: str) -> CountedModel:
+    """The FFNs of a config.json's model as transformers builds it, equal ones together."""
+    transformers = _transformers()
+    config = load_config(source)
+    kinds: Counter[tuple[str, str, Shapes]] = Counter(
+        (found.stack, type(found.module).__name__, found.shapes) for found in feed_forwards(build_empty(config))
+    )
+    if not kinds:
+        raise FfnbenchError(
+            f"the {config.model_type} model of transformers has no FFN that can be told by its name",
+            "looked for modules called " + ", ".join(sorted(NAMES)),
+        )
+    return CountedModel(
+        name=config.model_type,
+        source=source,
+        counted_by=f"transformers {transformers.__version__}, which built it",
+        note="keys that the file leaves out have the defaults of transformers' class",
+        layers=tuple(_counted(*kind, count) for kind, count in kinds.items()),
+    )
+
+
+def _counted(stack: str, name: str, shapes: Shapes, count: int) -> CountedLayers:
+    total = sum(prod(shape) for _, shape in shapes)
+    experts = any("expert" in key or len(shape) > 2 for key, shape in shapes)
+    return CountedLayers(kind=stack, count=count, params=total, params_active=None if experts else total, name=name)
+
+
+def own_mlp(target: str) -> OwnMLP:
+    """What `hf:CONFIG` is, found without data: the MLP of the kind of layer that the model has most of."""
+    config = load_config(target.removeprefix(HF))
+    found = _main(config)
+    form = _form(config, found)
+    checkable = form is not None and as_ours(found.module, form) is not None
+    d_model = form.d_model if form else _input_width(config, found.module)
+    widths = {size for _, shape in found.shapes if len(shape) > 1 for size in shape[-2:]} - {d_model}
+    d_ff = form.d_ff if form else max(widths, default=d_model)
+    return OwnMLP(name=type(found.module).__name__, d_model=d_model, d_ff=d_ff, form=form if checkable else None)
+
+
+def build_own(target: str) -> Any:
+    """That MLP with data: its own class and shapes, weights drawn from torch's generator."""
+    import torch
+
+    module = _main(load_config(target.removeprefix(HF))).module
+    if buffers := [name for name, _ in module.named_buffers()]:
+        raise FfnbenchError(
+            f"{target} is {type(module).__name__}, whose buffer {buffers[0]!r} can't be made without its model",
+            "name the class itself: transformers.models...:Class",
+        )
+    module = module.to_empty(device="meta" if torch.empty(0).is_meta else "cpu")
+    with torch.no_grad():
+        for parameter in module.parameters():
+            parameter.normal_(std=0.02)
+        for part in module.modules():
+            if hasattr(part, "reset_parameters"):
+                part.reset_parameters()
+    return module
+
+
+def _main(config: Any) -> Found:
+    """One of the FFNs that the model has most of, the later kind of equals, as ModelSpec.main has it."""
+    found = feed_forwards(build_empty(config))
+    kinds = Counter((each.stack, each.shapes) for each in found)
+    if not found:
+        raise FfnbenchError(f"the {config.model_type} model has no FFN that can be told by its name", "name its class")
+    stack, shapes = max(reversed(list(kinds)), key=lambda kind: kinds[kind])
+    chosen = next(each for each in found if (each.stack, each.shapes) == (stack, shapes))
+    if not chosen.own:
+        raise FfnbenchError(
+            f"the layers of {config.model_type} have no MLP class of their own: the projections are the layer's",
+            "compare with a model that has one, such as hf:llama or hf:gpt2",
+        )
+    return chosen
+
+
+def _form(config: Any, found: Found) -> FFNSpec | None:
+    """The same FFN by the table of families; None where it has none, or another count."""
+    try:
+        groups = read_groups(json.loads(config.to_json_string()))
+    except FfnbenchError:
+        return None
+    forms = [group.ffn for group in groups if params(group.ffn) == found.params]
+    return forms[0] if forms else None
+
+
+def _input_width(config: Any, module: Any) -> int:
+    linear = [part for part in module.modules() if hasattr(part, "in_features")]
+    return int(linear[0].in_features if linear else config.get_text_config().hidden_size)
+
+
+def _shapes(module: Any, prefix: str = "") -> Shapes:
+    norms = {name for name, child in module.named_modules() if "norm" in type(child).__name__.lower()}
+    return tuple(
+        (prefix + name, tuple(p.shape)) for name, p in module.named_parameters() if name.rpartition(".")[0] not in norms
+    )
+
+
+def _pairs(module: Any) -> Iterator[Shapes]:
+    for names in PAIRS:
+        pair = [getattr(module, name, None) for name in names]
+        if all(hasattr(half, "named_parameters") for half in pair):
+            yield tuple(s for half, name in zip(pair, names, strict=True) for s in _shapes(half, f"{name}."))
+
+
+def _transformers() -> Any:
+    try:
+        import transformers
+    except ImportError as problem:
+        raise FfnbenchError("transformers is not installed", "pip install 'ffnbench[hf]'") from problem
+    transformers.logging.set_verbosity_error()  # type: ignore[no-untyped-call]
+    return transformers
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    import warnings
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
+
+
+GATE = ("gate_proj", "gate", "w1", "wi_0")
+UP = (
+    "up_proj", "fc1", "c_fc", "dense_h_to_4h", "lin1", "wi", "wi_1", "w3", "intermediate_dense", "fc_in", "linear_fc1",
+    "in_proj", "proj_in", "linear1", "dense1",
+)  # fmt: skip
+DOWN = (
+    "down_proj", "fc2", "c_proj", "dense_4h_to_h", "lin2", "wo", "w2", "output_dense", "fc_out", "linear_fc2",
+    "out_proj", "proj_out", "linear2", "dense2", "Wo",
+)  # fmt: skip
+PACKED = ("gate_up_proj", "Wi")
+ROUTER = ("gate", "router")
+SHARED = ("shared_expert", "shared_experts")
+Weights = dict[str, tuple[Any, Any]]  # name of ours -> weight (rows: outputs) and bias
+
+
+def as_ours(module: Any, form: FFNSpec) -> Any:
+    """Our module of the form, on the very weights of theirs; None where its projections have other names."""
+    from torch import nn
+
+    from ffnbench.ffn.modules import build_module
+
+    found = _projections(module, form.gate) if form.moe is None else _mixture(module, form.moe)
+    if found is None:
+        return None
+    ours = build_module(form, device="meta")
+    for name, (weight, bias) in found.items():
+        layer = ours.get_submodule(name)
+        if layer.weight.shape != weight.shape or (layer.bias is None) != (bias is None):
+            raise FfnbenchError(f"its {name} is {tuple(weight.shape)}, {'no bias' if bias is None else 'with a bias'}")
+        layer.weight = nn.Parameter(weight, requires_grad=False)
+        layer.bias = None if bias is None else nn.Parameter(bias, requires_grad=False)
+    return ours
+
+
+def _mixture(module: Any, moe: MoESpec) -> Weights | None:
+    """Router, experts, shared expert and its gate; None where one of them is not found."""
+    router, experts, shared = _child(module, ROUTER), getattr(module, "experts", None), None
+    packed, down = (getattr(experts, name, None) for name in ("gate_up_proj", "down_proj"))
+    if moe.shared_d_ff:
+        inner = next((getattr(module, name) for name in SHARED if hasattr(module, name)), None)
+        shared = inner and _projections(inner, Gate.INNER)
+        if not shared:
+            return None
+    if router is None or packed is None or down is None or packed.ndim != 3 or down.ndim != 3:
+        return None
+    biases = [getattr(experts, f"{name}_bias", None) for name in ("gate_up_proj", "down_proj")]
+    found = {"router": _weights(router)} | _stacked(experts, packed.detach(), down.detach(), *biases)
+    if moe.shared_gate:
+        found["shared_gate"] = _weights(module.shared_expert_gate)
+    return found | {f"shared.{name}": pair for name, pair in (shared or {}).items()}
+
+
+def _stacked(experts: Any, packed: Any, down: Any, packed_bias: Any, down_bias: Any) -> Weights:
+    """The weights (experts, out, in) and biases (experts, out) of all experts."""
+    if getattr(experts, "is_transposed", False):
+        packed, down = packed.mT, down.mT
+
+    def half(tensor: Any, which: int) -> Any:
+        if tensor is None:
+            return None
+        in_turns = not getattr(experts, "is_concatenated", True)
+        return tensor.detach()[:, which::2] if in_turns else tensor.detach().chunk(2, dim=1)[which]
+
+    named = {name: (half(packed, i), half(packed_bias, i)) for i, name in enumerate(("gate", "up"))}
+    named["down"] = (down, None if down_bias is None else down_bias.detach())
+    return {f"experts.{name}": pair for name, pair in named.items()}
+
+
+def _projections(module: Any, form: Gate) -> Weights | None:
+    down, up, packed = (_child(module, names) for names in (DOWN, UP, PACKED))
+    if down is None:
+        return None
+    found = {"down": _weights(down)}
+    if form is Gate.NONE:
+        return found | {"up": _weights(up)} if up is not None else None
+    gate = _child(module, GATE)
+    if gate is not None and up is not None:
+        return found | {"gate": _weights(gate), "up": _weights(up)}
+    if packed is None:
+        return None
+    weight, bias = _weights(packed)
+    halves = weight.chunk(2), (None, None) if bias is None else bias.chunk(2)
+    return found | {name: (halves[0][i], halves[1][i]) for i, name in enumerate(("gate", "up"))}
+
+
+def _child(module: Any, names: tuple[str, ...]) -> Any:
+    return next((getattr(module, name) for name in names if hasattr(getattr(module, name, None), "weight")), None)
+
+
+def _weights(layer: Any) -> tuple[Any, Any]:
+    weight = layer.weight.detach()
+    bias = getattr(layer, "bias", None)
+    turned = type(layer).__name__ == "Conv1D"
+    return weight.T if turned else weight, None if bias is None else bias.detach()

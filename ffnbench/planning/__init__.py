@@ -1,0 +1,1 @@
+"""What do I ask? Pure: text in, a Plan out."""

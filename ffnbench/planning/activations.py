@@ -1,0 +1,182 @@
+"""Which activations, over which range, timed how: the text of flags -> specs and a plan. Pure, as request.py is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from math import isfinite
+
+from ffnbench.activations.table import ACTIVATIONS
+from ffnbench.errors import FfnbenchError
+from ffnbench.ffn.spec import ActivationSpec, Gate, Scalar, require_positive
+from ffnbench.ffn.variants import GATED
+from ffnbench.names import hint_for
+from ffnbench.plan import DTYPES, Case, Mode, Plan, Probe, Protocol, Workload
+from ffnbench.planning.effort import protocol_of
+from ffnbench.planning.grammar import Variant, as_activation_variant, parse_variant
+from ffnbench.planning.workload import device_of
+
+CHOSEN = "relu,relu2,gelu,silu,mish"  # what people choose between for an FFN
+REFERENCE = "relu"
+LARGEST_X, NARROWEST = 1e12, 1e-9  # |x| of a picture; the width of its range, also relative to |x|
+TIMING_ROUNDS, TIMING_WARMUP_S = 15, 0.05  # an operation is short, and one run holds many of them
+
+
+def every_activation() -> str:
+    """All rows, as the text of a flag."""
+    return ",".join(row.name for row in ACTIVATIONS)
+
+
+def every_gated_form() -> str:
+    """The published gated forms that are an act(g) * u, as the text of a flag."""
+    return ",".join(row.name for row in GATED if row.limit is None)
+
+
+def select(text: str, probe: Probe, *, gated: bool = False) -> dict[str, ActivationSpec]:
+    """Labels and specs of a comma separated list; gated names stand for the activation on their gate if `gated`."""
+    parts = [part.strip() for part in text.split(",") if part.strip()]
+    if not parts:
+        raise FfnbenchError("no activation given", "for example --activations relu,gelu,silu")
+    chosen: dict[str, ActivationSpec] = {}
+    for part in parts:
+        variant = _activation(part, probe, gated)
+        if variant.label in chosen:
+            raise FfnbenchError(f"the activation {variant.label!r} stands twice", "name one of them: other=" + part)
+        beta = variant.spec_keys.get("beta")
+        chosen[variant.label] = ActivationSpec(
+            activation=variant.activation, beta=None if beta is None else float(beta), own=variant.own
+        )
+    return chosen
+
+
+def _activation(text: str, probe: Probe, gated: bool) -> Variant:
+    name = text.split("@")[0].rpartition("=")[2]
+    if ":" not in name and name not in ACTIVATIONS and name not in GATED and not name.endswith("_glu"):
+        raise FfnbenchError(f"unknown activation {name!r}", hint_for(name, ACTIVATIONS.spellings(), ACTIVATIONS.where))
+    variant = parse_variant(text)
+    if variant.target:
+        own = probe.describe(variant.target)
+        if own is None:
+            raise FfnbenchError(f"{variant.target} is not a function of one tensor", "for example def act(x): ...")
+        variant = as_activation_variant(variant, own)
+    if variant.gate is not Gate.NONE and not gated:
+        raise FfnbenchError(
+            f"{variant.text!r} is a gated form, not an activation",
+            f"`ffnbench plot-activations --gated` draws its surface; its activation is {variant.activation}",
+        )
+    clamped = {"limit", "offset"} & variant.spec_keys.keys()
+    if gated and (clamped or variant.spec_keys.get("gate", Gate.INNER.value) != Gate.INNER.value):
+        raise FfnbenchError(
+            f"{variant.text!r} is no surface act(g) * u",
+            "that needs the activation on the gate: leave @gate out, or @gate=inner, and no limits",
+        )
+    if other := sorted((variant.spec_keys.keys() | variant.workload_keys.keys()) - {"beta", "gate"}):
+        raise FfnbenchError(f"an activation has no {other[0]!r}, in {text!r}", "its one key is beta: swish@beta=0.5")
+    return variant
+
+
+def parse_range(text: str) -> tuple[float, float]:
+    """`LO:HI`, both finite, LO below HI."""
+    low, colon, high = text.partition(":")
+    try:
+        bounds = float(low), float(high)
+    except ValueError:
+        raise FfnbenchError(f"cannot read the range {text!r}", "a range is LO:HI, for example --range=-4:4") from None
+    if not colon or not all(map(isfinite, bounds)):
+        raise FfnbenchError(f"the range {text!r} is not finite", "for example --range=-4:4")
+    if bounds[0] >= bounds[1]:
+        first, last = sorted(bounds)
+        kind = "empty" if first == last else "reversed"
+        room = 1 if kind == "empty" else 0
+        raise FfnbenchError(f"the range {text!r} is {kind}", f"for example --range={first:g}:{last + room:g}")
+    size, width = max(map(abs, bounds)), bounds[1] - bounds[0]
+    if size > LARGEST_X or width < NARROWEST:
+        raise FfnbenchError(
+            f"the range {text!r} is beyond what a picture can show",
+            f"bounds up to {LARGEST_X:g}, at least {NARROWEST:g} apart: --range=-4:4",
+        )
+    if width < NARROWEST * size:
+        raise FfnbenchError(
+            f"the range {text!r} is so narrow that its points would coincide in float64",
+            f"at {size:g}, at least {NARROWEST * size:g} wide",
+        )
+    return bounds
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TimingRequest:
+    """The flags of `activations --time`: comma separated element counts and dtypes, and the protocol."""
+
+    elements: str = "1048576"
+    dtypes: str = "float32"
+    device: str = "auto"
+    threads: int = 1
+    workers: int | None = None
+    rounds: int | None = None
+    quick: bool = False
+    seed: int = 0
+    timeout: float = 300.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Block:
+    """One size, dtype and direction: the cases that are compared with each other, all in one run."""
+
+    elements: int
+    dtype: str
+    mode: str
+    labels: tuple[str, ...]  # in the run
+    names: tuple[str, ...]  # of the activations, in the same order
+
+
+def timing_plan(chosen: dict[str, ActivationSpec], request: TimingRequest) -> tuple[Plan, tuple[Block, ...]]:
+    """One plan for everything, and how it falls into blocks. relu is added where it was not asked for."""
+    specs = chosen if REFERENCE in chosen else {REFERENCE: ActivationSpec(activation=REFERENCE), **chosen}
+    if specs[REFERENCE].activation != REFERENCE:
+        raise FfnbenchError(f"{REFERENCE!r} is the reference, and no label for another", "for example mine=...")
+    protocol, device = _timing_protocol(request), device_of(request.device)
+    threads = require_positive("threads", request.threads)
+    cases: list[Case] = []
+    blocks: list[Block] = []
+    for dtype in dict.fromkeys(DTYPES.get(part) for part in _parts(request.dtypes, "dtype")):
+        for elements in dict.fromkeys(_count(part) for part in _parts(request.elements, "elements")):
+            for mode in (Mode.FORWARD.value, Mode.BACKWARD.value):
+                work = Workload(batch=1, seq_len=1, dtype=dtype, device=device, mode=mode, threads=threads)
+                labels = []
+                for name, spec in specs.items():
+                    labels.append(f"{name} {dtype} {elements} {mode}")
+                    sized = replace(spec, elements=elements)
+                    cases.append(Case(label=labels[-1], variant=name, ffn=sized, workload=work, sizing="given"))
+                blocks.append(
+                    Block(elements=elements, dtype=dtype, mode=mode, labels=tuple(labels), names=tuple(specs))
+                )
+    reference = f"{REFERENCE} {blocks[0].dtype} {blocks[0].elements} {blocks[0].mode}"
+    plan = Plan(
+        cases=tuple(cases), reference=reference, protocol=protocol, metrics=("latency",), match="none", multiple_of=1
+    )
+    return plan, tuple(blocks)
+
+
+def _timing_protocol(request: TimingRequest) -> Protocol:
+    rounds = TIMING_ROUNDS if request.rounds is None and not request.quick else request.rounds
+    same = {key: getattr(request, key) for key in ("workers", "quick", "seed", "timeout")}
+    return replace(protocol_of(1, rounds=rounds, **same), warmup_s=TIMING_WARMUP_S)
+
+
+def block_plan(plan: Plan, block: Block) -> Plan:
+    """The part of a plan that is one block, relu its reference."""
+    cases = tuple(case for case in plan.cases if case.label in block.labels)
+    return replace(plan, cases=cases, reference=block.labels[block.names.index(REFERENCE)])
+
+
+def _parts(text: str, name: str) -> list[str]:
+    parts = list(dict.fromkeys(part.strip() for part in text.split(",") if part.strip()))
+    if not parts:
+        raise FfnbenchError(
+            f"no {name} given", f"for example --{name} " + ("1048576" if name == "elements" else "float32")
+        )
+    return parts
+
+
+def _count(text: str) -> int:
+    value: Scalar = int(text) if text.isascii() and text.isdigit() else text
+    return require_positive("elements", value)

@@ -1,0 +1,219 @@
+"""A block's question: an FFN, the attention beside it, the lengths of the sequence -> Plan. Pure, as request.py is.
+
+Each length has cases of its own: the FFN, which is their reference, attention, and the textbook's form of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+from ffnbench.errors import FfnbenchError
+from ffnbench.ffn.attention import AttentionSpec, Form
+from ffnbench.ffn.moe import Routing
+from ffnbench.ffn.spec import require_positive
+from ffnbench.models.model import LayerGroup, ModelSpec
+from ffnbench.plan import Backend, Case, Mode, Note, Plan, Probe
+from ffnbench.planning.compare import build
+from ffnbench.planning.effort import protocol_of
+from ffnbench.request import Request
+
+FFN, ATTENTION, TEXTBOOK = "ffn", "attention", "textbook"
+NOT_CAUSAL = ("encoder", "vision", "audio")  # kinds of layers in which a token sees all others
+HEAD_DIM = 64  # of a block that is not asked for by its name
+DEFAULT_FORM, DEFAULT_D_MODEL = "gelu", 768
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BlockRequest:
+    """The flags of `block` as they were given; None is not given."""
+
+    variant: str | None = None
+    d_model: int | None = None
+    d_ff: int | None = None
+    heads: int | None = None
+    kv_heads: int | None = None
+    head_dim: int | None = None
+    bias: bool | None = None
+    causal: bool | None = None
+    textbook: bool = True
+    seq_len: str = "512"
+    batch: int = 1
+    dtype: str = "float32"
+    device: str = "auto"
+    mode: str = Mode.FORWARD.value
+    threads: int | None = None
+    backend: str = Backend.EAGER.value
+    workers: int | None = None
+    rounds: int | None = None
+    quick: bool = False
+    precision: float | None = None
+    budget: float | None = None
+    seed: int = 0
+    timeout: float = 300.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Length:
+    """The cases of one length of the sequence."""
+
+    seq_len: int
+    ffn: Case
+    attention: Case
+    textbook: Case | None
+
+
+def block_plan(request: BlockRequest, model: ModelSpec | None, probe: Probe | None = None) -> Plan:
+    """The plan of a block: of a model's main kind of layer, or of sizes by hand."""
+    lengths = parse_lengths(request.seq_len)
+    first = _ffn(request, lengths[0], model, probe)
+    attention = attention_of(request, first.ffn.d_model, model.main if model else None)
+    forms = [(ATTENTION, attention)]
+    if request.textbook:
+        forms.append((TEXTBOOK, replace(attention, form=Form.TEXTBOOK)))
+    cases: list[Case] = []
+    for seq_len in lengths:
+        reference = f"{FFN}@{seq_len}"
+        ffn = replace(
+            first, label=reference, workload=replace(first.workload, seq_len=seq_len), against=reference, residual=None
+        )
+        cases.append(ffn)
+        for name, spec in forms:
+            work = replace(ffn.workload, routing=None)
+            label = f"{name}@{seq_len}"
+            cases.append(replace(ffn, label=label, variant=f"{spec.name} ({name})", ffn=spec, workload=work))
+    return Plan(
+        cases=tuple(cases),
+        reference=cases[0].label,
+        protocol=protocol_of(
+            len(cases), **_same(request, ("workers", "rounds", "quick", "precision", "budget", "seed", "timeout"))
+        ),
+        metrics=("latency", "memory"),
+        match="none",
+        multiple_of=1,
+        notes=tuple(_notes(model)),
+    )
+
+
+def _same(request: BlockRequest, names: tuple[str, ...]) -> dict[str, Any]:
+    return {name: getattr(request, name) for name in names}
+
+
+def _ffn(request: BlockRequest, seq_len: int, model: ModelSpec | None, probe: Probe | None) -> Case:
+    """The FFN's case: sized by hand through the same rules as in `compare`, or the model's own."""
+    shared = _same(request, ("batch", "dtype", "device", "mode", "threads", "backend"))
+    if model is not None:
+        refuse_sizes(request)
+        plan = build(Request(variants="relu", d_model=model.main.ffn.d_model, seq_len=seq_len, **shared))
+        routing = Routing.UNIFORM.value if model.main.ffn.moe else None
+        work = replace(plan.cases[0].workload, routing=routing)
+        name = model.main.ffn.name
+        return replace(plan.cases[0], variant=name, ffn=model.main.ffn, workload=work, sizing=model.name)
+    plan = build(
+        Request(
+            variants=request.variant or DEFAULT_FORM,
+            d_model=DEFAULT_D_MODEL if request.d_model is None else request.d_model,
+            d_ff=request.d_ff,
+            bias=bool(request.bias),
+            seq_len=seq_len,
+            **shared,
+        ),
+        probe,
+    )
+    if len(plan.cases) > 1:
+        raise FfnbenchError("a block has one FFN", "give one --variant; `ffnbench compare` measures several")
+    return plan.cases[0]
+
+
+def refuse_sizes(request: BlockRequest) -> None:
+    """A model says itself what its FFN is."""
+    for name in ("variant", "d_model", "d_ff", "bias"):
+        if getattr(request, name) is not None:
+            raise FfnbenchError(
+                f"--{name.replace('_', '-')} and a model both say what the FFN is",
+                "leave one of the two out; --heads, --kv-heads and --head-dim change a model's attention",
+            )
+
+
+def attention_of(request: BlockRequest, d_model: int, group: LayerGroup | None) -> AttentionSpec:
+    """The attention of a kind of layer, with what the flags change; by hand: multi-head, heads of 64, causal.
+
+    Where a model's attention is not known it is by hand too, without biases.
+    """
+    sizes = {key: value for key in ("heads", "kv_heads", "head_dim") if (value := getattr(request, key)) is not None}
+    for name, value in sizes.items():
+        require_positive(name, value)
+    if group is None or (group.attention is None and "heads" in sizes):
+        spec = _by_hand(sizes, d_model, bool(request.bias))
+    elif group.attention is None:
+        raise FfnbenchError(
+            "the attention of this model is not known", "give --heads, and --kv-heads and --head-dim where they differ"
+        )
+    elif sizes and group.attention.mla is not None:
+        raise FfnbenchError("latent attention has no heads to choose", "leave --heads, --kv-heads and --head-dim out")
+    else:
+        sizes = {"kv_heads": sizes["heads"]} | sizes if "heads" in sizes else sizes
+        spec = replace(group.attention, **sizes)
+    causal = group is None or group.kind not in NOT_CAUSAL
+    return replace(spec, causal=causal if request.causal is None else request.causal)
+
+
+def _by_hand(sizes: dict[str, int], d_model: int, bias: bool) -> AttentionSpec:
+    heads, head_dim = sizes.get("heads"), sizes.get("head_dim")
+    if heads is None:
+        heads, rest = divmod(d_model, head_dim or HEAD_DIM)
+        if rest or not heads:
+            raise FfnbenchError(f"d_model {d_model} is no multiple of {head_dim or HEAD_DIM}", "give --heads")
+    if head_dim is None:
+        head_dim, rest = divmod(d_model, heads)
+        if rest or not head_dim:
+            raise FfnbenchError(f"d_model {d_model} does not divide into {heads} heads", "give --head-dim as well")
+    kv_heads = sizes.get("kv_heads", heads)
+    return AttentionSpec(
+        d_model=d_model, heads=heads, kv_heads=kv_heads, head_dim=head_dim, qkv_bias=bias, out_bias=bias
+    )  # fmt: skip
+
+
+def parse_lengths(text: str) -> list[int]:
+    """`128,1024,8192`, ascending."""
+    parts = [part.strip() for part in text.split(",") if part.strip()]
+    if not parts:
+        raise FfnbenchError("no length given", "for example --seq-len 128,1024")
+    numbers = [int(part) if part.isascii() and part.isdigit() else part for part in parts]
+    return sorted({require_positive("seq_len", number) for number in numbers})
+
+
+def lengths_of(plan: Plan) -> Iterator[Length]:
+    """The cases of a block's plan, by length."""
+    for ffn in (case for case in plan.shown if plan.is_reference(case.label)):
+        found = {
+            case.ffn.form: case
+            for case in plan.shown
+            if isinstance(case.ffn, AttentionSpec) and plan.reference_of(case.label) == ffn.label
+        }
+        yield Length(
+            seq_len=ffn.workload.seq_len, ffn=ffn, attention=found[Form.SDPA], textbook=found.get(Form.TEXTBOOK)
+        )
+
+
+def is_block(plan: Plan) -> bool:
+    """Whether a plan is that of a block."""
+    return any(isinstance(case.ffn, AttentionSpec) for case in plan.cases)
+
+
+def _notes(model: ModelSpec | None) -> Iterator[Note]:
+    if model is None:
+        return
+    if model.note:
+        yield Note(label="", text=model.note)
+    if len(model.groups) > 1:
+        kinds = ", ".join(f"{group.count} {group.kind}" for group in model.groups)
+        yield Note(label="", text=f"one of its {model.main.kind} layers; it has {kinds}: --whole-model counts all")
+    if crosses(model, model.main):
+        yield Note(label="", text="its second attention, to the encoder, is counted by --whole-model and not here")
+
+
+def crosses(model: ModelSpec, group: LayerGroup) -> bool:
+    """Whether a kind of layer has a second attention, to the encoder's tokens."""
+    return group.kind == "decoder" and any(other.kind == "encoder" for other in model.groups)

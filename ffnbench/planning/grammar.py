@@ -1,0 +1,306 @@
+"""The text of a variant: `[LABEL=]NAME[@KEY=VALUE]...`, comma separated, no quoting needed in any shell.
+
+Text in, `Variant` out: names and keys are checked here, widths are found later (sizing.py).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from enum import Enum
+from typing import TypeVar
+
+from ffnbench.activations.own import OwnActivation
+from ffnbench.activations.table import ACTIVATIONS
+from ffnbench.errors import FfnbenchError
+from ffnbench.ffn.spec import HF, FFNSpec, Gate, HFSpec, ImportedSpec, Scalar
+from ffnbench.ffn.variants import GATED
+from ffnbench.models.model import ModelSpec, OwnMLP
+from ffnbench.models.presets import PRESETS, as_text, variant_keys
+from ffnbench.names import hint_for, normalise
+from ffnbench.plan import OWN, Arm
+
+MOE_KEYS = (
+    "moe", "shared", "shared_gate", "router_bias", "scores", "normalised", "routed_scale", "experts",
+)  # fmt: skip
+SPEC_KEYS = (
+    "d_ff", "rule", "ratio", "multiple_of", "ffn_dim_multiplier", "gate", "bias", "beta", "dropout", "init", "limit",
+    "offset", *MOE_KEYS,
+)  # fmt: skip
+WORKLOAD_KEYS = ("batch", "seq_len", "dtype", "device", "mode", "threads", "backend", "slowdown", "routing")
+KEY_ALIASES = {"normalized": "normalised"}
+E = TypeVar("E", bound=Enum)
+_TARGET = re.compile(r"^(?P<module>[^:]+):(?P<attr>[A-Za-z_][\w.]*)$")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Variant:
+    """One parsed variant. `activation` and `gate` are set for ffnbench's own forms, `target` for user code.
+
+    A target that turns out to be an activation becomes one of our forms with `own` set. `d_model` is that of a
+    model, where the variant names one; `form` is ours for the MLP of transformers that `hf:` names.
+    """
+
+    label: str
+    text: str
+    activation: str = ""
+    gate: Gate = Gate.NONE
+    target: str = ""
+    own: OwnActivation | None = None
+    spec_keys: dict[str, Scalar]
+    workload_keys: dict[str, Scalar]
+    arguments: tuple[tuple[str, Scalar], ...] = ()
+    notes: tuple[str, ...] = ()
+    d_model: int | None = None
+    form: FFNSpec | None = None
+    arm: Arm = OWN
+
+
+def parse_variants(text: str, models: Mapping[str, ModelSpec] | None = None) -> list[Variant]:
+    """Parse a comma separated list; raises FfnbenchError for an empty one and for labels that are not unique.
+
+    `models` are names beside those of the presets: `preset` and `config`, where these were given.
+    """
+    parts = [part.strip() for part in text.split(",") if part.strip()]
+    if not parts:
+        raise FfnbenchError("no variant given", "for example --variants relu,gelu,swiglu")
+    variants = [parse_variant(part, models) for part in parts]
+    labels = [variant.label for variant in variants]
+    for label in labels:
+        if labels.count(label) > 1:
+            first = next(v for v in reversed(variants) if v.label == label)
+            raise FfnbenchError(f"two variants have the label {label!r}", f"name one of them: other={first.text}")
+    return variants
+
+
+def parse_variant(text: str, models: Mapping[str, ModelSpec] | None = None) -> Variant:
+    """Parse one `[LABEL=]NAME[@KEY=VALUE]...`."""
+    head, *pairs = text.split("@")
+    arm, pairs = take_arm(text, pairs)
+    label, _, name = head.rpartition("=")
+    keys = _parse_keys(text, pairs)
+    if name.startswith(HF):
+        return replace(_imported(text, label, name, name, keys), arm=arm)
+    if (models and name in models) or name in PRESETS:
+        model = models[name] if models and name in models else PRESETS.get(name)
+        return replace(_published(text, label, model, keys), arm=arm)
+    if match := _TARGET.match(name):
+        return replace(_imported(text, label, name, match["attr"], keys), arm=arm)
+    activation, gate, notes = _form(name)
+    _check_keys(text, keys)
+    if "gate" in keys:
+        gate = choose(Gate, "gate", keys["gate"])
+    if keys.get("beta", 1) != 1 or {"limit", "offset"} & keys.keys():
+        notes = ()  # what is said of a name holds for its own beta and its own limits
+    keys = _clamps(name) | keys
+    activation = _with_beta(activation, keys, text)
+    return Variant(
+        label=label or text,
+        text=text.removeprefix(f"{label}=") if label else text,
+        activation=activation,
+        gate=gate,
+        notes=notes,
+        spec_keys={k: v for k, v in keys.items() if k in SPEC_KEYS},
+        workload_keys={k: v for k, v in keys.items() if k in WORKLOAD_KEYS},
+        arm=arm,
+    )
+
+
+def choose(kind: type[E], name: str, value: object) -> E:
+    """A member of an enum by its value; raises FfnbenchError with did-you-mean for any other text."""
+    values = [member.value for member in kind]
+    text = "none" if value is None else str(value)
+    if text not in values:
+        raise FfnbenchError(f"unknown {name} {text!r}", hint_for(text, values, "one of: " + ", ".join(values)))
+    return kind(text)
+
+
+def _published(text: str, label: str, model: ModelSpec, keys: dict[str, Scalar]) -> Variant:
+    """The main FFN of a model; keys of the user's own win over the model's."""
+    _check_keys(text, keys)
+    spec = model.main.ffn
+    own = variant_keys(spec)
+    if {"rule", "ratio"} & keys.keys():
+        del own["d_ff"]
+    given = own | {key: value for key, value in keys.items() if key in SPEC_KEYS}
+    return Variant(
+        label=label or text,
+        text="@".join([model.key, *text.split("@")[1:]]) if model.key in PRESETS else as_text(spec, own | keys),
+        activation=_with_beta(spec.activation, given, text),
+        gate=choose(Gate, "gate", keys["gate"]) if "gate" in keys else spec.gate,
+        spec_keys=given,
+        workload_keys={key: value for key, value in keys.items() if key in WORKLOAD_KEYS},
+        notes=(f"the FFN of {model.name} ({model.source})",),
+        d_model=spec.d_model,
+    )
+
+
+def _form(name: str) -> tuple[str, Gate, tuple[str, ...]]:
+    """The activation, the gate and what should be said of the name."""
+    if name in GATED:
+        row = GATED.get(name)
+        return row.activation, Gate.INNER, (row.note,) if row.note else ()
+    stem = normalise(name).removesuffix("_glu")
+    if name not in ACTIVATIONS and stem in ACTIVATIONS and stem != normalise(name):
+        activation = ACTIVATIONS.get(stem)
+        return activation.name, Gate.INNER, _notes(stem, activation.name, activation.note)
+    if name not in ACTIVATIONS:
+        known = ACTIVATIONS.spellings() + GATED.spellings() + [f"{a}_glu" for a in ACTIVATIONS.names()]
+        raise FfnbenchError(
+            f"unknown variant {name!r}",
+            hint_for(
+                name,
+                known + PRESETS.names(),
+                "`ffnbench list variants` shows all; your own code is package.module:Attr or path/to/file.py:Attr",
+            ),
+        )
+    activation = ACTIVATIONS.get(name)
+    return activation.name, Gate.NONE, _notes(name, activation.name, activation.note)
+
+
+def _clamps(name: str) -> dict[str, Scalar]:
+    """The keys that the name of a clamped form stands for."""
+    row = GATED.get(name) if name in GATED else None
+    return {} if row is None or row.limit is None else {"limit": row.limit, "offset": row.offset}
+
+
+def _notes(typed: str, canonical: str, note: str) -> tuple[str, ...]:
+    """What a reader should know of a name: its ambiguity, or which row an alias runs."""
+    if note:
+        return (note,)
+    return () if normalise(typed) == canonical else (f"{typed} is {canonical}: {ACTIVATIONS.get(canonical).formula}",)
+
+
+def _with_beta(activation: str, keys: dict[str, Scalar], text: str) -> str:
+    """@beta= turns silu into swish, and swish with beta 1 back into silu, which has a kernel of its own."""
+    row = ACTIVATIONS.get(activation)
+    if "beta" not in keys:
+        return "silu" if activation == "swish" else activation
+    if row.beta is None and not row.with_beta:
+        raise FfnbenchError(f"{activation} has no beta, in {text!r}", "swish has: swish@beta=0.5")
+    if not isinstance(keys["beta"], int | float) or isinstance(keys["beta"], bool):
+        raise FfnbenchError(f"beta must be a number, not {keys['beta']!r}, in {text!r}", "for example swish@beta=0.5")
+    if keys["beta"] == 1:
+        del keys["beta"]
+        return "silu"
+    return row.with_beta or activation
+
+
+def _imported(text: str, label: str, target: str, attr: str, keys: dict[str, Scalar]) -> Variant:
+    """User code: keys of the workload and the width are ours, all others go to its constructor."""
+    ours = {"d_ff", "ratio"}
+    shown = "@".join([attr, *text.split("@")[1:]])
+    return Variant(
+        label=label or shown,
+        text=text.removeprefix(f"{label}=") if label else text,
+        target=target,
+        spec_keys={k: v for k, v in keys.items() if k in ours},
+        workload_keys={k: v for k, v in keys.items() if k in WORKLOAD_KEYS},
+        arguments=tuple((k, v) for k, v in keys.items() if k not in ours and k not in WORKLOAD_KEYS),
+    )
+
+
+def as_activation_variant(variant: Variant, own: OwnActivation) -> Variant:
+    """The form around an activation of the user's: classic, or gated where `@gate=` says so."""
+    keys = variant.spec_keys | dict(variant.arguments)
+    _check_keys(variant.text, keys)
+    if "beta" in keys:
+        raise FfnbenchError(f"{own.target} has no beta, in {variant.text!r}", "put it into the function")
+    gate = choose(Gate, "gate", keys.get("gate", Gate.NONE.value))
+    note = () if own.flops is not None else (f"{own.target} declares no cost: its element-wise FLOPs are unknown",)
+    return replace(
+        variant, target="", arguments=(), activation=own.target, own=own, gate=gate, spec_keys=keys, notes=note
+    )
+
+
+def as_model_variant(variant: Variant, own: OwnMLP) -> Variant:
+    """`hf:CONFIG` with its widths, which are the model's own and can't be set."""
+    if variant.arguments or variant.spec_keys:
+        key = next(iter(dict(variant.arguments) | variant.spec_keys))
+        raise FfnbenchError(
+            f"the MLP of a model is as its config says: {key!r} in {variant.text!r} can't change it",
+            "keys of the workload can: " + ", ".join(WORKLOAD_KEYS),
+        )
+    held = f", held against ffnbench's own {own.form.name} on the same weights" if own.form else ""
+    note = f"{variant.target} is {own.name} of transformers{held}"
+    return replace(
+        variant, d_model=own.d_model, spec_keys={"d_ff": own.d_ff}, form=own.form, notes=(*variant.notes, note)
+    )
+
+
+def module_spec(variant: Variant, d_model: int, d_ff: int) -> ImportedSpec:
+    """The spec of a variant that names a module of somebody else's."""
+    if variant.target.startswith(HF):
+        return HFSpec(target=variant.target, d_model=d_model, d_ff=d_ff, form=variant.form)
+    return ImportedSpec(target=variant.target, d_model=d_model, d_ff=d_ff, arguments=variant.arguments)
+
+
+def _check_keys(text: str, keys: dict[str, Scalar]) -> None:
+    for key in keys:
+        if key not in SPEC_KEYS + WORKLOAD_KEYS:
+            known = sorted(SPEC_KEYS + WORKLOAD_KEYS + ARM_KEYS)
+            raise FfnbenchError(f"unknown key {key!r} in {text!r}", hint_for(key, known, "keys: " + ", ".join(known)))
+
+
+def _parse_keys(text: str, pairs: list[str]) -> dict[str, Scalar]:
+    keys: dict[str, Scalar] = {}
+    for pair in pairs:
+        key, equals, value = pair.partition("=")
+        key = key.strip().replace("-", "_")
+        key = KEY_ALIASES.get(key, key)
+        if not key or not equals or not value.strip():
+            raise FfnbenchError(
+                f"cannot read {'@' + pair!r} in {text!r}", "a key is written @KEY=VALUE, e.g. swiglu@d_ff=2048"
+            )
+        if key in keys:
+            raise FfnbenchError(f"key {key!r} stands twice in {text!r}", "give each key once")
+        keys[key] = parse_scalar(value.strip())
+    return keys
+
+
+def parse_scalar(text: str) -> Scalar:
+    """`true`/`false`, `none`, an integer, a float, else the text itself."""
+    words: dict[str, Scalar] = {"true": True, "yes": True, "false": False, "no": False, "none": None, "null": None}
+    if text.lower() in words:
+        return words[text.lower()]
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text
+
+
+ARM_KEYS = ("python", "source", "env")
+_PAIR = re.compile(r"(?P<name>[A-Za-z_]\w*):(?P<value>.*)", re.DOTALL)
+
+
+def take_arm(text: str, pairs: Iterable[str]) -> tuple[Arm, list[str]]:
+    """The arm among the `KEY=VALUE` pairs of a variant, and the pairs that are left."""
+    given: dict[str, str] = {}
+    env: list[str] = []
+    rest = []
+    for pair in pairs:
+        key, _, value = pair.partition("=")
+        key, value = key.strip(), value.strip()
+        if key not in ARM_KEYS or not value:
+            rest.append(pair)
+        elif key == "env":
+            env += value.split(";")
+        elif key in given:
+            raise FfnbenchError(f"key {key!r} stands twice in {text!r}", "give each key once")
+        else:
+            given[key] = value
+    return Arm(env=parse_env(env), **given), rest
+
+
+def parse_env(texts: Iterable[str]) -> tuple[tuple[str, str], ...]:
+    """`NAME:VALUE` of each text; a name that stands twice takes its last value."""
+    found: dict[str, str] = {}
+    for text in texts:
+        match = _PAIR.fullmatch(text.strip())
+        if match is None:
+            raise FfnbenchError(f"cannot read the variable {text!r}", "write NAME:VALUE, for example OMP_NUM_THREADS:1")
+        found[match["name"]] = match["value"]
+    return tuple(found.items())

@@ -1,0 +1,205 @@
+"""The widths of a comparison's variants: given, by a published rule, or found by matching the reference."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+from ffnbench.errors import FfnbenchError
+from ffnbench.ffn.cost import cost
+from ffnbench.ffn.spec import FFNSpec, Gate, ImportedSpec, Init, NetworkSpec, require_positive
+from ffnbench.ffn.width_rules import (
+    DEFAULT_MULTIPLE,
+    DEFAULT_RATIO,
+    RULES,
+    Match,
+    round_nearest,
+    width_by_rule,
+    width_for,
+)
+from ffnbench.plan import Arm, Case, Probe, Workload
+from ffnbench.planning.grammar import (
+    MOE_KEYS,
+    Variant,
+    choose,
+    module_spec,
+)
+from ffnbench.planning.keys import check_grouped, flag, limit_of, moe_of, number
+from ffnbench.planning.workload import FLAGS, workload_of
+from ffnbench.request import Request
+
+SIZING_KEYS = {"rule", "ratio", "multiple_of", "ffn_dim_multiplier"}
+
+
+@dataclass(slots=True)
+class Sizer:
+    """Turns variants into cases: final widths, found by rule, by hand or by matching the reference."""
+
+    request: Request
+    reference: Variant
+    probe: Probe
+    match: Match = field(init=False)
+    multiple_of: int = field(init=False)
+    d_model: int = field(init=False)
+    _target: int | None = field(init=False, default=None)
+    _reference_width: int | None = field(init=False, default=None)
+
+    def __post_init__(self) -> None:
+        self.match = choose(Match, "match", self.request.match)
+        self.multiple_of = DEFAULT_MULTIPLE if self.request.multiple_of is None else self.request.multiple_of
+        self.d_model = require_positive("d_model", self.request.d_model)
+        require_positive("multiple_of", self.multiple_of)
+        self._check_flags()
+
+    def _check_flags(self) -> None:
+        """A flag that would be ignored is a mistake."""
+        request = self.request
+        if request.rule is not None:
+            RULES.get(request.rule)
+            if request.d_ff is not None:
+                raise FfnbenchError("--rule computes d_ff and --d-ff sets it", "give one of the two")
+        if request.ffn_dim_multiplier is not None and request.rule is None:
+            raise FfnbenchError("--ffn-dim-multiplier needs a width rule that reads it", "for example --rule llama")
+        own = sorted({"d_ff", "rule", "ratio"} & self.reference.spec_keys.keys())
+        if request.d_ff is not None and own and self.match is not Match.NONE:
+            raise FfnbenchError(
+                f"--d-ff sets the width of the reference, and {self.reference.text!r} has its own",
+                "give one of the two, or another --reference",
+            )
+
+    def case(self, variant: Variant) -> Case:
+        """The sized case of a variant, with its residual against the reference."""
+        workload = self._workload(variant)
+        width, sizing = self._width(variant, workload)
+        spec = self._spec(variant, width)
+        if isinstance(spec, FFNSpec):
+            check_grouped(spec, workload.dtype, variant.text)
+        residual = None
+        if self.match is not Match.NONE and variant.label != self.reference.label:
+            residual = self._matched_cost(spec, workload, variant.arm) / self._reference_cost() - 1
+        return Case(
+            label=variant.label, variant=variant.text, ffn=spec, workload=workload, sizing=sizing, residual=residual,
+            arm=variant.arm,
+        )  # fmt: skip
+
+    def _workload(self, variant: Variant) -> Workload:
+        return workload_of({key: getattr(self.request, key) for key in FLAGS}, variant)
+
+    def _width(self, variant: Variant, workload: Workload) -> tuple[int, str]:
+        """d_ff and where it comes from. Order: the variant's own keys, the flags, the match."""
+        keys, request = variant.spec_keys, self.request
+        if "d_ff" in keys:
+            if beside := sorted(SIZING_KEYS & keys.keys()):
+                raise FfnbenchError(f"{variant.text!r} gives d_ff and also {beside[0]}", "d_ff is final; give one")
+            return require_positive("d_ff", keys["d_ff"]), "given"
+        if "ffn_dim_multiplier" in keys and "rule" not in keys and request.rule is None:
+            raise FfnbenchError(f"ffn_dim_multiplier in {variant.text!r} needs a rule", "for example @rule=llama")
+        if {"rule", "ratio"} & keys.keys():
+            return self._by_rule(str(keys.get("rule", "classic")), variant)
+        is_reference = variant.label == self.reference.label
+        if request.d_ff is not None and (is_reference or self.match is Match.NONE):
+            return require_positive("d_ff", request.d_ff), "given"
+        gated, experts = variant.gate is not Gate.NONE, variant.spec_keys.get("moe") is not None
+        if request.rule is not None and (gated or request.rule in ("classic", "palm")):
+            return self._by_rule(request.rule, variant)
+        if self.match is Match.NONE or (is_reference and not gated and not experts):
+            return self._by_rule("classic", variant)
+        target = self._classic_cost(variant, workload) if is_reference else self._reference_cost()
+        multiple = require_positive("multiple_of", keys.get("multiple_of", self.multiple_of))
+        if variant.target:
+            return self._imported_width(variant, workload, target, multiple)
+        experts = experts or self.reference.spec_keys.get("moe") is not None
+        what = "active params" if experts and self.match is Match.PARAMS else self.match.value
+        return self._own_width(variant, workload, target, multiple), f"matched on {what}"
+
+    def _by_rule(self, rule: str, variant: Variant) -> tuple[int, str]:
+        def number(key: str, default: float | None) -> float | None:
+            value = variant.spec_keys.get(key, default)
+            if value is not None and (
+                isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < 1e6
+            ):
+                raise FfnbenchError(f"{key} must be a positive number, not {value!r}", "for example 4")
+            return value
+
+        explicit = rule != "classic"  # the flags of a rule are not meant for the classic form beside it
+        ratio = number("ratio", self.request.ratio)
+        multiple = variant.spec_keys.get("multiple_of", self.request.multiple_of)
+        width = width_by_rule(
+            rule,
+            self.d_model,
+            ratio=ratio,
+            multiple_of=None if multiple is None else require_positive("multiple_of", multiple),
+            multiplier=number("ffn_dim_multiplier", self.request.ffn_dim_multiplier if explicit else None),
+        )
+        if explicit:
+            return width, f"rule {rule}"
+        rounded = f", up to a multiple of {multiple}" if multiple else ""
+        return width, f"{ratio or DEFAULT_RATIO:g} * d_model{rounded}"
+
+    def _own_width(self, variant: Variant, workload: Workload, target: int, multiple: int) -> int:
+        def at(width: int) -> int:
+            return self._matched_cost(self._spec(variant, width), workload, variant.arm)
+
+        if self._reference_width is not None and at(self._reference_width) == target:
+            return self._reference_width  # the same form: no rounding may come between
+        if at(1) >= target:
+            raise FfnbenchError(
+                f"{variant.label} is larger than {self.reference.label} at any d_ff", "use --match none"
+            )
+        return width_for(at, target, multiple)
+
+    def _imported_width(self, variant: Variant, workload: Workload, target: int, multiple: int) -> tuple[int, str]:
+        # user code may refuse odd widths, so the line is drawn through two ordinary ones
+        wide = round_nearest((self.request.ratio or DEFAULT_RATIO) * self.d_model, multiple)
+        half = round_nearest(wide / 2, multiple)
+        low, high = (self._matched_cost(self._spec(variant, width), workload, variant.arm) for width in (half, wide))
+        if low == high:
+            return wide, "given, and not read by the module"
+        width = round_nearest(half + (target - low) * (wide - half) / (high - low), multiple)
+        return width, f"matched on {self.match.value}"
+
+    def _reference_cost(self) -> int:
+        """What the others are matched to: the reference at its own width."""
+        if self._target is None:
+            workload = self._workload(self.reference)
+            width, _ = self._width(self.reference, workload)
+            self._reference_width = width
+            self._target = self._matched_cost(self._spec(self.reference, width), workload, self.reference.arm)
+        return self._target
+
+    def _classic_cost(self, variant: Variant, workload: Workload) -> int:
+        """What a reference without a width is matched to, gated or of experts: the classic form with its keys."""
+        plain = {k: v for k, v in variant.spec_keys.items() if k not in (*MOE_KEYS, "limit", "offset")}
+        classic = replace(variant, gate=Gate.NONE, spec_keys=plain)
+        width, _ = self._by_rule("classic", classic)
+        return self._matched_cost(self._spec(classic, width), workload, variant.arm)
+
+    def _matched_cost(self, spec: NetworkSpec, workload: Workload, arm: Arm) -> int:
+        if isinstance(spec, ImportedSpec):
+            counted = self.probe.within(arm).count(spec, workload)
+        else:
+            counted = cost(spec, tokens=1, dtype="float32", train=False, device="cpu")
+        value = counted.params_active if self.match is Match.PARAMS else counted.flops_forward
+        if not value:
+            name = spec.target if isinstance(spec, ImportedSpec) else spec.name
+            raise FfnbenchError(f"{name} has no {self.match.value} that can be counted to match", "use --match none")
+        return value
+
+    def _spec(self, variant: Variant, width: int) -> NetworkSpec:
+        d_model, keys, request = self.d_model, variant.spec_keys, self.request
+        if variant.target:
+            return module_spec(variant, d_model, width)
+        beta = keys.get("beta")
+        return FFNSpec(
+            d_model=d_model,
+            d_ff=width,
+            activation=variant.activation,
+            gate=variant.gate,
+            bias=flag(keys, "bias", request.bias),
+            beta=None if beta is None else float(beta),
+            dropout=number(keys, "dropout", request.dropout, "it is a probability, e.g. 0.1"),
+            init=choose(Init, "init", keys.get("init", request.init)),
+            own=variant.own,
+            moe=moe_of(keys, variant.text),
+            limit=limit_of(keys),
+            up_offset=number(keys, "offset", 0.0, "gpt-oss has swiglu_oai@offset=1"),
+        )

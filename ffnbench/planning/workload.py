@@ -1,0 +1,54 @@
+"""Flags and keys -> Workload: what a variant is fed, each value checked. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from ffnbench.errors import FfnbenchError
+from ffnbench.ffn.moe import Routing
+from ffnbench.ffn.spec import Scalar, require_positive
+from ffnbench.names import hint_for
+from ffnbench.plan import DTYPES, Backend, Mode, Workload
+from ffnbench.planning.grammar import Variant, choose
+
+FLAGS = ("batch", "seq_len", "dtype", "device", "mode", "threads", "backend", "routing")
+
+
+def workload_of(flags: Mapping[str, Scalar], variant: Variant) -> Workload:
+    """The workload of a variant: its own keys win over the flags. Raises FfnbenchError for what can't be."""
+    given = {**flags, **variant.workload_keys}
+    given["threads"] = 1 if given["threads"] is None else given["threads"]
+    slowdown = given.get("slowdown", 0.0)
+    if not isinstance(slowdown, int | float) or isinstance(slowdown, bool) or not 0 <= slowdown <= 10:
+        raise FfnbenchError(f"slowdown must be a share of the call's own time, not {slowdown!r}", "e.g. 0.05 is 5%")
+    return Workload(
+        batch=require_positive("batch", given["batch"]),
+        seq_len=require_positive("seq_len", given["seq_len"]),
+        dtype=DTYPES.get(str(given["dtype"])),
+        device=device_of(str(given["device"])),
+        mode=choose(Mode, "mode", given["mode"]).value,
+        threads=require_positive("threads", given["threads"]),
+        backend=choose(Backend, "backend", given["backend"]).value,
+        slowdown=float(slowdown),
+        routing=_routing(given["routing"], variant),
+    )
+
+
+def _routing(asked: Scalar, variant: Variant) -> str | None:
+    """How tokens are spread over experts; None without any."""
+    chosen = choose(Routing, "routing", Routing.UNIFORM.value if asked is None else asked).value
+    if variant.spec_keys.get("moe") is not None:
+        return chosen
+    if "routing" in variant.workload_keys:
+        raise FfnbenchError(f"'routing' belongs to experts, in {variant.text!r}", "add @moe=8x2: 8 experts, 2 a token")
+    return None
+
+
+def device_of(text: str) -> str:
+    """A device by name; raises FfnbenchError for what is none."""
+    kind, _, index = text.lower().partition(":")
+    if kind not in ("auto", "cpu", "cuda") or (index and not index.isdigit()) or (index and kind != "cuda"):
+        raise FfnbenchError(
+            f"unknown device {text!r}", hint_for(kind, ("auto", "cpu", "cuda"), "devices: auto, cpu, cuda, cuda:0")
+        )
+    return text.lower()

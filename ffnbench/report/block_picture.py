@@ -1,0 +1,122 @@
+"""The picture of `block`: FLOPs of a token by length of the sequence, and the FFN's share of them and of the time."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import matplotlib.style
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter, PercentFormatter
+
+from ffnbench.ffn.attention import overtakes_at, projection_flops, score_flops, value_flops
+from ffnbench.planning.block import Length, lengths_of
+from ffnbench.report.block_records import PRODUCTS, ffn_share, ratio_of, spec_of
+from ffnbench.report.plots import Look, lay_out, literal, pen, render, shortened
+from ffnbench.result import Report
+from ffnbench.units import SI, scale
+
+SIZE = (10.0, 4.2)
+LOOK = Look(size=SIZE, dpi=150, style="default")
+POINTS = 200
+BESIDE = 4  # how far the curves go on beyond the shortest and the longest length, and beyond the crossing
+FFN_PEN, ATTENTION_PEN, PART_PEN = 1, 2, 0
+
+
+def block_picture(report: Report, suffix: str) -> bytes:
+    """The picture as bytes of that format."""
+    return render(block_figure(report), suffix, LOOK)
+
+
+def block_figure(report: Report) -> Figure:
+    """On the left what is counted, on the right the FFN's share: of FLOPs as a curve, of the measured time as dots."""
+    lengths = list(lengths_of(report.plan))
+    crossing = overtakes_at(spec_of(lengths[0]), report.cost(lengths[0].ffn.label).flops_forward)
+    x = _span([length.seq_len for length in lengths], crossing)
+    with matplotlib.style.context(LOOK.style):
+        figure = Figure(figsize=SIZE, layout="constrained")
+        panels: Any = figure.subplots(1, 2)
+        for axes in panels:
+            _frame(axes, x, crossing)
+        _counts(panels[0], report, lengths[0], x)
+        _shares(panels[1], report, lengths, x)
+        spec, ffn = spec_of(lengths[0]), lengths[0].ffn
+        name = f"{ffn.variant} ({ffn.sizing})" if ffn.sizing else ffn.variant
+        kind = f"{spec.name} attention, {spec.heads} heads" + (", causal" if spec.causal else "")
+        figure.suptitle(literal(shortened(f"{name} beside {kind}", 110)), fontsize="medium")
+        lay_out(figure, panels)
+    return figure
+
+
+def _span(lengths: list[int], crossing: int | None) -> np.ndarray:
+    """Lengths around those that were asked for and around the crossing, evenly on a log scale."""
+    marks = [*lengths, *([crossing] if crossing and crossing > 1 else [])]
+    low, high = max(1.0, min(marks) / BESIDE), max(marks) * BESIDE
+    found: np.ndarray = np.geomspace(low, high, POINTS)
+    return found
+
+
+def _frame(axes: Axes, x: np.ndarray, crossing: int | None) -> None:
+    grey = pen(PART_PEN)["color"]
+    axes.set_xscale("log", base=2)
+    axes.set(xlim=(x[0], x[-1]), xlabel="tokens in the sequence")
+    axes.xaxis.set_major_formatter(FuncFormatter(_tokens))
+    axes.grid(True, color=grey, alpha=0.1, linewidth=0.6)
+    for side in ("top", "right"):
+        axes.spines[side].set_visible(False)
+    if crossing and crossing > 1:
+        axes.axvline(
+            crossing, color=grey, alpha=0.6, linewidth=1, linestyle=":", label=f"attention overtakes at {crossing:,}"
+        )
+
+
+def _tokens(value: float, _: object) -> str:
+    """1, 64, 4 Ki, 1 Mi: powers of two read so."""
+    for name, size in (("Mi", 2**20), ("Ki", 2**10)):
+        if value >= size:
+            return f"{value / size:g} {name}"
+    return f"{value:g}"
+
+
+def _flops(report: Report, length: Length, x: np.ndarray) -> tuple[float | None, float, np.ndarray]:
+    """FLOPs of a token in the FFN, in attention's projections, and in all of attention at each length."""
+    spec, passes = spec_of(length), PRODUCTS[length.ffn.workload.mode]
+    ffn, projections = report.cost(length.ffn.label).flops_forward, projection_flops(spec)
+    at_one, at_two = (score_flops(spec, n) + value_flops(spec, n) for n in (1, 2))
+    products: np.ndarray = at_one + (at_two - at_one) * (x - 1)  # both are straight lines
+    return None if ffn is None else passes * ffn, passes * projections, passes * (projections + products)
+
+
+def _counts(axes: Axes, report: Report, length: Length, x: np.ndarray) -> None:
+    ffn, projections, attention = _flops(report, length, x)
+    unit, size = scale([n for n in (ffn, projections) if n], SI)
+    axes.set_yscale("log")
+    axes.plot(x, attention / size, **pen(ATTENTION_PEN), label="attention")
+    axes.axhline(projections / size, color=pen(ATTENTION_PEN)["color"], linestyle="--", linewidth=1, alpha=0.6,
+                 label="its projections alone")  # fmt: skip
+    if ffn is not None:
+        axes.axhline(ffn / size, **pen(FFN_PEN), label="FFN")
+    axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    axes.yaxis.set_minor_formatter(NullFormatter())
+    axes.set(title=f"{unit}FLOPs of a token".strip())
+    axes.legend(frameon=False, fontsize="small", loc="upper left")
+
+
+def _shares(axes: Axes, report: Report, lengths: list[Length], x: np.ndarray) -> None:
+    ffn, _, attention = _flops(report, lengths[0], x)
+    if ffn is not None:
+        axes.plot(x, ffn / (ffn + attention), **pen(FFN_PEN), label="of FLOPs")
+    found = [(n.seq_len, ffn_share(ratio_of(report, n.attention.label))) for n in lengths]
+    dots = [(n, s.value, s.low, s.high) for n, s in found if s and s.low is not None and s.high is not None]
+    if dots:
+        at, value, low, high = (np.array(column) for column in zip(*dots, strict=True))
+        bars = np.array([value - low, high - value])
+        axes.errorbar(at, value, yerr=bars, fmt="o", capsize=3, color=pen(PART_PEN)["color"], label="of the latency")
+    axes.set(title="the FFN's share", ylim=(0, 1))
+    axes.yaxis.set_major_formatter(PercentFormatter(1.0))
+    if ffn is not None or dots:
+        handles, labels = axes.get_legend_handles_labels()
+        said = {label: handle for handle, label in zip(handles, labels, strict=True) if label.startswith("of ")}
+        axes.legend(said.values(), said.keys(), frameon=False, fontsize="small", loc="lower left")

@@ -1,0 +1,108 @@
+"""A block's figures by length, flat: FLOPs, bytes, latencies, and the FFN's share of each.
+
+Shares are those of the FFN in the two together, as a block's norms are left out; a measured share is 1 / (1 + ratio)
+of attention to the FFN, so its interval is the ratio's.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ffnbench.ffn.attention import AttentionSpec, kv_bytes, projection_flops, score_flops, value_flops
+from ffnbench.plan import LATENCY, PEAK, Mode
+from ffnbench.planning.block import ATTENTION, FFN, TEXTBOOK, Length, lengths_of
+from ffnbench.report.listing import Record
+from ffnbench.result import Estimate, Report
+
+PRODUCTS = {Mode.FORWARD.value: 1, Mode.TRAIN.value: 3, Mode.BACKWARD.value: 2}  # backward: two products for each
+
+
+def spec_of(length: Length) -> AttentionSpec:
+    """The attention of a block."""
+    assert isinstance(length.attention.ffn, AttentionSpec)
+    return length.attention.ffn
+
+
+def records(report: Report) -> list[Record]:
+    """One flat record a length, everything in base units, unknown as None: what csv holds."""
+    return [_record(report, length) for length in lengths_of(report.plan)]
+
+
+def _record(report: Report, length: Length) -> Record:
+    spec, work = spec_of(length), length.ffn.workload
+    ffn, attention = report.cost(length.ffn.label), report.cost(length.attention.label)
+    passes = PRODUCTS[work.mode]
+    flops = {
+        "flops_projections": projection_flops(spec),
+        "flops_scores": score_flops(spec, length.seq_len),
+        "flops_values": value_flops(spec, length.seq_len),
+    }
+    counted = {name: passes * value for name, value in flops.items()}
+    of_ffn = None if ffn.flops_forward is None else passes * ffn.flops_forward
+    of_attention = sum(counted.values())
+    measured: Record = {}
+    for name, case in ((FFN, length.ffn), (ATTENTION, length.attention), (TEXTBOOK, length.textbook)):
+        measured |= _measured(report, name, case.label if case else "")
+    share = ffn_share(ratio_of(report, length.attention.label))
+    return {
+        "ffn": length.ffn.variant,
+        "attention": spec.name,
+        "sizing": length.ffn.sizing,
+        "d_model": spec.d_model,
+        "d_ff": length.ffn.ffn.d_ff,
+        "heads": spec.heads,
+        "kv_heads": spec.kv_heads,
+        "head_dim": spec.head_dim,
+        "seq_len": length.seq_len,
+        "batch": work.batch,
+        "dtype": work.dtype,
+        "device": work.device,
+        "mode": work.mode,
+        "causal": spec.causal,
+        "ffn_params": ffn.params,
+        "ffn_params_active": ffn.params_active,
+        "attention_params": attention.params,
+        "ffn_share_params": ffn.params / (ffn.params + attention.params),
+        "flops_ffn": of_ffn,
+        "flops_attention": of_attention,
+        **counted,
+        "ffn_share_flops": None if of_ffn is None else of_ffn / (of_ffn + of_attention),
+        "flops_softmax": attention.flops_elementwise,
+        "kv_bytes_per_token": kv_bytes(spec, work.dtype),
+        "kv_bytes": kv_bytes(spec, work.dtype) * work.tokens,
+        **measured,
+        "ffn_share_latency": share.value if share else None,
+        "ffn_share_latency_low": share.low if share else None,
+        "ffn_share_latency_high": share.high if share else None,
+    }
+
+
+def _measured(report: Report, name: str, label: str) -> Record:
+    latency, peak, ratio = report.estimate(label, LATENCY), report.estimate(label, PEAK), ratio_of(report, label)
+    found: Record = {
+        f"{name}_latency_s": latency.value if latency else None,
+        f"{name}_latency_low_s": latency.low if latency else None,
+        f"{name}_latency_high_s": latency.high if latency else None,
+        f"{name}_peak_bytes": int(peak.value) if peak else None,
+    }
+    if name == FFN:
+        return found
+    return found | {
+        f"{name}_ratio": ratio.value if ratio else None,
+        f"{name}_ratio_low": ratio.low if ratio else None,
+        f"{name}_ratio_high": ratio.high if ratio else None,
+    }
+
+
+def ratio_of(report: Report, label: str) -> Estimate | None:
+    """The ratio of a case to the FFN, or None."""
+    comparison = report.comparison(label)
+    return comparison.ratio if comparison else None
+
+
+def ffn_share(ratio: Estimate | None) -> Estimate | None:
+    """1 / (1 + attention / FFN), with the interval that the ratio's gives."""
+    if ratio is None:
+        return None
+    low, high = (None if bound is None else 1 / (1 + bound) for bound in (ratio.high, ratio.low))
+    return replace(ratio, value=1 / (1 + ratio.value), low=low, high=high)

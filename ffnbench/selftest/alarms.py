@@ -1,0 +1,201 @@
+"""What the selftest of the gate asks and counts: false alarms on unchanged rows, slow-downs that are found. Pure."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from math import log, sqrt
+
+from ffnbench.bench.runner import run
+from ffnbench.plan import LATENCY, Case, Plan
+from ffnbench.planning.compare import build
+from ffnbench.planning.effort import LONG_BUDGET_S
+from ffnbench.request import Request
+from ffnbench.result import Report
+from ffnbench.selftest.machine import WORLDS, Machine, World
+from ffnbench.stats.enough import Answered
+from ffnbench.stats.looks import blind_row, report_of, two_looks
+from ffnbench.stats.regression import DEFAULT_LATENCY, Finding, Policy, Status, between_runs
+
+TOLERANCE = 0.01
+ROW = "swiglu"  # the row that is slowed down
+SLOWED = {"+3%": 0.03, "+5%": 0.05}
+FOUND_AT_LEAST = {"+3%": 0.80, "+5%": 0.95}
+QUIET, NEIGHBOUR = "quiet", "bursty neighbour"
+REFUSED = "REFUSED"  # the baseline was too unsure for the tolerance, and the gate said so
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Alarm:
+    """What one check said of one row. `injected` is by how much the check's ROW was slowed down, 0 for not at all."""
+
+    condition: str
+    repeat: int
+    injected: float
+    row: str
+    status: str
+    change: float | None
+    low: float | None
+    high: float | None
+    seconds: float  # the whole check, its second look included
+    twice: bool  # whether there was a second look
+
+    @property
+    def truth(self) -> float:
+        """What the change of this row should be."""
+        return 1 + self.injected if self.row == ROW else 1.0
+
+
+def gate_trial_plan(**options: object) -> Plan:
+    """The main job, measured well enough to be a baseline for the tolerance."""
+    settings: dict[str, object] = {
+        "variants": "relu,gelu,swiglu", "d_model": 768, "device": "cpu", "metrics": "latency",
+        "precision": 100 * TOLERANCE / 3, **options,
+    }  # fmt: skip
+    return build(Request(**settings))  # type: ignore[arg-type]
+
+
+def gate_policy(tolerance: float = TOLERANCE) -> Policy:
+    """One tolerance for every row."""
+    return Policy(tolerances=(("", LATENCY, tolerance),))
+
+
+def slowed(plan: Plan, share: float) -> Plan:
+    """The plan with ROW slowed down: what the code under test has become."""
+
+    def changed(case: Case) -> Case:
+        return replace(case, workload=replace(case.workload, slowdown=share)) if case.label == ROW else case
+
+    return replace(plan, cases=tuple(map(changed, plan.cases)))
+
+
+def alarms_of(
+    findings: Iterable[Finding], *, condition: str, repeat: int, injected: float, seconds: float, twice: bool
+) -> list[Alarm]:
+    """What a check's findings say of its latency rows."""
+    return [
+        Alarm(
+            condition=condition, repeat=repeat, injected=injected, row=f.case, status=f.status.value,
+            change=f.change.value if f.change else None, low=f.change.low if f.change else None,
+            high=f.change.high if f.change else None, seconds=seconds, twice=twice,
+        )
+        for f in findings
+    ]  # fmt: skip
+
+
+def refused(row: str, *, condition: str, repeat: int, injected: float) -> Alarm:
+    """A check that was not begun."""
+    return Alarm(
+        condition=condition, repeat=repeat, injected=injected, row=row, status=REFUSED, change=None, low=None,
+        high=None, seconds=0.0, twice=False,
+    )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Counts:
+    """What the checks of one condition came to, at one injected slow-down."""
+
+    checks: int
+    false_alarms: int  # checks that accuse a row which has not changed
+    found: int  # checks that accuse the slowed row
+    unclear: int  # checks that decide a row neither way
+    refused: int
+    seconds: float  # mean
+    error: float | None  # rms error of the log of the change, over all rows
+
+    @property
+    def asked(self) -> int:
+        """Checks that were not refused."""
+        return self.checks - self.refused
+
+
+def counts(alarms: list[Alarm], condition: str | None, injected: float) -> Counts:
+    """Count the checks of a condition, or of all."""
+    of = [a for a in alarms if condition in (None, a.condition) and a.injected == injected]
+
+    def checks_with(wanted: str, rows: list[Alarm]) -> int:
+        return len({(a.condition, a.repeat) for a in rows if a.status == wanted})
+
+    errors = [log(a.change / a.truth) ** 2 for a in of if a.change]
+    regressed = Status.REGRESSED.value
+    return Counts(
+        checks=len({(a.condition, a.repeat) for a in of}),
+        false_alarms=checks_with(regressed, [a for a in of if a.truth == 1]),
+        found=checks_with(regressed, [a for a in of if a.truth != 1]),
+        unclear=checks_with(Status.UNCLEAR.value, of),
+        refused=checks_with(REFUSED, of),
+        seconds=sum(a.seconds for a in of) / len(of) if of else 0.0,
+        error=sqrt(sum(errors) / len(errors)) if errors else None,
+    )
+
+
+def conditions(alarms: list[Alarm]) -> list[str]:
+    """The conditions in the order in which they came."""
+    return list(dict.fromkeys(alarm.condition for alarm in alarms))
+
+
+def broken_promises(alarms: list[Alarm]) -> list[str]:
+    """Which promises were not kept: no false alarm at all, and what was not refused found often enough."""
+    wrong = sum(counts(alarms, None, share).false_alarms for share in (0.0, *SLOWED.values()))
+    broken = [f"{wrong} false alarms"] if wrong else []
+    for name, share in SLOWED.items():
+        of = counts(alarms, None, share)
+        if of.found < FOUND_AT_LEAST[name] * of.asked:
+            broken.append(f"{name} was found in {of.found} of {of.asked} checks")
+    return broken
+
+
+def simulate_gate(
+    repeats: int,
+    *,
+    seed: int = 0,
+    worlds: Iterable[World] = WORLDS,
+    on_progress: Callable[[int, int], None] = lambda done, of: None,
+) -> list[Alarm]:
+    """`repeats` baselines, spread evenly over the worlds, each checked unchanged and slowed down by known shares.
+
+    Baselines are made while the machine is quiet. Between a baseline and its checks the ratios of different forms
+    move by as much as the gate assumes they do.
+    """
+    chosen, plan = list(worlds), gate_trial_plan()
+    alarms: list[Alarm] = []
+    for repeat in range(repeats):
+        alarms += _one(chosen[repeat % len(chosen)], plan, seed + repeat)
+        on_progress(repeat + 1, repeats)
+    return alarms
+
+
+def _one(world: World, plan: Plan, seed: int) -> list[Alarm]:
+    """A baseline and its checks; where the tolerance asks too much of this world, unchanged code at the default one."""
+    quiet = replace(world, drift=0.0, burst=0.0, neighbour_s=0.0)
+    before = report_of(Machine(quiet, plan, seed, moved=_moved(plan, seed)).run(run))
+    if not blind_row(before, gate_policy(), LONG_BUDGET_S):
+        shares = (0.0, *SLOWED.values())
+        return [a for n, share in enumerate(shares) for a in _check(before, gate_policy(), world, share, seed, n)]
+    name, policy = f"{world.name}, at {DEFAULT_LATENCY:.0%}", gate_policy(DEFAULT_LATENCY)
+    if blind := blind_row(before, policy, LONG_BUDGET_S):
+        return [refused(blind.case, condition=name, repeat=seed, injected=0.0)]
+    return _check(before, policy, replace(world, name=name), 0.0, seed, 0)
+
+
+def _check(before: Report, policy: Policy, world: World, injected: float, seed: int, number: int) -> list[Alarm]:
+    later = 1000 * (number + 1) + seed
+    now = Machine(world, slowed(before.plan, injected), later, moved=_moved(before.plan, later))
+
+    def measure(asked: Plan, answered: Answered) -> Report:
+        return report_of(now.measure(asked, run, answered))
+
+    looks = two_looks(before, policy, LONG_BUDGET_S, measure, now.now)
+    return alarms_of(
+        looks.findings, condition=world.name, repeat=seed, injected=injected, seconds=now.clock_s,
+        twice=looks.again is not None,
+    )  # fmt: skip
+
+
+def _moved(plan: Plan, seed: int) -> dict[str, float]:
+    """By how much each row's ratio is another than in other runs."""
+    dice = random.Random(f"moved/{seed}")
+    return {
+        case.label: dice.gauss(0, between_runs(plan, case.label)) for case in plan.shown if case.label != plan.reference
+    }

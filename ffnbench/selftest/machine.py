@@ -1,0 +1,150 @@
+"""A machine made of dice: workers without a process and a clock that they turn themselves. No torch, no waiting.
+
+The real runner, statistics and decisions run on it, so their error rates can be counted. What a world does to
+seconds is what real machines do: processes with a speed and a layout of their own, drift, bursts, two layouts of
+one binary, rounds that remember the last one.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from math import exp, log1p
+from typing import Any
+
+from ffnbench.bench.channel import Message
+from ffnbench.plan import CONTROL, Case, Plan
+from ffnbench.result import Environment, Run
+from ffnbench.stats.enough import Answered
+
+START_S, CALL_S, SAMPLE_S = 1.5, 0.01, 0.01
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class World:
+    """Standard deviations of log seconds, unless said otherwise."""
+
+    name: str
+    speed: float = 0.05  # of a worker, all its cases alike
+    layout: float = 0.004  # of a case in a worker
+    sample: float = 0.01  # of one sample
+    drift: float = 0.0  # a round, all cases alike
+    burst: float = 0.0  # share of samples that a neighbour hits
+    burst_size: float = 0.4
+    memory: float = 0.0  # correlation of a case's sample with its last one
+    neighbour_s: float = 0.0  # how long a neighbour works and rests by turns, on average
+    neighbour_sample: float = 0.2  # what it adds to a sample's scatter, and as much to its length
+    second_layout: float = 0.0  # share of workers in which a case has its slow layout
+    second_size: float = 0.04
+
+
+WORLDS = (
+    World(name="quiet"),
+    World(name="drift", drift=0.01),
+    World(name="bursts", burst=0.15),
+    World(name="neighbour", neighbour_s=3.0),
+    World(name="two layouts", second_layout=0.2),
+    World(name="autocorrelated", memory=0.8, sample=0.02),
+    World(name="all at once", drift=0.005, burst=0.1, memory=0.5, second_layout=0.1, layout=0.008, sample=0.02),
+)
+
+
+@dataclass(slots=True)
+class Machine:
+    """One simulated machine with its own clock and dice. `slowdowns` are those of the plan's workloads."""
+
+    world: World
+    plan: Plan
+    seed: int
+    clock_s: float = 0.0
+    dice: random.Random = field(init=False)
+    moved: dict[str, float] = field(default_factory=dict)  # log seconds, the same in all workers of this machine
+    _asked: Plan = field(init=False)
+    _busy: bool = False
+    _turn_s: float = 0.0
+
+    def __post_init__(self) -> None:
+        self.dice = random.Random(f"{self.world.name}/{self.seed}")
+        self._asked = self.plan
+
+    def truths(self) -> list[tuple[str, Case]]:
+        """What stands behind each label that was asked for; behind the control, the reference."""
+        labels = [case.label for case in self._asked.cases]
+        return [(n, self.plan.case(self.plan.reference if n == CONTROL else n)) for n in labels]
+
+    def disturbed(self) -> bool:
+        """Whether the neighbour works now."""
+        while self.world.neighbour_s and self.clock_s >= self._turn_s:
+            self._busy = not self._busy
+            self._turn_s += self.dice.expovariate(1 / self.world.neighbour_s)
+        return self._busy
+
+    def launch(self) -> SimulatedWorker:
+        """A further worker."""
+        self.clock_s += START_S / 2  # two start side by side
+        return SimulatedWorker(self)
+
+    def now(self) -> float:
+        """Seconds of this machine."""
+        return self.clock_s
+
+    def run(self, runner: Callable[..., Run]) -> Run:
+        """Measure the plan here."""
+        return self.measure(self.plan, runner)
+
+    def measure(self, plan: Plan, runner: Callable[..., Run], answered: Answered | None = None) -> Run:
+        """Measure a plan of these cases, maybe with a control: the truth about each is that of this machine's plan."""
+        self._asked = plan
+        return runner(plan, launch=self.launch, now=self.now, describe=lambda facts: ENVIRONMENT, answered=answered)
+
+
+class SimulatedWorker:
+    """Answers the runner as a process would."""
+
+    def __init__(self, machine: Machine) -> None:
+        self._machine, self._round = machine, 0
+        world, dice = machine.world, machine.dice
+        speed = dice.gauss(0, world.speed)
+        self._means = {}
+        self._last: dict[str, float] = {}
+        for label, case in machine.truths():
+            layout = dice.gauss(0, world.layout) + world.second_size * (dice.random() < world.second_layout)
+            moved = machine.moved.get(case.label, 0.0)
+            self._means[label] = speed + layout + moved + log1p(case.workload.slowdown)
+        self._taken = 0
+
+    def facts(self) -> dict[str, Any]:
+        """What a worker's greeting would tell."""
+        return {"gpus": 0, "version": "simulated"}
+
+    def ask(self, request: Message, timeout_s: float) -> Message:
+        """A sample by dice, and nothing where a real worker would build or check."""
+        if request["do"] == "sample":
+            seconds = CALL_S * exp(self._draw(request["label"]))
+            self._machine.clock_s += SAMPLE_S
+            return {"value": seconds}
+        if request["do"] == "open":
+            self._machine.clock_s += 0.1
+            return {"calls": 1}
+        return {}
+
+    def close(self) -> None:
+        """There is no process."""
+
+    def _draw(self, label: str) -> float:
+        world, dice = self._machine.world, self._machine.dice
+        fresh = dice.gauss(0, world.sample)
+        noise: float = world.memory * self._last.get(label, 0.0) + (1 - world.memory**2) ** 0.5 * fresh
+        self._last[label] = noise
+        self._taken += 1
+        drift = world.drift * self._taken / len(self._means)
+        burst = world.burst_size * dice.random() if dice.random() < world.burst else 0.0
+        if self._machine.disturbed():
+            burst += world.neighbour_sample * (1 + dice.gauss(0, 1))
+        return self._means[label] + noise + drift + burst
+
+
+ENVIRONMENT = Environment(
+    fingerprint="simulated", cpu="dice", cpus=1, usable_cpus=1, memory_bytes=None, system="", python="", ffnbench="",
+)  # fmt: skip

@@ -1,0 +1,177 @@
+"""What the selftest asks and what it counts: error rates of simulated runs, errors of readings on a real machine."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from math import log, sqrt
+
+from ffnbench.bench.runner import run
+from ffnbench.plan import Plan
+from ffnbench.planning.compare import build
+from ffnbench.request import Request
+from ffnbench.result import Comparison, Verdict
+from ffnbench.selftest.machine import WORLDS, Machine, World
+from ffnbench.stats.verdict import summarise
+
+SAME = ("same1", "same2")
+SLOWER = {"+3%": 0.03, "+5%": 0.05, "+10%": 0.10}
+FALSE_AT_MOST, COVERAGE = 0.05, (0.93, 0.97)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Share:
+    """So many of so many."""
+
+    hits: int
+    of: int
+
+    @property
+    def value(self) -> float:
+        """As a fraction; 0 of 0 is 0."""
+        return self.hits / self.of if self.of else 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rates:
+    """What one world did. A run has a false difference if any of its equal rows is called slower or faster."""
+
+    world: str
+    runs: int
+    false_difference: Share
+    covered: Share
+    found: dict[str, Share]  # by injected slow-down
+    wrong_way: Share  # a slowed row called faster, or the same
+    workers: float  # mean
+    seconds: float  # mean, of the simulated clock
+
+
+def trial_plan(**options: object) -> Plan:
+    """The reference, itself twice more, and itself slowed down by known shares."""
+    variants = ["base=relu", *(f"{name}=relu" for name in SAME)]
+    variants += [f"{name}=relu@slowdown={share}" for name, share in SLOWER.items()]
+    settings: dict[str, object] = {"d_model": 256, "device": "cpu", "metrics": "latency", **options}
+    return build(Request(variants=",".join(variants), **settings))  # type: ignore[arg-type]
+
+
+def total(rates: list[Rates]) -> Rates:
+    """All worlds together."""
+
+    def add(shares: Iterable[Share]) -> Share:
+        counted = list(shares)
+        return Share(hits=sum(s.hits for s in counted), of=sum(s.of for s in counted))
+
+    runs = sum(r.runs for r in rates)
+    return Rates(
+        world="all worlds",
+        runs=runs,
+        false_difference=add(r.false_difference for r in rates),
+        covered=add(r.covered for r in rates),
+        found={name: add(r.found[name] for r in rates) for name in SLOWER},
+        wrong_way=add(r.wrong_way for r in rates),
+        workers=sum(r.workers * r.runs for r in rates) / runs,
+        seconds=sum(r.seconds * r.runs for r in rates) / runs,
+    )
+
+
+def failures(total: Rates) -> list[str]:
+    """Which of the promises the simulated runs did not keep, by more than chance."""
+    found = []
+    if total.false_difference.value > FALSE_AT_MOST + _chance(FALSE_AT_MOST, total.runs):
+        found.append(f"false differences in {total.false_difference.value:.1%} of the runs")
+    low, high = (_chance(bound, total.runs) for bound in COVERAGE)  # the rows of a run share their reference
+    if not COVERAGE[0] - low <= total.covered.value <= COVERAGE[1] + high:
+        found.append(f"the 95% intervals cover {total.covered.value:.1%}")
+    return found
+
+
+def _chance(share: float, runs: int) -> float:
+    """How far a true share may be missed in so many runs: three standard errors."""
+    return 3 * sqrt(share * (1 - share) / runs)
+
+
+OURS, RIVALS = "ffnbench", ("torch Timer", "median loop")
+CONDITIONS = ("quiet", "bursty neighbour")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reading:
+    """What one method said of one row, once: the ratio to the reference, which should be `truth`."""
+
+    condition: str
+    method: str
+    repeat: int
+    row: str
+    truth: float
+    ratio: float
+    low: float | None
+    high: float | None
+    verdict: str
+    seconds: float  # the whole run
+
+
+def advantage(readings: list[Reading], condition: str, rival: str) -> float:
+    """How many times smaller our error on equal modules is than a rival's."""
+    ours, theirs = (rms_error([r for r in of_method(readings, condition, m) if r.truth == 1]) for m in (OURS, rival))
+    return theirs / ours
+
+
+def of_method(readings: list[Reading], condition: str, method: str) -> list[Reading]:
+    """The readings of one method in one condition."""
+    return [r for r in readings if (r.condition, r.method) == (condition, method)]
+
+
+def rms_error(readings: list[Reading]) -> float:
+    """Root mean square error of the log ratios."""
+    return sqrt(sum(log(r.ratio / r.truth) ** 2 for r in readings) / len(readings))
+
+
+def simulate(
+    runs: int,
+    *,
+    seed: int = 0,
+    worlds: Iterable[World] = WORLDS,
+    on_progress: Callable[[int, int], None] = lambda done, of: None,
+) -> list[Rates]:
+    """`runs` simulated runs, spread evenly over the worlds, through the real runner, statistics and decisions."""
+    chosen, plan = list(worlds), trial_plan()
+    rates = []
+    for place, world in enumerate(chosen):
+        each = runs // len(chosen) + (place < runs % len(chosen))
+        rates.append(_one_world(world, plan, range(seed, seed + each)))
+        on_progress(place + 1, len(chosen))
+    return rates
+
+
+def _one_world(world: World, plan: Plan, seeds: range) -> Rates:
+    runs = len(seeds)
+    false = covered = rows = wrong = workers = 0
+    found = dict.fromkeys(SLOWER, 0)
+    seconds = 0.0
+    for seed in seeds:
+        done = Machine(world, plan, seed).run(run)
+        _, comparisons, _ = summarise(done)
+        by = {c.case: c for c in comparisons if c.verdict is not Verdict.REFERENCE}
+        seconds += done.wall_s
+        workers += len({sample.worker for sample in done.samples})
+        rows += len(by)
+        covered += sum(_covers(by[name], 1 + SLOWER.get(name, 0.0)) for name in by)
+        false += any(by[name].verdict in (Verdict.SLOWER, Verdict.FASTER) for name in SAME)
+        for name in SLOWER:
+            found[name] += by[name].verdict is Verdict.SLOWER
+            wrong += by[name].verdict in (Verdict.FASTER, Verdict.SAME)
+    return Rates(
+        world=world.name,
+        runs=runs,
+        false_difference=Share(hits=false, of=runs),
+        covered=Share(hits=covered, of=rows),
+        found={name: Share(hits=hits, of=runs) for name, hits in found.items()},
+        wrong_way=Share(hits=wrong, of=runs * len(SLOWER)),
+        workers=workers / runs if runs else 0.0,
+        seconds=seconds / runs if runs else 0.0,
+    )
+
+
+def _covers(comparison: Comparison, truth: float) -> bool:
+    ratio = comparison.ratio
+    return bool(ratio and ratio.low and ratio.high and ratio.low <= truth <= ratio.high)

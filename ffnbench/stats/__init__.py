@@ -1,0 +1,1 @@
+"""What do samples allow to say? Pure."""

@@ -1,0 +1,243 @@
+"""From samples to estimates and verdicts. Pure; the replicate is the worker, a fresh process.
+
+Within one process samples share memory layout and page placement, so their scatter says little about the next
+process. Each worker therefore gives one value, and every interval is over workers (centre.py). Ratios are paired: per
+round log(case / reference), the median over rounds is the worker's value (docs/methodology.md).
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from statistics import median
+from typing import TypeVar
+
+from ffnbench.errors import FfnbenchError
+from ffnbench.plan import COMPILE, CONTROL, LATENCY, Note, Plan, Protocol
+from ffnbench.result import Comparison, Estimate, Measured, Run, Sample, Verdict
+from ffnbench.stats.interval import LEAST_SCATTER, Value, WeightedMean, student, value_of, weighted_mean
+from ffnbench.stats.noise import noise_notes
+from ffnbench.units import percent
+
+CONFIDENCE = 0.95  # of every interval, as stated
+# A run that stops when its intervals are narrow stops too often on a scatter that is small by chance. With these the
+# interval it stops at covers in 93.4-96.6 % and a difference is false in less than 5 %, whatever the precision and
+# the number of workers (tests/test_sampling.py simulates it); one that never looks early needs no correction.
+LOOKS_CONFIDENCE, LOOKS_ALPHA = 0.965, 0.024
+CONTROL_WITHIN = 0.05  # a control that is known no better says nothing
+CONTROL_CONFIDENCE = 0.99  # a quiet machine is accused once in a hundred runs
+SAME_WITHIN = 0.02
+MUST_TELL = 0.10
+
+K = TypeVar("K")
+Rounds = dict[int, dict[int, float]]  # worker -> round -> seconds
+
+
+def level(protocol: Protocol) -> float:
+    """The confidence that an interval takes at each look for a stated 95 %."""
+    return CONFIDENCE if protocol.precision is None else LOOKS_CONFIDENCE
+
+
+def error_rate(protocol: Protocol) -> float:
+    """The family-wise error that decisions take at each look for a stated 5 %."""
+    return 1 - CONFIDENCE if protocol.precision is None else LOOKS_ALPHA
+
+
+def holm(p_values: dict[K, float], alpha: float) -> set[K]:
+    """The rows that differ, with a family-wise error of at most alpha (Holm 1979)."""
+    found: set[K] = set()
+    for rank, (label, p) in enumerate(sorted(p_values.items(), key=lambda item: item[1])):
+        if p > alpha / (len(p_values) - rank):
+            break
+        found.add(label)
+    return found
+
+
+def decide(low: float, high: float) -> Verdict:
+    """The verdict on the interval of a ratio: inside +-2 % is the same, else its side of 1, else can't tell."""
+    if low >= 1 - SAME_WITHIN and high <= 1 + SAME_WITHIN:
+        return Verdict.SAME
+    if low > 1:
+        return Verdict.SLOWER
+    return Verdict.FASTER if high < 1 else Verdict.UNCLEAR
+
+
+def refuse_blind(plan: Plan) -> None:
+    """Raise FfnbenchError for a plan that could tell no difference below 10 % even where workers scatter by
+    LEAST_SCATTER only; the hint has the number of workers that would do."""
+    protocol = plan.protocol
+    if protocol.precision is not None or "latency" not in plan.metrics or plan.compared < 1:
+        return
+
+    def tells(workers: int) -> float:
+        return student(workers - 1, 1 - (1 - CONFIDENCE) / plan.compared) * LEAST_SCATTER / math.sqrt(workers)
+
+    if tells(protocol.workers) > MUST_TELL:
+        enough = next(n for n in range(protocol.workers, 1000) if tells(n) <= MUST_TELL)
+        raise FfnbenchError(
+            f"{protocol.workers} workers can tell no difference below {percent(tells(protocol.workers))} "
+            f"among {plan.compared} variants",
+            f"give --workers {enough}, or fewer variants",
+        )
+
+
+def summarise(run: Run) -> tuple[tuple[Measured, ...], tuple[Comparison, ...], tuple[Note, ...]]:
+    """Estimates, comparisons with the reference, and what a reader should be warned of. Failed cases have none."""
+    failed = {failure.case for failure in run.failures}
+    labels = [case.label for case in run.plan.cases if case.label not in failed]
+    rounds = whole_rounds(run.samples, run.plan.protocol)
+    latency = {label: rounds.get(label, {}) for label in labels}
+    confidence = level(run.plan.protocol)
+    measured = [m for label in labels if (m := _latency(label, latency[label], confidence))]
+    measured += [
+        Measured(case=s.case, metric=s.metric, estimate=Estimate(value=s.value))
+        for s in run.samples
+        if s.metric not in (LATENCY, COMPILE) and s.case not in failed
+    ]
+    measured += _compiling(run, labels)
+    comparisons = _comparisons(run.plan, latency) if "latency" in run.plan.metrics else ()
+    return tuple(measured), comparisons, tuple(noise_notes(run, measured, comparisons))
+
+
+def whole_rounds(samples: Iterable[Sample], protocol: Protocol) -> dict[str, Rounds]:
+    """Seconds by case, worker and round, without workers that were cut short where enough whole ones remain."""
+    fewest = protocol.rounds // 2 + 1 if protocol.precision is None else protocol.rounds
+    rounds: dict[str, Rounds] = defaultdict(lambda: defaultdict(dict))
+    for sample in samples:
+        if sample.metric == LATENCY:
+            rounds[sample.case][sample.worker][sample.round] = sample.value
+    return {label: _whole(found, fewest) for label, found in rounds.items()}
+
+
+def paired_logs(rounds: Rounds, reference: Rounds) -> dict[int, list[float]]:
+    """log(case / reference) of the same rounds, by worker."""
+    logs: dict[int, list[float]] = {}
+    for worker, values in rounds.items():
+        base = reference.get(worker, {})
+        if paired := [math.log(value / base[r]) for r, value in values.items() if r in base]:
+            logs[worker] = paired
+    return logs
+
+
+def _whole(rounds: Rounds, fewest: int) -> Rounds:
+    """A worker that was interrupted or lost before its fewest rounds says too little."""
+    whole = {worker: values for worker, values in rounds.items() if len(values) >= fewest}
+    return whole if len(whole) >= 2 else rounds
+
+
+def _latency(label: str, rounds: Rounds, confidence: float) -> Measured | None:
+    logs = [median(math.log(v) for v in values.values()) for values in rounds.values() if values]
+    if not logs:
+        return None
+    count = sum(len(values) for values in rounds.values())
+    estimate = _estimate(weighted_mean(map(Value, logs)), len(logs), count, confidence)
+    return Measured(case=label, metric=LATENCY, estimate=estimate)
+
+
+def _compiling(run: Run, labels: list[str]) -> list[Measured]:
+    """Seconds of a cold compilation, over workers; the number of looks does not depend on them."""
+    found = []
+    for label in labels:
+        logs = [math.log(s.value) for s in run.samples if (s.case, s.metric) == (label, COMPILE)]
+        if logs:
+            estimate = _estimate(weighted_mean(map(Value, logs)), len(logs), len(logs), CONFIDENCE)
+            found.append(Measured(case=label, metric=COMPILE, estimate=estimate))
+    return found
+
+
+def _estimate(centre: WeightedMean, workers: int, samples: int, confidence: float) -> Estimate:
+    """exp(centre) with its interval; without one for a single worker."""
+    interval = centre.interval(confidence)
+    if interval is None:
+        return Estimate(value=math.exp(centre.mean), workers=workers, samples=samples)
+    low, high = map(math.exp, interval)
+    value = math.exp(centre.mean)
+    return Estimate(value=value, low=low, high=high, confidence=CONFIDENCE, workers=workers, samples=samples)
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    """One case against the reference: the centre of its workers' values, how many, and of how many rounds."""
+
+    centre: WeightedMean
+    workers: int
+    pairs: int
+
+    def estimate(self, confidence: float) -> Estimate:
+        return _estimate(self.centre, self.workers, self.pairs, confidence)
+
+
+def row_mean(rounds: Rounds, reference: Rounds) -> WeightedMean | None:
+    """The log ratio of a case over all workers; None where it can't be paired."""
+    logs = paired_logs(rounds, reference)
+    return weighted_mean(map(value_of, logs.values())) if logs else None
+
+
+def _comparisons(plan: Plan, latency: dict[str, Rounds]) -> tuple[Comparison, ...]:
+    rows: dict[str, _Row | None] = {}
+    for label, rounds in latency.items():
+        if rounds and not plan.is_reference(label):
+            logs = list(paired_logs(rounds, latency.get(plan.reference_of(label), {})).values())
+            rows[label] = _Row(weighted_mean(map(value_of, logs)), len(logs), sum(map(len, logs))) if logs else None
+    alpha = error_rate(plan.protocol)
+    family = {label: row.centre.p_value() for label, row in rows.items() if row and label != CONTROL}
+    differ = holm(family, alpha)
+    strictest = 1 - alpha / max(1, len(family))
+    control = rows.get(CONTROL)
+    slack = _bias(control.centre) if control else 0.0
+    found = []
+    for label in [label for label, rounds in latency.items() if rounds]:
+        row = rows.get(label)
+        if plan.is_reference(label):
+            one = Estimate(value=1.0, low=1.0, high=1.0, workers=len(latency[label]))
+            found.append(_comparison(plan, label, one, Verdict.REFERENCE))
+        elif row is None:
+            reason = f"the reference {plan.reference_of(label)} was not measured"
+            found.append(_comparison(plan, label, None, Verdict.UNCLEAR, reason))
+        elif label == CONTROL:
+            found.append(_control(plan, row, slack))
+        else:
+            found.append(_compare(plan, label, row, label in differ, strictest, slack))
+    return tuple(found)
+
+
+def _bias(control: WeightedMean) -> float:
+    """By how much (in logs) the reference differs from itself, where that is more than chance; else 0."""
+    interval = control.interval(CONTROL_CONFIDENCE)
+    if interval is None or interval[0] <= 0 <= interval[1]:
+        return 0.0
+    return max(map(abs, interval))
+
+
+def _control(plan: Plan, row: _Row, bias: float) -> Comparison:
+    """The reference against itself: the same, unless it differs by more than chance."""
+    ratio = row.estimate(level(plan.protocol))
+    if ratio.low is None:
+        return _comparison(plan, CONTROL, ratio, Verdict.UNCLEAR, "one worker gives no interval")
+    differs = Verdict.SLOWER if ratio.value > 1 else Verdict.FASTER
+    if bias:
+        return _comparison(plan, CONTROL, ratio, differs)
+    wide = row.centre.half(level(plan.protocol)) > CONTROL_WITHIN
+    return _comparison(plan, CONTROL, ratio, Verdict.UNCLEAR if wide else Verdict.SAME)
+
+
+def _compare(plan: Plan, label: str, row: _Row, differs: bool, strictest: float, slack: float) -> Comparison:
+    ratio = row.estimate(level(plan.protocol))
+    if ratio.low is None or ratio.high is None:
+        return _comparison(plan, label, ratio, Verdict.UNCLEAR, "one worker gives no interval")
+    verdict, reason = decide(ratio.low * math.exp(-slack), ratio.high * math.exp(slack)), ""
+    if slack and verdict is Verdict.UNCLEAR:
+        reason = f"the reference differs from itself by up to {percent(math.expm1(slack))}: this machine can't tell now"
+    elif verdict in (Verdict.SLOWER, Verdict.FASTER) and not differs:
+        verdict = Verdict.UNCLEAR
+        rows = f"{plan.compared} rows (Holm's correction)" if plan.compared > 1 else "one row and several looks"
+        reason = f"its interval leaves out 1 by less than chance explains, with {rows}"
+    told = math.expm1(row.centre.half(strictest) + slack)
+    return replace(_comparison(plan, label, ratio, verdict, reason), resolution=told)
+
+
+def _comparison(plan: Plan, label: str, ratio: Estimate | None, verdict: Verdict, reason: str = "") -> Comparison:
+    reference = plan.reference_of(label)
+    return Comparison(case=label, reference=reference, metric=LATENCY, ratio=ratio, verdict=verdict, reason=reason)
