@@ -18,9 +18,10 @@ TORCH_FILES = {
     "bench/backends.py",
 }  # fmt: skip
 PICTURE_FILES = {"report/plots.py", "report/curves.py", "report/surfaces.py", "report/block_picture.py"}
-# from the top of the house to its ground: a room imports from those below it; siblings of one room may import each other
+# from the top of the house to its ground: a room imports from those below it; files of one room may import each other
 ROOMS = (
-    "__main__", "cli", "ab", "gate", "trial", "timing", "gallery", "block", "api", "report", "selftest", "bench", "stats", "planning", "result", "plan", "request", "models",
+    "__main__", "cli", "ab", "gate", "trial", "timing", "gallery", "block", "api", "report", "selftest", "bench",
+    "stats", "planning", "result", "plan", "request", "models",
     "ffn", "activations", "targets", "names", "units", "errors", "jsonable", "version",
 )  # fmt: skip
 APART = {("report", "bench")}  # neither knows the other, though one stands above
