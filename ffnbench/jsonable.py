@@ -1,6 +1,6 @@
 """Frozen dataclasses <-> plain JSON values, driven by the type hints; the only place where a dict stands for a type.
 
-Supports what the contracts need: nested dataclasses, tuples, optionals, enums, scalars, and unions, whose
+Supports what the contracts need: nested and generic dataclasses, tuples, optionals, enums, scalars, and unions, whose
 members are tried in order (their fields tell them apart). Unknown is null.
 """
 
@@ -39,14 +39,14 @@ def decode(kind: type[T], data: Any) -> T:
 
 
 def _decode(kind: Any, data: Any, where: str) -> Any:
-    if is_dataclass(kind):
+    if is_dataclass(_class(kind)):
         return _dataclass(kind, data, where)
     if get_origin(kind) in (Union, types.UnionType):
         return _union(get_args(kind), data, where)
     if get_origin(kind) is tuple:
         return _tuple(get_args(kind), data, where)
     if isinstance(kind, type) and issubclass(kind, Enum):
-        return kind(data)
+        return _enum(kind, data, where)
     if kind is float and isinstance(data, int) and not isinstance(data, bool):
         return float(data)
     if kind is Any or (isinstance(data, kind) and not (kind is int and isinstance(data, bool))):
@@ -57,7 +57,9 @@ def _decode(kind: Any, data: Any, where: str) -> Any:
 def _dataclass(kind: Any, data: Any, where: str) -> Any:
     if not isinstance(data, dict):
         raise ValueError(f"{where}: expected an object, found {data!r}")
-    hints = _hints(kind)
+    kind, inner = _class(kind), get_args(kind)
+    given = dict(zip(getattr(kind, "__parameters__", ()), inner, strict=False))  # of a generic one
+    hints = {name: given.get(hint, hint) for name, hint in _hints(kind).items()}
     wanted = {f.name for f in fields(kind)}
     if unknown := sorted(set(data) - wanted):
         raise ValueError(f"{where}: unknown field {unknown[0]!r}")
@@ -65,6 +67,14 @@ def _dataclass(kind: Any, data: Any, where: str) -> Any:
         return kind(**{name: _decode(hints[name], item, f"{where}.{name}") for name, item in data.items()})
     except TypeError as problem:
         raise ValueError(f"{where}: {problem}") from problem
+
+
+def _enum(kind: type[Enum], data: Any, where: str) -> Enum:
+    try:
+        return kind(data)
+    except ValueError as problem:
+        known = ", ".join(str(each.value) for each in kind)
+        raise ValueError(f"{where}: expected one of {known}, found {data!r}") from problem
 
 
 def _tuple(inner: tuple[Any, ...], data: Any, where: str) -> tuple[Any, ...]:
@@ -78,12 +88,20 @@ def _tuple(inner: tuple[Any, ...], data: Any, where: str) -> tuple[Any, ...]:
 def _union(choices: tuple[Any, ...], data: Any, where: str) -> Any:
     if data is None and type(None) in choices:
         return None
+    known = [choice for choice in choices if choice is not type(None)]
+    if isinstance(data, dict):
+        known = [choice for choice in known if is_dataclass(_class(choice))] or known
     problems = []
-    for choice in choices:
-        if choice is type(None):
-            continue
+    for choice in known:
         try:
             return _decode(choice, data, where)
         except ValueError as problem:
             problems.append(str(problem))
-    raise ValueError(problems[0])
+    if len(problems) == 1 or isinstance(data, dict):
+        raise ValueError(problems[0])
+    raise ValueError(f"{where}: expected {' or '.join(_class(choice).__name__ for choice in known)}, found {data!r}")
+
+
+def _class(kind: Any) -> Any:
+    """Without the arguments in brackets."""
+    return get_origin(kind) or kind
