@@ -16,9 +16,8 @@ from typing import Any
 
 from ffnbench.errors import FfnbenchError
 from ffnbench.ffn import cost
-from ffnbench.models.attentions import ATTENTIONS
 from ffnbench.models.configs import read_groups
-from ffnbench.models.families import FAMILIES, Or, Stack
+from ffnbench.models.families import Or, Stack, families
 from ffnbench.models.transformers import IN_A_LAYER, build_empty, feed_forwards
 
 Counts = Counter[int]  # parameters of an FFN -> how many layers have one like it
@@ -70,7 +69,7 @@ def attention(model_type: str) -> dict[str, Any]:
 def heads_varied(model_type: str, default: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
     """Every truth value turned, every key of the attention changed and left out."""
     keys = {"head_dim", "num_key_value_heads", "kv_lora_rank", "q_lora_rank", "qk_rope_head_dim", "v_head_dim"}
-    keys |= {heads.heads for heads in ATTENTIONS[model_type]} | {"d_kv"}
+    keys |= {stack.attention.heads for stack in stacks_of(model_type) if stack.attention} | {"d_kv"}
     found = [(f"{k}={not v}", default | {k: not v}) for k, v in default.items() if isinstance(v, bool)]
     for key in sorted(keys & default.keys()):
         value = default[key]
@@ -160,7 +159,7 @@ def variations(model_type: str, default: dict[str, Any]) -> list[tuple[str, dict
 def keys_of(model_type: str) -> set[str]:
     """Every key that the table names for a type."""
     keys: set[str] = {"first_k_dense_replace", "decoder_sparse_step", "mlp_layer_types"}
-    for stack in FAMILIES[model_type]:
+    for stack in stacks_of(model_type):
         parts: list[Stack | Any] = [stack] + ([stack.experts] if stack.experts else [])
         for part in parts:
             for name in part.__dataclass_fields__:
@@ -169,8 +168,13 @@ def keys_of(model_type: str) -> set[str]:
                     keys.add(value.key)
                 elif isinstance(value, str) and name not in ("kind", "acts_as", "layout"):
                     keys.add(value)
-        keys |= {key for key, _ in stack.assumes}
+        keys |= {key for key, _ in stack.assumes} | set(stack.absent)
     return keys
+
+
+def stacks_of(model_type: str) -> tuple[Stack, ...]:
+    """Its stacks by the table of families."""
+    return families().by_type[model_type].stacks
 
 
 def apart(work: Any, model_type: str, seconds: float = 120) -> dict[str, Any]:

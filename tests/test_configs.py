@@ -11,12 +11,12 @@ from collections import Counter
 import pytest
 from conftest import ROOT, ffnbench
 
+from ffnbench.activations.table import ACTIVATIONS
 from ffnbench.errors import FfnbenchError
 from ffnbench.ffn import cost
 from ffnbench.ffn.spec import Gate
-from ffnbench.models.attentions import ATTENTIONS
 from ffnbench.models.configs import LAYOUTS, UnknownFamily, read_config, read_groups
-from ffnbench.models.families import COMPOSITES, FAMILIES
+from ffnbench.models.families import FILE, Layout, families, parse
 from ffnbench.models.presets import PRESETS
 
 LLAMA = {
@@ -121,12 +121,54 @@ def test_files_that_are_no_config(tmp_path, text: str, message: str) -> None:
 
 
 def test_the_table_holds_together() -> None:
-    assert not FAMILIES.keys() & COMPOSITES.keys()
-    assert ATTENTIONS.keys() <= FAMILIES.keys()
-    assert all(len(heads) == len(FAMILIES[name]) for name, heads in ATTENTIONS.items())
-    stacks = [stack for stacks in FAMILIES.values() for stack in stacks]
-    assert {s.experts.layout for s in stacks if s.experts} <= LAYOUTS.keys()
-    assert len(FAMILIES) + len(COMPOSITES) >= 400
+    table = families()
+    stacks = [stack for family in table.by_type.values() for stack in family.stacks]
+    assert all(bool(family.stacks) != bool(family.parts) for family in table.by_type.values())
+    assert {stack.acts_as for stack in stacks} - {None} <= set(ACTIVATIONS.names())
+    assert LAYOUTS.keys() == set(Layout)
+    assert len(table.by_type) >= 400
+
+
+@pytest.mark.parametrize(
+    ("block", "says"),
+    [
+        ("[family.new]\ntypes = ['new']\nbais = true", "family 'new': Stack: unknown field 'bais'"),
+        ("[family.new]\ntypes = ['new']\nbias = 3", "family 'new': Stack.bias: expected bool or str or Or, found 3"),
+        ("[family.new]\ntypes = ['new']\nbias = { key = 'b' }", "family 'new': Stack.bias.default: expected bool"),
+        ("[family.new]\ntypes = ['new']\nbias = { kye = 'b' }", "family 'new': Stack.bias: unknown field 'kye'"),
+        ("[family.new]\ntypes = ['new']\nassumes = 'b'", "family 'new': assumes: expected a table"),
+        ("[family.new]\ntypes = ['new']\nlike = 'gate'", "family 'new': like: no stack 'gate' .* did you mean 'gated'"),
+        ("[family.new]\ntypes = ['new']\nexperts = { like = 'x' }", "family 'new': experts: like: no experts 'x'"),
+        ("[family.new]\ntypes = ['new']\nexperts = { layout = 'al' }", "family 'new': Stack.experts.layout: .*'al'"),
+        ("[family.new]\ntypes = ['new']\nattention = 'x'", "family 'new': attention: expected a table"),
+        ("[family.new]\ntypes = ['new']\nstacks = 2", "family 'new': stacks: expected a list"),
+        ("[family.new]\ntypes = ['new']\nparts = ['text_config']\nbias = true", "family 'new': 'bias' .*beside parts"),
+        ("[family.new]\ntypes = 'new'", "family 'new': Family.types: expected a list"),
+        ("[family.new]\nbias = true", "family 'new': .*types"),
+        ("[family.new]\ntypes = ['new', 'bert']", "family 'new': types: 'bert' stands in family 'bert' already"),
+        ("[family.new]\ntypes = ['new', 'new']", "family 'new': types: 'new' stands in family 'new' already"),
+        ("[family.new]\ntypes = ['dac']", "without_ffn: 'dac' stands in family 'new' already"),
+        ("[stack.new]\nd_model = true", "stack 'new': Stack.d_model: expected str"),
+        ("[family.new]\ntypes = ['new']\nparts = []", "family 'new': it is empty"),
+        ("[family.new]\ntypes = ['new']\nlike = 'gated'\n[family.new]", "'family', 'new'"),
+        ("[stacks.new]", "unknown key 'stacks'"),
+    ],
+)
+def test_a_wrong_row_of_the_table_is_named(block: str, says: str) -> None:
+    with pytest.raises(ValueError, match=says):
+        parse(FILE.read_text(encoding="utf-8") + block)
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["list", "presets"], ["cost"]])
+def test_the_table_is_read_when_a_config_is(arguments: list[str]) -> None:
+    code = (
+        f"import sys; sys.argv = ['ffnbench', *{arguments!r}]\nfrom ffnbench.cli import main\n"
+        "try: main()\nexcept SystemExit: pass\n"
+        "known = sys.modules.get('ffnbench.models.families')\n"
+        "assert known is None or not known.families.cache_info().currsize"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, cwd=ROOT)
+    assert done.returncode == 0, done.stderr
 
 
 def against_transformers(mode: str, *types: str) -> list[dict]:
@@ -157,7 +199,7 @@ def test_every_model_type_is_exact_or_refused() -> None:
 @pytest.mark.slow
 def test_changed_keys_are_read_as_built_or_refused() -> None:
     """Truth values turned, numbers changed, keys left out: the table never gives another number than the model."""
-    found = against_transformers("vary", *FAMILIES)
+    found = against_transformers("vary", *(name for name, family in families().by_type.items() if family.stacks))
     assert [each for each in found if each["status"] == "wrong"] == []
     assert sum(each["tally"].get("same", 0) for each in found if "tally" in each) > 1000
 
@@ -204,7 +246,8 @@ def test_attentions_are_as_transformers_builds_them() -> None:
 
 @pytest.mark.slow
 def test_every_attention_of_the_table_is_as_transformers_builds_it() -> None:
-    found = against_transformers("attention", *ATTENTIONS)
+    known = [name for name, family in families().by_type.items() if any(stack.attention for stack in family.stacks)]
+    found = against_transformers("attention", *known)
     assert [each for each in found if each["status"] != "exact"] == []
     assert sum(each["tally"]["same"] for each in found) > 300
 

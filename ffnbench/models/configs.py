@@ -1,4 +1,4 @@
-"""Hugging Face's config.json -> ModelSpec, by the table of families.py. Never a wrong number.
+"""Hugging Face's config.json -> ModelSpec, by the table of families.toml. Never a wrong number.
 
 A model type outside the table, a key that is missing, contradictory or of the wrong kind, an activation without a
 row, a switch that the table says changes the form: each raises FfnbenchError that names what was looked for.
@@ -15,11 +15,10 @@ from typing import Any
 
 from ffnbench.activations.table import ACTIVATIONS
 from ffnbench.errors import FfnbenchError
-from ffnbench.ffn.attention import AttentionSpec
+from ffnbench.ffn.attention import AttentionSpec, MLASpec
 from ffnbench.ffn.moe import MoESpec, Scores
 from ffnbench.ffn.spec import FFNSpec, Gate
-from ffnbench.models.attentions import ATTENTIONS, attention_of
-from ffnbench.models.families import COMPOSITES, FAMILIES, WITHOUT_FFN, Experts, Or, Stack
+from ffnbench.models.families import Experts, Family, Heads, Layout, Or, Stack, families
 from ffnbench.models.model import LayerGroup, ModelSpec
 from ffnbench.names import did_you_mean
 
@@ -70,11 +69,9 @@ def read_groups(config: Config) -> list[LayerGroup]:
             "the config has no model_type",
             "a family is known by it; looked for: model_type, e.g. llama, with hidden_size and intermediate_size",
         )
-    if model_type in COMPOSITES:
-        _refuse_other_parts(config, model_type)
-        return [group for part in COMPOSITES[model_type] for group in _part(config, model_type, part)]
-    if model_type not in FAMILIES:
-        near = did_you_mean(model_type, [*FAMILIES, *COMPOSITES])
+    family = families().by_type.get(model_type)
+    if family is None:
+        near = did_you_mean(model_type, families().by_type)
         looked = "looked for model_type in the table of families"
         raise UnknownFamily(
             f"the model type {model_type!r} is not in the table, so its keys are not known",
@@ -83,10 +80,13 @@ def read_groups(config: Config) -> list[LayerGroup]:
                 "ffn_dim, n_inner, d_ff; with transformers installed `ffnbench inspect` counts it"))
             ),
         )  # fmt: skip
+    if family.parts:
+        _refuse_other_parts(config, model_type, family)
+        return [group for part in family.parts for group in _part(config, model_type, part)]
     _refuse_contradictions(config, model_type)
     reader, found = _Reader(config, model_type), []
-    for place, stack in enumerate(FAMILIES[model_type]):
-        attention = reader.attention(stack, place)
+    for stack in family.stacks:
+        attention = reader.attention(stack)
         found += [replace(group, attention=attention) for group in reader.groups(stack)]
     return found
 
@@ -103,14 +103,14 @@ def _part(config: Config, model_type: str, key: str) -> list[LayerGroup]:
     return [replace(group, kind=name + (" moe" if group.ffn.moe else "")) for group in groups]
 
 
-def _refuse_other_parts(config: Config, model_type: str) -> None:
+def _refuse_other_parts(config: Config, model_type: str, family: Family) -> None:
     """A part that the table does not name may hold FFNs too."""
     for key, nested in config.items():
-        inner = nested.get("model_type") if isinstance(nested, dict) and key not in COMPOSITES[model_type] else None
-        if inner is not None and inner not in WITHOUT_FFN:
+        inner = nested.get("model_type") if isinstance(nested, dict) and key not in family.parts else None
+        if inner is not None and inner not in families().without_ffn:
             raise UnknownFamily(
                 f"the {model_type} config has a {key} of type {inner!r}, which the table does not know there",
-                "looked for the keys: " + ", ".join(COMPOSITES[model_type]),
+                "looked for the keys: " + ", ".join(family.parts),
             )
 
 
@@ -129,7 +129,7 @@ class _Reader:
 
     def groups(self, stack: Stack) -> list[LayerGroup]:
         """The layers of one stack: all alike, or dense ones and those with experts."""
-        for key, value in stack.assumes:
+        for key, value in (*stack.assumes, *((key, None) for key in stack.absent)):
             if self.config.get(key, value) != value:
                 raise UnknownFamily(
                     f"the table knows {self.model_type} with {key} {json.dumps(value)} only, "
@@ -158,19 +158,37 @@ class _Reader:
                 "looked for the keys: per_layer_config",
             )
 
-    def attention(self, stack: Stack, place: int) -> AttentionSpec | None:
-        """The attention of the stack at this place of its family; None where the config does not tell it."""
-        known = ATTENTIONS.get(self.model_type)
-        if known is None:
+    def attention(self, stack: Stack) -> AttentionSpec | None:
+        """The attention of a stack's layers; None where the config does not tell it."""
+        keys = stack.attention
+        if keys is None or set(keys.present) - self.config.keys():
             return None
-        keys = known[place]
-        assumed = all(self.config.get(key, value) == value for key, value in keys.assumes)
-        if not assumed or keys.present - self.config.keys():
+        if any(self.config.get(key, value) != value for key, value in keys.assumes):
             return None
         try:
-            return attention_of(keys, self.value, self.count(stack.d_model))
+            return self.heads(keys, self.count(stack.d_model))
         except (FfnbenchError, TypeError, ZeroDivisionError):
             return None
+
+    def heads(self, keys: Heads, d_model: int) -> AttentionSpec:
+        """What the keys say; raises FfnbenchError where one is missing or the numbers are those of no attention."""
+        heads = self.value(keys.heads)
+        kv_heads, head_dim = (None if key is None else self.value(key) for key in (keys.kv_heads, keys.head_dim))
+        mla = None
+        if keys.latent:
+            mla = MLASpec(
+                q_lora=self.value(Or("q_lora_rank", None)), kv_lora=self.value("kv_lora_rank"),
+                nope=self.value("qk_nope_head_dim"), rope=self.value("qk_rope_head_dim"), v=self.value("v_head_dim"),
+            )  # fmt: skip
+        return AttentionSpec(
+            d_model=d_model,
+            heads=heads,
+            kv_heads=heads if kv_heads is None else kv_heads,
+            head_dim=d_model // heads if head_dim is None else head_dim,
+            qkv_bias=self.value(keys.qkv_bias),
+            out_bias=self.value(keys.out_bias),
+            mla=mla,
+        )
 
     def ffn(self, stack: Stack, experts: Experts | None = None) -> FFNSpec:
         """The FFN of a stack's layers."""
@@ -318,11 +336,11 @@ def _listed(reader: _Reader, layers: int) -> list[bool]:
     return [i in numbers for i in range(layers)]
 
 
-LAYOUTS: dict[str, Callable[[_Reader, int], list[bool]]] = {
-    "all": _all,
-    "first_k_dense_replace": _first_dense,
-    "decoder_sparse_step": _sparse_step,
-    "mlp_layer_types": _typed,
-    "expert_layer_period": _periodic,
-    "moe_layers": _listed,
+LAYOUTS: dict[Layout, Callable[[_Reader, int], list[bool]]] = {
+    Layout.ALL: _all,
+    Layout.FIRST_DENSE: _first_dense,
+    Layout.SPARSE_STEP: _sparse_step,
+    Layout.TYPED: _typed,
+    Layout.PERIODIC: _periodic,
+    Layout.LISTED: _listed,
 }
