@@ -10,10 +10,10 @@ from dataclasses import replace
 import pytest
 
 from ffnbench.errors import FfnbenchError
-from ffnbench.plan import LATENCY, Plan
+from ffnbench.plan import CONTROL, LATENCY, Plan
 from ffnbench.planning.compare import build
 from ffnbench.request import Request
-from ffnbench.result import Failure, FailureKind, Report, Run, Sample, Verdict
+from ffnbench.result import Comparison, Failure, FailureKind, Report, Run, Sample, Verdict
 from ffnbench.stats.interval import Value, weighted_mean
 from ffnbench.stats.verdict import decide, holm, refuse_blind, summarise
 
@@ -106,21 +106,24 @@ def test_a_worker_cut_short_is_left_out_where_whole_ones_remain() -> None:
     assert comparisons[1].ratio.workers == 2
 
 
-def simulate(effect: float, runs: int, seed: int) -> list:
-    """Runs with what real ones have: worker effects per case, drift, bursts, noise within a worker."""
+def simulate(effect: float, runs: int, seed: int, second: str = "b") -> list[Comparison]:
+    """Runs with what real ones have: worker effects per case, drift, bursts, noise within a worker.
+
+    The comparison of `second`, which takes `effect` times as long as the reference: of b, or of the control.
+    """
     rng = random.Random(seed)
-    plan = plan_of(workers=5, rounds=12)
+    plan = plan_of(workers=5, rounds=12) if second == "b" else plan_of("a=relu", workers=5, rounds=12, control=True)
     results = []
     for _ in range(runs):
-        values: dict[str, list[list[float]]] = {"a": [], "b": []}
+        values: dict[str, list[list[float]]] = {"a": [], second: []}
         for _ in range(5):
             layout = {label: rng.gauss(0, 0.01) for label in values}
             speed = rng.gauss(0, 0.2)
-            rows: dict[str, list[float]] = {"a": [], "b": []}
+            rows: dict[str, list[float]] = {label: [] for label in values}
             for r in range(12):
                 burst = 0.5 if rng.random() < 0.1 else 0.0
                 for label, rounds in rows.items():
-                    true = math.log(effect) if label == "b" else 0.0
+                    true = math.log(effect) if label == second else 0.0
                     rounds.append(math.exp(true + layout[label] + speed + 0.02 * r + burst + rng.gauss(0, 0.01)))
             for label in values:
                 values[label].append(rows[label])
@@ -142,6 +145,14 @@ def test_simulated_power() -> None:
     results = simulate(1.05, 300, seed=2)
     assert sum(r.verdict is Verdict.SLOWER for r in results) >= 270
     assert not any(r.verdict in (Verdict.SAME, Verdict.FASTER) for r in results)
+
+
+def test_a_quiet_machine_is_accused_once_in_a_hundred_runs() -> None:
+    """1,000 runs of a reference that is equal to itself, and 100 of one that is 10 % slower the second time."""
+    different = (Verdict.SLOWER, Verdict.FASTER)
+    accused = sum(control.verdict in different for control in simulate(1.0, 1000, seed=3, second=CONTROL))
+    assert 1 <= accused <= 25
+    assert sum(control.verdict is Verdict.SLOWER for control in simulate(1.1, 100, seed=4, second=CONTROL)) >= 95
 
 
 def test_holm_steps_down() -> None:
