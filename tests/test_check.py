@@ -16,12 +16,14 @@ import pytest
 from conftest import FakeLaunch
 
 from ffnbench import api, cli, gate
+from ffnbench.bench.runner import run
 from ffnbench.errors import FfnbenchError
 from ffnbench.planning.compare import build
 from ffnbench.report.exports import EXPORTS
 from ffnbench.report.store import json_text
 from ffnbench.request import Request
 from ffnbench.stats.interval import WeightedMean
+from ffnbench.stats.looks import report_of, two_looks
 from ffnbench.stats.regression import Finding, Policy, Status, change_of, confirmed, exit_code, parse_tolerances
 from ffnbench.stats.regression import gate as decide
 
@@ -479,6 +481,37 @@ def test_the_second_look_is_shown_and_saved(call, baseline: Path, tmp_path: Path
     saved = json.loads((tmp_path / "out.json").read_text())
     assert {s["case"] for s in saved["again"]["samples"]} == {"relu", "swiglu", "(control)"}
     assert saved["again"]["plan"]["protocol"]["reversed"] is True
+
+
+def rounds_of(launch: FakeLaunch, cases: int) -> list[list[tuple[str | None, ...]]]:
+    """The order of each round that each worker was asked for, the practice round first."""
+    asked: dict[int, list[str | None]] = {}
+    for worker, job, label in launch.log:
+        if job == "sample":
+            asked.setdefault(worker, []).append(label)
+    return [list(zip(*[iter(labels)] * cases, strict=True)) for labels in asked.values()]
+
+
+def test_the_second_look_takes_every_round_in_the_opposite_order() -> None:
+    """What runs after what may make the difference; where all cases are suspects or needed, only the order changes."""
+    request = Request(variants="relu,swiglu", d_model=64, threads=1, precision=0.5, metrics="latency")
+    launches: list[FakeLaunch] = []
+
+    def measure(plan, answered):
+        launches.append(machine({"swiglu": 1.2}, seed=len(launches)))
+        return report_of(run(plan, launch=launches[-1], answered=answered))
+
+    before = api.prepare(request).measure(launch=machine(seed=9))
+    looks = two_looks(before, Policy(), 120.0, measure)
+    assert looks.again is not None
+    first, second = (rounds_of(launch, cases=3) for launch in launches)
+    compared = 0
+    for forth, back in zip(first, second, strict=False):
+        for order, again in zip(forth, back, strict=False):
+            assert again == order[::-1]
+            compared += 1
+    assert compared >= 3 * 7  # the fewest workers and rounds, and a round of practice
+    assert len({order for rounds in first for order in rounds}) > 2
 
 
 def test_everything_faster_may_be_a_slower_reference(call, baseline: Path) -> None:
