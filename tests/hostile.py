@@ -73,6 +73,14 @@ class Greedy(Later):
         torch.ones(10**13)
 
 
+class Hungry(Plain):
+    """Takes 1 GiB that it never touches: any machine gives that, a worker with less to spare does not."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        torch.empty(2**30, dtype=torch.uint8)
+        return super().forward(x)
+
+
 class Drifts(Later):
     def misbehave(self) -> None:
         with torch.no_grad():

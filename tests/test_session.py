@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -13,8 +14,9 @@ from pathlib import Path
 
 import pytest
 import torch
-from conftest import ROOT
+from conftest import ROOT, KnownProber
 
+from ffnbench import jsonable
 from ffnbench.api import prepare
 from ffnbench.bench import meters
 from ffnbench.bench.prober import Prober
@@ -22,6 +24,7 @@ from ffnbench.bench.session import Session, WorkerLost
 from ffnbench.errors import FfnbenchError
 from ffnbench.ffn.spec import ImportedSpec
 from ffnbench.plan import Workload
+from ffnbench.planning.compare import build
 from ffnbench.request import Request
 
 HOSTILE = str(Path(__file__).with_name("hostile.py"))
@@ -186,6 +189,24 @@ def test_sparsity_says_where_the_projection_is_never_called() -> None:
     work = Workload(batch=1, seq_len=2, dtype="float32", device="cpu", mode="forward", threads=1)
     with pytest.raises(FfnbenchError, match="never called as a module"):
         meters.sparsity(meters.prepare(Around(), work, 2, 0))
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the limit is Linux's")
+def test_a_worker_takes_no_more_memory_than_it_was_given() -> None:
+    """512 MiB are there: 1 GiB fails as an error of that case, although nothing is written to it; the next one runs."""
+    variants = f"{HOSTILE}:Hungry,{HOSTILE}:Plain"
+    request = Request(variants=variants, d_model=16, d_ff=32, seq_len=32, match="none", threads=1, device="cpu")
+    plan, given = build(request, KnownProber()), 2**29
+    session = Session()
+    try:
+        session.ask({"do": "plan", "plan": jsonable.encode(plan), "memory_bytes": given}, 60)
+        soft, _ = resource.prlimit(session._process.pid, resource.RLIMIT_DATA)
+        hungry, plain = (session.ask({"do": "open", "label": case.label, "calls": 1}, 60) for case in plan.cases)
+    finally:
+        session.close()
+    assert soft != resource.RLIM_INFINITY
+    assert hungry == {"failure": "oom", "message": "it tried to allocate 1.00 GiB at once"}
+    assert plain == {"calls": 1}
 
 
 def test_a_worker_killed_from_outside_is_told_apart() -> None:
