@@ -1,0 +1,120 @@
+"""What is called when: a case is warm before its calls are counted, and no clock runs while gradients are cleared."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import groupby
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from ffnbench.bench import jobs, meters
+from ffnbench.planning.compare import build
+from ffnbench.request import Request
+
+D, SEQ = 8, 32
+COLD_S, WARM_S = 1 / 64, 1 / 1024  # powers of two, so that their sums are exact
+
+
+class Slow(nn.Module):
+    """A clock, and a module that moves it: cold for that many calls on the whole input, then faster."""
+
+    def __init__(self, cold_calls: int) -> None:
+        super().__init__()
+        self.now, self.calls, self.cold_calls = 0.0, 0, cold_calls
+
+    def clock(self) -> float:
+        return self.now
+
+    def forward(self, x: Tensor) -> Tensor:
+        if x.shape[1] == SEQ:  # the checks of its values look at the first tokens alone
+            self.calls += 1
+            self.now += COLD_S if self.calls <= self.cold_calls else WARM_S
+        return 2 * x
+
+
+def test_a_case_is_warm_before_its_calls_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One checked call and eight of warming up take 16 ms each, all others 1 ms: sixteen of them make a sample."""
+    plan = build(Request(variants="relu", d_model=D, seq_len=SEQ, threads=1, device="cpu"))
+    warmup_s = 8 * COLD_S
+    plan = replace(plan, protocol=replace(plan.protocol, warmup_s=warmup_s, min_sample_s=16 * WARM_S))
+    module = Slow(cold_calls=1 + 8)
+    monkeypatch.setattr(jobs, "build", lambda spec, **place: module)
+    monkeypatch.setattr(meters, "perf_counter", module.clock)
+    assert jobs.Jobs(plan).open("relu", None) == {"calls": 16}
+    assert module.now >= COLD_S + warmup_s
+    again = Slow(cold_calls=0)
+    monkeypatch.setattr(jobs, "build", lambda spec, **place: again)
+    monkeypatch.setattr(meters, "perf_counter", again.clock)
+    jobs.Jobs(plan).open("relu", 16)
+    assert again.now >= warmup_s  # a worker that is told the number of calls warms up as well
+
+
+class Watched(nn.Parameter):
+    """A leaf that says when Python sets its gradient; autograd itself sets it unseen."""
+
+    events: list[str]
+
+    @property
+    def grad(self) -> Tensor | None:
+        return torch.Tensor.grad.__get__(self)
+
+    @grad.setter
+    def grad(self, value: Tensor | None) -> None:
+        self.events.append("clear")
+        torch.Tensor.grad.__set__(self, value)
+
+
+def watched(events: list[str]) -> Watched:
+    leaf = Watched(torch.randn(1, 4, 4))
+    leaf.events = events
+    return leaf
+
+
+class Matrix(nn.Module):
+    """One matrix, whose call is an event."""
+
+    def __init__(self, events: list[str]) -> None:
+        super().__init__()
+        self.events, self.weight = events, watched(events)
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.events.append("forward")
+        return x @ self.weight
+
+
+@pytest.mark.parametrize(
+    ("backward_only", "a_call"),
+    [(False, ["clear", "start", "forward", "stop"]), (True, ["clear", "forward", "start", "stop"])],
+    ids=["train", "backward"],
+)
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+def test_gradients_are_cleared_while_no_clock_runs(
+    device: str, backward_only: bool, a_call: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a GPU the events are the clock; theirs are faked, so that their order is seen without one."""
+    events: list[str] = []
+
+    def read(self: object = None) -> float:
+        events.append("stop" if events.count("start") > events.count("stop") else "start")
+        if events[-1] == "start" and subject.module.weight.grad is not None:
+            events.append("gradients of the last call")
+        return float(len(events))
+
+    class Event:
+        def __init__(self, enable_timing: bool) -> None:
+            assert enable_timing
+
+        record = read
+
+        def elapsed_time(self, end: Event) -> float:
+            return 1000.0
+
+    monkeypatch.setattr(meters, "perf_counter", read)
+    monkeypatch.setattr(torch.cuda, "Event", Event)
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda device: None)
+    subject = meters.Subject(Matrix(events), watched(events), torch.ones(1, 4, 4), True, backward_only)
+    timed = meters._on_cuda if device == "cuda" else meters._on_cpu
+    assert timed(subject, 3) > 0
+    assert [event for event, _ in groupby(events)] == [*a_call * 3, "clear"]
