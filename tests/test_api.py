@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import pytest
 import torch
+from conftest import FACTS, FakeLaunch, FakeWorker
 
 import ffnbench
+from ffnbench.api import prepare
 from ffnbench.errors import FfnbenchError
+from ffnbench.ffn.cost import cost
+from ffnbench.request import Request
 
 
 def test_build_gives_a_module_of_the_matched_width() -> None:
@@ -63,6 +67,22 @@ def test_compare_measures_and_has_a_frame() -> None:
     assert (frame["latency_s"] > 0).all()
     assert frame["verdict"].tolist()[0] == "reference"
     assert frame["peak_bytes"].tolist() == [2 * 4 * 16 * 128, 3 * 4 * 16 * 88]
+
+
+def test_costs_are_counted_anew_once_the_device_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Dropout's mask is smaller on a GPU, and `auto` is one where there is one."""
+    monkeypatch.setattr(FakeWorker, "facts", lambda self: {**FACTS, "gpus": 1})
+    request = Request(variants="swiglu,relu@dropout=0.1", mode="train", device="auto", workers=3, rounds=1, threads=1)
+    report = prepare(request).measure(launch=FakeLaunch())
+    case = report.plan.case("relu@dropout=0.1")
+    found = {c.case: (c.cost.saved_bytes, c.cost.peak_bytes) for c in report.costs}[case.label]
+    cpu, cuda = (
+        cost(case.ffn, tokens=case.workload.tokens, dtype="float32", train=True, device=device)
+        for device in ("cpu", "cuda")
+    )
+    assert case.workload.device == "cuda"
+    assert found == (cuda.saved_bytes, cuda.peak_bytes)
+    assert cpu.saved_bytes - cuda.saved_bytes == cpu.peak_bytes - cuda.peak_bytes == (4 - 1) * 512 * 3072
 
 
 def test_mistakes_are_exceptions_with_a_hint() -> None:
