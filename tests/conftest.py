@@ -123,6 +123,13 @@ def two_sides(folder: Path) -> None:
         subprocess.run(["git", *arguments.split()], cwd=folder, check=True)
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup() -> None:
+    """One thread for torch in this process: on a shared machine the threads of small operations wait for each other."""
+    if torch := sys.modules.get("torch"):
+        torch.set_num_threads(1)
+
+
 @pytest.fixture
 def fake_launch() -> type[FakeLaunch]:
     return FakeLaunch
