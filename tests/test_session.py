@@ -20,12 +20,14 @@ from ffnbench import jsonable
 from ffnbench.api import prepare
 from ffnbench.bench import meters
 from ffnbench.bench.prober import Prober
+from ffnbench.bench.runner import run
 from ffnbench.bench.session import Session, WorkerLost
 from ffnbench.errors import FfnbenchError
 from ffnbench.ffn.spec import ImportedSpec
 from ffnbench.plan import Workload
 from ffnbench.planning.compare import build
 from ffnbench.request import Request
+from ffnbench.stats.verdict import summarise
 
 HOSTILE = str(Path(__file__).with_name("hostile.py"))
 SMALL = Workload(batch=1, seq_len=32, dtype="float32", device="cpu", mode="forward", threads=1)
@@ -60,8 +62,19 @@ def test_trouble_is_a_row_and_the_others_go_on() -> None:
 
 @pytest.fixture(scope="module")
 def prober():
+    """One worker for all that only ask."""
     with Prober(timeout_s=60) as prober:
         yield prober
+
+
+class Shared:
+    """That worker as a run has it, which closes its workers; this one goes on."""
+
+    def __init__(self, session: Session) -> None:
+        self.facts, self.ask = session.facts, session.ask
+
+    def close(self) -> None:
+        pass
 
 
 def spec(name: str, d_ff: int = 48, **arguments: object) -> ImportedSpec:
@@ -146,14 +159,15 @@ def test_an_import_that_kills_the_process_is_an_error_too(tmp_path: Path) -> Non
         prober.count(ImportedSpec(target=f"{tmp_path}/deadly.py:X", d_model=8, d_ff=8), SMALL)
 
 
-def test_sparsity_is_told_only_where_the_hidden_layer_is_certain() -> None:
+def test_sparsity_is_told_only_where_the_hidden_layer_is_certain(prober: Prober) -> None:
     """Packed has one projection back to d_model; with d_ff = d_model every Linear of Plain leads there."""
     variants = f"relu,{HOSTILE}:Packed,square={HOSTILE}:Plain@d_ff=16"
     request = Request(variants=variants, d_model=16, d_ff=32, seq_len=32, metrics="sparsity", threads=1)
-    report = prepare(request).measure()
-    assert report.estimate("Packed", "zero_share") is not None
-    assert report.estimate("square", "zero_share") is None
-    assert "not known which" in " ".join(note.text for note in report.warnings if note.label == "square")
+    done = run(build(request, prober), launch=lambda: Shared(prober.start()))
+    found = {(m.case, m.metric) for m in summarise(done)[0]}
+    assert ("Packed", "zero_share") in found
+    assert ("square", "zero_share") not in found
+    assert "not known which" in " ".join(note.text for note in done.warnings if note.label == "square")
 
 
 class Twice(torch.nn.Module):
