@@ -62,7 +62,7 @@ def test_cost_counts_without_measuring() -> None:
 
 
 def test_compare_measures_and_has_a_frame() -> None:
-    report = ffnbench.compare("relu,swiglu", d_model=32, seq_len=16, quick=True, rounds=2)
+    report = ffnbench.compare("relu,swiglu", d_model=32, seq_len=16, quick=True, rounds=2, threads=1)
     frame = report.frame()
     assert (frame["latency_s"] > 0).all()
     assert frame["verdict"].tolist()[0] == "reference"
