@@ -26,8 +26,10 @@ FACTS = Facts(
 )  # fmt: skip
 
 
-def curve(f: Callable[[np.ndarray], np.ndarray], *, low: float = -4, high: float = 4, flat: tuple = ()) -> Curve:
-    x = np.linspace(low, high, 401)
+def curve(
+    f: Callable[[np.ndarray], np.ndarray], *, low: float = -4, high: float = 4, flat: tuple = (), points: int = 401
+) -> Curve:
+    x = np.linspace(low, high, points)
     slope = (f(x + 1e-6) - f(x - 1e-6)) / 2e-6
     return Curve(x=tuple(x), y=tuple(f(x)), slope=tuple(slope), flat=flat)
 
@@ -40,19 +42,29 @@ RELU = curve(relu, flat=((-4.0, 0.0),))
 RELU2 = curve(lambda x: relu(x) ** 2, flat=((-4.0, 0.0),))
 
 
+def side(f: Callable[[np.ndarray], np.ndarray], *, reach: float = 4) -> Curve:
+    """One side of a surface, of so few points that drawing it takes no time."""
+    return curve(f, low=-reach, high=reach, points=41)
+
+
 def figure_of(curves: dict[str, Curve], look: Look = NATURAL, *, derivative: bool = True) -> Figure:
     figure = curves_figure(curves, dict.fromkeys(curves, FACTS), derivative=derivative, look=look)
     figure.draw_without_rendering()
     return figure
 
 
+@pytest.fixture(scope="module")
+def pair() -> Figure:
+    """relu and relu2, drawn once for all that look at them."""
+    return figure_of({"relu": RELU, "relu2": RELU2})
+
+
 def bar_names(figure: Figure) -> list[Text]:
     return figure.axes[0].texts
 
 
-def test_each_dead_zone_is_named_beside_its_own_bar() -> None:
-    figure = figure_of({"relu": RELU, "relu2": RELU2})
-    texts = bar_names(figure)
+def test_each_dead_zone_is_named_beside_its_own_bar(pair: Figure) -> None:
+    texts = bar_names(pair)
     assert [text.get_text() for text in texts] == ["relu: zero gradient", "relu2: zero gradient"]
     assert texts[0].get_position()[0] > 0
     boxes = [text.get_window_extent() for text in texts]
@@ -85,12 +97,11 @@ def pieces(figure: Figure, colour: str, panel: int = 0) -> list:
     ]  # fmt: skip
 
 
-def test_where_two_curves_are_one_line_both_are_seen() -> None:
+def test_where_two_curves_are_one_line_both_are_seen(pair: Figure) -> None:
     """relu is drawn through, relu2 over it with gaps, for x < 0 and nowhere else."""
-    figure = figure_of({"relu": RELU, "relu2": RELU2})
     for panel in (0, 1):
-        assert all(not line.is_dashed() for line in pieces(figure, "black", panel))
-        over = pieces(figure, "#D55E00", panel)
+        assert all(not line.is_dashed() for line in pieces(pair, "black", panel))
+        over = pieces(pair, "#D55E00", panel)
         dashed = [line for line in over if line.is_dashed()]
         assert len(dashed) == 1
         x = dashed[0].get_xdata()
@@ -130,8 +141,8 @@ def test_every_curve_is_in_sight(name: str, f, low: float, high: float) -> None:
         assert ((values >= bottom) & (values <= top)).any(), f"{name}: {key}"
 
 
-def test_a_square_function_does_not_flatten_the_others() -> None:
-    assert figure_of({"relu": RELU, "relu2": RELU2}).axes[0].get_ylim()[1] < 5
+def test_a_square_function_does_not_flatten_the_others(pair: Figure) -> None:
+    assert pair.axes[0].get_ylim()[1] < 5
 
 
 @pytest.mark.parametrize("length", [5, 40, 120, 400])
@@ -159,7 +170,7 @@ def test_too_little_room_is_said() -> None:
 
 @pytest.mark.parametrize("number", [1, 2, 4, 5, 10])
 def test_panels_of_gated_forms_are_square_and_of_a_size(number: int) -> None:
-    curves = {str(i): RELU for i in range(number)}
+    curves = {str(i): side(relu) for i in range(number)}
     figure = gated_figure(curves, {name: f"{name}: relu(g) · u" for name in curves}, look=NATURAL)
     panels = [axes.bbox for axes in figure.axes[:number]]
     for box in panels:
@@ -178,7 +189,7 @@ def contour_levels(figure: Figure) -> set[float]:
 
 @pytest.mark.parametrize("reach", [1e-6, 0.3, 1, 4, 100, 1e9])
 def test_contours_scale_with_the_range(reach: float) -> None:
-    figure = gated_figure({"f": curve(relu, low=-reach, high=reach)}, {"f": "f"}, look=NATURAL)
+    figure = gated_figure({"f": side(relu, reach=reach)}, {"f": "f"}, look=NATURAL)
     levels = contour_levels(figure)
     assert 4 <= len(levels) <= 10
     assert 0.3 * reach**2 <= max(levels) <= reach**2
@@ -186,24 +197,24 @@ def test_contours_scale_with_the_range(reach: float) -> None:
 
 
 def test_one_steep_form_does_not_flatten_the_others() -> None:
-    curves = {"a": RELU, "b": RELU, "steep": curve(lambda x: 1000 * relu(x))}
+    curves = {"a": side(relu), "b": side(relu), "steep": side(lambda x: 1000 * relu(x))}
     figure = gated_figure(curves, {name: name for name in curves}, look=NATURAL)
     assert figure.axes[0].collections[0].get_clim() == (-16, 16)
 
 
 def test_a_form_that_is_zero_everywhere_can_be_drawn() -> None:
-    zero = curve(lambda x: 0 * x)
+    zero = side(lambda x: 0 * x)
     assert render(gated_figure({"zero": zero}, {"zero": "zero"}, look=NATURAL), ".png", NATURAL)
 
 
 def test_a_product_beyond_float64_is_refused() -> None:
     with pytest.raises(FfnbenchError, match="not finite"):
-        gated_figure({"f": curve(lambda x: x * 0 + 1e308)}, {"f": "f"}, look=NATURAL)
+        gated_figure({"f": side(lambda x: x * 0 + 1e308)}, {"f": "f"}, look=NATURAL)
 
 
 @pytest.mark.parametrize("name", ["swish@beta=0.5: swish(g, β = 0.5) · u", f"{'n' * 50}: {'n' * 50}(g) · u", "x" * 300])
 def test_titles_stay_over_their_panels(name: str) -> None:
-    figure = gated_figure(dict.fromkeys("abcd", RELU), dict.fromkeys("abcd", name), look=NATURAL)
+    figure = gated_figure(dict.fromkeys("abcd", side(relu)), dict.fromkeys("abcd", name), look=NATURAL)
     figure.draw_without_rendering()
     for axes in figure.axes[:4]:
         assert axes.title.get_window_extent().width <= 1.1 * axes.bbox.width
