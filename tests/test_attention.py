@@ -107,7 +107,8 @@ def test_both_forms_have_equal_values_and_gradients_beyond_a_kernels_block(name:
     results = []
     for form in Form:
         module, x = built(replace(SHAPES[name], causal=causal, form=form), torch.float64, 1100)
-        y = module(x.requires_grad_())
+        x = x[:1].requires_grad_()  # one sequence: several of them are held against the reference above
+        y = module(x)
         y.square().sum().backward()
         results.append([y, x.grad, *(p.grad for p in module.parameters())])
     for ours, textbook in zip(*results, strict=True):
