@@ -1,184 +1,248 @@
-"""The whole journey of a question, for the command line and for notebooks: request -> plan -> run -> report."""
+"""Every command as a few short sentences, for the terminal and for Python. The only place that joins rooms.
+
+    compare      show(measure(plan of the request))
+    block        show(measure(plan of the request))
+    time         show(measure(plan of the request))
+    check        show(decide(the baseline's plan, measured again))
+    ab           show(decide(both sides in one plan, measured))
+
+A request is planned and priced with the help of a prober, which looks at code of the user's; it is measured into a
+report; an `Ending` shows it. From Python nothing is shown: `Silent` is the ending.
+"""
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime
 from difflib import get_close_matches
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ffnbench import jsonable
-from ffnbench.bench.environment import usable_cpus
+from ffnbench.activations.facts import Facts
+from ffnbench.bench.checkouts import placed, prober_within
+from ffnbench.bench.environment import advice, describe, memory_for, usable_cpus
 from ffnbench.bench.group import Launch
+from ffnbench.bench.memory_limits import fit_into
 from ffnbench.bench.prober import Prober
 from ffnbench.bench.runner import run
 from ffnbench.bench.session import Session, WorkerLost
 from ffnbench.errors import FfnbenchError
+from ffnbench.ffn.spec import ActivationSpec
 from ffnbench.models.configs import UnknownFamily
 from ffnbench.models.model import CountedModel, count_model
 from ffnbench.models.presets import model_of
-from ffnbench.plan import CONTROL, OWN, Arm, NoProbe, Plan, cost_of
-from ffnbench.planning.block import is_block
-from ffnbench.planning.compare import build as build_plan
+from ffnbench.plan import CONTROL, OWN, Arm, Case, NoProbe, Plan, Probe, cost_of
+from ffnbench.planning.activations import CHOSEN, every_activation, every_gated_form, parse_range, plan_timing, select
+from ffnbench.planning.block import plan_block
+from ffnbench.planning.compare import plan_compare
 from ffnbench.planning.effort import check_timeout
-from ffnbench.report.block import block_tables
-from ffnbench.report.compare import compare_table, cost_table
+from ffnbench.planning.grammar import Variant
+from ffnbench.planning.sides import BASE, plan_sides, sides_asked, variant_of_sides
+from ffnbench.report.activations import facts_view
+from ffnbench.report.ending import Ending, Silent
+from ffnbench.report.findings import check_view
+from ffnbench.report.listing import environment_records, records_view, timer_records
+from ffnbench.report.models import model_view
+from ffnbench.report.selftest import selftest_view
+from ffnbench.report.shown import ShownReport, as_shown, difference, recompute
 from ffnbench.report.store import load as load_report
-from ffnbench.report.table import Table
-from ffnbench.report.text import html_fragment, plain, renderable
-from ffnbench.request import Request
-from ffnbench.result import CaseCost, Progress, Report
+from ffnbench.report.views import report_view
+from ffnbench.report.whole_model import whole_model_view
+from ffnbench.request import (
+    AnyRequest,
+    BlockRequest,
+    CheckRequest,
+    CompareRequest,
+    FactsRequest,
+    PictureRequest,
+    Request,
+    SelftestRequest,
+    SidesRequest,
+    TimingRequest,
+)
+from ffnbench.result import CaseCost, Environment, Report
+from ffnbench.selftest.exam import exam
+from ffnbench.stats.baseline import (
+    is_timed,
+    policy_for,
+    policy_of_sides,
+    refuse_another_machine,
+    refuse_another_reference,
+    unpredicted,
+)
 from ffnbench.stats.enough import Answered
+from ffnbench.stats.looks import Looks, looks_at, two_looks
+from ffnbench.stats.regression import (
+    Checked,
+    Finding,
+    Policy,
+    Status,
+    exact_findings,
+    kind,
+    latency_findings,
+    output_finding,
+    paired_findings,
+)
 from ffnbench.stats.verdict import refuse_blind, summarise
 from ffnbench.version import __version__
 
 if TYPE_CHECKING:
     from torch import nn
 
-DEFAULTS = Request()
-TIMEOUT_S = 300.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class ShownReport(Report):
-    """A Report that shows itself as its table: in a notebook, in a terminal and with rich."""
-
-    @property
-    def table(self) -> Table:
-        """The table that belongs to this report: a block's, measured variants, or costs alone."""
-        if is_block(self.plan):
-            return block_tables(self)
-        return compare_table(self) if self.environment else cost_table(self)
-
-    def __repr__(self) -> str:
-        return plain(self.table)
-
-    def _repr_html_(self) -> str:
-        return html_fragment(self.table)
-
-    def __rich_console__(self, console: Any, options: Any) -> Any:
-        yield renderable(self.table, options.max_width)
-
-
-def price(request: Request) -> ShownReport:
-    """Costs only: no measuring, and no torch unless a module of the user's own has to be counted."""
-    plan, costs = _plan(request)
-    return _report(plan.with_device("cpu"), costs)
+Variants = str | Iterable[str] | CompareRequest  # a list as one text or several, or a whole request
+R = TypeVar("R", bound=Request)
+A = TypeVar("A", bound=AnyRequest)
+SILENT = Silent()
+COUNT_TIMEOUT_S = 300.0
+CURVE_POINTS, SURFACE_POINTS = 1601, 161
+PLANS: dict[type, Callable[[Any, Probe], Plan]] = {
+    CompareRequest: plan_compare,
+    BlockRequest: plan_block,
+    TimingRequest: plan_timing,
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Prepared:
-    """A plan with its costs, ready to be measured."""
+class Machine:
+    """The world outside: what starts a worker, and what looks at code without measuring it."""
 
-    plan: Plan
-    costs: tuple[CaseCost, ...]
-
-    def measure(
-        self,
-        on_progress: Callable[[Progress], None] = lambda _: None,
-        launch: Launch = Session,
-        answered: Answered | None = None,
-    ) -> ShownReport:
-        """Run it. Raises Unfinished where no worker starts, FfnbenchError where the device is not there."""
-        done = run(self.plan, on_progress=on_progress, launch=launch, answered=answered)
-        measured, comparisons, warnings = summarise(done)
-        return replace(
-            _report(done.plan, self._priced(done.plan)),
-            environment=done.environment,
-            measured=measured,
-            comparisons=comparisons,
-            failures=done.failures,
-            warnings=(*done.warnings, *warnings),
-            samples=done.samples,
-            interrupted=done.interrupted,
-            stopped=done.stopped,
-            limit=done.limit,
-            timer=done.timer,
-            sides=done.sides,
-            wall_s=done.wall_s,
-        )
-
-    def priced(self) -> ShownReport:
-        """The costs alone."""
-        return _report(self.plan.with_device("cpu"), self.costs)
-
-    def _priced(self, plan: Plan) -> tuple[CaseCost, ...]:
-        """The costs with the device known: dropout's mask is smaller on CUDA. What was counted stays."""
-        counted = {c.case for c in self.costs if c.cost.counted}
-        return tuple(
-            c if c.case in counted else CaseCost(case=c.case, cost=cost_of(plan.case(c.case), NoProbe()))
-            for c in self.costs
-        )
+    launch: Launch = Session
+    prober: Callable[[float], Prober] = Prober
 
 
-def prepare(request: Request) -> Prepared:
-    """Everything that can fail before measuring, done."""
-    plan, costs = _plan(request)
-    refuse_blind(plan)
-    return Prepared(plan=plan, costs=costs)
+MACHINE = Machine()  # the one seam: a test puts one of its own here
 
 
-def price_plan(plan: Plan) -> Prepared:
-    """A plan that is there already, with its costs as they are now."""
-    with Prober(plan.protocol.timeout_s) as prober:
-        check_arms(plan.arms, prober)
-        costs = tuple(CaseCost(case=case.label, cost=cost_of(case, prober)) for case in plan.cases)
-    return Prepared(plan=plan, costs=costs)
+# The commands
 
 
-def check_arms(arms: Iterable[Arm], prober: Prober) -> None:
-    """Raise FfnbenchError for an arm whose interpreter is missing or has no torch."""
-    probers = [prober.within(arm) for arm in arms if arm != OWN and arm.name != CONTROL]
-    for one in probers:
-        one.start()  # all of them, before the first is waited for
-    for one in probers:
-        one.facts_of_torch()
-
-
-def _plan(request: Request) -> tuple[Plan, tuple[CaseCost, ...]]:
-    if request.threads is None:
-        request = replace(request, threads=usable_cpus())
-    with Prober(check_timeout(request.timeout)) as prober:
-        plan = build_plan(request, prober)
-        check_arms(plan.arms, prober)
-        costs = tuple(CaseCost(case=case.label, cost=cost_of(case, prober)) for case in plan.cases)
-    return plan, costs
-
-
-def _report(plan: Plan, costs: tuple[CaseCost, ...]) -> ShownReport:
-    return ShownReport(
-        plan=plan, costs=costs, created=datetime.now(UTC).isoformat(timespec="seconds"), version=__version__
-    )
-
-
-def _request(variants: str | Iterable[str], options: dict[str, Any]) -> Request:
-    known = {f.name for f in fields(Request)}
-    for name in options:
-        if name not in known:
-            near = get_close_matches(name, known, n=1)
-            raise TypeError(f"unexpected argument {name!r}" + (f"; did you mean {near[0]!r}?" if near else ""))
-    if "dtype" in options:
-        options = {**options, "dtype": str(options["dtype"]).removeprefix("torch.")}
-    return Request(variants=variants if isinstance(variants, str) else ",".join(variants), **options)
-
-
-def compare(variants: str | Iterable[str] = DEFAULTS.variants, **options: Any) -> ShownReport:
-    """Measure variants side by side; the options are the flags of `ffnbench compare` (see request.Request).
+def compare(variants: Variants = CompareRequest.variants, ending: Silent = SILENT, **flags: Any) -> ShownReport:
+    """Measure variants side by side; the arguments are the flags of `ffnbench compare` (request.CompareRequest).
 
     >>> report = ffnbench.compare("relu,swiglu", d_model=256, quick=True)
     >>> report.frame()[["label", "params", "latency_s", "ratio", "verdict"]]
     """
-    return prepare(_request(variants, options)).measure()
+    return _shown(measure(prepare(_asked(CompareRequest, variants, flags)), ending), ending)
 
 
-def cost(variants: str | Iterable[str] = DEFAULTS.variants, **options: Any) -> ShownReport:
-    """Count parameters, FLOPs and bytes of variants without measuring; the options are those of `compare`."""
-    return price(_request(variants, options))
+def cost(variants: Variants = CompareRequest.variants, ending: Silent = SILENT, **flags: Any) -> ShownReport:
+    """Count parameters, FLOPs and bytes of variants without measuring; the arguments are those of `compare`."""
+    return _shown(prepare(_asked(CompareRequest, variants, flags)).priced(), ending)
 
 
-def build(variant: str, *, d_model: int, device: Any = None, dtype: Any = None, **options: Any) -> nn.Module:
+def block(request: BlockRequest, ending: Silent = SILENT) -> ShownReport:
+    """An FFN beside the attention of its block, by length of the sequence."""
+    prepared = prepare(request)
+    return _shown(prepared.priced() if request.cost_only else measure(prepared, ending), ending)
+
+
+def time_activations(request: TimingRequest, ending: Silent = SILENT) -> ShownReport:
+    """The operations of activations, forward and backward, each against relu's."""
+    return _shown(measure(prepare(request), ending), ending)
+
+
+def check(request: CheckRequest, ending: Silent = SILENT) -> Checked:
+    """A baseline's own plan measured again, or a saved run, held against it."""
+    before = load(request.baseline)
+    policy = policy_for(before, request)
+    looks = _look_again(before, policy, request, ending)
+    exact = exact_findings(before, looks.now, policy)
+    return _decided((*exact, *looks.findings), before, looks, ending, against=request.baseline)
+
+
+def ab(request: SidesRequest, ending: Silent = SILENT) -> Checked:
+    """Base and head in the same minutes. Raises FfnbenchError where a side can't be had, and leaves nothing behind."""
+    variant = variant_of_sides(request)
+    policy = policy_of_sides(request, variant.label)
+    with placed(sides_asked(request, variant)) as sides:
+        prepared, output = _prepare_sides(request, variant, (sides[0].arm, sides[1].arm))
+        looks = _look_at_sides(request, prepared, output, policy, ending)
+    before, now = (_one_side(looks.now, side, variant.label) for side in (BASE, variant.label))
+    exact = exact_findings(before, now, policy)
+    return _decided((*looks.findings, output, *exact), before, looks, ending, sides=(sides[0].words, sides[1].words))
+
+
+def report(path: str, ending: Silent = SILENT) -> tuple[ShownReport, str]:
+    """A saved run again, every figure computed anew; and what to say where the file's own figures are others."""
+    stored = load(path)
+    return _shown(recompute(stored), ending), difference(stored, recompute(stored))
+
+
+def whole_model(request: BlockRequest, ending: Silent = SILENT) -> None:
+    """FFN and attention of all layers of a model, counted."""
+    view = whole_model_view(request)
+    ending.show(lambda: view)
+
+
+def facts(request: FactsRequest, ending: Silent = SILENT) -> None:
+    """What is true of activations, found in float64 by a worker."""
+    with MACHINE.prober(check_timeout(request.timeout)) as prober:
+        chosen = select(every_activation() if request.activations is None else request.activations, prober)
+        found = {label: prober.facts(spec) for label, spec in chosen.items()}
+    ending.show(lambda: facts_view(chosen, found))
+
+
+def plot_activations(request: PictureRequest, ending: Ending) -> list[str]:
+    """Curves of activations or surfaces of gated forms, into files; gives the lines that tell what was written."""
+    from ffnbench.report.activation_pictures import canvas_of, picture_files, told  # matplotlib
+
+    low, high = parse_range(request.range_)
+    canvas = canvas_of(request)
+    with MACHINE.prober(check_timeout(request.timeout)) as prober:
+        default = every_gated_form() if request.gated else CHOSEN
+        chosen = select(default if request.activations is None else request.activations, prober, gated=request.gated)
+        points = SURFACE_POINTS if request.gated else CURVE_POINTS
+        curves = {label: prober.curve(spec, low, high, points) for label, spec in chosen.items()}
+        found = {} if request.gated else _facts_where_finite(prober, chosen)
+        files = picture_files(request, canvas, chosen, curves, found)
+        return told(request, chosen, ending.write(files))
+
+
+def _facts_where_finite(prober: Prober, chosen: dict[str, ActivationSpec]) -> dict[str, Facts]:
+    """Facts for the marks of a picture; none for a function that is finite where it is drawn, and not elsewhere."""
+    found = {}
+    for label, spec in chosen.items():
+        try:
+            found[label] = prober.facts(spec)
+        except FfnbenchError:
+            continue
+    return found
+
+
+def inspect(name: str, ending: Silent = SILENT) -> CountedModel:
+    """The FFNs of a preset or of a config.json in numbers; a family that is not known is counted by transformers."""
+    try:
+        found = count_model(model_of(name))
+    except UnknownFamily as problem:
+        found = _count_by_transformers(name, problem)
+    ending.show(lambda: model_view(found))
+    return found
+
+
+def environment(timer: bool, ending: Silent = SILENT) -> None:
+    """Where numbers would be made, with what the harness itself costs where that is asked for."""
+    worker = MACHINE.launch()
+    try:
+        told = worker.greeting()
+        overhead = timer_records(worker.ask({"do": "timer"}, COUNT_TIMEOUT_S)) if timer else []
+    finally:
+        worker.close()
+    records = [*environment_records(describe(told)), *overhead]
+    ending.show(lambda: records_view(records, [f"noise: {text}" for text in advice()]))
+
+
+def selftest(request: SelftestRequest, ending: Silent = SILENT) -> None:
+    """How often ffnbench is wrong: on simulated machines, or on this one."""
+    asked = exam(request)
+    with ending.progress() as listener:
+        result = asked(listener)
+    ending.show(lambda: selftest_view(result))
+
+
+def build(variant: str, *, d_model: int, device: Any = None, dtype: Any = None, **flags: Any) -> nn.Module:
     """The nn.Module of a variant, in this process: maps (..., d_model) to (..., d_model).
 
     Widths follow the same rules as in `compare`: a gated form has the parameters of the classic one at 4 * d_model
@@ -190,65 +254,243 @@ def build(variant: str, *, d_model: int, device: Any = None, dtype: Any = None, 
     from ffnbench.bench.probing import InProcess
 
     named = {"dtype": dtype} if dtype is not None else {}
-    plan = build_plan(_request(variant, {"d_model": d_model, **named, **options}), InProcess())
+    plan = plan_compare(_asked(CompareRequest, variant, {"d_model": d_model, **named, **flags}), InProcess())
     if len(plan.cases) > 1:
         raise FfnbenchError(f"{variant!r} names {len(plan.cases)} variants", "build one at a time")
     case = plan.cases[0]
     if case.arm != OWN:
         raise FfnbenchError(f"{case.arm} is of another process", "a module is built in this one")
     own_device = None if case.workload.device == "auto" else case.workload.device
-    place = {"device": device or own_device, "dtype": getattr(torch, case.workload.dtype)}
-    return build_module(case.ffn, **place)
-
-
-def recompute(report: ShownReport) -> tuple[ShownReport, str]:
-    """The report with every figure computed anew from its samples, and what to say where they were not the same."""
-    if report.environment is None:
-        return report, ""
-    measured, comparisons, warnings = summarise(report.run)
-    known = set(report.warnings)
-    fresh = replace(
-        report,
-        measured=measured,
-        comparisons=comparisons,
-        warnings=(*report.warnings, *(note for note in warnings if note not in known)),
-    )
-    if _figures(fresh) == _figures(report):
-        return fresh, ""
-    return fresh, f"the figures stored in the file (by ffnbench {report.version}) are not those of its samples"
-
-
-def _figures(report: Report) -> list[tuple[str, str, str, str]]:
-    """What is compared, to nine digits: sums of floats may differ in the last ones between machines."""
-    found = [(m.case, m.metric, f"{m.estimate.value:.9g}", "") for m in report.measured]
-    for c in report.comparisons:
-        found.append((c.case, c.metric, f"{c.ratio.value:.9g}" if c.ratio else "", c.verdict.value))
-    return found
+    return build_module(case.ffn, device=device or own_device, dtype=getattr(torch, case.workload.dtype))
 
 
 def load(path: str) -> ShownReport:
     """A report that `-o run.json` wrote; raises FfnbenchError for a file that is none, or is of another schema."""
-    report = load_report(path)
-    return ShownReport(**{f.name: getattr(report, f.name) for f in fields(Report)})
+    return as_shown(load_report(path))
 
 
-def inspect(name: str) -> CountedModel:
-    """The FFNs of a preset or of a config.json in numbers."""
+# The journey: a request is prepared, measured, shown
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prepared:
+    """A plan with the cost of each case: everything that can fail before measuring is done."""
+
+    plan: Plan
+    costs: tuple[CaseCost, ...]
+
+    def priced(self) -> ShownReport:
+        """The costs alone."""
+        return _new_report(self.plan.with_device("cpu"), self.costs)
+
+    def costs_of(self, plan: Plan) -> tuple[CaseCost, ...]:
+        """The costs of a plan's cases, its device known: dropout's mask is smaller on CUDA. What was counted stays.
+
+        What was not priced is the control, and costs what its reference does.
+        """
+        known = {found.case: found for found in self.costs}
+        return tuple(
+            replace(found, case=case.label) if found.cost.counted else _price(case, NoProbe())
+            for case in plan.cases
+            if (found := known.get(case.label) or known[plan.reference])
+        )
+
+
+def prepare(request: AnyRequest) -> Prepared:
+    """Plan a request and price it; raises FfnbenchError for every mistake that can be found before measuring."""
+    with MACHINE.prober(check_timeout(request.timeout)) as prober:
+        plan = replace(PLANS[type(request)](_with_threads(request), prober), request=request)
+        return _priced(plan, prober)
+
+
+def _with_threads(request: A) -> A:
+    """The request with the CPUs that this process may use, where none were typed."""
+    return replace(request, threads=usable_cpus()) if request.threads is None else request
+
+
+def _priced(plan: Plan, prober: Prober) -> Prepared:
+    """A plan that is there already, with its costs as they are now; raises FfnbenchError for an arm without torch."""
+    _start_all(prober, plan.arms)
+    return Prepared(plan=plan, costs=tuple(_price(case, prober) for case in plan.cases))
+
+
+def _start_all(prober: Prober, arms: Iterable[Arm]) -> None:
+    """Look whether each arm has torch; all of them are started before the first is waited for."""
+    probers = [prober.within(arm) for arm in arms if arm != OWN and arm.name != CONTROL]
+    for one in probers:
+        one.start()
+    for one in probers:
+        one.torch_or_error()
+
+
+def _price(case: Case, probe: Probe) -> CaseCost:
+    return CaseCost(case=case.label, cost=cost_of(case, probe))
+
+
+def measure(prepared: Prepared, ending: Silent = SILENT, launch: Launch | None = None) -> ShownReport:
+    """Measure what was prepared; raises FfnbenchError where memory does not hold it, or it could tell nothing."""
+    plan = fit_into(prepared.plan, memory_for(prepared.plan))
+    refuse_blind(plan)
+    return _measured(replace(prepared, plan=plan), ending, launch)
+
+
+def _measured(
+    prepared: Prepared, ending: Silent, launch: Launch | None = None, answered: Answered | None = None
+) -> ShownReport:
+    with ending.progress() as listener:
+        done = run(prepared.plan, on_progress=listener, launch=launch or MACHINE.launch, answered=answered)
+    measured, comparisons, warnings = summarise(done)
+    return replace(
+        _new_report(done.plan, prepared.costs_of(done.plan)),
+        environment=done.environment,
+        measured=measured,
+        comparisons=comparisons,
+        failures=done.failures,
+        warnings=(*done.warnings, *warnings),
+        samples=done.samples,
+        interrupted=done.interrupted,
+        stopped=done.stopped,
+        limit=done.limit,
+        timer=done.timer,
+        sides=done.sides,
+        wall_s=done.wall_s,
+    )
+
+
+def _shown(found: ShownReport, ending: Silent) -> ShownReport:
+    ending.show(lambda: report_view(found))
+    return found
+
+
+# The parts of a check
+
+
+def _look_again(before: ShownReport, policy: Policy, request: CheckRequest, ending: Silent) -> Looks:
+    """What a check sees: a saved run, exact metrics alone, or two looks at latency as well."""
+    if request.current is not None:
+        return _look_at_saved(before, load(request.current), policy, request)
+    with MACHINE.prober(before.plan.protocol.timeout_s) as prober:
+        prepared = _priced(before.plan, prober)
+    if request.exact_only or not is_timed(before):
+        return Looks(findings=(), now=_exact(before, prepared, ending))
+    here = _environment_here()
+    if request.absolute:
+        refuse_another_machine(request.baseline, before.environment, here)
+    if kind(here) != kind(before.environment) and not request.across_machines:
+        now = replace(_exact(before, prepared, ending), environment=here)
+        return Looks(findings=tuple(latency_findings(before, now, policy)), now=now)
+
+    def measured(plan: Plan, answered: Answered) -> Report:
+        return _measured(replace(prepared, plan=plan), ending, answered=answered)
+
+    return two_looks(before, policy, request.budget, measured)
+
+
+def _look_at_saved(before: ShownReport, now: ShownReport, policy: Policy, request: CheckRequest) -> Looks:
+    """A run that was saved: nothing is measured, so a suspect can't be measured again."""
+    refuse_another_reference(str(request.current), before, now)
+    if not is_timed(before) or request.exact_only:
+        return Looks(findings=(), now=now)
+    once = "measured once: a saved run can't be measured again"
+    return Looks(
+        findings=tuple(
+            replace(finding, reason=once) if finding.status is Status.REGRESSED else finding
+            for finding in latency_findings(before, now, policy)
+        ),
+        now=now,
+    )
+
+
+def _exact(before: ShownReport, prepared: Prepared, ending: Silent) -> ShownReport:
+    """The costs as they are now; bytes are measured only where the baseline has some that no closed form predicts."""
+    now = prepared.priced()
+    if not unpredicted(before, now):
+        return now
+    return _measured(replace(prepared, plan=replace(before.plan, metrics=("memory",))), ending)
+
+
+def _environment_here() -> Environment:
+    worker = MACHINE.launch()
     try:
-        return count_model(model_of(name))
-    except UnknownFamily as problem:
-        return _count_by_transformers(name, problem)
+        return describe(worker.greeting())
+    finally:
+        worker.close()
+
+
+def _prepare_sides(request: SidesRequest, variant: Variant, arms: tuple[Arm, Arm]) -> tuple[Prepared, Finding]:
+    """Both sides looked at where they run: what they are, what they cost, and whether they compute the same."""
+    with MACHINE.prober(request.timeout) as prober:
+        _start_all(prober, arms)
+        probes = (prober_within(prober, arms[0], variant), prober_within(prober, arms[1], variant))
+        plan = replace(plan_sides(_with_threads(request), arms, probes), request=request)
+        prepared = _priced(plan, prober)
+        base, head = plan.cases
+        with tempfile.TemporaryDirectory(prefix="ffnbench-") as folder:
+            probes[0].keep(base, request.seed, folder)
+            agreement = probes[1].hold(head, request.seed, folder)
+    return prepared, output_finding(variant.label, agreement, allowed=request.allow_mismatch)
+
+
+def _look_at_sides(request: SidesRequest, prepared: Prepared, output: Finding, policy: Policy, ending: Silent) -> Looks:
+    """Two looks at the latency, or one worker of each side for the exact metrics alone; none at another function."""
+
+    def measured(plan: Plan, answered: Answered | None = None) -> ShownReport:
+        return _measured(replace(prepared, plan=plan), ending, answered=answered)
+
+    if output.status is Status.REGRESSED:
+        return Looks(findings=(), now=prepared.priced())
+    if request.exact_only:
+        return Looks(findings=(), now=measured(prepared.plan))
+    return looks_at(prepared.plan, lambda now: paired_findings(now, policy), policy, request.budget, measured)
+
+
+def _decided(findings: tuple[Finding, ...], before: Report, looks: Looks, ending: Silent, **told: Any) -> Checked:
+    checked = Checked(findings=findings, before=before, now=looks.now, again=looks.again, **told)
+    ending.show(lambda: check_view(checked))
+    return checked
+
+
+def _one_side(found: Report, side: str, label: str) -> Report:
+    """One side by itself, under the name of the variant: so that the two can be compared as two runs are."""
+    case = replace(found.plan.case(side), label=label)
+    return replace(
+        found,
+        plan=replace(found.plan, cases=(case,), reference=label),
+        costs=(CaseCost(case=label, cost=found.cost(side)),),
+        measured=tuple(replace(m, case=label) for m in found.measured if m.case == side),
+        failures=tuple(replace(f, case=label) for f in found.failures if f.case == side),
+    )
+
+
+def _new_report(plan: Plan, costs: tuple[CaseCost, ...]) -> ShownReport:
+    now = datetime.now(UTC).isoformat(timespec="seconds")
+    return ShownReport(plan=plan, costs=costs, created=now, version=__version__)
+
+
+def _asked(kind_: type[R], asked: str | Iterable[str] | R, flags: dict[str, Any]) -> R:
+    """The request that the arguments of a Python call make; one that is there already is itself."""
+    if isinstance(asked, kind_):
+        return asked
+    known = {field.name for field in fields(kind_)}  # type: ignore[arg-type]
+    for name in flags:
+        if name not in known:
+            near = get_close_matches(name, known, n=1)
+            raise TypeError(f"unexpected argument {name!r}" + (f"; did you mean {near[0]!r}?" if near else ""))
+    if "dtype" in flags:
+        flags = {**flags, "dtype": str(flags["dtype"]).removeprefix("torch.")}
+    variants = asked if isinstance(asked, str) else ",".join(asked)  # type: ignore[arg-type]
+    return kind_(variants=variants, **flags)  # type: ignore[call-arg]
 
 
 def _count_by_transformers(path: str, unknown: UnknownFamily) -> CountedModel:
     """Ask a worker; where transformers can't help, what was unknown is the error."""
-    session = Session()
+    worker = MACHINE.launch()
     try:
-        answer = session.ask({"do": "hf_layers", "source": str(Path(path).expanduser().resolve())}, TIMEOUT_S)
+        answer = worker.ask({"do": "hf_layers", "source": str(Path(path).expanduser().resolve())}, COUNT_TIMEOUT_S)
     except WorkerLost as lost:
         raise FfnbenchError(unknown.message, f"{unknown.hint}; building it: {lost}") from lost
     finally:
-        session.close()
+        worker.close()
     if "failure" in answer:
         raise FfnbenchError(unknown.message, f"{unknown.hint}; {answer['message']}")
     return jsonable.decode(CountedModel, answer["model"])

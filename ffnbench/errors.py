@@ -1,7 +1,7 @@
 """What can go wrong, in words: every error carries what happened, what to do about it and the exit code.
 
 Exit codes live here so that no command invents its own: 2 is the user's input (nothing was measured),
-3 is "could not finish". Code 1 is kept for a gate that found a regression and is never used for an error.
+3 is "could not finish". Code 1 is kept for a check that found a regression and is never used for an error.
 """
 
 from __future__ import annotations

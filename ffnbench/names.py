@@ -76,4 +76,5 @@ class Registry(Generic[T]):
 
     def get(self, name: str) -> T:
         """The entry behind any spelling; raises FfnbenchError with did-you-mean for an unknown one."""
-        return self._entries[normalise(self.canonical(name))]
+        found = self._entries.get(name)  # as it is written: nothing to normalise
+        return self._entries[normalise(self.canonical(name))] if found is None else found

@@ -1,13 +1,15 @@
 """The question: which cases, on what workload, measured how. Pure data, enough to ask it again.
 
-The types only; how flags become a Plan is request.py, the answer is result.py.
+The types only; how a request becomes a Plan is planning/, the answer is result.py.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from enum import Enum
+from functools import cached_property
 from typing import Protocol as Interface
 
 from ffnbench.activations.own import OwnActivation
@@ -17,16 +19,9 @@ from ffnbench.ffn.cost import Cost, activation_cost, cost
 from ffnbench.ffn.spec import ActivationSpec, ImportedSpec, NetworkSpec
 from ffnbench.jsonable import LATER
 from ffnbench.models.model import OwnMLP
-from ffnbench.names import Registry
+from ffnbench.request import AnyRequest
 
 DEFAULT_WORKERS, DEFAULT_ROUNDS = 5, 30
-
-DTYPES: Registry[str] = Registry("dtype", "`ffnbench list dtypes` shows all")
-DTYPES.add("float64", "float64", ("double", "fp64"))
-DTYPES.add("float32", "float32", ("float", "fp32"))
-DTYPES.add("bfloat16", "bfloat16", ("bf16",))
-DTYPES.add("float16", "float16", ("half", "fp16"))
-
 
 AnySpec = NetworkSpec | ActivationSpec | AttentionSpec
 
@@ -46,13 +41,68 @@ class Backend(Enum):
     COMPILE = "compile"
 
 
+class Kind(Enum):
+    """What a plan asks, and so how its answer reads: variants; an FFN beside attention, by length; operations by size;
+    two sides of one variant.
+    """
+
+    COMPARE = "compare"
+    BLOCK = "block"
+    ACTIVATIONS = "activations"
+    SIDES = "sides"
+
+
 CONTROL = "(control)"  # no variant can have this label by accident: the grammar's labels are names
-LATENCY, PEAK, SAVED, ZEROS, DEAD = "latency", "peak_bytes", "saved_bytes", "zero_share", "dead_share"
+LATENCY, PEAK, SAVED, COMPILE = "latency", "peak_bytes", "saved_bytes", "compile_s"
 LOAD, HIT = "expert_load_max", "experts_hit"
-COMPILE = "compile_s"  # measured in each worker wherever something is compiled
-# what --metrics asks for; latency is sampled in every round of every worker, the others are exact and need one;
-# routing is measured wherever there are experts
-METRIC_GROUPS = {"latency": (LATENCY,), "memory": (PEAK, SAVED), "sparsity": (ZEROS, DEAD), "routing": (LOAD, HIT)}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Metric:
+    """One row of the table of what can be known of a case. A new metric is one row, and the job that measures it.
+
+    `group` is its name in --metrics, "" where nobody asks for it. `job` is what a worker is asked, "" for what follows
+    from the closed forms alone. An exact metric is the same in every process and needs one; a timed one is sampled.
+    `column` is its heading in a table and how long that stays (report/table.py), "" where it has none. In Bencher's
+    export it stands under its own name where `exported` says so. `closed_form`: a field of Cost of that name predicts
+    it, and tests hold the two equal.
+    """
+
+    name: str
+    unit: str  # s, bytes, share, or "" for a plain number
+    group: str = ""
+    job: str = ""
+    exact: bool = True
+    less_is_better: bool = False
+    checked: bool = False  # whether `check` holds it against a baseline
+    closed_form: bool = False
+    column: str = ""
+    priority: int = 0
+    train_only: bool = False
+    exported: bool = False
+
+
+# fmt: off
+METRICS = (
+    Metric(name=LATENCY, unit="s", group="latency", job="sample", exact=False, less_is_better=True, exported=True),
+    Metric(name="params", unit="", checked=True, closed_form=True, exported=True),
+    Metric(name="flops_forward", unit="", checked=True, closed_form=True),
+    Metric(name="flops_backward", unit="", checked=True, closed_form=True),
+    Metric(name="flops_elementwise", unit="", checked=True, closed_form=True),
+    Metric(name=PEAK, unit="bytes", group="memory", job="weigh", less_is_better=True, checked=True, closed_form=True,
+           column="peak", priority=4, exported=True),
+    Metric(name=SAVED, unit="bytes", group="memory", job="weigh", less_is_better=True, checked=True, closed_form=True,
+           column="saved", priority=5, train_only=True, exported=True),
+    Metric(name="zero_share", unit="share", group="sparsity", job="sparsity", column="zeros", priority=3),
+    Metric(name="dead_share", unit="share", group="sparsity", job="sparsity", column="dead", priority=3),
+    Metric(name=LOAD, unit="", group="routing", job="route"),
+    Metric(name=HIT, unit="", group="routing", job="route"),
+    Metric(name=COMPILE, unit="s", job="open", exact=False, less_is_better=True),  # wherever something is compiled
+)
+# fmt: on
+METRIC_GROUPS = {name: tuple(m for m in METRICS if m.group == name) for name in dict.fromkeys(m.group for m in METRICS)}
+del METRIC_GROUPS[""]
+CLOSED_FORMS = frozenset(metric.name for metric in METRICS if metric.closed_form)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,8 +134,8 @@ class Workload:
 
     @property
     def compiled(self) -> bool:
-        """Whether other code runs than the one that is written."""
-        return self.backend != Backend.EAGER.value
+        """Whether a compiler makes other code of the one that is written."""
+        return self.backend == Backend.COMPILE.value
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,6 +158,25 @@ class Arm:
 OWN = Arm()
 
 
+ACTIVE_PARAMS = "active params"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sizing:
+    """Where a width comes from. `how` is one of: given; unread (a width that the module does not read); matched, on
+    `what` (params, active params or flops); rule, whose name is `what`; ratio, of d_model, rounded up to `multiple_of`
+    where that is not None; model, whose name is `what`.
+    """
+
+    how: str
+    what: str = ""
+    ratio: float | None = None
+    multiple_of: int | None = None
+
+
+GIVEN = Sizing(how="given")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
     """One row: a network and a workload under a label. `sizing` says where its sizes come from, `arm` where it runs.
@@ -119,7 +188,7 @@ class Case:
     variant: str
     ffn: AnySpec
     workload: Workload
-    sizing: str
+    sizing: Sizing
     residual: float | None = None  # what is matched, relative to the reference: 0.002 is 0.2 % above
     against: str | None = field(default=None, metadata=LATER)
     arm: Arm = field(default=OWN, metadata=LATER)
@@ -130,7 +199,7 @@ class Protocol:
     """How it is measured. The replicate is the worker, a fresh process; a round measures each case once.
 
     Without `precision`, `workers` and `rounds` are what is run. With it they are the fewest: the run adds to them
-    until every ratio is known to +-`precision` (a fraction) or `budget_s` seconds are over (sampling.py).
+    until every ratio is known to +-`precision` (a fraction) or `budget_s` seconds are over (stats/enough.py).
     """
 
     workers: int = DEFAULT_WORKERS
@@ -152,7 +221,7 @@ class Note:
     text: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Plan:
     """The whole question, enough to run it again. `reference` is the label that ratios are relative to.
 
@@ -166,33 +235,45 @@ class Plan:
     match: str
     multiple_of: int
     notes: tuple[Note, ...] = ()
+    kind: str = field(default=Kind.COMPARE.value, metadata=LATER)
+    request: AnyRequest | None = field(default=None, metadata=LATER)  # what it was made of, as it was typed
+
+    @cached_property
+    def _by_label(self) -> dict[str, Case]:
+        return {case.label: case for case in reversed(self.cases)}
 
     def case(self, label: str) -> Case:
         """The case of a label."""
-        return next(case for case in self.cases if case.label == label)
+        return self._by_label[label]
 
-    @property
+    @cached_property
     def shown(self) -> tuple[Case, ...]:
         """The cases that were asked for: all but the control."""
         return tuple(case for case in self.cases if case.label != CONTROL)
 
     def reference_of(self, label: str) -> str:
         """The label of what a case is compared with; its own for a reference."""
-        return next((case.against for case in self.cases if case.label == label), None) or self.reference
+        case = self._by_label.get(label)
+        return (case.against if case else None) or self.reference
 
     def is_reference(self, label: str) -> bool:
         """Whether ratios are relative to this case."""
         return self.reference_of(label) == label
 
-    @property
+    @cached_property
     def arms(self) -> tuple[Arm, ...]:
         """Where its cases run, the reference's arm first: one process each."""
         return tuple(dict.fromkeys((self.case(self.reference).arm, *(case.arm for case in self.cases))))
 
+    @cached_property
+    def families(self) -> dict[str, int]:
+        """How many rows are compared with each reference: what decisions about them are corrected for."""
+        return Counter(self.reference_of(case.label) for case in self.shown if not self.is_reference(case.label))
+
     @property
     def compared(self) -> int:
-        """How many rows are compared with a reference: the family that decisions are corrected for."""
-        return sum(not self.is_reference(case.label) for case in self.shown)
+        """How many rows are compared with a reference."""
+        return sum(self.families.values())
 
     def with_device(self, device: str) -> Plan:
         """The same plan with `auto` resolved."""
@@ -214,7 +295,7 @@ def control_of(cases: Iterable[Case], reference: str) -> Case:
 
 
 class Probe(Interface):
-    """Looks at code of the user's by running it, which a pure plan can't. prober.py has the real one."""
+    """Looks at code of the user's by running it, which a pure plan can't. bench/prober.py has the real one."""
 
     def within(self, arm: Arm) -> Probe:
         """A probe that looks from there; this one where the arm has nothing of its own."""

@@ -1,45 +1,314 @@
-"""What was asked, as it was typed: the flags of each command with their defaults. Plain data; planning/ reads it."""
+"""What can be asked: every flag once, with its default and its meaning. A command's request is a list of bundles.
+
+A field is a flag: `d_ff` is `--d-ff` on the command line (cli/bundles.py makes it) and `d_ff=` in Python. Values are
+kept as they were typed; planning/ reads and checks them. A request is plain data, and stays in the plan made of it.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import shlex
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+MODEL, WORKLOAD, MEASURING, OUTPUT = "Model", "Workload", "Measurement", "Output"
+ATTENTION, CURVES, SIDES, LIMITS = "Attention", "Curves", "Sides", "Limits"
+DEFAULT_BUDGET_S = 120.0  # of a check, and of a run with --precision
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
-    """The flags of a command as they were given: the one place where their defaults stand.
+class Flag:
+    """How a field is typed on the command line: its help, its panel, what stands for its value.
 
-    `threads` None becomes 1 here; whoever knows the machine (api.py) fills in what it may use.
+    `name` only where it is not the field's own; `short` is a letter; `off` is the name that switches it off.
     """
 
-    variants: str = "relu,gelu,swiglu"
-    preset: str | None = None
-    config: str | None = None
-    d_model: int | None = None  # that of the model that is named, else 768
-    d_ff: int | None = None
-    match: str = "params"
-    multiple_of: int | None = None
-    rule: str | None = None
-    ratio: float | None = None
-    ffn_dim_multiplier: float | None = None
-    bias: bool = False
-    dropout: float = 0.0
-    init: str = "torch"
-    batch: int = 1
-    seq_len: int = 512
-    dtype: str = "float32"
-    device: str = "auto"
-    mode: str = "forward"
-    threads: int | None = None
-    backend: str = "eager"
-    routing: str | None = None
-    reference: str | None = None
-    workers: int | None = None
-    rounds: int | None = None
-    quick: bool = False
-    precision: float | None = None  # percent
-    budget: float | None = None  # seconds
-    control: bool = False
-    seed: int = 0
+    help: str
+    panel: str
+    metavar: str = ""
+    name: str = ""
+    short: str = ""
+    off: str = ""
+
+
+def flag(
+    default: Any, help: str, panel: str, metavar: str = "", *, name: str = "", short: str = "", off: str = ""
+) -> Any:
+    """A field of a bundle that is a flag."""
+    how = Flag(help=help, panel=panel, metavar=metavar, name=name, short=short, off=off)
+    return field(default=default, metadata={"flag": how})
+
+
+def spelling(name: str) -> str:
+    """The flag of a field: `d_ff` is `--d-ff`."""
+    return "--" + name.rstrip("_").replace("_", "-")
+
+
+# fmt: off
+@dataclass(frozen=True, kw_only=True)
+class VariantList:
+    """Which FFNs."""
+
+    variants: str = flag(
+        "relu,gelu,swiglu", "Comma separated \\[LABEL=]NAME\\[@KEY=VALUE]...; names: `ffnbench list variants`; "
+        "your own: pkg.mod:Class, file.py:Class.", MODEL, "LIST")
+
+
+@dataclass(frozen=True, kw_only=True)
+class NamedModel:
+    """A published model that stands for sizes."""
+
+    preset: str | None = flag(None, "A published model: `ffnbench list presets`; a config.json will do.", MODEL, "NAME")
+    config: str | None = flag(None, "A model's config.json, or its folder; a preset's name will do.", MODEL, "PATH")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sizes:
+    """The widths of one FFN, and whether it has biases."""
+
+    d_model: int | None = flag(
+        None, "Width of the model. \\[default: the model's that is named, else 768]", MODEL, "INT")
+    d_ff: int | None = flag(
+        None, "Final width per branch of the reference. \\[default: 4 * d_model, classic form]", MODEL, "INT")
+    bias: bool | None = flag(
+        None, "Biases in all linear layers. \\[default: where the named model has some]", MODEL, off="--no-bias")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Variants(Sizes, NamedModel, VariantList):
+    """Which FFNs, and how their widths are found."""
+
+    match: str = flag("params", "Make params, flops or none equal to the reference's.", MODEL, "WHAT")
+    multiple_of: int | None = flag(
+        None, "Round widths to this; 8 when matching, else the rule's own.", MODEL, "INT")
+    rule: str | None = flag(
+        None, "Size gated forms by a published rule: `ffnbench list rules`.", MODEL, "NAME")
+    ratio: float | None = flag(None, "Expansion, d_ff / d_model. \\[default: 4]", MODEL, "X")
+    ffn_dim_multiplier: float | None = flag(None, "Llama's ffn_dim_multiplier, for --rule llama.", MODEL, "X")
+    dropout: float = flag(0.0, "Dropout on the hidden layer, in train mode.", MODEL, "P")
+    reference: str | None = flag(
+        None, "What ratios are relative to. \\[default: the first variant]", MODEL, "LABEL")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shape:
+    """What an FFN is fed."""
+
+    batch: int = flag(1, "Sequences in a call.", WORKLOAD, "INT")
+    seq_len: int = flag(512, "Tokens in a sequence.", WORKLOAD, "INT")
+    dtype: str = flag("float32", "float32, bfloat16, float16, float64.", WORKLOAD, "NAME")
+    mode: str = flag("forward", "forward, train (forward and backward) or backward alone.", WORKLOAD, "NAME")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Device:
+    """What it runs on. `threads` None is the CPUs that this process may use: api.py fills it in."""
+
+    device: str = flag("auto", "auto (cuda where there is one), cpu, cuda, cuda:1.", WORKLOAD, "NAME")
+    threads: int | None = flag(None, "CPU threads. \\[default: the CPUs this process may use]", WORKLOAD, "INT")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Running:
+    """How its forward is run."""
+
+    backend: str = flag("eager", "eager, or compile: through torch.compile.", WORKLOAD, "NAME")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Counts:
+    """How much is measured, in numbers."""
+
+    workers: int | None = flag(
+        None, "Exactly so many fresh processes, one after another; intervals are over them.", MEASURING, "INT")
+    rounds: int | None = flag(
+        None, "Exactly so many rounds in each worker; a round measures each case once.", MEASURING, "INT")
+    quick: bool = flag(False, "3 workers of 8 rounds: a first look.", MEASURING)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Limits:
+    """How much is measured, by what is wanted of it."""
+
+    precision: float | None = flag(
+        None, "Measure until every ratio is known to +-PCT percent. \\[default: 1]", MEASURING, "PCT")
+    budget: float | None = flag(
+        None, "Measure for so many seconds at most; 3 workers at least. "
+        "\\[default: 5 a variant, 15 at least; with --precision 120]", MEASURING, "SECONDS")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Repeatable:
+    """What makes a run the same again, and what ends one that hangs."""
+
+    seed: int = flag(
+        0, "Seed of inputs, weights and the order of rounds; of simulated machines.", MEASURING, "INT")
+    timeout: float = flag(300.0, "Give up a case that takes longer for one step.", MEASURING, "SECONDS")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Effort(Repeatable, Limits, Counts):
+    """How much is measured: numbers, or limits, and then the run finds the numbers."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Request:
+    """The base of every command's request."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CostRequest(Shape, Variants, Request):
+    """`ffnbench cost`."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CompareRequest(Effort, Running, Device, Shape, Variants, Request):
+    """`ffnbench compare`."""
+
+    init: str = flag("torch", "Weights: torch, he_xavier or normal.", MODEL, "NAME")
+    routing: str | None = flag(
+        None, "How tokens spread over experts: uniform, skewed or trained-like. \\[default: uniform]", WORKLOAD, "NAME")
+    control: bool = flag(
+        False, "Measure the reference a second time: where it differs from itself, this machine can't be trusted now.",
+        MEASURING)
+    metrics: str = flag("latency,memory", "latency, memory, sparsity, routing.", MEASURING, "LIST")
+
+
+@dataclass(frozen=True, kw_only=True)
+class BlockRequest(Effort, Running, Device, Shape, Sizes, NamedModel, Request):
+    """`ffnbench block`."""
+
+    variant: str | None = flag(
+        None, "The FFN, as in `compare`, where no model is named. \\[default: gelu]", MODEL, "VARIANT")
+    whole_model: bool = flag(False, "Count all layers of a model, by kind.", MODEL)
+    heads: int | None = flag(None, "Query heads. \\[default: d_model / 64, or the model's]", ATTENTION, "INT")
+    kv_heads: int | None = flag(None, "Heads of keys and values. \\[default: as --heads]", ATTENTION, "INT")
+    head_dim: int | None = flag(None, "Width of a head. \\[default: d_model / heads]", ATTENTION, "INT")
+    causal: bool | None = flag(
+        None, "A token sees those before it, or all. \\[default: causal, but for encoders]", ATTENTION,
+        off="--no-causal")
+    textbook: bool = flag(
+        True, "Measure attention as textbooks write it too: scores, mask, softmax, values.", ATTENTION,
+        off="--no-textbook")
+    seq_len: str = flag("512", "Tokens in a sequence: 128,1024,8192.", WORKLOAD, "LIST")  # type: ignore[assignment]
+    cost_only: bool = flag(False, "Count, measure nothing: no torch.", MEASURING)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Activations:
+    """Which activations."""
+
+    activations: str | None = flag(
+        None, "Comma separated: names, swish@beta=0.5, file.py:function. Names: `ffnbench list activations`.", CURVES,
+        "LIST")
+
+
+@dataclass(frozen=True, kw_only=True)
+class FactsRequest(Activations, Request):
+    """`ffnbench activations`: what is true of them."""
+
     timeout: float = 300.0
-    metrics: str = "latency,memory"
+
+
+@dataclass(frozen=True, kw_only=True)
+class TimingRequest(Repeatable, Counts, Device, Activations, Request):
+    """`ffnbench activations --time`: what their operations take."""
+
+    elements: str = flag("1048576", "With --time: sizes. \\[default: 1048576]", WORKLOAD, "LIST")
+    dtype: str = flag("float32", "With --time: dtypes. \\[default: float32]", WORKLOAD, "LIST")
+
+
+@dataclass(frozen=True, kw_only=True)
+class PictureRequest(Activations, Request):
+    """`ffnbench plot-activations`."""
+
+    range_: str = flag("-4:4", "Range of x; write a negative LO with =.", CURVES, "LO:HI")
+    derivative: bool | None = flag(
+        None, "The derivative beside f. \\[default: derivative]", CURVES, off="--no-derivative")
+    gated: bool = flag(False, "Surfaces act(g) * u of the gated forms instead.", CURVES)
+    size: str | None = flag(None, "Inches, e.g. 10x4.5.", OUTPUT, "WxH")
+    dpi: int = flag(150, "Dots per inch.", OUTPUT, "INT")
+    style: str = flag("default", "A matplotlib style, e.g. ggplot.", OUTPUT, "NAME")
+    timeout: float = flag(300.0, "Give up a case that takes longer for one step.", MEASURING, "SECONDS")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tolerances:
+    """How much may change, and how long deciding may take."""
+
+    tolerance: tuple[str, ...] = flag(
+        (), "How much a metric may grow; latency is the ratio to the reference. Repeatable. \\[default: latency=5%]",
+        LIMITS, "[CASE:]METRIC=PCT%")
+    exact_only: bool = flag(False, "Parameters, FLOPs and bytes alone; nothing is timed.", LIMITS)
+    budget: float = flag(DEFAULT_BUDGET_S, "Measure for so many seconds at most.", LIMITS, "SECONDS")
+
+
+@dataclass(frozen=True, kw_only=True)
+class CheckRequest(Tolerances, Request):
+    """`ffnbench check`. `current` is a saved run that is held against the baseline in place of a new one."""
+
+    baseline: str = ""
+    current: str | None = None
+    across_machines: bool = flag(False, "Compare ratios with another kind of machine too.", LIMITS)
+    absolute: bool = flag(False, "Check seconds too, on the very same machine only.", LIMITS)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SidesRequest(Repeatable, Tolerances, Device, Shape, Sizes, Request):
+    """`ffnbench ab`: base and head, as this process has them where nothing else is said; head is the working tree."""
+
+    variant: str = ""
+    base_rev: str | None = flag(None, "Base is this git revision, checked out for the while.", SIDES, "REV")
+    base_python: str | None = flag(None, "Base runs in this interpreter; it needs torch alone.", SIDES, "PATH")
+    base_source: str | None = flag(None, "Base is the code in this folder.", SIDES, "DIR")
+    base_env: tuple[str, ...] = flag((), "A variable of base's processes. Repeatable.", SIDES, "NAME:VALUE")
+    head_rev: str | None = flag(None, "Head is this revision, not the working tree as it is.", SIDES, "REV")
+    head_python: str | None = flag(None, "Head runs in this interpreter.", SIDES, "PATH")
+    head_source: str | None = flag(None, "Head is the code in this folder.", SIDES, "DIR")
+    head_env: tuple[str, ...] = flag((), "A variable of head's processes. Repeatable.", SIDES, "NAME:VALUE")
+    fail_above: str | None = flag(
+        None, "Short for --tolerance latency=PCT%: how much slower head may be. \\[default: 5%]", LIMITS, "PCT%")
+    allow_mismatch: bool = flag(False, "Go on, and pass, where head's output has changed.", LIMITS)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SelftestRequest(Request):
+    """`ffnbench selftest`; None is not given."""
+
+    checks: bool = flag(
+        False, "Count the false alarms of `check`, and the slow-downs that it finds.", MEASURING, name="--gate")
+    runs: int | None = flag(
+        None, "Simulated runs in all; with --gate, baselines. \\[default: 1000, or 140]", MEASURING, "INT")
+    live: bool = flag(
+        False, "Measure on this machine instead, beside torch's Timer and a median loop, quiet and with a neighbour.",
+        MEASURING)
+    repeats: int | None = flag(
+        None, "With --live: how often everything is measured. \\[default: 5, or 20 with --gate]", MEASURING, "INT")
+    budget: float | None = flag(
+        None, "With --live: time of one run, or check. \\[default: 20, or 120 with --gate]", MEASURING, "SECONDS")
+    d_model: int | None = flag(
+        None, "With --live: width of the module. \\[default: 256, or 768 with --gate]", MODEL, "INT")
+    seed: int = flag(
+        0, "Seed of inputs, weights and the order of rounds; of simulated machines.", MEASURING, "INT")
+    saved: tuple[str, ...] = flag(
+        (), "Show what --live saved with -o FILE.json instead; several together. Repeatable.", MEASURING, "FILE",
+        name="--from")
+# fmt: on
+
+
+AnyRequest = CompareRequest | BlockRequest | TimingRequest | SidesRequest  # what a plan is made of
+
+
+def command_line(command: str, request: Request, always: tuple[str, ...] = ()) -> str:
+    """The command that asks the same again: every flag that is not at its default, and those of `always`."""
+    words = ["ffnbench", command]
+    for one in fields(request):
+        value, how = getattr(request, one.name), one.metadata.get("flag")
+        if how is None or (value == one.default and one.name not in always):
+            continue
+        name = how.name or spelling(one.name)
+        if isinstance(value, bool):
+            words.append(name if value else how.off)
+        else:
+            for item in value if isinstance(value, tuple) else (value,):
+                words += [name, shlex.quote(f"{item:g}" if isinstance(item, float) else str(item))]
+    return " ".join(words)

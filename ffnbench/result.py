@@ -1,25 +1,21 @@
 """The answer: samples, estimates, comparisons, failures and where they were made. Plain data, to and from JSON.
 
-Base units (seconds, bytes); unknown is None. Nothing is decided here (stats.py) and nothing is formatted
-(report/). `rows` is the flat view that CSV and pandas share: a contract, one row a case.
+Base units (seconds, bytes); unknown is None. Nothing is decided here (stats/) and nothing is formatted
+(report/).
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field, fields
 from enum import Enum
-from typing import TYPE_CHECKING, Any
+from functools import cached_property
 
 from ffnbench.ffn.cost import Cost
-from ffnbench.ffn.spec import FFNSpec, Gate
 from ffnbench.jsonable import LATER
-from ffnbench.plan import COMPILE, CONTROL, DEAD, HIT, LATENCY, LOAD, PEAK, SAVED, ZEROS, Case, Note, Plan
+from ffnbench.plan import CLOSED_FORMS, CONTROL, LATENCY, Note, Plan
 
-if TYPE_CHECKING:
-    import pandas as pd
-
-
-SCHEMA = 1
+SCHEMA = 2
+METHOD = 2  # of making figures of samples: 1 was a plain mean over workers, 2 weights them
 
 
 class Verdict(Enum):
@@ -141,11 +137,11 @@ class Progress:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Side:
-    """One arm of a run: its cases, and those facts (name, value) that not all arms share."""
+    """One arm of a run: its cases, and what (name, value) not all arms share."""
 
     name: str
     cases: tuple[str, ...]
-    facts: tuple[tuple[str, str], ...]
+    differing: tuple[tuple[str, str], ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -203,7 +199,7 @@ class CaseCost:
     cost: Cost
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Report:
     """The whole answer, with the question and every sample: each figure can be computed again from it."""
 
@@ -224,23 +220,77 @@ class Report:
     sides: tuple[Side, ...] = field(default=(), metadata=LATER)  # where arms differ, if there are several
     wall_s: float | None = None
     seal: str = ""  # of the cases and their costs, made when the file was written: an edit shows
+    method: int = METHOD
     schema: int = SCHEMA
+
+    @cached_property
+    def _costs(self) -> dict[str, Cost]:
+        return {found.case: found.cost for found in reversed(self.costs)}
+
+    @cached_property
+    def _estimates(self) -> dict[tuple[str, str], Estimate]:
+        return {(found.case, found.metric): found.estimate for found in reversed(self.measured)}
+
+    @cached_property
+    def _comparisons(self) -> dict[str, Comparison]:
+        return {found.case: found for found in reversed(self.comparisons)}
+
+    @cached_property
+    def _failures(self) -> dict[str, Failure]:
+        return {found.case: found for found in reversed(self.failures)}
+
+    @cached_property
+    def _rounds(self) -> dict[str, int]:
+        made: dict[str, int] = {}
+        for sample in self.samples:
+            if sample.metric == LATENCY:
+                made[sample.case] = max(made.get(sample.case, 0), sample.round + 1)
+        return made
 
     def cost(self, label: str) -> Cost:
         """The cost of a case."""
-        return next(c.cost for c in self.costs if c.case == label)
+        return self._costs[label]
 
     def estimate(self, label: str, metric: str) -> Estimate | None:
         """The estimate of a metric of a case, or None."""
-        return next((m.estimate for m in self.measured if (m.case, m.metric) == (label, metric)), None)
+        return self._estimates.get((label, metric))
 
     def comparison(self, label: str) -> Comparison | None:
         """The comparison of a case's latency with the reference's, or None."""
-        return next((c for c in self.comparisons if c.case == label), None)
+        return self._comparisons.get(label)
 
     def failure(self, label: str) -> Failure | None:
         """Why a case failed, or None."""
-        return next((f for f in self.failures if f.case == label), None)
+        return self._failures.get(label)
+
+    def notes(self, label: str) -> list[str]:
+        """The warnings of a case; of the run as a whole for an empty label."""
+        return self._notes.get(label, [])
+
+    @cached_property
+    def _notes(self) -> dict[str, list[str]]:
+        found: dict[str, list[str]] = {}
+        for note in self.warnings:
+            found.setdefault(note.label, []).append(note.text)
+        return found
+
+    def value(self, label: str, metric: str) -> float | None:
+        """The value of a metric, or None. What was not meant to be measured is that of its closed form."""
+        estimate = self.estimate(label, metric)
+        if estimate is not None:
+            return estimate.value
+        if self.environment is None and metric in CLOSED_FORMS:
+            return getattr(self.cost(label), metric)  # type: ignore[no-any-return]
+        return None
+
+    def rounds(self, label: str) -> int:
+        """Rounds that a worker really made of a case, at most: an interrupted one made fewer than planned."""
+        return self._rounds.get(label, self.plan.protocol.rounds)
+
+    @property
+    def failed_wholly(self) -> bool:
+        """Whether there is nothing but failures."""
+        return bool(self.failures) and self._failures.keys() >= {case.label for case in self.plan.shown}
 
     @property
     def resolution(self) -> float | None:
@@ -253,118 +303,3 @@ class Report:
         """What was measured, without what was computed from it: every figure can be computed again."""
         shared = {f.name for f in fields(Run)} - {"wall_s"}
         return Run(**{name: getattr(self, name) for name in shared}, wall_s=self.wall_s or 0.0)
-
-    def rows(self) -> list[dict[str, Any]]:
-        """One flat record a case, in the order and with the names of the CSV contract."""
-        return [_row(self, case) for case in self.plan.shown]
-
-    def frame(self) -> pd.DataFrame:
-        """The rows as a pandas DataFrame, one row a case, unknown as missing."""
-        import pandas as pd
-
-        return pd.DataFrame(self.rows())
-
-
-def _row(report: Report, case: Case) -> dict[str, Any]:
-    """The contract of the CSV: these columns in this order; further ones may follow."""
-    cost, work = report.cost(case.label), case.workload
-    latency = report.estimate(case.label, LATENCY)
-    comparison, failure = report.comparison(case.label), report.failure(case.label)
-    ratio = comparison.ratio if comparison else None
-    own = case.ffn if isinstance(case.ffn, FFNSpec) else None
-    return {
-        "label": case.label,
-        "variant": case.variant,
-        "d_model": case.ffn.d_model,
-        "d_ff": case.ffn.d_ff,
-        "activation": own.activation if own else None,
-        "gated": own.gate is not Gate.NONE if own else None,
-        "gate": own.gate.value if own else None,
-        "bias": own.bias if own else None,
-        "dtype": work.dtype,
-        "device": work.device,
-        "mode": work.mode,
-        "backend": work.backend,
-        "batch": work.batch,
-        "seq_len": work.seq_len,
-        "threads": work.threads,
-        "params": cost.params,
-        "params_active": cost.params_active,
-        "flops_forward": cost.flops_forward,
-        "flops_backward": cost.flops_backward,
-        "flops_elementwise": cost.flops_elementwise,
-        "latency_s": latency.value if latency else None,
-        "latency_low_s": latency.low if latency else None,
-        "latency_high_s": latency.high if latency else None,
-        "ratio": ratio.value if ratio else None,
-        "ratio_low": ratio.low if ratio else None,
-        "ratio_high": ratio.high if ratio else None,
-        "verdict": comparison.verdict.value if comparison else None,
-        "tokens_per_s": work.tokens / latency.value if latency else None,
-        "peak_bytes": _bytes(report, case, PEAK, cost.peak_bytes),
-        "saved_bytes": _bytes(report, case, SAVED, cost.saved_bytes),
-        "weight_bytes": cost.weight_bytes,
-        "workers": latency.workers if latency else None,
-        "rounds": _rounds(report, case.label) if latency else None,
-        "failure": f"{failure.kind.value}: {failure.message}" if failure else None,
-        "flops_elementwise_backward": cost.flops_elementwise_backward,
-        "macs_forward": cost.flops_forward // 2 if cost.flops_forward is not None else None,
-        "params_formula": cost.params_formula,
-        "beta": own.beta if own else None,
-        "dropout": own.dropout if own else None,
-        "init": own.init.value if own else None,
-        "sizing": case.sizing,
-        "residual": case.residual,
-        "counted": cost.counted,
-        "zero_share": _value(report, case, ZEROS),
-        "dead_share": _value(report, case, DEAD),
-        "resolution": comparison.resolution if comparison else None,
-        "slowdown": work.slowdown,
-        **_experts(report, case, cost),
-        **_compiling(report, case),
-    }
-
-
-def _experts(report: Report, case: Case, cost: Cost) -> dict[str, Any]:
-    """The columns about experts and clamped gates, empty without them."""
-    own = case.ffn if isinstance(case.ffn, FFNSpec) else None
-    moe = own.moe if own else None
-    return {
-        "limit": own.limit if own else None,
-        "up_offset": own.up_offset if own else None,
-        "experts": moe.experts if moe else None,
-        "top_k": moe.top_k if moe else None,
-        "shared_d_ff": moe.shared_d_ff if moe else None,
-        "dispatch": moe.dispatch.value if moe else None,
-        "routing": case.workload.routing,
-        "expert_load_max": _value(report, case, LOAD),
-        "experts_hit": _value(report, case, HIT),
-        "weight_bytes_touched": cost.weight_bytes_touched,
-    }
-
-
-def _compiling(report: Report, case: Case) -> dict[str, Any]:
-    """Seconds of a cold compilation, empty where nothing is compiled."""
-    found = report.estimate(case.label, COMPILE)
-    return {
-        "compile_s": found.value if found else None,
-        "compile_low_s": found.low if found else None,
-        "compile_high_s": found.high if found else None,
-    }
-
-
-def _rounds(report: Report, label: str) -> int:
-    """Rounds that a worker really made, at most: an interrupted one made fewer than planned."""
-    made = (s.round + 1 for s in report.samples if s.case == label and s.metric == LATENCY)
-    return max(made, default=report.plan.protocol.rounds)
-
-
-def _value(report: Report, case: Case, metric: str) -> float | None:
-    estimate = report.estimate(case.label, metric)
-    return estimate.value if estimate else None
-
-
-def _bytes(report: Report, case: Case, metric: str, closed_form: int | None) -> int | None:
-    """What was measured; where nothing was meant to be, as in `cost`, the closed form (tests hold the two equal)."""
-    estimate = report.estimate(case.label, metric)
-    return int(estimate.value) if estimate else closed_form if report.environment is None else None

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from math import floor, isfinite, log10
 from statistics import median
 
+Units = Sequence[tuple[str, float]]  # names and sizes, the smallest first
 SI = (("", 1.0), ("k", 1e3), ("M", 1e6), ("G", 1e9), ("T", 1e12))
 IEC = (("B", 1.0), ("KiB", 2.0**10), ("MiB", 2.0**20), ("GiB", 2.0**30), ("TiB", 2.0**40))
 TIME = (("ns", 1e-9), ("us", 1e-6), ("ms", 1e-3), ("s", 1.0))

@@ -11,12 +11,15 @@ from pathlib import Path
 
 import pytest
 
+from ffnbench import api
 from ffnbench.bench.prober import Prober
-from ffnbench.bench.session import WorkerLost
+from ffnbench.bench.session import Session, WorkerLost
 from ffnbench.ffn.cost import Cost
 from ffnbench.ffn.spec import ImportedSpec
 from ffnbench.plan import OWN, Arm, Case, Workload
-from ffnbench.result import Agreement
+from ffnbench.report.compare import compare_records
+from ffnbench.report.records import csv_text
+from ffnbench.result import Agreement, Report
 
 ROOT = Path(__file__).resolve().parents[1]
 FACTS = {
@@ -33,14 +36,16 @@ Seconds = Callable[[str, int, int], float]  # (label, worker, round) -> seconds
 
 
 class FakeWorker:
-    """Answers like a worker, from a script: no process, no torch, no clock."""
+    """Answers like a worker, from a script: no process, no torch, no clock, no threads that spin on."""
+
+    settle_s = 0.0
 
     def __init__(self, seconds: Seconds, index: int, trouble: dict[str, object], log: list) -> None:
         self.seconds, self.index, self.trouble, self.log = seconds, index, trouble, log
         self.rounds: dict[str, int] = {}
         self.closed = False
 
-    def facts(self) -> dict:
+    def greeting(self) -> dict:
         return dict(FACTS)
 
     def ask(self, request: dict, timeout_s: float) -> dict:
@@ -58,7 +63,7 @@ class FakeWorker:
             return {"value": self.seconds(label, self.index, number)}
         if request["do"] == "weigh":
             return {"peak_bytes": 4096, "saved_bytes": None}
-        if request["do"] == "look":
+        if request["do"] == "sparsity":
             return {"zero_share": 0.5, "dead_share": 0.0}
         if request["do"] == "route":
             dense = "relu" in request["label"] or request["label"] == "swiglu"
@@ -91,7 +96,7 @@ class KnownProber(Prober):
     def start(self) -> None:
         pass
 
-    def facts_of_torch(self) -> dict:
+    def torch_or_error(self) -> dict:
         return {}
 
     def origin(self, target: str) -> Path:
@@ -128,6 +133,28 @@ def pytest_runtest_setup() -> None:
     """One thread for torch in this process: on a shared machine the threads of small operations wait for each other."""
     if torch := sys.modules.get("torch"):
         torch.set_num_threads(1)
+
+
+@pytest.fixture
+def on_machine(monkeypatch: pytest.MonkeyPatch):
+    """Put workers and probers that are not real where every command finds them: the one seam."""
+
+    def put(launch: object = Session, prober: object = Prober) -> None:
+        monkeypatch.setattr(api, "MACHINE", api.Machine(launch=launch, prober=prober))
+
+    return put
+
+
+class SidesProber(Prober):
+    """Real for code of this process's own, and known where an arm is."""
+
+    def within(self, arm: Arm) -> Prober:
+        return KnownProber(1.0, arm) if arm != OWN else self
+
+
+def csv_of(report: Report) -> str:
+    """The csv of a report, by the contract."""
+    return csv_text(compare_records(report))
 
 
 @pytest.fixture

@@ -17,15 +17,14 @@ import pytest
 import torch
 from conftest import ROOT, FakeLaunch, KnownProber, listen
 
-from ffnbench import ab, cli, jsonable
-from ffnbench.bench import group as crew
+from ffnbench import cli, jsonable
 from ffnbench.bench.agreement import hold, keep
 from ffnbench.bench.prober import Prober
 from ffnbench.bench.worktree import PREFIX, Repository
 from ffnbench.errors import FfnbenchError
 from ffnbench.plan import CONTROL, OWN, Arm, Case
-from ffnbench.planning.compare import build
-from ffnbench.request import Request
+from ffnbench.planning.compare import plan_compare
+from ffnbench.request import CompareRequest
 from ffnbench.result import Agreement
 from ffnbench.stats.regression import Status, output_finding
 
@@ -58,13 +57,6 @@ def git(folder: Path, *arguments: str) -> str:
         ["git", *who, *arguments], cwd=folder, check=True, capture_output=True, text=True, env=clean
     )  # fmt: skip
     return done.stdout.strip()
-
-
-@pytest.fixture(autouse=True)
-def no_threads_to_settle(request, monkeypatch) -> None:
-    """Faked workers have none that spin on; the slow tests have real ones."""
-    if not request.node.get_closest_marker("slow"):
-        monkeypatch.setattr(crew, "SETTLE_S", 0.0)
 
 
 @pytest.fixture(scope="session")
@@ -119,17 +111,15 @@ def machine(factor: float = 1.0, seed: int = 0, scatter: float = 0.002) -> FakeL
 
 
 @pytest.fixture
-def call(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
+def call(on_machine, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
     """`ffnbench ab` in this process, only the workers that time are faked; gives exit code, stdout, stderr."""
 
     def run(*arguments: str, launch: FakeLaunch | None = None, prober: type[Prober] = Prober) -> tuple[int, str, str]:
-        fake, real = launch or machine(), ab.ab
-        monkeypatch.setattr(ab, "ab", lambda question, progress: real(question, progress, fake, prober))
+        on_machine(launch or machine(), prober)
         monkeypatch.setattr(sys, "argv", ["ffnbench", "ab", *arguments, *SMALL])
         monkeypatch.setenv("COLUMNS", "100")
         with pytest.raises(SystemExit) as caught:
             cli.main()
-        monkeypatch.setattr(ab, "ab", real)
         out, err = capsys.readouterr()
         return caught.value.code or 0, out, err
 
@@ -200,7 +190,7 @@ def held(made: Path, folder: Path, base: str, head: str, **options: object) -> A
     for tag in (base, head):
         (folder / f"{tag}.py").write_text(git(made, "show", f"{tag}:mypkg/mlp.py"))
     variants = ",".join(f"{tag}={folder}/{tag}.py:SwiGLU" for tag in dict.fromkeys((base, head)))
-    plan = build(Request(variants=variants, d_model=16, d_ff=32, match="none", **options), KnownProber())
+    plan = plan_compare(CompareRequest(variants=variants, d_model=16, d_ff=32, match="none", **options), KnownProber())
     keep(jsonable.encode(plan.cases[0]), 0, str(folder))
     return jsonable.decode(Agreement, hold(jsonable.encode(plan.cases[-1]), 1, str(folder)))
 

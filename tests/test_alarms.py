@@ -9,20 +9,19 @@ from pathlib import Path
 import pytest
 from test_cli import call  # noqa: F401 - a fixture
 
-from ffnbench import trial
 from ffnbench.report.selftest import alarm_records, alarm_table
 from ffnbench.report.text import plain
-from ffnbench.selftest import alarms as gaterates
+from ffnbench.selftest import alarms as checks
 from ffnbench.selftest import alarms as told
-from ffnbench.selftest import live as livegate
-from ffnbench.selftest.alarms import NEIGHBOUR, QUIET, REFUSED, Alarm, broken_promises, counts, simulate_gate
+from ffnbench.selftest import exam, live
+from ffnbench.selftest.alarms import NEIGHBOUR, QUIET, REFUSED, Alarm, broken_promises, counts, simulate_checks
 from ffnbench.selftest.machine import WORLDS, Machine, World
 
 
 @pytest.fixture(scope="module")
 def alarms() -> list[Alarm]:
     """One baseline in each world; `ffnbench selftest --gate` makes 140."""
-    return simulate_gate(len(WORLDS))
+    return simulate_checks(len(WORLDS))
 
 
 def test_the_gate_neither_cries_wolf_nor_sleeps_on_simulated_machines(alarms: list[Alarm]) -> None:
@@ -33,15 +32,15 @@ def test_the_gate_neither_cries_wolf_nor_sleeps_on_simulated_machines(alarms: li
 
 
 def test_the_same_seed_gives_the_same_alarms(alarms: list[Alarm]) -> None:
-    again = simulate_gate(1)
+    again = simulate_checks(1)
     assert again == [a for a in alarms if a.condition == "quiet"]
-    assert again != simulate_gate(1, seed=7)
+    assert again != simulate_checks(1, seed=7)
 
 
 def test_ratios_that_move_between_runs_would_be_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     """A machine whose forms move by 3 % from run to run makes false alarms: the count is able to fail."""
-    monkeypatch.setattr(gaterates, "between_runs", lambda plan, label: 0.03)
-    alarms = simulate_gate(3, worlds=[World(name="restless")])
+    monkeypatch.setattr(checks, "between_runs", lambda plan, label: 0.03)
+    alarms = simulate_checks(3, worlds=[World(name="restless")])
     assert counts(alarms, "restless", 0.0).false_alarms > 0
     assert "false alarms" in broken_promises(alarms)[0]
 
@@ -74,15 +73,15 @@ def test_live_checks_beside_a_baseline_each(monkeypatch: pytest.MonkeyPatch) -> 
     """The real journey on a simulated machine: the gate is not told of the slow-down, the machine is."""
     asked = []
 
-    def fake_run(plan, answered=None, real=livegate.run):
+    def fake_run(plan, answered=None, real=live.run):
         asked.append(plan.case("swiglu").workload.slowdown)
         return Machine(World(name="quiet", layout=0.002), plan, len(asked)).measure(plan, real, answered)
 
-    monkeypatch.setattr(livegate, "run", fake_run)
-    monkeypatch.setitem(livegate.NEIGHBOURS, NEIGHBOUR, livegate.NEIGHBOURS[QUIET])
-    alarms = livegate.measure_gate(livegate.live_gate_plan(64), 2, 120.0, seed=5)
+    monkeypatch.setattr(live, "run", fake_run)
+    monkeypatch.setitem(live.NEIGHBOURS, NEIGHBOUR, live.NEIGHBOURS[QUIET])
+    alarms = live.measure_checks(live.live_check_plan(64), 2, 120.0, seed=5)
     assert {a.repeat for a in alarms} == {5, 6}
-    assert {(a.condition, a.injected) for a in alarms} == set(livegate.CHECKS)
+    assert {(a.condition, a.injected) for a in alarms} == set(live.CHECKS)
     assert broken_promises(alarms) == []
     assert asked.count(0.05) == 2 * 2  # each found, hence looked at twice
     assert {a.twice for a in alarms if a.injected == 0.05} == {True}
@@ -91,7 +90,7 @@ def test_live_checks_beside_a_baseline_each(monkeypatch: pytest.MonkeyPatch) -> 
 def test_the_command(call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, alarms: list[Alarm]) -> None:  # noqa: F811
     path, asked = tmp_path / "gate.json", []
     monkeypatch.setattr(
-        trial, "simulate_gate", lambda runs, **settings: asked.append((runs, settings["seed"])) or alarms
+        exam, "simulate_checks", lambda runs, **settings: asked.append((runs, settings["seed"])) or alarms
     )
     code, out, err = call("selftest", "--gate", "--runs", "12", "--seed", "3", "-q", "-o", str(path))
     assert (code, asked) == (0, [(12, 3)]), err

@@ -7,10 +7,10 @@ import torch
 from conftest import FACTS, FakeLaunch, FakeWorker
 
 import ffnbench
-from ffnbench.api import prepare
+from ffnbench.api import measure, prepare
 from ffnbench.errors import FfnbenchError
 from ffnbench.ffn.cost import cost
-from ffnbench.request import Request
+from ffnbench.request import CompareRequest
 
 
 def test_build_gives_a_module_of_the_matched_width() -> None:
@@ -71,9 +71,11 @@ def test_compare_measures_and_has_a_frame() -> None:
 
 def test_costs_are_counted_anew_once_the_device_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
     """Dropout's mask is smaller on a GPU, and `auto` is one where there is one."""
-    monkeypatch.setattr(FakeWorker, "facts", lambda self: {**FACTS, "gpus": 1})
-    request = Request(variants="swiglu,relu@dropout=0.1", mode="train", device="auto", workers=3, rounds=1, threads=1)
-    report = prepare(request).measure(launch=FakeLaunch())
+    monkeypatch.setattr(FakeWorker, "greeting", lambda self: {**FACTS, "gpus": 1})
+    request = CompareRequest(
+        variants="swiglu,relu@dropout=0.1", mode="train", device="auto", workers=3, rounds=1, threads=1
+    )
+    report = measure(prepare(request), launch=FakeLaunch())
     case = report.plan.case("relu@dropout=0.1")
     found = {c.case: (c.cost.saved_bytes, c.cost.peak_bytes) for c in report.costs}[case.label]
     cpu, cuda = (

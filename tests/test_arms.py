@@ -1,4 +1,4 @@
-"""Cases that run elsewhere: the grammar of an arm, the crew of its workers, and what another interpreter needs."""
+"""Cases that run elsewhere: the grammar of an arm, the group of its workers, and what another interpreter needs."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ import pytest
 from conftest import FakeLaunch, ffnbench
 
 from ffnbench import api, jsonable
-from ffnbench.bench.environment import build_facts
+from ffnbench.bench.environment import about_build
 from ffnbench.bench.group import WorkerGroup, sides_of, start_for
 from ffnbench.bench.runner import run
 from ffnbench.bench.session import BOOT, interpreter_of, variables_of
 from ffnbench.errors import FfnbenchError
 from ffnbench.plan import CONTROL, OWN, Arm, Case, Plan
-from ffnbench.planning.compare import build
+from ffnbench.planning.compare import plan_compare
 from ffnbench.planning.grammar import parse_variant
 from ffnbench.report.store import load, seal
 from ffnbench.report.words import side_lines
-from ffnbench.request import Request
+from ffnbench.request import CompareRequest
 from ffnbench.result import Side
 
 
@@ -50,7 +50,7 @@ def test_arms_that_are_none(text: str, says: str) -> None:
 
 
 def test_a_case_without_an_arm_is_written_as_before_there_were_any() -> None:
-    case = build(Request(variants="relu")).cases[0]
+    case = plan_compare(CompareRequest(variants="relu")).cases[0]
     assert "arm" not in jsonable.encode(case)
     away = replace(case, arm=Arm(python="p", env=(("A", "1"),)))
     assert jsonable.decode(Case, json.loads(json.dumps(jsonable.encode(away)))) == away
@@ -76,7 +76,7 @@ def test_where_an_arm_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def plan_of(variants: str, **options: object) -> Plan:
-    return build(Request(variants=variants, match="none", workers=3, rounds=2, **options))
+    return plan_compare(CompareRequest(variants=variants, match="none", workers=3, rounds=2, **options))
 
 
 def test_the_control_has_a_process_of_its_own_where_the_others_have() -> None:
@@ -105,11 +105,11 @@ class Launched(FakeLaunch):
             return real(request, timeout_s)
 
         worker.ask = ask
-        worker.facts = lambda: {"gpus": 0, "version": "x", "build": {"torch": f"2.{len(arm.env)}", "BLAS": "mkl"}}
+        worker.greeting = lambda: {"gpus": 0, "version": "x", "build": {"torch": f"2.{len(arm.env)}", "BLAS": "mkl"}}
         return worker
 
 
-def test_a_crew_is_one_worker_to_the_runner() -> None:
+def test_a_group_is_one_worker_to_the_runner() -> None:
     plan = plan_of("relu,gelu=gelu@env=A:1,silu=silu@env=A:1", control=True)
     launch = Launched()
     done = run(plan, launch=launch)
@@ -121,8 +121,8 @@ def test_a_crew_is_one_worker_to_the_runner() -> None:
     assert {s.case for s in done.samples if s.metric == "latency"} == {"relu", "gelu", "silu", CONTROL}
     assert all(worker.closed for worker in launch.workers)
     assert done.sides == (
-        Side(name="relu", cases=("relu",), facts=(("torch", "2.0"), ("A", "none"))),
-        Side(name="gelu, silu", cases=("gelu", "silu"), facts=(("torch", "2.1"), ("A", "1"))),
+        Side(name="relu", cases=("relu",), differing=(("torch", "2.0"), ("A", "none"))),
+        Side(name="gelu, silu", cases=("gelu", "silu"), differing=(("torch", "2.1"), ("A", "1"))),
     )
     assert side_lines(done.sides) == ["torch: 2.0 (relu), 2.1 (gelu, silu)", "A: none (relu), 1 (gelu, silu)"]
 
@@ -130,21 +130,21 @@ def test_a_crew_is_one_worker_to_the_runner() -> None:
 def test_the_next_process_waits_and_wakes_in_a_sample_that_is_not_kept() -> None:
     """OpenMP's threads of the last process spin on for a while; within one process there is nothing to wait for."""
     launch, pauses = Launched(), []
-    crew = WorkerGroup(plan_of("relu,gelu=gelu@env=A:1,silu=silu@env=A:1"), launch, pauses.append)
-    crew.ask({"do": "plan", "plan": jsonable.encode(plan_of("relu,gelu=gelu@env=A:1,silu=silu@env=A:1"))}, 1.0)
+    group = WorkerGroup(plan_of("relu,gelu=gelu@env=A:1,silu=silu@env=A:1"), launch, pauses.append)
+    group.ask({"do": "plan", "plan": jsonable.encode(plan_of("relu,gelu=gelu@env=A:1,silu=silu@env=A:1"))}, 1.0)
     for label in ("relu", "gelu", "silu", "relu"):
-        crew.ask({"do": "sample", "label": label, "calls": 1}, 1.0)
+        group.ask({"do": "sample", "label": label, "calls": 1}, 1.0)
     assert [label for _, do, label in launch.log if do == "sample"] == ["relu"] * 2 + ["gelu"] * 2 + ["silu"] + [
         "relu"
     ] * 2
     assert len(pauses) == 2
 
 
-def test_a_plan_of_one_arm_needs_no_crew() -> None:
+def test_a_plan_of_one_arm_needs_no_group() -> None:
     assert not isinstance(start_for(plan_of("relu,gelu"), FakeLaunch()), WorkerGroup)
 
 
-def test_a_crew_that_can_not_be_complete_leaves_nobody_behind() -> None:
+def test_a_group_that_can_not_be_complete_leaves_nobody_behind() -> None:
     launch = FakeLaunch()
 
     def start(arm: Arm):
@@ -172,7 +172,7 @@ def test_what_all_sides_share_is_not_told() -> None:
 def test_variables_that_may_be_secrets_are_not_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MY_TOKEN", "secret")
     monkeypatch.setenv("OMP_PROC_BIND", "close")
-    found = build_facts()
+    found = about_build()
     assert "secret" not in found.values()
     assert found["OMP_PROC_BIND"] == "close"
     assert found["torch"].startswith("2.")
@@ -193,7 +193,7 @@ def test_a_worker_needs_torch_and_the_standard_library_alone(tmp_path: Path) -> 
     asked = [
         {"do": "plan", "plan": ours, "memory_bytes": None}, {"do": "open", "calls": None, **label},
         {"do": "sample", "calls": 2, **label}, {"do": "verify", **label}, {"do": "weigh", **label},
-        {"do": "look", **label}, {"do": "describe", "target": act}, {"do": "origin", "target": act},
+        {"do": "sparsity", **label}, {"do": "describe", "target": act}, {"do": "origin", "target": act},
         {"do": "count", "spec": spec, "workload": ours["cases"][0]["workload"]},
         {"do": "keep", "case": ours["cases"][0], "seed": 0, "folder": str(tmp_path)},
         {"do": "hold", "case": ours["cases"][0], "seed": 0, "folder": str(tmp_path)},
@@ -232,4 +232,4 @@ def test_an_interpreter_without_torch_is_named(tmp_path: Path) -> None:
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(tmp_path / "bare")], check=True)
     python = tmp_path / "bare" / "bin" / "python"
     with pytest.raises(FfnbenchError, match=f"{python}: a worker could not start: .*No module named 'torch'"):
-        api.prepare(Request(variants=f"relu,old=relu@python={python}", match="none"))
+        api.prepare(CompareRequest(variants=f"relu,old=relu@python={python}", match="none"))

@@ -12,10 +12,10 @@ from ffnbench import api, jsonable
 from ffnbench.bench.session import Session
 from ffnbench.errors import FfnbenchError
 from ffnbench.plan import COMPILE, Plan
-from ffnbench.planning.compare import build
+from ffnbench.planning.compare import plan_compare
 from ffnbench.report.compare import compare_table
 from ffnbench.report.text import plain
-from ffnbench.request import Request
+from ffnbench.request import CompareRequest
 
 HOSTILE = str(Path(__file__).with_name("hostile.py"))
 
@@ -37,18 +37,18 @@ class Launch(FakeLaunch):
 
 
 def test_the_backend_is_a_key_and_a_flag() -> None:
-    plan = build(Request(variants="swiglu,swiglu@backend=compile", match="none"))
+    plan = plan_compare(CompareRequest(variants="swiglu,swiglu@backend=compile", match="none"))
     assert [case.workload.backend for case in plan.cases] == ["eager", "compile"]
-    assert [c.workload.backend for c in build(Request(backend="compile")).cases] == ["compile"] * 3
+    assert [c.workload.backend for c in plan_compare(CompareRequest(backend="compile")).cases] == ["compile"] * 3
     with pytest.raises(FfnbenchError, match="unknown backend 'compiled'") as caught:
-        build(Request(variants="swiglu@backend=compiled"))
+        plan_compare(CompareRequest(variants="swiglu@backend=compiled"))
     assert "compile" in caught.value.hint
 
 
 def test_compiling_is_a_number_of_its_own() -> None:
     """With an interval over workers, in the table and in the rows, and not part of what is compared."""
-    report = api.prepare(Request(variants="swiglu,swiglu@backend=compile", workers=5, rounds=3)).measure(
-        launch=Launch()
+    report = api.measure(
+        api.prepare(CompareRequest(variants="swiglu,swiglu@backend=compile", workers=5, rounds=3)), launch=Launch()
     )
     eager, compiled = report.rows()
     assert (eager["compile_s"], eager["backend"], compiled["backend"]) == (None, "eager", "compile")
@@ -60,21 +60,23 @@ def test_compiling_is_a_number_of_its_own() -> None:
     assert "compile (s)" in text
     assert text.count("compiled as 2 graphs") == 1
     assert "disagree" not in text  # on the seconds of a call
-    assert "compile" not in plain(compare_table(api.prepare(Request(workers=3, rounds=3)).measure(launch=Launch())))
+    assert "compile" not in plain(
+        compare_table(api.measure(api.prepare(CompareRequest(workers=3, rounds=3)), launch=Launch()))
+    )
 
 
 def test_what_a_compiler_fuses_has_no_closed_form() -> None:
-    eager, compiled = api.price(Request(variants="swiglu,swiglu@backend=compile", mode="train")).rows()
+    eager, compiled = api.cost(CompareRequest(variants="swiglu,swiglu@backend=compile", mode="train")).rows()
     assert (compiled["peak_bytes"], compiled["saved_bytes"]) == (None, None)
     assert (compiled["params"], compiled["flops_forward"]) == (eager["params"], eager["flops_forward"])
     assert min(eager["peak_bytes"], eager["saved_bytes"]) > 0
 
 
 def plan_of(variants: str, mode: str = "forward") -> Plan:
-    request = Request(
+    request = CompareRequest(
         variants=variants, d_model=32, d_ff=64, seq_len=16, threads=1, mode=mode, match="none", device="cpu"
     )
-    return build(request, KnownProber(1.0))
+    return plan_compare(request, KnownProber(1.0))
 
 
 @pytest.fixture(scope="module")
@@ -124,7 +126,9 @@ def test_code_that_does_not_compile_once_and_for_all(worker: Session) -> None:
 
 
 def test_a_machine_without_a_compiler_says_so() -> None:
-    session = Session(replace(build(Request()).cases[0].arm, env=(("CXX", "/nowhere/g++"), ("PATH", "/nowhere"))))
+    session = Session(
+        replace(plan_compare(CompareRequest()).cases[0].arm, env=(("CXX", "/nowhere/g++"), ("PATH", "/nowhere")))
+    )
     plan = plan_of("swiglu@backend=compile")
     session.ask({"do": "plan", "plan": jsonable.encode(plan), "memory_bytes": None}, 60)
     answer = ask(session, "open", plan.cases[0].label, calls=None)

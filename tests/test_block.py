@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from conftest import FakeLaunch, ffnbench
 
-from ffnbench import api, block
+from ffnbench import api
 from ffnbench.bench.memory_limits import fit_into, memory_needed
 from ffnbench.cli import app
 from ffnbench.errors import FfnbenchError
@@ -20,9 +20,11 @@ from ffnbench.ffn.attention import AttentionSpec, Form
 from ffnbench.ffn.cost import params
 from ffnbench.ffn.spec import FFNSpec
 from ffnbench.models.presets import PRESETS
-from ffnbench.planning.block import BlockRequest, block_plan, lengths_of
+from ffnbench.planning.block import attention_of, lengths_of, plan_block
 from ffnbench.report.block_picture import block_figure
-from ffnbench.report.block_records import ffn_share, records
+from ffnbench.report.block_records import block_records, ffn_share
+from ffnbench.report.whole_model import whole_model_view
+from ffnbench.request import BlockRequest
 from ffnbench.result import Estimate, Verdict
 
 GIB = 2**30
@@ -35,9 +37,12 @@ def seconds(label: str, worker: int, number: int) -> float:
     return 1e-3 * int(tokens) * share * (1 + 0.002 * (len(label) * (worker + 1) * (worker + number + 3) % 11))
 
 
-def measured(request: BlockRequest, name: str | None = None, **launch) -> api.ShownReport:
-    prepared = block.prepare(replace(request, quick=True), name, measure=True)
-    return prepared.measure(launch=FakeLaunch(seconds, **launch))
+def measured(request: BlockRequest, **launch) -> api.ShownReport:
+    return api.measure(api.prepare(replace(request, quick=True)), launch=FakeLaunch(seconds, **launch))
+
+
+def whole(name: str) -> list[dict]:
+    return json.loads(whole_model_view(BlockRequest(preset=name)).stdout["json"]())
 
 
 def run(capsys, *arguments: str) -> str:
@@ -47,17 +52,17 @@ def run(capsys, *arguments: str) -> str:
 
 def test_the_picture_crosses_where_attention_overtakes(capsys, tmp_path) -> None:
     """Curves are the closed forms of `--seq-len`, dots the measured shares, and every format is written."""
-    report = measured(BlockRequest(seq_len="128,1024"), "bert-base")
+    report = measured(BlockRequest(seq_len="128,1024", preset="bert-base"))
     counts, shares = block_figure(report).axes
     lines = {line.get_label(): line for line in counts.lines}
     x, attention = lines["attention"].get_data()
     ffn = lines["FFN"].get_ydata()[0]
     assert np.interp(ffn, attention, x) == pytest.approx(1536, rel=0.01)
     assert "attention overtakes at 1,537" in lines
-    for row in records(report):
+    for row in block_records(report):
         assert np.interp(row["seq_len"], x, attention) * 1e6 == pytest.approx(row["flops_attention"], rel=0.001)
     (dots,) = shares.containers
-    found = [row["ffn_share_latency"] for row in records(report)]
+    found = [row["ffn_share_latency"] for row in block_records(report)]
     assert list(dots.lines[0].get_ydata()) == pytest.approx(found)
     run(capsys, "--preset", "bert-base", "--cost-only", *(f"-o{tmp_path}/b{s}" for s in (".png", ".svg", ".pdf")))
     starts = [(tmp_path / f"b{suffix}").read_bytes()[:4] for suffix in (".png", ".svg", ".pdf")]
@@ -73,19 +78,19 @@ def test_bert_shows_both_comparisons(capsys) -> None:
 
 @pytest.mark.parametrize("name", PRESETS.names())
 def test_every_preset_is_counted_alone_and_whole(name: str) -> None:
-    report = block.prepare(BlockRequest(), name, measure=False).priced()
-    (row,) = records(report)
+    report = api.prepare(BlockRequest(preset=name)).priced()
+    (row,) = block_records(report)
     group = PRESETS.get(name).main
     assert (row["ffn_params"], row["attention_params"]) == (params(group.ffn), group.attention.params)
-    whole = block.whole_model(BlockRequest(), name).records
-    kinds = whole[:-1] if len(whole) > 1 else whole
-    assert sum(r["layers"] for r in kinds) == whole[-1]["layers"] == sum(g.count for g in PRESETS.get(name).groups)
-    assert whole[-1]["ffn_params"] == sum(g.count * params(g.ffn) for g in PRESETS.get(name).groups)
+    rows = whole(name)
+    kinds = rows[:-1] if len(rows) > 1 else rows
+    assert sum(r["layers"] for r in kinds) == rows[-1]["layers"] == sum(g.count for g in PRESETS.get(name).groups)
+    assert rows[-1]["ffn_params"] == sum(g.count * params(g.ffn) for g in PRESETS.get(name).groups)
 
 
 def test_the_whole_model_is_the_published_one() -> None:
     """Without embeddings and norms: GPT-2 124 M has 85 M in its layers, DeepSeek-V3 671 B less two of 0.93 B."""
-    gpt2, deepseek, t5 = (block.whole_model(BlockRequest(), n).records[-1] for n in ("gpt2", "deepseek-v3", "t5-base"))
+    gpt2, deepseek, t5 = (whole(n)[-1] for n in ("gpt2", "deepseek-v3", "t5-base"))
     norms = 12 * 4 * 768
     assert gpt2["ffn_params"] + gpt2["attention_params"] + norms == 85_054_464
     embeddings = 2 * 129_280 * 7168
@@ -95,7 +100,7 @@ def test_the_whole_model_is_the_published_one() -> None:
 
 
 def test_each_length_has_a_reference_of_its_own() -> None:
-    plan = block_plan(BlockRequest(variant="swiglu", d_model=64, heads=4, seq_len="512,128", causal=False), None)
+    plan = plan_block(BlockRequest(variant="swiglu", d_model=64, heads=4, seq_len="512,128", causal=False))
     assert [case.label for case in plan.cases] == [
         f"{name}@{n}" for n in (128, 512) for name in ("ffn", "attention", "textbook")
     ]
@@ -108,7 +113,7 @@ def test_each_length_has_a_reference_of_its_own() -> None:
 
 def test_measured_shares_follow_from_the_ratio() -> None:
     report = measured(BlockRequest(variant="swiglu", d_model=64, seq_len="256,1024"))
-    short, long = records(report)
+    short, long = block_records(report)
     assert short["attention_ratio"] == pytest.approx(0.5, rel=0.01)
     assert short["ffn_share_latency"] == pytest.approx(1 / (1 + short["attention_ratio"]))
     assert short["ffn_share_latency_low"] < short["ffn_share_latency"] < short["ffn_share_latency_high"]
@@ -131,8 +136,8 @@ def test_a_failed_case_is_a_row(capsys) -> None:
         trouble={("open", "attention@64"): "oom", ("open", "ffn@128"): "oom"},
     )
     shown = repr(report)
-    assert "oom" in shown
-    assert records(report)[0]["ffn_share_latency"] is None
+    assert "out of memory" in shown
+    assert block_records(report)[0]["ffn_share_latency"] is None
     assert report.comparison("attention@128").verdict is Verdict.UNCLEAR
 
 
@@ -144,9 +149,8 @@ def test_tables_fit(columns: int) -> None:
         assert max(map(len, done.stdout.splitlines())) <= columns
 
 
-def test_files_hold_what_the_tables_show(capsys, tmp_path, monkeypatch) -> None:
-    real = api.Prepared.measure
-    monkeypatch.setattr(api.Prepared, "measure", lambda self, progress: real(self, progress, FakeLaunch(seconds)))
+def test_files_hold_what_the_tables_show(capsys, tmp_path, on_machine) -> None:
+    on_machine(FakeLaunch(seconds))
     path = tmp_path / "block.json"
     shown = run(
         capsys, "--d-model", "64", "--seq-len", "256,1024", "--quick", "-q", "-o", str(path), "-o", f"{tmp_path}/b.csv"
@@ -165,15 +169,15 @@ def test_files_hold_what_the_tables_show(capsys, tmp_path, monkeypatch) -> None:
 
 
 def test_memory_is_known_before_the_start() -> None:
-    llama = block_plan(BlockRequest(seq_len="2048"), PRESETS.get("llama3-8b"))
+    llama = plan_block(BlockRequest(seq_len="2048", preset="llama3-8b"))
     assert fit_into(llama, 20 * GIB) == llama
-    long = block_plan(BlockRequest(seq_len="2048,8192"), PRESETS.get("llama3-8b"))
+    long = plan_block(BlockRequest(seq_len="2048,8192", preset="llama3-8b"))
     kept = fit_into(long, 20 * GIB)
     assert "textbook@8192" not in [case.label for case in kept.cases]
     assert "8,192 tokens is left out" in kept.notes[-1].text
     assert [length.textbook is None for length in lengths_of(kept)] == [False, True]
     with pytest.raises(FfnbenchError, match=r"needs about 44\.5 GiB of memory, and 20\.0 GiB are there"):
-        fit_into(block_plan(BlockRequest(), PRESETS.get("deepseek-v3")), 20 * GIB)
+        fit_into(plan_block(BlockRequest(preset="deepseek-v3")), 20 * GIB)
     assert fit_into(long, None) == long
 
 
@@ -181,10 +185,10 @@ def test_memory_is_known_before_the_start() -> None:
 def test_the_memory_told_is_no_less_than_the_memory_used(mode: str) -> None:
     from ffnbench.bench import meters
 
-    plan = block_plan(BlockRequest(d_model=128, kv_heads=1, seq_len="384", mode=mode, device="cpu", threads=1), None)
+    plan = plan_block(BlockRequest(d_model=128, kv_heads=1, seq_len="384", mode=mode, device="cpu", threads=1))
     for case in plan.cases[1:]:
         assert isinstance(case.ffn, AttentionSpec)
-        subject = meters.prepare(build_attention(case.ffn), case.workload, 128, 0)
+        subject = meters.subject_of(build_attention(case.ffn), case.workload, 128, 0)
         subject.call()
         weights = 4 * case.ffn.params
         inputs = 2 * 4 * 384 * 128
@@ -200,7 +204,7 @@ def test_the_memory_told_is_no_less_than_the_memory_used(mode: str) -> None:
         (["--preset", "llama3-8b", "--kv-heads", "5"], "32 heads can't share 5"),
         (["--preset", "bert-base", "--d-ff", "12"], "--d-ff and a model both say"),
         (["--preset", "bert-base", "--bias", "--whole-model"], "--bias and a model both say"),
-        (["--preset", "gpt2", "--config", "config.json"], "both name a model"),
+        (["--preset", "gpt2", "--config", "config.json"], "each name a model"),
         (["--config", "no/config.json"], "config.json"),
         (["--variant", "relu,gelu"], "a block has one FFN"),
         (["--whole-model"], "--whole-model needs a model"),
@@ -221,22 +225,22 @@ def test_mistakes_are_told_before_anything_runs(arguments: list[str], said: str)
 
 
 def test_flags_change_a_models_attention() -> None:
-    plan = block_plan(BlockRequest(kv_heads=1, causal=False), PRESETS.get("llama3-8b"))
+    plan = plan_block(BlockRequest(kv_heads=1, causal=False, preset="llama3-8b"))
     spec = plan.cases[1].ffn
     assert (spec.name, spec.causal, spec.head_dim) == ("multi-query", False, 128)
-    assert not block_plan(BlockRequest(), PRESETS.get("vit-b16")).cases[1].ffn.causal
-    by_hand = block_plan(BlockRequest(bias=True, d_model=512, heads=8, variant="relu"), None)
+    assert not plan_block(BlockRequest(preset="vit-b16")).cases[1].ffn.causal
+    by_hand = plan_block(BlockRequest(bias=True, d_model=512, heads=8, variant="relu"))
     assert isinstance(by_hand.cases[0].ffn, FFNSpec)
     assert [params(by_hand.cases[0].ffn), by_hand.cases[1].ffn.params] == [2_099_712, 1_050_624]
 
 
 def test_attention_that_a_config_does_not_tell_is_by_hand() -> None:
-    model = PRESETS.get("llama-7b")
-    unknown = replace(model, groups=tuple(replace(group, attention=None) for group in model.groups))
+    unknown = replace(PRESETS.get("llama-7b").main, attention=None)
     with pytest.raises(FfnbenchError, match="attention of this model is not known"):
-        block_plan(BlockRequest(), unknown)
-    plan = block_plan(BlockRequest(heads=32, kv_heads=8), unknown)
-    assert plan.cases[1].ffn == replace(PRESETS.get("llama3-8b").main.attention, causal=True)
+        attention_of(BlockRequest(), 4096, unknown)
+    assert attention_of(BlockRequest(heads=32, kv_heads=8), 4096, unknown) == replace(
+        PRESETS.get("llama3-8b").main.attention, causal=True
+    )
 
 
 @pytest.mark.parametrize("arguments", [["--preset", "mixtral-8x7b"], ["--preset", "gpt2", "--whole-model"]])

@@ -15,17 +15,25 @@ from pathlib import Path
 import pytest
 from conftest import FakeLaunch
 
-from ffnbench import api, cli, gate
+from ffnbench import api, cli
 from ffnbench.bench.runner import run
 from ffnbench.errors import FfnbenchError
-from ffnbench.planning.compare import build
+from ffnbench.planning.compare import plan_compare
 from ffnbench.report.exports import EXPORTS
-from ffnbench.report.store import json_text
-from ffnbench.request import Request
+from ffnbench.report.store import report_text
+from ffnbench.request import CompareRequest
 from ffnbench.stats.interval import WeightedMean
 from ffnbench.stats.looks import report_of, two_looks
-from ffnbench.stats.regression import Finding, Policy, Status, change_of, confirmed, exit_code, parse_tolerances
-from ffnbench.stats.regression import gate as decide
+from ffnbench.stats.regression import (
+    Finding,
+    Policy,
+    Status,
+    change_of,
+    confirmed,
+    exit_code,
+    parse_tolerances,
+    status_of,
+)
 
 VARIANTS = "relu,gelu,swiglu"
 
@@ -43,11 +51,11 @@ def machine(factors: dict[str, float] | None = None, scatter: float = 0.002, see
 
 
 def baseline_in(folder: Path, launch: FakeLaunch | None = None, **options: object) -> Path:
-    request = Request(
+    request = CompareRequest(
         **{"variants": VARIANTS, "d_model": 64, "threads": 1, "precision": 0.5, "metrics": "latency", **options}
     )
     path = folder / "baseline.json"
-    path.write_text(json_text(api.prepare(request).measure(launch=launch or machine())))
+    path.write_text(report_text(api.measure(api.prepare(request), launch=launch or machine())))
     return path
 
 
@@ -57,17 +65,14 @@ def baseline(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def call(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
+def call(on_machine, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
     """`ffnbench check` in this process, workers faked; gives exit code, stdout, stderr."""
 
     def run(*arguments: str, launch: FakeLaunch | None = None) -> tuple[int, str, str]:
-        fake = launch or machine(seed=1)
-        real = gate.check
-        monkeypatch.setattr(gate, "check", lambda path, options, progress: real(path, options, progress, fake))
+        on_machine(launch or machine(seed=1))
         monkeypatch.setattr(sys, "argv", ["ffnbench", "check", *arguments, "-q"])
         with pytest.raises(SystemExit) as caught:
             cli.main()
-        monkeypatch.setattr(gate, "check", real)
         out, err = capsys.readouterr()
         return caught.value.code or 0, out, err
 
@@ -83,7 +88,7 @@ def call(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
     ],
 )  # fmt: skip
 def test_the_gate_is_decided_by_the_interval(low: float, high: float, status: Status) -> None:
-    assert decide(low, high, 0.05) is status
+    assert status_of(low, high, 0.05) is status
 
 
 @pytest.mark.parametrize(
@@ -216,7 +221,7 @@ def edited(path: Path, change: Callable[[dict], None], reseal: bool = False) -> 
     change(data)
     path.write_text(json.dumps(data))
     if reseal:
-        path.write_text(json_text(api.load(str(path))))
+        path.write_text(report_text(api.load(str(path))))
 
 
 def more_params(data: dict) -> None:
@@ -268,7 +273,7 @@ def test_absolute_needs_the_very_machine(call, baseline: Path) -> None:
     [
         (lambda text: "no json", "is not a whole ffnbench report"),
         (lambda text: text[:-200], "is not a whole ffnbench report"),
-        (lambda text: text.replace('"schema": 1', '"schema": 9'), "has schema 9"),
+        (lambda text: text.replace('"schema": 2', '"schema": 9'), "has schema 9"),
         (lambda text: text.replace('"interrupted": false', '"interrupted": true'), "ended early and is no baseline"),
         (lambda text: text.replace('"device": "cpu"', '"device": "cuda"'), "was asked for, but torch"),
     ],
@@ -286,7 +291,8 @@ def test_a_baseline_too_unsure_is_refused_with_the_command_for_a_better_one(call
     code, _, err = call(str(unsure), "--tolerance", "latency=1%")
     assert code == 2
     assert "only, the tolerance is 1.0%" in err
-    assert f"ffnbench compare --d-model 64 --variants {VARIANTS} --precision 0.33 -o {unsure}" in err
+    asked = f"--variants {VARIANTS} --d-model 64 --threads 1 --metrics latency"
+    assert f"ffnbench compare {asked} --precision 0.33 -o {unsure}" in err
 
 
 def test_the_command_for_a_better_one_makes_the_same_cases(call, tmp_path: Path) -> None:
@@ -300,9 +306,9 @@ def test_the_command_for_a_better_one_makes_the_same_cases(call, tmp_path: Path)
     hint = re.search(r"ffnbench compare (.*) --precision", err)
     assert hint
     flags = dict(re.findall(r"--([\w-]+) ?((?!--)\S*)", hint[1]))
-    assert flags.keys() == {"d-model", "d-ff", "bias", "init", "mode", "match", "variants"}
+    assert flags.keys() == (asked.keys() - {"d_ff"}) | {"d-model", "d-ff", "threads", "metrics"}
     given = {name.replace("-", "_"): value for name, value in flags.items()} | {"bias": True, "threads": 1}
-    again = build(Request(**(given | {name: int(given[name]) for name in ("d_model", "d_ff")})))
+    again = plan_compare(CompareRequest(**(given | {name: int(given[name]) for name in ("d_model", "d_ff")})))
     forms = {case["label"]: (case["ffn"]["d_ff"], case["ffn"]["bias"], case["ffn"]["init"]) for case in before}
     assert {c.label: (c.ffn.d_ff, c.ffn.bias, c.ffn.init.value) for c in again.cases} == forms
 
@@ -320,7 +326,7 @@ def test_the_command_for_a_better_one_makes_the_same_cases(call, tmp_path: Path)
         (["BASE", "--tolerance", "latency"], "cannot read the tolerance"),
         (["BASE", "--exact-only", "--budget", "30"], "--budget would do nothing: nothing is timed"),
         (["BASE", "--exact-only", "--absolute"], "--absolute would do nothing"),
-        (["BASE", "--exact-only", "--tolerance", "latency=5%"], "--exact-only gates no latency"),
+        (["BASE", "--exact-only", "--tolerance", "latency=5%"], "--exact-only checks no latency"),
         (["BASE", "none.json"], "cannot read 'none.json'"),
         (["BASE", "BASE", "--budget", "30"], "--budget would do nothing"),
     ],
@@ -392,8 +398,8 @@ def benchfmt(text: str) -> tuple[dict[str, str], dict[str, dict[str, str]], list
 
 def test_benchstat_keeps_labels_that_end_in_a_number_apart(call, tmp_path: Path) -> None:
     """benchstat takes a trailing -N for GOMAXPROCS."""
-    request = Request(variants="a-1=relu,a-2=gelu", d_model=64, threads=2, precision=0.5, metrics="latency")
-    report = api.prepare(request).measure(launch=machine())
+    request = CompareRequest(variants="a-1=relu,a-2=gelu", d_model=64, threads=2, precision=0.5, metrics="latency")
+    report = api.measure(api.prepare(request), launch=machine())
     _, _, results = benchfmt(EXPORTS["go-bench"](report))
     assert {name.rpartition("-")[0] for name, _, _ in results} == {"FFN/a-1", "FFN/a-2"}
     assert {name.rpartition("-")[2] for name, _, _ in results} == {"2"}
@@ -494,14 +500,14 @@ def rounds_of(launch: FakeLaunch, cases: int) -> list[list[tuple[str | None, ...
 
 def test_the_second_look_takes_every_round_in_the_opposite_order() -> None:
     """What runs after what may make the difference; where all cases are suspects or needed, only the order changes."""
-    request = Request(variants="relu,swiglu", d_model=64, threads=1, precision=0.5, metrics="latency")
+    request = CompareRequest(variants="relu,swiglu", d_model=64, threads=1, precision=0.5, metrics="latency")
     launches: list[FakeLaunch] = []
 
     def measure(plan, answered):
         launches.append(machine({"swiglu": 1.2}, seed=len(launches)))
         return report_of(run(plan, launch=launches[-1], answered=answered))
 
-    before = api.prepare(request).measure(launch=machine(seed=9))
+    before = api.measure(api.prepare(request), launch=machine(seed=9))
     looks = two_looks(before, Policy(), 120.0, measure)
     assert looks.again is not None
     first, second = (rounds_of(launch, cases=3) for launch in launches)

@@ -16,29 +16,26 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from conftest import ROOT, FakeLaunch, ffnbench, listen
+from conftest import ROOT, FakeLaunch, csv_of, ffnbench, listen
 
 from ffnbench import __version__, api, cli
 from ffnbench.activations.table import ACTIVATIONS
 from ffnbench.ffn.variants import GATED
-from ffnbench.report.store import csv_text, json_text
-from ffnbench.request import Request
+from ffnbench.report.store import report_text
+from ffnbench.request import CompareRequest
 
 HOSTILE = str(ROOT / "tests" / "hostile.py")
 
 
 @pytest.fixture
-def call(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
+def call(on_machine, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
     """Run the console script in this process, workers faked; gives exit code, stdout, stderr."""
 
     def run(*arguments: str, launch: FakeLaunch | None = None) -> tuple[int, str, str]:
-        real = api.Prepared.measure
-        fake = launch or FakeLaunch()
-        monkeypatch.setattr(api.Prepared, "measure", lambda self, progress: real(self, progress, fake))
+        on_machine(launch or FakeLaunch())
         monkeypatch.setattr(sys, "argv", ["ffnbench", *arguments])
         with pytest.raises(SystemExit) as caught:
             cli.main()
-        monkeypatch.setattr(api.Prepared, "measure", real)
         out, err = capsys.readouterr()
         return caught.value.code or 0, out, err
 
@@ -65,7 +62,7 @@ MISTAKES = [
     (["--precision", "0"], "--precision must be between 0.05 and 50 percent, not 0", "--precision 0.5"),
     (["--precision", "1e9"], "--precision must be between", "half-width"),
     (["--precision", "fine"], "'fine' is not a number", "compare --help"),
-    (["--budget", "2"], "--budget 2 is less than 3 workers take", "at least 5 seconds"),
+    (["--budget", "2"], "--budget 2 is too short: 3 workers take longer", "at least 5 seconds"),
     (["--budget", "inf"], "--budget inf", "at least 5 seconds"),
     (["--control", "--metrics", "memory"], "--control is about latency", "--metrics latency"),
     (["--variants", "relu@slowdown=-1"], "slowdown must be a share", "0.05 is 5%"),
@@ -196,7 +193,8 @@ def test_exact_metrics_alone_say_so_and_show_failures(call) -> None:
 
 
 def test_a_bug_shows_its_traceback_and_is_3_never_1(call, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(api, "price", lambda request: 1 / 0)
+    monkeypatch.setattr(api, "plan_compare", lambda *_: 1 / 0)
+    monkeypatch.setitem(api.PLANS, CompareRequest, api.plan_compare)
     code, _, err = call("cost")
     assert code == 3
     assert "ZeroDivisionError" in err
@@ -252,11 +250,11 @@ ALL_NAMES = [
 def test_every_name_runs_for_real(tmp_path: Path) -> None:
     """Real workers, hardly warmed up: every activation, every gated form, keys, user code, files."""
     names = ",".join(ALL_NAMES)
-    prepared = api.prepare(Request(variants=names, d_model=64, seq_len=32, workers=3, rounds=2))
+    prepared = api.prepare(CompareRequest(variants=names, d_model=64, seq_len=32, workers=3, rounds=2))
     protocol = replace(prepared.plan.protocol, warmup_s=1e-3, min_sample_s=1e-4)
-    report = replace(prepared, plan=replace(prepared.plan, protocol=protocol)).measure()
-    (tmp_path / "compare.json").write_text(json_text(report))
-    (tmp_path / "compare.csv").write_text(csv_text(report))
+    report = api.measure(replace(prepared, plan=replace(prepared.plan, protocol=protocol)))
+    (tmp_path / "compare.json").write_text(report_text(report))
+    (tmp_path / "compare.csv").write_text(csv_of(report))
     rows = list(csv.DictReader((tmp_path / "compare.csv").read_text().splitlines()))
     assert len(rows) == len(ALL_NAMES)
     assert [row["failure"] for row in rows] == [""] * len(rows)
@@ -412,8 +410,8 @@ def test_report_notices_an_edited_figure_and_shows_the_true_one(call, saved: Pat
     [
         (lambda text: text[: len(text) // 2], "is not a whole ffnbench report", "cut off"),
         (
-            lambda text: text.replace('"schema": 1', '"schema": 7'),
-            "has schema 7, this ffnbench reads schema 1",
+            lambda text: text.replace('"schema": 2', '"schema": 7'),
+            "has schema 7, this ffnbench reads schema 2",
             "again",
         ),
         (lambda text: "[]", "has schema None", "again"),

@@ -23,7 +23,7 @@ pytestmark = [pytest.mark.cuda, pytest.mark.skipif(not torch.cuda.is_available()
 def subject_of(spec: FFNSpec, dtype: str, mode: str) -> meters.Subject:
     work = Workload(batch=4, seq_len=256, dtype=dtype, device="cuda", mode=mode, threads=1)
     module = build_module(spec, device="cuda", dtype=getattr(torch, dtype))
-    subject = meters.prepare(module, work, spec.d_model, seed=0)
+    subject = meters.subject_of(module, work, spec.d_model, seed=0)
     for _ in range(3):  # the matrix library takes its workspace now, not during the count
         subject.clear()
         subject.call()

@@ -9,19 +9,18 @@ import shlex
 from statistics import median
 
 import pytest
-from conftest import ROOT, FakeLaunch, KnownProber, ffnbench, two_sides
+from conftest import ROOT, FakeLaunch, SidesProber, ffnbench, two_sides
 
-from ffnbench import ab, api, gate, timing
-from ffnbench.bench import group as crew
-from ffnbench.bench.runner import run
+from ffnbench import api
 from ffnbench.cli import app
-from ffnbench.report.compare import compare_table
+from ffnbench.report.compare import compare_records, compare_table
 from ffnbench.report.selftest import alarm_table, live_table, rates_table
-from ffnbench.report.store import json_text, load, read_readings
+from ffnbench.report.store import load, report_text
 from ffnbench.report.text import plain
-from ffnbench.request import Request
+from ffnbench.request import CompareRequest
 from ffnbench.result import Report
 from ffnbench.selftest.alarms import Alarm, broken_promises, counts
+from ffnbench.selftest.exam import read_readings
 from ffnbench.selftest.rates import SLOWER, Rates, Reading, Share, advantage, failures
 
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("results/*.md")])
@@ -42,7 +41,7 @@ SHELL = [
 
 
 @pytest.mark.parametrize(("document", "line"), SHELL, ids=[line for _, line in SHELL])
-def test_shell_lines_are_commands_that_work(document, line, tmp_path, monkeypatch, capsys) -> None:
+def test_shell_lines_are_commands_that_work(document, line, tmp_path, monkeypatch, capsys, on_machine) -> None:
     """With workers faked and counts real, so that every flag, name and path is checked and nothing is timed."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "path" / "to").mkdir(parents=True)
@@ -51,29 +50,16 @@ def test_shell_lines_are_commands_that_work(document, line, tmp_path, monkeypatc
     (tmp_path / "docs" / "dying_relu.py").write_text((ROOT / "docs" / "dying_relu.py").read_text())
     hostile = (ROOT / "tests" / "hostile.py").read_text()
     (tmp_path / "path" / "to" / "mlp.py").write_text(hostile + "\n\nFusedSwiGLU = TwoThirds\n")
-    saved = api.prepare(Request(variants="relu,gelu,swiglu", precision=0.5, metrics="latency")).measure(
-        launch=FakeLaunch()
+    saved = api.measure(
+        api.prepare(CompareRequest(variants="relu,gelu,swiglu", precision=0.5, metrics="latency")), launch=FakeLaunch()
     )
     for name in ("run.json", "baseline.json"):
-        (tmp_path / name).write_text(json_text(saved))
+        (tmp_path / name).write_text(report_text(saved))
     if "timm" in line:
         pytest.importorskip("timm")
-    real = api.Prepared.measure
-    monkeypatch.setattr(
-        api.Prepared, "measure", lambda self, progress, *rest: real(self, progress, FakeLaunch(), *rest[1:])
-    )
-    if "@python=" in line:
-        monkeypatch.setattr(api, "check_arms", lambda arms, prober: None)
+    on_machine(FakeLaunch(), SidesProber)
     if line.startswith("ffnbench ab "):
-        monkeypatch.setattr(crew, "SETTLE_S", 0.0)  # faked workers have no threads that spin on
         two_sides(tmp_path)
-        measured = ab.ab
-        monkeypatch.setattr(
-            ab, "ab", lambda question, _: measured(question, launch=FakeLaunch(), prober_of=KnownProber)
-        )
-    monkeypatch.setattr(timing, "run", lambda plan, on_progress, launch: run(plan, launch=FakeLaunch()))
-    gated = gate.check
-    monkeypatch.setattr(gate, "check", lambda path, options, _: gated(path, options, launch=FakeLaunch()))
     command, *arguments = shlex.split(line)
     assert command == "ffnbench"
     assert app(arguments, standalone_mode=False) in (0, None)
@@ -101,18 +87,35 @@ def test_the_readmes_table_is_the_committed_run() -> None:
 RESULTS = ROOT / "results" / "amd-epyc-2cpu"
 
 
+HOLDS = {  # which document shows the output of what
+    "results/amd-epyc-2cpu/compare.json": "README.md",
+    "selftest-live": "README.md",
+    "selftest": "docs/methodology.md",
+    "selftest-gate": "docs/methodology.md",
+    "selftest-gate-live": "docs/methodology.md",
+}
+
+
 def block_after(mark: str) -> str:
-    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    text = (ROOT / HOLDS[mark]).read_text(encoding="utf-8")
     found = re.search(rf"<!-- output of {mark} -->\n```text\n(.*?)```", text, re.DOTALL)
     assert found, mark
     return found[1].strip()
+
+
+def test_every_output_that_is_shown_is_held_here() -> None:
+    marks = [
+        (mark, str(path.relative_to(ROOT))) for path in DOCUMENTS
+        for mark in re.findall(r"<!-- output of (\S+) -->", path.read_text(encoding="utf-8"))
+    ]  # fmt: skip
+    assert sorted(marks) == sorted(HOLDS.items())
 
 
 def trimmed(text: str) -> str:
     return "\n".join(line.rstrip() for line in text.splitlines()).strip()
 
 
-def test_the_readmes_selftests_are_the_committed_ones() -> None:
+def test_the_selftests_shown_are_the_committed_ones() -> None:
     live = [read_readings(str(RESULTS / f"selftest-live-{i}.json"), Reading, "") for i in (1, 2, 3)]
     assert trimmed(plain(live_table(live), 80)) == block_after("selftest-live")
     records = json.loads((RESULTS / "selftest.json").read_text())
@@ -134,7 +137,7 @@ def share(value: float, of: int) -> Share:
     return Share(hits=round(value * of), of=of)
 
 
-def test_the_readmes_gate_is_the_committed_one_and_keeps_its_promises() -> None:
+def test_the_selftest_of_check_is_the_committed_one_and_keeps_its_promises() -> None:
     """No false alarm in 100 simulated checks of unchanged code and more; +5 % and +3 % found as often as promised."""
     alarms = read_readings(str(RESULTS / "selftest-gate.json"), Alarm, "")
     assert trimmed(plain(alarm_table(alarms), 80)) == block_after("selftest-gate")
@@ -142,7 +145,7 @@ def test_the_readmes_gate_is_the_committed_one_and_keeps_its_promises() -> None:
     assert broken_promises(alarms) == []
 
 
-def test_the_readmes_live_gate_is_the_committed_one_and_keeps_its_promises() -> None:
+def test_the_live_selftest_of_check_is_the_committed_one_and_keeps_its_promises() -> None:
     """20 checks of unchanged code quiet and 20 beside a neighbour without a false alarm; slow-downs found."""
     alarms = read_readings(str(RESULTS / "selftest-gate-live.json"), Alarm, "")
     assert trimmed(plain(alarm_table(alarms), 80)) == block_after("selftest-gate-live")
@@ -170,9 +173,8 @@ def test_committed_runs_read_back(path) -> None:
 
 
 @pytest.mark.parametrize(("document", "body"), blocks("python"))
-def test_python_blocks_run(document: str, body: str, monkeypatch) -> None:
-    real = api.Prepared.measure
-    monkeypatch.setattr(api.Prepared, "measure", lambda self: real(self, launch=FakeLaunch()))
+def test_python_blocks_run(document: str, body: str, on_machine) -> None:
+    on_machine(FakeLaunch())
     exec(compile(body, document, "exec"), {})
 
 
@@ -181,8 +183,22 @@ def test_links_and_paths_lead_somewhere(path) -> None:
     text = path.read_text(encoding="utf-8")
     for target in re.findall(r"\]\(([^)#:]+)\)", text):
         assert (path.parent / target).exists(), target
-    for name in re.findall(r"`((?:ffnbench|tests|docs|results)/[\w./-]+)`", text):
+    for name in re.findall(r"`((?:ffnbench|tests|docs|results|benchmarks)/[\w./-]+)`", text):
         assert (ROOT / name).exists(), name
+    for target, heading in re.findall(r"\]\(([^)#:]*)#([^)]+)\)", text):
+        text_there = (path.parent / target if target else path).read_text(encoding="utf-8")
+        headings = [line.lstrip("# ").lower() for line in text_there.splitlines() if line.startswith("#")]
+        assert heading in {re.sub(r"[^\w -]", "", line).replace(" ", "-") for line in headings}, heading
+
+
+def test_the_architecture_names_what_is_there() -> None:
+    """`room/file.py: name` is a function, a class or a constant of that file."""
+    text = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    references = re.findall(r"`([\w/]+\.(?:py|toml))(?:: (\w+))?`", text)
+    assert len(references) > 50
+    for file, name in references:
+        path = next(p for p in (ROOT / file, ROOT / "ffnbench" / file) if p.exists())
+        assert not name or re.search(rf"^(def |class ){name}\b|^{name}\b.* = ", path.read_text(), re.MULTILINE), name
 
 
 def test_every_command_and_flag_of_the_readme_exists() -> None:
@@ -201,6 +217,11 @@ def quoted(ratio: str, low: str, high: str) -> set[str]:
     return {f"{float(ratio):.{d}f} [{float(low):.{d}f}, {float(high):.{d}f}]" for d in (1, 2, 3)}
 
 
+def shown_again(path) -> Report:
+    """A saved run with its figures as `ffnbench report` shows them."""
+    return api.recompute(api.load(str(path)))
+
+
 def test_the_numbers_of_the_claims_are_those_of_the_committed_runs() -> None:
     text = (ROOT / "docs" / "claims.md").read_text(encoding="utf-8")
     folder = ROOT / "results" / "amd-epyc-2cpu"
@@ -208,11 +229,11 @@ def test_the_numbers_of_the_claims_are_those_of_the_committed_runs() -> None:
     for row in times:
         if row["activation"] in ("silu", "gelu", "gelu_tanh"):
             assert any(q in text for q in quoted(row["ratio"], row["ratio_low"], row["ratio_high"])), row
-    inside = {c.case: c.ratio for c in load(folder / "act-in-ffn.json").comparisons}
+    inside = {c.case: c.ratio for c in shown_again(folder / "act-in-ffn.json").comparisons}
     for name in ("silu", "gelu", "gelu_tanh"):
         ratio = inside[name]
         assert f"{ratio.value:.3f} [{ratio.low:.3f}, {ratio.high:.3f}]" in text, name
-    train = {row["label"]: row for row in load(folder / "glu-train.json").rows()}
+    train = {row["label"]: row for row in compare_records(shown_again(folder / "glu-train.json"))}
     assert f"{train['wide']['ratio']:.2f} [{train['wide']['ratio_low']:.2f}, {train['wide']['ratio_high']:.2f}]" in text
     assert f"same [{train['swiglu']['ratio_low']:.3f}, {train['swiglu']['ratio_high']:.3f}]" in text
     for row in train.values():

@@ -12,7 +12,7 @@ from scipy.integrate import quad
 from scipy.optimize import brentq, minimize_scalar
 from scipy.special import lambertw
 from scipy.stats import norm
-from test_variants import ORACLE, sigmoid
+from test_activations import ORACLE, sigmoid
 
 from ffnbench.activations.acceptance import checked
 from ffnbench.activations.facts import Facts, find_facts
@@ -98,6 +98,10 @@ def found() -> dict[str, Facts]:
 
 
 @cache
+def test_every_activation_has_its_derivative_and_its_shape_by_hand() -> None:
+    assert sorted(SLOPE) == sorted(SHAPE) == sorted(ACTIVATIONS.names())
+
+
 def facts_of(spec: ActivationSpec) -> Facts:
     return find_facts(function_of(spec), scale_of(spec))
 

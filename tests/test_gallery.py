@@ -17,12 +17,17 @@ import pytest
 from conftest import ROOT, ffnbench
 from rich.cells import cell_len
 
-from ffnbench import cli, gallery
+from ffnbench import api, cli
+from ffnbench.activations.table import ACTIVATIONS
 from ffnbench.bench.prober import Prober
 from ffnbench.errors import FfnbenchError
 from ffnbench.plan import NoProbe
-from ffnbench.planning.activations import parse_range, select
+from ffnbench.planning.activations import every_activation, parse_range, select
+from ffnbench.report.activation_pictures import PICTURE_SUFFIXES, points, titles
+from ffnbench.report.activations import facts_records, facts_table
+from ffnbench.report.ending import Ending, Written
 from ffnbench.report.text import plain
+from ffnbench.request import PictureRequest
 from ffnbench.result import Curve
 
 OWN = """
@@ -64,12 +69,9 @@ def test_the_default_writes_one_picture_and_says_where(folder: Path) -> None:
     assert sorted(p.name for p in folder.iterdir() if p.is_file()) == ["activations.png", "mine.py"]
 
 
-def draw(*, activations: str | None = None, range_: str = "-4:4", derivative: bool | None = None, gated: bool = False,
-         size: str | None = None, dpi: int = 50, style: str = "default", out: list[str]) -> list[str]:  # fmt: skip
-    return gallery.draw(
-        activations=activations, range_=range_, derivative=derivative, gated=gated, size=size, dpi=dpi, style=style,
-        timeout=60.0, out=out,
-    )  # fmt: skip
+def draw(*, out: list[str], **flags) -> list[str]:
+    with Ending(Written(out=tuple(out)), "activations", suffixes=PICTURE_SUFFIXES) as ending:
+        return api.plot_activations(PictureRequest(**({"dpi": 50, "timeout": 60.0} | flags)), ending)
 
 
 def test_every_format_size_and_style(folder: Path) -> None:
@@ -192,7 +194,7 @@ def test_a_function_that_hangs_is_given_up(folder: Path) -> None:
 
 def test_titles_name_the_form_its_activation_and_its_beta() -> None:
     chosen = select("swiglu,mish_glu,mish,relu,s=swish@beta=2,swish@beta=0.5", NoProbe(), gated=True)
-    assert list(gallery._titles(chosen).values()) == [
+    assert list(titles(chosen).values()) == [
         "swiglu: silu(g) · u", "mish_glu: mish(g) · u", "mish_glu: mish(g) · u", "reglu: relu(g) · u",
         "s: swish(g, β = 2) · u", "swish@beta=0.5: swish(g, β = 0.5) · u",
     ]  # fmt: skip
@@ -200,7 +202,7 @@ def test_titles_name_the_form_its_activation_and_its_beta() -> None:
 
 def test_where_there_is_no_slope_the_csv_is_empty() -> None:
     curve = Curve(x=(-1.0, 0.0, 1.0), y=(0.0, 0.0, 1.0), slope=(0.0, float("nan"), 1.0), flat=())
-    assert gallery._points({"f": curve}, gated=False).splitlines()[1:] == [
+    assert points({"f": curve}, gated=False).splitlines()[1:] == [
         "-1.0,f,0.0,0.0",
         "0.0,f,0.0,",
         "1.0,f,1.0,1.0",
@@ -213,8 +215,11 @@ def test_ranges() -> None:
 
 
 def test_facts_of_all_activations_fit_and_say_what_they_are() -> None:
-    records, (table,) = gallery.tell_facts(None, 60)
-    assert len(records) == 17
+    with Prober(60) as prober:
+        chosen = select(every_activation(), prober)
+        facts = {label: prober.facts(spec) for label, spec in chosen.items()}
+    records, table = facts_records(chosen, facts), facts_table(chosen, facts)
+    assert len(records) == len(ACTIVATIONS.names())
     silu = next(record for record in records if record["activation"] == "silu")
     assert f"{silu['minimum']:.10f} {silu['minimum_at']:.10f}" == "-0.2784645428 -1.2784645428"
     assert (silu["hf"], silu["te"], silu["flops"]) == ("silu, swish", "silu", 5)

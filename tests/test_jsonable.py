@@ -8,8 +8,8 @@ import pytest
 
 from ffnbench import jsonable
 from ffnbench.plan import Plan
-from ffnbench.planning.compare import build
-from ffnbench.request import Request
+from ffnbench.planning.compare import plan_compare
+from ffnbench.request import CompareRequest
 from ffnbench.result import Estimate, Failure, FailureKind
 
 T = TypeVar("T")
@@ -27,7 +27,9 @@ class Shelf:
 
 
 def test_a_plan_survives_the_journey_through_text() -> None:
-    plan = build(Request(variants="relu,swiglu@d_ff=96@bias=true,silu@gate=output", d_model=48, match="none"))
+    plan = plan_compare(
+        CompareRequest(variants="relu,swiglu@d_ff=96@bias=true,silu@gate=output", d_model=48, match="none")
+    )
     assert jsonable.decode(Plan, json.loads(json.dumps(jsonable.encode(plan)))) == plan
 
 

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor, nn
 
 from ffnbench.bench import jobs, meters
-from ffnbench.planning.compare import build
-from ffnbench.request import Request
+from ffnbench.planning.compare import plan_compare
+from ffnbench.request import CompareRequest
 
 D, SEQ = 8, 32
 COLD_S, WARM_S = 1 / 64, 1 / 1024  # powers of two, so that their sums are exact
@@ -36,7 +36,7 @@ class Slow(nn.Module):
 
 def test_a_case_is_warm_before_its_calls_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     """One checked call and eight of warming up take 16 ms each, all others 1 ms: sixteen of them make a sample."""
-    plan = build(Request(variants="relu", d_model=D, seq_len=SEQ, threads=1, device="cpu"))
+    plan = plan_compare(CompareRequest(variants="relu", d_model=D, seq_len=SEQ, threads=1, device="cpu"))
     warmup_s = 8 * COLD_S
     plan = replace(plan, protocol=replace(plan.protocol, warmup_s=warmup_s, min_sample_s=16 * WARM_S))
     module = Slow(cold_calls=1 + 8)

@@ -13,7 +13,7 @@ from torch.utils.flop_counter import FlopCounterMode
 import ffnbench
 from ffnbench import jsonable
 from ffnbench.api import cost as cost_report
-from ffnbench.api import prepare
+from ffnbench.api import measure, prepare
 from ffnbench.bench import jobs, meters
 from ffnbench.bench import jobs as routing
 from ffnbench.errors import FfnbenchError, Unsupported
@@ -23,10 +23,11 @@ from ffnbench.ffn.modules import build_module, reference_output
 from ffnbench.ffn.moe import IMBALANCE, Dispatch, MoESpec, Routing, Scores, shares
 from ffnbench.ffn.spec import FFNSpec, Gate
 from ffnbench.plan import Plan, Workload
-from ffnbench.planning.compare import build
-from ffnbench.report.compare import compare_table, cost_table
+from ffnbench.planning.compare import plan_compare
+from ffnbench.report.compare import compare_table
 from ffnbench.report.text import plain
-from ffnbench.request import Request
+from ffnbench.report.words import sizing_text
+from ffnbench.request import CompareRequest
 
 D, H, TOKENS = 32, 48, 40
 AROUND = {
@@ -58,7 +59,7 @@ def spec_of(form: str, around: str = "routed", bias: bool = False, **moe: object
 def subject_of(spec: FFNSpec, dtype: str = "float32", mode: str = "forward") -> meters.Subject:
     torch.manual_seed(1)
     work = Workload(batch=2, seq_len=TOKENS // 2, dtype=dtype, device="cpu", mode=mode, threads=1)
-    return meters.prepare(build_module(spec, dtype=getattr(torch, dtype)), work, spec.d_model, seed=0)
+    return meters.subject_of(build_module(spec, dtype=getattr(torch, dtype)), work, spec.d_model, seed=0)
 
 
 def cost_of(spec: FFNSpec):
@@ -226,15 +227,17 @@ def test_the_expected_number_of_distinct_experts_is_that_of_uniform_routing() ->
 
 
 def test_the_worker_imposes_what_the_plan_says() -> None:
-    asked = Request(variants="swiglu@moe=8x1,swiglu@moe=8x1@routing=skewed,relu", d_model=32, seq_len=64, threads=1)
-    job = jobs.Jobs(build(asked).with_device("cpu"))
+    asked = CompareRequest(
+        variants="swiglu@moe=8x1,swiglu@moe=8x1@routing=skewed,relu", d_model=32, seq_len=64, threads=1
+    )
+    job = jobs.Jobs(plan_compare(asked).with_device("cpu"))
     for label in ("swiglu@moe=8x1", "swiglu@moe=8x1@routing=skewed", "relu"):
         job.open(label, 1)
     even, skewed, dense = (job.route(label)["expert_load_max"] for label in job.subjects)
     assert 1 <= even < 2 < skewed
     assert dense is None
     with pytest.raises(FfnbenchError, match="each expert has a hidden layer"):
-        job.look("swiglu@moe=8x1")
+        job.sparsity("swiglu@moe=8x1")
     job.verify("swiglu@moe=8x1")
 
 
@@ -249,15 +252,17 @@ def test_where_torch_has_no_grouped_products_the_case_says_so(monkeypatch: pytes
 
 
 def test_widths_are_matched_on_active_parameters() -> None:
-    plan = build(Request(variants="swiglu,swiglu@moe=8x2,swiglu@moe=8x2@shared=512@d_ff=256,relu@moe=4x1"))
+    plan = plan_compare(
+        CompareRequest(variants="swiglu,swiglu@moe=8x2,swiglu@moe=8x2@shared=512@d_ff=256,relu@moe=4x1")
+    )
     dense, moe, given, one = (case.ffn for case in plan.cases)
     assert (dense.d_ff, moe.d_ff, given.d_ff, one.d_ff) == (2048, 1024, 256, 3072)
-    assert [case.sizing for case in plan.cases][1:3] == ["matched on active params", "given"]
+    assert [sizing_text(case.sizing) for case in plan.cases][1:3] == ["matched on active params", "given"]
     assert plan.metrics == ("latency", "memory", "routing")
-    alone = build(Request(variants="swiglu@moe=8x2,relu", match="flops")).cases[0]
+    alone = plan_compare(CompareRequest(variants="swiglu@moe=8x2,relu", match="flops")).cases[0]
     assert alone.ffn.d_ff == 1024  # as if beside the classic form of 4 * d_model
     assert alone.workload.routing == "uniform"
-    assert build(Request(variants="swiglu@moe=8x2", match="none")).cases[0].ffn.d_ff == 3072
+    assert plan_compare(CompareRequest(variants="swiglu@moe=8x2", match="none")).cases[0].ffn.d_ff == 3072
 
 
 def test_every_key_arrives() -> None:
@@ -265,7 +270,7 @@ def test_every_key_arrives() -> None:
         "swiglu@moe=8x2@shared=64@shared_gate=true@router_bias=true@scores=sigmoid@normalized=false"
         "@routed_scale=2.5@experts=grouped@limit=10@offset=1@routing=trained-like"
     )
-    plan = build(Request(variants=text))
+    plan = plan_compare(CompareRequest(variants=text))
     found, work = plan.cases[0].ffn, plan.cases[0].workload
     assert found.moe == MoESpec(
         experts=8, top_k=2, shared_d_ff=64, shared_gate=True, router_bias=True, scores=Scores.SIGMOID,
@@ -273,9 +278,11 @@ def test_every_key_arrives() -> None:
     )  # fmt: skip
     assert (found.limit, found.up_offset, work.routing) == (10, 1, "trained-like")
     assert jsonable.decode(Plan, jsonable.encode(plan)) == plan
-    oai, loose = (build(Request(variants=v)).cases[0].ffn for v in ("swiglu_oai", "swiglu_oai@limit=none"))
+    oai, loose = (
+        plan_compare(CompareRequest(variants=v)).cases[0].ffn for v in ("swiglu_oai", "swiglu_oai@limit=none")
+    )
     assert (oai.limit, oai.up_offset, loose.limit, loose.up_offset) == (7, 1, None, 1)
-    assert build(Request(variants="swiglu@moe=none")).cases[0].ffn.moe is None
+    assert plan_compare(CompareRequest(variants="swiglu@moe=none")).cases[0].ffn.moe is None
 
 
 @pytest.mark.parametrize(
@@ -307,7 +314,7 @@ def test_every_key_arrives() -> None:
 )
 def test_mistakes_are_named_with_a_way_out(variant: str, error: str, hint: str) -> None:
     with pytest.raises(FfnbenchError) as caught:
-        build(Request(variants=f"relu,x={variant}"))
+        plan_compare(CompareRequest(variants=f"relu,x={variant}"))
     assert error in caught.value.message
     assert hint in caught.value.hint
 
@@ -315,7 +322,7 @@ def test_mistakes_are_named_with_a_way_out(variant: str, error: str, hint: str) 
 @pytest.mark.parametrize("options", [{"routing": "skewed"}, {"metrics": "latency,routing"}])
 def test_routing_without_experts_is_a_mistake(options: dict[str, str]) -> None:
     with pytest.raises(FfnbenchError, match="no variant has any"):
-        build(Request(variants="relu,swiglu", **options))
+        plan_compare(CompareRequest(variants="relu,swiglu", **options))
 
 
 def test_build_gives_the_module() -> None:
@@ -341,7 +348,7 @@ def test_every_expert_is_filled_as_a_network_of_its_own(init: str, std: float) -
 
 def test_columns_of_experts_appear_where_there_are_any() -> None:
     variants = "swiglu,swiglu@moe=8x2,g=swiglu@moe=8x2@experts=grouped@routing=skewed"
-    moe = prepare(Request(variants=variants, threads=2)).measure(launch=FakeLaunch())
+    moe = measure(prepare(CompareRequest(variants=variants, threads=2)), launch=FakeLaunch())
     text = plain(compare_table(moe), 200)
     assert "active" in text
     assert "uniform routing, imposed: 8 of 8 experts are asked, the busiest 1.25x the mean" in text
@@ -350,9 +357,9 @@ def test_columns_of_experts_appear_where_there_are_any() -> None:
     assert (row["experts"], row["top_k"], row["dispatch"], row["routing"]) == (8, 2, "grouped", "skewed")
     assert (row["expert_load_max"], row["experts_hit"]) == (1.25, 8)
     assert moe.rows()[0]["weight_bytes_touched"] == moe.rows()[0]["weight_bytes"]
-    dense = plain(cost_table(cost_report("swiglu,relu", threads=2)), 200)
+    dense = plain(compare_table(cost_report("swiglu,relu", threads=2)), 200)
     assert "active" not in dense
     assert "touched" not in dense
     one = cost_report("swiglu,swiglu@moe=8x2", seq_len=1, threads=2)
-    assert "a call reads 2.00 of 8 experts" in plain(cost_table(one), 80)
+    assert "a call reads 2.00 of 8 experts" in plain(compare_table(one), 80)
     assert one.rows()[1]["weight_bytes_touched"] == 4 * one.rows()[1]["params_active"]

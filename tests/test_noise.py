@@ -98,9 +98,9 @@ def clock(monkeypatch: pytest.MonkeyPatch):
 def test_other_processes_stolen_time_and_a_falling_clock_are_told(clock: None) -> None:
     proc = Proc()
     watch = Watch(proc)
-    watch.look()
+    watch.note_clock()
     proc.busy, proc.stolen, proc.mhz = 700, 200, 2500.0
-    watch.look()
+    watch.note_clock()
     notes = watch.notes(threads=1)
     assert [note.partition(" during")[0].partition(" of the")[0] for note in notes] == [
         "other processes used 0.7 CPUs", notes[1].partition(" of the")[0], "the CPU's clock fell from 3000 to 2500 MHz",
@@ -115,7 +115,7 @@ def test_a_quiet_machine_says_nothing_and_an_unreadable_one_neither(clock: None)
         raise FileNotFoundError(path)
 
     watch = Watch(nothing)
-    watch.look()
+    watch.note_clock()
     assert watch.notes(threads=1) == []
 
 

@@ -38,7 +38,7 @@ def subject_of(spec: FFNSpec, *, mode: str = "forward", dtype: str = "float32") 
     torch.manual_seed(1)
     work = Workload(batch=2, seq_len=TOKENS // 2, dtype=dtype, device="cpu", mode=mode, threads=1)
     module = build_module(spec, dtype=getattr(torch, dtype))
-    return meters.prepare(module, work, spec.d_model, seed=0)
+    return meters.subject_of(module, work, spec.d_model, seed=0)
 
 
 @pytest.mark.parametrize(("activation", "gate", "bias"), GRID, ids=IDS)

@@ -14,11 +14,11 @@ from matplotlib.text import Text
 from ffnbench.activations.facts import Facts
 from ffnbench.errors import FfnbenchError
 from ffnbench.report.curves import curves_figure
-from ffnbench.report.plots import Look, render
+from ffnbench.report.plots import Canvas, render
 from ffnbench.report.surfaces import gated_figure
 from ffnbench.result import Curve
 
-NATURAL = Look(size=None, dpi=50, style="default")
+NATURAL = Canvas(size=None, dpi=50, style="default")
 FACTS = Facts(
     low=None, low_reached=False, high=None, high_reached=False, minimum=None, minimum_at=None, minimum_until=None,
     minimum_flat=False, monotonic="increasing", jumps=(), kinks=(), bends=(),
@@ -47,8 +47,8 @@ def side(f: Callable[[np.ndarray], np.ndarray], *, reach: float = 4) -> Curve:
     return curve(f, low=-reach, high=reach, points=41)
 
 
-def figure_of(curves: dict[str, Curve], look: Look = NATURAL, *, derivative: bool = True) -> Figure:
-    figure = curves_figure(curves, dict.fromkeys(curves, FACTS), derivative=derivative, look=look)
+def figure_of(curves: dict[str, Curve], canvas: Canvas = NATURAL, *, derivative: bool = True) -> Figure:
+    figure = curves_figure(curves, dict.fromkeys(curves, FACTS), derivative=derivative, canvas=canvas)
     figure.draw_without_rendering()
     return figure
 
@@ -79,10 +79,10 @@ ZONES = {
 }
 
 
-@pytest.mark.parametrize("look", [NATURAL, Look(size=(4.0, 3.0), dpi=50, style="default")], ids=["natural", "4x3"])
+@pytest.mark.parametrize("canvas", [NATURAL, Canvas(size=(4.0, 3.0), dpi=50, style="default")], ids=["natural", "4x3"])
 @pytest.mark.parametrize("zones", ZONES.values(), ids=list(ZONES))
-def test_the_names_of_dead_zones_stay_inside_the_axes(zones, look: Look) -> None:
-    figure = figure_of({"f": curve(np.tanh, flat=zones), "a_name_that_is_long" * 8: curve(np.sin, flat=zones)}, look)
+def test_the_names_of_dead_zones_stay_inside_the_axes(zones, canvas: Canvas) -> None:
+    figure = figure_of({"f": curve(np.tanh, flat=zones), "a_name_that_is_long" * 8: curve(np.sin, flat=zones)}, canvas)
     axes = figure.axes[0].bbox
     for text in bar_names(figure):
         box = text.get_window_extent()
@@ -165,13 +165,13 @@ def test_names_are_taken_as_they_are() -> None:
 
 def test_too_little_room_is_said() -> None:
     with pytest.raises(FfnbenchError, match="the size 3x2 is too small"):
-        figure_of(dict.fromkeys("abcdefgh", RELU), Look(size=(3.0, 2.0), dpi=50, style="default"))
+        figure_of(dict.fromkeys("abcdefgh", RELU), Canvas(size=(3.0, 2.0), dpi=50, style="default"))
 
 
 @pytest.mark.parametrize("number", [1, 2, 4, 5, 10])
 def test_panels_of_gated_forms_are_square_and_of_a_size(number: int) -> None:
     curves = {str(i): side(relu) for i in range(number)}
-    figure = gated_figure(curves, {name: f"{name}: relu(g) · u" for name in curves}, look=NATURAL)
+    figure = gated_figure(curves, {name: f"{name}: relu(g) · u" for name in curves}, canvas=NATURAL)
     panels = [axes.bbox for axes in figure.axes[:number]]
     for box in panels:
         assert box.width == pytest.approx(box.height, rel=0.01)
@@ -189,7 +189,7 @@ def contour_levels(figure: Figure) -> set[float]:
 
 @pytest.mark.parametrize("reach", [1e-6, 0.3, 1, 4, 100, 1e9])
 def test_contours_scale_with_the_range(reach: float) -> None:
-    figure = gated_figure({"f": side(relu, reach=reach)}, {"f": "f"}, look=NATURAL)
+    figure = gated_figure({"f": side(relu, reach=reach)}, {"f": "f"}, canvas=NATURAL)
     levels = contour_levels(figure)
     assert 4 <= len(levels) <= 10
     assert 0.3 * reach**2 <= max(levels) <= reach**2
@@ -198,23 +198,23 @@ def test_contours_scale_with_the_range(reach: float) -> None:
 
 def test_one_steep_form_does_not_flatten_the_others() -> None:
     curves = {"a": side(relu), "b": side(relu), "steep": side(lambda x: 1000 * relu(x))}
-    figure = gated_figure(curves, {name: name for name in curves}, look=NATURAL)
+    figure = gated_figure(curves, {name: name for name in curves}, canvas=NATURAL)
     assert figure.axes[0].collections[0].get_clim() == (-16, 16)
 
 
 def test_a_form_that_is_zero_everywhere_can_be_drawn() -> None:
     zero = side(lambda x: 0 * x)
-    assert render(gated_figure({"zero": zero}, {"zero": "zero"}, look=NATURAL), ".png", NATURAL)
+    assert render(gated_figure({"zero": zero}, {"zero": "zero"}, canvas=NATURAL), ".png", NATURAL)
 
 
 def test_a_product_beyond_float64_is_refused() -> None:
     with pytest.raises(FfnbenchError, match="not finite"):
-        gated_figure({"f": side(lambda x: x * 0 + 1e308)}, {"f": "f"}, look=NATURAL)
+        gated_figure({"f": side(lambda x: x * 0 + 1e308)}, {"f": "f"}, canvas=NATURAL)
 
 
 @pytest.mark.parametrize("name", ["swish@beta=0.5: swish(g, β = 0.5) · u", f"{'n' * 50}: {'n' * 50}(g) · u", "x" * 300])
 def test_titles_stay_over_their_panels(name: str) -> None:
-    figure = gated_figure(dict.fromkeys("abcd", side(relu)), dict.fromkeys("abcd", name), look=NATURAL)
+    figure = gated_figure(dict.fromkeys("abcd", side(relu)), dict.fromkeys("abcd", name), canvas=NATURAL)
     figure.draw_without_rendering()
     for axes in figure.axes[:4]:
         assert axes.title.get_window_extent().width <= 1.1 * axes.bbox.width
@@ -222,8 +222,8 @@ def test_titles_stay_over_their_panels(name: str) -> None:
 
 def test_dots_are_set_off_from_the_styles_own_background() -> None:
     found = Facts(**{**{f: getattr(FACTS, f) for f in FACTS.__slots__}, "minimum": -0.5, "minimum_at": 0.0})
-    look = Look(size=None, dpi=50, style="dark_background")
-    figure = curves_figure({"f": RELU}, {"f": found}, derivative=False, look=look)
+    canvas = Canvas(size=None, dpi=50, style="dark_background")
+    figure = curves_figure({"f": RELU}, {"f": found}, derivative=False, canvas=canvas)
     (dot,) = [line for line in figure.axes[0].lines if line.get_marker() == "o"]
     with matplotlib.style.context("dark_background"):
         assert matplotlib.colors.to_hex(dot.get_markeredgecolor()) == "#000000"

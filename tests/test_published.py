@@ -7,7 +7,7 @@ import json
 import pytest
 from conftest import ffnbench
 
-from ffnbench.api import prepare
+from ffnbench.api import measure, prepare
 from ffnbench.bench.memory_limits import check_fits, memory_needed
 from ffnbench.bench.prober import Prober
 from ffnbench.errors import FfnbenchError
@@ -15,9 +15,9 @@ from ffnbench.ffn.spec import FFNSpec, Gate, HFSpec
 from ffnbench.models.model import OwnMLP
 from ffnbench.models.presets import PRESETS, as_text
 from ffnbench.plan import NoProbe, cost_of
-from ffnbench.planning.compare import build
+from ffnbench.planning.compare import plan_compare
 from ffnbench.planning.grammar import parse_variant
-from ffnbench.request import Request
+from ffnbench.request import CompareRequest
 
 GATED = FFNSpec(d_model=64, d_ff=96, activation="silu", gate=Gate.INNER)
 
@@ -28,7 +28,7 @@ class Probe(NoProbe):
 
 
 def ffns(**options: object) -> dict[str, FFNSpec]:
-    return {case.label: case.ffn for case in build(Request(**options)).cases}
+    return {case.label: case.ffn for case in plan_compare(CompareRequest(**options)).cases}
 
 
 def test_the_preset_is_the_reference_that_others_are_matched_to() -> None:
@@ -38,11 +38,11 @@ def test_the_preset_is_the_reference_that_others_are_matched_to() -> None:
 
 
 def test_the_preset_stands_first_where_nobody_names_it() -> None:
-    plan = build(Request(preset="gpt2", variants="relu,swiglu"))
+    plan = plan_compare(CompareRequest(preset="gpt2", variants="relu,swiglu"))
     assert [case.label for case in plan.cases] == ["preset", "relu", "swiglu"]
     assert plan.reference == "preset"
     assert all(case.ffn.bias for case in plan.cases)
-    labelled = build(Request(preset="gpt2", variants="relu,theirs=preset@dtype=bf16"))
+    labelled = plan_compare(CompareRequest(preset="gpt2", variants="relu,theirs=preset@dtype=bf16"))
     assert [case.label for case in labelled.cases] == ["relu", "theirs"]
 
 
@@ -66,7 +66,7 @@ def test_a_config_is_a_variant_that_can_be_typed_again(tmp_path) -> None:
         json.dumps({"model_type": "qwen2", "hidden_size": 512, "intermediate_size": 1408, "num_hidden_layers": 2}
                    | {"hidden_act": "silu"})
     )  # fmt: skip
-    plan = build(Request(config=str(tmp_path), variants="config,relu"))
+    plan = plan_compare(CompareRequest(config=str(tmp_path), variants="config,relu"))
     assert (plan.cases[0].ffn.d_model, plan.cases[0].ffn.d_ff, plan.cases[0].ffn.name) == (512, 1408, "swiglu")
     assert plan.cases[0].variant == "silu_glu@d_ff=1408@bias=false"
 
@@ -74,7 +74,7 @@ def test_a_config_is_a_variant_that_can_be_typed_again(tmp_path) -> None:
 @pytest.mark.parametrize(
     ("options", "message", "hint"),
     [
-        ({"preset": "gtp2"}, "unknown preset 'gtp2'", "did you mean 'gpt2'"),
+        ({"preset": "gtp2"}, "'gtp2' is neither a preset nor a file", "did you mean 'gpt2'"),
         ({"variants": "gtp2"}, "unknown variant 'gtp2'", "did you mean 'gpt2'"),
         ({"variants": "gpt2,llama-7b"}, "different d_model: gpt2 768, llama-7b 4,096", "one width"),
         ({"preset": "gpt2", "d_model": 512}, "--d-model 512 is not the width of preset, 768", "leave"),
@@ -87,16 +87,16 @@ def test_a_config_is_a_variant_that_can_be_typed_again(tmp_path) -> None:
 )
 def test_mistakes_have_a_hint(options: dict, message: str, hint: str) -> None:
     with pytest.raises(FfnbenchError, match=message) as caught:
-        build(Request(**options))
+        plan_compare(CompareRequest(**options))
     assert hint in caught.value.hint
 
 
 def test_hf_brings_its_widths_and_its_form() -> None:
-    plan = build(Request(variants="hf:tiny,swiglu"), probe_that_counts())
+    plan = plan_compare(CompareRequest(variants="hf:tiny,swiglu"), probe_that_counts())
     assert plan.cases[0].ffn == HFSpec(target="hf:tiny", d_model=64, d_ff=96, form=GATED)
     assert plan.cases[1].ffn.d_model == 64
     with pytest.raises(FfnbenchError, match="can't change it"):
-        build(Request(variants="hf:tiny@d_ff=3"), Probe())
+        plan_compare(CompareRequest(variants="hf:tiny@d_ff=3"), Probe())
 
 
 def probe_that_counts() -> Probe:
@@ -108,7 +108,7 @@ def probe_that_counts() -> Probe:
 
 
 def test_room_is_the_weights_and_the_dearest_call() -> None:
-    plan = build(Request(variants="a=relu,b=relu", d_model=64, d_ff=256, seq_len=8, device="cpu"))
+    plan = plan_compare(CompareRequest(variants="a=relu,b=relu", d_model=64, d_ff=256, seq_len=8, device="cpu"))
     weights, inputs = 2 * 2 * 64 * 256 * 4, 2 * 2 * 8 * 64 * 4
     peak = cost_of(plan.cases[0], NoProbe()).peak_bytes
     assert memory_needed(list(plan.cases)) == weights + inputs + 8 * 64 * 256 + peak  # one matrix in float64
@@ -156,8 +156,8 @@ def test_a_mixture_of_transformers_is_held_against_ours(tmp_path) -> None:
         "num_attention_heads": 4, "num_key_value_heads": 2, "hidden_act": "silu", "norm_topk_prob": False,
     }  # fmt: skip
     (tmp_path / "config.json").write_text(json.dumps(config))
-    request = Request(variants=f"hf:{tmp_path}", seq_len=16, workers=3, rounds=1, metrics="latency", threads=1)
-    report = prepare(request).measure()
+    request = CompareRequest(variants=f"hf:{tmp_path}", seq_len=16, workers=3, rounds=1, metrics="latency", threads=1)
+    report = measure(prepare(request))
     assert report.failures == ()
     case, cost = report.plan.cases[0], report.costs[0].cost
     assert case.ffn.form.moe.shared_gate

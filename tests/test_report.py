@@ -9,17 +9,19 @@ import math
 from pathlib import Path
 
 import pytest
-from conftest import FakeLaunch, lost
+from conftest import FakeLaunch, csv_of, lost
 from rich.cells import cell_len
 
-from ffnbench.api import cost, prepare
+from ffnbench.api import cost, measure, prepare
 from ffnbench.errors import FfnbenchError
 from ffnbench.report import listing
-from ffnbench.report.compare import compare_table, cost_table
+from ffnbench.report.compare import compare_records, compare_table
 from ffnbench.report.footnotes import Footnotes
-from ffnbench.report.store import WRITERS, Outputs, csv_text, json_text, load
+from ffnbench.report.store import Outputs, load, report_text
 from ffnbench.report.text import markdown, plain
-from ffnbench.request import Request
+from ffnbench.report.view import SUFFIXES
+from ffnbench.report.views import report_view
+from ffnbench.request import CompareRequest
 from ffnbench.result import Report
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -33,10 +35,10 @@ def seconds(label: str, worker: int, number: int) -> float:
 
 
 def report_of(**options: object) -> Report:
-    request = Request(
+    request = CompareRequest(
         **{"variants": "relu,gelu,swiglu,glu", "d_model": 768, "threads": 2, "workers": 5, "rounds": 30, **options}
     )
-    report = prepare(request).measure(launch=FakeLaunch(seconds))
+    report = measure(prepare(request), launch=FakeLaunch(seconds))
     from dataclasses import replace
 
     return replace(report, wall_s=20.0)
@@ -50,11 +52,11 @@ def test_golden_tables(name: str, width: int, request: pytest.FixtureRequest) ->
         from dataclasses import replace
 
         trouble = {("open", "gelu"): "oom", ("sample", "swiglu"): lost("timeout", "no answer within 300 s")}
-        asked = Request(variants="relu,gelu,swiglu,glu@dtype=bf16", d_model=768, threads=2, workers=5)
-        report = replace(prepare(asked).measure(launch=FakeLaunch(seconds, trouble)), wall_s=20.0)
+        asked = CompareRequest(variants="relu,gelu,swiglu,glu@dtype=bf16", d_model=768, threads=2, workers=5)
+        report = replace(measure(prepare(asked), launch=FakeLaunch(seconds, trouble)), wall_s=20.0)
         table = compare_table(report)
     elif name == "cost":
-        table = cost_table(cost("relu,gelu,swiglu,silu@gate=output", d_model=512, mode="train", threads=2))
+        table = compare_table(cost("relu,gelu,swiglu,silu@gate=output", d_model=512, mode="train", threads=2))
     elif name == "experts":
         moe = "swiglu@moe=8x2"
         table = compare_table(report_of(variants=f"swiglu,{moe},grouped={moe}@experts=grouped", routing="skewed"))
@@ -120,7 +122,7 @@ def test_a_long_reference_hides_no_ratio() -> None:
 
 
 def test_the_header_says_where_the_widths_come_from() -> None:
-    text = plain(cost_table(cost("relu,swiglu", d_model=4096, rule="llama", threads=2)), 120)
+    text = plain(compare_table(cost("relu,swiglu", d_model=4096, rule="llama", threads=2)), 120)
     assert "d_ff 4 * d_model (relu); rule llama (swiglu); 1 MAC = 2 FLOPs" in text
 
 
@@ -147,7 +149,7 @@ CONTRACT = (
 
 
 def test_the_csv_contract() -> None:
-    text = csv_text(report_of())
+    text = csv_of(report_of())
     assert text.splitlines()[0].startswith(CONTRACT + ",")
     rows = list(csv.DictReader(io.StringIO(text)))
     swiglu = next(row for row in rows if row["label"] == "swiglu")
@@ -161,7 +163,7 @@ def test_the_csv_contract() -> None:
 
 
 def test_cost_writes_the_same_columns_as_far_as_it_knows_them() -> None:
-    rows = list(csv.DictReader(io.StringIO(csv_text(cost("relu,swiglu", mode="train", threads=2)))))
+    rows = list(csv.DictReader(io.StringIO(csv_of(cost("relu,swiglu", mode="train", threads=2)))))
     assert list(rows[0])[: len(CONTRACT.split(","))] == CONTRACT.split(",")
     assert (rows[0]["latency_s"], rows[0]["verdict"], rows[0]["device"]) == ("", "", "cpu")
     assert rows[1]["saved_bytes"] == str(4 * 4 * 512 * 2048)
@@ -171,7 +173,7 @@ def test_csv_reads_back_in_pandas() -> None:
     import pandas as pd
 
     report = report_of()
-    frame = pd.read_csv(io.StringIO(csv_text(report)))
+    frame = pd.read_csv(io.StringIO(csv_of(report)))
     assert frame["gated"].tolist() == [False, False, True, True]
     assert frame["latency_s"].tolist() == report.frame()["latency_s"].tolist()  # full precision
 
@@ -179,13 +181,13 @@ def test_csv_reads_back_in_pandas() -> None:
 def test_json_holds_everything_and_reads_back(tmp_path: Path) -> None:
     report = report_of()
     path = tmp_path / "run.json"
-    path.write_text(json_text(report), encoding="utf-8")
+    path.write_text(report_text(report), encoding="utf-8")
     data = json.loads(path.read_text())
-    assert data["schema"] == 1
+    assert data["schema"] == 2
     assert len([s for s in data["samples"] if s["metric"] == "latency"]) == 4 * 5 * 30
     assert {"case", "metric", "worker", "round", "order", "value", "calls"} == set(data["samples"][0])
     loaded = load(path)
-    assert loaded.rows() == report.rows()
+    assert compare_records(loaded) == compare_records(report)
     assert loaded.plan == report.plan
 
 
@@ -232,7 +234,7 @@ def test_footnotes_share_numbers() -> None:
 def test_files_are_opened_first_and_harm_nothing(tmp_path: Path) -> None:
     old = tmp_path / "old.csv"
     old.write_text("precious")
-    with Outputs([str(old), str(tmp_path / "new.json")], "compare"):
+    with Outputs([str(old), str(tmp_path / "new.json")], "compare", SUFFIXES):
         assert (tmp_path / "new.json").exists()
     assert old.read_text() == "precious"
     assert not (tmp_path / "new.json").exists()
@@ -240,8 +242,8 @@ def test_files_are_opened_first_and_harm_nothing(tmp_path: Path) -> None:
 
 def test_a_folder_gets_every_format(tmp_path: Path) -> None:
     report = report_of()
-    with Outputs([f"{tmp_path}/results/mine/"], "compare") as outputs:
-        paths = outputs.write(lambda suffix: WRITERS[suffix](report, compare_table).encode())
+    with Outputs([f"{tmp_path}/results/mine/"], "compare", SUFFIXES) as outputs:
+        paths = outputs.write(lambda suffix: report_view(report).files[suffix]().encode())
     assert sorted(path.name for path in paths) == ["compare.csv", "compare.json", "compare.md"]
     assert sorted(p.name for p in (tmp_path / "results" / "mine").iterdir()) == [p.name for p in sorted(paths)]
     assert all(path.stat().st_size > 100 for path in paths)
@@ -260,13 +262,13 @@ def test_a_folder_gets_every_format(tmp_path: Path) -> None:
 )
 def test_a_file_that_cannot_be_written_is_found_before_measuring(out: str, says: str) -> None:
     with pytest.raises(FfnbenchError, match=says) as caught:
-        Outputs([out], "compare")
+        Outputs([out], "compare", SUFFIXES)
     assert caught.value.hint
 
 
 def test_one_bad_output_leaves_nothing_of_the_good_ones(tmp_path: Path) -> None:
     with pytest.raises(FfnbenchError):
-        Outputs([str(tmp_path / "good.csv"), "run.xlsx"], "compare")
+        Outputs([str(tmp_path / "good.csv"), "run.xlsx"], "compare", SUFFIXES)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -283,8 +285,9 @@ def test_a_report_shows_itself() -> None:
 def test_lists_fit_and_are_complete(what: str) -> None:
     records = listing.LISTINGS[what]()
     for width in (60, 80, 120):
-        text = plain(listing.table(records), width)
+        text = plain(listing.listing_view(what).table, width)
         assert all(cell_len(line.rstrip()) <= width for line in text.splitlines())
         assert all(record["name"] in text for record in records)
     for format_ in ("json", "csv", "markdown"):
-        assert all(record["name"] in listing.machine_readable(records, format_) for record in records)
+        written = listing.listing_view(what).stdout[format_]()
+        assert all(record["name"] in written for record in records)

@@ -4,17 +4,20 @@ import math
 
 import pytest
 
+from ffnbench import api
 from ffnbench.activations.own import OwnActivation
 from ffnbench.errors import FfnbenchError
 from ffnbench.ffn.cost import Cost
 from ffnbench.ffn.spec import ImportedSpec
 from ffnbench.plan import NoProbe, Workload, cost_of
-from ffnbench.planning.compare import build
-from ffnbench.request import Request
+from ffnbench.planning.compare import plan_compare
+from ffnbench.report.footnotes import case_notes
+from ffnbench.report.words import sizing_text
+from ffnbench.request import CompareRequest
 
 
 def widths(**options: object) -> dict[str, int]:
-    return {case.label: case.ffn.d_ff for case in build(Request(**options)).cases}
+    return {case.label: case.ffn.d_ff for case in plan_compare(CompareRequest(**options)).cases}
 
 
 @pytest.mark.parametrize(
@@ -46,7 +49,7 @@ def test_widths(options: dict, expected: dict[str, int]) -> None:
 @pytest.mark.parametrize("gate_form", ["swiglu", "silu@gate=output", "geglu@bias=true"])
 @pytest.mark.parametrize("d_model", [64, 96, 768, 1000, 4096])
 def test_matching_comes_as_near_as_the_multiple_allows(d_model: int, gate_form: str, bias: bool) -> None:
-    plan = build(Request(variants=f"relu,x={gate_form}", d_model=d_model, bias=bias, multiple_of=8))
+    plan = plan_compare(CompareRequest(variants=f"relu,x={gate_form}", d_model=d_model, bias=bias, multiple_of=8))
     relu, other = (cost_of(case, NoProbe()).params for case in plan.cases)
     assert abs(other - relu) <= 3 * 8 * (d_model + 1) / 2 + 1
     assert plan.cases[1].residual == pytest.approx(other / relu - 1)
@@ -64,12 +67,14 @@ def test_an_explicit_ratio_reaches_the_rule() -> None:
 
 
 def test_the_residual_is_told() -> None:
-    texts = [note.text for note in build(Request(variants="relu,swiglu", d_model=512)).notes]
+    texts = case_notes(api.cost("relu,swiglu", d_model=512, threads=1), "swiglu")
     assert texts == ["d_ff 1,368 (matched on params) gives +0.2% params against relu"]
 
 
 def test_workload_keys_belong_to_one_case() -> None:
-    plan = build(Request(variants="relu,b=relu@dtype=bf16@batch=4@seq_len=8@mode=train@threads=2", d_model=64))
+    plan = plan_compare(
+        CompareRequest(variants="relu,b=relu@dtype=bf16@batch=4@seq_len=8@mode=train@threads=2", d_model=64)
+    )
     assert plan.cases[0].workload == Workload(
         batch=1, seq_len=512, dtype="float32", device="auto", mode="forward", threads=1
     )
@@ -79,10 +84,10 @@ def test_workload_keys_belong_to_one_case() -> None:
 
 
 def test_quick_is_three_workers_and_what_is_given_wins() -> None:
-    quick = build(Request(quick=True)).protocol
+    quick = plan_compare(CompareRequest(quick=True)).protocol
     assert (quick.workers, quick.rounds) == (3, 8)
-    assert build(Request(quick=True, workers=4, rounds=2)).protocol.workers == 4
-    assert build(Request(rounds=9)).protocol.workers == 5
+    assert plan_compare(CompareRequest(quick=True, workers=4, rounds=2)).protocol.workers == 4
+    assert plan_compare(CompareRequest(rounds=9)).protocol.workers == 5
 
 
 class Counting:
@@ -109,35 +114,35 @@ class Counting:
 
 def test_user_code_is_matched_by_counting_it() -> None:
     probe = Counting(3 * 768)
-    plan = build(Request(variants="relu,a.b:SwiGLU"), probe)
+    plan = plan_compare(CompareRequest(variants="relu,a.b:SwiGLU"), probe)
     assert plan.cases[1].ffn.d_ff == 2048
     assert abs(plan.cases[1].residual or 1) < 0.001
     assert min(probe.seen) >= 1536  # never an odd width that user code might refuse
 
 
 def test_others_are_matched_to_user_code_where_it_is_the_reference() -> None:
-    plan = build(Request(variants="a.b:SwiGLU,swiglu"), Counting(3 * 768))
+    plan = plan_compare(CompareRequest(variants="a.b:SwiGLU,swiglu"), Counting(3 * 768))
     assert [case.ffn.d_ff for case in plan.cases] == [3072, 3072]
 
 
 def test_ffnbenchs_own_forms_are_never_counted() -> None:
     probe = Counting(1)
-    build(Request(variants="relu,swiglu,silu@gate=output,f.py:act@gate=inner"), probe)
+    plan_compare(CompareRequest(variants="relu,swiglu,silu@gate=output,f.py:act@gate=inner"), probe)
     assert probe.seen == []
 
 
 def test_a_module_that_does_not_read_its_width_is_said_to() -> None:
-    plan = build(Request(variants="relu,a.b:Fixed"), Counting(0))
-    assert plan.cases[1].sizing == "given, and not read by the module"
+    plan = plan_compare(CompareRequest(variants="relu,a.b:Fixed"), Counting(0))
+    assert sizing_text(plan.cases[1].sizing) == "given, and not read by the module"
 
 
 def test_an_own_activation_takes_the_forms_of_a_built_in_one() -> None:
-    plan = build(Request(variants="relu,f.py:act,g=f.py:act@gate=inner@bias=true"), Counting(1))
+    plan = plan_compare(CompareRequest(variants="relu,f.py:act,g=f.py:act@gate=inner@bias=true"), Counting(1))
     assert [case.ffn.d_ff for case in plan.cases] == [3072, 3072, 2048]
     with pytest.raises(FfnbenchError, match="has no beta"):
-        build(Request(variants="f.py:act@beta=2"), Counting(1))
+        plan_compare(CompareRequest(variants="f.py:act@beta=2"), Counting(1))
     with pytest.raises(FfnbenchError, match="unknown key 'gat'"):
-        build(Request(variants="f.py:act@gat=inner"), Counting(1))
+        plan_compare(CompareRequest(variants="f.py:act@gat=inner"), Counting(1))
 
 
 @pytest.mark.parametrize(
@@ -184,6 +189,6 @@ def test_an_own_activation_takes_the_forms_of_a_built_in_one() -> None:
 )
 def test_every_mistake_is_found_before_anything_starts(options: dict, says: str) -> None:
     with pytest.raises(FfnbenchError, match=says) as caught:
-        [cost_of(case, NoProbe()) for case in build(Request(**options)).cases]
+        [cost_of(case, NoProbe()) for case in plan_compare(CompareRequest(**options)).cases]
     assert caught.value.hint
     assert caught.value.exit_code == 2

@@ -11,14 +11,16 @@ from conftest import FakeLaunch, lost
 
 from ffnbench.bench.runner import run
 from ffnbench.errors import FfnbenchError, Unfinished
-from ffnbench.planning.compare import build
-from ffnbench.request import Request
+from ffnbench.planning.compare import plan_compare
+from ffnbench.request import CompareRequest
 from ffnbench.result import FailureKind
 from ffnbench.stats.verdict import summarise
 
 
 def plan_of(**options: object):
-    return build(Request(**{"variants": "relu,gelu,swiglu", "d_model": 64, "workers": 3, "rounds": 4, **options}))
+    return plan_compare(
+        CompareRequest(**{"variants": "relu,gelu,swiglu", "d_model": 64, "workers": 3, "rounds": 4, **options})
+    )
 
 
 def latencies(result) -> list:
@@ -161,7 +163,7 @@ class Ending(FakeLaunch):
     def __call__(self):
         worker = super().__call__()
         if worker.index in self.dead:
-            worker.facts = lambda: (_ for _ in ()).throw(lost("oom"))
+            worker.greeting = lambda: (_ for _ in ()).throw(lost("oom"))
         return worker
 
 

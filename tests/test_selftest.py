@@ -12,14 +12,14 @@ import pytest
 from test_cli import call  # noqa: F401 - a fixture
 
 from ffnbench import jsonable
-from ffnbench.bench import probing as study
+from ffnbench.bench import probing
 from ffnbench.bench.jobs import Jobs
 from ffnbench.bench.rivals import METHODS
 from ffnbench.bench.runner import run
-from ffnbench.planning.compare import build
+from ffnbench.planning.compare import plan_compare
 from ffnbench.report.selftest import live_table, rates_table
 from ffnbench.report.text import plain
-from ffnbench.request import Request
+from ffnbench.request import CompareRequest
 from ffnbench.selftest import live
 from ffnbench.selftest.machine import WORLDS, Machine, World
 from ffnbench.selftest.neighbour import Neighbour
@@ -31,10 +31,10 @@ from ffnbench.selftest.rates import (
     Reading,
     Share,
     advantage,
+    comparison_plan,
     failures,
     simulate,
     total,
-    trial_plan,
 )
 
 
@@ -69,7 +69,9 @@ def test_a_broken_promise_is_noticed() -> None:
 def test_samples_taken_for_independent_would_be_caught() -> None:
     """What pooling the rounds of all workers would do: its intervals are far too narrow for these worlds."""
     covered = runs = 0
-    plan = build(Request(variants="a=relu,b=relu", d_model=64, device="cpu", workers=5, metrics="latency"))
+    plan = plan_compare(
+        CompareRequest(variants="a=relu,b=relu", d_model=64, device="cpu", workers=5, metrics="latency")
+    )
     world = World(name="layouts", layout=0.02, sample=0.01)
     for seed in range(40):
         done = Machine(world, plan, seed).run(run)
@@ -86,7 +88,7 @@ def test_samples_taken_for_independent_would_be_caught() -> None:
 def test_a_slow_down_is_exactly_what_was_asked_for(mode: str) -> None:
     """Real modules, one process: the spin is a share of the call's own time, forward, backward and both."""
     text = f"a=relu@mode={mode},b=relu@mode={mode}@slowdown=1.0"
-    plan = build(Request(variants=text, d_model=128, seq_len=64, workers=3, rounds=9, metrics="latency"))
+    plan = plan_compare(CompareRequest(variants=text, d_model=128, seq_len=64, workers=3, rounds=9, metrics="latency"))
     jobs = Jobs(plan.with_device("cpu"))
     calls = jobs.open("a", None)["calls"]
     jobs.open("b", calls)
@@ -100,8 +102,8 @@ def test_a_slow_down_is_exactly_what_was_asked_for(mode: str) -> None:
 
 @pytest.mark.parametrize("method", METHODS)
 def test_rivals_measure_every_case(method: str) -> None:
-    plan = trial_plan(d_model=32, seq_len=8, budget=5.0)
-    answer = study.JOBS["rival"](plan=jsonable.encode(plan), method=method, seconds=0.3)
+    plan = comparison_plan(d_model=32, seq_len=8, budget=5.0)
+    answer = probing.JOBS["rival"](plan=jsonable.encode(plan), method=method, seconds=0.3)
     assert set(answer["seconds"]) == {"base", "same1", "same2", *SLOWER}
     assert all(0 < seconds < 1 for seconds in answer["seconds"].values())
 
@@ -170,7 +172,7 @@ def test_the_command(call, tmp_path) -> None:  # noqa: F811
         (["--runs", "3"], "--runs 3 is too few", "at least 12"),
         (["--repeats", "3"], "--repeats needs --live", "simulated"),
         (["--live", "--repeats", "0"], "repeats must be a positive integer", ""),
-        (["--live", "--budget", "1"], "--budget 1 is less", "at least 5"),
+        (["--live", "--budget", "1"], "--budget 1 is too short", "at least 5"),
         (["-o", "x.png"], "unknown suffix '.png'", ".json"),
     ],
 )

@@ -17,47 +17,21 @@ import torch
 from conftest import ROOT, KnownProber
 
 from ffnbench import jsonable
-from ffnbench.api import prepare
+from ffnbench.api import Prepared, measure
 from ffnbench.bench import meters
 from ffnbench.bench.prober import Prober
 from ffnbench.bench.runner import run
 from ffnbench.bench.session import Session, WorkerLost
 from ffnbench.errors import FfnbenchError
 from ffnbench.ffn.spec import ImportedSpec
-from ffnbench.plan import Workload
-from ffnbench.planning.compare import build
-from ffnbench.request import Request
+from ffnbench.plan import Workload, cost_of
+from ffnbench.planning.compare import plan_compare
+from ffnbench.request import CompareRequest
+from ffnbench.result import CaseCost
 from ffnbench.stats.verdict import summarise
 
 HOSTILE = str(Path(__file__).with_name("hostile.py"))
 SMALL = Workload(batch=1, seq_len=32, dtype="float32", device="cpu", mode="forward", threads=1)
-
-
-def test_trouble_is_a_row_and_the_others_go_on() -> None:
-    """Every way to fail at once, in one run: nothing is lost and each row says what happened."""
-    names = ("Chatty", "Raises", "Exits", "Dies", "Segfaults", "Hangs", "Greedy", "Drifts", "NotFinite", "Plain")
-    variants = ",".join(["relu", *(f"{HOSTILE}:{name}" for name in names)])
-    request = Request(variants=variants, d_model=16, d_ff=32, seq_len=32, workers=3, rounds=3, timeout=4.0, threads=1)
-    prepared = prepare(request)
-    hasty = replace(prepared.plan.protocol, warmup_s=1e-3)
-    report = replace(prepared, plan=replace(prepared.plan, protocol=hasty)).measure()
-    failures = {f.case: (f.kind.value, f.message) for f in report.failures}
-    assert set(failures) == set(names) - {"Chatty", "Plain"}
-    assert failures["Raises"] == ("crash", "ValueError: two lines")
-    assert failures["Exits"] == ("crash", "SystemExit: 1")
-    assert failures["Dies"][1].startswith("the process ended (exit code 7)")
-    assert "SIGSEGV" in failures["Segfaults"][1]
-    assert failures["Hangs"] == ("timeout", "no answer within 4 s")
-    assert failures["Greedy"][0] == "oom"
-    assert "GiB at once" in failures["Greedy"][1]
-    assert failures["Drifts"][0] == "mismatch"
-    assert "its own first output" in failures["Drifts"][1]
-    assert failures["NotFinite"] == ("mismatch", "the output is not finite before timing")
-    for label in ("relu", "Chatty", "Plain"):
-        estimate = report.estimate(label, "latency")
-        assert estimate is not None
-        assert estimate.samples == 9
-        assert report.estimate(label, "peak_bytes") is not None
 
 
 @pytest.fixture(scope="module")
@@ -71,10 +45,48 @@ class Shared:
     """That worker as a run has it, which closes its workers; this one goes on."""
 
     def __init__(self, session: Session) -> None:
-        self.facts, self.ask = session.facts, session.ask
+        self.greeting, self.ask = session.greeting, session.ask
 
     def close(self) -> None:
         pass
+
+
+class Patient(Session):
+    """Takes the plan's word for how long Hangs may take; on a busy machine the others take what they need."""
+
+    def ask(self, request: dict, timeout_s: float) -> dict:
+        return super().ask(request, timeout_s if request.get("label") == "Hangs" else 120.0)
+
+
+def test_trouble_is_a_row_and_the_others_go_on(prober: Prober) -> None:
+    """Every way to fail at once, in one run: nothing is lost and each row says what happened."""
+    names = ("Chatty", "Raises", "Exits", "Dies", "Segfaults", "Hangs", "Greedy", "Drifts", "NotFinite", "Plain")
+    variants = ",".join(["relu", *(f"{HOSTILE}:{name}" for name in names)])
+    request = CompareRequest(
+        variants=variants, d_model=16, d_ff=32, seq_len=32, workers=3, rounds=3, timeout=3.0, threads=1
+    )
+    plan = plan_compare(request, prober)
+    costs = tuple(CaseCost(case=case.label, cost=cost_of(case, prober)) for case in plan.cases)
+    assert {found.cost.params for found in costs} == {2 * 16 * 32, 2 * 16 * 32 + 32 + 16}
+    hasty = replace(plan, protocol=replace(plan.protocol, warmup_s=1e-3))
+    report = measure(Prepared(plan=hasty, costs=costs), launch=Patient)
+    failures = {f.case: (f.kind.value, f.message) for f in report.failures}
+    assert set(failures) == set(names) - {"Chatty", "Plain"}
+    assert failures["Raises"] == ("crash", "ValueError: two lines")
+    assert failures["Exits"] == ("crash", "SystemExit: 1")
+    assert failures["Dies"][1].startswith("the process ended (exit code 7)")
+    assert "SIGSEGV" in failures["Segfaults"][1]
+    assert failures["Hangs"] == ("timeout", "no answer within 3 s")
+    assert failures["Greedy"][0] == "oom"
+    assert "GiB at once" in failures["Greedy"][1]
+    assert failures["Drifts"][0] == "mismatch"
+    assert "its own first output" in failures["Drifts"][1]
+    assert failures["NotFinite"] == ("mismatch", "the output is not finite before timing")
+    for label in ("relu", "Chatty", "Plain"):
+        estimate = report.estimate(label, "latency")
+        assert estimate is not None
+        assert estimate.samples == 9
+        assert report.estimate(label, "peak_bytes") is not None
 
 
 def spec(name: str, d_ff: int = 48, **arguments: object) -> ImportedSpec:
@@ -147,6 +159,13 @@ def test_user_code_that_cannot_serve_is_one_clear_error(prober: Prober, target: 
     assert caught.value.exit_code == 2
 
 
+def test_who_only_looks_needs_one_thread(prober: Prober, tmp_path: Path) -> None:
+    """The threads of small operations wait for each other where the machine is busy."""
+    text = "import torch\ndef f(x):\n    assert torch.get_num_threads() == 1\n    return x.tanh()\n"
+    (tmp_path / "single.py").write_text(text)
+    assert prober.describe(f"{tmp_path}/single.py:f") is not None
+
+
 def test_an_argument_that_does_not_exist_is_named(prober: Prober) -> None:
     with pytest.raises(FfnbenchError, match="takes no argument 'hidden_dmi'") as caught:
         prober.count(spec("Plain", hidden_dmi=3), SMALL)
@@ -162,8 +181,8 @@ def test_an_import_that_kills_the_process_is_an_error_too(tmp_path: Path) -> Non
 def test_sparsity_is_told_only_where_the_hidden_layer_is_certain(prober: Prober) -> None:
     """Packed has one projection back to d_model; with d_ff = d_model every Linear of Plain leads there."""
     variants = f"relu,{HOSTILE}:Packed,square={HOSTILE}:Plain@d_ff=16"
-    request = Request(variants=variants, d_model=16, d_ff=32, seq_len=32, metrics="sparsity", threads=1)
-    done = run(build(request, prober), launch=lambda: Shared(prober.start()))
+    request = CompareRequest(variants=variants, d_model=16, d_ff=32, seq_len=32, metrics="sparsity", threads=1)
+    done = run(plan_compare(request, prober), launch=lambda: Shared(prober.start()))
     found = {(m.case, m.metric) for m in summarise(done)[0]}
     assert ("Packed", "zero_share") in found
     assert ("square", "zero_share") not in found
@@ -188,7 +207,7 @@ class Twice(torch.nn.Module):
 @pytest.mark.parametrize("by_name", [False, True])
 def test_sparsity_is_the_share_over_all_calls_of_the_projection(by_name: bool) -> None:
     work = Workload(batch=1, seq_len=2, dtype="float32", device="cpu", mode="forward", threads=1)
-    subject = meters.prepare(Twice(by_name=by_name), work, 2, 0)
+    subject = meters.subject_of(Twice(by_name=by_name), work, 2, 0)
     assert meters.sparsity(subject) == (3 / 8, 1 / 4)
 
 
@@ -202,15 +221,15 @@ class Around(Twice):
 def test_sparsity_says_where_the_projection_is_never_called() -> None:
     work = Workload(batch=1, seq_len=2, dtype="float32", device="cpu", mode="forward", threads=1)
     with pytest.raises(FfnbenchError, match="never called as a module"):
-        meters.sparsity(meters.prepare(Around(), work, 2, 0))
+        meters.sparsity(meters.subject_of(Around(), work, 2, 0))
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the limit is Linux's")
 def test_a_worker_takes_no_more_memory_than_it_was_given() -> None:
     """512 MiB are there: 1 GiB fails as an error of that case, although nothing is written to it; the next one runs."""
     variants = f"{HOSTILE}:Hungry,{HOSTILE}:Plain"
-    request = Request(variants=variants, d_model=16, d_ff=32, seq_len=32, match="none", threads=1, device="cpu")
-    plan, given = build(request, KnownProber()), 2**29
+    request = CompareRequest(variants=variants, d_model=16, d_ff=32, seq_len=32, match="none", threads=1, device="cpu")
+    plan, given = plan_compare(request, KnownProber()), 2**29
     session = Session()
     try:
         session.ask({"do": "plan", "plan": jsonable.encode(plan), "memory_bytes": given}, 60)
@@ -225,7 +244,7 @@ def test_a_worker_takes_no_more_memory_than_it_was_given() -> None:
 
 def test_a_worker_killed_from_outside_is_told_apart() -> None:
     session = Session()
-    session.facts()
+    session.greeting()
     os.killpg(session._process.pid, signal.SIGKILL)
     with pytest.raises(WorkerLost, match=r"killed \(signal 9\)") as caught:
         session.ask({"do": "count", "spec": {}, "workload": {}}, 10)
@@ -252,7 +271,7 @@ def test_an_answer_that_json_cannot_hold_is_a_failure_and_no_death() -> None:
 
 def test_no_worker_outlives_a_parent_that_was_killed() -> None:
     code = (
-        "from ffnbench.bench.session import Session\ns = Session(); s.facts()\n"
+        "from ffnbench.bench.session import Session\ns = Session(); s.greeting()\n"
         "print(s._process.pid, flush=True); input()"
     )
     parent = subprocess.Popen(

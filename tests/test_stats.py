@@ -11,15 +11,15 @@ import pytest
 
 from ffnbench.errors import FfnbenchError
 from ffnbench.plan import CONTROL, LATENCY, Plan
-from ffnbench.planning.compare import build
-from ffnbench.request import Request
+from ffnbench.planning.compare import plan_compare
+from ffnbench.request import CompareRequest
 from ffnbench.result import Comparison, Failure, FailureKind, Report, Run, Sample, Verdict
 from ffnbench.stats.interval import Value, weighted_mean
 from ffnbench.stats.verdict import decide, holm, refuse_blind, summarise
 
 
 def plan_of(variants: str = "a=relu,b=gelu", **options: object) -> Plan:
-    return build(Request(variants=variants, d_model=64, **options)).with_device("cpu")
+    return plan_compare(CompareRequest(variants=variants, d_model=64, **options)).with_device("cpu")
 
 
 def run_of(plan: Plan, values: dict[str, list[list[float]]], **changes: object) -> Run:

@@ -12,11 +12,14 @@ import pytest
 from conftest import FakeLaunch, ffnbench, lost
 from rich.cells import cell_len
 
-from ffnbench import cli, timing
-from ffnbench.errors import FfnbenchError
-from ffnbench.plan import NoProbe
-from ffnbench.planning.activations import TimingRequest, select, timing_plan
+from ffnbench import api, cli
+from ffnbench.errors import FfnbenchError, Interrupted
+from ffnbench.planning.activations import groups_of, plan_timing
+from ffnbench.report.activations import timing_records, timing_tables
 from ffnbench.report.text import plain
+from ffnbench.report.views import report_view
+from ffnbench.request import TimingRequest
+from ffnbench.result import Report
 
 
 def seconds(label: str, worker: int, number: int) -> float:
@@ -25,11 +28,20 @@ def seconds(label: str, worker: int, number: int) -> float:
     return 1e-9 * base * (1 + 0.1 * worker) * (1 + 0.001 * (len(label) % 7) * (worker - 1))
 
 
+def told(activations: str | None, launch: FakeLaunch, **flags) -> Report:
+    """The operations measured on workers that are not real."""
+    return api.measure(api.prepare(TimingRequest(activations=activations, **flags)), launch=launch)
+
+
+def tables_of(report: Report) -> list:
+    last = timing_tables(report)
+    return [*last.above, replace(last, above=())]
+
+
 def test_timing_compares_within_size_dtype_and_direction() -> None:
-    request = TimingRequest(elements="1000,5000", dtypes="float32,bf16", quick=True)
-    told = timing.tell_times("gelu,silu", request, launch=FakeLaunch(seconds))
-    records, tables = told.records, told.tables
-    assert (told.interrupted, told.problem) == (False, None)
+    report = told("gelu,silu", FakeLaunch(seconds), elements="1000,5000", dtype="float32,bf16", quick=True)
+    records, tables = timing_records(report), tables_of(report)
+    assert not report.interrupted
     assert len(records) == 2 * 2 * 2 * 3  # dtypes, sizes, directions; relu is added
     assert len(tables) == 4
     for record in records:
@@ -43,13 +55,11 @@ def test_timing_compares_within_size_dtype_and_direction() -> None:
 
 
 def test_an_operation_that_fails_says_why_and_the_others_go_on() -> None:
-    request = TimingRequest(elements="1000", quick=True)
     trouble = {("sample", "gelu float32 1000 backward"): "crash"}
-    told = timing.tell_times("gelu,silu", request, launch=FakeLaunch(seconds, trouble))
-    assert told.problem is None
-    failed = [record for record in told.records if record["failure"]]
+    report = told("gelu,silu", FakeLaunch(seconds, trouble), elements="1000", quick=True)
+    failed = [record for record in timing_records(report) if record["failure"]]
     assert [(r["activation"], r["mode"], r["latency_s"]) for r in failed] == [("gelu", "backward", None)]
-    assert "gelu float32 1000 backward said no" in plain(told.tables[0], 80)
+    assert "gelu float32 1000 backward said no" in plain(tables_of(report)[0], 80)
 
 
 def test_timing_for_real_is_one_run_of_operations(tmp_path: Path) -> None:
@@ -72,7 +82,7 @@ def test_timing_for_real_is_one_run_of_operations(tmp_path: Path) -> None:
         (TimingRequest(elements="0"), "elements must be a positive integer"),
         (TimingRequest(elements="many"), "elements must be a positive integer"),
         (TimingRequest(elements=","), "no elements given"),
-        (TimingRequest(dtypes="float23"), "unknown dtype"),
+        (TimingRequest(dtype="float23"), "unknown dtype"),
         (TimingRequest(workers=2), "too few"),
         (TimingRequest(rounds=0), "rounds must be"),
         (TimingRequest(elements="²"), "elements must be a positive integer, not '²'"),
@@ -86,7 +96,7 @@ def test_timing_for_real_is_one_run_of_operations(tmp_path: Path) -> None:
 )
 def test_timing_mistakes(request_: TimingRequest, says: str) -> None:
     with pytest.raises(FfnbenchError, match=says):
-        timing_plan(select("gelu", NoProbe()), request_)
+        plan_timing(replace(request_, activations="gelu"))
 
 
 @pytest.mark.parametrize(
@@ -104,14 +114,15 @@ def test_flags_of_timing_need_time(flags: list[str], capsys, monkeypatch) -> Non
 
 
 def test_a_size_that_stands_twice_is_measured_once() -> None:
-    plan, blocks = timing_plan(select("gelu", NoProbe()), TimingRequest(elements="5,05", dtypes="fp32,float32"))
-    assert len(blocks) == 2
+    plan = plan_timing(TimingRequest(activations="gelu", elements="5,05", dtype="fp32,float32"))
+    (group,) = groups_of(plan)
+    assert [len(group.forward), len(group.backward)] == [2, 2]
     assert len(plan.cases) == len({case.label for case in plan.cases}) == 4
 
 
 def test_the_reference_is_relu_and_nothing_else() -> None:
     with pytest.raises(FfnbenchError, match="'relu' is the reference"):
-        timing_plan(select("relu=gelu", NoProbe()), TimingRequest())
+        plan_timing(TimingRequest(activations="relu=gelu"))
 
 
 def noisy(label: str, worker: int, number: int) -> float:
@@ -121,14 +132,14 @@ def noisy(label: str, worker: int, number: int) -> float:
 
 
 def test_noise_is_a_footnote_with_its_direction() -> None:
-    told = timing.tell_times("gelu", TimingRequest(elements="1000", quick=True), launch=FakeLaunch(noisy))
-    text = " ".join(plain(told.tables[0], 80).split())
+    report = told("gelu", FakeLaunch(noisy), elements="1000", quick=True)
+    text = " ".join(plain(tables_of(report)[0], 80).split())
     assert "gelu¹" in text
     assert "¹ backward: its workers disagree on the seconds" in text
-    notes = {(r["activation"], r["mode"]): r["notes"] for r in told.records}
+    notes = {(r["activation"], r["mode"]): r["notes"] for r in timing_records(report)}
     assert notes["relu", "forward"] is None
     assert "workers disagree" in notes["gelu", "backward"]
-    assert {r["rounds"] for r in told.records} == {8}
+    assert {r["rounds"] for r in timing_records(report)} == {8}
 
 
 def test_a_worker_lost_on_the_way_is_told_once() -> None:
@@ -140,10 +151,9 @@ def test_a_worker_lost_on_the_way_is_told_once() -> None:
             raise problem
         return 0.01
 
-    told = timing.tell_times("gelu", TimingRequest(elements="10,20", workers=3, rounds=2), launch=FakeLaunch(seconds))
-    shown = [plain(table, 200) for table in told.tables]
+    report = told("gelu", FakeLaunch(seconds), elements="10,20", workers=3, rounds=2)
+    shown = [plain(table, 200) for table in tables_of(report)]
     assert "".join(shown).count("was lost") == 1
-    assert told.problem is None
 
 
 def interrupted_at(place: tuple[int, int], problem: BaseException):
@@ -157,28 +167,29 @@ def interrupted_at(place: tuple[int, int], problem: BaseException):
 
 def test_an_interrupted_run_shows_what_was_measured_and_says_so() -> None:
     launch = interrupted_at((2, 3), KeyboardInterrupt())
-    told = timing.tell_times("gelu", TimingRequest(elements="10,20", workers=5, rounds=6), launch=launch)
-    assert told.interrupted
-    first, last = (plain(table, 120) for table in told.tables)
+    report = told("gelu", launch, elements="10,20", workers=5, rounds=6)
+    assert report.interrupted
+    first, last = (plain(table, 120) for table in tables_of(report))
     assert "3 fresh processes x 3-6 shuffled rounds" in first
     assert "ended early, in worker 3" in last
 
 
 def test_within_the_first_worker_the_rounds_are_fewer_as_well() -> None:
     launch = interrupted_at((0, 2), KeyboardInterrupt())
-    told = timing.tell_times("gelu", TimingRequest(elements="10", workers=5, rounds=6), launch=launch)
-    text = plain(told.tables[0], 120)
+    report = told("gelu", launch, elements="10", workers=5, rounds=6)
+    text = plain(tables_of(report)[0], 120)
     assert "1 fresh process x 2 shuffled rounds" in text
     assert "failed" not in text
 
 
 def test_before_anything_was_measured_there_is_nothing_to_show() -> None:
-    with pytest.raises(KeyboardInterrupt):
-        timing.tell_times("gelu", TimingRequest(), launch=interrupted_at((0, -1), KeyboardInterrupt()))
+    report = told("gelu", interrupted_at((0, -1), KeyboardInterrupt()))
+    with pytest.raises(Interrupted):
+        report_view(report)
 
 
 @pytest.mark.parametrize("how", ["stopped", "failed", "interrupted"])
-def test_the_tables_come_before_the_complaint(how: str, monkeypatch, capsys) -> None:
+def test_the_tables_come_before_the_complaint(how: str, monkeypatch, capsys, on_machine) -> None:
     trouble, launch = {}, FakeLaunch()
     if how == "failed":
         trouble = {
@@ -187,13 +198,12 @@ def test_the_tables_come_before_the_complaint(how: str, monkeypatch, capsys) -> 
         launch = FakeLaunch(trouble=trouble)
     if how == "interrupted":
         launch = interrupted_at((1, 0), KeyboardInterrupt())
-    real = timing.run
-
-    def faked(plan, on_progress, launch_):
-        done = real(plan, launch=launch)
-        return replace(done, stopped="workers are lost again and again") if how == "stopped" else done
-
-    monkeypatch.setattr(timing, "run", lambda plan, on_progress, launch: faked(plan, on_progress, launch))
+    if how == "stopped":
+        real = api.run
+        monkeypatch.setattr(
+            api, "run", lambda *a, **k: replace(real(*a, **k), stopped="workers are lost again and again")
+        )
+    on_machine(launch)
     argv = ["ffnbench", "activations", "--time", "--activations", "gelu", "--elements", "9", "-q"]
     monkeypatch.setattr(sys, "argv", argv)
     with pytest.raises(SystemExit) as caught:
@@ -205,9 +215,8 @@ def test_the_tables_come_before_the_complaint(how: str, monkeypatch, capsys) -> 
     assert said in err
 
 
-def test_markdown_holds_every_column_of_every_table(monkeypatch, capsys) -> None:
-    real = timing.run
-    monkeypatch.setattr(timing, "run", lambda plan, on_progress, launch: real(plan, launch=FakeLaunch(noisy)))
+def test_markdown_holds_every_column_of_every_table(monkeypatch, capsys, on_machine) -> None:
+    on_machine(FakeLaunch(noisy))
     argv = ["activations", "--time", "--quick", "--activations", "gelu", "--elements", "9,10", "-f", "markdown", "-q"]
     monkeypatch.setattr(sys, "argv", ["ffnbench", *argv])
     with pytest.raises(SystemExit):

@@ -15,10 +15,10 @@ import pytest
 import yaml
 from conftest import FakeLaunch, KnownProber, two_sides
 
-from ffnbench import ab, api, gate
+from ffnbench import api
 from ffnbench.cli import app
-from ffnbench.report.store import json_text
-from ffnbench.request import Request
+from ffnbench.report.store import report_text
+from ffnbench.request import CompareRequest
 
 ROOT = Path(__file__).parents[1]
 BLOCKS = re.findall(r"```(yaml|bash)\n(.*?)```", (ROOT / "docs" / "ci.md").read_text(encoding="utf-8"), re.DOTALL)
@@ -69,14 +69,13 @@ def test_what_a_line_names_exists(line: str) -> None:
 
 
 @pytest.mark.parametrize("line", CHECKS)
-def test_a_check_of_a_workflow_runs(line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_check_of_a_workflow_runs(line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, on_machine) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "results" / "ci").mkdir(parents=True)
-    request = Request(variants="relu,gelu,swiglu", precision=0.5, metrics="latency", threads=1)
-    saved = api.prepare(request).measure(launch=FakeLaunch())
-    (tmp_path / "results" / "ci" / "baseline.json").write_text(json_text(saved))
-    real = gate.check
-    monkeypatch.setattr(gate, "check", lambda path, options, _: real(path, options, launch=FakeLaunch()))
+    request = CompareRequest(variants="relu,gelu,swiglu", precision=0.5, metrics="latency", threads=1)
+    saved = api.measure(api.prepare(request), launch=FakeLaunch())
+    (tmp_path / "results" / "ci" / "baseline.json").write_text(report_text(saved))
+    on_machine(FakeLaunch())
     arguments = shlex.split(line)[1:]
     assert app(arguments, standalone_mode=False) in (0, None)
     for flag, value in pairwise(arguments):
@@ -85,11 +84,10 @@ def test_a_check_of_a_workflow_runs(line: str, tmp_path: Path, monkeypatch: pyte
 
 
 @pytest.mark.parametrize("line", ABS)
-def test_an_ab_of_a_workflow_runs(line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_ab_of_a_workflow_runs(line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, on_machine) -> None:
     monkeypatch.chdir(tmp_path)
     two_sides(tmp_path)
-    real = ab.ab
-    monkeypatch.setattr(ab, "ab", lambda question, _: real(question, launch=FakeLaunch(), prober_of=KnownProber))
+    on_machine(FakeLaunch(), KnownProber)
     assert app(shlex.split(line.replace("${{ github.base_ref }}", "main"))[1:], standalone_mode=False) in (0, None)
     assert (tmp_path / "ab.xml").stat().st_size
 

@@ -29,7 +29,7 @@ MARK = "__ffnbench_activation__"
 class OwnActivation:
     """A function of the user's, by `file.py:function` or `package.module:function`, and what it declares.
 
-    FLOPs are per element, by the convention of variants.py; None is "not declared".
+    FLOPs are per element, by the convention of activations/table.py; None is "not declared".
     """
 
     target: str
@@ -72,7 +72,7 @@ def as_activation(found: Any, target: str, width_names: tuple[str, ...]) -> OwnA
 
 @cache
 def row_of_own(own: OwnActivation) -> Activation:
-    """A row like those of variants.py. The function itself is loaded at its first use, in a worker."""
+    """A row like those of table.py. The function itself is loaded at its first use, in a worker."""
 
     def apply(functional: Any, x: Any, beta: float) -> Any:
         return _loaded(own.target)(x)

@@ -1,7 +1,7 @@
 """Where a function is not smooth: where f, f' or f'' jumps. In float64, on the core of the grid. Runs in a worker.
 
 A step of the grid whose change does not fit to that of its neighbours is halved until the change remains, which
-is a jump, or has melted away.
+is a jump, or has become as small as the step.
 """
 
 from __future__ import annotations

@@ -17,8 +17,9 @@ from torch import Tensor, nn
 from ffnbench import jsonable
 from ffnbench.bench.backends import compiled_of
 from ffnbench.bench.building import build
-from ffnbench.bench.jobs import TOLERANCE, relative_error
+from ffnbench.bench.jobs import relative_error
 from ffnbench.errors import FfnbenchError
+from ffnbench.ffn.dtypes import DTYPES
 from ffnbench.ffn.modules import OwnForm, reference_output
 from ffnbench.plan import Case
 from ffnbench.result import Agreement
@@ -53,7 +54,7 @@ def hold(case: dict[str, Any], seed: int, folder: str) -> dict[str, Any]:
     y, exact = _output(_forward(module, found), x, seed).cpu(), _exact(module, x, seed)
     agreement = Agreement(
         error=_error(y, saved["y"]),
-        tolerance=TOLERANCE[found.workload.dtype],
+        tolerance=DTYPES.get(found.workload.dtype).tolerance,
         exact_error=_error(exact, saved["exact"]),
         base_error=_error(saved["y"], saved["exact"]),
         head_error=_error(y, exact),

@@ -16,7 +16,8 @@ from torch.utils.flop_counter import FlopCounterMode, flop_registry
 
 from ffnbench.bench.building import build_foreign
 from ffnbench.errors import FfnbenchError
-from ffnbench.ffn.cost import ITEM_BYTES, Cost, params_active
+from ffnbench.ffn.cost import Cost, params_active
+from ffnbench.ffn.dtypes import item_bytes
 from ffnbench.ffn.imported import D_FF_NAMES
 from ffnbench.ffn.spec import HFSpec, ImportedSpec
 from ffnbench.plan import Workload
@@ -127,7 +128,7 @@ def _cost(
         flops_backward=backward,
         flops_elementwise=None,
         flops_elementwise_backward=None,
-        weight_bytes=total * ITEM_BYTES[workload.dtype],
+        weight_bytes=total * item_bytes(workload.dtype),
         counted=True,
         counted_how=how,
         uncounted=uncounted,

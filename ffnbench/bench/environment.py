@@ -1,6 +1,6 @@
 """Where a run happens: the machine, the software, and advice on how quiet it is. No torch in the parent.
 
-`torch_facts` runs in a worker and is sent along with its greeting; `describe` joins both halves.
+`about_torch` runs in a worker and is sent along with its greeting; `describe` joins both halves.
 """
 
 from __future__ import annotations
@@ -13,9 +13,11 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
+from ffnbench.plan import Plan
 from ffnbench.result import Environment
 from ffnbench.version import __version__
 
+USABLE = 0.95  # of the memory that is available: the rest keeps the machine alive
 # the beginnings of variables that change how fast torch is, or which libraries it finds
 SPEAKING = (
     "OMP_", "GOMP_", "KMP_", "MKL_", "ONEDNN_", "DNNL_", "OPENBLAS_", "BLIS_", "TORCH", "PYTORCH_", "ATEN_", "CUDA_",
@@ -48,7 +50,21 @@ def _cgroup_quota() -> float | None:
     return int(quota_us) / int(period_us) if quota_us and period_us and int(quota_us) > 0 else None
 
 
-def available_memory() -> int | None:
+def usable_memory() -> int | None:
+    """Bytes that a worker may take: the share of what is available that leaves the machine alive; None: not known."""
+    available = _available_memory()
+    return None if available is None else int(USABLE * available)
+
+
+def memory_for(plan: Plan) -> int | None:
+    """Usable bytes for what a plan measures on CPU; None where `auto` will become a GPU, or it asks for one."""
+    devices = {case.workload.device.partition(":")[0] for case in plan.cases}
+    if "cuda" in devices or ("auto" in devices and Path("/dev/nvidiactl").exists()):
+        return None
+    return usable_memory()
+
+
+def _available_memory() -> int | None:
     """Bytes that can be allocated now: the kernel's estimate and the cgroup's limit, whichever is less."""
     free = None
     for line in (_read("/proc/meminfo") or "").splitlines():
@@ -60,7 +76,7 @@ def available_memory() -> int | None:
     return free
 
 
-def torch_facts() -> dict[str, Any]:
+def about_torch() -> dict[str, Any]:
     """What torch says of itself and of the GPU; called in a worker."""
     import torch
 
@@ -68,7 +84,7 @@ def torch_facts() -> dict[str, Any]:
     properties = torch.cuda.get_device_properties(0) if cuda else None
     return {
         "python": platform.python_version(),
-        "build": build_facts(),
+        "build": about_build(),
         "version": torch.__version__,
         "threads": torch.get_num_threads(),
         "capability": torch.backends.cpu.get_cpu_capability(),
@@ -80,7 +96,7 @@ def torch_facts() -> dict[str, Any]:
     }
 
 
-def build_facts() -> dict[str, str]:
+def about_build() -> dict[str, str]:
     """Everything in which two workers may differ and latency may depend on: called in a worker, shown where it differs.
 
     Of the variables only those that speak to torch, its libraries and the loader are told: others may be secrets.

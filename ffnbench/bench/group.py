@@ -19,22 +19,25 @@ from ffnbench.result import Side
 class Worker(Protocol):
     """What the runner needs of a worker; the tests' fake one has no process and no torch."""
 
-    def facts(self) -> dict[str, Any]: ...
+    settle_s: float  # how long its threads spin on after their work
+
+    def greeting(self) -> dict[str, Any]: ...
     def ask(self, request: Message, timeout_s: float) -> Message: ...
     def close(self) -> None: ...
 
 
-SETTLE_S = 0.02  # twice of what libgomp's threads were seen to need
 Launch = Callable[..., Worker]  # of an arm; without one of this process's own
 
 
 def start_for(plan: Plan, launch: Launch) -> Worker:
-    """What measures a plan: a plain worker where nothing has an arm of its own, else a crew."""
+    """What measures a plan: a plain worker where nothing has an arm of its own, else a group of them."""
     return launch() if plan.arms == (OWN,) else WorkerGroup(plan, launch)
 
 
 class WorkerGroup:
     """One worker of each arm. Where one is lost, all are: what they had in common was the moment."""
+
+    settle_s = 0.0  # it waits between its own
 
     def __init__(self, plan: Plan, launch: Launch, pause: Callable[[float], None] = time.sleep) -> None:
         self._pause = pause
@@ -49,9 +52,9 @@ class WorkerGroup:
             self.close()
             raise
 
-    def facts(self) -> dict[str, Any]:
+    def greeting(self) -> dict[str, Any]:
         """Those of the reference's worker, the GPUs that all of them see, and under `arms` what each says of itself."""
-        told = {arm: member.facts() for arm, member in self._members.items()}
+        told = {arm: member.greeting() for arm, member in self._members.items()}
         arms = [(arm, self._cases(arm), said.get("build", {})) for arm, said in told.items()]
         fewest = min(said["gpus"] for said in told.values())
         return told[self._first] | {"gpus": fewest, "arms": [found for found in arms if found[1] != (CONTROL,)]}
@@ -65,8 +68,8 @@ class WorkerGroup:
 
     def _turn(self, member: Worker, request: Message, timeout_s: float) -> Message:
         """The next works once the last has settled; its own threads and caches wake in a sample that is not kept."""
-        if self._last not in (None, member):
-            self._pause(SETTLE_S)
+        if self._last is not None and self._last is not member:
+            self._pause(self._last.settle_s)
         if request["do"] == "sample" and self._last is not member:
             member.ask(request, timeout_s)
         self._last = member
@@ -98,7 +101,7 @@ def sides_of(told: Sequence[tuple[Arm, tuple[str, ...], dict[str, str]]]) -> tup
         Side(
             name=arm.name or ", ".join(cases),
             cases=cases,
-            facts=tuple((name, found.get(name, NONE)) for name in differ),
+            differing=tuple((name, found.get(name, NONE)) for name in differ),
         )
         for (arm, cases, _), found in zip(told, facts, strict=True)
     )

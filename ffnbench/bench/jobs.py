@@ -18,15 +18,13 @@ from ffnbench.bench.building import build
 from ffnbench.bench.counting import check_output
 from ffnbench.errors import FfnbenchError
 from ffnbench.ffn.attend import Attention, attention_reference
+from ffnbench.ffn.dtypes import DTYPES
 from ffnbench.ffn.experts import MixtureOfExperts
 from ffnbench.ffn.modules import OwnForm, reference_output
 from ffnbench.ffn.moe import Routing, shares
 from ffnbench.ffn.spec import HFSpec
 from ffnbench.models.transformers import as_ours
 from ffnbench.plan import COMPILE, HIT, LOAD, Case, Plan, Workload
-
-# relative error (Frobenius) that rounding alone explains, with room: sqrt(d_ff) roundings of each dtype
-TOLERANCE = {"float64": 1e-10, "float32": 1e-4, "bfloat16": 5e-2, "float16": 1e-2}
 
 
 class Mismatch(Exception):
@@ -51,7 +49,7 @@ class Jobs:
         if isinstance(module, MixtureOfExperts) and work.routing:
             impose(module, Routing(work.routing), tokens=work.tokens, seed=self.plan.protocol.seed)
         compiled = compiled_of(module, work.backend)
-        subject = meters.prepare(module, work, case.ffn.d_model, protocol.seed, compiled)
+        subject = meters.subject_of(module, work, case.ffn.d_model, protocol.seed, compiled)
         cold = compile_now(subject.call, subject.x.device) if compiled else None
         self._first_call(subject, case)
         with settled(work.backend):
@@ -77,7 +75,7 @@ class Jobs:
             "saved_bytes": meters.saved_bytes(subject) if subject.train else None,
         }
 
-    def look(self, label: str) -> dict[str, Any]:
+    def sparsity(self, label: str) -> dict[str, Any]:
         """How sparse the hidden layer is at the declared init and the seeded input."""
         zero, dead = meters.sparsity(self.subjects[label])
         return {"zero_share": zero, "dead_share": dead}
@@ -122,7 +120,7 @@ class Jobs:
         else:
             expected, of = self.first_outputs[case.label], "its own first output"
         error = relative_error(y, expected)
-        if error > TOLERANCE[case.workload.dtype]:
+        if error > DTYPES.get(case.workload.dtype).tolerance:
             raise Mismatch(f"the output differs from {of} by {error:.1e} {when}")
 
 

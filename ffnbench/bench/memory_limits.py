@@ -10,12 +10,10 @@ from dataclasses import replace
 
 from ffnbench.errors import FfnbenchError
 from ffnbench.ffn.attention import AttentionSpec, Form, working_bytes
-from ffnbench.ffn.cost import ITEM_BYTES
+from ffnbench.ffn.dtypes import item_bytes
 from ffnbench.ffn.spec import FFNSpec, HFSpec
-from ffnbench.plan import Case, NoProbe, Note, Plan, cost_of
+from ffnbench.plan import Case, Kind, NoProbe, Note, Plan, cost_of
 from ffnbench.units import IEC, quantity
-
-USABLE = 0.95  # of what is available: the limit that a worker sets itself
 
 
 def fit_into(plan: Plan, available: int | None) -> Plan:
@@ -23,7 +21,11 @@ def fit_into(plan: Plan, available: int | None) -> Plan:
 
     `available` in bytes, None where it is not known. Nothing is judged of a GPU's memory.
     """
-    if available is None or any(case.workload.device.startswith("cuda") for case in plan.cases):
+    if (
+        plan.kind != Kind.BLOCK.value
+        or available is None
+        or any(case.workload.device.startswith("cuda") for case in plan.cases)
+    ):
         return plan
     kept, left_out = list(plan.cases), []
     while memory_needed(kept) > available:
@@ -47,7 +49,7 @@ def fit_into(plan: Plan, available: int | None) -> Plan:
 def check_fits(plan: Plan, available: int | None) -> None:
     """Raise FfnbenchError where memory does not hold the plan. `available` in bytes, None where it is not known."""
     needed = memory_needed([case for case in plan.cases if case.workload.device == "cpu"])
-    if available is not None and needed > USABLE * available:
+    if available is not None and needed > available:
         raise FfnbenchError(
             f"this needs {quantity(needed, IEC)} of memory at once, and {quantity(available, IEC)} are available",
             "--dtype bfloat16 halves the weights; or fewer variants, a smaller --seq-len or --batch",
@@ -59,7 +61,7 @@ def memory_needed(cases: list[Case]) -> int:
     known = [found for case in cases if (found := _as_known(case))]
     weights = [cost_of(case, NoProbe()).weight_bytes for case in known]
     gradients = max(weights, default=0) if any(case.workload.train for case in known) else 0
-    inputs = sum(2 * case.workload.tokens * case.ffn.d_model * ITEM_BYTES[case.workload.dtype] for case in known)
+    inputs = sum(2 * case.workload.tokens * case.ffn.d_model * item_bytes(case.workload.dtype) for case in known)
     in_float64 = max((8 * r * c for case in known for r, c in case.ffn.matrices.values()), default=0)  # type: ignore[union-attr]
     return sum(weights) + gradients + inputs + in_float64 + max(map(_working, known), default=0)
 
@@ -73,7 +75,7 @@ def _as_known(case: Case) -> Case | None:
 
 def _working(case: Case) -> int:
     """Beside weights and input, in one call."""
-    work, item = case.workload, ITEM_BYTES[case.workload.dtype]
+    work, item = case.workload, item_bytes(case.workload.dtype)
     if isinstance(case.ffn, AttentionSpec):
         return working_bytes(case.ffn, batch=work.batch, seq_len=work.seq_len, item=item, train=work.train)
     if not isinstance(case.ffn, FFNSpec):

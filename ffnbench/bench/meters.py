@@ -105,7 +105,9 @@ class Subject:
         return result
 
 
-def prepare(module: nn.Module, workload: Workload, d_model: int, seed: int, compiled: Forward | None = None) -> Subject:
+def subject_of(
+    module: nn.Module, workload: Workload, d_model: int, seed: int, compiled: Forward | None = None
+) -> Subject:
     """Move nothing, time nothing: inputs of seeded N(0, 1), gradient of the output's shape, mode set."""
     dtype, train = getattr(torch, workload.dtype), workload.train
     generator = torch.Generator().manual_seed(seed)

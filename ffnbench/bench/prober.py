@@ -1,6 +1,6 @@
 """Asks about code without measuring it, in a worker that is used for nothing else and started only if needed.
 
-Handed to `request.build` as its probe; every mistake in user code that can be found without measuring comes
+Handed to `plan_compare` as its probe; every mistake in user code that can be found without measuring comes
 out here as one clear error. Facts and curves of activations come from here too: the parent has no torch.
 """
 
@@ -55,10 +55,10 @@ class Prober:
             return self
         return self._others.setdefault(arm, Prober(self._timeout_s, arm))
 
-    def facts_of_torch(self) -> Message:
+    def torch_or_error(self) -> Message:
         """What the worker says of its torch; raises FfnbenchError where it can't start."""
         try:
-            return self.start().facts()
+            return self.start().greeting()
         except (WorkerLost, Unfinished) as problem:
             if self._arm == OWN and isinstance(problem, Unfinished):
                 raise
@@ -114,7 +114,7 @@ class Prober:
         return jsonable.decode(Agreement, self._ask(case.variant, asked))
 
     def _ask(self, target: str, request: Message) -> Message:
-        self.facts_of_torch()
+        self.torch_or_error()
         try:
             answer = self.start().ask(request, self._timeout_s)
         except WorkerLost as lost:

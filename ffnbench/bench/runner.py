@@ -17,18 +17,17 @@ from typing import Any
 from ffnbench import jsonable
 from ffnbench.bench.channel import Message
 from ffnbench.bench.clock import RunClock
-from ffnbench.bench.environment import available_memory, describe, usable_cpus
+from ffnbench.bench.environment import describe, usable_cpus, usable_memory
 from ffnbench.bench.group import Launch, Worker, sides_of, start_for
 from ffnbench.bench.memory_limits import check_fits
 from ffnbench.bench.session import Session, WorkerLost
 from ffnbench.bench.watch import Watch
 from ffnbench.errors import FfnbenchError, Unfinished, termination_as_interruption
-from ffnbench.plan import COMPILE, LATENCY, METRIC_GROUPS, Note, Plan
+from ffnbench.plan import COMPILE, LATENCY, METRICS, Metric, Note, Plan
 from ffnbench.result import Environment, Failure, FailureKind, Progress, Run, Sample, Side, Timer
 from ffnbench.stats.enough import Answered, limit_met, rounds_wanted, scatter, workers_wanted
 
 RESTARTS = 3
-ONCE = {"memory": "weigh", "sparsity": "look", "routing": "route"}  # which job gives the metrics of a group
 Listener = Callable[[Progress], None]
 
 
@@ -54,7 +53,7 @@ def run(
     interrupted, stopped = False, ""
     try:
         with termination_as_interruption():
-            runner.measure(watch.look)
+            runner.measure(watch.note_clock)
     except KeyboardInterrupt:
         interrupted = True
     except Unfinished as problem:
@@ -168,14 +167,14 @@ class _Runner:
                 self.sides = sides_of(facts.get("arms", []))
                 self.plan = self.plan.with_device("cuda" if facts["gpus"] else "cpu")
                 _check_devices(self.plan, facts)
-                check_fits(self.plan, available_memory())
+                check_fits(self.plan, usable_memory())
         return self._ready.pop(0)
 
     def _started(self, place: int, worker: Worker) -> dict[str, Any]:
         """Wait for a worker's start; one that dies on the way is started again a few times."""
         for left in reversed(range(RESTARTS)):
             try:
-                return worker.facts()
+                return worker.greeting()
             except WorkerLost as lost:
                 worker.close()
                 if not left:
@@ -186,7 +185,7 @@ class _Runner:
     def _one_worker(self, worker: Worker, index: int) -> None:
         """Open every case, one round unrecorded, the recorded rounds, the checks, and in the first worker the bytes."""
         answer = self._ask(
-            worker, "", {"do": "plan", "plan": jsonable.encode(self.plan), "memory_bytes": available_memory()}
+            worker, "", {"do": "plan", "plan": jsonable.encode(self.plan), "memory_bytes": usable_memory()}
         )
         if self.timer is None and "timer" in answer:
             self.timer = jsonable.decode(Timer, answer["timer"])
@@ -196,10 +195,18 @@ class _Runner:
             self._rounds(worker, index)
             for label in self._alive():
                 self._try(worker, label, {"do": "verify", "label": label})
-        for group in [g for g in ONCE if g in self.plan.metrics]:
-            for label in [label for label in self._alive() if (label, group) not in self._weighed]:
-                self._once(worker, label, group, index)
-                self._weighed.add((label, group))
+        for job, metrics in self._exact_jobs().items():
+            for label in [label for label in self._alive() if (label, job) not in self._weighed]:
+                self._once(worker, label, job, metrics, index)
+                self._weighed.add((label, job))
+
+    def _exact_jobs(self) -> dict[str, list[Metric]]:
+        """What a worker is asked once for each case, with the metrics that the answer holds."""
+        jobs: dict[str, list[Metric]] = {}
+        for metric in METRICS:
+            if metric.exact and metric.job and metric.group in self.plan.metrics:
+                jobs.setdefault(metric.job, []).append(metric)
+        return jobs
 
     def _open(self, worker: Worker, label: str, index: int) -> None:
         """Build and warm up a case in this worker; what compiling it took is a sample of its own."""
@@ -258,16 +265,17 @@ class _Runner:
     def _which(self) -> str:
         return f"worker {self._whole + 1}/{max(self._clock.workers, self._whole + 1)}"
 
-    def _once(self, worker: Worker, label: str, group: str, index: int) -> None:
+    def _once(self, worker: Worker, label: str, job: str, metrics: list[Metric], index: int) -> None:
         """Exact metrics need one process only; where they can't be had, the row keeps its latency."""
         try:
-            answer = self._ask(worker, label, {"do": ONCE[group], "label": label})
+            answer = self._ask(worker, label, {"do": job, "label": label})
         except _CaseFailed as problem:
-            self.warnings.append(Note(label=label, text=f"{group} could not be measured: {problem.args[0]}"))
+            text = f"{metrics[0].group} could not be measured: {problem.args[0]}"
+            self.warnings.append(Note(label=label, text=text))
             return
-        for metric in METRIC_GROUPS[group]:
-            if (value := answer[metric]) is not None:
-                self._keep(label, metric, index, value)
+        for metric in metrics:
+            if (value := answer[metric.name]) is not None:
+                self._keep(label, metric.name, index, value)
 
     def _try(self, worker: Worker, label: str, request: Message) -> Message | None:
         """Ask; a failed case is noted and answers None."""
@@ -287,7 +295,7 @@ class _Runner:
         return answer
 
     def _lose(self, index: int, lost: WorkerLost) -> None:
-        """What a lost worker had measured stays, and counts if it made its fewest rounds (stats.whole_rounds).
+        """What a lost worker had measured stays, and counts if it made its fewest rounds (verdict.whole_rounds).
 
         The case that it was busy with is dropped at its second loss, or where it hung before any worker was whole:
         a single death may be the worker's own, and a hang would cost the whole timeout again.

@@ -34,6 +34,8 @@ class WorkerLost(Exception):
 class Session:
     """A running worker of an arm. `ask` sends one request and waits for its answer; `close` always works."""
 
+    settle_s = 0.02  # twice of what libgomp's threads were seen to need
+
     def __init__(self, arm: Arm = OWN) -> None:
         command, folder = [interpreter_of(arm), "-u", str(BOOT)], folder_of(arm)
         self._log = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the session
@@ -63,7 +65,7 @@ class Session:
             self._answers.put(line)
         self._answers.put(None)
 
-    def facts(self) -> dict[str, Any]:
+    def greeting(self) -> dict[str, Any]:
         """What the worker says of its torch; waits for its start the first time."""
         if self._facts is None:
             hello = self._receive(START_TIMEOUT_S)
@@ -81,7 +83,7 @@ class Session:
 
     def ask(self, request: Message, timeout_s: float) -> Message:
         """One request, one answer; raises WorkerLost when none comes."""
-        self.facts()
+        self.greeting()
         assert self._process.stdin is not None
         try:
             self._process.stdin.write(json.dumps(request) + "\n")
@@ -96,22 +98,22 @@ class Session:
         except queue.Empty:
             raise WorkerLost("timeout", f"no answer within {timeout_s:g} s") from None
         if line is None:
-            raise WorkerLost(*self._obituary())
+            raise WorkerLost(*self._cause_of_end())
         try:
             return dict(json.loads(line))
         except ValueError:  # an interpreter that is none
             raise WorkerLost("crash", f"it said {line.strip()[:60]!r}, which is no worker's answer") from None
 
-    def _obituary(self) -> tuple[str, str]:
+    def _cause_of_end(self) -> tuple[str, str]:
         """Kind and message of a worker that ended by itself."""
         code = self._process.wait()
         if code == -signal.SIGKILL:
             return "oom", "the process was killed (signal 9), most likely for want of memory"
         how = f"signal {-code}, {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
-        last = self.last_words()
+        last = self.last_output()
         return "crash", f"the process ended ({how}){'; its last output: ' + last if last else ''}"
 
-    def last_words(self) -> str:
+    def last_output(self) -> str:
         """The last line that the worker or its user code printed."""
         self._log.seek(0)
         lines = self._log.read().decode("utf-8", "replace").splitlines()

@@ -33,7 +33,7 @@ class _Moment:
 
 
 class Watch:
-    """Made at the start of a run; `look` while it works, `notes` when every worker has ended."""
+    """Made at the start of a run; `note_clock` while it works, `notes` when every worker has ended."""
 
     def __init__(self, read: Callable[[str], str] = lambda path: Path(path).read_text(encoding="ascii")) -> None:
         self._read = read
@@ -41,7 +41,7 @@ class Watch:
         self._load = os.getloadavg()[0]
         self._clocks: list[float] = []
 
-    def look(self) -> None:
+    def note_clock(self) -> None:
         """Read the clock, while a worker has just been busy."""
         if (mhz := self._clock()) is not None:
             self._clocks.append(mhz)

@@ -1,4 +1,4 @@
-"""One worker: a fresh process that does what it is asked, one JSON line at a time. `python -m ffnbench.bench.worker`.
+"""One worker: a fresh process that does what it is asked, one JSON line at a time. boot.py starts it.
 
 It measures only on request, so that the parent can stop early, show progress and time out a case that hangs.
 Whatever user code does (prints, raises, calls sys.exit) becomes an answer; only a killed process is silent.
@@ -29,14 +29,15 @@ def main() -> None:
         import torch
 
         from ffnbench import jsonable
-        from ffnbench.bench.environment import torch_facts
+        from ffnbench.bench.environment import about_torch
         from ffnbench.bench.jobs import Jobs
         from ffnbench.bench.probing import JOBS, timer
         from ffnbench.plan import Plan
     except ImportError as problem:
         channel.send({"hello": VERSION, "error": f"{type(problem).__name__}: {problem}"})
         return
-    channel.send({"hello": VERSION, "torch": torch_facts()})
+    channel.send({"hello": VERSION, "torch": about_torch()})
+    torch.set_num_threads(1)  # looking takes small operations, whose threads wait for each other; a case sets its own
     jobs = None
     while (request := channel.receive()) is not None:
         if request["do"] == "plan":
@@ -46,8 +47,12 @@ def main() -> None:
                 _limit_memory(request["memory_bytes"])
             channel.send({"timer": timer()})
         else:
-            job = JOBS.get(request["do"]) or getattr(jobs, request["do"])
-            _send(channel, _answer(job, torch, request))
+            job = JOBS.get(request["do"]) or getattr(jobs, request["do"], None)
+            _send(channel, _answer(job, torch, request) if job else _no_job(request))
+
+
+def _no_job(request: Message) -> Message:
+    return {"failure": "crash", "message": f"no worker knows the job {request['do']!r}"}
 
 
 def _send(channel: Channel, answer: Message) -> None:
@@ -107,13 +112,13 @@ def _die_with_parent() -> None:
             pass
 
 
-def _limit_memory(available: int | None) -> None:
+def _limit_memory(usable: int | None) -> None:
     """Linux: an allocation beyond what the machine has fails here, as an error, instead of waking the OOM killer."""
-    if sys.platform != "linux" or available is None:
+    if sys.platform != "linux" or usable is None:
         return
     with open("/proc/self/statm", encoding="ascii") as file:
         data_pages = int(file.read().split()[5])
-    limit = data_pages * os.sysconf("SC_PAGE_SIZE") + int(available * 0.95)
+    limit = data_pages * os.sysconf("SC_PAGE_SIZE") + usable
     _, hard = resource.getrlimit(resource.RLIMIT_DATA)
     resource.setrlimit(resource.RLIMIT_DATA, (limit if hard == resource.RLIM_INFINITY else min(limit, hard), hard))
 

@@ -1,7 +1,7 @@
 """The command line itself: the app that commands join, one voice for every error, and the exit codes.
 
 0 done; 2 usage or input, before measuring; 3 could not finish, or a bug (with its traceback); 130 interrupted. Code 1
-is kept for a gate that found a regression.
+is kept for a check that found a regression.
 """
 
 from __future__ import annotations

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from enum import Enum
 
 from ffnbench.errors import FfnbenchError
-from ffnbench.ffn.cost import ITEM_BYTES, Cost
+from ffnbench.ffn.cost import Cost
+from ffnbench.ffn.dtypes import item_bytes
 from ffnbench.ffn.spec import require_positive
 
 
@@ -157,7 +158,7 @@ def value_flops(spec: AttentionSpec, seq_len: int) -> int:
 
 def kv_bytes(spec: AttentionSpec, dtype: str) -> int:
     """Bytes that a cache keeps of one token in one layer."""
-    return spec.kv_per_token * ITEM_BYTES[dtype]
+    return spec.kv_per_token * item_bytes(dtype)
 
 
 def overtakes_at(spec: AttentionSpec, ffn_flops: int | None) -> int | None:
@@ -181,7 +182,7 @@ def attention_cost(spec: AttentionSpec, *, seq_len: int, dtype: str) -> Cost:
         flops_backward=2 * (projection_flops(spec) + products),
         flops_elementwise=forward,
         flops_elementwise_backward=backward,
-        weight_bytes=spec.params * ITEM_BYTES[dtype],
+        weight_bytes=spec.params * item_bytes(dtype),
     )
 
 

@@ -2,13 +2,14 @@
 
 Conventions: 1 MAC = 2 FLOPs. Matmul and element-wise FLOPs are separate numbers, both per token. Backward is
 the gradient of the input and of every weight (x requires grad). The element-wise convention is declared in
-variants.py. Source of the formulas: Shazeer 2020 for the gated forms; counted again by torch in the tests.
+activations/table.py. Source of the formulas: Shazeer 2020 for the gated forms; counted again by torch in the tests.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
+from ffnbench.ffn.dtypes import item_bytes
 from ffnbench.ffn.memory import peak_bytes, saved_bytes
 from ffnbench.ffn.moe import MoESpec, Scores
 from ffnbench.ffn.spec import ActivationSpec, FFNSpec, Gate, shared_expert
@@ -16,7 +17,6 @@ from ffnbench.jsonable import LATER
 
 FORMULA = {Gate.NONE: "2*d*d_ff", Gate.INNER: "3*d*d_ff", Gate.OUTPUT: "2*d*d_ff + d^2"}
 BIAS_FORMULA = {Gate.NONE: " + d_ff + d", Gate.INNER: " + 2*d_ff + d", Gate.OUTPUT: " + d_ff + 2*d"}
-ITEM_BYTES = {"float64": 8, "float32": 4, "bfloat16": 2, "float16": 2}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -179,7 +179,7 @@ def _routing(spec: FFNSpec, moe: MoESpec) -> tuple[int, int]:
 
 def cost(spec: FFNSpec, *, tokens: int, dtype: str, train: bool, device: str) -> Cost:
     """Everything at once for a workload of `tokens` tokens. `device` matters for dropout's mask alone."""
-    item = ITEM_BYTES[dtype]
+    item = item_bytes(dtype)
     forward, backward = flops_elementwise(spec)
     total = params(spec)
     return Cost(

@@ -1,7 +1,7 @@
 """The specification of one FFN: final numbers only, validated on construction.
 
-Width rules and matching run before (sizing.py); a spec never computes a width. What text means which spec is
-the business of grammar.py.
+Width rules and matching run before (planning/widths.py); a spec never computes a width. What text means which spec is
+the business of planning/grammar.py.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class FFNSpec:
     """A feed-forward network of ffnbench's own forms.
 
     d_ff is the final width per branch: what multiplies d_model in one matrix. `activation` is the canonical
-    name of a row of variants.py, or with `own` the target of a function of the user's; `beta` is set exactly
+    name of a row of activations/table.py, or with `own` the target of a function of the user's; `beta` is set exactly
     where that row has one. With `moe` this is one expert, and d_ff its width.
 
     `limit` and `up_offset` are those of clamped gates: with g, u = W_gate x, W_up x the hidden state is
@@ -125,7 +125,7 @@ class FFNSpec:
         """The same without the experts around it."""
         if self.gate is Gate.INNER:
             return self._gated_name()
-        return self.activation + ("@gate=output" if self.gate is Gate.OUTPUT else "")
+        return self.activation + {Gate.NONE: "", Gate.OUTPUT: "@gate=output"}[self.gate]
 
     def _gated_name(self) -> str:
         for row in CLAMPED:
@@ -163,7 +163,7 @@ class HFSpec(ImportedSpec):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ActivationSpec:
-    """One activation by itself: a row of variants.py or a function of the user's, applied to `elements` numbers."""
+    """One activation by itself, a row of activations/table.py or the user's own, applied to `elements` numbers."""
 
     activation: str
     beta: float | None = None

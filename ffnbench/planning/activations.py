@@ -1,4 +1,4 @@
-"""Which activations, over which range, timed how: the text of flags -> specs and a plan. Pure, as request.py is."""
+"""Which activations, over which range, timed how: the text of flags -> specs and a plan. Pure."""
 
 from __future__ import annotations
 
@@ -7,13 +7,15 @@ from math import isfinite
 
 from ffnbench.activations.table import ACTIVATIONS
 from ffnbench.errors import FfnbenchError
+from ffnbench.ffn.dtypes import DTYPES
 from ffnbench.ffn.spec import ActivationSpec, Gate, Scalar, require_positive
 from ffnbench.ffn.variants import GATED
 from ffnbench.names import hint_for
-from ffnbench.plan import DTYPES, Case, Mode, Plan, Probe, Protocol, Workload
+from ffnbench.plan import GIVEN, Case, Kind, Mode, NoProbe, Plan, Probe, Protocol, Workload
 from ffnbench.planning.effort import protocol_of
 from ffnbench.planning.grammar import Variant, as_activation_variant, parse_variant
 from ffnbench.planning.workload import device_of
+from ffnbench.request import Effort, TimingRequest
 
 CHOSEN = "relu,relu2,gelu,silu,mish"  # what people choose between for an FFN
 REFERENCE = "relu"
@@ -103,69 +105,86 @@ def parse_range(text: str) -> tuple[float, float]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TimingRequest:
-    """The flags of `activations --time`: comma separated element counts and dtypes, and the protocol."""
-
-    elements: str = "1048576"
-    dtypes: str = "float32"
-    device: str = "auto"
-    threads: int = 1
-    workers: int | None = None
-    rounds: int | None = None
-    quick: bool = False
-    seed: int = 0
-    timeout: float = 300.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Block:
-    """One size, dtype and direction: the cases that are compared with each other, all in one run."""
+class Group:
+    """One size and dtype: the cases of its forward and of its backward, each direction against relu's."""
 
     elements: int
     dtype: str
-    mode: str
-    labels: tuple[str, ...]  # in the run
-    names: tuple[str, ...]  # of the activations, in the same order
+    forward: tuple[Case, ...]
+    backward: tuple[Case, ...]
 
 
-def timing_plan(chosen: dict[str, ActivationSpec], request: TimingRequest) -> tuple[Plan, tuple[Block, ...]]:
-    """One plan for everything, and how it falls into blocks. relu is added where it was not asked for."""
+def plan_timing(request: TimingRequest, probe: Probe | None = None) -> Plan:
+    """All sizes, dtypes and directions in one plan, each with relu of its own as reference.
+
+    relu is added where it was not asked for. Mistakes in the numbers are found before code of the user's is looked at.
+    """
+    cases_of(request, {})
+    default = every_activation().removeprefix("identity,")
+    chosen = select(default if request.activations is None else request.activations, probe or NoProbe())
+    cases = cases_of(request, chosen)
+    return Plan(
+        kind=Kind.ACTIVATIONS.value,
+        cases=cases,
+        reference=cases[0].against or cases[0].label,
+        protocol=_timing_protocol(request),
+        metrics=("latency",),
+        match="none",
+        multiple_of=1,
+        request=request,
+    )
+
+
+def cases_of(request: TimingRequest, chosen: dict[str, ActivationSpec]) -> tuple[Case, ...]:
+    """A case for each activation, dtype, size and direction."""
     specs = chosen if REFERENCE in chosen else {REFERENCE: ActivationSpec(activation=REFERENCE), **chosen}
     if specs[REFERENCE].activation != REFERENCE:
         raise FfnbenchError(f"{REFERENCE!r} is the reference, and no label for another", "for example mine=...")
-    protocol, device = _timing_protocol(request), device_of(request.device)
-    threads = require_positive("threads", request.threads)
-    cases: list[Case] = []
-    blocks: list[Block] = []
-    for dtype in dict.fromkeys(DTYPES.get(part) for part in _parts(request.dtypes, "dtype")):
+    _timing_protocol(request)
+    device = device_of(request.device)
+    threads = require_positive("threads", 1 if request.threads is None else request.threads)
+    cases = []
+    for dtype in dict.fromkeys(DTYPES.canonical(part) for part in _parts(request.dtype, "dtype")):
         for elements in dict.fromkeys(_count(part) for part in _parts(request.elements, "elements")):
             for mode in (Mode.FORWARD.value, Mode.BACKWARD.value):
                 work = Workload(batch=1, seq_len=1, dtype=dtype, device=device, mode=mode, threads=threads)
-                labels = []
-                for name, spec in specs.items():
-                    labels.append(f"{name} {dtype} {elements} {mode}")
-                    sized = replace(spec, elements=elements)
-                    cases.append(Case(label=labels[-1], variant=name, ffn=sized, workload=work, sizing="given"))
-                blocks.append(
-                    Block(elements=elements, dtype=dtype, mode=mode, labels=tuple(labels), names=tuple(specs))
-                )
-    reference = f"{REFERENCE} {blocks[0].dtype} {blocks[0].elements} {blocks[0].mode}"
-    plan = Plan(
-        cases=tuple(cases), reference=reference, protocol=protocol, metrics=("latency",), match="none", multiple_of=1
-    )
-    return plan, tuple(blocks)
+                of_group = f"{dtype} {elements} {mode}"
+                cases += [
+                    Case(
+                        label=f"{name} {of_group}",
+                        variant=name,
+                        ffn=replace(spec, elements=elements),
+                        workload=work,
+                        sizing=GIVEN,
+                        against=f"{REFERENCE} {of_group}",
+                    )
+                    for name, spec in specs.items()
+                ]
+    return tuple(cases)
+
+
+def groups_of(plan: Plan) -> list[Group]:
+    """The cases of a plan of operations, by dtype and size, in their order."""
+    found: dict[tuple[str, int], dict[str, list[Case]]] = {}
+    for case in plan.shown:
+        assert isinstance(case.ffn, ActivationSpec)
+        by_mode = found.setdefault((case.workload.dtype, case.ffn.elements), {})
+        by_mode.setdefault(case.workload.mode, []).append(case)
+    return [
+        Group(
+            dtype=dtype, elements=elements, forward=tuple(by_mode.get(Mode.FORWARD.value, ())),
+            backward=tuple(by_mode.get(Mode.BACKWARD.value, ())),
+        )
+        for (dtype, elements), by_mode in found.items()
+    ]  # fmt: skip
 
 
 def _timing_protocol(request: TimingRequest) -> Protocol:
     rounds = TIMING_ROUNDS if request.rounds is None and not request.quick else request.rounds
-    same = {key: getattr(request, key) for key in ("workers", "quick", "seed", "timeout")}
-    return replace(protocol_of(1, rounds=rounds, **same), warmup_s=TIMING_WARMUP_S)
-
-
-def block_plan(plan: Plan, block: Block) -> Plan:
-    """The part of a plan that is one block, relu its reference."""
-    cases = tuple(case for case in plan.cases if case.label in block.labels)
-    return replace(plan, cases=cases, reference=block.labels[block.names.index(REFERENCE)])
+    effort = Effort(
+        workers=request.workers, rounds=rounds, quick=request.quick, seed=request.seed, timeout=request.timeout
+    )
+    return replace(protocol_of(1, effort), warmup_s=TIMING_WARMUP_S)
 
 
 def _parts(text: str, name: str) -> list[str]:

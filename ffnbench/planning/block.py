@@ -1,4 +1,4 @@
-"""A block's question: an FFN, the attention beside it, the lengths of the sequence -> Plan. Pure, as request.py is.
+"""A block's question: an FFN, the attention beside it, the lengths of the sequence -> Plan. Pure.
 
 Each length has cases of its own: the FFN, which is their reference, attention, and the textbook's form of it.
 """
@@ -7,51 +7,22 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any
 
 from ffnbench.errors import FfnbenchError
 from ffnbench.ffn.attention import AttentionSpec, Form
 from ffnbench.ffn.moe import Routing
 from ffnbench.ffn.spec import require_positive
 from ffnbench.models.model import LayerGroup, ModelSpec
-from ffnbench.plan import Backend, Case, Mode, Note, Plan, Probe
-from ffnbench.planning.compare import build
+from ffnbench.models.presets import model_of
+from ffnbench.plan import Case, Kind, Note, Plan, Probe, Sizing
+from ffnbench.planning.compare import DEFAULT_D_MODEL, named_model, plan_compare
 from ffnbench.planning.effort import protocol_of
-from ffnbench.request import Request
+from ffnbench.request import BlockRequest, CompareRequest
 
-FFN, ATTENTION, TEXTBOOK = "ffn", "attention", "textbook"
+FFN, ATTENTION, TEXTBOOK = "ffn", "attention", "textbook"  # what the labels of its cases begin with
 NOT_CAUSAL = ("encoder", "vision", "audio")  # kinds of layers in which a token sees all others
 HEAD_DIM = 64  # of a block that is not asked for by its name
-DEFAULT_FORM, DEFAULT_D_MODEL = "gelu", 768
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BlockRequest:
-    """The flags of `block` as they were given; None is not given."""
-
-    variant: str | None = None
-    d_model: int | None = None
-    d_ff: int | None = None
-    heads: int | None = None
-    kv_heads: int | None = None
-    head_dim: int | None = None
-    bias: bool | None = None
-    causal: bool | None = None
-    textbook: bool = True
-    seq_len: str = "512"
-    batch: int = 1
-    dtype: str = "float32"
-    device: str = "auto"
-    mode: str = Mode.FORWARD.value
-    threads: int | None = None
-    backend: str = Backend.EAGER.value
-    workers: int | None = None
-    rounds: int | None = None
-    quick: bool = False
-    precision: float | None = None
-    budget: float | None = None
-    seed: int = 0
-    timeout: float = 300.0
+DEFAULT_FORM = "gelu"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,8 +35,10 @@ class Length:
     textbook: Case | None
 
 
-def block_plan(request: BlockRequest, model: ModelSpec | None, probe: Probe | None = None) -> Plan:
+def plan_block(request: BlockRequest, probe: Probe | None = None) -> Plan:
     """The plan of a block: of a model's main kind of layer, or of sizes by hand."""
+    name = named_model(request.preset, request.config)
+    model = None if name is None else model_of(name)
     lengths = parse_lengths(request.seq_len)
     first = _ffn(request, lengths[0], model, probe)
     attention = attention_of(request, first.ffn.d_model, model.main if model else None)
@@ -84,43 +57,39 @@ def block_plan(request: BlockRequest, model: ModelSpec | None, probe: Probe | No
             label = f"{name}@{seq_len}"
             cases.append(replace(ffn, label=label, variant=f"{spec.name} ({name})", ffn=spec, workload=work))
     return Plan(
+        kind=Kind.BLOCK.value,
         cases=tuple(cases),
         reference=cases[0].label,
-        protocol=protocol_of(
-            len(cases), **_same(request, ("workers", "rounds", "quick", "precision", "budget", "seed", "timeout"))
-        ),
+        protocol=protocol_of(len(cases), request),
         metrics=("latency", "memory"),
         match="none",
         multiple_of=1,
         notes=tuple(_notes(model)),
+        request=request,
     )
-
-
-def _same(request: BlockRequest, names: tuple[str, ...]) -> dict[str, Any]:
-    return {name: getattr(request, name) for name in names}
 
 
 def _ffn(request: BlockRequest, seq_len: int, model: ModelSpec | None, probe: Probe | None) -> Case:
     """The FFN's case: sized by hand through the same rules as in `compare`, or the model's own."""
-    shared = _same(request, ("batch", "dtype", "device", "mode", "threads", "backend"))
+    same = CompareRequest(
+        seq_len=seq_len, batch=request.batch, dtype=request.dtype, device=request.device, mode=request.mode,
+        threads=request.threads, backend=request.backend,
+    )  # fmt: skip
     if model is not None:
         refuse_sizes(request)
-        plan = build(Request(variants="relu", d_model=model.main.ffn.d_model, seq_len=seq_len, **shared))
+        plan = plan_compare(replace(same, variants="relu", d_model=model.main.ffn.d_model))
         routing = Routing.UNIFORM.value if model.main.ffn.moe else None
         work = replace(plan.cases[0].workload, routing=routing)
-        name = model.main.ffn.name
-        return replace(plan.cases[0], variant=name, ffn=model.main.ffn, workload=work, sizing=model.name)
-    plan = build(
-        Request(
-            variants=request.variant or DEFAULT_FORM,
-            d_model=DEFAULT_D_MODEL if request.d_model is None else request.d_model,
-            d_ff=request.d_ff,
-            bias=bool(request.bias),
-            seq_len=seq_len,
-            **shared,
-        ),
-        probe,
+        sizing = Sizing(how="model", what=model.name)
+        return replace(plan.cases[0], variant=model.main.ffn.name, ffn=model.main.ffn, workload=work, sizing=sizing)
+    by_hand = replace(
+        same,
+        variants=request.variant or DEFAULT_FORM,
+        d_model=DEFAULT_D_MODEL if request.d_model is None else request.d_model,
+        d_ff=request.d_ff,
+        bias=request.bias,
     )
+    plan = plan_compare(by_hand, probe)
     if len(plan.cases) > 1:
         raise FfnbenchError("a block has one FFN", "give one --variant; `ffnbench compare` measures several")
     return plan.cases[0]
@@ -195,11 +164,6 @@ def lengths_of(plan: Plan) -> Iterator[Length]:
         yield Length(
             seq_len=ffn.workload.seq_len, ffn=ffn, attention=found[Form.SDPA], textbook=found.get(Form.TEXTBOOK)
         )
-
-
-def is_block(plan: Plan) -> bool:
-    """Whether a plan is that of a block."""
-    return any(isinstance(case.ffn, AttentionSpec) for case in plan.cases)
 
 
 def _notes(model: ModelSpec | None) -> Iterator[Note]:

@@ -1,7 +1,7 @@
-"""From flags to a Plan: every default stands here once, and every mistake is found here.
+"""From a request to a Plan of variants: every mistake is found here.
 
 Pure: text in, Plan out, before a process is spawned or a file opened. The one thing that a pure function can't
-know is what code of the user's is and costs; `build` is handed a `probe` for that, and never asks it about
+know is what code of the user's is and costs; `plan_compare` is handed a `probe` for that, and never asks it about
 ffnbench's own forms.
 """
 
@@ -12,10 +12,8 @@ from dataclasses import replace
 
 from ffnbench.errors import FfnbenchError
 from ffnbench.ffn.spec import HF
-from ffnbench.ffn.width_rules import Match
-from ffnbench.models.configs import read_config
 from ffnbench.models.model import ModelSpec
-from ffnbench.models.presets import PRESETS
+from ffnbench.models.presets import model_of
 from ffnbench.names import hint_for
 from ffnbench.plan import METRIC_GROUPS, Case, NoProbe, Note, Plan, Probe, control_of
 from ffnbench.planning.effort import protocol_of
@@ -23,44 +21,32 @@ from ffnbench.planning.grammar import (
     Variant,
     as_activation_variant,
     as_model_variant,
-    choose,
     parse_variants,
 )
 from ffnbench.planning.widths import Sizer
-from ffnbench.request import Request
-from ffnbench.units import signed_percent
+from ffnbench.request import CompareRequest
 
 
-def build(request: Request, probe: Probe | None = None) -> Plan:
+def plan_compare(request: CompareRequest, probe: Probe | None = None) -> Plan:
     """Parse, check and size everything; raises FfnbenchError with a hint for whatever is wrong."""
     probe = probe or NoProbe()
     chosen = chosen_model(request.preset, request.config)
     parsed = parse_variants(with_model(request.variants, chosen), chosen)
     variants = [identify(variant, probe) for variant in parsed]
-    request = replace(
-        request, d_model=shared_width(request.d_model, chosen, variants), bias=biased(request.bias, chosen)
-    )
+    asked = replace(request, d_model=shared_width(request.d_model, chosen, variants), bias=biased(request.bias, chosen))
     reference = _reference(request.reference, variants)
-    sizer = Sizer(request, reference, probe)
+    sizer = Sizer(asked, reference, probe)
     cases = tuple(sizer.case(variant) for variant in variants)
     metrics = _metrics(request, cases)
     return Plan(
         cases=(*cases, *_control(request, metrics, cases, reference.label)),
         reference=reference.label,
-        protocol=protocol_of(
-            len(cases),
-            workers=request.workers,
-            rounds=request.rounds,
-            quick=request.quick,
-            precision=request.precision,
-            budget=request.budget,
-            seed=request.seed,
-            timeout=request.timeout,
-        ),
+        protocol=protocol_of(len(cases), request),
         metrics=metrics,
-        match=choose(Match, "match", request.match).value,
+        match=sizer.match.value,
         multiple_of=sizer.multiple_of,
-        notes=tuple(_notes(variants, cases, reference.label, sizer.match)),
+        notes=tuple(Note(label=variant.label, text=text) for variant in variants for text in variant.notes),
+        request=request,
     )
 
 
@@ -84,7 +70,9 @@ def _reference(label: str | None, variants: list[Variant]) -> Variant:
     return variants[labels.index(label)]
 
 
-def _control(request: Request, metrics: tuple[str, ...], cases: tuple[Case, ...], reference: str) -> tuple[Case, ...]:
+def _control(
+    request: CompareRequest, metrics: tuple[str, ...], cases: tuple[Case, ...], reference: str
+) -> tuple[Case, ...]:
     """The reference a second time, where that was asked for."""
     if not request.control:
         return ()
@@ -93,7 +81,7 @@ def _control(request: Request, metrics: tuple[str, ...], cases: tuple[Case, ...]
     return (control_of(cases, reference),)
 
 
-def _metrics(request: Request, cases: tuple[Case, ...]) -> tuple[str, ...]:
+def _metrics(request: CompareRequest, cases: tuple[Case, ...]) -> tuple[str, ...]:
     names = tuple(dict.fromkeys(part.strip() for part in request.metrics.split(",") if part.strip()))
     for name in names:
         if name not in METRIC_GROUPS:
@@ -108,30 +96,21 @@ def _metrics(request: Request, cases: tuple[Case, ...]) -> tuple[str, ...]:
     return (*names, "routing") if experts and "routing" not in names else names
 
 
-def _notes(variants: list[Variant], cases: tuple[Case, ...], reference: str, match: Match) -> list[Note]:
-    notes = [Note(label=v.label, text=text) for v in variants for text in v.notes]
-    for case in cases:
-        if case.residual:
-            what = "active params" if "active" in case.sizing else match.value
-            change = f"{signed_percent(case.residual)} {what} against {reference}"
-            notes.append(Note(label=case.label, text=f"d_ff {case.ffn.d_ff:,} ({case.sizing}) gives {change}"))
-        if case.workload.slowdown:
-            text = f"slowed down on purpose: each call spins for {case.workload.slowdown:g} of its own time"
-            notes.append(Note(label=case.label, text=text))
-    return notes
-
-
 DEFAULT_D_MODEL = 768
 Chosen = Mapping[str, ModelSpec]  # at most one model, under the name that stands for it among the variants
 
 
-def chosen_model(preset: str | None, config: str | None) -> Chosen:
-    """The model of the flags, called `preset` or `config`; raises FfnbenchError for both, and for what is none."""
+def named_model(preset: str | None, config: str | None) -> str | None:
+    """What --preset or --config names, either of them a preset or a file; raises FfnbenchError for both."""
     if preset is not None and config is not None:
         raise FfnbenchError("--preset and --config each name a model", "give one of the two")
-    if preset is not None:
-        return {"preset": PRESETS.get(preset)}
-    return {} if config is None else {"config": read_config(config)}
+    return config if preset is None else preset
+
+
+def chosen_model(preset: str | None, config: str | None) -> Chosen:
+    """The model of the flags, called `preset` or `config`; raises FfnbenchError for both, and for what is none."""
+    name = named_model(preset, config)
+    return {} if name is None else {"config" if preset is None else "preset": model_of(name)}
 
 
 def with_model(variants: str, chosen: Chosen) -> str:
@@ -142,9 +121,9 @@ def with_model(variants: str, chosen: Chosen) -> str:
     return variants
 
 
-def biased(given: bool, chosen: Chosen) -> bool:
-    """Whether the forms beside the model's have biases: where it has some, and where they were asked for."""
-    return given or any(model.main.ffn.bias for model in chosen.values())
+def biased(given: bool | None, chosen: Chosen) -> bool:
+    """Whether the forms beside the model's have biases: as was asked for, else where the model has some."""
+    return any(model.main.ffn.bias for model in chosen.values()) if given is None else given
 
 
 def shared_width(given: int | None, chosen: Chosen, variants: list[Variant]) -> int:

@@ -1,50 +1,59 @@
 """How much is measured: the flags of an effort -> Protocol. Pure; every default of theirs stands here.
 
-Either the numbers of workers and rounds are given, or the limits are, and the run finds the numbers (sampling.py).
+Either the numbers of workers and rounds are given, or the limits are, and the run finds the numbers (stats/enough.py).
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
-from math import isfinite
+from math import inf, isfinite
 
 from ffnbench.errors import FfnbenchError
 from ffnbench.ffn.spec import require_positive
 from ffnbench.plan import DEFAULT_ROUNDS, DEFAULT_WORKERS, Protocol
+from ffnbench.request import DEFAULT_BUDGET_S, Effort
 
 MIN_WORKERS, MIN_ROUNDS = 3, 6
 QUICK_WORKERS, QUICK_ROUNDS = 3, 8
 DEFAULT_PRECISION, FINEST, COARSEST = 1.0, 0.05, 50.0  # percent
-BUDGET_A_CASE_S, LONG_BUDGET_S, LEAST_BUDGET_S = 5.0, 120.0, 5.0
+BUDGET_A_CASE_S, LEAST_BUDGET_S = 5.0, 5.0
 
 
-def protocol_of(
-    cases: int,
-    *,
-    workers: int | None = None,
-    rounds: int | None = None,
-    quick: bool = False,
-    precision: float | None = None,
-    budget: float | None = None,
-    seed: int = 0,
-    timeout: float = 300.0,
-) -> Protocol:
-    """The protocol for that many cases; `precision` in percent, `budget` and `timeout` in seconds.
-
-    Raises FfnbenchError for limits that contradict each other or that nothing could meet.
-    """
-    fixed = {"--workers": workers, "--rounds": rounds, "--quick": quick or None}
-    limits = {"--precision": precision, "--budget": budget}
+def protocol_of(cases: int, effort: Effort) -> Protocol:
+    """The protocol for that many cases. Raises FfnbenchError for limits that contradict each other or can't be met."""
+    fixed = {"--workers": effort.workers, "--rounds": effort.rounds, "--quick": effort.quick or None}
+    limits = {"--precision": effort.precision, "--budget": effort.budget}
     given, limited = ([name for name, value in flags.items() if value is not None] for flags in (fixed, limits))
     if given and limited:
         raise FfnbenchError(
             f"{given[0]} fixes how much is measured, {limited[0]} lets the run find out",
             "give --workers and --rounds, or --precision and --budget",
         )
+    how = (
+        _fixed(effort.workers, effort.rounds, effort.quick)
+        if given
+        else _adaptive(effort.precision, effort.budget, cases)
+    )
+    return replace(how, seed=check_seed(effort.seed), timeout_s=check_timeout(effort.timeout))
+
+
+def check_seed(seed: int) -> int:
+    """A seed that every generator takes."""
     if not 0 <= seed < 2**63:
         raise FfnbenchError(f"--seed {seed} is out of range", "a seed is between 0 and 2^63 - 1")
-    how = _fixed(workers, rounds, quick) if given else _adaptive(precision, budget, cases)
-    return replace(how, seed=seed, timeout_s=check_timeout(timeout))
+    return seed
+
+
+def check_budget(seconds: float) -> float:
+    """A budget that the fewest workers can keep to."""
+    if not LEAST_BUDGET_S <= seconds < inf:
+        raise FfnbenchError(
+            f"--budget {seconds:g} is too short: {MIN_WORKERS} workers take longer to start"
+            if seconds < LEAST_BUDGET_S
+            else f"--budget {seconds:g} is no number of seconds",
+            f"give at least {LEAST_BUDGET_S:g} seconds",
+        )
+    return seconds
 
 
 def check_timeout(seconds: float) -> float:
@@ -69,7 +78,7 @@ def _fixed(workers: int | None, rounds: int | None, quick: bool) -> Protocol:
 
 def _adaptive(precision: float | None, budget: float | None, cases: int) -> Protocol:
     if budget is None:
-        budget = BUDGET_A_CASE_S * max(cases, 3) if precision is None else LONG_BUDGET_S
+        budget = BUDGET_A_CASE_S * max(cases, 3) if precision is None else DEFAULT_BUDGET_S
     if precision is None:
         precision = DEFAULT_PRECISION
     if not FINEST <= precision <= COARSEST:
@@ -77,9 +86,5 @@ def _adaptive(precision: float | None, budget: float | None, cases: int) -> Prot
             f"--precision must be between {FINEST:g} and {COARSEST:g} percent, not {precision:g}",
             "it is the half-width of a ratio's interval: --precision 0.5 is +-0.5%",
         )
-    if not LEAST_BUDGET_S <= budget < float("inf"):
-        raise FfnbenchError(
-            f"--budget {budget:g} is less than {MIN_WORKERS} workers take to start",
-            f"give at least {LEAST_BUDGET_S:g} seconds",
-        )
+    check_budget(budget)
     return Protocol(workers=MIN_WORKERS, rounds=MIN_ROUNDS, precision=precision / 100, budget_s=float(budget))

@@ -1,6 +1,6 @@
 """The text of a variant: `[LABEL=]NAME[@KEY=VALUE]...`, comma separated, no quoting needed in any shell.
 
-Text in, `Variant` out: names and keys are checked here, widths are found later (sizing.py).
+Text in, `Variant` out: names and keys are checked here, widths are found later (planning/widths.py).
 """
 
 from __future__ import annotations
@@ -66,11 +66,12 @@ def parse_variants(text: str, models: Mapping[str, ModelSpec] | None = None) -> 
     if not parts:
         raise FfnbenchError("no variant given", "for example --variants relu,gelu,swiglu")
     variants = [parse_variant(part, models) for part in parts]
-    labels = [variant.label for variant in variants]
-    for label in labels:
-        if labels.count(label) > 1:
-            first = next(v for v in reversed(variants) if v.label == label)
-            raise FfnbenchError(f"two variants have the label {label!r}", f"name one of them: other={first.text}")
+    seen = set()
+    for variant in variants:
+        if variant.label in seen:
+            hint = f"name one of them: other={variant.text}"
+            raise FfnbenchError(f"two variants have the label {variant.label!r}", hint)
+        seen.add(variant.label)
     return variants
 
 
@@ -109,11 +110,13 @@ def parse_variant(text: str, models: Mapping[str, ModelSpec] | None = None) -> V
 
 def choose(kind: type[E], name: str, value: object) -> E:
     """A member of an enum by its value; raises FfnbenchError with did-you-mean for any other text."""
-    values = [member.value for member in kind]
     text = "none" if value is None else str(value)
-    if text not in values:
-        raise FfnbenchError(f"unknown {name} {text!r}", hint_for(text, values, "one of: " + ", ".join(values)))
-    return kind(text)
+    try:
+        return kind(text)
+    except ValueError:
+        values = [member.value for member in kind]
+        hint = hint_for(text, values, "one of: " + ", ".join(values))
+        raise FfnbenchError(f"unknown {name} {text!r}", hint) from None
 
 
 def _published(text: str, label: str, model: ModelSpec, keys: dict[str, Scalar]) -> Variant:

@@ -1,6 +1,6 @@
 """What the keys of a variant say of its spec, `@bias=true@moe=8x2`: read, checked, as the types that a spec is made of.
 
-Which keys there are, and how the text is cut, is the business of grammar.py.
+Which keys there are, and how the text is cut, is the business of planning/grammar.py.
 """
 
 from __future__ import annotations
@@ -9,13 +9,13 @@ import re
 from collections.abc import Mapping
 
 from ffnbench.errors import FfnbenchError
+from ffnbench.ffn.dtypes import DTYPES
 from ffnbench.ffn.moe import Dispatch, MoESpec, Scores
 from ffnbench.ffn.spec import LARGEST, FFNSpec, Scalar
 from ffnbench.planning.grammar import MOE_KEYS, choose
 
 Keys = Mapping[str, Scalar]
 _EXPERTS = re.compile(r"^(?P<experts>\d{1,9})[xX](?P<top_k>\d{1,9})$")
-GROUPED_ITEMS = {"float32": 4, "bfloat16": 8, "float16": 8}  # elements in 16 bytes: what the kernels' rows must fill
 
 
 def flag(keys: Keys, name: str, default: bool) -> bool:
@@ -77,10 +77,10 @@ def check_grouped(spec: FFNSpec, dtype: str, text: str) -> None:
     """Grouped matrix products exist for some dtypes, and want rows of whole 16 bytes: known before anything starts."""
     if spec.moe is None or spec.moe.dispatch is not Dispatch.GROUPED:
         return
-    if dtype not in GROUPED_ITEMS:
-        known = ", ".join(GROUPED_ITEMS)
+    multiple = DTYPES.get(dtype).grouped_multiple
+    if multiple is None:
+        known = ", ".join(row.name for row in DTYPES if row.grouped_multiple)
         raise FfnbenchError(f"there are no grouped matrix products of {dtype}, in {text!r}", f"there are for {known}")
-    multiple = GROUPED_ITEMS[dtype]
     for name, width in (("d_model", spec.d_model), ("d_ff", spec.d_ff)):
         if width % multiple:
             raise FfnbenchError(

@@ -16,7 +16,7 @@ from ffnbench.ffn.width_rules import (
     width_by_rule,
     width_for,
 )
-from ffnbench.plan import Arm, Case, Probe, Workload
+from ffnbench.plan import ACTIVE_PARAMS, GIVEN, Arm, Case, Probe, Sizing, Workload
 from ffnbench.planning.grammar import (
     MOE_KEYS,
     Variant,
@@ -24,8 +24,8 @@ from ffnbench.planning.grammar import (
     module_spec,
 )
 from ffnbench.planning.keys import check_grouped, flag, limit_of, moe_of, number
-from ffnbench.planning.workload import FLAGS, workload_of
-from ffnbench.request import Request
+from ffnbench.planning.workload import workload_of
+from ffnbench.request import CompareRequest
 
 SIZING_KEYS = {"rule", "ratio", "multiple_of", "ffn_dim_multiplier"}
 
@@ -34,7 +34,7 @@ SIZING_KEYS = {"rule", "ratio", "multiple_of", "ffn_dim_multiplier"}
 class Sizer:
     """Turns variants into cases: final widths, found by rule, by hand or by matching the reference."""
 
-    request: Request
+    request: CompareRequest
     reference: Variant
     probe: Probe
     match: Match = field(init=False)
@@ -82,22 +82,22 @@ class Sizer:
         )  # fmt: skip
 
     def _workload(self, variant: Variant) -> Workload:
-        return workload_of({key: getattr(self.request, key) for key in FLAGS}, variant)
+        return workload_of(self.request, variant)
 
-    def _width(self, variant: Variant, workload: Workload) -> tuple[int, str]:
+    def _width(self, variant: Variant, workload: Workload) -> tuple[int, Sizing]:
         """d_ff and where it comes from. Order: the variant's own keys, the flags, the match."""
         keys, request = variant.spec_keys, self.request
         if "d_ff" in keys:
             if beside := sorted(SIZING_KEYS & keys.keys()):
                 raise FfnbenchError(f"{variant.text!r} gives d_ff and also {beside[0]}", "d_ff is final; give one")
-            return require_positive("d_ff", keys["d_ff"]), "given"
+            return require_positive("d_ff", keys["d_ff"]), GIVEN
         if "ffn_dim_multiplier" in keys and "rule" not in keys and request.rule is None:
             raise FfnbenchError(f"ffn_dim_multiplier in {variant.text!r} needs a rule", "for example @rule=llama")
         if {"rule", "ratio"} & keys.keys():
             return self._by_rule(str(keys.get("rule", "classic")), variant)
         is_reference = variant.label == self.reference.label
         if request.d_ff is not None and (is_reference or self.match is Match.NONE):
-            return require_positive("d_ff", request.d_ff), "given"
+            return require_positive("d_ff", request.d_ff), GIVEN
         gated, experts = variant.gate is not Gate.NONE, variant.spec_keys.get("moe") is not None
         if request.rule is not None and (gated or request.rule in ("classic", "palm")):
             return self._by_rule(request.rule, variant)
@@ -108,10 +108,10 @@ class Sizer:
         if variant.target:
             return self._imported_width(variant, workload, target, multiple)
         experts = experts or self.reference.spec_keys.get("moe") is not None
-        what = "active params" if experts and self.match is Match.PARAMS else self.match.value
-        return self._own_width(variant, workload, target, multiple), f"matched on {what}"
+        what = ACTIVE_PARAMS if experts and self.match is Match.PARAMS else self.match.value
+        return self._own_width(variant, workload, target, multiple), Sizing(how="matched", what=what)
 
-    def _by_rule(self, rule: str, variant: Variant) -> tuple[int, str]:
+    def _by_rule(self, rule: str, variant: Variant) -> tuple[int, Sizing]:
         def number(key: str, default: float | None) -> float | None:
             value = variant.spec_keys.get(key, default)
             if value is not None and (
@@ -131,9 +131,9 @@ class Sizer:
             multiplier=number("ffn_dim_multiplier", self.request.ffn_dim_multiplier if explicit else None),
         )
         if explicit:
-            return width, f"rule {rule}"
-        rounded = f", up to a multiple of {multiple}" if multiple else ""
-        return width, f"{ratio or DEFAULT_RATIO:g} * d_model{rounded}"
+            return width, Sizing(how="rule", what=rule)
+        up_to = require_positive("multiple_of", multiple) if multiple else None
+        return width, Sizing(how="ratio", ratio=float(ratio or DEFAULT_RATIO), multiple_of=up_to)
 
     def _own_width(self, variant: Variant, workload: Workload, target: int, multiple: int) -> int:
         def at(width: int) -> int:
@@ -147,15 +147,15 @@ class Sizer:
             )
         return width_for(at, target, multiple)
 
-    def _imported_width(self, variant: Variant, workload: Workload, target: int, multiple: int) -> tuple[int, str]:
+    def _imported_width(self, variant: Variant, workload: Workload, target: int, multiple: int) -> tuple[int, Sizing]:
         # user code may refuse odd widths, so the line is drawn through two ordinary ones
         wide = round_nearest((self.request.ratio or DEFAULT_RATIO) * self.d_model, multiple)
         half = round_nearest(wide / 2, multiple)
         low, high = (self._matched_cost(self._spec(variant, width), workload, variant.arm) for width in (half, wide))
         if low == high:
-            return wide, "given, and not read by the module"
+            return wide, Sizing(how="unread")
         width = round_nearest(half + (target - low) * (wide - half) / (high - low), multiple)
-        return width, f"matched on {self.match.value}"
+        return width, Sizing(how="matched", what=self.match.value)
 
     def _reference_cost(self) -> int:
         """What the others are matched to: the reference at its own width."""
@@ -194,7 +194,7 @@ class Sizer:
             d_ff=width,
             activation=variant.activation,
             gate=variant.gate,
-            bias=flag(keys, "bias", request.bias),
+            bias=flag(keys, "bias", bool(request.bias)),
             beta=None if beta is None else float(beta),
             dropout=number(keys, "dropout", request.dropout, "it is a probability, e.g. 0.1"),
             init=choose(Init, "init", keys.get("init", request.init)),

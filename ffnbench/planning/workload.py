@@ -2,29 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from ffnbench.errors import FfnbenchError
+from ffnbench.ffn.dtypes import DTYPES
 from ffnbench.ffn.moe import Routing
 from ffnbench.ffn.spec import Scalar, require_positive
 from ffnbench.names import hint_for
-from ffnbench.plan import DTYPES, Backend, Mode, Workload
+from ffnbench.plan import Backend, Mode, Workload
 from ffnbench.planning.grammar import Variant, choose
+from ffnbench.request import CompareRequest
 
-FLAGS = ("batch", "seq_len", "dtype", "device", "mode", "threads", "backend", "routing")
 
-
-def workload_of(flags: Mapping[str, Scalar], variant: Variant) -> Workload:
+def workload_of(request: CompareRequest, variant: Variant) -> Workload:
     """The workload of a variant: its own keys win over the flags. Raises FfnbenchError for what can't be."""
-    given = {**flags, **variant.workload_keys}
-    given["threads"] = 1 if given["threads"] is None else given["threads"]
+    flags: dict[str, Scalar] = {
+        "batch": request.batch,
+        "seq_len": request.seq_len,
+        "dtype": request.dtype,
+        "device": request.device,
+        "mode": request.mode,
+        "threads": 1 if request.threads is None else request.threads,
+        "backend": request.backend,
+        "routing": request.routing,
+    }
+    given = flags | variant.workload_keys
     slowdown = given.get("slowdown", 0.0)
     if not isinstance(slowdown, int | float) or isinstance(slowdown, bool) or not 0 <= slowdown <= 10:
         raise FfnbenchError(f"slowdown must be a share of the call's own time, not {slowdown!r}", "e.g. 0.05 is 5%")
     return Workload(
         batch=require_positive("batch", given["batch"]),
         seq_len=require_positive("seq_len", given["seq_len"]),
-        dtype=DTYPES.get(str(given["dtype"])),
+        dtype=DTYPES.canonical(str(given["dtype"])),
         device=device_of(str(given["device"])),
         mode=choose(Mode, "mode", given["mode"]).value,
         threads=require_positive("threads", given["threads"]),

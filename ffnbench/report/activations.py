@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import asdict, replace
 
 from ffnbench.activations.facts import Facts
 from ffnbench.ffn.spec import ActivationSpec
-from ffnbench.planning.activations import Block
+from ffnbench.plan import LATENCY, Case
+from ffnbench.planning.activations import Group, groups_of
 from ffnbench.report.footnotes import Footnotes
-from ffnbench.report.table import EXTRA, UNKNOWN, Cell, Column, Table
-from ffnbench.report.words import ratio_text, seconds_text
-from ffnbench.result import Comparison, Estimate, Failure, Verdict
+from ffnbench.report.records import Record
+from ffnbench.report.summary import INTERVALS, effort, ended_early
+from ffnbench.report.table import EXTRA, UNKNOWN, Cell, Column, Field, Table, latency_cell, ratio_cell, table_of_fields
+from ffnbench.report.view import View, view_of
+from ffnbench.result import Report, Verdict
 from ffnbench.units import TIME, percent, scale
 
-Record = dict[str, Any]
 MOST_PLACES = 4  # of jumps and kinks, in the table
 NOISE = 1e-300  # what is smaller is zero
+
+
+def facts_view(chosen: dict[str, ActivationSpec], facts: dict[str, Facts]) -> View:
+    """The answer of `activations`."""
+    return view_of(facts_table(chosen, facts), lambda: facts_records(chosen, facts))
 
 
 def facts_records(chosen: dict[str, ActivationSpec], facts: dict[str, Facts]) -> list[Record]:
@@ -24,8 +31,6 @@ def facts_records(chosen: dict[str, ActivationSpec], facts: dict[str, Facts]) ->
 
     Flat but for the places of jumps, kinks and bends, which are lists.
     """
-    from dataclasses import asdict
-
     records = []
     for label, spec in chosen.items():
         row, found = spec.row, asdict(facts[label]) | {"smooth": facts[label].smooth}
@@ -164,109 +169,117 @@ def _count(value: int | None) -> str:
     return UNKNOWN if value is None else str(value)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
-    """What was found of a block, by label of the run."""
-
-    block: Block
-    estimates: dict[str, Estimate]
-    comparisons: dict[str, Comparison]
-    rounds: dict[str, int]
-    failures: dict[str, Failure]
-    notes: dict[str, list[str]]
-
-    def said(self, label: str) -> list[str]:
-        """Everything that a reader of this number should know."""
-        failure = self.failures.get(label)
-        return ([failure.message] if failure else []) + self.notes.get(label, [])
-
-
-def timing_records(answers: list[Answer]) -> list[Record]:
+def timing_records(report: Report) -> list[Record]:
     """One flat record for each activation, size, dtype and direction; seconds in full precision."""
-    records = []
-    for answer in answers:
-        block = answer.block
-        for label, name in zip(block.labels, block.names, strict=True):
-            estimate, comparison = answer.estimates.get(label), answer.comparisons.get(label)
-            failure, ratio = answer.failures.get(label), comparison.ratio if comparison else None
-            records.append(
-                {
-                    "activation": name, "mode": block.mode, "dtype": block.dtype, "elements": block.elements,
-                    "latency_s": estimate and estimate.value, "latency_low_s": estimate and estimate.low,
-                    "latency_high_s": estimate and estimate.high, "ratio": ratio and ratio.value,
-                    "ratio_low": ratio and ratio.low, "ratio_high": ratio and ratio.high,
-                    "verdict": comparison.verdict.value if comparison else None,
-                    "workers": estimate and estimate.workers,
-                    "failure": f"{failure.kind.value}: {failure.message}" if failure else None,
-                    "rounds": estimate and answer.rounds.get(label),
-                    "notes": "; ".join(answer.notes.get(label, [])) or None,
-                }
-            )  # fmt: skip
-    return records
+    return [_timing_record(report, case) for case in report.plan.shown]
 
 
-def timing_table(forward: Answer, backward: Answer, header: tuple[str, ...], closing: tuple[str, ...] = ()) -> Table:
-    """One size and dtype: seconds of the operation and the ratio to relu, forward and backward."""
+def _timing_record(report: Report, case: Case) -> Record:
+    estimate, comparison = report.estimate(case.label, LATENCY), report.comparison(case.label)
+    failure, ratio = report.failure(case.label), comparison.ratio if comparison else None
+    assert isinstance(case.ffn, ActivationSpec)
+    return {
+        "activation": case.variant,
+        "mode": case.workload.mode,
+        "dtype": case.workload.dtype,
+        "elements": case.ffn.elements,
+        "latency_s": estimate and estimate.value,
+        "latency_low_s": estimate and estimate.low,
+        "latency_high_s": estimate and estimate.high,
+        "ratio": ratio and ratio.value,
+        "ratio_low": ratio and ratio.low,
+        "ratio_high": ratio and ratio.high,
+        "verdict": comparison.verdict.value if comparison else None,
+        "workers": estimate and estimate.workers,
+        "failure": f"{failure.kind.value}: {failure.message}" if failure else None,
+        "rounds": report.rounds(case.label) if estimate else None,
+        "notes": "; ".join(_said(report, case)) or None,
+    }
+
+
+def _said(report: Report, case: Case) -> list[str]:
+    """What the reader of a number should know, beside why there is none."""
+    comparison = report.comparison(case.label)
+    return ([comparison.reason] if comparison and comparison.reason else []) + report.notes(case.label)
+
+
+def timing_tables(report: Report) -> Table:
+    """A table for each size and dtype, the last one with what holds for all of the run."""
+    early = ended_early(report.samples) if report.interrupted or report.stopped else ()
+    closing = (*report.notes(""), *early)
+    groups = groups_of(report.plan)
+    tables = [_timing_table(report, group, closing if group is groups[-1] else ()) for group in groups]
+    return replace(tables[-1], above=tuple(tables[:-1]))
+
+
+def _timing_table(report: Report, group: Group, closing: tuple[str, ...]) -> Table:
+    """Seconds of the operation and the ratio to relu, forward and backward."""
     notes = Footnotes()
-    marks = [notes.marks(_both(forward.said(f), backward.said(b))) for f, b in _pairs(forward, backward)]
-    columns = [Column(title="activation", left=True)]
-    cells = [[Cell(text=name + mark)] for name, mark in zip(forward.block.names, marks, strict=True)]
-    for title, priority, answer in (("forward", 0, forward), ("backward", 1, backward)):
-        name, size = scale([e.value for e in answer.estimates.values()], TIME)
-        columns += [
-            Column(title=title, unit=name, priority=priority),
-            Column(title="vs relu", unit="ratio [95%]", priority=priority),
-        ]
-        for row, label in zip(cells, answer.block.labels, strict=True):
-            row.append(Cell(text=_seconds(answer, label, size)))
-            row.append(Cell(text=_ratio(answer.comparisons.get(label))))
-    return Table(
-        columns=tuple(columns),
-        rows=tuple(map(tuple, cells)),
-        header=header,
-        footnotes=notes.lines(),
-        summary=(*_order(forward), *_resolution(forward, backward), *closing),
+    fields: list[Field] = [
+        (
+            Column(title="activation", left=True),
+            lambda pair: Cell(text=pair[0].variant + notes.marks(_notes_of_both(report, *pair))),
+        )
+    ]
+    for place, (title, cases) in enumerate((("forward", group.forward), ("backward", group.backward))):
+        fields += _direction_fields(report, title, cases, place)
+    return table_of_fields(
+        fields,
+        list(zip(group.forward, group.backward, strict=True)),
+        header=(_subject(group), f"{effort(report)}; {INTERVALS}"),
+        footnotes=notes.lines,
+        summary=(*_order(report, group), *_resolution(report, group), *closing),
     )
 
 
-def _pairs(forward: Answer, backward: Answer) -> list[tuple[str, str]]:
-    return list(zip(forward.block.labels, backward.block.labels, strict=True))
-
-
-def _both(forward: list[str], backward: list[str]) -> list[str]:
-    """One footnote for what holds in both directions; else the direction stands before it."""
-    return [text if text in backward else f"forward: {text}" for text in forward] + [
-        f"backward: {text}" for text in backward if text not in forward
+def _direction_fields(report: Report, title: str, cases: Sequence[Case], place: int) -> list[Field]:
+    estimates = [e.value for case in cases if (e := report.estimate(case.label, LATENCY))]
+    name, size = scale(estimates, TIME)
+    return [
+        (
+            Column(title=title, unit=name, priority=place),
+            lambda pair: latency_cell(report, pair[place].label, size),
+        ),
+        (
+            Column(title="vs relu", unit="ratio [95%]", priority=place),
+            lambda pair: ratio_cell(report.comparison(pair[place].label)),
+        ),
     ]
 
 
-def _seconds(answer: Answer, label: str, size: float) -> str:
-    estimate = answer.estimates.get(label)
-    if estimate is None:
-        return "failed" if label in answer.failures else UNKNOWN
-    return seconds_text(estimate, size)
+def _subject(group: Group) -> str:
+    work = group.forward[0].workload
+    threads = f" ({work.threads} thread{'s' if work.threads > 1 else ''})" if work.device == "cpu" else ""
+    return f"The operation itself: {group.elements:,} elements, {group.dtype}, {work.device}{threads}"
 
 
-def _ratio(comparison: Comparison | None) -> str:
-    return UNKNOWN if comparison is None else ratio_text(comparison.verdict, comparison.ratio)
+def _notes_of_both(report: Report, forward: Case, backward: Case) -> list[str]:
+    """One footnote for what holds in both directions; else the direction stands before it."""
+    ahead, back = (
+        ([failure.message] if (failure := report.failure(case.label)) else []) + _said(report, case)
+        for case in (forward, backward)
+    )
+    return [text if text in back else f"forward: {text}" for text in ahead] + [
+        f"backward: {text}" for text in back if text not in ahead
+    ]
 
 
-def _resolution(forward: Answer, backward: Answer) -> tuple[str, ...]:
+def _resolution(report: Report, group: Group) -> tuple[str, ...]:
     """What each direction could have shown."""
     said = []
-    for name, answer in (("forward", forward), ("backward", backward)):
-        told = [c.resolution for c in answer.comparisons.values() if c.resolution is not None]
-        if told:
-            said.append(f"{percent(max(told))} {name}")
+    for name, cases in (("forward", group.forward), ("backward", group.backward)):
+        found = [c.resolution for case in cases if (c := report.comparison(case.label)) and c.resolution is not None]
+        if found:
+            said.append(f"{percent(max(found))} {name}")
     return (f"this run resolves differences of {', '.join(said)}",) if said else ()
 
 
-def _order(forward: Answer) -> tuple[str, ...]:
+def _order(report: Report, group: Group) -> tuple[str, ...]:
     """Who is slower and who is not, forward, in one sentence."""
-    names = dict(zip(forward.block.labels, forward.block.names, strict=True))
     by: dict[Verdict, list[str]] = {}
-    for label, comparison in forward.comparisons.items():
-        by.setdefault(comparison.verdict, []).append(names[label])
+    for case in group.forward:
+        if comparison := report.comparison(case.label):
+            by.setdefault(comparison.verdict, []).append(case.variant)
     words = {Verdict.SLOWER: "slower than relu", Verdict.FASTER: "faster", Verdict.SAME: "the same within 2%"}
     said = [f"{word}: {', '.join(by[v])}" for v, word in words.items() if v in by]
     if Verdict.UNCLEAR in by:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 from ffnbench.ffn.attention import overtakes_at
@@ -10,12 +10,26 @@ from ffnbench.ffn.cost import bias_params, matrix_params
 from ffnbench.ffn.spec import FFNSpec
 from ffnbench.plan import LATENCY, PEAK, Case
 from ffnbench.planning.block import ATTENTION, FFN, Length, lengths_of
-from ffnbench.report.block_records import ffn_share, ratio_of, records, spec_of
+from ffnbench.report.block_records import block_records, ffn_share, ratio_to_ffn, spec_of
 from ffnbench.report.footnotes import Footnotes, case_notes
-from ffnbench.report.listing import Record
+from ffnbench.report.records import Record
 from ffnbench.report.summary import INTERVALS, effort, ended_early
-from ffnbench.report.table import EXTRA, STYLES, UNKNOWN, Cell, Column, Table
-from ffnbench.report.words import ratio_text, seconds_text
+from ffnbench.report.table import (
+    EXTRA,
+    UNKNOWN,
+    Cell,
+    Column,
+    Field,
+    Table,
+    count,
+    count_field,
+    latency_cell,
+    number_field,
+    percentage,
+    ratio_cell,
+    table_of_fields,
+)
+from ffnbench.report.words import sizing_text
 from ffnbench.result import Estimate, Report, Verdict
 from ffnbench.units import IEC, SI, TIME, digits, scale
 
@@ -35,37 +49,28 @@ def block_tables(report: Report) -> Table:
 
 def counted_table(report: Report, lengths: Sequence[Length]) -> Table:
     """FLOPs of a token and bytes of keys and values, one row a length; where attention overtakes."""
-    rows = records(report)
+    rows = block_records(report)
+    whole = ("flops_ffn", "flops_attention")  # the parts stand on the scale of the whole
 
-    flops = scale([row[key] for row in rows for key in ("flops_ffn", "flops_attention") if row[key]], SI)
-    total, of_token = (scale([row[key] for row in rows], IEC) for key in ("kv_bytes", "kv_bytes_per_token"))
+    def flops(key: str, title: str, priority: int) -> Field:
+        return number_field(rows, key, title, SI, priority, per="/tok", scaled_as=whole)
 
-    def number(
-        key: str, title: str, priority: int, unit: tuple[str, float], per: str = ""
-    ) -> tuple[Column, Callable[[Record], Cell]]:
-        name, size = unit
-
-        def cell(row: Record) -> Cell:
-            return Cell(text=UNKNOWN if row[key] is None else digits(row[key] / size), value=row[key])
-
-        return Column(title=title, unit=name + per, priority=priority), cell
-
-    fields: list[tuple[Column, Callable[[Record], Cell]]] = [
-        (Column(title="seq_len"), lambda row: integer(row["seq_len"])),
-        number("flops_ffn", "FFN", 1, flops, "/tok"),
-        number("flops_attention", "attention", 1, flops, "/tok"),
-        number("flops_projections", "projections", 4, flops, "/tok"),
-        number("flops_scores", "scores", 5, flops, "/tok"),
-        number("flops_values", "values", 6, flops, "/tok"),
-        (Column(title="FFN's share", unit="of FLOPs"), lambda row: _percent(row["ffn_share_flops"])),
-        number("kv_bytes", "KV", 3, total),
-        number("flops_softmax", "softmax", EXTRA, flops, "/tok"),
-        number("kv_bytes_per_token", "KV", EXTRA, of_token, "/tok"),
+    fields: list[Field] = [
+        count_field("seq_len", "seq_len", 0),
+        flops("flops_ffn", "FFN", 1),
+        flops("flops_attention", "attention", 1),
+        flops("flops_projections", "projections", 4),
+        flops("flops_scores", "scores", 5),
+        flops("flops_values", "values", 6),
+        (Column(title="FFN's share", unit="of FLOPs"), lambda row: percentage(row["ffn_share_flops"])),
+        number_field(rows, "kv_bytes", "KV", IEC, 3),
+        flops("flops_softmax", "softmax", EXTRA),
+        number_field(rows, "kv_bytes_per_token", "KV", IEC, EXTRA, per="/tok"),
     ]
     share = rows[0]["ffn_share_params"]
-    return Table(
-        columns=tuple(column for column, _ in fields),
-        rows=tuple(tuple(cell(row) for _, cell in fields) for row in rows),
+    return table_of_fields(
+        fields,
+        rows,
         header=(f"FLOPs of a token, {PASSES[rows[0]['mode']]}; KV: keys and values of {_sequences(rows[0]['batch'])}",),
         summary=(f"the FFN has {100 * share:.1f}% of the parameters", crossover(report, lengths[0])),
     )
@@ -73,10 +78,6 @@ def counted_table(report: Report, lengths: Sequence[Length]) -> Table:
 
 def _sequences(batch: int) -> str:
     return f"{batch} sequences" if batch > 1 else "one sequence"
-
-
-def _percent(value: float | None) -> Cell:
-    return Cell(text=UNKNOWN if value is None else f"{100 * value:.1f}%", value=value)
 
 
 def crossover(report: Report, length: Length) -> str:
@@ -94,69 +95,56 @@ def crossover(report: Report, length: Length) -> str:
 def measured_table(report: Report, lengths: Sequence[Length]) -> Table:
     """Latencies, their ratios to the FFN's and the FFN's share, one row a length."""
     notes = Footnotes()
-    with_textbook = any(length.textbook for length in lengths)
-    fields = [
-        field for field in _measured_fields(report, notes) if with_textbook or not field[0].title.startswith("textb")
-    ]
-    rows = tuple(tuple(cell(length) for _, cell in fields) for length in lengths)
-    general = tuple(note.text for note in report.warnings if not note.label)
     early = ended_early(report.samples) if report.interrupted or report.stopped else ()
-    return Table(
-        columns=tuple(column for column, _ in fields),
-        rows=rows,
+    return table_of_fields(
+        _measured_fields(report, notes, any(length.textbook for length in lengths)),
+        lengths,
         header=(f"measured: {effort(report)}; {INTERVALS}",),
-        footnotes=notes.lines(),
-        summary=(*overtaken(report, lengths), *general, *early),
+        footnotes=notes.lines,
+        summary=(*overtaken(report, lengths), *report.notes(""), *early),
     )
 
 
-def _measured_fields(report: Report, notes: Footnotes) -> list[tuple[Column, Callable[[Length], Cell]]]:
+def _measured_fields(report: Report, notes: Footnotes, with_textbook: bool) -> list[Field]:
     cases = report.plan.shown
     time, second = scale([e.value for c in cases if (e := report.estimate(c.label, LATENCY))], TIME)
     unit, byte = scale([e.value for c in cases if (e := report.estimate(c.label, PEAK))], IEC)
 
     def latency(case: Case | None) -> Cell:
-        return _latency(report, case, second, notes)
+        label = case.label if case else None
+        return latency_cell(report, label, second, notes.marks(case_notes(report, label)) if label else "")
+
+    def ratio(case: Case | None) -> Cell:
+        return ratio_cell(report.comparison(case.label) if case else None)
 
     def peak(case: Case | None) -> Cell:
         estimate = report.estimate(case.label, PEAK) if case else None
         return Cell(text=UNKNOWN if estimate is None else digits(estimate.value / byte))
 
-    return [
-        (Column(title="seq_len"), lambda length: integer(length.seq_len)),
-        (Column(title="FFN", unit=time, priority=1), lambda length: latency(length.ffn)),
-        (Column(title="attention", unit=time, priority=1), lambda length: latency(length.attention)),
-        (Column(title="attention", unit="vs FFN [95%]", priority=4), lambda length: _ratio(report, length.attention)),
-        (
-            Column(title="FFN's share", unit="of latency"),
-            lambda length: _share(ffn_share(ratio_of(report, length.attention.label))),
-        ),
+    of_textbook: list[Field] = [
         (Column(title="textbook", unit=time, priority=3), lambda length: latency(length.textbook)),
-        (Column(title="textbook", unit="vs FFN [95%]", priority=6), lambda length: _ratio(report, length.textbook)),
+        (Column(title="textbook", unit="vs FFN [95%]", priority=6), lambda length: ratio(length.textbook)),
+    ]
+    peaks: list[Field] = [
         (Column(title="FFN peak", unit=unit, priority=7), lambda length: peak(length.ffn)),
         (Column(title="attn. peak", unit=unit, priority=7), lambda length: peak(length.attention)),
-        (Column(title="textb. peak", unit=unit, priority=7), lambda length: peak(length.textbook)),
     ]
-
-
-def _latency(report: Report, case: Case | None, size: float, notes: Footnotes) -> Cell:
-    if case is None:
-        return Cell(text=UNKNOWN)
-    mark = notes.marks(case_notes(report, case.label))
-    failure, estimate = report.failure(case.label), report.estimate(case.label, LATENCY)
-    if failure:
-        return Cell(text=failure.kind.value + mark, style="red")
-    if estimate is None:
-        return Cell(text=UNKNOWN + mark)
-    return Cell(text=seconds_text(estimate, size) + mark, value=estimate.value)
-
-
-def _ratio(report: Report, case: Case | None) -> Cell:
-    comparison = report.comparison(case.label) if case else None
-    if comparison is None:
-        return Cell(text=UNKNOWN)
-    value, style = comparison.ratio and comparison.ratio.value, STYLES.get(comparison.verdict.value, "")
-    return Cell(text=ratio_text(comparison.verdict, comparison.ratio), value=value, style=style)
+    peak_of_textbook: Field = (
+        Column(title="textb. peak", unit=unit, priority=7), lambda length: peak(length.textbook),
+    )  # fmt: skip
+    return [
+        (Column(title="seq_len"), lambda length: count(length.seq_len)),
+        (Column(title="FFN", unit=time, priority=1), lambda length: latency(length.ffn)),
+        (Column(title="attention", unit=time, priority=1), lambda length: latency(length.attention)),
+        (Column(title="attention", unit="vs FFN [95%]", priority=4), lambda length: ratio(length.attention)),
+        (
+            Column(title="FFN's share", unit="of latency"),
+            lambda length: _share(ffn_share(ratio_to_ffn(report, length.attention.label))),
+        ),
+        *(of_textbook if with_textbook else []),
+        *peaks,
+        *([peak_of_textbook] if with_textbook else []),
+    ]
 
 
 def _share(share: Estimate | None) -> Cell:
@@ -211,7 +199,7 @@ def parts_table(report: Report, length: Length) -> Table:
 
 def _cells(row: Record) -> tuple[Cell, ...]:
     names = (Cell(text=row[key], value=row[key]) for key in ("part", "shape"))
-    return (*names, *(integer(row[key]) for key in ("weights", "biases", "params")))
+    return (*names, *(count(row[key]) for key in ("weights", "biases", "params")))
 
 
 def _comparison(ffn: Record, into: Record, attention: Record) -> str:
@@ -251,11 +239,6 @@ def _sum(name: str, parts: Sequence[Record]) -> Record:
     return {"part": name, "shape": "", **{key: sum(p[key] for p in parts) for key in ("weights", "biases", "params")}}
 
 
-def integer(value: int | None) -> Cell:
-    """A count in full."""
-    return Cell(text=UNKNOWN if value is None else f"{value:,}", value=value)
-
-
 def _header(report: Report, length: Length) -> tuple[str, ...]:
     case, spec = length.ffn, spec_of(length)
     width = f", d_ff {case.ffn.d_ff:,}" if case.ffn.d_ff else ""
@@ -265,7 +248,7 @@ def _header(report: Report, length: Length) -> tuple[str, ...]:
         heads = f"{spec.heads} head{'s' * (spec.heads > 1)} of {spec.head_dim}"
         heads += f", {spec.kv_heads} of keys and values" if spec.kv_heads != spec.heads else ""
     return (
-        f"Block: {case.variant}, d_model {case.ffn.d_model:,}{width} ({case.sizing})",
+        f"Block: {case.variant}, d_model {case.ffn.d_model:,}{width} ({sizing_text(case.sizing)})",
         f"{spec.name} attention: {heads}, {'causal' if spec.causal else 'not causal'}",
         _workload(report, case),
     )

@@ -12,13 +12,14 @@ from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter, PercentF
 
 from ffnbench.ffn.attention import overtakes_at, projection_flops, score_flops, value_flops
 from ffnbench.planning.block import Length, lengths_of
-from ffnbench.report.block_records import PRODUCTS, ffn_share, ratio_of, spec_of
-from ffnbench.report.plots import Look, lay_out, literal, pen, render, shortened
+from ffnbench.report.block_records import PRODUCTS, ffn_share, ratio_to_ffn, spec_of
+from ffnbench.report.plots import Canvas, lay_out, literal, pen, render, shortened
+from ffnbench.report.words import sizing_text
 from ffnbench.result import Report
 from ffnbench.units import SI, scale
 
 SIZE = (10.0, 4.2)
-LOOK = Look(size=SIZE, dpi=150, style="default")
+CANVAS = Canvas(size=SIZE, dpi=150, style="default")
 POINTS = 200
 BESIDE = 4  # how far the curves go on beyond the shortest and the longest length, and beyond the crossing
 FFN_PEN, ATTENTION_PEN, PART_PEN = 1, 2, 0
@@ -26,7 +27,7 @@ FFN_PEN, ATTENTION_PEN, PART_PEN = 1, 2, 0
 
 def block_picture(report: Report, suffix: str) -> bytes:
     """The picture as bytes of that format."""
-    return render(block_figure(report), suffix, LOOK)
+    return render(block_figure(report), suffix, CANVAS)
 
 
 def block_figure(report: Report) -> Figure:
@@ -34,7 +35,7 @@ def block_figure(report: Report) -> Figure:
     lengths = list(lengths_of(report.plan))
     crossing = overtakes_at(spec_of(lengths[0]), report.cost(lengths[0].ffn.label).flops_forward)
     x = _span([length.seq_len for length in lengths], crossing)
-    with matplotlib.style.context(LOOK.style):
+    with matplotlib.style.context(CANVAS.style):
         figure = Figure(figsize=SIZE, layout="constrained")
         panels: Any = figure.subplots(1, 2)
         for axes in panels:
@@ -42,7 +43,7 @@ def block_figure(report: Report) -> Figure:
         _counts(panels[0], report, lengths[0], x)
         _shares(panels[1], report, lengths, x)
         spec, ffn = spec_of(lengths[0]), lengths[0].ffn
-        name = f"{ffn.variant} ({ffn.sizing})" if ffn.sizing else ffn.variant
+        name = f"{ffn.variant} ({sizing_text(ffn.sizing)})"
         kind = f"{spec.name} attention, {spec.heads} heads" + (", causal" if spec.causal else "")
         figure.suptitle(literal(shortened(f"{name} beside {kind}", 110)), fontsize="medium")
         lay_out(figure, panels)
@@ -108,7 +109,7 @@ def _shares(axes: Axes, report: Report, lengths: list[Length], x: np.ndarray) ->
     ffn, _, attention = _flops(report, lengths[0], x)
     if ffn is not None:
         axes.plot(x, ffn / (ffn + attention), **pen(FFN_PEN), label="of FLOPs")
-    found = [(n.seq_len, ffn_share(ratio_of(report, n.attention.label))) for n in lengths]
+    found = [(n.seq_len, ffn_share(ratio_to_ffn(report, n.attention.label))) for n in lengths]
     dots = [(n, s.value, s.low, s.high) for n, s in found if s and s.low is not None and s.high is not None]
     if dots:
         at, value, low, high = (np.array(column) for column in zip(*dots, strict=True))

@@ -11,7 +11,8 @@ from dataclasses import replace
 from ffnbench.ffn.attention import AttentionSpec, kv_bytes, projection_flops, score_flops, value_flops
 from ffnbench.plan import LATENCY, PEAK, Mode
 from ffnbench.planning.block import ATTENTION, FFN, TEXTBOOK, Length, lengths_of
-from ffnbench.report.listing import Record
+from ffnbench.report.records import Record
+from ffnbench.report.words import sizing_text
 from ffnbench.result import Estimate, Report
 
 PRODUCTS = {Mode.FORWARD.value: 1, Mode.TRAIN.value: 3, Mode.BACKWARD.value: 2}  # backward: two products for each
@@ -23,7 +24,7 @@ def spec_of(length: Length) -> AttentionSpec:
     return length.attention.ffn
 
 
-def records(report: Report) -> list[Record]:
+def block_records(report: Report) -> list[Record]:
     """One flat record a length, everything in base units, unknown as None: what csv holds."""
     return [_record(report, length) for length in lengths_of(report.plan)]
 
@@ -43,11 +44,11 @@ def _record(report: Report, length: Length) -> Record:
     measured: Record = {}
     for name, case in ((FFN, length.ffn), (ATTENTION, length.attention), (TEXTBOOK, length.textbook)):
         measured |= _measured(report, name, case.label if case else "")
-    share = ffn_share(ratio_of(report, length.attention.label))
+    share = ffn_share(ratio_to_ffn(report, length.attention.label))
     return {
         "ffn": length.ffn.variant,
         "attention": spec.name,
-        "sizing": length.ffn.sizing,
+        "sizing": sizing_text(length.ffn.sizing),
         "d_model": spec.d_model,
         "d_ff": length.ffn.ffn.d_ff,
         "heads": spec.heads,
@@ -78,7 +79,7 @@ def _record(report: Report, length: Length) -> Record:
 
 
 def _measured(report: Report, name: str, label: str) -> Record:
-    latency, peak, ratio = report.estimate(label, LATENCY), report.estimate(label, PEAK), ratio_of(report, label)
+    latency, peak, ratio = report.estimate(label, LATENCY), report.estimate(label, PEAK), ratio_to_ffn(report, label)
     found: Record = {
         f"{name}_latency_s": latency.value if latency else None,
         f"{name}_latency_low_s": latency.low if latency else None,
@@ -94,7 +95,7 @@ def _measured(report: Report, name: str, label: str) -> Record:
     }
 
 
-def ratio_of(report: Report, label: str) -> Estimate | None:
+def ratio_to_ffn(report: Report, label: str) -> Estimate | None:
     """The ratio of a case to the FFN, or None."""
     comparison = report.comparison(label)
     return comparison.ratio if comparison else None

@@ -1,131 +1,232 @@
-"""TODO"""
+"""How variants side by side read: the records of the CSV, and the tables of `compare` and `cost`."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
-from ffnbench.plan import COMPILE, Mode, Plan
+from ffnbench.ffn.spec import FFNSpec, Gate
+from ffnbench.plan import COMPILE, LATENCY, METRIC_GROUPS, METRICS, PEAK, SAVED, Case, Metric, Mode, Plan
 from ffnbench.report.footnotes import Footnotes, case_notes
+from ffnbench.report.records import Record
 from ffnbench.report.summary import compare_header, cost_header, summary
-from ffnbench.report.table import EXTRA, STYLES, UNKNOWN, Cell, Column, Table
-from ffnbench.report.words import ratio_text, seconds_text
+from ffnbench.report.table import (
+    EXTRA,
+    FAILED,
+    UNKNOWN,
+    Cell,
+    Column,
+    Field,
+    Table,
+    count_field,
+    latency_cell,
+    number_field,
+    ratio_cell,
+    share_field,
+    table_of_fields,
+    text_field,
+)
+from ffnbench.report.words import seconds_text, sizing_text
 from ffnbench.result import Report
-from ffnbench.units import IEC, SI, TIME, digits, scale
+from ffnbench.units import IEC, SI, TIME, scale
 
-Row = dict[str, Any]
 LONGEST_TITLE = 12
+UNITS = {"bytes": IEC, "s": TIME, "": SI}  # of a metric's column, by the unit of the metric
 
 
-Field = tuple[Column, Callable[[Row], Cell]]
+def compare_records(report: Report) -> list[Record]:
+    """One flat record a case: the contract of the CSV, these columns in this order; further ones follow at the end."""
+    return [_record(report, case) for case in report.plan.shown]
+
+
+def _record(report: Report, case: Case) -> Record:
+    cost, work = report.cost(case.label), case.workload
+    latency = report.estimate(case.label, LATENCY)
+    comparison, failure = report.comparison(case.label), report.failure(case.label)
+    ratio = comparison.ratio if comparison else None
+    own = case.ffn if isinstance(case.ffn, FFNSpec) else None
+    found = {
+        "label": case.label,
+        "variant": case.variant,
+        "d_model": case.ffn.d_model,
+        "d_ff": case.ffn.d_ff,
+        "activation": own.activation if own else None,
+        "gated": own.gate is not Gate.NONE if own else None,
+        "gate": own.gate.value if own else None,
+        "bias": own.bias if own else None,
+        "dtype": work.dtype,
+        "device": work.device,
+        "mode": work.mode,
+        "backend": work.backend,
+        "batch": work.batch,
+        "seq_len": work.seq_len,
+        "threads": work.threads,
+        "params": cost.params,
+        "params_active": cost.params_active,
+        "flops_forward": cost.flops_forward,
+        "flops_backward": cost.flops_backward,
+        "flops_elementwise": cost.flops_elementwise,
+        "latency_s": latency.value if latency else None,
+        "latency_low_s": latency.low if latency else None,
+        "latency_high_s": latency.high if latency else None,
+        "ratio": ratio.value if ratio else None,
+        "ratio_low": ratio.low if ratio else None,
+        "ratio_high": ratio.high if ratio else None,
+        "verdict": comparison.verdict.value if comparison else None,
+        "tokens_per_s": work.tokens / latency.value if latency else None,
+        "peak_bytes": _whole(report.value(case.label, PEAK)),
+        "saved_bytes": _whole(report.value(case.label, SAVED)),
+        "weight_bytes": cost.weight_bytes,
+        "workers": latency.workers if latency else None,
+        "rounds": report.rounds(case.label) if latency else None,
+        "failure": f"{failure.kind.value}: {failure.message}" if failure else None,
+        "flops_elementwise_backward": cost.flops_elementwise_backward,
+        "macs_forward": cost.flops_forward // 2 if cost.flops_forward is not None else None,
+        "params_formula": cost.params_formula,
+        "beta": own.beta if own else None,
+        "dropout": own.dropout if own else None,
+        "init": own.init.value if own else None,
+        "sizing": sizing_text(case.sizing),
+        "residual": case.residual,
+        "counted": cost.counted,
+        "zero_share": report.value(case.label, "zero_share"),
+        "dead_share": report.value(case.label, "dead_share"),
+        "resolution": comparison.resolution if comparison else None,
+        "slowdown": work.slowdown,
+        **_experts(report, case),
+        **_compiling(report, case),
+    }
+    later = [metric for metric in METRICS if metric.name not in found and metric.group]
+    return found | {metric.name: report.value(case.label, metric.name) for metric in later if metric.name != LATENCY}
+
+
+def _experts(report: Report, case: Case) -> Record:
+    """The columns about experts and clamped gates, empty without them."""
+    own = case.ffn if isinstance(case.ffn, FFNSpec) else None
+    moe = own.moe if own else None
+    return {
+        "limit": own.limit if own else None,
+        "up_offset": own.up_offset if own else None,
+        "experts": moe.experts if moe else None,
+        "top_k": moe.top_k if moe else None,
+        "shared_d_ff": moe.shared_d_ff if moe else None,
+        "dispatch": moe.dispatch.value if moe else None,
+        "routing": case.workload.routing,
+        "expert_load_max": report.value(case.label, "expert_load_max"),
+        "experts_hit": report.value(case.label, "experts_hit"),
+        "weight_bytes_touched": report.cost(case.label).weight_bytes_touched,
+    }
+
+
+def _compiling(report: Report, case: Case) -> Record:
+    """Seconds of a cold compilation, empty where nothing is compiled."""
+    found = report.estimate(case.label, COMPILE)
+    return {
+        "compile_s": found.value if found else None,
+        "compile_low_s": found.low if found else None,
+        "compile_high_s": found.high if found else None,
+    }
+
+
+def _whole(value: float | None) -> int | None:
+    return None if value is None else int(value)
 
 
 def compare_table(report: Report) -> Table:
-    """The answer of `compare`."""
-    return _table(report, _measured_fields, compare_header(report), summary(report))
-
-
-def cost_table(report: Report) -> Table:
-    """The answer of `cost`: everything that is known without measuring."""
-    return _table(report, _cost_fields, cost_header(report), ())
-
-
-def _table(
-    report: Report,
-    fields_of: Callable[[Report, list[Row]], list[Field]],
-    header: tuple[str, ...],
-    below: tuple[str, ...],
-) -> Table:
-    rows, notes = report.rows(), Footnotes()
+    """The answer of `compare`; where nothing was measured, that of `cost`."""
+    rows, notes = compare_records(report), Footnotes()
     marks = {case.label: notes.marks(case_notes(report, case.label)) for case in report.plan.shown}
     first: Field = (
         Column(title="variant", left=True),
-        lambda r: Cell(text=r["label"] + marks[r["label"]], value=r["label"]),
+        lambda row: Cell(text=row["label"] + marks[row["label"]], value=row["label"]),
     )
-    fields = [first, *_differing(report.plan), *fields_of(report, rows)]
-    return Table(
-        columns=tuple(column for column, _ in fields),
-        rows=tuple(tuple(cell(row) for _, cell in fields) for row in rows),
-        header=header,
-        footnotes=notes.lines(),
-        summary=below,
+    measured = report.environment is not None
+    others = _measured_fields(report, rows) if measured else _cost_fields(report, rows)
+    return table_of_fields(
+        [first, *_differing(report.plan), *others],
+        rows,
+        header=compare_header(report) if measured else cost_header(report),
+        footnotes=notes.lines,
+        summary=summary(report) if measured else (),
     )
 
 
-def _measured_fields(report: Report, rows: list[Row]) -> list[Field]:
-    train = any(case.workload.train for case in report.plan.shown)
+def _measured_fields(report: Report, rows: list[Record]) -> list[Field]:
     fields = [*_static_fields(rows, {case.workload.mode for case in report.plan.shown})]
     if "latency" not in report.plan.metrics and report.failures:
-        fields.append((Column(title="failure"), lambda row: _failure_cell(report, row) or Cell(text="")))
+        fields.append((Column(title="failure"), lambda row: _failure_cell(report, row["label"])))
     if "latency" in report.plan.metrics:
         fields += [
             _latency_field(report, rows),
-            _ratio_field(report),
+            (_ratio_column(report.plan.reference), lambda row: ratio_cell(report.comparison(row["label"]))),
             *_compile_fields(report, rows),
-            _number(rows, "tokens_per_s", "tokens", SI, 6, per="/s"),
+            number_field(rows, "tokens_per_s", "tokens", SI, 6, per="/s"),
         ]
-    if "memory" in report.plan.metrics:
-        fields.append(_number(rows, "peak_bytes", "peak", IEC, 4))
-    if "memory" in report.plan.metrics and train:
-        fields.append(_number(rows, "saved_bytes", "saved", IEC, 5))
-    if "sparsity" in report.plan.metrics:
-        fields += [_share("zero_share", "zeros"), _share("dead_share", "dead")]
+    train = any(case.workload.train for case in report.plan.shown)
+    for group in METRIC_GROUPS:
+        if group in report.plan.metrics:
+            fields += [_metric_field(m, rows) for m in METRIC_GROUPS[group] if m.column and (train or not m.train_only)]
     return [*fields, *_extra_fields(rows)]
 
 
-def _cost_fields(report: Report, rows: list[Row]) -> list[Field]:
+def _metric_field(metric: Metric, rows: list[Record]) -> Field:
+    if metric.unit == "share":
+        return share_field(metric.name, metric.column, metric.priority)
+    return number_field(rows, metric.name, metric.column, UNITS[metric.unit], metric.priority)
+
+
+def _cost_fields(report: Report, rows: list[Record]) -> list[Field]:
     train = any(case.workload.train for case in report.plan.shown)
     return [
         *_static_fields(rows, None),
-        _text("params_formula", "closed form", 3 if _any_experts(rows) else 1, left=True),
-        _number(rows, "flops_elementwise", "elem.-wise", SI, 5, per="/tok"),
-        _number(rows, "weight_bytes", "weights", IEC, 3),
-        _number(rows, "peak_bytes", "peak", IEC, 4),
-        *([_number(rows, "saved_bytes", "saved", IEC, 4)] if train else []),
-        _number(rows, "flops_elementwise_backward", "elem. bwd", SI, EXTRA, per="/tok"),
-        _number(rows, "macs_forward", "MACs fwd", SI, EXTRA, per="/tok"),
-        _text("sizing", "d_ff from", EXTRA, left=True),
+        text_field("params_formula", "closed form", 3 if _any_experts(rows) else 1, left=True),
+        number_field(rows, "flops_elementwise", "elem.-wise", SI, 5, per="/tok"),
+        number_field(rows, "weight_bytes", "weights", IEC, 3),
+        number_field(rows, "peak_bytes", "peak", IEC, 4),
+        *([number_field(rows, "saved_bytes", "saved", IEC, 4)] if train else []),
+        number_field(rows, "flops_elementwise_backward", "elem. bwd", SI, EXTRA, per="/tok"),
+        number_field(rows, "macs_forward", "MACs fwd", SI, EXTRA, per="/tok"),
+        text_field("sizing", "d_ff from", EXTRA, left=True),
     ]
 
 
-def _static_fields(rows: list[Row], timed: set[str] | None) -> list[Field]:
+def _static_fields(rows: list[Record], timed: set[str] | None) -> list[Field]:
     """Widths and counts; of the FLOPs the half comes first that the seconds belong to, both where nothing is timed."""
     forward, backward = 1, 2
     if timed is not None:
         forward = EXTRA if timed == {Mode.BACKWARD.value} else 5
         backward = 5 if Mode.BACKWARD.value in timed else EXTRA
     return [
-        (Column(title="d_ff", priority=2), lambda r: _count(r["d_ff"])),
-        (Column(title="params", priority=1), lambda r: _count(r["params"])),
+        count_field("d_ff", "d_ff", 2),
+        count_field("params", "params", 1),
         *_expert_fields(rows, 1 if timed is None else 3),
-        _number(rows, "flops_forward", "FLOPs", SI, forward, per="/tok"),
-        _number(rows, "flops_backward", "FLOPs bwd", SI, backward, per="/tok"),
+        number_field(rows, "flops_forward", "FLOPs", SI, forward, per="/tok"),
+        number_field(rows, "flops_backward", "FLOPs bwd", SI, backward, per="/tok"),
     ]
 
 
-def _expert_fields(rows: list[Row], priority: int) -> list[Field]:
+def _expert_fields(rows: list[Record], priority: int) -> list[Field]:
     """What differs from the total where there are experts: parameters that a token meets, weights that a call reads."""
     if not _any_experts(rows):
         return []
     return [
-        (Column(title="active", priority=priority), lambda r: _count(r["params_active"])),
-        _number(rows, "weight_bytes_touched", "touched", IEC, priority + 1),
+        count_field("params_active", "active", priority),
+        number_field(rows, "weight_bytes_touched", "touched", IEC, priority + 1),
     ]
 
 
-def _any_experts(rows: list[Row]) -> bool:
+def _any_experts(rows: list[Record]) -> bool:
     return any(row["experts"] for row in rows)
 
 
-def _extra_fields(rows: list[Row]) -> list[Field]:
+def _extra_fields(rows: list[Record]) -> list[Field]:
     return [
-        _text("params_formula", "closed form", 7, left=True),
-        _number(rows, "macs_forward", "MACs", SI, EXTRA, per="/tok"),
-        _number(rows, "flops_elementwise", "elem.-wise", SI, EXTRA, per="/tok"),
-        _number(rows, "weight_bytes", "weights", IEC, EXTRA),
-        _text("activation", "activation", EXTRA, left=True),
-        _text("gate", "gate", EXTRA, left=True),
-        _text("sizing", "d_ff from", EXTRA, left=True),
+        text_field("params_formula", "closed form", 7, left=True),
+        number_field(rows, "macs_forward", "MACs", SI, EXTRA, per="/tok"),
+        number_field(rows, "flops_elementwise", "elem.-wise", SI, EXTRA, per="/tok"),
+        number_field(rows, "weight_bytes", "weights", IEC, EXTRA),
+        text_field("activation", "activation", EXTRA, left=True),
+        text_field("gate", "gate", EXTRA, left=True),
+        text_field("sizing", "d_ff from", EXTRA, left=True),
     ]
 
 
@@ -133,84 +234,31 @@ def _differing(plan: Plan) -> list[Field]:
     """Columns for what is not the same in all cases; what is the same stands in the header."""
     keys = ("dtype", "device", "mode", "batch", "seq_len", "threads")
     differing = [k for k in keys if len({getattr(case.workload, k) for case in plan.shown}) > 1]
-    return [_text(key, key, 1) for key in differing]
+    return [text_field(key, key, 1) for key in differing]
 
 
-def _text(key: str, title: str, priority: int, *, left: bool = False) -> Field:
-    def cell(row: Row) -> Cell:
-        return Cell(text=UNKNOWN if row[key] is None else str(row[key]), value=row[key])
-
-    return Column(title=title, priority=priority, left=left), cell
-
-
-def _count(value: int | None) -> Cell:
-    return Cell(text=UNKNOWN if value is None else f"{value:,}", value=value)
-
-
-def _number(
-    rows: list[Row], key: str, title: str, units: tuple[tuple[str, float], ...], priority: int, per: str = ""
-) -> Field:
-    """A column on one scale, its unit in the heading."""
-    name, size = scale([row[key] for row in rows if row[key] is not None], units)
-
-    def cell(row: Row) -> Cell:
-        value = row[key]
-        return Cell(text=UNKNOWN if value is None else digits(value / size), value=value)
-
-    return Column(title=title, unit=f"{name}{per}", priority=priority), cell
-
-
-def _share(key: str, title: str) -> Field:
-    def cell(row: Row) -> Cell:
-        return Cell(text=UNKNOWN if row[key] is None else f"{100 * row[key]:.1f}", value=row[key])
-
-    return Column(title=title, unit="%", priority=3), cell
-
-
-def _latency_field(report: Report, rows: list[Row]) -> Field:
+def _latency_field(report: Report, rows: list[Record]) -> Field:
     name, size = scale([row["latency_s"] for row in rows if row["latency_s"]], TIME)
-
-    def cell(row: Row) -> Cell:
-        if failed := _failure_cell(report, row):
-            return failed
-        estimate = report.estimate(row["label"], "latency")
-        if estimate is None:
-            return Cell(text=UNKNOWN)
-        return Cell(text=seconds_text(estimate, size), value=estimate.value)
-
-    return Column(title="latency", unit=name), cell
+    return Column(title="latency", unit=name), lambda row: latency_cell(report, row["label"], size)
 
 
-def _compile_fields(report: Report, rows: list[Row]) -> list[Field]:
+def _compile_fields(report: Report, rows: list[Record]) -> list[Field]:
     """What compiling took, where anything is compiled."""
     if not any(row["compile_s"] for row in rows):
         return []
 
-    def cell(row: Row) -> Cell:
+    def cell(row: Any) -> Cell:
         estimate = report.estimate(row["label"], COMPILE)
         return Cell(text=UNKNOWN) if estimate is None else Cell(text=seconds_text(estimate, 1), value=estimate.value)
 
     return [(Column(title="compile", unit="s", priority=1), cell)]
 
 
-def _failure_cell(report: Report, row: Row) -> Cell | None:
+def _failure_cell(report: Report, label: str) -> Cell:
     """What stands in the place of a number that could not be measured."""
-    failure = report.failure(row["label"])
-    if failure is None:
-        return None
-    words = {"oom": "out of memory", "timeout": "timed out"}
-    return Cell(text=words.get(failure.kind.value, failure.kind.value), style="red")
+    failure = report.failure(label)
+    return Cell(text=FAILED.get(failure.kind, failure.kind.value), style="red") if failure else Cell(text="")
 
 
-def _ratio_field(report: Report) -> Field:
-    def cell(row: Row) -> Cell:
-        comparison = report.comparison(row["label"])
-        if comparison is None:
-            return Cell(text=UNKNOWN)
-        text = ratio_text(comparison.verdict, comparison.ratio)
-        return Cell(
-            text=text, value=comparison.ratio and comparison.ratio.value, style=STYLES.get(comparison.verdict.value, "")
-        )
-
-    reference = report.plan.reference
-    return Column(title=f"vs {reference if len(reference) <= LONGEST_TITLE else 'reference'}", unit="ratio [95%]"), cell
+def _ratio_column(reference: str) -> Column:
+    return Column(title=f"vs {reference if len(reference) <= LONGEST_TITLE else 'reference'}", unit="ratio [95%]")

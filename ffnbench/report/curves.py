@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from ffnbench.activations.facts import Facts
-from ffnbench.report.plots import Look, lay_out, literal, pen, shortened
+from ffnbench.report.plots import Canvas, lay_out, literal, pen, shortened
 from ffnbench.result import Curve
 
 HEIGHT, LEGEND_HEIGHT = 4.6, 0.55  # inches: the picture, and the part of it that a legend of two lines takes
@@ -23,13 +23,13 @@ WIDTH = 1.8  # of a line, in points
 TOUCHING, PERIOD = 0.9, 15.0  # points: nearer curves share their line, each with its part of a period
 
 
-def curves_figure(curves: dict[str, Curve], facts: dict[str, Facts], *, derivative: bool, look: Look) -> Figure:
+def curves_figure(curves: dict[str, Curve], facts: dict[str, Facts], *, derivative: bool, canvas: Canvas) -> Figure:
     """All curves in one picture: axes through zero, minima as dots, dead zones as bars at the bottom."""
     x = np.array(next(iter(curves.values())).x)
     values = np.array([curve.y for curve in curves.values()], dtype=float)
     slopes = np.array([curve.slope for curve in curves.values()], dtype=float)  # where there is none, a gap
-    with matplotlib.style.context(look.style):
-        figure = Figure(figsize=look.size or (10.0 if derivative else 6.0, HEIGHT), layout="constrained")
+    with matplotlib.style.context(canvas.style):
+        figure = Figure(figsize=canvas.size or (10.0 if derivative else 6.0, HEIGHT), layout="constrained")
         axes: Any = figure.subplots(1, 2 if derivative else 1, squeeze=False)[0]
         reach = 1.02 * max(abs(x[0]), abs(x[-1]), 1.0)  # a square function must not flatten the others
         _frame(axes[0], x, _limits(values, -reach, reach), "f(x)")
@@ -37,7 +37,7 @@ def curves_figure(curves: dict[str, Curve], facts: dict[str, Facts], *, derivati
             _frame(axes[1], x, _limits(slopes, *DERIVATIVE_REACH), "f'(x)")
         labels = [_legend_text(name, facts.get(name)) for name in curves]
         legend = _legend(figure, labels, most=3 if derivative else 2)
-        if look.size is None:
+        if canvas.size is None:
             more = max(0.0, legend.get_window_extent().height / figure.dpi - LEGEND_HEIGHT)
             figure.set_size_inches(float(figure.get_size_inches()[0]), HEIGHT + more)
         lay_out(figure, axes)

@@ -8,6 +8,8 @@ import xml.etree.ElementTree as xml
 from collections.abc import Callable, Sequence
 from statistics import median
 
+from ffnbench.plan import METRICS
+from ffnbench.report.compare import compare_records
 from ffnbench.result import Report
 from ffnbench.stats.regression import Finding, Status
 from ffnbench.stats.verdict import whole_rounds
@@ -20,16 +22,15 @@ WARNS = {Status.UNCLEAR, Status.INCOMPARABLE}
 def bencher(report: Report) -> str:
     """Bencher Metric Format: latency in nanoseconds with its interval, and the exact counts."""
     found = {}
-    for row in report.rows():
+    for row in compare_records(report):
         metrics = {}
         if row["latency_s"] is not None:
             bounds = {"lower_value": row["latency_low_s"], "upper_value": row["latency_high_s"]}
             metrics["latency"] = {"value": row["latency_s"] * 1e9} | {
                 name: value * 1e9 for name, value in bounds.items() if value is not None
             }
-        metrics |= {
-            name: {"value": row[name]} for name in ("params", "peak_bytes", "saved_bytes") if row[name] is not None
-        }
+        exact = [metric.name for metric in METRICS if metric.exported and metric.exact]
+        metrics |= {name: {"value": row[name]} for name in exact if row[name] is not None}
         found[row["label"]] = metrics
     return json.dumps(found, indent=1) + "\n"
 
@@ -37,7 +38,7 @@ def bencher(report: Report) -> str:
 def github_action_benchmark(report: Report) -> str:
     """customSmallerIsBetter of github-action-benchmark: one entry a case and metric."""
     found = []
-    for row in report.rows():
+    for row in compare_records(report):
         if row["latency_s"] is not None:
             entry = {"name": f"{row['label']} latency", "unit": "s", "value": row["latency_s"]}
             if row["latency_high_s"] is not None:

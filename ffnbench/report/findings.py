@@ -1,20 +1,27 @@
-"""What a gate found, as a table and as records: the rows that matter first, exact rows that are equal in one line."""
+"""What a check found, as a table and as records: the rows that matter first, exact rows that are equal in one line."""
 
 from __future__ import annotations
 
-from typing import Any
+import json
+from dataclasses import replace
+from functools import partial
 
+from ffnbench.errors import EXIT_INTERRUPTED, Unfinished
 from ffnbench.plan import LATENCY
-from ffnbench.report.exports import described
+from ffnbench.report.exports import EXPORTS, described, junit, workflow_commands
 from ffnbench.report.footnotes import Footnotes
+from ffnbench.report.records import Record
+from ffnbench.report.store import report_text
 from ffnbench.report.summary import effort, ended_early
 from ffnbench.report.table import UNKNOWN, Cell, Column, Table
+from ffnbench.report.view import FORMATS, View, view_of
 from ffnbench.report.words import ratio_text, side_lines
 from ffnbench.result import Report, Verdict
-from ffnbench.stats.regression import OUTPUT, Finding, Status
+from ffnbench.stats.regression import OUTPUT, Checked, Finding, Status, exit_code
 from ffnbench.units import percent, signed_percent
 
-Record = dict[str, Any]
+CHECK_FORMATS = (*FORMATS, "github")
+CHECK_SUFFIXES = (".xml", ".md", ".json", ".csv")
 STYLES = {
     Status.REGRESSED: "bold red", Status.MISSING: "bold red", Status.UNCLEAR: "bold yellow",
     Status.INCOMPARABLE: "bold yellow", Status.IMPROVED: "green", Status.OK: "green",
@@ -34,8 +41,47 @@ def finding_records(findings: tuple[Finding, ...]) -> list[Record]:
     ]  # fmt: skip
 
 
-def findings_table(findings: tuple[Finding, ...], now: Report, smallest: float | None, title: str) -> Table:
+def check_view(checked: Checked) -> View:
+    """The answer of a check: its findings, the reports that they follow from, exports, and a new baseline."""
+    table = findings_table(checked)
+    view = view_of(table, lambda: finding_records(checked.findings))
+    findings = checked.findings
+    view = replace(
+        view,
+        stdout={**view.stdout, "github": lambda: workflow_commands(findings)},
+        files={**view.files, ".json": lambda: _whole(checked), ".xml": lambda: junit(findings)},
+        exports={name: partial(export, checked.now) for name, export in EXPORTS.items()},
+        baseline=lambda: _new_baseline(checked),
+        code=exit_code(list(findings), unclear_fails=False),
+        code_if_unclear_fails=exit_code(list(findings), unclear_fails=True),
+    )
+    if checked.now.stopped:
+        return view.ending(view.code, Unfinished(checked.now.stopped, "the table holds what was measured by then"))
+    if checked.interrupted:
+        return replace(view, code=EXIT_INTERRUPTED, code_if_unclear_fails=None)
+    return view
+
+
+def _whole(checked: Checked) -> str:
+    """The findings with the reports that they follow from."""
+    runs = {"now": checked.now, "again": checked.again}
+    saved = {name: json.loads(report_text(report)) for name, report in runs.items() if report}
+    return json.dumps({"findings": finding_records(checked.findings), **saved}, indent=1)
+
+
+def _new_baseline(checked: Checked) -> str:
+    """What was measured now; raises Unfinished where that is not all of it."""
+    lacking = {f.case for f in checked.findings if f.status in (Status.MISSING, Status.INCOMPARABLE)}
+    now, timed = checked.now, "latency" in checked.before.plan.metrics
+    if now.interrupted or lacking or (timed and not now.samples):
+        what = f": nothing was measured for {', '.join(sorted(lacking))}" if lacking else ""
+        raise Unfinished(f"the baseline was not updated{what}", "make a new one with `ffnbench compare ... -o`")
+    return report_text(now)
+
+
+def findings_table(checked: Checked) -> Table:
     """Every row that is not an equal exact metric; those are counted below."""
+    findings, now = checked.findings, checked.now
     notes = Footnotes()
     quiet = [f for f in findings if f.status is Status.OK and f.metric not in (LATENCY, OUTPUT) and f.change is None]
     shown = sorted((f for f in findings if f not in quiet), key=lambda f: list(Status).index(f.status))
@@ -67,10 +113,16 @@ def findings_table(findings: tuple[Finding, ...], now: Report, smallest: float |
     return Table(
         columns=columns,
         rows=rows,
-        header=(title, *timed),
+        header=(_title(checked), *timed),
         footnotes=notes.lines(),
-        summary=tuple(_summary(findings, len(quiet), now, smallest)),
+        summary=tuple(_summary(findings, len(quiet), now, checked.smallest)),
     )
+
+
+def _title(checked: Checked) -> str:
+    if checked.sides:
+        return f"FFN A/B of {checked.now.plan.case(checked.now.plan.reference).variant}: {'; '.join(checked.sides)}"
+    return f"FFN check against {checked.against}"
 
 
 def _summary(findings: tuple[Finding, ...], equal: int, now: Report, smallest: float | None) -> list[str]:
@@ -79,7 +131,7 @@ def _summary(findings: tuple[Finding, ...], equal: int, now: Report, smallest: f
         wall = f", measured in {now.wall_s:.0f} s" if now.wall_s else ""
         lines.append(f"the smallest change that this run could have caught: {signed_percent(smallest)}{wall}")
     lines += side_lines(now.sides)
-    lines += [note.text for note in now.warnings if not note.label]
+    lines += now.notes("")
     timed = [f for f in findings if f.metric == LATENCY]
     if len(timed) > 1 and all(f.status is Status.IMPROVED for f in timed):
         lines.append(f"WARNING: every row improved: has {now.plan.reference}, the reference, become slower?")

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from ffnbench.ffn.moe import Routing
 from ffnbench.ffn.spec import FFNSpec
-from ffnbench.plan import COMPILE, HIT, LOAD, Mode
-from ffnbench.report.words import seconds_text
+from ffnbench.plan import ACTIVE_PARAMS, COMPILE, HIT, LOAD, Case, Mode, Plan
+from ffnbench.report.words import seconds_text, sizing_text
 from ffnbench.result import Report, Verdict
-from ffnbench.units import digits
+from ffnbench.units import digits, signed_percent
 
 SUPERSCRIPTS = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
 
@@ -35,6 +35,7 @@ def case_notes(report: Report, label: str) -> list[str]:
     """Everything that a reader of this row should know."""
     cost, failure, comparison = report.cost(label), report.failure(label), report.comparison(label)
     notes = [note.text for note in report.plan.notes if note.label == label]
+    notes += _asked(report.plan, report.plan.case(label))
     if failure:
         notes.append(failure.message)
     if cost.counted:
@@ -53,7 +54,18 @@ def case_notes(report: Report, label: str) -> list[str]:
     notes += _routing(report, label)
     if comparison and comparison.verdict is Verdict.UNCLEAR and comparison.reason:
         notes.append(comparison.reason)
-    notes += [note.text for note in report.warnings if note.label == label]
+    return notes + report.notes(label)
+
+
+def _asked(plan: Plan, case: Case) -> list[str]:
+    """What its width comes to beside the reference, and whether it is slowed down."""
+    notes = []
+    if case.residual:
+        what = ACTIVE_PARAMS if case.sizing.what == ACTIVE_PARAMS else plan.match
+        change = f"{signed_percent(case.residual)} {what} against {plan.reference}"
+        notes.append(f"d_ff {case.ffn.d_ff:,} ({sizing_text(case.sizing)}) gives {change}")
+    if case.workload.slowdown:
+        notes.append(f"slowed down on purpose: each call spins for {case.workload.slowdown:g} of its own time")
     return notes
 
 

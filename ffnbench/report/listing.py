@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
-import csv
-import io
-import json
-from collections.abc import Callable, Iterable
-from typing import Any
+from collections.abc import Callable, Sequence
 
 from ffnbench.activations.table import ACTIVATIONS
-from ffnbench.ffn.cost import FORMULA, ITEM_BYTES, params
+from ffnbench.errors import FfnbenchError
+from ffnbench.ffn.cost import FORMULA, params
+from ffnbench.ffn.dtypes import DTYPES
 from ffnbench.ffn.spec import Gate
 from ffnbench.ffn.variants import CLAMPED, GATED, GATED_BY_ACTIVATION, GatedName
 from ffnbench.ffn.width_rules import RULES
 from ffnbench.models.presets import PRESETS
-from ffnbench.plan import DTYPES
-from ffnbench.report.table import Cell, Column, Table
-from ffnbench.report.text import markdown
+from ffnbench.names import hint_for
+from ffnbench.report.records import Record, table_of
+from ffnbench.report.view import View, view_of
 from ffnbench.result import Environment
 from ffnbench.units import IEC, TIME, quantity
 
-Record = dict[str, Any]
 PROSE = ("aliases", "formula", "d_ff", "source", "value", "note")  # columns of words, which may be wrapped
 FOOTNOTES = {
     "variants": (
@@ -113,14 +110,7 @@ def rules() -> list[Record]:
 
 def dtypes() -> list[Record]:
     """Every dtype, with the names that are understood."""
-    return [
-        {
-            "name": name,
-            "bytes": ITEM_BYTES[name],
-            "aliases": ", ".join(s for s in DTYPES.spellings() if s != name and DTYPES.get(s) == name),
-        }
-        for name in DTYPES.names()
-    ]
+    return [{"name": row.name, "bytes": row.bytes, "aliases": ", ".join(row.aliases)} for row in DTYPES]
 
 
 def presets() -> list[Record]:
@@ -150,7 +140,7 @@ LISTINGS: dict[str, Callable[[], list[Record]]] = {
 }
 
 
-def environment(found: Environment) -> list[Record]:
+def environment_records(found: Environment) -> list[Record]:
     """One record a fact, bytes readable, the unknown left out."""
     from dataclasses import asdict
 
@@ -158,47 +148,6 @@ def environment(found: Environment) -> list[Record]:
     return [
         {"fact": k.removesuffix("_bytes").replace("_", " "), "value": str(v)} for k, v in shown.items() if v is not None
     ]
-
-
-def table(records: list[Record], footnotes: Iterable[str] = ()) -> Table:
-    """Records as a table: the first column stays longest, then in their order."""
-    keys = list(records[0])
-    columns = tuple(
-        Column(title=key, left=not isinstance(records[0][key], int), priority=place, flexible=key in PROSE)
-        for place, key in enumerate(keys)
-    )
-    rows = tuple(tuple(Cell(text=_text(record[key]), value=record[key]) for key in keys) for record in records)
-    return Table(columns=columns, rows=rows, footnotes=tuple(footnotes))
-
-
-def _text(value: Any) -> str:
-    return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
-
-
-def _csv_cell(value: Any) -> Any:
-    if isinstance(value, bool):
-        return str(value).lower()
-    return " ".join(map(str, value)) if isinstance(value, list | tuple) else value
-
-
-def machine_readable(records: list[Record], format_: str) -> str:
-    """Records as csv, json or markdown. In csv booleans are true and false, and a list is its items and spaces."""
-    if format_ == "json":
-        return json.dumps(records, indent=1, ensure_ascii=False) + "\n"
-    if format_ == "csv":
-        text = io.StringIO()
-        writer = csv.DictWriter(text, fieldnames=list(records[0]), lineterminator="\n")
-        writer.writeheader()
-        writer.writerows({key: _csv_cell(value) for key, value in record.items()} for record in records)
-        return text.getvalue()
-    return markdown(table(records))
-
-
-def as_file(records: list[Record], tables: list[Table], suffix: str) -> str:
-    """Records for machines, the tables for .md."""
-    if suffix == ".md":
-        return "\n".join(markdown(table, every=True) for table in tables)
-    return machine_readable(records, suffix.removeprefix("."))
 
 
 def timer_records(found: dict[str, float]) -> list[Record]:
@@ -212,3 +161,15 @@ def timer_records(found: dict[str, float]) -> list[Record]:
         {"fact": "shortest call", "value": f"{least} (100 empty ones; a run warns of shorter ones)"},
         {"fact": "clock tick", "value": tick},
     ]
+
+
+def listing_view(what: str) -> View:
+    """The answer of `list`; raises FfnbenchError for what nothing is called."""
+    if what not in LISTINGS:
+        raise FfnbenchError(f"nothing is called {what!r}", hint_for(what, LISTINGS, "lists: " + ", ".join(LISTINGS)))
+    return records_view(LISTINGS[what](), FOOTNOTES.get(what, ()))
+
+
+def records_view(records: Sequence[Record], footnotes: Sequence[str] = ()) -> View:
+    """Records as they are, and as a plain table."""
+    return view_of(table_of(records, footnotes, prose=PROSE), lambda: records, every=False)

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
 
 from ffnbench import jsonable
 from ffnbench.ffn.moe import MoESpec, Scores
 from ffnbench.ffn.spec import FFNSpec
 from ffnbench.models.model import CountedLayers, CountedModel
-from ffnbench.report.listing import Record, machine_readable
-from ffnbench.report.table import EXTRA, UNKNOWN, Cell, Column, Table
-from ffnbench.report.text import markdown
-from ffnbench.units import IEC, SI, quantity
+from ffnbench.report.records import Record
+from ffnbench.report.table import EXTRA, Cell, Column, Table, count
+from ffnbench.report.view import View, view_of
+from ffnbench.units import SI, quantity
 
 
 def words(layers: CountedLayers) -> str:
@@ -62,15 +61,12 @@ def _sentence(layers: CountedLayers) -> str:
 
 
 def _row(layers: CountedLayers) -> tuple[Cell, ...]:
-    def number(value: int | None) -> Cell:
-        return Cell(text=UNKNOWN if value is None else f"{value:,}", value=value)
-
     return (
         Cell(text=layers.kind, value=layers.kind),
-        number(layers.count),
-        number(layers.params),
-        number(layers.params_active),
-        number(layers.params * layers.count),
+        count(layers.count),
+        count(layers.params),
+        count(layers.params_active),
+        count(layers.params * layers.count),
         Cell(text=words(layers), value=words(layers)),
     )
 
@@ -100,8 +96,9 @@ def _json(model: CountedModel) -> str:
     return json.dumps(data, indent=1, ensure_ascii=False) + "\n"
 
 
-def _csv(model: CountedModel) -> str:
-    records: list[Record] = [
+def model_records(model: CountedModel) -> list[Record]:
+    """One flat record a kind of layer."""
+    return [
         {
             "kind": found.kind,
             "count": found.count,
@@ -112,73 +109,8 @@ def _csv(model: CountedModel) -> str:
         }
         for found in model.layers
     ]
-    return machine_readable(records, "csv")
 
 
-MODEL_WRITERS: dict[str, Callable[[CountedModel], str]] = {
-    ".csv": _csv,
-    ".json": _json,
-    ".md": lambda model: markdown(model_table(model), every=True),
-}
-
-
-SUMMED = ("layers", "ffn_params", "ffn_params_active", "attention_params", "flops_ffn", "flops_attention", "kv_bytes")
-SHARES = {"ffn_share_params": ("ffn_params", "attention_params"), "ffn_share_flops": ("flops_ffn", "flops_attention")}
-
-
-def with_total(records: Sequence[Record]) -> list[Record]:
-    """The records of all kinds, their sum below; shares are the FFN's in the two together."""
-    total: Record = {**records[0], "kind": "all", **{key: sum(r[key] for r in records) for key in SUMMED}}
-    rows = [*records, total] if len(records) > 1 else list(records)
-    return [row | {name: row[a] / (row[a] + row[b]) for name, (a, b) in SHARES.items()} for row in rows]
-
-
-def whole_model_table(records: Sequence[Record], header: Sequence[str], notes: Sequence[str]) -> Table:
-    """One row a kind of layer; all layers of a kind together."""
-    columns = (
-        Column(title="layers", left=True),
-        Column(title="count", priority=1),
-        Column(title="FFN", unit="params", priority=1),
-        Column(title="attention", unit="params", priority=1),
-        Column(title="FFN's share", unit="of params", priority=0),
-        Column(title="FFN", unit="FLOPs/tok", priority=3),
-        Column(title="attention", unit="FLOPs/tok", priority=3),
-        Column(title="FFN's share", unit="of FLOPs", priority=2),
-        Column(title="KV", unit="bytes", priority=4),
-        Column(title="FFN, active", unit="params/tok", priority=EXTRA),
-    )
-    return Table(
-        columns=columns,
-        rows=tuple(_whole_row(record) for record in records),
-        header=tuple(header),
-        footnotes=tuple(notes),
-        summary=(_whole_summary(records[-1]),),
-    )
-
-
-def _whole_row(r: Record) -> tuple[Cell, ...]:
-    def share(key: str) -> Cell:
-        return Cell(text=f"{100 * r[key]:.1f}%", value=r[key])
-
-    def count(key: str) -> Cell:
-        return Cell(text=quantity(r[key], SI), value=r[key])
-
-    return (
-        Cell(text=r["kind"], value=r["kind"]),
-        Cell(text=f"{r['layers']:,}", value=r["layers"]),
-        count("ffn_params"),
-        count("attention_params"),
-        share("ffn_share_params"),
-        count("flops_ffn"),
-        count("flops_attention"),
-        share("ffn_share_flops"),
-        Cell(text=quantity(r["kv_bytes"], IEC), value=r["kv_bytes"]),
-        count("ffn_params_active"),
-    )
-
-
-def _whole_summary(total: Record) -> str:
-    together = total["ffn_params"] + total["attention_params"]
-    text = f"FFNs and attention of all layers: {together:,} parameters"
-    active = total["ffn_params_active"] + total["attention_params"]
-    return text + (f", {active:,} of them active for a token" if active != together else "")
+def model_view(model: CountedModel) -> View:
+    """The answer of `inspect`."""
+    return view_of(model_table(model), lambda: model_records(model), json=lambda: _json(model))

@@ -28,7 +28,7 @@ NOMINAL = (11.0, 7.0)  # about what the pictures choose by themselves
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Look:
+class Canvas:
     """Inches (None: what suits the content), dots per inch, and a matplotlib style by name."""
 
     size: tuple[float, float] | None
@@ -53,11 +53,11 @@ class Look:
             )
 
 
-def render(figure: Figure, suffix: str, look: Look) -> bytes:
+def render(figure: Figure, suffix: str, canvas: Canvas) -> bytes:
     """The picture as png, svg or pdf bytes."""
     buffer = io.BytesIO()
-    with matplotlib.style.context(look.style):
-        figure.savefig(buffer, format=suffix.removeprefix("."), dpi=look.dpi)
+    with matplotlib.style.context(canvas.style):
+        figure.savefig(buffer, format=suffix.removeprefix("."), dpi=canvas.dpi)
     return buffer.getvalue()
 
 

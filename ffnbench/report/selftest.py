@@ -5,11 +5,14 @@ from __future__ import annotations
 from dataclasses import asdict
 from math import sqrt
 from statistics import median
-from typing import Any
 
+from ffnbench.errors import Interrupted, Unfinished
+from ffnbench.report.records import Record
 from ffnbench.report.table import UNKNOWN, Cell, Column, Table
+from ffnbench.report.view import View, view_of
 from ffnbench.result import Verdict
 from ffnbench.selftest.alarms import ROW, SLOWED, TOLERANCE, Alarm, Counts, conditions, counts
+from ffnbench.selftest.exam import ENDED_EARLY, Result
 from ffnbench.selftest.rates import (
     CONDITIONS,
     COVERAGE,
@@ -26,7 +29,6 @@ from ffnbench.selftest.rates import (
 )
 from ffnbench.units import percent
 
-Record = dict[str, Any]
 DECIDED = (Verdict.SLOWER.value, Verdict.FASTER.value)
 
 
@@ -197,3 +199,22 @@ def _alarm_row(name: str, alarms: list[Alarm], condition: str | None) -> tuple[C
 
 def _of_checks(hits: int, of: Counts) -> str:
     return f"{hits} of {of.asked}" if of.asked else UNKNOWN
+
+
+def selftest_view(result: Result) -> View:
+    """The answer of `selftest`, whichever exam it was; a broken promise is how it ends."""
+    records: list[Record]
+    if result.rates:
+        records, table = rates_records(list(result.rates)), rates_table(list(result.rates))
+    elif result.readings:
+        records = [record for readings in result.readings for record in live_records(list(readings))]
+        table = live_table([list(readings) for readings in result.readings])
+    else:
+        records, table = alarm_records(list(result.alarms)), alarm_table(list(result.alarms))
+    view = view_of(table, lambda: records)
+    if ENDED_EARLY in result.broken:
+        return view.ending(0, Interrupted(ENDED_EARLY))
+    if result.broken:
+        hint = "the numbers of this ffnbench can't be trusted"
+        return view.ending(0, Unfinished("the selftest failed: " + "; ".join(result.broken), hint))
+    return view

@@ -1,48 +1,29 @@
 """Files: opened before anything is measured, written whole or not at all, read back with a check.
 
-The format follows from the suffix; a folder gets every format. CSV is a contract (result.py's rows): full
-precision, empty where unknown.
+The format follows from the suffix; a folder gets every format.
 """
 
 from __future__ import annotations
 
-import csv
 import hashlib
-import io
 import json
 import math
 import os
+import re
 import tempfile
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TypeVar
+from typing import Any
 
 from ffnbench import jsonable
 from ffnbench.errors import FfnbenchError, Unfinished
 from ffnbench.names import hint_for
-from ffnbench.plan import LATENCY
-from ffnbench.report.table import Table
-from ffnbench.report.text import markdown
-from ffnbench.result import SCHEMA, Report
-
-TableOf = Callable[[Report], Table]
-Writer = Callable[[Report, TableOf], str | bytes]
-T = TypeVar("T")
+from ffnbench.plan import LATENCY, Kind
+from ffnbench.result import METHOD, SCHEMA, Report
 
 
-def csv_text(report: Report) -> str:
-    """One row a case; numbers in full precision, booleans as true/false, unknown empty."""
-    rows = report.rows()
-    text = io.StringIO()
-    writer = csv.DictWriter(text, fieldnames=list(rows[0]), lineterminator="\n")
-    writer.writeheader()
-    for row in rows:
-        writer.writerow({k: str(v).lower() if isinstance(v, bool) else v for k, v in row.items()})
-    return text.getvalue()
-
-
-def json_text(report: Report) -> str:
+def report_text(report: Report) -> str:
     """Strict JSON with one line for each element of each list, so that two runs can be compared by diff."""
     data = jsonable.encode(report) | {"seal": seal(report)}
     parts = []
@@ -57,21 +38,11 @@ def json_text(report: Report) -> str:
 
 def seal(report: Report) -> str:
     """A digest of the cases and their costs: what was asked, and what it came to."""
-    text = json.dumps(jsonable.encode((report.plan.cases, report.costs)), sort_keys=True)
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
+    return _digest(jsonable.encode(report.plan.cases), jsonable.encode(report.costs))
 
 
-def markdown_text(report: Report, table_of: TableOf) -> str:
-    """The table as markdown."""
-    return markdown(table_of(report))
-
-
-WRITERS: dict[str, Writer] = {
-    ".csv": lambda report, _: csv_text(report),
-    ".json": lambda report, _: json_text(report),
-    ".md": markdown_text,
-}
-FORMATS = {"table": "", "markdown": ".md", "csv": ".csv", "json": ".json"}  # for stdout: the writer of each
+def _digest(cases: Any, costs: Any) -> str:
+    return hashlib.sha256(json.dumps([cases, costs], sort_keys=True).encode()).hexdigest()[:16]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,24 +56,32 @@ class Output:
 class Outputs:
     """The files of a command. A context manager: what was opened and never written does not stay behind."""
 
-    def __init__(self, texts: list[str], stem: str, suffixes: Sequence[str] = ()) -> None:
-        self._suffixes = tuple(suffixes or WRITERS)
+    def __init__(self, texts: Sequence[str], stem: str, suffixes: Sequence[str]) -> None:
+        self._suffixes = tuple(suffixes)
         self._outputs: list[Output] = []
         self._written: list[Path] = []
+        self._folders: list[Path] = []
         try:
-            for path in [p for text in texts for p in _expand(text, stem, self._suffixes)]:
-                self._outputs.append(_open_first(path))
+            for text in texts:
+                self._outputs += [_open_first(path) for path in self._expand(text, stem)]
         except BaseException:  # an interruption too
-            self.__exit__()
+            self.close()
             raise
 
     def __enter__(self) -> Outputs:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Take away what was made and never written to."""
         for output in self._outputs:
             if output.new and output.path not in self._written:
                 output.path.unlink(missing_ok=True)
+        for folder in self._folders:
+            if folder.is_dir() and not any(folder.iterdir()):
+                folder.rmdir()
 
     def write(self, render: Callable[[str], bytes], rescue: Callable[[], bytes] | None = None) -> list[Path]:
         """Write every file, each in one step; `render` gives the bytes for a suffix.
@@ -123,24 +102,30 @@ class Outputs:
             raise Unfinished("; ".join(problems), f"is the disk full, or the folder gone? {where}")
         return list(self._written)
 
+    def _expand(self, text: str, stem: str) -> list[Path]:
+        """A file, or for a folder (existing, or written with a slash at its end) one file of each format."""
+        path = Path(text).expanduser()
+        if text.endswith(("/", os.sep)) or path.is_dir():
+            self._make_folder(path, text)
+            return [path / f"{stem}{suffix}" for suffix in self._suffixes]
+        if path.suffix.lower() not in self._suffixes:
+            known = ", ".join(self._suffixes)
+            found = f"unknown suffix {path.suffix!r}" if path.suffix else "no suffix"
+            hint = hint_for(
+                path.suffix, self._suffixes, f"formats: {known}; a folder is written with a slash at its end"
+            )
+            raise FfnbenchError(f"{found} in -o {text!r}", hint)
+        return [path]
 
-def _expand(text: str, stem: str, suffixes: tuple[str, ...]) -> list[Path]:
-    """A file, or for a folder (existing, or written with a slash at its end) one file of each format."""
-    path = Path(text).expanduser()
-    if text.endswith(("/", os.sep)) or path.is_dir():
+    def _make_folder(self, path: Path, text: str) -> None:
+        missing = [folder for folder in (path, *path.parents) if not folder.exists()]
         try:
             path.mkdir(parents=True, exist_ok=True)
         except OSError as problem:
             raise FfnbenchError(
                 f"cannot make the folder {text!r}: {problem.strerror}", "choose a folder that you may write to"
             ) from problem
-        return [path / f"{stem}{suffix}" for suffix in suffixes]
-    if path.suffix.lower() not in suffixes:
-        known = ", ".join(suffixes)
-        found = f"unknown suffix {path.suffix!r}" if path.suffix else "no suffix"
-        hint = hint_for(path.suffix, suffixes, f"formats: {known}; a folder is written with a slash at its end")
-        raise FfnbenchError(f"{found} in -o {text!r}", hint)
-    return [path]
+        self._folders += missing
 
 
 def _open_first(path: Path) -> Output:
@@ -189,37 +174,63 @@ def _rescue(content: bytes) -> Path | None:
     return Path(name)
 
 
-def read_readings(path: str, kind: type[T], command: str) -> list[T]:
-    """What a live selftest saved; raises FfnbenchError for anything else, with the command that makes one."""
-    hint = f"`{command} -o FILE.json` makes one"
-    try:
-        found = [jsonable.decode(kind, item) for item in json.loads(Path(path).read_text(encoding="utf-8"))]
-    except OSError as problem:
-        raise FfnbenchError(f"cannot read {path!r}: {problem.strerror}", "is the path right?") from problem
-    except (ValueError, TypeError) as problem:
-        raise FfnbenchError(f"{path!r} is none that `{command}` saved: {problem}", hint) from problem
-    if not found:
-        raise FfnbenchError(f"{path!r} holds no readings", hint)
-    return found
-
-
 def load(path: str | Path) -> Report:
-    """A saved JSON report; raises FfnbenchError for what is not one, or is of another schema."""
+    """A saved JSON report; raises FfnbenchError for what is not one, or is of another schema.
+
+    The seal is checked over the cases and costs as they stand in the file, before these are brought to today's schema;
+    a report whose file was edited has no seal.
+    """
     try:
         data = json.loads(Path(path).read_text(encoding="utf-8"))
         schema = data.get("schema") if isinstance(data, dict) else None
-        if schema != SCHEMA:
+        if isinstance(data, dict) and "findings" in data:
+            raise FfnbenchError(
+                f"{str(path)!r} holds what a check found, and no run by itself",
+                "its runs stand in it as `now` and `again`",
+            )
+        if schema not in (1, SCHEMA):
             raise FfnbenchError(
                 f"{str(path)!r} has schema {schema}, this ffnbench reads schema {SCHEMA}",
                 "measure again with this version",
             )
-        report = jsonable.decode(Report, data)
+        whole = data.get("seal") == _digest(data["plan"]["cases"], data["costs"])
+        report = jsonable.decode(Report, from_schema_1(data) if schema == 1 else data)
         if any(not (s.value > 0 and math.isfinite(s.value)) for s in report.samples if s.metric == LATENCY):
             raise ValueError("a latency is not positive")
-        return report
+        return replace(report, seal=seal(report) if whole else "")
     except OSError as problem:
         raise FfnbenchError(f"cannot read {str(path)!r}: {problem.strerror}", "is the path right?") from problem
-    except ValueError as problem:
+    except (ValueError, KeyError, TypeError, AttributeError) as problem:
         raise FfnbenchError(
             f"{str(path)!r} is not a whole ffnbench report: {problem}", "was it cut off? measure again"
         ) from problem
+
+
+def from_schema_1(data: Any) -> Any:
+    """A file of schema 1 as one of today's: widths had their origin as a sentence, and a plan had no kind."""
+    plan = data["plan"]
+    block = any("heads" in case["ffn"] for case in plan["cases"])
+    cases = [case | {"sizing": _sizing(case["sizing"], block)} for case in plan["cases"]]
+    kind = Kind.BLOCK if block else Kind.COMPARE
+    method = METHOD if data.get("seal") else 1  # the first method made files without a seal
+    sides = [{"differing" if name == "facts" else name: value for name, value in side.items()}
+             for side in data.get("sides", [])]  # fmt: skip
+    new = {"schema": SCHEMA, "method": method, "sides": sides, "plan": plan | {"cases": cases, "kind": kind.value}}
+    return data | new
+
+
+def _sizing(text: str, block: bool) -> dict[str, Any]:
+    """The origin of a width, from schema 1's words for it."""
+    if text == "given":
+        return {"how": "given"}
+    if text == "given, and not read by the module":
+        return {"how": "unread"}
+    for how, before in (("matched", "matched on "), ("rule", "rule ")):
+        if text.startswith(before):
+            return {"how": how, "what": text.removeprefix(before)}
+    if found := re.fullmatch(r"(\S+) \* d_model(?:, up to a multiple of (\d+))?", text):
+        multiple = int(found[2]) if found[2] else None
+        return {"how": "ratio", "ratio": float(found[1]), "multiple_of": multiple}
+    if block:
+        return {"how": "model", "what": text}
+    raise ValueError(f"nobody knows where a width comes from that is {text!r}")

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from collections import Counter
 
-from ffnbench.plan import CONTROL, LATENCY, Plan
-from ffnbench.report.words import half_width, ratio_text, side_lines
+from ffnbench.plan import ACTIVE_PARAMS, CONTROL, LATENCY, Plan
+from ffnbench.report.words import half_width, ratio_text, side_lines, sizing_text
 from ffnbench.result import Report, Run, Sample, Verdict
 from ffnbench.units import percent
 
@@ -50,15 +50,15 @@ def _workload_line(plan: Plan, keys: tuple[str, ...] = ("dtype", "device", "mode
 def _sizing_line(plan: Plan) -> str:
     """Where the widths come from: one phrase for all but the reference, or one for each."""
     others = {case.sizing for case in plan.shown if case.label != plan.reference}
-    plain, active = f"matched on {plan.match}", f"matched on active {plan.match}"
-    if others and others <= {plain, active}:
+    matched_on = {sizing.what if sizing.how == "matched" else None for sizing in others}
+    if matched_on and matched_on <= {plan.match, ACTIVE_PARAMS}:
         width = plan.case(plan.reference).ffn.d_ff
-        matched = plain if others == {plain} else active if others == {active} else f"{plain} (active ones of experts)"
-        how = f"{matched} to {plan.reference} (d_ff {width:,}), multiple of {plan.multiple_of}"
+        what = f"{plan.match} (active ones of experts)" if len(matched_on) > 1 else next(iter(matched_on))
+        how = f"matched on {what} to {plan.reference} (d_ff {width:,}), multiple of {plan.multiple_of}"
     else:
         groups: dict[str, list[str]] = {}
         for case in plan.shown:
-            groups.setdefault(case.sizing, []).append(case.label)
+            groups.setdefault(sizing_text(case.sizing), []).append(case.label)
         how = "; ".join(f"{sizing} ({', '.join(labels)})" for sizing, labels in groups.items())
     return f"d_ff {how}; 1 MAC = 2 FLOPs"
 
@@ -100,7 +100,7 @@ def summary(report: Report) -> tuple[str, ...]:
         resolves = f"this run resolves differences of {percent(report.resolution)}"
         lines.append((resolves if fine else "too noisy to tell much: see `ffnbench env`, then run again") + wall)
     lines += [*_limit(report), *_control(report), *side_lines(report.sides)]
-    lines += [note.text for note in report.warnings if not note.label]
+    lines += report.notes("")
     if report.interrupted or report.stopped:
         lines += ended_early(report.samples)
     return tuple(lines)

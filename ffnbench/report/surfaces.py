@@ -13,7 +13,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from ffnbench.errors import FfnbenchError
-from ffnbench.report.plots import Look, lay_out, literal, shortened
+from ffnbench.report.plots import Canvas, lay_out, literal, shortened
 from ffnbench.result import Curve
 
 PANEL, BESIDE, ABOVE = 3.1, 1.7, 0.5  # inches: a panel, and what colour bar and axis labels take
@@ -22,7 +22,7 @@ STEEP = 2.0  # times the usual height: steeper ones are cut, so that a square fu
 SMALLEST_LETTERS = 0.6
 
 
-def gated_figure(curves: dict[str, Curve], titles: dict[str, str], *, look: Look) -> Figure:
+def gated_figure(curves: dict[str, Curve], titles: dict[str, str], *, canvas: Canvas) -> Figure:
     """All surfaces in one picture; raises FfnbenchError where a product is not finite."""
     surfaces = {name: _surface(curve) for name, curve in curves.items()}
     tops = [float(np.abs(surface).max()) for surface in surfaces.values()]
@@ -31,8 +31,8 @@ def gated_figure(curves: dict[str, Curve], titles: dict[str, str], *, look: Look
     scale = max(top for top in tops if top <= STEEP * median_high(tops)) or 1.0
     columns = _columns(len(curves))
     rows = math.ceil(len(curves) / columns)
-    size = look.size or (PANEL * columns + BESIDE, (PANEL + 0.15) * rows + ABOVE)
-    with matplotlib.style.context(look.style):
+    size = canvas.size or (PANEL * columns + BESIDE, (PANEL + 0.15) * rows + ABOVE)
+    with matplotlib.style.context(canvas.style):
         figure = Figure(figsize=size, layout="compressed")  # as constrained, for panels that are square
         grid: Any = figure.subplots(rows, columns, squeeze=False, sharex=True, sharey=True)
         levels = _levels(scale)

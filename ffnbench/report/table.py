@@ -1,4 +1,4 @@
-"""Report -> Table: which figures stand in which column, how they read, and what is said around them.
+"""What a table is, and the columns and cells that several answers share.
 
 A Table is text in cells with priorities; how much of it fits is the writer's business (text.py). Nothing is
 decided here: verdicts come from the report.
@@ -6,18 +6,23 @@ decided here: verdicts come from the report.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ffnbench.result import Verdict
+from ffnbench.plan import LATENCY
+from ffnbench.report.words import ratio_text, seconds_text
+from ffnbench.result import Comparison, FailureKind, Report, Verdict
+from ffnbench.units import Units, digits, scale
 
 UNKNOWN = "-"
-STYLES = {Verdict.SLOWER.value: "red", Verdict.FASTER.value: "green", Verdict.UNCLEAR.value: "yellow"}
+STYLES = {Verdict.SLOWER: "red", Verdict.FASTER: "green", Verdict.UNCLEAR: "yellow"}
+FAILED = {FailureKind.OOM: "out of memory", FailureKind.TIMEOUT: "timed out"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Column:
-    """A heading of two lines (name, unit) and how dear the column is: 0 stays longest, EXTRA needs --wide."""
+    """A heading of two lines (name, unit) and its priority: 0 stays longest, EXTRA needs --wide."""
 
     title: str
     unit: str = ""
@@ -53,3 +58,87 @@ class Table:
     footnotes: tuple[str, ...] = ()
     summary: tuple[str, ...] = ()
     above: tuple[Table, ...] = ()
+
+
+Field = tuple[Column, Callable[[Any], Cell]]  # a column, and its cell of a row
+
+
+def table_of_fields(
+    fields: Sequence[Field],
+    rows: Iterable[Any],
+    *,
+    header: tuple[str, ...] = (),
+    footnotes: Callable[[], tuple[str, ...]] = tuple,
+    summary: tuple[str, ...] = (),
+) -> Table:
+    """The table of these columns, one row each; footnotes are asked for last, as the cells make them."""
+    made = tuple(tuple(cell(row) for _, cell in fields) for row in rows)
+    columns = tuple(column for column, _ in fields)
+    return Table(columns=columns, rows=made, header=header, footnotes=footnotes(), summary=summary)
+
+
+def text_field(key: str, title: str, priority: int, *, left: bool = False) -> Field:
+    """A column of texts."""
+
+    def cell(row: Any) -> Cell:
+        return Cell(text=UNKNOWN if row[key] is None else str(row[key]), value=row[key])
+
+    return Column(title=title, priority=priority, left=left), cell
+
+
+def count_field(key: str, title: str, priority: int, unit: str = "") -> Field:
+    """A column of counts in full."""
+    return Column(title=title, unit=unit, priority=priority), lambda row: count(row[key])
+
+
+def number_field(
+    rows: Iterable[Any], key: str, title: str, units: Units, priority: int, per: str = "", scaled_as: Iterable[str] = ()
+) -> Field:
+    """A column on one scale, its unit in the heading; on that of several columns together where these are named."""
+    keys = tuple(scaled_as) or (key,)
+    name, size = scale([row[one] for row in rows for one in keys if row[one] is not None], units)
+
+    def cell(row: Any) -> Cell:
+        value = row[key]
+        return Cell(text=UNKNOWN if value is None else digits(value / size), value=value)
+
+    return Column(title=title, unit=f"{name}{per}", priority=priority), cell
+
+
+def share_field(key: str, title: str, priority: int) -> Field:
+    """A column of shares in percent."""
+
+    def cell(row: Any) -> Cell:
+        return Cell(text=UNKNOWN if row[key] is None else f"{100 * row[key]:.1f}", value=row[key])
+
+    return Column(title=title, unit="%", priority=priority), cell
+
+
+def count(value: int | None) -> Cell:
+    """A count in full."""
+    return Cell(text=UNKNOWN if value is None else f"{value:,}", value=value)
+
+
+def percentage(value: float | None) -> Cell:
+    """A share with its percent sign."""
+    return Cell(text=UNKNOWN if value is None else f"{100 * value:.1f}%", value=value)
+
+
+def latency_cell(report: Report, label: str | None, size: float, mark: str = "") -> Cell:
+    """Seconds in units of `size` with their half-width; for a failed case its kind."""
+    if label is None:
+        return Cell(text=UNKNOWN)
+    failure, estimate = report.failure(label), report.estimate(label, LATENCY)
+    if failure:
+        return Cell(text=FAILED.get(failure.kind, failure.kind.value) + mark, style="red")
+    if estimate is None:
+        return Cell(text=UNKNOWN + mark)
+    return Cell(text=seconds_text(estimate, size) + mark, value=estimate.value)
+
+
+def ratio_cell(comparison: Comparison | None) -> Cell:
+    """The ratio to the reference with its interval, or the word for it."""
+    if comparison is None:
+        return Cell(text=UNKNOWN)
+    value, style = comparison.ratio and comparison.ratio.value, STYLES.get(comparison.verdict, "")
+    return Cell(text=ratio_text(comparison.verdict, comparison.ratio), value=value, style=style)

@@ -74,7 +74,7 @@ def _label_width(table: Table, width: int) -> int:
 
 
 def _fitting(table: Table, width: int) -> list[int]:
-    """The columns to show: the dearest ones that fit together, in their order; the first one always."""
+    """The columns to show: those of the highest priority that fit together, in their order; the first one always."""
     chosen, used = [0], _label_width(table, width)
     candidates = [i for i in range(1, len(table.columns)) if table.columns[i].priority < EXTRA]
     for index in sorted(candidates, key=lambda i: table.columns[i].priority):

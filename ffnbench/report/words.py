@@ -1,10 +1,11 @@
-"""How an estimate reads: with the digits that its interval supports, and a word where a number would pretend."""
+"""How data reads: an estimate with the digits that its interval supports, the origin of a width, how sides differ."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
 
+from ffnbench.plan import Sizing
 from ffnbench.result import Estimate, Side, Verdict
 from ffnbench.units import digits, percent, supported
 
@@ -29,6 +30,24 @@ def ratio_text(verdict: Verdict, ratio: Estimate | None) -> str:
     return f"{word} [{low}, {high}]"
 
 
+def sizing_text(sizing: Sizing) -> str:
+    """Where a width comes from, in words."""
+    match sizing.how:
+        case "unread":
+            return "given, and not read by the module"
+        case "matched":
+            return f"matched on {sizing.what}"
+        case "rule":
+            return f"rule {sizing.what}"
+        case "ratio":
+            rounded = f", up to a multiple of {sizing.multiple_of}" if sizing.multiple_of else ""
+            return f"{sizing.ratio:g} * d_model{rounded}"
+        case "model":
+            return sizing.what
+        case other:
+            return other
+
+
 def half_width(estimate: Estimate) -> float | None:
     """Half the interval, relative to the value; None without an interval."""
     return math.sqrt(estimate.high / estimate.low) - 1 if estimate.low and estimate.high else None
@@ -39,8 +58,8 @@ LONGEST = 44
 
 def side_lines(sides: Sequence[Side]) -> list[str]:
     """`torch: 2.12.0+cpu (base), 2.13.0+cpu (head)` for everything that is not the same on all sides."""
-    facts = [(name, [dict(side.facts)[name] for side in sides]) for name, _ in (sides[0].facts if sides else ())]
-    return [f"{name}: {_told(sides, values)}" for name, values in facts]
+    told = [(name, [dict(side.differing)[name] for side in sides]) for name, _ in (sides[0].differing if sides else ())]
+    return [f"{name}: {_told(sides, values)}" for name, values in told]
 
 
 def _told(sides: Sequence[Side], values: list[str]) -> str:

@@ -9,9 +9,8 @@ from math import log, sqrt
 
 from ffnbench.bench.runner import run
 from ffnbench.plan import LATENCY, Case, Plan
-from ffnbench.planning.compare import build
-from ffnbench.planning.effort import LONG_BUDGET_S
-from ffnbench.request import Request
+from ffnbench.planning.compare import plan_compare
+from ffnbench.request import DEFAULT_BUDGET_S, CompareRequest
 from ffnbench.result import Report
 from ffnbench.selftest.machine import WORLDS, Machine, World
 from ffnbench.stats.enough import Answered
@@ -23,7 +22,7 @@ ROW = "swiglu"  # the row that is slowed down
 SLOWED = {"+3%": 0.03, "+5%": 0.05}
 FOUND_AT_LEAST = {"+3%": 0.80, "+5%": 0.95}
 QUIET, NEIGHBOUR = "quiet", "bursty neighbour"
-REFUSED = "REFUSED"  # the baseline was too unsure for the tolerance, and the gate said so
+REFUSED = "REFUSED"  # the baseline was too unsure for the tolerance, and check said so
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,16 +46,16 @@ class Alarm:
         return 1 + self.injected if self.row == ROW else 1.0
 
 
-def gate_trial_plan(**options: object) -> Plan:
+def check_plan(**options: object) -> Plan:
     """The main job, measured well enough to be a baseline for the tolerance."""
     settings: dict[str, object] = {
         "variants": "relu,gelu,swiglu", "d_model": 768, "device": "cpu", "metrics": "latency",
         "precision": 100 * TOLERANCE / 3, **options,
     }  # fmt: skip
-    return build(Request(**settings))  # type: ignore[arg-type]
+    return plan_compare(CompareRequest(**settings))  # type: ignore[arg-type]
 
 
-def gate_policy(tolerance: float = TOLERANCE) -> Policy:
+def check_policy(tolerance: float = TOLERANCE) -> Policy:
     """One tolerance for every row."""
     return Policy(tolerances=(("", LATENCY, tolerance),))
 
@@ -146,7 +145,7 @@ def broken_promises(alarms: list[Alarm]) -> list[str]:
     return broken
 
 
-def simulate_gate(
+def simulate_checks(
     repeats: int,
     *,
     seed: int = 0,
@@ -156,9 +155,9 @@ def simulate_gate(
     """`repeats` baselines, spread evenly over the worlds, each checked unchanged and slowed down by known shares.
 
     Baselines are made while the machine is quiet. Between a baseline and its checks the ratios of different forms
-    move by as much as the gate assumes they do.
+    move by as much as check assumes they do.
     """
-    chosen, plan = list(worlds), gate_trial_plan()
+    chosen, plan = list(worlds), check_plan()
     alarms: list[Alarm] = []
     for repeat in range(repeats):
         alarms += _one(chosen[repeat % len(chosen)], plan, seed + repeat)
@@ -170,11 +169,11 @@ def _one(world: World, plan: Plan, seed: int) -> list[Alarm]:
     """A baseline and its checks; where the tolerance asks too much of this world, unchanged code at the default one."""
     quiet = replace(world, drift=0.0, burst=0.0, neighbour_s=0.0)
     before = report_of(Machine(quiet, plan, seed, moved=_moved(plan, seed)).run(run))
-    if not blind_row(before, gate_policy(), LONG_BUDGET_S):
+    if not blind_row(before, check_policy(), DEFAULT_BUDGET_S):
         shares = (0.0, *SLOWED.values())
-        return [a for n, share in enumerate(shares) for a in _check(before, gate_policy(), world, share, seed, n)]
-    name, policy = f"{world.name}, at {DEFAULT_LATENCY:.0%}", gate_policy(DEFAULT_LATENCY)
-    if blind := blind_row(before, policy, LONG_BUDGET_S):
+        return [a for n, share in enumerate(shares) for a in _check(before, check_policy(), world, share, seed, n)]
+    name, policy = f"{world.name}, at {DEFAULT_LATENCY:.0%}", check_policy(DEFAULT_LATENCY)
+    if blind := blind_row(before, policy, DEFAULT_BUDGET_S):
         return [refused(blind.case, condition=name, repeat=seed, injected=0.0)]
     return _check(before, policy, replace(world, name=name), 0.0, seed, 0)
 
@@ -186,7 +185,7 @@ def _check(before: Report, policy: Policy, world: World, injected: float, seed: 
     def measure(asked: Plan, answered: Answered) -> Report:
         return report_of(now.measure(asked, run, answered))
 
-    looks = two_looks(before, policy, LONG_BUDGET_S, measure, now.now)
+    looks = two_looks(before, policy, DEFAULT_BUDGET_S, measure, now.now)
     return alarms_of(
         looks.findings, condition=world.name, repeat=seed, injected=injected, seconds=now.clock_s,
         twice=looks.again is not None,

@@ -24,13 +24,13 @@ from ffnbench.selftest.alarms import (
     SLOWED,
     Alarm,
     alarms_of,
-    gate_policy,
-    gate_trial_plan,
+    check_plan,
+    check_policy,
     refused,
     slowed,
 )
 from ffnbench.selftest.neighbour import Neighbour
-from ffnbench.selftest.rates import CONDITIONS, OURS, RIVALS, SLOWER, Reading, trial_plan
+from ffnbench.selftest.rates import CONDITIONS, OURS, RIVALS, SLOWER, Reading, comparison_plan
 from ffnbench.stats.enough import Answered
 from ffnbench.stats.looks import blind_row, report_of, two_looks
 from ffnbench.stats.verdict import decide, summarise
@@ -42,7 +42,7 @@ NEIGHBOURS: dict[str, Callable[[int], AbstractContextManager[object]]] = dict(
 
 def live_plan(budget: float, d_model: int, tokens: int) -> Plan:
     """The trial on the real machine: all usable CPUs, the time given."""
-    return trial_plan(
+    return comparison_plan(
         d_model=d_model, seq_len=tokens, budget=budget, threads=usable_cpus(), precision=0.05
     )  # the precision is out of reach, so that the budget is used up
 
@@ -128,12 +128,12 @@ def _theirs(plan: Plan, method: str, seconds: float) -> list[Reading]:
 CHECKS = ((QUIET, 0.0), *((QUIET, share) for share in SLOWED.values()), (NEIGHBOUR, 0.0))
 
 
-def live_gate_plan(d_model: int) -> Plan:
+def live_check_plan(d_model: int) -> Plan:
     """The main job on this machine, with all its usable CPUs."""
-    return gate_trial_plan(d_model=d_model, threads=usable_cpus())
+    return check_plan(d_model=d_model, threads=usable_cpus())
 
 
-def measure_gate(
+def measure_checks(
     plan: Plan,
     repeats: int,
     budget: float,
@@ -173,8 +173,8 @@ def _repeat(plan: Plan, seed: int, budget: float, tell: Callable[[float, str], N
 
 
 def _check(before: Report, condition: str, injected: float, seed: int, budget: float) -> list[Alarm]:
-    """One check; the code under test is the baseline's with a row slowed down, which the gate does not know."""
-    policy = gate_policy()
+    """One check; the code under test is the baseline's with a row slowed down, which the check does not know."""
+    policy = check_policy()
     if blind := blind_row(before, policy, budget):
         return [refused(blind.case, condition=condition, repeat=seed, injected=injected)]
 

@@ -102,6 +102,8 @@ class Machine:
 class SimulatedWorker:
     """Answers the runner as a process would."""
 
+    settle_s = 0.0
+
     def __init__(self, machine: Machine) -> None:
         self._machine, self._round = machine, 0
         world, dice = machine.world, machine.dice
@@ -114,7 +116,7 @@ class SimulatedWorker:
             self._means[label] = speed + layout + moved + log1p(case.workload.slowdown)
         self._taken = 0
 
-    def facts(self) -> dict[str, Any]:
+    def greeting(self) -> dict[str, Any]:
         """What a worker's greeting would tell."""
         return {"gpus": 0, "version": "simulated"}
 

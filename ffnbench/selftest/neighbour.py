@@ -25,7 +25,7 @@ class Neighbour:
         self._processes: list[subprocess.Popen[bytes]] = []
 
     def __enter__(self) -> Neighbour:
-        command = [sys.executable, "-m", "ffnbench.bench.neighbour", str(self._seed), str(time.time())]
+        command = [sys.executable, "-m", __spec__.name, str(self._seed), str(time.time())]
         self._processes = [subprocess.Popen(command, stdin=subprocess.PIPE) for _ in range(usable_cpus())]
         return self
 

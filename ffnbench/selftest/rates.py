@@ -8,8 +8,8 @@ from math import log, sqrt
 
 from ffnbench.bench.runner import run
 from ffnbench.plan import Plan
-from ffnbench.planning.compare import build
-from ffnbench.request import Request
+from ffnbench.planning.compare import plan_compare
+from ffnbench.request import CompareRequest
 from ffnbench.result import Comparison, Verdict
 from ffnbench.selftest.machine import WORLDS, Machine, World
 from ffnbench.stats.verdict import summarise
@@ -46,12 +46,12 @@ class Rates:
     seconds: float  # mean, of the simulated clock
 
 
-def trial_plan(**options: object) -> Plan:
+def comparison_plan(**options: object) -> Plan:
     """The reference, itself twice more, and itself slowed down by known shares."""
     variants = ["base=relu", *(f"{name}=relu" for name in SAME)]
     variants += [f"{name}=relu@slowdown={share}" for name, share in SLOWER.items()]
     settings: dict[str, object] = {"d_model": 256, "device": "cpu", "metrics": "latency", **options}
-    return build(Request(variants=",".join(variants), **settings))  # type: ignore[arg-type]
+    return plan_compare(CompareRequest(variants=",".join(variants), **settings))  # type: ignore[arg-type]
 
 
 def total(rates: list[Rates]) -> Rates:
@@ -134,7 +134,7 @@ def simulate(
     on_progress: Callable[[int, int], None] = lambda done, of: None,
 ) -> list[Rates]:
     """`runs` simulated runs, spread evenly over the worlds, through the real runner, statistics and decisions."""
-    chosen, plan = list(worlds), trial_plan()
+    chosen, plan = list(worlds), comparison_plan()
     rates = []
     for place, world in enumerate(chosen):
         each = runs // len(chosen) + (place < runs % len(chosen))

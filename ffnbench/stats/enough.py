@@ -2,7 +2,7 @@
 
 Two scatters make a ratio uncertain: that of rounds within a worker, which more rounds shrink, and that between
 workers, which only more workers do. Both are estimated from what was measured so far, and the cheapest way to the
-wanted precision is taken. Looking at the data to decide when to stop costs a little confidence; stats.level pays it.
+wanted precision is taken. Looking at the data to decide when to stop costs a little confidence; verdict.level pays it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Independent values, one a worker, some surer than others -> their centre, its error and its degrees of freedom.
+"""Independent values, one a worker, some surer than others -> their weighted mean, its error, its degrees of freedom.
 
 A worker that a neighbour disturbed says less than a quiet one, and its own rounds show it. So each value is weighted
 by what its rounds leave uncertain and by the scatter between workers (random effects, Paule & Mandel 1982); the error
@@ -80,7 +80,7 @@ def robust_variance(logs: Sequence[float]) -> float:
 
 
 def weighted_mean(values: Iterable[Value]) -> WeightedMean:
-    """The centre of one or more values; raises ValueError for none."""
+    """The weighted mean of one or more values; raises ValueError for none."""
     found = list(values)
     if not found:
         raise ValueError("no value")

@@ -1,6 +1,6 @@
-"""How a gate measures: a first look at every row until each is decided, a second one at its suspects alone.
+"""How a check measures: a first look at every row until each is decided, a second one at its suspects alone.
 
-Pure but for the `measure` that it is handed: the real gate measures in processes, the selftest on simulated machines.
+Pure but for the `measure` that it is handed: a real check measures in processes, the selftest on simulated machines.
 """
 
 from __future__ import annotations
@@ -128,11 +128,11 @@ def blind_row(before: Report, policy: Policy, budget: float) -> Blind | None:
     for case in before.plan.shown:
         if before.plan.is_reference(case.label):
             continue
-        centre, tolerance = row_of(before, case.label), policy.of(case.label, LATENCY)
-        half = centre.half(CONFIDENCE) if centre else math.inf
-        if centre is None or half > math.log1p(tolerance):
+        mean, tolerance = row_of(before, case.label), policy.of(case.label, LATENCY)
+        half = mean.half(CONFIDENCE) if mean else math.inf
+        if mean is None or half > math.log1p(tolerance):
             return Blind(case=case.label, tolerance=tolerance, half=math.expm1(min(half, 10.0)), by_baseline=True)
-        change = change_of(centre, replace(centre, error=error), between_runs(before.plan, case.label))
+        change = change_of(mean, replace(mean, error=error), between_runs(before.plan, case.label))
         hoped = change.difference.half(level(first.protocol))
         if hoped > RESOLVED * math.log1p(tolerance):
             return Blind(case=case.label, tolerance=tolerance, half=math.expm1(min(hoped, 10.0)), by_baseline=False)

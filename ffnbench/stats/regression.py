@@ -1,6 +1,6 @@
-"""Report x baseline x policy -> findings. Pure, and the only place where the status of a gate is decided.
+"""Report x baseline x policy -> findings. Pure, and the only place where the status of a check is decided.
 
-Exact metrics are equal or not. Latency is gated on its in-run ratio to the reference, so that a faster or slower
+Exact metrics are equal or not. Latency is checked by its in-run ratio to the reference, so that a faster or slower
 machine of the same kind cancels: the change is the ratio now over the ratio of the baseline, with an interval over
 the workers of both (Welch 1947). Nothing regresses on a point estimate.
 """
@@ -8,7 +8,7 @@ the workers of both (Welch 1947). Nothing regresses on a point estimate.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from enum import Enum
 from statistics import median
@@ -16,10 +16,10 @@ from statistics import median
 from ffnbench.errors import FfnbenchError
 from ffnbench.ffn.spec import FFNSpec
 from ffnbench.names import hint_for
-from ffnbench.plan import CONTROL, LATENCY, PEAK, SAVED, Case, Plan
-from ffnbench.result import Agreement, Environment, Estimate, Report, Verdict
+from ffnbench.plan import LATENCY, METRICS, Case, Metric, Plan
+from ffnbench.result import Agreement, Environment, Estimate, Report
 from ffnbench.stats.interval import Value, WeightedMean, weighted_mean
-from ffnbench.stats.verdict import error_rate, holm, level, row_mean, whole_rounds
+from ffnbench.stats.verdict import control_slack, error_rate, holm, level, row_mean, whole_rounds
 
 Row = tuple[str, str]  # case, metric
 # sd of a log ratio between runs of one machine, beyond what each run's workers show: choices, by what runs showed
@@ -30,7 +30,7 @@ DEFAULT_LATENCY, DEFAULT_SECONDS = 0.05, 0.10
 
 
 class Status(Enum):
-    """What a gate says of one metric of one case."""
+    """What a check says of one metric of one case."""
 
     REGRESSED = "REGRESSED"
     UNCLEAR = "UNCLEAR"
@@ -43,7 +43,7 @@ class Status(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """One row of a gate: what was, what is, and what follows. `change` is now over before."""
+    """One row of a check: what was, what is, and what follows. `change` is now over before."""
 
     case: str
     metric: str
@@ -53,6 +53,35 @@ class Finding:
     now: float | None = None
     change: Estimate | None = None
     reason: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Checked:
+    """The answer of a check: what follows for every row, the two reports that it follows from, the second look at
+    suspects. `against` is where the baseline stands; for two sides of one run `sides` says what they are.
+    """
+
+    findings: tuple[Finding, ...]
+    before: Report
+    now: Report
+    again: Report | None = None
+    against: str = ""
+    sides: tuple[str, ...] = ()
+
+    @property
+    def smallest(self) -> float | None:
+        """The smallest change that every latency row could have been caught at."""
+        sizes = [
+            math.sqrt(f.change.high / f.change.low) * (1 + f.tolerance) - 1
+            for f in self.findings
+            if f.metric == LATENCY and f.change and f.change.low and f.change.high
+        ]
+        return max(sizes, default=None)
+
+    @property
+    def interrupted(self) -> bool:
+        """Whether it was ended by hand."""
+        return self.now.interrupted or (self.again is not None and self.again.interrupted)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,39 +99,9 @@ class Policy:
         return given.get((case, metric), given.get(("", metric), default))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ExactMetric:
-    """A number that is the same on every machine. Where less is `better`, a smaller one is an improvement."""
-
-    name: str
-    of: Callable[[Report, str], float | None]
-    less_is_better: bool = False
-
-
-def _measured(metric: str) -> Callable[[Report, str], float | None]:
-    """The measured value, or the closed form where nothing was measured: the tests hold the two equal."""
-
-    def of(report: Report, label: str) -> float | None:
-        estimate = report.estimate(label, metric)
-        return estimate.value if estimate else getattr(report.cost(label), metric)  # type: ignore[no-any-return]
-
-    return of
-
-
-def _cost(name: str) -> Callable[[Report, str], float | None]:
-    return lambda report, label: getattr(report.cost(label), name)
-
-
-EXACT = (
-    ExactMetric(name="params", of=_cost("params")),
-    ExactMetric(name="flops_forward", of=_cost("flops_forward")),
-    ExactMetric(name="flops_backward", of=_cost("flops_backward")),
-    ExactMetric(name="flops_elementwise", of=_cost("flops_elementwise")),
-    ExactMetric(name=PEAK, of=_measured(PEAK), less_is_better=True),
-    ExactMetric(name=SAVED, of=_measured(SAVED), less_is_better=True),
-)
+EXACT = tuple(metric for metric in METRICS if metric.checked and metric.exact)
 TIMED = (LATENCY, SECONDS)
-METRICS = (*(metric.name for metric in EXACT), *TIMED)
+CHECKED = (*(metric.name for metric in EXACT), *TIMED)
 
 
 def parse_tolerances(texts: Iterable[str], labels: Iterable[str]) -> tuple[tuple[str, str, float], ...]:
@@ -113,10 +112,10 @@ def parse_tolerances(texts: Iterable[str], labels: Iterable[str]) -> tuple[tuple
         case, _, metric = name.rpartition(":")
         if not equals:
             raise FfnbenchError(f"cannot read the tolerance {text!r}", "for example latency=5% or swiglu:latency=8%")
-        if metric not in METRICS:
+        if metric not in CHECKED:
             raise FfnbenchError(
                 f"no metric is called {metric!r}, in {text!r}",
-                hint_for(metric, METRICS, "metrics: " + ", ".join(METRICS)),
+                hint_for(metric, CHECKED, "metrics: " + ", ".join(CHECKED)),
             )
         if case and case not in known:
             raise FfnbenchError(
@@ -132,6 +131,14 @@ def parse_tolerances(texts: Iterable[str], labels: Iterable[str]) -> tuple[tuple
             raise FfnbenchError(f"the tolerance {text!r} is no share above zero", "for example latency=5%")
         found.append((case, metric, fraction))
     return tuple(found)
+
+
+def exact_value(report: Report, label: str, metric: Metric) -> float | None:
+    """What was measured, or the closed form where nothing was and there is one: the tests hold the two equal."""
+    estimate = report.estimate(label, metric.name)
+    if estimate is None:
+        return getattr(report.cost(label), metric.name) if metric.closed_form else None
+    return estimate.value
 
 
 def exact_findings(before: Report, now: Report, policy: Policy) -> list[Finding]:
@@ -163,8 +170,8 @@ def _other(was: Case, now: Case) -> str:
     return "; ".join(differs)
 
 
-def _exact(before: Report, now: Report, label: str, metric: ExactMetric, policy: Policy) -> Finding | None:
-    was, is_ = metric.of(before, label), metric.of(now, label)
+def _exact(before: Report, now: Report, label: str, metric: Metric, policy: Policy) -> Finding | None:
+    was, is_ = (exact_value(report, label, metric) for report in (before, now))
     if was is None:
         return None if is_ is None else _finding(label, metric.name, Status.NEW, policy, now=is_)
     failure = now.failure(label)
@@ -197,24 +204,29 @@ def latency_findings(before: Report, now: Report, policy: Policy) -> list[Findin
     if policy.absolute:
         rows += [(case.label, SECONDS) for case in plan.shown]
     if not policy.across_machines and kind(before.environment) != kind(now.environment):
-        reason = "another kind of machine: gate by measuring old and new code in one job"
+        reason = "another kind of machine: measure old and new code in one job"
         return [_finding(label, metric, Status.INCOMPARABLE, policy, reason=reason) for label, metric in rows]
     changes = {row: _change(before, now, *row) for row in rows}
     alpha = error_rate(now.plan.protocol)
     worse = holm({row: c.p_above(policy.of(*row)) for row, c in changes.items() if c}, alpha / 2)
-    return [latency_finding(row, changes[row], row in worse, policy, now) for row in rows]
+    slack = control_slack(now)
+    return [latency_finding(row, changes[row], row in worse, policy, now, slack) for row in rows]
 
 
-def latency_finding(row: Row, change: Change | None, worse: bool, policy: Policy, now: Report) -> Finding:
-    """What follows for one row; `worse` is whether it is beyond its tolerance by Holm's correction too."""
+def latency_finding(
+    row: Row, change: Change | None, worse: bool, policy: Policy, now: Report, control: float
+) -> Finding:
+    """What follows for one row; `worse` is whether it is beyond its tolerance by Holm's correction too, `control` the
+    slack (in logs) that the control asks for.
+    """
     label, metric = row
     if change is None:
         failure = now.failure(label) or now.failure(now.plan.reference)
         reason = failure.message if failure else "it has no samples now"
         return _finding(label, metric, Status.MISSING, policy, reason=reason)
-    estimate, slack = change.estimate(level(now.plan.protocol)), _bias(now) if metric == LATENCY else 0.0
+    estimate, slack = change.estimate(level(now.plan.protocol)), control if metric == LATENCY else 0.0
     low, high = (estimate.low or 0.0) * math.exp(-slack), (estimate.high or math.inf) * math.exp(slack)
-    status, reason = gate(low, high, policy.of(label, metric)), ""
+    status, reason = status_of(low, high, policy.of(label, metric)), ""
     if slack and status is Status.UNCLEAR:
         reason = "the reference differs from itself: this machine can't tell now"
     elif status is Status.REGRESSED and not worse:
@@ -225,7 +237,7 @@ def latency_finding(row: Row, change: Change | None, worse: bool, policy: Policy
     )  # fmt: skip
 
 
-def gate(low: float, high: float, tolerance: float) -> Status:
+def status_of(low: float, high: float, tolerance: float) -> Status:
     """The status on the interval of a change: beyond the limit, within it, below 1, or on both sides of the limit."""
     if low > 1 + tolerance:
         return Status.REGRESSED
@@ -253,10 +265,10 @@ class Change:
 
 
 def _change(before: Report, now: Report, label: str, metric: str) -> Change | None:
-    centres = [row_of(report, label, metric) for report in (before, now)]
-    if any(centre is None or centre.freedom <= 0 for centre in centres):
+    means = [row_of(report, label, metric) for report in (before, now)]
+    if any(mean is None or mean.freedom <= 0 for mean in means):
         return None
-    was, is_ = (centre for centre in centres if centre)
+    was, is_ = (mean for mean in means if mean)
     return change_of(was, is_, between_runs(before.plan, label))
 
 
@@ -278,23 +290,15 @@ def between_runs(plan: Plan, label: str) -> float:
 
 
 def change_of(before: WeightedMean, now: WeightedMean, between: float) -> Change:
-    """The difference of two centres (Welch 1947), its degrees of freedom by Satterthwaite (1946).
+    """The difference of two means (Welch 1947), its degrees of freedom by Satterthwaite (1946).
 
     `between` is what each run adds of its own.
     """
-    parts = [(centre.error**2, centre.freedom) for centre in (before, now)]
+    parts = [(mean.error**2, mean.freedom) for mean in (before, now)]
     explained = sum(part for part, _ in parts)
     freedom = explained**2 / sum(part**2 / n for part, n in parts) if explained else sum(n for _, n in parts)
     error = math.sqrt(explained + 2 * between**2)
     return Change(before=before.mean, now=now.mean, difference=WeightedMean(now.mean - before.mean, error, freedom))
-
-
-def _bias(now: Report) -> float:
-    """By how much (in logs) the reference differs from itself, where the control says that it does."""
-    control = now.comparison(CONTROL)
-    if control is None or control.ratio is None or control.verdict not in (Verdict.SLOWER, Verdict.FASTER):
-        return 0.0
-    return max(abs(math.log(control.ratio.low or 1)), abs(math.log(control.ratio.high or 1)))
 
 
 def confirmed(first: list[Finding], second: list[Finding]) -> list[Finding]:
@@ -338,14 +342,15 @@ def paired_findings(run: Report, policy: Policy) -> list[Finding]:
     """
     reference = run.plan.reference
     rows = [(case.label, LATENCY) for case in run.plan.shown if case.label != reference]
-    centres = {row: row_of(run, *row) for row in rows}
+    means = {row: row_of(run, *row) for row in rows}
     changes = {
-        row: Change(before=0.0, now=centre.mean, difference=centre) if centre and centre.freedom > 0 else None
-        for row, centre in centres.items()
+        row: Change(before=0.0, now=found.mean, difference=found) if found and found.freedom > 0 else None
+        for row, found in means.items()
     }
     alpha = error_rate(run.plan.protocol)
     worse = holm({row: c.p_above(policy.of(*row)) for row, c in changes.items() if c}, alpha / 2)
-    return [latency_finding(row, changes[row], row in worse, policy, run) for row in rows]
+    slack = control_slack(run)
+    return [latency_finding(row, changes[row], row in worse, policy, run, slack) for row in rows]
 
 
 def output_finding(label: str, agreement: Agreement, *, allowed: bool) -> Finding:

@@ -1,7 +1,7 @@
 """From samples to estimates and verdicts. Pure; the replicate is the worker, a fresh process.
 
 Within one process samples share memory layout and page placement, so their scatter says little about the next
-process. Each worker therefore gives one value, and every interval is over workers (centre.py). Ratios are paired: per
+process. Each worker therefore gives one value, and every interval is over workers (interval.py). Ratios are paired: per
 round log(case / reference), the median over rounds is the worker's value (docs/methodology.md).
 """
 
@@ -16,7 +16,7 @@ from typing import TypeVar
 
 from ffnbench.errors import FfnbenchError
 from ffnbench.plan import COMPILE, CONTROL, LATENCY, Note, Plan, Protocol
-from ffnbench.result import Comparison, Estimate, Measured, Run, Sample, Verdict
+from ffnbench.result import Comparison, Estimate, Measured, Report, Run, Sample, Verdict
 from ffnbench.stats.interval import LEAST_SCATTER, Value, WeightedMean, student, value_of, weighted_mean
 from ffnbench.stats.noise import noise_notes
 from ffnbench.units import percent
@@ -24,7 +24,7 @@ from ffnbench.units import percent
 CONFIDENCE = 0.95  # of every interval, as stated
 # A run that stops when its intervals are narrow stops too often on a scatter that is small by chance. With these the
 # interval it stops at covers in 93.4-96.6 % and a difference is false in less than 5 %, whatever the precision and
-# the number of workers (tests/test_sampling.py simulates it); one that never looks early needs no correction.
+# the number of workers (tests/test_enough.py simulates it); one that never looks early needs no correction.
 LOOKS_CONFIDENCE, LOOKS_ALPHA = 0.965, 0.024
 CONTROL_WITHIN = 0.05  # a control that is known no better says nothing
 CONTROL_CONFIDENCE = 0.99  # a quiet machine is accused once in a hundred runs
@@ -68,17 +68,18 @@ def refuse_blind(plan: Plan) -> None:
     """Raise FfnbenchError for a plan that could tell no difference below 10 % even where workers scatter by
     LEAST_SCATTER only; the hint has the number of workers that would do."""
     protocol = plan.protocol
-    if protocol.precision is not None or "latency" not in plan.metrics or plan.compared < 1:
+    rows = max(plan.families.values(), default=0)
+    if protocol.precision is not None or "latency" not in plan.metrics or not rows:
         return
 
     def tells(workers: int) -> float:
-        return student(workers - 1, 1 - (1 - CONFIDENCE) / plan.compared) * LEAST_SCATTER / math.sqrt(workers)
+        return student(workers - 1, 1 - (1 - CONFIDENCE) / rows) * LEAST_SCATTER / math.sqrt(workers)
 
     if tells(protocol.workers) > MUST_TELL:
         enough = next(n for n in range(protocol.workers, 1000) if tells(n) <= MUST_TELL)
         raise FfnbenchError(
             f"{protocol.workers} workers can tell no difference below {percent(tells(protocol.workers))} "
-            f"among {plan.compared} variants",
+            f"among {rows} variants",
             f"give --workers {enough}, or fewer variants",
         )
 
@@ -147,26 +148,26 @@ def _compiling(run: Run, labels: list[str]) -> list[Measured]:
     return found
 
 
-def _estimate(centre: WeightedMean, workers: int, samples: int, confidence: float) -> Estimate:
-    """exp(centre) with its interval; without one for a single worker."""
-    interval = centre.interval(confidence)
+def _estimate(found: WeightedMean, workers: int, samples: int, confidence: float) -> Estimate:
+    """exp(mean) with its interval; without one for a single worker."""
+    interval = found.interval(confidence)
     if interval is None:
-        return Estimate(value=math.exp(centre.mean), workers=workers, samples=samples)
+        return Estimate(value=math.exp(found.mean), workers=workers, samples=samples)
     low, high = map(math.exp, interval)
-    value = math.exp(centre.mean)
+    value = math.exp(found.mean)
     return Estimate(value=value, low=low, high=high, confidence=CONFIDENCE, workers=workers, samples=samples)
 
 
 @dataclass(frozen=True, slots=True)
 class _Row:
-    """One case against the reference: the centre of its workers' values, how many, and of how many rounds."""
+    """One case against the reference: the mean of its workers' values, how many, and of how many rounds."""
 
-    centre: WeightedMean
+    mean: WeightedMean
     workers: int
     pairs: int
 
     def estimate(self, confidence: float) -> Estimate:
-        return _estimate(self.centre, self.workers, self.pairs, confidence)
+        return _estimate(self.mean, self.workers, self.pairs, confidence)
 
 
 def row_mean(rounds: Rounds, reference: Rounds) -> WeightedMean | None:
@@ -182,11 +183,13 @@ def _comparisons(plan: Plan, latency: dict[str, Rounds]) -> tuple[Comparison, ..
             logs = list(paired_logs(rounds, latency.get(plan.reference_of(label), {})).values())
             rows[label] = _Row(weighted_mean(map(value_of, logs)), len(logs), sum(map(len, logs))) if logs else None
     alpha = error_rate(plan.protocol)
-    family = {label: row.centre.p_value() for label, row in rows.items() if row and label != CONTROL}
-    differ = holm(family, alpha)
-    strictest = 1 - alpha / max(1, len(family))
+    families: dict[str, dict[str, float]] = defaultdict(dict)
+    for label, row in rows.items():
+        if row and label != CONTROL:
+            families[plan.reference_of(label)][label] = row.mean.p_value()
+    differ = {label for family in families.values() for label in holm(family, alpha)}
     control = rows.get(CONTROL)
-    slack = _bias(control.centre) if control else 0.0
+    slack = _slack(control.mean) if control else 0.0
     found = []
     for label in [label for label, rounds in latency.items() if rounds]:
         row = rows.get(label)
@@ -199,11 +202,21 @@ def _comparisons(plan: Plan, latency: dict[str, Rounds]) -> tuple[Comparison, ..
         elif label == CONTROL:
             found.append(_control(plan, row, slack))
         else:
-            found.append(_compare(plan, label, row, label in differ, strictest, slack))
+            family = len(families[plan.reference_of(label)])
+            found.append(_compare(plan, label, row, label in differ, family, 1 - alpha / family, slack))
     return tuple(found)
 
 
-def _bias(control: WeightedMean) -> float:
+def control_slack(report: Report) -> float:
+    """By how much (in logs) the reference of a run differs from itself, where that is more than chance; else 0."""
+    rounds = whole_rounds(
+        [s for s in report.samples if s.case in (CONTROL, report.plan.reference)], report.plan.protocol
+    )
+    control = row_mean(rounds.get(CONTROL, {}), rounds.get(report.plan.reference, {}))
+    return _slack(control) if control else 0.0
+
+
+def _slack(control: WeightedMean) -> float:
     """By how much (in logs) the reference differs from itself, where that is more than chance; else 0."""
     interval = control.interval(CONTROL_CONFIDENCE)
     if interval is None or interval[0] <= 0 <= interval[1]:
@@ -211,19 +224,21 @@ def _bias(control: WeightedMean) -> float:
     return max(map(abs, interval))
 
 
-def _control(plan: Plan, row: _Row, bias: float) -> Comparison:
+def _control(plan: Plan, row: _Row, slack: float) -> Comparison:
     """The reference against itself: the same, unless it differs by more than chance."""
     ratio = row.estimate(level(plan.protocol))
     if ratio.low is None:
         return _comparison(plan, CONTROL, ratio, Verdict.UNCLEAR, "one worker gives no interval")
     differs = Verdict.SLOWER if ratio.value > 1 else Verdict.FASTER
-    if bias:
+    if slack:
         return _comparison(plan, CONTROL, ratio, differs)
-    wide = row.centre.half(level(plan.protocol)) > CONTROL_WITHIN
+    wide = row.mean.half(level(plan.protocol)) > CONTROL_WITHIN
     return _comparison(plan, CONTROL, ratio, Verdict.UNCLEAR if wide else Verdict.SAME)
 
 
-def _compare(plan: Plan, label: str, row: _Row, differs: bool, strictest: float, slack: float) -> Comparison:
+def _compare(
+    plan: Plan, label: str, row: _Row, differs: bool, family: int, strictest: float, slack: float
+) -> Comparison:
     ratio = row.estimate(level(plan.protocol))
     if ratio.low is None or ratio.high is None:
         return _comparison(plan, label, ratio, Verdict.UNCLEAR, "one worker gives no interval")
@@ -232,9 +247,9 @@ def _compare(plan: Plan, label: str, row: _Row, differs: bool, strictest: float,
         reason = f"the reference differs from itself by up to {percent(math.expm1(slack))}: this machine can't tell now"
     elif verdict in (Verdict.SLOWER, Verdict.FASTER) and not differs:
         verdict = Verdict.UNCLEAR
-        rows = f"{plan.compared} rows (Holm's correction)" if plan.compared > 1 else "one row and several looks"
+        rows = f"{family} rows (Holm's correction)" if family > 1 else "one row and several looks"
         reason = f"its interval leaves out 1 by less than chance explains, with {rows}"
-    told = math.expm1(row.centre.half(strictest) + slack)
+    told = math.expm1(row.mean.half(strictest) + slack)
     return replace(_comparison(plan, label, ratio, verdict, reason), resolution=told)
 
 

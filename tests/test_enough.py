@@ -12,9 +12,9 @@ from scipy.special import stdtrit
 
 from ffnbench.bench.runner import run
 from ffnbench.plan import LATENCY, Plan
-from ffnbench.planning.compare import build
+from ffnbench.planning.compare import plan_compare
 from ffnbench.planning.effort import MIN_WORKERS, protocol_of
-from ffnbench.request import Request
+from ffnbench.request import CompareRequest, Effort
 from ffnbench.result import Sample
 from ffnbench.selftest.machine import START_S, Machine, World
 from ffnbench.stats.enough import (
@@ -35,7 +35,7 @@ PACE = Pace(1.7, 0.075)
 
 def plan_of(**options: object) -> Plan:
     settings: dict[str, object] = {"variants": "a=relu,b=relu", "d_model": 64, "metrics": "latency", **options}
-    return build(Request(**settings)).with_device("cpu")
+    return plan_compare(CompareRequest(**settings)).with_device("cpu")
 
 
 def samples_of(logs: list[list[float]]) -> list[Sample]:
@@ -71,7 +71,7 @@ def test_a_case_alone_is_judged_by_its_seconds() -> None:
 
 
 def test_rounds_are_added_where_rounds_scatter_and_workers_where_workers_do() -> None:
-    patient = protocol_of(3, budget=600, precision=1)
+    patient = protocol_of(3, Effort(budget=600, precision=1))
     calm, rounds_scatter, workers_scatter = Scatter(1e-6, 1e-6), Scatter(0.03**2, 1e-6), Scatter(1e-6, 0.02**2)
     assert rounds_wanted(patient, rounds_scatter, PACE) > 2 * rounds_wanted(patient, calm, PACE)
     assert workers_wanted(patient, rounds_scatter, PACE) <= 8
@@ -81,13 +81,13 @@ def test_rounds_are_added_where_rounds_scatter_and_workers_where_workers_do() ->
 
 def test_what_is_out_of_reach_fills_the_budget_and_no_more() -> None:
     for budget in (10.0, 15.0, 60.0):
-        protocol = protocol_of(3, budget=budget, precision=0.1)
+        protocol = protocol_of(3, Effort(budget=budget, precision=0.1))
         noisy = Scatter(0.1**2, 0.02**2)
         rounds, workers = rounds_wanted(protocol, noisy, PACE), workers_wanted(protocol, noisy, PACE)
         assert workers * PACE.seconds(rounds) <= budget
         assert (workers + 1) * PACE.seconds(rounds) > budget
     slow = Pace(20.0, 5.0)  # three workers take longer than the budget: they are run, with the fewest rounds
-    protocol = protocol_of(3, budget=15)
+    protocol = protocol_of(3, Effort(budget=15))
     assert (workers_wanted(protocol, noisy, slow), rounds_wanted(protocol, noisy, slow)) == (
         MIN_WORKERS,
         protocol.rounds,
@@ -95,7 +95,7 @@ def test_what_is_out_of_reach_fills_the_budget_and_no_more() -> None:
 
 
 def test_a_fixed_protocol_is_what_it_says() -> None:
-    protocol = protocol_of(3, workers=7, rounds=3)
+    protocol = protocol_of(3, Effort(workers=7, rounds=3))
     assert (workers_wanted(protocol, Scatter(1, 1), PACE), rounds_wanted(protocol, Scatter(1, 1), PACE)) == (7, 3)
     plan = plan_of(workers=3, rounds=2)
     assert limit_met(plan, samples_of([[0, 0]] * 2), 1e9, PACE, 2) == ""

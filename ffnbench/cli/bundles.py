@@ -1,0 +1,134 @@
+"""Bundles of flags as the parameters of a command: each field of a request that is a flag becomes an option.
+
+A command is written as a function of bundles, `def compare(request: CompareRequest, output: Output)`. Typer sees a
+function of all their flags, and the command is called with the bundles.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields, is_dataclass
+from functools import wraps
+from types import UnionType
+from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
+
+import typer
+
+from ffnbench.cli.app import app
+from ffnbench.request import ATTENTION, CURVES, LIMITS, MEASURING, MODEL, OUTPUT, SIDES, WORKLOAD, Flag, spelling
+
+PANELS = (SIDES, MODEL, ATTENTION, CURVES, WORKLOAD, LIMITS, MEASURING, OUTPUT)  # in the order of the help
+
+
+def command(
+    name: str | None = None, *, epilog: str, words: Mapping[str, str] | None = None
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Register a function of bundles; `words` are filled into the help of flags, such as {formats}."""
+
+    def register(function: Callable[..., None]) -> Callable[..., None]:
+        app.command(name, epilog=epilog)(expanded(function, words or {}))
+        return function
+
+    return register
+
+
+def expanded(function: Callable[..., None], words: Mapping[str, str]) -> Callable[..., None]:
+    """The function with the fields of its bundles as parameters of their own."""
+    hints = get_type_hints(function, include_extras=True)
+    parameters: list[inspect.Parameter] = []
+    bundles: dict[str, type] = {}
+    for parameter in inspect.signature(function).parameters.values():
+        kind = hints[parameter.name]
+        if not is_dataclass(kind):
+            parameters.append(parameter.replace(annotation=kind, kind=inspect.Parameter.KEYWORD_ONLY))
+            continue
+        assert isinstance(kind, type)
+        bundles[parameter.name] = kind
+        parameters += _options(kind, words)
+    options = [p for p in parameters if p.default is not inspect.Parameter.empty]
+    parameters = [p for p in parameters if p.default is inspect.Parameter.empty] + sorted(options, key=_place)
+
+    @wraps(function)
+    def call(**given: Any) -> None:
+        function(**{name: _filled(kind, given) for name, kind in bundles.items()}, **given)
+
+    call.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    call.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    return call
+
+
+@dataclass(frozen=True, slots=True)
+class _Kind:
+    """How a value is read: its type for Typer, and the parser of its text."""
+
+    type: Any
+    parser: Callable[[str], Any] | None = None
+
+
+def _options(bundle: type, words: Mapping[str, str]) -> list[inspect.Parameter]:
+    hints = get_type_hints(bundle)
+    found = []
+    for field in fields(bundle):
+        how = field.metadata.get("flag")
+        if how is not None:
+            kind = _kind(hints[field.name])
+            option: Any = Annotated[kind.type, _option(field.name, how, kind, words)]  # type: ignore[name-defined]
+            default = list(field.default) or None if isinstance(field.default, tuple) else field.default
+            found.append(
+                inspect.Parameter(field.name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=option)
+            )
+    return found
+
+
+def _option(name: str, how: Flag, kind: _Kind, words: Mapping[str, str]) -> Any:
+    spelled = [how.name or spelling(name)]
+    if how.off:
+        spelled[0] += f"/{how.off}"
+    if how.short:
+        spelled.append(how.short)
+    help_ = how.help
+    for word, text in words.items():
+        help_ = help_.replace("{" + word + "}", text)
+    return typer.Option(
+        *spelled, help=help_, rich_help_panel=how.panel, metavar=how.metavar or None, parser=kind.parser
+    )
+
+
+def _kind(hint: Any) -> _Kind:
+    """`int | None` is read as a whole number, a tuple of texts is a flag that may stand several times."""
+    if get_origin(hint) is tuple:
+        return _Kind(list[str] | None)
+    inner = (
+        [one for one in get_args(hint) if one is not type(None)] if get_origin(hint) in (Union, UnionType) else [hint]
+    )
+    return _Kind(hint, {int: whole, float: number}.get(inner[0]))
+
+
+def _place(parameter: inspect.Parameter) -> int:
+    """Where a flag stands in the help: panel by panel."""
+    option = next(one for one in get_args(parameter.annotation)[1:] if hasattr(one, "rich_help_panel"))
+    return PANELS.index(option.rich_help_panel) if option.rich_help_panel in PANELS else len(PANELS)
+
+
+def _filled(bundle: type, given: dict[str, Any]) -> Any:
+    """The bundle with its flags, taken out of what was given. A flag that may stand several times becomes a tuple."""
+    values = {field.name: given.pop(field.name) for field in fields(bundle) if "flag" in field.metadata}
+    repeatable = {field.name for field in fields(bundle) if isinstance(field.default, tuple)}
+    return bundle(**{name: tuple(value or ()) if name in repeatable else value for name, value in values.items()})
+
+
+def whole(text: str) -> int:
+    """An integer from a flag, with a complaint that shows what was typed."""
+    try:
+        return int(text)
+    except ValueError:
+        raise typer.BadParameter(f"{text!r} is not a whole number") from None
+
+
+def number(text: str) -> float:
+    """A number from a flag, with a complaint that shows what was typed."""
+    try:
+        return float(text)
+    except ValueError:
+        raise typer.BadParameter(f"{text!r} is not a number") from None

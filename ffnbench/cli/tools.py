@@ -1,0 +1,68 @@
+"""The commands about names, models, this machine, and ffnbench itself."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from ffnbench.cli.app import leave
+from ffnbench.cli.bundles import command
+from ffnbench.report.ending import Ending, Kept, Output, Shown
+from ffnbench.report.view import FORMATS, SUFFIXES
+from ffnbench.request import SelftestRequest
+
+WORDS = {"formats": ", ".join(FORMATS), "suffixes": ", ".join(SUFFIXES)}
+
+
+@command("list", epilog="Example: ffnbench list rules", words=WORDS)
+def list_(
+    output: Shown,
+    what: Annotated[
+        str, typer.Argument(metavar="WHAT", help="variants, activations, rules, presets or dtypes.")
+    ] = "variants",
+) -> None:
+    """Show the names there are to choose from."""
+    from ffnbench.report.listing import listing_view
+
+    with Ending(output, "list") as ending:
+        ending.show(lambda: listing_view(what))
+
+
+@command(epilog="Example: ffnbench env --timer", words=WORDS)
+def env(
+    output: Shown,
+    timer: Annotated[bool, typer.Option("--timer", help="Measure the harness: an empty call, a tick.")] = False,
+) -> None:
+    """Show where numbers would be made: machine, torch, fingerprint, and what makes it noisy now."""
+    from ffnbench import api
+
+    with Ending(output, "env") as ending:
+        api.environment(timer, ending)
+
+
+MODEL = typer.Argument(metavar="CONFIG|PRESET", help="A config.json, a folder that holds one, or a preset.")
+
+
+@command(
+    epilog="Examples: ffnbench inspect deepseek-v3; ffnbench inspect path/to/config.json --format json", words=WORDS
+)
+def inspect(model: Annotated[str, MODEL], output: Kept) -> None:
+    """Show a model's FFNs in words and numbers, one row a kind of layer."""
+    from ffnbench import api
+
+    with Ending(output, "inspect") as ending:
+        api.inspect(model, ending)
+
+
+@command(
+    epilog="Examples: ffnbench selftest; ffnbench selftest --live -o selftest.json; ffnbench selftest --gate",
+    words=WORDS,
+)
+def selftest(request: SelftestRequest, output: Output) -> None:
+    """Count how often ffnbench is wrong: on simulated machines in seconds, with --live on this one."""
+    from ffnbench import api
+
+    with Ending(output, "selftest") as ending:
+        api.selftest(request, ending)
+    leave(ending.code)

@@ -1,0 +1,90 @@
+"""Two sides of one variant: the flags of `ab` -> what each side is, and one plan with a case of each. Pure.
+
+Base and head are two cases of one plan, each in a process of its own, so that they are measured in the same rounds.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from ffnbench.errors import FfnbenchError
+from ffnbench.plan import CONTROL, OWN, Arm, Kind, Plan, Probe, Protocol
+from ffnbench.planning.compare import plan_compare
+from ffnbench.planning.effort import check_timeout
+from ffnbench.planning.grammar import Variant, parse_variants
+from ffnbench.request import CompareRequest, SidesRequest
+
+BASE, HEAD = "base", "head"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SideFlags:
+    """One side as its flags say; None is as this process has it, and for head's code the working tree."""
+
+    rev: str | None
+    source: str | None
+    python: str | None
+    env: tuple[str, ...]
+
+
+def sides_asked(request: SidesRequest, variant: Variant) -> dict[str, SideFlags]:
+    """What was asked of base and of head; raises FfnbenchError where they are the same, or one is told wrongly."""
+    asked = {
+        BASE: SideFlags(
+            rev=request.base_rev, source=request.base_source, python=request.base_python, env=request.base_env
+        ),
+        HEAD: SideFlags(
+            rev=request.head_rev, source=request.head_source, python=request.head_python, env=request.head_env
+        ),
+    }
+    if asked[BASE] == asked[HEAD]:
+        raise FfnbenchError("base and head are the same", "say what base is: --base-rev REV, --base-python PATH, ...")
+    for name, side in asked.items():
+        if side.rev is not None and side.source is not None:
+            raise FfnbenchError(f"--{name}-rev and --{name}-source both say where the code is", "give one of the two")
+    of_code = [name for name, side in asked.items() if side.rev is not None or side.source is not None]
+    if of_code and not variant.target:
+        raise FfnbenchError(
+            f"{variant.text!r} is ffnbench's own and in no revision of yours",
+            f"name your code: package.module:Attr or path/to/file.py:Attr --{of_code[0]}-rev ...",
+        )
+    return asked
+
+
+def variant_of_sides(request: SidesRequest) -> Variant:
+    """The one variant that both sides are of."""
+    variants = parse_variants(request.variant)
+    if len(variants) > 1:
+        raise FfnbenchError(f"ab measures one variant, not {len(variants)}", "`ffnbench compare` measures several")
+    variant = variants[0]
+    if variant.arm != OWN:
+        raise FfnbenchError(f"the two sides are not told by {variant.arm}", "use --base-python, --head-python, ...")
+    if variant.label in (BASE, CONTROL):
+        raise FfnbenchError(f"{variant.label!r} is what the other side is called", "give the variant another label")
+    check_timeout(request.timeout)
+    return variant
+
+
+def plan_sides(request: SidesRequest, arms: tuple[Arm, Arm], probes: tuple[Probe, Probe]) -> Plan:
+    """A case of base and one of head, of the same width, each on its arm and looked at there by its probe."""
+    variant = variant_of_sides(request)
+    metrics = "memory" if request.exact_only else "latency,memory"
+    asked = CompareRequest(
+        variants=variant.text, d_model=request.d_model, d_ff=request.d_ff, bias=request.bias, batch=request.batch,
+        seq_len=request.seq_len, dtype=request.dtype, device=request.device, mode=request.mode,
+        threads=request.threads, metrics=metrics,
+    )  # fmt: skip
+    first = plan_compare(asked, probes[0]).cases[0]
+    base = replace(first, label=BASE, arm=arms[0])
+    there = plan_compare(replace(asked, d_ff=base.ffn.d_ff, match="none"), probes[1]).cases[0]
+    head = replace(base, label=variant.label, ffn=there.ffn, arm=arms[1])
+    return Plan(
+        kind=Kind.SIDES.value,
+        cases=(base, head),
+        reference=BASE,
+        protocol=Protocol(seed=request.seed, timeout_s=request.timeout),
+        metrics=tuple(metrics.split(",")),
+        match="none",
+        multiple_of=1,
+        request=request,
+    )

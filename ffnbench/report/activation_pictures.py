@@ -1,0 +1,100 @@
+"""What `plot-activations` writes: curves of activations, or surfaces of gated forms, and their points as csv."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Mapping
+from math import isnan
+from pathlib import Path
+
+from ffnbench.activations.facts import Facts
+from ffnbench.errors import FfnbenchError
+from ffnbench.ffn.spec import ActivationSpec, require_positive
+from ffnbench.ffn.variants import GATED_BY_ACTIVATION
+from ffnbench.planning.activations import parse_range
+from ffnbench.report import plots
+from ffnbench.report.curves import curves_figure
+from ffnbench.report.surfaces import gated_figure
+from ffnbench.report.view import PICTURES, Write
+from ffnbench.request import PictureRequest, spelling
+from ffnbench.result import Curve
+
+PICTURE_SUFFIXES = (*PICTURES, ".csv")
+SMALLEST_SIZE, LARGEST_SIZE = (3.0, 2.0), 60.0  # inches
+
+
+def canvas_of(request: PictureRequest) -> plots.Canvas:
+    """How the picture is to look; raises FfnbenchError for what can't be drawn, before anybody is asked for points."""
+    if request.gated and request.derivative is not None:
+        typed = spelling("derivative") if request.derivative else "--no-derivative"
+        raise FfnbenchError(f"{typed} is for curves, and --gated draws surfaces", "leave one of the two out")
+    return plots.Canvas(size=_size(request.size), dpi=require_positive("dpi", request.dpi), style=request.style)
+
+
+def picture_files(
+    request: PictureRequest,
+    canvas: plots.Canvas,
+    chosen: Mapping[str, ActivationSpec],
+    curves: dict[str, Curve],
+    facts: dict[str, Facts],
+) -> dict[str, Write]:
+    """The picture and its points, by suffix."""
+    if request.gated:
+        figure = gated_figure(curves, titles(chosen), canvas=canvas)
+    else:
+        figure = curves_figure(curves, facts, derivative=request.derivative is not False, canvas=canvas)
+    canvas.check_pixels(tuple(figure.get_size_inches()))
+    files: dict[str, Write] = {".csv": lambda: points(curves, request.gated)}
+    return files | {
+        suffix: lambda suffix=suffix: plots.render(figure, suffix, canvas)  # type: ignore[misc]
+        for suffix in PICTURES
+    }
+
+
+def told(request: PictureRequest, chosen: Mapping[str, ActivationSpec], paths: list[Path]) -> list[str]:
+    """What was drawn, and where it stands."""
+    low, high = parse_range(request.range_)
+    many = "s" if len(chosen) > 1 else ""
+    with_slope = "" if request.derivative is False else f" with derivative{many}"
+    what = f"gated surface{many}" if request.gated else f"activation{many}{with_slope}"
+    return [f"{len(chosen)} {what} on [{low:.12g}, {high:.12g}] -> {path}" for path in paths]
+
+
+def _size(text: str | None) -> tuple[float, float] | None:
+    if text is None:
+        return None
+    width, cross, height = text.lower().partition("x")
+    try:
+        size = float(width), float(height)
+    except ValueError:
+        size = 0.0, 0.0
+    fits = all(least <= side <= LARGEST_SIZE for least, side in zip(SMALLEST_SIZE, size, strict=True))
+    if not cross or not fits:
+        problem = "is out of range" if cross and min(size) > 0 else "cannot be read"
+        raise FfnbenchError(f"the size {text!r} {problem}", "inches, between 3x2 and 60x60: --size 10x4.5")
+    return size
+
+
+def titles(chosen: Mapping[str, ActivationSpec]) -> dict[str, str]:
+    """`swiglu: silu(g) · u`. An activation by itself is titled with the name of its gated form."""
+    titles = {}
+    for label, spec in chosen.items():
+        name = GATED_BY_ACTIVATION.get(label, f"{label}_glu") if label == spec.activation else label
+        beta = "" if spec.beta is None else f", β = {spec.beta:g}"
+        titles[label] = f"{name}: {spec.activation.rpartition(':')[2]}(g{beta}) · u"
+    return titles
+
+
+def points(curves: dict[str, Curve], gated: bool) -> str:
+    """Every point in full precision."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(("gate", "up", "activation", "value") if gated else ("x", "activation", "value", "derivative"))
+    for label, curve in curves.items():
+        if gated:
+            writer.writerows((g, u, label, y * u) for u in curve.x for g, y in zip(curve.x, curve.y, strict=True))
+        else:
+            points = zip(curve.x, curve.y, curve.slope, strict=True)
+            writer.writerows((x, label, y, "" if isnan(s) else s) for x, y, s in points)
+    return text.getvalue()

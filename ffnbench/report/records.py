@@ -1,0 +1,48 @@
+"""Flat records: what programs read in place of a table, as csv and json; and as a plain table of their own."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from ffnbench.report.table import Cell, Column, Table
+
+Record = dict[str, Any]
+
+
+def csv_text(records: Sequence[Record]) -> str:
+    """One line a record: full precision, booleans as true and false, a list as its items and spaces, unknown empty."""
+    text = io.StringIO()
+    writer = csv.DictWriter(text, fieldnames=list(records[0]), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows({key: _csv_cell(value) for key, value in record.items()} for record in records)
+    return text.getvalue()
+
+
+def json_text(records: Sequence[Record]) -> str:
+    """A list of objects."""
+    return json.dumps(list(records), indent=1, ensure_ascii=False) + "\n"
+
+
+def table_of(records: Sequence[Record], footnotes: Iterable[str] = (), prose: Iterable[str] = ()) -> Table:
+    """Records as a table: the first column stays longest, then in their order; columns of `prose` may be wrapped."""
+    keys, wrapped = list(records[0]), set(prose)
+    columns = tuple(
+        Column(title=key, left=not isinstance(records[0][key], int), priority=place, flexible=key in wrapped)
+        for place, key in enumerate(keys)
+    )
+    rows = tuple(tuple(Cell(text=_text(record[key]), value=record[key]) for key in keys) for record in records)
+    return Table(columns=columns, rows=rows, footnotes=tuple(footnotes))
+
+
+def _text(value: Any) -> str:
+    return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
+
+
+def _csv_cell(value: Any) -> Any:
+    if isinstance(value, bool):
+        return str(value).lower()
+    return " ".join(map(str, value)) if isinstance(value, list | tuple) else value

@@ -1,0 +1,64 @@
+"""How one answer reads: a table for people, records for programs, files by suffix. Every command ends with one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from ffnbench.errors import FfnbenchError
+from ffnbench.report.records import Record, csv_text, json_text
+from ffnbench.report.table import Table
+from ffnbench.report.text import markdown
+
+FORMATS = ("table", "markdown", "csv", "json")  # for stdout
+SUFFIXES = (".csv", ".json", ".md")
+PICTURES = (".png", ".svg", ".pdf")
+Write = Callable[[], str | bytes]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class View:
+    """An answer made readable. `stdout` has a writer for each format but the table, `files` one for each suffix.
+
+    `code` is the exit code that follows from it, `code_if_unclear_fails` where the user wants that; `problem` is raised
+    once everything is shown and written. `rescue` is what is saved elsewhere if a file can't be written, so that no
+    measurement is lost. A check has `exports` for other tools, and a new `baseline`.
+    """
+
+    table: Table
+    stdout: Mapping[str, Callable[[], str]]
+    files: Mapping[str, Write]
+    code: int = 0
+    problem: FfnbenchError | None = None
+    rescue: Callable[[], str] | None = None
+    code_if_unclear_fails: int | None = None
+    exports: Mapping[str, Callable[[], str]] = field(default_factory=dict)
+    baseline: Callable[[], str] | None = None
+
+    def ending(self, code: int, problem: FfnbenchError | None = None) -> View:
+        """The same, with how it ends."""
+        return replace(self, code=code, problem=problem)
+
+
+def view_of(
+    table: Table,
+    records: Callable[[], Sequence[Record]],
+    *,
+    json: Callable[[], str] | None = None,
+    picture: Callable[[str], bytes] | None = None,
+    every: bool = True,
+    rescue: Callable[[], str] | None = None,
+) -> View:
+    """A view of a table and its records. `json` where that is more than the records; `picture` draws for a suffix.
+
+    `every` is whether markdown shows the columns that only --wide does.
+    """
+    texts: dict[str, Callable[[], str]] = {
+        "csv": lambda: csv_text(records()),
+        "json": json or (lambda: json_text(records())),
+        "markdown": lambda: markdown(table, every=every),
+    }
+    files: dict[str, Write] = {".csv": texts["csv"], ".json": texts["json"], ".md": texts["markdown"]}
+    if picture is not None:
+        files |= {suffix: lambda suffix=suffix: picture(suffix) for suffix in PICTURES}  # type: ignore[misc]
+    return View(table=table, stdout=texts, files=files, rescue=rescue)

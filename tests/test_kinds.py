@@ -1,0 +1,269 @@
+"""Whatever is measured can be saved, shown again, drawn and checked: every kind of plan, through the real commands."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import shlex
+import sys
+from dataclasses import replace
+from math import exp, log
+from pathlib import Path
+from statistics import fmean, median
+
+import pytest
+from conftest import ROOT, FakeLaunch, ffnbench
+
+from ffnbench import api, cli, plan
+from ffnbench.bench.jobs import Jobs
+from ffnbench.bench.session import Session
+from ffnbench.cli import app
+from ffnbench.ffn.cost import Cost, cost
+from ffnbench.plan import Kind
+from ffnbench.report.ratio_picture import ratio_figure
+from ffnbench.report.store import load, report_text, seal
+from ffnbench.report.views import VIEWS
+from ffnbench.request import BlockRequest, CompareRequest, SidesRequest, TimingRequest, command_line
+
+STARTS = {".png": b"\x89PNG", ".svg": b"<?xml", ".pdf": b"%PDF"}
+COMMANDS = {
+    Kind.COMPARE: "compare --d-model 64 --variants relu,gelu,swiglu --quick",
+    Kind.BLOCK: "block --d-model 64 --seq-len 64,256 --quick",
+    Kind.ACTIVATIONS: "activations --time --activations gelu,silu --elements 1000,4096 --dtype float32,bf16 --quick",
+}
+
+
+def seconds(label: str, worker: int, number: int) -> float:
+    """Each label its own time, with a little scatter that differs from worker to worker."""
+    return 1e-3 * (3 + len(label) % 5) * (1 + 0.001 * ((worker * 7 + number * 3 + len(label)) % 5))
+
+
+@pytest.fixture
+def call(on_machine, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
+    """A command in this process, on workers that are not real; gives exit code, stdout, stderr."""
+    on_machine(FakeLaunch(seconds))
+
+    def run(*arguments: str) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["ffnbench", *arguments])
+        with pytest.raises(SystemExit) as caught:
+            cli.main()
+        out, err = capsys.readouterr()
+        return caught.value.code or 0, out, err
+
+    return run
+
+
+@pytest.mark.parametrize("kind", COMMANDS)
+def test_what_is_measured_is_saved_shown_drawn_and_checked(kind: Kind, call, tmp_path: Path) -> None:
+    files = [tmp_path / f"run{suffix}" for suffix in (".json", ".csv", ".md", *STARTS)]
+    code, shown, err = call(*shlex.split(COMMANDS[kind]), "-q", *(f"-o{file}" for file in files))
+    assert code == 0, err
+    saved = str(files[0])
+    assert call("report", saved) == (0, shown, "")
+    assert call("report", saved, "--format", "csv")[1] == files[1].read_text()
+    rows = list(csv.DictReader(io.StringIO(files[1].read_text())))
+    assert all(float(next(row[key] for key in row if key.endswith("latency_s"))) > 0 for row in rows)
+    for file in files[3:]:
+        assert file.read_bytes()[: len(STARTS[file.suffix])] == STARTS[file.suffix]
+    assert json.loads(files[0].read_text())["plan"]["request"]
+    code, checked, err = call("check", saved, "--budget", "30", "-q")
+    assert code == 0, err
+    assert "exact rows are equal" in checked
+    assert " latency " in " ".join(checked.split())
+
+
+def test_every_kind_has_a_view() -> None:
+    assert set(VIEWS) == set(Kind)
+
+
+def test_a_picture_has_a_panel_for_each_reference_and_every_row(call, tmp_path: Path) -> None:
+    call(*shlex.split(COMMANDS[Kind.ACTIVATIONS]), "-q", "-o", str(tmp_path / "run.json"))
+    report = load(tmp_path / "run.json")
+    figure, _ = ratio_figure(report)
+    assert len(figure.axes) == 2 * 2 * 2  # sizes, dtypes, directions
+    for axes in figure.axes:
+        assert [text.get_text() for text in axes.get_yticklabels()] == ["relu", "gelu", "silu"]
+        low, high = axes.get_xlim()
+        dots = [line.get_xdata()[0] for line in axes.lines if line.get_marker() == "o"]
+        assert all(low < x < high for x in dots)
+        assert dots[0] == 1
+    ratios = sorted(c.ratio.value for c in report.comparisons)
+    drawn = sorted(line.get_xdata()[0] for axes in figure.axes for line in axes.lines if line.get_marker() == "o")
+    assert drawn == pytest.approx(ratios)
+
+
+@pytest.mark.parametrize("how", ["failed", "exact"])
+def test_what_was_not_timed_is_drawn_as_bytes(how: str, tmp_path: Path) -> None:
+    launch = FakeLaunch(trouble={("sample", "gelu"): "crash"}) if how == "failed" else FakeLaunch()
+    request = CompareRequest(variants="relu,gelu", quick=True, metrics="latency" if how == "failed" else "memory")
+    figure, _ = ratio_figure(api.measure(api.prepare(request), launch=launch))
+    texts = [text.get_text() for text in figure.axes[0].texts]
+    assert "crash" in texts[1] if how == "failed" else texts == ["4.00 KiB", "4.00 KiB"]
+
+
+MODELS = ["bert-base", "CONFIG"]
+
+
+@pytest.mark.parametrize("command", ["cost", "block --cost-only"])
+@pytest.mark.parametrize("model", MODELS)
+def test_preset_and_config_take_the_same(command: str, model: str, call, tmp_path: Path) -> None:
+    """A preset's name or a file, under either flag, in every command."""
+    if model == "CONFIG":
+        model = str(tmp_path / "config.json")
+        keys = {"model_type": "bert", "hidden_size": 768, "intermediate_size": 3072, "num_hidden_layers": 12,
+                "num_attention_heads": 12, "hidden_act": "gelu"}  # fmt: skip
+        Path(model).write_text(json.dumps(keys))
+    told = [call(*shlex.split(command), flag, model) for flag in ("--preset", "--config")]
+    assert [code for code, _, _ in told] == [0, 0]
+    assert "4,722,432" in told[0][1]
+    assert told[0][1].replace("preset", "config ") == told[1][1].replace("preset", "config ") or command == "cost"
+
+
+@pytest.mark.parametrize("command", ["cost", "compare", "block --cost-only"])
+def test_both_or_an_unknown_model_is_the_same_error_everywhere(command: str, call) -> None:
+    both = call(*shlex.split(command), "--preset", "gpt2", "--config", "gpt2")
+    unknown = [call(*shlex.split(command), flag, "gtp2") for flag in ("--preset", "--config")]
+    assert both[0] == 2
+    assert "--preset and --config each name a model" in both[2]
+    assert [code for code, _, _ in unknown] == [2, 2]
+    assert unknown[0][2] == unknown[1][2]
+    assert "did you mean 'gpt2'" in unknown[0][2]
+
+
+# What was asked can be asked again
+
+
+ASKED = {
+    "compare": CompareRequest(
+        variants="relu,swiglu@d_ff=64", d_model=64, d_ff=128, bias=True, match="none", dropout=0.1, seq_len=32, seed=7,
+        dtype="bf16", mode="train", threads=1, precision=2.5, budget=30.0, control=True, timeout=60.0, init="normal",
+    ),
+    "block": BlockRequest(d_model=64, bias=False, causal=False, textbook=False, seq_len="16,32", heads=4, quick=True),
+    "activations": TimingRequest(activations="gelu,swish@beta=0.5", elements="100,200", dtype="float32,bf16", rounds=9),
+    "ab": SidesRequest(
+        variant="swiglu", base_env=("A:1", "B:two words"), tolerance=("latency=3%",), d_model=32, exact_only=True,
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("command", ASKED)
+def test_the_command_line_of_a_request_makes_that_request(command: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is typed arrives as it was meant: every flag leads to the field of its name, and back."""
+    heard = []
+    name = {"activations": "time_activations"}.get(command, command)
+    monkeypatch.setattr(api, name, lambda request, ending: heard.append(request))
+    _, *words = shlex.split(command_line(command, ASKED[command]))
+    words += {"activations": ["--time"], "ab": ["swiglu"]}.get(command, [])
+    assert app(words, standalone_mode=False) in (0, None)
+    assert heard == [ASKED[command]]
+
+
+def test_a_plan_keeps_what_was_typed(tmp_path: Path) -> None:
+    """Not what it became: the threads of this machine and the width of the model are found anew elsewhere."""
+    request = CompareRequest(preset="gpt2", quick=True)
+    plan = api.prepare(request).plan
+    assert plan.request == request
+    assert (plan.request.threads, plan.request.d_model) == (None, None)
+    assert plan.cases[0].workload.threads >= 1
+    assert plan.cases[0].ffn.d_model == 768
+
+
+# Files of earlier versions
+
+
+OLD = sorted((ROOT / "results" / "amd-epyc-2cpu").glob("*.json"))
+OLD = [path for path in OLD if not path.name.startswith("selftest")]
+
+
+@pytest.mark.parametrize("path", [*OLD, ROOT / "results" / "ci" / "baseline.json"], ids=lambda path: path.stem)
+def test_an_earlier_file_reads_back_the_same_from_todays_schema(path: Path, tmp_path: Path) -> None:
+    old = load(path)
+    (tmp_path / "again.json").write_text(report_text(old))
+    again = load(tmp_path / "again.json")
+    assert json.loads((tmp_path / "again.json").read_text())["schema"] == 2
+    assert (again.plan, again.costs, again.samples, again.measured) == (old.plan, old.costs, old.samples, old.measured)
+    assert again.seal == seal(again)
+
+
+@pytest.mark.parametrize("name", ["act-in-ffn", "glu-train"])
+def test_files_of_the_first_method_are_said_to_be(name: str) -> None:
+    """Their figures are plain means over workers: taken here by hand, they are those that the file holds."""
+    path = ROOT / "results" / "amd-epyc-2cpu" / f"{name}.json"
+    data = json.loads(path.read_text())
+    rounds: dict[tuple[str, int], dict[int, float]] = {}
+    for sample in data["samples"]:
+        if sample["metric"] == "latency":
+            rounds.setdefault((sample["case"], sample["worker"]), {})[sample["round"]] = sample["value"]
+    for found in data["comparisons"]:
+        logs = [
+            median(log(value / rounds[data["plan"]["reference"], worker][number]) for number, value in made.items())
+            for (case, worker), made in rounds.items()
+            if case == found["case"]
+        ]
+        assert found["ratio"]["value"] == pytest.approx(exp(fmean(logs)), rel=1e-12)
+    _, differs = api.report(str(path))
+    assert "made by method 1" in differs
+    assert "not those of its samples" not in differs
+
+
+def test_figures_that_were_edited_are_said_to_be(tmp_path: Path) -> None:
+    data = json.loads((ROOT / "results" / "amd-epyc-2cpu" / "compare.json").read_text())
+    data["comparisons"][1]["ratio"]["value"] *= 0.9
+    (tmp_path / "run.json").write_text(json.dumps(data))
+    assert "are not those of its samples" in api.report(str(tmp_path / "run.json"))[1]
+
+
+def test_a_count_that_changed_since_an_earlier_file_is_a_regression_and_no_edit(call, tmp_path, monkeypatch) -> None:
+    """The seal is that of the file as it was written, whatever today's code makes of its cases."""
+    baseline = ROOT / "results" / "ci" / "baseline.json"
+    monkeypatch.setattr(plan, "cost", lambda spec, **how: with_more(cost(spec, **how)))
+    code, out, err = call("check", str(baseline), "--exact-only")
+    assert code == 1, err
+    assert "REGRESSED" in out
+    data = json.loads(baseline.read_text())
+    data["costs"][0]["cost"]["params"] += 1
+    (tmp_path / "edited.json").write_text(json.dumps(data))
+    monkeypatch.undo()
+    code, _, err = call("check", str(tmp_path / "edited.json"), "--exact-only")
+    assert code == 2
+    assert "was edited" in err
+
+
+def with_more(found: Cost) -> Cost:
+    return replace(found, params=found.params + 1)
+
+
+def test_a_folder_that_was_made_for_nothing_does_not_stay(call, tmp_path: Path) -> None:
+    code, _, _ = call("compare", "--variants", "swigul", "-o", f"{tmp_path}/new/deeper/")
+    assert code == 2
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_documents_of_commands_name_every_suffix() -> None:
+    for command, suffixes in (("compare", ".png, .svg, .pdf"), ("check", ".xml, .md"), ("plot-activations", ".csv")):
+        said = " ".join(ffnbench(command, "--help", columns=200).stdout.split())
+        assert suffixes in said, command
+        assert "{" not in said.partition("Example")[0].replace("{BASELINE}", ""), command
+
+
+def test_every_metric_has_a_job_that_a_worker_knows() -> None:
+    """A row with a wrong name would be found by a user only: as a failure of every case."""
+    for metric in plan.METRICS:
+        if metric.exact:
+            assert metric.job == "" or callable(getattr(Jobs, metric.job, None)), metric.name
+        else:
+            assert metric.job in ("sample", "open"), f"{metric.name}: the runner samples latency and compiling alone"
+        if metric.closed_form:
+            assert metric.name in Cost.__dataclass_fields__, metric.name
+        if metric.checked:
+            assert metric.exact, metric.name
+
+
+def test_a_job_that_nobody_knows_fails_by_its_name() -> None:
+    session = Session()
+    try:
+        answer = session.ask({"do": "nonsense", "label": "relu"}, 60)
+    finally:
+        session.close()
+    assert answer == {"failure": "crash", "message": "no worker knows the job 'nonsense'"}
