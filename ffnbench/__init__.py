@@ -12,13 +12,13 @@ from ffnbench.version import __version__
 __all__ = ["FFNSpec", "Report", "__version__", "activation", "build", "compare", "cost", "load"]
 
 if TYPE_CHECKING:
-    from ffnbench.activations.own import activation
+    from ffnbench.activations.user_activation import activation
     from ffnbench.api import build, compare, cost, load
     from ffnbench.ffn.spec import FFNSpec
     from ffnbench.result import Report
 
 _HOMES = {
-    "activation": "activations.own",
+    "activation": "activations.user_activation",
     "build": "api",
     "compare": "api",
     "cost": "api",

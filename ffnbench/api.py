@@ -24,11 +24,11 @@ from ffnbench import jsonable
 from ffnbench.activations.facts import Facts
 from ffnbench.bench.checkouts import placed, prober_within
 from ffnbench.bench.environment import advice, describe, memory_for, usable_cpus
-from ffnbench.bench.group import Launch
 from ffnbench.bench.memory_limits import fit_into
 from ffnbench.bench.prober import Prober
 from ffnbench.bench.runner import run
 from ffnbench.bench.session import Session, WorkerLost
+from ffnbench.bench.worker_group import Launch
 from ffnbench.errors import FfnbenchError
 from ffnbench.ffn.spec import ActivationSpec
 from ffnbench.models.configs import UnknownFamily
@@ -42,12 +42,12 @@ from ffnbench.planning.effort import check_timeout
 from ffnbench.planning.grammar import Variant
 from ffnbench.planning.sides import BASE, plan_sides, sides_asked, variant_of_sides
 from ffnbench.report.activations import facts_view
-from ffnbench.report.ending import Ending, Silent
 from ffnbench.report.findings import check_view
 from ffnbench.report.listing import environment_records, records_view, timer_records
 from ffnbench.report.models import model_view
+from ffnbench.report.output import Ending, Silent
 from ffnbench.report.selftest import selftest_view
-from ffnbench.report.shown import ShownReport, as_shown, difference, recompute
+from ffnbench.report.shown_report import ShownReport, as_shown, difference, recompute
 from ffnbench.report.store import load as load_report
 from ffnbench.report.views import report_view
 from ffnbench.report.whole_model import whole_model_view
@@ -187,7 +187,7 @@ def facts(request: FactsRequest, ending: Silent = SILENT) -> None:
 
 def plot_activations(request: PictureRequest, ending: Ending) -> list[str]:
     """Curves of activations or surfaces of gated forms, into files; gives the lines that tell what was written."""
-    from ffnbench.report.activation_pictures import canvas_of, picture_files, told  # matplotlib
+    from ffnbench.report.activation_pictures import canvas_of, picture_files, told
 
     low, high = parse_range(request.range_)
     canvas = canvas_of(request)
@@ -251,7 +251,7 @@ def build(variant: str, *, d_model: int, device: Any = None, dtype: Any = None, 
     import torch
 
     from ffnbench.bench.building import build as build_module
-    from ffnbench.bench.probing import InProcess
+    from ffnbench.bench.probe_jobs import InProcess
 
     named = {"dtype": dtype} if dtype is not None else {}
     plan = plan_compare(_asked(CompareRequest, variant, {"d_model": d_model, **named, **flags}), InProcess())

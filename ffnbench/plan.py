@@ -12,7 +12,7 @@ from enum import Enum
 from functools import cached_property
 from typing import Protocol as Interface
 
-from ffnbench.activations.own import OwnActivation
+from ffnbench.activations.user_activation import OwnActivation
 from ffnbench.errors import FfnbenchError
 from ffnbench.ffn.attention import AttentionSpec, attention_cost
 from ffnbench.ffn.cost import Cost, activation_cost, cost
@@ -53,56 +53,6 @@ class Kind(Enum):
 
 
 CONTROL = "(control)"  # no variant can have this label by accident: the grammar's labels are names
-LATENCY, PEAK, SAVED, COMPILE = "latency", "peak_bytes", "saved_bytes", "compile_s"
-LOAD, HIT = "expert_load_max", "experts_hit"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Metric:
-    """One row of the table of what can be known of a case. A new metric is one row, and the job that measures it.
-
-    `group` is its name in --metrics, "" where nobody asks for it. `job` is what a worker is asked, "" for what follows
-    from the closed forms alone. An exact metric is the same in every process and needs one; a timed one is sampled.
-    `column` is its heading in a table and how long that stays (report/table.py), "" where it has none. In Bencher's
-    export it stands under its own name where `exported` says so. `closed_form`: a field of Cost of that name predicts
-    it, and tests hold the two equal.
-    """
-
-    name: str
-    unit: str  # s, bytes, share, or "" for a plain number
-    group: str = ""
-    job: str = ""
-    exact: bool = True
-    less_is_better: bool = False
-    checked: bool = False  # whether `check` holds it against a baseline
-    closed_form: bool = False
-    column: str = ""
-    priority: int = 0
-    train_only: bool = False
-    exported: bool = False
-
-
-# fmt: off
-METRICS = (
-    Metric(name=LATENCY, unit="s", group="latency", job="sample", exact=False, less_is_better=True, exported=True),
-    Metric(name="params", unit="", checked=True, closed_form=True, exported=True),
-    Metric(name="flops_forward", unit="", checked=True, closed_form=True),
-    Metric(name="flops_backward", unit="", checked=True, closed_form=True),
-    Metric(name="flops_elementwise", unit="", checked=True, closed_form=True),
-    Metric(name=PEAK, unit="bytes", group="memory", job="weigh", less_is_better=True, checked=True, closed_form=True,
-           column="peak", priority=4, exported=True),
-    Metric(name=SAVED, unit="bytes", group="memory", job="weigh", less_is_better=True, checked=True, closed_form=True,
-           column="saved", priority=5, train_only=True, exported=True),
-    Metric(name="zero_share", unit="share", group="sparsity", job="sparsity", column="zeros", priority=3),
-    Metric(name="dead_share", unit="share", group="sparsity", job="sparsity", column="dead", priority=3),
-    Metric(name=LOAD, unit="", group="routing", job="route"),
-    Metric(name=HIT, unit="", group="routing", job="route"),
-    Metric(name=COMPILE, unit="s", job="open", exact=False, less_is_better=True),  # wherever something is compiled
-)
-# fmt: on
-METRIC_GROUPS = {name: tuple(m for m in METRICS if m.group == name) for name in dict.fromkeys(m.group for m in METRICS)}
-del METRIC_GROUPS[""]
-CLOSED_FORMS = frozenset(metric.name for metric in METRICS if metric.closed_form)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,7 +12,8 @@ from functools import cached_property
 
 from ffnbench.ffn.cost import Cost
 from ffnbench.jsonable import LATER
-from ffnbench.plan import CLOSED_FORMS, CONTROL, LATENCY, Note, Plan
+from ffnbench.metrics import CLOSED_FORMS, LATENCY
+from ffnbench.plan import CONTROL, Note, Plan
 
 SCHEMA = 2
 METHOD = 2  # of making figures of samples: 1 was a plain mean over workers, 2 weights them

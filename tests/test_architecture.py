@@ -13,15 +13,15 @@ PACKAGE = ROOT / "ffnbench"
 FILES = sorted(PACKAGE.rglob("*.py"))
 HEAVY = {"torch", "pandas", "matplotlib", "numpy", "scipy"}
 TORCH_FILES = {
-    "ffn/modules.py", "ffn/attend.py", "ffn/dense.py", "ffn/experts.py", "bench/meters.py", "bench/jobs.py",
-    "bench/counting.py", "bench/probing.py", "bench/rivals.py", "bench/building.py", "bench/agreement.py",
+    "ffn/modules.py", "ffn/attention_module.py", "ffn/dense.py", "ffn/experts.py", "bench/meters.py", "bench/jobs.py",
+    "bench/counting.py", "bench/probe_jobs.py", "bench/rivals.py", "bench/building.py", "bench/agreement.py",
     "bench/backends.py",
 }  # fmt: skip
-PICTURE_FILES = {f"report/{name}.py" for name in ("plots", "curves", "surfaces", "block_picture", "ratio_picture")}
+PICTURE_FILES = {f"report/{name}picture.py" for name in ("", "curve_", "surface_", "block_", "ratio_")}
 # from the top of the house to its ground: a room imports from those below it; files of one room may import each other
 ROOMS = (
-    "__main__", "cli", "api", "report", "selftest", "bench", "stats", "planning", "result", "plan", "request", "models",
-    "ffn", "activations", "targets", "names", "units", "errors", "jsonable", "version",
+    "__main__", "cli", "api", "report", "selftest", "bench", "stats", "planning", "result", "plan", "metrics",
+    "request", "models", "ffn", "activations", "targets", "names", "units", "errors", "jsonable", "version",
 )  # fmt: skip
 APART = {("report", "bench")}  # neither knows the other, though one stands above
 

@@ -13,9 +13,9 @@ from conftest import FakeLaunch, ffnbench
 
 from ffnbench import api, jsonable
 from ffnbench.bench.environment import about_build
-from ffnbench.bench.group import WorkerGroup, sides_of, start_for
 from ffnbench.bench.runner import run
 from ffnbench.bench.session import BOOT, interpreter_of, variables_of
+from ffnbench.bench.worker_group import WorkerGroup, sides_of, start_for
 from ffnbench.errors import FfnbenchError
 from ffnbench.plan import CONTROL, OWN, Arm, Case, Plan
 from ffnbench.planning.compare import plan_compare

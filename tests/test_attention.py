@@ -11,7 +11,6 @@ from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
 from ffnbench.errors import FfnbenchError
-from ffnbench.ffn.attend import attention_reference, build_attention
 from ffnbench.ffn.attention import (
     AttentionSpec,
     Form,
@@ -23,6 +22,7 @@ from ffnbench.ffn.attention import (
     score_flops,
     value_flops,
 )
+from ffnbench.ffn.attention_module import attention_reference, build_attention
 
 D, SEQ = 48, 20
 MLA = MLASpec(q_lora=20, kv_lora=12, nope=10, rope=6, v=8)

@@ -11,7 +11,8 @@ from conftest import FakeLaunch, FakeWorker, KnownProber
 from ffnbench import api, jsonable
 from ffnbench.bench.session import Session
 from ffnbench.errors import FfnbenchError
-from ffnbench.plan import COMPILE, Plan
+from ffnbench.metrics import COMPILE
+from ffnbench.plan import Plan
 from ffnbench.planning.compare import plan_compare
 from ffnbench.report.compare import compare_table
 from ffnbench.report.text import plain

@@ -15,8 +15,8 @@ from ffnbench import api
 from ffnbench.bench.memory_limits import fit_into, memory_needed
 from ffnbench.cli import app
 from ffnbench.errors import FfnbenchError
-from ffnbench.ffn.attend import build_attention
 from ffnbench.ffn.attention import AttentionSpec, Form
+from ffnbench.ffn.attention_module import build_attention
 from ffnbench.ffn.cost import params
 from ffnbench.ffn.spec import FFNSpec
 from ffnbench.models.presets import PRESETS

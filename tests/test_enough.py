@@ -11,7 +11,8 @@ import pytest
 from scipy.special import stdtrit
 
 from ffnbench.bench.runner import run
-from ffnbench.plan import LATENCY, Plan
+from ffnbench.metrics import LATENCY
+from ffnbench.plan import Plan
 from ffnbench.planning.compare import plan_compare
 from ffnbench.planning.effort import MIN_WORKERS, protocol_of
 from ffnbench.request import CompareRequest, Effort

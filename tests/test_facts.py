@@ -18,7 +18,7 @@ from ffnbench.activations.acceptance import checked
 from ffnbench.activations.facts import Facts, find_facts
 from ffnbench.activations.table import ACTIVATIONS
 from ffnbench.activations.trace import flat_zones
-from ffnbench.bench.probing import function_of, scale_of
+from ffnbench.bench.probe_jobs import function_of, scale_of
 from ffnbench.errors import FfnbenchError
 from ffnbench.ffn.spec import ActivationSpec
 from ffnbench.report.activations import _interval

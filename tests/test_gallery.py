@@ -25,7 +25,7 @@ from ffnbench.plan import NoProbe
 from ffnbench.planning.activations import every_activation, parse_range, select
 from ffnbench.report.activation_pictures import PICTURE_SUFFIXES, points, titles
 from ffnbench.report.activations import facts_records, facts_table
-from ffnbench.report.ending import Ending, Written
+from ffnbench.report.output import Ending, Written
 from ffnbench.report.text import plain
 from ffnbench.request import PictureRequest
 from ffnbench.result import Curve

@@ -20,6 +20,7 @@ from ffnbench.bench.jobs import Jobs
 from ffnbench.bench.session import Session
 from ffnbench.cli import app
 from ffnbench.ffn.cost import Cost, cost
+from ffnbench.metrics import METRICS
 from ffnbench.plan import Kind
 from ffnbench.report.ratio_picture import ratio_figure
 from ffnbench.report.store import load, report_text, seal
@@ -249,7 +250,7 @@ def test_documents_of_commands_name_every_suffix() -> None:
 
 def test_every_metric_has_a_job_that_a_worker_knows() -> None:
     """A row with a wrong name would be found by a user only: as a failure of every case."""
-    for metric in plan.METRICS:
+    for metric in METRICS:
         if metric.exact:
             assert metric.job == "" or callable(getattr(Jobs, metric.job, None)), metric.name
         else:

@@ -7,7 +7,7 @@ import math
 import pytest
 from test_stats import plan_of, run_of
 
-from ffnbench.bench.watch import Watch
+from ffnbench.bench.machine_noise import Watch
 from ffnbench.plan import CONTROL
 from ffnbench.result import Timer, Verdict
 from ffnbench.stats.verdict import summarise
@@ -90,9 +90,9 @@ class Proc:
 def clock(monkeypatch: pytest.MonkeyPatch):
     """Ten seconds pass between the start of a watch and its end; this process uses none of them."""
     seconds = iter([0.0, 10.0])
-    monkeypatch.setattr("ffnbench.bench.watch.time.monotonic", lambda: next(seconds))
+    monkeypatch.setattr("ffnbench.bench.machine_noise.time.monotonic", lambda: next(seconds))
     idle = type("Usage", (), {"ru_utime": 0.0, "ru_stime": 0.0})
-    monkeypatch.setattr("ffnbench.bench.watch.resource.getrusage", lambda who: idle)
+    monkeypatch.setattr("ffnbench.bench.machine_noise.resource.getrusage", lambda who: idle)
 
 
 def test_other_processes_stolen_time_and_a_falling_clock_are_told(clock: None) -> None:

@@ -17,9 +17,9 @@ from ffnbench.errors import FfnbenchError
 from ffnbench.report import listing
 from ffnbench.report.compare import compare_records, compare_table
 from ffnbench.report.footnotes import Footnotes
+from ffnbench.report.formats import SUFFIXES
 from ffnbench.report.store import Outputs, load, report_text
 from ffnbench.report.text import markdown, plain
-from ffnbench.report.view import SUFFIXES
 from ffnbench.report.views import report_view
 from ffnbench.request import CompareRequest
 from ffnbench.result import Report

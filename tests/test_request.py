@@ -5,7 +5,7 @@ import math
 import pytest
 
 from ffnbench import api
-from ffnbench.activations.own import OwnActivation
+from ffnbench.activations.user_activation import OwnActivation
 from ffnbench.errors import FfnbenchError
 from ffnbench.ffn.cost import Cost
 from ffnbench.ffn.spec import ImportedSpec

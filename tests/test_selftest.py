@@ -12,7 +12,7 @@ import pytest
 from test_cli import call  # noqa: F401 - a fixture
 
 from ffnbench import jsonable
-from ffnbench.bench import probing
+from ffnbench.bench import probe_jobs as probing
 from ffnbench.bench.jobs import Jobs
 from ffnbench.bench.rivals import METHODS
 from ffnbench.bench.runner import run
@@ -22,7 +22,7 @@ from ffnbench.report.text import plain
 from ffnbench.request import CompareRequest
 from ffnbench.selftest import live
 from ffnbench.selftest.machine import WORLDS, Machine, World
-from ffnbench.selftest.neighbour import Neighbour
+from ffnbench.selftest.noisy_neighbour import Neighbour
 from ffnbench.selftest.rates import (
     CONDITIONS,
     OURS,

@@ -10,7 +10,8 @@ from dataclasses import replace
 import pytest
 
 from ffnbench.errors import FfnbenchError
-from ffnbench.plan import CONTROL, LATENCY, Plan
+from ffnbench.metrics import LATENCY
+from ffnbench.plan import CONTROL, Plan
 from ffnbench.planning.compare import plan_compare
 from ffnbench.request import CompareRequest
 from ffnbench.result import Comparison, Failure, FailureKind, Report, Run, Sample, Verdict

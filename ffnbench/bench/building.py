@@ -6,8 +6,8 @@ from typing import Any
 
 from torch import nn
 
-from ffnbench.ffn.attend import build_attention
 from ffnbench.ffn.attention import AttentionSpec
+from ffnbench.ffn.attention_module import build_attention
 from ffnbench.ffn.imported import build_imported
 from ffnbench.ffn.modules import Pointwise, build_module
 from ffnbench.ffn.spec import ActivationSpec, FFNSpec, HFSpec, ImportedSpec

@@ -17,14 +17,15 @@ from ffnbench.bench.backends import compile_now, compiled_of, settled
 from ffnbench.bench.building import build
 from ffnbench.bench.counting import check_output
 from ffnbench.errors import FfnbenchError
-from ffnbench.ffn.attend import Attention, attention_reference
+from ffnbench.ffn.attention_module import Attention, attention_reference
 from ffnbench.ffn.dtypes import DTYPES
 from ffnbench.ffn.experts import MixtureOfExperts
 from ffnbench.ffn.modules import OwnForm, reference_output
 from ffnbench.ffn.moe import Routing, shares
 from ffnbench.ffn.spec import HFSpec
+from ffnbench.metrics import COMPILE, HIT, LOAD
 from ffnbench.models.transformers import as_ours
-from ffnbench.plan import COMPILE, HIT, LOAD, Case, Plan, Workload
+from ffnbench.plan import Case, Plan, Workload
 
 
 class Mismatch(Exception):

@@ -13,7 +13,7 @@ from types import TracebackType
 
 from ffnbench import jsonable
 from ffnbench.activations.facts import Facts
-from ffnbench.activations.own import OwnActivation
+from ffnbench.activations.user_activation import OwnActivation
 from ffnbench.bench.channel import Message
 from ffnbench.bench.session import Session, WorkerLost
 from ffnbench.errors import FfnbenchError, Unfinished

@@ -18,12 +18,13 @@ from ffnbench import jsonable
 from ffnbench.bench.channel import Message
 from ffnbench.bench.clock import RunClock
 from ffnbench.bench.environment import describe, usable_cpus, usable_memory
-from ffnbench.bench.group import Launch, Worker, sides_of, start_for
+from ffnbench.bench.machine_noise import Watch
 from ffnbench.bench.memory_limits import check_fits
 from ffnbench.bench.session import Session, WorkerLost
-from ffnbench.bench.watch import Watch
+from ffnbench.bench.worker_group import Launch, Worker, sides_of, start_for
 from ffnbench.errors import FfnbenchError, Unfinished, termination_as_interruption
-from ffnbench.plan import COMPILE, LATENCY, METRICS, Metric, Note, Plan
+from ffnbench.metrics import COMPILE, LATENCY, METRICS, Metric
+from ffnbench.plan import Note, Plan
 from ffnbench.result import Environment, Failure, FailureKind, Progress, Run, Sample, Side, Timer
 from ffnbench.stats.enough import Answered, limit_met, rounds_wanted, scatter, workers_wanted
 

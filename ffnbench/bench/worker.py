@@ -31,7 +31,7 @@ def main() -> None:
         from ffnbench import jsonable
         from ffnbench.bench.environment import about_torch
         from ffnbench.bench.jobs import Jobs
-        from ffnbench.bench.probing import JOBS, timer
+        from ffnbench.bench.probe_jobs import JOBS, timer
         from ffnbench.plan import Plan
     except ImportError as problem:
         channel.send({"hello": VERSION, "error": f"{type(problem).__name__}: {problem}"})

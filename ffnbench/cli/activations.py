@@ -11,8 +11,8 @@ from ffnbench.cli.app import given, leave
 from ffnbench.cli.bundles import command
 from ffnbench.cli.compare import ALL_SUFFIXES, WORDS
 from ffnbench.errors import FfnbenchError
-from ffnbench.report.ending import Ending, Output, Written
-from ffnbench.report.view import PICTURES
+from ffnbench.report.formats import PICTURES
+from ffnbench.report.output import Ending, Output, Written
 from ffnbench.request import MEASURING, FactsRequest, PictureRequest, TimingRequest, spelling
 
 TIMING_FLAGS = ("elements", "dtype", "device", "threads", "workers", "rounds", "quick", "seed")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ffnbench.cli.app import leave
 from ffnbench.cli.bundles import command
 from ffnbench.cli.compare import ALL_SUFFIXES, WORDS
-from ffnbench.report.ending import Ending, Output
+from ffnbench.report.output import Ending, Output
 from ffnbench.request import BlockRequest
 
 

@@ -11,8 +11,8 @@ import typer
 from ffnbench.cli.app import leave, refuse_idle
 from ffnbench.cli.bundles import command
 from ffnbench.errors import FfnbenchError
-from ffnbench.report.ending import CheckEnding, CheckOutput, Updating
 from ffnbench.report.findings import CHECK_FORMATS, CHECK_SUFFIXES
+from ffnbench.report.output import CheckEnding, CheckOutput, Updating
 from ffnbench.request import CheckRequest, SidesRequest
 
 BASELINE = typer.Argument(metavar="BASELINE", help="A .json that `ffnbench compare ... -o baseline.json` made.")

@@ -9,8 +9,8 @@ import typer
 
 from ffnbench.cli.app import leave
 from ffnbench.cli.bundles import command
-from ffnbench.report.ending import Ending, Kept, Output
-from ffnbench.report.view import FORMATS, PICTURES, SUFFIXES
+from ffnbench.report.formats import FORMATS, PICTURES, SUFFIXES
+from ffnbench.report.output import Ending, Kept, Output
 from ffnbench.request import CompareRequest, CostRequest
 
 ALL_SUFFIXES = (*SUFFIXES, *PICTURES)

@@ -8,8 +8,8 @@ import typer
 
 from ffnbench.cli.app import leave
 from ffnbench.cli.bundles import command
-from ffnbench.report.ending import Ending, Kept, Output, Shown
-from ffnbench.report.view import FORMATS, SUFFIXES
+from ffnbench.report.formats import FORMATS, SUFFIXES
+from ffnbench.report.output import Ending, Kept, Output, Shown
 from ffnbench.request import SelftestRequest
 
 WORDS = {"formats": ", ".join(FORMATS), "suffixes": ", ".join(SUFFIXES)}

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from math import isfinite
 
-from ffnbench.activations.own import OwnActivation, row_of_own
 from ffnbench.activations.table import ACTIVATIONS, Activation
+from ffnbench.activations.user_activation import OwnActivation, row_of_own
 from ffnbench.errors import FfnbenchError
 from ffnbench.ffn.moe import MoESpec
 from ffnbench.ffn.variants import CLAMPED, GATED_BY_ACTIVATION

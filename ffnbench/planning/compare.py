@@ -12,17 +12,13 @@ from dataclasses import replace
 
 from ffnbench.errors import FfnbenchError
 from ffnbench.ffn.spec import HF
+from ffnbench.metrics import METRIC_GROUPS
 from ffnbench.models.model import ModelSpec
 from ffnbench.models.presets import model_of
 from ffnbench.names import hint_for
-from ffnbench.plan import METRIC_GROUPS, Case, NoProbe, Note, Plan, Probe, control_of
+from ffnbench.plan import Case, NoProbe, Note, Plan, Probe, control_of
 from ffnbench.planning.effort import protocol_of
-from ffnbench.planning.grammar import (
-    Variant,
-    as_activation_variant,
-    as_model_variant,
-    parse_variants,
-)
+from ffnbench.planning.grammar import Variant, as_activation_variant, as_model_variant, parse_variants
 from ffnbench.planning.widths import Sizer
 from ffnbench.request import CompareRequest
 

@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import TypeVar
 
-from ffnbench.activations.own import OwnActivation
 from ffnbench.activations.table import ACTIVATIONS
+from ffnbench.activations.user_activation import OwnActivation
 from ffnbench.errors import FfnbenchError
 from ffnbench.ffn.spec import HF, FFNSpec, Gate, HFSpec, ImportedSpec, Scalar
 from ffnbench.ffn.variants import GATED

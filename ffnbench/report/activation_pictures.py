@@ -13,10 +13,10 @@ from ffnbench.errors import FfnbenchError
 from ffnbench.ffn.spec import ActivationSpec, require_positive
 from ffnbench.ffn.variants import GATED_BY_ACTIVATION
 from ffnbench.planning.activations import parse_range
-from ffnbench.report import plots
-from ffnbench.report.curves import curves_figure
-from ffnbench.report.surfaces import gated_figure
-from ffnbench.report.view import PICTURES, Write
+from ffnbench.report import picture
+from ffnbench.report.curve_picture import curves_figure
+from ffnbench.report.formats import PICTURES, Write
+from ffnbench.report.surface_picture import gated_figure
 from ffnbench.request import PictureRequest, spelling
 from ffnbench.result import Curve
 
@@ -24,17 +24,17 @@ PICTURE_SUFFIXES = (*PICTURES, ".csv")
 SMALLEST_SIZE, LARGEST_SIZE = (3.0, 2.0), 60.0  # inches
 
 
-def canvas_of(request: PictureRequest) -> plots.Canvas:
+def canvas_of(request: PictureRequest) -> picture.Canvas:
     """How the picture is to look; raises FfnbenchError for what can't be drawn, before anybody is asked for points."""
     if request.gated and request.derivative is not None:
         typed = spelling("derivative") if request.derivative else "--no-derivative"
         raise FfnbenchError(f"{typed} is for curves, and --gated draws surfaces", "leave one of the two out")
-    return plots.Canvas(size=_size(request.size), dpi=require_positive("dpi", request.dpi), style=request.style)
+    return picture.Canvas(size=_size(request.size), dpi=require_positive("dpi", request.dpi), style=request.style)
 
 
 def picture_files(
     request: PictureRequest,
-    canvas: plots.Canvas,
+    canvas: picture.Canvas,
     chosen: Mapping[str, ActivationSpec],
     curves: dict[str, Curve],
     facts: dict[str, Facts],
@@ -47,7 +47,7 @@ def picture_files(
     canvas.check_pixels(tuple(figure.get_size_inches()))
     files: dict[str, Write] = {".csv": lambda: points(curves, request.gated)}
     return files | {
-        suffix: lambda suffix=suffix: plots.render(figure, suffix, canvas)  # type: ignore[misc]
+        suffix: lambda suffix=suffix: picture.render(figure, suffix, canvas)  # type: ignore[misc]
         for suffix in PICTURES
     }
 

@@ -7,13 +7,14 @@ from dataclasses import asdict, replace
 
 from ffnbench.activations.facts import Facts
 from ffnbench.ffn.spec import ActivationSpec
-from ffnbench.plan import LATENCY, Case
+from ffnbench.metrics import LATENCY
+from ffnbench.plan import Case
 from ffnbench.planning.activations import Group, groups_of
 from ffnbench.report.footnotes import Footnotes
+from ffnbench.report.formats import View, view_of
 from ffnbench.report.records import Record
 from ffnbench.report.summary import INTERVALS, effort, ended_early
 from ffnbench.report.table import EXTRA, UNKNOWN, Cell, Column, Field, Table, latency_cell, ratio_cell, table_of_fields
-from ffnbench.report.view import View, view_of
 from ffnbench.result import Report, Verdict
 from ffnbench.units import TIME, percent, scale
 

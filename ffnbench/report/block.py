@@ -8,7 +8,8 @@ from dataclasses import replace
 from ffnbench.ffn.attention import overtakes_at
 from ffnbench.ffn.cost import bias_params, matrix_params
 from ffnbench.ffn.spec import FFNSpec
-from ffnbench.plan import LATENCY, PEAK, Case
+from ffnbench.metrics import LATENCY, PEAK
+from ffnbench.plan import Case
 from ffnbench.planning.block import ATTENTION, FFN, Length, lengths_of
 from ffnbench.report.block_records import block_records, ffn_share, ratio_to_ffn, spec_of
 from ffnbench.report.footnotes import Footnotes, case_notes

@@ -13,7 +13,7 @@ from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter, PercentF
 from ffnbench.ffn.attention import overtakes_at, projection_flops, score_flops, value_flops
 from ffnbench.planning.block import Length, lengths_of
 from ffnbench.report.block_records import PRODUCTS, ffn_share, ratio_to_ffn, spec_of
-from ffnbench.report.plots import Canvas, lay_out, literal, pen, render, shortened
+from ffnbench.report.picture import Canvas, lay_out, literal, pen, render, shortened
 from ffnbench.report.words import sizing_text
 from ffnbench.result import Report
 from ffnbench.units import SI, scale

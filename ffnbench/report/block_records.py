@@ -9,7 +9,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ffnbench.ffn.attention import AttentionSpec, kv_bytes, projection_flops, score_flops, value_flops
-from ffnbench.plan import LATENCY, PEAK, Mode
+from ffnbench.metrics import LATENCY, PEAK
+from ffnbench.plan import Mode
 from ffnbench.planning.block import ATTENTION, FFN, TEXTBOOK, Length, lengths_of
 from ffnbench.report.records import Record
 from ffnbench.report.words import sizing_text

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from ffnbench.ffn.spec import FFNSpec, Gate
-from ffnbench.plan import COMPILE, LATENCY, METRIC_GROUPS, METRICS, PEAK, SAVED, Case, Metric, Mode, Plan
+from ffnbench.metrics import COMPILE, LATENCY, METRIC_GROUPS, METRICS, PEAK, SAVED, Metric
+from ffnbench.plan import Case, Mode, Plan
 from ffnbench.report.footnotes import Footnotes, case_notes
 from ffnbench.report.records import Record
 from ffnbench.report.summary import compare_header, cost_header, summary

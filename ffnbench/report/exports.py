@@ -8,7 +8,7 @@ import xml.etree.ElementTree as xml
 from collections.abc import Callable, Sequence
 from statistics import median
 
-from ffnbench.plan import METRICS
+from ffnbench.metrics import METRICS
 from ffnbench.report.compare import compare_records
 from ffnbench.result import Report
 from ffnbench.stats.regression import Finding, Status

@@ -7,14 +7,14 @@ from dataclasses import replace
 from functools import partial
 
 from ffnbench.errors import EXIT_INTERRUPTED, Unfinished
-from ffnbench.plan import LATENCY
+from ffnbench.metrics import LATENCY
 from ffnbench.report.exports import EXPORTS, described, junit, workflow_commands
 from ffnbench.report.footnotes import Footnotes
+from ffnbench.report.formats import FORMATS, View, view_of
 from ffnbench.report.records import Record
 from ffnbench.report.store import report_text
 from ffnbench.report.summary import effort, ended_early
 from ffnbench.report.table import UNKNOWN, Cell, Column, Table
-from ffnbench.report.view import FORMATS, View, view_of
 from ffnbench.report.words import ratio_text, side_lines
 from ffnbench.result import Report, Verdict
 from ffnbench.stats.regression import OUTPUT, Checked, Finding, Status, exit_code

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from ffnbench.ffn.moe import Routing
 from ffnbench.ffn.spec import FFNSpec
-from ffnbench.plan import ACTIVE_PARAMS, COMPILE, HIT, LOAD, Case, Mode, Plan
+from ffnbench.metrics import COMPILE, HIT, LOAD
+from ffnbench.plan import ACTIVE_PARAMS, Case, Mode, Plan
 from ffnbench.report.words import seconds_text, sizing_text
 from ffnbench.result import Report, Verdict
 from ffnbench.units import digits, signed_percent

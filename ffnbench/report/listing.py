@@ -13,8 +13,8 @@ from ffnbench.ffn.variants import CLAMPED, GATED, GATED_BY_ACTIVATION, GatedName
 from ffnbench.ffn.width_rules import RULES
 from ffnbench.models.presets import PRESETS
 from ffnbench.names import hint_for
+from ffnbench.report.formats import View, view_of
 from ffnbench.report.records import Record, table_of
-from ffnbench.report.view import View, view_of
 from ffnbench.result import Environment
 from ffnbench.units import IEC, TIME, quantity
 

@@ -8,9 +8,9 @@ from ffnbench import jsonable
 from ffnbench.ffn.moe import MoESpec, Scores
 from ffnbench.ffn.spec import FFNSpec
 from ffnbench.models.model import CountedLayers, CountedModel
+from ffnbench.report.formats import View, view_of
 from ffnbench.report.records import Record
 from ffnbench.report.table import EXTRA, Cell, Column, Table, count
-from ffnbench.report.view import View, view_of
 from ffnbench.units import SI, quantity
 
 

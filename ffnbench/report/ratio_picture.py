@@ -12,8 +12,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
 
-from ffnbench.plan import LATENCY, PEAK, Case, Kind
-from ffnbench.report.plots import Canvas, lay_out, literal, pen, render, shortened
+from ffnbench.metrics import LATENCY, PEAK
+from ffnbench.plan import Case, Kind
+from ffnbench.report.picture import Canvas, lay_out, literal, pen, render, shortened
 from ffnbench.report.words import ratio_text, seconds_text
 from ffnbench.result import Comparison, Report, Verdict
 from ffnbench.stats.verdict import SAME_WITHIN

@@ -7,9 +7,9 @@ from math import sqrt
 from statistics import median
 
 from ffnbench.errors import Interrupted, Unfinished
+from ffnbench.report.formats import View, view_of
 from ffnbench.report.records import Record
 from ffnbench.report.table import UNKNOWN, Cell, Column, Table
-from ffnbench.report.view import View, view_of
 from ffnbench.result import Verdict
 from ffnbench.selftest.alarms import ROW, SLOWED, TOLERANCE, Alarm, Counts, conditions, counts
 from ffnbench.selftest.exam import ENDED_EARLY, Result

@@ -18,8 +18,9 @@ from typing import Any
 
 from ffnbench import jsonable
 from ffnbench.errors import FfnbenchError, Unfinished
+from ffnbench.metrics import LATENCY
 from ffnbench.names import hint_for
-from ffnbench.plan import LATENCY, Kind
+from ffnbench.plan import Kind
 from ffnbench.result import METHOD, SCHEMA, Report
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from collections import Counter
 
-from ffnbench.plan import ACTIVE_PARAMS, CONTROL, LATENCY, Plan
+from ffnbench.metrics import LATENCY
+from ffnbench.plan import ACTIVE_PARAMS, CONTROL, Plan
 from ffnbench.report.words import half_width, ratio_text, side_lines, sizing_text
 from ffnbench.result import Report, Run, Sample, Verdict
 from ffnbench.units import percent

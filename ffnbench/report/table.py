@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ffnbench.plan import LATENCY
+from ffnbench.metrics import LATENCY
 from ffnbench.report.words import ratio_text, seconds_text
 from ffnbench.result import Comparison, FailureKind, Report, Verdict
 from ffnbench.units import Units, digits, scale

@@ -11,10 +11,10 @@ from ffnbench.report.activations import timing_records, timing_tables
 from ffnbench.report.block import block_tables
 from ffnbench.report.block_records import block_records
 from ffnbench.report.compare import compare_records, compare_table
+from ffnbench.report.formats import View, view_of
 from ffnbench.report.records import Record
 from ffnbench.report.store import report_text
 from ffnbench.report.table import Table
-from ffnbench.report.view import View, view_of
 from ffnbench.result import Report
 
 ENDED_EARLY = "the table holds what was measured by then"
@@ -30,13 +30,13 @@ class Reading:
 
 
 def _ratios(report: Report, suffix: str) -> bytes:
-    from ffnbench.report.ratio_picture import ratio_picture  # matplotlib
+    from ffnbench.report.ratio_picture import ratio_picture
 
     return ratio_picture(report, suffix)
 
 
 def _block(report: Report, suffix: str) -> bytes:
-    from ffnbench.report.block_picture import block_picture  # matplotlib
+    from ffnbench.report.block_picture import block_picture
 
     return block_picture(report, suffix)
 

@@ -13,9 +13,9 @@ from ffnbench.models.model import LayerGroup, ModelSpec
 from ffnbench.models.presets import model_of
 from ffnbench.planning.block import attention_of, crosses, parse_lengths, refuse_sizes
 from ffnbench.planning.compare import named_model
+from ffnbench.report.formats import View, view_of
 from ffnbench.report.records import Record
 from ffnbench.report.table import EXTRA, Cell, Column, Table
-from ffnbench.report.view import View, view_of
 from ffnbench.request import BlockRequest
 from ffnbench.units import IEC, SI, quantity
 

@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 from math import log, sqrt
 
 from ffnbench.bench.runner import run
-from ffnbench.plan import LATENCY, Case, Plan
+from ffnbench.metrics import LATENCY
+from ffnbench.plan import Case, Plan
 from ffnbench.planning.compare import plan_compare
 from ffnbench.request import DEFAULT_BUDGET_S, CompareRequest
 from ffnbench.result import Report

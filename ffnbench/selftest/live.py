@@ -29,7 +29,7 @@ from ffnbench.selftest.alarms import (
     refused,
     slowed,
 )
-from ffnbench.selftest.neighbour import Neighbour
+from ffnbench.selftest.noisy_neighbour import Neighbour
 from ffnbench.selftest.rates import CONDITIONS, OURS, RIVALS, SLOWER, Reading, comparison_plan
 from ffnbench.stats.enough import Answered
 from ffnbench.stats.looks import blind_row, report_of, two_looks

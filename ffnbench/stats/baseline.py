@@ -7,7 +7,8 @@ from dataclasses import replace
 
 from ffnbench.errors import FfnbenchError
 from ffnbench.ffn.spec import FFNSpec
-from ffnbench.plan import LATENCY, NoProbe, cost_of
+from ffnbench.metrics import LATENCY
+from ffnbench.plan import NoProbe, cost_of
 from ffnbench.planning.effort import check_budget
 from ffnbench.request import BlockRequest, CheckRequest, CompareRequest, SidesRequest, TimingRequest, command_line
 from ffnbench.result import Environment, Report

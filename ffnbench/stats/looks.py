@@ -10,7 +10,8 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
 
-from ffnbench.plan import CONTROL, LATENCY, Plan, control_of
+from ffnbench.metrics import LATENCY
+from ffnbench.plan import CONTROL, Plan, control_of
 from ffnbench.planning.effort import FINEST, LEAST_BUDGET_S, MIN_ROUNDS, MIN_WORKERS
 from ffnbench.result import Report, Run, Sample
 from ffnbench.stats.enough import Answered, Pace, finest_error, scatter

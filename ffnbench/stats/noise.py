@@ -10,7 +10,8 @@ import math
 from collections import defaultdict
 from statistics import fmean, median
 
-from ffnbench.plan import CONTROL, LATENCY, Note
+from ffnbench.metrics import LATENCY
+from ffnbench.plan import CONTROL, Note
 from ffnbench.result import Comparison, Measured, Run, Verdict
 from ffnbench.units import percent
 

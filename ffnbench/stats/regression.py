@@ -15,8 +15,9 @@ from statistics import median
 
 from ffnbench.errors import FfnbenchError
 from ffnbench.ffn.spec import FFNSpec
+from ffnbench.metrics import LATENCY, METRICS, Metric
 from ffnbench.names import hint_for
-from ffnbench.plan import LATENCY, METRICS, Case, Metric, Plan
+from ffnbench.plan import Case, Plan
 from ffnbench.result import Agreement, Environment, Estimate, Report
 from ffnbench.stats.interval import Value, WeightedMean, weighted_mean
 from ffnbench.stats.verdict import control_slack, error_rate, holm, level, row_mean, whole_rounds

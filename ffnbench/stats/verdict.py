@@ -15,7 +15,8 @@ from statistics import median
 from typing import TypeVar
 
 from ffnbench.errors import FfnbenchError
-from ffnbench.plan import COMPILE, CONTROL, LATENCY, Note, Plan, Protocol
+from ffnbench.metrics import COMPILE, LATENCY
+from ffnbench.plan import CONTROL, Note, Plan, Protocol
 from ffnbench.result import Comparison, Estimate, Measured, Report, Run, Sample, Verdict
 from ffnbench.stats.interval import LEAST_SCATTER, Value, WeightedMean, student, value_of, weighted_mean
 from ffnbench.stats.noise import noise_notes

@@ -13,8 +13,8 @@ from torch import Tensor
 from ffnbench import jsonable
 from ffnbench.activations.acceptance import checked
 from ffnbench.activations.facts import find_facts
-from ffnbench.activations.own import OwnActivation, as_activation
 from ffnbench.activations.trace import flat_zones, value_and_slope
+from ffnbench.activations.user_activation import OwnActivation, as_activation
 from ffnbench.bench import agreement
 from ffnbench.bench.counting import count
 from ffnbench.bench.meters import empty_call

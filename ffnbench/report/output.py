@@ -18,10 +18,10 @@ from ffnbench.errors import EXIT_INTERRUPTED, FfnbenchError
 from ffnbench.names import hint_for
 from ffnbench.report.exports import EXPORTS
 from ffnbench.report.findings import CHECK_FORMATS, CHECK_SUFFIXES
+from ffnbench.report.formats import FORMATS, SUFFIXES, View, Write
 from ffnbench.report.progress import ProgressBar
 from ffnbench.report.store import Outputs, save
 from ffnbench.report.text import show
-from ffnbench.report.view import FORMATS, SUFFIXES, View, Write
 from ffnbench.request import LIMITS, OUTPUT, flag
 from ffnbench.result import Progress
 

@@ -13,7 +13,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from ffnbench.errors import FfnbenchError
-from ffnbench.report.plots import Canvas, lay_out, literal, shortened
+from ffnbench.report.picture import Canvas, lay_out, literal, shortened
 from ffnbench.result import Curve
 
 PANEL, BESIDE, ABOVE = 3.1, 1.7, 0.5  # inches: a panel, and what colour bar and axis labels take

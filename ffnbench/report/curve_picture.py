@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from ffnbench.activations.facts import Facts
-from ffnbench.report.plots import Canvas, lay_out, literal, pen, shortened
+from ffnbench.report.picture import Canvas, lay_out, literal, pen, shortened
 from ffnbench.result import Curve
 
 HEIGHT, LEGEND_HEIGHT = 4.6, 0.55  # inches: the picture, and the part of it that a legend of two lines takes
