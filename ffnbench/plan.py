@@ -227,13 +227,10 @@ class Plan:
 
     def with_device(self, device: str) -> Plan:
         """The same plan with `auto` resolved."""
-        return replace(
-            self,
-            cases=tuple(
-                replace(c, workload=replace(c.workload, device=device)) if c.workload.device == "auto" else c
-                for c in self.cases
-            ),
-        )
+        auto = {case.workload for case in self.cases if case.workload.device == "auto"}
+        resolved = {workload: replace(workload, device=device) for workload in auto}
+        cases = (replace(c, workload=resolved[c.workload]) if c.workload in resolved else c for c in self.cases)
+        return replace(self, cases=tuple(cases))
 
 
 def control_of(cases: Iterable[Case], reference: str) -> Case:

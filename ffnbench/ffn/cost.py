@@ -184,14 +184,14 @@ def cost(spec: FFNSpec, *, tokens: int, dtype: str, train: bool, device: str) ->
     total = params(spec)
     return Cost(
         params=total,
-        params_active=params_active(spec),
+        params_active=params_active(spec) if spec.moe else total,
         params_formula=params_formula(spec),
         flops_forward=flops_forward(spec),
         flops_backward=flops_backward(spec),
         flops_elementwise=forward,
         flops_elementwise_backward=backward,
         weight_bytes=total * item,
-        weight_bytes_touched=round(params_touched(spec, tokens) * item),
+        weight_bytes_touched=round(params_touched(spec, tokens) * item) if spec.moe else total * item,
         peak_bytes=peak_bytes(spec, tokens=tokens, item=item, train=train, device=device),
         saved_bytes=saved_bytes(spec, tokens=tokens, item=item, device=device) if train else None,
     )

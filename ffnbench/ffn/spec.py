@@ -106,9 +106,13 @@ class FFNSpec:
         """Name -> rows, columns of every weight: of one expert, where there are experts."""
         d, h = self.d_model, self.d_ff
         classic = {"up": (h, d), "down": (d, h)}
-        return {
-            Gate.NONE: classic, Gate.INNER: {"gate": (h, d)} | classic, Gate.OUTPUT: classic | {"gate": (d, d)}
-        }[self.gate]  # fmt: skip
+        match self.gate:
+            case Gate.NONE:
+                return classic
+            case Gate.INNER:
+                return {"gate": (h, d), **classic}
+            case Gate.OUTPUT:
+                return {**classic, "gate": (d, d)}
 
     @property
     def gated(self) -> bool:

@@ -37,6 +37,7 @@ class Sizer:
     d_model: int = field(init=False)
     _target: int | None = field(init=False, default=None)
     _reference_width: int | None = field(init=False, default=None)
+    _plain_workload: Workload | None = field(init=False, default=None)
 
     def __post_init__(self) -> None:
         self.match = choose(Match, "match", self.request.match)
@@ -77,7 +78,12 @@ class Sizer:
         )  # fmt: skip
 
     def _workload(self, variant: Variant) -> Workload:
-        return workload_of(self.request, variant)
+        """That of the flags, made once, where the variant has nothing to say about it."""
+        if variant.workload_keys or variant.spec_keys.get("moe") is not None:
+            return workload_of(self.request, variant)
+        if self._plain_workload is None:
+            self._plain_workload = workload_of(self.request, variant)
+        return self._plain_workload
 
     def _width(self, variant: Variant, workload: Workload) -> tuple[int, Sizing]:
         """d_ff and where it comes from. Order: the variant's own keys, the flags, the match."""
