@@ -168,7 +168,8 @@ def ab(request: SidesRequest, ending: Silent = SILENT) -> Checked:
 def report(path: str, ending: Silent = SILENT) -> tuple[ShownReport, str]:
     """A saved run again, every figure computed anew; and what to say where the file's own figures are others."""
     stored = load(path)
-    return _shown(recompute(stored), ending), difference(stored, recompute(stored))
+    fresh = recompute(stored)
+    return _shown(fresh, ending), difference(stored, fresh)
 
 
 def whole_model(request: BlockRequest, ending: Silent = SILENT) -> None:

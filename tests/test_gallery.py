@@ -23,8 +23,9 @@ from ffnbench.bench.prober import Prober
 from ffnbench.errors import FfnbenchError
 from ffnbench.plan import NoProbe
 from ffnbench.planning.activations import every_activation, parse_range, select
-from ffnbench.report.activation_pictures import PICTURE_SUFFIXES, points, titles
+from ffnbench.report.activation_pictures import points, titles
 from ffnbench.report.activations import facts_records, facts_table
+from ffnbench.report.formats import PICTURE_SUFFIXES
 from ffnbench.report.output import Ending, Written
 from ffnbench.report.text import plain
 from ffnbench.request import PictureRequest

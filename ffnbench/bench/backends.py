@@ -42,7 +42,7 @@ def compiled_of(module: nn.Module, backend: str) -> Callable[[Tensor], Tensor] |
     if backend == Backend.EAGER.value:
         return None
     if backend != Backend.COMPILE.value:
-        raise NotImplementedError(f"nothing runs a module by the backend {backend!r}")
+        raise Unsupported(f"nothing runs a module by the backend {backend!r}")
 
     def forward(x: Tensor) -> Tensor:
         y: Tensor = module(x)

@@ -11,7 +11,7 @@ from ffnbench.cli.app import given, leave
 from ffnbench.cli.bundles import command
 from ffnbench.cli.compare import ALL_SUFFIXES, WORDS
 from ffnbench.errors import FfnbenchError
-from ffnbench.report.formats import PICTURES
+from ffnbench.report.formats import PICTURE_SUFFIXES
 from ffnbench.report.output import Ending, Output, Written
 from ffnbench.request import MEASURING, FactsRequest, PictureRequest, TimingRequest, spelling
 
@@ -25,14 +25,14 @@ TIME = typer.Option(
 @command(
     "plot-activations",
     epilog="Example: ffnbench plot-activations --activations relu,gelu,silu -o curves.svg",
-    words={"suffixes": ", ".join((*PICTURES, ".csv")) + f"; default: {DEFAULT_PICTURE}"},
+    words={"suffixes": ", ".join(PICTURE_SUFFIXES) + f"; default: {DEFAULT_PICTURE}"},
 )
 def plot_activations(request: PictureRequest, output: Written) -> None:
     """Draw activations with their derivatives, or the surfaces of gated forms, to png, svg, pdf or csv."""
     from ffnbench import api
 
     written = output if output.out else replace(output, out=(DEFAULT_PICTURE,))
-    with Ending(written, "activations", suffixes=(*PICTURES, ".csv")) as ending:
+    with Ending(written, "activations", suffixes=PICTURE_SUFFIXES) as ending:
         lines = api.plot_activations(request, ending)
     print("\n".join(lines))
 

@@ -20,7 +20,6 @@ from ffnbench.report.surface_picture import gated_figure
 from ffnbench.request import PictureRequest, spelling
 from ffnbench.result import Curve
 
-PICTURE_SUFFIXES = (*PICTURES, ".csv")
 SMALLEST_SIZE, LARGEST_SIZE = (3.0, 2.0), 60.0  # inches
 
 

@@ -13,6 +13,7 @@ from ffnbench.report.text import markdown
 FORMATS = ("table", "markdown", "csv", "json")  # for stdout
 SUFFIXES = (".csv", ".json", ".md")
 PICTURES = (".png", ".svg", ".pdf")
+PICTURE_SUFFIXES = (*PICTURES, ".csv")  # of plot-activations: the csv holds the points
 Write = Callable[[], str | bytes]
 
 
