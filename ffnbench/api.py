@@ -67,6 +67,7 @@ from ffnbench.result import CaseCost, Environment, Report
 from ffnbench.selftest.exam import exam
 from ffnbench.stats.baseline import (
     is_timed,
+    of_another_method,
     policy_for,
     policy_of_sides,
     refuse_another_machine,
@@ -81,6 +82,7 @@ from ffnbench.stats.regression import (
     Policy,
     Status,
     exact_findings,
+    incomparable,
     kind,
     latency_findings,
     output_finding,
@@ -144,11 +146,15 @@ def time_activations(request: TimingRequest, ending: Silent = SILENT) -> ShownRe
     return _shown(measure(prepare(request), ending), ending)
 
 
-def check(request: CheckRequest, ending: Silent = SILENT) -> Checked:
-    """A baseline's own plan measured again, or a saved run, held against it."""
+def check(request: CheckRequest, ending: Silent = SILENT, *, update: bool = False) -> Checked:
+    """A baseline's own plan measured again, or a saved run, held against it.
+
+    `update` says that what is found shall replace the baseline: one of another method is then measured as well, on its
+    own kind of machine, though the two can't be compared.
+    """
     before = load(request.baseline)
     policy = policy_for(before, request)
-    looks = _look_again(before, policy, request, ending)
+    looks = _look_again(before, policy, request, ending, update=update)
     exact = exact_findings(before, looks.now, policy)
     return _decided((*exact, *looks.findings), before, looks, ending, against=request.baseline)
 
@@ -366,14 +372,18 @@ def _shown(found: ShownReport, ending: Silent) -> ShownReport:
 # The parts of a check
 
 
-def _look_again(before: ShownReport, policy: Policy, request: CheckRequest, ending: Silent) -> Looks:
+def _look_again(before: ShownReport, policy: Policy, request: CheckRequest, ending: Silent, *, update: bool) -> Looks:
     """What a check sees: a saved run, exact metrics alone, or two looks at latency as well."""
     if request.current is not None:
         return _look_at_saved(before, load(request.current), policy, request)
     with MACHINE.prober(before.plan.protocol.timeout_s) as prober:
-        prepared = _priced(before.plan, prober)
+        prepared = _priced(before.plan.by_todays_method(), prober)
     if request.exact_only or not is_timed(before):
         return Looks(findings=(), now=_exact(before, prepared, ending))
+    if reason := of_another_method(request.baseline, before):
+        at_home = request.across_machines or kind(before.environment) == kind(_environment_here())
+        now = measure(prepared, ending) if update and at_home else _exact(before, prepared, ending)
+        return Looks(findings=tuple(incomparable(before, policy, reason)), now=now)
     here = _environment_here()
     if request.absolute:
         refuse_another_machine(request.baseline, before.environment, here)
@@ -392,6 +402,9 @@ def _look_at_saved(before: ShownReport, now: ShownReport, policy: Policy, reques
     refuse_another_reference(str(request.current), before, now)
     if not is_timed(before) or request.exact_only:
         return Looks(findings=(), now=now)
+    runs = ((request.baseline, before), (str(request.current), now))
+    if reasons := [reason for path, run_ in runs if (reason := of_another_method(path, run_))]:
+        return Looks(findings=tuple(incomparable(before, policy, "; ".join(reasons))), now=now)
     once = "measured once: a saved run can't be measured again"
     return Looks(
         findings=tuple(
@@ -407,7 +420,7 @@ def _exact(before: ShownReport, prepared: Prepared, ending: Silent) -> ShownRepo
     now = prepared.priced()
     if not unpredicted(before, now):
         return now
-    return _measured(replace(prepared, plan=replace(before.plan, metrics=("memory",))), ending)
+    return _measured(replace(prepared, plan=replace(prepared.plan, metrics=("memory",))), ending)
 
 
 def _environment_here() -> Environment:

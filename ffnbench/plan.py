@@ -22,6 +22,10 @@ from ffnbench.models.model import OwnMLP
 from ffnbench.request import AnyRequest
 
 DEFAULT_WORKERS, DEFAULT_ROUNDS = 5, 30
+# by which method seconds are measured and become ratios; whatever changes what a ratio means raises it
+# 1: a plain mean over workers; 2: workers weighted by how sure they are;
+# 3: clean rounds only, and placements spread inside a worker
+METHOD = 3
 
 AnySpec = NetworkSpec | ActivationSpec | AttentionSpec
 
@@ -150,6 +154,7 @@ class Protocol:
 
     Without `precision`, `workers` and `rounds` are what is run. With it they are the fewest: the run adds to them
     until every ratio is known to +-`precision` (a fraction) or `budget_s` seconds are over (stats/enough.py).
+    Latencies of different `method`s are not compared.
     """
 
     workers: int = DEFAULT_WORKERS
@@ -161,6 +166,7 @@ class Protocol:
     seed: int = 0
     reversed: bool = False  # every round in the opposite order: for a second look
     timeout_s: float = 300.0
+    method: int = METHOD
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -224,6 +230,10 @@ class Plan:
     def compared(self) -> int:
         """How many rows are compared with a reference."""
         return sum(self.families.values())
+
+    def by_todays_method(self) -> Plan:
+        """The same question, measured as it is measured now."""
+        return replace(self, protocol=replace(self.protocol, method=METHOD))
 
     def with_device(self, device: str) -> Plan:
         """The same plan with `auto` resolved."""

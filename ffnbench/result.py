@@ -16,7 +16,6 @@ from ffnbench.metrics import CLOSED_FORMS, LATENCY
 from ffnbench.plan import CONTROL, Note, Plan
 
 SCHEMA = 2
-METHOD = 2  # of making figures of samples: 1 was a plain mean over workers, 2 weights them
 
 
 class Verdict(Enum):
@@ -221,7 +220,6 @@ class Report:
     sides: tuple[Side, ...] = field(default=(), metadata=LATER)  # where arms differ, if there are several
     wall_s: float | None = None
     seal: str = ""  # of the cases and their costs, made when the file was written: an edit shows
-    method: int = METHOD
     schema: int = SCHEMA
 
     @cached_property

@@ -41,7 +41,7 @@ def check(
     if updating.update and asked.exact_only:
         raise FfnbenchError("--update needs the whole measurement", "leave --exact-only out")
     with CheckEnding(output, update=baseline if updating.update else None) as ending:
-        api.check(asked, ending)
+        api.check(asked, ending, update=updating.update)
     sys.stdout.flush()
     leave(ending.code)
 

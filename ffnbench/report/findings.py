@@ -17,6 +17,7 @@ from ffnbench.report.summary import effort, ended_early
 from ffnbench.report.table import UNKNOWN, Cell, Column, Table
 from ffnbench.report.words import ratio_text, side_lines
 from ffnbench.result import Report, Verdict
+from ffnbench.stats.baseline import of_another_method
 from ffnbench.stats.regression import OUTPUT, Checked, Finding, Status, exit_code
 from ffnbench.units import percent, signed_percent
 
@@ -71,12 +72,20 @@ def _whole(checked: Checked) -> str:
 
 def _new_baseline(checked: Checked) -> str:
     """What was measured now; raises Unfinished where that is not all of it."""
-    lacking = {f.case for f in checked.findings if f.status in (Status.MISSING, Status.INCOMPARABLE)}
-    now, timed = checked.now, "latency" in checked.before.plan.metrics
+    now, timed, lacking = checked.now, "latency" in checked.before.plan.metrics, _lacking(checked)
     if now.interrupted or lacking or (timed and not now.samples):
         what = f": nothing was measured for {', '.join(sorted(lacking))}" if lacking else ""
         raise Unfinished(f"the baseline was not updated{what}", "make a new one with `ffnbench compare ... -o`")
     return report_text(now)
+
+
+def _lacking(checked: Checked) -> set[str]:
+    """The cases that a new baseline would not have; where only the method of the old one is another, none must lack."""
+    missing = {f.case for f in checked.findings if f.status is Status.MISSING}
+    if of_another_method(checked.against, checked.before) and not of_another_method("", checked.now):
+        sampled = {sample.case for sample in checked.now.samples if sample.metric == LATENCY}
+        return missing | {case.label for case in checked.before.plan.shown if case.label not in sampled}
+    return missing | {f.case for f in checked.findings if f.status is Status.INCOMPARABLE}
 
 
 def findings_table(checked: Checked) -> Table:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
 
+from ffnbench.plan import METHOD
 from ffnbench.report.table import Table
 from ffnbench.report.text import html_fragment, plain, renderable
 from ffnbench.report.views import reading_of
-from ffnbench.result import METHOD, Report
+from ffnbench.result import Report
 from ffnbench.stats.verdict import summarise
 
 if TYPE_CHECKING:
@@ -56,17 +57,17 @@ def recompute(found: ShownReport) -> ShownReport:
     measured, comparisons, warnings = summarise(found.run)
     known = set(found.warnings)
     fresh = tuple(note for note in warnings if note not in known)
-    return replace(found, measured=measured, comparisons=comparisons, warnings=(*found.warnings, *fresh), method=METHOD)
+    return replace(found, measured=measured, comparisons=comparisons, warnings=(*found.warnings, *fresh))
 
 
 def difference(stored: Report, fresh: Report) -> str:
     """What to say where the figures of a file are not those that its samples give now; nothing where they are."""
     if _figures(stored) == _figures(fresh):
         return ""
-    if stored.method != fresh.method:
+    if stored.plan.protocol.method != METHOD:
         return (
-            f"every figure is computed anew from the samples: the file's own were made by method {stored.method} of "
-            f"ffnbench's statistics, these by method {fresh.method}"
+            "every figure is computed anew from the samples: the file's own were made by method "
+            f"{stored.plan.protocol.method} of ffnbench's statistics, these by method {METHOD}"
         )
     return f"the figures stored in the file (by ffnbench {stored.version}) are not those of its samples"
 

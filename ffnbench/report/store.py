@@ -20,8 +20,10 @@ from ffnbench import jsonable
 from ffnbench.errors import FfnbenchError, Unfinished
 from ffnbench.metrics import LATENCY
 from ffnbench.names import hint_for
-from ffnbench.plan import Kind
-from ffnbench.result import METHOD, SCHEMA, Report
+from ffnbench.plan import METHOD, Kind
+from ffnbench.result import SCHEMA, Report
+
+NAMELESS = 2  # the method of files whose protocol names none; method 1 is known by the lack of a seal
 
 
 def report_text(report: Report) -> str:
@@ -176,7 +178,7 @@ def _rescue(content: bytes) -> Path | None:
 
 
 def load(path: str | Path) -> Report:
-    """A saved JSON report; raises FfnbenchError for what is not one, or is of another schema.
+    """A saved JSON report; raises FfnbenchError for what is not one, or is of another schema or a newer method.
 
     The seal is checked over the cases and costs as they stand in the file, before these are brought to today's schema;
     a report whose file was edited has no seal.
@@ -195,7 +197,9 @@ def load(path: str | Path) -> Report:
                 "measure again with this version",
             )
         whole = data.get("seal") == _digest(data["plan"]["cases"], data["costs"])
-        report = jsonable.decode(Report, from_schema_1(data) if schema == 1 else data)
+        data = with_method(from_schema_1(data) if schema == 1 else data)
+        _refuse_newer(path, data["plan"]["protocol"]["method"])
+        report = jsonable.decode(Report, data)
         if any(not (s.value > 0 and math.isfinite(s.value)) for s in report.samples if s.metric == LATENCY):
             raise ValueError("a latency is not positive")
         return replace(report, seal=seal(report) if whole else "")
@@ -207,13 +211,31 @@ def load(path: str | Path) -> Report:
         ) from problem
 
 
+def with_method(data: Any) -> Any:
+    """The data of a file with the method in the protocol: it stood beside the plan once, and nowhere before that."""
+    beside = data.get("method", NAMELESS)
+    protocol = {"method": beside} | data["plan"]["protocol"]
+    return {name: item for name, item in data.items() if name != "method"} | {
+        "plan": data["plan"] | {"protocol": protocol}
+    }
+
+
+def _refuse_newer(path: str | Path, method: Any) -> None:
+    """A ratio of a later method means what this ffnbench can't know."""
+    if isinstance(method, int) and method > METHOD:
+        raise FfnbenchError(
+            f"{str(path)!r} was measured by method {method}, this ffnbench knows methods up to {METHOD}",
+            "update ffnbench to read it",
+        )
+
+
 def from_schema_1(data: Any) -> Any:
     """A file of schema 1 as one of today's: widths had their origin as a sentence, and a plan had no kind."""
     plan = data["plan"]
     block = any("heads" in case["ffn"] for case in plan["cases"])
     cases = [case | {"sizing": _sizing(case["sizing"], block)} for case in plan["cases"]]
     kind = Kind.BLOCK if block else Kind.COMPARE
-    method = METHOD if data.get("seal") else 1  # the first method made files without a seal
+    method = NAMELESS if data.get("seal") else 1  # the first method made files without a seal
     sides = [{"differing" if name == "facts" else name: value for name, value in side.items()}
              for side in data.get("sides", [])]  # fmt: skip
     new = {"schema": SCHEMA, "method": method, "sides": sides, "plan": plan | {"cases": cases, "kind": kind.value}}

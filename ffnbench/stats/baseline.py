@@ -8,9 +8,16 @@ from dataclasses import replace
 from ffnbench.errors import FfnbenchError
 from ffnbench.ffn.spec import FFNSpec
 from ffnbench.metrics import LATENCY
-from ffnbench.plan import NoProbe, cost_of
+from ffnbench.plan import METHOD, NoProbe, cost_of
 from ffnbench.planning.effort import check_budget
-from ffnbench.request import BlockRequest, CheckRequest, CompareRequest, SidesRequest, TimingRequest, command_line
+from ffnbench.request import (
+    BlockRequest,
+    CheckRequest,
+    CompareRequest,
+    SidesRequest,
+    TimingRequest,
+    command_line,
+)
 from ffnbench.result import Environment, Report
 from ffnbench.stats.looks import FINEST_PART, blind_row
 from ffnbench.stats.regression import EXACT, SECONDS, TIMED, Policy, exact_value, parse_tolerances
@@ -29,7 +36,7 @@ def policy_for(before: Report, request: CheckRequest) -> Policy:
     if request.exact_only and (timed := next((m for _, m, _ in policy.tolerances if m in TIMED), None)):
         raise FfnbenchError(f"--exact-only checks no {timed}", "leave one of the two out")
     check_budget(request.budget)
-    if is_timed(before) and not request.exact_only:
+    if is_timed(before) and not request.exact_only and before.plan.protocol.method == METHOD:
         _refuse_unresolvable(before, policy, request)
     return policy
 
@@ -87,6 +94,33 @@ def refuse_another_reference(path: str, before: Report, now: Report) -> None:
         )
 
 
+def of_another_method(path: str, run: Report) -> str:
+    """Why the latencies of a run can't be compared, with the command that makes it anew; nothing where they can."""
+    method = run.plan.protocol.method
+    if method == METHOD:
+        return ""
+    told = f"{path!r} was measured by method {method}, now it is {METHOD}, and ratios of the two can't be compared"
+    return f"{told}; {made_anew(path, run)}"
+
+
+def made_anew(path: str, run: Report) -> str:
+    """The command that makes a run anew, as precisely as it was asked for; older files know their plan alone."""
+    asked = run.plan.request
+    if asked is None or isinstance(asked, SidesRequest):
+        return f"make it anew: ffnbench check {shlex.quote(path)} --update"
+    return f"make it anew: {_command(asked)} -o {shlex.quote(path)}"
+
+
+def _command(asked: CompareRequest | BlockRequest | TimingRequest) -> str:
+    match asked:
+        case CompareRequest():
+            return command_line("compare", asked, always=("variants",))
+        case BlockRequest():
+            return command_line("block", asked, always=("variants",))
+        case TimingRequest():
+            return command_line("activations --time", asked)
+
+
 def _refuse_unusable(before: Report, request: CheckRequest) -> None:
     path, again = request.baseline, _made_again(request.baseline, before)
     if not before.seal and _costs_differ(before):
@@ -128,10 +162,9 @@ def _made_again(path: str, before: Report, precision: float = 0.5) -> str:
     asked, out = before.plan.request, f"-o {shlex.quote(path)}"
     if isinstance(asked, CompareRequest | BlockRequest):
         same = replace(asked, workers=None, rounds=None, quick=False, precision=None, budget=None)
-        command = command_line("compare" if isinstance(asked, CompareRequest) else "block", same, always=("variants",))
-        return f"make a better one: {command} --precision {precision:.2g} {out}"
+        return f"make a better one: {_command(same)} --precision {precision:.2g} {out}"
     if isinstance(asked, TimingRequest):
         same_operations = replace(asked, workers=None, rounds=None, quick=False)
-        command = command_line("activations --time", same_operations)
-        return f"make a better one: {command} --workers {2 * before.plan.protocol.workers + 4} {out}"
+        more = 2 * before.plan.protocol.workers + 4
+        return f"make a better one: {_command(same_operations)} --workers {more} {out}"
     return f"make a better one with the flags that made this one, and --precision {precision:.2g} {out}"

@@ -200,18 +200,26 @@ def kind(environment: Environment | None) -> tuple[object, ...]:
 
 def latency_findings(before: Report, now: Report, policy: Policy) -> list[Finding]:
     """The latency of every row of the baseline against the reference's, then and now; seconds where asked for."""
-    plan = before.plan
-    rows = [(case.label, LATENCY) for case in plan.shown if not plan.is_reference(case.label)]
-    if policy.absolute:
-        rows += [(case.label, SECONDS) for case in plan.shown]
     if not policy.across_machines and kind(before.environment) != kind(now.environment):
-        reason = "another kind of machine: measure old and new code in one job"
-        return [_finding(label, metric, Status.INCOMPARABLE, policy, reason=reason) for label, metric in rows]
+        return incomparable(before, policy, "another kind of machine: measure old and new code in one job")
+    rows = _timed_rows(before.plan, policy)
     changes = {row: _change(before, now, *row) for row in rows}
     alpha = error_rate(now.plan.protocol)
     worse = holm({row: c.p_above(policy.of(*row)) for row, c in changes.items() if c}, alpha / 2)
     slack = control_slack(now)
     return [latency_finding(row, changes[row], row in worse, policy, now, slack) for row in rows]
+
+
+def incomparable(before: Report, policy: Policy, reason: str) -> list[Finding]:
+    """Every row whose time would be checked, as one that can't be."""
+    rows = _timed_rows(before.plan, policy)
+    return [_finding(label, metric, Status.INCOMPARABLE, policy, reason=reason) for label, metric in rows]
+
+
+def _timed_rows(plan: Plan, policy: Policy) -> list[Row]:
+    """Latency of every row that is compared; seconds of every case where asked for."""
+    rows = [(case.label, LATENCY) for case in plan.shown if not plan.is_reference(case.label)]
+    return rows + [(case.label, SECONDS) for case in plan.shown if policy.absolute]
 
 
 def latency_finding(
