@@ -235,7 +235,8 @@ def test_the_numbers_of_the_claims_are_those_of_the_committed_runs() -> None:
         assert f"{ratio.value:.3f} [{ratio.low:.3f}, {ratio.high:.3f}]" in text, name
     train = {row["label"]: row for row in compare_records(shown_again(folder / "glu-train.json"))}
     assert f"{train['wide']['ratio']:.2f} [{train['wide']['ratio_low']:.2f}, {train['wide']['ratio_high']:.2f}]" in text
-    assert f"same [{train['swiglu']['ratio_low']:.3f}, {train['swiglu']['ratio_high']:.3f}]" in text
+    same = train["swiglu"]
+    assert f"{same['ratio']:.3f} [{same['ratio_low']:.3f}, {same['ratio_high']:.3f}] {same['verdict']}" in text
     for row in train.values():
         assert f"{row['params']:,}" in text
         assert f"{row['saved_bytes'] / 2**20:.1f} MiB" in text

@@ -19,10 +19,11 @@ from ffnbench.report.compare import compare_records, compare_table
 from ffnbench.report.footnotes import Footnotes
 from ffnbench.report.formats import SUFFIXES
 from ffnbench.report.store import Outputs, load, report_text
+from ffnbench.report.table import Column, Table, ratio_cell
 from ffnbench.report.text import markdown, plain
 from ffnbench.report.views import report_view
-from ffnbench.request import CompareRequest
-from ffnbench.result import Report
+from ffnbench.request import CompareRequest, TimingRequest
+from ffnbench.result import Comparison, Estimate, Report, Verdict
 
 GOLDEN = Path(__file__).parent / "golden"
 TIMES = {"relu": 0.025, "gelu": 0.0251, "swiglu": 0.028, "glu": 0.0245}
@@ -83,11 +84,11 @@ def test_no_number_is_ever_cut(width: int) -> None:
     assert all(cell_len(line.rstrip()) <= max(width, 41) for line in text.splitlines())
 
 
-def test_everything_is_in_the_80_columns_of_the_main_job() -> None:
+def test_all_but_tokens_is_in_the_80_columns_of_the_main_job() -> None:
     text = plain(compare_table(report_of(variants="relu,gelu,swiglu")), 80)
-    for heading in ("d_ff", "params", "FLOPs", "latency", "vs relu", "tokens", "peak"):
+    for heading in ("d_ff", "params", "FLOPs", "latency", "vs relu", "peak"):
         assert heading in text
-    assert "hidden at 80 columns: closed form (--wide" in text
+    assert "hidden at 80 columns: tokens (k/s), closed form (--wide" in text
 
 
 def test_wide_shows_every_column_in_blocks_that_fit() -> None:
@@ -104,7 +105,7 @@ def test_wide_shows_every_column_in_blocks_that_fit() -> None:
 
 
 def test_the_flops_shown_are_those_of_the_half_that_is_timed() -> None:
-    text = plain(compare_table(report_of(variants="relu,swiglu", mode="backward")), 80)
+    text = plain(compare_table(report_of(variants="relu,swiglu", mode="backward")), 100)
     assert "FLOPs bwd" in text
     assert "18.9" in text
     assert "9.44" not in text
@@ -134,11 +135,33 @@ def test_a_long_label_is_folded_and_the_numbers_stay() -> None:
     assert all(cell_len(line.rstrip()) <= 60 for line in text.splitlines())
 
 
-def test_unclear_is_never_a_number() -> None:
+def test_a_ratio_that_is_unclear_says_so_beside_its_number() -> None:
     text = plain(compare_table(report_of()), 120)
     line = next(line for line in text.splitlines() if line.startswith("glu"))
-    assert "~ [" in line
+    assert " 1.02 [0.98, 1.06] ~ " in line
     assert "can't tell (~): glu" in text
+
+
+@pytest.mark.parametrize(
+    ("verdict", "ratio", "text"),
+    [
+        ("same", (0.9991, 0.9862, 1.0124), "0.999 [0.986, 1.012] same"),
+        ("unclear", (1.0102, 1.0001, 1.0203), "1.010 [1.000, 1.020] ~"),
+        ("slower", (1.271, 1.241, 1.302), "1.27 [1.24, 1.30] slower"),
+        ("faster", (0.5, 0.48, 0.52), "0.50 [0.48, 0.52] faster"),
+        ("unclear", (1.2712, None, None), "1.27 ~"),
+        ("slower", (1.2712, None, None), "1.27 slower"),
+        ("unclear", None, "~"),
+        ("reference", None, "reference"),
+        ("reference", (1.0, 1.0, 1.0), "reference"),
+    ],
+)
+def test_a_ratio_reads_as_number_interval_and_verdict(verdict: str, ratio, text: str) -> None:
+    estimate = ratio and Estimate(value=ratio[0], low=ratio[1], high=ratio[2])
+    found = Comparison(case="a", reference="b", metric="latency", ratio=estimate, verdict=Verdict(verdict))
+    cell = ratio_cell(found)
+    assert (cell.text, cell.value) == (text, ratio and ratio[0])
+    assert cell.text in markdown(Table(columns=(Column(title="x"),), rows=((cell,),)))
 
 
 CONTRACT = (
@@ -291,3 +314,16 @@ def test_lists_fit_and_are_complete(what: str) -> None:
     for format_ in ("json", "csv", "markdown"):
         written = listing.listing_view(what).stdout[format_]()
         assert all(record["name"] in written for record in records)
+
+
+def test_both_ratios_of_timed_activations_stay_in_80_columns() -> None:
+    """Seconds are hidden before a ratio is."""
+    seconds = {"relu": 1e-4, "silu": 2.38e-4, "quick_gelu": 1.01e-4}
+    launch = FakeLaunch(lambda label, worker, number: seconds[label.split()[0]] * (1 + 0.001 * (worker % 3)))
+    request = TimingRequest(activations="relu,silu,quick_gelu", threads=1, workers=5, rounds=20)
+    table = report_view(measure(prepare(request), launch=launch)).table
+    text = plain(table, 80)
+    assert text.count("2.380 [2.380, 2.380] slower") == 2
+    assert text.count("1.010 [1.010, 1.010] same") == 2
+    assert "vs relu [95%]  " in text
+    assert "hidden at 80 columns: backward (us)" in text or "hidden at 80 columns: forward (us)" in text

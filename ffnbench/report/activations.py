@@ -214,7 +214,7 @@ def timing_tables(report: Report) -> Table:
 
 
 def _timing_table(report: Report, group: Group, closing: tuple[str, ...]) -> Table:
-    """Seconds of the operation and the ratio to relu, forward and backward."""
+    """Seconds of the operation and the ratio to relu, forward and backward; where room is short, seconds go first."""
     notes = Footnotes()
     fields: list[Field] = [
         (
@@ -238,11 +238,11 @@ def _direction_fields(report: Report, title: str, cases: Sequence[Case], place: 
     name, size = scale(estimates, TIME)
     return [
         (
-            Column(title=title, unit=name, priority=place),
+            Column(title=title, unit=name, priority=2 + place),
             lambda pair: latency_cell(report, pair[place].label, size),
         ),
         (
-            Column(title="vs relu", unit="ratio [95%]", priority=place),
+            Column(title=title, unit="vs relu [95%]", priority=place),
             lambda pair: ratio_cell(report.comparison(pair[place].label)),
         ),
     ]

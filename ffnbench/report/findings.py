@@ -15,8 +15,8 @@ from ffnbench.report.records import Record
 from ffnbench.report.store import report_text
 from ffnbench.report.summary import effort, ended_early
 from ffnbench.report.table import UNKNOWN, Cell, Column, Table
-from ffnbench.report.words import ratio_text, side_lines
-from ffnbench.result import Report, Verdict
+from ffnbench.report.words import interval_text, side_lines
+from ffnbench.result import Report
 from ffnbench.stats.baseline import of_another_method
 from ffnbench.stats.regression import OUTPUT, Checked, Finding, Status, exit_code
 from ffnbench.units import percent, signed_percent
@@ -156,7 +156,7 @@ def _summary(findings: tuple[Finding, ...], equal: int, now: Report, smallest: f
 
 def _change(finding: Finding) -> str:
     if finding.change is not None:
-        return ratio_text(Verdict.SLOWER, finding.change)
+        return interval_text(finding.change)
     if finding.before and finding.now is not None:
         return "0%" if finding.now == finding.before else signed_percent(finding.now / finding.before - 1)
     return UNKNOWN

@@ -7,7 +7,7 @@ from collections import Counter
 
 from ffnbench.metrics import LATENCY
 from ffnbench.plan import ACTIVE_PARAMS, CONTROL, Plan
-from ffnbench.report.words import half_width, ratio_text, side_lines, sizing_text
+from ffnbench.report.words import half_width, interval_text, side_lines, sizing_text
 from ffnbench.result import Report, Run, Sample, Verdict
 from ffnbench.units import percent
 
@@ -138,7 +138,6 @@ def _control(report: Report) -> tuple[str, ...]:
     found = report.comparison(CONTROL)
     if found is None or found.ratio is None or found.ratio.low is None or found.ratio.high is None:
         return ()
-    text = ratio_text(Verdict.UNCLEAR, found.ratio).removeprefix("~ ")
     words = {Verdict.SAME: "as it should be", Verdict.UNCLEAR: "too wide to say much"}
     said = words.get(found.verdict, "which is more than chance")
-    return (f"control: {report.plan.reference} against itself is {text}, {said}",)
+    return (f"control: {report.plan.reference} against itself is {interval_text(found.ratio)}, {said}",)

@@ -137,7 +137,7 @@ def latency_cell(report: Report, label: str | None, size: float, mark: str = "")
 
 
 def ratio_cell(comparison: Comparison | None) -> Cell:
-    """The ratio to the reference with its interval, or the word for it."""
+    """The ratio to the reference with its interval and the verdict."""
     if comparison is None:
         return Cell(text=UNKNOWN)
     value, style = comparison.ratio and comparison.ratio.value, STYLES.get(comparison.verdict, "")

@@ -19,15 +19,18 @@ def seconds_text(estimate: Estimate, size: float) -> str:
 
 
 def ratio_text(verdict: Verdict, ratio: Estimate | None) -> str:
-    """`1.12 [1.10, 1.14]`, `same [0.997, 1.006]`, and `~ [0.97, 1.06]` where the run can't tell."""
-    if verdict is Verdict.REFERENCE:
-        return "reference"
-    if ratio is None or ratio.low is None or ratio.high is None:
-        return "~"
+    """`1.12 [1.10, 1.14] slower`, `1.001 [0.997, 1.006] same`, and `1.01 [0.97, 1.06] ~` where the run can't tell."""
+    word = "~" if verdict is Verdict.UNCLEAR else verdict.value
+    return word if verdict is Verdict.REFERENCE or ratio is None else f"{interval_text(ratio)} {word}"
+
+
+def interval_text(ratio: Estimate) -> str:
+    """`1.12 [1.10, 1.14]`; the ratio alone where it has no interval."""
+    if ratio.low is None or ratio.high is None:
+        return digits(ratio.value)
     half = (ratio.high - ratio.low) / 2
     value, low, high = (supported(v, half, most=4) for v in (ratio.value, ratio.low, ratio.high))
-    word = {Verdict.SAME: "same", Verdict.UNCLEAR: "~"}.get(verdict, value)
-    return f"{word} [{low}, {high}]"
+    return f"{value} [{low}, {high}]"
 
 
 def sizing_text(sizing: Sizing) -> str:
