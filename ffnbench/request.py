@@ -279,14 +279,20 @@ class SelftestRequest(Request):
     runs: int | None = flag(
         None, "Simulated runs in all; with --gate, baselines. \\[default: 1000, or 140]", MEASURING, "INT")
     live: bool = flag(
-        False, "Measure on this machine instead, beside torch's Timer and a median loop, quiet and with a neighbour.",
-        MEASURING)
+        False, "Measure on this machine instead, quiet and beside neighbours that take its CPUs.", MEASURING)
+    world: tuple[str, ...] = flag(
+        (), "With --live: only beside this. Repeatable. \\[default: quiet, spinner, spinners, bursts 0.1 s, "
+        "bursts 1 s, bursts 3 s]", MEASURING, "NAME")
+    rivals: bool = flag(
+        False, "With --live: torch's Timer and a median loop too, each in the same time.", MEASURING)
     repeats: int | None = flag(
-        None, "With --live: how often everything is measured. \\[default: 5, or 20 with --gate]", MEASURING, "INT")
+        None, "With --live: how often everything is measured. \\[default: 20, or 10 with --gate]", MEASURING, "INT")
     budget: float | None = flag(
-        None, "With --live: time of one run, or check. \\[default: 20, or 120 with --gate]", MEASURING, "SECONDS")
-    d_model: int | None = flag(
-        None, "With --live: width of the module. \\[default: 256, or 768 with --gate]", MODEL, "INT")
+        None, "With --live: time of one run, or check; the truth of a run takes four times that. "
+        "\\[default: 15, or 120 with --gate]", MEASURING, "SECONDS")
+    d_model: int | None = flag(None, "With --live: width of the modules. \\[default: 768]", MODEL, "INT")
+    threads: int | None = flag(
+        None, "With --live: CPU threads. \\[default: the CPUs this process may use]", WORKLOAD, "INT")
     seed: int = flag(
         0, "Seed of inputs, weights and the order of rounds; of simulated machines.", MEASURING, "INT")
     saved: tuple[str, ...] = flag(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,11 +12,23 @@ from test_cli import call  # noqa: F401 - a fixture
 
 from ffnbench.report.selftest import alarm_records, alarm_table
 from ffnbench.report.text import plain
+from ffnbench.request import SelftestRequest
+from ffnbench.result import Failure, FailureKind
 from ffnbench.selftest import alarms as checks
 from ffnbench.selftest import alarms as told
 from ffnbench.selftest import exam, live
-from ffnbench.selftest.alarms import NEIGHBOUR, QUIET, REFUSED, Alarm, broken_promises, counts, simulate_checks
+from ffnbench.selftest.alarms import (
+    REFUSED,
+    Alarm,
+    broken_promises,
+    check_plan,
+    counts,
+    simulate_checks,
+)
 from ffnbench.selftest.machine import WORLDS, Machine, World
+from ffnbench.selftest.worlds import LIVE_WORLDS, QUIET, chosen
+
+BESIDE = "bursts 3 s"
 
 
 @pytest.fixture(scope="module")
@@ -57,7 +70,7 @@ def test_counting() -> None:
     """A check is accused once however many of its rows are; refused ones are not asked; the slowed row is no wolf."""
     alarms = [
         alarm(status="REGRESSED"), alarm(row="gelu", status="REGRESSED"), alarm(repeat=1), alarm(repeat=1, row="gelu"),
-        alarm(repeat=2, status=REFUSED, change=None), alarm(repeat=0, condition=NEIGHBOUR, status="UNCLEAR"),
+        alarm(repeat=2, status=REFUSED, change=None), alarm(repeat=0, condition=BESIDE, status="UNCLEAR"),
         alarm(injected=0.05, status="REGRESSED", change=1.05), alarm(injected=0.05, row="gelu", status="REGRESSED"),
         alarm(injected=0.05, repeat=1, status="OK", change=1.05 * 1.01),
     ]  # fmt: skip
@@ -69,7 +82,15 @@ def test_counting() -> None:
     assert broken_promises(alarms) == ["2 false alarms", "+5% was found in 1 of 2 checks"]
 
 
-def test_live_checks_beside_a_baseline_each(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def neighbours(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int]]:
+    """No neighbour comes; which ones were asked for."""
+    asked: list[tuple[str, int]] = []
+    monkeypatch.setattr(live, "Neighbour", lambda world, seed: asked.append((world.name, seed)) or nullcontext())
+    return asked
+
+
+def test_live_checks_beside_a_baseline_each(monkeypatch: pytest.MonkeyPatch, neighbours) -> None:
     """The real journey on a simulated machine: the gate is not told of the slow-down, the machine is."""
     asked = []
 
@@ -78,13 +99,57 @@ def test_live_checks_beside_a_baseline_each(monkeypatch: pytest.MonkeyPatch) -> 
         return Machine(World(name="quiet", layout=0.002), plan, len(asked)).measure(plan, real, answered)
 
     monkeypatch.setattr(live, "run", fake_run)
-    monkeypatch.setitem(live.NEIGHBOURS, NEIGHBOUR, live.NEIGHBOURS[QUIET])
-    alarms = live.measure_checks(live.live_check_plan(64), 2, 120.0, seed=5)
+    alarms = live.measure_checks(check_plan(d_model=64, threads=1), chosen(()), 2, 120.0, seed=5)
     assert {a.repeat for a in alarms} == {5, 6}
     assert {(a.condition, a.injected) for a in alarms} == set(live.CHECKS)
+    assert {a.condition for a in alarms} == set(LIVE_WORLDS.names())
+    assert len(set(neighbours)) == 2 * len(LIVE_WORLDS.names())  # each world of each repeat has its own seed
     assert broken_promises(alarms) == []
     assert asked.count(0.05) == 2 * 2  # each found, hence looked at twice
     assert {a.twice for a in alarms if a.injected == 0.05} == {True}
+
+
+def test_live_checks_in_some_worlds(monkeypatch: pytest.MonkeyPatch, neighbours) -> None:
+    monkeypatch.setattr(live, "run", lambda plan, answered=None, real=live.run: on_dice(plan, real, answered))
+    alarms = live.measure_checks(check_plan(d_model=64), chosen(["Spinners"]), 1, 120.0)
+    assert {(a.condition, a.injected) for a in alarms} == {("spinners", 0.0)}
+
+
+def on_dice(plan, real, answered):
+    return Machine(World(name="quiet", layout=0.002), plan, 1).measure(plan, real, answered)
+
+
+def test_a_check_that_can_not_answer_is_counted_and_no_crash(monkeypatch: pytest.MonkeyPatch, neighbours) -> None:
+    """A row without samples is MISSING; the world beside it is measured all the same."""
+
+    def fake_run(plan, answered=None, real=live.run):
+        done = on_dice(plan, real, answered)
+        if answered is None:
+            return done
+        lost = Failure(case="swiglu", kind=FailureKind.CRASH, message="gone")
+        return replace(done, samples=tuple(s for s in done.samples if s.case != "swiglu"), failures=(lost,))
+
+    monkeypatch.setattr(live, "run", fake_run)
+    alarms = live.measure_checks(check_plan(d_model=64), chosen(["quiet", "spinner"]), 1, 120.0)
+    assert {a.status for a in alarms if a.row == "swiglu"} == {"MISSING"}
+    assert counts(alarms, None, 0.0).without == 2
+    assert "+3% was found in 0 of 1 checks" in broken_promises(alarms)
+    assert "4 checks had a row that was MISSING or INCOMPARABLE" in plain(alarm_table(alarms), 80)
+
+
+def test_whole_repeats_of_checks_outlive_an_interruption(monkeypatch: pytest.MonkeyPatch, neighbours) -> None:
+    baselines = []
+
+    def fake_run(plan, answered=None, real=live.run):
+        baselines.extend([plan] if answered is None else [])
+        done = on_dice(plan, real, answered)
+        return replace(done, interrupted=len(baselines) == 2)
+
+    monkeypatch.setattr(live, "run", fake_run)
+    asked = exam.exam(SelftestRequest(checks=True, live=True, world=("quiet",), repeats=3))
+    result = asked(lambda progress: None)
+    assert {a.repeat for a in result.alarms} == {0}
+    assert result.broken == (exam.ENDED_EARLY,)
 
 
 def test_the_command(call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, alarms: list[Alarm]) -> None:  # noqa: F811
@@ -114,7 +179,5 @@ def test_a_broken_promise_ends_with_3(call, tmp_path: Path, alarms: list[Alarm])
 
 @pytest.mark.parametrize("width", [60, 80, 120])
 def test_the_table_fits(width: int) -> None:
-    alarms = [
-        replace(a, condition=c) for c in (QUIET, NEIGHBOUR) for a in (alarm(), alarm(injected=told.SLOWED["+3%"]))
-    ]
+    alarms = [replace(a, condition=c) for c in (QUIET, BESIDE) for a in (alarm(), alarm(injected=told.SLOWED["+3%"]))]
     assert max(map(len, plain(alarm_table(alarms), width).splitlines())) <= width

@@ -1,10 +1,9 @@
-"""The selftest: that its counts are right, that it is deterministic, and that it can fail."""
+"""The simulated selftest: that its counts are right, that it is deterministic, and that it can fail."""
 
 from __future__ import annotations
 
 import json
 import math
-import time
 from dataclasses import replace
 from statistics import median
 
@@ -17,25 +16,11 @@ from ffnbench.bench.jobs import Jobs
 from ffnbench.bench.rivals import METHODS
 from ffnbench.bench.runner import run
 from ffnbench.planning.compare import plan_compare
-from ffnbench.report.selftest import live_table, rates_table
+from ffnbench.report.selftest import rates_table
 from ffnbench.report.text import plain
 from ffnbench.request import CompareRequest
-from ffnbench.selftest import live
 from ffnbench.selftest.machine import WORLDS, Machine, World
-from ffnbench.selftest.noisy_neighbour import Neighbour
-from ffnbench.selftest.rates import (
-    CONDITIONS,
-    OURS,
-    RIVALS,
-    SLOWER,
-    Reading,
-    Share,
-    advantage,
-    comparison_plan,
-    failures,
-    simulate,
-    total,
-)
+from ffnbench.selftest.rates import SLOWER, Share, comparison_plan, failures, simulate, total
 
 
 def test_simulated_error_rates_hold() -> None:
@@ -108,55 +93,6 @@ def test_rivals_measure_every_case(method: str) -> None:
     assert all(0 < seconds < 1 for seconds in answer["seconds"].values())
 
 
-def test_the_neighbour_comes_and_goes() -> None:
-    with Neighbour(1) as neighbour:
-        time.sleep(0.3)
-        processes = list(neighbour._processes)
-        assert processes
-        assert all(process.poll() is None for process in processes)
-    assert all(process.poll() is not None for process in processes)
-
-
-def readings(errors: dict[str, float]) -> list[Reading]:
-    """Two repeats of each method in each condition; a method is off by its error, up and down."""
-    return [
-        Reading(
-            condition=condition, method=method, repeat=repeat, row=row, truth=truth,
-            ratio=truth * math.exp(errors[method] * (-1) ** repeat), low=None, high=None, verdict="same", seconds=20.0,
-        )
-        for condition in CONDITIONS for method in (OURS, *RIVALS) for repeat in range(2)
-        for row, truth in (("same1", 1.0), ("+5%", 1.05))
-    ]  # fmt: skip
-
-
-def test_the_live_table_tells_how_far_off_each_method_is() -> None:
-    told = readings({OURS: 0.01, "torch Timer": 0.30, "median loop": 0.02})
-    assert advantage(told, "quiet", "torch Timer") == pytest.approx(30)
-    text = plain(live_table([told]), 80)
-    assert "30x" in text
-    assert "1.0%" in text
-
-
-def test_live_runs_every_method_in_every_condition(monkeypatch: pytest.MonkeyPatch) -> None:
-    world = World(name="quiet")
-    seconds = []
-
-    def theirs(plan, method, share):
-        seconds.append(share)
-        return [live._reading(method, c.label, 1.5, share, live.decide(1.5, 1.5)) for c in plan.cases[1:]]
-
-    monkeypatch.setattr(live, "run", lambda plan, real=live.run: Machine(world, plan, plan.protocol.seed).run(real))
-    monkeypatch.setattr(live, "_theirs", theirs)
-    monkeypatch.setitem(live.NEIGHBOURS, "bursty neighbour", live.NEIGHBOURS["quiet"])
-    told = live.measure(live.live_plan(20.0, 64, 8), 2)
-    assert len(told) == 2 * 2 * 3 * 5
-    assert {(r.condition, r.method) for r in told} == {(c, m) for c in CONDITIONS for m in (OURS, *RIVALS)}
-    ours = [r for r in told if r.method == OURS]
-    assert all(r.low <= r.ratio <= r.high for r in ours)
-    assert seconds[0] == ours[0].seconds  # the others get the time that ours took
-    assert all(r.verdict == "slower" for r in told if r.method != OURS)
-
-
 def test_the_command(call, tmp_path) -> None:  # noqa: F811
     code, out, err = call("selftest", "--runs", "14", "-q", "-o", str(tmp_path / "rates.json"))
     assert code == 0, err
@@ -171,7 +107,18 @@ def test_the_command(call, tmp_path) -> None:  # noqa: F811
     [
         (["--runs", "3"], "--runs 3 is too few", "at least 12"),
         (["--repeats", "3"], "--repeats needs --live", "simulated"),
+        (["--repeats", "0"], "--repeats needs --live", "simulated"),
+        (["--threads", "1"], "--threads needs --live", "simulated"),
+        (["--world", "quiet"], "--world needs --live", "simulated"),
+        (["--gate", "--world", "quiet"], "--world needs --live", "simulated"),
+        (["--rivals"], "--rivals needs --live", "simulated"),
+        (["--from", "x.json", "--rivals"], "--rivals needs --live", "only shown"),
+        (["--live", "--gate", "--rivals"], "--rivals is about runs, --gate about checks", "one of the two"),
+        (["--live", "--world", "spiner"], "unknown world 'spiner'", "did you mean 'spinner' or 'spinners'?"),
+        (["--live", "--gate", "--world", "moon"], "unknown world 'moon'", "worlds: quiet, spinner, spinners, bursts"),
         (["--live", "--repeats", "0"], "repeats must be a positive integer", ""),
+        (["--live", "--threads", "0"], "threads must be a positive integer", ""),
+        (["--live", "--d-model", "0"], "d_model must be a positive integer", ""),
         (["--live", "--budget", "1"], "--budget 1 is too short", "at least 5"),
         (["-o", "x.png"], "unknown suffix '.png'", ".json"),
     ],
@@ -184,7 +131,5 @@ def test_mistakes(call, arguments, error, hint) -> None:  # noqa: F811
 
 
 @pytest.mark.parametrize("width", [60, 80, 120])
-def test_tables_fit(width: int) -> None:
-    tables = [rates_table(simulate(12)), live_table([readings(dict.fromkeys((OURS, *RIVALS), 0.1))] * 3)]
-    for table in tables:
-        assert max(map(len, plain(table, width).splitlines())) <= width
+def test_the_table_fits(width: int) -> None:
+    assert max(map(len, plain(rates_table(simulate(12)), width).splitlines())) <= width

@@ -56,7 +56,8 @@ def inspect(model: Annotated[str, MODEL], output: Kept) -> None:
 
 
 @command(
-    epilog="Examples: ffnbench selftest; ffnbench selftest --live -o selftest.json; ffnbench selftest --gate",
+    epilog="Examples: ffnbench selftest; ffnbench selftest --gate; ffnbench selftest --live -o selftest.json; "
+    "ffnbench selftest --live --world quiet --world 'bursts 3 s' --repeats 2",
     words=WORDS,
 )
 def selftest(request: SelftestRequest, output: Output) -> None:

@@ -1,35 +1,33 @@
-"""The selftest's tables: error rates of simulated runs, and errors on this machine beside those of other methods."""
+"""The selftest's tables: error rates of simulated runs, and what was wrong on this machine, of runs and of checks."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict
 from math import sqrt
-from statistics import median
 
 from ffnbench.errors import Interrupted, Unfinished
 from ffnbench.report.formats import View, view_of
 from ffnbench.report.records import Record
 from ffnbench.report.table import UNKNOWN, Cell, Column, Table
-from ffnbench.result import Verdict
-from ffnbench.selftest.alarms import ROW, SLOWED, TOLERANCE, Alarm, Counts, conditions, counts
+from ffnbench.selftest.alarms import NO_ANSWER, ROW, SLOWED, TOLERANCE, Alarm, Counts, conditions, counts
 from ffnbench.selftest.exam import ENDED_EARLY, Result
-from ffnbench.selftest.rates import (
-    CONDITIONS,
-    COVERAGE,
-    FALSE_AT_MOST,
+from ffnbench.selftest.rates import COVERAGE, FALSE_AT_MOST, SLOWER, Rates, Share
+from ffnbench.selftest.readings import (
+    BUSY,
+    FORM,
     OURS,
-    RIVALS,
-    SLOWER,
-    Rates,
+    REFERENCE,
+    SLOWED_BY,
+    SLOWED_FORM,
     Reading,
-    Share,
-    advantage,
-    of_method,
-    rms_error,
+    Score,
+    lines,
+    score_of,
 )
 from ffnbench.units import percent
 
-DECIDED = (Verdict.SLOWER.value, Verdict.FASTER.value)
+ADDED = f"+{SLOWED_BY:.0%}"
 
 
 def rates_records(rates: list[Rates]) -> list[Record]:
@@ -84,61 +82,51 @@ def live_records(readings: list[Reading]) -> list[Record]:
     return [asdict(reading) for reading in readings]
 
 
-def live_table(tables: list[list[Reading]]) -> Table:
-    """Errors and conclusions by condition and method, of one live selftest or of several together."""
-    readings = [reading for table in tables for reading in table]
+def live_table(exams: Sequence[Sequence[Reading]]) -> Table:
+    """What each method got wrong in each world, of one live selftest or of several together."""
+    shown = lines(exams)
+    several = any(method != OURS for _, method in shown)
     columns = (
-        Column(title="", left=True),
-        Column(title="method", left=True),
-        Column(title="itself", unit="rms error"),
-        Column(title="against", unit=OURS),
-        Column(title="slowed", unit="rms error", priority=2),
-        Column(title="false", unit="diffs"),
-        *(Column(title="finds", unit=name, priority=1) for name in SLOWER),
-        Column(title="a run", unit="s", priority=3),
+        Column(title="world", left=True),
+        *([Column(title="method", left=True)] if several else []),
+        Column(title="runs", priority=3),
+        Column(title="wrong"),
+        Column(title="says", unit=BUSY),
+        Column(title=ADDED, unit="decided"),
+        Column(title=FORM, unit="rms error"),
+        Column(title=FORM, unit="half-width", priority=1),
+        Column(title="a run", unit="s", priority=2),
     )
     rows = []
-    for condition in [c for c in CONDITIONS if any(r.condition == c for r in readings)]:
-        ours = rms_error([r for r in of_method(readings, condition, OURS) if r.truth == 1])
-        for method in (OURS, *RIVALS):
-            of = of_method(readings, condition, method)
-            equal, slowed = [r for r in of if r.truth == 1], [r for r in of if r.truth != 1]
-            texts = (
-                condition if method == OURS else "", method, percent(rms_error(equal)),
-                "1x" if method == OURS else f"{rms_error(equal) / ours:.0f}x", percent(rms_error(slowed)),
-                _count(equal, DECIDED),
-                *(_count([r for r in slowed if r.row == name], ("slower",)) for name in SLOWER),
-                f"{sum(r.seconds for r in of) / len(of):.0f}",
-            )  # fmt: skip
-            rows.append(tuple(Cell(text=text) for text in texts))
+    for number, (world, method) in enumerate(shown):
+        names = (world if not number or world != shown[number - 1][0] else "", *([method] if several else []))
+        rows.append(tuple(Cell(text=text) for text in (*names, *_score_texts(score_of(exams, world, method)))))
     header = (
-        "A module against itself, and against itself slowed down by known shares, on this machine, "
-        "each method in the same total time",
+        f"{FORM} against {REFERENCE}, and {SLOWED_FORM}, the same slowed down by exactly {SLOWED_BY:.0%}: "
+        "on this machine, quiet and beside neighbours, held against a long quiet run, the truth"
     )
+    return Table(columns=columns, rows=tuple(rows), header=(header,), footnotes=_live_notes(several))
+
+
+def _score_texts(score: Score) -> tuple[str, ...]:
+    return (
+        str(score.runs),
+        *(f"{hits} of {score.runs}" for hits in (score.wrong, score.busy, score.decided)),
+        *(UNKNOWN if share is None else percent(share) for share in (score.error, score.half)),
+        f"{score.seconds:.0f}",
+    )
+
+
+def _live_notes(several: bool) -> tuple[str, ...]:
+    """What the columns count."""
     notes = (
-        "itself, slowed: rms error of the log of the ratio, against its true value",
-        "false diffs: rows of the module itself that are called slower or faster; finds: slowed rows called slower",
-        "the other methods give no verdict: their ratios are taken at their word, within 2% the same",
+        "wrong: runs with a verdict that the truth's interval contradicts, or an interval that misses the truth's",
+        f"says {BUSY}: runs with a row that is not decided because others use the CPUs",
+        f"{ADDED} decided: runs that call {SLOWED_FORM} slower",
+        f"rms error: of the log of {FORM}'s ratio, against the truth; half-width: of its interval, the median",
     )
-    return Table(columns=columns, rows=tuple(rows), header=header, footnotes=notes, summary=_medians(tables))
-
-
-def _medians(tables: list[list[Reading]]) -> tuple[str, ...]:
-    """How many times smaller our error is than each rival's: the median over several selftests."""
-    if len(tables) < 2:
-        return ()
-    said = []
-    for condition in CONDITIONS:
-        times = [
-            f"{median(advantage(t, condition, rival) for t in tables):.0f} times smaller than that of the {rival}"
-            for rival in RIVALS
-        ]
-        said.append(f"{condition}: the error on the module itself is {' and '.join(times)}")
-    return (f"medians of {len(tables)} selftests:", *said)
-
-
-def _count(readings: list[Reading], verdicts: tuple[str, ...]) -> str:
-    return f"{sum(r.verdict in verdicts for r in readings)} of {len(readings)}"
+    taken = "the other methods give no verdict: their ratios are taken at their word, within 2% the same"
+    return (*notes, taken) if several else notes
 
 
 def alarm_records(alarms: list[Alarm]) -> list[Record]:
@@ -169,6 +157,7 @@ def alarm_table(alarms: list[Alarm]) -> Table:
         "false alarms: checks of unchanged code that end with REGRESSED; finds: checks that accuse the slowed row",
         "unclear: checks of unchanged code with a row that stays UNCLEAR within the budget",
         *(_innocent(alarms)),
+        *(_without_answer(alarms)),
     )
     return Table(columns=columns, rows=tuple(rows), header=header, footnotes=notes)
 
@@ -178,6 +167,12 @@ def _innocent(alarms: list[Alarm]) -> list[str]:
     slowed = [a for a in alarms if a.injected and a.row != ROW and a.change is not None]
     accused = sum(a.status == "REGRESSED" for a in slowed)
     return [f"of {len(slowed)} unchanged rows beside the slowed one, {accused} were accused"] if slowed else []
+
+
+def _without_answer(alarms: list[Alarm]) -> list[str]:
+    """Checks that neither accuse nor acquit."""
+    found = sum(counts(alarms, None, share).without for share in (0.0, *SLOWED.values()))
+    return [f"{found} checks had a row that was {' or '.join(NO_ANSWER)}"] if found else []
 
 
 def _alarm_row(name: str, alarms: list[Alarm], condition: str | None) -> tuple[Cell, ...]:
@@ -208,7 +203,7 @@ def selftest_view(result: Result) -> View:
         records, table = rates_records(list(result.rates)), rates_table(list(result.rates))
     elif result.readings:
         records = [record for readings in result.readings for record in live_records(list(readings))]
-        table = live_table([list(readings) for readings in result.readings])
+        table = live_table(result.readings)
     else:
         records, table = alarm_records(list(result.alarms)), alarm_table(list(result.alarms))
     view = view_of(table, lambda: records)

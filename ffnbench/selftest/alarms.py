@@ -22,7 +22,7 @@ TOLERANCE = 0.01
 ROW = "swiglu"  # the row that is slowed down
 SLOWED = {"+3%": 0.03, "+5%": 0.05}
 FOUND_AT_LEAST = {"+3%": 0.80, "+5%": 0.95}
-QUIET, NEIGHBOUR = "quiet", "bursty neighbour"
+NO_ANSWER = (Status.MISSING.value, Status.INCOMPARABLE.value)
 REFUSED = "REFUSED"  # the baseline was too unsure for the tolerance, and check said so
 
 
@@ -100,6 +100,7 @@ class Counts:
     false_alarms: int  # checks that accuse a row which has not changed
     found: int  # checks that accuse the slowed row
     unclear: int  # checks that decide a row neither way
+    without: int  # checks with a row that has no answer at all
     refused: int
     seconds: float  # mean
     error: float | None  # rms error of the log of the change, over all rows
@@ -114,17 +115,18 @@ def counts(alarms: list[Alarm], condition: str | None, injected: float) -> Count
     """Count the checks of a condition, or of all."""
     of = [a for a in alarms if condition in (None, a.condition) and a.injected == injected]
 
-    def checks_with(wanted: str, rows: list[Alarm]) -> int:
-        return len({(a.condition, a.repeat) for a in rows if a.status == wanted})
+    def checks_with(wanted: tuple[str, ...], rows: list[Alarm]) -> int:
+        return len({(a.condition, a.repeat) for a in rows if a.status in wanted})
 
     errors = [log(a.change / a.truth) ** 2 for a in of if a.change]
-    regressed = Status.REGRESSED.value
+    regressed = (Status.REGRESSED.value,)
     return Counts(
         checks=len({(a.condition, a.repeat) for a in of}),
         false_alarms=checks_with(regressed, [a for a in of if a.truth == 1]),
         found=checks_with(regressed, [a for a in of if a.truth != 1]),
-        unclear=checks_with(Status.UNCLEAR.value, of),
-        refused=checks_with(REFUSED, of),
+        unclear=checks_with((Status.UNCLEAR.value,), of),
+        without=checks_with(NO_ANSWER, of),
+        refused=checks_with((REFUSED,), of),
         seconds=sum(a.seconds for a in of) / len(of) if of else 0.0,
         error=sqrt(sum(errors) / len(errors)) if errors else None,
     )

@@ -9,21 +9,25 @@ from pathlib import Path
 from typing import TypeVar
 
 from ffnbench import jsonable
+from ffnbench.bench.environment import usable_cpus
 from ffnbench.errors import FfnbenchError
 from ffnbench.ffn.spec import require_positive
 from ffnbench.planning.effort import check_budget
 from ffnbench.request import DEFAULT_BUDGET_S, SelftestRequest, spelling
 from ffnbench.result import Progress
-from ffnbench.selftest.alarms import Alarm, broken_promises, simulate_checks
-from ffnbench.selftest.live import CHECKS, live_check_plan, live_plan, measure, measure_checks
-from ffnbench.selftest.rates import CONDITIONS, RIVALS, Rates, Reading, failures, simulate, total
+from ffnbench.selftest.alarms import Alarm, broken_promises, check_plan, simulate_checks
+from ffnbench.selftest.live import Trial, checks_in, measure, measure_checks
+from ffnbench.selftest.rates import Rates, failures, simulate, total
+from ffnbench.selftest.readings import Reading, contradictions, exam_plan
+from ffnbench.selftest.worlds import chosen
 
 T = TypeVar("T")
 Listener = Callable[[Progress], None]
 FEWEST_RUNS = 12
 ENDED_EARLY = "interrupted; the table holds the repeats that were whole by then"
-RUNS, REPEATS, BUDGET_S, D_MODEL, TOKENS = 1000, 5, 20.0, 256, 256
-CHECK_RUNS, CHECK_REPEATS, CHECK_D_MODEL = 140, 20, 768
+RUNS, REPEATS, D_MODEL = 1000, 20, 768
+CHECK_RUNS, CHECK_REPEATS = 140, 10
+LIVE_ALONE = ("repeats", "budget", "d_model", "threads", "world", "rivals")  # fields that --live alone reads
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,6 +51,10 @@ def exam(request: SelftestRequest) -> Exam:
         raise FfnbenchError("--from shows what --live saved", "give one of the two")
     if not 0 <= request.seed < 2**31:
         raise FfnbenchError(f"--seed {request.seed} is out of range", "a seed is between 0 and 2^31 - 1")
+    if not request.live:
+        _refuse_live_flags(request)
+    if request.rivals and request.checks:
+        raise FfnbenchError("--rivals is about runs, --gate about checks", "give one of the two")
     if request.saved:
         return _read_back(request)
     if request.live:
@@ -54,10 +62,14 @@ def exam(request: SelftestRequest) -> Exam:
     return _simulated(request)
 
 
+def _refuse_live_flags(request: SelftestRequest) -> None:
+    for name in LIVE_ALONE:
+        if getattr(request, name) != getattr(SelftestRequest, name):
+            what = "what was measured is only shown" if request.saved else "simulated runs take no time, have no width"
+            raise FfnbenchError(f"{spelling(name)} needs --live", what)
+
+
 def _simulated(request: SelftestRequest) -> Exam:
-    for name in ("repeats", "budget", "d_model"):
-        if getattr(request, name) is not None:
-            raise FfnbenchError(f"{spelling(name)} needs --live", "simulated runs take no time and have no width")
     runs = request.runs if request.runs is not None else CHECK_RUNS if request.checks else RUNS
     if runs < FEWEST_RUNS:
         raise FfnbenchError(f"--runs {runs} is too few to count anything", f"give at least {FEWEST_RUNS}")
@@ -74,32 +86,46 @@ def _simulated(request: SelftestRequest) -> Exam:
 
 
 def _live(request: SelftestRequest) -> Exam:
-    width = require_positive("d_model", request.d_model or D_MODEL)
-    repeats = require_positive("repeats", REPEATS if request.repeats is None else request.repeats)
-    plan = live_plan(BUDGET_S if request.budget is None else check_budget(request.budget), width, TOKENS)
+    width, threads, repeats = _sizes(request, REPEATS)
+    plan = exam_plan(d_model=width, threads=threads, budget=request.budget)
+    trial = Trial(plan=plan, worlds=chosen(request.world), rivals=request.rivals)
 
     def made(listener: Listener) -> Result:
-        readings = measure(plan, repeats, request.seed, lambda done, text: listener(Progress(done=done, text=text)))
-        asked = len(CONDITIONS) * repeats * (1 + len(RIVALS)) * plan.compared
-        return Result(readings=(tuple(readings),), broken=() if len(readings) == asked else (ENDED_EARLY,))
+        readings = measure(trial, repeats, request.seed, _telling(listener))
+        whole = len(readings) == repeats * trial.readings
+        return of_readings([readings]) if whole else Result(readings=(tuple(readings),), broken=(ENDED_EARLY,))
 
     return made
 
 
 def _live_checks(request: SelftestRequest) -> Exam:
-    width = require_positive("d_model", request.d_model or CHECK_D_MODEL)
-    repeats = require_positive("repeats", CHECK_REPEATS if request.repeats is None else request.repeats)
+    width, threads, repeats = _sizes(request, CHECK_REPEATS)
     budget = check_budget(DEFAULT_BUDGET_S if request.budget is None else request.budget)
-    plan = live_check_plan(width)
+    plan, worlds = check_plan(d_model=width, threads=threads), chosen(request.world)
 
     def made(listener: Listener) -> Result:
-        alarms = measure_checks(
-            plan, repeats, budget, request.seed, lambda done, text: listener(Progress(done=done, text=text))
-        )
-        whole = len({(a.condition, a.repeat, a.injected) for a in alarms}) == repeats * len(CHECKS)
+        alarms = measure_checks(plan, worlds, repeats, budget, request.seed, _telling(listener))
+        whole = len({(a.condition, a.repeat, a.injected) for a in alarms}) == repeats * len(checks_in(worlds))
         return of_alarms(alarms) if whole else Result(alarms=tuple(alarms), broken=(ENDED_EARLY,))
 
     return made
+
+
+def _sizes(request: SelftestRequest, repeats: int) -> tuple[int, int, int]:
+    """Width, threads and repeats of a live exam."""
+    given = {"d_model": request.d_model, "threads": request.threads, "repeats": request.repeats}
+    default = {"d_model": D_MODEL, "threads": usable_cpus(), "repeats": repeats}
+    width, threads, times = (require_positive(n, default[n] if v is None else v) for n, v in given.items())
+    return width, threads, times
+
+
+def _telling(listener: Listener) -> Callable[[float, str], None]:
+    return lambda done, text: listener(Progress(done=done, text=text))
+
+
+def of_readings(exams: list[list[Reading]]) -> Result:
+    """Exams, with the promises that they broke together."""
+    return Result(readings=tuple(map(tuple, exams)), broken=tuple(contradictions(exams)))
 
 
 def of_alarms(alarms: list[Alarm]) -> Result:
@@ -112,8 +138,8 @@ def _read_back(request: SelftestRequest) -> Exam:
     if request.checks:
         alarms = [read_readings(path, Alarm, "ffnbench selftest --gate --live") for path in request.saved]
         return lambda _: of_alarms([alarm for of in alarms for alarm in of])
-    tables = tuple(tuple(read_readings(path, Reading, "ffnbench selftest --live")) for path in request.saved)
-    return lambda _: Result(readings=tables)
+    exams = [read_readings(path, Reading, "ffnbench selftest --live") for path in request.saved]
+    return lambda _: of_readings(exams)
 
 
 def _counting(listener: Listener, what: str) -> Callable[[int, int], None]:

@@ -1,114 +1,155 @@
-"""The selftest on this machine: a module against itself and against itself slowed down by known shares.
+"""The selftest on this machine: runs, and checks, beside neighbours of several kinds, each held against the truth.
 
-Measured by ffnbench, by torch.utils.benchmark.Timer and by a plain median loop in the same total time, quiet and
-beside a neighbour that works in bursts. Every figure is kept, so that the table can be made again.
+The truth of a run is a long quiet one; that of a check is a slow-down by a known share. Every figure is kept, so that
+the table can be made again.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
-from dataclasses import replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 
 from ffnbench import jsonable
-from ffnbench.bench.environment import usable_cpus
 from ffnbench.bench.runner import run
 from ffnbench.bench.session import Session, WorkerLost
 from ffnbench.errors import Interrupted, Unfinished
 from ffnbench.plan import Plan
-from ffnbench.result import Report, Verdict
-from ffnbench.selftest.alarms import (
-    NEIGHBOUR,
-    QUIET,
-    SLOWED,
-    Alarm,
-    alarms_of,
-    check_plan,
-    check_policy,
-    refused,
-    slowed,
-)
+from ffnbench.result import Comparison, Report, Run
+from ffnbench.selftest.alarms import SLOWED, Alarm, alarms_of, check_policy, refused, slowed
 from ffnbench.selftest.noisy_neighbour import Neighbour
-from ffnbench.selftest.rates import CONDITIONS, OURS, RIVALS, SLOWER, Reading, comparison_plan
+from ffnbench.selftest.readings import FORM, OURS, RIVALS, Reading, Truth, truth_plan, truths_of
+from ffnbench.selftest.worlds import LIVE_WORLDS, QUIET, LiveWorld, seed_of
 from ffnbench.stats.enough import Answered
 from ffnbench.stats.looks import blind_row, report_of, two_looks
 from ffnbench.stats.verdict import decide, summarise
 
-NEIGHBOURS: dict[str, Callable[[int], AbstractContextManager[object]]] = dict(
-    zip(CONDITIONS, (lambda seed: nullcontext(), Neighbour), strict=True)
-)
+REPEATS_A_TRUTH = 5
+Tell = Callable[[float, str], None]  # what part is done, and what is measured now
 
 
-def live_plan(budget: float, d_model: int, tokens: int) -> Plan:
-    """The trial on the real machine: all usable CPUs, the time given."""
-    return comparison_plan(
-        d_model=d_model, seq_len=tokens, budget=budget, threads=usable_cpus(), precision=0.05
-    )  # the precision is out of reach, so that the budget is used up
+def silent(done: float, text: str) -> None:
+    """Tell nobody."""
 
 
-def measure(
-    plan: Plan, repeats: int, seed: int = 0, on_progress: Callable[[float, str], None] = lambda done, text: None
-) -> list[Reading]:
-    """Every method on every row, `repeats` times in each condition: ours, then the rivals by turns in its time.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trial:
+    """What each repeat measures: a plan in each world, by each method."""
+
+    plan: Plan
+    worlds: Sequence[LiveWorld]
+    rivals: bool = False
+
+    @property
+    def readings(self) -> int:
+        """How many a repeat has."""
+        return len(self.worlds) * (1 + (len(RIVALS) if self.rivals else 0)) * self.plan.compared
+
+
+def measure(trial: Trial, repeats: int, seed: int = 0, tell: Tell = silent) -> list[Reading]:
+    """Every method in each world, `repeats` times: ours, then the rivals by turns in its time.
 
     Interrupted, it gives the repeats that were whole by then; raises Interrupted where there is none.
     """
     readings: list[Reading] = []
     try:
-        _measure_into(readings, plan, range(seed, seed + repeats), on_progress)
+        for number in range(repeats):
+            if number % REPEATS_A_TRUTH == 0:
+                tell(number / repeats, "the truth  quiet")
+                truths = _truths(trial.plan, seed + number)
+            readings += _exam(trial, truths, seed + number, _part_of(tell, number, repeats))
     except KeyboardInterrupt:
-        of_repeat = plan.compared * len((OURS, *RIVALS))
-        whole = len(readings) // of_repeat * of_repeat
-        if not whole:
+        if not readings:
             raise Interrupted("interrupted before one repeat was whole") from None
-        return readings[:whole]
     return readings
 
 
-def _measure_into(
-    readings: list[Reading], plan: Plan, repeats: range, on_progress: Callable[[float, str], None]
-) -> None:
-    methods = (OURS, *RIVALS)
-    steps = len(CONDITIONS) * len(repeats) * len(methods)
-    for condition, neighbour in NEIGHBOURS.items():
-        for repeat in repeats:
-            seconds = plan.protocol.budget_s or 0.0
-            for place in range(len(methods)):
-                method = methods[0] if place == 0 else methods[1 + (repeat + place) % len(RIVALS)]
-                done = len(readings) / plan.compared / steps
-                on_progress(done, f"{condition} {repeat - repeats.start + 1}/{len(repeats)}  {method}")
-                with neighbour(repeat):
-                    seeded = replace(plan, protocol=replace(plan.protocol, seed=repeat))
-                    found = _ours(seeded) if method == OURS else _theirs(seeded, method, seconds)
-                if method == OURS:
-                    seconds = found[0].seconds
-                readings += [replace(r, condition=condition, repeat=repeat) for r in found]
+def _part_of(tell: Tell, number: int, repeats: int) -> Tell:
+    """Tells of one repeat as a part of them all."""
+    return lambda part, text: tell((number + part) / repeats, f"repeat {number + 1} of {repeats}  {text}")
 
 
-def _reading(method: str, row: str, ratio: float, seconds: float, verdict: Verdict) -> Reading:
-    return Reading(
-        condition="", method=method, repeat=0, row=row, truth=1 + SLOWER.get(row, 0.0), ratio=ratio, low=None,
-        high=None, verdict=verdict.value, seconds=seconds,
-    )  # fmt: skip
+def _truths(plan: Plan, repeat: int) -> dict[str, Truth]:
+    """The truth of each row, by a long quiet run."""
+    comparisons, _ = _compared(_seeded(truth_plan(plan), seed_of(repeat, None)))
+    ratio = comparisons[FORM].ratio
+    if ratio is None or ratio.low is None or ratio.high is None:
+        raise Unfinished("the truth has no interval", "`ffnbench env` tells what else runs here; wait, or stop it")
+    return truths_of(Truth(value=ratio.value, low=ratio.low, high=ratio.high), plan)
 
 
-def _ours(plan: Plan) -> list[Reading]:
-    done = run(plan)
-    if done.interrupted:
-        raise KeyboardInterrupt
-    _, comparisons, _ = summarise(done)
-    found = []
-    for c in comparisons:
-        if c.ratio and c.verdict is not Verdict.REFERENCE:
-            reading = _reading(OURS, c.case, c.ratio.value, done.wall_s, c.verdict)
-            found.append(replace(reading, low=c.ratio.low, high=c.ratio.high))
-    if len(found) < plan.compared:
-        raise Unfinished("a case of the selftest failed", done.failures[0].message if done.failures else "")
+def _exam(trial: Trial, truths: dict[str, Truth], repeat: int, tell: Tell) -> list[Reading]:
+    """One repeat."""
+    rivals = [RIVALS[(repeat + place) % len(RIVALS)] for place in range(len(RIVALS))] if trial.rivals else []
+    found: list[Reading] = []
+    for world in trial.worlds:
+        seed, seconds = seed_of(repeat, world.name), 0.0
+        for method in (OURS, *rivals):
+            tell(len(found) / trial.readings, f"{world.name}  {method}")
+            plan = _seeded(trial.plan, seed)
+            with Neighbour(world, seed):
+                said = _ours(plan) if method == OURS else _theirs(plan, method, seconds)
+            seconds = said[0].seconds
+            found += [_placed(one, world, repeat, truths[one.row]) for one in said]
     return found
 
 
-def _theirs(plan: Plan, method: str, seconds: float) -> list[Reading]:
+def _seeded(plan: Plan, seed: int) -> Plan:
+    return replace(plan, protocol=replace(plan.protocol, seed=seed))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Said:
+    """What one method said of one row."""
+
+    method: str
+    row: str
+    ratio: float | None
+    low: float | None = None
+    high: float | None = None
+    verdict: str
+    seconds: float
+
+
+def _placed(said: Said, world: LiveWorld, repeat: int, truth: Truth) -> Reading:
+    return Reading(
+        world=world.name, method=said.method, repeat=repeat, row=said.row, truth=truth.value, truth_low=truth.low,
+        truth_high=truth.high, ratio=said.ratio, low=said.low, high=said.high, verdict=said.verdict,
+        seconds=said.seconds,
+    )  # fmt: skip
+
+
+def _compared(plan: Plan) -> tuple[dict[str, Comparison], float]:
+    """The comparison of each row that is no reference, and how many seconds that took."""
+    done = _whole(run(plan))
+    _, comparisons, _ = summarise(done)
+    by = {c.case: c for c in comparisons if not plan.is_reference(c.case)}
+    if len(by) < plan.compared:
+        raise Unfinished("a row of the selftest has no comparison")
+    return by, done.wall_s
+
+
+def _whole(done: Run) -> Run:
+    """A run that nothing went wrong in."""
+    if done.interrupted:
+        raise KeyboardInterrupt
+    if done.failures or done.stopped:
+        raise Unfinished("a case of the selftest failed", done.failures[0].message if done.failures else done.stopped)
+    return done
+
+
+def _ours(plan: Plan) -> list[Said]:
+    comparisons, seconds = _compared(plan)
+    return [
+        Said(
+            method=OURS, row=row, ratio=c.ratio.value if c.ratio else None, low=c.ratio.low if c.ratio else None,
+            high=c.ratio.high if c.ratio else None, verdict=c.verdict.value, seconds=seconds,
+        )
+        for row, c in comparisons.items()
+    ]  # fmt: skip
+
+
+def _theirs(plan: Plan, method: str, seconds: float) -> list[Said]:
     """A rival's point estimates, taken at their word: a ratio within 2 % is the same."""
     worker = Session()
     try:
@@ -122,78 +163,71 @@ def _theirs(plan: Plan, method: str, seconds: float) -> list[Reading]:
         raise Unfinished(f"{method}: {answer['message']}")
     times = answer["seconds"]
     ratios = {label: times[label] / times[plan.reference] for label in times if label != plan.reference}
-    return [_reading(method, label, ratio, seconds, decide(ratio, ratio)) for label, ratio in ratios.items()]
+    return [
+        Said(method=method, row=label, ratio=ratio, verdict=decide(ratio, ratio).value, seconds=seconds)
+        for label, ratio in ratios.items()
+    ]
 
 
-CHECKS = ((QUIET, 0.0), *((QUIET, share) for share in SLOWED.values()), (NEIGHBOUR, 0.0))
+CHECKS = (  # the world, and by how much the code is slower than it was
+    (QUIET, 0.0),
+    *((QUIET, share) for share in SLOWED.values()),
+    *((name, 0.0) for name in LIVE_WORLDS.names() if name != QUIET),
+)
 
 
-def live_check_plan(d_model: int) -> Plan:
-    """The main job on this machine, with all its usable CPUs."""
-    return check_plan(d_model=d_model, threads=usable_cpus())
+def checks_in(worlds: Sequence[LiveWorld]) -> list[tuple[LiveWorld, float]]:
+    """The checks that are made in these worlds."""
+    by = {world.name: world for world in worlds}
+    return [(by[name], injected) for name, injected in CHECKS if name in by]
 
 
 def measure_checks(
-    plan: Plan,
-    repeats: int,
-    budget: float,
-    seed: int = 0,
-    on_progress: Callable[[float, str], None] = lambda done, text: None,
+    plan: Plan, worlds: Sequence[LiveWorld], repeats: int, budget: float, seed: int = 0, tell: Tell = silent
 ) -> list[Alarm]:
-    """A fresh baseline and its checks, `repeats` times.
+    """A fresh quiet baseline and its checks, `repeats` times.
 
     Interrupted, it gives the repeats that were whole by then; raises Interrupted where there is none.
     """
     alarms: list[Alarm] = []
-    for number in range(repeats):
-        try:
-            alarms += _repeat(
-                plan,
-                seed + number,
-                budget,
-                lambda part, text: on_progress((number + part) / repeats, text),  # noqa: B023
-            )
-        except KeyboardInterrupt:
-            if not alarms:
-                raise Interrupted("interrupted before one repeat was whole") from None
-            break
+    try:
+        for number in range(repeats):
+            alarms += _checked(plan, worlds, seed + number, budget, _part_of(tell, number, repeats))
+    except KeyboardInterrupt:
+        if not alarms:
+            raise Interrupted("interrupted before one repeat was whole") from None
     return alarms
 
 
-def _repeat(plan: Plan, seed: int, budget: float, tell: Callable[[float, str], None]) -> list[Alarm]:
-    seeded = replace(plan, protocol=replace(plan.protocol, seed=seed))
-    steps = 1 + len(CHECKS)
-    tell(0.0, f"seed {seed}  baseline")
-    before = _measured(seeded, None)
+def _checked(plan: Plan, worlds: Sequence[LiveWorld], repeat: int, budget: float, tell: Tell) -> list[Alarm]:
+    """One baseline and its checks."""
+    checks = checks_in(worlds)
+    tell(0.0, "baseline")
+    before = report_of(_whole(run(_seeded(plan, repeat))))
     found: list[Alarm] = []
-    for place, (condition, injected) in enumerate(CHECKS):
-        tell((1 + place) / steps, f"seed {seed}  {condition}, slowed by {injected:.0%}")
-        found += _check(before, condition, injected, seed, budget)
+    for place, (world, injected) in enumerate(checks):
+        tell((1 + place) / (1 + len(checks)), f"{world.name}, slowed by {injected:.0%}")
+        found += _check(before, world, injected, repeat, budget)
     return found
 
 
-def _check(before: Report, condition: str, injected: float, seed: int, budget: float) -> list[Alarm]:
+def _check(before: Report, world: LiveWorld, injected: float, repeat: int, budget: float) -> list[Alarm]:
     """One check; the code under test is the baseline's with a row slowed down, which the check does not know."""
     policy = check_policy()
     if blind := blind_row(before, policy, budget):
-        return [refused(blind.case, condition=condition, repeat=seed, injected=injected)]
+        return [refused(blind.case, condition=world.name, repeat=repeat, injected=injected)]
 
-    def measure(asked: Plan, answered: Answered) -> Report:
-        return _measured(slowed(asked, injected), answered)
+    def measured(asked: Plan, answered: Answered) -> Report:
+        """What is missing in the run is for the check to say."""
+        done = run(slowed(asked, injected), answered=answered)
+        if done.interrupted:
+            raise KeyboardInterrupt
+        return report_of(done)
 
     start = time.monotonic()
-    with NEIGHBOURS[condition](seed):
-        looks = two_looks(before, policy, budget, measure)
+    with Neighbour(world, seed_of(repeat, world.name)):
+        looks = two_looks(before, policy, budget, measured)
     return alarms_of(
-        looks.findings, condition=condition, repeat=seed, injected=injected, seconds=time.monotonic() - start,
+        looks.findings, condition=world.name, repeat=repeat, injected=injected, seconds=time.monotonic() - start,
         twice=looks.again is not None,
     )  # fmt: skip
-
-
-def _measured(plan: Plan, answered: Answered | None) -> Report:
-    done = run(plan, answered=answered)
-    if done.interrupted:
-        raise KeyboardInterrupt
-    if done.failures or done.stopped:
-        raise Unfinished("a case of the selftest failed", done.failures[0].message if done.failures else done.stopped)
-    return report_of(done)

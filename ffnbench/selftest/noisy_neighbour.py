@@ -1,55 +1,70 @@
-"""A neighbour that works in bursts on every CPU: what shared machines have, on purpose. `with Neighbour(seed): ...`
+"""A neighbour that takes CPU time: what shared machines have, on purpose. `with Neighbour(world, seed): ...`
 
-Bursts and pauses last 3 s on average (exponential), as jobs of a build next door do, the same on all CPUs.
-Standard library only.
+Its processes are pinned to no CPU, and those of one neighbour work and rest in step. Standard library only.
 """
 
 from __future__ import annotations
 
-import random
+import select
+import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterable
 from types import TracebackType
 
 from ffnbench.bench.environment import usable_cpus
+from ffnbench.selftest.worlds import LiveWorld, turns
 
-MEAN_S = 3.0
+LOOK_S = 0.05  # so often a working process looks whether its parent is still there
 
 
 class Neighbour:
     """Runs while the context lasts; ends with it, and with this process."""
 
-    def __init__(self, seed: int) -> None:
-        self._seed = seed
-        self._processes: list[subprocess.Popen[bytes]] = []
+    def __init__(self, world: LiveWorld, seed: int) -> None:
+        self._world, self._seed = world, seed
+        self.processes: list[subprocess.Popen[bytes]] = []
 
     def __enter__(self) -> Neighbour:
-        command = [sys.executable, "-m", __spec__.name, str(self._seed), str(time.time())]
-        self._processes = [subprocess.Popen(command, stdin=subprocess.PIPE) for _ in range(usable_cpus())]
+        wanted = usable_cpus() if self._world.processes is None else self._world.processes
+        told = (self._seed, self._world.mean_s or "", time.time())
+        command = [sys.executable, "-m", __spec__.name, *map(str, told)]
+        for _ in range(wanted):
+            self.processes.append(subprocess.Popen(command, stdin=subprocess.PIPE))
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
     ) -> None:
-        for process in self._processes:
+        for process in self.processes:
             process.kill()
             process.communicate()
 
 
-def bursts(seed: int, start: float) -> None:
-    """Spin and sleep by turns until the parent is gone: then stdin's end is the sign."""
-    import os
-    import select
+def play(turns: Iterable[tuple[bool, float]], start: float) -> None:
+    """Spin and rest by turns until the parent is gone."""
+    until = start
+    for works, seconds in turns:
+        until += seconds
+        while (left := until - time.time()) > 0:
+            if _parent_gone(0 if works else left):
+                return
+            _spin(min(left, LOOK_S) if works else 0.0)
 
-    dice, until, busy = random.Random(seed), start, False
-    while not select.select([0], [], [], 0)[0]:
-        until += min(dice.expovariate(1 / MEAN_S), 4 * MEAN_S)
-        busy = not busy
-        while busy and time.time() < until and os.getppid() > 1:
-            pass
-        time.sleep(max(0.0, until - time.time()))
+
+def _parent_gone(wait_s: float) -> bool:
+    """Whether stdin has come to its end, at the latest after so many seconds."""
+    return bool(select.select([0], [], [], wait_s)[0])
+
+
+def _spin(seconds: float) -> None:
+    until = time.time() + seconds
+    while time.time() < until:
+        pass
 
 
 if __name__ == "__main__":
-    bursts(int(sys.argv[1]), float(sys.argv[2]))
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent
+    seed, mean_s, start = sys.argv[1:]
+    play(turns(int(seed), float(mean_s) if mean_s else None), float(start))

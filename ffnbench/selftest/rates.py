@@ -1,10 +1,10 @@
-"""What the selftest asks and what it counts: error rates of simulated runs, errors of readings on a real machine."""
+"""What the simulated selftest asks and what it counts: error rates of runs."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from math import log, sqrt
+from math import sqrt
 
 from ffnbench.bench.runner import run
 from ffnbench.plan import Plan
@@ -88,42 +88,6 @@ def failures(total: Rates) -> list[str]:
 def _chance(share: float, runs: int) -> float:
     """How far a true share may be missed in so many runs: three standard errors."""
     return 3 * sqrt(share * (1 - share) / runs)
-
-
-OURS, RIVALS = "ffnbench", ("torch Timer", "median loop")
-CONDITIONS = ("quiet", "bursty neighbour")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reading:
-    """What one method said of one row, once: the ratio to the reference, which should be `truth`."""
-
-    condition: str
-    method: str
-    repeat: int
-    row: str
-    truth: float
-    ratio: float
-    low: float | None
-    high: float | None
-    verdict: str
-    seconds: float  # the whole run
-
-
-def advantage(readings: list[Reading], condition: str, rival: str) -> float:
-    """How many times smaller our error on equal modules is than a rival's."""
-    ours, theirs = (rms_error([r for r in of_method(readings, condition, m) if r.truth == 1]) for m in (OURS, rival))
-    return theirs / ours
-
-
-def of_method(readings: list[Reading], condition: str, method: str) -> list[Reading]:
-    """The readings of one method in one condition."""
-    return [r for r in readings if (r.condition, r.method) == (condition, method)]
-
-
-def rms_error(readings: list[Reading]) -> float:
-    """Root mean square error of the log ratios."""
-    return sqrt(sum(log(r.ratio / r.truth) ** 2 for r in readings) / len(readings))
 
 
 def simulate(

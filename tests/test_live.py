@@ -1,0 +1,336 @@
+"""The live selftest: what is wrong, what is counted, which truth belongs to what, and that its neighbours work."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import subprocess
+import sys
+import time
+from contextlib import nullcontext
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from conftest import ROOT
+from test_cli import call  # noqa: F401 - a fixture
+
+from ffnbench.bench.environment import usable_cpus
+from ffnbench.errors import FfnbenchError, Interrupted
+from ffnbench.report.selftest import live_records, live_table
+from ffnbench.report.text import plain
+from ffnbench.request import SelftestRequest
+from ffnbench.selftest import exam, live
+from ffnbench.selftest.machine import Machine, World
+from ffnbench.selftest.noisy_neighbour import Neighbour
+from ffnbench.selftest.readings import (
+    OURS,
+    RIVALS,
+    Reading,
+    Truth,
+    contradictions,
+    exam_plan,
+    is_wrong,
+    lines,
+    score_of,
+    truth_plan,
+    truths_of,
+)
+from ffnbench.selftest.worlds import LIVE_WORLDS, QUIET, chosen, seed_of, turns
+
+
+def reading(**facts: object) -> Reading:
+    settings: dict[str, object] = {
+        "world": QUIET, "method": OURS, "repeat": 0, "row": "swiglu", "truth": 1.0, "truth_low": 0.995,
+        "truth_high": 1.005, "ratio": 1.0, "low": 0.99, "high": 1.01, "verdict": "same", "seconds": 15.0, **facts,
+    }  # fmt: skip
+    return Reading(**settings)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("truth", "said", "wrong"),
+    [
+        # (low, high) of the truth, (verdict, low, high) of the run
+        ((0.995, 1.005), ("same", 0.99, 1.01), False),
+        ((0.995, 1.005), ("slower", 1.001, 1.02), False),  # the truth may be above 1
+        ((0.990, 1.000), ("slower", 0.999, 1.02), True),  # it is not above 1
+        ((0.990, 1.001), ("slower", 1.001, 1.02), False),
+        ((1.000, 1.010), ("faster", 0.98, 1.005), True),
+        ((0.999, 1.010), ("faster", 0.98, 0.999), False),
+        ((1.040, 1.060), ("slower", 1.07, 1.09), True),  # the right verdict with an interval that misses
+        ((1.040, 1.060), ("slower", 1.06, 1.09), False),  # they touch
+        ((1.040, 1.060), ("slower", 1.01, 1.04), False),
+        ((1.040, 1.060), ("slower", 1.01, 1.039), True),
+        ((1.040, 1.060), ("unclear", 0.95, 1.03), True),  # an interval is held to it whatever the verdict
+        ((1.040, 1.060), ("busy", None, None), False),
+        ((1.040, 1.060), ("unclear", None, None), False),
+        ((1.040, 1.060), ("slower", None, None), False),
+        ((1.021, 1.030), ("same", None, None), True),  # wholly outside of +-2 %
+        ((1.019, 1.030), ("same", None, None), False),
+        ((0.970, 0.979), ("same", None, None), True),
+        ((0.970, 0.981), ("same", None, None), False),
+        ((0.970, 0.979), ("slower", None, None), True),
+        ((1.021, 1.030), ("faster", None, None), True),
+    ],
+)
+def test_what_is_wrong(truth, said, wrong) -> None:
+    verdict, low, high = said
+    assert is_wrong(reading(truth_low=truth[0], truth_high=truth[1], verdict=verdict, low=low, high=high)) is wrong
+
+
+def test_counting() -> None:
+    """Of four quiet runs: one right, one wrong in both rows, one busy in one row, one busy without any ratio."""
+    slowed = {"row": "swiglu5", "truth": 1.05, "truth_low": 1.045, "truth_high": 1.055}
+    nothing = {"ratio": None, "low": None, "high": None, "verdict": "busy"}
+    of = [
+        reading(), reading(**slowed, ratio=1.05, low=1.04, high=1.06, verdict="slower"),
+        reading(repeat=1, ratio=1.02, low=1.01, high=1.03, verdict="slower"),
+        reading(repeat=1, **slowed, ratio=1.0, low=0.99, high=1.01, verdict="same"),
+        reading(repeat=2, ratio=0.98, low=0.93, high=1.03, verdict="unclear"),
+        reading(repeat=2, **slowed, ratio=1.2, low=None, high=None, verdict="busy"),
+        reading(repeat=3, **nothing), reading(repeat=3, **{**slowed, **nothing}),
+        reading(world="spinner", seconds=35.0), reading(method="median loop", low=None, high=None, seconds=99.0),
+    ]  # fmt: skip
+    of = [replace(r, seconds=25.0) if r.repeat else r for r in of]
+    quiet = score_of([of], QUIET, OURS)
+    assert (quiet.runs, quiet.wrong, quiet.busy, quiet.decided) == (4, 1, 2, 1)
+    assert quiet.error == pytest.approx(((0.0198**2 + 0.0202**2) / 3) ** 0.5, rel=1e-2)  # ratios 1, 1.02 and 0.98
+    assert quiet.half == pytest.approx(0.01)  # the middle one of 1 %, 1 % / 1.02 and 5 % / 0.98
+    assert quiet.seconds == (15 + 3 * 25) / 4
+    assert score_of([of], "spinner", OURS).runs == 1
+    assert score_of([of, of], QUIET, OURS).runs == 8  # of two files, repeats of one number are two runs
+    assert score_of([of], "spinners", OURS).error is None
+    assert contradictions([of]) == ["1 of 5 runs are wrong"]
+    assert lines([of]) == [(QUIET, OURS), (QUIET, "median loop"), ("spinner", OURS)]
+
+
+def test_a_rival_that_is_wrong_breaks_no_promise() -> None:
+    wrong = reading(method="torch Timer", ratio=1.5, low=None, high=None, verdict="faster", truth_low=1.0)
+    assert is_wrong(wrong)
+    assert contradictions([[wrong, reading()]]) == []
+
+
+def test_the_truth_of_the_slowed_row() -> None:
+    truths = truths_of(Truth(value=1.02, low=1.0, high=1.04), exam_plan(d_model=64))
+    assert list(truths) == ["swiglu", "swiglu5"]
+    assert truths["swiglu"] == Truth(value=1.02, low=1.0, high=1.04)
+    found = truths["swiglu5"]
+    assert (found.value, found.low, found.high) == pytest.approx((1.071, 1.05, 1.092))
+
+
+def test_the_truth_is_the_same_question_asked_for_longer() -> None:
+    plan = exam_plan(d_model=64, threads=1)
+    truth = truth_plan(plan)
+    assert [case.label for case in plan.cases] == ["relu", "swiglu", "swiglu5"]
+    assert truth.cases == plan.cases[:2]
+    assert plan.cases[1].ffn == plan.cases[2].ffn
+    assert (plan.protocol.precision, plan.protocol.budget_s) == (0.01, 15.0)
+    assert (truth.protocol.precision, truth.protocol.budget_s) == (0.003, 60.0)
+    assert plan.cases[0].workload.tokens == 512
+
+
+def test_every_run_has_a_seed_of_its_own() -> None:
+    names = [*LIVE_WORLDS.names(), None]
+    seeds = [seed_of(repeat, name) for repeat in range(50) for name in names]
+    assert len(set(seeds)) == len(seeds)
+    assert seed_of(0, QUIET) == 0
+    assert seed_of(3, "spinner") == seed_of(3, "spinner")
+
+
+def test_worlds_by_name() -> None:
+    assert [world.name for world in chosen(())] == LIVE_WORLDS.names()
+    assert [world.name for world in chosen(("Bursts 3 s", "quiet", "quiet"))] == ["quiet", "bursts 3 s"]
+    with pytest.raises(FfnbenchError, match="unknown world 'burst 3 s'") as problem:
+        chosen(("burst 3 s",))
+    assert "did you mean 'bursts 3 s'" in problem.value.hint
+
+
+def test_turns_of_work_and_rest() -> None:
+    first = list(itertools.islice(turns(1, 0.5), 400))
+    assert first == list(itertools.islice(turns(1, 0.5), 400))
+    assert first != list(itertools.islice(turns(2, 0.5), 400))
+    assert [works for works, _ in first[:4]] == [True, False, True, False]
+    lengths = [seconds for _, seconds in first]
+    assert 0 < min(lengths) < max(lengths) <= 2.0
+    assert sum(lengths) / 400 == pytest.approx(0.5, rel=0.15)
+    assert list(turns(1, None)) == [(True, float("inf"))]
+
+
+def test_the_worlds_are_what_they_are_called() -> None:
+    assert [(w.name, w.processes, w.mean_s) for w in LIVE_WORLDS] == [
+        ("quiet", 0, None), ("spinner", 1, None), ("spinners", None, None), ("bursts 0.1 s", 1, 0.1),
+        ("bursts 1 s", 1, 1.0), ("bursts 3 s", None, 3.0),
+    ]  # fmt: skip
+
+
+def state(pid: int) -> tuple[str, int]:
+    """A process's state and its ticks of CPU time; Z, for dead, where there is none."""
+    try:
+        facts = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return "Z", 0
+    return facts[0], int(facts[11]) + int(facts[12])
+
+
+def until(holds) -> bool:
+    deadline = time.monotonic() + 20
+    while not holds() and time.monotonic() < deadline:
+        time.sleep(0.02)
+    return holds()
+
+
+needs_proc = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="CPU time is read from /proc")
+
+
+@needs_proc
+@pytest.mark.parametrize(("name", "processes"), [(QUIET, 0), ("spinner", 1), ("spinners", usable_cpus())])
+def test_a_neighbour_spins_on_so_many_cpus_and_goes(name: str, processes: int) -> None:
+    with Neighbour(LIVE_WORLDS.get(name), 1) as neighbour:
+        pids = [process.pid for process in neighbour.processes]
+        assert len(pids) == processes
+        assert until(lambda: all(state(pid)[1] >= 40 for pid in pids))  # more than it takes to start
+        assert all(os.sched_getaffinity(pid) == os.sched_getaffinity(0) for pid in pids)
+    assert all(process.poll() is not None for process in neighbour.processes)
+
+
+@needs_proc
+@pytest.mark.parametrize("mean_s", [None, 60.0])
+def test_a_neighbour_ends_with_its_parent(mean_s: float | None) -> None:
+    """Killed without a chance to say good-bye, while its neighbour works."""
+    code = (
+        "import os\nfrom ffnbench.selftest.noisy_neighbour import Neighbour\n"
+        "from ffnbench.selftest.worlds import LiveWorld\n"
+        f"with Neighbour(LiveWorld(name='', processes=1, mean_s={mean_s}), 1) as neighbour:\n"
+        "    print(neighbour.processes[0].pid, flush=True)\n    os._exit(0)"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, env=environment)
+    assert until(lambda: state(int(done.stdout))[0] == "Z")
+
+
+@pytest.fixture
+def beside(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int]]:
+    """Runs are simulated and no neighbour comes; which ones were asked for."""
+    asked: list[tuple[str, int]] = []
+    monkeypatch.setattr(live, "Neighbour", lambda world, seed: asked.append((world.name, seed)) or nullcontext())
+    monkeypatch.setattr(live, "run", lambda plan, real=live.run: simulated(plan, real))
+    return asked
+
+
+def simulated(plan, real):
+    """A machine with little scatter, on which swiglu is 10 % slower than relu."""
+    moved = dict.fromkeys(("swiglu", "swiglu5"), 0.0953)
+    return Machine(World(name="quiet", layout=0.001), plan, plan.protocol.seed, moved=moved).run(real)
+
+
+def test_every_repeat_measures_in_every_world(beside) -> None:
+    told: list[tuple[float, str]] = []
+    trial = live.Trial(plan=exam_plan(d_model=64, threads=1), worlds=chosen(()))
+    found = live.measure(trial, 2, 5, lambda done, text: told.append((done, text)))
+    assert len(found) == 2 * trial.readings == 2 * 6 * 2
+    assert [(r.repeat, r.world) for r in found[::2]] == [(n, name) for n in (5, 6) for name in LIVE_WORLDS.names()]
+    assert beside == [(name, seed_of(n, name)) for n in (5, 6) for name in LIVE_WORLDS.names()]
+    assert {(r.truth_low < 1.1 < r.truth_high, r.truth) for r in found if r.row == "swiglu"} == {(True, found[0].truth)}
+    assert found[1].truth == pytest.approx(found[0].truth * 1.05)
+    assert contradictions([found]) == []
+    assert score_of([found], QUIET, OURS).decided == 2
+    assert [part for part, _ in told] == sorted(part for part, _ in told)
+    assert told[0] == (0.0, "the truth  quiet")
+    assert told[-1][1] == "repeat 2 of 2  bursts 3 s  ffnbench"
+
+
+def test_a_truth_serves_five_repeats(beside) -> None:
+    trial = live.Trial(plan=exam_plan(d_model=64), worlds=chosen((QUIET,)))
+    found = live.measure(trial, 6)
+    truths = [r.truth for r in found if r.row == "swiglu"]
+    assert len(set(truths[:5])) == 1
+    assert truths[5] != truths[4]
+
+
+def test_rivals_get_the_time_that_ours_took(beside, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+
+    def theirs(plan, method, seconds):
+        asked.append((method, seconds, plan.protocol.seed))
+        return [
+            live.Said(method=method, row=c.label, ratio=1.5, verdict="slower", seconds=seconds) for c in plan.cases[1:]
+        ]
+
+    monkeypatch.setattr(live, "_theirs", theirs)
+    trial = live.Trial(plan=exam_plan(d_model=64), worlds=chosen(("spinner",)), rivals=True)
+    found = live.measure(trial, 2)
+    assert len(found) == 2 * trial.readings == 2 * 3 * 2
+    ours = [r for r in found if r.method == OURS and r.row == "swiglu"]
+    assert [method for method, _, _ in asked] == [*RIVALS, *reversed(RIVALS)]
+    assert [seconds for _, seconds, _ in asked] == [ours[0].seconds] * 2 + [ours[1].seconds] * 2
+    assert {seed for _, _, seed in asked} == {seed_of(n, "spinner") for n in (0, 1)}
+    assert all((r.low, r.high) == (None, None) for r in found if r.method != OURS)
+    assert beside == [("spinner", seed_of(n, "spinner")) for n in (0, 1) for _ in range(3)]
+    table = plain(live_table([found]), 80)
+    assert "median loop" in table
+    assert "taken at their word" in table
+
+
+def test_whole_repeats_outlive_an_interruption(beside, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of three repeats in two worlds the third is interrupted in its second world."""
+    runs = itertools.count()
+
+    def interrupted(plan, real=live.run):
+        return replace(real(plan), interrupted=next(runs) == 6)  # after the truth and five runs
+
+    monkeypatch.setattr(live, "run", interrupted)
+    result = exam.exam(SelftestRequest(live=True, world=("quiet", "spinner"), repeats=3))(lambda progress: None)
+    assert [{r.repeat for r in readings} for readings in result.readings] == [{0, 1}]
+    assert result.broken == (exam.ENDED_EARLY,)
+
+
+def test_an_interruption_before_a_whole_repeat_leaves_nothing(beside, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(live, "run", lambda plan, real=live.run: replace(real(plan), interrupted=True))
+    with pytest.raises(Interrupted):
+        live.measure(live.Trial(plan=exam_plan(d_model=64), worlds=chosen(())), 1)
+
+
+def test_the_command(call, beside, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: F811
+    path, asked = tmp_path / "live.json", []
+    monkeypatch.setattr(live, "run", lambda plan, real=live.run: asked.append(plan) or real(plan))
+    arguments = ("--world", "spinner", "--world", "quiet", "--repeats", "1", "--threads", "1", "--d-model", "64")
+    code, out, err = call("selftest", "--live", *arguments, "-q", "-o", str(path))
+    assert code == 0, err
+    assert {case.workload.threads for plan in asked for case in plan.cases} == {1}
+    assert [r["world"] for r in json.loads(path.read_text())] == ["quiet", "quiet", "spinner", "spinner"]
+    code, again, _ = call("selftest", "--from", str(path))
+    assert (code, again) == (0, out)
+    code, both, _ = call("selftest", "--from", str(path), "--from", str(path))
+    assert code == 0
+    assert "0 of 2" in both
+
+
+def test_a_wrong_run_ends_with_3_and_a_rivals_with_0(call, tmp_path: Path) -> None:  # noqa: F811
+    path = tmp_path / "live.json"
+    wrong = reading(ratio=1.1, low=1.05, high=1.15, verdict="slower")
+    path.write_text(json.dumps(live_records([wrong, reading(repeat=1)])))
+    code, out, err = call("selftest", "--from", str(path))
+    assert code == 3
+    assert "1 of 2" in out
+    assert "1 of 2 runs are wrong" in err
+    path.write_text(json.dumps(live_records([replace(wrong, method="torch Timer"), reading()])))
+    assert call("selftest", "--from", str(path))[0] == 0
+
+
+def test_a_file_of_the_earlier_exam_is_refused(call, tmp_path: Path) -> None:  # noqa: F811
+    path = tmp_path / "old.json"
+    record = live_records([reading()])[0]
+    path.write_text(json.dumps([{"condition": record.pop("world"), **record}]))
+    code, _, err = call("selftest", "--from", str(path))
+    assert code == 2
+    assert "is none that `ffnbench selftest --live` saved: Reading: unknown field 'condition'" in err
+
+
+@pytest.mark.parametrize("width", [60, 80, 120])
+@pytest.mark.parametrize("methods", [(OURS,), (OURS, *RIVALS)])
+def test_the_table_fits(width: int, methods: tuple[str, ...]) -> None:
+    of = [reading(world=w, method=m, repeat=n) for w in LIVE_WORLDS.names() for m in methods for n in range(20)]
+    text = plain(live_table([of]), width)
+    assert max(map(len, text.splitlines())) <= width
+    assert "0 of 20" in text
