@@ -334,3 +334,8 @@ def test_the_table_fits(width: int, methods: tuple[str, ...]) -> None:
     text = plain(live_table([of]), width)
     assert max(map(len, text.splitlines())) <= width
     assert "0 of 20" in text
+
+
+def test_the_table_tells_how_well_the_truth_is_known() -> None:
+    of = [reading(), reading(repeat=1, truth_low=0.98, truth_high=1.03)]
+    assert "the truth is known to +-2.5% or better" in plain(live_table([of]), 80)

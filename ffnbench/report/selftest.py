@@ -24,6 +24,7 @@ from ffnbench.selftest.readings import (
     Score,
     lines,
     score_of,
+    truth_half,
 )
 from ffnbench.units import percent
 
@@ -105,7 +106,8 @@ def live_table(exams: Sequence[Sequence[Reading]]) -> Table:
         f"{FORM} against {REFERENCE}, and {SLOWED_FORM}, the same slowed down by exactly {SLOWED_BY:.0%}: "
         "on this machine, quiet and beside neighbours, held against a long quiet run, the truth"
     )
-    return Table(columns=columns, rows=tuple(rows), header=(header,), footnotes=_live_notes(several))
+    notes = _live_notes(truth_half(exams), several)
+    return Table(columns=columns, rows=tuple(rows), header=(header,), footnotes=notes)
 
 
 def _score_texts(score: Score) -> tuple[str, ...]:
@@ -117,13 +119,14 @@ def _score_texts(score: Score) -> tuple[str, ...]:
     )
 
 
-def _live_notes(several: bool) -> tuple[str, ...]:
-    """What the columns count."""
+def _live_notes(half: float, several: bool) -> tuple[str, ...]:
+    """What the columns count, and how well the truth is known."""
     notes = (
         "wrong: runs with a verdict that the truth's interval contradicts, or an interval that misses the truth's",
         f"says {BUSY}: runs with a row that is not decided because others use the CPUs",
         f"{ADDED} decided: runs that call {SLOWED_FORM} slower",
         f"rms error: of the log of {FORM}'s ratio, against the truth; half-width: of its interval, the median",
+        f"the truth is known to +-{percent(half)} or better",
     )
     taken = "the other methods give no verdict: their ratios are taken at their word, within 2% the same"
     return (*notes, taken) if several else notes

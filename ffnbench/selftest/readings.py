@@ -131,6 +131,11 @@ def lines(exams: Sequence[Sequence[Reading]]) -> list[tuple[str, str]]:
     return [(world, method) for world in worlds for method in methods if (world, method) in pairs]
 
 
+def truth_half(exams: Sequence[Sequence[Reading]]) -> float:
+    """How well the truth is known where it is known worst: half the width of its interval, relative."""
+    return max((r.truth_high - r.truth_low) / 2 / r.truth for readings in exams for r in readings)
+
+
 def contradictions(exams: Sequence[Sequence[Reading]]) -> list[str]:
     """Which promises were not kept: nothing that ffnbench says is wrong."""
     ours = [score_of(exams, world, method) for world, method in lines(exams) if method == OURS]
