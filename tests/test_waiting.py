@@ -1,0 +1,100 @@
+"""How long threads waited for a CPU: by hand from files, by a real thread without one, and what stands in for it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from ffnbench.bench.waiting import (
+    SCHEDSTAT,
+    SWITCHES,
+    Thread,
+    WaitMeter,
+    switched_share,
+    threads_of,
+    waited_share,
+)
+
+MS = 1_000_000
+
+
+def tasks(folder: Path, **threads: str) -> Path:
+    """A /proc/self/task of these threads, each with what its schedstat says."""
+    for name, text in threads.items():
+        (folder / name).mkdir(exist_ok=True)
+        (folder / name / "schedstat").write_text(text)
+    return folder
+
+
+def test_the_second_number_of_every_thread_is_what_it_waited(tmp_path: Path) -> None:
+    found = threads_of(tasks(tmp_path, t1="5000000 2000000 7\n", t2="1 0 1\n"))
+    assert found == {"t1": Thread(5 * MS, 2 * MS), "t2": Thread(1, 0)}
+    before = {"t1": Thread(0, 1 * MS), "gone": Thread(9 * MS, 9 * MS)}
+    # of 10 ms thread 1 waited 1 ms, and a thread that came later 2 ms; one that ended says nothing
+    after = {"t1": Thread(9 * MS, 2 * MS), "new": Thread(1 * MS, 2 * MS)}
+    assert waited_share(before, after, seconds=0.010, cpus=2) == pytest.approx(0.2)
+    many = {f"t{n}": Thread(9 * MS, 20_000) for n in range(64)}  # each waits a little, as 64 threads do
+    assert waited_share({}, many, seconds=0.010, cpus=64) == pytest.approx(0.002)
+
+
+def test_own_threads_beyond_the_cpus_wait_for_each_other() -> None:
+    before = {name: Thread(0, 0) for name in ("a", "b", "c")}
+    after = {name: Thread(6 * MS, 4 * MS) for name in before}
+    assert waited_share(before, after, seconds=0.010, cpus=2) is None
+    assert waited_share(before, after, seconds=0.010, cpus=3) == pytest.approx(0.4)
+    # a helper that woke for 10 us and then had no CPU is no worker: the sample was disturbed
+    helper = after | {"c": Thread(MS // 100, 3 * MS)}
+    assert waited_share(before, helper, seconds=0.010, cpus=2) == pytest.approx(0.4)
+
+
+@pytest.mark.parametrize("text", [None, "", "0 0 0", "what is this"])
+def test_where_it_is_hidden_switches_stand_in(tmp_path: Path, text: str | None) -> None:
+    folder = tmp_path / "task"
+    if text is not None:
+        folder.mkdir()
+        tasks(folder, t1=text)
+    meter = WaitMeter(2, folder)
+    assert meter.source == SWITCHES
+    value, share = meter.with_share(lambda: 7.0, threads=2)
+    assert (value, share) == (7.0, 0.0)  # no switch in so short a time
+    assert meter.with_share(lambda: 7.0, threads=3)[1] is None
+
+
+def test_switches_count_beyond_those_of_a_quiet_machine() -> None:
+    # seen on 2 CPUs (torch, 2 threads): quiet 2.6 switches in 80 ms, beside a spinner 40 in 200 ms that cost 160 ms
+    assert switched_share(3, 0.080) == 0.0
+    assert switched_share(40, 0.200) == pytest.approx(0.6, abs=0.1)
+
+
+@pytest.mark.skipif(not Path("/proc/self/schedstat").exists(), reason="Linux tells it")
+def test_a_thread_without_a_cpu_is_seen_to_wait() -> None:
+    """Two processes on one CPU: each has it half of the time. Alone there it waits for next to nothing."""
+    cpu = min(os.sched_getaffinity(0))
+    code = (
+        "import os, time; from ffnbench.bench.waiting import WaitMeter\n"
+        f"os.sched_setaffinity(0, {{{cpu}}}); m = WaitMeter(1)\n"
+        "def spin():\n e = time.perf_counter() + 0.5\n while time.perf_counter() < e: pass\n return 0.0\n"
+        "print(m.source, m.with_share(spin, 1)[1])"
+    )
+    spinner = f"import os; os.sched_setaffinity(0, {{{cpu}}})\nwhile True: pass"
+
+    def share() -> float:
+        found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
+        source, text = found.stdout.split()
+        assert source == SCHEDSTAT
+        return float(text)
+
+    neighbour = subprocess.Popen([sys.executable, "-c", spinner])
+    try:
+        time.sleep(0.2)
+        beside = share()
+    finally:
+        neighbour.kill()
+        neighbour.wait()
+    assert beside > 0.3
+    assert min(share() for _ in range(3)) < beside / 2
