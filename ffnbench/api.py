@@ -163,9 +163,9 @@ def ab(request: SidesRequest, ending: Silent = SILENT) -> Checked:
     """Base and head in the same minutes. Raises FfnbenchError where a side can't be had, and leaves nothing behind."""
     variant = variant_of_sides(request)
     policy = policy_of_sides(request, variant.label)
-    with placed(sides_asked(request, variant)) as sides:
-        prepared, output = _prepare_sides(request, variant, (sides[0].arm, sides[1].arm))
-        looks = _look_at_sides(request, prepared, output, policy, ending)
+    with placed(sides_asked(request, variant)) as sides, tempfile.TemporaryDirectory(prefix="ffnbench-") as folder:
+        prepared, output, shared = _prepare_sides(request, variant, (sides[0].arm, sides[1].arm), folder)
+        looks = _look_at_sides(request, prepared, output, policy, ending, folder if shared else "")
     before, now = (_one_side(looks.now, side, variant.label) for side in (BASE, variant.label))
     exact = exact_findings(before, now, policy)
     return _decided((*looks.findings, output, *exact), before, looks, ending, sides=(sides[0].words, sides[1].words))
@@ -342,10 +342,15 @@ def measure(prepared: Prepared, ending: Silent = SILENT, launch: Launch | None =
 
 
 def _measured(
-    prepared: Prepared, ending: Silent, launch: Launch | None = None, answered: Answered | None = None
+    prepared: Prepared,
+    ending: Silent,
+    launch: Launch | None = None,
+    answered: Answered | None = None,
+    weights: str = "",
 ) -> ShownReport:
     with ending.progress() as listener:
-        done = run(prepared.plan, on_progress=listener, launch=launch or MACHINE.launch, answered=answered)
+        launch = launch or MACHINE.launch
+        done = run(prepared.plan, on_progress=listener, launch=launch, answered=answered, weights=weights)
     measured, comparisons, warnings = summarise(done)
     return replace(
         _new_report(done.plan, prepared.costs_of(done.plan)),
@@ -360,6 +365,8 @@ def _measured(
         limit=done.limit,
         timer=done.timer,
         sides=done.sides,
+        around=done.around,
+        placed_once=done.placed_once,
         wall_s=done.wall_s,
     )
 
@@ -431,25 +438,32 @@ def _environment_here() -> Environment:
         worker.close()
 
 
-def _prepare_sides(request: SidesRequest, variant: Variant, arms: tuple[Arm, Arm]) -> tuple[Prepared, Finding]:
-    """Both sides looked at where they run: what they are, what they cost, and whether they compute the same."""
+def _prepare_sides(
+    request: SidesRequest, variant: Variant, arms: tuple[Arm, Arm], folder: str
+) -> tuple[Prepared, Finding, bool]:
+    """Both sides looked at where they run: what they are, what they cost, and whether they compute the same.
+
+    The base's weights stay in the folder; the last one tells whether the head can take them over.
+    """
     with MACHINE.prober(request.timeout) as prober:
         _start_all(prober, arms)
         probes = (prober_within(prober, arms[0], variant), prober_within(prober, arms[1], variant))
         plan = replace(plan_sides(_with_threads(request), arms, probes), request=request)
         prepared = _priced(plan, prober)
         base, head = plan.cases
-        with tempfile.TemporaryDirectory(prefix="ffnbench-") as folder:
-            probes[0].keep(base, request.seed, folder)
-            agreement = probes[1].hold(head, request.seed, folder)
-    return prepared, output_finding(variant.label, agreement, allowed=request.allow_mismatch)
+        probes[0].keep(base, request.seed, folder)
+        agreement = probes[1].hold(head, request.seed, folder)
+    output = output_finding(variant.label, agreement, allowed=request.allow_mismatch)
+    return prepared, output, not agreement.apart
 
 
-def _look_at_sides(request: SidesRequest, prepared: Prepared, output: Finding, policy: Policy, ending: Silent) -> Looks:
+def _look_at_sides(
+    request: SidesRequest, prepared: Prepared, output: Finding, policy: Policy, ending: Silent, weights: str
+) -> Looks:
     """Two looks at the latency, or one worker of each side for the exact metrics alone; none at another function."""
 
     def measured(plan: Plan, answered: Answered | None = None) -> ShownReport:
-        return _measured(replace(prepared, plan=plan), ending, answered=answered)
+        return _measured(replace(prepared, plan=plan), ending, answered=answered, weights=weights)
 
     if output.status is Status.REGRESSED:
         return Looks(findings=(), now=prepared.priced())

@@ -19,13 +19,16 @@ SCHEMA = 2
 
 
 class Verdict(Enum):
-    """What the interval of a ratio allows to say. UNCLEAR is an answer: this run can't tell."""
+    """What the interval of a ratio allows to say. UNCLEAR is an answer: this run can't tell. BUSY says why: something
+    else had the CPUs, and the rounds that it left alone do not decide.
+    """
 
     REFERENCE = "reference"
     SLOWER = "slower"
     FASTER = "faster"
     SAME = "same"
     UNCLEAR = "unclear"
+    BUSY = "busy"
 
 
 class FailureKind(Enum):
@@ -41,7 +44,11 @@ class FailureKind(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sample:
-    """One measured value of one case: mean over `calls` calls, at place `order` of a round of a worker."""
+    """One measured value of one case: mean over `calls` calls, at place `order` of a round of a worker.
+
+    `waited` is the share of its time that the worker's threads waited for a CPU, None where that is not known;
+    `placement` counts how often the worker had given its tensors new storages.
+    """
 
     case: str
     metric: str
@@ -50,6 +57,8 @@ class Sample:
     order: int
     value: float
     calls: int
+    waited: float | None = field(default=None, metadata=LATER)
+    placement: int = field(default=0, metadata=LATER)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,7 +72,10 @@ class Failure:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Estimate:
-    """A value and its interval over `workers` independent processes; exact metrics have no interval."""
+    """A value and its interval over `workers` independent processes; exact metrics have no interval.
+
+    `disturbed`: rounds are in it in which the threads waited for a CPU.
+    """
 
     value: float
     low: float | None = None
@@ -71,6 +83,7 @@ class Estimate:
     confidence: float = 0.95
     workers: int = 1
     samples: int = 1
+    disturbed: bool = field(default=False, metadata=LATER)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,6 +124,7 @@ class Environment:
     torch_threads: int | None = None
     cpu_capability: str | None = None
     blas: str | None = None
+    waits: str | None = field(default=None, metadata=LATER)  # what tells how long threads waited for a CPU
     gpu: str | None = None
     gpu_memory_bytes: int | None = None
     cuda: str | None = None
@@ -133,6 +147,17 @@ class Progress:
     done: float  # share of the whole run, 0 to 1
     text: str
     eta_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Around:
+    """What else the machine did during a run: CPUs that other processes used on average, the load at its start, and by
+    worker the share of the CPUs' time that the hypervisor gave to other guests. Unknown is None.
+    """
+
+    others_cpus: float | None = None
+    load: float | None = None
+    stolen: tuple[float | None, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -176,6 +201,8 @@ class Run:
     limit: str = ""  # which limit ended an adaptive run: precision, budget or workers
     timer: Timer | None = None
     sides: tuple[Side, ...] = ()
+    around: Around | None = None
+    placed_once: tuple[str, ...] = ()  # cases whose storages could not be made anew: they hold other memory as well
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -218,6 +245,8 @@ class Report:
     limit: str = ""
     timer: Timer | None = None
     sides: tuple[Side, ...] = field(default=(), metadata=LATER)  # where arms differ, if there are several
+    around: Around | None = field(default=None, metadata=LATER)
+    placed_once: tuple[str, ...] = field(default=(), metadata=LATER)
     wall_s: float | None = None
     seal: str = ""  # of the cases and their costs, made when the file was written: an edit shows
     schema: int = SCHEMA

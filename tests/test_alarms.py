@@ -10,10 +10,12 @@ from pathlib import Path
 import pytest
 from test_cli import call  # noqa: F401 - a fixture
 
+from ffnbench.bench.runner import run
+from ffnbench.plan import Plan
 from ffnbench.report.selftest import alarm_records, alarm_table
 from ffnbench.report.text import plain
 from ffnbench.request import SelftestRequest
-from ffnbench.result import Failure, FailureKind
+from ffnbench.result import Failure, FailureKind, Report
 from ffnbench.selftest import alarms as checks
 from ffnbench.selftest import alarms as told
 from ffnbench.selftest import exam, live
@@ -22,11 +24,15 @@ from ffnbench.selftest.alarms import (
     Alarm,
     broken_promises,
     check_plan,
+    check_policy,
     counts,
     simulate_checks,
 )
 from ffnbench.selftest.machine import WORLDS, Machine, World
 from ffnbench.selftest.worlds import LIVE_WORLDS, QUIET, chosen
+from ffnbench.stats.enough import Answered
+from ffnbench.stats.looks import report_of, two_looks
+from ffnbench.stats.regression import Status
 
 BESIDE = "bursts 3 s"
 
@@ -181,3 +187,18 @@ def test_a_broken_promise_ends_with_3(call, tmp_path: Path, alarms: list[Alarm])
 def test_the_table_fits(width: int) -> None:
     alarms = [replace(a, condition=c) for c in (QUIET, BESIDE) for a in (alarm(), alarm(injected=told.SLOWED["+3%"]))]
     assert max(map(len, plain(alarm_table(alarms), width).splitlines())) <= width
+
+
+def test_a_check_that_stays_unclear_has_used_its_budget() -> None:
+    """What a second look would need is not kept back where there is no suspect."""
+    plan = check_plan(variants="relu,swiglu")
+    before = report_of(Machine(World(name="quiet"), plan, 0).run(run))
+    loud = Machine(World(name="loud", sample=0.3, layout=0.1), plan, 1)
+
+    def measure(asked: Plan, answered: Answered) -> Report:
+        return report_of(loud.measure(asked, run, answered))
+
+    looks = two_looks(before, check_policy(0.05), 60.0, measure, loud.now)
+    assert [finding.status for finding in looks.findings] == [Status.UNCLEAR]
+    assert looks.again is None
+    assert 50.0 < loud.clock_s <= 62.0

@@ -13,7 +13,7 @@ from conftest import ROOT, FakeLaunch, SidesProber, ffnbench, two_sides
 from ffnbench import api
 from ffnbench.cli import app
 from ffnbench.report.compare import compare_records, compare_table
-from ffnbench.report.selftest import alarm_table, live_table, rates_table
+from ffnbench.report.selftest import alarm_table, rates_table
 from ffnbench.report.store import load, report_text
 from ffnbench.report.text import plain
 from ffnbench.request import CompareRequest
@@ -21,8 +21,6 @@ from ffnbench.result import Report
 from ffnbench.selftest.alarms import Alarm, broken_promises, counts
 from ffnbench.selftest.exam import read_readings
 from ffnbench.selftest.rates import SLOWER, Rates, Share, failures
-from ffnbench.selftest.readings import OURS, Reading, contradictions, score_of
-from ffnbench.selftest.worlds import LIVE_WORLDS
 
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("results/*.md")])
 BLOCK = re.compile(r"```(\w*)\n(.*?)```", re.DOTALL)
@@ -90,7 +88,6 @@ RESULTS = ROOT / "results" / "amd-epyc-2cpu"
 
 HOLDS = {  # which document shows the output of what
     "results/amd-epyc-2cpu/compare.json": "README.md",
-    "selftest-live": "README.md",
     "selftest": "docs/methodology.md",
     "selftest-gate": "docs/methodology.md",
     "selftest-gate-live": "docs/methodology.md",
@@ -114,14 +111,6 @@ def test_every_output_that_is_shown_is_held_here() -> None:
 
 def trimmed(text: str) -> str:
     return "\n".join(line.rstrip() for line in text.splitlines()).strip()
-
-
-def live_exams() -> list[list[Reading]]:
-    return [read_readings(str(path), Reading, "") for path in sorted(RESULTS.glob("selftest-live*.json"))]
-
-
-def test_the_live_selftest_shown_is_the_committed_one() -> None:
-    assert trimmed(plain(live_table(live_exams()), 80)) == block_after("selftest-live")
 
 
 def test_the_simulated_selftest_shown_is_the_committed_one() -> None:
@@ -159,14 +148,6 @@ def test_the_live_selftest_of_check_is_the_committed_one_and_keeps_its_promises(
     for condition in ("quiet", "bursty neighbour"):
         assert counts(alarms, condition, 0.0).asked >= 20
     assert broken_promises(alarms) == []
-
-
-def test_the_promises_of_the_live_selftest_are_kept() -> None:
-    """20 runs in each of the worlds, and not one is wrong."""
-    exams = live_exams()
-    assert contradictions(exams) == []
-    for name in LIVE_WORLDS.names():
-        assert score_of(exams, name, OURS).runs >= 20, name
 
 
 RUNS = [path for path in sorted(ROOT.glob("results/*/*.json")) if not path.name.startswith("selftest")]

@@ -21,17 +21,20 @@ from ffnbench.selftest.machine import START_S, Machine, World
 from ffnbench.stats.enough import (
     FIRST_LOOK,
     MOST_WORKERS,
+    Advance,
+    Amount,
     Pace,
     Scatter,
     limit_met,
     looks,
-    rounds_wanted,
     scatter,
-    workers_wanted,
+    wanted,
 )
 from ffnbench.stats.verdict import LOOKS_ALPHA, LOOKS_CONFIDENCE, summarise
 
 PACE = Pace(1.7, 0.075)
+SIX = Amount(rounds_each=6, placements=1)
+TWO = Amount(rounds_each=2, placements=1)
 
 
 def plan_of(**options: object) -> Plan:
@@ -68,52 +71,69 @@ def test_a_case_alone_is_judged_by_its_seconds() -> None:
     alone = plan_of(variants="a=relu")
     samples = [replace(s, case="a") for s in samples_of([[0.0, 0.1, 0.2, 0.1]] * 4) if s.case == "b"]
     assert scatter(alone, samples).within > 0
-    assert limit_met(alone, samples, 0.0, PACE, 6) == "precision"
+    assert limit_met(alone, samples, 0.0, PACE, SIX) == "precision"
 
 
 def test_rounds_are_added_where_rounds_scatter_and_workers_where_workers_do() -> None:
     patient = protocol_of(3, Effort(budget=600, precision=1))
     calm, rounds_scatter, workers_scatter = Scatter(1e-6, 1e-6), Scatter(0.03**2, 1e-6), Scatter(1e-6, 0.02**2)
-    assert rounds_wanted(patient, rounds_scatter, PACE) > 2 * rounds_wanted(patient, calm, PACE)
-    assert workers_wanted(patient, rounds_scatter, PACE) <= 8
-    assert rounds_wanted(patient, workers_scatter, PACE) == patient.rounds
-    assert workers_wanted(patient, workers_scatter, PACE) > 15
+    assert wanted(patient, rounds_scatter, PACE)[0].rounds > 2 * wanted(patient, calm, PACE)[0].rounds
+    assert wanted(patient, rounds_scatter, PACE)[1] <= 8
+    assert wanted(patient, workers_scatter, PACE)[0].rounds == patient.rounds
+    assert wanted(patient, workers_scatter, PACE)[1] > 15
+
+
+def test_placements_are_spread_where_placements_scatter() -> None:
+    patient, pace = protocol_of(3, Effort(budget=600, precision=1)), Pace(1.7, 0.075, 0.03)
+    same, apart = Scatter(0.03**2, 1e-6, placement=0.0), Scatter(0.03**2, 1e-6, placement=0.02**2)
+    still, moved = wanted(patient, same, pace)[0], wanted(patient, apart, pace)[0]
+    assert moved.placements > 2 * still.placements
+    assert moved.rounds_each < still.rounds_each
+    costly = wanted(patient, apart, Pace(1.7, 0.075, 0.6))[0]
+    assert costly.rounds_each > moved.rounds_each
+
+
+def test_what_is_left_of_the_budget_is_shared_by_the_workers_to_come() -> None:
+    protocol, noisy = protocol_of(3, Effort(budget=15, precision=0.1)), Scatter(0.1**2, 0.002**2)
+    last = wanted(protocol, noisy, PACE, Advance(workers=3, elapsed_s=12.0))[0]
+    assert 2.0 < PACE.seconds(last) <= 3.0  # one more worker, as long as it may be
+    early = wanted(protocol, noisy, PACE, Advance(workers=0, elapsed_s=0.0))[0]
+    assert 3 * PACE.seconds(early) <= 15.0
 
 
 def test_what_is_out_of_reach_fills_the_budget_and_no_more() -> None:
     for budget in (10.0, 15.0, 60.0):
         protocol = protocol_of(3, Effort(budget=budget, precision=0.1))
         noisy = Scatter(0.1**2, 0.02**2)
-        rounds, workers = rounds_wanted(protocol, noisy, PACE), workers_wanted(protocol, noisy, PACE)
-        assert workers * PACE.seconds(rounds) <= budget
-        assert (workers + 1) * PACE.seconds(rounds) > budget
+        amount, workers = wanted(protocol, noisy, PACE)[0], wanted(protocol, noisy, PACE)[1]
+        assert workers * PACE.seconds(amount) <= budget
+        assert (workers + 1) * PACE.seconds(amount) > budget
     slow = Pace(20.0, 5.0)  # three workers take longer than the budget: they are run, with the fewest rounds
     protocol = protocol_of(3, Effort(budget=15))
-    assert (workers_wanted(protocol, noisy, slow), rounds_wanted(protocol, noisy, slow)) == (
-        MIN_WORKERS,
-        protocol.rounds,
-    )
+    assert wanted(protocol, noisy, slow)[1] == MIN_WORKERS
+    assert wanted(protocol, noisy, slow)[0].rounds == protocol.rounds
 
 
 def test_a_fixed_protocol_is_what_it_says() -> None:
     protocol = protocol_of(3, Effort(workers=7, rounds=3))
-    assert (workers_wanted(protocol, Scatter(1, 1), PACE), rounds_wanted(protocol, Scatter(1, 1), PACE)) == (7, 3)
+    assert wanted(protocol, Scatter(1, 1), PACE)[1] == 7
+    assert wanted(protocol, Scatter(1, 1), PACE)[0].rounds == 3
     plan = plan_of(workers=3, rounds=2)
-    assert limit_met(plan, samples_of([[0, 0]] * 2), 1e9, PACE, 2) == ""
-    assert limit_met(plan, samples_of([[0, 0]] * 3), 0, PACE, 2) == "workers"
+    assert limit_met(plan, samples_of([[0, 0]] * 2), 1e9, PACE, TWO) == ""
+    assert limit_met(plan, samples_of([[0, 0]] * 3), 0, PACE, TWO) == "workers"
 
 
 def test_limits_and_their_order() -> None:
     plan = plan_of(precision=1.0, budget=30.0)
     sharp, wide = [0.0, 0.001] * 3, [0.0, 0.1, -0.1] * 2
     apart = [[v + shift for v in wide] for shift in (-0.2, 0.0, 0.2, 0.1)]
-    assert limit_met(plan, samples_of([sharp] * 2), 1e9, PACE, 6) == ""  # never fewer than three workers
-    assert limit_met(plan, samples_of([sharp] * 3), 0, PACE, 6) == ""  # three values are too few to stop on
-    assert limit_met(plan, samples_of([sharp] * 3), 29, PACE, 6) == "budget"
-    assert limit_met(plan, samples_of([sharp] * 4), 0, PACE, 6) == "precision"
-    assert limit_met(plan, samples_of(apart), 0, PACE, 6) == ""
-    assert limit_met(plan, samples_of(apart), 28.5, PACE, 6) == "budget"
-    assert limit_met(plan, samples_of(apart * (MOST_WORKERS // 4)), 0, PACE, 6) == "workers"
+    assert limit_met(plan, samples_of([sharp] * 2), 1e9, PACE, SIX) == ""  # never fewer than three workers
+    assert limit_met(plan, samples_of([sharp] * 3), 0, PACE, SIX) == ""  # three values are too few to stop on
+    assert limit_met(plan, samples_of([sharp] * 3), 29, PACE, SIX) == "budget"
+    assert limit_met(plan, samples_of([sharp] * 4), 0, PACE, SIX) == "precision"
+    assert limit_met(plan, samples_of(apart), 0, PACE, SIX) == ""
+    assert limit_met(plan, samples_of(apart), 28.5, PACE, SIX) == "budget"
+    assert limit_met(plan, samples_of(apart * (MOST_WORKERS // 4)), 0, PACE, SIX) == "workers"
 
 
 @pytest.mark.parametrize(
@@ -138,8 +158,12 @@ def test_a_run_ends_at_the_limit_that_it_says(world: World, options: dict, limit
 
 
 def test_a_finer_precision_costs_more() -> None:
-    seconds = [Machine(World(name="quiet"), plan_of(precision=p), 0).run(run).wall_s for p in (2.0, 0.7, 0.3)]
-    assert seconds[0] < seconds[1] < seconds[2]
+    def seconds(precision: float) -> float:
+        return sum(
+            Machine(World(name="quiet"), plan_of(precision=precision), seed).run(run).wall_s for seed in range(5)
+        )
+
+    assert seconds(2.0) < seconds(0.7) < seconds(0.3)
 
 
 def test_looking_repeatedly_is_paid_for() -> None:

@@ -7,7 +7,16 @@ import random
 
 import pytest
 
-from ffnbench.stats.interval import LEAST_SCATTER, Value, WeightedMean, robust_variance, value_of, weighted_mean
+from ffnbench.stats.interval import (
+    LEAST_SCATTER,
+    Value,
+    WeightedMean,
+    between_placements,
+    mean_of,
+    value_of,
+    weighted_mean,
+    within_variance,
+)
 
 
 def plain(*logs: float) -> WeightedMean:
@@ -65,9 +74,63 @@ def test_no_worker_is_taken_to_be_surer_than_the_floor() -> None:
 def test_a_burst_is_not_the_scatter_of_the_other_rounds() -> None:
     dice = random.Random(0)
     rounds = [dice.gauss(0, 0.01) for _ in range(90)] + [0.5] * 10
-    assert math.sqrt(robust_variance(rounds)) == pytest.approx(0.01, rel=0.4)
-    assert value_of(rounds).variance == pytest.approx(math.pi / 2 * robust_variance(rounds) / 100)
-    assert robust_variance([1.0] * 9 + [2.0]) > 0  # more than half are equal: the plain variance
+    assert math.sqrt(within_variance([rounds])) == pytest.approx(0.01, rel=0.4)
+    assert value_of([rounds], 0.0).variance == pytest.approx(math.pi / 2 * within_variance([rounds]) / 100)
+    assert within_variance([[1.0] * 9 + [2.0]]) > 0  # more than half are equal: the plain variance
+
+
+def test_a_workers_value_is_over_its_placements() -> None:
+    """The median of all rounds, as sure as its placements and rounds make it: pi / 2 is what a median costs."""
+    placed = [[0.0, 0.1, 0.2], [0.1, 0.2, 0.3, 0.3, 0.3, 0.4, 0.5]]
+    assert value_of(placed, placement=0.0).log == pytest.approx(0.25)
+    assert value_of([[0.1] * 4, [0.3] * 4], placement=0.04).variance == pytest.approx(math.pi / 2 * 0.02)
+    assert value_of([[0.1] * 8], placement=0.04).variance == pytest.approx(math.pi / 2 * 0.04)
+
+
+def test_a_burst_in_a_few_rounds_of_short_placements_moves_no_worker() -> None:
+    """A seventh of the rounds takes half as long again, on placements of three rounds."""
+    dice, off = random.Random(7), []
+    for _ in range(200):
+        rounds = [dice.gauss(0, 0.01) + (0.4 if dice.random() < 0.15 else 0) for _ in range(30)]
+        off.append(value_of([rounds[i : i + 3] for i in range(0, 30, 3)], 0.0).log)
+    assert math.sqrt(sum(v * v for v in off) / len(off)) < 0.004
+
+
+def made(dice: random.Random, workers: int, placements: int, *, worker: float, placement: float, rounds: float):  # type: ignore[no-untyped-def]
+    """Logs of six rounds on each placement, with these standard deviations."""
+    found = []
+    for _ in range(workers):
+        own = dice.gauss(0, worker)
+        places = [own + dice.gauss(0, placement) for _ in range(placements)]
+        found.append([[dice.gauss(place, rounds) for _ in range(6)] for place in places])
+    return found
+
+
+def test_the_scatter_between_placements_is_found_apart_from_that_of_rounds() -> None:
+    dice = random.Random(3)
+    apart, freedom = between_placements(made(dice, 40, 8, worker=0.05, placement=0.04, rounds=0.03))
+    assert (math.sqrt(apart), freedom) == (pytest.approx(0.04, rel=0.1), 40 * 7)
+    none, _ = between_placements(made(dice, 40, 8, worker=0.05, placement=0.0, rounds=0.03))
+    assert math.sqrt(none) < 0.008
+    assert between_placements([[[0.1, 0.2]], [[0.3]]]) == (0.0, 0)
+
+
+@pytest.mark.parametrize("rounds_each", [2, 3, 4, 5, 6, 8, 10, 15, 30])
+def test_the_scatter_of_rounds_does_not_depend_on_how_many_a_placement_has(rounds_each: int) -> None:
+    dice = random.Random(rounds_each)
+    found = [within_variance([[dice.gauss(5, 0.1) for _ in range(rounds_each)] for _ in range(12)]) for _ in range(300)]
+    assert sum(found) / len(found) == pytest.approx(0.01, rel=0.2)
+
+
+@pytest.mark.parametrize("worker", [0.0, 0.01])
+def test_placements_are_never_counted_as_workers(worker: float) -> None:
+    """Five workers of eight placements each: the interval covers 95 %, whether or not workers differ."""
+    dice, covered, runs = random.Random(4), 0, 1500
+    for _ in range(runs):
+        mean = mean_of(made(dice, 5, 8, worker=worker, placement=0.03, rounds=0.02))
+        assert mean.freedom <= 4
+        covered += abs(mean.mean) <= mean.half(0.95)
+    assert 0.93 <= covered / runs <= 0.98
 
 
 @pytest.mark.parametrize("share", [0.0, 0.3, 0.6])

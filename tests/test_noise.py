@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from os import cpu_count
 
 import pytest
 from test_stats import plan_of, run_of
@@ -88,8 +89,8 @@ class Proc:
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch):
-    """Ten seconds pass between the start of a watch and its end; this process uses none of them."""
-    seconds = iter([0.0, 10.0])
+    """Ten seconds pass in the second worker; this process uses none of them."""
+    seconds = iter([0.0, 0.0, 0.0, 10.0, 10.0])
     monkeypatch.setattr("ffnbench.bench.machine_noise.time.monotonic", lambda: next(seconds))
     idle = type("Usage", (), {"ru_utime": 0.0, "ru_stime": 0.0})
     monkeypatch.setattr("ffnbench.bench.machine_noise.resource.getrusage", lambda who: idle)
@@ -98,14 +99,15 @@ def clock(monkeypatch: pytest.MonkeyPatch):
 def test_other_processes_stolen_time_and_a_falling_clock_are_told(clock: None) -> None:
     proc = Proc()
     watch = Watch(proc)
-    watch.note_clock()
+    watch.worker_done()
+    watch.worker_begins()
     proc.busy, proc.stolen, proc.mhz = 700, 200, 2500.0
-    watch.note_clock()
-    notes = watch.notes(threads=1)
-    assert [note.partition(" during")[0].partition(" of the")[0] for note in notes] == [
-        "other processes used 0.7 CPUs", notes[1].partition(" of the")[0], "the CPU's clock fell from 3000 to 2500 MHz",
-    ]  # fmt: skip
-    assert notes[1].startswith("the hypervisor gave")
+    watch.worker_done()
+    around = watch.around()
+    assert around.others_cpus == pytest.approx(0.7)
+    assert around.stolen == (None, pytest.approx(2.0 / 10.0 / cpu_count()))  # 2 s of 10 s of all CPUs
+    (note,) = watch.notes(threads=1)
+    assert note.startswith("the CPU's clock fell from 3000 to 2500 MHz")
 
 
 def test_a_quiet_machine_says_nothing_and_an_unreadable_one_neither(clock: None) -> None:
@@ -115,8 +117,11 @@ def test_a_quiet_machine_says_nothing_and_an_unreadable_one_neither(clock: None)
         raise FileNotFoundError(path)
 
     watch = Watch(nothing)
-    watch.note_clock()
+    watch.worker_begins()
+    watch.worker_done()
     assert watch.notes(threads=1) == []
+    around = watch.around()
+    assert (around.others_cpus, around.stolen) == (None, (None,))
 
 
 def test_more_threads_than_cpus_is_told(clock: None) -> None:

@@ -29,7 +29,7 @@ def test_simulated_error_rates_hold() -> None:
     assert [r.world for r in rates] == [w.name for w in WORLDS]
     whole = total(rates)
     assert whole.runs == 210
-    assert whole.covered.of == 210 * 5
+    assert 0.98 * 210 * 5 <= whole.covered.of <= 210 * 5  # a busy row claims no interval
     assert failures(whole) == []
     assert 0.93 <= whole.covered.value <= 0.98
     assert whole.false_difference.value <= 0.05

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from ffnbench import jsonable
 from ffnbench.bench.backends import compiled_of
-from ffnbench.bench.building import build
+from ffnbench.bench.building import WEIGHTS, build, carry
 from ffnbench.bench.jobs import relative_error
 from ffnbench.errors import FfnbenchError
 from ffnbench.ffn.dtypes import DTYPES
@@ -24,7 +24,6 @@ from ffnbench.ffn.modules import OwnForm, reference_output
 from ffnbench.plan import Case
 from ffnbench.result import Agreement
 
-FILE = "base.pt"
 TOKENS = 16
 
 
@@ -39,18 +38,18 @@ def keep(case: dict[str, Any], seed: int, folder: str) -> dict[str, Any]:
         raise FfnbenchError("its output is not finite", "nothing can be held against it")
     state = {name: value.cpu() for name, value in module.state_dict().items()}
     saved = {"state": state, "x": x.cpu(), "y": y.cpu()}
-    torch.save(saved | {"exact": _exact(module, x, seed)}, Path(folder, FILE))
+    torch.save(saved | {"exact": _exact(module, x, seed)}, Path(folder, WEIGHTS))
     return {}
 
 
 def hold(case: dict[str, Any], seed: int, folder: str) -> dict[str, Any]:
     """Job of the head: the same input, the base's weights where they fit, and how far the outputs are apart."""
     found = jsonable.decode(Case, case)
-    saved = torch.load(Path(folder, FILE), weights_only=True)
+    saved = torch.load(Path(folder, WEIGHTS), weights_only=True)
     torch.manual_seed(seed)
     module, x = _built(found), _place(saved["x"], found)
     _output(module, x, seed)  # a lazy module has its weights after its first call
-    apart = _carry(saved["state"], module)
+    apart = carry(saved["state"], module)
     y, exact = _output(_forward(module, found), x, seed).cpu(), _exact(module, x, seed)
     agreement = Agreement(
         error=_error(y, saved["y"]),
@@ -97,19 +96,6 @@ def _exact(module: nn.Module, x: Tensor, seed: int) -> Tensor | None:
         return _output(deepcopy(module).double(), x.double(), seed).double().cpu()
     except Exception:  # a kernel for some dtypes alone, a module that can't be copied
         return None
-
-
-def _carry(state: dict[str, Tensor], module: nn.Module) -> str:
-    """Give the module these weights; why not, where names or shapes do not fit."""
-    own = module.state_dict()
-    if other := sorted(set(state) ^ set(own)):
-        where = "base" if other[0] in state else "head"
-        return f"only {where} has {other[0]}"
-    for name, value in own.items():
-        if value.shape != state[name].shape:
-            return f"{name} is {tuple(state[name].shape)} in base and {tuple(value.shape)} in head"
-    module.load_state_dict(state)
-    return ""
 
 
 def _error(y: Tensor | None, expected: Tensor | None) -> float | None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
-from torch import nn
+import torch
+from torch import Tensor, nn
 
 from ffnbench.ffn.attention import AttentionSpec
 from ffnbench.ffn.attention_module import build_attention
@@ -13,6 +15,8 @@ from ffnbench.ffn.modules import Pointwise, build_module
 from ffnbench.ffn.spec import ActivationSpec, FFNSpec, HFSpec, ImportedSpec
 from ffnbench.models.transformers import build_own
 from ffnbench.plan import AnySpec
+
+WEIGHTS = "base.pt"  # what a base writes into a folder for its head
 
 
 def build(spec: AnySpec, *, device: Any, dtype: Any) -> nn.Module:
@@ -24,6 +28,24 @@ def build(spec: AnySpec, *, device: Any, dtype: Any) -> nn.Module:
     if isinstance(spec, ActivationSpec):
         return Pointwise(spec)
     return build_foreign(spec).to(device=device, dtype=dtype)
+
+
+def carry(state: dict[str, Tensor], module: nn.Module) -> str:
+    """Give the module these weights; why not, where names or shapes do not fit."""
+    own = module.state_dict()
+    if other := sorted(set(state) ^ set(own)):
+        where = "base" if other[0] in state else "head"
+        return f"only {where} has {other[0]}"
+    for name, value in own.items():
+        if value.shape != state[name].shape:
+            return f"{name} is {tuple(state[name].shape)} in base and {tuple(value.shape)} in head"
+    module.load_state_dict(state)
+    return ""
+
+
+def carried(folder: str, module: nn.Module) -> None:
+    """Give the module the weights that a base has written there, where they fit."""
+    carry(torch.load(Path(folder, WEIGHTS), weights_only=True)["state"], module)
 
 
 def build_foreign(spec: ImportedSpec) -> nn.Module:

@@ -7,7 +7,10 @@ from dataclasses import dataclass, field
 from statistics import fmean, median
 
 from ffnbench.result import Progress
-from ffnbench.stats.enough import Pace
+from ffnbench.stats.enough import FIRST_LOOK, Amount, Pace
+
+PATIENCE = 3
+FURTHER = 0.5  # of the first worker's rest: it finds out the number of calls, and weighs, for all of them
 
 
 @dataclass(slots=True)
@@ -16,12 +19,14 @@ class RunClock:
 
     now: Callable[[], float]
     workers: int  # as far as is known so far
-    rounds: int
+    amount: Amount  # of a worker, likewise
     _start: float = field(init=False)
     _worker_start: float = field(init=False)
     _last: float = field(init=False)
     _round_s: list[float] = field(default_factory=list)
+    _placing_s: list[float] = field(default_factory=list)
     _rest_s: list[float] = field(default_factory=list)
+    _starting_s: list[float] = field(default_factory=list)  # of each worker, its share where several started together
     _in_rounds: float = 0.0
     _shown: float = 0.0
 
@@ -32,6 +37,11 @@ class RunClock:
     def elapsed_s(self) -> float:
         """Seconds since the run began."""
         return self.now() - self._start
+
+    def started(self, workers: int, seconds: float) -> None:
+        """So many workers have been started together, in that time; the first of them begins now."""
+        self._starting_s += [seconds / workers] * workers
+        self._worker_start = self.now()
 
     def rounds_begin(self) -> None:
         """The practice is over."""
@@ -44,24 +54,50 @@ class RunClock:
         self._in_rounds += now - self._last
         self._last = now
 
+    def placed(self) -> None:
+        """Every tensor has a new place."""
+        now = self.now()
+        self._placing_s.append(now - self._last)
+        self._in_rounds += now - self._last
+        self._last = now
+
+    @property
+    def begun_s(self) -> float:
+        """Seconds from the run's beginning to this worker's."""
+        return self._worker_start - self._start
+
+    def deadline_s(self, workers: int, budget_s: float) -> float:
+        """Until when, by `elapsed_s`, this worker may wait for quiet: what is left is shared with those to come, and
+        beyond a few times of what it should have taken, another one tells more.
+        """
+        share = (budget_s - self.begun_s) / max(1, max(self.workers, FIRST_LOOK) - workers)
+        return self.begun_s + min(share, PATIENCE * self.pace().seconds(self.amount))
+
     def worker_done(self) -> None:
         """One more whole worker, its start included."""
         now = self.now()
         self._rest_s.append(now - self._worker_start - self._in_rounds)
         self._worker_start, self._in_rounds = now, 0.0
 
+    def worker_lost(self) -> None:
+        """What it took is told of no worker."""
+        self._worker_start, self._in_rounds = self.now(), 0.0
+
     def pace(self) -> Pace:
-        """What a worker and a round cost, from what was seen; before the first worker ends, from its beginning."""
-        rest = fmean(self._rest_s) if self._rest_s else self.now() - self._worker_start - self._in_rounds
-        return Pace(rest, median(self._round_s) if self._round_s else 0.0)
+        """What a further worker and a round cost, from what was seen; at first from the beginning of the first one."""
+        first = self._rest_s[0] if self._rest_s else self.now() - self._worker_start - self._in_rounds
+        rest = median(self._rest_s[1:]) if len(self._rest_s) > 1 else FURTHER * first
+        rest += fmean(self._starting_s) if self._starting_s else 0.0
+        round_s = median(self._round_s) if self._round_s else 0.0
+        return Pace(rest, round_s, median(self._placing_s) if self._placing_s else round_s)
 
     def progress(self, worker: int, round_: int, text: str) -> Progress:
         """Share done, never less than before, and the time left once there is something to tell it by."""
-        share = (worker + min(1.0, round_ / self.rounds)) / max(self.workers, worker + 1)
+        share = (worker + min(1.0, round_ / self.amount.rounds)) / max(self.workers, worker + 1)
         self._shown = max(self._shown, min(share, 1.0))
         eta = None
         if len(self._round_s) >= 3:
             pace = self.pace()
             begun = self.now() - self._worker_start
-            eta = max(0.0, pace.seconds(self.rounds) * max(1, self.workers - worker) - begun)
+            eta = max(0.0, pace.seconds(self.amount) * max(1, self.workers - worker) - begun)
         return Progress(done=self._shown, text=text, eta_s=eta)

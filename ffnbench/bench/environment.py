@@ -13,6 +13,7 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
+from ffnbench.bench.waiting import source, threads_of
 from ffnbench.plan import Plan
 from ffnbench.result import Environment
 from ffnbench.version import __version__
@@ -87,6 +88,7 @@ def about_torch() -> dict[str, Any]:
         "build": about_build(),
         "version": torch.__version__,
         "threads": torch.get_num_threads(),
+        "waits": source(threads_of()),
         "capability": torch.backends.cpu.get_cpu_capability(),
         "blas": _blas(torch.__config__.show()),
         "gpus": torch.cuda.device_count() if cuda else 0,
@@ -161,6 +163,7 @@ def describe(facts: dict[str, Any] | None) -> Environment:
         torch_threads=facts.get("threads"),
         cpu_capability=facts.get("capability"),
         blas=facts.get("blas"),
+        waits=facts.get("waits"),
         gpu=facts.get("gpu"),
         gpu_memory_bytes=facts.get("gpu_memory_bytes"),
         cuda=facts.get("cuda"),

@@ -1,6 +1,6 @@
 """What else ran on this machine while a run measured, and whether its clock held. Linux; elsewhere it sees nothing.
 
-Everything here is advice: it tells why seconds are what they are, and what would make the next run quieter.
+It tells who was busy and why seconds are what they are; which rounds count is not decided here.
 """
 
 from __future__ import annotations
@@ -14,12 +14,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ffnbench.bench.environment import physical_cpus, usable_cpus
-from ffnbench.units import percent
+from ffnbench.result import Around
 
-OTHERS_CPUS = 0.15  # of other processes, on average
-STOLEN = 0.01
 THROTTLED = 0.93
-SHORTEST_S = 2.0  # the kernel counts in hundredths
+SHORTEST_S, SHORTEST_STOLEN_S = 2.0, 0.5  # the kernel counts in hundredths
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,26 +30,44 @@ class _Moment:
     own: float
 
 
+def _stolen(start: _Moment | None, end: _Moment | None) -> float | None:
+    """Share of the CPUs' time that the hypervisor gave away between two moments; ticks are too coarse for less."""
+    if not start or not end or end.at - start.at < SHORTEST_STOLEN_S:
+        return None
+    return (end.stolen - start.stolen) / (end.at - start.at) / (os.cpu_count() or 1)
+
+
 class Watch:
-    """Made at the start of a run; `note_clock` while it works, `notes` when every worker has ended."""
+    """Made at the start of a run; `worker_begins` and `worker_done` while it works, the rest when all have ended."""
 
     def __init__(self, read: Callable[[str], str] = lambda path: Path(path).read_text(encoding="ascii")) -> None:
         self._read = read
-        self._start = self._moment()
+        self._start = self._worker = self._moment()
         self._load = os.getloadavg()[0]
         self._clocks: list[float] = []
+        self._stolen: list[float | None] = []
 
-    def note_clock(self) -> None:
-        """Read the clock, while a worker has just been busy."""
+    def worker_begins(self) -> None:
+        """From now on what is stolen is stolen from this worker."""
+        self._worker = self._moment()
+
+    def worker_done(self) -> None:
+        """Read the clock, while a worker has just been busy, and what was stolen from it."""
         if (mhz := self._clock()) is not None:
             self._clocks.append(mhz)
+        self._stolen.append(_stolen(self._worker, self._moment()))
+
+    def around(self) -> Around:
+        """What others did during the run; unknown is None."""
+        end, others = self._moment(), None
+        if self._start and end and end.at - self._start.at > SHORTEST_S:
+            used = end.busy - self._start.busy - (end.own - self._start.own)
+            others = max(0.0, used / (end.at - self._start.at))
+        return Around(others_cpus=others, load=self._load, stolen=tuple(self._stolen))
 
     def notes(self, threads: int) -> list[str]:
         """What a reader of the run should know; `threads` is the most that a case used."""
         found = []
-        end = self._moment()
-        if self._start and end and end.at - self._start.at > SHORTEST_S:
-            found += self._busy(self._start, end)
         if len(self._clocks) > 1 and self._clocks[-1] < THROTTLED * self._clocks[0]:
             found.append(
                 f"the CPU's clock fell from {self._clocks[0]:.0f} to {self._clocks[-1]:.0f} MHz during the run: "
@@ -60,23 +76,6 @@ class Watch:
         real = min(usable_cpus(), physical_cpus())
         if threads > real:
             found.append(f"{threads} threads on {real} real CPU{'s' if real > 1 else ''}: --threads {real} is steadier")
-        return found
-
-    def _busy(self, start: _Moment, end: _Moment) -> list[str]:
-        wall = end.at - start.at
-        others = (end.busy - start.busy - (end.own - start.own)) / wall
-        stolen = (end.stolen - start.stolen) / wall / (os.cpu_count() or 1)
-        found = []
-        if others > OTHERS_CPUS:
-            found.append(
-                f"other processes used {others:.1f} CPUs during the run (load at its start {self._load:.1f}): "
-                "stop them for steadier seconds; ratios are paired and hold"
-            )
-        if stolen > STOLEN:
-            found.append(
-                f"the hypervisor gave {percent(stolen)} of the CPU time to other guests: "
-                "the seconds are too long, the ratios hold"
-            )
         return found
 
     def _moment(self) -> _Moment | None:

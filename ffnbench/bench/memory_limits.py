@@ -1,7 +1,7 @@
 """Whether a plan fits into memory: what a worker needs to measure it, told before anything is built. Pure.
 
 Each worker holds the weights and the inputs of all cases at once, and what the largest call needs beside them; the
-check copies one matrix after another to float64.
+check copies one matrix after another to float64. New places take padding, and one storage twice, if there is room.
 """
 
 from __future__ import annotations
@@ -14,6 +14,9 @@ from ffnbench.ffn.dtypes import item_bytes
 from ffnbench.ffn.spec import FFNSpec, HFSpec
 from ffnbench.plan import Case, Kind, NoProbe, Note, Plan, cost_of
 from ffnbench.units import IEC, quantity
+
+PAD_BYTES = 1 << 18  # at most, before each storage, so that placements differ
+TENSORS = 2  # beside the matrices and their biases: input and gradient
 
 
 def fit_into(plan: Plan, available: int | None) -> Plan:
@@ -62,8 +65,9 @@ def memory_needed(cases: list[Case]) -> int:
     weights = [cost_of(case, NoProbe()).weight_bytes for case in known]
     gradients = max(weights, default=0) if any(case.workload.train for case in known) else 0
     inputs = sum(2 * case.workload.tokens * case.ffn.d_model * item_bytes(case.workload.dtype) for case in known)
+    padding = PAD_BYTES * sum(TENSORS + 2 * len(case.ffn.matrices) for case in known)  # type: ignore[union-attr,misc]
     in_float64 = max((8 * r * c for case in known for r, c in case.ffn.matrices.values()), default=0)  # type: ignore[union-attr]
-    return sum(weights) + gradients + inputs + in_float64 + max(map(_working, known), default=0)
+    return sum(weights) + gradients + inputs + padding + in_float64 + max(map(_working, known), default=0)
 
 
 def _as_known(case: Case) -> Case | None:

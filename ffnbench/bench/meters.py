@@ -14,6 +14,7 @@ from time import perf_counter
 import torch
 from torch import Tensor, nn
 
+from ffnbench.bench.placement import Placement
 from ffnbench.errors import FfnbenchError
 from ffnbench.ffn.dense import FeedForward
 from ffnbench.ffn.experts import MixtureOfExperts
@@ -43,9 +44,20 @@ class Subject:
     slowdown: float = 0.0
     compiled: Forward | None = None
     forward: Forward = field(init=False)  # what is timed: the module, or what a compiler made of it
+    placement: Placement | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
         self.forward = self.compiled or self.module
+
+    def place(self, seed: str) -> bool:
+        """New storages for everything that it works on; False where that can't be.
+
+        What it may hold is known only after its first call, so the first time decides.
+        """
+        if self.placement is None:
+            self.placement = Placement(self.module, (self.x, self.grad), captured=self.compiled is not None)
+        self.clear()
+        return self.placement.move(seed)
 
     def call(self) -> None:
         """One call as it is timed: forward, or forward and backward through a fresh graph."""
@@ -136,7 +148,11 @@ def warm_up(subject: Subject, seconds: float) -> None:
 
 def calls_for(subject: Subject, min_sample_s: float) -> int:
     """How many calls make one sample last long enough for the clock and for the scheduler."""
-    fastest = min(sample(subject, 1) for _ in range(3))
+    fastest = math.inf
+    for _ in range(3):
+        fastest = min(fastest, sample(subject, 1))
+        if fastest > 2 * min_sample_s:  # one call is long enough, even if this one was disturbed
+            return 1
     return max(1, math.ceil(min_sample_s / max(fastest, 1e-9)))
 
 
@@ -201,9 +217,9 @@ def _cuda_peak(subject: Subject) -> int:
 
 def _cpu_peak(call: Callable[[], None], clear: Callable[[], None]) -> int:
     """Play the allocator's events, as torch's profiler records them, in the order of time."""
-    from torch.profiler import ProfilerActivity, profile
+    from torch.autograd.profiler import profile  # torch.profiler's own would load the compiler first: 1.5 s
 
-    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as recorded:
+    with profile(use_cpu=True, profile_memory=True) as recorded:
         call()
     clear()
     alive = peak = 0
@@ -225,7 +241,7 @@ def _tensor_events(recorded: object) -> list[tuple[int, int]]:
             if node.tag != torch._C._profiler._EventType.Allocation:
                 visit(node.children, node.name)
 
-    visit(recorded.profiler.kineto_results.experimental_event_tree(), "")  # type: ignore[attr-defined]
+    visit(recorded.kineto_results.experimental_event_tree(), "")  # type: ignore[attr-defined]
     return kept
 
 

@@ -26,9 +26,12 @@ from ffnbench.errors import FfnbenchError, Unfinished, termination_as_interrupti
 from ffnbench.metrics import COMPILE, LATENCY, METRICS, Metric
 from ffnbench.plan import Note, Plan
 from ffnbench.result import Environment, Failure, FailureKind, Progress, Run, Sample, Side, Timer
-from ffnbench.stats.enough import Answered, limit_met, rounds_wanted, scatter, workers_wanted
+from ffnbench.stats.enough import Advance, Answered, fixed_amount, limit_met, scatter, wanted
+from ffnbench.stats.rounds import is_clean
 
 RESTARTS = 3
+ATTEMPTS = 4  # of a sample in one round, while others leave the CPUs alone now and then
+LONGEST = 20  # times the rounds that a worker should make: then it waits for quiet no longer
 Listener = Callable[[Progress], None]
 
 
@@ -40,21 +43,23 @@ def run(
     now: Callable[[], float] = time.monotonic,
     describe: Callable[[dict[str, Any]], Environment] = describe,
     answered: Answered | None = None,
+    weights: str = "",
 ) -> Run:
     """Measure a plan. A failed case is a row of the result; Ctrl-C ends with what was measured by then.
 
     A worker that is lost is replaced. Raises FfnbenchError where the plan asks for a device that is not there or for
     more memory than there is, Unfinished where nothing can be measured at all. `answered` is asked at the looks of a
-    run with a precision whether the question is answered; by itself that is when the precision is reached. `launch`,
-    `now` and `describe` are the world outside: simulations and tests bring their own.
+    run with a precision whether the question is answered; by itself that is when the precision is reached. `weights` is
+    a folder with the weights that every case takes over. `launch`, `now` and `describe` are the world outside:
+    simulations and tests bring their own.
     """
-    runner = _Runner(plan, on_progress, launch, now, describe, answered)
+    runner = _Runner(plan, on_progress, launch, now, describe, answered, weights)
     watch = Watch()
     start = now()
     interrupted, stopped = False, ""
     try:
         with termination_as_interruption():
-            runner.measure(watch.note_clock)
+            runner.measure(watch)
     except KeyboardInterrupt:
         interrupted = True
     except Unfinished as problem:
@@ -63,7 +68,7 @@ def run(
         stopped = problem.message  # what was measured by then is an answer of its own
     finally:
         runner.close()
-    noise = watch.notes(max(case.workload.threads for case in plan.cases))
+    around, noise = watch.around(), watch.notes(max(case.workload.threads for case in plan.cases))
     return Run(
         plan=runner.plan,
         samples=tuple(runner.samples),
@@ -76,7 +81,48 @@ def run(
         limit=runner.limit if plan.protocol.precision is not None else "",
         timer=runner.timer,
         sides=runner.sides,
+        around=around,
+        placed_once=tuple(sorted(runner.placed_once)),
     )
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where a run is: the worker's number, its round, how often its tensors were placed anew."""
+
+    worker: int
+    round: int
+    placement: int
+
+    def next(self) -> _Place:
+        """The round after this one."""
+        return replace(self, round=self.round + 1)
+
+
+@dataclass(slots=True)
+class _Tally:
+    """The clean rounds of one worker: of the row that has the fewest, in all and on this placement."""
+
+    plan: Plan
+    rows: Counter[str] = field(default_factory=Counter)
+    clean: int = 0  # of the row with the fewest
+    made_here: int = 0
+    clean_before: int = 0
+
+    def add(self, clean: dict[str, bool]) -> None:
+        """A round, by case whether its sample was clean: a row's is where its reference's is as well."""
+        self.made_here += 1
+        for label, own in clean.items():
+            self.rows[label] += own and clean.get(self.plan.reference_of(label), True)
+        self.clean = min((self.rows[label] for label in clean), default=0)  # one that has failed counts no more
+
+    def due(self, rounds_each: int) -> bool:
+        """Whether this placement has had its rounds; disturbed ones are made up for, but not for ever."""
+        return self.clean - self.clean_before >= rounds_each or self.made_here >= 4 * rounds_each
+
+    def placed(self) -> None:
+        """A new placement begins."""
+        self.made_here, self.clean_before = 0, self.clean
 
 
 class _CaseFailed(Exception):
@@ -91,6 +137,7 @@ class _Runner:
     now: Callable[[], float]
     describe: Callable[[dict[str, Any]], Environment]
     answered: Answered | None
+    weights: str
     samples: list[Sample] = field(default_factory=list)
     failures: list[Failure] = field(default_factory=list)
     warnings: list[Note] = field(default_factory=list)
@@ -98,36 +145,42 @@ class _Runner:
     timer: Timer | None = None
     sides: tuple[Side, ...] = ()
     limit: str = ""
+    placed_once: set[str] = field(default_factory=set)
     _ready: list[Worker] = field(default_factory=list)
     _current: Worker | None = None
     _calls: dict[str, int] = field(default_factory=dict)
+    _proofs: dict[str, list[float]] = field(default_factory=dict)
     _losses: Counter[str] = field(default_factory=Counter)
     _whole: int = 0
+    _made: list[tuple[int, int]] = field(default_factory=list)  # by worker: clean rounds, placements
+    _quiet: bool = True  # whether a sample of the last round was clean
     _weighed: set[tuple[str, str]] = field(default_factory=set)
     _clock: RunClock = field(init=False)
 
     def __post_init__(self) -> None:
         workers = self.plan.protocol.workers if self._timed else 1  # exact metrics alone need one process
-        self._clock = RunClock(self.now, workers, self.plan.protocol.rounds)
+        self._clock = RunClock(self.now, workers, fixed_amount(self.plan.protocol))
 
     @property
     def _timed(self) -> bool:
         return "latency" in self.plan.metrics
 
-    def measure(self, after_worker: Callable[[], None] = lambda: None) -> None:
+    def measure(self, watch: Watch) -> None:
         """One worker after another, until a limit is met. Each has a number of its own, those that are lost too."""
         index = 0
         while self._alive() and not self.limit:
             self._current = self._take()
+            watch.worker_begins()
             try:
                 self._one_worker(self._current, index)
-                after_worker()
             except WorkerLost as lost:
+                self._clock.worker_lost()
                 self._lose(index, lost)
             else:
                 self._whole += 1
                 self._clock.worker_done()
             finally:
+                watch.worker_done()
                 self._current.close()
             self.limit = self._limit()
             index += 1
@@ -146,23 +199,41 @@ class _Runner:
         """Which limit is met; along the way, how much the rest of the run should be."""
         if not self._timed:
             return "workers" if self._whole else ""
-        protocol, pace = self.plan.protocol, self._clock.pace()
-        alive = self._alive()
-        left = replace(self.plan, cases=tuple(case for case in self.plan.cases if case.label in alive))
-        found = scatter(left, self.samples)
-        self._clock.rounds = rounds_wanted(protocol, found, pace)
-        self._clock.workers = max(self._whole + 1, workers_wanted(protocol, found, pace))
-        return limit_met(left, self.samples, self._clock.elapsed_s, pace, self._clock.rounds, self.answered)
+        left = self._left()
+        self._look(left, self._done())
+        pace, amount = self._clock.pace(), self._clock.amount
+        return limit_met(left, self.samples, self._clock.elapsed_s, pace, amount, self.answered)
+
+    def _done(self) -> Advance:
+        """Between two workers."""
+        if not self._made:
+            return Advance(elapsed_s=self._clock.elapsed_s)
+        rounds, placements = (sum(made) / len(self._made) for made in zip(*self._made, strict=True))
+        return Advance(self._whole, self._clock.elapsed_s, max(1.0, rounds), placements)
+
+    def _left(self) -> Plan:
+        """The plan with the cases that have not failed."""
+        alive = set(self._alive())
+        return replace(self.plan, cases=tuple(case for case in self.plan.cases if case.label in alive))
+
+    def _look(self, left: Plan, done: Advance) -> None:
+        """From what was measured so far: how much a worker should make, and how many workers there should be."""
+        protocol, pace, found = self.plan.protocol, self._clock.pace(), scatter(left, self.samples)
+        self._clock.amount, workers = wanted(protocol, found, pace, done)
+        self._clock.workers = max(self._whole + 1, workers)
 
     def _take(self) -> Worker:
         """The next started worker; starts as many as will be needed, up to one process a CPU, when none is left."""
         if not self._ready:
             self._tell("starting workers")
-            needed = max(1, self._clock.workers - self._whole)
+            begun, needed = self._clock.elapsed_s, max(1, self._clock.workers - self._whole)
             at_once = max(1, usable_cpus() // len(self.plan.arms))
-            self._ready += [start_for(self.plan, self.launch) for _ in range(min(needed, at_once))]
+            # a last one by itself would take longer than beside the others
+            count = needed if needed == at_once + 1 else min(needed, at_once)
+            self._ready += [start_for(self.plan, self.launch) for _ in range(count)]
             for place, worker in enumerate(self._ready):
                 facts = self._started(place, worker)
+            self._clock.started(count, self._clock.elapsed_s - begun)
             if self.environment is None:
                 self.environment = self.describe(facts)
                 self.sides = sides_of(facts.get("arms", []))
@@ -213,10 +284,13 @@ class _Runner:
         """Build and warm up a case in this worker; what compiling it took is a sample of its own."""
         doing = "compiling" if self.plan.case(label).workload.compiled else "warming up"
         self._tell(f"{self._which()}  {doing} {label}")
-        opened = self._try(worker, label, {"do": "open", "label": label, "calls": self._calls.get(label)})
+        known = {"calls": self._calls.get(label), "proof": self._proofs.get(label), "weights": self.weights}
+        opened = self._try(worker, label, {"do": "open", "label": label, **known})
         if not opened:
             return
         self._calls[label] = opened["calls"]
+        if opened.get("proof"):
+            self._proofs[label] = opened["proof"]
         if COMPILE in opened:
             self._keep(label, COMPILE, index, opened[COMPILE])
             cut = Note(label=label, text=f"compiled as {opened['graphs']} graphs, with Python between them")
@@ -228,40 +302,97 @@ class _Runner:
         self.samples.append(Sample(case=label, metric=metric, worker=index, round=0, order=0, value=value, calls=1))
 
     def _rounds(self, worker: Worker, index: int) -> None:
-        """One round of practice, then as many as are wanted; the first worker finds out how many that is."""
-        self._round(worker, index, -1)
-        self._clock.rounds_begin()
-        number = 0
-        while number < self._clock.rounds:
-            self._round(worker, index, number)
-            number += 1
-            if not self._whole and number == self.plan.protocol.rounds:
-                found = scatter(self.plan, self.samples)
-                self._clock.rounds = rounds_wanted(self.plan.protocol, found, self._clock.pace())
+        """One round of practice, then as many clean ones as are wanted, their tensors placed anew every few of them.
 
-    def _round(self, worker: Worker, index: int, number: int) -> None:
-        """One sample of every case, in an order that depends on nothing but seed, worker and round. -1 is practice."""
+        With a budget, disturbed rounds are made up for until this worker's share of it is over.
+        """
+        self._round(worker, _Place(index, -1, 0))
+        self._clock.rounds_begin()
+        tally, place = _Tally(self.plan), _Place(index, 0, 0)
+        while not self._enough(tally, place):
+            tally.add(self._round(worker, place))
+            place = place.next()
+            if not self._whole and tally.due(self._clock.amount.rounds_each):
+                self._look(self._left(), Advance(elapsed_s=self._clock.begun_s))
+            if not self._enough(tally, place) and tally.due(self._clock.amount.rounds_each):
+                tally.placed()
+                if self._placed(worker, place):
+                    place = replace(place, placement=place.placement + 1)
+        self._made.append((tally.clean, place.placement + 1))
+
+    def _enough(self, tally: _Tally, place: _Place) -> bool:
+        """Whether a worker has made what it should: so many clean rounds, or as many as its time allows."""
+        protocol, wanted = self.plan.protocol, self._clock.amount.rounds
+        if protocol.precision is None or protocol.budget_s is None:
+            return place.round >= protocol.rounds
+        if place.round < protocol.rounds and self._alive():
+            return False
+        if tally.clean >= wanted or not self._alive():
+            return True
+        over = self._clock.elapsed_s >= self._clock.deadline_s(self._whole, protocol.budget_s)
+        return over or place.round >= LONGEST * wanted
+
+    def _placed(self, worker: Worker, place: _Place) -> bool:
+        """Give every case's tensors new places; whether any has one. A case that holds other memory stays."""
+        seed, moved = f"{self.plan.protocol.seed}/{place.worker}/{place.round}", False
+        for label in [label for label in self._alive() if label not in self.placed_once]:
+            answer = self._try(worker, label, {"do": "place", "label": label, "seed": seed})
+            if answer and answer["moved"]:
+                moved = True
+            elif answer:
+                self.placed_once.add(label)
+        self._clock.placed()
+        return moved
+
+    def _round(self, worker: Worker, place: _Place) -> dict[str, bool]:
+        """One sample of every case, in an order that depends on nothing but seed, worker and round; -1 is practice.
+
+        Gives for each case whether its sample was clean.
+        """
         order = self._alive()
-        random.Random(f"{self.plan.protocol.seed}/{index}/{number}").shuffle(order)
+        random.Random(f"{self.plan.protocol.seed}/{place.worker}/{place.round}").shuffle(order)
         if self.plan.protocol.reversed:
             order.reverse()
-        for place, label in enumerate(order):
-            answer = self._try(worker, label, {"do": "sample", "label": label, "calls": self._calls[label]})
-            if answer and number >= 0:
-                self.samples.append(
-                    Sample(
-                        case=label,
-                        metric=LATENCY,
-                        worker=index,
-                        round=number,
-                        order=place,
-                        value=answer["value"],
-                        calls=self._calls[label],
-                    )
-                )
-        if number >= 0:
+        clean = {}
+        for turn, label in enumerate(order):
+            if (found := self._sample(worker, place, label, turn)) is not None:
+                clean[label] = found
+        if place.round >= 0:
             self._clock.round_done()
-        self._tell(f"{self._which()}  round {number + 1}/{self._clock.rounds}", number + 1)
+            self._quiet = any(clean.values())
+        planned = self._clock.amount.rounds
+        what = f"round {place.round + 1}/{planned}" if place.round < planned else "waiting for quiet"
+        self._tell(f"{self._which()}  {what}", place.round + 1)
+        return clean
+
+    def _sample(self, worker: Worker, place: _Place, label: str, turn: int) -> bool | None:
+        """One sample of a case, taken again where it was disturbed and there is a budget for it; all are kept.
+
+        After a round without a clean sample it is not: where nothing helps, every case should have its rounds. Gives
+        whether the last one was clean, None for one of practice or a case that has failed.
+        """
+        again = self.plan.protocol.precision is not None and place.round >= 0 and self._quiet
+        attempts = ATTEMPTS if again else 1
+        clean = None
+        for _ in range(attempts):
+            answer = self._try(worker, label, {"do": "sample", "label": label, "calls": self._calls[label]})
+            if not answer or place.round < 0:
+                return None
+            sample = Sample(
+                case=label,
+                metric=LATENCY,
+                worker=place.worker,
+                round=place.round,
+                order=turn,
+                value=answer["value"],
+                calls=self._calls[label],
+                waited=answer.get("waited"),
+                placement=place.placement,
+            )
+            self.samples.append(sample)
+            if clean := is_clean(sample):
+                break
+        return clean
 
     def _which(self) -> str:
         return f"worker {self._whole + 1}/{max(self._clock.workers, self._whole + 1)}"

@@ -7,6 +7,7 @@ Whatever user code does (prints, raises, calls sys.exit) becomes an answer; only
 from __future__ import annotations
 
 import ctypes
+import gc
 import os
 import re
 import resource
@@ -25,6 +26,7 @@ def main() -> None:
     """Claim the channel, load torch, answer until the parent closes it."""
     channel = Channel.claim()
     _die_with_parent()
+    gc.disable()  # among the many objects that torch makes while it loads there is no garbage: a tenth of the time
     try:
         import torch
 
@@ -36,6 +38,8 @@ def main() -> None:
     except ImportError as problem:
         channel.send({"hello": VERSION, "error": f"{type(problem).__name__}: {problem}"})
         return
+    gc.freeze()
+    gc.enable()
     channel.send({"hello": VERSION, "torch": about_torch()})
     torch.set_num_threads(1)  # looking takes small operations, whose threads wait for each other; a case sets its own
     jobs = None

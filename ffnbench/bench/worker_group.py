@@ -42,6 +42,7 @@ class WorkerGroup:
     def __init__(self, plan: Plan, launch: Launch, pause: Callable[[float], None] = time.sleep) -> None:
         self._pause = pause
         self._last: Worker | None = None
+        self._awake: Worker | None = None  # whose threads and caches a sample has just warmed
         self._first = plan.arms[0]
         self._arm_of = {case.label: case.arm for case in plan.cases}
         self._members: dict[Arm, Worker] = {}
@@ -70,9 +71,9 @@ class WorkerGroup:
         """The next works once the last has settled; its own threads and caches wake in a sample that is not kept."""
         if self._last is not None and self._last is not member:
             self._pause(self._last.settle_s)
-        if request["do"] == "sample" and self._last is not member:
+        if request["do"] == "sample" and self._awake is not member:
             member.ask(request, timeout_s)
-        self._last = member
+        self._last, self._awake = member, member if request["do"] == "sample" else None
         return member.ask(request, timeout_s)
 
     def close(self) -> None:

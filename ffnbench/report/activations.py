@@ -285,4 +285,6 @@ def _order(report: Report, group: Group) -> tuple[str, ...]:
     said = [f"{word}: {', '.join(by[v])}" for v, word in words.items() if v in by]
     if Verdict.UNCLEAR in by:
         said.append(f"can't tell (~): {', '.join(by[Verdict.UNCLEAR])}")
+    if Verdict.BUSY in by:
+        said.append(f"no verdict (busy): {', '.join(by[Verdict.BUSY])}")
     return ("forward, " + "; ".join(said),) if said else ()

@@ -28,6 +28,7 @@ from ffnbench.report.table import (
 )
 from ffnbench.report.words import seconds_text, sizing_text
 from ffnbench.result import Report
+from ffnbench.stats.rounds import Row, row_of_case, whole_rounds
 from ffnbench.units import IEC, SI, TIME, scale
 
 LONGEST_TITLE = 12
@@ -36,10 +37,11 @@ UNITS = {"bytes": IEC, "s": TIME, "": SI}  # of a metric's column, by the unit o
 
 def compare_records(report: Report) -> list[Record]:
     """One flat record a case: the contract of the CSV, these columns in this order; further ones follow at the end."""
-    return [_record(report, case) for case in report.plan.shown]
+    rounds = whole_rounds(report.samples, report.plan.protocol)
+    return [_record(report, case, row_of_case(report.plan, rounds, case.label)) for case in report.plan.shown]
 
 
-def _record(report: Report, case: Case) -> Record:
+def _record(report: Report, case: Case, row: Row) -> Record:
     cost, work = report.cost(case.label), case.workload
     latency = report.estimate(case.label, LATENCY)
     comparison, failure = report.comparison(case.label), report.failure(case.label)
@@ -95,6 +97,7 @@ def _record(report: Report, case: Case) -> Record:
         "slowdown": work.slowdown,
         **_experts(report, case),
         **_compiling(report, case),
+        **_disturbed(report, case, row),
     }
     later = [metric for metric in METRICS if metric.name not in found and metric.group]
     return found | {metric.name: report.value(case.label, metric.name) for metric in later if metric.name != LATENCY}
@@ -115,6 +118,16 @@ def _experts(report: Report, case: Case) -> Record:
         "expert_load_max": report.value(case.label, "expert_load_max"),
         "experts_hit": report.value(case.label, "experts_hit"),
         "weight_bytes_touched": report.cost(case.label).weight_bytes_touched,
+    }
+
+
+def _disturbed(report: Report, case: Case, row: Row) -> Record:
+    """How many of the row's rounds nothing disturbed, and the mean share of its time that threads waited for a CPU."""
+    shares = [s.waited for s in report.samples if s.case == case.label and s.waited is not None]
+    return {
+        "clean_rounds": row.clean_rounds if row.rounds else None,
+        "made_rounds": row.rounds or None,
+        "waited_share": sum(shares) / len(shares) if shares else None,
     }
 
 

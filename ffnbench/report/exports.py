@@ -6,13 +6,13 @@ import json
 import math
 import xml.etree.ElementTree as xml
 from collections.abc import Callable, Sequence
-from statistics import median
 
 from ffnbench.metrics import METRICS
 from ffnbench.report.compare import compare_records
 from ffnbench.result import Report
+from ffnbench.stats.interval import value_of
 from ffnbench.stats.regression import Finding, Status
-from ffnbench.stats.verdict import whole_rounds
+from ffnbench.stats.rounds import seconds_row, whole_rounds
 from ffnbench.units import percent, signed_percent
 
 FAILS = {Status.REGRESSED, Status.MISSING}
@@ -62,12 +62,11 @@ def go_bench(report: Report) -> str:
     for case in report.plan.shown:
         name = "".join(c if c.isalnum() or c in "_-.=/:" else "_" for c in case.label)
         params = report.cost(case.label).params
-        for values in rounds.get(case.label, {}).values():
-            seconds = math.exp(median(math.log(v) for v in values.values()))
+        row = seconds_row(rounds.get(case.label, {}))
+        for placed in (row.clean or row.every).values():
+            seconds, count = math.exp(value_of(placed, 0.0).log), sum(map(len, placed))
             counted = f" {params} params" if params is not None else ""
-            lines.append(
-                f"BenchmarkFFN/{name}-{case.workload.threads} {len(values)} {seconds * 1e9:.0f} ns/op{counted}"
-            )
+            lines.append(f"BenchmarkFFN/{name}-{case.workload.threads} {count} {seconds * 1e9:.0f} ns/op{counted}")
     return "\n".join(lines) + "\n"
 
 

@@ -19,6 +19,7 @@ from ffnbench.report.words import interval_text, side_lines
 from ffnbench.result import Report
 from ffnbench.stats.baseline import of_another_method
 from ffnbench.stats.regression import OUTPUT, Checked, Finding, Status, exit_code
+from ffnbench.stats.rounds import without_quiet
 from ffnbench.units import percent, signed_percent
 
 CHECK_FORMATS = (*FORMATS, "github")
@@ -80,8 +81,11 @@ def _new_baseline(checked: Checked) -> str:
 
 
 def _lacking(checked: Checked) -> set[str]:
-    """The cases that a new baseline would not have; where only the method of the old one is another, none must lack."""
+    """The cases that a new baseline would not have, or only beside other work; where only the method of the old one is
+    another, none must lack.
+    """
     missing = {f.case for f in checked.findings if f.status is Status.MISSING}
+    missing |= set(without_quiet(checked.now.plan, checked.now.samples))
     if of_another_method(checked.against, checked.before) and not of_another_method("", checked.now):
         sampled = {sample.case for sample in checked.now.samples if sample.metric == LATENCY}
         return missing | {case.label for case in checked.before.plan.shown if case.label not in sampled}
@@ -140,7 +144,8 @@ def _summary(findings: tuple[Finding, ...], equal: int, now: Report, smallest: f
         wall = f", measured in {now.wall_s:.0f} s" if now.wall_s else ""
         lines.append(f"the smallest change that this run could have caught: {signed_percent(smallest)}{wall}")
     lines += side_lines(now.sides)
-    lines += now.notes("")
+    reasons = {finding.reason for finding in findings}
+    lines += [text for text in now.notes("") if text not in reasons]
     timed = [f for f in findings if f.metric == LATENCY]
     if len(timed) > 1 and all(f.status is Status.IMPROVED for f in timed):
         lines.append(f"WARNING: every row improved: has {now.plan.reference}, the reference, become slower?")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ffnbench.ffn.moe import Routing
 from ffnbench.ffn.spec import FFNSpec
-from ffnbench.metrics import COMPILE, HIT, LOAD
+from ffnbench.metrics import COMPILE, HIT, LATENCY, LOAD
 from ffnbench.plan import ACTIVE_PARAMS, Case, Mode, Plan
 from ffnbench.report.words import seconds_text, sizing_text
 from ffnbench.result import Report, Verdict
@@ -53,6 +53,8 @@ def case_notes(report: Report, label: str) -> list[str]:
             f"torch.compile took {took} s: the first call, with an empty cache of kernels; latency leaves it out"
         )
     notes += _routing(report, label)
+    if (latency := report.estimate(label, LATENCY)) and latency.disturbed:
+        notes.append("over all rounds, disturbed ones too")
     if comparison and comparison.verdict is Verdict.UNCLEAR and comparison.reason:
         notes.append(comparison.reason)
     return notes + report.notes(label)

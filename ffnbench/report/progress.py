@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 from types import TracebackType
 
 from rich.console import Console
@@ -10,6 +11,8 @@ from rich.progress import BarColumn, TextColumn
 from rich.progress import Progress as RichProgress
 
 from ffnbench.result import Progress
+
+REFRESH_S = 0.2
 
 
 class ProgressBar:
@@ -19,12 +22,14 @@ class ProgressBar:
         self._console = Console(stderr=True)
         self._quiet = quiet
         self._last_line = ""
+        self._shown_at = 0.0
         self._bar = RichProgress(
             BarColumn(bar_width=20),
             TextColumn("{task.percentage:>3.0f}%"),
             TextColumn("{task.description}"),
             console=self._console,
             transient=True,
+            auto_refresh=False,  # its thread would take a CPU in the middle of a sample
             disable=quiet or not self._console.is_terminal,
         )
         self._task = self._bar.add_task("", total=1.0)
@@ -40,7 +45,9 @@ class ProgressBar:
 
     def __call__(self, event: Progress) -> None:
         eta = f"  eta {int(event.eta_s) // 60}:{int(event.eta_s) % 60:02d}" if event.eta_s is not None else ""
-        self._bar.update(self._task, completed=event.done, description=event.text + eta)
+        due = time.monotonic() - self._shown_at > REFRESH_S
+        self._bar.update(self._task, completed=event.done, description=event.text + eta, refresh=due)
+        self._shown_at = time.monotonic() if due else self._shown_at
         line = event.text.partition("  ")[0]
         if not self._quiet and not self._console.is_terminal and line != self._last_line:
             self._last_line = line

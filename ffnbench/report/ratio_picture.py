@@ -105,7 +105,7 @@ def _dot(axes: Axes, row: int, comparison: Comparison) -> list[float]:
     if ratio is None:
         return []
     colour = pen(PENS.get(comparison.verdict, 0))["color"]
-    hollow = comparison.verdict is Verdict.UNCLEAR
+    hollow = comparison.verdict in (Verdict.UNCLEAR, Verdict.BUSY)
     low, high = ratio.low or ratio.value, ratio.high or ratio.value
     axes.plot([low, high], [row, row], color=colour, linewidth=1.6, alpha=0.8)
     axes.plot([ratio.value], [row], "o", color=colour, markersize=5, markerfacecolor="white" if hollow else colour)

@@ -92,6 +92,7 @@ def summary(report: Report) -> tuple[str, ...]:
         Verdict.FASTER: "faster",
         Verdict.SAME: "the same within 2%",
         Verdict.UNCLEAR: "can't tell (~)",
+        Verdict.BUSY: "no verdict (busy)",
     }
     said = "; ".join(f"{words[v]}: {', '.join(groups[v])}" for v in words if v in groups)
     lines = [f"against {report.plan.reference}, {said}"] if said else []
@@ -123,6 +124,8 @@ def _limit(report: Report) -> tuple[str, ...]:
         return (f"stopped when every ratio was known to ±{wanted} (--precision)",)
     if report.limit == "workers":
         return (f"stopped after {len({s.worker for s in report.samples})} workers before ±{wanted} was reached",)
+    if report.limit == "budget" and any(c.verdict is Verdict.BUSY for c in report.comparisons):
+        return (f"stopped at the budget of {budget}",)
     if report.limit == "budget" and (report.wall_s or 0) > OVER * protocol.budget_s:
         return (f"the fewest workers and rounds there may be took longer than the budget of {budget}",)
     if report.limit == "budget":
@@ -136,6 +139,8 @@ def _limit(report: Report) -> tuple[str, ...]:
 def _control(report: Report) -> tuple[str, ...]:
     """What the reference differs from itself by."""
     found = report.comparison(CONTROL)
+    if found is not None and found.verdict is Verdict.BUSY:
+        return ("control: something else had the CPUs too often for it to say anything",)
     if found is None or found.ratio is None or found.ratio.low is None or found.ratio.high is None:
         return ()
     words = {Verdict.SAME: "as it should be", Verdict.UNCLEAR: "too wide to say much"}

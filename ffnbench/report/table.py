@@ -16,7 +16,7 @@ from ffnbench.result import Comparison, FailureKind, Report, Verdict
 from ffnbench.units import Units, digits, scale
 
 UNKNOWN = "-"
-STYLES = {Verdict.SLOWER: "red", Verdict.FASTER: "green", Verdict.UNCLEAR: "yellow"}
+STYLES = {Verdict.SLOWER: "red", Verdict.FASTER: "green", Verdict.UNCLEAR: "yellow", Verdict.BUSY: "yellow"}
 FAILED = {FailureKind.OOM: "out of memory", FailureKind.TIMEOUT: "timed out"}
 
 

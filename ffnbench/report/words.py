@@ -19,9 +19,11 @@ def seconds_text(estimate: Estimate, size: float) -> str:
 
 
 def ratio_text(verdict: Verdict, ratio: Estimate | None) -> str:
-    """`1.12 [1.10, 1.14] slower`, `1.001 [0.997, 1.006] same`, and `1.01 [0.97, 1.06] ~` where the run can't tell."""
-    word = "~" if verdict is Verdict.UNCLEAR else verdict.value
-    return word if verdict is Verdict.REFERENCE or ratio is None else f"{interval_text(ratio)} {word}"
+    """`1.12 [1.10, 1.14]` for slower or faster, as the number says; `1.001 [0.997, 1.006] same`; `1.01 [0.97, 1.06] ~`
+    where the run can't tell; `1.27 busy` where something else had the CPUs.
+    """
+    said = {Verdict.UNCLEAR: "~", Verdict.SLOWER: "", Verdict.FASTER: ""}.get(verdict, verdict.value)
+    return said if verdict is Verdict.REFERENCE or ratio is None else f"{interval_text(ratio)} {said}".rstrip()
 
 
 def interval_text(ratio: Estimate) -> str:

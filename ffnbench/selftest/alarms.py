@@ -138,14 +138,19 @@ def conditions(alarms: list[Alarm]) -> list[str]:
 
 
 def broken_promises(alarms: list[Alarm]) -> list[str]:
-    """Which promises were not kept: no false alarm at all, and what was not refused found often enough."""
+    """Which promises were not kept, by more than chance: no false alarm at all, and what was not refused found."""
     wrong = sum(counts(alarms, None, share).false_alarms for share in (0.0, *SLOWED.values()))
     broken = [f"{wrong} false alarms"] if wrong else []
     for name, share in SLOWED.items():
         of = counts(alarms, None, share)
-        if of.found < FOUND_AT_LEAST[name] * of.asked:
+        if of.found < _at_least(FOUND_AT_LEAST[name], of.asked):
             broken.append(f"{name} was found in {of.found} of {of.asked} checks")
     return broken
+
+
+def _at_least(share: float, checks: int) -> float:
+    """How many of so many checks find what a share of all finds, but for chance: two standard errors."""
+    return share * checks - 2 * sqrt(share * (1 - share) * checks)
 
 
 def simulate_checks(

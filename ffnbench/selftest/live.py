@@ -49,7 +49,8 @@ class Trial:
 def measure(trial: Trial, repeats: int, seed: int = 0, tell: Tell = silent) -> list[Reading]:
     """Every method in each world, `repeats` times: ours, then the rivals by turns in its time.
 
-    Interrupted, it gives the repeats that were whole by then; raises Interrupted where there is none.
+    Interrupted, or where one can't be finished, it gives the repeats that were whole by then; raises where there is
+    none.
     """
     readings: list[Reading] = []
     try:
@@ -61,6 +62,9 @@ def measure(trial: Trial, repeats: int, seed: int = 0, tell: Tell = silent) -> l
     except KeyboardInterrupt:
         if not readings:
             raise Interrupted("interrupted before one repeat was whole") from None
+    except Unfinished:
+        if not readings:
+            raise
     return readings
 
 
@@ -187,7 +191,8 @@ def measure_checks(
 ) -> list[Alarm]:
     """A fresh quiet baseline and its checks, `repeats` times.
 
-    Interrupted, it gives the repeats that were whole by then; raises Interrupted where there is none.
+    Interrupted, or where one can't be finished, it gives the repeats that were whole by then; raises where there is
+    none.
     """
     alarms: list[Alarm] = []
     try:
@@ -196,6 +201,9 @@ def measure_checks(
     except KeyboardInterrupt:
         if not alarms:
             raise Interrupted("interrupted before one repeat was whole") from None
+    except Unfinished:
+        if not alarms:
+            raise
     return alarms
 
 

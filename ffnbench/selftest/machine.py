@@ -18,7 +18,8 @@ from ffnbench.plan import CONTROL, Case, Plan
 from ffnbench.result import Environment, Run
 from ffnbench.stats.enough import Answered
 
-START_S, CALL_S, SAMPLE_S = 1.5, 0.01, 0.01
+START_S, CALL_S, SAMPLE_S, PLACE_S = 1.5, 0.01, 0.01, 0.01
+QUIET, DISTURBED = 0.003, 0.4  # share of a sample that threads wait, as it was seen
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,11 +28,13 @@ class World:
 
     name: str
     speed: float = 0.05  # of a worker, all its cases alike
-    layout: float = 0.004  # of a case in a worker
+    layout: float = 0.004  # of a case in a worker, wherever its tensors lie
+    placement: float = 0.002  # of a case on one placement
     sample: float = 0.01  # of one sample
     drift: float = 0.0  # a round, all cases alike
     burst: float = 0.0  # share of samples that a neighbour hits
     burst_size: float = 0.4
+    told: bool = False  # whether such a sample is seen to wait: a sibling of the core, or the hypervisor, is not
     memory: float = 0.0  # correlation of a case's sample with its last one
     neighbour_s: float = 0.0  # how long a neighbour works and rests by turns, on average
     neighbour_sample: float = 0.2  # what it adds to a sample's scatter, and as much to its length
@@ -110,6 +113,7 @@ class SimulatedWorker:
         speed = dice.gauss(0, world.speed)
         self._means = {}
         self._last: dict[str, float] = {}
+        self._places = {label: dice.gauss(0, world.placement) for label, _ in machine.truths()}
         for label, case in machine.truths():
             layout = dice.gauss(0, world.layout) + world.second_size * (dice.random() < world.second_layout)
             moved = machine.moved.get(case.label, 0.0)
@@ -123,9 +127,13 @@ class SimulatedWorker:
     def ask(self, request: Message, timeout_s: float) -> Message:
         """A sample by dice, and nothing where a real worker would build or check."""
         if request["do"] == "sample":
-            seconds = CALL_S * exp(self._draw(request["label"]))
+            log, disturbed = self._draw(request["label"])
             self._machine.clock_s += SAMPLE_S
-            return {"value": seconds}
+            return {"value": CALL_S * exp(log), "waited": DISTURBED if disturbed else QUIET}
+        if request["do"] == "place":
+            self._machine.clock_s += PLACE_S
+            self._places[request["label"]] = self._machine.dice.gauss(0, self._machine.world.placement)
+            return {"moved": True}
         if request["do"] == "open":
             self._machine.clock_s += 0.1
             return {"calls": 1}
@@ -134,7 +142,8 @@ class SimulatedWorker:
     def close(self) -> None:
         """There is no process."""
 
-    def _draw(self, label: str) -> float:
+    def _draw(self, label: str) -> tuple[float, bool]:
+        """The log of seconds, and whether something took the CPU meanwhile."""
         world, dice = self._machine.world, self._machine.dice
         fresh = dice.gauss(0, world.sample)
         noise: float = world.memory * self._last.get(label, 0.0) + (1 - world.memory**2) ** 0.5 * fresh
@@ -142,9 +151,10 @@ class SimulatedWorker:
         self._taken += 1
         drift = world.drift * self._taken / len(self._means)
         burst = world.burst_size * dice.random() if dice.random() < world.burst else 0.0
-        if self._machine.disturbed():
+        if busy := self._machine.disturbed():
             burst += world.neighbour_sample * (1 + dice.gauss(0, 1))
-        return self._means[label] + noise + drift + burst
+        disturbed = busy or (world.told and burst > 0)
+        return self._means[label] + self._places[label] + noise + drift + burst, disturbed
 
 
 ENVIRONMENT = Environment(

@@ -118,7 +118,7 @@ def _one_world(world: World, plan: Plan, seeds: range) -> Rates:
         by = {c.case: c for c in comparisons if c.verdict is not Verdict.REFERENCE}
         seconds += done.wall_s
         workers += len({sample.worker for sample in done.samples})
-        rows += len(by)
+        rows += sum(bool(c.ratio and c.ratio.low) for c in by.values())  # a busy row claims no interval
         covered += sum(_covers(by[name], 1 + SLOWER.get(name, 0.0)) for name in by)
         false += any(by[name].verdict in (Verdict.SLOWER, Verdict.FASTER) for name in SAME)
         for name in SLOWER:

@@ -21,6 +21,7 @@ from ffnbench.request import (
 from ffnbench.result import Environment, Report
 from ffnbench.stats.looks import FINEST_PART, blind_row
 from ffnbench.stats.regression import EXACT, SECONDS, TIMED, Policy, exact_value, parse_tolerances
+from ffnbench.stats.rounds import without_quiet
 from ffnbench.units import percent
 
 
@@ -132,6 +133,13 @@ def _refuse_unusable(before: Report, request: CheckRequest) -> None:
         for case in before.plan.shown:
             if case.label not in sampled:
                 raise FfnbenchError(f"{path!r} has no samples of {case.label!r}", again)
+        _refuse_disturbed(path, before, again)
+
+
+def _refuse_disturbed(path: str, before: Report, again: str) -> None:
+    """A baseline without clean rounds says nothing of its rows."""
+    if lacking := without_quiet(before.plan, before.samples):
+        raise FfnbenchError(f"{path!r} was made beside other work: it has no clean rounds of {lacking[0]!r}", again)
 
 
 def _costs_differ(before: Report) -> bool:

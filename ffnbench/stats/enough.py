@@ -1,8 +1,10 @@
-"""How much is enough: rounds for a worker, workers for a run. Pure; the runner asks and does what it is told.
+"""How much is enough: rounds for a placement, placements for a worker, workers for a run. Pure; the runner asks and
+does what it is told.
 
-Two scatters make a ratio uncertain: that of rounds within a worker, which more rounds shrink, and that between
-workers, which only more workers do. Both are estimated from what was measured so far, and the cheapest way to the
-wanted precision is taken. Looking at the data to decide when to stop costs a little confidence; verdict.level pays it.
+Three scatters make a ratio uncertain: that of rounds, which more of them shrink, that between placements of a worker's
+tensors in memory, which more placements shrink, and that between workers, which only more workers do. All are estimated
+from the clean rounds so far, and the cheapest way to the wanted precision is taken. Looking at the
+data to decide when to stop costs a little confidence; verdict.level pays it.
 """
 
 from __future__ import annotations
@@ -10,82 +12,151 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from statistics import median, variance
+from functools import lru_cache
+from statistics import median
 
 from ffnbench.plan import Plan, Protocol
 from ffnbench.result import Sample
-from ffnbench.stats.interval import MEDIAN_COST, UNKNOWN, robust_variance, student, value_of, weighted_mean
-from ffnbench.stats.verdict import level, paired_logs, whole_rounds
+from ffnbench.stats.interval import (
+    MEDIAN_COST,
+    UNKNOWN,
+    Value,
+    between_placements,
+    mean_of,
+    student,
+    value_of,
+    variance,
+    within_variance,
+)
+from ffnbench.stats.rounds import Placed, row_of_case, whole_rounds
+from ffnbench.stats.verdict import level
 
-MOST_ROUNDS, MOST_WORKERS = 60, 48
+MOST_ROUNDS, MOST_WORKERS = 240, 48
+ROUNDS_EACH = (3, 4, 5, 6, 8, 10, 15, 20, 30)  # of a placement
 FIRST_LOOK = 4  # a scatter of three values is too uncertain to stop on
 # the scatter between processes before it is known: 0.5 %, as if two workers had shown it
 PRIOR_BETWEEN, PRIOR_WEIGHT = 0.005**2, 2
+PRIOR_PLACEMENT = 0.01**2  # between placements, likewise
+FIXED_EACH = 5  # rounds of a placement where the rounds are given
 Answered = Callable[[Plan, Sequence[Sample]], str]  # whether the question is answered, in a word
 
 
 @dataclass(frozen=True, slots=True)
+class Amount:
+    """How much a worker makes: rounds on each placement, placements."""
+
+    rounds_each: int
+    placements: int
+
+    @property
+    def rounds(self) -> int:
+        """Of the whole worker."""
+        return self.rounds_each * self.placements
+
+
+@dataclass(frozen=True, slots=True)
 class Pace:
-    """Seconds that a worker costs beside its rounds (start, warm-up, checks), and that a round costs."""
+    """Seconds that a worker costs beside its rounds (start, warm-up, checks), and that a round and a placement cost."""
 
     worker_s: float
     round_s: float
+    placement_s: float = 0.0
 
-    def seconds(self, rounds: int) -> float:
-        """One worker with that many rounds."""
-        return self.worker_s + rounds * self.round_s
+    def seconds(self, amount: Amount) -> float:
+        """One worker with that much."""
+        return self.worker_s + amount.placements * self.placement_s + amount.rounds * self.round_s
 
 
 @dataclass(frozen=True, slots=True)
 class Scatter:
-    """Variances of the log ratio that is hardest to pin down: of one round in a worker, and between workers."""
+    """Variances of the log ratio that is hardest to pin down: of one round, between placements, between workers."""
 
     within: float
     between: float
+    placement: float = 0.0
 
-    def of_worker(self, rounds: int) -> float:
-        """Variance of a worker's value, the median of so many rounds."""
-        return self.between + MEDIAN_COST * self.within / rounds
+    def of_worker(self, made: Amount | Advance) -> float:
+        """Variance of a worker's value, the median of its rounds."""
+        return self.between + MEDIAN_COST * (self.placement / made.placements + self.within / made.rounds)
+
+
+TYPICAL = Amount(rounds_each=5, placements=4)
 
 
 def scatter(plan: Plan, samples: Sequence[Sample]) -> Scatter:
-    """Both variances of the row with the largest sum, the control left out; zeros where nothing can be compared."""
-    worst = Scatter(0.0, PRIOR_BETWEEN)
-    for logs in _rows(plan, samples):
-        within = median(robust_variance(v) for v in logs)
-        rounds = min(map(len, logs))
-        found = _between([median(v) for v in logs], MEDIAN_COST * within / rounds)
-        worst = max(worst, Scatter(within, found), key=lambda s: s.of_worker(rounds))
-    return worst
+    """The variances of the row with the largest sum, the control left out; `within` is 0 where nothing is compared."""
+    found = [_scatter_of(workers) for workers in _rows(plan, samples) if workers]
+    unknown = Scatter(0.0, PRIOR_BETWEEN, PRIOR_PLACEMENT)
+    return max(found, key=lambda scatter: scatter.of_worker(TYPICAL), default=unknown)
 
 
-def _rows(plan: Plan, samples: Sequence[Sample]) -> list[list[list[float]]]:
-    """For each row the logs of its ratio, by worker; a case that stands alone is taken by its seconds."""
+def _scatter_of(workers: Sequence[Placed]) -> Scatter:
+    """All three of one row; what few values show is drawn towards the prior."""
+    found, freedom = between_placements(workers)
+    moves = freedom or len(workers) < 2  # what stays in one place scatters between workers alone
+    placement = _drawn(PRIOR_PLACEMENT, found, freedom) if moves else 0.0
+    values = [value_of(placed, placement) for placed in workers]
+    within = median(within_variance(placed) for placed in workers)
+    return Scatter(within, _drawn(PRIOR_BETWEEN, *_between(values)), placement)
+
+
+def _between(values: Sequence[Value]) -> tuple[float, int]:
+    """Variance between workers beyond what their own rounds and placements explain, and its degrees of freedom."""
+    if len(values) < 2:
+        return 0.0, 0
+    explained = sum(value.variance for value in values) / len(values)
+    return max(0.0, variance([value.log for value in values]) - explained), len(values) - 1
+
+
+def _drawn(prior: float, found: float, freedom: int) -> float:
+    """What was found, and the prior as if PRIOR_WEIGHT further values had shown it."""
+    return (PRIOR_WEIGHT * prior + freedom * found) / (PRIOR_WEIGHT + freedom)
+
+
+def _rows(plan: Plan, samples: Sequence[Sample]) -> list[list[Placed]]:
+    """For each row what its workers made in clean rounds, none for a row that has no clean ones; a case that stands
+    alone is taken by its seconds.
+    """
     rounds = whole_rounds(samples, plan.protocol)
-    if not plan.compared:
-        alone = [rounds[case.label] for case in plan.shown if case.label in rounds]
-        return [[[math.log(v) for v in values.values()] for values in found.values()] for found in alone]
-    labels = [case.label for case in plan.shown if not plan.is_reference(case.label) and case.label in rounds]
-    rows = [list(paired_logs(rounds[label], rounds.get(plan.reference_of(label), {})).values()) for label in labels]
-    return [row for row in rows if row]
+    labels = [case.label for case in plan.shown if case.label in rounds]
+    compared = [label for label in labels if not plan.is_reference(label)] if plan.compared else labels
+    return [list(row_of_case(plan, rounds, label).clean.values()) for label in compared]
 
 
-def rounds_wanted(protocol: Protocol, found: Scatter, pace: Pace) -> int:
-    """How many rounds a worker should make: those of the cheapest way to the precision."""
+def fixed_amount(protocol: Protocol) -> Amount:
+    """The rounds that a protocol without a precision asks for, on as many placements as the least number of rounds."""
+    each = min(FIXED_EACH, protocol.rounds)
+    return Amount(rounds_each=each, placements=math.ceil(protocol.rounds / each))
+
+
+@dataclass(frozen=True, slots=True)
+class Advance:
+    """How far a run is: whole workers, the clean rounds and placements of one of them on average, and seconds until the
+    first, or the next, of the others begins.
+    """
+
+    workers: int = 0
+    elapsed_s: float = 0.0
+    rounds: float = 1.0
+    placements: float = 1.0
+
+
+def wanted(protocol: Protocol, found: Scatter, pace: Pace, done: Advance = Advance()) -> tuple[Amount, int]:
+    """How much the next worker should make, and how many workers the run will take in all, as far as it can be told
+    now: those of the cheapest way to the precision.
+    """
     if protocol.precision is None:
-        return protocol.rounds
-    return _cheapest(protocol, found, pace)[0]
-
-
-def workers_wanted(protocol: Protocol, found: Scatter, pace: Pace) -> int:
-    """How many workers the run will take in all, as far as can be told now: for progress and for starting them."""
-    if protocol.precision is None:
-        return protocol.workers
-    return _cheapest(protocol, found, pace)[1]
+        return fixed_amount(protocol), protocol.workers
+    return _cheapest(protocol, found, pace, done)
 
 
 def limit_met(
-    plan: Plan, samples: Sequence[Sample], elapsed_s: float, pace: Pace, rounds: int, answered: Answered | None = None
+    plan: Plan,
+    samples: Sequence[Sample],
+    elapsed_s: float,
+    pace: Pace,
+    amount: Amount,
+    answered: Answered | None = None,
 ) -> str:
     """Which limit a run has met after whole workers: budget, workers, or what `answered` says; else nothing.
 
@@ -102,7 +173,7 @@ def limit_met(
         return ""
     if workers in looks() and (said := (answered or precise)(plan, samples)):
         return said
-    if elapsed_s + pace.seconds(rounds) > protocol.budget_s:
+    if elapsed_s + pace.seconds(amount) > protocol.budget_s:
         return "budget"
     return "workers" if workers >= MOST_WORKERS else ""
 
@@ -124,44 +195,60 @@ def looks() -> list[int]:
 def _half_width(plan: Plan, samples: Sequence[Sample]) -> float:
     """Half the widest interval of a ratio, relative; infinite for fewer than two workers."""
     widest = 0.0
-    for logs in _rows(plan, samples):
-        half = weighted_mean(map(value_of, logs)).half(level(plan.protocol))
+    for workers in _rows(plan, samples):
+        half = mean_of(workers).half(level(plan.protocol)) if workers else math.inf
         widest = max(widest, math.expm1(half) if half < UNKNOWN else math.inf)
     return widest
 
 
 def finest_error(protocol: Protocol, found: Scatter, pace: Pace) -> float:
     """The standard error of a log ratio that a run of the protocol's budget can hope for at best."""
-    rounds, workers = _cheapest(replace(protocol, precision=0.0), found, pace)
-    return math.sqrt(found.of_worker(rounds) / workers)
+    amount, workers = _cheapest(replace(protocol, precision=0.0), found, pace, Advance())
+    return math.sqrt(found.of_worker(amount) / workers)
 
 
-def _cheapest(protocol: Protocol, found: Scatter, pace: Pace) -> tuple[int, int]:
-    """Rounds a worker and workers: the least time to the precision, or the narrowest interval within the budget."""
+def _cheapest(protocol: Protocol, found: Scatter, pace: Pace, done: Advance) -> tuple[Amount, int]:
+    """What the next workers make, and workers in all: the least time to the precision, or the narrowest interval within
+    what is left of the budget.
+    """
     assert protocol.precision is not None
     assert protocol.budget_s is not None
-    confidence = level(protocol)
+    left_s = protocol.budget_s - done.elapsed_s
+    quantiles = _quantiles(level(protocol))
+    known = done.workers / found.of_worker(done) if done.workers else 0.0
+    least = min(MOST_WORKERS, max(protocol.workers, done.workers + 1))
     options = []
-    for rounds in range(protocol.rounds, MOST_ROUNDS + 1):
-        seconds, variance_of_one = pace.seconds(rounds), found.of_worker(rounds)
-        most = max(protocol.workers, min(MOST_WORKERS, int(protocol.budget_s / seconds) if seconds else MOST_WORKERS))
-        if rounds > protocol.rounds and most * seconds > protocol.budget_s:
-            break
-        widths = {
-            n: student(n - 1, confidence) * math.sqrt(variance_of_one / n) for n in range(protocol.workers, most + 1)
-        }
-        enough = [n for n, width in widths.items() if n >= FIRST_LOOK and width <= protocol.precision]
-        workers = min(enough, default=most)
-        reached = max(protocol.precision, widths[workers])
-        options.append((reached, workers * seconds, rounds, workers))
-    _, _, rounds, workers = min(options)
-    return rounds, workers
+    for amount in _amounts(protocol.rounds):
+        seconds = pace.seconds(amount)
+        affordable = int(left_s / seconds) if seconds else MOST_WORKERS
+        most = max(least, min(MOST_WORKERS, done.workers + affordable))
+        if amount.rounds > protocol.rounds and (most - done.workers) * seconds > left_s:
+            continue
+        one = found.of_worker(amount)
+        for workers in range(least, most + 1):
+            half = quantiles[workers] / math.sqrt(known + (workers - done.workers) / one)
+            if half <= protocol.precision and workers >= FIRST_LOOK:
+                break
+        options.append(
+            (max(protocol.precision, half), (workers - done.workers) * seconds, amount.rounds, workers, amount)
+        )
+    *_, workers, amount = min(options, key=lambda option: option[:4])
+    return amount, workers
 
 
-def _between(values: list[float], explained: float) -> float:
-    """Variance between workers beyond what their own rounds explain, drawn towards the prior while workers are few."""
-    if len(values) < 2:
-        return PRIOR_BETWEEN
-    beyond = max(0.0, variance(values) - explained)
-    freedom = len(values) - 1
-    return (PRIOR_WEIGHT * PRIOR_BETWEEN + freedom * beyond) / (PRIOR_WEIGHT + freedom)
+@lru_cache(maxsize=16)
+def _quantiles(confidence: float) -> tuple[float, ...]:
+    """Student's, by number of workers."""
+    return (math.inf, math.inf, *(student(n - 1, confidence) for n in range(2, MOST_WORKERS + 1)))
+
+
+@lru_cache(maxsize=16)
+def _amounts(fewest_rounds: int) -> tuple[Amount, ...]:
+    """What a worker may make: from the fewest rounds on, in steps that grow."""
+    found = {Amount(rounds_each=fewest_rounds, placements=1)}
+    for each in ROUNDS_EACH:
+        placements = max(1, math.ceil(fewest_rounds / each))
+        while each * placements <= MOST_ROUNDS:
+            found.add(Amount(rounds_each=each, placements=placements))
+            placements = max(placements + 1, placements * 9 // 8)
+    return tuple(sorted(found, key=lambda amount: (amount.rounds, amount.placements)))

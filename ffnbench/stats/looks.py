@@ -27,7 +27,7 @@ from ffnbench.stats.regression import (
 )
 from ffnbench.stats.verdict import CONFIDENCE, level, summarise
 
-FIRST_LOOK = 2 / 3  # of the budget; a second look may need the rest
+FIRST_LOOK = 2 / 3  # of the budget: from then on a suspect waits for its second look
 RESOLVED = 2  # half-width of a change, in tolerances: a change of three times the tolerance is then found
 FINEST_PART = 3  # rounds are chosen for a precision of this part of the smallest tolerance
 Measure = Callable[[Plan, Answered], Report]
@@ -62,8 +62,15 @@ def looks_at(
 ) -> Looks:
     """The two looks at a plan's rows, whatever they are held against: `find` says what a run of it shows."""
     start = clock()
-    plan = first_plan(plan, policy, FIRST_LOOK * budget)
-    now = measure(plan, lambda part, samples: _decided(find, part, samples, ()))
+    plan = first_plan(plan, policy, budget)
+
+    def answered(part: Plan, samples: Sequence[Sample]) -> str:
+        """Decided; or late with a suspect, which needs what is left of the budget."""
+        now = find(_report_so_far(part, samples))
+        late = clock() - start > FIRST_LOOK * budget and any(f.status is Status.REGRESSED for f in now)
+        return "decided" if late or not any(f.status is Status.UNCLEAR for f in now) else ""
+
+    now = measure(plan, answered)
     found = find(now)
     suspects = [finding.case for finding in found if finding.status is Status.REGRESSED]
     if not suspects or now.interrupted or now.stopped:
@@ -94,15 +101,18 @@ def _second_plan(plan: Plan, suspects: Sequence[str], budget: float) -> Plan:
 
 
 def _decided(find: Find, plan: Plan, samples: Sequence[Sample], rows: Sequence[str]) -> str:
-    """`decided` where no latency row, or none of `rows`, is unclear any more."""
-    now = report_of(
+    """`decided` where none of the latency rows that are asked for is unclear any more."""
+    asked = [finding for finding in find(_report_so_far(plan, samples)) if finding.case in rows]
+    return "" if any(finding.status is Status.UNCLEAR for finding in asked) else "decided"
+
+
+def _report_so_far(plan: Plan, samples: Sequence[Sample]) -> Report:
+    return report_of(
         Run(
             plan=plan, samples=tuple(samples), failures=(), warnings=(), environment=None, interrupted=False,
             wall_s=0.0,
         )
     )  # fmt: skip
-    asked = [f for f in find(now) if not rows or f.case in rows]
-    return "" if any(finding.status is Status.UNCLEAR for finding in asked) else "decided"
 
 
 def report_of(run: Run) -> Report:

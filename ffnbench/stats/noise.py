@@ -1,7 +1,7 @@
 """What the samples themselves say of the machine: each finding with what to do about it. Pure.
 
-Ratios are paired within rounds and taken over fresh processes, so none of this moves a verdict; it tells how far
-the seconds can be believed, and what would make the next run quieter.
+What others took from a run is told once: in the sentence of a busy run, or in the count of the rounds that were left
+out. The rest tells how far the seconds can be believed, and what would make the next run quieter.
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ from statistics import fmean, median
 
 from ffnbench.metrics import LATENCY
 from ffnbench.plan import CONTROL, Note
-from ffnbench.result import Comparison, Measured, Run, Verdict
+from ffnbench.result import Comparison, Measured, Report, Run, Verdict
+from ffnbench.stats.rounds import fewest_clean, is_clean
 from ffnbench.units import percent
 
 DISAGREE = 0.10
@@ -20,30 +21,69 @@ MOVES = 0.05  # of slow first rounds and of drift
 FEWEST_ROUNDS = 6
 LEAST_OVERHEADS = 100  # a call shorter than so many empty calls is partly harness
 LEAST_TICKS = 1000
-BUSY = "its workers disagree on the seconds by more than 10%: the machine is busy or its clock changes"
-PAIRED = "; the ratio is paired, and its interval holds"
+OTHERS_CPUS = 0.15  # of other processes, on average: less is what an idle machine does
+STOLEN = 0.01
 
 
 def noise_notes(run: Run, measured: list[Measured], comparisons: tuple[Comparison, ...]) -> list[Note]:
     """Every warning that can be read off a run's samples and estimates."""
-    notes = [*_disagreeing(measured, comparisons), *_overhead(run, measured), *_untrusted(comparisons)]
+    notes = [*_overhead(run, measured), *_untrusted(comparisons)]
+    shown = [m for m in measured if m.metric == LATENCY and m.case != CONTROL]
+    if any(c.verdict is Verdict.BUSY and c.case != CONTROL for c in comparisons) or any(
+        m.estimate.disturbed for m in shown
+    ):
+        return [*notes, Note(label="", text=busy_text(run))]
     series = _series(run)
-    if text := _slow_start(series):
-        notes.append(Note(label="", text=text))
-    if text := _drift(series):
-        notes.append(Note(label="", text=text))
-    return notes
+    found = [left_out(run), _stolen(run), _slow_start(series), _drift(series)]
+    return [*notes, *_disagreeing(measured), *(Note(label="", text=text) for text in found if text)]
 
 
-def _disagreeing(measured: list[Measured], comparisons: tuple[Comparison, ...]) -> list[Note]:
-    """A latency that its own workers disagree on; where the ratio is still sharp, that is said as well."""
-    ratios = {c.case: c.ratio for c in comparisons if c.ratio}
-    sharp = {case for case, r in ratios.items() if r.low and r.high and r.high < 1.2 * r.low}
+def busy_text(run: Run | Report) -> str:
+    """Who is busy, as far as that is known, and what to do about it."""
+    around, rounds = run.around, fewest_clean(run.plan, run.samples)
+    who = ["something else had the CPUs"]
+    if around and around.others_cpus is not None and around.others_cpus > OTHERS_CPUS:
+        load = f" (load {around.load:.1f})" if around.load is not None else ""
+        who = [f"other processes used {around.others_cpus:.1f} CPUs{load}"]
+    who += [f"{rounds.clean} of {rounds.made} rounds were clean"] if rounds else []
+    threads = max(case.workload.threads for case in run.plan.cases)
+    ways = ["wait"]
+    ways += ["--threads 1"] if threads > 1 else []
+    ways += ["a longer --budget"] if run.plan.protocol.precision is not None else []
+    return f"busy: {' and '.join(who)}; {' or '.join([', '.join(ways[:-1]), ways[-1]] if len(ways) > 1 else ways)}"
+
+
+def left_out(run: Run | Report) -> str:
+    """The count of the disturbed samples, where there are any, and of the rounds that they leave."""
+    rounds = fewest_clean(run.plan, run.samples)
+    clean = [is_clean(sample) for sample in run.samples if sample.metric == LATENCY]
+    if rounds is None or all(clean):
+        return ""
+    return (
+        f"{len(clean) - sum(clean)} of {len(clean)} samples are left out: the threads waited for a CPU in them; "
+        f"{rounds.clean} of {rounds.made} rounds are clean{f' of {rounds.label}' if run.plan.compared > 1 else ''}"
+    )
+
+
+def _stolen(run: Run) -> str:
+    """Time that the hypervisor gave to other guests: no thread is seen to wait for it."""
+    shares = [share for share in (run.around.stolen if run.around else ()) if share is not None]
+    if not shares or fmean(shares) <= STOLEN:
+        return ""
+    return (
+        f"the hypervisor gave {percent(fmean(shares))} of the CPU time to other guests, at most {percent(max(shares))} "
+        "during one worker: the seconds are too long"
+    )
+
+
+def _disagreeing(measured: list[Measured]) -> list[Note]:
+    """A latency that its own workers disagree on."""
     notes = []
     for m in [m for m in measured if m.metric == LATENCY]:
         low, high = m.estimate.low, m.estimate.high
         if low and high and m.case != CONTROL and math.sqrt(high / low) - 1 > DISAGREE:
-            notes.append(Note(label=m.case, text=BUSY + (PAIRED if m.case in sharp else "")))
+            text = "its workers disagree on the seconds by more than 10%: the clock changes between them"
+            notes.append(Note(label=m.case, text=text))
     return notes
 
 
@@ -74,19 +114,21 @@ def _untrusted(comparisons: tuple[Comparison, ...]) -> list[Note]:
 
 
 def _series(run: Run) -> list[list[float]]:
-    """Per worker the log seconds by round, each relative to its case's own middle, mean over the cases."""
+    """Per worker the log seconds by round, each relative to its case's own middle, mean over the cases; rounds in which
+    a case was disturbed are left out, and workers whose first one was.
+    """
     failed = {failure.case for failure in run.failures}
-    by_worker: dict[int, dict[str, list[tuple[int, float]]]] = defaultdict(lambda: defaultdict(list))
+    by_worker: dict[int, dict[str, dict[int, float]]] = defaultdict(lambda: defaultdict(dict))
     for s in run.samples:
-        if s.metric == LATENCY and s.case not in failed:
-            by_worker[s.worker][s.case].append((s.round, math.log(s.value)))
+        if s.metric == LATENCY and s.case not in failed and is_clean(s):
+            by_worker[s.worker][s.case][s.round] = math.log(s.value)
     series = []
     for cases in by_worker.values():
-        lines = [[value for _, value in sorted(points)] for points in cases.values()]
-        rounds = min(map(len, lines))
-        if rounds >= FEWEST_ROUNDS:
+        rounds = sorted(set.intersection(*(set(line) for line in cases.values())))
+        if len(rounds) >= FEWEST_ROUNDS and rounds[0] == 0:
+            lines = [[line[r] for r in rounds] for line in cases.values()]
             centred = [[value - median(line) for value in line] for line in lines]
-            series.append([fmean(line[i] for line in centred) for i in range(rounds)])
+            series.append([fmean(values) for values in zip(*centred, strict=True)])
     return series
 
 
@@ -98,7 +140,7 @@ def _slow_start(series: list[list[float]]) -> str:
     slower = percent(math.expm1(median(excess)))
     return (
         f"the first round of a worker is {slower} slower than its others: something else was still busy, or the caches "
-        "were cold; medians over rounds hold, --budget gives more of them"
+        "were cold"
     )
 
 
@@ -114,5 +156,5 @@ def _drift(series: list[list[float]]) -> str:
     change = percent(math.expm1(abs(median(changes))))
     return (
         f"within a worker everything gets {change} {word}: the clock changes (`ffnbench env`); "
-        "ratios are taken round by round and hold, the seconds are an average"
+        "ratios are taken round by round, the seconds are an average"
     )

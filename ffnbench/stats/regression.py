@@ -11,7 +11,6 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from enum import Enum
-from statistics import median
 
 from ffnbench.errors import FfnbenchError
 from ffnbench.ffn.spec import FFNSpec
@@ -19,8 +18,11 @@ from ffnbench.metrics import LATENCY, METRICS, Metric
 from ffnbench.names import hint_for
 from ffnbench.plan import Case, Plan
 from ffnbench.result import Agreement, Environment, Estimate, Report
-from ffnbench.stats.interval import Value, WeightedMean, weighted_mean
-from ffnbench.stats.verdict import control_slack, error_rate, holm, level, row_mean, whole_rounds
+from ffnbench.stats.interval import WeightedMean
+from ffnbench.stats.noise import busy_text
+from ffnbench.stats.rounds import Row as Rounds
+from ffnbench.stats.rounds import ratio_row, seconds_row, whole_rounds
+from ffnbench.stats.verdict import control_slack, error_rate, holm, level, row_mean
 
 Row = tuple[str, str]  # case, metric
 # sd of a log ratio between runs of one machine, beyond what each run's workers show: choices, by what runs showed
@@ -229,6 +231,10 @@ def latency_finding(
     slack (in logs) that the control asks for.
     """
     label, metric = row
+    rounds = _rounds_of(now, label, metric)
+    if change is None and rounds.every:
+        reason = busy_text(now) if rounds.clean_rounds < rounds.rounds else "one worker gives no interval"
+        return _finding(label, metric, Status.UNCLEAR, policy, reason=reason)
     if change is None:
         failure = now.failure(label) or now.failure(now.plan.reference)
         reason = failure.message if failure else "it has no samples now"
@@ -236,7 +242,9 @@ def latency_finding(
     estimate, slack = change.estimate(level(now.plan.protocol)), control if metric == LATENCY else 0.0
     low, high = (estimate.low or 0.0) * math.exp(-slack), (estimate.high or math.inf) * math.exp(slack)
     status, reason = status_of(low, high, policy.of(label, metric)), ""
-    if slack and status is Status.UNCLEAR:
+    if status is Status.UNCLEAR and rounds.disturbed:
+        reason = busy_text(now)
+    elif slack and status is Status.UNCLEAR:
         reason = "the reference differs from itself: this machine can't tell now"
     elif status is Status.REGRESSED and not worse:
         status, reason = Status.UNCLEAR, "too little for so many rows (Holm's correction)"
@@ -282,13 +290,14 @@ def _change(before: Report, now: Report, label: str, metric: str) -> Change | No
 
 
 def row_of(report: Report, label: str, metric: str = LATENCY) -> WeightedMean | None:
-    """The log of a row's ratio to the reference, or of its seconds; None where there are no samples."""
+    """The log of a row's ratio to the reference, or of its seconds, over clean rounds; None where there are none."""
+    return row_mean(_rounds_of(report, label, metric))
+
+
+def _rounds_of(report: Report, label: str, metric: str) -> Rounds:
     rounds = whole_rounds(report.samples, report.plan.protocol)
     own = rounds.get(label, {})
-    if metric == LATENCY:
-        return row_mean(own, rounds.get(report.plan.reference_of(label), {}))
-    logs = [median(math.log(v) for v in values.values()) for values in own.values()]
-    return weighted_mean(map(Value, logs)) if logs else None
+    return ratio_row(own, rounds.get(report.plan.reference_of(label), {})) if metric == LATENCY else seconds_row(own)
 
 
 def between_runs(plan: Plan, label: str) -> float:

@@ -2,24 +2,24 @@
 
 Within one process samples share memory layout and page placement, so their scatter says little about the next
 process. Each worker therefore gives one value, and every interval is over workers (interval.py). Ratios are paired: per
-round log(case / reference), the median over rounds is the worker's value (docs/methodology.md).
+round log(case / reference), over the rounds that nothing disturbed (rounds.py); the worker's value is over its
+placements (docs/methodology.md).
 """
 
 from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable
-from dataclasses import dataclass, replace
-from statistics import median
+from dataclasses import replace
 from typing import TypeVar
 
 from ffnbench.errors import FfnbenchError
 from ffnbench.metrics import COMPILE, LATENCY
 from ffnbench.plan import CONTROL, Note, Plan, Protocol
-from ffnbench.result import Comparison, Estimate, Measured, Report, Run, Sample, Verdict
-from ffnbench.stats.interval import LEAST_SCATTER, Value, WeightedMean, student, value_of, weighted_mean
+from ffnbench.result import Comparison, Estimate, Measured, Report, Run, Verdict
+from ffnbench.stats.interval import LEAST_SCATTER, Value, WeightedMean, mean_of, student, value_of, weighted_mean
 from ffnbench.stats.noise import noise_notes
+from ffnbench.stats.rounds import Placed, Rounds, Row, ratio_row, row_of_case, seconds_row, whole_rounds
 from ffnbench.units import percent
 
 CONFIDENCE = 0.95  # of every interval, as stated
@@ -33,7 +33,6 @@ SAME_WITHIN = 0.02
 MUST_TELL = 0.10
 
 K = TypeVar("K")
-Rounds = dict[int, dict[int, float]]  # worker -> round -> seconds
 
 
 def level(protocol: Protocol) -> float:
@@ -92,50 +91,31 @@ def summarise(run: Run) -> tuple[tuple[Measured, ...], tuple[Comparison, ...], t
     rounds = whole_rounds(run.samples, run.plan.protocol)
     latency = {label: rounds.get(label, {}) for label in labels}
     confidence = level(run.plan.protocol)
-    measured = [m for label in labels if (m := _latency(label, latency[label], confidence))]
+    comparisons = _comparisons(run.plan, latency) if "latency" in run.plan.metrics else ()
+    busy = {c.case for c in comparisons if c.verdict is Verdict.BUSY}
+    measured = [m for label in labels if (m := _latency(label, seconds_row(latency[label]), confidence, label in busy))]
     measured += [
         Measured(case=s.case, metric=s.metric, estimate=Estimate(value=s.value))
         for s in run.samples
         if s.metric not in (LATENCY, COMPILE) and s.case not in failed
     ]
     measured += _compiling(run, labels)
-    comparisons = _comparisons(run.plan, latency) if "latency" in run.plan.metrics else ()
     return tuple(measured), comparisons, tuple(noise_notes(run, measured, comparisons))
 
 
-def whole_rounds(samples: Iterable[Sample], protocol: Protocol) -> dict[str, Rounds]:
-    """Seconds by case, worker and round, without workers that were cut short where enough whole ones remain."""
-    fewest = protocol.rounds // 2 + 1 if protocol.precision is None else protocol.rounds
-    rounds: dict[str, Rounds] = defaultdict(lambda: defaultdict(dict))
-    for sample in samples:
-        if sample.metric == LATENCY:
-            rounds[sample.case][sample.worker][sample.round] = sample.value
-    return {label: _whole(found, fewest) for label, found in rounds.items()}
-
-
-def paired_logs(rounds: Rounds, reference: Rounds) -> dict[int, list[float]]:
-    """log(case / reference) of the same rounds, by worker."""
-    logs: dict[int, list[float]] = {}
-    for worker, values in rounds.items():
-        base = reference.get(worker, {})
-        if paired := [math.log(value / base[r]) for r, value in values.items() if r in base]:
-            logs[worker] = paired
-    return logs
-
-
-def _whole(rounds: Rounds, fewest: int) -> Rounds:
-    """A worker that was interrupted or lost before its fewest rounds says too little."""
-    whole = {worker: values for worker, values in rounds.items() if len(values) >= fewest}
-    return whole if len(whole) >= 2 else rounds
-
-
-def _latency(label: str, rounds: Rounds, confidence: float) -> Measured | None:
-    logs = [median(math.log(v) for v in values.values()) for values in rounds.values() if values]
-    if not logs:
+def _latency(label: str, row: Row, confidence: float, busy: bool) -> Measured | None:
+    """Seconds over the clean rounds; over all of them, and marked, where these are too few or the row is busy."""
+    if not row.every:
         return None
-    count = sum(len(values) for values in rounds.values())
-    estimate = _estimate(weighted_mean(map(Value, logs)), len(logs), count, confidence)
-    return Measured(case=label, metric=LATENCY, estimate=estimate)
+    disturbed = row.clean_rounds < row.rounds and (busy or len(row.clean) < min(2, len(row.every)))
+    workers = row.every if disturbed else row.clean
+    values = [Value(value_of(placed, 0.0).log) for placed in workers.values()]
+    estimate = _estimate(weighted_mean(values), len(values), _count(workers), confidence)
+    return Measured(case=label, metric=LATENCY, estimate=replace(estimate, disturbed=disturbed))
+
+
+def _count(workers: dict[int, Placed]) -> int:
+    return sum(len(logs) for placed in workers.values() for logs in placed)
 
 
 def _compiling(run: Run, labels: list[str]) -> list[Measured]:
@@ -159,53 +139,56 @@ def _estimate(found: WeightedMean, workers: int, samples: int, confidence: float
     return Estimate(value=value, low=low, high=high, confidence=CONFIDENCE, workers=workers, samples=samples)
 
 
-@dataclass(frozen=True, slots=True)
-class _Row:
-    """One case against the reference: the mean of its workers' values, how many, and of how many rounds."""
-
-    mean: WeightedMean
-    workers: int
-    pairs: int
-
-    def estimate(self, confidence: float) -> Estimate:
-        return _estimate(self.mean, self.workers, self.pairs, confidence)
-
-
-def row_mean(rounds: Rounds, reference: Rounds) -> WeightedMean | None:
-    """The log ratio of a case over all workers; None where it can't be paired."""
-    logs = paired_logs(rounds, reference)
-    return weighted_mean(map(value_of, logs.values())) if logs else None
+def row_mean(row: Row) -> WeightedMean | None:
+    """The mean log of a row over all workers; None where it has no clean rounds."""
+    return mean_of(row.clean.values()) if row.clean else None
 
 
 def _comparisons(plan: Plan, latency: dict[str, Rounds]) -> tuple[Comparison, ...]:
-    rows: dict[str, _Row | None] = {}
-    for label, rounds in latency.items():
-        if rounds and not plan.is_reference(label):
-            logs = list(paired_logs(rounds, latency.get(plan.reference_of(label), {})).values())
-            rows[label] = _Row(weighted_mean(map(value_of, logs)), len(logs), sum(map(len, logs))) if logs else None
+    measured = [label for label, rounds in latency.items() if rounds]
+    rows = {label: row_of_case(plan, latency, label) for label in measured if not plan.is_reference(label)}
+    means = {label: mean for label, row in rows.items() if (mean := row_mean(row))}
     alpha = error_rate(plan.protocol)
     families: dict[str, dict[str, float]] = defaultdict(dict)
-    for label, row in rows.items():
-        if row and label != CONTROL:
-            families[plan.reference_of(label)][label] = row.mean.p_value()
+    for label, mean in means.items():
+        if label != CONTROL:
+            families[plan.reference_of(label)][label] = mean.p_value()
     differ = {label for family in families.values() for label in holm(family, alpha)}
-    control = rows.get(CONTROL)
-    slack = _slack(control.mean) if control else 0.0
+    control = means.get(CONTROL)
+    slack = _slack(control) if control else 0.0
     found = []
-    for label in [label for label, rounds in latency.items() if rounds]:
+    for label in measured:
         row = rows.get(label)
-        if plan.is_reference(label):
+        if row is None:
             one = Estimate(value=1.0, low=1.0, high=1.0, workers=len(latency[label]))
             found.append(_comparison(plan, label, one, Verdict.REFERENCE))
-        elif row is None:
+            continue
+        if not row.every:
             reason = f"the reference {plan.reference_of(label)} was not measured"
             found.append(_comparison(plan, label, None, Verdict.UNCLEAR, reason))
-        elif label == CONTROL:
-            found.append(_control(plan, row, slack))
-        else:
+            continue
+        decided = None
+        if label == CONTROL and label in means:
+            decided = _control(plan, row, means[label], slack)
+        elif label in means:
             family = len(families[plan.reference_of(label)])
-            found.append(_compare(plan, label, row, label in differ, family, 1 - alpha / family, slack))
+            decided = _compare(plan, label, row, means[label], label in differ, family, 1 - alpha / family, slack)
+        if decided is None or (decided.verdict is Verdict.UNCLEAR and row.disturbed):
+            decided = _busy(plan, label, row)
+        found.append(decided)
     return tuple(found)
+
+
+def _busy(plan: Plan, label: str, row: Row) -> Comparison:
+    """The ratio over all rounds, without an interval: disturbed rounds of two forms differ by more than chance."""
+    every = _ratio(mean_of(row.every.values()), row.every, 0.0)
+    ratio = replace(every, low=None, high=None, disturbed=True)
+    reason = f"{row.clean_rounds} of its {row.rounds} rounds were clean: something else had the CPUs"
+    return _comparison(plan, label, ratio, Verdict.BUSY, reason)
+
+
+def _ratio(mean: WeightedMean, workers: dict[int, Placed], confidence: float) -> Estimate:
+    return _estimate(mean, len(workers), _count(workers), confidence)
 
 
 def control_slack(report: Report) -> float:
@@ -213,7 +196,7 @@ def control_slack(report: Report) -> float:
     rounds = whole_rounds(
         [s for s in report.samples if s.case in (CONTROL, report.plan.reference)], report.plan.protocol
     )
-    control = row_mean(rounds.get(CONTROL, {}), rounds.get(report.plan.reference, {}))
+    control = row_mean(ratio_row(rounds.get(CONTROL, {}), rounds.get(report.plan.reference, {})))
     return _slack(control) if control else 0.0
 
 
@@ -225,22 +208,22 @@ def _slack(control: WeightedMean) -> float:
     return max(map(abs, interval))
 
 
-def _control(plan: Plan, row: _Row, slack: float) -> Comparison:
+def _control(plan: Plan, row: Row, mean: WeightedMean, slack: float) -> Comparison:
     """The reference against itself: the same, unless it differs by more than chance."""
-    ratio = row.estimate(level(plan.protocol))
+    ratio = _ratio(mean, row.clean, level(plan.protocol))
     if ratio.low is None:
         return _comparison(plan, CONTROL, ratio, Verdict.UNCLEAR, "one worker gives no interval")
     differs = Verdict.SLOWER if ratio.value > 1 else Verdict.FASTER
     if slack:
         return _comparison(plan, CONTROL, ratio, differs)
-    wide = row.mean.half(level(plan.protocol)) > CONTROL_WITHIN
+    wide = mean.half(level(plan.protocol)) > CONTROL_WITHIN
     return _comparison(plan, CONTROL, ratio, Verdict.UNCLEAR if wide else Verdict.SAME)
 
 
 def _compare(
-    plan: Plan, label: str, row: _Row, differs: bool, family: int, strictest: float, slack: float
+    plan: Plan, label: str, row: Row, mean: WeightedMean, differs: bool, family: int, strictest: float, slack: float
 ) -> Comparison:
-    ratio = row.estimate(level(plan.protocol))
+    ratio = _ratio(mean, row.clean, level(plan.protocol))
     if ratio.low is None or ratio.high is None:
         return _comparison(plan, label, ratio, Verdict.UNCLEAR, "one worker gives no interval")
     verdict, reason = decide(ratio.low * math.exp(-slack), ratio.high * math.exp(slack)), ""
@@ -250,7 +233,7 @@ def _compare(
         verdict = Verdict.UNCLEAR
         rows = f"{family} rows (Holm's correction)" if family > 1 else "one row and several looks"
         reason = f"its interval leaves out 1 by less than chance explains, with {rows}"
-    told = math.expm1(row.mean.half(strictest) + slack)
+    told = math.expm1(mean.half(strictest) + slack)
     return replace(_comparison(plan, label, ratio, verdict, reason), resolution=told)
 
 

@@ -1,0 +1,317 @@
+"""Beside other work: which rounds count, when a row is busy, what is said, and that a run waits for quiet."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from test_stats import plan_of, run_of
+
+from ffnbench.bench.runner import run
+from ffnbench.metrics import LATENCY
+from ffnbench.plan import CONTROL, Plan
+from ffnbench.report.compare import compare_records, compare_table
+from ffnbench.report.text import plain
+from ffnbench.result import Around, Comparison, Report, Run, Sample, Verdict
+from ffnbench.selftest.machine import ENVIRONMENT
+from ffnbench.stats.looks import report_of
+from ffnbench.stats.regression import Policy, Status, exit_code, latency_findings
+from ffnbench.stats.verdict import summarise
+
+WAITS, QUIET = 0.5, 0.01
+
+
+def with_waits(done: Run, waits: dict[tuple[str, int, int], float | None]) -> Run:
+    """The run with what the samples of (case, worker, round) waited; nothing else of them changes."""
+    samples = tuple(replace(s, waited=waits.get((s.case, s.worker, s.round), QUIET)) for s in done.samples)
+    return replace(done, samples=samples)
+
+
+def compared(done: Run) -> dict[str, Comparison]:
+    return {c.case: c for c in summarise(done)[1]}
+
+
+def ten_rounds(ratio: float = 1.0, disturbed: float = 1.3, clean: int = 10, workers: int = 4) -> Run:
+    """b takes `ratio` of a's second, and `disturbed` in the rounds after the first `clean` ones, where it waits."""
+    plan = plan_of(workers=workers, rounds=10)
+    b = [
+        [(ratio if r < clean else disturbed) * (1 + 0.001 * w + 0.0003 * (r % 3)) for r in range(10)]
+        for w in range(workers)
+    ]
+    waits = {("b", w, r): WAITS for w in range(workers) for r in range(clean, 10)}
+    return with_waits(run_of(plan, {"a": [[1.0] * 10] * workers, "b": b}), waits)
+
+
+def test_rounds_in_which_the_threads_waited_do_not_count() -> None:
+    row = compared(ten_rounds(ratio=1.05, clean=6))["b"]
+    assert row.ratio is not None
+    assert row.ratio.value == pytest.approx(1.05, rel=0.005)
+    assert (row.verdict, row.ratio.samples) == (Verdict.SLOWER, 24)
+    assert not row.ratio.disturbed
+
+
+def test_a_pair_falls_with_the_sample_of_its_reference() -> None:
+    plan = plan_of(workers=3, rounds=10)
+    a = [[1.0] * 6 + [0.5] * 4] * 3  # the reference alone is off in the last four rounds
+    waits: dict[tuple[str, int, int], float | None] = {("a", w, r): WAITS for w in range(3) for r in range(6, 10)}
+    row = compared(with_waits(run_of(plan, {"a": a, "b": [[1.0] * 10] * 3}), waits))["b"]
+    assert row.ratio is not None
+    assert (row.ratio.value, row.ratio.samples) == (pytest.approx(1.0), 18)
+
+
+def test_a_long_sample_is_no_disturbed_one() -> None:
+    """The share of waiting says so, and never the time."""
+    plan = plan_of(workers=3, rounds=4)
+    slow = [[1.0, 1.0, 9.0, 9.0], [1.0, 9.0, 9.0, 9.0], [9.0, 9.0, 9.0, 9.0]]
+    row = compared(with_waits(run_of(plan, {"a": [[1.0] * 4] * 3, "b": slow}), {}))["b"]
+    assert row.ratio is not None
+    assert row.ratio.samples == 12
+
+
+@pytest.mark.parametrize("unknown", [None, 0.0, 0.03])
+def test_what_is_not_known_or_little_leaves_a_sample_clean(unknown: float | None) -> None:
+    plan = plan_of(workers=3, rounds=4)
+    waits = {(case, w, r): unknown for case in "ab" for w in range(3) for r in range(4)}
+    done = with_waits(run_of(plan, {"a": [[1.0] * 4] * 3, "b": [[1.0] * 4] * 3}), waits)
+    assert compared(done)["b"].verdict is Verdict.SAME
+
+
+def test_a_row_that_quiet_rounds_do_not_decide_is_busy() -> None:
+    """Its number is over all rounds and has no interval; its seconds are marked, and one sentence says who is busy."""
+    done = ten_rounds(clean=0, disturbed=1.3)
+    done = replace(done, around=Around(others_cpus=1.04, load=1.4))
+    row = compared(done)["b"]
+    assert row.ratio is not None
+    assert (row.verdict, row.ratio.low, row.ratio.high) == (Verdict.BUSY, None, None)
+    assert row.ratio.value == pytest.approx(1.3, rel=0.01)
+    report = replace(report_of(done), environment=ENVIRONMENT)
+    measured, _, notes = summarise(done)
+    assert {m.case: m.estimate.disturbed for m in measured} == {"a": False, "b": True}
+    (said,) = [note.text for note in notes]
+    assert said == (
+        "busy: other processes used 1.0 CPUs (load 1.4) and 0 of 40 rounds were clean; wait or --threads 1"
+        if max(c.workload.threads for c in done.plan.cases) > 1
+        else "busy: other processes used 1.0 CPUs (load 1.4) and 0 of 40 rounds were clean; wait"
+    )
+    text = plain(compare_table(priced(replace(report, measured=measured, warnings=notes))), 120)
+    assert "1.30 busy" in text
+    assert "over all rounds, disturbed ones too" in text
+    assert "no verdict (busy): b" in text
+
+
+def priced(report: Report) -> Report:
+    """With what its cases cost."""
+    from ffnbench.plan import NoProbe, cost_of
+    from ffnbench.result import CaseCost
+
+    costs = tuple(CaseCost(case=case.label, cost=cost_of(case, NoProbe())) for case in report.plan.cases)
+    return replace(report, costs=costs)
+
+
+def test_a_few_quiet_rounds_may_decide_and_are_counted() -> None:
+    done = ten_rounds(ratio=1.10, disturbed=1.4, clean=4)
+    assert compared(done)["b"].verdict is Verdict.SLOWER
+    (note,) = [note.text for note in summarise(done)[2]]
+    assert note == ("24 of 80 samples are left out: the threads waited for a CPU in them; 16 of 40 rounds are clean")
+    record = compare_records(priced(report_of(done)))[1]
+    assert (record["clean_rounds"], record["made_rounds"]) == (16, 40)
+    assert record["waited_share"] == pytest.approx((4 * QUIET + 6 * WAITS) / 10)
+
+
+def test_fewer_than_four_clean_rounds_of_a_worker_say_nothing() -> None:
+    assert compared(ten_rounds(ratio=1.10, disturbed=1.4, clean=3))["b"].verdict is Verdict.BUSY
+
+
+def test_what_is_wide_on_a_quiet_machine_is_not_busy() -> None:
+    plan = plan_of(workers=3, rounds=4)
+    wide = [[0.9] * 4, [1.0] * 4, [1.1] * 4]
+    done = with_waits(run_of(plan, {"a": [[1.0] * 4] * 3, "b": wide}), {("b", 0, 0): WAITS})
+    assert compared(done)["b"].verdict is Verdict.UNCLEAR
+
+
+def test_a_busy_control_gives_no_slack_and_accuses_nobody() -> None:
+    plan = plan_of(workers=3, rounds=6, control=True)
+    values = {"a": [[1.0] * 6] * 3, "b": [[1.05, 1.05, 1.051, 1.05, 1.05, 1.05]] * 3, CONTROL: [[1.4] * 6] * 3}
+    done = with_waits(run_of(plan, values), {(CONTROL, w, r): WAITS for w in range(3) for r in range(6)})
+    found = compared(done)
+    assert (found["b"].verdict, found[CONTROL].verdict) == (Verdict.SLOWER, Verdict.BUSY)
+    assert not [note for note in summarise(done)[2] if "trusted" in note.text]
+
+
+def test_a_check_beside_a_neighbour_is_unclear() -> None:
+    """Unchanged code that reads 1.3 in rounds that waited: no REGRESSED, and the reason says who is busy."""
+    before = replace(report_of(ten_rounds()), environment=ENVIRONMENT)
+    busy = replace(ten_rounds(clean=0), around=Around(others_cpus=1.0, load=1.2), environment=ENVIRONMENT)
+    (finding,) = latency_findings(before, report_of(busy), Policy())
+    assert finding.status is Status.UNCLEAR
+    assert finding.reason.startswith("busy: other processes used 1.0 CPUs (load 1.2)")
+    assert exit_code([finding], unclear_fails=False) == 0
+    assert exit_code([finding], unclear_fails=True) == 4
+    quiet = replace(report_of(ten_rounds(ratio=1.2)), environment=ENVIRONMENT)
+    assert [f.status for f in latency_findings(before, quiet, Policy())] == [Status.REGRESSED]
+
+
+class Beside:
+    """A machine with a neighbour until a moment of its clock: while it works, b takes 1.27 times as long and waits."""
+
+    def __init__(self, until_s: float, movable: tuple[str, ...] = ("a", "b")) -> None:
+        self.until_s, self.movable, self.clock_s = until_s, movable, 0.0
+        self.asked: list[dict[str, Any]] = []
+        self.burst_at = lambda asked: False
+        self.settle_s = 0.0
+
+    def now(self) -> float:
+        return self.clock_s
+
+    def __call__(self) -> Beside:
+        self.clock_s += 1.0
+        return self
+
+    def greeting(self) -> dict[str, Any]:
+        return {"gpus": 0, "version": "none"}
+
+    def ask(self, request: dict[str, Any], timeout_s: float) -> dict[str, Any]:
+        self.asked.append(request)
+        if request["do"] == "open":
+            return {"calls": 1}
+        if request["do"] == "place":
+            return {"moved": request["label"] in self.movable}
+        if request["do"] != "sample":
+            return {}
+        self.clock_s += 0.02
+        busy = self.clock_s < self.until_s or self.burst_at(len(self.asked))
+        slower = 1.27 if busy and request["label"] == "b" else 1.0
+        return {"value": 0.02 * slower * (1 + 0.0005 * (len(self.asked) % 5)), "waited": 0.7 if busy else 0.003}
+
+    def close(self) -> None:
+        pass
+
+    def run(self, plan: Plan) -> Run:
+        return run(plan, launch=self, now=self.now, describe=lambda facts: ENVIRONMENT)
+
+
+def plan_with(**options: Any) -> Plan:
+    return plan_of(metrics="latency", **options)
+
+
+def test_a_run_waits_for_quiet_and_uses_it() -> None:
+    done = Beside(until_s=6.0).run(plan_with(budget=15.0))
+    row = compared(done)["b"]
+    assert row.verdict is Verdict.SAME
+    assert done.limit == "precision"
+    assert done.wall_s < 15.0
+    assert sum(s.waited > 0.03 for s in done.samples if s.waited is not None) > 50  # they are kept
+
+
+def test_a_disturbed_sample_is_taken_again_and_both_are_kept() -> None:
+    """A burst that is over before the next sample costs that sample, and not the round."""
+    machine = Beside(until_s=0.0)
+    machine.burst_at = lambda asked: asked % 7 == 0
+    done = machine.run(plan_with(budget=15.0))
+    disturbed = [s for s in done.samples if s.waited == 0.7]
+    again = {(s.case, s.worker, s.round) for s in done.samples if s.waited == 0.003}
+    assert disturbed
+    assert all((s.case, s.worker, s.round) in again for s in disturbed)
+    row = compared(done)["b"]
+    assert (row.verdict, row.ratio.value) == (Verdict.SAME, pytest.approx(1.0, abs=0.005))
+    (note,) = [note.text for note in summarise(done)[2] if "left out" in note.text]
+    rounds = len({(s.worker, s.round) for s in done.samples})
+    assert note.startswith(f"{len(disturbed)} of {len(done.samples)} samples are left out")
+    assert note.endswith(f"{rounds} of {rounds} rounds are clean")
+
+
+def test_it_waits_no_longer_than_its_budget() -> None:
+    done = Beside(until_s=math.inf).run(plan_with(budget=15.0))
+    assert (compared(done)["b"].verdict, done.limit) == (Verdict.BUSY, "budget")
+    assert 10.0 < done.wall_s <= 16.0
+    assert len({s.worker for s in done.samples}) >= 3  # each had its share
+
+
+def test_a_fixed_number_of_rounds_is_what_is_made() -> None:
+    done = Beside(until_s=math.inf).run(plan_with(workers=3, rounds=8))
+    assert {s.round for s in done.samples} == set(range(8))
+    assert compared(done)["b"].verdict is Verdict.BUSY
+
+
+def test_tensors_are_placed_anew_every_few_rounds() -> None:
+    machine = Beside(until_s=0.0)
+    done = machine.run(plan_with(workers=3, rounds=12))
+    places = {(s.worker, s.round): s.placement for s in done.samples}
+    assert [places[0, r] for r in range(12)] == [0] * 5 + [1] * 5 + [2] * 2
+    seeds = [r["seed"] for r in machine.asked if r["do"] == "place"]
+    assert len(set(seeds)) == 3 * 2  # each worker and placement its own, the same for its cases
+    assert done.placed_once == ()
+    held = Beside(until_s=0.0, movable=("a",)).run(plan_with(workers=3, rounds=12))
+    assert held.placed_once == ("b",)
+    still = Beside(until_s=0.0, movable=()).run(plan_with(workers=3, rounds=12))
+    assert {s.placement for s in still.samples} == {0}
+
+
+def test_samples_keep_what_they_waited_in_the_file() -> None:
+    from ffnbench import jsonable
+
+    sample = Sample(case="a", metric=LATENCY, worker=0, round=0, order=0, value=1.0, calls=1, waited=0.25, placement=3)
+    assert jsonable.decode(Sample, jsonable.encode(sample)) == sample
+    assert jsonable.encode(sample)["waited"] == 0.25
+
+
+def test_one_worker_that_had_quiet_is_no_answer_and_not_missing() -> None:
+    """16 of 30 rounds are clean, 10 of them of one worker: the others say nothing, and the check can't tell."""
+    plan = plan_of(workers=3, rounds=10)
+    waits: dict[tuple[str, int, int], float | None] = {("b", w, r): WAITS for w in (1, 2) for r in range(3, 10)}
+    done = with_waits(run_of(plan, {"a": [[1.0] * 10] * 3, "b": [[1.2] * 10] * 3}), waits)
+    assert compared(done)["b"].verdict is Verdict.BUSY
+    before = replace(report_of(ten_rounds(workers=3)), environment=ENVIRONMENT)
+    (finding,) = latency_findings(before, replace(report_of(done), environment=ENVIRONMENT), Policy())
+    assert finding.status is Status.UNCLEAR
+    assert finding.reason.startswith("busy: ")
+
+
+def test_a_worker_of_few_rounds_loses_the_disturbed_ones_alone() -> None:
+    plan = plan_of(workers=3, rounds=4)
+    waits: dict[tuple[str, int, int], float | None] = {("b", w, 0): WAITS for w in range(3)}
+    done = with_waits(run_of(plan, {"a": [[1.0] * 4] * 3, "b": [[1.0] * 4] * 3}), waits)
+    row = compared(done)["b"]
+    assert row.ratio is not None
+    assert (row.verdict, row.ratio.samples) == (Verdict.SAME, 9)
+
+
+def test_a_case_alone_beside_a_neighbour_is_told_once() -> None:
+    plan = plan_of("a=relu", workers=3, rounds=6)
+    done = with_waits(run_of(plan, {"a": [[1.0] * 6] * 3}), {("a", w, r): WAITS for w in range(3) for r in range(6)})
+    measured, _, notes = summarise(done)
+    assert measured[0].estimate.disturbed
+    assert [note.text.partition(":")[0] for note in notes] == ["busy"]
+
+
+def test_samples_go_through_a_group_awake(monkeypatch: pytest.MonkeyPatch) -> None:
+    """After new places every side has a sample that is not kept, whoever was placed last."""
+    from ffnbench.bench.worker_group import WorkerGroup
+    from ffnbench.plan import Arm, Case
+
+    asked: list[tuple[str, str]] = []
+
+    class Member:
+        settle_s = 0.0
+
+        def __init__(self, arm: Arm) -> None:
+            self.arm = arm
+
+        def ask(self, request: dict[str, Any], timeout_s: float) -> dict[str, Any]:
+            asked.append((self.arm.name, request["do"]))
+            return {}
+
+        def close(self) -> None:
+            pass
+
+    def of_arm(case: Case, name: str) -> Case:
+        return replace(case, arm=Arm(name=name))
+
+    plan = plan_of()
+    plan = replace(plan, cases=tuple(of_arm(c, c.label) for c in plan.cases))
+    group = WorkerGroup(plan, Member)
+    for do, label in (("place", "a"), ("place", "b"), ("sample", "b"), ("sample", "b"), ("sample", "a")):
+        group.ask({"do": do, "label": label}, 1.0)
+    assert asked[2:] == [("b", "sample")] * 3 + [("a", "sample")] * 2  # one of each run is not kept
