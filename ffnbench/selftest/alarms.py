@@ -21,6 +21,7 @@ from ffnbench.stats.regression import DEFAULT_LATENCY, Finding, Policy, Status, 
 TOLERANCE = 0.01
 ROW = "swiglu"  # the row that is slowed down
 SLOWED = {"+3%": 0.03, "+5%": 0.05}
+ENOUGH_CHECKS = 20  # for a promise to be taken at its word
 FOUND_AT_LEAST = {"+3%": 0.80, "+5%": 0.95}
 NO_ANSWER = (Status.MISSING.value, Status.INCOMPARABLE.value)
 REFUSED = "REFUSED"  # the baseline was too unsure for the tolerance, and check said so
@@ -138,7 +139,7 @@ def conditions(alarms: list[Alarm]) -> list[str]:
 
 
 def broken_promises(alarms: list[Alarm]) -> list[str]:
-    """Which promises were not kept, by more than chance: no false alarm at all, and what was not refused found."""
+    """Which promises were not kept: no false alarm at all, and what was not refused found often enough."""
     wrong = sum(counts(alarms, None, share).false_alarms for share in (0.0, *SLOWED.values()))
     broken = [f"{wrong} false alarms"] if wrong else []
     for name, share in SLOWED.items():
@@ -149,8 +150,9 @@ def broken_promises(alarms: list[Alarm]) -> list[str]:
 
 
 def _at_least(share: float, checks: int) -> float:
-    """How many of so many checks find what a share of all finds, but for chance: two standard errors."""
-    return share * checks - 2 * sqrt(share * (1 - share) * checks)
+    """How many of so many checks find what a share of all finds; of few, but for chance: two standard errors."""
+    chance = 2 * sqrt(share * (1 - share) * checks) if checks < ENOUGH_CHECKS else 0.0
+    return share * checks - chance
 
 
 def simulate_checks(

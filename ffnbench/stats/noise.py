@@ -50,7 +50,8 @@ def busy_text(run: Run | Report) -> str:
     ways = ["wait"]
     ways += ["--threads 1"] if threads > 1 else []
     ways += ["a longer --budget"] if run.plan.protocol.precision is not None else []
-    return f"busy: {' and '.join(who)}; {' or '.join([', '.join(ways[:-1]), ways[-1]] if len(ways) > 1 else ways)}"
+    *others, last = ways
+    return f"busy: {' and '.join(who)}; {', '.join(others) + ' or ' if others else ''}{last}"
 
 
 def left_out(run: Run | Report) -> str:

@@ -2,8 +2,8 @@
 
 Within one process samples share memory layout and page placement, so their scatter says little about the next
 process. Each worker therefore gives one value, and every interval is over workers (interval.py). Ratios are paired: per
-round log(case / reference), over the rounds that nothing disturbed (rounds.py); the worker's value is over its
-placements (docs/methodology.md).
+round log(case / reference), over the rounds that nothing disturbed (rounds.py); their median, over
+all placements, is the worker's value (docs/methodology.md).
 """
 
 from __future__ import annotations
