@@ -40,8 +40,9 @@ class FakeWorker:
 
     settle_s = 0.0
 
-    def __init__(self, seconds: Seconds, index: int, trouble: dict[str, object], log: list) -> None:
-        self.seconds, self.index, self.trouble, self.log = seconds, index, trouble, log
+    def __init__(self, launch: FakeLaunch, index: int) -> None:
+        self.seconds, self.index, self.trouble, self.log = launch.seconds, index, launch.trouble, launch.log
+        self.waited = launch.waited
         self.rounds: dict[str, int] = {}
         self.closed = False
 
@@ -60,7 +61,7 @@ class FakeWorker:
         if request["do"] == "sample":
             label = request["label"]
             number = self.rounds[label] = self.rounds.get(label, -2) + 1
-            return {"value": self.seconds(label, self.index, number)}
+            return {"value": self.seconds(label, self.index, number), "waited": self.waited}
         if request["do"] == "weigh":
             return {"peak_bytes": 4096, "saved_bytes": None}
         if request["do"] == "sparsity":
@@ -79,11 +80,12 @@ class FakeLaunch:
 
     def __init__(self, seconds: Seconds = lambda label, worker, number: 0.01, trouble: dict | None = None) -> None:
         self.seconds, self.trouble = seconds, trouble or {}
+        self.waited: float | None = None  # share of every sample that its threads waited for a CPU
         self.workers: list[FakeWorker] = []
         self.log: list[tuple[int, str, str | None]] = []
 
     def __call__(self, arm: object = None) -> FakeWorker:
-        self.workers.append(FakeWorker(self.seconds, len(self.workers), self.trouble, self.log))
+        self.workers.append(FakeWorker(self, len(self.workers)))
         return self.workers[-1]
 
 

@@ -427,6 +427,17 @@ def test_update_needs_a_whole_measurement(call, baseline: Path) -> None:
     assert (code, baseline.read_text()) == (3, before)
 
 
+def test_update_needs_quiet(call, baseline: Path) -> None:
+    """Rounds in which the threads waited for a CPU make no baseline."""
+    before = baseline.read_text()
+    noisy = machine({"swiglu": 1.3})
+    noisy.waited = 0.7
+    code, out, err = call(str(baseline), "--update", launch=noisy)
+    assert (code, baseline.read_text()) == (3, before)
+    assert "REGRESSED" not in out
+    assert "the baseline was not updated: nothing was measured for gelu, relu, swiglu" in err
+
+
 def test_a_tolerance_that_no_run_could_resolve_is_refused(call, tmp_path: Path) -> None:
     """The baseline is sure enough, but what ratios move by between two runs is not less than the tolerance."""
     sure = baseline_in(tmp_path, machine(scatter=0.0003), precision=0.05)

@@ -229,6 +229,15 @@ def test_an_older_baseline_is_kept_where_no_new_one_could_be_made(baseline: Path
     assert (code, baseline.read_text()) == (3, text)
 
 
+def test_an_older_baseline_is_replaced_by_a_saved_run_of_today(baseline: Path, tmp_path: Path, check) -> None:
+    run = saved(tmp_path / "now.json")
+    code, out, err, launch = check(of_method(baseline, 2), run, "--update")
+    assert (code, timed(launch)) == (0, False), err
+    assert out.count("INCOMPARABLE¹") == 2
+    assert load(baseline).plan.protocol.method == TODAY
+    assert load(baseline).samples == load(run).samples
+
+
 def test_a_file_that_knows_its_plan_alone_is_made_anew_by_update(tmp_path: Path, check) -> None:
     path = tmp_path / "old.json"
     path.write_text((ROOT / "results" / "ci" / "baseline.json").read_text())

@@ -10,6 +10,7 @@ from ffnbench.result import Progress
 from ffnbench.stats.enough import FIRST_LOOK, Amount, Pace
 
 PATIENCE = 3
+ALONE = 2.0  # times the share of one of several that start together: two take as long as one (measured)
 FURTHER = 0.5  # of the first worker's rest: it finds out the number of calls, and weighs, for all of them
 
 
@@ -20,6 +21,7 @@ class RunClock:
     now: Callable[[], float]
     workers: int  # as far as is known so far
     amount: Amount  # of a worker, likewise
+    precise: bool = False  # whether the precision is foreseen with that
     _start: float = field(init=False)
     _worker_start: float = field(init=False)
     _last: float = field(init=False)
@@ -27,6 +29,7 @@ class RunClock:
     _placing_s: list[float] = field(default_factory=list)
     _rest_s: list[float] = field(default_factory=list)
     _starting_s: list[float] = field(default_factory=list)  # of each worker, its share where several started together
+    _alone_s: float = 0.0  # what starting one by itself takes beyond such a share
     _in_rounds: float = 0.0
     _shown: float = 0.0
 
@@ -40,7 +43,9 @@ class RunClock:
 
     def started(self, workers: int, seconds: float) -> None:
         """So many workers have been started together, in that time; the first of them begins now."""
-        self._starting_s += [seconds / workers] * workers
+        share = seconds / workers
+        self._starting_s += [share] * workers
+        self._alone_s = min(seconds, ALONE * share) - share
         self._worker_start = self.now()
 
     def rounds_begin(self) -> None:
@@ -90,6 +95,16 @@ class RunClock:
         rest += fmean(self._starting_s) if self._starting_s else 0.0
         round_s = median(self._round_s) if self._round_s else 0.0
         return Pace(rest, round_s, median(self._placing_s) if self._placing_s else round_s)
+
+    def next_s(self, *, ready: bool) -> float:
+        """When the next worker can begin, by `elapsed_s`: one that is not ready yet may have to start by itself, and the
+        pace knows of those that start together.
+        """
+        return self.elapsed_s + (0.0 if ready else self._alone_s)
+
+    def has_rounds(self, budget_s: float) -> bool:
+        """Whether there is time for a further round, and for the checks after it."""
+        return self.elapsed_s + 2 * self.pace().round_s <= budget_s
 
     def progress(self, worker: int, round_: int, text: str) -> Progress:
         """Share done, never less than before, and the time left once there is something to tell it by."""

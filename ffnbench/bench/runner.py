@@ -26,7 +26,7 @@ from ffnbench.errors import FfnbenchError, Unfinished, termination_as_interrupti
 from ffnbench.metrics import COMPILE, LATENCY, METRICS, Metric
 from ffnbench.plan import Note, Plan
 from ffnbench.result import Environment, Failure, FailureKind, Progress, Run, Sample, Side, Timer
-from ffnbench.stats.enough import Advance, Answered, fixed_amount, limit_met, scatter, wanted
+from ffnbench.stats.enough import Advance, Amount, Answered, fixed_amount, limit_met, scatter, wanted
 from ffnbench.stats.rounds import is_clean
 
 RESTARTS = 3
@@ -201,15 +201,22 @@ class _Runner:
             return "workers" if self._whole else ""
         left = self._left()
         self._look(left, self._done())
-        pace, amount = self._clock.pace(), self._clock.amount
-        return limit_met(left, self.samples, self._clock.elapsed_s, pace, amount, self.answered)
+        return limit_met(left, self.samples, self._fits(self._clock.amount), self.answered)
+
+    def _fits(self, amount: Amount) -> bool:
+        """Whether another worker with that much would end within the budget."""
+        budget = self.plan.protocol.budget_s
+        return budget is None or self._next_s() + self._clock.pace().seconds(amount) <= budget
+
+    def _next_s(self) -> float:
+        return self._clock.next_s(ready=bool(self._ready))
 
     def _done(self) -> Advance:
         """Between two workers."""
         if not self._made:
-            return Advance(elapsed_s=self._clock.elapsed_s)
+            return Advance(elapsed_s=self._next_s())
         rounds, placements = (sum(made) / len(self._made) for made in zip(*self._made, strict=True))
-        return Advance(self._whole, self._clock.elapsed_s, max(1.0, rounds), placements)
+        return Advance(self._whole, self._next_s(), max(1.0, rounds), placements)
 
     def _left(self) -> Plan:
         """The plan with the cases that have not failed."""
@@ -219,8 +226,9 @@ class _Runner:
     def _look(self, left: Plan, done: Advance) -> None:
         """From what was measured so far: how much a worker should make, and how many workers there should be."""
         protocol, pace, found = self.plan.protocol, self._clock.pace(), scatter(left, self.samples)
-        self._clock.amount, workers = wanted(protocol, found, pace, done)
-        self._clock.workers = max(self._whole + 1, workers)
+        way = wanted(protocol, found, pace, done)
+        self._clock.amount, self._clock.precise = way.amount, way.precise
+        self._clock.workers = max(self._whole + 1, way.workers)
 
     def _take(self) -> Worker:
         """The next started worker; starts as many as will be needed, up to one process a CPU, when none is left."""
@@ -327,10 +335,22 @@ class _Runner:
             return place.round >= protocol.rounds
         if place.round < protocol.rounds and self._alive():
             return False
-        if tally.clean >= wanted or not self._alive():
+        if not self._alive():
             return True
+        if tally.clean >= wanted:
+            return not self._is_last() or place.round >= LONGEST * wanted
         over = self._clock.elapsed_s >= self._clock.deadline_s(self._whole, protocol.budget_s)
         return over or place.round >= LONGEST * wanted
+
+    def _is_last(self) -> bool:
+        """Whether what is left of the budget is too little for another worker and the precision is not foreseen: then
+        the rounds of this one are what it can be spent on.
+        """
+        protocol = self.plan.protocol
+        if self._clock.precise or self._whole + 1 < protocol.workers or protocol.budget_s is None:
+            return False
+        least = Amount(rounds_each=protocol.rounds + 2, placements=1)  # the rest of this worker takes a moment too
+        return not self._fits(least) and self._clock.has_rounds(protocol.budget_s)
 
     def _placed(self, worker: Worker, place: _Place) -> bool:
         """Give every case's tensors new places; whether any has one. A case that holds other memory stays."""

@@ -80,6 +80,15 @@ class Scatter:
         return self.between + MEDIAN_COST * (self.placement / made.placements + self.within / made.rounds)
 
 
+@dataclass(frozen=True, slots=True)
+class Way:
+    """How the rest of a run should go: what the next worker makes, workers in all, whether the precision is foreseen."""
+
+    amount: Amount
+    workers: int
+    precise: bool
+
+
 TYPICAL = Amount(rounds_each=5, placements=4)
 
 
@@ -141,39 +150,29 @@ class Advance:
     placements: float = 1.0
 
 
-def wanted(protocol: Protocol, found: Scatter, pace: Pace, done: Advance = Advance()) -> tuple[Amount, int]:
-    """How much the next worker should make, and how many workers the run will take in all, as far as it can be told
-    now: those of the cheapest way to the precision.
-    """
+def wanted(protocol: Protocol, found: Scatter, pace: Pace, done: Advance = Advance()) -> Way:
+    """The cheapest way to the precision, as far as it can be told now."""
     if protocol.precision is None:
-        return fixed_amount(protocol), protocol.workers
+        return Way(fixed_amount(protocol), protocol.workers, precise=True)
     return _cheapest(protocol, found, pace, done)
 
 
-def limit_met(
-    plan: Plan,
-    samples: Sequence[Sample],
-    elapsed_s: float,
-    pace: Pace,
-    amount: Amount,
-    answered: Answered | None = None,
-) -> str:
+def limit_met(plan: Plan, samples: Sequence[Sample], fits: bool, answered: Answered | None = None) -> str:
     """Which limit a run has met after whole workers: budget, workers, or what `answered` says; else nothing.
 
-    `plan` holds the cases that have not failed. Never before the protocol's fewest workers; a further one is begun
-    only if it will end within the budget.
+    `plan` holds the cases that have not failed, `fits` says whether a further worker would end within the budget. Never
+    before the protocol's fewest workers.
     """
     protocol = plan.protocol
     rounds_by_case = whole_rounds(samples, protocol)
     workers = min((len(rounds_by_case.get(case.label, {})) for case in plan.cases), default=0)
     if protocol.precision is None:
         return "workers" if workers >= protocol.workers else ""
-    assert protocol.budget_s is not None
     if workers < protocol.workers:
         return ""
     if workers in looks() and (said := (answered or precise)(plan, samples)):
         return said
-    if elapsed_s + pace.seconds(amount) > protocol.budget_s:
+    if not fits:
         return "budget"
     return "workers" if workers >= MOST_WORKERS else ""
 
@@ -203,11 +202,11 @@ def _half_width(plan: Plan, samples: Sequence[Sample]) -> float:
 
 def finest_error(protocol: Protocol, found: Scatter, pace: Pace) -> float:
     """The standard error of a log ratio that a run of the protocol's budget can hope for at best."""
-    amount, workers = _cheapest(replace(protocol, precision=0.0), found, pace, Advance())
-    return math.sqrt(found.of_worker(amount) / workers)
+    way = _cheapest(replace(protocol, precision=0.0), found, pace, Advance())
+    return math.sqrt(found.of_worker(way.amount) / way.workers)
 
 
-def _cheapest(protocol: Protocol, found: Scatter, pace: Pace, done: Advance) -> tuple[Amount, int]:
+def _cheapest(protocol: Protocol, found: Scatter, pace: Pace, done: Advance) -> Way:
     """What the next workers make, and workers in all: the least time to the precision, or the narrowest interval within
     what is left of the budget.
     """
@@ -232,8 +231,8 @@ def _cheapest(protocol: Protocol, found: Scatter, pace: Pace, done: Advance) -> 
         options.append(
             (max(protocol.precision, half), (workers - done.workers) * seconds, amount.rounds, workers, amount)
         )
-    *_, workers, amount = min(options, key=lambda option: option[:4])
-    return amount, workers
+    half, *_, workers, amount = min(options, key=lambda option: option[:4])
+    return Way(amount, workers, precise=half <= protocol.precision)
 
 
 @lru_cache(maxsize=16)
