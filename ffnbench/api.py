@@ -13,6 +13,7 @@ report; an `Ending` shows it. From Python nothing is shown: `Silent` is the endi
 from __future__ import annotations
 
 import tempfile
+import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime
@@ -29,20 +30,20 @@ from ffnbench.bench.prober import Prober
 from ffnbench.bench.runner import run
 from ffnbench.bench.session import Session, WorkerLost
 from ffnbench.bench.worker_group import Launch
-from ffnbench.errors import FfnbenchError
+from ffnbench.errors import FfnbenchError, termination_as_interruption
 from ffnbench.ffn.spec import ActivationSpec
 from ffnbench.models.configs import UnknownFamily
 from ffnbench.models.model import CountedModel, count_model
 from ffnbench.models.presets import model_of
-from ffnbench.plan import CONTROL, OWN, Arm, Case, NoProbe, Plan, Probe, cost_of
+from ffnbench.plan import CONTROL, OWN, Arm, Case, NoProbe, Note, Plan, Probe, cost_of
 from ffnbench.planning.activations import CHOSEN, every_activation, every_gated_form, parse_range, plan_timing, select
 from ffnbench.planning.block import plan_block
 from ffnbench.planning.compare import plan_compare
-from ffnbench.planning.effort import check_timeout
+from ffnbench.planning.effort import check_timeout, pause_of
 from ffnbench.planning.grammar import Variant
 from ffnbench.planning.sides import BASE, plan_sides, sides_asked, variant_of_sides
 from ffnbench.report.activations import facts_view
-from ffnbench.report.findings import check_view
+from ffnbench.report.findings import check_view, foretold_text
 from ffnbench.report.listing import environment_records, records_view, timer_records
 from ffnbench.report.models import model_view
 from ffnbench.report.output import Ending, Silent
@@ -53,6 +54,7 @@ from ffnbench.report.views import report_view
 from ffnbench.report.whole_model import whole_model_view
 from ffnbench.request import (
     AnyRequest,
+    Apart,
     BlockRequest,
     CheckRequest,
     CompareRequest,
@@ -63,7 +65,7 @@ from ffnbench.request import (
     SidesRequest,
     TimingRequest,
 )
-from ffnbench.result import CaseCost, Environment, Report
+from ffnbench.result import CaseCost, Environment, Progress, Report
 from ffnbench.selftest.exam import exam
 from ffnbench.stats.baseline import (
     is_timed,
@@ -72,10 +74,12 @@ from ffnbench.stats.baseline import (
     policy_of_sides,
     refuse_another_machine,
     refuse_another_reference,
+    refuse_append,
     unpredicted,
 )
 from ffnbench.stats.enough import Answered
-from ffnbench.stats.looks import Looks, looks_at, two_looks
+from ffnbench.stats.history import KEPT
+from ffnbench.stats.looks import Looks, foretell, looks_at, two_looks, unclear_share
 from ffnbench.stats.regression import (
     Checked,
     Finding,
@@ -87,7 +91,9 @@ from ffnbench.stats.regression import (
     latency_findings,
     output_finding,
     paired_findings,
+    past_of,
 )
+from ffnbench.stats.rounds import without_quiet
 from ffnbench.stats.verdict import refuse_blind, summarise
 from ffnbench.version import __version__
 
@@ -146,17 +152,21 @@ def time_activations(request: TimingRequest, ending: Silent = SILENT) -> ShownRe
     return _shown(measure(prepare(request), ending), ending)
 
 
-def check(request: CheckRequest, ending: Silent = SILENT, *, update: bool = False) -> Checked:
+def check(request: CheckRequest, ending: Silent = SILENT, *, update: bool = False, append: bool = False) -> Checked:
     """A baseline's own plan measured again, or a saved run, held against it.
 
     `update` says that what is found shall replace the baseline: one of another method is then measured as well, on its
-    own kind of machine, though the two can't be compared.
+    own kind of machine, though the two can't be compared. `append` says that it shall be added to it, and raises
+    FfnbenchError where it can't be.
     """
     before = load(request.baseline)
     policy = policy_for(before, request)
+    if append:
+        refuse_append(before, load(request.current) if request.current else _here(before), request.baseline)
+    unclear = _foretold(before, policy, request, ending)
     looks = _look_again(before, policy, request, ending, update=update)
     exact = exact_findings(before, looks.now, policy)
-    return _decided((*exact, *looks.findings), before, looks, ending, against=request.baseline)
+    return _decided((*exact, *looks.findings), before, looks, ending, against=request.baseline, unclear=unclear)
 
 
 def ab(request: SidesRequest, ending: Silent = SILENT) -> Checked:
@@ -305,6 +315,8 @@ class Prepared:
 
 def prepare(request: AnyRequest) -> Prepared:
     """Plan a request and price it; raises FfnbenchError for every mistake that can be found before measuring."""
+    if isinstance(request, Apart):
+        pause_of(request.runs, request.pause)
     with MACHINE.prober(check_timeout(request.timeout)) as prober:
         plan = replace(PLANS[type(request)](_with_threads(request), prober), request=request)
         return _priced(plan, prober)
@@ -338,7 +350,42 @@ def measure(prepared: Prepared, ending: Silent = SILENT, launch: Launch | None =
     """Measure what was prepared; raises FfnbenchError where memory does not hold it, or it could tell nothing."""
     plan = fit_into(prepared.plan, memory_for(prepared.plan))
     refuse_blind(plan)
-    return _measured(replace(prepared, plan=plan), ending, launch)
+    prepared, asked = replace(prepared, plan=plan), plan.request
+    if not isinstance(asked, Apart) or asked.runs == 1:
+        return _measured(prepared, ending, launch)
+    return _several(prepared, ending, launch, asked.runs, pause_of(asked.runs, asked.pause))
+
+
+def _several(prepared: Prepared, ending: Silent, launch: Launch | None, runs: int, pause: float) -> ShownReport:
+    """So many runs apart in one report. One that is interrupted is not kept, nor is one without clean rounds."""
+    found = _measured(prepared, ending.within(1, runs), launch)
+    for number in range(2, runs + 1):
+        if found.interrupted or found.stopped or found.failed_wholly:
+            return found
+        turn = ending.within(number, runs)
+        try:
+            with termination_as_interruption():
+                _pause(pause, turn)
+            now = _measured(prepared, turn, launch)
+        except KeyboardInterrupt:
+            return replace(found, cut_short=True)
+        if now.interrupted or now.stopped:
+            return replace(found, cut_short=True)
+        if lacking := without_quiet(now.plan, now.samples):
+            text = f"run {number} of {runs} is not kept: it was made beside other work ({', '.join(lacking)})"
+            found = replace(found, warnings=(*found.warnings, Note(label="", text=text)))
+        else:
+            found = found.with_repeat(now, KEPT)
+    return found
+
+
+def _pause(seconds: float, ending: Silent) -> None:
+    """Wait, and say for how long."""
+    end = time.monotonic() + seconds
+    with ending.progress() as listener:
+        while (left := end - time.monotonic()) > 0:
+            listener(Progress(done=0.0, text="waiting for the next run", eta_s=left))
+            time.sleep(min(1.0, left))
 
 
 def _measured(
@@ -379,6 +426,21 @@ def _shown(found: ShownReport, ending: Silent) -> ShownReport:
 # The parts of a check
 
 
+def _here(before: ShownReport) -> ShownReport:
+    """The baseline's plan, as it would be measured here."""
+    return replace(before, environment=_environment_here())
+
+
+def _foretold(before: ShownReport, policy: Policy, request: CheckRequest, ending: Silent) -> float | None:
+    """The share of checks of unchanged code that end UNCLEAR, told before anything is measured; None without timing."""
+    timed = is_timed(before) and not request.exact_only and not of_another_method(request.baseline, before)
+    if not timed or request.current is not None:
+        return None
+    unclear = unclear_share(foretell(before, policy, request.budget))
+    ending.tell(foretold_text(unclear, len(before.runs)))
+    return unclear
+
+
 def _look_again(before: ShownReport, policy: Policy, request: CheckRequest, ending: Silent, *, update: bool) -> Looks:
     """What a check sees: a saved run, exact metrics alone, or two looks at latency as well."""
     if request.current is not None:
@@ -396,7 +458,7 @@ def _look_again(before: ShownReport, policy: Policy, request: CheckRequest, endi
         refuse_another_machine(request.baseline, before.environment, here)
     if kind(here) != kind(before.environment) and not request.across_machines:
         now = replace(_exact(before, prepared, ending), environment=here)
-        return Looks(findings=tuple(latency_findings(before, now, policy)), now=now)
+        return Looks(findings=tuple(latency_findings(past_of(before, policy), now, policy)), now=now)
 
     def measured(plan: Plan, answered: Answered) -> Report:
         return _measured(replace(prepared, plan=plan), ending, answered=answered)
@@ -416,7 +478,7 @@ def _look_at_saved(before: ShownReport, now: ShownReport, policy: Policy, reques
     return Looks(
         findings=tuple(
             replace(finding, reason=once) if finding.status is Status.REGRESSED else finding
-            for finding in latency_findings(before, now, policy)
+            for finding in latency_findings(past_of(before, policy), now, policy)
         ),
         now=now,
     )
@@ -469,7 +531,11 @@ def _look_at_sides(
         return Looks(findings=(), now=prepared.priced())
     if request.exact_only:
         return Looks(findings=(), now=measured(prepared.plan))
-    return looks_at(prepared.plan, lambda now: paired_findings(now, policy), policy, request.budget, measured)
+
+    def find(now: Report, confidence: float) -> list[Finding]:
+        return paired_findings(now, policy, confidence)
+
+    return looks_at(prepared.plan, find, policy, request.budget, measured)
 
 
 def _decided(findings: tuple[Finding, ...], before: Report, looks: Looks, ending: Silent, **told: Any) -> Checked:

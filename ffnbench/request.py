@@ -151,6 +151,14 @@ class Effort(Repeatable, Limits, Counts):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Apart:
+    """Several runs in one file: what moves between runs is then known."""
+
+    runs: int = flag(1, "Measure so many times, each with fresh processes, and keep all: a baseline.", MEASURING, "INT")
+    pause: float | None = flag(None, "Seconds between two runs. \\[default: 60]", MEASURING, "SECONDS")
+
+
+@dataclass(frozen=True, kw_only=True)
 class Request:
     """The base of every command's request."""
 
@@ -161,7 +169,7 @@ class CostRequest(Shape, Variants, Request):
 
 
 @dataclass(frozen=True, kw_only=True)
-class CompareRequest(Effort, Running, Device, Shape, Variants, Request):
+class CompareRequest(Apart, Effort, Running, Device, Shape, Variants, Request):
     """`ffnbench compare`."""
 
     init: str = flag("torch", "Weights: torch, he_xavier or normal.", MODEL, "NAME")
@@ -174,7 +182,7 @@ class CompareRequest(Effort, Running, Device, Shape, Variants, Request):
 
 
 @dataclass(frozen=True, kw_only=True)
-class BlockRequest(Effort, Running, Device, Shape, Sizes, NamedModel, Request):
+class BlockRequest(Apart, Effort, Running, Device, Shape, Sizes, NamedModel, Request):
     """`ffnbench block`."""
 
     variant: str | None = flag(
@@ -210,7 +218,7 @@ class FactsRequest(Activations, Request):
 
 
 @dataclass(frozen=True, kw_only=True)
-class TimingRequest(Repeatable, Counts, Device, Activations, Request):
+class TimingRequest(Apart, Repeatable, Counts, Device, Activations, Request):
     """`ffnbench activations --time`: what their operations take."""
 
     elements: str = flag("1048576", "With --time: sizes. \\[default: 1048576]", WORKLOAD, "LIST")

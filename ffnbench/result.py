@@ -6,16 +6,18 @@ Base units (seconds, bytes); unknown is None. Nothing is decided here (stats/) a
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from enum import Enum
 from functools import cached_property
+from typing import TypeVar
 
 from ffnbench.ffn.cost import Cost
 from ffnbench.jsonable import LATER
 from ffnbench.metrics import CLOSED_FORMS, LATENCY
-from ffnbench.plan import CONTROL, Note, Plan
+from ffnbench.plan import CONTROL, Note, Plan, Protocol
 
 SCHEMA = 2
+R = TypeVar("R", bound="Report")
 
 
 class Verdict(Enum):
@@ -226,6 +228,24 @@ class CaseCost:
     cost: Cost
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Repeat:
+    """A later run of a report's plan that is kept in the same file: all that is its own."""
+
+    created: str
+    version: str
+    protocol: Protocol
+    samples: tuple[Sample, ...] = field(repr=False)
+    environment: Environment | None = None
+    failures: tuple[Failure, ...] = ()
+    interrupted: bool = False
+    stopped: str = ""
+    limit: str = ""
+    around: Around | None = None
+    placed_once: tuple[str, ...] = ()
+    wall_s: float | None = None
+
+
 @dataclass(frozen=True, kw_only=True)
 class Report:
     """The whole answer, with the question and every sample: each figure can be computed again from it."""
@@ -248,6 +268,8 @@ class Report:
     around: Around | None = field(default=None, metadata=LATER)
     placed_once: tuple[str, ...] = field(default=(), metadata=LATER)
     wall_s: float | None = None
+    repeats: tuple[Repeat, ...] = field(default=(), repr=False, metadata=LATER)  # later runs, in order
+    cut_short: bool = field(default=False, metadata=LATER)  # whether fewer repeats were made than asked for
     seal: str = ""  # of the cases and their costs, made when the file was written: an edit shows
     schema: int = SCHEMA
 
@@ -325,6 +347,31 @@ class Report:
         """The smallest relative difference that every row of this run could have shown."""
         told = (c.resolution for c in self.comparisons if c.case != CONTROL)
         return max((r for r in told if r is not None), default=None)
+
+    @property
+    def runs(self) -> tuple[Report, ...]:
+        """This run and its repeats, each by itself and the oldest first; what is computed from samples is in none."""
+        shared = [f.name for f in fields(Repeat) if f.name != "protocol"]
+        alone = replace(self, repeats=(), comparisons=(), measured=(), warnings=())
+        return (
+            alone,
+            *(
+                replace(
+                    alone,
+                    plan=replace(self.plan, protocol=one.protocol),
+                    **{name: getattr(one, name) for name in shared},
+                )
+                for one in self.repeats
+            ),
+        )
+
+    def with_repeat(self: R, now: Report, most: int) -> R:
+        """With a further run of the same plan: the oldest and the `most` newest are kept."""
+        shared = {f.name: getattr(now, f.name) for f in fields(Repeat) if f.name not in ("protocol", "samples")}
+        known = {case.label for case in self.plan.cases}
+        samples = tuple(sample for sample in now.samples if sample.case in known)
+        one = Repeat(protocol=now.plan.protocol, samples=samples, **shared)
+        return replace(self, repeats=(*self.repeats, one)[-most:])
 
     @property
     def run(self) -> Run:

@@ -17,7 +17,7 @@ from ffnbench.report.text import plain
 from ffnbench.result import Around, Comparison, Report, Run, Sample, Verdict
 from ffnbench.selftest.machine import ENVIRONMENT
 from ffnbench.stats.looks import report_of
-from ffnbench.stats.regression import Policy, Status, exit_code, latency_findings
+from ffnbench.stats.regression import Policy, Status, exit_code, latency_findings, past_of
 from ffnbench.stats.verdict import summarise
 
 WAITS, QUIET = 0.5, 0.01
@@ -144,13 +144,13 @@ def test_a_check_beside_a_neighbour_is_unclear() -> None:
     """Unchanged code that reads 1.3 in rounds that waited: no REGRESSED, and the reason says who is busy."""
     before = replace(report_of(ten_rounds()), environment=ENVIRONMENT)
     busy = replace(ten_rounds(clean=0), around=Around(others_cpus=1.0, load=1.2), environment=ENVIRONMENT)
-    (finding,) = latency_findings(before, report_of(busy), Policy())
+    (finding,) = latency_findings(past_of(before, Policy()), report_of(busy), Policy())
     assert finding.status is Status.UNCLEAR
     assert finding.reason.startswith("busy: other processes used 1.0 CPUs (load 1.2)")
     assert exit_code([finding], unclear_fails=False) == 0
     assert exit_code([finding], unclear_fails=True) == 4
     quiet = replace(report_of(ten_rounds(ratio=1.2)), environment=ENVIRONMENT)
-    assert [f.status for f in latency_findings(before, quiet, Policy())] == [Status.REGRESSED]
+    assert [f.status for f in latency_findings(past_of(before, Policy()), quiet, Policy())] == [Status.REGRESSED]
 
 
 class Beside:
@@ -264,7 +264,8 @@ def test_one_worker_that_had_quiet_is_no_answer_and_not_missing() -> None:
     done = with_waits(run_of(plan, {"a": [[1.0] * 10] * 3, "b": [[1.2] * 10] * 3}), waits)
     assert compared(done)["b"].verdict is Verdict.BUSY
     before = replace(report_of(ten_rounds(workers=3)), environment=ENVIRONMENT)
-    (finding,) = latency_findings(before, replace(report_of(done), environment=ENVIRONMENT), Policy())
+    now = replace(report_of(done), environment=ENVIRONMENT)
+    (finding,) = latency_findings(past_of(before, Policy()), now, Policy())
     assert finding.status is Status.UNCLEAR
     assert finding.reason.startswith("busy: ")
 

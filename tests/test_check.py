@@ -28,7 +28,6 @@ from ffnbench.stats.regression import (
     Finding,
     Policy,
     Status,
-    change_of,
     confirmed,
     exit_code,
     parse_tolerances,
@@ -103,16 +102,6 @@ def test_the_gate_is_decided_by_the_interval(low: float, high: float, status: St
 def test_every_exit_code(statuses: set[Status], unclear_fails: bool, code: int) -> None:
     findings = [Finding(case="a", metric="latency", status=status, tolerance=0.05) for status in statuses]
     assert exit_code(findings, unclear_fails=unclear_fails) == code
-
-
-def test_a_change_is_as_unsure_as_both_runs() -> None:
-    before, now = WeightedMean(0.0, 0.003, 4.0), WeightedMean(math.log(1.1), 0.004, 6.0)
-    change = change_of(before, now, 0.002)
-    assert change.estimate(0.95).value == pytest.approx(1.1)
-    assert change.difference.error == pytest.approx(math.hypot(0.005, 0.002 * math.sqrt(2)))
-    assert change.difference.freedom == pytest.approx(0.005**4 / (0.003**4 / 4 + 0.004**4 / 6))
-    assert change.p_above(0.1) == pytest.approx(0.5)
-    assert change.p_above(0.05) < 0.001
 
 
 def test_tolerances() -> None:

@@ -97,7 +97,7 @@ class RunClock:
         return Pace(rest, round_s, median(self._placing_s) if self._placing_s else round_s)
 
     def next_s(self, *, ready: bool) -> float:
-        """When the next worker can begin, by `elapsed_s`: one that is not ready yet may have to start by itself, and the
+        """When the next worker can begin, by `elapsed_s`: one that is not ready may have to start by itself, and the
         pace knows of those that start together.
         """
         return self.elapsed_s + (0.0 if ready else self._alone_s)

@@ -38,10 +38,13 @@ def check(
 
     asked = replace(request, baseline=baseline, current=current)
     refuse_idle(context, TIMING_FLAGS if asked.exact_only else ("budget",) if current else (), "nothing is timed")
-    if updating.update and asked.exact_only:
-        raise FfnbenchError("--update needs the whole measurement", "leave --exact-only out")
-    with CheckEnding(output, update=baseline if updating.update else None) as ending:
-        api.check(asked, ending, update=updating.update)
+    if updating.update and updating.append:
+        raise FfnbenchError("--update replaces the baseline, --append adds to it", "give one of the two")
+    if (updating.update or updating.append) and asked.exact_only:
+        flag = "--update" if updating.update else "--append"
+        raise FfnbenchError(f"{flag} needs the whole measurement", "leave --exact-only out")
+    with CheckEnding(output, baseline, updating) as ending:
+        api.check(asked, ending, update=updating.update, append=updating.append)
     sys.stdout.flush()
     leave(ending.code)
 

@@ -51,4 +51,4 @@ def report(path: Annotated[str, FILE], output: Kept) -> None:
         found, differs = api.report(path, ending)
     if differs:
         print(f"note: {differs}", file=sys.stderr)
-    leave(0 if found.interrupted else ending.code)  # showing it was not interrupted
+    leave(0 if found.interrupted or found.cut_short else ending.code)  # showing it was not interrupted

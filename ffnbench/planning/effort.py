@@ -17,6 +17,7 @@ MIN_WORKERS, MIN_ROUNDS = 3, 6
 QUICK_WORKERS, QUICK_ROUNDS = 3, 8
 DEFAULT_PRECISION, FINEST, COARSEST = 1.0, 0.05, 50.0  # percent
 BUDGET_A_CASE_S, LEAST_BUDGET_S = 5.0, 5.0
+MOST_RUNS, PAUSE_S, DAY_S = 20, 60.0, 86_400
 
 
 def protocol_of(cases: int, effort: Effort) -> Protocol:
@@ -54,6 +55,19 @@ def check_budget(seconds: float) -> float:
             f"give at least {LEAST_BUDGET_S:g} seconds",
         )
     return seconds
+
+
+def pause_of(runs: int, pause: float | None) -> float:
+    """Seconds between two runs; raises FfnbenchError for what is no number of runs, or of seconds."""
+    if not 1 <= runs <= MOST_RUNS:
+        raise FfnbenchError(f"--runs {runs} is out of range", f"a file holds 1 to {MOST_RUNS} runs")
+    if pause is None:
+        return PAUSE_S
+    if runs == 1:
+        raise FfnbenchError("--pause is between two runs, and there is one", "for example --runs 5 --pause 60")
+    if not 0 <= pause <= DAY_S:
+        raise FfnbenchError(f"--pause {pause:g} is out of range", f"give 0 to {DAY_S} seconds, which is a day")
+    return pause
 
 
 def check_timeout(seconds: float) -> float:

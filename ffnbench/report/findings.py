@@ -10,16 +10,16 @@ from ffnbench.errors import EXIT_INTERRUPTED, Unfinished
 from ffnbench.metrics import LATENCY
 from ffnbench.report.exports import EXPORTS, described, junit, workflow_commands
 from ffnbench.report.footnotes import Footnotes
-from ffnbench.report.formats import FORMATS, View, view_of
+from ffnbench.report.formats import FORMATS, Longer, View, view_of
 from ffnbench.report.records import Record
 from ffnbench.report.store import report_text
 from ffnbench.report.summary import effort, ended_early
 from ffnbench.report.table import UNKNOWN, Cell, Column, Table
 from ffnbench.report.words import interval_text, side_lines
-from ffnbench.result import Report
 from ffnbench.stats.baseline import of_another_method
+from ffnbench.stats.history import KEPT
 from ffnbench.stats.regression import OUTPUT, Checked, Finding, Status, exit_code
-from ffnbench.stats.rounds import without_quiet
+from ffnbench.stats.rounds import disturbed, without_quiet
 from ffnbench.units import percent, signed_percent
 
 CHECK_FORMATS = (*FORMATS, "github")
@@ -54,6 +54,7 @@ def check_view(checked: Checked) -> View:
         files={**view.files, ".json": lambda: _whole(checked), ".xml": lambda: junit(findings)},
         exports={name: partial(export, checked.now) for name, export in EXPORTS.items()},
         baseline=lambda: _new_baseline(checked),
+        longer=lambda: _longer(checked),
         code=exit_code(list(findings), unclear_fails=False),
         code_if_unclear_fails=exit_code(list(findings), unclear_fails=True),
     )
@@ -78,6 +79,25 @@ def _new_baseline(checked: Checked) -> str:
         what = f": nothing was measured for {', '.join(sorted(lacking))}" if lacking else ""
         raise Unfinished(f"the baseline was not updated{what}", "make a new one with `ffnbench compare ... -o`")
     return report_text(now)
+
+
+def _longer(checked: Checked) -> Longer:
+    """The baseline with this run; not only the good ones are added, for that would make the scatter look small."""
+    now, path = checked.now, repr(checked.against)
+    regressed = [f"{f.case} {f.metric}" for f in checked.findings if f.status is Status.REGRESSED]
+    busy = disturbed(now.plan, now.samples)
+    undecided = [f.case for f in checked.findings if f.status is Status.UNCLEAR and f.case in busy]
+    lacking = sorted(_lacking(checked))
+    if checked.interrupted or now.stopped:
+        why = "it ended early"
+    elif regressed:
+        why = f"{', '.join(regressed)} regressed"
+    elif undecided or lacking:
+        why = f"it was busy: {', '.join(undecided or lacking)}"
+    else:
+        longer = checked.before.with_repeat(now, KEPT)
+        return Longer(f"added to {path}: {len(longer.runs)} runs", report_text(longer))
+    return Longer(f"this run was not added to {path}: {why}")
 
 
 def _lacking(checked: Checked) -> set[str]:
@@ -128,7 +148,7 @@ def findings_table(checked: Checked) -> Table:
         rows=rows,
         header=(_title(checked), *timed),
         footnotes=notes.lines(),
-        summary=tuple(_summary(findings, len(quiet), now, checked.smallest)),
+        summary=tuple(_summary(checked, len(quiet))),
     )
 
 
@@ -138,11 +158,14 @@ def _title(checked: Checked) -> str:
     return f"FFN check against {checked.against}"
 
 
-def _summary(findings: tuple[Finding, ...], equal: int, now: Report, smallest: float | None) -> list[str]:
+def _summary(checked: Checked, equal: int) -> list[str]:
+    findings, now = checked.findings, checked.now
     lines = [f"{equal} exact rows are equal"] if equal else []
-    if smallest is not None:
+    if checked.smallest is not None:
         wall = f", measured in {now.wall_s:.0f} s" if now.wall_s else ""
-        lines.append(f"the smallest change that this run could have caught: {signed_percent(smallest)}{wall}")
+        lines.append(f"the smallest change that this run could have caught: {signed_percent(checked.smallest)}{wall}")
+    if checked.unclear is not None:
+        lines.append(foretold_text(checked.unclear, len(checked.before.runs)))
     lines += side_lines(now.sides)
     reasons = {finding.reason for finding in findings}
     lines += [text for text in now.notes("") if text not in reasons]
@@ -157,6 +180,15 @@ def _summary(findings: tuple[Finding, ...], equal: int, now: Report, smallest: f
     if regressed := [described(f) for f in findings if f.status is Status.REGRESSED]:
         lines += regressed
     return lines
+
+
+def foretold_text(unclear: float, runs: int) -> str:
+    """What a check may come to, before it is made."""
+    tens = round(10 * unclear)
+    share = f"about {tens} of 10" if unclear >= 0.1 else f"about {max(1, round(100 * unclear))} of 100"
+    share = "fewer than 1 of 100" if unclear < 0.01 else share
+    of = f"the {runs} runs" if runs > 1 else "the one run"
+    return f"foretold from {of} of the baseline: {share} checks of unchanged code will be unclear"
 
 
 def _change(finding: Finding) -> str:

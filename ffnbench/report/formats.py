@@ -17,13 +17,21 @@ PICTURE_SUFFIXES = (*PICTURES, ".csv")  # of plot-activations: the csv holds the
 Write = Callable[[], str | bytes]
 
 
+@dataclass(frozen=True, slots=True)
+class Longer:
+    """A baseline with a further run, and what is said of it; without text it stays as it was."""
+
+    said: str
+    text: str = ""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class View:
     """An answer made readable. `stdout` has a writer for each format but the table, `files` one for each suffix.
 
     `code` is the exit code that follows from it, `code_if_unclear_fails` where the user wants that; `problem` is raised
     once everything is shown and written. `rescue` is what is saved elsewhere if a file can't be written, so that no
-    measurement is lost. A check has `exports` for other tools, and a new `baseline`.
+    measurement is lost. A check has `exports` for other tools, a new `baseline`, and the old one with a further run.
     """
 
     table: Table
@@ -35,6 +43,7 @@ class View:
     code_if_unclear_fails: int | None = None
     exports: Mapping[str, Callable[[], str]] = field(default_factory=dict)
     baseline: Callable[[], str] | None = None
+    longer: Callable[[], Longer] | None = None
 
     def ending(self, code: int, problem: FfnbenchError | None = None) -> View:
         """The same, with how it ends."""

@@ -8,8 +8,8 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from rich.console import Console
@@ -20,7 +20,7 @@ from ffnbench.report.exports import EXPORTS
 from ffnbench.report.findings import CHECK_FORMATS, CHECK_SUFFIXES
 from ffnbench.report.formats import FORMATS, SUFFIXES, View, Write
 from ffnbench.report.progress import ProgressBar
-from ffnbench.report.store import Outputs, save
+from ffnbench.report.store import Outputs, locked, save
 from ffnbench.report.text import show
 from ffnbench.request import LIMITS, OUTPUT, flag
 from ffnbench.result import Progress
@@ -75,9 +75,10 @@ class CheckOutput(Output):
 
 @dataclass(frozen=True, kw_only=True)
 class Updating:
-    """Whether a check makes a new baseline."""
+    """What a check does to its baseline."""
 
     update: bool = flag(False, "Accept what was found: it becomes the baseline.", LIMITS)
+    append: bool = flag(False, "Add this run to the baseline's, unless it is busy or REGRESSED.", LIMITS)
 
 
 class Silent:
@@ -86,10 +87,36 @@ class Silent:
     def show(self, view: Callable[[], View]) -> None:
         """Nothing."""
 
+    def tell(self, text: str) -> None:
+        """Nothing."""
+
+    def within(self, number: int, runs: int) -> Silent:
+        """The ending of one of several runs: it tells of them all how far they are."""
+        return self
+
     @contextmanager
     def progress(self) -> Iterator[Listener]:
         """Nobody listens."""
         yield lambda _: None
+
+
+class OneOfSeveral(Silent):
+    """Progress of one run as that of all of them."""
+
+    def __init__(self, whole: Silent, number: int, runs: int) -> None:
+        self._whole, self._number, self._runs = whole, number, runs
+
+    @contextmanager
+    def progress(self) -> Iterator[Listener]:
+        """With the run's number before the text."""
+        with self._whole.progress() as listener:
+            yield lambda event: listener(
+                replace(
+                    event,
+                    done=(self._number - 1 + event.done) / self._runs,
+                    text=f"run {self._number}/{self._runs}: {event.text}",
+                )
+            )
 
 
 class Ending(Silent):
@@ -115,6 +142,15 @@ class Ending(Silent):
 
     def __exit__(self, *_: object) -> None:
         self._outputs.close()
+
+    def within(self, number: int, runs: int) -> Silent:
+        """The ending of one of several runs."""
+        return OneOfSeveral(self, number, runs)
+
+    def tell(self, text: str) -> None:
+        """One line on stderr before anything is measured."""
+        if not self._quiet:
+            print(text, file=sys.stderr, flush=True)
 
     @contextmanager
     def progress(self) -> Iterator[Listener]:
@@ -162,28 +198,48 @@ class Ending(Silent):
 
 
 class CheckEnding(Ending):
-    """The end of a check: exports for other tools as well, and a new baseline in place of the old where `update` says.
+    """The end of a check: exports for other tools as well, and what becomes of the baseline (`updating`).
 
     An exit code that a row which can't be told asks for is given only where `--on-unclear fail` is.
     """
 
-    def __init__(self, output: CheckOutput, *, update: str | None = None) -> None:
+    def __init__(self, output: CheckOutput, baseline: str = "", updating: Updating = Updating()) -> None:
         one_of("--on-unclear", output.on_unclear, ("pass", "fail"))
         self._unclear_fails = output.on_unclear == "fail"
         self._exports = tuple(_parse_export(text) for text in output.export)
-        self._update = update
+        self._baseline, self._updating = baseline, updating
+        self._held = ExitStack()
         super().__init__(output, "check", suffixes=CHECK_SUFFIXES, formats=CHECK_FORMATS)
 
+    def __enter__(self) -> CheckEnding:
+        """Nobody else may write the baseline between reading it and writing it anew."""
+        if self._updating.update or self._updating.append:
+            try:
+                self._held.enter_context(locked(Path(self._baseline)))
+            except BaseException:
+                self.__exit__()
+                raise
+        return self
+
+    def __exit__(self, *problem: object) -> None:
+        self._held.close()
+        super().__exit__(*problem)
+
     def show(self, view: Callable[[], View]) -> None:
-        """As any ending, with its exports; then the new baseline."""
+        """As any ending, with its exports; then the new baseline, or the old one with a further run."""
         shown = view()
         super().show(lambda: shown)
         if self._unclear_fails and shown.code_if_unclear_fails is not None:
             self.code = shown.code_if_unclear_fails
-        if self._update is not None and shown.baseline is not None:
-            save(Path(self._update), shown.baseline())
-            print(f"wrote {self._update}", file=sys.stderr)
+        if self._updating.update and shown.baseline is not None:
+            save(Path(self._baseline), shown.baseline())
+            print(f"wrote {self._baseline}", file=sys.stderr)
             self.code = shown.code if shown.code == EXIT_INTERRUPTED else 0
+        if self._updating.append and shown.longer is not None:
+            found = shown.longer()
+            if found.text:
+                save(Path(self._baseline), found.text)
+            print(found.said, file=sys.stderr)
 
     def _export(self, view: View) -> list[Path]:
         for name, path in self._exports:

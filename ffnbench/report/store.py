@@ -11,7 +11,8 @@ import math
 import os
 import re
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,11 @@ from ffnbench.metrics import LATENCY
 from ffnbench.names import hint_for
 from ffnbench.plan import METHOD, Kind
 from ffnbench.result import SCHEMA, Report
+
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None  # type: ignore[assignment]
 
 NAMELESS = 2  # the method of files whose protocol names none; method 1 is known by the lack of a seal
 
@@ -146,6 +152,34 @@ def _open_first(path: Path) -> Output:
     return Output(path=path, new=new)
 
 
+@contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Hold a file for oneself while it is read, and written anew later; raises FfnbenchError while another one does.
+
+    The lock is advisory and of the file itself, so nothing is left behind; where the system has none nothing is locked.
+    """
+    if fcntl is None:
+        yield
+        return
+    try:
+        while True:
+            file = path.open("rb")
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError as problem:
+                file.close()
+                raise FfnbenchError(
+                    f"{str(path)!r} is locked: another check adds a run to it now", "wait for that one, then try again"
+                ) from problem
+            if os.path.samestat(os.fstat(file.fileno()), path.stat()):
+                break
+            file.close()  # it was written anew between opening and locking
+    except OSError as problem:
+        raise FfnbenchError(f"cannot read {str(path)!r}: {problem.strerror}", "is the path right?") from problem
+    with file:
+        yield
+
+
 def save(path: Path, text: str) -> None:
     """Write one file in one step; raises Unfinished where it can't be written."""
     try:
@@ -199,8 +233,11 @@ def load(path: str | Path) -> Report:
         whole = data.get("seal") == _digest(data["plan"]["cases"], data["costs"])
         data = with_method(from_schema_1(data) if schema == 1 else data)
         _refuse_newer(path, data["plan"]["protocol"]["method"])
+        for repeat in data.get("repeats", ()):
+            _refuse_newer(path, repeat["protocol"]["method"])
         report = jsonable.decode(Report, data)
-        if any(not (s.value > 0 and math.isfinite(s.value)) for s in report.samples if s.metric == LATENCY):
+        latencies = (s.value for run in report.runs for s in run.samples if s.metric == LATENCY)
+        if any(not (value > 0 and math.isfinite(value)) for value in latencies):
             raise ValueError("a latency is not positive")
         return replace(report, seal=seal(report) if whole else "")
     except OSError as problem:

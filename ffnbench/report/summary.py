@@ -8,7 +8,10 @@ from collections import Counter
 from ffnbench.metrics import LATENCY
 from ffnbench.plan import ACTIVE_PARAMS, CONTROL, Plan
 from ffnbench.report.words import half_width, interval_text, side_lines, sizing_text
-from ffnbench.result import Report, Run, Sample, Verdict
+from ffnbench.result import Estimate, Report, Run, Sample, Verdict
+from ffnbench.stats.history import History
+from ffnbench.stats.regression import Policy, past_of
+from ffnbench.stats.verdict import CONFIDENCE
 from ffnbench.units import percent
 
 TOO_NOISY = 0.5
@@ -101,11 +104,26 @@ def summary(report: Report) -> tuple[str, ...]:
         fine = report.resolution < TOO_NOISY
         resolves = f"this run resolves differences of {percent(report.resolution)}"
         lines.append((resolves if fine else "too noisy to tell much: see `ffnbench env`, then run again") + wall)
-    lines += [*_limit(report), *_control(report), *side_lines(report.sides)]
+    lines += [*_limit(report), *_control(report), *_over_runs(report), *side_lines(report.sides)]
     lines += report.notes("")
     if report.interrupted or report.stopped:
         lines += ended_early(report.samples)
     return tuple(lines)
+
+
+def _over_runs(report: Report) -> tuple[str, ...]:
+    """The mean over all runs of a file that holds several; the table shows the first."""
+    if not report.repeats:
+        return ()
+    past = past_of(report, Policy())
+    means = [f"{label} {_over(history)}" for (label, _), history in past.rows.items() if history]
+    over = f"; over all of them, what moves between runs included: {', '.join(means)}" if means else ""
+    return (f"this is the first of {len(report.runs)} runs{over}",)
+
+
+def _over(history: History) -> str:
+    low, high = map(math.exp, history.over_runs.interval(CONFIDENCE) or (-math.inf, math.inf))
+    return interval_text(Estimate(value=math.exp(history.mean), low=low, high=high))
 
 
 def ended_early(samples: tuple[Sample, ...]) -> tuple[str, ...]:

@@ -67,7 +67,7 @@ def report_view(report: Report) -> View:
         every=False,
         rescue=(lambda: report_text(report)) if report.samples else None,
     )
-    if report.interrupted:
+    if report.interrupted or report.cut_short:
         return view.ending(EXIT_INTERRUPTED)
     if report.stopped:
         return view.ending(0, Unfinished(report.stopped, ENDED_EARLY))

@@ -21,7 +21,7 @@ from ffnbench.selftest.noisy_neighbour import Neighbour
 from ffnbench.selftest.readings import FORM, OURS, RIVALS, Reading, Truth, truth_plan, truths_of
 from ffnbench.selftest.worlds import LIVE_WORLDS, QUIET, LiveWorld, seed_of
 from ffnbench.stats.enough import Answered
-from ffnbench.stats.looks import blind_row, report_of, two_looks
+from ffnbench.stats.looks import foretell, report_of, two_looks, unresolved
 from ffnbench.stats.verdict import decide, summarise
 
 REPEATS_A_TRUTH = 5
@@ -222,7 +222,7 @@ def _checked(plan: Plan, worlds: Sequence[LiveWorld], repeat: int, budget: float
 def _check(before: Report, world: LiveWorld, injected: float, repeat: int, budget: float) -> list[Alarm]:
     """One check; the code under test is the baseline's with a row slowed down, which the check does not know."""
     policy = check_policy()
-    if blind := blind_row(before, policy, budget):
+    if blind := unresolved(foretell(before, policy, budget)):
         return [refused(blind.case, condition=world.name, repeat=repeat, injected=injected)]
 
     def measured(asked: Plan, answered: Answered) -> Report:

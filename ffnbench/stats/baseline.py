@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import shlex
 from dataclasses import replace
 
 from ffnbench.errors import FfnbenchError
 from ffnbench.ffn.spec import FFNSpec
 from ffnbench.metrics import LATENCY
-from ffnbench.plan import METHOD, NoProbe, cost_of
+from ffnbench.plan import METHOD, Case, NoProbe, cost_of
 from ffnbench.planning.effort import check_budget
 from ffnbench.request import (
     BlockRequest,
@@ -19,8 +20,8 @@ from ffnbench.request import (
     command_line,
 )
 from ffnbench.result import Environment, Report
-from ffnbench.stats.looks import FINEST_PART, blind_row
-from ffnbench.stats.regression import EXACT, SECONDS, TIMED, Policy, exact_value, parse_tolerances
+from ffnbench.stats.looks import FINEST_PART, RESOLVED, Foretold, foretell, unresolved
+from ffnbench.stats.regression import EXACT, SECONDS, TIMED, Policy, exact_value, kind, parse_tolerances
 from ffnbench.stats.rounds import without_quiet
 from ffnbench.units import percent
 
@@ -38,7 +39,7 @@ def policy_for(before: Report, request: CheckRequest) -> Policy:
         raise FfnbenchError(f"--exact-only checks no {timed}", "leave one of the two out")
     check_budget(request.budget)
     if is_timed(before) and not request.exact_only and before.plan.protocol.method == METHOD:
-        _refuse_unresolvable(before, policy, request)
+        refuse_unresolvable(foretell(before, policy, request.budget), before, request)
     return policy
 
 
@@ -126,20 +127,28 @@ def _refuse_unusable(before: Report, request: CheckRequest) -> None:
     path, again = request.baseline, _made_again(request.baseline, before)
     if not before.seal and _costs_differ(before):
         raise FfnbenchError(f"{path!r} was edited: its specs and its costs disagree", again)
-    if before.interrupted or before.stopped:
-        raise FfnbenchError(f"{path!r} ended early and is no baseline", again)
-    if is_timed(before):
-        sampled = {sample.case for sample in before.samples if sample.metric == LATENCY}
-        for case in before.plan.shown:
-            if case.label not in sampled:
-                raise FfnbenchError(f"{path!r} has no samples of {case.label!r}", again)
-        _refuse_disturbed(path, before, again)
+    methods = sorted({run.plan.protocol.method for run in before.runs})
+    if len(methods) > 1:
+        of = " and ".join(map(str, methods))
+        raise FfnbenchError(f"{path!r} holds runs of methods {of}, whose ratios can't be compared", again)
+    for number, run in enumerate(before.runs, start=1):
+        told = f"run {number} of {path!r}, of {run.created}," if before.repeats else repr(path)
+        hint = 'take it out of "repeats"' if number > 1 else again
+        _refuse_run(told, run, hint)
 
 
-def _refuse_disturbed(path: str, before: Report, again: str) -> None:
-    """A baseline without clean rounds says nothing of its rows."""
-    if lacking := without_quiet(before.plan, before.samples):
-        raise FfnbenchError(f"{path!r} was made beside other work: it has no clean rounds of {lacking[0]!r}", again)
+def _refuse_run(told: str, run: Report, hint: str) -> None:
+    """A run that ended early, or has nothing clean to say of a row, is no part of a baseline."""
+    if run.interrupted or run.stopped:
+        raise FfnbenchError(f"{told} ended early and is no baseline", hint)
+    if not is_timed(run):
+        return
+    sampled = {sample.case for sample in run.samples if sample.metric == LATENCY}
+    for case in run.plan.shown:
+        if case.label not in sampled:
+            raise FfnbenchError(f"{told} has no samples of {case.label!r}", hint)
+    if lacking := without_quiet(run.plan, run.samples):
+        raise FfnbenchError(f"{told} was made beside other work: it has no clean rounds of {lacking[0]!r}", hint)
 
 
 def _costs_differ(before: Report) -> bool:
@@ -148,21 +157,53 @@ def _costs_differ(before: Report) -> bool:
     return any(cost_of(case, NoProbe()).params != before.cost(case.label).params for case in own)
 
 
-def _refuse_unresolvable(before: Report, policy: Policy, request: CheckRequest) -> None:
-    """A tolerance that can't be told apart from noise: a change of three times of it could be missed."""
-    blind = blind_row(before, policy, request.budget)
-    if blind is None:
+def refuse_unresolvable(rows: list[Foretold], before: Report, request: CheckRequest) -> None:
+    """A tolerance that can't be told apart from noise is refused, with what would do."""
+    row = unresolved(rows)
+    if row is None:
         return
-    half, tolerance = percent(blind.half), percent(blind.tolerance)
-    if blind.by_baseline:
+    half, tolerance = percent(math.expm1(min(row.half, 10.0))), percent(row.tolerance)
+    if row.own > math.log1p(row.tolerance):
         raise FfnbenchError(
-            f"the baseline knows {blind.case!r} to +-{half} only, the tolerance is {tolerance}",
-            _made_again(request.baseline, before, precision=100 * blind.tolerance / FINEST_PART),
+            f"the baseline knows {row.case!r} to +-{percent(math.expm1(min(row.own, 10.0)))} only, "
+            f"the tolerance is {tolerance}",
+            _made_again(request.baseline, before, precision=100 * row.tolerance / FINEST_PART),
         )
+    reach, would_do = f"about +-{half} is in reach", f"--tolerance {LATENCY}={math.ceil(1000 * row.would_do) / 10:g}%"
+    if row.endless <= RESOLVED * math.log1p(row.tolerance):
+        raise FfnbenchError(
+            f"{request.budget:g} s can't resolve a tolerance of {tolerance} for {row.case!r}: {reach}",
+            f"give more --budget, or {would_do}",
+        )
+    runs = f"{row.runs} run{'s' if row.runs > 1 else ''}"
+    more = ""
+    if row.enough_runs:
+        append = f"ffnbench check {shlex.quote(request.baseline)} {would_do} --append"
+        more = f"; with {row.enough_runs} runs in the baseline {tolerance} may do: `{append}` adds one"
     raise FfnbenchError(
-        f"{request.budget:g} s can't resolve a tolerance of {tolerance} for {blind.case!r}: about +-{half} is in reach",
-        "give more --budget, or more --tolerance",
+        f"a baseline of {runs} can't resolve a tolerance of {tolerance} for {row.case!r}: "
+        f"runs of unchanged code are about +-{half} apart",
+        f"{would_do} would do{more}; `ffnbench ab` measures both sides in one run",
     )
+
+
+def refuse_append(before: Report, now: Report, path: str) -> None:
+    """Raise FfnbenchError for a run that is none of a baseline's plan, method and kind of machine."""
+    if kind(before.environment) != kind(now.environment):
+        raise FfnbenchError(f"another kind of machine than that of {path!r} can't append to it", "make a baseline here")
+    if reason := of_another_method(path, before):
+        raise FfnbenchError(f"a run can't be appended: {reason.partition(';')[0]}", made_anew(path, before))
+    asked, measured = ({case.label: _question(case) for case in run.plan.shown} for run in (before, now))
+    if asked != measured:
+        differs = sorted(label for label in asked.keys() | measured.keys() if asked.get(label) != measured.get(label))
+        raise FfnbenchError(
+            f"a run of another plan can't be appended to {path!r}: {differs[0]!r} is not the same",
+            "`ffnbench check BASELINE --append` measures the baseline's own plan",
+        )
+
+
+def _question(case: Case) -> object:
+    return case.ffn, replace(case.workload, device=case.workload.device.partition(":")[0])
 
 
 def _made_again(path: str, before: Report, precision: float = 0.5) -> str:

@@ -21,6 +21,7 @@ from ffnbench.stats.interval import (
     MEDIAN_COST,
     UNKNOWN,
     Value,
+    WeightedMean,
     between_placements,
     mean_of,
     student,
@@ -82,7 +83,7 @@ class Scatter:
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """How the rest of a run should go: what the next worker makes, workers in all, whether the precision is foreseen."""
+    """How the rest of a run should go: what the next worker makes, workers in all, whether that is foreseen to do."""
 
     amount: Amount
     workers: int
@@ -164,8 +165,7 @@ def limit_met(plan: Plan, samples: Sequence[Sample], fits: bool, answered: Answe
     before the protocol's fewest workers.
     """
     protocol = plan.protocol
-    rounds_by_case = whole_rounds(samples, protocol)
-    workers = min((len(rounds_by_case.get(case.label, {})) for case in plan.cases), default=0)
+    workers = whole_workers(plan, samples)
     if protocol.precision is None:
         return "workers" if workers >= protocol.workers else ""
     if workers < protocol.workers:
@@ -200,10 +200,16 @@ def _half_width(plan: Plan, samples: Sequence[Sample]) -> float:
     return widest
 
 
-def finest_error(protocol: Protocol, found: Scatter, pace: Pace) -> float:
-    """The standard error of a log ratio that a run of the protocol's budget can hope for at best."""
+def hoped_for(protocol: Protocol, found: Scatter, pace: Pace) -> WeightedMean:
+    """How well a run of the protocol's budget can know a log ratio at best; its mean is 0."""
     way = _cheapest(replace(protocol, precision=0.0), found, pace, Advance())
-    return math.sqrt(found.of_worker(way.amount) / way.workers)
+    return WeightedMean(0.0, math.sqrt(found.of_worker(way.amount) / way.workers), way.workers - 1)
+
+
+def whole_workers(plan: Plan, samples: Sequence[Sample]) -> int:
+    """How many workers have measured every case of a plan whole."""
+    rounds = whole_rounds(samples, plan.protocol)
+    return min((len(rounds.get(case.label, {})) for case in plan.cases), default=0)
 
 
 def _cheapest(protocol: Protocol, found: Scatter, pace: Pace, done: Advance) -> Way:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from statistics import median
 
@@ -44,6 +44,14 @@ class WeightedMean:
         """Both ends, or None for a single value."""
         half = self.half(confidence)
         return (self.mean - half, self.mean + half) if math.isfinite(half) else None
+
+    def paid(self, confidence: float, stated: float) -> WeightedMean:
+        """With the error so much larger that the stated interval is as wide as that of the confidence: what looking
+        several times costs.
+        """
+        if self.freedom <= 0 or confidence == stated:
+            return self
+        return replace(self, error=self.error * student(self.freedom, confidence) / student(self.freedom, stated))
 
     def p_value(self) -> float:
         """Two-sided p of mean 0."""

@@ -14,24 +14,30 @@ from ffnbench.metrics import LATENCY
 from ffnbench.plan import CONTROL, Plan, control_of
 from ffnbench.planning.effort import FINEST, LEAST_BUDGET_S, MIN_ROUNDS, MIN_WORKERS
 from ffnbench.result import Report, Run, Sample
-from ffnbench.stats.enough import Answered, Pace, finest_error, scatter
+from ffnbench.stats.enough import FIRST_LOOK, Answered, Pace, hoped_for, scatter, whole_workers
+from ffnbench.stats.history import KEPT, History
+from ffnbench.stats.interval import WeightedMean
 from ffnbench.stats.regression import (
     Finding,
     Policy,
     Status,
-    between_runs,
-    change_of,
     confirmed,
     latency_findings,
-    row_of,
+    past_of,
 )
-from ffnbench.stats.verdict import CONFIDENCE, level, summarise
+from ffnbench.stats.verdict import CONFIDENCE, summarise
 
-FIRST_LOOK = 2 / 3  # of the budget: from then on a suspect waits for its second look
-RESOLVED = 2  # half-width of a change, in tolerances: a change of three times the tolerance is then found
+LATE = 2 / 3  # of the budget: from then on a suspect waits for its second look
+# A run that stops when each row is decided stops too often on a value that is off by chance, most of all where the true
+# change is the tolerance. The first look takes the first of these levels for a stated 95 %, each later one the second,
+# and a run that ends undecided the third: the interval at the end then covers in 94-97.6 % over changes from 0 to three
+# times the tolerance, tolerances of 0.3 to 10 sd of a worker, and up to 48 workers (tests/test_looks.py simulates it).
+FIRST, LATER, LAST = 0.96, 0.998, 0.985
+RESOLVED = 1.1  # half-width of a change, in tolerances: with more, most checks of unchanged code would be unclear
 FINEST_PART = 3  # rounds are chosen for a precision of this part of the smallest tolerance
+DECIDED = "decided"
 Measure = Callable[[Plan, Answered], Report]
-Find = Callable[[Report], list[Finding]]
+Find = Callable[[Report, float], list[Finding]]  # a run so far, and the level of the look at it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,8 +57,11 @@ def two_looks(
     `budget` is in seconds of `clock`, for both looks together.
     """
 
-    def find(now: Report) -> list[Finding]:
-        return latency_findings(before, replace(now, environment=now.environment or before.environment), policy)
+    past = past_of(before, policy)
+
+    def find(now: Report, confidence: float) -> list[Finding]:
+        here = replace(now, environment=now.environment or before.environment)
+        return latency_findings(past, here, policy, confidence)
 
     return looks_at(before.plan, find, policy, budget, measure, clock)
 
@@ -66,19 +75,32 @@ def looks_at(
 
     def answered(part: Plan, samples: Sequence[Sample]) -> str:
         """Decided; or late with a suspect, which needs what is left of the budget."""
-        now = find(_report_so_far(part, samples))
-        late = clock() - start > FIRST_LOOK * budget and any(f.status is Status.REGRESSED for f in now)
-        return "decided" if late or not any(f.status is Status.UNCLEAR for f in now) else ""
+        now = find(_report_so_far(part, samples), look_level(part, samples))
+        late = clock() - start > LATE * budget and any(f.status is Status.REGRESSED for f in now)
+        return DECIDED if late or not any(f.status is Status.UNCLEAR for f in now) else ""
 
     now = measure(plan, answered)
-    found = find(now)
+    found = find(now, level_at_end(now))
     suspects = [finding.case for finding in found if finding.status is Status.REGRESSED]
     if not suspects or now.interrupted or now.stopped:
         return Looks(findings=tuple(found), now=now)
     second = _second_plan(plan, suspects, max(LEAST_BUDGET_S, budget - (clock() - start)))
     again = measure(second, lambda part, samples: _decided(find, part, samples, suspects))
-    looked = [finding for finding in find(again) if finding.case in suspects]
+    looked = [finding for finding in find(again, level_at_end(again)) if finding.case in suspects]
     return Looks(findings=tuple(confirmed(found, looked)), now=now, again=again)
+
+
+def look_level(plan: Plan, samples: Sequence[Sample]) -> float:
+    """The level that a look at a run takes for a stated 95 %."""
+    return FIRST if whole_workers(plan, samples) <= FIRST_LOOK else LATER
+
+
+def level_at_end(run: Report) -> float:
+    """The level of a run that has ended: that of the look that decided it, or of the last one."""
+    alive = {failure.case for failure in run.failures}
+    plan = replace(run.plan, cases=tuple(case for case in run.plan.cases if case.label not in alive))
+    level = look_level(plan, run.samples)
+    return level if run.limit == DECIDED or level == FIRST else LAST
 
 
 def first_plan(plan: Plan, policy: Policy, budget: float) -> Plan:
@@ -102,8 +124,9 @@ def _second_plan(plan: Plan, suspects: Sequence[str], budget: float) -> Plan:
 
 def _decided(find: Find, plan: Plan, samples: Sequence[Sample], rows: Sequence[str]) -> str:
     """`decided` where none of the latency rows that are asked for is unclear any more."""
-    asked = [finding for finding in find(_report_so_far(plan, samples)) if finding.case in rows]
-    return "" if any(finding.status is Status.UNCLEAR for finding in asked) else "decided"
+    now = find(_report_so_far(plan, samples), look_level(plan, samples))
+    asked = [finding for finding in now if finding.case in rows]
+    return "" if any(finding.status is Status.UNCLEAR for finding in asked) else DECIDED
 
 
 def _report_so_far(plan: Plan, samples: Sequence[Sample]) -> Report:
@@ -123,31 +146,69 @@ def report_of(run: Run) -> Report:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Blind:
-    """A row whose tolerance can't be told apart from noise: its baseline, or any run of the budget, is too unsure."""
+class Foretold:
+    """What the checks of a row will be like: `half` is that of a change's interval, `unclear` the share of checks of
+    unchanged code that it leaves UNCLEAR, both as far as the baseline's scatter and pace can tell.
+    """
 
     case: str
     tolerance: float
-    half: float  # of the interval, relative
-    by_baseline: bool
+    half: float  # in logs
+    unclear: float
+    runs: int  # of the baseline
+    endless: float  # the half with an endless budget
+    enough_runs: int | None  # of the baseline that would do, within the same budget
+    own: float  # half of the baseline's own interval, by its workers alone
+
+    @property
+    def resolved(self) -> bool:
+        """Whether the tolerance can be told apart from noise."""
+        return self.half <= RESOLVED * math.log1p(self.tolerance)
+
+    @property
+    def would_do(self) -> float:
+        """The smallest tolerance that could be."""
+        return math.expm1(self.half / RESOLVED)
 
 
-def blind_row(before: Report, policy: Policy, budget: float) -> Blind | None:
-    """The first row that could not be decided, foretold from the scatter and the pace that the baseline had."""
-    first = first_plan(before.plan, policy, FIRST_LOOK * budget)
-    error = finest_error(first.protocol, scatter(before.plan, before.samples), pace_of(before))
-    for case in before.plan.shown:
-        if before.plan.is_reference(case.label):
-            continue
-        mean, tolerance = row_of(before, case.label), policy.of(case.label, LATENCY)
-        half = mean.half(CONFIDENCE) if mean else math.inf
-        if mean is None or half > math.log1p(tolerance):
-            return Blind(case=case.label, tolerance=tolerance, half=math.expm1(min(half, 10.0)), by_baseline=True)
-        change = change_of(mean, replace(mean, error=error), between_runs(before.plan, case.label))
-        hoped = change.difference.half(level(first.protocol))
-        if hoped > RESOLVED * math.log1p(tolerance):
-            return Blind(case=case.label, tolerance=tolerance, half=math.expm1(min(hoped, 10.0)), by_baseline=False)
-    return None
+def foretell(before: Report, policy: Policy, budget: float) -> list[Foretold]:
+    """What to expect of checks of that budget, for each row whose latency would be checked; a row of which the baseline
+    knows nothing is left out.
+    """
+    first = first_plan(before.plan, policy, LATE * budget)
+    hoped = hoped_for(first.protocol, scatter(before.plan, before.samples), pace_of(before))
+    rows = past_of(before, replace(policy, absolute=False)).rows
+    return [_foretold(label, policy.of(label, LATENCY), of, hoped) for (label, _), of in rows.items() if of]
+
+
+def _foretold(label: str, tolerance: float, history: History, hoped: WeightedMean) -> Foretold:
+    limit = math.log1p(tolerance)
+
+    def half(of: History, run: WeightedMean) -> float:
+        return of.change(replace(run, mean=of.mean).paid(LAST, CONFIDENCE)).half(CONFIDENCE)
+
+    wide, change = half(history, hoped), history.change(replace(hoped, mean=history.mean))
+    more = range(history.runs + 1, KEPT + 2)
+    return Foretold(
+        case=label,
+        tolerance=tolerance,
+        half=wide,
+        unclear=1 - replace(change, mean=wide).p_above(limit),
+        runs=history.runs,
+        endless=half(history, replace(hoped, error=0.0)),
+        enough_runs=next((n for n in more if half(history.after(n), hoped) <= RESOLVED * limit), None),
+        own=WeightedMean(0.0, math.sqrt(history.own.variance), history.own.freedom).half(CONFIDENCE),
+    )
+
+
+def unresolved(rows: Sequence[Foretold]) -> Foretold | None:
+    """The first row whose tolerance is refused."""
+    return next((row for row in rows if not row.resolved), None)
+
+
+def unclear_share(rows: Sequence[Foretold]) -> float:
+    """Of checks of unchanged code, those that leave at least one row UNCLEAR."""
+    return 1 - math.prod(1 - row.unclear for row in rows)
 
 
 def pace_of(report: Report) -> Pace:

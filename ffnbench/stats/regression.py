@@ -1,33 +1,31 @@
 """Report x baseline x policy -> findings. Pure, and the only place where the status of a check is decided.
 
 Exact metrics are equal or not. Latency is checked by its in-run ratio to the reference, so that a faster or slower
-machine of the same kind cancels: the change is the ratio now over the ratio of the baseline, with an interval over
-the workers of both (Welch 1947). Nothing regresses on a point estimate.
+machine of the same kind cancels: the change is the ratio now over the ratio of the baseline's runs, with an interval
+that knows of the workers of all of them and of what moves between runs (history.py). Nothing regresses on a point
+estimate.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
 
 from ffnbench.errors import FfnbenchError
-from ffnbench.ffn.spec import FFNSpec
 from ffnbench.metrics import LATENCY, METRICS, Metric
 from ffnbench.names import hint_for
 from ffnbench.plan import Case, Plan
 from ffnbench.result import Agreement, Environment, Estimate, Report
+from ffnbench.stats.history import History, history_of
 from ffnbench.stats.interval import WeightedMean
 from ffnbench.stats.noise import busy_text
 from ffnbench.stats.rounds import Row as Rounds
 from ffnbench.stats.rounds import ratio_row, seconds_row, whole_rounds
-from ffnbench.stats.verdict import control_slack, error_rate, holm, level, row_mean
+from ffnbench.stats.verdict import CONFIDENCE, control_slack, holm, level, row_mean
 
 Row = tuple[str, str]  # case, metric
-# sd of a log ratio between runs of one machine, beyond what each run's workers show: choices, by what runs showed
-# (docs/methodology.md). Forms of the same matrix products feel the machine's state alike, others do not.
-SAME_PRODUCTS, OTHER_PRODUCTS = 0.001, 0.003
 SECONDS = "seconds"
 DEFAULT_LATENCY, DEFAULT_SECONDS = 0.05, 0.10
 
@@ -70,6 +68,7 @@ class Checked:
     again: Report | None = None
     against: str = ""
     sides: tuple[str, ...] = ()
+    unclear: float | None = None  # the share of checks of unchanged code that end UNCLEAR, foretold
 
     @property
     def smallest(self) -> float | None:
@@ -200,16 +199,93 @@ def kind(environment: Environment | None) -> tuple[object, ...]:
     return (environment.cpu, environment.cpu_capability, environment.gpu) if environment else ()
 
 
-def latency_findings(before: Report, now: Report, policy: Policy) -> list[Finding]:
-    """The latency of every row of the baseline against the reference's, then and now; seconds where asked for."""
-    if not policy.across_machines and kind(before.environment) != kind(now.environment):
-        return incomparable(before, policy, "another kind of machine: measure old and new code in one job")
-    rows = _timed_rows(before.plan, policy)
-    changes = {row: _change(before, now, *row) for row in rows}
-    alpha = error_rate(now.plan.protocol)
-    worse = holm({row: c.p_above(policy.of(*row)) for row, c in changes.items() if c}, alpha / 2)
-    slack = control_slack(now)
-    return [latency_finding(row, changes[row], row in worse, policy, now, slack) for row in rows]
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Past:
+    """What a baseline says of the rows whose time is checked; None of a row that it can't say anything of."""
+
+    report: Report
+    rows: dict[Row, History | None]
+
+
+def past_of(before: Report, policy: Policy) -> Past:
+    """A baseline read once, for all the looks that a check takes."""
+    return Past(report=before, rows={row: _history(before, *row) for row in _timed_rows(before.plan, policy)})
+
+
+def _history(before: Report, label: str, metric: str) -> History | None:
+    means = [(run, row_of(run, label, metric)) for run in before.runs]
+    known = [mean.paid(level(run.plan.protocol), CONFIDENCE) for run, mean in means if mean and mean.freedom > 0]
+    return history_of(known) if known else None
+
+
+def latency_findings(past: Past, now: Report, policy: Policy, confidence: float | None = None) -> list[Finding]:
+    """The latency of every row of the baseline against the reference's, then and now; seconds where asked for.
+
+    `confidence` is the level that this look takes for a stated 95 %: that of the run's own rule where none is given.
+    """
+    if not policy.across_machines and kind(past.report.environment) != kind(now.environment):
+        return incomparable(past.report, policy, "another kind of machine: measure old and new code in one job")
+    paid = confidence or level(now.plan.protocol)
+    means = {row: _paid(row_of(now, *row), paid) for row in past.rows}
+    decided = changes(past.rows, means, policy, control_slack(now))
+    return [_told(decided[row], row, policy, now, past.report) for row in past.rows]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decided:
+    """What follows for a row from its change; `drifted` where it is the oldest run that it has changed from."""
+
+    change: Change
+    status: Status
+    held: str = ""  # why it is UNCLEAR though its interval alone is not
+    drifted: bool = False
+
+
+def changes(
+    past: Mapping[Row, History | None], now: Mapping[Row, WeightedMean | None], policy: Policy, slack: float
+) -> dict[Row, Decided | None]:
+    """What follows for every row of a baseline from today's means; None for a row that one of the two can't tell of.
+
+    Today's run is held against the mean of the baseline's runs, and against the oldest of several, so that steps below
+    the tolerance can't add up unseen. Beyond its tolerance is a row only by Holm's correction over all of these.
+    `slack` (in logs) is what the control asks for.
+    """
+    known = [(row, of, mean) for row, of in past.items() if of and (mean := now.get(row)) and mean.freedom > 0]
+    found = {(row, False): Change(before=of.mean, now=mean.mean, difference=of.change(mean)) for row, of, mean in known}
+    found |= {
+        (row, True): Change(before=of.oldest.mean, now=mean.mean, difference=of.drift(mean))
+        for row, of, mean in known
+        if of.runs > 1
+    }
+    decided = _corrected(found, policy, slack)
+    rows = {row: decided.get((row, False)) for row in past}
+    for (row, drift), one in decided.items():
+        if drift and one.status is Status.REGRESSED and decided[row, False].status is not Status.REGRESSED:
+            rows[row] = replace(one, drifted=True)
+    return rows
+
+
+def _corrected(
+    found: Mapping[tuple[Row, bool], Change], policy: Policy, slack: float
+) -> dict[tuple[Row, bool], Decided]:
+    """Each change by its interval and the slack, and by Holm's correction over all; True is for a drift."""
+    worse = holm({key: change.p_above(policy.of(*key[0])) for key, change in found.items()}, (1 - CONFIDENCE) / 2)
+    decided = {}
+    for key, change in found.items():
+        (label, metric), _ = key
+        limit, extra = policy.of(label, metric), slack if metric == LATENCY else 0.0
+        low, high = change.difference.interval(CONFIDENCE) or (-math.inf, math.inf)
+        status, held = status_of(math.exp(low - extra), math.exp(min(high + extra, 700.0)), limit), ""
+        if extra and status is Status.UNCLEAR:
+            held = "the reference differs from itself: this machine can't tell now"
+        elif status is Status.REGRESSED and key not in worse:
+            status, held = Status.UNCLEAR, "too little for so many rows (Holm's correction)"
+        decided[key] = Decided(change=change, status=status, held=held)
+    return decided
+
+
+def _paid(mean: WeightedMean | None, confidence: float) -> WeightedMean | None:
+    return mean.paid(confidence, CONFIDENCE) if mean else None
 
 
 def incomparable(before: Report, policy: Policy, reason: str) -> list[Finding]:
@@ -224,33 +300,26 @@ def _timed_rows(plan: Plan, policy: Policy) -> list[Row]:
     return rows + [(case.label, SECONDS) for case in plan.shown if policy.absolute]
 
 
-def latency_finding(
-    row: Row, change: Change | None, worse: bool, policy: Policy, now: Report, control: float
-) -> Finding:
-    """What follows for one row; `worse` is whether it is beyond its tolerance by Holm's correction too, `control` the
-    slack (in logs) that the control asks for.
-    """
+def _told(decided: Decided | None, row: Row, policy: Policy, now: Report, before: Report | None = None) -> Finding:
+    """What follows for one row, with the reason where it is not plain."""
     label, metric = row
     rounds = _rounds_of(now, label, metric)
-    if change is None and rounds.every:
+    if decided is None and rounds.every:
         reason = busy_text(now) if rounds.clean_rounds < rounds.rounds else "one worker gives no interval"
         return _finding(label, metric, Status.UNCLEAR, policy, reason=reason)
-    if change is None:
+    if decided is None:
         failure = now.failure(label) or now.failure(now.plan.reference)
         reason = failure.message if failure else "it has no samples now"
         return _finding(label, metric, Status.MISSING, policy, reason=reason)
-    estimate, slack = change.estimate(level(now.plan.protocol)), control if metric == LATENCY else 0.0
-    low, high = (estimate.low or 0.0) * math.exp(-slack), (estimate.high or math.inf) * math.exp(slack)
-    status, reason = status_of(low, high, policy.of(label, metric)), ""
-    if status is Status.UNCLEAR and rounds.disturbed:
+    reason = decided.held
+    if decided.status is Status.UNCLEAR and rounds.disturbed:
         reason = busy_text(now)
-    elif slack and status is Status.UNCLEAR:
-        reason = "the reference differs from itself: this machine can't tell now"
-    elif status is Status.REGRESSED and not worse:
-        status, reason = Status.UNCLEAR, "too little for so many rows (Holm's correction)"
+    elif decided.drifted and before:
+        reason = f"step by step since the oldest run of the baseline, of {before.created[:10]}"
+    change = decided.change
     return _finding(
-        label, metric, status, policy, before=math.exp(change.before), now=math.exp(change.now), change=estimate,
-        reason=reason,
+        label, metric, decided.status, policy, before=math.exp(change.before), now=math.exp(change.now),
+        change=change.estimate(), reason=reason,
     )  # fmt: skip
 
 
@@ -271,22 +340,14 @@ class Change:
     now: float
     difference: WeightedMean
 
-    def estimate(self, confidence: float) -> Estimate:
-        """now over before, with a Student interval."""
-        low, high = self.difference.interval(confidence) or (-math.inf, math.inf)
+    def estimate(self) -> Estimate:
+        """now over before, with the stated Student interval: what the looks cost is in the error."""
+        low, high = self.difference.interval(CONFIDENCE) or (-math.inf, math.inf)
         return Estimate(value=math.exp(self.difference.mean), low=math.exp(low), high=math.exp(high))
 
     def p_above(self, tolerance: float) -> float:
         """One-sided p of "the change is at most the tolerance"."""
         return self.difference.p_above(math.log1p(tolerance))
-
-
-def _change(before: Report, now: Report, label: str, metric: str) -> Change | None:
-    means = [row_of(report, label, metric) for report in (before, now)]
-    if any(mean is None or mean.freedom <= 0 for mean in means):
-        return None
-    was, is_ = (mean for mean in means if mean)
-    return change_of(was, is_, between_runs(before.plan, label))
 
 
 def row_of(report: Report, label: str, metric: str = LATENCY) -> WeightedMean | None:
@@ -298,25 +359,6 @@ def _rounds_of(report: Report, label: str, metric: str) -> Rounds:
     rounds = whole_rounds(report.samples, report.plan.protocol)
     own = rounds.get(label, {})
     return ratio_row(own, rounds.get(report.plan.reference_of(label), {})) if metric == LATENCY else seconds_row(own)
-
-
-def between_runs(plan: Plan, label: str) -> float:
-    """How far (sd, in logs) a row's ratio to the reference moves between two runs of unchanged code."""
-    forms = [plan.case(name).ffn for name in (label, plan.reference)]
-    shapes = [(f.d_model, f.d_ff, f.gate, f.moe) if isinstance(f, FFNSpec) else None for f in forms]
-    return SAME_PRODUCTS if shapes[0] and shapes[0] == shapes[1] else OTHER_PRODUCTS
-
-
-def change_of(before: WeightedMean, now: WeightedMean, between: float) -> Change:
-    """The difference of two means (Welch 1947), its degrees of freedom by Satterthwaite (1946).
-
-    `between` is what each run adds of its own.
-    """
-    parts = [(mean.error**2, mean.freedom) for mean in (before, now)]
-    explained = sum(part for part, _ in parts)
-    freedom = explained**2 / sum(part**2 / n for part, n in parts) if explained else sum(n for _, n in parts)
-    error = math.sqrt(explained + 2 * between**2)
-    return Change(before=before.mean, now=now.mean, difference=WeightedMean(now.mean - before.mean, error, freedom))
 
 
 def confirmed(first: list[Finding], second: list[Finding]) -> list[Finding]:
@@ -353,22 +395,24 @@ OUTPUT = "output"
 EXACT_WITHIN = 1e-6  # of two runs in float64: rounding leaves 1e-15, or 1e-7 where a module casts to float32 inside
 
 
-def paired_findings(run: Report, policy: Policy) -> list[Finding]:
+def paired_findings(run: Report, policy: Policy, confidence: float | None = None) -> list[Finding]:
     """The latency of every row against the reference of the same run: old and new code in the same rounds.
 
-    There is no other run to vary from, so the change is the ratio with its own interval.
+    There is no other run to vary from, so the change is the ratio with its own interval. `confidence` is the level that
+    this look takes for a stated 95 %.
     """
-    reference = run.plan.reference
+    reference, paid = run.plan.reference, confidence or level(run.plan.protocol)
     rows = [(case.label, LATENCY) for case in run.plan.shown if case.label != reference]
-    means = {row: row_of(run, *row) for row in rows}
-    changes = {
-        row: Change(before=0.0, now=found.mean, difference=found) if found and found.freedom > 0 else None
-        for row, found in means.items()
-    }
-    alpha = error_rate(run.plan.protocol)
-    worse = holm({row: c.p_above(policy.of(*row)) for row, c in changes.items() if c}, alpha / 2)
-    slack = control_slack(run)
-    return [latency_finding(row, changes[row], row in worse, policy, run, slack) for row in rows]
+    means = {row: _paid(row_of(run, *row), paid) for row in rows}
+    decided = paired(means, policy, control_slack(run))
+    return [_told(decided.get(row), row, policy, run) for row in rows]
+
+
+def paired(means: Mapping[Row, WeightedMean | None], policy: Policy, slack: float) -> dict[Row, Decided]:
+    """What follows for every row from its mean in one run, where that is the change itself."""
+    known = {row: mean for row, mean in means.items() if mean and mean.freedom > 0}
+    found = {(row, False): Change(before=0.0, now=mean.mean, difference=mean) for row, mean in known.items()}
+    return {row: one for (row, _), one in _corrected(found, policy, slack).items()}
 
 
 def output_finding(label: str, agreement: Agreement, *, allowed: bool) -> Finding:

@@ -140,6 +140,13 @@ def without_quiet(plan: Plan, samples: Iterable[Sample]) -> list[str]:
     return [label for label, row in rows.items() if row.every and not row.clean]
 
 
+def disturbed(plan: Plan, samples: Iterable[Sample]) -> set[str]:
+    """The rows of which too few rounds were clean."""
+    rounds = whole_rounds(samples, plan.protocol)
+    labels = [case.label for case in plan.shown if case.label in rounds]
+    return {label for label in labels if row_of_case(plan, rounds, label).disturbed}
+
+
 @dataclass(frozen=True, slots=True)
 class Counted:
     """How many rounds of a row were made, and how many of them were clean."""

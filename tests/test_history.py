@@ -1,0 +1,86 @@
+"""Runs of a baseline: what moves between them, by simulation and by hand, and what a change is known to."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from ffnbench.stats.history import History, Part, history_of, whole
+from ffnbench.stats.interval import WeightedMean
+
+TYPED = 0.004, 3  # the prior as docs/methodology.md states it
+
+
+def run(mean: float, error: float = 0.001, freedom: float = 6.0) -> WeightedMean:
+    return WeightedMean(mean, error, freedom)
+
+
+def test_parts_together_have_the_degrees_of_freedom_of_satterthwaite() -> None:
+    parts = [Part(9e-6, 4.0), Part(16e-6, 6.0)]
+    found = whole(parts)
+    assert found.variance == pytest.approx(25e-6)
+    assert found.freedom == pytest.approx(25**2 / (9**2 / 4 + 16**2 / 6))
+    assert whole([Part(1e-6, 5.0)]) == Part(1e-6, pytest.approx(5.0))
+
+
+def test_one_run_is_held_to_the_prior() -> None:
+    sd, freedom = TYPED
+    change = history_of([run(0.01)]).change(run(0.05, 0.002, 8.0))
+    assert change.mean == pytest.approx(0.04)
+    variances = {2 * sd**2: freedom, 0.001**2: 6.0, 0.002**2: 8.0}
+    total = sum(variances)
+    assert change.error == pytest.approx(math.sqrt(total))
+    assert change.freedom == pytest.approx(total**2 / sum(v**2 / n for v, n in variances.items()))
+
+
+def test_many_runs_show_what_moves_between_them() -> None:
+    dice = np.random.default_rng(3)
+    found = [history_of([run(m, 0.001) for m in dice.normal(0, math.hypot(0.006, 0.001), 20)]) for _ in range(300)]
+    prior, weight = TYPED
+    expected = (weight * prior**2 + 19 * 0.006**2) / (weight + 19)
+    assert np.mean([h.between.variance for h in found]) == pytest.approx(expected, rel=0.05)
+    assert {h.between.freedom for h in found} == {weight + 19}
+    assert np.mean([h.effective for h in found]) == pytest.approx(20, rel=0.01)
+
+
+def test_a_run_that_is_unsure_weighs_less() -> None:
+    sure, unsure = run(0.0, 0.0005), run(0.1, 0.05)
+    assert abs(history_of([sure, unsure, sure]).mean) < 0.01
+
+
+@pytest.mark.parametrize(("sd", "runs", "low", "high"), [(0.004, 1, 0.93, 1.0), (0.006, 20, 0.93, 0.97), (0.003, 20, 0.94, 0.98)])
+def test_the_interval_of_a_change_covers(sd: float, runs: int, low: float, high: float) -> None:
+    """Runs that move by a known normal effect; with twenty of them what is said is what they do."""
+    dice = np.random.default_rng(11)
+    covered = 0
+    for _ in range(1500):
+        means = dice.normal(0, math.hypot(sd, 0.001), runs + 1)
+        errors = 0.001 * np.sqrt(dice.chisquare(6, runs + 1) / 6)
+        *past, now = [WeightedMean(m, e, 6.0) for m, e in zip(means, errors, strict=True)]
+        interval = history_of(past).change(now).interval(0.95)
+        covered += interval[0] <= 0 <= interval[1]
+    assert low <= covered / 1500 <= high
+
+
+def test_drift_is_against_the_oldest_alone() -> None:
+    steps = history_of([run(0.01 * k) for k in range(6)])
+    now = run(0.06)
+    assert steps.drift(now).mean == pytest.approx(0.06)
+    assert steps.change(now).mean == pytest.approx(0.035, abs=0.001)
+    assert steps.drift(now).error > steps.change(now).error
+
+
+def test_more_runs_are_foretold_to_help() -> None:
+    history: History = history_of([run(0.0), run(0.004)])
+    halves = [history.after(n).change(run(0.0)).half(0.95) for n in (2, 5, 20)]
+    assert halves == sorted(halves, reverse=True)
+
+
+def test_what_looking_costs_widens_the_stated_interval() -> None:
+    mean = WeightedMean(0.0, 0.01, 5.0)
+    assert mean.paid(0.99, 0.95).half(0.95) == pytest.approx(0.01 * stats.t.ppf(0.995, 5))
+    assert mean.paid(0.95, 0.95) == mean
+    assert WeightedMean(0.0, math.inf, 0.0).paid(0.99, 0.95).freedom == 0
