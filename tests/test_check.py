@@ -22,7 +22,6 @@ from ffnbench.planning.compare import plan_compare
 from ffnbench.report.exports import EXPORTS
 from ffnbench.report.store import report_text
 from ffnbench.request import CompareRequest
-from ffnbench.stats.interval import WeightedMean
 from ffnbench.stats.looks import report_of, two_looks
 from ffnbench.stats.regression import (
     Finding,
@@ -427,25 +426,29 @@ def test_update_needs_quiet(call, baseline: Path) -> None:
     assert "the baseline was not updated: nothing was measured for gelu, relu, swiglu" in err
 
 
-def test_a_tolerance_that_no_run_could_resolve_is_refused(call, tmp_path: Path) -> None:
-    """The baseline is sure enough, but what ratios move by between two runs is not less than the tolerance."""
+def test_a_tolerance_below_what_runs_move_by_is_refused(call, tmp_path: Path) -> None:
+    """The baseline is sure enough, but one run of it can't show what moves between runs."""
     sure = baseline_in(tmp_path, machine(scatter=0.0003), precision=0.05)
     launch = machine()
-    code, out, err = call(str(sure), "--tolerance", "latency=0.2%", launch=launch)
+    code, out, err = call(str(sure), "--tolerance", "latency=1%", launch=launch)
     assert (code, out, launch.log) == (2, "", [])
-    assert err.startswith("error: 120 s can't resolve a tolerance of 0.2% for 'swiglu': about +-")
-    assert "more --budget" in err
-    assert call(str(sure), "--tolerance", "latency=1%")[0] == 0
+    assert err.startswith("error: a baseline of 1 run can't resolve a tolerance of 1.0% for 'gelu': runs of unchanged")
+    would_do = re.search(r"--tolerance (latency=[\d.]+%) would do", err)
+    assert would_do
+    assert re.search(r"with \d+ runs in the baseline 1.0% may do: `ffnbench check \S+ \S+ \S+ --append` adds one", err)
+    assert err.rstrip().endswith("`ffnbench ab` measures both sides in one run")
+    assert call(str(sure), "--tolerance", would_do[1])[0] == 0
 
 
 def test_a_budget_too_short_for_the_tolerance_is_refused(call, tmp_path: Path) -> None:
     """Many workers made the baseline sure; the few that a short budget has room for would not be."""
-    path = baseline_in(tmp_path, machine(scatter=0.01), precision=None, workers=40, rounds=8)
+    path = baseline_in(tmp_path, machine(scatter=0.015), precision=None, workers=40, rounds=8)
     edited(path, lambda data: data.update(wall_s=200.0))
-    assert call(str(path), "--tolerance", "latency=1%", "--budget", "600")[0] == 0
-    code, _, err = call(str(path), "--tolerance", "latency=1%", "--budget", "20")
+    assert call(str(path), "--tolerance", "latency=2%", "--budget", "600")[0] == 0
+    code, _, err = call(str(path), "--tolerance", "latency=2%", "--budget", "20")
     assert code == 2
-    assert err.startswith("error: 20 s can't resolve a tolerance of 1.0%")
+    assert err.startswith("error: 20 s can't resolve a tolerance of 2.0%")
+    assert "give more --budget, or --tolerance latency=" in err
 
 
 def stored(folder: Path, launch: FakeLaunch, **options: object) -> Path:
@@ -527,13 +530,13 @@ def test_everything_faster_may_be_a_slower_reference(call, baseline: Path) -> No
 
 
 def test_a_gate_neither_cries_wolf_nor_sleeps(call, baseline: Path) -> None:
-    """Ten checks each of unchanged code and of +5 % at a tolerance of 1 %, with workers of 0.4 % scatter."""
+    """Ten checks each of unchanged code and of +8 % at a tolerance of 2 %, with workers of 0.4 % scatter."""
 
     def codes(factor: float) -> list[int]:
         return [
-            call(str(baseline), "--tolerance", "latency=1%", launch=machine({"swiglu": factor}, 0.004, seed))[0]
+            call(str(baseline), "--tolerance", "latency=2%", launch=machine({"swiglu": factor}, 0.004, seed))[0]
             for seed in range(10)
         ]  # fmt: skip
 
     assert codes(1.0) == [0] * 10
-    assert sum(code == 1 for code in codes(1.05)) >= 9
+    assert sum(code == 1 for code in codes(1.08)) >= 9

@@ -40,9 +40,10 @@ def test_many_runs_show_what_moves_between_them() -> None:
     dice = np.random.default_rng(3)
     found = [history_of([run(m, 0.001) for m in dice.normal(0, math.hypot(0.006, 0.001), 20)]) for _ in range(300)]
     prior, weight = TYPED
-    expected = (weight * prior**2 + 19 * 0.006**2) / (weight + 19)
+    seen = 12.89  # of 19 successive differences, by von Neumann and others (1941): 2 * 19^2 / 56
+    expected = (weight * prior**2 + seen * 0.006**2) / (weight + seen)
     assert np.mean([h.between.variance for h in found]) == pytest.approx(expected, rel=0.05)
-    assert {h.between.freedom for h in found} == {weight + 19}
+    assert {round(h.between.freedom, 2) for h in found} == {weight + seen}
     assert np.mean([h.effective for h in found]) == pytest.approx(20, rel=0.01)
 
 
@@ -65,6 +66,21 @@ def test_the_interval_of_a_change_covers(sd: float, runs: int, low: float, high:
         interval = history_of(past).change(now).interval(0.95)
         covered += interval[0] <= 0 <= interval[1]
     assert low <= covered / 1500 <= high
+
+
+def test_the_degrees_of_freedom_of_successive_differences() -> None:
+    """By simulation: twice the squared mean over the variance, as for a chi-squared variable."""
+    for runs in (3, 6, 20):
+        steps = np.diff(np.random.default_rng(4).standard_normal((20_000, runs)), axis=1)
+        squares = (steps**2).mean(1) / 2
+        history = history_of([run(0.0)] * runs)
+        assert history.between.freedom - TYPED[1] == pytest.approx(2 * squares.mean() ** 2 / squares.var(), rel=0.06)
+
+
+def test_steps_are_not_scatter() -> None:
+    dice = np.random.default_rng(2)
+    rising = [run(0.005 * k + dice.normal(0, 0.002)) for k in range(12)]
+    assert math.sqrt(history_of(rising).between.variance) < 0.006  # their sd is 1.8 %
 
 
 def test_drift_is_against_the_oldest_alone() -> None:

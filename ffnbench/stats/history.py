@@ -10,9 +10,10 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from statistics import fmean
 
-from ffnbench.stats.interval import WeightedMean, variance
+from ffnbench.stats.interval import WeightedMean
 
 # sd of a log ratio between runs. On the reference machine, at d_model 768, swiglu / relu moved by 0.47 % (60 checks),
 # by 0.53 % (9 saved runs), gelu / relu by 0.1 %; three degrees of freedom make the interval 1.6 times as wide.
@@ -73,7 +74,7 @@ class History:
 
     def after(self, runs: int) -> History:
         """The history that so many runs like these would make, as far as it can be foretold."""
-        freedom = PRIOR_FREEDOM + runs - 1
+        freedom = PRIOR_FREEDOM + _seen(runs)
         own = replace(self.own, variance=self.own.variance * self.effective / runs)
         between = replace(self.between, freedom=freedom)
         return replace(self, own=own, between=between, effective=float(runs), runs=runs)
@@ -95,9 +96,19 @@ def history_of(runs: Sequence[WeightedMean]) -> History:
 
 
 def _between(runs: Sequence[WeightedMean]) -> Part:
-    """Variance between runs beyond what their own workers explain, drawn towards the prior."""
-    freedom = PRIOR_FREEDOM + len(runs) - 1
-    found = 0.0
-    if len(runs) > 1:
-        found = max(0.0, variance([run.mean for run in runs]) - fmean(run.error**2 for run in runs))
-    return Part((PRIOR_FREEDOM * PRIOR**2 + (len(runs) - 1) * found) / freedom, freedom)
+    """Variance between runs beyond what their own workers explain, drawn towards the prior.
+
+    It is that of successive differences, with their degrees of freedom (von Neumann and others 1941): runs of code that
+    gets slower step by step are not taken for runs that scatter.
+    """
+    if len(runs) == 1:
+        return Part(PRIOR**2, PRIOR_FREEDOM)
+    steps = [(b.mean - a.mean) ** 2 / 2 for a, b in pairwise(runs)]
+    found = max(0.0, fmean(steps) - fmean(run.error**2 for run in runs))
+    seen = _seen(len(runs))
+    return Part((PRIOR_FREEDOM * PRIOR**2 + seen * found) / (PRIOR_FREEDOM + seen), PRIOR_FREEDOM + seen)
+
+
+def _seen(runs: int) -> float:
+    """Degrees of freedom of the mean square of their successive differences."""
+    return 2 * (runs - 1) ** 2 / (3 * runs - 4) if runs > 1 else 0.0

@@ -376,7 +376,8 @@ def confirmed(first: list[Finding], second: list[Finding]) -> list[Finding]:
             reason = f"a suspect; measured again it was {said}"
             finding = replace(other or finding, reason=reason, status=other.status if other else Status.UNCLEAR)
         elif other and finding.status is Status.REGRESSED:
-            finding = replace(finding, reason="measured twice: the second time in new workers, in the opposite order")
+            twice = "measured twice: the second time in new workers, in the opposite order"
+            finding = replace(finding, reason="; ".join(filter(None, (finding.reason, twice))))
         found.append(finding)
     return found
 

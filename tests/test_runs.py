@@ -1,0 +1,296 @@
+"""A baseline of several runs: how it is made, how runs are added, and what it refuses."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import math
+import random
+import re
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from conftest import FakeLaunch
+
+from ffnbench import api, cli
+from ffnbench.report.store import load
+
+COMPARE = "--variants relu,gelu,swiglu --d-model 64 --threads 1 --metrics latency --precision 0.5"
+
+
+def machine(factor: float = 1.0, seed: int = 0) -> FakeLaunch:
+    """Workers of 10 ms a call, swiglu's times a factor, with a little chance."""
+    dice = random.Random(seed)
+
+    def seconds(label: str, worker: int, number: int) -> float:
+        return 0.01 * (factor if label == "swiglu" else 1.0) * math.exp(dice.gauss(0, 0.002))
+
+    return FakeLaunch(seconds)
+
+
+class Restless(FakeLaunch):
+    """A machine on which swiglu is off by another amount in each run; a run starts where a worker is asked for rounds
+    again after `workers` of them."""
+
+    def __init__(self, factors: list[float], interrupted_in: int | None = None) -> None:
+        self.dice, self.factors, self.runs, self.interrupted_in = random.Random(1), factors, -1, interrupted_in
+        super().__init__(self.second)
+
+    def second(self, label: str, worker: int, number: int) -> float:
+        if self.runs == self.interrupted_in and number > 2:
+            raise KeyboardInterrupt
+        factor = self.factors[self.runs] if label == "swiglu" else 1.0
+        return 0.01 * factor * math.exp(self.dice.gauss(0, 0.001))
+
+
+@pytest.fixture
+def call(on_machine, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
+    """`ffnbench ...` in this process, workers faked; gives exit code, stdout in one line, stderr."""
+
+    def run(*arguments: object, launch: FakeLaunch | None = None) -> tuple[int, str, str]:
+        launch = launch or machine(seed=1)
+        on_machine(launch)
+        if isinstance(launch, Restless):
+            measured = api._measured
+
+            def counted(*given: object, **more: object) -> object:
+                launch.runs += 1
+                return measured(*given, **more)
+
+            monkeypatch.setattr(api, "_measured", counted)
+        words = [word for argument in arguments for word in str(argument).split(" ")]
+        monkeypatch.setattr(sys, "argv", ["ffnbench", *words])
+        with pytest.raises(SystemExit) as caught:
+            cli.main()
+        monkeypatch.undo()
+        out, err = capsys.readouterr()
+        return caught.value.code or 0, " ".join(out.split()), err
+
+    return run
+
+
+@pytest.fixture
+def baseline(tmp_path: Path, call) -> Path:
+    path = tmp_path / "baseline.json"
+    assert call("compare", COMPARE, "--runs 3 --pause 0 -o", path, "-q", launch=machine())[0] == 0
+    return path
+
+
+def edited(path: Path, edit: Callable[[dict], object]) -> Path:
+    data = json.loads(path.read_text())
+    edit(data)
+    path.write_text(json.dumps(data))
+    return path
+
+
+def test_several_runs_stand_in_one_file_in_the_order_of_their_time(tmp_path: Path, call) -> None:
+    path, factors = tmp_path / "b.json", [1.00, 1.02, 0.98, 1.04]
+    code, out, err = call("compare", COMPARE, "--runs 4 --pause 0 -o", path, launch=Restless(factors))
+    assert code == 0
+    assert "this is the first of 4 runs" in out
+    assert re.findall(r"run \d/4", err)[-1] == "run 4/4"
+    report = load(path)
+    assert len(report.runs) == 4
+    for run, factor in zip(report.runs, factors, strict=True):
+        by_hand = {label: [s.value for s in run.samples if s.case == label] for label in ("relu", "swiglu")}
+        ratio = sum(by_hand["swiglu"]) / sum(by_hand["relu"])  # as many rounds of both
+        assert ratio == pytest.approx(factor, rel=0.002)
+    over = re.search(r"swiglu (\d\.\d+) \[(\d\.\d+), (\d\.\d+)\]", out[out.index("over all of them") :])
+    assert over
+    value, low, high = map(float, over.groups())
+    assert value == pytest.approx(1.01, abs=0.002)
+    assert low <= 0.99 < 1.03 <= high  # sd 2.6 % of a run, 1.3 % of their mean
+    assert "first of 4 runs" in call("report", path)[1]
+
+
+def test_a_single_run_is_what_it_was(tmp_path: Path, call) -> None:
+    path = tmp_path / "b.json"
+    assert call("compare", COMPARE, "-q -o", path)[0] == 0
+    assert "repeats" not in json.loads(path.read_text())
+    assert load(path).runs[0].samples == load(path).samples
+
+
+@pytest.mark.parametrize(
+    ("flags", "error"),
+    [
+        ("--runs 0", "error: --runs 0 is out of range"),
+        ("--runs 21", "error: --runs 21 is out of range"),
+        ("--runs 2 --pause 86401", "error: --pause 86401 is out of range"),
+        ("--runs 2 --pause -1", "error: --pause -1 is out of range"),
+        ("--runs 2 --pause nan", "error: --pause nan is out of range"),
+        ("--pause 5", "error: --pause is between two runs, and there is one"),
+    ],
+)
+def test_mistakes_are_told_before_measuring(call, flags: str, error: str) -> None:
+    launch = machine()
+    code, out, err = call("compare", COMPARE, flags, launch=launch)
+    assert (code, out, launch.log) == (2, "", [])
+    assert err.startswith(error)
+    assert err.count("\n") == 2
+
+
+def test_ctrl_c_keeps_the_runs_that_are_whole(tmp_path: Path, call) -> None:
+    path = tmp_path / "b.json"
+    code, _, _ = call(
+        "compare", COMPARE, "--runs 5 --pause 0 -q -o", path, launch=Restless([1.0] * 5, interrupted_in=2)
+    )
+    assert code == 130
+    report = load(path)
+    assert (len(report.runs), report.cut_short, report.interrupted) == (2, True, False)
+    assert call("report", path)[0] == 0
+    assert call("check", path, "-q")[0] == 0
+
+
+def test_a_run_beside_other_work_is_not_kept(tmp_path: Path, call, monkeypatch: pytest.MonkeyPatch) -> None:
+    launch = machine()
+    launch.waited = 0.6
+    path = tmp_path / "b.json"
+    code, out, _ = call(
+        "compare", COMPARE.replace("--precision 0.5", "--quick"), "--runs 2 --pause 0 -q -o", path, launch=launch
+    )
+    assert code == 0
+    assert "run 2 of 2 is not kept: it was made beside other work" in out
+    assert len(load(path).runs) == 1
+
+
+def test_append_adds_a_finished_run(baseline: Path, call) -> None:
+    before = load(baseline)
+    code, _, err = call("check", baseline, "--append", launch=machine(1.02, seed=5))
+    assert code == 0
+    assert f"added to '{baseline}': 4 runs" in err
+    after = load(baseline)
+    assert after.samples == before.samples
+    assert after.repeats[:2] == before.repeats
+    new = after.runs[-1].samples
+    assert {sample.case for sample in new} == {"relu", "gelu", "swiglu"}  # the control is not part of the plan
+    ratio = sum(s.value for s in new if s.case == "swiglu") / sum(s.value for s in new if s.case == "relu")
+    assert ratio == pytest.approx(1.02, rel=0.003)
+    assert after.seal
+
+
+def test_append_keeps_the_oldest_and_the_newest_twenty(baseline: Path, call) -> None:
+    def many(data: dict) -> None:
+        data["repeats"] = [data["repeats"][0] | {"created": f"2026-01-{day:02d}"} for day in range(1, 21)]
+
+    edited(baseline, many)
+    assert call("check", baseline, "-q --append")[0] == 0
+    report = load(baseline)
+    assert len(report.repeats) == 20
+    assert report.repeats[0].created == "2026-01-02"
+    assert report.samples
+
+
+def test_a_regressed_run_is_not_added_and_an_unclear_one_is(baseline: Path, call) -> None:
+    text = baseline.read_text()
+    code, _, err = call("check", baseline, "-q --append", launch=machine(1.3, seed=3))
+    assert (code, baseline.read_text()) == (1, text)
+    assert f"this run was not added to '{baseline}': swiglu latency regressed" in err
+    code, out, err = call("check", baseline, "-q --append --tolerance latency=3%", launch=machine(1.03, seed=3))
+    assert (code, "UNCLEAR" in out) == (0, True)
+    assert f"added to '{baseline}'" in err
+
+
+def test_a_busy_run_is_not_added(baseline: Path, call) -> None:
+    text, launch = baseline.read_text(), machine(seed=3)
+    launch.waited = 0.6
+    code, out, err = call("check", baseline, "-q --append", launch=launch)
+    assert (code, "UNCLEAR" in out, baseline.read_text()) == (0, True, text)
+    assert "was not added" in err
+    assert "it was busy" in err
+
+
+def test_small_steps_do_not_add_up_unseen(tmp_path: Path, call) -> None:
+    """Each run half a percent slower than the last: the next one is 5 % above their mean, and 9 % above the first."""
+    path = tmp_path / "b.json"
+    factors = [1.005**k for k in range(16)]
+    assert call("compare", COMPARE, "--runs 16 --pause 0 -q -o", path, launch=Restless(factors))[0] == 0
+    code, out, _ = call("check", path, "-q", launch=machine(1.005**17, seed=2))
+    assert code == 1
+    assert "step by step since the oldest run of the baseline" in out
+
+
+def test_another_plan_or_machine_can_not_be_appended(baseline: Path, tmp_path: Path, call) -> None:
+    text, other = baseline.read_text(), tmp_path / "other.json"
+    call("compare", COMPARE.replace("64", "72"), "-q -o", other)
+    code, out, err = call("check", baseline, other, "-q --append")
+    assert (code, out, baseline.read_text()) == (2, "", text)
+    assert err.startswith("error: a run of another plan can't be appended to")
+    edited(baseline, lambda data: data["environment"].update(cpu="Other CPU"))
+    launch, text = machine(), baseline.read_text()
+    code, out, err = call("check", baseline, "-q --append", launch=launch)
+    assert (code, out, baseline.read_text()) == (2, "", text)
+    assert err.startswith("error: another kind of machine than that of")
+    assert not any(job == "sample" for _, job, _ in launch.log)
+
+
+def test_a_saved_run_can_be_appended(baseline: Path, tmp_path: Path, call) -> None:
+    run = tmp_path / "run.json"
+    call("compare", COMPARE, "-q -o", run, launch=machine(seed=8))
+    assert call("check", baseline, run, "-q --append")[0] == 0
+    assert load(baseline).runs[-1].samples == load(run).samples
+
+
+def test_a_locked_file_is_left_alone(baseline: Path, call) -> None:
+    text = baseline.read_text()
+    with baseline.open("rb") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        for flag in ("--append", "--update"):
+            code, out, err = call("check", baseline, "-q", flag)
+            assert (code, out, baseline.read_text()) == (2, "", text)
+            assert err.startswith(f"error: '{baseline}' is locked: another check adds a run to it now\nhint: wait")
+    assert call("check", baseline, "-q --append")[0] == 0
+    assert call("check", baseline, "-q --append")[0] == 0  # it was written anew, and can be locked again
+    assert [path.name for path in baseline.parent.iterdir()] == [baseline.name]
+
+
+@pytest.mark.parametrize(
+    ("damage", "error"),
+    [
+        (lambda run: run.update(samples=[s for s in run["samples"] if s["case"] != "swiglu"]),
+         "error: run 3 of '{path}', of 2026-01-03, has no samples of 'swiglu'"),
+        (lambda run: run.update(interrupted=True), "error: run 3 of '{path}', of 2026-01-03, ended early"),
+        (lambda run: run["protocol"].update(method=2), "error: '{path}' holds runs of methods 2 and 3"),
+        (lambda run: run["protocol"].update(method=9), "error: '{path}' was measured by method 9"),
+        (lambda run: run.pop("samples"), "error: '{path}' is not a whole ffnbench report: Report.repeats[1]"),
+        (lambda run: run["samples"][0].update(value=-1.0), "error: '{path}' is not a whole ffnbench report: a latency"),
+        (lambda run: [s.update(waited=0.5) for s in run["samples"]], "error: run 3 of '{path}', of 2026-01-03, was"),
+    ],
+)  # fmt: skip
+def test_a_broken_run_among_several_is_named_and_nothing_is_lost(baseline: Path, call, damage, error: str) -> None:
+    def edit(data: dict) -> None:
+        data["repeats"][1].update(created="2026-01-03")
+        damage(data["repeats"][1])
+
+    text = edited(baseline, edit).read_text()
+    code, out, err = call("check", baseline, "-q --append")
+    assert (code, out, baseline.read_text()) == (2, "", text)
+    assert err.startswith(error.format(path=baseline)), err
+    assert err.count("\n") == 2
+
+
+def test_update_and_append_exclude_each_other(baseline: Path, call) -> None:
+    assert call("check", baseline, "--append --update")[2].startswith(
+        "error: --update replaces the baseline, --append adds"
+    )
+    assert call("check", baseline, "--append --exact-only")[2].startswith("error: --append needs the whole measurement")
+
+
+def test_what_a_check_may_come_to_is_foretold(tmp_path: Path, call) -> None:
+    """The share that was foretold is that of the normal model, and falls with the tolerance."""
+    path = tmp_path / "b.json"
+    call("compare", COMPARE, "--runs 5 --pause 0 -q -o", path, launch=Restless([1.0, 1.004, 0.996, 1.003, 0.997]))
+    tight = call("check", path, "--tolerance latency=1.5%")
+    told = re.search(r"foretold from the 5 runs of the baseline: about (\d+) of (10+) checks", tight[2])
+    assert told
+    assert 0.02 < int(told[1]) / int(told[2]) < 0.6
+    assert told[0] in tight[1]
+    assert "fewer than 1 of 100" in call("check", path, "-q")[1]
+
+
+def test_repeats_are_runs_of_their_own(baseline: Path) -> None:
+    report = load(baseline)
+    again = replace(report, repeats=()).with_repeat(report.runs[1], 20)
+    assert again.runs[1].samples == report.runs[1].samples
