@@ -358,7 +358,7 @@ def measure(prepared: Prepared, ending: Silent = SILENT, launch: Launch | None =
 
 def _several(prepared: Prepared, ending: Silent, launch: Launch | None, runs: int, pause: float) -> ShownReport:
     """So many runs apart in one report. One that is interrupted is not kept, nor is one without clean rounds."""
-    found = _measured(prepared, ending.within(1, runs), launch)
+    found, noisy = _measured(prepared, ending.within(1, runs), launch), []
     for number in range(2, runs + 1):
         if found.interrupted or found.stopped or found.failed_wholly:
             return found
@@ -371,12 +371,16 @@ def _several(prepared: Prepared, ending: Silent, launch: Launch | None, runs: in
             return replace(found, cut_short=True)
         if now.interrupted or now.stopped:
             return replace(found, cut_short=True)
-        if lacking := without_quiet(now.plan, now.samples):
-            text = f"run {number} of {runs} is not kept: it was made beside other work ({', '.join(lacking)})"
-            found = replace(found, warnings=(*found.warnings, Note(label="", text=text)))
+        if without_quiet(now.plan, now.samples):
+            noisy.append(number)
+        elif not found.repeats and without_quiet(found.plan, found.samples):
+            noisy, found = [*noisy, 1], now
         else:
             found = found.with_repeat(now, KEPT)
-    return found
+    if not noisy:
+        return found
+    text = f"{len(noisy)} of {runs} runs are not kept: they were made beside other work"
+    return replace(found, warnings=(*found.warnings, Note(label="", text=text)))
 
 
 def _pause(seconds: float, ending: Silent) -> None:

@@ -8,7 +8,7 @@ import math
 import random
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
 
@@ -35,7 +35,8 @@ class Restless(FakeLaunch):
     """A machine on which swiglu is off by another amount in each run; a run starts where a worker is asked for rounds
     again after `workers` of them."""
 
-    def __init__(self, factors: list[float], interrupted_in: int | None = None) -> None:
+    def __init__(self, factors: list[float], interrupted_in: int | None = None, noisy: Iterable[int] = ()) -> None:
+        self.noisy = set(noisy)
         self.dice, self.factors, self.runs, self.interrupted_in = random.Random(1), factors, -1, interrupted_in
         super().__init__(self.second)
 
@@ -58,6 +59,7 @@ def call(on_machine, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixt
 
             def counted(*given: object, **more: object) -> object:
                 launch.runs += 1
+                launch.waited = 0.6 if launch.runs in launch.noisy else None
                 return measured(*given, **more)
 
             monkeypatch.setattr(api, "_measured", counted)
@@ -144,16 +146,19 @@ def test_ctrl_c_keeps_the_runs_that_are_whole(tmp_path: Path, call) -> None:
     assert call("check", path, "-q")[0] == 0
 
 
-def test_a_run_beside_other_work_is_not_kept(tmp_path: Path, call, monkeypatch: pytest.MonkeyPatch) -> None:
-    launch = machine()
-    launch.waited = 0.6
-    path = tmp_path / "b.json"
-    code, out, _ = call(
-        "compare", COMPARE.replace("--precision 0.5", "--quick"), "--runs 2 --pause 0 -q -o", path, launch=launch
-    )
+@pytest.mark.parametrize(("noisy", "kept"), [({0}, [1, 2]), ({1}, [0, 2]), ({0, 1}, [2]), ({0, 1, 2}, [0])])
+def test_a_run_beside_other_work_is_not_kept(tmp_path: Path, call, noisy: set[int], kept: list[int]) -> None:
+    """Run k takes 1 + k / 10 times as long; where no run is quiet the first is shown, as busy."""
+    path, launch = tmp_path / "b.json", Restless([1.0, 1.1, 1.2], noisy=noisy)
+    quick = COMPARE.replace("--precision 0.5", "--quick")
+    code, out, _ = call("compare", quick, "--runs 3 --pause 0 -q -o", path, launch=launch)
     assert code == 0
-    assert "run 2 of 2 is not kept: it was made beside other work" in out
-    assert len(load(path).runs) == 1
+    assert f"{min(2, len(noisy))} of 3 runs are not kept: they were made beside other work" in out
+    found = [
+        sum(s.value for s in run.samples if s.case == "swiglu") / sum(s.value for s in run.samples if s.case == "relu")
+        for run in load(path).runs
+    ]
+    assert found == pytest.approx([1 + k / 10 for k in kept], rel=0.01)
 
 
 def test_append_adds_a_finished_run(baseline: Path, call) -> None:
