@@ -58,6 +58,7 @@ def test_shell_lines_are_commands_that_work(document, line, tmp_path, monkeypatc
     if "timm" in line:
         pytest.importorskip("timm")
     on_machine(FakeLaunch(), SidesProber)
+    monkeypatch.setattr(api, "_pause", lambda seconds, ending: None)
     if line.startswith("ffnbench ab "):
         two_sides(tmp_path)
     command, *arguments = shlex.split(line)
