@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import time
 from types import TracebackType
@@ -21,7 +22,7 @@ class ProgressBar:
     def __init__(self, *, quiet: bool) -> None:
         self._console = Console(stderr=True)
         self._quiet = quiet
-        self._last_line = ""
+        self._last_step = ""
         self._shown_at = 0.0
         self._bar = RichProgress(
             BarColumn(bar_width=20),
@@ -49,6 +50,7 @@ class ProgressBar:
         self._bar.update(self._task, completed=event.done, description=event.text + eta, refresh=due)
         self._shown_at = time.monotonic() if due else self._shown_at
         line = event.text.partition("  ")[0]
-        if not self._quiet and not self._console.is_terminal and line != self._last_line:
-            self._last_line = line
+        step = re.sub(r"/\d+$", "", line)  # how many there will be is reckoned anew all the time
+        if not self._quiet and not self._console.is_terminal and step != self._last_step:
+            self._last_step = step
             print(line + eta, file=sys.stderr, flush=True)
