@@ -293,6 +293,10 @@ def test_what_a_check_may_come_to_is_foretold(tmp_path: Path, call) -> None:
     assert 0.02 < int(told[1]) / int(told[2]) < 0.6
     assert told[0] in tight[1]
     assert "fewer than 1 of 100" in call("check", path, "-q")[1]
+    assert "which is taken to be" not in tight[2]
+    call("compare", COMPARE, "-q -o", path, launch=Restless([1.0]))
+    assert "the one run of the baseline" in (told_of_one := call("check", path)[2])
+    assert "which is taken to be 0.4% (sd)" in told_of_one
 
 
 def test_repeats_are_runs_of_their_own(baseline: Path) -> None:

@@ -17,7 +17,7 @@ from ffnbench.report.summary import effort, ended_early
 from ffnbench.report.table import UNKNOWN, Cell, Column, Table
 from ffnbench.report.words import interval_text, side_lines
 from ffnbench.stats.baseline import of_another_method
-from ffnbench.stats.history import KEPT
+from ffnbench.stats.history import KEPT, PRIOR
 from ffnbench.stats.regression import OUTPUT, Checked, Finding, Status, exit_code
 from ffnbench.stats.rounds import disturbed, without_quiet
 from ffnbench.units import percent, signed_percent
@@ -28,6 +28,7 @@ STYLES = {
     Status.REGRESSED: "bold red", Status.MISSING: "bold red", Status.UNCLEAR: "bold yellow",
     Status.INCOMPARABLE: "bold yellow", Status.IMPROVED: "green", Status.OK: "green",
 }  # fmt: skip
+FEW = 3  # runs, of which the scatter is worth less than what is taken for it
 LOUD = {Status.UNCLEAR: "could not be decided", Status.INCOMPARABLE: "could not be compared"}
 
 
@@ -188,7 +189,9 @@ def foretold_text(unclear: float, runs: int) -> str:
     share = f"about {tens} of 10" if unclear >= 0.1 else f"about {max(1, round(100 * unclear))} of 100"
     share = "fewer than 1 of 100" if unclear < 0.01 else share
     of = f"the {runs} runs" if runs > 1 else "the one run"
-    return f"foretold from {of} of the baseline: {share} checks of unchanged code will be unclear"
+    few = f"; so few show little of what moves between runs, which is taken to be {percent(PRIOR)} (sd)"
+    told = f"foretold from {of} of the baseline: {share} checks of unchanged code will be unclear"
+    return told + (few if runs < FEW else "")
 
 
 def _change(finding: Finding) -> str:
