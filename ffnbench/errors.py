@@ -7,9 +7,11 @@ Exit codes live here so that no command invents its own: 2 is the user's input (
 from __future__ import annotations
 
 import signal
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+EXIT_REGRESSED = 1
 EXIT_USAGE = 2
 EXIT_UNFINISHED = 3
 EXIT_INTERRUPTED = 130
@@ -59,3 +61,14 @@ def termination_as_interruption() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGTERM, before)
+
+
+def complain(message: str, hint: str, code: int) -> int:
+    """`error:` and `hint:` on stderr; gives the exit code back."""
+    try:
+        print(f"error: {message}", file=sys.stderr)
+        if hint:
+            print(f"hint: {hint}", file=sys.stderr)
+    except OSError:  # nobody reads stderr: the code is left to say it
+        pass
+    return code

@@ -337,12 +337,10 @@ def test_a_disk_that_fills_while_writing_costs_nothing(call, tmp_path: Path, mon
     old = tmp_path / "run.json"
     old.write_text("precious")
 
-    def full(path: Path, content: bytes) -> int:
-        with open(path, "wb") as file:
-            file.write(content[:100])
+    def full(descriptor: int) -> None:
         raise FULL
 
-    monkeypatch.setattr(Path, "write_bytes", full)
+    monkeypatch.setattr(os, "fsync", full)
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     code, out, err = call("compare", "--d-model", "64", "-o", str(old))
     assert code == 3

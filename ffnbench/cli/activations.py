@@ -13,6 +13,7 @@ from ffnbench.cli.compare import ALL_SUFFIXES, WORDS
 from ffnbench.errors import FfnbenchError
 from ffnbench.report.formats import PICTURE_SUFFIXES
 from ffnbench.report.output import Ending, Output, Written
+from ffnbench.report.store import inputs_of
 from ffnbench.request import MEASURING, FactsRequest, PictureRequest, TimingRequest, spelling
 
 TIMING_FLAGS = ("elements", "dtype", "device", "threads", "workers", "rounds", "quick", "seed")
@@ -32,7 +33,7 @@ def plot_activations(request: PictureRequest, output: Written) -> None:
     from ffnbench import api
 
     written = output if output.out else replace(output, out=(DEFAULT_PICTURE,))
-    with Ending(written, "activations", suffixes=PICTURE_SUFFIXES) as ending:
+    with Ending(written, "activations", suffixes=PICTURE_SUFFIXES, inputs=inputs_of(request.activations)) as ending:
         lines = api.plot_activations(request, ending)
     print("\n".join(lines))
 
@@ -50,9 +51,10 @@ def activations(
     if not time:
         for name in given(context, TIMING_FLAGS):
             raise FfnbenchError(f"{spelling(name)} needs --time", "facts are not measured, they are found in float64")
-        with Ending(output, "activations") as ending:
+        with Ending(output, "activations", inputs=inputs_of(request.activations)) as ending:
             api.facts(FactsRequest(activations=request.activations, timeout=request.timeout), ending)
     else:
-        with Ending(output, "activations", suffixes=ALL_SUFFIXES) as ending:
+        inputs = inputs_of(request.activations)
+        with Ending(output, "activations", suffixes=ALL_SUFFIXES, inputs=inputs) as ending:
             api.time_activations(request, ending)
     leave(ending.code)

@@ -6,7 +6,6 @@ is kept for a check that found a regression.
 
 from __future__ import annotations
 
-import os
 import sys
 import traceback
 from collections.abc import Iterable
@@ -15,7 +14,15 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from ffnbench.errors import EXIT_INTERRUPTED, EXIT_UNFINISHED, EXIT_USAGE, FfnbenchError, termination_as_interruption
+from ffnbench.errors import (
+    EXIT_INTERRUPTED,
+    EXIT_UNFINISHED,
+    EXIT_USAGE,
+    FfnbenchError,
+    complain,
+    termination_as_interruption,
+)
+from ffnbench.streams import hush, prepare
 from ffnbench.version import __version__
 
 INTERRUPTED = "interrupted before the answer was complete"
@@ -45,6 +52,7 @@ app = typer.Typer(
 
 def main() -> None:
     """The console script: one voice for every error, and a bug never looks like a result."""
+    prepare()
     try:
         with termination_as_interruption():
             code = app(standalone_mode=False)
@@ -53,10 +61,8 @@ def main() -> None:
     except KeyboardInterrupt:
         code = complain(INTERRUPTED, "", EXIT_INTERRUPTED)
     except BrokenPipeError:
-        os.dup2(
-            os.open(os.devnull, os.O_WRONLY), 1
-        )  # the reader has gone: nothing more to say, and no complaint at exit
-        code = EXIT_UNFINISHED
+        hush()
+        code = 0
     except OSError as problem:
         code = complain(f"{problem.strerror or problem}", "can stdout be written to?", EXIT_UNFINISHED)
     except Exception as problem:
@@ -80,14 +86,6 @@ def refuse_idle(context: typer.Context, names: Iterable[str], why: str) -> None:
     """A flag that would be ignored is a mistake."""
     for name in given(context, names):
         raise FfnbenchError(f"--{name.replace('_', '-')} would do nothing: {why}", "leave it out")
-
-
-def complain(message: str, hint: str, code: int) -> int:
-    """`error:` and `hint:` on stderr; gives the exit code back."""
-    print(f"error: {message}", file=sys.stderr)
-    if hint:
-        print(f"hint: {hint}", file=sys.stderr)
-    return code
 
 
 def _usage_error(problem: Exception) -> int:

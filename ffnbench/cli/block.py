@@ -6,6 +6,7 @@ from ffnbench.cli.app import leave
 from ffnbench.cli.bundles import command
 from ffnbench.cli.compare import ALL_SUFFIXES, WORDS
 from ffnbench.report.output import Ending, Output
+from ffnbench.report.store import inputs_of
 from ffnbench.request import BlockRequest
 
 
@@ -18,10 +19,11 @@ def block(request: BlockRequest, output: Output) -> None:
     """Set an FFN beside the attention of its block: parameters, FLOPs, KV bytes, latency, and the share of each."""
     from ffnbench import api
 
+    inputs = inputs_of(*vars(request).values())
     if request.whole_model:
-        with Ending(output, "model") as ending:
+        with Ending(output, "model", inputs=inputs) as ending:
             api.whole_model(request, ending)
     else:
-        with Ending(output, "block", suffixes=ALL_SUFFIXES) as ending:
+        with Ending(output, "block", suffixes=ALL_SUFFIXES, inputs=inputs) as ending:
             api.block(request, ending)
     leave(ending.code)

@@ -43,7 +43,7 @@ def check(
     if (updating.update or updating.append) and asked.exact_only:
         flag = "--update" if updating.update else "--append"
         raise FfnbenchError(f"{flag} needs the whole measurement", "leave --exact-only out")
-    with CheckEnding(output, baseline, updating) as ending:
+    with CheckEnding(output, baseline, current, updating) as ending:
         api.check(asked, ending, update=updating.update, append=updating.append)
     sys.stdout.flush()
     leave(ending.code)

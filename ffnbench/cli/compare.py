@@ -10,7 +10,8 @@ import typer
 from ffnbench.cli.app import leave
 from ffnbench.cli.bundles import command
 from ffnbench.report.formats import FORMATS, PICTURES, SUFFIXES
-from ffnbench.report.output import Ending, Kept, Output
+from ffnbench.report.output import Counted, Ending, Kept, Output
+from ffnbench.report.store import inputs_of
 from ffnbench.request import CompareRequest, CostRequest
 
 ALL_SUFFIXES = (*SUFFIXES, *PICTURES)
@@ -24,17 +25,18 @@ def compare(request: CompareRequest, output: Output) -> None:
     """Measure variants side by side: parameters, FLOPs, latency and memory, at equal parameters."""
     from ffnbench import api
 
-    with Ending(output, "compare", suffixes=ALL_SUFFIXES) as ending:
+    with Ending(output, "compare", suffixes=ALL_SUFFIXES, inputs=inputs_of(*vars(request).values())) as ending:
         api.compare(request, ending)
     leave(ending.code)
 
 
 @command(epilog="Example: ffnbench cost --d-model 4096 --variants relu2,swiglu --rule llama", words=WORDS)
-def cost(request: CostRequest, output: Kept) -> None:
+def cost(request: CostRequest, output: Counted) -> None:
     """Count parameters, FLOPs and bytes of variants, without measuring and without torch."""
     from ffnbench import api
 
-    with Ending(output, "cost", suffixes=ALL_SUFFIXES) as ending:
+    inputs = inputs_of(*vars(request).values())
+    with Ending(output, "cost", suffixes=ALL_SUFFIXES, inputs=inputs, counts_only=True) as ending:
         api.cost(CompareRequest(**vars(request)), ending)
     leave(ending.code)
 
@@ -47,7 +49,7 @@ def report(path: Annotated[str, FILE], output: Kept) -> None:
     """Show a saved run again: every figure is computed anew from its samples."""
     from ffnbench import api
 
-    with Ending(output, "report", suffixes=ALL_SUFFIXES) as ending:
+    with Ending(output, "report", suffixes=ALL_SUFFIXES, inputs=inputs_of(path)) as ending:
         found, differs = api.report(path, ending)
     if differs:
         print(f"note: {differs}", file=sys.stderr)

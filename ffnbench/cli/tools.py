@@ -10,6 +10,7 @@ from ffnbench.cli.app import leave
 from ffnbench.cli.bundles import command
 from ffnbench.report.formats import FORMATS, SUFFIXES
 from ffnbench.report.output import Ending, Kept, Output, Shown
+from ffnbench.report.store import inputs_of
 from ffnbench.request import SelftestRequest
 
 WORDS = {"formats": ", ".join(FORMATS), "suffixes": ", ".join(SUFFIXES)}
@@ -51,7 +52,7 @@ def inspect(model: Annotated[str, MODEL], output: Kept) -> None:
     """Show a model's FFNs in words and numbers, one row a kind of layer."""
     from ffnbench import api
 
-    with Ending(output, "inspect") as ending:
+    with Ending(output, "inspect", inputs=inputs_of(model)) as ending:
         api.inspect(model, ending)
 
 
@@ -64,6 +65,6 @@ def selftest(request: SelftestRequest, output: Output) -> None:
     """Count how often ffnbench is wrong: on simulated machines in seconds, with --live on this one."""
     from ffnbench import api
 
-    with Ending(output, "selftest") as ending:
+    with Ending(output, "selftest", inputs=inputs_of(request.saved)) as ending:
         api.selftest(request, ending)
     leave(ending.code)

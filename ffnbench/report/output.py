@@ -7,23 +7,22 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from rich.console import Console
-
-from ffnbench.errors import EXIT_INTERRUPTED, FfnbenchError
+from ffnbench.errors import EXIT_INTERRUPTED, EXIT_REGRESSED, FfnbenchError, Unfinished, complain
 from ffnbench.names import hint_for
 from ffnbench.report.exports import EXPORTS
 from ffnbench.report.findings import CHECK_FORMATS, CHECK_SUFFIXES
 from ffnbench.report.formats import FORMATS, SUFFIXES, View, Write
 from ffnbench.report.progress import ProgressBar
-from ffnbench.report.store import Outputs, locked, save
-from ffnbench.report.text import show
+from ffnbench.report.store import Outputs, append, inputs_of, locked, refuse_unwritable, save
+from ffnbench.report.text import Terminal, show
 from ffnbench.request import LIMITS, OUTPUT, flag
 from ffnbench.result import Progress
+from ffnbench.streams import hush
 
 Listener = Callable[[Progress], None]
 STDOUT_OF_CI = 100  # columns
@@ -49,6 +48,13 @@ class Written:
 @dataclass(frozen=True, kw_only=True)
 class Kept(Written, Shown):
     """How an answer is shown and written where nothing is measured."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Counted(Kept):
+    """How what is counted is shown and written."""
+
+    force: bool = flag(False, "Write over a .json that holds what was measured.", OUTPUT)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -129,12 +135,16 @@ class Ending(Silent):
         *,
         suffixes: Sequence[str] = SUFFIXES,
         formats: Sequence[str] = FORMATS,
+        inputs: Iterable[Path] = (),
+        counts_only: bool = False,
     ) -> None:
         self._format: str = getattr(output, "format", "table")
         self._wide: bool = getattr(output, "wide", False)
         self._quiet: bool = getattr(output, "quiet", False)
         one_of("format", self._format, formats)
-        self._outputs = Outputs(getattr(output, "out", ()), stem, suffixes)
+        self._inputs = list(inputs)
+        keep = counts_only and not getattr(output, "force", False)
+        self._outputs = Outputs(getattr(output, "out", ()), stem, suffixes, self._inputs, keep=keep)
         self.code = 0
 
     def __enter__(self) -> Ending:
@@ -159,18 +169,38 @@ class Ending(Silent):
             yield bar
 
     def show(self, view: Callable[[], View]) -> None:
-        """Show the answer and write the files, whatever becomes of stdout; raises what the answer ends with."""
+        """Write the files and show the answer, whatever becomes of either; raises what the answer ends with.
+
+        A code that says what was found stays: what went wrong beside it is then only told.
+        """
         shown = view()
+        self.code, problems = shown.code, [shown.problem] if shown.problem else []
+        problems += self._attempt(lambda: self._written(self.write(shown.files, shown.rescue)))
+        problems += self._attempt(lambda: self._written(self._export(shown)))
+        problems += self._attempt(lambda: self._print(shown))
+        if self.code == EXIT_REGRESSED:
+            for problem in problems:
+                complain(problem.message, problem.hint, problem.exit_code)
+        elif problems:
+            raise problems[0]
+
+    def _attempt(self, step: Callable[[], None]) -> list[FfnbenchError]:
+        """What a step failed with; a reader of stdout that has gone away is no failure."""
         try:
-            self._print(shown)
+            step()
             sys.stdout.flush()
-        finally:  # a stdout that is closed or full must not cost the files
-            paths = [*self.write(shown.files, shown.rescue), *self._export(shown)]
-            if paths:
+        except FfnbenchError as problem:
+            return [problem]
+        except BrokenPipeError:
+            hush()
+        except OSError as problem:
+            return [Unfinished(f"cannot write to stdout: {problem.strerror or problem}", "is the disk full?")]
+        return []
+
+    def _written(self, paths: Sequence[Path]) -> None:
+        if paths:
+            with suppress(OSError):  # nobody reads stderr
                 print("wrote " + ", ".join(map(str, paths)), file=sys.stderr)
-        self.code = shown.code
-        if shown.problem is not None:
-            raise shown.problem
 
     def write(self, files: Mapping[str, Write], rescue: Callable[[], str] | None = None) -> list[Path]:
         """Write the files that were asked for; gives their paths."""
@@ -186,13 +216,12 @@ class Ending(Silent):
 
     def _print(self, view: View) -> None:
         if self._format == "table":
-            show(view.table, Console(), wide=self._wide)
+            show(view.table, Terminal(), wide=self._wide)
         elif self._format == "github":
-            show(view.table, Console(width=STDOUT_OF_CI, no_color=True))
+            show(view.table, Terminal(width=STDOUT_OF_CI, no_color=True))
             sys.stdout.write(view.stdout["github"]())
             if summary := os.environ.get("GITHUB_STEP_SUMMARY"):
-                with open(summary, "a", encoding="utf-8") as file:
-                    file.write(view.stdout["markdown"]())
+                append(Path(summary), view.stdout["markdown"]())
         else:
             sys.stdout.write(view.stdout[self._format]())
 
@@ -203,13 +232,16 @@ class CheckEnding(Ending):
     An exit code that a row which can't be told asks for is given only where `--on-unclear fail` is.
     """
 
-    def __init__(self, output: CheckOutput, baseline: str = "", updating: Updating = Updating()) -> None:
+    def __init__(
+        self, output: CheckOutput, baseline: str = "", current: str | None = None, updating: Updating = Updating()
+    ) -> None:
         one_of("--on-unclear", output.on_unclear, ("pass", "fail"))
         self._unclear_fails = output.on_unclear == "fail"
-        self._exports = tuple(_parse_export(text) for text in output.export)
+        inputs = inputs_of(*(text for text in (baseline, current) if text))
+        self._exports = tuple(_parse_export(text, inputs) for text in output.export)
         self._baseline, self._updating = baseline, updating
         self._held = ExitStack()
-        super().__init__(output, "check", suffixes=CHECK_SUFFIXES, formats=CHECK_FORMATS)
+        super().__init__(output, "check", suffixes=CHECK_SUFFIXES, formats=CHECK_FORMATS, inputs=inputs)
 
     def __enter__(self) -> CheckEnding:
         """Nobody else may write the baseline between reading it and writing it anew."""
@@ -253,11 +285,10 @@ def one_of(name: str, value: str, known: Sequence[str]) -> None:
         raise FfnbenchError(f"unknown {name} {value!r}", hint_for(value, known, "one of: " + ", ".join(known)))
 
 
-def _parse_export(text: str) -> tuple[str, str]:
+def _parse_export(text: str, inputs: Iterable[Path]) -> tuple[str, str]:
     """`bencher` (to bencher.json) or `bencher=path`."""
     name, _, path = text.partition("=")
     one_of("export", name, tuple(EXPORTS))
     path = path or f"{name}.{'txt' if name == 'go-bench' else 'json'}"
-    if not Path(path).parent.is_dir():
-        raise FfnbenchError(f"cannot write {path!r}: no such folder", f"mkdir -p {Path(path).parent}")
+    refuse_unwritable(Path(path), inputs)
     return name, path

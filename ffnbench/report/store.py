@@ -1,19 +1,22 @@
-"""Files: opened before anything is measured, written whole or not at all, read back with a check.
+"""Files: looked at before anything is measured, written whole or not at all, read back with a check.
 
 The format follows from the suffix; a folder gets every format.
 """
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import math
 import os
 import re
+import shlex
+import stat
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +32,8 @@ try:
 except ImportError:  # Windows
     fcntl = None  # type: ignore[assignment]
 
+BESIDE = ".ffnbench-"  # how a file begins while it is written
+LONGEST = 200  # characters of a path in an error
 NAMELESS = 2  # the method of files whose protocol names none; method 1 is known by the lack of a seal
 
 
@@ -54,25 +59,27 @@ def _digest(cases: Any, costs: Any) -> str:
     return hashlib.sha256(json.dumps([cases, costs], sort_keys=True).encode()).hexdigest()[:16]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Output:
-    """One file to be written; `new` tells whether it exists only because it was opened."""
-
-    path: Path
-    new: bool
-
-
 class Outputs:
-    """The files of a command. A context manager: what was opened and never written does not stay behind."""
+    """The files of a command: looked at first, so that what can't be written is told before anything is measured.
 
-    def __init__(self, texts: Sequence[str], stem: str, suffixes: Sequence[str]) -> None:
+    `inputs` are files that the command reads: none of them is written over. `keep` is for a command that counts only:
+    a file with samples is then no output either. A context manager: folders that stay empty do not stay behind.
+    """
+
+    def __init__(
+        self, texts: Sequence[str], stem: str, suffixes: Sequence[str], inputs: Iterable[Path] = (), keep: bool = False
+    ) -> None:
         self._suffixes = tuple(suffixes)
-        self._outputs: list[Output] = []
-        self._written: list[Path] = []
+        self._paths: list[Path] = []
         self._folders: list[Path] = []
         try:
             for text in texts:
-                self._outputs += [_open_first(path) for path in self._expand(text, stem)]
+                self._paths += self._checked(text, stem)
+            read = list(inputs)
+            for path in self._paths:
+                refuse_unwritable(path, read)
+                if keep:
+                    _refuse_measured(path)
         except BaseException:  # an interruption too
             self.close()
             raise
@@ -84,10 +91,7 @@ class Outputs:
         self.close()
 
     def close(self) -> None:
-        """Take away what was made and never written to."""
-        for output in self._outputs:
-            if output.new and output.path not in self._written:
-                output.path.unlink(missing_ok=True)
+        """Take away folders that were made and stayed empty."""
         for folder in self._folders:
             if folder.is_dir() and not any(folder.iterdir()):
                 folder.rmdir()
@@ -98,22 +102,33 @@ class Outputs:
         One that can't be written does not stop the others; what went wrong is raised as Unfinished at the end, and
         `rescue` gives what is then saved in the folder for temporary files, so that no measurement is lost.
         """
-        problems = []
-        for output in self._outputs:
+        problems, written = [], []
+        for path in self._paths:
             try:
-                _replace(output.path, render(output.path.suffix.lower()))
-                self._written.append(output.path)
+                replace_file(path, render(path.suffix.lower()))
+                written.append(path)
             except OSError as problem:
-                problems.append(f"cannot write {str(output.path)!r}: {problem.strerror}")
+                problems.append(f"cannot write {str(path)!r}: {problem.strerror}")
         if problems:
             saved = _rescue(rescue() if rescue else b"")
-            where = f"the whole result is in {saved}" if saved else "the answer was shown above"
+            where = f"the whole result is in {saved}" if saved else "the answer is shown on stdout"
             raise Unfinished("; ".join(problems), f"is the disk full, or the folder gone? {where}")
-        return list(self._written)
+        return written
+
+    def _checked(self, text: str, stem: str) -> list[Path]:
+        try:
+            return self._expand(text, stem)
+        except (OSError, ValueError) as problem:
+            why = getattr(problem, "strerror", None) or str(problem)
+            can_not = f"cannot write {shown_path(Path(text))}: {why}"
+            raise FfnbenchError(can_not, "choose a place that you may write to") from problem
 
     def _expand(self, text: str, stem: str) -> list[Path]:
         """A file, or for a folder (existing, or written with a slash at its end) one file of each format."""
-        path = Path(text).expanduser()
+        try:
+            path = Path(text).expanduser()
+        except RuntimeError as problem:
+            raise FfnbenchError(f"cannot write {text!r}: {problem}", "write the folder out") from problem
         if text.endswith(("/", os.sep)) or path.is_dir():
             self._make_folder(path, text)
             return [path / f"{stem}{suffix}" for suffix in self._suffixes]
@@ -137,19 +152,79 @@ class Outputs:
         self._folders += missing
 
 
-def _open_first(path: Path) -> Output:
-    """Open for writing now, without harming what is there."""
-    new = not path.exists()
-    if not path.parent.is_dir():
-        raise FfnbenchError(f"cannot write {str(path)!r}: no folder {str(path.parent)!r}", f"mkdir -p {path.parent}")
+def inputs_of(*values: object) -> list[Path]:
+    """The files that are named in what was typed: by itself, or as part of a variant, a list, a key."""
+    texts = [text for value in values for text in (value if isinstance(value, tuple) else (value,))]
+    parts = {part for text in texts if isinstance(text, str) for part in (text, *re.split(r"[,=@:]", text))}
+    found = []
+    for part in sorted(parts - {""}):
+        path = Path(part)
+        found += [each for each in (path, path / "config.json") if _is_file(each)]
+    return found
+
+
+def _is_file(path: Path) -> bool:
     try:
-        with path.open("ab"):
-            pass
-    except OSError as problem:
+        return path.is_file()
+    except (OSError, ValueError):  # a name too long, a NUL
+        return False
+
+
+def refuse_unwritable(path: Path, inputs: Iterable[Path] = ()) -> None:
+    """Raise FfnbenchError for a path that can't be written, or that the same command reads. Nothing is made there."""
+    try:
+        if any(path.exists() and path.samefile(one) for one in inputs):
+            raise FfnbenchError(
+                f"{shown_path(path)} is read by this command and would be overwritten", "write elsewhere"
+            )
+        target = path.resolve()
+        folder = str(target.parent if path.is_symlink() else path.parent)
+        if not target.parent.is_dir():
+            raise FfnbenchError(
+                f"cannot write {shown_path(path)}: no folder {folder!r}", f"mkdir -p {shlex.quote(folder)}"
+            )
+        if target.exists():
+            _refuse_special(path, target.stat().st_mode)
+            if not os.access(target, os.W_OK):
+                raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+        if target.is_file() or not target.exists():
+            handle, name = tempfile.mkstemp(prefix=BESIDE, dir=target.parent)  # a file is written beside and renamed
+            os.close(handle)
+            os.unlink(name)
+    except (OSError, RuntimeError, ValueError) as problem:
+        why = getattr(problem, "strerror", None) or str(problem)
         raise FfnbenchError(
-            f"cannot write {str(path)!r}: {problem.strerror}", "choose a place that you may write to"
+            f"cannot write {shown_path(path)}: {why}", "choose a place that you may write to"
         ) from problem
-    return Output(path=path, new=new)
+
+
+def shown_path(path: Path) -> str:
+    """A path in an error: no longer than a line."""
+    text = repr(str(path))
+    return text if len(text) <= LONGEST else f"{text[: LONGEST // 2]}...{text[-LONGEST // 3 :]}"
+
+
+def _refuse_special(path: Path, mode: int) -> None:
+    if stat.S_ISDIR(mode):
+        raise FfnbenchError(
+            f"{str(path)!r} is a folder", "write a folder with a slash at its end, or name a file in it"
+        )
+    if stat.S_ISSOCK(mode) or stat.S_ISBLK(mode):
+        raise FfnbenchError(f"{str(path)!r} is a {'socket' if stat.S_ISSOCK(mode) else 'disk'}", "write to a file")
+
+
+def _refuse_measured(path: Path) -> None:
+    """What was measured is worth more than what is counted."""
+    if path.suffix.lower() != ".json" or not _is_file(path):
+        return
+    try:
+        data = json.loads(path.read_text(encoding="utf-8"))
+    except (ValueError, OSError, RecursionError):
+        return
+    if isinstance(data, dict) and data.get("samples"):
+        raise FfnbenchError(
+            f"{str(path)!r} holds what was measured, and this command only counts", "write elsewhere, or give --force"
+        )
 
 
 @contextmanager
@@ -183,19 +258,53 @@ def locked(path: Path) -> Iterator[None]:
 def save(path: Path, text: str) -> None:
     """Write one file in one step; raises Unfinished where it can't be written."""
     try:
-        _replace(path, text.encode())
+        replace_file(path, text.encode())
     except OSError as problem:
         raise Unfinished(f"cannot write {str(path)!r}: {problem.strerror}", "is the disk full?") from problem
 
 
-def _replace(path: Path, content: bytes) -> None:
-    """Write beside and rename: a reader, or a full disk, never meets half a file."""
-    beside = path.with_name(f".{path.name}.{os.getpid()}")
+def append(path: Path, text: str) -> None:
+    """Add to a file that others write to as well; raises Unfinished where that can't be done."""
     try:
-        beside.write_bytes(content)
-        os.replace(beside, path)
-    finally:
-        beside.unlink(missing_ok=True)
+        with path.open("a", encoding="utf-8") as file:
+            file.write(text)
+    except OSError as problem:
+        raise Unfinished(
+            f"cannot write {shown_path(path)}: {problem.strerror}", "the answer is shown above"
+        ) from problem
+
+
+def replace_file(path: Path, content: bytes) -> None:
+    """Write beside and rename: a reader, a full disk or a kill never meets half a file. Mode and link stay.
+
+    The file beside has a name that nobody can foresee, and is made exclusively. What is no file (a device, a pipe) is
+    written to as it is; a pipe that nobody reads is an OSError.
+    """
+    target = path.resolve()
+    mode = target.stat().st_mode if target.exists() else None
+    if mode is not None and not stat.S_ISREG(mode):
+        with os.fdopen(os.open(target, os.O_WRONLY | os.O_NONBLOCK), "wb") as file:
+            os.set_blocking(file.fileno(), True)
+            file.write(content)
+        return
+    handle, name = tempfile.mkstemp(prefix=BESIDE, dir=target.parent)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        os.chmod(name, stat.S_IMODE(mode) if mode is not None else 0o666 & ~_umask())
+        os.replace(name, target)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise
+
+
+def _umask() -> int:
+    """What a new file may not be; it can only be read by setting it."""
+    mask = os.umask(0o077)
+    os.umask(mask)
+    return mask
 
 
 def _rescue(content: bytes) -> Path | None:

@@ -19,7 +19,17 @@ from ffnbench.report.table import EXTRA, Column, Table
 
 GAP = 2
 PROSE = 16  # the narrowest that wrapped text stays readable
-LINE = box.Box("    \n    \n ── \n    \n    \n    \n    \n    \n")
+LINE = box.Box(
+    "    \n    \n ── \n    \n    \n    \n    \n    \n", ascii=True
+)  # streams.py has another sign where need be
+
+
+class Terminal(Console):
+    """A console of rich whose broken pipe is ours to handle: rich ends the process, and with 1, a regression."""
+
+    def on_broken_pipe(self) -> None:
+        """Let the exception go on."""
+        raise BrokenPipeError
 
 
 def show(table: Table, console: Console, *, wide: bool = False) -> None:

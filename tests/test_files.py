@@ -1,0 +1,315 @@
+"""Files and streams: nothing is written over what is read, or half; what becomes of stdout changes no code."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import signal
+import stat
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+from conftest import FakeLaunch
+
+from ffnbench import api, cli
+from ffnbench.errors import FfnbenchError, Unfinished
+from ffnbench.report import store
+from ffnbench.report.store import Outputs, inputs_of, replace_file, report_text
+from ffnbench.request import CompareRequest
+
+ROOT = Path(__file__).parent.parent
+COST = ["cost", "--variants", "relu,gelu,swiglu", "--d-model", "64"]
+
+
+def shell(command: str, folder: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    """A command of a shell, `ffnbench` being the one of this tree."""
+    words = command.replace("ffnbench ", f"{sys.executable} -m ffnbench ")
+    known = os.environ | {"PYTHONPATH": str(ROOT)} | environment
+    return subprocess.run(
+        ["bash", "-c", words], cwd=folder, env=known, capture_output=True, text=True, timeout=60, check=False,
+        errors="replace",
+    )  # fmt: skip
+
+
+@pytest.fixture
+def measured(tmp_path: Path) -> Path:
+    """A baseline of faked workers whose swiglu is 1.0 of the reference."""
+    request = CompareRequest(variants="relu,swiglu", d_model=64, threads=1, metrics="latency", precision=0.5)
+    path = tmp_path / "base.json"
+    path.write_text(report_text(api.measure(api.prepare(request), launch=FakeLaunch())))
+    return path
+
+
+@pytest.fixture
+def call(on_machine, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
+    """A command in this process, workers faked; gives exit code, stdout, stderr."""
+
+    def run(*arguments: object, slow: float = 1.0) -> tuple[int, str, str]:
+        on_machine(FakeLaunch(lambda label, worker, number: 0.01 * (slow if label == "swiglu" else 1.0)))
+        monkeypatch.setattr(sys, "argv", ["ffnbench", *map(str, arguments)])
+        with pytest.raises(SystemExit) as caught:
+            cli.main()
+        out, err = capsys.readouterr()
+        return caught.value.code or 0, out, err
+
+    return run
+
+
+@pytest.mark.parametrize("reader", ["true", "head -1 >/dev/null"])
+def test_a_reader_that_goes_away_changes_nothing(tmp_path: Path, reader: str) -> None:
+    done = shell(f"ffnbench cost -o a.csv -o a.json | {reader}; echo ${{PIPESTATUS[0]}}", tmp_path)
+    assert done.stdout.strip().splitlines()[-1] == "0"
+    assert "error" not in done.stderr
+    assert len(json.loads((tmp_path / "a.json").read_text())["costs"]) == 3
+    assert (tmp_path / "a.csv").read_text().count("\n") == 4
+
+
+def test_closed_streams_cost_nothing(tmp_path: Path) -> None:
+    for streams in (">&-", "2>&-", ">&- 2>&-", "<&- >&- 2>&-"):
+        done = shell(f"ffnbench cost -o a.csv {streams}; echo $? >code", tmp_path)
+        assert (tmp_path / "code").read_text() == "0\n", (streams, done.stderr)
+        assert (tmp_path / "a.csv").read_text().startswith("label,")
+        (tmp_path / "a.csv").unlink()
+
+
+def test_a_full_stdout_is_told_and_the_files_are_written(tmp_path: Path) -> None:
+    done = shell("ffnbench cost -o a.csv >/dev/full; echo $? >code", tmp_path)
+    assert (tmp_path / "code").read_text() == "3\n"
+    assert done.stderr.splitlines()[0] == "wrote a.csv"
+    assert "error: cannot write to stdout: No space left on device" in done.stderr
+    assert (tmp_path / "a.csv").stat().st_size > 500
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1", "cp437"])
+def test_an_encoding_without_our_signs_gets_plain_ones(tmp_path: Path, encoding: str) -> None:
+    done = shell("ffnbench cost", tmp_path, PYTHONIOENCODING=encoding)
+    assert done.returncode == 0
+    assert not done.stderr
+    if encoding == "ascii":
+        assert "gelu^1" in done.stdout
+        assert "^1 gelu is the exact erf form" in done.stdout
+        assert "-----" in done.stdout
+        assert "\\u" not in done.stdout
+
+
+@pytest.mark.parametrize("trouble", ["broken", "full"])
+def test_a_regression_stays_one_whatever_becomes_of_the_rest(
+    measured: Path, tmp_path: Path, call, monkeypatch: pytest.MonkeyPatch, trouble: str
+) -> None:
+    """Exit code 1 where the reader has gone, the export fails and the summary is a folder."""
+
+    class Bad:
+        encoding = "utf-8"
+
+        def write(self, text: str) -> int:
+            raise BrokenPipeError if trouble == "broken" else OSError(errno.ENOSPC, "No space left on device")
+
+        def flush(self) -> None:
+            pass
+
+        def isatty(self) -> bool:
+            return False
+
+    monkeypatch.setattr("ffnbench.report.output.hush", lambda: None)
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(tmp_path))
+
+    def failing(path: Path, content: bytes) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(store, "replace_file", failing)
+    monkeypatch.setattr(sys, "stdout", Bad())
+    code, _, err = call(
+        "check", measured, "-q", "--format", "github", "--export", f"bencher={tmp_path / 'x.json'}", slow=1.5
+    )
+    assert code == 1
+    assert "No space left on device" in err
+
+
+def test_an_input_is_no_output(measured: Path, tmp_path: Path, call) -> None:
+    text = measured.read_text()
+    link = tmp_path / "link.json"
+    link.symlink_to(measured)
+    hard = tmp_path / "hard.json"
+    hard.hardlink_to(measured)
+    for arguments in (
+        ["check", measured, "--exact-only", "-o", measured],
+        ["check", measured, "--exact-only", "-o", link],
+        ["check", link, "--exact-only", "-o", hard],
+        ["check", measured, "--exact-only", "--export", f"bencher={measured}"],
+        ["check", measured, link, "-o", hard],
+        ["report", measured, "-o", link],
+    ):
+        code, out, err = call(*arguments)
+        assert (code, out) == (2, "")
+        assert "is read by this command and would be overwritten" in err
+    assert measured.read_text() == text
+    config = tmp_path / "config.json"
+    config.write_text('{"model_type": "llama", "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2, '
+                      '"num_attention_heads": 2, "vocab_size": 100}')  # fmt: skip
+    for arguments in (["cost", "--config", config], ["cost", "--variants", f"relu,{config}"], ["inspect", config]):
+        assert call(*arguments, "-o", config)[0] == 2
+    assert "llama" in config.read_text()
+
+
+def test_inputs_are_found_in_what_was_typed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("mine.py", "a.json", "config.json"):
+        (tmp_path / name).write_text("")
+    found = {
+        path.name
+        for path in inputs_of("relu,x=mine.py:Net@d_ff=8", None, 3, ("a.json",), ".", "nothing.py:X", "x" * 5000)
+    }
+    assert found == {"mine.py", "a.json", "config.json"}
+
+
+def test_what_was_measured_is_not_replaced_by_counts(measured: Path, call) -> None:
+    text = measured.read_text()
+    code, _, err = call(*COST, "-o", measured)
+    assert (code, measured.read_text()) == (2, text)
+    assert "holds what was measured, and this command only counts" in err
+    assert call(*COST, "-o", measured, "--force")[0] == 0
+    assert "samples" not in measured.read_text() or not json.loads(measured.read_text())["samples"]
+    assert call(*COST, "-o", measured)[0] == 0  # counts may replace counts
+
+
+def test_mode_and_link_stay(tmp_path: Path, call) -> None:
+    target, link = tmp_path / "real.csv", tmp_path / "link.csv"
+    target.write_text("old")
+    target.chmod(0o600)
+    link.symlink_to(target)
+    assert call(*COST, "-o", link)[0] == 0
+    assert link.is_symlink()
+    assert target.read_text().startswith("label,")
+    assert stat.S_IMODE(target.stat().st_mode) == 0o600
+    dangling = tmp_path / "dangling.csv"
+    dangling.symlink_to(tmp_path / "new.csv")
+    assert call(*COST, "-o", dangling)[0] == 0
+    assert dangling.is_symlink()
+    assert (tmp_path / "new.csv").read_text().startswith("label,")
+    dangling.unlink()
+    dangling.symlink_to(tmp_path / "nowhere" / "new.csv")
+    code, _, err = call(*COST, "-o", dangling)
+    assert code == 2
+    assert "no folder" in err
+    assert dangling.is_symlink()
+
+
+def test_a_new_file_has_the_mode_of_the_umask(tmp_path: Path) -> None:
+    before = os.umask(0o027)
+    try:
+        replace_file(tmp_path / "a", b"x")
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE((tmp_path / "a").stat().st_mode) == 0o640
+
+
+def test_planted_names_are_not_followed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The file beside has a name that can't be foreseen and is made exclusively, in the folder of the target."""
+    made: list[tuple[str, int]] = []
+    real = os.open
+
+    def watched(path, flags, *more, **others):
+        if str(path).startswith(str(tmp_path)):
+            made.append((Path(path).name, flags))
+        return real(path, flags, *more, **others)
+
+    monkeypatch.setattr(os, "open", watched)
+    for _ in range(3):
+        replace_file(tmp_path / "a.csv", b"x")
+    assert len({name for name, _ in made}) == 3
+    assert all(flags & os.O_EXCL and flags & os.O_CREAT for _, flags in made)
+    assert os.listdir(tmp_path) == ["a.csv"]
+
+
+def test_a_write_that_fails_leaves_the_old_file_and_nothing_beside(tmp_path: Path, monkeypatch) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text("old")
+
+    def full(descriptor: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match="No space"):
+        replace_file(path, b"new")
+    assert path.read_text() == "old"
+    assert os.listdir(tmp_path) == ["a.csv"]
+
+
+def test_a_kill_leaves_no_empty_file(tmp_path: Path) -> None:
+    """Between opening and writing there is nothing to be left behind."""
+    with Outputs([str(tmp_path / "a.csv")], "x", (".csv",)):
+        assert os.listdir(tmp_path) == []
+    run = subprocess.Popen(
+        [sys.executable, "-m", "ffnbench", "compare", "--d-model", "64", "--budget", "20", "-o", "a.csv"],
+        cwd=tmp_path, env=os.environ | {"PYTHONPATH": str(ROOT)}, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    )  # fmt: skip
+    run.stderr.readline()  # starting workers
+    run.send_signal(signal.SIGKILL)
+    run.communicate()
+    assert os.listdir(tmp_path) == []
+
+
+def test_a_pipe_is_written_to_as_it_is(tmp_path: Path, call) -> None:
+    pipe, read = tmp_path / "pipe.csv", []
+    os.mkfifo(pipe)
+    reader = threading.Thread(target=lambda: read.append(pipe.read_text()))
+    reader.start()
+    while not read and reader.is_alive():
+        code, _, err = call(*COST, "-o", pipe)
+        if code == 0:
+            break
+    reader.join(10)
+    assert read[0].startswith("label,")
+    assert stat.S_ISFIFO(pipe.stat().st_mode)
+    code, _, err = call(*COST, "-o", pipe)  # nobody reads: told, and no hang
+    assert code == 3
+    assert f"cannot write '{pipe}'" in err
+
+
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("x" * 300 + ".csv", "File name too long"),
+        ("~nouser-at-all/x.csv", "home directory"),
+        ("there/is/none/x.csv", "no folder"),
+        ("folder.csv", "is a folder"),
+        ("socket.csv", "is a socket"),
+        ("a\0b.csv", "null"),
+    ],
+)
+def test_what_can_not_be_written_is_told_before_anything_is_done(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, says: str
+) -> None:
+    import socket
+
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "folder.csv").mkdir()
+    with socket.socket(socket.AF_UNIX) as bound:
+        bound.bind("socket.csv")
+        if name == "folder.csv":  # as a path of an export: as an output it is a folder to write all formats into
+            with pytest.raises(FfnbenchError, match=says):
+                store.refuse_unwritable(Path(name))
+            return
+        with pytest.raises(FfnbenchError) as caught:
+            Outputs([name], "x", (".csv",))
+    assert says in caught.value.message
+    assert len(caught.value.message) < 260
+
+
+def test_a_failed_file_does_not_stop_the_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = store.replace_file
+
+    def some(path: Path, content: bytes) -> None:
+        if path.name == "a.csv":
+            raise OSError(errno.ENOSPC, "No space left on device")
+        real(path, content)
+
+    monkeypatch.setattr(store, "replace_file", some)
+    outputs = Outputs([str(tmp_path / "a.csv"), str(tmp_path / "b.csv")], "x", (".csv",))
+    with pytest.raises(Unfinished, match=r"cannot write '.*a\.csv': No space left"):
+        outputs.write(lambda suffix: b"x")
+    assert (tmp_path / "b.csv").read_bytes() == b"x"
