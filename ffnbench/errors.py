@@ -11,6 +11,8 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from ffnbench.streams import short
+
 EXIT_REGRESSED = 1
 EXIT_USAGE = 2
 EXIT_UNFINISHED = 3
@@ -66,9 +68,9 @@ def termination_as_interruption() -> Iterator[None]:
 def complain(message: str, hint: str, code: int) -> int:
     """`error:` and `hint:` on stderr; gives the exit code back."""
     try:
-        print(f"error: {message}", file=sys.stderr)
+        print(f"error: {short(message)}", file=sys.stderr)
         if hint:
-            print(f"hint: {hint}", file=sys.stderr)
+            print(f"hint: {short(hint)}", file=sys.stderr)
     except OSError:  # nobody reads stderr: the code is left to say it
         pass
     return code

@@ -6,11 +6,15 @@ members are tried in order (their fields tell them apart). Unknown is null.
 
 from __future__ import annotations
 
+import json
+import math
 import types
 from dataclasses import fields, is_dataclass
 from enum import Enum
 from functools import cache
 from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
+
+from ffnbench.streams import UNSEEN
 
 T = TypeVar("T")
 LATER = {"later": True}  # metadata of a field that came later: left out at its default, as files had it before
@@ -30,6 +34,20 @@ def encode(value: Any) -> Any:
     if isinstance(value, dict):
         return {key: encode(item) for key, item in value.items()}
     return value
+
+
+def text_of(value: Any, indent: int | None = None) -> str:
+    """Strict JSON in one piece: what is no number is null, and what a terminal would obey is escaped."""
+    text = json.dumps(_finite(value), indent=indent, allow_nan=False, ensure_ascii=False)
+    return UNSEEN.sub(lambda found: found[0] if found[0] == "\n" else f"\\u{ord(found[0]):04x}", text)
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, dict):
+        return {key: _finite(item) for key, item in value.items()}
+    return [_finite(item) for item in value] if isinstance(value, list | tuple) else value
 
 
 def decode(kind: type[T], data: Any) -> T:

@@ -1,9 +1,13 @@
-"""stdout and stderr, whatever they are: closed, full, without a reader, or of an encoding that can't show a sign."""
+"""stdout and stderr, whatever they are: closed, full, without a reader, or of an encoding that can't show a sign.
+
+And text from elsewhere (labels, paths, messages of exceptions, values of a config): it is shown, and never obeyed.
+"""
 
 from __future__ import annotations
 
 import codecs
 import os
+import re
 import sys
 
 FALLBACK = "ffnbench"
@@ -11,6 +15,22 @@ PLAIN = {
     "±": "+-", "…": "...", "─": "-", "×": "x", "→": "->", "µ": "u", "˒": ",", "≥": ">=", "≤": "<=", "—": "-", "–": "-",
     "¹": "^1", "²": "^2", "³": "^3", "⁰": "^0", "⁴": "^4", "⁵": "^5", "⁶": "^6", "⁷": "^7", "⁸": "^8", "⁹": "^9",
 }  # fmt: skip
+
+
+# C0 and C1 controls, half surrogates, line and paragraph separators, marks that turn the direction of writing
+UNSEEN = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff]")
+LONGEST = 500  # characters of a message
+
+
+def visible(text: str) -> str:
+    """A text with what a terminal would obey, or hide, made visible: an escape is `\\x1b`, a line break `\\n`."""
+    return UNSEEN.sub(lambda found: _escaped(found[0]), text)
+
+
+def short(text: str) -> str:
+    """A message in one line of a bearable length, its beginning and its end kept."""
+    text = visible(text)
+    return text if len(text) <= LONGEST else f"{text[: LONGEST * 2 // 3]}...{text[-LONGEST // 4 :]}"
 
 
 def prepare() -> None:
@@ -38,7 +58,7 @@ def _plain(problem: UnicodeError) -> tuple[str, int]:
 
 
 def _escaped(sign: str) -> str:
-    return sign.encode("ascii", "backslashreplace").decode()
+    return sign.encode("unicode_escape").decode("ascii")
 
 
 def hush() -> None:

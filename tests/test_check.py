@@ -335,7 +335,8 @@ def test_what_ci_reads(call, baseline: Path, tmp_path: Path, monkeypatch: pytest
         "--export", "github-action-benchmark", "--export", "go-bench=go.txt", launch=machine({"swiglu": 1.2}),
     )  # fmt: skip
     assert code == 1
-    (line,) = [line for line in out.splitlines() if line.startswith("::")]
+    stop, end, line = [line for line in out.splitlines() if line.startswith("::")]
+    assert stop.removeprefix("::stop-commands::") == end.strip(":")  # the table between is no command
     assert line.startswith("::error title=ffnbench REGRESSED::swiglu latency: REGRESSED, +2")
     assert "%25" in line
     assert "| swiglu | latency | REGRESSED¹ |" in (tmp_path / "summary.md").read_text()

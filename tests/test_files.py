@@ -243,13 +243,13 @@ def test_a_kill_leaves_no_empty_file(tmp_path: Path) -> None:
     """Between opening and writing there is nothing to be left behind."""
     with Outputs([str(tmp_path / "a.csv")], "x", (".csv",)):
         assert os.listdir(tmp_path) == []
-    run = subprocess.Popen(
+    with subprocess.Popen(
         [sys.executable, "-m", "ffnbench", "compare", "--d-model", "64", "--budget", "20", "-o", "a.csv"],
         cwd=tmp_path, env=os.environ | {"PYTHONPATH": str(ROOT)}, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-    )  # fmt: skip
-    run.stderr.readline()  # starting workers
-    run.send_signal(signal.SIGKILL)
-    run.communicate()
+    ) as run:  # fmt: skip
+        run.stderr.readline()  # starting workers
+        run.send_signal(signal.SIGKILL)
+        run.communicate()
     assert os.listdir(tmp_path) == []
 
 

@@ -15,6 +15,7 @@ from ffnbench.report.formats import PICTURE_SUFFIXES
 from ffnbench.report.output import Ending, Output, Written
 from ffnbench.report.store import inputs_of
 from ffnbench.request import MEASURING, FactsRequest, PictureRequest, TimingRequest, spelling
+from ffnbench.streams import visible
 
 TIMING_FLAGS = ("elements", "dtype", "device", "threads", "workers", "rounds", "quick", "seed")
 DEFAULT_PICTURE = "activations.png"
@@ -35,7 +36,7 @@ def plot_activations(request: PictureRequest, output: Written) -> None:
     written = output if output.out else replace(output, out=(DEFAULT_PICTURE,))
     with Ending(written, "activations", suffixes=PICTURE_SUFFIXES, inputs=inputs_of(request.activations)) as ending:
         lines = api.plot_activations(request, ending)
-    print("\n".join(lines))
+    print("\n".join(map(visible, lines)))
 
 
 @command(

@@ -13,6 +13,7 @@ from ffnbench.report.formats import FORMATS, PICTURES, SUFFIXES
 from ffnbench.report.output import Counted, Ending, Kept, Output
 from ffnbench.report.store import inputs_of
 from ffnbench.request import CompareRequest, CostRequest
+from ffnbench.streams import visible
 
 ALL_SUFFIXES = (*SUFFIXES, *PICTURES)
 WORDS = {"formats": ", ".join(FORMATS), "suffixes": ", ".join(ALL_SUFFIXES)}
@@ -52,5 +53,5 @@ def report(path: Annotated[str, FILE], output: Kept) -> None:
     with Ending(output, "report", suffixes=ALL_SUFFIXES, inputs=inputs_of(path)) as ending:
         found, differs = api.report(path, ending)
     if differs:
-        print(f"note: {differs}", file=sys.stderr)
+        print(visible(f"note: {differs}"), file=sys.stderr)
     leave(0 if found.interrupted or found.cut_short else ending.code)  # showing it was not interrupted

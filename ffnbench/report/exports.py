@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import json
 import math
 import xml.etree.ElementTree as xml
 from collections.abc import Callable, Sequence
 
+from ffnbench.jsonable import text_of
 from ffnbench.metrics import METRICS
 from ffnbench.report.compare import compare_records
 from ffnbench.result import Report
 from ffnbench.stats.interval import value_of
 from ffnbench.stats.regression import Finding, Status
 from ffnbench.stats.rounds import seconds_row, whole_rounds
+from ffnbench.streams import visible
 from ffnbench.units import percent, signed_percent
 
 FAILS = {Status.REGRESSED, Status.MISSING}
@@ -32,7 +33,7 @@ def bencher(report: Report) -> str:
         exact = [metric.name for metric in METRICS if metric.exported and metric.exact]
         metrics |= {name: {"value": row[name]} for name in exact if row[name] is not None}
         found[row["label"]] = metrics
-    return json.dumps(found, indent=1) + "\n"
+    return text_of(found, 1) + "\n"
 
 
 def github_action_benchmark(report: Report) -> str:
@@ -46,7 +47,7 @@ def github_action_benchmark(report: Report) -> str:
             found.append(entry | {"extra": f"{row['workers']} processes x {row['rounds']} rounds"})
         if row["peak_bytes"] is not None:
             found.append({"name": f"{row['label']} peak", "unit": "B", "value": row["peak_bytes"]})
-    return json.dumps(found, indent=1, ensure_ascii=False) + "\n"
+    return text_of(found, 1) + "\n"
 
 
 def go_bench(report: Report) -> str:
@@ -57,7 +58,8 @@ def go_bench(report: Report) -> str:
     environment, rounds = report.environment, whole_rounds(report.samples, report.plan.protocol)
     lines = ["pkg: ffnbench"]
     if environment:
-        lines = [f"goos: {environment.system.split()[0].lower()}", *lines, f"cpu: {environment.cpu}"]
+        system = (environment.system.split() or ["unknown"])[0].lower()
+        lines = [f"goos: {visible(system)}", *lines, f"cpu: {visible(environment.cpu)}"]
     lines.append("Unit params assume=exact")
     for case in report.plan.shown:
         name = "".join(c if c.isalnum() or c in "_-.=/:" else "_" for c in case.label)
@@ -87,7 +89,7 @@ def described(finding: Finding) -> str:
         text += f" at a tolerance of {percent(finding.tolerance)}"
     elif finding.before is not None and finding.now is not None and finding.before != finding.now:
         text += f", {finding.before:,.0f} then, {finding.now:,.0f} now"
-    return text + (f" ({finding.reason})" if finding.reason else "")
+    return visible(text + (f" ({finding.reason})" if finding.reason else ""))
 
 
 def workflow_commands(findings: Sequence[Finding]) -> str:
@@ -96,7 +98,7 @@ def workflow_commands(findings: Sequence[Finding]) -> str:
     for finding in findings:
         level = "error" if finding.status in FAILS else "warning" if finding.status in WARNS else ""
         if level:
-            text = described(finding).replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+            text = described(finding).replace("%", "%25")
             lines.append(f"::{level} title=ffnbench {finding.status.value}::{text}")
     return "".join(line + "\n" for line in lines)
 
@@ -109,7 +111,7 @@ def junit(findings: Sequence[Finding]) -> str:
         "testsuite", name="ffnbench check", tests=str(len(findings)), failures=str(failed), skipped=str(unclear)
     )
     for finding in findings:
-        case = xml.SubElement(suite, "testcase", classname=f"ffnbench.{finding.case}", name=finding.metric)
+        case = xml.SubElement(suite, "testcase", classname=visible(f"ffnbench.{finding.case}"), name=finding.metric)
         if finding.status in FAILS:
             xml.SubElement(case, "failure", type=finding.status.value, message=described(finding))
         elif finding.status in WARNS:

@@ -7,6 +7,7 @@ from dataclasses import replace
 from functools import partial
 
 from ffnbench.errors import EXIT_INTERRUPTED, Unfinished
+from ffnbench.jsonable import text_of
 from ffnbench.metrics import LATENCY
 from ffnbench.report.exports import EXPORTS, described, junit, workflow_commands
 from ffnbench.report.footnotes import Footnotes
@@ -70,7 +71,7 @@ def _whole(checked: Checked) -> str:
     """The findings with the reports that they follow from."""
     runs = {"now": checked.now, "again": checked.again}
     saved = {name: json.loads(report_text(report)) for name, report in runs.items() if report}
-    return json.dumps({"findings": finding_records(checked.findings), **saved}, indent=1)
+    return text_of({"findings": finding_records(checked.findings), **saved}, 1)
 
 
 def _new_baseline(checked: Checked) -> str:

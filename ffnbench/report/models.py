@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
-
 from ffnbench import jsonable
 from ffnbench.ffn.moe import MoESpec, Scores
 from ffnbench.ffn.spec import FFNSpec
+from ffnbench.jsonable import text_of
 from ffnbench.models.model import CountedLayers, CountedModel
 from ffnbench.report.formats import View, view_of
 from ffnbench.report.records import Record
@@ -93,7 +92,7 @@ def _json(model: CountedModel) -> str:
         for found in model.layers
     ]
     data = {"model": model.name, "source": model.source, "counted_by": model.counted_by, "layers": layers}
-    return json.dumps(data, indent=1, ensure_ascii=False) + "\n"
+    return text_of(data, 1) + "\n"
 
 
 def model_records(model: CountedModel) -> list[Record]:

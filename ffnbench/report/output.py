@@ -6,6 +6,7 @@ What is measured meanwhile tells an Ending how far it is. `Silent` is for Python
 from __future__ import annotations
 
 import os
+import secrets
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
@@ -22,7 +23,7 @@ from ffnbench.report.store import Outputs, append, inputs_of, locked, refuse_unw
 from ffnbench.report.text import Terminal, show
 from ffnbench.request import LIMITS, OUTPUT, flag
 from ffnbench.result import Progress
-from ffnbench.streams import hush
+from ffnbench.streams import hush, visible
 
 Listener = Callable[[Progress], None]
 STDOUT_OF_CI = 100  # columns
@@ -160,7 +161,7 @@ class Ending(Silent):
     def tell(self, text: str) -> None:
         """One line on stderr before anything is measured."""
         if not self._quiet:
-            print(text, file=sys.stderr, flush=True)
+            print(visible(text), file=sys.stderr, flush=True)
 
     @contextmanager
     def progress(self) -> Iterator[Listener]:
@@ -200,7 +201,7 @@ class Ending(Silent):
     def _written(self, paths: Sequence[Path]) -> None:
         if paths:
             with suppress(OSError):  # nobody reads stderr
-                print("wrote " + ", ".join(map(str, paths)), file=sys.stderr)
+                print(visible("wrote " + ", ".join(map(str, paths))), file=sys.stderr)
 
     def write(self, files: Mapping[str, Write], rescue: Callable[[], str] | None = None) -> list[Path]:
         """Write the files that were asked for; gives their paths."""
@@ -218,8 +219,10 @@ class Ending(Silent):
         if self._format == "table":
             show(view.table, Terminal(), wide=self._wide)
         elif self._format == "github":
+            token = secrets.token_hex(16)  # a label at the beginning of a line could give GitHub's runner a command
+            sys.stdout.write(f"::stop-commands::{token}\n")
             show(view.table, Terminal(width=STDOUT_OF_CI, no_color=True))
-            sys.stdout.write(view.stdout["github"]())
+            sys.stdout.write(f"::{token}::\n" + view.stdout["github"]())
             if summary := os.environ.get("GITHUB_STEP_SUMMARY"):
                 append(Path(summary), view.stdout["markdown"]())
         else:
@@ -265,13 +268,13 @@ class CheckEnding(Ending):
             self.code = shown.code_if_unclear_fails
         if self._updating.update and shown.baseline is not None:
             save(Path(self._baseline), shown.baseline())
-            print(f"wrote {self._baseline}", file=sys.stderr)
+            print(visible(f"wrote {self._baseline}"), file=sys.stderr)
             self.code = shown.code if shown.code == EXIT_INTERRUPTED else 0
         if self._updating.append and shown.longer is not None:
             found = shown.longer()
             if found.text:
                 save(Path(self._baseline), found.text)
-            print(found.said, file=sys.stderr)
+            print(visible(found.said), file=sys.stderr)
 
     def _export(self, view: View) -> list[Path]:
         for name, path in self._exports:

@@ -19,6 +19,7 @@ from matplotlib.figure import Figure
 
 from ffnbench.errors import FfnbenchError
 from ffnbench.names import hint_for
+from ffnbench.streams import visible
 
 COLOURS = ("text", "#D55E00", "#0072B2", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
 LINES: tuple[Any, ...] = ("-", (0, (5, 2)), (0, (1, 1.2)), (0, (5, 1.5, 1, 1.5)))
@@ -87,7 +88,7 @@ def pen(i: int) -> dict[str, Any]:
 
 def literal(text: str) -> str:
     """A name as it is: matplotlib would read `$` as mathematics, and hide a legend entry that begins with `_`."""
-    escaped = text.replace("$", r"\$")
+    escaped = visible(text).replace("$", r"\$")
     return f" {escaped}" if escaped.startswith("_") else escaped
 
 

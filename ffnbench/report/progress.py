@@ -12,6 +12,7 @@ from rich.progress import BarColumn, TextColumn
 from rich.progress import Progress as RichProgress
 
 from ffnbench.result import Progress
+from ffnbench.streams import visible
 
 REFRESH_S = 0.2
 
@@ -27,7 +28,7 @@ class ProgressBar:
         self._bar = RichProgress(
             BarColumn(bar_width=20),
             TextColumn("{task.percentage:>3.0f}%"),
-            TextColumn("{task.description}"),
+            TextColumn("{task.description}", markup=False),
             console=self._console,
             transient=True,
             auto_refresh=False,  # its thread would take a CPU in the middle of a sample
@@ -46,10 +47,11 @@ class ProgressBar:
 
     def __call__(self, event: Progress) -> None:
         eta = f"  eta {int(event.eta_s) // 60}:{int(event.eta_s) % 60:02d}" if event.eta_s is not None else ""
+        text = visible(event.text)
         due = time.monotonic() - self._shown_at > REFRESH_S
-        self._bar.update(self._task, completed=event.done, description=event.text + eta, refresh=due)
+        self._bar.update(self._task, completed=event.done, description=text + eta, refresh=due)
         self._shown_at = time.monotonic() if due else self._shown_at
-        line = event.text.partition("  ")[0]
+        line = text.partition("  ")[0]
         step = re.sub(r"/\d+$", "", line)  # how many there will be is reckoned anew all the time
         if not self._quiet and not self._console.is_terminal and step != self._last_step:
             self._last_step = step

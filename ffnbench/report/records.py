@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import csv
 import io
-import json
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from ffnbench.jsonable import text_of
 from ffnbench.report.table import Cell, Column, Table
+from ffnbench.streams import visible
 
 Record = dict[str, Any]
 
@@ -24,7 +25,7 @@ def csv_text(records: Sequence[Record]) -> str:
 
 def json_text(records: Sequence[Record]) -> str:
     """A list of objects."""
-    return json.dumps(list(records), indent=1, ensure_ascii=False) + "\n"
+    return text_of(list(records), 1) + "\n"
 
 
 def table_of(records: Sequence[Record], footnotes: Iterable[str] = (), prose: Iterable[str] = ()) -> Table:
@@ -45,4 +46,6 @@ def _text(value: Any) -> str:
 def _csv_cell(value: Any) -> Any:
     if isinstance(value, bool):
         return str(value).lower()
-    return " ".join(map(str, value)) if isinstance(value, list | tuple) else value
+    if isinstance(value, list | tuple):
+        value = " ".join(map(str, value))
+    return visible(value) if isinstance(value, str) else value

@@ -43,10 +43,10 @@ def report_text(report: Report) -> str:
     parts = []
     for key, value in data.items():
         if isinstance(value, list) and value:
-            items = ",\n  ".join(json.dumps(item, allow_nan=False, ensure_ascii=False) for item in value)
+            items = ",\n  ".join(jsonable.text_of(item) for item in value)
             parts.append(f" {json.dumps(key)}: [\n  {items}\n ]")
         else:
-            parts.append(f" {json.dumps(key)}: {json.dumps(value, allow_nan=False, ensure_ascii=False)}")
+            parts.append(f" {json.dumps(key)}: {jsonable.text_of(value)}")
     return "{\n" + ",\n".join(parts) + "\n}\n"
 
 

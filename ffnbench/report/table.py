@@ -1,7 +1,7 @@
 """What a table is, and the columns and cells that several answers share.
 
 A Table is text in cells with priorities; how much of it fits is the writer's business (text.py). Nothing is
-decided here: verdicts come from the report.
+decided here: verdicts come from the report. Text from elsewhere becomes visible here, for every writer.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import Any
 from ffnbench.metrics import LATENCY
 from ffnbench.report.words import ratio_text, seconds_text
 from ffnbench.result import Comparison, FailureKind, Report, Verdict
+from ffnbench.streams import visible
 from ffnbench.units import Units, digits, scale
 
 UNKNOWN = "-"
@@ -29,6 +30,9 @@ class Column:
     left: bool = False
     priority: int = 0
     flexible: bool = False  # prose, which may be wrapped; a number never is
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "title", visible(self.title))
 
     @property
     def name(self) -> str:
@@ -47,6 +51,9 @@ class Cell:
     value: Any = None
     style: str = ""
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "text", visible(self.text))
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Table:
@@ -58,6 +65,10 @@ class Table:
     footnotes: tuple[str, ...] = ()
     summary: tuple[str, ...] = ()
     above: tuple[Table, ...] = ()
+
+    def __post_init__(self) -> None:
+        for name in ("header", "footnotes", "summary"):
+            object.__setattr__(self, name, tuple(map(visible, getattr(self, name))))
 
 
 Field = tuple[Column, Callable[[Any], Cell]]  # a column, and its cell of a row

@@ -143,17 +143,23 @@ def markdown(table: Table, *, every: bool = False) -> str:
         return "\n".join(markdown(each, every=every) for each in (*table.above, replace(table, above=())))
     indices = [i for i, c in enumerate(table.columns) if every or c.priority < EXTRA]
     columns = [table.columns[i] for i in indices]
-    lines = [f"{line}  " for line in table.header]
+    lines = [f"{_prose(line)}  " for line in table.header]
     lines += ["", _pipe([c.name for c in columns]), _pipe([":--" if c.left else "--:" for c in columns])]
     lines += [_pipe([row[i].text for i in indices]) for row in table.rows]
     if table.footnotes or table.summary:
-        lines += ["", *(f"{line}  " for line in (*table.footnotes, *table.summary))]
+        lines += ["", *(f"{_prose(line)}  " for line in (*table.footnotes, *table.summary))]
     return "\n".join(lines).rstrip() + "\n"
 
 
 def _pipe(cells: list[str]) -> str:
     # a bar would end the cell, and the stars of `2*d*4d` would be taken for emphasis
-    return "| " + " | ".join(cell.replace("|", r"\|").replace("*", r"\*") for cell in cells) + " |"
+    return "| " + " | ".join(_prose(cell).replace("|", r"\|").replace("*", r"\*") for cell in cells) + " |"
+
+
+def _prose(text: str) -> str:
+    """Text in markdown that is no markup: no tag, no link, no picture, no code, no heading."""
+    text = text.replace("\\", "\\\\").replace("<", "&lt;").replace("`", "\\`").replace("](", "]\\(")
+    return "\\" + text if text.startswith(("#", ">", "- ", "+ ", "=", "~")) else text
 
 
 def html_fragment(table: Table) -> str:

@@ -1,0 +1,157 @@
+"""Text from elsewhere is text: labels, paths and messages that a terminal, a spreadsheet or a runner would obey."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+import sys
+import xml.etree.ElementTree as xml
+from pathlib import Path
+
+import pytest
+from conftest import FakeLaunch
+
+from ffnbench import api, cli
+from ffnbench.errors import complain
+from ffnbench.report.progress import ProgressBar
+from ffnbench.report.store import load, report_text
+from ffnbench.report.table import Cell, Column, Table
+from ffnbench.report.text import html_fragment, markdown, plain
+from ffnbench.request import CompareRequest
+from ffnbench.result import Progress
+
+# every control there is, marks of direction, half a surrogate pair, and what markups read
+CONTROLS = [chr(n) for n in (*range(0x20), *range(0x7F, 0xA0))] + list(
+    "\u061c\u200e\u200f\u2028\u2029\u202e\u2066\u2069\ufeff"
+)
+OBEYED = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069\ufeff]")
+LABEL = "\x1b]0;owned\x07\x9b31m\n::error file=x::boo\r\u202e[/red]<script>`x`](http://evil)|$\\frac{1}{0}$"
+
+
+def hostile(tmp_path: Path, label: str = LABEL) -> Path:
+    """A saved run whose swiglu has a label as somebody else could have written it."""
+    request = CompareRequest(variants="relu,swiglu", d_model=64, threads=1, metrics="latency", precision=0.5)
+    text = report_text(api.measure(api.prepare(request), launch=FakeLaunch()))
+    path = tmp_path / "evil.json"
+    path.write_text(text.replace('"swiglu"', json.dumps(label)))
+    data = json.loads(path.read_text())
+    data["warnings"] = [{"label": "", "text": "a note \x1b[31m\n::warning::of theirs"}]
+    path.write_text(json.dumps(data))
+    return path
+
+
+@pytest.fixture
+def call(on_machine, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
+    def run(*arguments: object) -> tuple[int, str, str]:
+        on_machine(FakeLaunch(lambda label, worker, number: 0.01 * (1.5 if "owned" in label else 1.0)))
+        monkeypatch.setattr(sys, "argv", ["ffnbench", *map(str, arguments)])
+        with pytest.raises(SystemExit) as caught:
+            cli.main()
+        out, err = capsys.readouterr()
+        return caught.value.code or 0, out, err
+
+    return run
+
+
+@pytest.mark.parametrize("form", ["table", "csv", "json", "markdown"])
+def test_a_hostile_label_is_shown_and_not_obeyed(tmp_path: Path, call, form: str) -> None:
+    code, out, err = call("report", hostile(tmp_path), "--format", form)
+    assert code == 0, err
+    assert not OBEYED.search(out + err)
+    assert "owned" in out
+    assert not [line for line in (out + err).splitlines() if line.startswith("::")]
+    if form == "json":
+        again = json.loads(out, parse_constant=lambda name: pytest.fail(name))
+        assert LABEL in {case["label"] for case in again["plan"]["cases"]}  # data is what it was
+    if form == "csv":
+        rows = list(csv.DictReader(io.StringIO(out)))
+        assert len(rows) == 2
+        assert rows[1]["label"].startswith("\\x1b]0;owned\\x07\\x9b31m\\n::error")
+
+
+def test_what_ci_reads_is_not_obeyed_either(tmp_path: Path, call, monkeypatch: pytest.MonkeyPatch) -> None:
+    path, summary = hostile(tmp_path), tmp_path / "summary.md"
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(summary))
+    code, out, err = call(
+        "check", path, "--format", "github", "-q", "-o", tmp_path / "junit.xml", "--export",
+        f"bencher={tmp_path / 'b.json'}", "--export", f"go-bench={tmp_path / 'go.txt'}",
+    )  # fmt: skip
+    assert code == 1, err
+    assert not OBEYED.search(out + err + summary.read_text())
+    lines = out.splitlines()
+    commands = [line for line in lines if line.startswith("::")]
+    assert [line.split("::")[1].split(" ")[0] for line in commands[1:-1]] == [commands[0].rpartition("::")[2]]
+    assert commands[-1].startswith("::error title=ffnbench REGRESSED::\\x1b]0;owned")
+    assert "<script>" not in summary.read_text()
+    assert "](http" not in summary.read_text()
+    suite = xml.parse(tmp_path / "junit.xml").getroot()
+    assert "\\x1b" in next(case.get("classname") for case in suite if case.find("failure") is not None)
+    assert not OBEYED.search((tmp_path / "go.txt").read_text())
+    assert not OBEYED.search((tmp_path / "b.json").read_text())
+
+
+def test_a_picture_takes_a_label_as_it_is(tmp_path: Path, call) -> None:
+    path = hostile(tmp_path, "_$\\frac{1}{$\x1b[0m\n")
+    code, _, err = call("report", path, "-o", tmp_path / "a.svg", "-o", tmp_path / "a.png", "--format", "csv")
+    assert code == 0, err
+    assert (tmp_path / "a.svg").stat().st_size > 5000
+    assert not OBEYED.search((tmp_path / "a.svg").read_text())
+
+
+@pytest.mark.parametrize("sign", CONTROLS)
+def test_no_control_gets_into_a_table(sign: str) -> None:
+    text = f"a{sign}b"
+    table = Table(
+        columns=(Column(title=text), Column(title="n")), rows=((Cell(text=text), Cell(text="1")),), header=(text,),
+        footnotes=(text,), summary=(text,),
+    )  # fmt: skip
+    for shown in (plain(table), markdown(table), html_fragment(table)):
+        assert sign not in shown.replace("\n", "") if sign != "\n" else "a\nb" not in shown
+
+
+def test_markdown_reads_no_markup() -> None:
+    cell = Cell(text="<b>x</b> `c` [a](http://b) a|b **bold** \\| end")
+    shown = markdown(Table(columns=(Column(title="x"),), rows=((cell,),), header=("# head", "> quote")))
+    (row,) = [line for line in shown.splitlines() if "end" in line]
+    assert "<b>" not in row
+    assert "](http" not in row
+    assert len(re.findall(r"(?<!\\)(?:\\\\)*\|", row)) == 2  # the bars of the cell alone
+    assert shown.startswith("\\# head")
+    assert "\n\\> quote" in shown
+
+
+def test_an_error_is_one_short_line(capsys: pytest.CaptureFixture[str]) -> None:
+    assert complain("x\n\x1b[31m" + "y" * 5000, "h\r" + "z" * 5000, 2) == 2
+    err = capsys.readouterr().err
+    assert err.count("\n") == 2
+    assert all(len(line) < 550 for line in err.splitlines())
+    assert "\\n\\x1b" in err
+
+
+def test_progress_reads_no_markup(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    for terminal in ("1", ""):
+        monkeypatch.setenv("FORCE_COLOR", terminal)
+        monkeypatch.setenv("TTY_COMPATIBLE", terminal)
+        with ProgressBar(quiet=False) as bar:
+            bar(Progress(done=0.1, text="warming up [/x]\x1b]0;t\x07"))
+            bar(Progress(done=0.2, text="warming up [/nothing]"))
+        assert "\x1b]0" not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", ["[/x]", "\x1b[31m", "a\nb", "\udcff"])
+@pytest.mark.parametrize("form", ["table", "csv", "json", "markdown"])
+def test_a_label_that_is_typed_is_shown(call, name: str, form: str) -> None:
+    code, out, err = call("cost", "--variants", f"{name}=relu", "--format", form)
+    assert code == 0, err
+    assert "4718592" in out.replace(",", "")
+    assert not OBEYED.search(out + err)
+    assert "\udcff" not in out
+
+
+def test_saved_text_is_read_back_as_it_was(tmp_path: Path) -> None:
+    report = load(hostile(tmp_path))
+    (tmp_path / "again.json").write_text(report_text(report))
+    assert load(tmp_path / "again.json").plan == report.plan
+    assert not OBEYED.search((tmp_path / "again.json").read_text())
