@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import math
 import types
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import fields, is_dataclass
 from enum import Enum
 from functools import cache
@@ -50,6 +51,50 @@ def _finite(value: Any) -> Any:
     return [_finite(item) for item in value] if isinstance(value, list | tuple) else value
 
 
+LARGEST = 1 << 63  # whole numbers of more are none that anything here counts
+MOST_BYTES = 1 << 30
+
+
+def parse(text: str | bytes, *, ours: bool = True) -> Any:
+    """JSON from elsewhere; raises ValueError for two values of one key, for nesting that no file has, and in files of
+    `ours` for a number that is none or too large: configs of models do have Infinity. A byte order mark is passed over.
+    """
+    if len(text) > MOST_BYTES:
+        raise ValueError(f"it has {len(text):,} bytes, and a file of ours has less than {MOST_BYTES:,}")
+    if isinstance(text, bytes):
+        text = text.decode("utf-8")
+    try:
+        numbers: Any = {"parse_constant": _no_number, "parse_int": _whole, "parse_float": _real} if ours else {}
+        return json.loads(text.removeprefix("\ufeff"), object_pairs_hook=_once, **numbers)
+    except RecursionError:
+        raise ValueError("it is nested too deep") from None
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        seen = [key for key, _ in pairs]
+        raise ValueError(f"{next(key for key in seen if seen.count(key) > 1)!r} is given twice")
+    return found
+
+
+def _no_number(name: str) -> Any:
+    raise ValueError(f"{name} is no number in JSON")
+
+
+def _whole(text: str) -> int:
+    if len(text) > 20 or not -LARGEST <= int(text) < LARGEST:
+        raise ValueError(f"{text[:20]}... is too large a number" if len(text) > 20 else f"{text} is too large a number")
+    return int(text)
+
+
+def _real(text: str) -> float:
+    found = float(text)
+    if not math.isfinite(found):
+        raise ValueError(f"{text[:20]} is too large a number")
+    return found
+
+
 def decode(kind: type[T], data: Any) -> T:
     """Rebuild a dataclass from what `encode` gave; raises ValueError naming the field that does not fit."""
     decoded: T = _decode(kind, data, kind.__name__)
@@ -81,10 +126,32 @@ def _dataclass(kind: Any, data: Any, where: str) -> Any:
     wanted = {f.name for f in fields(kind)}
     if unknown := sorted(set(data) - wanted):
         raise ValueError(f"{where}: unknown field {unknown[0]!r}")
+    for one in fields(kind):
+        if one.name in data:
+            _check(one.metadata, data[one.name], f"{where}.{one.name}")
     try:
         return kind(**{name: _decode(hints[name], item, f"{where}.{name}") for name, item in data.items()})
     except TypeError as problem:
         raise ValueError(f"{where}: {problem}") from problem
+
+
+def among(known: Callable[[], Iterable[str]]) -> dict[str, Any]:
+    """Metadata of a text that is one of several, which are asked for when a file is read."""
+    return {"among": known}
+
+
+def least(bound: float) -> dict[str, Any]:
+    """Metadata of a number that is at least so much."""
+    return {"least": bound}
+
+
+def _check(declared: Mapping[str, Any], value: Any, where: str) -> None:
+    """What a field declares beyond its type."""
+    if (known := declared.get("among")) and value is not None and value not in (names := list(known())):
+        raise ValueError(f"{where}: expected one of {', '.join(names)}, found {value!r}")
+    bound = declared.get("least")
+    if bound is not None and isinstance(value, int | float) and not value >= bound:
+        raise ValueError(f"{where}: expected at least {bound:g}, found {value!r}")
 
 
 def _enum(kind: type[Enum], data: Any, where: str) -> Enum:

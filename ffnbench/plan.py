@@ -16,8 +16,10 @@ from ffnbench.activations.user_activation import OwnActivation
 from ffnbench.errors import FfnbenchError
 from ffnbench.ffn.attention import AttentionSpec, attention_cost
 from ffnbench.ffn.cost import Cost, activation_cost, cost
+from ffnbench.ffn.dtypes import DTYPES
+from ffnbench.ffn.moe import Routing
 from ffnbench.ffn.spec import ActivationSpec, ImportedSpec, NetworkSpec
-from ffnbench.jsonable import LATER
+from ffnbench.jsonable import LATER, among, least
 from ffnbench.models.model import OwnMLP
 from ffnbench.request import AnyRequest
 
@@ -28,6 +30,11 @@ DEFAULT_WORKERS, DEFAULT_ROUNDS = 5, 30
 METHOD = 3
 
 AnySpec = NetworkSpec | ActivationSpec | AttentionSpec
+
+
+def values_of(kind: type[Enum]) -> list[str]:
+    """What the members of an enum are written as."""
+    return [member.value for member in kind]
 
 
 class Mode(Enum):
@@ -66,15 +73,16 @@ class Workload:
     `backend` is one of Backend; `routing`, a value of moe.Routing, is None where there are no experts.
     """
 
-    batch: int
-    seq_len: int
-    dtype: str
+    batch: int = field(metadata=least(1))
+    seq_len: int = field(metadata=least(1))
+    dtype: str = field(metadata=among(DTYPES.names))
     device: str
-    mode: str
-    threads: int
-    backend: str = Backend.EAGER.value
-    slowdown: float = 0.0  # for tests of the measuring itself: each call spins for this share of its own time
-    routing: str | None = field(default=None, metadata=LATER)
+    mode: str = field(metadata=among(lambda: values_of(Mode)))
+    threads: int = field(metadata=least(1))
+    backend: str = field(default=Backend.EAGER.value, metadata=among(lambda: values_of(Backend)))
+    # for tests of the measuring itself: each call spins for this share of its own time
+    slowdown: float = field(default=0.0, metadata=least(0.0))
+    routing: str | None = field(default=None, metadata=LATER | among(lambda: values_of(Routing)))
 
     @property
     def tokens(self) -> int:
@@ -157,16 +165,16 @@ class Protocol:
     Latencies of different `method`s are not compared.
     """
 
-    workers: int = DEFAULT_WORKERS
-    rounds: int = DEFAULT_ROUNDS
-    precision: float | None = None
-    budget_s: float | None = None
-    warmup_s: float = 0.1
-    min_sample_s: float = 0.01
-    seed: int = 0
+    workers: int = field(default=DEFAULT_WORKERS, metadata=least(1))
+    rounds: int = field(default=DEFAULT_ROUNDS, metadata=least(1))
+    precision: float | None = field(default=None, metadata=least(0.0))
+    budget_s: float | None = field(default=None, metadata=least(0.0))
+    warmup_s: float = field(default=0.1, metadata=least(0.0))
+    min_sample_s: float = field(default=0.01, metadata=least(0.0))
+    seed: int = field(default=0, metadata=least(0))
     reversed: bool = False  # every round in the opposite order: for a second look
-    timeout_s: float = 300.0
-    method: int = METHOD
+    timeout_s: float = field(default=300.0, metadata=least(0.0))
+    method: int = field(default=METHOD, metadata=least(1))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -191,7 +199,7 @@ class Plan:
     match: str
     multiple_of: int
     notes: tuple[Note, ...] = ()
-    kind: str = field(default=Kind.COMPARE.value, metadata=LATER)
+    kind: str = field(default=Kind.COMPARE.value, metadata=LATER | among(lambda: values_of(Kind)))
     request: AnyRequest | None = field(default=None, metadata=LATER)  # what it was made of, as it was typed
 
     @cached_property

@@ -12,7 +12,7 @@ from functools import cached_property
 from typing import TypeVar
 
 from ffnbench.ffn.cost import Cost
-from ffnbench.jsonable import LATER
+from ffnbench.jsonable import LATER, least
 from ffnbench.metrics import CLOSED_FORMS, LATENCY
 from ffnbench.plan import CONTROL, Note, Plan, Protocol
 
@@ -54,11 +54,11 @@ class Sample:
 
     case: str
     metric: str
-    worker: int
-    round: int
-    order: int
+    worker: int = field(metadata=least(0))
+    round: int = field(metadata=least(0))
+    order: int = field(metadata=least(0))
     value: float
-    calls: int
+    calls: int = field(metadata=least(1))
     waited: float | None = field(default=None, metadata=LATER)
     placement: int = field(default=0, metadata=LATER)
 

@@ -1,14 +1,19 @@
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Generic, TypeVar
 
 import pytest
+from conftest import ROOT
 
 from ffnbench import jsonable
+from ffnbench.errors import FfnbenchError
 from ffnbench.plan import Plan
 from ffnbench.planning.compare import plan_compare
+from ffnbench.report.store import load
 from ffnbench.request import CompareRequest
 from ffnbench.result import Estimate, Failure, FailureKind
 
@@ -69,3 +74,62 @@ def test_a_generic_dataclass_is_read_by_its_argument() -> None:
 def test_of_several_kinds_all_are_named(data: object, says: str) -> None:
     with pytest.raises(ValueError, match=says):
         jsonable.decode(Shelf, data)
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ('{"a": 1, "b": 2, "a": 3}', "'a' is given twice"),
+        ("[" * 100_000 + "]" * 100_000, "nested too deep"),
+        ('{"x": ' * 5000 + "1" + "}" * 5000, "nested too deep"),
+        ("1" + "0" * 400, "too large a number"),
+        ("9223372036854775808", "too large a number"),
+        ("1e999", "too large a number"),
+        ("[NaN]", "NaN is no number"),
+        ("-Infinity", "-Infinity is no number"),
+        ('{"a": ', "Expecting value"),
+        (b"\xff\xfe", "codec can't decode"),
+    ],
+)
+def test_json_from_elsewhere_is_read_strictly(text: str | bytes, says: str) -> None:
+    with pytest.raises(ValueError, match=says):
+        jsonable.parse(text)
+
+
+def test_what_configs_of_models_have_is_read() -> None:
+    assert jsonable.parse("\ufeff[1, 2.5]") == [1, 2.5]
+    assert jsonable.parse(b'\xef\xbb\xbf{"a": [0.0, Infinity], "b": 1000000000000000019884624838656}', ours=False) == {
+        "a": [0.0, math.inf],
+        "b": 1000000000000000019884624838656,
+    }
+    with pytest.raises(ValueError, match="given twice"):
+        jsonable.parse('{"a": 1, "a": 2}', ours=False)
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "says"),
+    [
+        ("dtype", "float99", "Report.plan.cases\\[0\\].workload.dtype: expected one of"),
+        (
+            "mode",
+            "zzz",
+            "Report.plan.cases\\[0\\].workload.mode: expected one of forward, train, backward, found 'zzz'",
+        ),
+        ("backend", "jit", "workload.backend: expected one of eager, compile"),
+        ("batch", 0, "workload.batch: expected at least 1, found 0"),
+        ("seq_len", -5, "workload.seq_len: expected at least 1"),
+        ("threads", 0, "workload.threads: expected at least 1"),
+        ("slowdown", -0.5, "workload.slowdown: expected at least 0"),
+        ("routing", "chaos", "workload.routing: expected one of uniform, skewed, trained-like"),
+    ],
+)
+def test_what_a_file_may_hold_is_declared_where_the_field_is(
+    tmp_path: Path, field: str, value: object, says: str
+) -> None:
+    """A saved run with one value changed: the place in the file is named, and nothing is decided."""
+    data = json.loads((ROOT / "results" / "amd-epyc-2cpu" / "compare.json").read_text())
+    data["plan"]["cases"][0]["workload"][field] = value
+    path = tmp_path / "run.json"
+    path.write_text(json.dumps(data))
+    with pytest.raises(FfnbenchError, match=says):
+        load(path)

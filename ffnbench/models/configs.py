@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from ffnbench import jsonable
 from ffnbench.activations.table import ACTIVATIONS
 from ffnbench.errors import FfnbenchError
 from ffnbench.ffn.attention import AttentionSpec, MLASpec
@@ -41,7 +42,7 @@ def read_file(path: str) -> tuple[Config, str]:
     file = Path(path).expanduser()
     file = file / "config.json" if file.is_dir() else file
     try:
-        data = json.loads(file.read_text(encoding="utf-8"))
+        data = jsonable.parse(file.read_bytes(), ours=False)
     except OSError as problem:
         raise FfnbenchError(
             f"cannot read {str(file)!r}: {problem.strerror}", "give a config.json, or the folder that holds one"

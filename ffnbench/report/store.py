@@ -327,7 +327,7 @@ def load(path: str | Path) -> Report:
     a report whose file was edited has no seal.
     """
     try:
-        data = json.loads(Path(path).read_text(encoding="utf-8"))
+        data = jsonable.parse(Path(path).read_bytes())
         schema = data.get("schema") if isinstance(data, dict) else None
         if isinstance(data, dict) and "findings" in data:
             raise FfnbenchError(

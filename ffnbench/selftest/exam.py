@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -150,7 +149,7 @@ def read_readings(path: str, kind: type[T], command: str) -> list[T]:
     """What a live selftest saved; raises FfnbenchError for anything else, with the command that makes one."""
     hint = f"`{command} -o FILE.json` makes one"
     try:
-        found = [jsonable.decode(kind, item) for item in json.loads(Path(path).read_text(encoding="utf-8"))]
+        found = [jsonable.decode(kind, item) for item in jsonable.parse(Path(path).read_bytes())]
     except OSError as problem:
         raise FfnbenchError(f"cannot read {path!r}: {problem.strerror}", "is the path right?") from problem
     except (ValueError, TypeError) as problem:
