@@ -1,6 +1,22 @@
-"""`python -m ffnbench`."""
+"""`python -m ffnbench`, and the console script: an interruption is silent until the command line is there to tell it."""
 
-from ffnbench.cli import main
+import os
+import signal
+
+INTERRUPTED = 130
+
+
+def main() -> None:
+    """Run the command line. Ctrl-C during the imports ends at once: raised there, it could become any error."""
+    before = signal.signal(signal.SIGINT, lambda *_: os._exit(INTERRUPTED))
+    from ffnbench.cli import main as run
+
+    signal.signal(signal.SIGINT, before)
+    try:
+        run()
+    finally:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # the answer stands, and so does its code
+
 
 if __name__ == "__main__":
     main()

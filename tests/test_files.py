@@ -10,6 +10,7 @@ import stat
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -313,3 +314,16 @@ def test_a_failed_file_does_not_stop_the_others(tmp_path: Path, monkeypatch: pyt
     with pytest.raises(Unfinished, match=r"cannot write '.*a\.csv': No space left"):
         outputs.write(lambda suffix: b"x")
     assert (tmp_path / "b.csv").read_bytes() == b"x"
+
+
+@pytest.mark.parametrize("tenths", range(1, 8))
+def test_ctrl_c_in_the_first_moments_is_silent(tmp_path: Path, tenths: int) -> None:
+    with subprocess.Popen(
+        [sys.executable, "-m", "ffnbench", "cost"], cwd=tmp_path, env=os.environ | {"PYTHONPATH": str(ROOT)},
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    ) as run:  # fmt: skip
+        time.sleep(tenths / 10)
+        run.send_signal(signal.SIGINT)
+        _, err = run.communicate(timeout=30)
+    assert run.returncode in (0, 130)
+    assert err in ("", "error: interrupted before the answer was complete\n")
