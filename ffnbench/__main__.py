@@ -1,4 +1,4 @@
-"""`python -m ffnbench`, and the console script: an interruption is silent until the command line is there to tell it."""
+"""`python -m ffnbench` and the console script: an interruption is silent until the command line is there to tell it."""
 
 import os
 import signal
