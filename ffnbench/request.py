@@ -285,7 +285,7 @@ class SelftestRequest(Request):
     checks: bool = flag(
         False, "Count the false alarms of `check`, and the slow-downs that it finds.", MEASURING, name="--gate")
     runs: int | None = flag(
-        None, "Simulated runs in all; with --gate, baselines. \\[default: 1000, or 140]", MEASURING, "INT")
+        None, "Simulated runs, or checks with --gate, in every world. \\[default: 2000]", MEASURING, "INT")
     live: bool = flag(
         False, "Measure on this machine instead, quiet and beside neighbours that take its CPUs.", MEASURING)
     world: tuple[str, ...] = flag(
@@ -301,8 +301,9 @@ class SelftestRequest(Request):
     d_model: int | None = flag(None, "With --live: width of the modules. \\[default: 768]", MODEL, "INT")
     threads: int | None = flag(
         None, "With --live: CPU threads. \\[default: the CPUs this process may use]", WORKLOAD, "INT")
-    seed: int = flag(
-        0, "Seed of inputs, weights and the order of rounds; of simulated machines.", MEASURING, "INT")
+    seed: int | None = flag(
+        None, "Seed of inputs, weights and the order of rounds; of simulated worlds. Published tables are made with "
+        "77130259. \\[default: 20260301 for development, or 0 with --live]", MEASURING, "INT")
     saved: tuple[str, ...] = flag(
         (), "Show what --live saved with -o FILE.json instead; several together. Repeatable.", MEASURING, "FILE",
         name="--from")

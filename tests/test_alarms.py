@@ -1,4 +1,4 @@
-"""The selftest of the gate: that its counts are right, that it is deterministic, and that it can fail."""
+"""Live checks: that their counts are right, and what they measure beside which neighbours."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ from ffnbench.report.selftest import alarm_records, alarm_table
 from ffnbench.report.text import plain
 from ffnbench.request import SelftestRequest
 from ffnbench.result import Failure, FailureKind, Report
-from ffnbench.selftest import alarms as checks
 from ffnbench.selftest import alarms as told
 from ffnbench.selftest import exam, live
 from ffnbench.selftest.alarms import (
@@ -26,42 +25,14 @@ from ffnbench.selftest.alarms import (
     check_plan,
     check_policy,
     counts,
-    simulate_checks,
 )
-from ffnbench.selftest.machine import WORLDS, Machine, World
+from ffnbench.selftest.machine import Machine, World
 from ffnbench.selftest.worlds import LIVE_WORLDS, QUIET, chosen
 from ffnbench.stats.enough import Answered
 from ffnbench.stats.looks import report_of, two_looks
 from ffnbench.stats.regression import Status
 
 BESIDE = "bursts 3 s"
-
-
-@pytest.fixture(scope="module")
-def alarms() -> list[Alarm]:
-    """One baseline in each world; `ffnbench selftest --gate` makes 140."""
-    return simulate_checks(len(WORLDS))
-
-
-def test_the_gate_neither_cries_wolf_nor_sleeps_on_simulated_machines(alarms: list[Alarm]) -> None:
-    assert broken_promises(alarms) == []
-    unchanged = counts(alarms, None, 0.0)
-    assert (unchanged.checks, unchanged.false_alarms) == (len(WORLDS), 0)
-    assert counts(alarms, None, 0.05).found == counts(alarms, None, 0.05).asked > 0
-
-
-def test_the_same_seed_gives_the_same_alarms(alarms: list[Alarm]) -> None:
-    again = simulate_checks(1)
-    assert again == [a for a in alarms if a.condition == "quiet"]
-    assert again != simulate_checks(1, seed=7)
-
-
-def test_ratios_that_move_between_runs_would_be_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A machine whose forms move by 3 % from run to run makes false alarms: the count is able to fail."""
-    monkeypatch.setattr(checks, "between_runs", lambda plan, label: 0.03)
-    alarms = simulate_checks(3, worlds=[World(name="restless")])
-    assert counts(alarms, "restless", 0.0).false_alarms > 0
-    assert "false alarms" in broken_promises(alarms)[0]
 
 
 def alarm(**facts: object) -> Alarm:
@@ -149,7 +120,7 @@ def test_whole_repeats_of_checks_outlive_an_interruption(monkeypatch: pytest.Mon
     def fake_run(plan, answered=None, real=live.run):
         baselines.extend([plan] if answered is None else [])
         done = on_dice(plan, real, answered)
-        return replace(done, interrupted=len(baselines) == 2)
+        return replace(done, interrupted=len(baselines) == live.BASELINE_RUNS + 1)
 
     monkeypatch.setattr(live, "run", fake_run)
     asked = exam.exam(SelftestRequest(checks=True, live=True, world=("quiet",), repeats=3))
@@ -158,25 +129,21 @@ def test_whole_repeats_of_checks_outlive_an_interruption(monkeypatch: pytest.Mon
     assert result.broken == (exam.ENDED_EARLY,)
 
 
-def test_the_command(call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, alarms: list[Alarm]) -> None:  # noqa: F811
-    path, asked = tmp_path / "gate.json", []
-    monkeypatch.setattr(
-        exam, "simulate_checks", lambda runs, **settings: asked.append((runs, settings["seed"])) or alarms
+def test_what_live_checks_saved_is_shown_again(call, tmp_path: Path) -> None:  # noqa: F811
+    path = tmp_path / "gate.json"
+    path.write_text(
+        json.dumps(alarm_records([alarm(), alarm(repeat=1, injected=0.05, status="REGRESSED", change=1.05)]))
     )
-    code, out, err = call("selftest", "--gate", "--runs", "12", "--seed", "3", "-q", "-o", str(path))
-    assert (code, asked) == (0, [(12, 3)]), err
-    assert "false alarms" in out
-    assert len(json.loads(path.read_text())) == len(alarms)
-    code, again, _ = call("selftest", "--gate", "--from", str(path))
-    assert (code, again) == (0, out)
+    code, out, err = call("selftest", "--gate", "--from", str(path))
+    assert (code, "1 of 1" in out) == (0, True), err
     code, _, err = call("selftest", "--from", str(path))
     assert code == 2
     assert "is none that `ffnbench selftest --live` saved" in err
 
 
-def test_a_broken_promise_ends_with_3(call, tmp_path: Path, alarms: list[Alarm]) -> None:  # noqa: F811
+def test_a_broken_promise_ends_with_3(call, tmp_path: Path) -> None:  # noqa: F811
     path = tmp_path / "gate.json"
-    path.write_text(json.dumps(alarm_records([replace(alarms[0], status="REGRESSED"), *alarms[1:]])))
+    path.write_text(json.dumps(alarm_records([alarm(status="REGRESSED")])))
     code, out, err = call("selftest", "--gate", "--from", str(path))
     assert code == 3
     assert "1 of" in out

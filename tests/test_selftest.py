@@ -21,6 +21,7 @@ from ffnbench.report.text import plain
 from ffnbench.request import CompareRequest
 from ffnbench.selftest.machine import WORLDS, Machine, World
 from ffnbench.selftest.rates import SLOWER, Share, comparison_plan, failures, simulate, total
+from ffnbench.selftest.simulated import simulated
 
 
 def test_simulated_error_rates_hold() -> None:
@@ -40,11 +41,12 @@ def test_simulated_error_rates_hold() -> None:
 
 
 def test_the_same_seed_gives_the_same_counts() -> None:
-    assert simulate(12, worlds=WORLDS[:2]) == simulate(12, worlds=WORLDS[:2])
+    alone = simulate(12, worlds=WORLDS[:2], processes=1)
+    assert alone == simulate(12, worlds=WORLDS[:2], processes=2)
 
 
 def test_a_broken_promise_is_noticed() -> None:
-    good = total(simulate(12))
+    good = total(simulate(12, processes=1))
     bad = replace(good, runs=1000, false_difference=Share(hits=300, of=1000), covered=Share(hits=4000, of=5000))
     assert failures(bad) == ["false differences in 30.0% of the runs", "the 95% intervals cover 80.0%"]
     always = replace(good, runs=1000, covered=Share(hits=5000, of=5000))
@@ -94,18 +96,22 @@ def test_rivals_measure_every_case(method: str) -> None:
 
 
 def test_the_command(call, tmp_path) -> None:  # noqa: F811
-    code, out, err = call("selftest", "--runs", "14", "-q", "-o", str(tmp_path / "rates.json"))
+    code, out, err = call("selftest", "--runs", "28", "-q", "-o", str(tmp_path / "rates.json"))
     assert code == 0, err
     assert "all worlds" in out
+    assert "frequency step" in out
     records = json.loads((tmp_path / "rates.json").read_text())
-    assert [r["world"] for r in records] == [*(w.name for w in WORLDS), "all worlds"]
-    assert records[-1]["runs"] == 14
+    rates, covered = ([r for r in records if (r["how"] is None) is runner] for runner in (True, False))
+    assert [r["world"] for r in rates] == [*(w.name for w in WORLDS), "all worlds"]
+    assert rates[-1]["runs"] == 14
+    assert {r["world"] for r in covered} == {w.name for w in simulated().worlds}
+    assert {r["runs"] for r in covered} == {28}
 
 
 @pytest.mark.parametrize(
     ("arguments", "error", "hint"),
     [
-        (["--runs", "3"], "--runs 3 is too few", "at least 12"),
+        (["--runs", "3"], "--runs 3 is too few", "at least 14"),
         (["--repeats", "3"], "--repeats needs --live", "simulated"),
         (["--repeats", "0"], "--repeats needs --live", "simulated"),
         (["--threads", "1"], "--threads needs --live", "simulated"),
@@ -132,4 +138,4 @@ def test_mistakes(call, arguments, error, hint) -> None:  # noqa: F811
 
 @pytest.mark.parametrize("width", [60, 80, 120])
 def test_the_table_fits(width: int) -> None:
-    assert max(map(len, plain(rates_table(simulate(12)), width).splitlines())) <= width
+    assert max(map(len, plain(rates_table(simulate(12, processes=1)), width).splitlines())) <= width

@@ -1,22 +1,16 @@
-"""What the selftest of the gate asks and counts: false alarms on unchanged rows, slow-downs that are found. Pure."""
+"""What live checks are asked and counted for: false alarms on unchanged rows, slow-downs that are found. Pure."""
 
 from __future__ import annotations
 
-import random
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from math import log, sqrt
 
-from ffnbench.bench.runner import run
 from ffnbench.metrics import LATENCY
 from ffnbench.plan import Case, Plan
 from ffnbench.planning.compare import plan_compare
-from ffnbench.request import DEFAULT_BUDGET_S, CompareRequest
-from ffnbench.result import Report
-from ffnbench.selftest.machine import WORLDS, Machine, World
-from ffnbench.stats.enough import Answered
-from ffnbench.stats.looks import foretell, report_of, two_looks, unresolved
-from ffnbench.stats.regression import DEFAULT_LATENCY, Finding, Policy, Status
+from ffnbench.request import CompareRequest
+from ffnbench.stats.regression import Finding, Policy, Status
 
 TOLERANCE = 0.01
 ROW = "swiglu"  # the row that is slowed down
@@ -153,56 +147,3 @@ def _at_least(share: float, checks: int) -> float:
     """How many of so many checks find what a share of all finds; of few, but for chance: two standard errors."""
     chance = 2 * sqrt(share * (1 - share) * checks) if checks < ENOUGH_CHECKS else 0.0
     return share * checks - chance
-
-
-def simulate_checks(
-    repeats: int,
-    *,
-    seed: int = 0,
-    worlds: Iterable[World] = WORLDS,
-    on_progress: Callable[[int, int], None] = lambda done, of: None,
-) -> list[Alarm]:
-    """`repeats` baselines, spread evenly over the worlds, each checked unchanged and slowed down by known shares.
-
-    Baselines are made while the machine is quiet. Between a baseline and its checks the ratios of different forms
-    move by as much as check assumes they do.
-    """
-    chosen, plan = list(worlds), check_plan()
-    alarms: list[Alarm] = []
-    for repeat in range(repeats):
-        alarms += _one(chosen[repeat % len(chosen)], plan, seed + repeat)
-        on_progress(repeat + 1, repeats)
-    return alarms
-
-
-def _one(world: World, plan: Plan, seed: int) -> list[Alarm]:
-    """A baseline and its checks; where the tolerance asks too much of this world, unchanged code at the default one."""
-    quiet = replace(world, drift=0.0, burst=0.0, neighbour_s=0.0)
-    before = report_of(Machine(quiet, plan, seed, moved=_moved(plan, seed)).run(run))
-    if not unresolved(foretell(before, check_policy(), DEFAULT_BUDGET_S)):
-        shares = (0.0, *SLOWED.values())
-        return [a for n, share in enumerate(shares) for a in _check(before, check_policy(), world, share, seed, n)]
-    name, policy = f"{world.name}, at {DEFAULT_LATENCY:.0%}", check_policy(DEFAULT_LATENCY)
-    if blind := unresolved(foretell(before, policy, DEFAULT_BUDGET_S)):
-        return [refused(blind.case, condition=name, repeat=seed, injected=0.0)]
-    return _check(before, policy, replace(world, name=name), 0.0, seed, 0)
-
-
-def _check(before: Report, policy: Policy, world: World, injected: float, seed: int, number: int) -> list[Alarm]:
-    later = 1000 * (number + 1) + seed
-    now = Machine(world, slowed(before.plan, injected), later, moved=_moved(before.plan, later))
-
-    def measure(asked: Plan, answered: Answered) -> Report:
-        return report_of(now.measure(asked, run, answered))
-
-    looks = two_looks(before, policy, DEFAULT_BUDGET_S, measure, now.now)
-    return alarms_of(
-        looks.findings, condition=world.name, repeat=seed, injected=injected, seconds=now.clock_s,
-        twice=looks.again is not None,
-    )  # fmt: skip
-
-
-def _moved(plan: Plan, seed: int) -> dict[str, float]:
-    """By how much each row's ratio is another than in other runs."""
-    dice = random.Random(f"moved/{seed}")
-    return {case.label: dice.gauss(0, 0.003) for case in plan.shown if case.label != plan.reference}

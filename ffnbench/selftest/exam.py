@@ -14,26 +14,33 @@ from ffnbench.ffn.spec import require_positive
 from ffnbench.planning.effort import check_budget
 from ffnbench.request import DEFAULT_BUDGET_S, SelftestRequest, spelling
 from ffnbench.result import Progress
-from ffnbench.selftest.alarms import Alarm, broken_promises, check_plan, simulate_checks
+from ffnbench.selftest.alarms import Alarm, broken_promises, check_plan
 from ffnbench.selftest.live import Trial, checks_in, measure, measure_checks
+from ffnbench.selftest.promises import broken_by_checks, broken_by_intervals
 from ffnbench.selftest.rates import Rates, failures, simulate, total
 from ffnbench.selftest.readings import Reading, contradictions, exam_plan
+from ffnbench.selftest.simulated import simulated
+from ffnbench.selftest.tallies import Covered, Tally, check_all, cover_all, simulate_draws
 from ffnbench.selftest.worlds import chosen
 
 T = TypeVar("T")
 Listener = Callable[[Progress], None]
-FEWEST_RUNS = 12
+FEWEST_RUNS = 14
 ENDED_EARLY = "interrupted; the table holds the repeats that were whole by then"
-RUNS, REPEATS, D_MODEL = 1000, 20, 768
-CHECK_RUNS, CHECK_REPEATS = 140, 10
+RUNS = 2000  # of every simulated world
+REPEATS, CHECK_REPEATS, D_MODEL = 20, 10, 768
 LIVE_ALONE = ("repeats", "budget", "d_model", "threads", "world", "rivals")  # fields that --live alone reads
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Result:
-    """What an exam came to: one of the three, and the promises that were broken. Several live ones stand together."""
+    """What an exam came to: of simulated runs `rates` and `covered`, of simulated checks `tallies`, of live ones the
+    others, several together; and the promises that were broken.
+    """
 
     rates: tuple[Rates, ...] = ()
+    covered: tuple[Covered, ...] = ()
+    tallies: tuple[Tally, ...] = ()
     readings: tuple[tuple[Reading, ...], ...] = ()
     alarms: tuple[Alarm, ...] = ()
     broken: tuple[str, ...] = ()
@@ -48,8 +55,8 @@ def exam(request: SelftestRequest) -> Exam:
         raise FfnbenchError("--runs is about simulated runs", "give --live or --from without it")
     if request.live and request.saved:
         raise FfnbenchError("--from shows what --live saved", "give one of the two")
-    if not 0 <= request.seed < 2**31:
-        raise FfnbenchError(f"--seed {request.seed} is out of range", "a seed is between 0 and 2^31 - 1")
+    if not 0 <= seed_of(request) < 2**31:
+        raise FfnbenchError(f"--seed {seed_of(request)} is out of range", "a seed is between 0 and 2^31 - 1")
     if not request.live:
         _refuse_live_flags(request)
     if request.rivals and request.checks:
@@ -61,6 +68,13 @@ def exam(request: SelftestRequest) -> Exam:
     return _simulated(request)
 
 
+def seed_of(request: SelftestRequest) -> int:
+    """The seed that was given; else 0 for a live exam, and that of development for a simulated one."""
+    if request.seed is not None:
+        return request.seed
+    return 0 if request.live or request.saved else simulated().seeds.development
+
+
 def _refuse_live_flags(request: SelftestRequest) -> None:
     for name in LIVE_ALONE:
         if getattr(request, name) != getattr(SelftestRequest, name):
@@ -69,19 +83,22 @@ def _refuse_live_flags(request: SelftestRequest) -> None:
 
 
 def _simulated(request: SelftestRequest) -> Exam:
-    runs = request.runs if request.runs is not None else CHECK_RUNS if request.checks else RUNS
+    runs, seed, given = RUNS if request.runs is None else request.runs, seed_of(request), simulated()
     if runs < FEWEST_RUNS:
         raise FfnbenchError(f"--runs {runs} is too few to count anything", f"give at least {FEWEST_RUNS}")
 
     def rates(listener: Listener) -> Result:
-        found = simulate(runs, seed=request.seed, on_progress=_counting(listener, "worlds"))
+        found = simulate(runs // 2, seed=seed, counting=_counting(listener, "worlds of the runner"))
         whole = total(found)
-        return Result(rates=(*found, whole), broken=tuple(failures(whole)))
+        covered = simulate_draws(cover_all, given, runs, seed=seed, counting=_counting(listener, "parts"))
+        broken = failures(whole) + broken_by_intervals(covered, given.worlds)
+        return Result(rates=(*found, whole), covered=tuple(covered), broken=tuple(broken))
 
-    def alarms(listener: Listener) -> Result:
-        return of_alarms(simulate_checks(runs, seed=request.seed, on_progress=_counting(listener, "baselines")))
+    def checks(listener: Listener) -> Result:
+        tallies = simulate_draws(check_all, given, runs, seed=seed, counting=_counting(listener, "parts"))
+        return Result(tallies=tuple(tallies), broken=tuple(broken_by_checks(tallies, given.worlds)))
 
-    return alarms if request.checks else rates
+    return checks if request.checks else rates
 
 
 def _live(request: SelftestRequest) -> Exam:
@@ -90,7 +107,7 @@ def _live(request: SelftestRequest) -> Exam:
     trial = Trial(plan=plan, worlds=chosen(request.world), rivals=request.rivals)
 
     def made(listener: Listener) -> Result:
-        readings = measure(trial, repeats, request.seed, _telling(listener))
+        readings = measure(trial, repeats, seed_of(request), _telling(listener))
         whole = len(readings) == repeats * trial.readings
         return of_readings([readings]) if whole else Result(readings=(tuple(readings),), broken=(ENDED_EARLY,))
 
@@ -103,7 +120,7 @@ def _live_checks(request: SelftestRequest) -> Exam:
     plan, worlds = check_plan(d_model=width, threads=threads), chosen(request.world)
 
     def made(listener: Listener) -> Result:
-        alarms = measure_checks(plan, worlds, repeats, budget, request.seed, _telling(listener))
+        alarms = measure_checks(plan, worlds, repeats, budget, seed_of(request), _telling(listener))
         whole = len({(a.condition, a.repeat, a.injected) for a in alarms}) == repeats * len(checks_in(worlds))
         return of_alarms(alarms) if whole else Result(alarms=tuple(alarms), broken=(ENDED_EARLY,))
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import reduce
 
 from ffnbench import jsonable
 from ffnbench.bench.runner import run
@@ -21,10 +22,12 @@ from ffnbench.selftest.noisy_neighbour import Neighbour
 from ffnbench.selftest.readings import FORM, OURS, RIVALS, Reading, Truth, truth_plan, truths_of
 from ffnbench.selftest.worlds import LIVE_WORLDS, QUIET, LiveWorld, seed_of
 from ffnbench.stats.enough import Answered
+from ffnbench.stats.history import KEPT
 from ffnbench.stats.looks import foretell, report_of, two_looks, unresolved
 from ffnbench.stats.verdict import decide, summarise
 
 REPEATS_A_TRUTH = 5
+BASELINE_RUNS = 5  # one alone knows too little of what moves between runs for a tolerance that asks much
 Tell = Callable[[float, str], None]  # what part is done, and what is measured now
 
 
@@ -208,13 +211,17 @@ def measure_checks(
 
 
 def _checked(plan: Plan, worlds: Sequence[LiveWorld], repeat: int, budget: float, tell: Tell) -> list[Alarm]:
-    """One baseline and its checks."""
+    """One baseline of several runs and its checks."""
     checks = checks_in(worlds)
-    tell(0.0, "baseline")
-    before = report_of(_whole(run(_seeded(plan, repeat))))
+    whole = BASELINE_RUNS + len(checks)
+    runs = []
+    for number in range(BASELINE_RUNS):
+        tell(number / whole, f"baseline, run {number + 1} of {BASELINE_RUNS}")
+        runs.append(report_of(_whole(run(_seeded(plan, BASELINE_RUNS * repeat + number)))))
+    before = reduce(lambda first, later: first.with_repeat(later, KEPT), runs)
     found: list[Alarm] = []
     for place, (world, injected) in enumerate(checks):
-        tell((1 + place) / (1 + len(checks)), f"{world.name}, slowed by {injected:.0%}")
+        tell((BASELINE_RUNS + place) / whole, f"{world.name}, slowed by {injected:.0%}")
         found += _check(before, world, injected, repeat, budget)
     return found
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from math import sqrt
 
@@ -12,6 +12,7 @@ from ffnbench.planning.compare import plan_compare
 from ffnbench.request import CompareRequest
 from ffnbench.result import Comparison, Verdict
 from ffnbench.selftest.machine import WORLDS, Machine, World
+from ffnbench.selftest.processes import Counting, each, silent
 from ffnbench.stats.verdict import summarise
 
 SAME = ("same1", "same2")
@@ -95,19 +96,18 @@ def simulate(
     *,
     seed: int = 0,
     worlds: Iterable[World] = WORLDS,
-    on_progress: Callable[[int, int], None] = lambda done, of: None,
+    processes: int | None = None,
+    counting: Counting = silent,
 ) -> list[Rates]:
     """`runs` simulated runs, spread evenly over the worlds, through the real runner, statistics and decisions."""
-    chosen, plan = list(worlds), comparison_plan()
-    rates = []
-    for place, world in enumerate(chosen):
-        each = runs // len(chosen) + (place < runs % len(chosen))
-        rates.append(_one_world(world, plan, range(seed, seed + each)))
-        on_progress(place + 1, len(chosen))
-    return rates
+    chosen = list(worlds)
+    share, more = divmod(runs, len(chosen))
+    tasks = [(world, range(seed, seed + share + (place < more))) for place, world in enumerate(chosen)]
+    return each(_one_world, tasks, processes, counting)
 
 
-def _one_world(world: World, plan: Plan, seeds: range) -> Rates:
+def _one_world(task: tuple[World, range]) -> Rates:
+    (world, seeds), plan = task, comparison_plan()
     runs = len(seeds)
     false = covered = rows = wrong = workers = 0
     found = dict.fromkeys(SLOWER, 0)

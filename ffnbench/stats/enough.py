@@ -10,9 +10,9 @@ data to decide when to stop costs a little confidence; verdict.level pays it.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import cache, lru_cache
 from statistics import median
 
 from ffnbench.plan import Plan, Protocol
@@ -95,7 +95,12 @@ TYPICAL = Amount(rounds_each=5, placements=4)
 
 def scatter(plan: Plan, samples: Sequence[Sample]) -> Scatter:
     """The variances of the row with the largest sum, the control left out; `within` is 0 where nothing is compared."""
-    found = [_scatter_of(workers) for workers in _rows(plan, samples) if workers]
+    return scatter_of(_rows(plan, samples))
+
+
+def scatter_of(rows: Iterable[Sequence[Placed]]) -> Scatter:
+    """The variances of the row with the largest sum, from what the workers of each row made."""
+    found = [_scatter_of(workers) for workers in rows if workers]
     unknown = Scatter(0.0, PRIOR_BETWEEN, PRIOR_PLACEMENT)
     return max(found, key=lambda scatter: scatter.of_worker(TYPICAL), default=unknown)
 
@@ -164,14 +169,17 @@ def limit_met(plan: Plan, samples: Sequence[Sample], fits: bool, answered: Answe
     `plan` holds the cases that have not failed, `fits` says whether a further worker would end within the budget. Never
     before the protocol's fewest workers.
     """
-    protocol = plan.protocol
-    workers = whole_workers(plan, samples)
+    return limit_after(whole_workers(plan, samples), plan.protocol, fits, lambda: (answered or precise)(plan, samples))
+
+
+def limit_after(workers: int, protocol: Protocol, fits: bool, said: Callable[[], str]) -> str:
+    """Which limit a run has met after so many workers; `said` is asked where it is time to look."""
     if protocol.precision is None:
         return "workers" if workers >= protocol.workers else ""
     if workers < protocol.workers:
         return ""
-    if workers in looks() and (said := (answered or precise)(plan, samples)):
-        return said
+    if workers in looks() and (word := said()):
+        return word
     if not fits:
         return "budget"
     return "workers" if workers >= MOST_WORKERS else ""
@@ -180,24 +188,23 @@ def limit_met(plan: Plan, samples: Sequence[Sample], fits: bool, answered: Answe
 def precise(plan: Plan, samples: Sequence[Sample]) -> str:
     """`precision` where every ratio is known to the protocol's."""
     assert plan.protocol.precision is not None
-    return "precision" if _half_width(plan, samples) <= plan.protocol.precision else ""
+    means = [mean_of(workers) if workers else None for workers in _rows(plan, samples)]
+    return "precision" if half_width(means, plan.protocol) <= plan.protocol.precision else ""
 
 
-def looks() -> list[int]:
+@cache
+def looks() -> tuple[int, ...]:
     """After how many workers the precision is looked at: each at first, then rarer, for each look costs confidence."""
     found = [FIRST_LOOK]
     while found[-1] < MOST_WORKERS:
         found.append(max(found[-1] + 1, found[-1] * 5 // 4))
-    return found
+    return tuple(found)
 
 
-def _half_width(plan: Plan, samples: Sequence[Sample]) -> float:
-    """Half the widest interval of a ratio, relative; infinite for fewer than two workers."""
-    widest = 0.0
-    for workers in _rows(plan, samples):
-        half = mean_of(workers).half(level(plan.protocol)) if workers else math.inf
-        widest = max(widest, math.expm1(half) if half < UNKNOWN else math.inf)
-    return widest
+def half_width(means: Iterable[WeightedMean | None], protocol: Protocol) -> float:
+    """Half the widest interval of a ratio, relative; infinite for fewer than two workers, or none."""
+    halves = [mean.half(level(protocol)) if mean else math.inf for mean in means]
+    return max((math.expm1(half) if half < UNKNOWN else math.inf for half in halves), default=0.0)
 
 
 def hoped_for(protocol: Protocol, found: Scatter, pace: Pace) -> WeightedMean:

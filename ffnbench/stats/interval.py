@@ -76,46 +76,80 @@ def student(freedom: float, confidence: float) -> float:
     return float(stdtrit(freedom, 0.5 + confidence / 2))
 
 
-def value_of(placed: Sequence[Sequence[float]], placement: float) -> Value:
-    """What a worker says, from the logs of its rounds by placement: the median over all of them.
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """All that matters of a worker's rounds: the median over all of them, the variance of one round, and of each
+    placement the number of rounds and their median.
 
-    A mean over placements of the medians of a few rounds would let a burst in. `placement` is the variance between
-    placements.
+    A mean over placements of the medians of a few rounds would let a burst in.
     """
-    logs = [log for found in placed for log in found]
-    effective = len(logs) ** 2 / sum(len(found) ** 2 for found in placed)  # placements, were they of equal length
-    own = placement / effective + within_variance(placed) / len(logs)
-    return Value(median(logs), MEDIAN_COST * own)
+
+    log: float
+    within: float
+    rounds: tuple[int, ...]
+    medians: tuple[float, ...]
+
+    def value(self, placement: float) -> Value:
+        """What the worker says. `placement` is the variance between placements."""
+        whole = sum(self.rounds)
+        effective = whole**2 / sum(n**2 for n in self.rounds)  # placements, were they of equal length
+        return Value(self.log, MEDIAN_COST * (placement / effective + self.within / whole))
+
+
+def summary_of(placed: Sequence[Sequence[float]]) -> Summary:
+    """The summary of a worker, from the logs of its rounds by placement."""
+    medians = tuple(map(median, placed))
+    return Summary(
+        log=median([log for logs in placed for log in logs]),
+        within=_within(placed, medians),
+        rounds=tuple(map(len, placed)),
+        medians=medians,
+    )
+
+
+def value_of(placed: Sequence[Sequence[float]], placement: float) -> Value:
+    """What a worker says, from the logs of its rounds by placement."""
+    return summary_of(placed).value(placement)
 
 
 def mean_of(workers: Iterable[Sequence[Sequence[float]]]) -> WeightedMean:
     """The mean over workers of what each says, from the logs of their rounds by placement."""
-    found = list(workers)
-    placement, _ = between_placements(found)
-    return weighted_mean(value_of(placed, placement) for placed in found)
+    return mean_of_summaries(list(map(summary_of, workers)))
+
+
+def mean_of_summaries(workers: Sequence[Summary]) -> WeightedMean:
+    """The same, from their summaries."""
+    placement, _ = _between_placements(workers)
+    return weighted_mean(worker.value(placement) for worker in workers)
 
 
 def within_variance(placed: Sequence[Sequence[float]]) -> float:
     """Variance of one round about its placement's median, by the median of absolute deviations: a burst in a few rounds
     is not the scatter of the rest. Placements of one round say nothing of it.
     """
-    apart = [deviation for logs in placed for deviation in _deviations(logs)]
-    if apart and (middle := median(apart)):
-        return float((1.4826 * middle) ** 2)
-    rest = [log - median(logs) for logs in placed for log in logs]
+    return _within(placed, list(map(median, placed)))
+
+
+def _within(placed: Sequence[Sequence[float]], medians: Sequence[float]) -> float:
+    found = list(zip(placed, medians, strict=True))
+    apart = [deviation for logs, middle in found for deviation in _deviations(logs, middle)]
+    if apart and (half := median(apart)):
+        return float((1.4826 * half) ** 2)
+    rest = [log - middle for logs, middle in found for log in logs]
     return _about_mean(rest) / len(rest)
 
 
-def _deviations(logs: Sequence[float]) -> list[float]:
+def _deviations(logs: Sequence[float], middle: float) -> list[float]:
     """How far each round is from their median, so scaled that few rounds give what many do.
 
     Among an odd number one is the median itself, and left out. Among an even one the median lies between two of them
     and is too near to both: by 2 for two rounds, by 1 + 3.4 / n for n of them (by simulation, normal; within 5 %).
     """
-    middle, n = median(logs), len(logs)
-    found = sorted(abs(log - middle) for log in logs)
+    n = len(logs)
+    found = [abs(log - middle) for log in logs]
     if n % 2:
-        return found[1:]
+        found.remove(0.0)
+        return found
     scale = math.sqrt(2 if n == 2 else 1 + 3.4 / n)
     return [scale * deviation for deviation in found]
 
@@ -136,14 +170,18 @@ def between_placements(workers: Iterable[Sequence[Sequence[float]]]) -> tuple[fl
     It is one for all workers: a worker has too few placements to know its own. A placement says nothing of another
     process, so it is never counted as a worker.
     """
+    return _between_placements(map(summary_of, workers))
+
+
+def _between_placements(workers: Iterable[Summary]) -> tuple[float, int]:
     excess, freedom = 0.0, 0
-    for placed in workers:
-        if len(placed) < 2:
+    for worker in workers:
+        more = len(worker.rounds) - 1
+        if not more:
             continue
-        within = within_variance(placed)
-        explained = sum(MEDIAN_COST * within / len(logs) for logs in placed) / len(placed)
-        excess += (len(placed) - 1) * (variance([median(logs) for logs in placed]) - explained)
-        freedom += len(placed) - 1
+        explained = sum(MEDIAN_COST * worker.within / n for n in worker.rounds) / (more + 1)
+        excess += more * (variance(worker.medians) - explained)
+        freedom += more
     return (max(0.0, excess / freedom) if freedom else 0.0), freedom
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, fields, replace
 
 from ffnbench.metrics import LATENCY
@@ -74,33 +74,52 @@ def looks_at(
     plan = first_plan(plan, policy, budget)
 
     def answered(part: Plan, samples: Sequence[Sample]) -> str:
-        """Decided; or late with a suspect, which needs what is left of the budget."""
         now = find(_report_so_far(part, samples), look_level(part, samples))
-        late = clock() - start > LATE * budget and any(f.status is Status.REGRESSED for f in now)
-        return DECIDED if late or not any(f.status is Status.UNCLEAR for f in now) else ""
+        return decided(now, clock() - start > LATE * budget)
 
     now = measure(plan, answered)
     found = find(now, level_at_end(now))
     suspects = [finding.case for finding in found if finding.status is Status.REGRESSED]
     if not suspects or now.interrupted or now.stopped:
         return Looks(findings=tuple(found), now=now)
-    second = _second_plan(plan, suspects, max(LEAST_BUDGET_S, budget - (clock() - start)))
+    second = _second_plan(plan, suspects, rest_of(budget, clock() - start))
     again = measure(second, lambda part, samples: _decided(find, part, samples, suspects))
     looked = [finding for finding in find(again, level_at_end(again)) if finding.case in suspects]
     return Looks(findings=tuple(confirmed(found, looked)), now=now, again=again)
 
 
+def rest_of(budget: float, spent: float) -> float:
+    """What a second look may take."""
+    return max(LEAST_BUDGET_S, budget - spent)
+
+
 def look_level(plan: Plan, samples: Sequence[Sample]) -> float:
     """The level that a look at a run takes for a stated 95 %."""
-    return FIRST if whole_workers(plan, samples) <= FIRST_LOOK else LATER
+    return level_after(whole_workers(plan, samples))
+
+
+def level_after(workers: int) -> float:
+    """The level that a look after so many workers takes for a stated 95 %."""
+    return FIRST if workers <= FIRST_LOOK else LATER
+
+
+def level_of_end(workers: int, limit: str) -> float:
+    """The level of a run that has ended after so many workers by that limit."""
+    level = level_after(workers)
+    return level if limit == DECIDED or level == FIRST else LAST
+
+
+def decided(found: Iterable[Finding], late: bool) -> str:
+    """`decided` where no row is unclear, or where it is late and a suspect needs what is left of the budget."""
+    statuses = {finding.status for finding in found}
+    return DECIDED if Status.UNCLEAR not in statuses or (late and Status.REGRESSED in statuses) else ""
 
 
 def level_at_end(run: Report) -> float:
     """The level of a run that has ended: that of the look that decided it, or of the last one."""
     alive = {failure.case for failure in run.failures}
     plan = replace(run.plan, cases=tuple(case for case in run.plan.cases if case.label not in alive))
-    level = look_level(plan, run.samples)
-    return level if run.limit == DECIDED or level == FIRST else LAST
+    return level_of_end(whole_workers(plan, run.samples), run.limit)
 
 
 def first_plan(plan: Plan, policy: Policy, budget: float) -> Plan:
@@ -125,8 +144,7 @@ def _second_plan(plan: Plan, suspects: Sequence[str], budget: float) -> Plan:
 def _decided(find: Find, plan: Plan, samples: Sequence[Sample], rows: Sequence[str]) -> str:
     """`decided` where none of the latency rows that are asked for is unclear any more."""
     now = find(_report_so_far(plan, samples), look_level(plan, samples))
-    asked = [finding for finding in now if finding.case in rows]
-    return "" if any(finding.status is Status.UNCLEAR for finding in asked) else DECIDED
+    return decided([finding for finding in now if finding.case in rows], late=False)
 
 
 def _report_so_far(plan: Plan, samples: Sequence[Sample]) -> Report:
@@ -163,7 +181,7 @@ class Foretold:
     @property
     def resolved(self) -> bool:
         """Whether the tolerance can be told apart from noise."""
-        return self.half <= RESOLVED * math.log1p(self.tolerance)
+        return resolves(self.half, self.tolerance)
 
     @property
     def would_do(self) -> float:
@@ -178,16 +196,13 @@ def foretell(before: Report, policy: Policy, budget: float) -> list[Foretold]:
     first = first_plan(before.plan, policy, LATE * budget)
     hoped = hoped_for(first.protocol, scatter(before.plan, before.samples), pace_of(before))
     rows = past_of(before, replace(policy, absolute=False)).rows
-    return [_foretold(label, policy.of(label, LATENCY), of, hoped) for (label, _), of in rows.items() if of]
+    return [foretold(label, policy.of(label, LATENCY), of, hoped) for (label, _), of in rows.items() if of]
 
 
-def _foretold(label: str, tolerance: float, history: History, hoped: WeightedMean) -> Foretold:
+def foretold(label: str, tolerance: float, history: History, hoped: WeightedMean) -> Foretold:
+    """What to expect of a row with that history, in runs that can know a log ratio as well as `hoped`."""
     limit = math.log1p(tolerance)
-
-    def half(of: History, run: WeightedMean) -> float:
-        return of.change(replace(run, mean=of.mean).paid(LAST, CONFIDENCE)).half(CONFIDENCE)
-
-    wide, change = half(history, hoped), history.change(replace(hoped, mean=history.mean))
+    wide, change = half_in_reach(history, hoped), history.change(replace(hoped, mean=history.mean))
     more = range(history.runs + 1, KEPT + 2)
     return Foretold(
         case=label,
@@ -195,10 +210,20 @@ def _foretold(label: str, tolerance: float, history: History, hoped: WeightedMea
         half=wide,
         unclear=1 - replace(change, mean=wide).p_above(limit),
         runs=history.runs,
-        endless=half(history, replace(hoped, error=0.0)),
-        enough_runs=next((n for n in more if half(history.after(n), hoped) <= RESOLVED * limit), None),
+        endless=half_in_reach(history, replace(hoped, error=0.0)),
+        enough_runs=next((n for n in more if resolves(half_in_reach(history.after(n), hoped), tolerance)), None),
         own=WeightedMean(0.0, math.sqrt(history.own.variance), history.own.freedom).half(CONFIDENCE),
     )
+
+
+def half_in_reach(history: History, hoped: WeightedMean) -> float:
+    """Half the interval of a change (in logs) that runs which know a log ratio as well as `hoped` can reach."""
+    return history.change(replace(hoped, mean=history.mean).paid(LAST, CONFIDENCE)).half(CONFIDENCE)
+
+
+def resolves(half: float, tolerance: float) -> bool:
+    """Whether a change with such an interval can be held to the tolerance."""
+    return half <= RESOLVED * math.log1p(tolerance)
 
 
 def unresolved(rows: Sequence[Foretold]) -> Foretold | None:

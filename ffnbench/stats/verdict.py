@@ -155,7 +155,7 @@ def _comparisons(plan: Plan, latency: dict[str, Rounds]) -> tuple[Comparison, ..
             families[plan.reference_of(label)][label] = mean.p_value()
     differ = {label for family in families.values() for label in holm(family, alpha)}
     control = means.get(CONTROL)
-    slack = _slack(control) if control else 0.0
+    slack = slack_of(control) if control else 0.0
     found = []
     for label in measured:
         row = rows.get(label)
@@ -197,10 +197,10 @@ def control_slack(report: Report) -> float:
         [s for s in report.samples if s.case in (CONTROL, report.plan.reference)], report.plan.protocol
     )
     control = row_mean(ratio_row(rounds.get(CONTROL, {}), rounds.get(report.plan.reference, {})))
-    return _slack(control) if control else 0.0
+    return slack_of(control) if control else 0.0
 
 
-def _slack(control: WeightedMean) -> float:
+def slack_of(control: WeightedMean) -> float:
     """By how much (in logs) the reference differs from itself, where that is more than chance; else 0."""
     interval = control.interval(CONTROL_CONFIDENCE)
     if interval is None or interval[0] <= 0 <= interval[1]:
