@@ -162,7 +162,8 @@ def check(request: CheckRequest, ending: Silent = SILENT, *, update: bool = Fals
     before = load(request.baseline)
     policy = policy_for(before, request)
     if append:
-        refuse_append(before, load(request.current) if request.current else _here(before), request.baseline)
+        now = load(request.current) if request.current else _here(before)
+        refuse_append(before, now, request.baseline, measured_here=request.current is None)
     unclear = _foretold(before, policy, request, ending)
     looks = _look_again(before, policy, request, ending, update=update)
     exact = exact_findings(before, looks.now, policy)
@@ -368,9 +369,9 @@ def _several(prepared: Prepared, ending: Silent, launch: Launch | None, runs: in
                 _pause(pause, turn)
             now = _measured(prepared, turn, launch)
         except KeyboardInterrupt:
-            return replace(found, cut_short=True)
+            return _cut_short(found, runs)
         if now.interrupted or now.stopped:
-            return replace(found, cut_short=True)
+            return _cut_short(found, runs)
         if without_quiet(now.plan, now.samples):
             noisy.append(number)
         elif not found.repeats and without_quiet(found.plan, found.samples):
@@ -379,8 +380,13 @@ def _several(prepared: Prepared, ending: Silent, launch: Launch | None, runs: in
             found = found.with_repeat(now, KEPT)
     if not noisy:
         return found
-    text = f"{len(noisy)} of {runs} runs are not kept: they were made beside other work"
+    text = f"{len(noisy)} of {runs} runs are not kept: they were made beside other work, without clean rounds of a row"
     return replace(found, warnings=(*found.warnings, Note(label="", text=text)))
+
+
+def _cut_short(found: ShownReport, runs: int) -> ShownReport:
+    text = f"ended early: {len(found.runs)} of {runs} runs are whole, and kept"
+    return replace(found, cut_short=True, warnings=(*found.warnings, Note(label="", text=text)))
 
 
 def _pause(seconds: float, ending: Silent) -> None:

@@ -13,6 +13,7 @@ from contextlib import contextmanager
 
 from ffnbench.streams import short
 
+POLITE = [signal.SIGTERM, *([signal.SIGHUP] if hasattr(signal, "SIGHUP") else [])]
 EXIT_REGRESSED = 1
 EXIT_USAGE = 2
 EXIT_UNFINISHED = 3
@@ -48,21 +49,27 @@ class Interrupted(FfnbenchError):
 
 @contextmanager
 def termination_as_interruption() -> Iterator[None]:
-    """Raise KeyboardInterrupt at the first SIGTERM; further ones must not disturb the cleaning up."""
+    """Raise KeyboardInterrupt at the first SIGTERM or SIGHUP; further ones must not disturb the cleaning up.
+
+    A SIGHUP that is ignored (nohup) stays so.
+    """
+    polite = [s for s in POLITE if signal.getsignal(s) is not signal.SIG_IGN]
 
     def interrupt(*_: object) -> None:
-        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        for one in polite:
+            signal.signal(one, signal.SIG_IGN)
         raise KeyboardInterrupt
 
     try:
-        before = signal.signal(signal.SIGTERM, interrupt)
+        before = [signal.signal(one, interrupt) for one in polite]
     except ValueError:  # signals belong to the main thread
         yield
         return
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for one, handler in zip(polite, before, strict=True):
+            signal.signal(one, handler)
 
 
 def complain(message: str, hint: str, code: int) -> int:

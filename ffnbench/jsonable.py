@@ -10,7 +10,7 @@ import json
 import math
 import types
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import fields, is_dataclass
+from dataclasses import MISSING, fields, is_dataclass
 from enum import Enum
 from functools import cache
 from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
@@ -127,6 +127,8 @@ def _dataclass(kind: Any, data: Any, where: str) -> Any:
     if unknown := sorted(set(data) - wanted):
         raise ValueError(f"{where}: unknown field {unknown[0]!r}")
     for one in fields(kind):
+        if one.name not in data and one.default is MISSING and one.default_factory is MISSING:
+            raise ValueError(f"{where}: {one.name!r} is missing")
         if one.name in data:
             _check(one.metadata, data[one.name], f"{where}.{one.name}")
     try:

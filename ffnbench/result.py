@@ -366,12 +366,13 @@ class Report:
         )
 
     def with_repeat(self: R, now: Report, most: int) -> R:
-        """With a further run of the same plan: the oldest and the `most` newest are kept."""
+        """With a further run of the same plan, by time; the oldest and the `most` newest are kept."""
         shared = {f.name: getattr(now, f.name) for f in fields(Repeat) if f.name not in ("protocol", "samples")}
         known = {case.label for case in self.plan.cases}
         samples = tuple(sample for sample in now.samples if sample.case in known)
         one = Repeat(protocol=now.plan.protocol, samples=samples, **shared)
-        return replace(self, repeats=(*self.repeats, one)[-most:])
+        repeats = sorted((*self.repeats, one), key=lambda repeat: repeat.created)
+        return replace(self, repeats=tuple(repeats[-most:]))
 
     @property
     def run(self) -> Run:

@@ -17,6 +17,7 @@ from conftest import FakeLaunch
 
 from ffnbench import api, cli
 from ffnbench.report.store import load
+from ffnbench.stats import regression as module
 
 COMPARE = "--variants relu,gelu,swiglu --d-model 64 --threads 1 --metrics latency --precision 0.5"
 
@@ -136,10 +137,11 @@ def test_mistakes_are_told_before_measuring(call, flags: str, error: str) -> Non
 
 def test_ctrl_c_keeps_the_runs_that_are_whole(tmp_path: Path, call) -> None:
     path = tmp_path / "b.json"
-    code, _, _ = call(
+    code, out, _ = call(
         "compare", COMPARE, "--runs 5 --pause 0 -q -o", path, launch=Restless([1.0] * 5, interrupted_in=2)
     )
     assert code == 130
+    assert "ended early: 2 of 5 runs are whole, and kept" in out
     report = load(path)
     assert (len(report.runs), report.cut_short, report.interrupted) == (2, True, False)
     assert call("report", path)[0] == 0
@@ -223,7 +225,7 @@ def test_another_plan_or_machine_can_not_be_appended(baseline: Path, tmp_path: P
     code, out, err = call("check", baseline, other, "-q --append")
     assert (code, out, baseline.read_text()) == (2, "", text)
     assert err.startswith("error: a run of another plan can't be appended to")
-    edited(baseline, lambda data: data["environment"].update(cpu="Other CPU"))
+    edited(baseline, lambda data: [one["environment"].update(cpu="Other CPU") for one in (data, *data["repeats"])])
     launch, text = machine(), baseline.read_text()
     code, out, err = call("check", baseline, "-q --append", launch=launch)
     assert (code, out, baseline.read_text()) == (2, "", text)
@@ -236,6 +238,51 @@ def test_a_saved_run_can_be_appended(baseline: Path, tmp_path: Path, call) -> No
     call("compare", COMPARE, "-q -o", run, launch=machine(seed=8))
     assert call("check", baseline, run, "-q --append")[0] == 0
     assert load(baseline).runs[-1].samples == load(run).samples
+
+
+def test_a_run_is_added_once(baseline: Path, tmp_path: Path, call) -> None:
+    """A step of CI that is tried again must not make the scatter look small."""
+    run = tmp_path / "run.json"
+    call("compare", COMPARE, "-q -o", run, launch=machine(seed=8))
+    assert call("check", baseline, run, "-q --append")[0] == 0
+    text = baseline.read_text()
+    for again in (run, baseline):
+        code, _, err = call("check", baseline, again, "-q --append")
+        assert (code, baseline.read_text()) == (2, text)
+        assert f"that run is in '{baseline}' already" in err
+
+
+def test_a_file_of_several_runs_is_added_whole_and_by_time(baseline: Path, tmp_path: Path, call) -> None:
+    several = tmp_path / "several.json"
+    call("compare", COMPARE, "--runs 2 --pause 0 -q -o", several, launch=machine(seed=8))
+    edited(several, lambda data: data.update(created="2020-01-01T00:00:00+00:00"))
+    _, _, err = call("check", baseline, several, "-q --append")
+    assert f"added to '{baseline}': 5 runs" in err
+    assert load(baseline).repeats[0].created.startswith("2020")
+
+
+def test_what_somebody_else_wrote_meanwhile_is_left(baseline: Path, call, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The run is not lost: it stands, with the baseline as it was read, beside."""
+    changes = module.changes
+
+    def replaced(*given: object) -> object:
+        if baseline.read_text() != "theirs":
+            other = baseline.with_name("other")
+            other.write_text("theirs")
+            other.rename(baseline)
+        return changes(*given)
+
+    monkeypatch.setattr(module, "changes", replaced)
+    code, _, err = call("check", baseline, "-q --append")
+    assert (code, baseline.read_text()) == (3, "theirs")
+    assert f"'{baseline}' was written by somebody else meanwhile, and is left" in err
+    (saved,) = baseline.parent.glob("baseline-*.json")
+    assert len(load(saved).runs) == 4
+
+
+def test_a_file_that_is_none_is_not_locked(tmp_path: Path, call) -> None:
+    for path in (tmp_path, "/dev/null", tmp_path / "nothing.json"):
+        assert call("check", path, "-q --append")[0] == 2
 
 
 def test_a_locked_file_is_left_alone(baseline: Path, call) -> None:
@@ -255,13 +302,18 @@ def test_a_locked_file_is_left_alone(baseline: Path, call) -> None:
     ("damage", "error"),
     [
         (lambda run: run.update(samples=[s for s in run["samples"] if s["case"] != "swiglu"]),
-         "error: run 3 of '{path}', of 2026-01-03, has no samples of 'swiglu'"),
-        (lambda run: run.update(interrupted=True), "error: run 3 of '{path}', of 2026-01-03, ended early"),
+         "{third}has no samples of 'swiglu'"),
+        (lambda run: run.update(interrupted=True), "{third}ended early"),
         (lambda run: run["protocol"].update(method=2), "error: '{path}' holds runs of methods 2 and 3"),
         (lambda run: run["protocol"].update(method=9), "error: '{path}' was measured by method 9"),
-        (lambda run: run.pop("samples"), "error: '{path}' is not a whole ffnbench report: Report.repeats[1]"),
-        (lambda run: run["samples"][0].update(value=-1.0), "error: '{path}' is not a whole ffnbench report: a latency"),
-        (lambda run: [s.update(waited=0.5) for s in run["samples"]], "error: run 3 of '{path}', of 2026-01-03, was"),
+        (lambda run: run["environment"].update(cpu="Other"), "{third}was made on another"),
+        (lambda run: run.update(samples=[s for s in run["samples"] if s["worker"] == 0]),
+         "{third}has one worker alone"),
+        (lambda run: run.update(protocol=None), "{broken}Report.repeats[1].protocol"),
+        (lambda run: run["samples"][0].update(waited=math.nan), "{broken}NaN"),
+        (lambda run: run.pop("samples"), "{broken}Report.repeats[1]: 'samples' is missing"),
+        (lambda run: run["samples"][0].update(value=-1.0), "{broken}a latency of run 3"),
+        (lambda run: [s.update(waited=0.5) for s in run["samples"]], "{third}was"),
     ],
 )  # fmt: skip
 def test_a_broken_run_among_several_is_named_and_nothing_is_lost(baseline: Path, call, damage, error: str) -> None:
@@ -272,7 +324,12 @@ def test_a_broken_run_among_several_is_named_and_nothing_is_lost(baseline: Path,
     text = edited(baseline, edit).read_text()
     code, out, err = call("check", baseline, "-q --append")
     assert (code, out, baseline.read_text()) == (2, "", text)
-    assert err.startswith(error.format(path=baseline)), err
+    known = {
+        "path": baseline,
+        "broken": f"error: '{baseline}' is not a whole ffnbench report: ",
+        "third": f"error: run 3 of '{baseline}', of 2026-01-03, ",
+    }
+    assert err.startswith(error.format(**known)), err
     assert err.count("\n") == 2
 
 
@@ -303,3 +360,21 @@ def test_repeats_are_runs_of_their_own(baseline: Path) -> None:
     report = load(baseline)
     again = replace(report, repeats=()).with_repeat(report.runs[1], 20)
     assert again.runs[1].samples == report.runs[1].samples
+
+
+@pytest.mark.parametrize("command", ["activations --activations relu", "block --cost-only --variant relu --d-model 64"])
+@pytest.mark.parametrize("flag", ["--runs 2", "--pause 3"])
+def test_runs_of_what_is_not_measured_are_refused(call, command: str, flag: str) -> None:
+    code, out, err = call(command, flag)
+    assert (code, out) == (2, "")
+    assert flag.split()[0] in err
+
+
+@pytest.mark.parametrize(
+    "command", ["block --d-model 64 --variant relu --quick", "activations --time --activations relu,silu --quick"]
+)
+def test_every_command_says_that_a_file_holds_several_runs(tmp_path: Path, call, command: str) -> None:
+    path = tmp_path / "b.json"
+    assert call(command, "--threads 1 --runs 2 --pause 0 -q -o", path, launch=machine())[0] == 0
+    assert "this is the first of 2 runs" in call("report", path)[1]
+    assert call("check", path, "-q")[0] == 0

@@ -17,7 +17,7 @@ from ffnbench.report.store import inputs_of
 from ffnbench.request import MEASURING, FactsRequest, PictureRequest, TimingRequest, spelling
 from ffnbench.streams import visible
 
-TIMING_FLAGS = ("elements", "dtype", "device", "threads", "workers", "rounds", "quick", "seed")
+TIMING_FLAGS = ("elements", "dtype", "device", "threads", "workers", "rounds", "quick", "seed", "runs", "pause")
 DEFAULT_PICTURE = "activations.png"
 TIME = typer.Option(
     "--time", rich_help_panel=MEASURING, help="Measure the operations, forward and backward, against relu."

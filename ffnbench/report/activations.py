@@ -13,7 +13,7 @@ from ffnbench.planning.activations import Group, groups_of
 from ffnbench.report.footnotes import Footnotes
 from ffnbench.report.formats import View, view_of
 from ffnbench.report.records import Record
-from ffnbench.report.summary import INTERVALS, effort, ended_early
+from ffnbench.report.summary import INTERVALS, effort, ended_early, over_runs
 from ffnbench.report.table import EXTRA, UNKNOWN, Cell, Column, Field, Table, latency_cell, ratio_cell, table_of_fields
 from ffnbench.result import Report, Verdict
 from ffnbench.units import TIME, percent, scale
@@ -207,7 +207,7 @@ def _said(report: Report, case: Case) -> list[str]:
 def timing_tables(report: Report) -> Table:
     """A table for each size and dtype, the last one with what holds for all of the run."""
     early = ended_early(report.samples) if report.interrupted or report.stopped else ()
-    closing = (*report.notes(""), *early)
+    closing = (*over_runs(report), *report.notes(""), *early)
     groups = groups_of(report.plan)
     tables = [_timing_table(report, group, closing if group is groups[-1] else ()) for group in groups]
     return replace(tables[-1], above=tuple(tables[:-1]))

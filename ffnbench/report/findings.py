@@ -89,15 +89,20 @@ def _longer(checked: Checked) -> Longer:
     regressed = [f"{f.case} {f.metric}" for f in checked.findings if f.status is Status.REGRESSED]
     busy = disturbed(now.plan, now.samples)
     undecided = [f.case for f in checked.findings if f.status is Status.UNCLEAR and f.case in busy]
+    missing = [f.case for f in checked.findings if f.status is Status.MISSING]
     lacking = sorted(_lacking(checked))
     if checked.interrupted or now.stopped:
         why = "it ended early"
     elif regressed:
         why = f"{', '.join(regressed)} regressed"
+    elif missing:
+        why = f"nothing was measured for {', '.join(dict.fromkeys(missing))}"
     elif undecided or lacking:
         why = f"it was busy: {', '.join(undecided or lacking)}"
     else:
-        longer = checked.before.with_repeat(now, KEPT)
+        longer = checked.before
+        for run in now.runs:
+            longer = longer.with_repeat(run, KEPT)
         return Longer(f"added to {path}: {len(longer.runs)} runs", report_text(longer))
     return Longer(f"this run was not added to {path}: {why}")
 

@@ -244,13 +244,14 @@ class CheckEnding(Ending):
         self._exports = tuple(_parse_export(text, inputs) for text in output.export)
         self._baseline, self._updating = baseline, updating
         self._held = ExitStack()
+        self._same: Callable[[], bool] = lambda: True
         super().__init__(output, "check", suffixes=CHECK_SUFFIXES, formats=CHECK_FORMATS, inputs=inputs)
 
     def __enter__(self) -> CheckEnding:
         """Nobody else may write the baseline between reading it and writing it anew."""
         if self._updating.update or self._updating.append:
             try:
-                self._held.enter_context(locked(Path(self._baseline)))
+                self._same = self._held.enter_context(locked(Path(self._baseline)))
             except BaseException:
                 self.__exit__()
                 raise
@@ -267,14 +268,25 @@ class CheckEnding(Ending):
         if self._unclear_fails and shown.code_if_unclear_fails is not None:
             self.code = shown.code_if_unclear_fails
         if self._updating.update and shown.baseline is not None:
-            save(Path(self._baseline), shown.baseline())
+            self._keep(shown.baseline())
             print(visible(f"wrote {self._baseline}"), file=sys.stderr)
             self.code = shown.code if shown.code == EXIT_INTERRUPTED else 0
         if self._updating.append and shown.longer is not None:
             found = shown.longer()
             if found.text:
-                save(Path(self._baseline), found.text)
+                self._keep(found.text)
             print(visible(found.said), file=sys.stderr)
+
+    def _keep(self, text: str) -> None:
+        """Write the baseline anew, unless somebody else has meanwhile; raises Unfinished, and no run is lost."""
+        path = Path(self._baseline)
+        if self._same():
+            return save(path, text, rescue=True)
+        other = path.with_name(f"{path.stem}-{secrets.token_hex(4)}{path.suffix}")
+        save(other, text, rescue=True)
+        raise Unfinished(
+            f"{self._baseline!r} was written by somebody else meanwhile, and is left", f"see {str(other)!r}"
+        )
 
     def _export(self, view: View) -> list[Path]:
         for name, path in self._exports:

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from ffnbench import jsonable
 from ffnbench.errors import FfnbenchError, Unfinished
@@ -228,39 +228,51 @@ def _refuse_measured(path: Path) -> None:
 
 
 @contextmanager
-def locked(path: Path) -> Iterator[None]:
+def locked(path: Path) -> Iterator[Callable[[], bool]]:
     """Hold a file for oneself while it is read, and written anew later; raises FfnbenchError while another one does.
 
-    The lock is advisory and of the file itself, so nothing is left behind; where the system has none nothing is locked.
+    Gives what tells whether it is still the same file. The lock is advisory and of the file itself, so nothing is left
+    behind; where the system has none nothing is locked.
     """
-    if fcntl is None:
-        yield
-        return
     try:
-        while True:
-            file = path.open("rb")
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError as problem:
-                file.close()
-                raise FfnbenchError(
-                    f"{str(path)!r} is locked: another check adds a run to it now", "wait for that one, then try again"
-                ) from problem
-            if os.path.samestat(os.fstat(file.fileno()), path.stat()):
-                break
-            file.close()  # it was written anew between opening and locking
+        if not path.is_file():
+            raise FfnbenchError(f"{shown_path(path)} is no file that runs can be added to", "is the path right?")
+        file = _locked(path)
     except OSError as problem:
-        raise FfnbenchError(f"cannot read {str(path)!r}: {problem.strerror}", "is the path right?") from problem
+        raise FfnbenchError(f"cannot read {shown_path(path)}: {problem.strerror}", "is the path right?") from problem
     with file:
-        yield
+
+        def same() -> bool:
+            return path.exists() and os.path.samestat(os.fstat(file.fileno()), path.stat())
+
+        yield same
 
 
-def save(path: Path, text: str) -> None:
-    """Write one file in one step; raises Unfinished where it can't be written."""
+def _locked(path: Path) -> BinaryIO:
+    while True:
+        file = path.open("rb")
+        if fcntl is None:
+            return file
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as problem:
+            file.close()
+            raise FfnbenchError(
+                f"{str(path)!r} is locked: another check adds a run to it now", "wait for that one, then try again"
+            ) from problem
+        if os.path.samestat(os.fstat(file.fileno()), path.stat()):
+            return file
+        file.close()  # it was written anew between opening and locking
+
+
+def save(path: Path, text: str, rescue: bool = False) -> None:
+    """Write one file in one step; raises Unfinished where it can't be written, and may save the text elsewhere."""
     try:
         replace_file(path, text.encode())
     except OSError as problem:
-        raise Unfinished(f"cannot write {str(path)!r}: {problem.strerror}", "is the disk full?") from problem
+        saved = _rescue(text.encode()) if rescue else None
+        where = f"is the disk full? it is in {saved}" if saved else "is the disk full?"
+        raise Unfinished(f"cannot write {shown_path(path)}: {problem.strerror}", where) from problem
 
 
 def append(path: Path, text: str) -> None:
@@ -342,18 +354,22 @@ def load(path: str | Path) -> Report:
         whole = data.get("seal") == _digest(data["plan"]["cases"], data["costs"])
         data = with_method(from_schema_1(data) if schema == 1 else data)
         _refuse_newer(path, data["plan"]["protocol"]["method"])
-        for repeat in data.get("repeats", ()):
-            _refuse_newer(path, repeat["protocol"]["method"])
+        for repeat in data.get("repeats") or ():
+            if isinstance(repeat, dict) and isinstance(repeat.get("protocol"), dict):
+                _refuse_newer(path, repeat["protocol"].get("method"))
         report = jsonable.decode(Report, data)
-        latencies = (s.value for run in report.runs for s in run.samples if s.metric == LATENCY)
-        if any(not (value > 0 and math.isfinite(value)) for value in latencies):
-            raise ValueError("a latency is not positive")
+        for number, run in enumerate(report.runs, start=1):
+            if any(not (s.value > 0 and math.isfinite(s.value)) for s in run.samples if s.metric == LATENCY):
+                raise ValueError(
+                    f"a latency of run {number} is not positive" if number > 1 else "a latency is not positive"
+                )
         return replace(report, seal=seal(report) if whole else "")
     except OSError as problem:
         raise FfnbenchError(f"cannot read {str(path)!r}: {problem.strerror}", "is the path right?") from problem
     except (ValueError, KeyError, TypeError, AttributeError) as problem:
         raise FfnbenchError(
-            f"{str(path)!r} is not a whole ffnbench report: {problem}", "was it cut off? measure again"
+            f"{str(path)!r} is not a whole ffnbench report: {problem}",
+            'take that run out of "repeats"' if "repeats[" in str(problem) else "was it cut off? measure again",
         ) from problem
 
 

@@ -17,6 +17,7 @@ from ffnbench.units import percent
 TOO_NOISY = 0.5
 LONGEST_S = 1800
 OVER = 1.3
+MOST = 8  # rows whose mean over several runs is told
 INTERVALS = "± and [ ] are 95% intervals over processes"
 
 
@@ -104,20 +105,21 @@ def summary(report: Report) -> tuple[str, ...]:
         fine = report.resolution < TOO_NOISY
         resolves = f"this run resolves differences of {percent(report.resolution)}"
         lines.append((resolves if fine else "too noisy to tell much: see `ffnbench env`, then run again") + wall)
-    lines += [*_limit(report), *_control(report), *_over_runs(report), *side_lines(report.sides)]
+    lines += [*_limit(report), *_control(report), *over_runs(report), *side_lines(report.sides)]
     lines += report.notes("")
     if report.interrupted or report.stopped:
         lines += ended_early(report.samples)
     return tuple(lines)
 
 
-def _over_runs(report: Report) -> tuple[str, ...]:
+def over_runs(report: Report) -> tuple[str, ...]:
     """The mean over all runs of a file that holds several; the table shows the first."""
     if not report.repeats:
         return ()
     past = past_of(report, Policy())
     means = [f"{label} {_over(history)}" for (label, _), history in past.rows.items() if history]
-    over = f"; over all of them, what moves between runs included: {', '.join(means)}" if means else ""
+    over = f"; over all of them, what moves between runs included: {', '.join(means[:MOST])}" if means else ""
+    over += f" and {len(means) - MOST} more" if len(means) > MOST else ""
     return (f"this is the first of {len(report.runs)} runs{over}",)
 
 

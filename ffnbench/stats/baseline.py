@@ -25,6 +25,8 @@ from ffnbench.stats.regression import EXACT, SECONDS, TIMED, Policy, exact_value
 from ffnbench.stats.rounds import without_quiet
 from ffnbench.units import percent
 
+FEWEST_WORKERS = 2  # for an interval
+
 
 def policy_for(before: Report, request: CheckRequest) -> Policy:
     """The policy of a check; raises FfnbenchError for what is no usable baseline, or no usable policy for it."""
@@ -134,6 +136,8 @@ def _refuse_unusable(before: Report, request: CheckRequest) -> None:
     for number, run in enumerate(before.runs, start=1):
         told = f"run {number} of {path!r}, of {run.created}," if before.repeats else repr(path)
         hint = 'take it out of "repeats"' if number > 1 else again
+        if kind(run.environment) != kind(before.environment):
+            raise FfnbenchError(f"{told} was made on another kind of machine", hint)
         _refuse_run(told, run, hint)
 
 
@@ -147,6 +151,8 @@ def _refuse_run(told: str, run: Report, hint: str) -> None:
     for case in run.plan.shown:
         if case.label not in sampled:
             raise FfnbenchError(f"{told} has no samples of {case.label!r}", hint)
+    if len({sample.worker for sample in run.samples if sample.metric == LATENCY}) < FEWEST_WORKERS:
+        raise FfnbenchError(f"{told} has one worker alone, and so no interval", hint)
     if lacking := without_quiet(run.plan, run.samples):
         raise FfnbenchError(f"{told} was made beside other work: it has no clean rounds of {lacking[0]!r}", hint)
 
@@ -158,7 +164,7 @@ def _costs_differ(before: Report) -> bool:
 
 
 def refuse_unresolvable(rows: list[Foretold], before: Report, request: CheckRequest) -> None:
-    """A tolerance that can't be told apart from noise is refused, with what would do."""
+    """A tolerance that can't be told apart from noise is refused, with what would do for all rows."""
     row = unresolved(rows)
     if row is None:
         return
@@ -169,30 +175,39 @@ def refuse_unresolvable(rows: list[Foretold], before: Report, request: CheckRequ
             f"the tolerance is {tolerance}",
             _made_again(request.baseline, before, precision=100 * row.tolerance / FINEST_PART),
         )
-    reach, would_do = f"about +-{half} is in reach", f"--tolerance {LATENCY}={math.ceil(1000 * row.would_do) / 10:g}%"
+    would_do = f"--tolerance {LATENCY}={math.ceil(1000 * max(one.would_do for one in rows)) / 10:g}%"
     if row.endless <= RESOLVED * math.log1p(row.tolerance):
         raise FfnbenchError(
-            f"{request.budget:g} s can't resolve a tolerance of {tolerance} for {row.case!r}: {reach}",
+            f"{request.budget:g} s can't resolve a tolerance of {tolerance} for {row.case!r}: "
+            f"about +-{half} is in reach",
             f"give more --budget, or {would_do}",
         )
-    runs = f"{row.runs} run{'s' if row.runs > 1 else ''}"
-    more = ""
-    if row.enough_runs:
+    refused = [one.enough_runs for one in rows if not one.resolved]
+    more, runs = "", f"{row.runs} run{'s' if row.runs > 1 else ''}"
+    if None not in refused:
         append = f"ffnbench check {shlex.quote(request.baseline)} {would_do} --append"
-        more = f"; with {row.enough_runs} runs in the baseline {tolerance} may do: `{append}` adds one"
+        most = max(n for n in refused if n)
+        more = f"; with {most} runs in the baseline {tolerance} may do: `{append}` adds one"
     raise FfnbenchError(
         f"a baseline of {runs} can't resolve a tolerance of {tolerance} for {row.case!r}: "
-        f"runs of unchanged code are about +-{half} apart",
+        f"a change of unchanged code is known to about +-{half}",
         f"{would_do} would do{more}; `ffnbench ab` measures both sides in one run",
     )
 
 
-def refuse_append(before: Report, now: Report, path: str) -> None:
-    """Raise FfnbenchError for a run that is none of a baseline's plan, method and kind of machine."""
+def refuse_append(before: Report, now: Report, path: str, *, measured_here: bool) -> None:
+    """Raise FfnbenchError for a run that is none of a baseline's plan, method and kind of machine, or is in it already.
+
+    One that will be `measured_here` is not there yet: `now` is where, and of what plan.
+    """
     if kind(before.environment) != kind(now.environment):
         raise FfnbenchError(f"another kind of machine than that of {path!r} can't append to it", "make a baseline here")
-    if reason := of_another_method(path, before):
-        raise FfnbenchError(f"a run can't be appended: {reason.partition(';')[0]}", made_anew(path, before))
+    for run in (before, now):
+        if reason := of_another_method(path if run is before else "the run", run):
+            raise FfnbenchError(f"a run can't be appended: {reason.partition(';')[0]}", made_anew(path, before))
+    known = [run.samples for run in before.runs]
+    if now.samples and any(run.samples in known for run in now.runs) and not measured_here:
+        raise FfnbenchError(f"that run is in {path!r} already", "a run that counts twice makes the scatter look small")
     asked, measured = ({case.label: _question(case) for case in run.plan.shown} for run in (before, now))
     if asked != measured:
         differs = sorted(label for label in asked.keys() | measured.keys() if asked.get(label) != measured.get(label))
