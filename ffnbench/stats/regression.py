@@ -247,37 +247,40 @@ def changes(
     """What follows for every row of a baseline from today's means; None for a row that one of the two can't tell of.
 
     Today's run is held against the mean of the baseline's runs, and against the oldest of several, so that steps below
-    the tolerance can't add up unseen. Beyond its tolerance is a row only by Holm's correction over the rows of either.
+    the tolerance can't add up unseen. Beyond its tolerance is a row only by Holm's correction over all of these.
     `slack` (in logs) is what the control asks for.
     """
     known = [(row, of, mean) for row, of in past.items() if of and (mean := now.get(row)) and mean.freedom > 0]
-    found = {row: Change(before=of.mean, now=mean.mean, difference=of.change(mean)) for row, of, mean in known}
-    drifts = {
-        row: Change(before=of.oldest.mean, now=mean.mean, difference=of.drift(mean))
+    found = {(row, False): Change(before=of.mean, now=mean.mean, difference=of.change(mean)) for row, of, mean in known}
+    found |= {
+        (row, True): Change(before=of.oldest.mean, now=mean.mean, difference=of.drift(mean))
         for row, of, mean in known
         if of.runs > 1
     }
     decided = _corrected(found, policy, slack)
-    rows = {row: decided.get(row) for row in past}
-    for row, drift in _corrected(drifts, policy, slack).items():
-        if drift.status is Status.REGRESSED and decided[row].status is not Status.REGRESSED:
-            rows[row] = replace(drift, drifted=True)
+    rows = {row: decided.get((row, False)) for row in past}
+    for (row, drift), one in decided.items():
+        if drift and one.status is Status.REGRESSED and decided[row, False].status is not Status.REGRESSED:
+            rows[row] = replace(one, drifted=True)
     return rows
 
 
-def _corrected(found: Mapping[Row, Change], policy: Policy, slack: float) -> dict[Row, Decided]:
-    """Each change by its interval and the slack, and by Holm's correction over all of them."""
-    worse = holm({row: change.p_above(policy.of(*row)) for row, change in found.items()}, (1 - CONFIDENCE) / 2)
+def _corrected(
+    found: Mapping[tuple[Row, bool], Change], policy: Policy, slack: float
+) -> dict[tuple[Row, bool], Decided]:
+    """Each change by its interval and the slack, and by Holm's correction over all; True is for a drift."""
+    worse = holm({key: change.p_above(policy.of(*key[0])) for key, change in found.items()}, (1 - CONFIDENCE) / 2)
     decided = {}
-    for (label, metric), change in found.items():
+    for key, change in found.items():
+        (label, metric), _ = key
         limit, extra = policy.of(label, metric), slack if metric == LATENCY else 0.0
         low, high = change.difference.interval(CONFIDENCE) or (-math.inf, math.inf)
         status, held = status_of(math.exp(low - extra), math.exp(min(high + extra, 700.0)), limit), ""
         if extra and status is Status.UNCLEAR:
             held = "the reference differs from itself: this machine can't tell now"
-        elif status is Status.REGRESSED and (label, metric) not in worse:
+        elif status is Status.REGRESSED and key not in worse:
             status, held = Status.UNCLEAR, "too little for so many rows (Holm's correction)"
-        decided[label, metric] = Decided(change=change, status=status, held=held)
+        decided[key] = Decided(change=change, status=status, held=held)
     return decided
 
 
@@ -409,8 +412,8 @@ def paired_findings(run: Report, policy: Policy, confidence: float | None = None
 def paired(means: Mapping[Row, WeightedMean | None], policy: Policy, slack: float) -> dict[Row, Decided]:
     """What follows for every row from its mean in one run, where that is the change itself."""
     known = {row: mean for row, mean in means.items() if mean and mean.freedom > 0}
-    found = {row: Change(before=0.0, now=mean.mean, difference=mean) for row, mean in known.items()}
-    return _corrected(found, policy, slack)
+    found = {(row, False): Change(before=0.0, now=mean.mean, difference=mean) for row, mean in known.items()}
+    return {row: one for (row, _), one in _corrected(found, policy, slack).items()}
 
 
 def output_finding(label: str, agreement: Agreement, *, allowed: bool) -> Finding:
