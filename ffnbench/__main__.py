@@ -16,6 +16,9 @@ def main() -> None:
         run()
     finally:
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # the answer stands, and so does its code
+        # an interruption inside a string that Python evaluates (collections.namedtuple does so, in imports) is
+        # remembered, even if it was handled, and ends the process by the signal; evaluating another one forgets it
+        eval("0")
 
 
 if __name__ == "__main__":

@@ -33,7 +33,7 @@ class Compiling(FakeWorker):
 
 class Launch(FakeLaunch):
     def __call__(self, arm: object = None) -> FakeWorker:
-        self.workers.append(Compiling(self.seconds, len(self.workers), self.trouble, self.log))
+        self.workers.append(Compiling(self, len(self.workers)))
         return self.workers[-1]
 
 
