@@ -15,7 +15,7 @@ from conftest import ROOT, FakeLaunch, SidesProber, ffnbench, two_sides
 from ffnbench import api, jsonable
 from ffnbench.cli import app
 from ffnbench.report.compare import compare_records, compare_table
-from ffnbench.report.selftest import alarm_table, selftest_view, tally_table
+from ffnbench.report.selftest import alarm_table, live_table, selftest_view, tally_table
 from ffnbench.report.store import load, report_text
 from ffnbench.report.text import plain
 from ffnbench.request import CompareRequest
@@ -25,6 +25,7 @@ from ffnbench.selftest.exam import Result as SelftestResult
 from ffnbench.selftest.exam import read_readings
 from ffnbench.selftest.promises import broken_by_checks, broken_by_intervals
 from ffnbench.selftest.rates import SLOWER, Rates, Share, failures
+from ffnbench.selftest.readings import Reading, contradictions
 from ffnbench.selftest.simulated import simulated
 from ffnbench.selftest.tallies import Covered, Tally
 
@@ -96,6 +97,7 @@ RESULTS = ROOT / "results" / "amd-epyc-2cpu"
 HOLDS = {  # which document shows the output of what
     "results/amd-epyc-2cpu/compare.json": "README.md",
     "selftest": "docs/methodology.md",
+    "selftest-live": "docs/methodology.md",
     "selftest-gate": "docs/methodology.md",
     "selftest-gate-live": "docs/methodology.md",
 }
@@ -158,6 +160,12 @@ def test_the_simulated_selftest_of_check_is_the_committed_one_and_what_it_broke_
     assert {tally.checks for tally in tallies} == {2000}
     assert {tally.world for tally in tallies} == {world.name for world in simulated().worlds}
     told(broken_by_checks(tallies, simulated().worlds))
+
+
+def test_the_live_selftest_shown_is_the_committed_one_and_what_it_broke_is_told() -> None:
+    readings = read_readings(str(RESULTS / "selftest-live.json"), Reading, "")
+    assert trimmed(plain(live_table([readings]), 80)) == block_after("selftest-live")
+    told(contradictions([readings]))
 
 
 def test_the_live_selftest_of_check_is_the_committed_one_and_keeps_its_promises() -> None:
