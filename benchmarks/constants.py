@@ -86,9 +86,14 @@ def main() -> None:
             told = checks(between, 5, 1.0, 0.4, 3, resolved)
             print(f"RESOLVED {resolved}: 5 runs, tolerance 1 %, runs move by {between} %: {told}")
     covers = looks()
-    for levels in ((0.96, 0.998, 0.985), (0.98, 0.998, 0.985), (0.94, 0.998, 0.985), (0.96, 0.999, 0.985),
-                   (0.96, 0.997, 0.985), (0.96, 0.998, 0.9925), (0.96, 0.998, 0.9775), (0.992, 0.992, 0.992)):  # fmt: skip
-        print(f"FIRST, LATER, LAST {levels}: {covers(*levels)}")
+    for first, later, last in ((0.96, 0.998, 0.985), (0.992, 0.992, 0.992)):
+        print(f"FIRST, LATER, LAST {first}, {later}, {last}: {covers(first, later, last)}")
+    for first in (0.98, 0.94):
+        print(f"FIRST {first}: {covers(first, 0.998, 0.985)}")
+    for later in (0.999, 0.997):
+        print(f"LATER {later}: {covers(0.96, later, 0.985)}")
+    for last in (0.9925, 0.9775):
+        print(f"LAST {last}: {covers(0.96, 0.998, last)}")
 
 
 if __name__ == "__main__":
