@@ -15,9 +15,11 @@ from __future__ import annotations
 import tempfile
 import time
 from collections.abc import Callable, Iterable
+from contextlib import nullcontext
 from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime
 from difflib import get_close_matches
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -29,6 +31,8 @@ from ffnbench.bench.memory_limits import fit_into
 from ffnbench.bench.prober import Prober
 from ffnbench.bench.runner import run
 from ffnbench.bench.session import Session, WorkerLost
+from ffnbench.bench.trust import refuse_untrusted
+from ffnbench.bench.turn import turn
 from ffnbench.bench.worker_group import Launch
 from ffnbench.errors import FfnbenchError, termination_as_interruption
 from ffnbench.ffn.spec import ActivationSpec
@@ -160,12 +164,15 @@ def check(request: CheckRequest, ending: Silent = SILENT, *, update: bool = Fals
     FfnbenchError where it can't be.
     """
     before = load(request.baseline)
+    if request.current is None:
+        refuse_untrusted(before.plan, request.baseline, request.trust)
     policy = policy_for(before, request)
+    here = cache(_environment_here)
     if append:
-        now = load(request.current) if request.current else _here(before)
+        now = load(request.current) if request.current else replace(before, environment=here())
         refuse_append(before, now, request.baseline, measured_here=request.current is None)
     unclear = _foretold(before, policy, request, ending)
-    looks = _look_again(before, policy, request, ending, update=update)
+    looks = _look_again(before, policy, request, ending, here, update=update)
     exact = exact_findings(before, looks.now, policy)
     return _decided((*exact, *looks.findings), before, looks, ending, against=request.baseline, unclear=unclear)
 
@@ -255,7 +262,8 @@ def environment(timer: bool, ending: Silent = SILENT) -> None:
 def selftest(request: SelftestRequest, ending: Silent = SILENT) -> None:
     """How often ffnbench is wrong: on simulated machines, or on this one."""
     asked = exam(request)
-    with ending.progress() as listener:
+    turns = turn(ending.waits, ending.tell) if request.live else nullcontext()
+    with turns, ending.progress() as listener:
         result = asked(listener)
     ending.show(lambda: selftest_view(result))
 
@@ -405,17 +413,25 @@ def _measured(
     answered: Answered | None = None,
     weights: str = "",
 ) -> ShownReport:
-    with ending.progress() as listener:
-        launch = launch or MACHINE.launch
-        done = run(prepared.plan, on_progress=listener, launch=launch, answered=answered, weights=weights)
+    keep = ending.journal(_new_report(prepared.plan, prepared.costs_of(prepared.plan)))
+    with turn(ending.waits, ending.tell) as beside, ending.progress() as listener:
+        done = run(
+            prepared.plan,
+            on_progress=listener,
+            on_found=keep,
+            launch=launch or MACHINE.launch,
+            answered=answered,
+            weights=weights,
+        )
     measured, comparisons, warnings = summarise(done)
+    told = (Note(label="", text=beside),) if beside else ()
     return replace(
         _new_report(done.plan, prepared.costs_of(done.plan)),
         environment=done.environment,
         measured=measured,
         comparisons=comparisons,
         failures=done.failures,
-        warnings=(*done.warnings, *warnings),
+        warnings=(*told, *done.warnings, *warnings),
         samples=done.samples,
         interrupted=done.interrupted,
         stopped=done.stopped,
@@ -436,11 +452,6 @@ def _shown(found: ShownReport, ending: Silent) -> ShownReport:
 # The parts of a check
 
 
-def _here(before: ShownReport) -> ShownReport:
-    """The baseline's plan, as it would be measured here."""
-    return replace(before, environment=_environment_here())
-
-
 def _foretold(before: ShownReport, policy: Policy, request: CheckRequest, ending: Silent) -> float | None:
     """The share of checks of unchanged code that end UNCLEAR, told before anything is measured; None without timing."""
     timed = is_timed(before) and not request.exact_only and not of_another_method(request.baseline, before)
@@ -451,7 +462,15 @@ def _foretold(before: ShownReport, policy: Policy, request: CheckRequest, ending
     return unclear
 
 
-def _look_again(before: ShownReport, policy: Policy, request: CheckRequest, ending: Silent, *, update: bool) -> Looks:
+def _look_again(
+    before: ShownReport,
+    policy: Policy,
+    request: CheckRequest,
+    ending: Silent,
+    environment: Callable[[], Environment],
+    *,
+    update: bool,
+) -> Looks:
     """What a check sees: a saved run, exact metrics alone, or two looks at latency as well."""
     if request.current is not None:
         return _look_at_saved(before, load(request.current), policy, request)
@@ -460,10 +479,10 @@ def _look_again(before: ShownReport, policy: Policy, request: CheckRequest, endi
     if request.exact_only or not is_timed(before):
         return Looks(findings=(), now=_exact(before, prepared, ending))
     if reason := of_another_method(request.baseline, before):
-        at_home = request.across_machines or kind(before.environment) == kind(_environment_here())
+        at_home = request.across_machines or kind(before.environment) == kind(environment())
         now = measure(prepared, ending) if update and at_home else _exact(before, prepared, ending)
         return Looks(findings=tuple(incomparable(before, policy, reason)), now=now)
-    here = _environment_here()
+    here = environment()
     if request.absolute:
         refuse_another_machine(request.baseline, before.environment, here)
     if kind(here) != kind(before.environment) and not request.across_machines:

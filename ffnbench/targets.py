@@ -21,7 +21,7 @@ from ffnbench.names import did_you_mean
 def resolve(target: str) -> Any:
     """The class or factory that a target names; raises FfnbenchError where there is none."""
     source, _, path = target.rpartition(":")
-    found: Any = _load_file(source) if _is_file(source) else _load_module(source)
+    found: Any = _load_file(source) if is_file_name(source) else _load_module(source)
     for name in path.split("."):
         if not hasattr(found, name):
             near = did_you_mean(name, [n for n in vars(found) if not n.startswith("_")])
@@ -39,13 +39,14 @@ def origin_of(target: str) -> str:
     """The file that a target's module is read from; raises FfnbenchError where it can't be loaded."""
     resolve(target)
     source = target.rpartition(":")[0]
-    if _is_file(source):
+    if is_file_name(source):
         return str(Path(source).expanduser().resolve())
     module = sys.modules[source]
     return str(Path(module.__file__ or next(iter(module.__path__))).resolve())
 
 
-def _is_file(source: str) -> bool:
+def is_file_name(source: str) -> bool:
+    """Whether it is a file that is named, and not a module."""
     return source.endswith(".py") or "/" in source
 
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -128,6 +130,13 @@ def two_sides(folder: Path) -> None:
     for arguments in ("init -q", "add mypkg", "-c user.name=n -c user.email=e@x commit -qm one", "tag v1.0",
                       "update-ref refs/remotes/origin/main HEAD"):  # fmt: skip
         subprocess.run(["git", *arguments.split()], cwd=folder, check=True)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """A folder for temporary files of these tests alone: what runs beside them is none of theirs."""
+    folder = tempfile.mkdtemp(prefix="ffnbench-tests-")
+    os.environ["TMPDIR"], tempfile.tempdir = folder, None
+    config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -290,3 +290,61 @@ def test_no_worker_outlives_a_parent_that_was_killed() -> None:
             return
         time.sleep(0.05)
     assert not Path(f"/proc/{worker}").exists()
+
+
+CHILDREN = """
+import os, pathlib, subprocess, sys, time
+folder = pathlib.Path(__file__).parent
+
+def child(name, how):
+    told = f"pathlib.Path({str(folder / name)!r}).write_text(str(os.getpid()))"
+    code = f"import os, pathlib, time; {told}; time.sleep(300)"
+    how([sys.executable, "-c", code])
+
+def daemon(words):
+    if os.fork() == 0:
+        os.setsid()
+        if os.fork() == 0:
+            os.execv(words[0], words)
+        os._exit(0)
+
+child("plain", subprocess.Popen)
+child("session", lambda words: subprocess.Popen(words, start_new_session=True))
+child("daemon", daemon)
+if os.fork() == 0:  # one that is never another program
+    os.setsid()
+    (folder / "fork").write_text(str(os.getpid()))
+    time.sleep(300)
+    os._exit(0)
+while len([p for p in folder.iterdir() if p.name in ("plain", "session", "daemon", "fork") and p.read_text()]) < 4:
+    time.sleep(0.01)
+%s
+
+def f(x):
+    return x
+"""
+
+
+def running(number: int) -> bool:
+    """Whether a process goes on; one that has ended and that nobody waits for does not."""
+    try:
+        return Path(f"/proc/{number}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except OSError:
+        return False
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere a process that leaves its group is not found")
+@pytest.mark.parametrize("end", ["", "os._exit(7)", "os.kill(os.getpid(), 9)"])
+def test_what_user_code_has_started_ends_with_its_worker(tmp_path: Path, end: str) -> None:
+    (tmp_path / "kern.py").write_text(CHILDREN % end)
+    with Prober(timeout_s=60) as prober:
+        try:
+            prober.describe(f"{tmp_path}/kern.py:f")
+        except FfnbenchError:
+            assert end
+        numbers = [int((tmp_path / name).read_text()) for name in ("plain", "session", "daemon", "fork")]
+        assert end or all(map(running, numbers))
+    deadline = time.monotonic() + 5
+    while any(map(running, numbers)) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not [number for number in numbers if running(number)]

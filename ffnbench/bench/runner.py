@@ -33,12 +33,14 @@ RESTARTS = 3
 ATTEMPTS = 4  # of a sample in one round, while others leave the CPUs alone now and then
 LONGEST = 20  # times the rounds that a worker should make: then it waits for quiet no longer
 Listener = Callable[[Progress], None]
+Finder = Callable[[Plan | Environment | Sample | Failure | Note], None]
 
 
 def run(
     plan: Plan,
     *,
     on_progress: Listener = lambda _: None,
+    on_found: Finder = lambda _: None,
     launch: Launch = Session,
     now: Callable[[], float] = time.monotonic,
     describe: Callable[[dict[str, Any]], Environment] = describe,
@@ -50,10 +52,11 @@ def run(
     A worker that is lost is replaced. Raises FfnbenchError where the plan asks for a device that is not there or for
     more memory than there is, Unfinished where nothing can be measured at all. `answered` is asked at the looks of a
     run with a precision whether the question is answered; by itself that is when the precision is reached. `weights` is
-    a folder with the weights that every case takes over. `launch`, `now` and `describe` are the world outside:
+    a folder with the weights that every case takes over. `on_found` is told of everything as it comes: the plan with
+    its device, the environment, each sample, failure and note. `launch`, `now` and `describe` are the world outside:
     simulations and tests bring their own.
     """
-    runner = _Runner(plan, on_progress, launch, now, describe, answered, weights)
+    runner = _Runner(plan, on_progress, on_found, launch, now, describe, answered, weights)
     watch = Watch()
     start = now()
     interrupted, stopped = False, ""
@@ -133,6 +136,7 @@ class _CaseFailed(Exception):
 class _Runner:
     plan: Plan
     on_progress: Listener
+    on_found: Finder
     launch: Launch
     now: Callable[[], float]
     describe: Callable[[dict[str, Any]], Environment]
@@ -246,6 +250,8 @@ class _Runner:
                 self.environment = self.describe(facts)
                 self.sides = sides_of(facts.get("arms", []))
                 self.plan = self.plan.with_device("cuda" if facts["gpus"] else "cpu")
+                self.on_found(self.environment)
+                self.on_found(self.plan)
                 _check_devices(self.plan, facts)
                 check_fits(self.plan, usable_memory())
         return self._ready.pop(0)
@@ -303,11 +309,11 @@ class _Runner:
             self._keep(label, COMPILE, index, opened[COMPILE])
             cut = Note(label=label, text=f"compiled as {opened['graphs']} graphs, with Python between them")
             if opened["graphs"] > 1 and cut not in self.warnings:
-                self.warnings.append(cut)
+                self._warn(cut)
 
     def _keep(self, label: str, metric: str, index: int, value: float) -> None:
         """A sample of which a worker makes one."""
-        self.samples.append(Sample(case=label, metric=metric, worker=index, round=0, order=0, value=value, calls=1))
+        self._add(Sample(case=label, metric=metric, worker=index, round=0, order=0, value=value, calls=1))
 
     def _rounds(self, worker: Worker, index: int) -> None:
         """One round of practice, then as many clean ones as are wanted, their tensors placed anew every few of them.
@@ -409,7 +415,7 @@ class _Runner:
                 waited=answer.get("waited"),
                 placement=place.placement,
             )
-            self.samples.append(sample)
+            self._add(sample)
             if clean := is_clean(sample):
                 break
         return clean
@@ -423,7 +429,7 @@ class _Runner:
             answer = self._ask(worker, label, {"do": job, "label": label})
         except _CaseFailed as problem:
             text = f"{metrics[0].group} could not be measured: {problem.args[0]}"
-            self.warnings.append(Note(label=label, text=text))
+            self._warn(Note(label=label, text=text))
             return
         for metric in metrics:
             if (value := answer[metric.name]) is not None:
@@ -460,10 +466,20 @@ class _Runner:
         elif self._losses[label] >= RESTARTS:
             raise Unfinished(f"workers are lost again and again: {lost}", "`ffnbench env` tells what else runs here")
         else:
-            self.warnings.append(Note(label=label, text=f"worker {index + 1} was lost: {lost}"))
+            self._warn(Note(label=label, text=f"worker {index + 1} was lost: {lost}"))
 
     def _fail(self, label: str, kind: str, message: str) -> None:
-        self.failures.append(Failure(case=label, kind=FailureKind(kind), message=message))
+        failure = Failure(case=label, kind=FailureKind(kind), message=message)
+        self.failures.append(failure)
+        self.on_found(failure)
+
+    def _add(self, sample: Sample) -> None:
+        self.samples.append(sample)
+        self.on_found(sample)
+
+    def _warn(self, note: Note) -> None:
+        self.warnings.append(note)
+        self.on_found(note)
 
     def _tell(self, text: str, round_: int = 0) -> None:
         self.on_progress(self._clock.progress(self._whole, round_, text))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import queue
+import secrets
 import shutil
 import signal
 import subprocess
@@ -15,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from ffnbench.bench.channel import VERSION, Message
+from ffnbench.bench.descendants import MARK, end_group, end_marked
 from ffnbench.errors import FfnbenchError, Unfinished
 from ffnbench.plan import OWN, Arm
 
@@ -38,6 +40,7 @@ class Session:
 
     def __init__(self, arm: Arm = OWN) -> None:
         command, folder = [interpreter_of(arm), "-u", str(BOOT)], folder_of(arm)
+        self._mark = secrets.token_hex(8)
         self._log = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the session
         try:
             self._process = subprocess.Popen(
@@ -45,7 +48,7 @@ class Session:
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=self._log,
-                env=variables_of(arm),
+                env=variables_of(arm) | {MARK: self._mark},
                 cwd=folder,
                 start_new_session=True,
                 text=True,
@@ -121,12 +124,10 @@ class Session:
 
     def close(self) -> None:
         """End the worker and all that it started, now."""
-        if self._process.poll() is None:
-            try:
-                os.killpg(self._process.pid, signal.SIGKILL)
-            except (ProcessLookupError, PermissionError):
-                self._process.kill()
+        if self._process.returncode is None:  # not waited for yet, so the number is still its own
+            end_group(self._process.pid)
         self._process.wait()
+        end_marked(self._mark)
         for stream in (self._process.stdin, self._process.stdout, self._log):
             if stream is not None:
                 try:

@@ -7,21 +7,18 @@ and removed by the next one, and what a living one uses is not.
 from __future__ import annotations
 
 import fcntl
-import os
 import shutil
 import signal
-import subprocess
 import tempfile
 from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 from typing import IO
 
+from ffnbench.bench.git import Told, git, has_git
 from ffnbench.errors import FfnbenchError
 
 PREFIX, TREE, LOCK = "ffnbench-ab-", "tree", "in-use"
-# what git hands to a hook that it runs would lead every git of ours to the wrong repository or index
-OF_HOOKS = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_PREFIX", "GIT_COMMON_DIR", "GIT_OBJECT_DIRECTORY")
 
 
 class Repository:
@@ -30,7 +27,7 @@ class Repository:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._stack = ExitStack()
-        if shutil.which("git") is None:
+        if not has_git():
             raise FfnbenchError("a revision needs git, and there is none", "install git, or use --base-source DIR")
         told = self._git("rev-parse", "--is-inside-work-tree", "--show-toplevel", "--show-prefix")
         lines = told.stdout.splitlines()
@@ -76,7 +73,7 @@ class Repository:
         held = _hold(box / LOCK)
         assert held is not None
         self._stack.callback(self._remove, box, held)
-        told = self._git("-c", "core.hooksPath=/dev/null", "worktree", "add", "--detach", str(box / TREE), commit)
+        told = self._git("worktree", "add", "--detach", str(box / TREE), commit)
         if told.returncode:
             last = told.stderr.strip().splitlines() or ["git gave no reason"]
             raise FfnbenchError(
@@ -103,19 +100,8 @@ class Repository:
             elif not box.exists():
                 self._git("worktree", "remove", "--force", "--force", str(box / TREE))
 
-    def _git(self, *arguments: str) -> subprocess.CompletedProcess[str]:
-        """Run git to its end, an interruption in between or not: half a checkout is worse than none."""
-        environment = {name: value for name, value in os.environ.items() if name not in OF_HOOKS}
-        process = subprocess.Popen(
-            ["git", "-C", str(self._folder), *arguments], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE, text=True, errors="replace", env=environment, start_new_session=True,
-        )  # fmt: skip
-        try:
-            out, err = process.communicate()
-        except KeyboardInterrupt:
-            process.communicate()
-            raise
-        return subprocess.CompletedProcess(arguments, process.returncode, out, err)
+    def _git(self, *arguments: str) -> Told:
+        return git(self._folder, *arguments)
 
 
 def _hold(path: Path) -> IO[str] | None:

@@ -65,6 +65,8 @@ def main() -> None:
         code = 0
     except OSError as problem:
         code = complain(f"{problem.strerror or problem}", "can stdout be written to?", EXIT_UNFINISHED)
+    except MemoryError:
+        code = complain("there is not enough memory", "`ffnbench env` tells how much there is", EXIT_UNFINISHED)
     except Exception as problem:
         code = _usage_error(problem)
     sys.exit(code)

@@ -38,6 +38,7 @@ def check(
 
     asked = replace(request, baseline=baseline, current=current)
     refuse_idle(context, TIMING_FLAGS if asked.exact_only else ("budget",) if current else (), "nothing is timed")
+    refuse_idle(context, ("trust",) if current else (), "a saved run is held against it, and no code runs")
     if updating.update and updating.append:
         raise FfnbenchError("--update replaces the baseline, --append adds to it", "give one of the two")
     if (updating.update or updating.append) and asked.exact_only:

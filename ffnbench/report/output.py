@@ -18,14 +18,16 @@ from ffnbench.names import hint_for
 from ffnbench.report.exports import EXPORTS
 from ffnbench.report.findings import CHECK_FORMATS, CHECK_SUFFIXES
 from ffnbench.report.formats import FORMATS, SUFFIXES, View, Write
+from ffnbench.report.journal import Found, Journal
 from ffnbench.report.progress import ProgressBar
 from ffnbench.report.store import Outputs, append, inputs_of, locked, refuse_unwritable, save
 from ffnbench.report.text import Terminal, show
-from ffnbench.request import LIMITS, OUTPUT, flag
-from ffnbench.result import Progress
+from ffnbench.request import LIMITS, MEASURING, OUTPUT, flag
+from ffnbench.result import Progress, Report
 from ffnbench.streams import hush, visible
 
 Listener = Callable[[Progress], None]
+Finder = Callable[[Found], None]
 STDOUT_OF_CI = 100  # columns
 
 
@@ -67,7 +69,9 @@ class Quiet:
 
 @dataclass(frozen=True, kw_only=True)
 class Output(Quiet, Kept):
-    """How an answer is shown and written, and whether progress is told."""
+    """How an answer is shown and written, whether progress is told, and whether it waits for its turn."""
+
+    wait: bool = flag(False, "Wait while another run of ffnbench measures on this machine.", MEASURING)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,7 +93,9 @@ class Updating:
 
 
 class Silent:
-    """Nothing is shown and nothing written: for Python."""
+    """Nothing is shown and nothing written: for Python. `waits` is whether a run waits for another one to end."""
+
+    waits = False
 
     def show(self, view: Callable[[], View]) -> None:
         """Nothing."""
@@ -106,12 +112,21 @@ class Silent:
         """Nobody listens."""
         yield lambda _: None
 
+    def journal(self, start: Report) -> Finder:
+        """Nothing is kept."""
+        return lambda _: None
+
 
 class OneOfSeveral(Silent):
     """Progress of one run as that of all of them."""
 
     def __init__(self, whole: Silent, number: int, runs: int) -> None:
         self._whole, self._number, self._runs = whole, number, runs
+        self.waits = whole.waits
+
+    def tell(self, text: str) -> None:
+        """As the whole."""
+        self._whole.tell(text)
 
     @contextmanager
     def progress(self) -> Iterator[Listener]:
@@ -124,6 +139,10 @@ class OneOfSeveral(Silent):
                     text=f"run {self._number}/{self._runs}: {event.text}",
                 )
             )
+
+    def journal(self, start: Report) -> Finder:
+        """One journal holds them all."""
+        return self._whole.journal(start)
 
 
 class Ending(Silent):
@@ -142,16 +161,21 @@ class Ending(Silent):
         self._format: str = getattr(output, "format", "table")
         self._wide: bool = getattr(output, "wide", False)
         self._quiet: bool = getattr(output, "quiet", False)
+        self.waits = getattr(output, "wait", False)
         one_of("format", self._format, formats)
         self._inputs = list(inputs)
         keep = counts_only and not getattr(output, "force", False)
         self._outputs = Outputs(getattr(output, "out", ()), stem, suffixes, self._inputs, keep=keep)
+        self._journal: Journal | None = None
+        self._lost = True  # what was measured, as long as it stands in no file
         self.code = 0
 
     def __enter__(self) -> Ending:
         return self
 
     def __exit__(self, *_: object) -> None:
+        if self._journal is not None and self._journal.close(keep=self._lost):
+            self._say(f"what was measured is in {self._journal.path}: ffnbench report shows it")
         self._outputs.close()
 
     def within(self, number: int, runs: int) -> Silent:
@@ -161,7 +185,25 @@ class Ending(Silent):
     def tell(self, text: str) -> None:
         """One line on stderr before anything is measured."""
         if not self._quiet:
+            self._say(text)
+
+    def _say(self, text: str) -> None:
+        with suppress(OSError):  # nobody reads stderr
             print(visible(text), file=sys.stderr, flush=True)
+
+    def journal(self, start: Report) -> Finder:
+        """A run begins: gives what keeps its samples beside the first output as they come, if there is one."""
+        if self._journal is None:
+            if (beside := self._outputs.first) is None:
+                return lambda _: None
+            self._journal = Journal(beside)
+            for path, alive in self._journal.others:
+                left = f"is left of a run that was killed: ffnbench report {path}"
+                self._say(f"note: {path} {'is written by another run now' if alive else left}")
+            if self._journal.problem:
+                self._say(f"note: {self._journal.problem}")
+        self._journal.add(start)
+        return self._journal.add
 
     @contextmanager
     def progress(self) -> Iterator[Listener]:
@@ -176,7 +218,9 @@ class Ending(Silent):
         """
         shown = view()
         self.code, problems = shown.code, [shown.problem] if shown.problem else []
-        problems += self._attempt(lambda: self._written(self.write(shown.files, shown.rescue)))
+        unwritten = self._attempt(lambda: self._written(self.write(shown.files, shown.rescue)))
+        self._lost = bool(unwritten)
+        problems += unwritten
         problems += self._attempt(lambda: self._written(self._export(shown)))
         problems += self._attempt(lambda: self._print(shown))
         if self.code == EXIT_REGRESSED:
@@ -200,8 +244,7 @@ class Ending(Silent):
 
     def _written(self, paths: Sequence[Path]) -> None:
         if paths:
-            with suppress(OSError):  # nobody reads stderr
-                print(visible("wrote " + ", ".join(map(str, paths))), file=sys.stderr)
+            self._say("wrote " + ", ".join(map(str, paths)))
 
     def write(self, files: Mapping[str, Write], rescue: Callable[[], str] | None = None) -> list[Path]:
         """Write the files that were asked for; gives their paths."""

@@ -25,6 +25,7 @@ from ffnbench.errors import FfnbenchError, Unfinished
 from ffnbench.metrics import LATENCY
 from ffnbench.names import hint_for
 from ffnbench.plan import METHOD, Kind
+from ffnbench.report.journal import is_journal, read_journal
 from ffnbench.result import SCHEMA, Report
 
 try:
@@ -89,6 +90,11 @@ class Outputs:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+    @property
+    def first(self) -> Path | None:
+        """The first output that is, or will be, a file: a journal can stand beside it."""
+        return next((path for path in self._paths if path.is_file() or not path.exists()), None)
 
     def close(self) -> None:
         """Take away folders that were made and stayed empty."""
@@ -339,7 +345,10 @@ def load(path: str | Path) -> Report:
     a report whose file was edited has no seal.
     """
     try:
-        data = jsonable.parse(Path(path).read_bytes())
+        content = Path(path).read_bytes()
+        if is_journal(content):
+            return _checked(read_journal(content, str(path)))
+        data = jsonable.parse(content)
         schema = data.get("schema") if isinstance(data, dict) else None
         if isinstance(data, dict) and "findings" in data:
             raise FfnbenchError(
@@ -358,12 +367,7 @@ def load(path: str | Path) -> Report:
             if isinstance(repeat, dict) and isinstance(repeat.get("protocol"), dict):
                 _refuse_newer(path, repeat["protocol"].get("method"))
         report = jsonable.decode(Report, data)
-        for number, run in enumerate(report.runs, start=1):
-            if any(not (s.value > 0 and math.isfinite(s.value)) for s in run.samples if s.metric == LATENCY):
-                raise ValueError(
-                    f"a latency of run {number} is not positive" if number > 1 else "a latency is not positive"
-                )
-        return replace(report, seal=seal(report) if whole else "")
+        return _checked(replace(report, seal=seal(report) if whole else ""))
     except OSError as problem:
         raise FfnbenchError(f"cannot read {str(path)!r}: {problem.strerror}", "is the path right?") from problem
     except (ValueError, KeyError, TypeError, AttributeError) as problem:
@@ -371,6 +375,16 @@ def load(path: str | Path) -> Report:
             f"{str(path)!r} is not a whole ffnbench report: {problem}",
             'take that run out of "repeats"' if "repeats[" in str(problem) else "was it cut off? measure again",
         ) from problem
+
+
+def _checked(report: Report) -> Report:
+    """The report; raises ValueError for a latency that can't be one."""
+    for number, run in enumerate(report.runs, start=1):
+        if any(not (s.value > 0 and math.isfinite(s.value)) for s in run.samples if s.metric == LATENCY):
+            raise ValueError(
+                f"a latency of run {number} is not positive" if number > 1 else "a latency is not positive"
+            )
+    return report
 
 
 def with_method(data: Any) -> Any:

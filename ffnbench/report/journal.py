@@ -1,0 +1,165 @@
+"""A journal beside an output: what a run has measured so far, a line each, for the case that it is killed.
+
+It is made when the first run of a command begins and removed when its files are written. `ffnbench report` reads one
+that is left. The first line says what it is; a `Report` without samples begins a run, and what is found follows it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from ffnbench import jsonable
+from ffnbench.errors import FfnbenchError
+from ffnbench.plan import Note, Plan
+from ffnbench.result import Environment, Failure, Report, Sample
+from ffnbench.stats.history import KEPT
+
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None  # type: ignore[assignment]
+
+SUFFIX = ".journal"
+HEAD = {"ffnbench journal": 1}
+KINDS: dict[str, type] = {kind.__name__: kind for kind in (Report, Plan, Environment, Sample, Failure, Note)}
+Found = Report | Plan | Environment | Sample | Failure | Note
+MOST = 100  # journals of one output: nobody has left more
+ENDED = "from the journal of a run that was killed: all that it had measured by then"
+
+
+class Journal:
+    """The journal of an output while it is written, mode 600. One that can't be is given up, and `problem` says why.
+
+    One that is there already is never written to: `others` are their paths, and whether a run writes them now.
+    """
+
+    def __init__(self, output: Path) -> None:
+        self.problem = ""
+        self.others: list[tuple[Path, bool]] = []
+        self.path: Path | None = None
+        self._file: BinaryIO | None = None
+        self._samples = False
+        try:
+            self._open(output)
+        except OSError as problem:
+            self.problem = f"no journal is kept beside {str(output)!r}: {problem.strerror}"
+
+    def _open(self, output: Path) -> None:
+        for number in range(1, MOST):
+            path = output.with_name(f"{output.name}{'' if number == 1 else f'.{number}'}{SUFFIX}")
+            try:
+                handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0), 0o600)
+            except FileExistsError:
+                self.others.append((path, _is_held(path)))
+                continue
+            self.path, self._file = path, os.fdopen(handle, "wb", buffering=0)
+            if fcntl is not None:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            self._write(HEAD)
+            return
+
+    def add(self, found: Found) -> None:
+        """One line more."""
+        self._samples = self._samples or isinstance(found, Sample)
+        name = next(name for name, kind in KINDS.items() if isinstance(found, kind))
+        self._write({name: jsonable.encode(found)})
+
+    def _write(self, line: dict[str, Any]) -> None:
+        if self._file is None:
+            return
+        try:
+            self._file.write(jsonable.text_of(line).encode() + b"\n")
+        except OSError as problem:  # a full disk is no reason to lose the run itself
+            self.problem = f"the journal {str(self.path)!r} ends here: {problem.strerror}"
+            self._file.close()
+            self._file = None
+
+    def close(self, *, keep: bool) -> bool:
+        """End it, and remove it unless it is to be kept and holds samples; whether it is left."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+        left = keep and self._samples
+        if self.path is not None and not left:
+            self.path.unlink(missing_ok=True)
+        return left and self.path is not None
+
+
+def _is_held(path: Path) -> bool:
+    """Whether a run writes it now."""
+    if fcntl is None:
+        return False
+    try:
+        with path.open("rb") as file:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except OSError:
+        return True
+    return False
+
+
+def is_journal(content: bytes) -> bool:
+    """Whether a file's content is that of a journal."""
+    return content.startswith(json.dumps(HEAD)[:-2].encode())
+
+
+def read_journal(content: bytes, path: str) -> Report:
+    """The report of a journal, as of a run that was interrupted. The last line may be torn, and is then dropped.
+
+    Raises ValueError for any other line that does not fit, FfnbenchError where there is no sample. Later runs become
+    repeats where they are of the same cases.
+    """
+    whole, _, _ = content.rpartition(b"\n")
+    head, *lines = whole.split(b"\n")
+    if jsonable.parse(head) != HEAD:
+        raise ValueError("its first line is not that of a journal of this version")
+    runs: list[list[Any]] = []
+    for number, line in enumerate(lines, start=2):
+        try:
+            found = _read(line)
+            if isinstance(found, Report):
+                runs.append([])
+            elif not runs:
+                raise ValueError("nothing says yet what was measured")
+        except ValueError as problem:
+            raise ValueError(f"line {number}: {problem}") from problem
+        runs[-1].append(found)
+    made = [run for run in map(_run, runs) if run.samples]
+    if not made:
+        raise FfnbenchError(f"{path!r} is the journal of a run that ended before it had a sample", "remove it")
+    first, *later = made
+    labels = [case.label for case in first.plan.cases]
+    for run in later:
+        if [case.label for case in run.plan.cases] == labels:
+            first = first.with_repeat(run, KEPT)
+    return replace(first, warnings=(*first.warnings, Note(label="", text=ENDED)))
+
+
+def _run(lines: list[Any]) -> Report:
+    """What follows a report belongs to it; of plan and environment the last holds."""
+    start, *rest = lines
+
+    def each(kind: type) -> tuple[Any, ...]:
+        return tuple(found for found in rest if isinstance(found, kind))
+
+    report: Report = replace(
+        start,
+        plan=[start.plan, *each(Plan)][-1],
+        environment=[start.environment, *each(Environment)][-1],
+        samples=each(Sample),
+        failures=each(Failure),
+        warnings=(*start.warnings, *each(Note)),
+        interrupted=True,
+    )
+    return report
+
+
+def _read(line: bytes) -> Any:
+    data = jsonable.parse(line)
+    if not isinstance(data, dict) or len(data) != 1 or next(iter(data)) not in KINDS:
+        raise ValueError(f"expected one of {', '.join(KINDS)}")
+    [(name, value)] = data.items()
+    return jsonable.decode(KINDS[name], value)

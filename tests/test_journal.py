@@ -1,0 +1,201 @@
+"""What a run has measured is kept beside its output while it runs, and read where the run was killed."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import stat
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from conftest import ROOT, FakeLaunch, ffnbench
+
+from ffnbench import api, cli
+from ffnbench.errors import FfnbenchError
+from ffnbench.report.journal import Journal
+from ffnbench.report.output import Ending, Output
+from ffnbench.report.store import load
+from ffnbench.request import CompareRequest
+
+COMPARE = ["compare", "--variants", "relu,swiglu", "--d-model", "32", "--threads", "1", "--metrics", "latency"]
+
+
+@pytest.fixture
+def call(on_machine, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path):
+    """A command in this process and this folder, workers faked; gives exit code, stdout, stderr."""
+    monkeypatch.chdir(tmp_path)
+
+    def run(*arguments: object, launch: FakeLaunch | None = None) -> tuple[int, str, str]:
+        on_machine(launch or FakeLaunch())
+        monkeypatch.setattr(sys, "argv", ["ffnbench", *map(str, arguments)])
+        with pytest.raises(SystemExit) as caught:
+            cli.main()
+        out, err = capsys.readouterr()
+        return caught.value.code or 0, out, err
+
+    return run
+
+
+def seen_while_measuring(found: list, at: int = 40) -> FakeLaunch:
+    """Workers that look around in the folder when they are asked for their sample number `at`."""
+    asked = []
+
+    def seconds(label: str, worker: int, number: int) -> float:
+        asked.append(label)
+        if len(asked) == at:
+            found.extend((p.name, stat.S_IMODE(p.stat().st_mode), p.read_bytes()) for p in Path.cwd().glob("*.journal"))
+        return 0.01
+
+    return FakeLaunch(seconds)
+
+
+def test_samples_stand_beside_the_output_while_it_is_measured_and_not_after(call, tmp_path: Path) -> None:
+    found: list = []
+    assert call(*COMPARE, "--workers", 3, "--rounds", 10, "-o", "a.json", launch=seen_while_measuring(found))[0] == 0
+    [(name, mode, content)] = found
+    assert (name, mode) == ("a.json.journal", 0o600)
+    samples = [json.loads(line)["Sample"] for line in content.splitlines()[1:] if b'"Sample"' in line]
+    assert len(samples) >= 35  # of 40 that were asked for, those of practice left out
+    assert {p.name for p in tmp_path.iterdir()} == {"a.json"}
+    kept = json.loads((tmp_path / "a.json").read_text())["samples"]
+    assert samples == [{name: value for name, value in one.items()} for one in kept[: len(samples)]]
+
+
+def test_without_an_output_or_beside_a_device_nothing_is_kept(call) -> None:
+    found: list = []
+    assert call(*COMPARE, "--quick", launch=seen_while_measuring(found))[0] == 0
+    os.symlink(os.devnull, "null.json")
+    assert call(*COMPARE, "--quick", "-o", "null.json", launch=seen_while_measuring(found))[0] == 0
+    assert not found
+
+
+def killed_at(sample: int, *more: str, folder: Path) -> None:
+    """A real process with faked workers that is killed by signal 9 at that sample."""
+    code = f"""
+import os, signal, sys
+sys.path[:0] = [{str(ROOT)!r}, {str(ROOT / "tests")!r}]
+from conftest import FakeLaunch
+from ffnbench import api, cli
+asked = []
+def seconds(label, worker, number):
+    asked.append(label)
+    if len(asked) == {sample}:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return 0.01 * (1.0 + 0.001 * (len(asked) % 7)) * (1.3 if label == "swiglu" else 1)
+api.MACHINE = api.Machine(launch=FakeLaunch(seconds))
+sys.argv = ["ffnbench", *{[*COMPARE, *more]!r}]
+cli.main()
+"""
+    done = subprocess.run([sys.executable, "-c", code], cwd=folder, capture_output=True, text=True, timeout=60)
+    assert done.returncode == -signal.SIGKILL, done.stderr
+
+
+def test_a_killed_run_is_shown_by_report(call, tmp_path: Path) -> None:
+    killed_at(150, "-o", "a.json", "--workers", "5", "--rounds", "20", folder=tmp_path)
+    assert not (tmp_path / "a.json").exists()
+    code, out, _ = call("report", "a.json.journal")
+    assert code == 0
+    assert "killed" in " ".join(out.split())
+    assert "1.3" in out
+    assert call("report", "a.json.journal", "-o", "b.json")[0] == 0
+    assert len(load("b.json").samples) >= 140
+
+
+def test_a_torn_last_line_is_dropped_and_any_other_is_told(call, tmp_path: Path) -> None:
+    killed_at(150, "-o", "a.json", "--workers", "5", "--rounds", "20", folder=tmp_path)
+    whole = (tmp_path / "a.json.journal").read_bytes()
+    samples = len(load("a.json.journal").samples)
+    for cut in (1, 5, 60):
+        (tmp_path / "torn.journal").write_bytes(whole[:-cut])
+        assert len(load("torn.journal").samples) == samples - 1
+    lines = whole.splitlines(keepends=True)
+    for bad in (b"{\n", b'{"Sample": 1}\n', b'{"Evil": {}}\n', b"\xff\n", b"[]\n"):
+        (tmp_path / "bad.journal").write_bytes(b"".join([*lines[:10], bad, *lines[11:]]))
+        code, out, err = call("report", "bad.journal")
+        assert (code, out) == (2, "")
+        assert "line 11" in err
+    for number in (1, 2, 3):
+        (tmp_path / "short.journal").write_bytes(b"".join(lines[:number]))
+        code, _, err = call("report", "short.journal")
+        assert (code, err.count("\n")) == (2, 2)
+
+
+def test_several_runs_are_several_again(call, tmp_path: Path) -> None:
+    killed_at(500, "-o", "a.json", "--workers", "3", "--rounds", "10", "--runs", "20", "--pause", "0", folder=tmp_path)
+    report = load(tmp_path / "a.json.journal")
+    assert 5 <= len(report.runs) <= 9  # of some 66 samples each
+    assert sum(len(run.samples) for run in report.runs) > 400
+
+
+def test_a_later_run_names_what_is_left_and_mixes_nothing(call, tmp_path: Path) -> None:
+    killed_at(100, "-o", "a.json", "--workers", "5", "--rounds", "20", folder=tmp_path)
+    left = (tmp_path / "a.json.journal").read_bytes()
+    found: list = []
+    code, _, err = call(*COMPARE, "--quick", "-o", "a.json", launch=seen_while_measuring(found))
+    assert code == 0
+    assert "a.json.journal is left of a run that was killed: ffnbench report" in err
+    assert sorted(name for name, _, _ in found) == ["a.json.2.journal", "a.json.journal"]
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["a.json", "a.json.journal"]
+    assert (tmp_path / "a.json.journal").read_bytes() == left
+
+
+def test_one_that_is_written_now_is_told_as_such(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    first = Journal(tmp_path / "a.json")
+    request = CompareRequest(variants="relu,swiglu", d_model=32, threads=1, quick=True)
+    with Ending(Output(out=(str(tmp_path / "a.json"),)), "compare") as ending:
+        api.measure(api.prepare(request), ending, launch=FakeLaunch())
+    assert "a.json.journal is written by another run now" in capsys.readouterr().err
+    assert not first.close(keep=True)  # it has no samples
+    assert [path.name for path in tmp_path.glob("*.journal")] == ["a.json.2.journal"]  # its run was never shown
+
+
+def test_a_planted_link_is_never_written_through(call, tmp_path: Path) -> None:
+    (tmp_path / "victim").write_text("mine")
+    (tmp_path / "a.json.journal").symlink_to("victim")
+    assert call(*COMPARE, "--quick", "-o", "a.json")[0] == 0
+    assert (tmp_path / "victim").read_text() == "mine"
+
+
+def test_a_journal_that_cant_be_kept_costs_no_run(call, tmp_path: Path) -> None:
+    name = "n" * 245 + ".json"  # fits by itself, and not with what is added
+    code, _, err = call(*COMPARE, "--quick", "-o", name)
+    assert code == 0
+    assert "no journal is kept" in err
+    assert (tmp_path / name).stat().st_size > 1000
+
+
+def test_what_could_not_be_written_stays_in_the_journal(call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("ffnbench.report.store.replace_file", full)
+    code, _, err = call(*COMPARE, "--quick", "-o", "a.json")
+    assert code == 3
+    assert "what was measured is in a.json.journal" in err
+    assert len(load("a.json.journal").samples) == 48
+
+
+def test_no_journal_is_a_report_by_accident(tmp_path: Path) -> None:
+    (tmp_path / "x.json").write_text('{"ffnbench journal": 2}\n')
+    with pytest.raises(FfnbenchError, match="whole ffnbench report"):
+        load(tmp_path / "x.json")
+
+
+def test_a_real_run_that_is_killed_leaves_its_journal_and_no_process(tmp_path: Path) -> None:
+    words = [sys.executable, "-m", "ffnbench", *COMPARE, "--workers", "40", "--rounds", "200", "-q", "-o", "a.json"]
+    env = os.environ | {"PYTHONPATH": str(ROOT)}
+    process = subprocess.Popen(words, cwd=tmp_path, env=env, start_new_session=True, stderr=subprocess.DEVNULL)
+    journal = tmp_path / "a.json.journal"
+    deadline = time.monotonic() + 100
+    while not (journal.exists() and journal.stat().st_size > 10_000):
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+    process.kill()
+    process.wait()
+    done = ffnbench("report", "a.json.journal", cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "swiglu" in done.stdout
