@@ -99,6 +99,7 @@ HOLDS = {  # which document shows the output of what
     "selftest": "docs/methodology.md",
     "selftest-live": "docs/methodology.md",
     "selftest-live-1thread": "docs/methodology.md",
+    "checks-live": "docs/methodology.md",
     "selftest-gate": "docs/methodology.md",
     "selftest-gate-live": "docs/methodology.md",
 }
@@ -168,6 +169,20 @@ def test_the_live_selftest_shown_is_the_committed_one_and_what_it_broke_is_told(
         readings = read_readings(str(RESULTS / f"{name}.json"), Reading, "")
         assert trimmed(plain(live_table([readings]), 80)) == block_after(name)
         told(contradictions([readings]))
+
+
+def test_the_checks_shown_are_the_committed_ones() -> None:
+    with (RESULTS / "checks-live.csv").open(encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    text = (ROOT / "docs" / "methodology.md").read_text(encoding="utf-8")
+    shown = text.partition("<!-- output of checks-live -->\n")[2].partition("\n\n")[0].splitlines()[2:]
+    assert len(rows) == 50
+    assert {row["exit_code"] for row in rows} == {"0"}
+    for line in shown:
+        world, *numbers = (part.strip() for part in line.strip("|").split("|"))
+        of = [row["status"] for row in rows if row["world"] == world]
+        assert list(map(int, numbers)) == [len(of), *(of.count(s) for s in ("OK", "UNCLEAR", "REGRESSED"))]
+    assert sum(int(line.split("|")[2]) for line in shown) == 50
 
 
 def test_the_live_selftest_of_check_is_the_committed_one_and_keeps_its_promises() -> None:

@@ -251,7 +251,7 @@ def test_a_kill_leaves_no_empty_file(tmp_path: Path) -> None:
         run.stderr.readline()  # starting workers
         run.send_signal(signal.SIGKILL)
         run.communicate()
-    assert os.listdir(tmp_path) == []
+    assert set(os.listdir(tmp_path)) <= {"a.csv.journal"}
 
 
 def test_a_pipe_is_written_to_as_it_is(tmp_path: Path, call) -> None:

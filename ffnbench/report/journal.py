@@ -17,6 +17,7 @@ from ffnbench.errors import FfnbenchError
 from ffnbench.plan import Note, Plan
 from ffnbench.result import Environment, Failure, Report, Sample
 from ffnbench.stats.history import KEPT
+from ffnbench.stats.verdict import summarise
 
 try:
     import fcntl
@@ -135,7 +136,9 @@ def read_journal(content: bytes, path: str) -> Report:
     for run in later:
         if [case.label for case in run.plan.cases] == labels:
             first = first.with_repeat(run, KEPT)
-    return replace(first, warnings=(*first.warnings, Note(label="", text=ENDED)))
+    measured, comparisons, warnings = summarise(first.run)
+    told = (*first.warnings, *warnings, Note(label="", text=ENDED))
+    return replace(first, measured=measured, comparisons=comparisons, warnings=told)
 
 
 def _run(lines: list[Any]) -> Report:

@@ -62,7 +62,7 @@ def recompute(found: ShownReport) -> ShownReport:
 
 def difference(stored: Report, fresh: Report) -> str:
     """What to say where the figures of a file are not those that its samples give now; nothing where they are."""
-    if not _figures(stored) or _figures(stored) == _figures(fresh):  # a journal has none of its own
+    if _figures(stored) == _figures(fresh):
         return ""
     if stored.plan.protocol.method != METHOD:
         return (
