@@ -137,23 +137,23 @@ def compare(variants: Variants = CompareRequest.variants, ending: Silent = SILEN
     >>> report = ffnbench.compare("relu,swiglu", d_model=256, quick=True)
     >>> report.frame()[["label", "params", "latency_s", "ratio", "verdict"]]
     """
-    return _shown(measure(prepare(_asked(CompareRequest, variants, flags)), ending), ending)
+    return _shown(measure(prepare(_asked(CompareRequest, variants, flags), ending), ending), ending)
 
 
 def cost(variants: Variants = CompareRequest.variants, ending: Silent = SILENT, **flags: Any) -> ShownReport:
     """Count parameters, FLOPs and bytes of variants without measuring; the arguments are those of `compare`."""
-    return _shown(prepare(_asked(CompareRequest, variants, flags)).priced(), ending)
+    return _shown(prepare(_asked(CompareRequest, variants, flags), ending).priced(), ending)
 
 
 def block(request: BlockRequest, ending: Silent = SILENT) -> ShownReport:
     """An FFN beside the attention of its block, by length of the sequence."""
-    prepared = prepare(request)
+    prepared = prepare(request, ending)
     return _shown(prepared.priced() if request.cost_only else measure(prepared, ending), ending)
 
 
 def time_activations(request: TimingRequest, ending: Silent = SILENT) -> ShownReport:
     """The operations of activations, forward and backward, each against relu's."""
-    return _shown(measure(prepare(request), ending), ending)
+    return _shown(measure(prepare(request, ending), ending), ending)
 
 
 def check(request: CheckRequest, ending: Silent = SILENT, *, update: bool = False, append: bool = False) -> Checked:
@@ -164,6 +164,7 @@ def check(request: CheckRequest, ending: Silent = SILENT, *, update: bool = Fals
     FfnbenchError where it can't be.
     """
     before = load(request.baseline)
+    ending.known(before)
     if request.current is None:
         refuse_untrusted(before.plan, request.baseline, request.trust)
     policy = policy_for(before, request)
@@ -182,7 +183,7 @@ def ab(request: SidesRequest, ending: Silent = SILENT) -> Checked:
     variant = variant_of_sides(request)
     policy = policy_of_sides(request, variant.label)
     with placed(sides_asked(request, variant)) as sides, tempfile.TemporaryDirectory(prefix="ffnbench-") as folder:
-        prepared, output, shared = _prepare_sides(request, variant, (sides[0].arm, sides[1].arm), folder)
+        prepared, output, shared = _prepare_sides(request, variant, (sides[0].arm, sides[1].arm), folder, ending)
         looks = _look_at_sides(request, prepared, output, policy, ending, folder if shared else "")
     before, now = (_one_side(looks.now, side, variant.label) for side in (BASE, variant.label))
     exact = exact_findings(before, now, policy)
@@ -322,12 +323,13 @@ class Prepared:
         )
 
 
-def prepare(request: AnyRequest) -> Prepared:
+def prepare(request: AnyRequest, ending: Silent = SILENT) -> Prepared:
     """Plan a request and price it; raises FfnbenchError for every mistake that can be found before measuring."""
     if isinstance(request, Apart):
         pause_of(request.runs, request.pause)
     with MACHINE.prober(check_timeout(request.timeout)) as prober:
         plan = replace(PLANS[type(request)](_with_threads(request), prober), request=request)
+        ending.known(plan)
         return _priced(plan, prober)
 
 
@@ -530,7 +532,7 @@ def _environment_here() -> Environment:
 
 
 def _prepare_sides(
-    request: SidesRequest, variant: Variant, arms: tuple[Arm, Arm], folder: str
+    request: SidesRequest, variant: Variant, arms: tuple[Arm, Arm], folder: str, ending: Silent
 ) -> tuple[Prepared, Finding, bool]:
     """Both sides looked at where they run: what they are, what they cost, and whether they compute the same.
 
@@ -540,6 +542,7 @@ def _prepare_sides(
         _start_all(prober, arms)
         probes = (prober_within(prober, arms[0], variant), prober_within(prober, arms[1], variant))
         plan = replace(plan_sides(_with_threads(request), arms, probes), request=request)
+        ending.known(plan)
         prepared = _priced(plan, prober)
         base, head = plan.cases
         probes[0].keep(base, request.seed, folder)

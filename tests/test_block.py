@@ -143,8 +143,9 @@ def test_a_failed_case_is_a_row(capsys) -> None:
 
 @pytest.mark.parametrize("columns", [60, 80, 120])
 def test_tables_fit(columns: int) -> None:
-    for arguments in (["--preset", "deepseek-v3", "--seq-len", "128,8192"], ["--preset", "t5-base", "--whole-model"]):
-        done = ffnbench("block", *arguments, "--cost-only", columns=columns)
+    by_length = ["--preset", "deepseek-v3", "--seq-len", "128,8192", "--cost-only"]
+    for arguments in (by_length, ["--preset", "t5-base", "--whole-model"]):
+        done = ffnbench("block", *arguments, columns=columns)
         assert done.returncode == 0, done.stderr
         assert max(map(len, done.stdout.splitlines())) <= columns
 
@@ -243,13 +244,13 @@ def test_attention_that_a_config_does_not_tell_is_by_hand() -> None:
     )
 
 
-@pytest.mark.parametrize("arguments", [["--preset", "mixtral-8x7b"], ["--preset", "gpt2", "--whole-model"]])
+@pytest.mark.parametrize(
+    "arguments", [["--preset", "mixtral-8x7b", "--cost-only"], ["--preset", "gpt2", "--whole-model"]]
+)
 def test_counting_needs_no_torch(arguments: list[str]) -> None:
     from test_architecture import loaded_after
 
-    code = (
-        f"import sys; sys.argv = ['ffnbench', 'block', '--cost-only', *{arguments!r}]\nfrom ffnbench.cli import main\n"
-    )
+    code = f"import sys; sys.argv = ['ffnbench', 'block', *{arguments!r}]\nfrom ffnbench.cli import main\n"
     assert loaded_after(code + "try: main()\nexcept SystemExit as e: assert not e.code, e.code") == set()
 
 

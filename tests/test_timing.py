@@ -110,7 +110,7 @@ def test_flags_of_timing_need_time(flags: list[str], capsys, monkeypatch) -> Non
     with pytest.raises(SystemExit) as caught:
         cli.main()
     assert caught.value.code == 2
-    assert f"error: {flags[0]} needs --time" in capsys.readouterr().err
+    assert f"error: {flags[0]} would do nothing: without --time" in capsys.readouterr().err
 
 
 def test_a_size_that_stands_twice_is_measured_once() -> None:

@@ -7,17 +7,15 @@ from typing import Annotated
 
 import typer
 
-from ffnbench.cli.app import given, leave
+from ffnbench.cli.app import leave
 from ffnbench.cli.bundles import command
 from ffnbench.cli.compare import ALL_SUFFIXES, WORDS
-from ffnbench.errors import FfnbenchError
 from ffnbench.report.formats import PICTURE_SUFFIXES
 from ffnbench.report.output import Ending, Output, Written
 from ffnbench.report.store import inputs_of
-from ffnbench.request import MEASURING, FactsRequest, PictureRequest, TimingRequest, spelling
+from ffnbench.request import MEASURING, FactsRequest, PictureRequest, TimingRequest
 from ffnbench.streams import visible
 
-TIMING_FLAGS = ("elements", "dtype", "device", "threads", "workers", "rounds", "quick", "seed", "runs", "pause")
 DEFAULT_PICTURE = "activations.png"
 TIME = typer.Option(
     "--time", rich_help_panel=MEASURING, help="Measure the operations, forward and backward, against relu."
@@ -43,15 +41,11 @@ def plot_activations(request: PictureRequest, output: Written) -> None:
     epilog="Examples: ffnbench activations --wide; ffnbench activations --time --quick --dtype float32,bf16",
     words=WORDS,
 )
-def activations(
-    context: typer.Context, request: TimingRequest, output: Output, time: Annotated[bool, TIME] = False
-) -> None:
+def activations(request: TimingRequest, output: Output, time: Annotated[bool, TIME] = False) -> None:
     """Show the facts of activations, or with --time what their operations cost."""
     from ffnbench import api
 
     if not time:
-        for name in given(context, TIMING_FLAGS):
-            raise FfnbenchError(f"{spelling(name)} needs --time", "facts are not measured, they are found in float64")
         with Ending(output, "activations", inputs=inputs_of(request.activations)) as ending:
             api.facts(FactsRequest(activations=request.activations, timeout=request.timeout), ending)
     else:

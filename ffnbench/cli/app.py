@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import sys
 import traceback
-from collections.abc import Iterable
 from typing import Annotated, Any
 
 import typer
@@ -76,18 +75,6 @@ def leave(code: int) -> None:
     """End a command with this exit code."""
     if code:
         raise typer.Exit(code)
-
-
-def given(context: typer.Context, names: Iterable[str]) -> list[str]:
-    """Which flags were typed, be it with the value of their default."""
-    sources = {name: context.get_parameter_source(name) for name in names}
-    return [name for name, source in sources.items() if source is not None and source.name == "COMMANDLINE"]
-
-
-def refuse_idle(context: typer.Context, names: Iterable[str], why: str) -> None:
-    """A flag that would be ignored is a mistake."""
-    for name in given(context, names):
-        raise FfnbenchError(f"--{name.replace('_', '-')} would do nothing: {why}", "leave it out")
 
 
 def _usage_error(problem: Exception) -> int:

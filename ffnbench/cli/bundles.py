@@ -1,22 +1,27 @@
 """Bundles of flags as the parameters of a command: each field of a request that is a flag becomes an option.
 
 A command is written as a function of bundles, `def compare(request: CompareRequest, output: Output)`. Typer sees a
-function of all their flags, and the command is called with the bundles.
+function of all their flags, and the command is called with the bundles. Before that a typed flag that would do nothing
+is refused (idle.py).
 """
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields, is_dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, fields, is_dataclass, replace
 from functools import wraps
 from types import UnionType
-from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, Union, get_args, get_origin, get_type_hints
 
 import typer
 
 from ffnbench.cli.app import app
+from ffnbench.report.output import Shown
 from ffnbench.request import ATTENTION, CURVES, LIMITS, MEASURING, MODEL, OUTPUT, SIDES, WORKLOAD, Flag, spelling
+
+if TYPE_CHECKING:
+    from ffnbench.cli.idle import Asked
 
 PANELS = (SIDES, MODEL, ATTENTION, CURVES, WORKLOAD, LIMITS, MEASURING, OUTPUT)  # in the order of the help
 
@@ -49,13 +54,35 @@ def expanded(function: Callable[..., None], words: Mapping[str, str]) -> Callabl
     options = [p for p in parameters if p.default is not inspect.Parameter.empty]
     parameters = [p for p in parameters if p.default is inspect.Parameter.empty] + sorted(options, key=_place)
 
+    parameters.insert(0, inspect.Parameter("context", inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context))
+
     @wraps(function)
-    def call(**given: Any) -> None:
-        function(**{name: _filled(kind, given) for name, kind in bundles.items()}, **given)
+    def call(context: typer.Context, **given: Any) -> None:
+        filled = {name: _filled(kind, given) for name, kind in bundles.items()}
+        asked = _asked(context, filled.values(), given)
+        asked.refuse()
+        told = {name: replace(of, known=asked.known) if isinstance(of, Shown) else of for name, of in filled.items()}
+        function(**told, **given)
 
     call.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     call.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     return call
+
+
+def _asked(context: typer.Context, bundles: Iterable[Any], arguments: Mapping[str, Any]) -> Asked:
+    """All values of a command, and which flags were typed, be it with the value of their default."""
+    from ffnbench.cli.idle import Asked
+
+    values: dict[str, Any] = {}
+    typed: dict[str, str] = {}
+    for bundle in bundles:
+        for field in fields(bundle):
+            how, value = field.metadata.get("flag"), getattr(bundle, field.name)
+            values[field.name] = value
+            source = context.get_parameter_source(field.name) if how else None
+            if how and source is not None and source.name == "COMMANDLINE":
+                typed[field.name] = how.off if how.off and value is False else how.name or spelling(field.name)
+    return Asked(command=str(context.info_name), values=values | dict(arguments), typed=typed)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from ffnbench.cli.app import leave, refuse_idle
+from ffnbench.cli.app import leave
 from ffnbench.cli.bundles import command
 from ffnbench.errors import FfnbenchError
 from ffnbench.report.findings import CHECK_FORMATS, CHECK_SUFFIXES
@@ -20,13 +20,11 @@ CURRENT = typer.Argument(metavar="[CURRENT]", help="A saved run to hold against 
 VARIANT = typer.Argument(
     metavar="VARIANT", help="package.module:Attr, path/to/file.py:Attr, or a name of `ffnbench list variants`."
 )
-TIMING_FLAGS = ("budget", "absolute", "across_machines")
 WORDS = {"formats": ", ".join(CHECK_FORMATS), "suffixes": ", ".join(CHECK_SUFFIXES)}
 
 
 @command(epilog="Example: ffnbench check results/ci/baseline.json --tolerance latency=5% --format github", words=WORDS)
 def check(
-    context: typer.Context,
     baseline: Annotated[str, BASELINE],
     request: CheckRequest,
     updating: Updating,
@@ -37,8 +35,6 @@ def check(
     from ffnbench import api
 
     asked = replace(request, baseline=baseline, current=current)
-    refuse_idle(context, TIMING_FLAGS if asked.exact_only else ("budget",) if current else (), "nothing is timed")
-    refuse_idle(context, ("trust",) if current else (), "a saved run is held against it, and no code runs")
     if updating.update and updating.append:
         raise FfnbenchError("--update replaces the baseline, --append adds to it", "give one of the two")
     if (updating.update or updating.append) and asked.exact_only:

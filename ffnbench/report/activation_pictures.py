@@ -17,7 +17,7 @@ from ffnbench.report import picture
 from ffnbench.report.curve_picture import curves_figure
 from ffnbench.report.formats import PICTURES, Write
 from ffnbench.report.surface_picture import gated_figure
-from ffnbench.request import PictureRequest, spelling
+from ffnbench.request import PictureRequest
 from ffnbench.result import Curve
 
 SMALLEST_SIZE, LARGEST_SIZE = (3.0, 2.0), 60.0  # inches
@@ -25,9 +25,6 @@ SMALLEST_SIZE, LARGEST_SIZE = (3.0, 2.0), 60.0  # inches
 
 def canvas_of(request: PictureRequest) -> picture.Canvas:
     """How the picture is to look; raises FfnbenchError for what can't be drawn, before anybody is asked for points."""
-    if request.gated and request.derivative is not None:
-        typed = spelling("derivative") if request.derivative else "--no-derivative"
-        raise FfnbenchError(f"{typed} is for curves, and --gated draws surfaces", "leave one of the two out")
     return picture.Canvas(size=_size(request.size), dpi=require_positive("dpi", request.dpi), style=request.style)
 
 
@@ -55,9 +52,14 @@ def told(request: PictureRequest, chosen: Mapping[str, ActivationSpec], paths: l
     """What was drawn, and where it stands."""
     low, high = parse_range(request.range_)
     many = "s" if len(chosen) > 1 else ""
-    with_slope = "" if request.derivative is False else f" with derivative{many}"
-    what = f"gated surface{many}" if request.gated else f"activation{many}{with_slope}"
-    return [f"{len(chosen)} {what} on [{low:.12g}, {high:.12g}] -> {path}" for path in paths]
+
+    def what(path: Path) -> str:
+        if request.gated:
+            return f"gated surface{many}"
+        slopes = request.derivative is not False or path.suffix.lower() == ".csv"  # a csv always has them
+        return f"activation{many}" + f" with derivative{many}" * slopes
+
+    return [f"{len(chosen)} {what(path)} on [{low:.12g}, {high:.12g}] -> {path}" for path in paths]
 
 
 def _size(text: str | None) -> tuple[float, float] | None:

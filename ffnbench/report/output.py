@@ -15,6 +15,7 @@ from pathlib import Path
 
 from ffnbench.errors import EXIT_INTERRUPTED, EXIT_REGRESSED, FfnbenchError, Unfinished, complain
 from ffnbench.names import hint_for
+from ffnbench.plan import Plan
 from ffnbench.report.exports import EXPORTS
 from ffnbench.report.findings import CHECK_FORMATS, CHECK_SUFFIXES
 from ffnbench.report.formats import FORMATS, SUFFIXES, View, Write
@@ -28,7 +29,12 @@ from ffnbench.streams import hush, visible
 
 Listener = Callable[[Progress], None]
 Finder = Callable[[Found], None]
+Heard = Callable[[Plan | Report], None]
 STDOUT_OF_CI = 100  # columns
+
+
+def _unheard(_: Plan | Report) -> None:
+    """Nobody wants to know."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,6 +43,7 @@ class Shown:
 
     format: str = flag("table", "On stdout: {formats}.", OUTPUT, "NAME", short="-f")
     wide: bool = flag(False, "Show every column, in blocks that fit.", OUTPUT)
+    known: Heard = _unheard  # is told what is asked as soon as that is known: a plan, or the baseline of a check
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,6 +107,9 @@ class Silent:
     def show(self, view: Callable[[], View]) -> None:
         """Nothing."""
 
+    def known(self, what: Plan | Report) -> None:
+        """What is asked is known, and nothing is measured or written yet: a plan, or the baseline of a check."""
+
     def tell(self, text: str) -> None:
         """Nothing."""
 
@@ -162,6 +172,7 @@ class Ending(Silent):
         self._wide: bool = getattr(output, "wide", False)
         self._quiet: bool = getattr(output, "quiet", False)
         self.waits = getattr(output, "wait", False)
+        self._known: Heard = getattr(output, "known", _unheard)
         one_of("format", self._format, formats)
         self._inputs = list(inputs)
         keep = counts_only and not getattr(output, "force", False)
@@ -181,6 +192,10 @@ class Ending(Silent):
     def within(self, number: int, runs: int) -> Silent:
         """The ending of one of several runs."""
         return OneOfSeveral(self, number, runs)
+
+    def known(self, what: Plan | Report) -> None:
+        """Raises FfnbenchError where a flag that was typed would do nothing."""
+        self._known(what)
 
     def tell(self, text: str) -> None:
         """One line on stderr before anything is measured."""

@@ -29,9 +29,6 @@ def whole_model_view(request: BlockRequest) -> View:
     if name is None:
         raise FfnbenchError("--whole-model needs a model", "for example --preset llama3-8b")
     refuse_sizes(request)
-    default = BlockRequest()
-    if (request.mode, request.batch) != (default.mode, default.batch):
-        raise FfnbenchError("a whole model is counted for one sequence's forward pass", "leave --mode and --batch out")
     model, lengths = model_of(name), parse_lengths(request.seq_len)
     if len(lengths) > 1:
         raise FfnbenchError("a whole model is counted at one length", "give one --seq-len")

@@ -12,7 +12,7 @@ from ffnbench.bench.environment import usable_cpus
 from ffnbench.errors import FfnbenchError
 from ffnbench.ffn.spec import require_positive
 from ffnbench.planning.effort import check_budget
-from ffnbench.request import DEFAULT_BUDGET_S, SelftestRequest, spelling
+from ffnbench.request import DEFAULT_BUDGET_S, SelftestRequest
 from ffnbench.result import Progress
 from ffnbench.selftest.alarms import Alarm, broken_promises, check_plan
 from ffnbench.selftest.live import Trial, checks_in, measure, measure_checks
@@ -29,7 +29,6 @@ FEWEST_RUNS = 14
 ENDED_EARLY = "interrupted; the table holds the repeats that were whole by then"
 RUNS = 2000  # of every simulated world
 REPEATS, CHECK_REPEATS, D_MODEL = 20, 10, 768
-LIVE_ALONE = ("repeats", "budget", "d_model", "threads", "world", "rivals")  # fields that --live alone reads
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,16 +50,8 @@ Exam = Callable[[Listener], Result]
 
 def exam(request: SelftestRequest) -> Exam:
     """What is to be done, with every mistake found first."""
-    if (request.live or request.saved) and request.runs is not None:
-        raise FfnbenchError("--runs is about simulated runs", "give --live or --from without it")
-    if request.live and request.saved:
-        raise FfnbenchError("--from shows what --live saved", "give one of the two")
     if not 0 <= seed_of(request) < 2**31:
         raise FfnbenchError(f"--seed {seed_of(request)} is out of range", "a seed is between 0 and 2^31 - 1")
-    if not request.live:
-        _refuse_live_flags(request)
-    if request.rivals and request.checks:
-        raise FfnbenchError("--rivals is about runs, --gate about checks", "give one of the two")
     if request.saved:
         return _read_back(request)
     if request.live:
@@ -73,13 +64,6 @@ def seed_of(request: SelftestRequest) -> int:
     if request.seed is not None:
         return request.seed
     return 0 if request.live or request.saved else simulated().seeds.development
-
-
-def _refuse_live_flags(request: SelftestRequest) -> None:
-    for name in LIVE_ALONE:
-        if getattr(request, name) != getattr(SelftestRequest, name):
-            what = "what was measured is only shown" if request.saved else "simulated runs take no time, have no width"
-            raise FfnbenchError(f"{spelling(name)} needs --live", what)
 
 
 def _simulated(request: SelftestRequest) -> Exam:

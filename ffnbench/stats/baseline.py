@@ -21,7 +21,7 @@ from ffnbench.request import (
 )
 from ffnbench.result import Environment, Report
 from ffnbench.stats.looks import FINEST_PART, RESOLVED, Foretold, foretell, unresolved
-from ffnbench.stats.regression import EXACT, SECONDS, TIMED, Policy, exact_value, kind, parse_tolerances
+from ffnbench.stats.regression import EXACT, SECONDS, Policy, exact_value, kind, parse_tolerances
 from ffnbench.stats.rounds import without_quiet
 from ffnbench.units import percent
 
@@ -37,8 +37,6 @@ def policy_for(before: Report, request: CheckRequest) -> Policy:
         across_machines=request.across_machines,
         absolute=request.absolute,
     )
-    if request.exact_only and (timed := next((m for _, m, _ in policy.tolerances if m in TIMED), None)):
-        raise FfnbenchError(f"--exact-only checks no {timed}", "leave one of the two out")
     check_budget(request.budget)
     if is_timed(before) and not request.exact_only and before.plan.protocol.method == METHOD:
         refuse_unresolvable(foretell(before, policy, request.budget), before, request)
