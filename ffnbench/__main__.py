@@ -3,13 +3,17 @@
 import os
 import signal
 
-INTERRUPTED = 130
+UNFINISHED, INTERRUPTED = 3, 130
 
 
 def main() -> None:
     """Run the command line. Ctrl-C during the imports ends at once: raised there, it could become any error."""
     before = signal.signal(signal.SIGINT, lambda *_: os._exit(INTERRUPTED))
-    from ffnbench.cli import main as run
+    try:
+        from ffnbench.cli import main as run
+    except MemoryError:
+        os.write(2, b"error: there is not enough memory\n")
+        os._exit(UNFINISHED)
 
     signal.signal(signal.SIGINT, before)
     try:

@@ -6,6 +6,7 @@ Exit codes live here so that no command invents its own: 2 is the user's input (
 
 from __future__ import annotations
 
+import resource
 import signal
 import sys
 from collections.abc import Iterator
@@ -18,6 +19,7 @@ EXIT_REGRESSED = 1
 EXIT_USAGE = 2
 EXIT_UNFINISHED = 3
 EXIT_INTERRUPTED = 130
+LEAST_ADDRESSES = 1 << 30  # bytes of address space that numpy and scipy are given; they take half of it
 
 
 class FfnbenchError(Exception):
@@ -45,6 +47,13 @@ class Interrupted(FfnbenchError):
     """Ended by hand before there was anything to save."""
 
     exit_code = EXIT_INTERRUPTED
+
+
+def need_room() -> None:
+    """Raise MemoryError where numpy and scipy may not load: their BLAS then ends the process by itself, with code 1."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_AS)
+    if soft != resource.RLIM_INFINITY and soft < LEAST_ADDRESSES and "scipy" not in sys.modules:
+        raise MemoryError
 
 
 @contextmanager

@@ -70,7 +70,7 @@ def _load_file(path: str) -> Any:
 @cache
 def _run_file(file: Path, shown: str) -> Any:
     """Run a file once, among the modules of its own folder: two checkouts may each have a kern.py."""
-    name = f"ffnbench_user_{hashlib.sha256(str(file).encode()).hexdigest()[:12]}"
+    name = f"ffnbench_user_{hashlib.sha256(os.fsencode(file)).hexdigest()[:12]}"
     spec = importlib.util.spec_from_file_location(name, file)
     assert spec is not None
     assert spec.loader is not None

@@ -205,6 +205,19 @@ def test_exact_only_measures_nothing(call, baseline: Path) -> None:
     assert "exact rows are equal" in out
 
 
+@pytest.mark.parametrize(
+    "flags", [["--tolerance", "latency=5%"], ["--tolerance", "seconds=5%"], ["--absolute"], ["--budget", "60"]]
+)
+def test_a_baseline_without_times_takes_no_flags_about_them(call, tmp_path: Path, flags: list[str]) -> None:
+    path = tmp_path / "exact.json"
+    path.write_text(report_text(api.cost(VARIANTS, d_model=64)))
+    assert call(str(path))[0] == 0
+    code, out, err = call(str(path), *flags)
+    assert (code, out) == (2, "")
+    assert f"{flags[0]}" in err
+    assert "would do nothing" in err
+
+
 def edited(path: Path, change: Callable[[dict], None], reseal: bool = False) -> None:
     data = json.loads(path.read_text())
     change(data)

@@ -65,6 +65,9 @@ MISTAKES = [
     (["--budget", "2"], "--budget 2 is too short: 3 workers take longer", "at least 5 seconds"),
     (["--budget", "inf"], "--budget inf", "at least 5 seconds"),
     (["--control", "--metrics", "memory"], "--control is about latency", "--metrics latency"),
+    (["--precision", "1", "--metrics", "memory"], "--precision is about latency", "--metrics latency"),
+    (["--budget", "20", "--metrics", "memory"], "--budget is about latency", "--metrics latency"),
+    (["--d-ff", "100", "--ratio", "3"], "--ratio computes d_ff and --d-ff sets it", "one of the two"),
     (["--variants", "relu@slowdown=-1"], "slowdown must be a share", "0.05 is 5%"),
     (
         ["--workers", "3", "--variants", ",".join(f"v{i}=relu" for i in range(200))],
@@ -199,6 +202,16 @@ def test_a_bug_shows_its_traceback_and_is_3_never_1(call, monkeypatch: pytest.Mo
     assert code == 3
     assert "ZeroDivisionError" in err
     assert "error: this is a bug in ffnbench" in err
+
+
+def test_want_of_memory_is_no_bug(call, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> None:
+        raise MemoryError
+
+    monkeypatch.setitem(api.PLANS, CompareRequest, full)
+    code, out, err = call("cost")
+    assert (code, out) == (3, "")
+    assert err.startswith("error: there is not enough memory\nhint: ")
 
 
 @pytest.mark.parametrize("format_", ["json", "csv", "markdown"])
@@ -418,6 +431,12 @@ def test_report_notices_an_edited_figure_and_shows_the_true_one(call, saved: Pat
             "a latency is not positive",
             "again",
         ),
+        (
+            lambda text: text.replace('"reference": "relu"', '"reference": "nobody"'),
+            "the reference 'nobody' is none of its cases",
+            "again",
+        ),
+        (lambda text: re.sub(r'("costs": \[\n  {"case": )"relu"', r'\1"other"', text), "'relu' has no cost", "again"),
         (lambda text: text.replace('"worker": 1,', '"worker": "one",'), "expected int, found 'one'", "again"),
     ],
 )

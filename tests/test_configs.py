@@ -280,3 +280,17 @@ def test_inspect_refuses_in_one_voice(tmp_path) -> None:
         assert (done.returncode, done.stdout) == (2, "")
         assert done.stderr.startswith("error: ")
         assert "\nhint: " in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"num_hidden_layers": 10**12}, "num_hidden_layers 1,000,000,000,000"),
+        ({"per_layer_config": [1, 2]}, "per_layer_config that is no object of objects"),
+        ({"per_layer_config": "text"}, "per_layer_config that is no object of objects"),
+        ({"per_layer_config": {"3": [1]}}, "per_layer_config that is no object of objects"),
+    ],
+)
+def test_what_no_model_has_is_an_error(change: dict, says: str) -> None:
+    with pytest.raises(FfnbenchError, match=says):
+        read_groups(LLAMA | change)

@@ -166,6 +166,12 @@ def test_who_only_looks_needs_one_thread(prober: Prober, tmp_path: Path) -> None
     assert prober.describe(f"{tmp_path}/single.py:f") is not None
 
 
+def test_a_file_name_that_is_no_utf_8(prober: Prober, tmp_path: Path) -> None:
+    path = os.fsdecode(os.fsencode(tmp_path) + b"/caf\xe9.py")
+    Path(path).write_text("def act(x):\n    return x.tanh()\n")
+    assert prober.describe(f"{path}:act") is not None
+
+
 def test_an_argument_that_does_not_exist_is_named(prober: Prober) -> None:
     with pytest.raises(FfnbenchError, match="takes no argument 'hidden_dmi'") as caught:
         prober.count(spec("Plain", hidden_dmi=3), SMALL)
@@ -222,6 +228,16 @@ def test_sparsity_says_where_the_projection_is_never_called() -> None:
     work = Workload(batch=1, seq_len=2, dtype="float32", device="cpu", mode="forward", threads=1)
     with pytest.raises(FfnbenchError, match="never called as a module"):
         meters.sparsity(meters.subject_of(Around(), work, 2, 0))
+
+
+@pytest.mark.parametrize("text", [b'{"x": 1}\n', b"\xff\n"])
+def test_what_a_module_writes_into_open_files_is_no_answer(tmp_path: Path, text: bytes) -> None:
+    write = (
+        f"import os\nfor n in range(64):\n    try:\n        os.write(n, {text!r})\n    except OSError:\n        pass\n"
+    )
+    (tmp_path / "writes.py").write_text(write)
+    with Prober(60) as prober, pytest.raises(FfnbenchError, match="which is no worker's answer"):
+        prober.describe(f"{tmp_path}/writes.py:X")
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the limit is Linux's")

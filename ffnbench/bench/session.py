@@ -53,6 +53,7 @@ class Session:
                 start_new_session=True,
                 text=True,
                 encoding="utf-8",
+                errors="replace",
             )
         except OSError as problem:
             raise FfnbenchError(
@@ -61,6 +62,7 @@ class Session:
         self._answers: queue.Queue[str | None] = queue.Queue()
         threading.Thread(target=self._listen, daemon=True).start()
         self._facts: dict[str, Any] | None = None
+        self._asked = 0
 
     def _listen(self) -> None:
         assert self._process.stdout is not None
@@ -85,15 +87,19 @@ class Session:
         return self._facts
 
     def ask(self, request: Message, timeout_s: float) -> Message:
-        """One request, one answer; raises WorkerLost when none comes."""
+        """One request, one answer; raises WorkerLost when none comes, or one that is not to this request."""
         self.greeting()
+        self._asked += 1
         assert self._process.stdin is not None
         try:
-            self._process.stdin.write(json.dumps(request) + "\n")
+            self._process.stdin.write(json.dumps({**request, "number": self._asked}) + "\n")
             self._process.stdin.flush()
         except BrokenPipeError:
             pass  # how it died is told below
-        return self._receive(timeout_s)
+        answer = self._receive(timeout_s)
+        if answer.pop("number", None) != self._asked:  # code of the user's that writes into every file it finds
+            raise _no_answer(json.dumps(answer))
+        return answer
 
     def _receive(self, timeout_s: float) -> Message:
         try:
@@ -104,8 +110,8 @@ class Session:
             raise WorkerLost(*self._cause_of_end())
         try:
             return dict(json.loads(line))
-        except ValueError:  # an interpreter that is none
-            raise WorkerLost("crash", f"it said {line.strip()[:60]!r}, which is no worker's answer") from None
+        except (ValueError, TypeError, RecursionError):  # an interpreter that is none
+            raise _no_answer(line) from None
 
     def _cause_of_end(self) -> tuple[str, str]:
         """Kind and message of a worker that ended by itself."""
@@ -134,6 +140,10 @@ class Session:
                     stream.close()
                 except BrokenPipeError:
                     continue
+
+
+def _no_answer(line: str) -> WorkerLost:
+    return WorkerLost("crash", f"it said {line.strip()[:60]!r}, which is no worker's answer")
 
 
 def interpreter_of(arm: Arm) -> str:

@@ -44,15 +44,17 @@ def main() -> None:
     torch.set_num_threads(1)  # looking takes small operations, whose threads wait for each other; a case sets its own
     jobs = None
     while (request := channel.receive()) is not None:
+        asked = {"number": request.pop("number", None)}  # an answer says which request it is to
         if request["do"] == "plan":
             plan = jsonable.decode(Plan, request["plan"])
             jobs = Jobs(plan)
             if all(case.workload.device == "cpu" for case in plan.cases):
                 _limit_memory(request["memory_bytes"])
-            channel.send({"timer": timer()})
+            channel.send({"timer": timer(), **asked})
         else:
             job = JOBS.get(request["do"]) or getattr(jobs, request["do"], None)
-            _send(channel, _answer(job, torch, request) if job else _no_job(request))
+            answer = _answer(job, torch, request) if job else _no_job(request)
+            _send(channel, {**answer, **asked})
 
 
 def _no_job(request: Message) -> Message:
@@ -64,7 +66,8 @@ def _send(channel: Channel, answer: Message) -> None:
     try:
         channel.send(answer)
     except (TypeError, ValueError) as problem:
-        channel.send({"failure": "crash", "message": f"its answer can't be told: {_one_line(problem)}"})
+        told = {"failure": "crash", "message": f"its answer can't be told: {_one_line(problem)}"}
+        channel.send({**told, "number": answer.get("number")})
 
 
 def _answer(job: Any, torch: Any, request: Message) -> Message:

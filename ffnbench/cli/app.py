@@ -25,6 +25,7 @@ from ffnbench.streams import hush, prepare
 from ffnbench.version import __version__
 
 INTERRUPTED = "interrupted before the answer was complete"
+NO_MEMORY = "there is not enough memory"
 
 
 class _Commands(TyperGroup):
@@ -65,7 +66,7 @@ def main() -> None:
     except OSError as problem:
         code = complain(f"{problem.strerror or problem}", "can stdout be written to?", EXIT_UNFINISHED)
     except MemoryError:
-        code = complain("there is not enough memory", "`ffnbench env` tells how much there is", EXIT_UNFINISHED)
+        code = complain(NO_MEMORY, "is it limited here? `ulimit -a` shows that", EXIT_UNFINISHED)
     except Exception as problem:
         code = _usage_error(problem)
     sys.exit(code)

@@ -30,6 +30,7 @@ SYNONYMS = (  # keys that mean one number: where two of them differ, nobody can 
     ("num_hidden_layers", "n_layer", "n_layers", "num_layers"),
     ("num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts"),
 )
+MOST_LAYERS = 10_000  # a list with an element a layer is made
 HF_ACTIVATIONS = {name: row.name for row in ACTIVATIONS for name in row.names.hf.split(", ") if name}
 
 
@@ -139,6 +140,11 @@ class _Reader:
                 )
         self._refuse_layers_of_their_own(stack)
         layers = self.count(stack.layers, least=0)
+        if layers > MOST_LAYERS:
+            raise FfnbenchError(
+                f"the {self.model_type} config has {self._named(stack.layers)} {layers:,}",
+                f"no model has more than {MOST_LAYERS:,}",
+            )
         sparse = self.layout(stack.experts, layers) if stack.experts else [False] * layers
         dense = layers - sum(sparse)
         found = []
@@ -152,6 +158,11 @@ class _Reader:
     def _refuse_layers_of_their_own(self, stack: Stack) -> None:
         """per_layer_config changes keys for single layers; where these are an FFN's, the layers are not alike."""
         per_layer = self.config.get("per_layer_config") or {}
+        if not isinstance(per_layer, dict) or not all(isinstance(keys, dict) for keys in per_layer.values()):
+            raise FfnbenchError(
+                f"the {self.model_type} config has a per_layer_config that is no object of objects",
+                "it holds the keys that change, by the number of the layer",
+            )
         changed = {key for layer in per_layer.values() for key in layer} & {stack.d_ff, stack.d_model, stack.activation}
         if changed:
             raise UnknownFamily(

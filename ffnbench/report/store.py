@@ -331,9 +331,13 @@ def _rescue(content: bytes) -> Path | None:
         return None
     try:
         handle, name = tempfile.mkstemp(prefix="ffnbench-", suffix=".json")
+    except OSError:
+        return None
+    try:
         with os.fdopen(handle, "wb") as file:
             file.write(content)
     except OSError:
+        Path(name).unlink(missing_ok=True)
         return None
     return Path(name)
 
@@ -378,7 +382,15 @@ def load(path: str | Path) -> Report:
 
 
 def _checked(report: Report) -> Report:
-    """The report; raises ValueError for a latency that can't be one."""
+    """The report; raises ValueError where a case that others speak of is not there, or a latency can't be one."""
+    labels, priced = {case.label for case in report.plan.cases}, {found.case for found in report.costs}
+    if report.plan.reference not in labels:
+        raise ValueError(f"the reference {report.plan.reference!r} is none of its cases")
+    for case in report.plan.shown:
+        if case.label not in priced:
+            raise ValueError(f"{case.label!r} has no cost")
+        if case.against is not None and case.against not in labels:
+            raise ValueError(f"{case.label!r} is compared with {case.against!r}, which is none of its cases")
     for number, run in enumerate(report.runs, start=1):
         if any(not (s.value > 0 and math.isfinite(s.value)) for s in run.samples if s.metric == LATENCY):
             raise ValueError(

@@ -15,6 +15,8 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from statistics import median
 
+from ffnbench.errors import need_room
+
 MEDIAN_COST = math.pi / 2  # variance of a median against that of a mean
 UNKNOWN = 50.0  # half-width of a log that says nothing: more than any ratio
 LEAST_SCATTER = 0.003  # a floor by choice: among workers that are surer than that, their own rounds decide no weight
@@ -59,6 +61,7 @@ class WeightedMean:
 
     def p_above(self, limit: float) -> float:
         """One-sided p of "the mean is at most the limit"; 1 for a single value."""
+        need_room()
         from scipy.special import stdtr
 
         if self.freedom <= 0:
@@ -71,6 +74,7 @@ class WeightedMean:
 @lru_cache(maxsize=4096)
 def student(freedom: float, confidence: float) -> float:
     """The two-sided quantile of Student's t."""
+    need_room()
     from scipy.special import stdtrit  # 0.2 s, paid while nothing is measured
 
     return float(stdtrit(freedom, 0.5 + confidence / 2))
