@@ -416,7 +416,8 @@ def _measured(
     weights: str = "",
 ) -> ShownReport:
     keep = ending.journal(_new_report(prepared.plan, prepared.costs_of(prepared.plan)))
-    with turn(ending.waits, ending.tell) as beside, ending.progress() as listener:
+    timed = "latency" in prepared.plan.metrics  # bytes are the same beside anyone
+    with turn(ending.waits, ending.tell) if timed else nullcontext("") as beside, ending.progress() as listener:
         done = run(
             prepared.plan,
             on_progress=listener,

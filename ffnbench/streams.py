@@ -9,6 +9,7 @@ import codecs
 import os
 import re
 import sys
+from typing import Any, TextIO
 
 FALLBACK = "ffnbench"
 PLAIN = {
@@ -17,8 +18,9 @@ PLAIN = {
 }  # fmt: skip
 
 
-# C0 and C1 controls, half surrogates, line and paragraph separators, marks that turn the direction of writing
-UNSEEN = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff]")
+# C0 and C1 controls, half surrogates, line and paragraph separators, marks that turn the direction of writing, and the
+# two that are no characters, which XML may not hold
+UNSEEN = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff\ufffe\uffff]")
 LONGEST = 500  # characters of a message
 
 
@@ -36,8 +38,11 @@ def short(text: str) -> str:
 def prepare() -> None:
     """Make both writable before anything is: a closed one is nowhere, a sign that can't be shown is plain ASCII.
 
-    Descriptors 0 to 2 are taken, so that no file of ours, or of a worker's, ever gets the number of a closed stream.
+    Descriptors 0 to 2 are taken, so that no file of ours, or of a worker's, ever gets the number of a closed stream. A
+    terminal of no width is one that has not told its own.
     """
+    if os.environ.get("COLUMNS") == "0":
+        del os.environ["COLUMNS"]
     while (number := os.open(os.devnull, os.O_RDWR)) < 3:
         os.set_inheritable(number, True)
     os.close(number)
@@ -48,6 +53,33 @@ def prepare() -> None:
             setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115 - for the rest of the process
         elif hasattr(stream, "reconfigure"):
             stream.reconfigure(errors=FALLBACK)
+    if not isinstance(sys.stderr, Forgiving):
+        sys.stderr = Forgiving(sys.stderr)  # type: ignore[assignment]
+
+
+class Forgiving:
+    """stderr, whatever it is: where it is full, or its reader has gone, the rest is dropped and nothing else is."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+    def write(self, text: str) -> int:
+        """As a stream does; what can't be written is dropped."""
+        try:
+            return self._stream.write(text)
+        except OSError:
+            hush(2)
+            return len(text)
+
+    def flush(self) -> None:
+        """As a stream does; what can't be written is dropped."""
+        try:
+            self._stream.flush()
+        except OSError:
+            hush(2)
 
 
 def _plain(problem: UnicodeError) -> tuple[str, int]:
@@ -61,8 +93,8 @@ def _escaped(sign: str) -> str:
     return sign.encode("unicode_escape").decode("ascii")
 
 
-def hush() -> None:
+def hush(number: int = 1) -> None:
     """The reader of stdout has gone: nothing more to say, and no complaint at exit."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nowhere, 1)
+    os.dup2(nowhere, number)
     os.close(nowhere)

@@ -47,10 +47,11 @@ class Row:
         """The row as text."""
         if self.skipped:
             return (self.fault.name, self.fault.promise, f"skipped: {self.skipped}", "-")
+        broken = "; ".join(self.broken).encode("utf-8", "backslashreplace").decode()
         codes = "exit " + ", ".join(str(code) for code in dict.fromkeys(self.codes))
         said = "; ".join(dict.fromkeys((codes, *self.happened)))
         shown = said if len(said) <= LONGEST else said[: LONGEST - 3] + "..."
-        return (self.fault.name, self.fault.promise, shown, "yes" if self.kept else "**no**: " + "; ".join(self.broken))
+        return (self.fault.name, self.fault.promise, shown, "yes" if self.kept else f"**no**: {broken}")
 
 
 def provoked(fault: Fault, base: Path, shared: Shared) -> Row:
@@ -75,7 +76,10 @@ def rows_of(chosen: list[Fault], base: Path) -> list[Row]:
     """One fault after the other, each told on stderr as it ends."""
     shared, rows = Shared(base / "shared"), []
     for number, fault in enumerate(chosen):
-        row = provoked(fault, base / str(number), shared)
+        try:
+            row = provoked(fault, base / str(number), shared)
+        except KeyboardInterrupt:  # what is known by then is shown
+            break
         shutil.rmtree(base / str(number), ignore_errors=True)
         rows.append(row)
         how = f"skipped: {row.skipped}" if row.skipped else "ok" if row.kept else "NOT: " + "; ".join(row.broken)

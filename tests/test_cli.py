@@ -65,9 +65,9 @@ MISTAKES = [
     (["--budget", "2"], "--budget 2 is too short: 3 workers take longer", "at least 5 seconds"),
     (["--budget", "inf"], "--budget inf", "at least 5 seconds"),
     (["--control", "--metrics", "memory"], "--control is about latency", "--metrics latency"),
-    (["--precision", "1", "--metrics", "memory"], "--precision is about latency", "--metrics latency"),
-    (["--budget", "20", "--metrics", "memory"], "--budget is about latency", "--metrics latency"),
-    (["--d-ff", "100", "--ratio", "3"], "--ratio computes d_ff and --d-ff sets it", "one of the two"),
+    (["--precision", "1", "--metrics", "memory"], "--precision would do nothing: latency is not", "leave it out"),
+    (["--budget", "20", "--metrics", "memory"], "--budget would do nothing: latency is not", "leave it out"),
+    (["--d-ff", "100", "--ratio", "3"], "--ratio would do nothing: --d-ff gives the width", "leave it out"),
     (["--variants", "relu@slowdown=-1"], "slowdown must be a share", "0.05 is 5%"),
     (
         ["--workers", "3", "--variants", ",".join(f"v{i}=relu" for i in range(200))],
@@ -83,6 +83,10 @@ MISTAKES = [
     (["--rule", "lama", "--variants", "relu"], "unknown width rule 'lama'", "did you mean 'llama'"),
     (["--ffn-dim-multiplier", "1.3"], "needs a width rule", "--rule llama"),
     (["--reference", "rellu"], "no variant has the label 'rellu'", "did you mean 'relu'"),
+    (["--device", "cuda:²"], "unknown device", "devices: auto"),
+    (["--device", "cpu:1"], "unknown device", "devices: auto"),
+    (["--variants", f"swish@beta=1{'0' * 400}"], "beta inf is not finite", "relu"),
+    (["--variants", f"swiglu@limit=1{'0' * 400}"], "limit inf", "swiglu_oai"),
 ]
 
 
@@ -433,7 +437,7 @@ def test_report_notices_an_edited_figure_and_shows_the_true_one(call, saved: Pat
         ),
         (
             lambda text: text.replace('"reference": "relu"', '"reference": "nobody"'),
-            "the reference 'nobody' is none of its cases",
+            "the reference 'nobody' is unknown there",
             "again",
         ),
         (lambda text: re.sub(r'("costs": \[\n  {"case": )"relu"', r'\1"other"', text), "'relu' has no cost", "again"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import subprocess
 import sys
@@ -17,7 +18,7 @@ from ffnbench.ffn import cost
 from ffnbench.ffn.spec import Gate
 from ffnbench.models.configs import LAYOUTS, UnknownFamily, read_config, read_groups
 from ffnbench.models.families import FILE, Layout, families, parse
-from ffnbench.models.presets import PRESETS
+from ffnbench.models.presets import PRESETS, model_of
 
 LLAMA = {
     "model_type": "llama", "hidden_size": 4096, "intermediate_size": 14336, "num_hidden_layers": 32,
@@ -28,6 +29,7 @@ QWEN = LLAMA | {
     "model_type": "qwen2_moe", "num_experts": 8, "num_experts_per_tok": 2, "moe_intermediate_size": 1408,
     "shared_expert_intermediate_size": 5632, "decoder_sparse_step": 2, "mlp_only_layers": [3], "num_hidden_layers": 6,
 }  # fmt: skip
+VITDET = {"model_type": "vitdet", "hidden_size": 64, "num_hidden_layers": 2, "hidden_act": "gelu", "mlp_ratio": 4}
 SAMPLE = (  # every shape of the table, and the families that most people have
     "llama mistral qwen2 qwen3 gemma gemma2 phi3 gpt2 gpt_neox falcon opt bert roberta distilbert modernbert t5 mt5 "
     "bart whisper vit dinov2 clip llava qwen2_5_vl mixtral qwen2_moe qwen3_moe deepseek_v3 gpt_oss llama4_text"
@@ -101,6 +103,19 @@ def test_parts_are_read_by_their_own_type() -> None:
         ({"hidden_size": 768}, "no model_type", "model_type"),
         ({"model_type": "llava", "text_config": LLAMA}, "no vision_config", "vision_config"),
         ({"model_type": "doge"} | {"is_moe": True}, "is_moe false only", "is_moe"),
+        (LLAMA | {"num_hidden_layers": 10**12}, "num_hidden_layers 1000000000000", "at most 100,000"),
+        (LLAMA | {"num_hidden_layers": 10**400}, "num_hidden_layers 1000", "at most 100,000"),
+        (LLAMA | {"per_layer_config": [1]}, "per_layer_config that is no table of tables", "one table a layer"),
+        (LLAMA | {"per_layer_config": {"0": 1}}, "per_layer_config that is no table of tables", "one table a layer"),
+        (QWEN | {"mlp_only_layers": 3}, "mlp_only_layers 3", "layer numbers"),
+        (QWEN | {"model_type": "llama4_text", "moe_layers": "1"}, "moe_layers", ""),
+        (VITDET | {"mlp_ratio": math.inf}, "mlp_ratio must be a positive number, not inf", "for example 4"),
+        (VITDET | {"mlp_ratio": math.nan}, "mlp_ratio must be a positive number, not nan", "for example 4"),
+        (
+            {"model_type": "llava", "text_config": LLAMA, "vision_config": VITDET, "x": {"model_type": ["y"]}},
+            "a x of type \\[.y.\\]",
+            "text_config",
+        ),
     ],
 )
 def test_what_is_not_known_is_refused(config: dict, message: str, hint: str) -> None:
@@ -285,12 +300,39 @@ def test_inspect_refuses_in_one_voice(tmp_path) -> None:
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        ({"num_hidden_layers": 10**12}, "num_hidden_layers 1,000,000,000,000"),
-        ({"per_layer_config": [1, 2]}, "per_layer_config that is no object of objects"),
-        ({"per_layer_config": "text"}, "per_layer_config that is no object of objects"),
-        ({"per_layer_config": {"3": [1]}}, "per_layer_config that is no object of objects"),
+        ({"num_hidden_layers": 10**12}, "num_hidden_layers 1000000000000"),
+        ({"per_layer_config": [1, 2]}, "per_layer_config that is no table of tables"),
+        ({"per_layer_config": "text"}, "per_layer_config that is no table of tables"),
+        ({"per_layer_config": {"3": [1]}}, "per_layer_config that is no table of tables"),
     ],
 )
 def test_what_no_model_has_is_an_error(change: dict, says: str) -> None:
     with pytest.raises(FfnbenchError, match=says):
         read_groups(LLAMA | change)
+
+
+@pytest.mark.parametrize("name", ["x" * 5000, "~nobody-is-called-so/config.json", "~nobody-is-called-so", "loop"])
+def test_a_path_that_can_not_be_is_one_error(tmp_path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "loop").symlink_to("loop")
+    with pytest.raises(FfnbenchError, match=r"cannot read|neither a preset nor a file"):
+        model_of(name)
+
+
+def test_a_config_that_nests_its_parts_is_refused(tmp_path) -> None:
+    nested: dict = LLAMA
+    for _ in range(600):
+        nested = {"model_type": "llava", "text_config": nested, "vision_config": LLAMA}
+    (tmp_path / "config.json").write_text(json.dumps(nested))
+    with pytest.raises(FfnbenchError, match="nested too deep"):
+        read_config(str(tmp_path))
+
+
+@pytest.mark.parametrize("change", [{"kv_lora_rank": "512"}, {"qk_rope_head_dim": -1}, {"v_head_dim": 1.5}])
+def test_latent_attention_of_odd_sizes_is_unknown(change: dict) -> None:
+    assert [group.attention for group in read_groups(ATTENTION["deepseek-v3"] | change)] == [None, None]
+
+
+def test_a_bias_that_is_neither_true_nor_false_is_no_bias_that_is_known() -> None:
+    config = ATTENTION["llama3-8b"] | {"attention_bias": "no"}
+    assert [group.attention for group in read_groups(config)] == [None]

@@ -85,6 +85,17 @@ def test_a_full_stdout_is_told_and_the_files_are_written(tmp_path: Path) -> None
     assert (tmp_path / "a.csv").stat().st_size > 500
 
 
+@pytest.mark.parametrize("where", ["/dev/full", ">(true)"])
+def test_what_stderr_does_not_take_is_dropped(tmp_path: Path, where: str) -> None:
+    """Else the first line of progress would be the end of a run, and without a reader its exit code 0."""
+    code = (
+        "import sys, time; from ffnbench.streams import prepare; prepare(); time.sleep(0.3);"
+        "[print('progress', file=sys.stderr, flush=True) for _ in range(3)]; print('answer')"
+    )
+    done = shell(f'{sys.executable} -c "{code}" 2> {where}', tmp_path)
+    assert (done.returncode, done.stdout) == (0, "answer\n")
+
+
 @pytest.mark.parametrize("encoding", ["ascii", "latin-1", "cp437"])
 def test_an_encoding_without_our_signs_gets_plain_ones(tmp_path: Path, encoding: str) -> None:
     done = shell("ffnbench cost", tmp_path, PYTHONIOENCODING=encoding)

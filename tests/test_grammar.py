@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import math
+
 import pytest
 
 from ffnbench.errors import FfnbenchError
@@ -96,7 +98,16 @@ def test_mistakes_are_named_with_a_way_out(text: str, error: str, hint: str) -> 
 
 @pytest.mark.parametrize(
     ("text", "value"),
-    [("true", True), ("No", False), ("none", None), ("8", 8), ("0.5", 0.5), ("1e-3", 1e-3), ("silu", "silu")],
+    [
+        ("true", True),
+        ("No", False),
+        ("none", None),
+        ("8", 8),
+        ("0.5", 0.5),
+        ("1e-3", 1e-3),
+        ("silu", "silu"),
+        ("1" + "0" * 400, math.inf),
+    ],
 )
 def test_scalars(text: str, value: object) -> None:
     assert parse_scalar(text) == value

@@ -16,7 +16,7 @@ import re
 import shlex
 import sys
 from collections.abc import Iterator
-from contextlib import redirect_stderr, redirect_stdout
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -296,7 +296,7 @@ class Bench:
                 patch.setattr(Asked, "refuse", noting(refused))
             if not laid_out:
                 patch.setattr(output, "show", lambda table, console, *, wide=False: print("a table"))
-            code, said = self._run([*shlex.split(line), *more], what)
+            code, said = self._run([*shlex.split(line), *more], what, laid_out)
         left = {str(path.relative_to(place)): path for path in sorted(place.rglob("*"))}
         what["files"] = {name: path.read_bytes() if path.is_file() and path.suffix != ".json" else
                          path.is_file() and (source / name).exists() and path.samefile(source / name)
@@ -323,7 +323,13 @@ class Bench:
             here = {"launch": launch, "describe": lambda facts: environment()}
             return real_run(replace(plan, protocol=few), **how | here)
 
+        @contextmanager
+        def turn(wait: bool, tell: Any) -> Iterator[str]:
+            what["asked"].append(("turn", wait))
+            yield ""
+
         patch.setattr(api, "run", short)
+        patch.setattr(api, "turn", turn)
         show = Ending.show
 
         def shown(ending: Ending, view: Any) -> None:
@@ -334,7 +340,7 @@ class Bench:
         patch.setattr(Ending, "show", shown)
         place_exams(patch, what["exams"])
 
-    def _run(self, argv: list[str], what: dict[str, Any]) -> tuple[int, str]:
+    def _run(self, argv: list[str], what: dict[str, Any], laid_out: bool) -> tuple[int, str]:
         out, err = io.StringIO(), io.StringIO()
         with redirect_stdout(out), redirect_stderr(err):
             try:
@@ -346,6 +352,9 @@ class Bench:
         what["code"] = code
         for name, of in (("stdout", out), ("stderr", err)):
             what[name] = re.sub(r"  eta \d+:\d\d|measured in \d+ s", "", of.getvalue())
+        if what["views"] and not laid_out:  # of the rest the views are compared: its text repeats what was typed
+            what["stdout"] = what["stdout"].partition("\n")[0]
+        what["stdout"] = re.sub(r'"created": "[^"]*"|"wall_s": [\d.e-]+', "", what["stdout"])
         return code, said
 
 
@@ -398,7 +407,7 @@ def seen_in_plan(plan: Any) -> dict[str, Any]:
 
 
 def seen_in_cases(cases: list[dict], measured: bool) -> list[dict]:
-    """Without what can't be seen: dropout where nothing is trained, the CPU's threads where a GPU computes, where it
+    """Without what can't be seen: dropout where nothing is trained, and where it
     would run where nothing runs.
     """
     found = []
@@ -406,8 +415,6 @@ def seen_in_cases(cases: list[dict], measured: bool) -> list[dict]:
         ffn, work = dict(case["ffn"]), dict(case["workload"])
         if work["mode"] == "forward":
             ffn.pop("dropout", None)
-        if work["device"].startswith("cuda") and "target" not in ffn and not ffn.get("own"):
-            work.pop("threads")
         if not measured:
             for key in ("threads", "device"):
                 work.pop(key, None)
@@ -421,10 +428,9 @@ def seen_in_view(view: Any, measured: bool) -> Any:
     for row in rows:
         if row.get("mode") == "forward":
             row.pop("dropout", None)
-        if not measured or (row.get("device") or "").startswith("cuda"):
-            row.pop("threads", None)
         if not measured:
-            row.pop("device", None)
+            for key in ("threads", "device"):
+                row.pop(key, None)
     data = json.loads(view.files[".json"]())
     kept = []
     for part in (data, data.get("now"), data.get("again")) if isinstance(data, dict) else ():
@@ -556,7 +562,6 @@ REFUSED = {
     "activations --seed 0": "--seed would do nothing: without --time nothing is measured",
     "plot-activations --gated --derivative": "--derivative would do nothing: --gated draws surfaces",
     "plot-activations -o a.csv --style ggplot": "--style would do nothing: a .csv holds points alone",
-    "plot-activations -o a.svg --dpi 60": "--dpi would do nothing: curves are lines",
     "check counted.json --tolerance latency=5%": "--tolerance latency=5% would do nothing: no row is held to it",
     "check counted.json --exact-only": "--exact-only would do nothing: the baseline has no latencies",
     "check counted.json --absolute": "--absolute would do nothing: nothing is timed",

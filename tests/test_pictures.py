@@ -228,3 +228,9 @@ def test_dots_are_set_off_from_the_styles_own_background() -> None:
     with matplotlib.style.context("dark_background"):
         assert matplotlib.colors.to_hex(dot.get_markeredgecolor()) == "#000000"
         assert dot.get_color() == "white"
+
+
+def test_signs_that_the_font_lacks_are_no_warning() -> None:
+    curves = {"日本語": RELU, "🙂": RELU2}
+    figure = curves_figure(curves, dict.fromkeys(curves, FACTS), derivative=True, canvas=NATURAL)
+    assert render(figure, ".svg", NATURAL).startswith(b"<?xml")

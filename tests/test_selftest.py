@@ -112,6 +112,7 @@ def test_the_command(call, tmp_path) -> None:  # noqa: F811
     ("arguments", "error", "hint"),
     [
         (["--runs", "3"], "--runs 3 is too few", "at least 14"),
+        (["--runs", "1" + "0" * 30], "--runs is more than anybody can wait for", "at most 10,000,000"),
         (["--repeats", "3"], "--repeats would do nothing: it is about --live", "leave it out"),
         (["--repeats", "0"], "--repeats would do nothing: it is about --live", "leave it out"),
         (["--threads", "1"], "--threads would do nothing: it is about --live", "leave it out"),

@@ -24,7 +24,7 @@ from ffnbench.bench.runner import run
 from ffnbench.bench.session import Session, WorkerLost
 from ffnbench.errors import FfnbenchError
 from ffnbench.ffn.spec import ImportedSpec
-from ffnbench.plan import Workload, cost_of
+from ffnbench.plan import Arm, Workload, cost_of
 from ffnbench.planning.compare import plan_compare
 from ffnbench.request import CompareRequest
 from ffnbench.result import CaseCost
@@ -364,3 +364,34 @@ def test_what_user_code_has_started_ends_with_its_worker(tmp_path: Path, end: st
     while any(map(running, numbers)) and time.monotonic() < deadline:
         time.sleep(0.05)
     assert not [number for number in numbers if running(number)]
+
+
+@pytest.mark.parametrize("says", ["3", "[1]", "nothing"])
+def test_an_interpreter_that_is_none_is_told(tmp_path: Path, says: str) -> None:
+    fake = tmp_path / "python"
+    fake.write_text(f"#!/bin/sh\necho '{says}'\n")
+    fake.chmod(0o755)
+    session = Session(Arm(python=str(fake)))
+    with pytest.raises(WorkerLost, match="which is no worker's answer"):
+        session.greeting()
+    session.close()
+
+
+def test_a_signal_of_real_time_is_told_by_its_number(tmp_path: Path) -> None:
+    fake = tmp_path / "python"
+    fake.write_text("#!/bin/sh\nkill -40 $$\n")
+    fake.chmod(0o755)
+    session = Session(Arm(python=str(fake)))
+    with pytest.raises(WorkerLost, match=r"the process ended \(signal 40\)"):
+        session.greeting()
+    session.close()
+
+
+def test_a_timeout_may_be_longer_than_any_clock(prober: Prober) -> None:
+    assert prober.start().ask({"do": "timer"}, 1e300)["empty_call_s"] > 0
+
+
+@pytest.mark.parametrize("source", ["~nobody-is-called-so", "x" * 5000])
+def test_a_source_that_can_not_be_is_no_folder(source: str) -> None:
+    with pytest.raises(FfnbenchError, match="there is no folder"):
+        Session(Arm(source=source))

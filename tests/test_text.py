@@ -24,7 +24,7 @@ from ffnbench.result import Progress
 
 # every control there is, marks of direction, half a surrogate pair, and what markups read
 CONTROLS = [chr(n) for n in (*range(0x20), *range(0x7F, 0xA0))] + list(
-    "\u061c\u200e\u200f\u2028\u2029\u202e\u2066\u2069\ufeff"
+    "\u061c\u200e\u200f\u2028\u2029\u202e\u2066\u2069\ufeff\ufffe\uffff"
 )
 OBEYED = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069\ufeff]")
 LABEL = "\x1b]0;owned\x07\x9b31m\n::error file=x::boo\r\u202e[/red]<script>`x`](http://evil)|$\\frac{1}{0}$"

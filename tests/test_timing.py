@@ -81,6 +81,7 @@ def test_timing_for_real_is_one_run_of_operations(tmp_path: Path) -> None:
     [
         (TimingRequest(elements="0"), "elements must be a positive integer"),
         (TimingRequest(elements="many"), "elements must be a positive integer"),
+        (TimingRequest(elements="1" * 5000), "elements must be a positive integer"),
         (TimingRequest(elements=","), "no elements given"),
         (TimingRequest(dtype="float23"), "unknown dtype"),
         (TimingRequest(workers=2), "too few"),

@@ -75,8 +75,8 @@ def baseline(project: Path, on_machine) -> Callable[[str], Path]:
 def check(on_machine, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
     """`ffnbench check` in this process; gives exit code and stderr."""
 
-    def run(*arguments: object) -> tuple[int, str]:
-        monkeypatch.setattr(sys, "argv", ["ffnbench", "check", "-q", *map(str, arguments)])
+    def run(*arguments: object, quiet: bool = True) -> tuple[int, str]:
+        monkeypatch.setattr(sys, "argv", ["ffnbench", "check", *(["-q"] if quiet else []), *map(str, arguments)])
         with pytest.raises(SystemExit) as caught:
             cli.main()
         return caught.value.code or 0, capsys.readouterr().err
@@ -174,7 +174,7 @@ def test_trust_that_names_nothing_is_a_mistake(project: Path, baseline, check) -
     code, err = check(path, "--trust", "kern.py:Mlq")
     assert (code, err) == (2, f"error: --trust 'kern.py:Mlq': {str(path)!r} names no such thing\n"
                               "hint: did you mean 'kern.py:Mlp'? it names kern.py:Mlp\n")  # fmt: skip
-    code, err = check(path, path, "--trust", "kern.py:Mlp")
+    code, err = check(path, path, "--trust", "kern.py:Mlp", quiet=False)
     assert code == 2
     assert "--trust would do nothing" in err
 
@@ -186,7 +186,7 @@ def test_a_saved_run_and_a_report_run_nothing_that_they_name(project: Path, base
         raise AssertionError("a worker was asked for")
 
     on_machine(never, never)
-    assert check(path, path)[0] in (0, 2)
+    assert check(path, path, quiet=False)[0] in (0, 2)
     assert ffnbench("report", str(path), cwd=project).returncode == 0
     assert not list(project.rglob("it-ran"))
 

@@ -103,7 +103,7 @@ class Session:
 
     def _receive(self, timeout_s: float) -> Message:
         try:
-            line = self._answers.get(timeout=timeout_s)
+            line = self._answers.get(timeout=min(timeout_s, threading.TIMEOUT_MAX))
         except queue.Empty:
             raise WorkerLost("timeout", f"no answer within {timeout_s:g} s") from None
         if line is None:
@@ -118,7 +118,8 @@ class Session:
         code = self._process.wait()
         if code == -signal.SIGKILL:
             return "oom", "the process was killed (signal 9), most likely for want of memory"
-        how = f"signal {-code}, {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
+        names = {one.value: f", {one.name}" for one in signal.Signals}  # those of real time have none
+        how = f"signal {-code}{names.get(-code, '')}" if code < 0 else f"exit code {code}"
         last = self.last_output()
         return "crash", f"the process ended ({how}){'; its last output: ' + last if last else ''}"
 
@@ -166,8 +167,8 @@ def folder_of(arm: Arm) -> Path | None:
     """The folder that comes first on its module path and is its current one; raises FfnbenchError where it is none."""
     if not arm.source:
         return None
-    folder = Path(arm.source).expanduser().absolute()
-    if not folder.is_dir():
+    folder = Path(os.path.expanduser(arm.source)).absolute()
+    if not os.path.isdir(folder):  # a name too long is none either
         raise FfnbenchError(f"there is no folder {arm.source!r}", "@source= is a checkout of your code")
     return folder
 

@@ -145,11 +145,6 @@ def _points_alone(asked: Asked, _: str) -> bool:
     return bool(asked["out"]) and not _writes(asked, *PICTURES)
 
 
-def _no_dots(asked: Asked, _: str) -> bool:
-    """Surfaces are dots in every picture."""
-    return bool(asked["out"]) and not asked["gated"] and not _writes(asked, ".png")
-
-
 def _fixed(asked: Asked, _: str) -> bool:
     return asked["workers"] is not None and asked["rounds"] is not None
 
@@ -261,15 +256,6 @@ def _no_latency(asked: Asked, _: str) -> bool:
     return "latency" not in asked.plan.metrics
 
 
-def _on_cuda(asked: Asked, _: str) -> bool:
-    """All of it is ours and on a GPU; what code of the user's does there nobody knows."""
-    return all(case.workload.device.startswith("cuda") and not _of_the_user(case) for case in asked.shown)
-
-
-def _of_the_user(case: Case) -> bool:
-    return isinstance(case.ffn, ImportedSpec) or getattr(case.ffn, "own", None) is not None
-
-
 # What a check's baseline tells, and the plan of `ab`: which rows there are
 
 
@@ -331,10 +317,9 @@ AT_ONCE = (
     _rule("activations", OF_TIME, _not("time"), "without --time nothing is measured"),
     _rule("plot-activations", "derivative", _is("gated"), "--gated draws surfaces, not curves"),
     _rule("plot-activations", "derivative size style dpi", _points_alone, "a .csv holds points alone"),
-    _rule("plot-activations", "dpi", _no_dots, "curves are lines, and only a .png has dots"),
     _rule("check", "budget quiet wait", _is("current"), "a saved run is not measured"),
     _rule("check", "trust", _is("current"), "a saved run is held against it, and no code runs"),
-    _rule("ab", "budget fail_above", _is("exact_only"), "nothing is timed"),
+    _rule("ab", "budget fail_above wait", _is("exact_only"), "nothing is timed"),
     _rule("ab", "base_env head_env", _variable_twice, "the last value of a variable counts"),
     _rule("selftest", f"live runs seed quiet {OF_LIVE}", _is("saved"), "what --from names is only shown"),
     _rule("selftest", "runs", _is("live"), "it is about simulated runs, and --live measures"),
@@ -357,8 +342,7 @@ ONCE_KNOWN = (
     _rule("compare", "routing", _all_routed, "every variant with experts has its own"),
     _rule("compare cost ab", "seq_len", _all_keys, "every variant has its own"),
     _rule("compare cost block ab", "batch dtype mode device threads backend", _all_keys, "every variant has its own"),
-    _rule("compare block activations ab", "threads", _on_cuda, "on cuda no threads of the CPU compute"),
-    _rule("compare", "workers rounds quick precision budget", _no_latency, "latency is not measured"),
+    _rule("compare", "workers rounds quick precision budget wait", _no_latency, "latency is not measured"),
     _rule("check", "exact_only", _never_timed, "the baseline has no latencies"),
     _rule("check", "budget absolute across_machines on_unclear wait", _untimed, "nothing is timed"),
     _rule("check ab", "tolerance", _no_row, "no row is held to it"),

@@ -38,6 +38,11 @@ class MLASpec:
     rope: int
     v: int
 
+    def __post_init__(self) -> None:
+        for name in ("q_lora", "kv_lora", "nope", "rope", "v"):
+            if name != "q_lora" or self.q_lora is not None:
+                require_positive(name, getattr(self, name))
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttentionSpec:

@@ -13,7 +13,7 @@ from ffnbench.ffn.dtypes import item_bytes
 from ffnbench.ffn.memory import peak_bytes, saved_bytes
 from ffnbench.ffn.moe import MoESpec, Scores
 from ffnbench.ffn.spec import ActivationSpec, FFNSpec, Gate, shared_expert
-from ffnbench.jsonable import LATER
+from ffnbench.jsonable import LATER, least
 
 FORMULA = {Gate.NONE: "2*d*d_ff", Gate.INNER: "3*d*d_ff", Gate.OUTPUT: "2*d*d_ff + d^2"}
 BIAS_FORMULA = {Gate.NONE: " + d_ff + d", Gate.INNER: " + 2*d_ff + d", Gate.OUTPUT: " + d_ff + 2*d"}
@@ -30,14 +30,14 @@ class Cost:
     `weight_bytes_touched` are expected to be read in one call: they differ from the total where there are experts.
     """
 
-    params: int
-    params_active: int
+    params: int = field(metadata=least(0))
+    params_active: int = field(metadata=least(0))
     params_formula: str | None
-    flops_forward: int | None
-    flops_backward: int | None
+    flops_forward: int | None = field(metadata=least(0))
+    flops_backward: int | None = field(metadata=least(0))
     flops_elementwise: int | None
     flops_elementwise_backward: int | None
-    weight_bytes: int
+    weight_bytes: int = field(metadata=least(0))
     peak_bytes: int | None = None
     saved_bytes: int | None = None
     counted: bool = False

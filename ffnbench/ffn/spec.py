@@ -226,6 +226,11 @@ def require_positive(name: str, value: object) -> int:
     return value
 
 
+def whole_or_text(text: str) -> int | str:
+    """The number that plain digits are; any other text, and more digits than a width may have, as it is."""
+    return int(text) if text.isascii() and text.isdigit() and len(text) <= 2 * len(str(LARGEST)) else text
+
+
 def _example(name: str) -> str:
     flag = f"--{name.replace('_', '-')}"
     return f"for example {flag} {EXAMPLES.get(name, 768)}"

@@ -18,7 +18,7 @@ from ffnbench.activations.table import ACTIVATIONS
 from ffnbench.errors import FfnbenchError
 from ffnbench.ffn.attention import AttentionSpec, MLASpec
 from ffnbench.ffn.moe import MoESpec, Scores
-from ffnbench.ffn.spec import FFNSpec, Gate
+from ffnbench.ffn.spec import LARGEST, FFNSpec, Gate
 from ffnbench.models.families import Experts, Family, Heads, Layout, Or, Stack, families
 from ffnbench.models.model import LayerGroup, ModelSpec
 from ffnbench.names import did_you_mean
@@ -30,7 +30,7 @@ SYNONYMS = (  # keys that mean one number: where two of them differ, nobody can 
     ("num_hidden_layers", "n_layer", "n_layers", "num_layers"),
     ("num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts"),
 )
-MOST_LAYERS = 10_000  # a list with an element a layer is made
+MOST_LAYERS = 100_000  # a list with an element a layer is made
 HF_ACTIVATIONS = {name: row.name for row in ACTIVATIONS for name in row.names.hf.split(", ") if name}
 
 
@@ -40,13 +40,15 @@ class UnknownFamily(FfnbenchError):
 
 def read_file(path: str) -> tuple[Config, str]:
     """The content of a config.json, given as its path or as its folder's, and the path; raises FfnbenchError."""
-    file = Path(path).expanduser()
-    file = file / "config.json" if file.is_dir() else file
+    file = Path(path)
     try:
+        file = file.expanduser()
+        file = file / "config.json" if file.is_dir() else file
         data = jsonable.parse(file.read_bytes(), ours=False)
-    except OSError as problem:
+    except (OSError, RuntimeError) as problem:  # there is no such home
+        why = getattr(problem, "strerror", None) or str(problem)
         raise FfnbenchError(
-            f"cannot read {str(file)!r}: {problem.strerror}", "give a config.json, or the folder that holds one"
+            f"cannot read {str(file)!r}: {why}", "give a config.json, or the folder that holds one"
         ) from problem
     except ValueError as problem:
         raise FfnbenchError(f"{str(file)!r} is not JSON: {problem}", "give the config.json of a model") from problem
@@ -59,7 +61,10 @@ def read_config(path: str) -> ModelSpec:
     """The model of a config.json or of the folder that holds one."""
     config, file = read_file(path)
     model_type = config.get("model_type")
-    groups = tuple(read_groups(config))
+    try:
+        groups = tuple(read_groups(config))
+    except RecursionError as problem:
+        raise FfnbenchError(f"{file!r} is nested too deep", "give the config.json of a model") from problem
     return ModelSpec(key=str(model_type), name=str(model_type), groups=groups, source=file)
 
 
@@ -109,7 +114,7 @@ def _refuse_other_parts(config: Config, model_type: str, family: Family) -> None
     """A part that the table does not name may hold FFNs too."""
     for key, nested in config.items():
         inner = nested.get("model_type") if isinstance(nested, dict) and key not in family.parts else None
-        if inner is not None and inner not in families().without_ffn:
+        if inner is not None and not (isinstance(inner, str) and inner in families().without_ffn):
             raise UnknownFamily(
                 f"the {model_type} config has a {key} of type {inner!r}, which the table does not know there",
                 "looked for the keys: " + ", ".join(family.parts),
@@ -139,12 +144,7 @@ class _Reader:
                     f"looked for the keys: {key}",
                 )
         self._refuse_layers_of_their_own(stack)
-        layers = self.count(stack.layers, least=0)
-        if layers > MOST_LAYERS:
-            raise FfnbenchError(
-                f"the {self.model_type} config has {self._named(stack.layers)} {layers:,}",
-                f"no model has more than {MOST_LAYERS:,}",
-            )
+        layers = self.count(stack.layers, least=0, most=MOST_LAYERS)
         sparse = self.layout(stack.experts, layers) if stack.experts else [False] * layers
         dense = layers - sum(sparse)
         found = []
@@ -158,12 +158,12 @@ class _Reader:
     def _refuse_layers_of_their_own(self, stack: Stack) -> None:
         """per_layer_config changes keys for single layers; where these are an FFN's, the layers are not alike."""
         per_layer = self.config.get("per_layer_config") or {}
-        if not isinstance(per_layer, dict) or not all(isinstance(keys, dict) for keys in per_layer.values()):
+        layers: list[Any] = list(per_layer.values()) if isinstance(per_layer, dict) else [None]
+        if not all(isinstance(layer, dict) for layer in layers):
             raise FfnbenchError(
-                f"the {self.model_type} config has a per_layer_config that is no object of objects",
-                "it holds the keys that change, by the number of the layer",
+                f"the {self.model_type} config has a per_layer_config that is no table of tables", "one table a layer"
             )
-        changed = {key for layer in per_layer.values() for key in layer} & {stack.d_ff, stack.d_model, stack.activation}
+        changed = {key for layer in layers for key in layer} & {stack.d_ff, stack.d_model, stack.activation}
         if changed:
             raise UnknownFamily(
                 f"the {self.model_type} config changes {', '.join(map(str, changed))} for single layers",
@@ -197,8 +197,8 @@ class _Reader:
             heads=heads,
             kv_heads=heads if kv_heads is None else kv_heads,
             head_dim=d_model // heads if head_dim is None else head_dim,
-            qkv_bias=self.value(keys.qkv_bias),
-            out_bias=self.value(keys.out_bias),
+            qkv_bias=self.switch(keys.qkv_bias),
+            out_bias=self.switch(keys.out_bias),
             mla=mla,
         )
 
@@ -213,7 +213,7 @@ class _Reader:
             gate=Gate.INNER if gated else Gate.NONE,
             bias=bool(self.switch(stack.bias if experts is None else experts.bias)),
             moe=self.moe(experts) if experts else None,
-            limit=self.value(experts.limit) if experts and experts.limit else None,
+            limit=self.number(experts.limit) if experts and experts.limit else None,
             up_offset=experts.up_offset if experts else 0.0,
         )
 
@@ -221,10 +221,7 @@ class _Reader:
         """The width per branch: its key, or a ratio of d_model where the key is absent or null."""
         if stack.ratio is None or (isinstance(stack.d_ff, str) and self.config.get(stack.d_ff) is not None):
             return self.count(stack.d_ff)
-        ratio = self.value(stack.ratio)
-        if isinstance(ratio, bool) or not isinstance(ratio, int | float) or ratio <= 0:
-            raise FfnbenchError(f"{self._named(stack.ratio)} must be a positive number, not {ratio!r}", "for example 4")
-        return int(ratio * d_model)
+        return int(self.number(stack.ratio) * d_model)
 
     def form(self, stack: Stack) -> tuple[bool, str]:
         """Gated or not, and the activation. T5's feed_forward_proj says both: `gated-gelu` means gelu_new."""
@@ -286,13 +283,29 @@ class _Reader:
             raise FfnbenchError(f"the {self.model_type} config has no {key}", f"looked for the keys: {key}")
         return self.config[key]
 
-    def count(self, key: Any, least: int = 1) -> int:
-        """A whole number of at least `least`."""
+    def count(self, key: Any, least: int = 1, most: int = LARGEST) -> int:
+        """A whole number of at least `least` and at most `most`."""
         value = self.value(key)
-        if isinstance(value, bool) or not isinstance(value, int) or value < least:
+        if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
             raise FfnbenchError(
                 f"the {self.model_type} config has {self._named(key)} {value!r}",
-                f"it must be a whole number of at least {least}",
+                f"it must be a whole number of at least {least}, and at most {most:,}",
+            )
+        return value
+
+    def number(self, key: Any) -> float:
+        """A positive number of a bearable size."""
+        value = self.value(key)
+        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= LARGEST:
+            raise FfnbenchError(f"{self._named(key)} must be a positive number, not {value!r}", "for example 4")
+        return value
+
+    def layer_numbers(self, key: Any) -> list[Any]:
+        """A list of layers."""
+        value = self.value(key)
+        if not isinstance(value, list):
+            raise FfnbenchError(
+                f"the {self.model_type} config has {self._named(key)} {value!r}", "a list of layer numbers"
             )
         return value
 
@@ -319,14 +332,14 @@ def _first_dense(reader: _Reader, layers: int) -> list[bool]:
 
 def _sparse_step(reader: _Reader, layers: int) -> list[bool]:
     """Qwen-MoE: every `decoder_sparse_step`-th layer, but for those of `mlp_only_layers`."""
-    step, dense = reader.count(Or("decoder_sparse_step", 1)), reader.value(Or("mlp_only_layers", []))
+    step, dense = reader.count(Or("decoder_sparse_step", 1)), reader.layer_numbers(Or("mlp_only_layers", []))
     return [i not in dense and (i + 1) % step == 0 for i in range(layers)]
 
 
 def _typed(reader: _Reader, layers: int) -> list[bool]:
     """A list with one word a layer: sparse or dense."""
     words = reader.value("mlp_layer_types")
-    if not isinstance(words, list) or len(words) != layers or set(words) - {"sparse", "dense"}:
+    if not isinstance(words, list) or len(words) != layers or any(word not in ("sparse", "dense") for word in words):
         raise FfnbenchError(
             f"the {reader.model_type} config has mlp_layer_types that are not {layers} times sparse or dense",
             "looked for the keys: mlp_layer_types, num_hidden_layers",
@@ -342,9 +355,7 @@ def _periodic(reader: _Reader, layers: int) -> list[bool]:
 
 def _listed(reader: _Reader, layers: int) -> list[bool]:
     """Llama 4: the numbers of the layers with experts."""
-    numbers = reader.value("moe_layers")
-    if not isinstance(numbers, list):
-        raise FfnbenchError(f"the {reader.model_type} config has moe_layers {numbers!r}", "a list of layer numbers")
+    numbers = reader.layer_numbers("moe_layers")
     return [i in numbers for i in range(layers)]
 
 

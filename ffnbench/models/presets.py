@@ -204,14 +204,23 @@ def model_of(name: str) -> ModelSpec:
     """A preset by its name, or the model of a config.json; raises FfnbenchError where it is neither."""
     if name in PRESETS:
         return PRESETS.get(name)
-    path = Path(name).expanduser()
-    if not path.exists() and path.suffix != ".json" and "/" not in name:
+    if not _is_path(name):
         near = did_you_mean(name, PRESETS.names())
         raise FfnbenchError(
             f"{name!r} is neither a preset nor a file",
             " ".join(filter(None, (near, "give a config.json, or one of `ffnbench list presets`"))),
         )
     return read_config(name)
+
+
+def _is_path(name: str) -> bool:
+    """Whether it looks like a file or a folder, or is one."""
+    if Path(name).suffix == ".json" or "/" in name:
+        return True
+    try:
+        return Path(name).expanduser().exists()
+    except (OSError, RuntimeError):  # a name too long, a home that is not there
+        return False
 
 
 def variant_keys(spec: FFNSpec) -> dict[str, Scalar]:

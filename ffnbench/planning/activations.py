@@ -8,7 +8,7 @@ from math import isfinite
 from ffnbench.activations.table import ACTIVATIONS
 from ffnbench.errors import FfnbenchError
 from ffnbench.ffn.dtypes import DTYPES
-from ffnbench.ffn.spec import ActivationSpec, Gate, Scalar, require_positive
+from ffnbench.ffn.spec import ActivationSpec, Gate, require_positive, whole_or_text
 from ffnbench.ffn.variants import GATED
 from ffnbench.names import hint_for
 from ffnbench.plan import GIVEN, Case, Kind, Mode, NoProbe, Plan, Probe, Protocol, Workload
@@ -197,5 +197,4 @@ def _parts(text: str, name: str) -> list[str]:
 
 
 def _count(text: str) -> int:
-    value: Scalar = int(text) if text.isascii() and text.isdigit() else text
-    return require_positive("elements", value)
+    return require_positive("elements", whole_or_text(text))

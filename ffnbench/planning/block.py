@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from ffnbench.errors import FfnbenchError
 from ffnbench.ffn.attention import AttentionSpec, Form
 from ffnbench.ffn.moe import Routing
-from ffnbench.ffn.spec import require_positive
+from ffnbench.ffn.spec import require_positive, whole_or_text
 from ffnbench.models.model import LayerGroup, ModelSpec
 from ffnbench.models.presets import model_of
 from ffnbench.plan import Case, Kind, Note, Plan, Probe, Sizing
@@ -149,8 +149,7 @@ def parse_lengths(text: str) -> list[int]:
     parts = [part.strip() for part in text.split(",") if part.strip()]
     if not parts:
         raise FfnbenchError("no length given", "for example --seq-len 128,1024")
-    numbers = [int(part) if part.isascii() and part.isdigit() else part for part in parts]
-    return sorted({require_positive("seq_len", number) for number in numbers})
+    return sorted({require_positive("seq_len", whole_or_text(part)) for part in parts})
 
 
 def lengths_of(plan: Plan) -> Iterator[Length]:

@@ -34,7 +34,6 @@ def plan_compare(request: CompareRequest, probe: Probe | None = None) -> Plan:
     sizer = Sizer(asked, reference, probe)
     cases = tuple(sizer.case(variant) for variant in variants)
     metrics = _metrics(request, cases)
-    _refuse_limits(request, metrics)
     return Plan(
         cases=(*cases, *_control(request, metrics, cases, reference.label)),
         reference=reference.label,
@@ -76,13 +75,6 @@ def _control(
     if "latency" not in metrics:
         raise FfnbenchError("--control is about latency, and latency is not measured", "add it: --metrics latency")
     return (control_of(cases, reference),)
-
-
-def _refuse_limits(request: CompareRequest, metrics: tuple[str, ...]) -> None:
-    """Precision and budget are those of the time: bytes are exact, and take one worker."""
-    given = {"--precision": request.precision, "--budget": request.budget}
-    if "latency" not in metrics and (idle := [name for name, value in given.items() if value is not None]):
-        raise FfnbenchError(f"{idle[0]} is about latency, and latency is not measured", "add it: --metrics latency")
 
 
 def _metrics(request: CompareRequest, cases: tuple[Case, ...]) -> tuple[str, ...]:

@@ -269,9 +269,11 @@ def parse_scalar(text: str) -> Scalar:
         return words[text.lower()]
     for kind in (int, float):
         try:
-            return kind(text)
-        except ValueError:
+            found = kind(text)
+            float(found)  # a whole number beyond all floats is infinite, and is refused as such
+        except (ValueError, OverflowError):
             continue
+        return found
     return text
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from ffnbench.errors import FfnbenchError
 from ffnbench.plan import CONTROL, OWN, Arm, Kind, Plan, Probe, Protocol
 from ffnbench.planning.compare import plan_compare
-from ffnbench.planning.effort import check_timeout
+from ffnbench.planning.effort import check_seed, check_timeout
 from ffnbench.planning.grammar import Variant, parse_variants
 from ffnbench.request import CompareRequest, SidesRequest
 
@@ -62,6 +62,7 @@ def variant_of_sides(request: SidesRequest) -> Variant:
     if variant.label in (BASE, CONTROL):
         raise FfnbenchError(f"{variant.label!r} is what the other side is called", "give the variant another label")
     check_timeout(request.timeout)
+    check_seed(request.seed)
     return variant
 
 

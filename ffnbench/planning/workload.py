@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from ffnbench.errors import FfnbenchError
 from ffnbench.ffn.dtypes import DTYPES
 from ffnbench.ffn.moe import Routing
@@ -10,6 +12,8 @@ from ffnbench.names import hint_for
 from ffnbench.plan import Backend, Mode, Workload
 from ffnbench.planning.grammar import Variant, choose
 from ffnbench.request import CompareRequest
+
+_NUMBERED = re.compile(r"cuda:[0-9]{1,4}")
 
 
 def workload_of(request: CompareRequest, variant: Variant) -> Workload:
@@ -53,8 +57,8 @@ def _routing(asked: Scalar, variant: Variant) -> str | None:
 
 def device_of(text: str) -> str:
     """A device by name; raises FfnbenchError for what is none."""
-    kind, _, index = text.lower().partition(":")
-    if kind not in ("auto", "cpu", "cuda") or (index and not index.isdigit()) or (index and kind != "cuda"):
+    kind, colon, _ = text.lower().partition(":")
+    if kind not in ("auto", "cpu", "cuda") or (colon and not _NUMBERED.fullmatch(text.lower())):
         raise FfnbenchError(
             f"unknown device {text!r}", hint_for(kind, ("auto", "cpu", "cuda"), "devices: auto, cpu, cuda, cuda:0")
         )

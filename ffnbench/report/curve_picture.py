@@ -7,14 +7,13 @@ import textwrap
 from itertools import pairwise
 from typing import Any
 
-import matplotlib.style
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from ffnbench.activations.facts import Facts
-from ffnbench.report.picture import Canvas, lay_out, literal, pen, shortened
+from ffnbench.report.picture import Canvas, drawing, lay_out, literal, pen, shortened
 from ffnbench.result import Curve
 
 HEIGHT, LEGEND_HEIGHT = 4.6, 0.55  # inches: the picture, and the part of it that a legend of two lines takes
@@ -28,7 +27,7 @@ def curves_figure(curves: dict[str, Curve], facts: dict[str, Facts], *, derivati
     x = np.array(next(iter(curves.values())).x)
     values = np.array([curve.y for curve in curves.values()], dtype=float)
     slopes = np.array([curve.slope for curve in curves.values()], dtype=float)  # where there is none, a gap
-    with matplotlib.style.context(canvas.style):
+    with drawing(canvas):
         figure = Figure(figsize=canvas.size or (10.0 if derivative else 6.0, HEIGHT), layout="constrained")
         axes: Any = figure.subplots(1, 2 if derivative else 1, squeeze=False)[0]
         reach = 1.02 * max(abs(x[0]), abs(x[-1]), 1.0)  # a square function must not flatten the others

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import io
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -54,10 +55,18 @@ class Canvas:
             )
 
 
+@contextmanager
+def drawing(canvas: Canvas) -> Iterator[None]:
+    """In the canvas's style; a sign that the font lacks is a box, and no warning."""
+    with matplotlib.style.context(canvas.style), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Glyph .* missing from")
+        yield
+
+
 def render(figure: Figure, suffix: str, canvas: Canvas) -> bytes:
     """The picture as png, svg or pdf bytes."""
     buffer = io.BytesIO()
-    with matplotlib.style.context(canvas.style):
+    with drawing(canvas):
         figure.savefig(buffer, format=suffix.removeprefix("."), dpi=canvas.dpi)
     return buffer.getvalue()
 

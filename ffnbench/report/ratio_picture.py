@@ -7,20 +7,20 @@ from __future__ import annotations
 
 from typing import Any
 
-import matplotlib.style
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
 
 from ffnbench.metrics import LATENCY, PEAK
 from ffnbench.plan import Case, Kind
-from ffnbench.report.picture import Canvas, lay_out, literal, pen, render, shortened
+from ffnbench.report.picture import Canvas, drawing, lay_out, literal, pen, render, shortened
 from ffnbench.report.words import ratio_text, seconds_text
 from ffnbench.result import Comparison, Report, Verdict
 from ffnbench.stats.verdict import SAME_WITHIN
 from ffnbench.units import IEC, SI, TIME, Units, quantity, scale
 
 WIDTH, ROW, AROUND = 7.5, 0.34, 1.05  # inches: the picture, a row, what axis and title take
+LEAST = 0.9  # of the rows together
 LONGEST_LABEL = 40
 PENS = {Verdict.SLOWER: 1, Verdict.FASTER: 3}  # vermilion and green, told apart by colour-blind readers too
 SIDE_BY_SIDE = 1.5  # from this ratio on the axis is logarithmic
@@ -39,9 +39,9 @@ def ratio_figure(report: Report) -> tuple[Figure, Canvas]:
         groups.setdefault(report.plan.reference_of(case.label), []).append(case)
     if not any(c.ratio for c in report.comparisons):
         groups = {"": list(report.plan.shown)}
-    heights = [AROUND + ROW * len(cases) for cases in groups.values()]
+    heights = [AROUND + max(LEAST, ROW * len(cases)) for cases in groups.values()]
     canvas = Canvas(size=(WIDTH, sum(heights)), dpi=150, style="default")
-    with matplotlib.style.context(canvas.style):
+    with drawing(canvas):
         figure = Figure(figsize=canvas.size, layout="constrained")
         panels: Any = figure.subplots(len(groups), 1, squeeze=False, height_ratios=heights)[:, 0]
         for axes, (reference, cases) in zip(panels, groups.items(), strict=True):

@@ -25,6 +25,7 @@ from ffnbench.errors import FfnbenchError, Unfinished
 from ffnbench.metrics import LATENCY
 from ffnbench.names import hint_for
 from ffnbench.plan import METHOD, Kind
+from ffnbench.report.coherent import refuse_incoherent
 from ffnbench.report.journal import is_journal, read_journal
 from ffnbench.result import SCHEMA, Report
 
@@ -113,8 +114,8 @@ class Outputs:
             try:
                 replace_file(path, render(path.suffix.lower()))
                 written.append(path)
-            except OSError as problem:
-                problems.append(f"cannot write {str(path)!r}: {problem.strerror}")
+            except (OSError, FfnbenchError) as problem:  # a picture may have no room for all of its texts
+                problems.append(f"cannot write {str(path)!r}: {getattr(problem, 'strerror', None) or problem}")
         if problems:
             saved = _rescue(rescue() if rescue else b"")
             where = f"the whole result is in {saved}" if saved else "the answer is shown on stdout"
@@ -382,15 +383,8 @@ def load(path: str | Path) -> Report:
 
 
 def _checked(report: Report) -> Report:
-    """The report; raises ValueError where a case that others speak of is not there, or a latency can't be one."""
-    labels, priced = {case.label for case in report.plan.cases}, {found.case for found in report.costs}
-    if report.plan.reference not in labels:
-        raise ValueError(f"the reference {report.plan.reference!r} is none of its cases")
-    for case in report.plan.shown:
-        if case.label not in priced:
-            raise ValueError(f"{case.label!r} has no cost")
-        if case.against is not None and case.against not in labels:
-            raise ValueError(f"{case.label!r} is compared with {case.against!r}, which is none of its cases")
+    """The report; raises ValueError where its parts do not belong together, or a latency can't be one."""
+    refuse_incoherent(report)
     for number, run in enumerate(report.runs, start=1):
         if any(not (s.value > 0 and math.isfinite(s.value)) for s in run.samples if s.metric == LATENCY):
             raise ValueError(

@@ -7,13 +7,12 @@ import textwrap
 from statistics import median_high
 from typing import Any
 
-import matplotlib.style
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from ffnbench.errors import FfnbenchError
-from ffnbench.report.picture import Canvas, lay_out, literal, shortened
+from ffnbench.report.picture import Canvas, drawing, lay_out, literal, shortened
 from ffnbench.result import Curve
 
 PANEL, BESIDE, ABOVE = 3.1, 1.7, 0.5  # inches: a panel, and what colour bar and axis labels take
@@ -32,7 +31,7 @@ def gated_figure(curves: dict[str, Curve], titles: dict[str, str], *, canvas: Ca
     columns = _columns(len(curves))
     rows = math.ceil(len(curves) / columns)
     size = canvas.size or (PANEL * columns + BESIDE, (PANEL + 0.15) * rows + ABOVE)
-    with matplotlib.style.context(canvas.style):
+    with drawing(canvas):
         figure = Figure(figsize=size, layout="compressed")  # as constrained, for panels that are square
         grid: Any = figure.subplots(rows, columns, squeeze=False, sharex=True, sharey=True)
         levels = _levels(scale)

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from math import log, sqrt
 
+from ffnbench.jsonable import least
 from ffnbench.metrics import LATENCY
 from ffnbench.plan import Case, Plan
 from ffnbench.planning.compare import plan_compare
 from ffnbench.request import CompareRequest
+from ffnbench.selftest.readings import LEAST_RATIO
 from ffnbench.stats.regression import Finding, Policy, Status
 
 TOLERANCE = 0.01
@@ -27,13 +29,13 @@ class Alarm:
 
     condition: str
     repeat: int
-    injected: float
+    injected: float = field(metadata=least(0))
     row: str
     status: str
-    change: float | None
+    change: float | None = field(metadata=least(LEAST_RATIO))
     low: float | None
     high: float | None
-    seconds: float  # the whole check, its second look included
+    seconds: float = field(metadata=least(0))  # the whole check, its second look included
     twice: bool  # whether there was a second look
 
     @property

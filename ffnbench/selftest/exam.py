@@ -25,7 +25,7 @@ from ffnbench.selftest.worlds import chosen
 
 T = TypeVar("T")
 Listener = Callable[[Progress], None]
-FEWEST_RUNS = 14
+FEWEST_RUNS, MOST_RUNS = 14, 10**7
 ENDED_EARLY = "interrupted; the table holds the repeats that were whole by then"
 RUNS = 2000  # of every simulated world
 REPEATS, CHECK_REPEATS, D_MODEL = 20, 10, 768
@@ -70,6 +70,8 @@ def _simulated(request: SelftestRequest) -> Exam:
     runs, seed, given = RUNS if request.runs is None else request.runs, seed_of(request), simulated()
     if runs < FEWEST_RUNS:
         raise FfnbenchError(f"--runs {runs} is too few to count anything", f"give at least {FEWEST_RUNS}")
+    if runs > MOST_RUNS:
+        raise FfnbenchError("--runs is more than anybody can wait for", f"give at most {MOST_RUNS:,}")
 
     def rates(listener: Listener) -> Result:
         found = simulate(runs // 2, seed=seed, counting=_counting(listener, "worlds of the runner"))

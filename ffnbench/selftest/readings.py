@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from math import log, sqrt
 from statistics import median
 
+from ffnbench.jsonable import least
 from ffnbench.plan import Plan
 from ffnbench.planning.compare import plan_compare
 from ffnbench.request import CompareRequest
@@ -18,6 +19,7 @@ OURS, RIVALS = "ffnbench", ("torch Timer", "median loop")
 REFERENCE, FORM, SLOWED_FORM, SLOWED_BY = "relu", "swiglu", "swiglu5", 0.05
 BUSY = "busy"  # the verdict of a row that a disturbed run does not decide
 TRUTH_PRECISION, TRUTH_BUDGETS = 0.003, 4  # a fraction; budgets of a run
+LEAST_RATIO = 1e-9  # in a file: there is no ratio of nothing
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,14 +43,14 @@ class Reading:
     method: str
     repeat: int
     row: str
-    truth: float
-    truth_low: float
-    truth_high: float
-    ratio: float | None
+    truth: float = field(metadata=least(LEAST_RATIO))
+    truth_low: float = field(metadata=least(0))
+    truth_high: float = field(metadata=least(0))
+    ratio: float | None = field(metadata=least(LEAST_RATIO))
     low: float | None
     high: float | None
     verdict: str
-    seconds: float  # the whole run
+    seconds: float = field(metadata=least(0))  # the whole run
 
 
 def exam_plan(**options: object) -> Plan:

@@ -38,20 +38,9 @@ def policy_for(before: Report, request: CheckRequest) -> Policy:
         absolute=request.absolute,
     )
     check_budget(request.budget)
-    if not is_timed(before) and not request.exact_only:
-        _refuse_idle(policy, request)
     if is_timed(before) and not request.exact_only and before.plan.protocol.method == METHOD:
         refuse_unresolvable(foretell(before, policy, request.budget), before, request)
     return policy
-
-
-def _refuse_idle(policy: Policy, request: CheckRequest) -> None:
-    """Flags about time, where the baseline has none."""
-    idle = [f"--tolerance {metric}" for _, metric, _ in policy.tolerances if metric in TIMED]
-    idle += ["--absolute"] if request.absolute else []
-    idle += ["--budget"] if request.budget != CheckRequest.budget else []
-    if idle:
-        raise FfnbenchError(f"{idle[0]} would do nothing: {request.baseline!r} has no latency", "leave it out")
 
 
 def policy_of_sides(request: SidesRequest, label: str) -> Policy:

@@ -185,7 +185,8 @@ class Scene:
         environment = {name: value for name, value in {**self.environment, **(env or {})}.items() if value is not None}
 
         def prepare() -> None:
-            signal.signal(signal.SIGINT, signal.SIG_DFL)  # even where the script itself runs in the background
+            for one in (signal.SIGINT, signal.SIGHUP):  # heard even where the script itself runs in the background
+                signal.signal(one, signal.SIG_DFL)
             if before is not None:
                 before()
 

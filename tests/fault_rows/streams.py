@@ -77,6 +77,14 @@ def full_errors(scene: Scene) -> None:
     scene.ends(scene.shell(f"ffnbench {shlex.join(scene.pair())} -o a.md 2>/dev/full"), 1)
 
 
+@fault("the reader of stderr goes away", "the code of the answer; files whole", 0, 1)
+def reader_of_errors(scene: Scene) -> None:
+    how = "2> >(true)"
+    scene.ends(scene.shell(f"ffnbench compare {shlex.join(QUICK)} -o a.json {how}"), 0)
+    scene.whole("a.json", QUICK_SAMPLES)
+    scene.ends(scene.shell(f"ffnbench {shlex.join(scene.pair())} -o a.md {how}"), 1)
+
+
 def encoded(scene: Scene, encoding: str) -> None:
     """compare, report and check where stdout has an encoding without our signs."""
     with_encoding = {"PYTHONIOENCODING": encoding}
@@ -154,12 +162,13 @@ def commands_in_labels(scene: Scene) -> None:
     summary = scene.write("summary.md", "")
     how = ("--tolerance", "latency=80%", "--format", "github")
     done = scene.run("check", base, slow, *how, env={"GITHUB_STEP_SUMMARY": str(summary)})
-    commands = [line for line in re.split("[\n\r]", done.out) if line.startswith("::")]
-    token = commands[0].rpartition("::")[2] if commands else ""
-    scene.expect(commands[:1] == [f"::stop-commands::{token}"] and len(token) > 20, "commands are not stopped")
-    scene.expect(f"::{token}::" in commands[1:2], "the table is not closed")
-    ours = [line for line in commands[2:] if re.match(r"::(error|warning) title=ffnbench [A-Z]+::", line)]
-    scene.expect(ours and ours == commands[2:], "a command of the label's own stands at the beginning of a line")
+    first, _, rest = done.out.partition("\n")
+    token = first.removeprefix("::stop-commands::")
+    scene.expect(len(token) > 20 and f"\n::{token}::\n" in rest, "commands are not stopped while the table is shown")
+    after = re.split("[\n\r]", rest.partition(f"\n::{token}::\n")[2])
+    commands = [line for line in after if line.startswith("::")]
+    ours = [line for line in commands if re.match(r"::(error|warning) title=ffnbench [A-Z]+::", line)]
+    scene.expect(ours and ours == commands, "a command of the label's own stands at the beginning of a line")
     scene.expect("\n::" not in summary.read_text(), "the summary has a line that begins with ::")
     scene.tell(f"{len(ours)} annotation")
 

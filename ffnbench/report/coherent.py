@@ -1,0 +1,104 @@
+"""Whether what stands in a saved report belongs together, and can have come from a run. Types are right by then."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from itertools import chain
+
+from ffnbench.ffn.attention import AttentionSpec
+from ffnbench.ffn.spec import ActivationSpec, FFNSpec, ImportedSpec
+from ffnbench.ffn.width_rules import Match
+from ffnbench.metrics import COMPILE, LATENCY, METRIC_GROUPS, METRICS
+from ffnbench.plan import Kind, Plan, Protocol, values_of
+from ffnbench.planning.block import lengths_of
+from ffnbench.result import Report, Sample
+
+NETWORKS = (FFNSpec, ImportedSpec)
+MEASURES = {
+    Kind.COMPARE: NETWORKS,
+    Kind.SIDES: NETWORKS,
+    Kind.ACTIVATIONS: (ActivationSpec,),
+    Kind.BLOCK: (*NETWORKS, AttentionSpec),
+}
+SHORTEST_S, LONGEST_S = 1e-15, 1e9  # of a call, and of a run
+FINEST = 1e-5  # of a precision
+
+
+def refuse_incoherent(report: Report) -> None:
+    """Raise ValueError for the first thing that belongs to nothing else in the report, or is of no run."""
+    for problem in chain(_of_plan(report.plan), _of_answer(report)):
+        raise ValueError(problem)
+
+
+def _of_plan(plan: Plan) -> Iterator[str]:
+    labels = [case.label for case in plan.cases]
+    if not plan.shown:
+        yield "its plan has no cases"
+        return
+    yield from (f"two cases have the label {label!r}" for label, times in Counter(labels).items() if times > 1)
+    yield from _strangers("the reference", (plan.reference,), labels)
+    yield from _strangers("what a case is compared with", (case.against for case in plan.cases if case.against), labels)
+    yield from _strangers("the metric", plan.metrics, METRIC_GROUPS)
+    yield from _strangers("the match", (plan.match,), values_of(Match))
+    yield from _of_protocol(plan.protocol)
+    kinds = MEASURES[Kind(plan.kind)]
+    yield from (f"{c.label!r} is nothing that {plan.kind} measures" for c in plan.cases if not isinstance(c.ffn, kinds))
+    if plan.kind == Kind.BLOCK.value:
+        yield from _of_block(plan)
+
+
+def _of_protocol(protocol: Protocol) -> Iterator[str]:
+    if protocol.precision is not None and not FINEST <= protocol.precision <= 1:
+        yield f"a precision of {protocol.precision:g} is none"
+
+
+def _of_block(plan: Plan) -> Iterator[str]:
+    """An FFN at each length, with the attention beside it."""
+    for case in plan.shown:
+        if plan.is_reference(case.label) != isinstance(case.ffn, NETWORKS):
+            yield f"{case.label!r} is not held against an FFN"
+            return
+    try:
+        list(lengths_of(plan))
+    except KeyError:
+        yield "a length has no attention"
+
+
+def _of_answer(report: Report) -> Iterator[str]:
+    labels = {case.label for case in report.plan.cases}
+    known = {found.case: found.cost for found in report.costs}
+    for case in report.plan.shown:
+        if case.label not in known:
+            yield f"{case.label!r} has no cost"
+        elif isinstance(case.ffn, AttentionSpec) and not known[case.label].params:
+            yield f"{case.label!r} has no parameters"
+    for run in report.runs:
+        yield from _strangers("the case of a sample", (sample.case for sample in run.samples), labels)
+        yield from _strangers("the case of a failure", (failure.case for failure in run.failures), labels)
+        yield from _of_samples(run.samples)
+        if run.samples and run.environment is None:
+            yield "it has samples, and no environment that they were made in"
+        if not 0 <= (run.wall_s or 0.0) <= LONGEST_S:
+            yield "it took longer than any run"
+    if report.environment is None and (report.measured or report.comparisons):
+        yield "it has figures, and no environment that they were made in"
+    if len({tuple(name for name, _ in side.differing) for side in report.sides}) > 1:
+        yield "its sides do not differ in the same things"
+
+
+def _of_samples(samples: Iterable[Sample]) -> Iterator[str]:
+    known = {metric.name for metric in METRICS}
+    for sample in samples:
+        if sample.metric not in known:
+            yield f"a sample is of the metric {sample.metric!r}, which nobody knows"
+        elif sample.metric == COMPILE and not sample.value > 0:
+            yield f"a {sample.metric} is not positive"
+        elif sample.metric in (COMPILE, LATENCY) and sample.value > 0 and not SHORTEST_S <= sample.value <= LONGEST_S:
+            yield f"a {sample.metric} of {sample.value:g} s is none"
+
+
+def _strangers(what: str, named: Iterable[str], known: Iterable[str]) -> Iterator[str]:
+    """What is named, and not known."""
+    there = set(known)
+    yield from (f"{what} {name!r} is unknown there" for name in named if name not in there)
