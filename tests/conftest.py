@@ -134,6 +134,9 @@ def two_sides(folder: Path) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     """A folder for temporary files of these tests alone: what runs beside them is none of theirs."""
+    os.environ.setdefault(
+        "PYTEST_DEBUG_TEMPROOT", tempfile.gettempdir()
+    )  # paths of the tests stay as short as they were
     folder = tempfile.mkdtemp(prefix="ffnbench-tests-")
     os.environ["TMPDIR"], tempfile.tempdir = folder, None
     config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))

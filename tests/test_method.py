@@ -61,7 +61,7 @@ def check(on_machine, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFix
     def run(*arguments: object, launch: FakeLaunch | None = None) -> tuple[int, str, str, FakeLaunch]:
         launch = launch or machine()
         on_machine(launch)
-        monkeypatch.setattr(sys, "argv", ["ffnbench", "check", *map(str, arguments), "-q"])
+        monkeypatch.setattr(sys, "argv", ["ffnbench", "check", *map(str, arguments)])
         with pytest.raises(SystemExit) as caught:
             cli.main()
         out, err = capsys.readouterr()

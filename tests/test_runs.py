@@ -222,7 +222,7 @@ def test_small_steps_do_not_add_up_unseen(tmp_path: Path, call) -> None:
 def test_another_plan_or_machine_can_not_be_appended(baseline: Path, tmp_path: Path, call) -> None:
     text, other = baseline.read_text(), tmp_path / "other.json"
     call("compare", COMPARE.replace("64", "72"), "-q -o", other)
-    code, out, err = call("check", baseline, other, "-q --append")
+    code, out, err = call("check", baseline, other, "--append")
     assert (code, out, baseline.read_text()) == (2, "", text)
     assert err.startswith("error: a run of another plan can't be appended to")
     edited(baseline, lambda data: [one["environment"].update(cpu="Other CPU") for one in (data, *data["repeats"])])
@@ -236,7 +236,7 @@ def test_another_plan_or_machine_can_not_be_appended(baseline: Path, tmp_path: P
 def test_a_saved_run_can_be_appended(baseline: Path, tmp_path: Path, call) -> None:
     run = tmp_path / "run.json"
     call("compare", COMPARE, "-q -o", run, launch=machine(seed=8))
-    assert call("check", baseline, run, "-q --append")[0] == 0
+    assert call("check", baseline, run, "--append")[0] == 0
     assert load(baseline).runs[-1].samples == load(run).samples
 
 
@@ -244,10 +244,10 @@ def test_a_run_is_added_once(baseline: Path, tmp_path: Path, call) -> None:
     """A step of CI that is tried again must not make the scatter look small."""
     run = tmp_path / "run.json"
     call("compare", COMPARE, "-q -o", run, launch=machine(seed=8))
-    assert call("check", baseline, run, "-q --append")[0] == 0
+    assert call("check", baseline, run, "--append")[0] == 0
     text = baseline.read_text()
     for again in (run, baseline):
-        code, _, err = call("check", baseline, again, "-q --append")
+        code, _, err = call("check", baseline, again, "--append")
         assert (code, baseline.read_text()) == (2, text)
         assert f"that run is in '{baseline}' already" in err
 
@@ -256,7 +256,7 @@ def test_a_file_of_several_runs_is_added_whole_and_by_time(baseline: Path, tmp_p
     several = tmp_path / "several.json"
     call("compare", COMPARE, "--runs 2 --pause 0 -q -o", several, launch=machine(seed=8))
     edited(several, lambda data: data.update(created="2020-01-01T00:00:00+00:00"))
-    _, _, err = call("check", baseline, several, "-q --append")
+    _, _, err = call("check", baseline, several, "--append")
     assert f"added to '{baseline}': 5 runs" in err
     assert load(baseline).repeats[0].created.startswith("2020")
 

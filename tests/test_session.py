@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import resource
 import signal
 import subprocess
@@ -19,6 +20,7 @@ from conftest import ROOT, KnownProber
 from ffnbench import jsonable
 from ffnbench.api import Prepared, measure
 from ffnbench.bench import meters
+from ffnbench.bench.descendants import marked
 from ffnbench.bench.prober import Prober
 from ffnbench.bench.runner import run
 from ffnbench.bench.session import Session, WorkerLost
@@ -395,3 +397,29 @@ def test_a_timeout_may_be_longer_than_any_clock(prober: Prober) -> None:
 def test_a_source_that_can_not_be_is_no_folder(source: str) -> None:
     with pytest.raises(FfnbenchError, match="there is no folder"):
         Session(Arm(source=source))
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere a process that leaves its group is not found")
+def test_what_user_code_has_started_ends_though_the_parent_is_killed(tmp_path: Path) -> None:
+    """Nobody closes the worker then: it dies with its parent, and its guard ends the rest, and itself."""
+    (tmp_path / "kern.py").write_text(CHILDREN % "time.sleep(300)")
+    env = os.environ | {"PYTHONPATH": str(ROOT)}
+    words = [sys.executable, "-m", "ffnbench", "compare", "--variants", "kern.py:f", "-q"]
+    parent = subprocess.Popen(words, cwd=tmp_path, env=env, stderr=subprocess.DEVNULL)
+    names, deadline = ("plain", "session", "daemon", "fork"), time.monotonic() + 60
+    while len([name for name in names if (tmp_path / name).exists() and (tmp_path / name).read_text()]) < len(names):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    numbers = [int((tmp_path / name).read_text()) for name in names]
+    [mark] = {mark_of(number) for number in numbers}
+    assert all(map(running, numbers))
+    parent.kill()
+    parent.wait()
+    while marked(mark) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not [number for number in numbers if running(number)]
+    assert not marked(mark)
+
+
+def mark_of(number: int) -> str:
+    return re.search(rb"FFNBENCH_WORKER=(\w+)", Path(f"/proc/{number}/environ").read_bytes())[1].decode()

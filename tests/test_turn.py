@@ -96,22 +96,23 @@ def test_nobody_waits_for_a_run_of_its_own_that_has_ended(tmp_path: Path, monkey
     assert not told
     with turn(True, told.append), turn(False, told.append) as beside:
         assert str(os.getpid()) in beside
+    assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize("trouble", ["a file", "nowhere", "a link"])
+@pytest.mark.parametrize("trouble", ["a folder", "nowhere", "a link"])
 def test_where_there_can_be_no_lock_a_run_is_made(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, trouble: str
 ) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "x" if trouble == "nowhere" else tmp_path))
-    place = tmp_path / f"ffnbench-{os.getuid()}"
-    if trouble == "a file":
-        place.touch()
+    place = tmp_path / f"ffnbench-measuring-{os.getuid()}"
+    if trouble == "a folder":
+        place.mkdir()
     elif trouble == "a link":
-        (tmp_path / "planted").mkdir()
+        (tmp_path / "planted").write_text("mine")
         place.symlink_to(tmp_path / "planted")
     with turn(True, print) as beside:
         assert beside == ""
-    assert trouble != "a link" or not list((tmp_path / "planted").iterdir())
+    assert trouble != "a link" or (tmp_path / "planted").read_text() == "mine"
 
 
 def test_python_calls_are_told_in_the_report(holder) -> None:

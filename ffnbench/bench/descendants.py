@@ -1,12 +1,14 @@
 """The processes that a worker's user code has started: they end with it, whatever they have made of themselves.
 
 A process group ends what stays in it. What has left it (setsid, a daemon) is found by a mark in the environment that
-it was started with, which Linux shows in /proc; elsewhere only the group ends.
+it was started with, which Linux shows in /proc; elsewhere only the group ends. The parent looks for them when it closes
+a worker, and a guard of the worker's own where nobody closes it, since the parent was killed as well.
 """
 
 from __future__ import annotations
 
 import os
+import select
 import signal
 from pathlib import Path
 
@@ -24,10 +26,37 @@ def end_group(leader: int) -> None:
             continue
 
 
+def guard() -> None:
+    """In a worker, before it has threads: a process that sleeps until the worker has ended, and then ends what it left.
+
+    Linux alone. It is no child of the worker's, so that user code which waits for its own children never meets it.
+    """
+    mark = os.environ.get(MARK)
+    if not mark or not hasattr(os, "pidfd_open"):
+        return
+    try:
+        worker = os.pidfd_open(os.getpid())
+    except OSError:  # an older kernel
+        return
+    if child := os.fork():
+        os.close(worker)
+        os.waitpid(child, 0)
+        return
+    try:
+        os.setsid()
+        if os.fork() == 0:
+            os.closerange(0, worker)
+            os.closerange(worker + 1, 1 << 10)
+            select.select([worker], [], [])
+            end_marked(mark)
+    finally:
+        os._exit(0)
+
+
 def end_marked(mark: str) -> None:
-    """Kill every process that was started with this mark."""
+    """Kill every process that was started with this mark, but for this one."""
     for _ in range(SWEEPS):
-        found = marked(mark)
+        found = [process for process in marked(mark) if process != os.getpid()]
         for process in found:
             try:
                 os.kill(process, signal.SIGKILL)

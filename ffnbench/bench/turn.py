@@ -29,53 +29,39 @@ def turn(wait: bool, tell: Callable[[str], None], sleep: Callable[[float], None]
 
     With `wait` it is waited for, and `tell` is told so. Where there can be no lock there are no turns.
     """
-    file = _place()
-    if file is None:
-        yield ""
-        return
-    with file:
-        free = _take(file)
-        who = "" if free else _holder(file)
-        if not free and wait:
+    place = Path(tempfile.gettempdir(), f"ffnbench-measuring-{os.getuid()}") if fcntl else None
+    try:
+        mine, who = _take(place) if place else (None, None)
+        if who is not None and wait:
             tell(f"waiting: another run of ffnbench{who} measures on this machine")
-            while not free:
+            while mine is None and who is not None:
                 sleep(POLL_S)
-                free = _take(file)
-        elif not free:
+                mine, who = _take(place) if place else (None, None)
+        elif who is not None:
             tell(f"note: another run of ffnbench{who} measures on this machine now; --wait waits for it")
-        if free:
-            file.seek(0)
+    except OSError:  # no such folder, or a file of somebody else's
+        mine, who = None, None
+    try:
+        yield "" if who is None else BESIDE.format(who=who)
+    finally:
+        if mine is not None and place is not None:
+            place.unlink(missing_ok=True)  # first, so that nobody takes a file that is about to go
+            mine.close()
+
+
+def _take(place: Path) -> tuple[BinaryIO | None, str | None]:
+    """The file, locked for this process; else what is known of the process that has it."""
+    while True:
+        handle = os.open(place, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+        file = os.fdopen(handle, "r+b", buffering=0)
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            number = file.read(20).decode("ascii", "replace").strip()
+            file.close()
+            return None, f" (process {number})" if number.isdigit() else ""
+        if place.exists() and os.path.samestat(os.fstat(handle), place.stat()):
             file.truncate()
             file.write(str(os.getpid()).encode())
-            file.flush()
-        yield "" if free else BESIDE.format(who=who)
-
-
-def _place() -> BinaryIO | None:
-    """The file that is locked, in a folder of this user's own; None where there can be none."""
-    if fcntl is None:
-        return None
-    folder = Path(tempfile.gettempdir(), f"ffnbench-{os.getuid()}")
-    try:
-        folder.mkdir(mode=0o700, exist_ok=True)
-        if folder.is_symlink() or folder.stat().st_uid != os.getuid():
-            return None  # somebody else's
-        handle = os.open(folder / "measuring", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
-    except OSError:
-        return None
-    return os.fdopen(handle, "r+b", buffering=0)
-
-
-def _take(file: BinaryIO) -> bool:
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        return False
-    return True
-
-
-def _holder(file: BinaryIO) -> str:
-    """Which process has it."""
-    file.seek(0)
-    number = file.read(20).decode("ascii", "replace").strip()
-    return f" (process {number})" if number.isdigit() else ""
+            return file, None
+        file.close()  # it went between opening and locking

@@ -16,6 +16,7 @@ import sys
 from typing import Any
 
 from ffnbench.bench.channel import VERSION, Channel, Message
+from ffnbench.bench.descendants import guard
 
 PR_SET_PDEATHSIG = 1
 # by the names of exceptions, for torch loads in main
@@ -26,6 +27,7 @@ def main() -> None:
     """Claim the channel, load torch, answer until the parent closes it."""
     channel = Channel.claim()
     _die_with_parent()
+    guard()
     gc.disable()  # among the many objects that torch makes while it loads there is no garbage: a tenth of the time
     try:
         import torch

@@ -234,7 +234,7 @@ class Ending(Silent):
         shown = view()
         self.code, problems = shown.code, [shown.problem] if shown.problem else []
         unwritten = self._attempt(lambda: self._written(self.write(shown.files, shown.rescue)))
-        self._lost = bool(unwritten)
+        self._lost = bool(unwritten) and self._outputs.rescued is None
         problems += unwritten
         problems += self._attempt(lambda: self._written(self._export(shown)))
         problems += self._attempt(lambda: self._print(shown))

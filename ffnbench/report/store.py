@@ -74,6 +74,7 @@ class Outputs:
         self._suffixes = tuple(suffixes)
         self._paths: list[Path] = []
         self._folders: list[Path] = []
+        self.rescued: Path | None = None  # where a result is that could not be written
         try:
             for text in texts:
                 self._paths += self._checked(text, stem)
@@ -117,7 +118,7 @@ class Outputs:
             except (OSError, FfnbenchError) as problem:  # a picture may have no room for all of its texts
                 problems.append(f"cannot write {str(path)!r}: {getattr(problem, 'strerror', None) or problem}")
         if problems:
-            saved = _rescue(rescue() if rescue else b"")
+            saved = self.rescued = _rescue(rescue() if rescue else b"")
             where = f"the whole result is in {saved}" if saved else "the answer is shown on stdout"
             raise Unfinished("; ".join(problems), f"is the disk full, or the folder gone? {where}")
         return written

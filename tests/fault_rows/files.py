@@ -98,7 +98,8 @@ def pipe_without_reader(scene: Scene) -> None:
 @fault("an output that is a pipe with a reader", "exit 0; the reader has it whole", 0)
 def pipe_with_reader(scene: Scene) -> None:
     os.mkfifo(scene.folder / "pipe.json")
-    reader = subprocess.Popen(["cat", "pipe.json"], cwd=scene.folder, stdout=(scene.folder / "read.json").open("wb"))
+    with (scene.folder / "read.json").open("wb") as read:
+        reader = subprocess.Popen(["cat", "pipe.json"], cwd=scene.folder, stdout=read)
     scene.run(*COST, "-o", "pipe.json", seconds=30)
     reader.wait(10)
     scene.whole("read.json", 0)

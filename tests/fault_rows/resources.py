@@ -48,7 +48,11 @@ def limited(what: int, size: int) -> Callable[[], None]:
     return lambda: resource.setrlimit(what, (size, size))
 
 
-@fault("files may not grow (RLIMIT_FSIZE)", "exit 3 and one line; the old file stays, the answer is shown", 3)
+@fault(
+    "files may not grow (RLIMIT_FSIZE)",
+    "exit 3 and one line; the old file stays, the answer is shown, a journal keeps what fits into it",
+    3,
+)
 def no_file_grows(scene: Scene) -> None:
     scene.write("a.json", "precious")
     for command in (("compare", *QUICK, "-q"), COST):
@@ -57,6 +61,8 @@ def no_file_grows(scene: Scene) -> None:
         scene.one_error(done)
         scene.says(done, "cannot write 'a.json': File too large", "relu", "gelu")
         scene.same("a.json", b"precious")
+        scene.expect((scene.folder / "a.json.journal").exists() == ("compare" in command), "no journal of the run")
+        (scene.folder / "a.json.journal").unlink(missing_ok=True)
 
 
 def small_disk(scene: Scene, inside: str) -> Done:
