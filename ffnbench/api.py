@@ -33,8 +33,8 @@ from ffnbench.bench.runner import run
 from ffnbench.bench.session import Session, WorkerLost
 from ffnbench.bench.trust import refuse_untrusted
 from ffnbench.bench.turn import turn
-from ffnbench.bench.worker_group import Launch
-from ffnbench.errors import FfnbenchError, termination_as_interruption
+from ffnbench.bench.worker_group import Launch, Worker
+from ffnbench.errors import FfnbenchError, Unfinished, termination_as_interruption
 from ffnbench.ffn.spec import ActivationSpec
 from ffnbench.models.configs import UnknownFamily
 from ffnbench.models.model import CountedModel, count_model
@@ -252,7 +252,7 @@ def environment(timer: bool, ending: Silent = SILENT) -> None:
     """Where numbers would be made, with what the harness itself costs where that is asked for."""
     worker = MACHINE.launch()
     try:
-        told = worker.greeting()
+        told = _greeting(worker)
         overhead = timer_records(worker.ask({"do": "timer"}, COUNT_TIMEOUT_S)) if timer else []
     finally:
         worker.close()
@@ -527,9 +527,17 @@ def _exact(before: ShownReport, prepared: Prepared, ending: Silent) -> ShownRepo
 def _environment_here() -> Environment:
     worker = MACHINE.launch()
     try:
-        return describe(worker.greeting())
+        return describe(_greeting(worker))
     finally:
         worker.close()
+
+
+def _greeting(worker: Worker) -> dict[str, Any]:
+    """What a worker says of its torch; raises Unfinished for one that ends while it starts."""
+    try:
+        return worker.greeting()
+    except WorkerLost as lost:
+        raise Unfinished(f"a worker could not start: {lost}", "try `python -c 'import torch'`") from lost
 
 
 def _prepare_sides(

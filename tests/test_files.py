@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 
 import pytest
-from conftest import FakeLaunch
+from conftest import FakeLaunch, FakeWorker, lost
 
 from ffnbench import api, cli
 from ffnbench.errors import FfnbenchError, Unfinished
@@ -338,3 +338,23 @@ def test_ctrl_c_in_the_first_moments_is_silent(tmp_path: Path, tenths: int) -> N
         _, err = run.communicate(timeout=30)
     assert run.returncode in (0, 130)
     assert err in ("", "error: interrupted before the answer was complete\n")
+
+
+@pytest.mark.parametrize("command", [["env"], ["env", "--timer"], ["check", "BASE"]])
+def test_a_worker_that_ends_while_it_starts_is_one_line(
+    command: list[str], measured: Path, on_machine, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    class Dead(FakeLaunch):
+        def __call__(self, arm: object = None) -> FakeWorker:
+            worker = super().__call__(arm)
+            worker.greeting = lambda: (_ for _ in ()).throw(lost("crash", "it went"))  # type: ignore[method-assign]
+            return worker
+
+    on_machine(Dead())
+    monkeypatch.setattr(sys, "argv", ["ffnbench", *(str(measured) if word == "BASE" else word for word in command)])
+    with pytest.raises(SystemExit) as caught:
+        cli.main()
+    err = capsys.readouterr().err
+    assert caught.value.code == 3
+    assert "error: a worker could not start: it went\nhint: try" in err
+    assert "Traceback" not in err

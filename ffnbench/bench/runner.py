@@ -448,6 +448,8 @@ class _Runner:
             answer = worker.ask(request, self.plan.protocol.timeout_s)
         except WorkerLost as lost:
             raise _Lost(label, lost.kind, str(lost)) from lost
+        if "failure" in answer and not label:  # no case's, so the worker is of no use
+            raise _Lost(label, answer["failure"], answer["message"])
         if "failure" in answer:
             raise _CaseFailed(answer["message"], answer["failure"])
         return answer
