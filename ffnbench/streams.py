@@ -6,6 +6,7 @@ And text from elsewhere (labels, paths, messages of exceptions, values of a conf
 from __future__ import annotations
 
 import codecs
+import json
 import os
 import re
 import sys
@@ -86,7 +87,12 @@ def _plain(problem: UnicodeError) -> tuple[str, int]:
     """What stands for signs that an encoding does not have."""
     assert isinstance(problem, UnicodeEncodeError)
     signs = problem.object[problem.start : problem.end]
-    return "".join(PLAIN.get(sign) or _escaped(sign) for sign in signs), problem.end
+    return "".join(PLAIN.get(sign) or _as_in_json(sign) for sign in signs), problem.end
+
+
+def _as_in_json(sign: str) -> str:
+    """As JSON escapes it, for it may stand in JSON: `\\u00e9`, and two of these for what is beyond 16 bits."""
+    return json.dumps(sign)[1:-1]
 
 
 def _escaped(sign: str) -> str:

@@ -633,6 +633,8 @@ def changed_json(dice: Dice, text: bytes) -> bytes:
         data = json.loads(text)
     except ValueError:
         return broken_text(dice, text)
+    if not isinstance(data, dict | list):
+        return broken_text(dice, text)
     if dice.random() < 0.2:
         label = dice.choice(EVIL)
         for old in ("swiglu", "gelu", "relu"):

@@ -108,6 +108,12 @@ def test_an_encoding_without_our_signs_gets_plain_ones(tmp_path: Path, encoding:
         assert "\\u" not in done.stdout
 
 
+def test_json_stays_json_in_an_encoding_without_its_signs(tmp_path: Path) -> None:
+    done = shell("ffnbench cost --variants relu,é=relu,😀=gelu -f json", tmp_path, PYTHONIOENCODING="ascii")
+    assert done.returncode == 0
+    assert [case["label"] for case in json.loads(done.stdout)["plan"]["cases"]] == ["relu", "é", "😀"]
+
+
 @pytest.mark.parametrize("trouble", ["broken", "full"])
 def test_a_regression_stays_one_whatever_becomes_of_the_rest(
     measured: Path, tmp_path: Path, call, monkeypatch: pytest.MonkeyPatch, trouble: str
