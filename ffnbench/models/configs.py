@@ -8,6 +8,7 @@ row, a switch that the table says changes the form: each raises FfnbenchError th
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -19,7 +20,7 @@ from ffnbench.errors import FfnbenchError
 from ffnbench.ffn.attention import AttentionSpec, MLASpec
 from ffnbench.ffn.moe import MoESpec, Scores
 from ffnbench.ffn.spec import LARGEST, FFNSpec, Gate
-from ffnbench.models.families import Experts, Family, Heads, Layout, Or, Stack, families
+from ffnbench.models.families import Experts, Family, Heads, Layout, Or, Stack, Widening, families
 from ffnbench.models.model import LayerGroup, ModelSpec
 from ffnbench.names import did_you_mean
 
@@ -145,15 +146,20 @@ class _Reader:
                 )
         self._refuse_layers_of_their_own(stack)
         layers = self.count(stack.layers, least=0, most=MOST_LAYERS)
-        sparse = self.layout(stack.experts, layers) if stack.experts else [False] * layers
-        dense = layers - sum(sparse)
-        found = []
-        if dense:
-            found.append(LayerGroup(kind=stack.kind, count=dense, ffn=self.ffn(stack)))
-        if stack.experts and sum(sparse):
-            kind = "moe" if stack.kind == "dense" else f"{stack.kind} moe"
-            found.append(LayerGroup(kind=kind, count=sum(sparse), ffn=self.ffn(stack, stack.experts)))
-        return found
+        experts = stack.experts if stack.experts and self.has_experts(stack.experts) else None
+        sparse = self.layout(experts, layers) if experts else [False] * layers
+        times = WIDENINGS[stack.widened](self, layers) if stack.widened else [1] * layers
+        kinds = sorted(Counter(zip(sparse, times, strict=True)).items())
+        named = {True: "moe" if stack.kind == "dense" else f"{stack.kind} moe", False: stack.kind}
+        return [
+            LayerGroup(kind=named[moe], count=count, ffn=self.ffn(stack, experts if moe else None, wider))
+            for (moe, wider), count in kinds
+        ]
+
+    def has_experts(self, experts: Experts) -> bool:
+        """Whether any layer has experts: where fewer than `least` are none, their number tells."""
+        few = experts.least > 0 and self.count(experts.experts, least=0) < experts.least
+        return self.switch(experts.when) and not few
 
     def _refuse_layers_of_their_own(self, stack: Stack) -> None:
         """per_layer_config changes keys for single layers; where these are an FFN's, the layers are not alike."""
@@ -202,17 +208,17 @@ class _Reader:
             mla=mla,
         )
 
-    def ffn(self, stack: Stack, experts: Experts | None = None) -> FFNSpec:
-        """The FFN of a stack's layers."""
-        d_model = self.count(stack.d_model)
+    def ffn(self, stack: Stack, experts: Experts | None = None, wider: int = 1) -> FFNSpec:
+        """The FFN of a stack's layers; `wider` multiplies the width of what every token goes to."""
+        d_model, shrunk = self.count(stack.d_model), 1 if stack.shrunk is None else self.count(stack.shrunk)
         gated, activation = self.form(stack)
         return FFNSpec(
-            d_model=d_model,
-            d_ff=self.count(experts.d_ff) if experts else self.d_ff(stack, d_model),
+            d_model=d_model // shrunk,
+            d_ff=self.count(experts.d_ff) if experts else wider * self.d_ff(stack, d_model) // shrunk,
             activation=activation,
             gate=Gate.INNER if gated else Gate.NONE,
             bias=bool(self.switch(stack.bias if experts is None else experts.bias)),
-            moe=self.moe(experts) if experts else None,
+            moe=self.moe(experts, wider) if experts else None,
             limit=self.number(experts.limit) if experts and experts.limit else None,
             up_offset=experts.up_offset if experts else 0.0,
         )
@@ -244,11 +250,16 @@ class _Reader:
             )
         return bool(self.switch(gated)), HF_ACTIVATIONS[key] if stack.acts_as is None else stack.acts_as
 
-    def moe(self, experts: Experts) -> MoESpec:
+    def moe(self, experts: Experts, wider: int = 1) -> MoESpec:
         """The experts of a layer."""
-        shared = self.count(experts.shared_d_ff, least=0) if experts.shared_d_ff else 0
+        shared = wider * self.count(experts.shared_d_ff, least=0) if experts.shared_d_ff else 0
         if experts.shared:
             shared = self.count(experts.shared, least=0) * (shared or self.count(experts.d_ff))
+        if experts.shared_gate and not shared:
+            raise UnknownFamily(
+                f"the {self.model_type} config has a shared expert of no width, whose gate stays",
+                f"looked for the keys: {self._named(experts.shared_d_ff)}",
+            )
         number, top_k = self.count(experts.experts), self.count(experts.top_k)
         if top_k > number:
             raise FfnbenchError(
@@ -260,7 +271,7 @@ class _Reader:
             experts=number,
             top_k=top_k,
             shared_d_ff=shared,
-            shared_gate=experts.shared_gate and shared > 0,
+            shared_gate=experts.shared_gate,
             router_bias=experts.router_bias,
             scores=Scores.SIGMOID if experts.sigmoid else Scores.SOFTMAX,
             normalised=bool(self.switch(experts.normalised)),
@@ -359,6 +370,14 @@ def _listed(reader: _Reader, layers: int) -> list[bool]:
     return [i in numbers for i in range(layers)]
 
 
+def _shared_kv(reader: _Reader, layers: int) -> list[int]:
+    """Gemma 4: the last layers, which take keys and values of earlier ones, are twice as wide by a switch."""
+    last = reader.count(Or("num_kv_shared_layers", 0), least=0, most=layers)
+    wide = reader.switch(Or("use_double_wide_mlp", False))
+    return [2 if wide and i >= layers - last else 1 for i in range(layers)]
+
+
+WIDENINGS: dict[Widening, Callable[[_Reader, int], list[int]]] = {Widening.SHARED_KV: _shared_kv}
 LAYOUTS: dict[Layout, Callable[[_Reader, int], list[bool]]] = {
     Layout.ALL: _all,
     Layout.FIRST_DENSE: _first_dense,

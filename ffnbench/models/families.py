@@ -32,6 +32,12 @@ class Or(Generic[Value]):
     default: Value
 
 
+class Widening(StrEnum):
+    """Which layers are wider than the others; configs.py reads each."""
+
+    SHARED_KV = "use_double_wide_mlp"
+
+
 class Layout(StrEnum):
     """Which layers have experts; configs.py reads each."""
 
@@ -60,6 +66,8 @@ class Experts:
     limit: Or[float] | None = None
     up_offset: float
     layout: Layout
+    when: bool | Or[bool]
+    least: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,6 +95,8 @@ class Stack:
     ratio: str | int | float | Or[float] | None = None
     activation: str | Or[str]
     acts_as: str | None = None
+    widened: Widening | None = None
+    shrunk: Or[int] | None = None
     gated: bool | str | Or[bool]
     bias: bool | str | Or[bool]
     assumes: Assumed = ()

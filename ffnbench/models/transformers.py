@@ -10,7 +10,7 @@ import importlib
 import json
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from math import prod
@@ -24,12 +24,34 @@ from ffnbench.ffn.spec import HF, FFNSpec, Gate
 from ffnbench.models.configs import read_groups
 from ffnbench.models.model import CountedLayers, CountedModel, OwnMLP
 
-NAMES = frozenset({"mlp", "feed_forward", "ffn", "feedforward", "ff", "DenseReluDense", "block_sparse_moe", "moe"})
+# attributes that hold an FFN, or a list of them; a pair of projections is one that stands in the layer itself
+NAMES = frozenset({
+    "mlp", "feed_forward", "ffn", "feedforward", "ff", "DenseReluDense", "block_sparse_moe", "moe", "ffn1", "ffn2",
+    "ff1", "ff2", "feed_forward1", "feed_forward2", "feed_forward_in", "feed_forward_out", "ffw_layer_start",
+    "ffw_layer_end", "audio_mlp", "shared_mlp", "mlp_block", "mlps", "cross_mlp", "self_mlp", "experts", "router",
+    "channel_mlp",
+})  # fmt: skip
 PAIRS = (
     ("fc1", "fc2"), ("intermediate", "output"), ("intermediate_query", "output_query"), ("lin1", "lin2"),
-    ("linear1", "linear2"), ("wi", "wo"),
+    ("linear1", "linear2"), ("linear_1", "linear_2"), ("linear_fc1", "linear_fc2"), ("wi", "wo"), ("ffn", "ffn_output"),
+    ("layout_intermediate", "layout_output"), ("lang_inter", "lang_output"), ("visn_inter", "visn_output"),
 )  # fmt: skip
-IN_A_LAYER = re.compile(r"(^|\.)\d+(\.|$)")
+MIXED = re.compile(r"(MLP|MoE)$")  # the class of a `mixer` that is an FFN; of other classes it mixes tokens
+# what else a layer may hold: other mixers of tokens, norms, scales, positions, adapters of published models; by the
+# names of its modules, and by how the names of their classes end (how they begin is the model's name)
+NO_FFN = re.compile(
+    r"attn|attention|norm|conv|mamba|ssm|scale$|scalar$|^gamma|^lambda|position|pos_|rotary|rope|embed|relative|rel_pos|"
+    r"lora|adapter|bottleneck|correction_bias$|^expert_bias$|^temporal_(block|dense)$|^patch_mixer$|_att$|lstm|^modulation$|"
+    r"^snake|^altup$|^laurel$|_hc$|_token$|_residual$|_param$|residual_gate$|_gamma$|layer_scale|^grn$|^gate_ffn$|"
+    r"^alpha_(dense|cross_attn)$|^message_fc$|^(ple_block|per_layer_input_gate|per_layer_projection)$",
+    re.IGNORECASE,
+)
+NO_FFN_CLASS = re.compile(
+    r"(Attention|Norm\d*d?|Conv(Transpose)?(\dd)?|Mixer|Mamba\w{0,5}|Embeddings?|LRU|RNN|LSTM|DeltaNet|RecurrentBlock|LayerScale|"
+    r"PatchMerg(ing|er)|HyperConnection|TokenAssign|ResidualUnit|Snake\w*|AttentionResidual)$"
+)
+BETWEEN = re.compile(r"merger|readout_project")
+NUMBER = re.compile(r"(?<![^.])\d+(?![^.])")
 Shapes = tuple[tuple[str, tuple[int, ...]], ...]
 
 
@@ -50,7 +72,7 @@ class Found:
     @property
     def stack(self) -> str:
         """The path without the number of the layer."""
-        return re.sub(r"(?<![^.])\d+(?![^.])", "*", self.path)
+        return NUMBER.sub("*", self.path)
 
 
 def load_config(source: str) -> Any:
@@ -105,10 +127,13 @@ def _model_class(config: Any) -> Any:
 def feed_forwards(model: Any) -> list[Found]:
     """Every FFN of a model's numbered layers, in their order; what stands inside one is part of it."""
     found: list[Found] = []
-    for path, module in model.named_modules():
-        if not IN_A_LAYER.search(path) or (found and path.startswith(f"{found[-1].path}.")):
+    modules = dict(model.named_modules())
+    for path, module in modules.items():
+        if not _below_layer(path, modules) or _elsewhere(path, modules):
             continue
-        if path.rpartition(".")[2] in NAMES:
+        if found and found[-1].own and path.startswith(f"{found[-1].path}."):
+            continue
+        if _is_ffn(path, module, modules):
             if shapes := _shapes(module):
                 found.append(Found(path=path, module=module, shapes=shapes, own=True))
         else:
@@ -116,12 +141,79 @@ def feed_forwards(model: Any) -> list[Found]:
     return found
 
 
+def _is_ffn(path: str, module: Any, modules: dict[str, Any]) -> bool:
+    """Whether it has an FFN's name, or is one of a list that has."""
+    parent, _, name = path.rpartition(".")
+    several = type(module).__name__ == "ModuleList"
+    if name.isdigit():
+        name = parent.rpartition(".")[2] if type(modules[parent]).__name__ == "ModuleList" else ""
+    if name == "mixer":
+        return bool(MIXED.search(type(module).__name__))
+    half = any(name in names and all(hasattr(modules[parent], each) for each in names) for names in PAIRS)
+    return name in NAMES and not several and not half and not any(True for _ in _pairs(module))
+
+
+def _below_layer(path: str, modules: dict[str, Any]) -> list[str] | None:
+    """The paths from a numbered layer down to `path`, the layer's own first; None outside of all layers.
+
+    A layer has a number for a name, and parts: a list of bare projections holds none. What merges patches between two
+    parts of a model, or reads them out, is no layer.
+    """
+    parts = path.split(".")
+    if BETWEEN.search(path):
+        return None
+    for depth, part in enumerate(parts):
+        layer = modules.get(".".join(parts[: depth + 1]))
+        if part.isdigit() and layer is not None and any(True for _ in layer.children()):
+            return [".".join(parts[: end + 1]) for end in range(depth, len(parts))]
+    return None
+
+
+def _elsewhere(path: str, modules: dict[str, Any]) -> bool:
+    """Whether a path in a numbered layer is, or lies in, a part that is no FFN."""
+    layer, *inside = _below_layer(path, modules) or [path]
+    if _is_other(modules.get(layer)):
+        return True
+    for owner in inside:
+        name, part = owner.rpartition(".")[2], modules.get(owner)
+        if NO_FFN.search(name) or _is_other(part) or (name == "mixer" and not MIXED.search(type(part).__name__)):
+            return True
+    return False
+
+
+def _is_other(module: Any) -> bool:
+    """Whether its class is no FFN's; a block that holds one beside its attention is called after the attention only."""
+    return bool(NO_FFN_CLASS.search(type(module).__name__)) and not any(hasattr(module, name) for name in NAMES)
+
+
+def left_over(model: Any, found: Iterable[Found]) -> list[str]:
+    """What stands in a numbered layer and is nothing known: neither part of an FFN that was found nor another part.
+
+    Paths without the numbers of layers, each once: such a model can't be counted by names.
+    """
+    claimed = {f"{one.path}.{name}" for one in found for name, _ in one.shapes}
+    modules = dict(model.named_modules())
+    names = [name for name, _ in model.named_parameters() if name not in claimed and _below_layer(name, modules)]
+    return list(dict.fromkeys(NUMBER.sub("*", name) for name in names if not _elsewhere(name, modules)))
+
+
 def count_layers(source: str) -> CountedModel:
-    """The FFNs of a config.json's model as transformers builds it, equal ones together."""
+    """The FFNs of a config.json's model as transformers builds it, equal ones together.
+
+    Raises FfnbenchError where no FFN is found, or something is left over that may belong to one.
+    """
     transformers = _transformers()
     config = load_config(source)
+    model = build_empty(config)
+    all_of_them = feed_forwards(model)
+    if left := left_over(model, all_of_them):
+        shown = ", ".join(left[:3]) + (f" and {len(left) - 3} more" if len(left) > 3 else "")
+        raise FfnbenchError(
+            f"the layers of {config.model_type} hold what may be FFNs under names that nobody declared: {shown}",
+            "count them by hand, or name the FFN's class as a variant",
+        )
     kinds: Counter[tuple[str, str, Shapes]] = Counter(
-        (found.stack, type(found.module).__name__, found.shapes) for found in feed_forwards(build_empty(config))
+        (found.stack, type(found.module).__name__, found.shapes) for found in all_of_them
     )
     if not kinds:
         raise FfnbenchError(
@@ -207,16 +299,20 @@ def _input_width(config: Any, module: Any) -> int:
 
 
 def _shapes(module: Any, prefix: str = "") -> Shapes:
-    norms = {name for name, child in module.named_modules() if "norm" in type(child).__name__.lower()}
+    """The parameters of an FFN, without norms and scales inside it."""
+    others = {name for name, part in module.named_modules() if name and NO_FFN_CLASS.search(type(part).__name__)}
     return tuple(
-        (prefix + name, tuple(p.shape)) for name, p in module.named_parameters() if name.rpartition(".")[0] not in norms
+        (prefix + name, tuple(p.shape))
+        for name, p in module.named_parameters()
+        if not any(NO_FFN.search(part) for part in name.split("."))
+        and not any(name.startswith(f"{other}.") for other in others)
     )
 
 
 def _pairs(module: Any) -> Iterator[Shapes]:
     for names in PAIRS:
         pair = [getattr(module, name, None) for name in names]
-        if all(hasattr(half, "named_parameters") for half in pair):
+        if all(hasattr(half, "named_parameters") and not NO_FFN_CLASS.search(type(half).__name__) for half in pair):
             yield tuple(s for half, name in zip(pair, names, strict=True) for s in _shapes(half, f"{name}."))
 
 
