@@ -288,6 +288,38 @@ def test_inspect_counts_an_unknown_family_by_transformers(tmp_path) -> None:
     assert [(each["count"], each["params"], each["spec"]) for each in answer["layers"]] == [(3, 33_088, None)]
 
 
+BUILT = [  # worked out by hand from the shapes that the models' papers and classes state
+    ({"model_type": "albert", "hidden_size": 64, "intermediate_size": 96, "num_attention_heads": 4}, 2 * 64 * 96 + 160),
+    ({"model_type": "mobilebert", "num_hidden_layers": 3}, 3 * 4 * (2 * 128 * 512 + 640)),
+    ({"model_type": "lxmert"}, (9 + 5 + 2 * 5) * (2 * 768 * 3072 + 3840)),
+    ({"model_type": "wav2vec2-bert", "num_hidden_layers": 3}, 3 * 2 * (2 * 1024 * 4096 + 5120)),
+    ({"model_type": "recurrent_gemma", "num_hidden_layers": 3, "hidden_size": 64, "intermediate_size": 192,
+      "num_attention_heads": 4, "lru_width": 64}, 3 * (3 * 64 * 96 + 2 * 96 + 64)),
+    ({"model_type": "bridgetower_vision_model", "num_hidden_layers": 2}, 2 * (2 * 768 * 3072 + 3840)),
+    ({"model_type": "qwen3_omni_moe_vision_encoder", "depth": 2}, 2 * (2 * 1152 * 4304 + 4304 + 1152)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("config", "params"), BUILT, ids=[config["model_type"] for config, _ in BUILT])
+def test_every_ffn_of_a_layer_is_counted_and_nothing_else(tmp_path, config: dict, params: int) -> None:
+    pytest.importorskip("transformers")
+    from ffnbench.models.transformers import count_layers
+
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    assert sum(layers.count * layers.params for layers in count_layers(str(tmp_path)).layers) == params
+
+
+@pytest.mark.parametrize("kind", ["zamba", "sam2_hiera_det_model", "esmfold2"])
+def test_what_is_left_over_in_a_layer_refuses_the_model_by_name(kind: str) -> None:
+    pytest.importorskip("transformers")
+    from ffnbench.models.transformers import count_layers
+
+    left = {"zamba": "linear", "sam2_hiera_det_model": "proj", "esmfold2": "tri_mul_out.proj_bundle"}[kind]
+    with pytest.raises(FfnbenchError, match=rf"under names that nobody declared: .*{left}") as caught:
+        count_layers(kind)
+    assert "by hand" in caught.value.hint
+
+
 def test_inspect_refuses_in_one_voice(tmp_path) -> None:
     (tmp_path / "config.json").write_text(json.dumps(LLAMA | {"hidden_act": "silo"}))
     for argument in (str(tmp_path), "lama3-8b", str(tmp_path / "none.json")):

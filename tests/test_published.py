@@ -123,14 +123,47 @@ def test_room_is_the_weights_and_the_dearest_call() -> None:
 def test_models_of_transformers_have_a_form_of_ours() -> None:
     pytest.importorskip("transformers")
     with Prober() as prober:
-        for target in ("hf:gpt2", "hf:llama", "hf:t5", "hf:modernbert", "hf:clip_vision_model"):
+        for target in ("hf:gpt2", "hf:llama", "hf:t5", "hf:modernbert", "hf:clip_vision_model", "hf:bert", "hf:bart"):
             own = prober.own_mlp(target)
             assert own.form is not None, target
             assert (own.d_model, own.d_ff) == (own.form.d_model, own.form.d_ff)
-        with pytest.raises(FfnbenchError, match="no MLP class of their own"):
-            prober.own_mlp("hf:bert")
         with pytest.raises(FfnbenchError, match="can't read 'lama'"):
             prober.own_mlp("hf:lama")
+
+
+@pytest.mark.parametrize("kind", ["bert", "opt", "bloom"])
+def test_projections_of_the_layer_and_mlps_that_take_a_residual_run(kind: str) -> None:
+    """The FFN of a BERT layer is what stands between its attention's norm and its own; bloom's adds no residual."""
+    torch = pytest.importorskip("torch")
+    transformers = pytest.importorskip("transformers")
+    from ffnbench.models.transformers import _main, _module
+
+    config = transformers.CONFIG_MAPPING[kind](num_hidden_layers=2)
+    layer = transformers.AutoModel.from_config(config).eval()
+    module = _module(_main(config))
+    module.load_state_dict(
+        {new: old for new, old in zip(module.state_dict(), _weights_of(kind, layer), strict=True)}, assign=True
+    )
+    x = torch.randn(2, 5, config.hidden_size, generator=torch.Generator().manual_seed(0))
+    w1, b1, w2, b2 = (weight.detach().double() for weight in _weights_of(kind, layer))
+    act = torch.relu if kind == "opt" else lambda h: torch.nn.functional.gelu(h, approximate=GELU[kind])
+    expected = act(x.double() @ w1.T + b1) @ w2.T + b2
+    with torch.inference_mode():
+        y = module.eval()(x)
+    assert float((y - expected).norm() / expected.norm()) < 1e-5
+
+
+GELU = {"bert": "none", "bloom": "tanh"}
+
+
+def _weights_of(kind: str, model: object) -> list:
+    """Weights and biases of the first layer's projections, by hand."""
+    layer = {"bert": lambda m: m.encoder.layer[0], "opt": lambda m: m.decoder.layers[0], "bloom": lambda m: m.h[0]}
+    first, second = {
+        "bert": lambda b: (b.intermediate.dense, b.output.dense), "opt": lambda b: (b.fc1, b.fc2),
+        "bloom": lambda b: (b.mlp.dense_h_to_4h, b.mlp.dense_4h_to_h),
+    }[kind](layer[kind](model))  # fmt: skip
+    return [first.weight, first.bias, second.weight, second.bias]
 
 
 def test_hf_runs_beside_ours_and_is_held_against_it(tmp_path) -> None:

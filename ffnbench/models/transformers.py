@@ -7,6 +7,7 @@ itself (BERT's intermediate and output, BART's fc1 and fc2). Norms beside or ins
 from __future__ import annotations
 
 import importlib
+import inspect
 import json
 import re
 from collections import Counter
@@ -57,12 +58,23 @@ Shapes = tuple[tuple[str, tuple[int, ...]], ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Found:
-    """One FFN of a model: where it stands, its class, its parameters. `own` is False for a pair of projections."""
+    """One FFN of a model: where it stands, its class, its parameters. `pair` names projections that are the layer's."""
 
     path: str
     module: Any
     shapes: Shapes
-    own: bool
+    pair: tuple[str, ...] = ()
+
+    @property
+    def own(self) -> bool:
+        """Whether the model has a class for it."""
+        return not self.pair
+
+    @property
+    def name(self) -> str:
+        """Of its class; of the layer's and its projections where it has none."""
+        kind = type(self.module).__name__
+        return f"{kind}.{'/'.join(self.pair)}" if self.pair else kind
 
     @property
     def params(self) -> int:
@@ -135,9 +147,9 @@ def feed_forwards(model: Any) -> list[Found]:
             continue
         if _is_ffn(path, module, modules):
             if shapes := _shapes(module):
-                found.append(Found(path=path, module=module, shapes=shapes, own=True))
+                found.append(Found(path=path, module=module, shapes=shapes))
         else:
-            found += [Found(path=path, module=module, shapes=shapes, own=False) for shapes in _pairs(module)]
+            found += [Found(path=path, module=module, shapes=shapes, pair=pair) for pair, shapes in _pairs(module)]
     return found
 
 
@@ -150,7 +162,7 @@ def _is_ffn(path: str, module: Any, modules: dict[str, Any]) -> bool:
     if name == "mixer":
         return bool(MIXED.search(type(module).__name__))
     half = any(name in names and all(hasattr(modules[parent], each) for each in names) for names in PAIRS)
-    return name in NAMES and not several and not half and not any(True for _ in _pairs(module))
+    return name in NAMES and not several and not half
 
 
 def _below_layer(path: str, modules: dict[str, Any]) -> list[str] | None:
@@ -212,9 +224,7 @@ def count_layers(source: str) -> CountedModel:
             f"the layers of {config.model_type} hold what may be FFNs under names that nobody declared: {shown}",
             "count them by hand, or name the FFN's class as a variant",
         )
-    kinds: Counter[tuple[str, str, Shapes]] = Counter(
-        (found.stack, type(found.module).__name__, found.shapes) for found in all_of_them
-    )
+    kinds: Counter[tuple[str, str, Shapes]] = Counter((found.stack, found.name, found.shapes) for found in all_of_them)
     if not kinds:
         raise FfnbenchError(
             f"the {config.model_type} model of transformers has no FFN that can be told by its name",
@@ -239,19 +249,19 @@ def own_mlp(target: str) -> OwnMLP:
     """What `hf:CONFIG` is, found without data: the MLP of the kind of layer that the model has most of."""
     config = load_config(target.removeprefix(HF))
     found = _main(config)
-    form = _form(config, found)
-    checkable = form is not None and as_ours(found.module, form) is not None
-    d_model = form.d_model if form else _input_width(config, found.module)
+    form, module = _form(config, found), _module(found)
+    checkable = form is not None and as_ours(module, form) is not None
+    d_model = form.d_model if form else _input_width(config, module)
     widths = {size for _, shape in found.shapes if len(shape) > 1 for size in shape[-2:]} - {d_model}
     d_ff = form.d_ff if form else max(widths, default=d_model)
-    return OwnMLP(name=type(found.module).__name__, d_model=d_model, d_ff=d_ff, form=form if checkable else None)
+    return OwnMLP(name=found.name, d_model=d_model, d_ff=d_ff, form=form if checkable else None)
 
 
 def build_own(target: str) -> Any:
     """That MLP with data: its own class and shapes, weights drawn from torch's generator."""
     import torch
 
-    module = _main(load_config(target.removeprefix(HF))).module
+    module = _module(_main(load_config(target.removeprefix(HF))))
     if buffers := [name for name, _ in module.named_buffers()]:
         raise FfnbenchError(
             f"{target} is {type(module).__name__}, whose buffer {buffers[0]!r} can't be made without its model",
@@ -267,6 +277,31 @@ def build_own(target: str) -> Any:
     return module
 
 
+def _module(found: Found) -> Any:
+    """An FFN as a module of one input: without a residual, which some classes add themselves (bloom, mpt)."""
+    from ffnbench.models.alone import Projections, WithoutResidual
+
+    if found.own:
+        takes = [each.name for each in inspect.signature(found.module.forward).parameters.values() if _must_be(each)]
+        return WithoutResidual(found.module) if takes[1:] == ["residual"] else found.module
+    halves = [getattr(found.module, name) for name in found.pair]
+    linear = [
+        [part for part in half.modules() if getattr(part, "weight", None) is not None and part.weight.ndim > 1]
+        for half in halves
+    ]
+    acts = [getattr(owner, name) for owner in (halves[0], found.module) for name in ACTS if hasattr(owner, name)]
+    if [len(each) for each in linear] != [1, 1] or not acts:
+        raise FfnbenchError(
+            f"the projections of {type(found.module).__name__} are no pair with an activation between them",
+            "name a class that has one",
+        )
+    return Projections(linear[0][0], acts[0], linear[1][0])
+
+
+def _must_be(parameter: inspect.Parameter) -> bool:
+    return parameter.default is parameter.empty and parameter.kind is parameter.POSITIONAL_OR_KEYWORD
+
+
 def _main(config: Any) -> Found:
     """One of the FFNs that the model has most of, the later kind of equals, as ModelSpec.main has it."""
     found = feed_forwards(build_empty(config))
@@ -274,13 +309,7 @@ def _main(config: Any) -> Found:
     if not found:
         raise FfnbenchError(f"the {config.model_type} model has no FFN that can be told by its name", "name its class")
     stack, shapes = max(reversed(list(kinds)), key=lambda kind: kinds[kind])
-    chosen = next(each for each in found if (each.stack, each.shapes) == (stack, shapes))
-    if not chosen.own:
-        raise FfnbenchError(
-            f"the layers of {config.model_type} have no MLP class of their own: the projections are the layer's",
-            "compare with a model that has one, such as hf:llama or hf:gpt2",
-        )
-    return chosen
+    return next(each for each in found if (each.stack, each.shapes) == (stack, shapes))
 
 
 def _form(config: Any, found: Found) -> FFNSpec | None:
@@ -309,11 +338,11 @@ def _shapes(module: Any, prefix: str = "") -> Shapes:
     )
 
 
-def _pairs(module: Any) -> Iterator[Shapes]:
+def _pairs(module: Any) -> Iterator[tuple[tuple[str, ...], Shapes]]:
     for names in PAIRS:
         pair = [getattr(module, name, None) for name in names]
         if all(hasattr(half, "named_parameters") and not NO_FFN_CLASS.search(type(half).__name__) for half in pair):
-            yield tuple(s for half, name in zip(pair, names, strict=True) for s in _shapes(half, f"{name}."))
+            yield names, tuple(s for half, name in zip(pair, names, strict=True) for s in _shapes(half, f"{name}."))
 
 
 def _transformers() -> Any:
@@ -334,6 +363,7 @@ def _quiet() -> Iterator[None]:
         yield
 
 
+ACTS = ("activation_fn", "intermediate_act_fn", "act", "activation", "act_fn", "activation_func", "hidden_act_fn")
 GATE = ("gate_proj", "gate", "w1", "wi_0")
 UP = (
     "up_proj", "fc1", "c_fc", "dense_h_to_4h", "lin1", "wi", "wi_1", "w3", "intermediate_dense", "fc_in", "linear_fc1",
@@ -354,7 +384,9 @@ def as_ours(module: Any, form: FFNSpec) -> Any:
     from torch import nn
 
     from ffnbench.ffn.modules import build_module
+    from ffnbench.models.alone import WithoutResidual
 
+    module = module.mlp if isinstance(module, WithoutResidual) else module
     found = _projections(module, form.gate) if form.moe is None else _mixture(module, form.moe)
     if found is None:
         return None
