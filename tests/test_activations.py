@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import math
 
+import act2fn
 import pytest
 import torch
 import torch.nn.functional as F
 
 from ffnbench.activations.table import ACTIVATIONS
+from ffnbench.ffn.cost import cost, params
 from ffnbench.ffn.modules import build_module
-from ffnbench.ffn.spec import FFNSpec
+from ffnbench.ffn.spec import FFNSpec, Gate, Init
 from ffnbench.ffn.variants import GATED
+from ffnbench.models.configs import HF_ACTIVATIONS, read_groups
 
 ALL = [row.name for row in ACTIVATIONS]
 
@@ -25,10 +29,13 @@ ORACLE = {
     "identity": lambda x: x,
     "relu": lambda x: max(0.0, x),
     "leaky_relu": lambda x: x if x > 0 else 0.01 * x,
+    "prelu": lambda x: x if x > 0 else 0.25 * x,
+    "relu6": lambda x: min(max(0.0, x), 6.0),
     "relu2": lambda x: max(0.0, x) ** 2,
     "sigmoid": sigmoid,
     "tanh": math.tanh,
     "gelu": lambda x: x * 0.5 * math.erfc(-x / math.sqrt(2)),
+    "gelu_10": lambda x: min(max(-10.0, x * 0.5 * math.erfc(-x / math.sqrt(2))), 10.0),
     "gelu_tanh": lambda x: 0.5 * x * (1 + math.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3))),
     "quick_gelu": lambda x: x * sigmoid(1.702 * x),
     "silu": lambda x: x * sigmoid(x),
@@ -38,6 +45,8 @@ ORACLE = {
     "elu": lambda x: x if x > 0 else math.expm1(x),
     "selu": lambda x: 1.0507009873554805 * (x if x > 0 else 1.6732632423543772 * math.expm1(x)),
     "softplus": lambda x: math.log1p(math.exp(x)),
+    "sqrtsoftplus": lambda x: math.sqrt(math.log1p(math.exp(x))),
+    "laplace": lambda x: 0.5 * math.erfc((0.707107 - x) / (0.282095 * math.sqrt(2))),
     "xielu": lambda x: 0.5 * x + (0.8 * x * x if x > 0 else 0.8 * (math.exp(x) - 1 - x)),
 }
 
@@ -52,7 +61,7 @@ def test_every_row_has_an_oracle() -> None:
 
 @pytest.mark.parametrize("name", ALL)
 def test_values_agree_with_the_definition_in_float64(name: str) -> None:
-    grid = [i / 8 for i in range(-64, 65)]
+    grid = [-30, -12, *(i / 8 for i in range(-64, 65)), 12, 30]
     ours = apply(name, torch.tensor(grid, dtype=torch.float64)).tolist()
     assert ours == pytest.approx([ORACLE[name](x) for x in grid], rel=1e-12, abs=1e-12)
 
@@ -121,10 +130,13 @@ BY_HAND = {
     "identity": (0, 0),
     "relu": (1, 1 + 1),  # max; compare, times gradient
     "leaky_relu": (1 + 1, 1 + 1),  # multiply, select; select
+    "prelu": (1 + 1, 1 + 1 + 3),  # as leaky_relu; x g below zero, summed for the slope: multiply, select, add
+    "relu6": (1 + 1, 2 + 1),  # max, min; two comparisons
     "relu2": (1 + 1, 2 + 1),  # max, square; max, double
     "sigmoid": (4, 2 + 1),  # negate, exp, add, divide; from the saved output
     "tanh": (1, 2 + 1),
     "gelu": (5, 4 + 5 + 1 + 1),  # divide, erf, add, multiply, halve; cdf, x pdf, their sum
+    "gelu_10": (5 + 2, 11 + 2),  # gelu and two limits; two selections
     "gelu_tanh": (2 + 1 + 1 + 1 + 1 + 3, 6 + 2 + 9 + 1 + 1),  # cube .. tanh, then three; tanh again, both summands
     "quick_gelu": (1 + 4 + 1, 1 + 4 + 5 + 1),
     "silu": (4 + 1, 4 + 4 + 1),
@@ -134,6 +146,8 @@ BY_HAND = {
     "elu": (1 + 1 + 1, 1 + 1 + 1),  # exp, subtract, select
     "selu": (3 + 2, 2 + 2 + 1),  # elu and two factors
     "softplus": (3, 4 + 1),
+    "sqrtsoftplus": (3 + 1, 4 + 1 + 1 + 1),  # softplus and a root; sigmoid, double y, divide
+    "laplace": (2 + 1 + 2, 2 + 1 + 1 + 1 + 1 + 1),  # subtract, divide, erf, add, halve; z, its square, exp, two factors
     # x/2, two products and a sum; exp, two subtractions, product and sum; select. Backward: slopes on both sides,
     # select, times gradient; then x^2 g and (exp(x) - 1 - x) g summed over the scalars' elements
     "xielu": (1 + 3 + 5 + 1, 2 + 4 + 1 + 1 + 3 + 3),
@@ -159,3 +173,106 @@ def test_xielu_is_trained_and_the_one_of_transformers() -> None:
     assert torch.allclose(module.act(x), theirs(x), atol=1e-5)
     module(torch.randn(3, 4, dtype=torch.float64)).sum().backward()
     assert module.alpha_p.grad != 0 != module.alpha_n.grad
+
+
+GOLDEN = json.loads(act2fn.FILE.read_text(encoding="utf-8"))
+LLAMA = {"model_type": "llama", "hidden_size": 4, "intermediate_size": 6, "num_hidden_layers": 1}
+# gelu_fast has ten digits of sqrt(2 / pi); xielu has expm1(-1e-6) between -1e-6 and 0
+ROUNDED = {"gelu_fast": 1e-11, "xielu": 1e-6}
+
+
+def as_read(name: str, x: torch.Tensor) -> torch.Tensor:
+    """What our reading of a config with this activation makes of x."""
+    (group,) = read_groups(LLAMA | {"hidden_act": name})
+    return group.ffn.row.apply(F, x, 1.0)
+
+
+def test_every_name_of_act2fn_is_read_and_no_other() -> None:
+    assert set(GOLDEN["values"]) == set(HF_ACTIVATIONS)
+
+
+@pytest.mark.parametrize("name", GOLDEN["values"])
+def test_a_config_gets_the_function_that_transformers_has_by_that_name(name: str) -> None:
+    found = as_read(name, torch.tensor(GOLDEN["x"], dtype=torch.float64)).tolist()
+    assert found == pytest.approx(GOLDEN["values"][name], rel=1e-12, abs=ROUNDED.get(name, 1e-13))
+
+
+def test_the_golden_values_tell_all_functions_apart() -> None:
+    """Else the test above could not see that one was read as another."""
+    x = torch.tensor(GOLDEN["x"], dtype=torch.float64)
+    rows = {row: as_read(name, x) for name, row in HF_ACTIVATIONS.items()}
+    apart = [float((a - b).abs().max()) for i, a in enumerate(rows.values()) for b in list(rows.values())[:i]]
+    assert min(apart) > 1e-4
+
+
+@pytest.mark.parametrize("name", GOLDEN["values"])
+def test_transformers_of_today_has_these_functions(name: str) -> None:
+    pytest.importorskip("transformers")
+    ends = torch.tensor([-10.0, -3, 0, 3, 6, 10, 20], dtype=torch.float64)
+    x = torch.cat([torch.linspace(-30, 30, 24001, dtype=torch.float64), ends, ends - 1e-9, ends + 1e-9])
+    assert torch.allclose(as_read(name, x), act2fn.values(name, x), rtol=1e-12, atol=ROUNDED.get(name, 1e-13))
+
+
+def test_transformers_of_today_has_these_names_and_is_as_strict() -> None:
+    activations = pytest.importorskip("transformers.activations")
+    import transformers
+
+    if transformers.__version__ == GOLDEN["transformers"]:
+        assert list(activations.ACT2CLS) == list(GOLDEN["values"])
+    for name in ("ReLU", "GELU", " relu", "relu_squared", "softplus", "elu", "None"):
+        assert name not in activations.ACT2FN
+        assert name not in HF_ACTIVATIONS
+
+
+@pytest.mark.parametrize("gate", list(Gate), ids=lambda g: g.value)
+def test_prelu_is_trained_as_nn_prelu_is(gate: Gate) -> None:
+    torch.manual_seed(0)
+    spec = FFNSpec(d_model=4, d_ff=6, activation="prelu", gate=gate, init=Init.HE_XAVIER)
+    module = build_module(spec, dtype=torch.float64)
+    assert {name: float(p.detach()) for name, p in module.named_parameters() if p.dim() == 0} == {"slope": 0.25}
+    theirs, x = torch.nn.PReLU(dtype=torch.float64), torch.randn(9, 4, dtype=torch.float64)
+    module.slope.data.fill_(-0.7)
+    theirs.weight.data.fill_(-0.7)
+    matrices = {name: getattr(module, name).weight for name in spec.matrices}
+    first = theirs(x @ matrices["gate" if gate is Gate.INNER else "up"].T)
+    hidden = first * (x @ matrices["up"].T) if gate is Gate.INNER else first
+    expected = hidden @ matrices["down"].T
+    expected = expected * (x @ matrices["gate"].T) if gate is Gate.OUTPUT else expected
+    y = module(x)
+    assert torch.allclose(y, expected, rtol=1e-12, atol=1e-15)
+    (slope,) = torch.autograd.grad(y.square().sum(), module.slope)
+    assert float(slope) == pytest.approx(float(torch.autograd.grad(expected.square().sum(), theirs.weight)[0]))
+
+
+def test_a_config_with_prelu_has_one_parameter_more_a_layer() -> None:
+    plain, trained = (read_groups(LLAMA | {"hidden_act": name})[0].ffn for name in ("relu", "prelu"))
+    kept = [cost(spec, tokens=8, dtype="float32", train=True, device="cpu") for spec in (plain, trained)]
+    assert (kept[0].params, kept[1].params, kept[1].params_formula) == (3 * 4 * 6, 3 * 4 * 6 + 1, "3*d*d_ff + 1")
+    assert kept[1].weight_bytes - kept[0].weight_bytes == 4
+    assert kept[1].saved_bytes - kept[0].saved_bytes == 4 * 8 * 6  # its argument too; relu keeps its result alone
+
+
+@pytest.mark.parametrize(
+    ("model_type", "key"),
+    [("llama", "hidden_act"), ("bert", "hidden_act"), ("qwen2_moe", "hidden_act"), ("gpt2", "activation_function")],
+)
+def test_transformers_trains_as_many_scalars(model_type: str, key: str) -> None:
+    transformers = pytest.importorskip("transformers")
+    small = {"num_hidden_layers": 3, "n_layer": 3, "num_attention_heads": 2, "n_head": 2, "decoder_sparse_step": 2}
+    kind = transformers.CONFIG_MAPPING[model_type]
+    config = kind.from_dict({**small, "hidden_size": 8, "n_embd": 8, key: "prelu"})
+    with torch.device("meta"):
+        model = transformers.AutoModel.from_config(config)
+    data = json.loads(config.to_json_string())
+    with_slope, without = (
+        sum(group.count * params(group.ffn) for group in read_groups(data | {key: name})) for name in ("prelu", "relu")
+    )
+    trained = [part for part in model.modules() if isinstance(part, torch.nn.PReLU)]
+    assert with_slope - without == sum(part.weight.numel() for part in trained) > 2
+
+
+def test_torchs_softplus_has_a_threshold() -> None:
+    """What docs/methodology.md says of it, and of its root."""
+    below, above = torch.tensor([20.0, math.nextafter(20.0, 21.0)], dtype=torch.float64)
+    for name, jump in (("softplus", 2.1e-9), ("sqrtsoftplus", 2.3e-10)):
+        assert float(apply(name, below) - apply(name, above)) == pytest.approx(jump, rel=0.02)

@@ -24,6 +24,7 @@ from ffnbench.ffn.spec import ActivationSpec
 from ffnbench.report.activations import _interval
 
 SELU, ALPHA = 1.0507009873554805, 1.6732632423543772
+MU, SIGMA = 0.707107, 0.282095
 
 
 def phi(x: float) -> float:
@@ -51,10 +52,13 @@ SLOPE = {
     "identity": lambda x: 1.0,
     "relu": lambda x: float(x > 0),
     "leaky_relu": lambda x: 1.0 if x > 0 else 0.01,
+    "prelu": lambda x: 1.0 if x > 0 else 0.25,
+    "relu6": lambda x: float(0 < x < 6),
     "relu2": lambda x: 2 * max(0.0, x),
     "sigmoid": lambda x: sigmoid(x) * (1 - sigmoid(x)),
     "tanh": lambda x: 1 - math.tanh(x) ** 2,
     "gelu": lambda x: 0.5 * math.erfc(-x / math.sqrt(2)) + x * phi(x),
+    "gelu_10": lambda x: 0.5 * math.erfc(-x / math.sqrt(2)) + x * phi(x) if x < 10 else 0.0,
     "gelu_tanh": gelu_tanh_slope,
     "quick_gelu": lambda x: swish_slope(x, 1.702),
     "silu": lambda x: swish_slope(x, 1.0),
@@ -64,6 +68,8 @@ SLOPE = {
     "elu": lambda x: 1.0 if x > 0 else math.exp(x),
     "selu": lambda x: SELU * (1.0 if x > 0 else ALPHA * math.exp(x)),
     "softplus": sigmoid,
+    "sqrtsoftplus": lambda x: sigmoid(x) / (2 * ORACLE["sqrtsoftplus"](x)),
+    "laplace": lambda x: phi((x - MU) / SIGMA) / SIGMA,
     "xielu": lambda x: 0.5 + (1.6 * x if x > 0 else 0.8 * math.expm1(x)),
 }
 # what no numerics can tell: bounds, where they are only approached, and the order of smoothness
@@ -72,10 +78,13 @@ SHAPE = {  # low, high, monotonic, kinks, bends, slope low, slope high
     "identity": (INF, INF, "increasing", (), (), 1, 1),
     "relu": (0, INF, "increasing", (0,), (), 0, 1),
     "leaky_relu": (INF, INF, "increasing", (0,), (), 0.01, 1),
+    "prelu": (INF, INF, "increasing", (0,), (), 0.25, 1),
+    "relu6": (0, 6, "increasing", (0, 6), (), 0, 1),
     "relu2": (0, INF, "increasing", (), (0,), 0, INF),
     "sigmoid": (0, 1, "increasing", (), (), 0, 0.25),
     "tanh": (-1, 1, "increasing", (), (), 0, 1),
     "gelu": (-0.1699712075, INF, "no", (), (), -0.1289041452, 1.1289041452),
+    "gelu_10": (-0.1699712075, 10, "no", (10,), (), -0.1289041452, 1.1289041452),
     "gelu_tanh": (-0.1700407506, INF, "no", (), (), -0.1289930687, 1.1289930687),
     "quick_gelu": (-0.1636101896, INF, "no", (), (), -0.0998393201, 1.0998393201),
     "silu": (-0.2784645428, INF, "no", (), (), -0.0998393201, 1.0998393201),
@@ -85,6 +94,8 @@ SHAPE = {  # low, high, monotonic, kinks, bends, slope low, slope high
     "elu": (-1, INF, "increasing", (), (0,), 0, 1),
     "selu": (-1.7580993408, INF, "increasing", (0,), (), 0, 1.7580993408),
     "softplus": (0, INF, "increasing", (), (), 0, 1),
+    "sqrtsoftplus": (0, INF, "increasing", (), (), 0, 0.3190863432),
+    "laplace": (0, 1, "increasing", (), (), 0, 1 / (SIGMA * math.sqrt(2 * math.pi))),
     "xielu": (-0.5 - 0.3 * math.log(0.375), INF, "no", (), (0,), -0.3, INF),  # least where exp(x) is 3/8
 }
 NAMES = [row.name for row in ACTIVATIONS]
@@ -121,7 +132,7 @@ def test_bounds_and_shape(name: str, found: dict[str, Facts]) -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_minimum_and_where(name: str, found: dict[str, Facts]) -> None:
     facts = found[name]
-    if name in ("relu", "relu2"):
+    if name in ("relu", "relu2", "relu6"):
         assert (facts.minimum, facts.minimum_at, facts.minimum_until) == (0, None, 0)
     elif SHAPE[name][2] == "increasing":  # monotonic: the bound is approached, never reached
         assert (facts.minimum, facts.minimum_at) == (None, None)
@@ -134,7 +145,7 @@ def test_minimum_and_where(name: str, found: dict[str, Facts]) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_slopes_extremes(name: str, found: dict[str, Facts]) -> None:
-    values = [SLOPE[name](i / 4096) for i in range(-12 * 4096, 12 * 4096 + 1)]
+    values = [SLOPE[name](i / 2048) for i in range(-24 * 2048, 24 * 2048 + 1)]
     assert found[name].slope_low == pytest.approx(min(values), abs=1e-4)
     if found[name].slope_high is not None:
         assert found[name].slope_high == pytest.approx(max(values), abs=1e-4)

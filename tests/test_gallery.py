@@ -224,12 +224,14 @@ def test_facts_of_all_activations_fit_and_say_what_they_are() -> None:
     silu = next(record for record in records if record["activation"] == "silu")
     assert f"{silu['minimum']:.10f} {silu['minimum_at']:.10f}" == "-0.2784645428 -1.2784645428"
     assert (silu["hf"], silu["te"], silu["flops"]) == ("silu, swish", "silu", 5)
+    assert [each["activation"] for each in records if each["torch_differs"]] == ["softplus", "sqrtsoftplus"]
     for width in (60, 80, 120):
         text = plain(table, width)
         assert all(cell_len(line.rstrip()) <= width for line in text.splitlines())
         assert "-0.2784645428" in text
         assert "-1.2784645428" in text
     assert "kink at -3, 3" in plain(table, 200)
+    assert "softplus: torch's softplus is x itself above 20, where it jumps by 2.1e-9" in plain(table, 200)
 
 
 @pytest.mark.parametrize("format_", ["table", "markdown", "csv", "json"])

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from math import expm1, log
+from math import expm1, log, sqrt
 from typing import Any
 
 from ffnbench.names import Registry
@@ -23,15 +23,18 @@ class Step:
     """One kernel of an activation: reads `inputs`, allocates `output`, keeps `saves` for backward.
 
     The activation's argument is called "x", its result "y". `temps` is the number of extra buffers of the
-    same size that are alive at once in its backward kernel, beside the gradient that it returns; a constant
-    factor is a tensor of `scalar_bytes` to autograd, kept until its backward.
+    same size that are alive at once in its backward kernel, beside the gradient that it returns, `masks` of those
+    with one byte an element; a constant factor is a tensor of `scalar_bytes` to autograd, kept until its backward,
+    while a number that the kernel `adds` is one as long as the kernel runs, in float64 and in the dtype of x.
     """
 
     output: str
     inputs: tuple[str, ...]
     saves: tuple[str, ...] = ()
     temps: int = 0
+    masks: int = 0
     scalar_bytes: int = 0
+    adds: bool = False
 
 
 SAVES_INPUT = (Step(output="y", inputs=("x",), saves=("x",)),)
@@ -75,6 +78,7 @@ class Activation:
     learned: tuple[tuple[str, float], ...] = ()  # trained scalars of every FFN, with the values that they begin with
     with_beta: str = ""  # the row that takes over when @beta= is given
     note: str = ""  # what to tell where the name is ambiguous in the wild
+    torch_differs: str = ""  # by how much torch's function is not the formula's, where that is more than rounding
 
 
 def _xielu(F: Any, x: Any, positive: Any = None, negative: Any = None) -> Any:
@@ -82,6 +86,10 @@ def _xielu(F: Any, x: Any, positive: Any = None, negative: Any = None) -> Any:
     a = 0.8 if positive is None else F.softplus(positive)
     b = 0.8 if negative is None else 0.5 + F.softplus(negative)
     return (a * x * x + 0.5 * x).where(x > 0, b * (x.clamp(max=0).expm1() - x) + 0.5 * x)
+
+
+def _prelu(F: Any, x: Any, slope: Any = None) -> Any:
+    return F.leaky_relu(x, 0.25) if slope is None else F.prelu(x, slope)
 
 
 # fmt: off
@@ -103,6 +111,20 @@ _ROWS = (
         flops=2, flops_backward=2, steps=SAVES_INPUT, apply=lambda F, x, beta: F.leaky_relu(x, 0.01),
         names=Names(torch="F.leaky_relu", hf="leaky_relu", timm="leaky_relu"),
         source="Maas et al. 2013",
+    ),
+    Activation(
+        name="prelu", formula="x if x > 0 else a x", derivative="1 if x > 0 else a", flops=2, flops_backward=5,
+        steps=(Step(output="y", inputs=("x",), saves=("x",), temps=1),),
+        apply=lambda F, x, beta, *learned: _prelu(F, x, *learned), learned=(("slope", 0.25),),
+        note="prelu has one trained scalar, the slope a below zero, 0.25 at init",
+        names=Names(torch="nn.PReLU", hf="prelu", timm="prelu"),
+        source="He et al. 2015 (arXiv 1502.01852)",
+    ),
+    Activation(
+        name="relu6", formula="min(max(0, x), 6)", derivative="[0 < x < 6]", flops=2, flops_backward=3,
+        steps=SAVES_INPUT, apply=lambda F, x, beta: F.relu6(x),
+        names=Names(torch="F.relu6", hf="relu6", timm="relu6"),
+        source="Krizhevsky 2010",
     ),
     Activation(
         name="relu2", formula="max(0, x)^2", derivative="2 max(0, x)", flops=2, flops_backward=3,
@@ -138,14 +160,25 @@ _ROWS = (
         source="Hendrycks & Gimpel 2016",
     ),
     Activation(
+        name="gelu_10", formula="min(max(-10, gelu(x)), 10)", derivative="gelu'(x) [|gelu(x)| <= 10]",
+        flops=7, flops_backward=13,
+        steps=(
+            Step(output="g", inputs=("x",), saves=("x",)),
+            Step(output="y", inputs=("g",), saves=("g",), masks=2),
+        ),
+        apply=lambda F, x, beta: F.gelu(x).clamp(-10, 10),
+        names=Names(hf="gelu_10"),
+        source="Wu et al. 2020 (arXiv 2004.09602), for int8",
+    ),
+    Activation(
         name="gelu_tanh", formula="x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))) / 2",
         derivative="(1 + t) / 2 + x (1 - t^2) sqrt(2/pi) (1 + 0.134145 x^2) / 2, t = tanh(...)",
         flops=9, flops_backward=19, steps=SAVES_INPUT,
         apply=lambda F, x, beta: F.gelu(x, approximate="tanh"),
         aliases=("gelu_new", "gelu_pytorch_tanh", "gelu_fast", "gelu_accurate", "gelu_python_tanh", "gelu_approx"),
         names=Names(
-            torch="F.gelu(approximate='tanh')", hf="gelu_pytorch_tanh, gelu_new, gelu_fast, gelu_accurate",
-            timm="gelu_tanh", te="gelu",
+            torch="F.gelu(approximate='tanh')", timm="gelu_tanh", te="gelu",
+            hf="gelu_pytorch_tanh, gelu_new, gelu_fast, gelu_accurate, gelu_python_tanh",
         ),
         source="Hendrycks & Gimpel 2016",
     ),
@@ -200,8 +233,36 @@ _ROWS = (
     Activation(
         name="softplus", formula="log(1 + exp(x))", derivative="sigmoid(x)", flops=3, flops_backward=5,
         steps=SAVES_INPUT, apply=lambda F, x, beta: F.softplus(x),
+        torch_differs="torch's softplus is x itself above 20, where it jumps by 2.1e-9",
         names=Names(torch="F.softplus"),
         source="Dugas et al. 2001",
+    ),
+    Activation(
+        name="sqrtsoftplus", formula="sqrt(log(1 + exp(x)))", derivative="sigmoid(x) / (2 y)",
+        flops=4, flops_backward=7,
+        steps=(
+            Step(output="s", inputs=("x",), saves=("x",)),
+            Step(output="y", inputs=("s",), saves=("y",), temps=1),
+        ),
+        apply=lambda F, x, beta: F.softplus(x).sqrt(),
+        torch_differs="torch's softplus is x itself above 20, where its root jumps by 2.3e-10",
+        names=Names(hf="sqrtsoftplus"),
+        source="DeepSeek-V4 (its router's scores)",
+    ),
+    Activation(
+        name="laplace", formula="(1 + erf((x - m) / (s sqrt 2))) / 2, m = 0.707107, s = 0.282095",
+        derivative="exp(-(x - m)^2 / (2 s^2)) / (s sqrt(2 pi))", flops=5, flops_backward=7,
+        steps=(
+            Step(output="centred", inputs=("x",), adds=True),
+            Step(output="scaled", inputs=("centred",), scalar_bytes=8),
+            Step(output="e", inputs=("scaled",), saves=("scaled",), temps=4),
+            Step(output="above", inputs=("e",), adds=True),
+            Step(output="y", inputs=("above",), scalar_bytes=8),
+        ),
+        apply=lambda F, x, beta: 0.5 * (1.0 + ((x - 0.707107) / (0.282095 * sqrt(2))).erf()),
+        note="laplace is a normal distribution function, with the mean and the width at which it is nearest to relu2",
+        names=Names(hf="laplace"),
+        source="Ma et al. 2022 (arXiv 2209.10655), MEGA",
     ),
     Activation(
         name="xielu", formula="a x^2 + x/2 if x > 0 else b (exp(x) - 1 - x) + x/2",

@@ -61,13 +61,13 @@ def tape(spec: FFNSpec, *, tokens: int, item: int, train: bool, device: str) -> 
     first = linear("x", "gate" if spec.gate is Gate.INNER else "up", hidden, matrix + bias_h)
     if spec.limit is not None:
         first = _clamp(t, first, hidden, bounds=1, item=item)
-    h = _activate(t, spec, first, hidden)
+    h = _activate(t, spec, first, hidden, item)
     if spec.gate is Gate.INNER:
         up = linear("x", "up", hidden, matrix + bias_h)
         if spec.limit is not None:
             up = _clamp(t, up, hidden, bounds=2, item=item)
         if spec.up_offset:
-            up = t.add(hidden, inputs=(up,), output="offset", grads=(up,), scratch=8 + item)  # the number, and cast
+            up = t.add(hidden, inputs=(up,), output="offset", grads=(up,), scratch=_number(item))
         h = t.add(hidden, inputs=(h, up), output="product", saves=(h, up), grads=(h, up))
     if train and spec.dropout:
         # CPU keeps a mask in the tensor's own dtype, CUDA's fused kernel one byte an element
@@ -83,13 +83,23 @@ def tape(spec: FFNSpec, *, tokens: int, item: int, train: bool, device: str) -> 
 
 def _clamp(t: Tape, source: str, size: int, *, bounds: int, item: int) -> str:
     """Append a clamp: it saves its argument, and its backward makes a mask of one byte an element for each bound."""
-    masks = bounds * size // item + item
+    masks = _masks(bounds, size, item)
     return t.add(
         size, inputs=(source,), output=f"limited_{source}", saves=(source,), grads=(source,), temps=masks
     )  # fmt: skip
 
 
-def _activate(t: Tape, spec: FFNSpec, source: str, size: int) -> str:
+def _number(item: int) -> int:
+    """Bytes of a number that a kernel adds: a float64, and its cast."""
+    return 8 + item
+
+
+def _masks(masks: int, size: int, item: int) -> int:
+    """Bytes of so many masks of one byte an element, beside which the kernel makes one zero."""
+    return masks * size // item + item if masks else 0
+
+
+def _activate(t: Tape, spec: FFNSpec, source: str, size: int, item: int) -> str:
     """Append the activation's kernels; returns the name of its result (its argument, where it does nothing)."""
     names = {"x": source, "y": "activated"}
     result = source
@@ -106,8 +116,10 @@ def _activate(t: Tape, spec: FFNSpec, source: str, size: int) -> str:
             output=output,
             saves=saves,
             grads=inputs,
-            temps=step.temps * size,
+            weight=len(spec.row.learned) * item if step is steps[-1] else 0,
+            temps=step.temps * size + _masks(step.masks, size, item),
             scalar=step.scalar_bytes,
+            scratch=_number(item) if step.adds else 0,
         )
     return result
 

@@ -41,6 +41,7 @@ def facts_records(chosen: dict[str, ActivationSpec], facts: dict[str, Facts]) ->
             | {"flops": row.flops, "flops_backward": row.flops_backward}
             | asdict(row.names)
             | {"aliases": ", ".join(row.aliases), "source": row.source or None}
+            | {"torch_differs": row.torch_differs or None}
         )
     return records
 
@@ -69,7 +70,8 @@ def facts_table(chosen: dict[str, ActivationSpec], facts: dict[str, Facts]) -> T
         tuple(Cell(text=text) for text in _facts_row(label, spec, facts[label])) for label, spec in chosen.items()
     )
     header = ("Facts of f, found in float64 by autograd; shares and moments are for x ~ N(0, 1)",)
-    return Table(columns=columns, rows=rows, header=header, footnotes=_FOOTNOTES)
+    differs = tuple(f"{label}: {spec.row.torch_differs}" for label, spec in chosen.items() if spec.row.torch_differs)
+    return Table(columns=columns, rows=rows, header=header, footnotes=(*_FOOTNOTES, *differs))
 
 
 _FOOTNOTES = (
