@@ -29,6 +29,7 @@ QWEN = LLAMA | {
     "model_type": "qwen2_moe", "num_experts": 8, "num_experts_per_tok": 2, "moe_intermediate_size": 1408,
     "shared_expert_intermediate_size": 5632, "decoder_sparse_step": 2, "mlp_only_layers": [3], "num_hidden_layers": 6,
 }  # fmt: skip
+T5 = {"model_type": "t5", "d_model": 512, "d_ff": 1024, "num_layers": 8, "num_decoder_layers": 6}
 VITDET = {"model_type": "vitdet", "hidden_size": 64, "num_hidden_layers": 2, "hidden_act": "gelu", "mlp_ratio": 4}
 SAMPLE = (  # every shape of the table, and the families that most people have
     "llama mistral qwen2 qwen3 gemma gemma2 phi3 gpt2 gpt_neox falcon opt bert roberta distilbert modernbert t5 mt5 "
@@ -52,11 +53,10 @@ def test_null_means_four_times() -> None:
 
 
 def test_t5_says_gate_and_activation_in_one_word() -> None:
-    t5 = {"model_type": "t5", "d_model": 512, "d_ff": 1024, "num_layers": 8, "num_decoder_layers": 6}
-    encoder, decoder = read_groups(t5 | {"feed_forward_proj": "gated-gelu"})
+    encoder, decoder = read_groups(T5 | {"feed_forward_proj": "gated-gelu", "dense_act_fn": "gelu_new"})
     assert (encoder.kind, encoder.count, decoder.kind, decoder.count) == ("encoder", 8, "decoder", 6)
     assert (encoder.ffn.gate, encoder.ffn.activation) == (Gate.INNER, "gelu_tanh")
-    assert read_groups(t5 | {"feed_forward_proj": "relu"})[0].ffn.gate is Gate.NONE
+    assert read_groups(T5 | {"feed_forward_proj": "relu"})[0].ffn.gate is Gate.NONE
 
 
 def test_the_first_t5_left_keys_out() -> None:
@@ -64,6 +64,18 @@ def test_the_first_t5_left_keys_out() -> None:
     encoder, decoder = read_groups({"model_type": "t5", "d_model": 768, "d_ff": 3072, "num_layers": 12})
     assert (encoder.count, decoder.count, decoder.ffn.activation) == (12, 12, "relu")
     assert cost.params(decoder.ffn) == 4_718_592
+
+
+def test_families_whose_activation_is_not_what_its_name_says() -> None:
+    """OpenAI GPT has names of its own, Aria's routed experts are SiLU whatever the shared ones are."""
+    gpt = {"model_type": "openai-gpt", "n_embd": 768, "n_layer": 12, "afn": "gelu"}
+    aria = LLAMA | {
+        "model_type": "aria_text", "moe_num_experts": 8, "moe_topk": 2, "moe_num_shared_experts": 2, "mlp_bias": False,
+    }  # fmt: skip
+    assert [read_groups(config)[0].ffn.activation for config in (gpt, aria)] == ["gelu_tanh", "silu"]
+    for config in (gpt | {"afn": "relu2"}, aria | {"hidden_act": "gelu"}):
+        with pytest.raises(UnknownFamily, match="only, not"):
+            read_groups(config)
 
 
 def test_experts_in_every_second_layer_but_one() -> None:
@@ -94,6 +106,12 @@ def test_parts_are_read_by_their_own_type() -> None:
         (LLAMA | {"ffn_dim": 11008}, "contradicts itself: intermediate_size 14336 and ffn_dim 11008", "keep"),
         (GPT2 | {"hidden_size": 1024}, "contradicts itself: hidden_size 1024 and n_embd 768", "keep"),
         (LLAMA | {"hidden_act": "silo"}, "the activation 'silo'", "did you mean 'silu'?"),
+        (LLAMA | {"hidden_act": "ReLU"}, "the activation 'ReLU'", "transformers calls it 'relu'"),
+        (LLAMA | {"hidden_act": "relu_squared"}, "the activation 'relu_squared'", "transformers calls it 'relu2'"),
+        (LLAMA | {"hidden_act": "x"}, "the activation 'x'", "it has linear, relu"),
+        (LLAMA | {"hidden_act": ["relu"]}, r"the activation \['relu'\]", "relu"),
+        (T5 | {"feed_forward_proj": "gated-gelu", "dense_act_fn": "relu"}, "gated-gelu and dense_act_fn relu", "keep"),
+        (T5 | {"feed_forward_proj": "relu", "is_gated_act": True}, "relu and is_gated_act True", "keep"),
         (LLAMA | {"hidden_size": "4096"}, "hidden_size '4096'", "whole number"),
         (LLAMA | {"intermediate_size": [1, 2]}, r"intermediate_size \[1, 2\]", "whole number"),
         (LLAMA | {"num_hidden_layers": -1}, "num_hidden_layers -1", "whole number"),

@@ -210,3 +210,19 @@ def test_weights_that_do_not_fit_the_form_are_a_mismatch() -> None:
     with pytest.raises(FfnbenchError, match="with a bias"):
         as_ours(module, FFNSpec(d_model=8, d_ff=24, activation="relu"))
     assert as_ours(module, GATED) is None
+
+
+def test_the_slope_of_a_prelu_is_held_against_ours_where_it_can_be_told() -> None:
+    torch = pytest.importorskip("torch")
+    from ffnbench.ffn.modules import reference_output
+    from ffnbench.models.transformers import as_ours
+
+    module, act = torch.nn.Module(), torch.nn.PReLU(init=-0.5)
+    module.up_proj, module.down_proj, module.act = torch.nn.Linear(8, 24), torch.nn.Linear(24, 8), act
+    ours = as_ours(module, FFNSpec(d_model=8, d_ff=24, activation="prelu", bias=True))
+    x = torch.randn(5, 8)
+    assert torch.allclose(reference_output(ours, x).float(), module.down_proj(act(module.up_proj(x))), atol=1e-6)
+    for other in (torch.nn.PReLU(24), torch.nn.ReLU()):  # as many slopes as units, which is another form; none
+        module.act = other
+        assert as_ours(module, FFNSpec(d_model=8, d_ff=24, activation="prelu", bias=True)) is None
+    assert as_ours(module, FFNSpec(d_model=8, d_ff=24, activation="xielu", bias=True)) is None

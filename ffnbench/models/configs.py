@@ -236,19 +236,19 @@ class _Reader:
         if self._named(stack.activation) == "feed_forward_proj" and isinstance(name, str):
             gated, name = name.startswith("gated-"), name.removeprefix("gated-")
             name = "gelu_new" if gated and name == "gelu" else name
-            if self.config.get("is_gated_act", gated) != gated:
-                raise FfnbenchError(
-                    f"the {self.model_type} config contradicts itself: feed_forward_proj "
-                    f"{self.value(stack.activation)} and is_gated_act {self.config['is_gated_act']}",
-                    "keep the one that is meant",
-                )
-        key = str(name).lower()
-        if key not in HF_ACTIVATIONS:
+            for key, meant in (("is_gated_act", gated), ("dense_act_fn", name)):
+                if self.config.get(key, meant) != meant:
+                    raise FfnbenchError(
+                        f"the {self.model_type} config contradicts itself: feed_forward_proj "
+                        f"{self.value(stack.activation)} and {key} {self.config[key]}",
+                        "keep the one that is meant",
+                    )
+        if not isinstance(name, str) or name not in HF_ACTIVATIONS:  # as strict as transformers: ReLU is no name
             raise FfnbenchError(
-                f"the {self.model_type} config has the activation {name!r}, which ffnbench does not know",
-                " ".join(filter(None, (did_you_mean(key, HF_ACTIVATIONS), "`ffnbench list activations` shows all"))),
+                f"the {self.model_type} config has the activation {name!r}, a name that transformers does not know",
+                _near_activation(str(name)),
             )
-        return bool(self.switch(gated)), HF_ACTIVATIONS[key] if stack.acts_as is None else stack.acts_as
+        return bool(self.switch(gated)), HF_ACTIVATIONS[name] if stack.acts_as is None else stack.acts_as
 
     def moe(self, experts: Experts, wider: int = 1) -> MoESpec:
         """The experts of a layer."""
@@ -330,6 +330,14 @@ class _Reader:
     @staticmethod
     def _named(key: Any) -> str:
         return key.key if isinstance(key, Or) else " or ".join(key) if isinstance(key, tuple) else str(key)
+
+
+def _near_activation(name: str) -> str:
+    """The name that transformers has for what somebody else calls so, the names of its spelling, or all."""
+    hf = ACTIVATIONS.get(name).names.hf if name in ACTIVATIONS else ""
+    if hf:
+        return f"transformers calls it {hf.split(', ')[0]!r}"
+    return did_you_mean(name, HF_ACTIVATIONS) or "it has " + ", ".join(HF_ACTIVATIONS)
 
 
 def _all(reader: _Reader, layers: int) -> list[bool]:

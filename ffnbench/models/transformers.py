@@ -380,7 +380,10 @@ Weights = dict[str, tuple[Any, Any]]  # name of ours -> weight (rows: outputs) a
 
 
 def as_ours(module: Any, form: FFNSpec) -> Any:
-    """Our module of the form, on the very weights of theirs; None where its projections have other names."""
+    """Our module of the form, on the very weights of theirs; None where its projections have other names.
+
+    Also None where the activation is trained and its scalars can't be told: those of nn.PReLU can, if there is one.
+    """
     from torch import nn
 
     from ffnbench.ffn.modules import build_module
@@ -388,9 +391,14 @@ def as_ours(module: Any, form: FFNSpec) -> Any:
 
     module = module.mlp if isinstance(module, WithoutResidual) else module
     found = _projections(module, form.gate) if form.moe is None else _mixture(module, form.moe)
-    if found is None:
+    slopes = [p.weight.detach() for p in module.modules() if isinstance(p, nn.PReLU) and p.weight.numel() == 1]
+    shared = form.moe is not None and form.moe.shared_d_ff > 0  # whose activation has a scalar of its own
+    if found is None or (form.row.learned and (len(form.row.learned) != len(slopes) or shared)):
         return None
     ours = build_module(form, device="meta")
+    home = ours if form.moe is None else ours.experts
+    for (name, _), slope in zip(form.row.learned, slopes, strict=False):
+        setattr(home, name, nn.Parameter(slope.view(()), requires_grad=False))
     for name, (weight, bias) in found.items():
         layer = ours.get_submodule(name)
         if layer.weight.shape != weight.shape or (layer.bias is None) != (bias is None):
