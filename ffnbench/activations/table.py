@@ -260,7 +260,7 @@ _ROWS = (
             Step(output="y", inputs=("above",), scalar_bytes=8),
         ),
         apply=lambda F, x, beta: 0.5 * (1.0 + ((x - 0.707107) / (0.282095 * sqrt(2))).erf()),
-        note="laplace is a normal distribution function, with the mean and the width at which it is nearest to relu2",
+        note="laplace is a normal distribution function; at its mean it has the value and the slope of relu2",
         names=Names(hf="laplace"),
         source="Ma et al. 2022 (arXiv 2209.10655), MEGA",
     ),
