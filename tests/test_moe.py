@@ -302,6 +302,11 @@ def test_every_key_arrives() -> None:
         ("swiglu@moe=8x2@normalised=1", "normalised must be true or false", "@normalised=true"),
         ("swiglu@moe=8x2@normalisd=true", "unknown key 'normalisd'", "did you mean 'normalised'"),
         ("swiglu@moe=8x2@routed_scale=0", "routed_scale 0 is not positive", "2.5"),
+        ("swiglu@moe=8x2@groups=3x1", "2 of 8 experts can't come from 1 of 3 groups", "groups of equal size"),
+        ("swiglu@moe=8x4@groups=4x1", "4 of 8 experts can't come from 1 of 4 groups", "at least two"),
+        ("swiglu@moe=8x2@groups=8x4", "2 of 8 experts can't come from 4 of 8 groups", "at least two"),
+        ("swiglu@moe=8x2@groups=4", "cannot read groups=4", "groups=8x4"),
+        ("swiglu@groups=4x2", "'groups' belongs to experts", "@moe=8x2"),
         ("swiglu@moe=8x2@shared=99999999", "is larger than", "--match none"),
         ("swiglu@moe=8x2@experts=grouped@dtype=float64", "no grouped matrix products of float64", "bfloat16"),
         ("swiglu@moe=8x2@experts=grouped@dtype=bf16@d_ff=100", "need multiples of 8, and d_ff is 100", "eager"),
@@ -363,3 +368,23 @@ def test_columns_of_experts_appear_where_there_are_any() -> None:
     one = cost_report("swiglu,swiglu@moe=8x2", seq_len=1, threads=2)
     assert "a call reads 2.00 of 8 experts" in plain(compare_table(one), 80)
     assert one.rows()[1]["weight_bytes_touched"] == 4 * one.rows()[1]["params_active"]
+
+
+def test_experts_come_from_the_groups_whose_two_best_have_the_largest_sum() -> None:
+    """Worked out by hand: the best expert stands in a group whose sum of two is the smallest, and is not chosen."""
+    spec = FFNSpec(
+        d_model=8, d_ff=4, activation="silu", gate=Gate.INNER,
+        moe=MoESpec(experts=8, top_k=3, scores=Scores.SIGMOID, groups=4, top_groups=2),
+    )  # fmt: skip
+    module = build_module(spec)
+    logits = torch.tensor([[2.0, -9.0, 1.0, 0.9, 0.5, 1.3, -1.0, -2.0]])
+    module.router.weight.data = torch.eye(8)
+    assert sorted(module.choose(logits)[0].tolist()) == [2, 3, 5]  # 0 has the best score, but sigmoid(-9) beside it
+    x = torch.randn(64, 8, generator=torch.Generator().manual_seed(3))
+    for token in x:
+        sums = {g: sum(sorted(token.sigmoid()[2 * g : 2 * g + 2].tolist())) for g in range(4)}
+        open_groups = sorted(sums, key=sums.__getitem__)[2:]
+        best = sorted((e for e in range(8) if e // 2 in open_groups), key=lambda e: float(token[e]))[-3:]
+        assert sorted(module.choose(token[None])[0].tolist()) == sorted(best)
+    y, expected = module(x).detach(), reference_output(module, x)
+    assert float((y - expected).norm() / expected.norm()) < 1e-5

@@ -77,14 +77,15 @@ def qwen2() -> tuple[torch.nn.Module, FFNSpec, dict[str, torch.Tensor]]:
 
 def deepseek() -> tuple[torch.nn.Module, FFNSpec, dict[str, torch.Tensor]]:
     theirs = theirs_of(
-        "deepseek_v3", "DeepseekV3MoE", moe_intermediate_size=H, n_routed_experts=E, n_shared_experts=2, n_group=1,
-        topk_group=1, routed_scaling_factor=2.5,
+        "deepseek_v3", "DeepseekV3MoE", moe_intermediate_size=H, n_routed_experts=E, n_shared_experts=2, n_group=4,
+        topk_group=2, routed_scaling_factor=2.5,
     )  # fmt: skip
     shared = {
         f"shared__{n}__weight": getattr(theirs.shared_experts, f"{n}_proj").weight for n in ("gate", "up", "down")
     }
     state = state_of(theirs.gate.weight, experts_of(theirs), **shared)
-    return theirs, spec_of(scores=Scores.SIGMOID, shared_d_ff=2 * H, routed_scale=2.5), state
+    moe = {"scores": Scores.SIGMOID, "shared_d_ff": 2 * H, "routed_scale": 2.5, "groups": 4, "top_groups": 2}
+    return theirs, spec_of(**moe), state
 
 
 def gpt_oss() -> tuple[torch.nn.Module, FFNSpec, dict[str, torch.Tensor]]:

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from ffnbench.errors import Unsupported
 from ffnbench.ffn.dense import build_dense
-from ffnbench.ffn.moe import Dispatch, Scores
+from ffnbench.ffn.moe import Dispatch, MoESpec, Scores
 from ffnbench.ffn.spec import FFNSpec, Init, shared_expert
 
 HALVES = (torch.bfloat16, torch.float16)
@@ -125,6 +125,8 @@ class MixtureOfExperts(nn.Module):
         return self._chosen(self.scores(x))
 
     def _chosen(self, scores: Tensor) -> Tensor:
+        if self.moe.groups > 1:
+            scores = scores.masked_fill(~in_groups(scores, self.moe), float("-inf"))
         chosen = scores.topk(self.moe.top_k, dim=-1).indices
         return chosen if self.imposed is None else self.imposed[: len(chosen)]
 
@@ -176,6 +178,13 @@ class MixtureOfExperts(nn.Module):
 
     def extra_repr(self) -> str:
         return self.spec.name
+
+
+def in_groups(scores: Tensor, moe: MoESpec) -> Tensor:
+    """Whether each expert is in one of its token's groups, (tokens, experts): those of the largest sum of two."""
+    of_group = scores.unflatten(-1, (moe.groups, -1)).topk(2, dim=-1).values.sum(-1)
+    chosen = torch.zeros_like(of_group, dtype=torch.bool).scatter(1, of_group.topk(moe.top_groups).indices, True)
+    return chosen.repeat_interleave(moe.experts // moe.groups, dim=-1)
 
 
 def check_grouped(device: torch.device, dtype: torch.dtype) -> None:

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from ffnbench.ffn.dense import FeedForward, build_dense
 from ffnbench.ffn.experts import MixtureOfExperts
-from ffnbench.ffn.moe import Scores
+from ffnbench.ffn.moe import MoESpec, Scores
 from ffnbench.ffn.spec import ActivationSpec, FFNSpec, Gate
 
 OwnForm = FeedForward | MixtureOfExperts
@@ -75,7 +75,7 @@ def _mixture(module: MixtureOfExperts, x: Tensor) -> Tensor:
     logits = x @ module.router.weight.double().T
     if module.router.bias is not None:
         logits = logits + module.router.bias.double()
-    scores = logits.softmax(-1) if moe.scores is Scores.SOFTMAX else 1 / (1 + (-logits).exp())
+    scores = _scores(moe, logits)
     weights = scores * _chosen(module, x, logits)
     if moe.normalised:
         weights = weights / weights.sum(-1, keepdim=True)
@@ -90,6 +90,10 @@ def _mixture(module: MixtureOfExperts, x: Tensor) -> Tensor:
     return y
 
 
+def _scores(moe: MoESpec, logits: Tensor) -> Tensor:
+    return logits.softmax(-1) if moe.scores is Scores.SOFTMAX else 1 / (1 + (-logits).exp())
+
+
 def _chosen(module: MixtureOfExperts, x: Tensor, logits: Tensor) -> Tensor:
     """1 where a token goes to an expert, else 0; both as float64 of (tokens, experts)."""
     none = torch.zeros_like(logits)
@@ -97,7 +101,23 @@ def _chosen(module: MixtureOfExperts, x: Tensor, logits: Tensor) -> Tensor:
     theirs = none.scatter(1, module.choose(x.to(dtype)), 1.0)
     if module.imposed is not None:
         return theirs
+    if module.moe.groups > 1:
+        logits = logits.masked_fill(~_open_groups(module.moe, logits, theirs, dtype), float("-inf"))
     ours = none.scatter(1, logits.topk(module.moe.top_k).indices, 1.0)
+    logits = logits.clamp_min(-1e30)
     lost = (logits * (ours - theirs)).sum(-1, keepdim=True)  # how far theirs are from the best
     rounding = 8 * torch.finfo(dtype).eps * logits.abs().amax(-1, keepdim=True) * module.moe.top_k
     return torch.where(lost <= rounding, theirs, ours)
+
+
+def _open_groups(moe: MoESpec, logits: Tensor, theirs: Tensor, dtype: torch.dtype) -> Tensor:
+    """Where experts may be chosen, (tokens, experts): the token's best groups; where rounding may have swapped two of
+    them, those that were taken."""
+    size = moe.experts // moe.groups
+    of_group = _scores(moe, logits).unflatten(-1, (moe.groups, size)).topk(2).values.sum(-1)
+    best = torch.zeros_like(of_group).scatter(1, of_group.topk(moe.top_groups).indices, 1.0).bool()
+    last = of_group.topk(moe.top_groups).values[:, -1:]
+    near = (of_group - last).abs() <= 16 * torch.finfo(dtype).eps * logits.abs().amax(-1, keepdim=True)
+    taken = theirs.unflatten(-1, (moe.groups, size)).amax(-1) > 0
+    swapped = (taken & ~best & near).any(-1, keepdim=True)
+    return torch.where(swapped, (best & ~near) | taken, best).repeat_interleave(size, dim=-1)

@@ -61,7 +61,8 @@ class MoESpec:
     `shared_d_ff` is the width of all shared experts together, 0 for none; `shared_gate` multiplies their output by
     sigmoid(w x), one number a token (Qwen2-MoE). `router_bias` is a trained bias of the logits (gpt-oss).
     `normalised` divides the chosen weights by their sum (Mixtral; Qwen's norm_topk_prob), and `routed_scale`
-    multiplies them (DeepSeek-V3's routed_scaling_factor).
+    multiplies them (DeepSeek-V3's routed_scaling_factor). With `groups` a token's experts come from the `top_groups`
+    groups of neighbouring experts whose two best scores have the largest sum (DeepSeek-V3's n_group and topk_group).
     """
 
     experts: int
@@ -72,6 +73,8 @@ class MoESpec:
     scores: Scores = Scores.SOFTMAX
     normalised: bool = True
     routed_scale: float = 1.0
+    groups: int = 1
+    top_groups: int = 1
     dispatch: Dispatch = Dispatch.EAGER
 
     def __post_init__(self) -> None:
@@ -84,10 +87,21 @@ class MoESpec:
             raise FfnbenchError(
                 f"top_k {self.top_k} is above the number of experts, {self.experts}", "moe=8x2 is 8 experts, 2 a token"
             )
+        self._check_groups()
         if self.shared_gate and not self.shared_d_ff:
             raise FfnbenchError("a shared gate needs a shared expert", "for example @shared=2048")
         if not (isfinite(self.routed_scale) and self.routed_scale > 0):
             raise FfnbenchError(f"routed_scale {self.routed_scale:g} is not positive", "DeepSeek-V3 has 2.5")
+
+    def _check_groups(self) -> None:
+        """A group needs two experts, and those of the chosen groups must do for a token."""
+        size, rest = divmod(self.experts, self.groups) if self.groups > 0 else (0, 0)
+        fits = 0 < self.top_groups <= self.groups and not rest and size * self.top_groups >= self.top_k
+        if not fits or (self.groups > 1 and size < 2):
+            raise FfnbenchError(
+                f"{self.top_k} of {self.experts} experts can't come from {self.top_groups} of {self.groups} groups",
+                "groups=8x4 is 8 groups of equal size, of at least two experts, and 4 of them for each token",
+            )
 
     def router_params(self, d_model: int) -> int:
         """Elements of the router, and of the shared expert's gate."""

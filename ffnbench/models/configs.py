@@ -275,6 +275,9 @@ class _Reader:
             router_bias=experts.router_bias,
             scores=Scores.SIGMOID if experts.sigmoid else Scores.SOFTMAX,
             normalised=bool(self.switch(experts.normalised)),
+            routed_scale=self.number(experts.routed_scale),
+            groups=self.count(experts.groups),
+            top_groups=self.count(experts.top_groups),
         )
 
     def layout(self, experts: Experts, layers: int) -> list[bool]:

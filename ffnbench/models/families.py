@@ -62,6 +62,9 @@ class Experts:
     router_bias: bool
     sigmoid: bool
     normalised: bool | str | Or[bool]
+    routed_scale: float | Or[float]
+    groups: int | Or[int]
+    top_groups: int | Or[int]
     bias: bool | str | Or[bool]
     limit: Or[float] | None = None
     up_offset: float

@@ -43,7 +43,9 @@ def _groups(layers: dict[str, int], ffn: FFNSpec, attention: AttentionSpec) -> t
 def _deepseek_v3() -> tuple[LayerGroup, ...]:
     mla = MLASpec(q_lora=1536, kv_lora=512, nope=128, rope=64, v=128)
     attention = AttentionSpec(d_model=7168, heads=128, kv_heads=128, head_dim=192, mla=mla)
-    moe = MoESpec(experts=256, top_k=8, shared_d_ff=2048, scores=Scores.SIGMOID, routed_scale=2.5)
+    moe = MoESpec(
+        experts=256, top_k=8, shared_d_ff=2048, scores=Scores.SIGMOID, routed_scale=2.5, groups=8, top_groups=4
+    )
     return (
         LayerGroup(kind="dense", count=3, ffn=_ffn("swiglu", 7168, 18432), attention=attention),
         LayerGroup(kind="moe", count=58, ffn=_ffn("swiglu", 7168, 2048, moe=moe), attention=attention),
@@ -240,6 +242,8 @@ def _of_experts(moe: MoESpec) -> dict[str, Scalar]:
         keys["shared"] = moe.shared_d_ff
     if moe.scores is not default.scores:
         keys["scores"] = moe.scores.value
+    if moe.groups > 1:
+        keys["groups"] = f"{moe.groups}x{moe.top_groups}"
     for name in ("shared_gate", "router_bias", "normalised", "routed_scale"):
         if getattr(moe, name) != getattr(default, name):
             keys[name] = getattr(moe, name)

@@ -37,6 +37,7 @@ PAIRS = (
     ("linear1", "linear2"), ("linear_1", "linear_2"), ("linear_fc1", "linear_fc2"), ("wi", "wo"), ("ffn", "ffn_output"),
     ("layout_intermediate", "layout_output"), ("lang_inter", "lang_output"), ("visn_inter", "visn_output"),
 )  # fmt: skip
+CORRECTION = "e_score_correction_bias"  # a buffer that training moves, from zero; it corrects the choice alone
 MIXED = re.compile(r"(MLP|MoE)$")  # the class of a `mixer` that is an FFN; of other classes it mixes tokens
 # what else a layer may hold: other mixers of tokens, norms, scales, positions, adapters of published models; by the
 # names of its modules, and by how the names of their classes end (how they begin is the model's name)
@@ -262,7 +263,7 @@ def build_own(target: str) -> Any:
     import torch
 
     module = _module(_main(load_config(target.removeprefix(HF))))
-    if buffers := [name for name, _ in module.named_buffers()]:
+    if buffers := [name for name, _ in module.named_buffers() if not name.endswith(CORRECTION)]:
         raise FfnbenchError(
             f"{target} is {type(module).__name__}, whose buffer {buffers[0]!r} can't be made without its model",
             "name the class itself: transformers.models...:Class",
@@ -274,6 +275,8 @@ def build_own(target: str) -> Any:
         for part in module.modules():
             if hasattr(part, "reset_parameters"):
                 part.reset_parameters()
+        for _, buffer in module.named_buffers():
+            buffer.zero_()
     return module
 
 

@@ -22,7 +22,8 @@ from ffnbench.names import hint_for, normalise
 from ffnbench.plan import OWN, Arm
 
 MOE_KEYS = (
-    "moe", "shared", "shared_gate", "router_bias", "scores", "normalised", "routed_scale", "experts",
+    "moe", "shared", "shared_gate", "router_bias", "scores", "normalised", "routed_scale", "groups",
+    "experts",
 )  # fmt: skip
 SPEC_KEYS = (
     "d_ff", "rule", "ratio", "multiple_of", "ffn_dim_multiplier", "gate", "bias", "beta", "dropout", "init", "limit",

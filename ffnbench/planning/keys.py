@@ -48,6 +48,11 @@ def moe_of(keys: Keys, text: str) -> MoESpec | None:
     found = _EXPERTS.match(str(shape))
     if not found:
         raise FfnbenchError(f"cannot read moe={shape!s}, in {text!r}", "moe=8x2 is 8 experts, 2 of them for each token")
+    groups = _EXPERTS.match(str(keys.get("groups", "1x1")))
+    if not groups:
+        raise FfnbenchError(
+            f"cannot read groups={keys['groups']!s}, in {text!r}", "groups=8x4 is 4 of 8 groups a token"
+        )
     return MoESpec(
         experts=int(found["experts"]),
         top_k=int(found["top_k"]),
@@ -57,6 +62,8 @@ def moe_of(keys: Keys, text: str) -> MoESpec | None:
         scores=choose(Scores, "scores", keys.get("scores", Scores.SOFTMAX.value)),
         normalised=flag(keys, "normalised", True),
         routed_scale=number(keys, "routed_scale", 1.0, "DeepSeek-V3 has @routed_scale=2.5"),
+        groups=int(groups["experts"]),
+        top_groups=int(groups["top_k"]),
         dispatch=choose(Dispatch, "experts", keys.get("experts", Dispatch.EAGER.value)),
     )
 

@@ -24,7 +24,7 @@ FOOTNOTES = {
         "up is W_up x, gate is W_gate x; a key changes a form: swiglu@bias=true@d_ff=2048",
         *(f"{row.name}: g is gate, at most {row.limit:g}; u is up within ±{row.limit:g}" for row in CLAMPED),
         "experts have keys of their own: @shared=512 @shared_gate=true @router_bias=true @scores=sigmoid "
-        "@normalised=false @routed_scale=2.5 @experts=grouped @routing=skewed",
+        "@normalised=false @routed_scale=2.5 @groups=8x4 @experts=grouped @routing=skewed",
     ),
     "activations": ("FLOPs per element: each + - * / comparison, and each exp log tanh erf, is 1",),
     "rules": ("use: --rule llama --ffn-dim-multiplier 1.3 --multiple-of 1024, or swiglu@rule=llama",),

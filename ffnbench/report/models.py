@@ -30,6 +30,8 @@ def _experts(moe: MoESpec, spec: FFNSpec) -> list[str]:
         parts.append(f"shared {moe.shared_d_ff:,} wide{' behind a gate' if moe.shared_gate else ''}")
     if moe.router_bias:
         parts.append("router with biases")
+    if moe.groups > 1:
+        parts.append(f"from {moe.top_groups} of {moe.groups} groups")
     if moe.scores is Scores.SIGMOID:
         parts.append("sigmoid scores")
     return parts
