@@ -37,8 +37,9 @@ from ffnbench.bench.worker_group import Launch, Worker
 from ffnbench.errors import FfnbenchError, Unfinished, termination_as_interruption
 from ffnbench.ffn.spec import ActivationSpec
 from ffnbench.models.configs import UnknownFamily
-from ffnbench.models.model import CountedModel, count_model
-from ffnbench.models.presets import model_of
+from ffnbench.models.model import CountedModel, WholeModel, count_model
+from ffnbench.models.model import whole_model as whole_of
+from ffnbench.models.presets import config_path, model_of
 from ffnbench.plan import CONTROL, OWN, Arm, Case, NoProbe, Note, Plan, Probe, cost_of
 from ffnbench.planning.activations import CHOSEN, every_activation, every_gated_form, parse_range, plan_timing, select
 from ffnbench.planning.block import plan_block
@@ -51,6 +52,7 @@ from ffnbench.report.findings import check_view, foretold_text
 from ffnbench.report.listing import environment_records, records_view, timer_records
 from ffnbench.report.models import model_view
 from ffnbench.report.output import Ending, Silent
+from ffnbench.report.parts import parts_view
 from ffnbench.report.selftest import selftest_view
 from ffnbench.report.shown_report import ShownReport, as_shown, difference, recompute
 from ffnbench.report.store import load as load_report
@@ -107,6 +109,7 @@ if TYPE_CHECKING:
 Variants = str | Iterable[str] | CompareRequest  # a list as one text or several, or a whole request
 R = TypeVar("R", bound=Request)
 A = TypeVar("A", bound=AnyRequest)
+T = TypeVar("T", CountedModel, WholeModel)
 SILENT = Silent()
 COUNT_TIMEOUT_S = 300.0
 CURVE_POINTS, SURFACE_POINTS = 1601, 161
@@ -198,7 +201,7 @@ def report(path: str, ending: Silent = SILENT) -> tuple[ShownReport, str]:
 
 
 def whole_model(request: BlockRequest, ending: Silent = SILENT) -> None:
-    """FFN and attention of all layers of a model, counted."""
+    """All layers of a model, and all its parameters, counted."""
     view = whole_model_view(request)
     ending.show(lambda: view)
 
@@ -243,9 +246,31 @@ def inspect(name: str, ending: Silent = SILENT) -> CountedModel:
     try:
         found = count_model(model_of(name))
     except UnknownFamily as problem:
-        found = _count_by_transformers(name, problem)
+        found = _asked_of_transformers("hf_layers", name, problem, CountedModel)
     ending.show(lambda: model_view(found))
     return found
+
+
+def inspect_whole(name: str, ending: Silent = SILENT) -> WholeModel:
+    """All parameters of a preset or of a config.json by part; what the table does not know transformers counts."""
+    try:
+        found = whole_of(model_of(name))
+        if found.params is None:
+            found = _counted_besides(name, found)
+    except UnknownFamily as problem:
+        found = _asked_of_transformers("hf_whole", name, problem, WholeModel)
+    ending.show(lambda: parts_view(found))
+    return found
+
+
+def _counted_besides(name: str, found: WholeModel) -> WholeModel:
+    """The same by transformers; as it is, with what is not known left out, where that can't help."""
+    unknown = UnknownFamily("the whole model is not known", "")
+    try:
+        counted = _asked_of_transformers("hf_whole", name, unknown, WholeModel)
+    except FfnbenchError:
+        return found
+    return replace(counted, idle=found.idle)
 
 
 def environment(timer: bool, ending: Silent = SILENT) -> None:
@@ -617,15 +642,15 @@ def _asked(kind_: type[R], asked: str | Iterable[str] | R, flags: dict[str, Any]
     return kind_(variants=variants, **flags)  # type: ignore[call-arg]
 
 
-def _count_by_transformers(path: str, unknown: UnknownFamily) -> CountedModel:
+def _asked_of_transformers(job: str, path: str, unknown: UnknownFamily, answer_as: type[T]) -> T:
     """Ask a worker; where transformers can't help, what was unknown is the error."""
     worker = MACHINE.launch()
     try:
-        answer = worker.ask({"do": "hf_layers", "source": str(Path(path).expanduser().resolve())}, COUNT_TIMEOUT_S)
+        answer = worker.ask({"do": job, "source": str(Path(config_path(path)).expanduser().resolve())}, COUNT_TIMEOUT_S)
     except WorkerLost as lost:
         raise FfnbenchError(unknown.message, f"{unknown.hint}; building it: {lost}") from lost
     finally:
         worker.close()
     if "failure" in answer:
         raise FfnbenchError(unknown.message, f"{unknown.hint}; {answer['message']}")
-    return jsonable.decode(CountedModel, answer["model"])
+    return jsonable.decode(answer_as, answer["model"])

@@ -58,7 +58,9 @@ class NamedModel:
     """A published model that stands for sizes."""
 
     preset: str | None = flag(None, "A published model: `ffnbench list presets`; a config.json will do.", MODEL, "NAME")
-    config: str | None = flag(None, "A model's config.json, or its folder; a preset's name will do.", MODEL, "PATH")
+    config: str | None = flag(
+        None, "A model's config.json, or its folder; a preset's name, or ORG/NAME in the hub's cache, will do.", MODEL,
+        "PATH")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -187,7 +189,7 @@ class BlockRequest(Apart, Effort, Running, Device, Shape, Sizes, NamedModel, Req
 
     variant: str | None = flag(
         None, "The FFN, as in `compare`, where no model is named. \\[default: gelu]", MODEL, "VARIANT")
-    whole_model: bool = flag(False, "Count all layers of a model, by kind.", MODEL)
+    whole_model: bool = flag(False, "Count all layers of a model, and all its parameters.", MODEL)
     heads: int | None = flag(None, "Query heads. \\[default: d_model / 64, or the model's]", ATTENTION, "INT")
     kv_heads: int | None = flag(None, "Heads of keys and values. \\[default: as --heads]", ATTENTION, "INT")
     head_dim: int | None = flag(None, "Width of a head. \\[default: d_model / heads]", ATTENTION, "INT")

@@ -131,6 +131,13 @@ def hf_layers(source: str) -> dict[str, Any]:
     return {"model": jsonable.encode(count_layers(source))}
 
 
+def hf_whole(source: str) -> dict[str, Any]:
+    """Job: all parameters of a model as transformers builds it."""
+    from ffnbench.models.whole import count_whole
+
+    return {"model": jsonable.encode(count_whole(source))}
+
+
 def described_mlp(target: str) -> dict[str, Any]:
     """Job: the MLP of transformers that a target names."""
     return {"own": jsonable.encode(own_mlp(target))}
@@ -138,6 +145,6 @@ def described_mlp(target: str) -> dict[str, Any]:
 
 JOBS = {
     "timer": timer, "rival": rival, "describe": describe, "count": counted, "facts": facts, "curve": curve,
-    "hf_layers": hf_layers, "own_mlp": described_mlp,
+    "hf_layers": hf_layers, "hf_whole": hf_whole, "own_mlp": described_mlp,
     "origin": origin, "keep": agreement.keep, "hold": agreement.hold,
 }  # fmt: skip

@@ -42,18 +42,31 @@ def env(
         api.environment(timer, ending)
 
 
-MODEL = typer.Argument(metavar="CONFIG|PRESET", help="A config.json, a folder that holds one, or a preset.")
+MODEL = typer.Argument(
+    metavar="CONFIG|PRESET", help="A config.json, its folder, a preset, or ORG/NAME in the hub's cache."
+)
 
 
 @command(
-    epilog="Examples: ffnbench inspect deepseek-v3; ffnbench inspect path/to/config.json --format json", words=WORDS
+    epilog="Examples: ffnbench inspect deepseek-v3; ffnbench inspect mixtral-8x7b --whole-model; "
+    "ffnbench inspect path/to/config.json --format json",
+    words=WORDS,
 )
-def inspect(model: Annotated[str, MODEL], output: Kept) -> None:
+def inspect(
+    model: Annotated[str, MODEL],
+    output: Kept,
+    whole_model: Annotated[
+        bool, typer.Option("--whole-model", help="All parameters by part: embeddings, attention, FFN, norms, head.")
+    ] = False,
+) -> None:
     """Show a model's FFNs in words and numbers, one row a kind of layer."""
     from ffnbench import api
 
     with Ending(output, "inspect", inputs=inputs_of(model)) as ending:
-        api.inspect(model, ending)
+        if whole_model:
+            api.inspect_whole(model, ending)
+        else:
+            api.inspect(model, ending)
 
 
 @command(

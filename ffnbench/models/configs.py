@@ -20,8 +20,8 @@ from ffnbench.errors import FfnbenchError
 from ffnbench.ffn.attention import AttentionSpec, MLASpec
 from ffnbench.ffn.moe import MoESpec, Scores
 from ffnbench.ffn.spec import LARGEST, FFNSpec, Gate
-from ffnbench.models.families import Experts, Family, Heads, Layout, Or, Stack, Widening, families
-from ffnbench.models.model import LayerGroup, ModelSpec
+from ffnbench.models.families import Experts, Family, Head, Heads, Layout, Or, Outside, Stack, Widening, families
+from ffnbench.models.model import Beside, LayerGroup, ModelSpec, Rest
 from ffnbench.names import did_you_mean
 
 Config = dict[str, Any]
@@ -64,9 +64,10 @@ def read_config(path: str) -> ModelSpec:
     model_type = config.get("model_type")
     try:
         groups = tuple(read_groups(config))
+        rest = read_rest(config)
     except RecursionError as problem:
         raise FfnbenchError(f"{file!r} is nested too deep", "give the config.json of a model") from problem
-    return ModelSpec(key=str(model_type), name=str(model_type), groups=groups, source=file)
+    return ModelSpec(key=str(model_type), name=str(model_type), groups=groups, source=file, rest=rest)
 
 
 def read_groups(config: Config) -> list[LayerGroup]:
@@ -93,10 +94,26 @@ def read_groups(config: Config) -> list[LayerGroup]:
         return [group for part in family.parts for group in _part(config, model_type, part)]
     _refuse_contradictions(config, model_type)
     reader, found = _Reader(config, model_type), []
-    for stack in family.stacks:
-        attention = reader.attention(stack)
-        found += [replace(group, attention=attention) for group in reader.groups(stack)]
+    outside = families().outside.get(model_type) or [None] * len(family.stacks)
+    for stack, keys in zip(family.stacks, outside, strict=True):
+        attention, beside = reader.attention(stack), reader.beside(keys)
+        found += [replace(group, attention=attention, beside=beside) for group in reader.groups(stack)]
     return found
+
+
+def read_rest(config: Config) -> tuple[Rest, ...] | None:
+    """What the stacks of a config that `read_groups` takes have beside their layers; None where it is not known."""
+    model_type = str(config.get("model_type"))
+    outside = families().outside.get(model_type)
+    if outside is None:
+        return None
+    reader, found = _Reader(config, model_type), []
+    for stack, keys in zip(families().by_type[model_type].stacks, outside, strict=True):
+        rest = reader.rest(stack, keys)
+        if rest is None:
+            return None
+        found.append(rest)
+    return tuple(found)
 
 
 def _part(config: Config, model_type: str, key: str) -> list[LayerGroup]:
@@ -207,6 +224,44 @@ class _Reader:
             out_bias=self.switch(keys.out_bias),
             mla=mla,
         )
+
+    def beside(self, keys: Outside | None) -> Beside | None:
+        """What a stack's layers have beside FFN and attention; None where the config does not tell it."""
+        if keys is None or any(self.config.get(key, value) != value for key, value in keys.assumes):
+            return None
+        try:
+            buckets = self.count(keys.buckets, least=0)
+        except FfnbenchError:
+            return None
+        return Beside(
+            norms=keys.norms, norm_bias=keys.norm_bias, head_norms=keys.head_norms, sinks=keys.sinks,
+            buckets=buckets, buckets_in_each=keys.buckets_in_each,
+        )  # fmt: skip
+
+    def rest(self, stack: Stack, keys: Outside) -> Rest | None:
+        """What a stack has beside its layers; None where the config does not tell it."""
+        if any(self.config.get(key, value) != value for key, value in keys.assumes):
+            return None
+        try:
+            width = self.count(stack.d_model)
+            if any(self.config.get(key) not in (None, width) for key in keys.equal):
+                return None
+            positions, rows = self.count(keys.positions, least=0), self.count(keys.token_types, least=0)
+            patch = self.count("patch_size") if keys.patches else 0
+            squares = (self.count("image_size") // patch) ** 2 if patch else 0
+            return Rest(
+                width=width,
+                vocab=self.count(keys.vocab, least=0),
+                rows=squares + positions + keys.more_positions + rows + 2 * keys.tokens,
+                patches=(self.count("num_channels") * patch**2 + keys.patch_bias) * width if patch else 0,
+                norms=keys.outer_norms,
+                norm_bias=keys.norm_bias,
+                output=keys.head is Head.OUTPUT and not self.switch(keys.tied),
+                output_bias=keys.head is Head.OUTPUT and keys.output_bias,
+                pooler=keys.head is Head.POOLER,
+            )
+        except FfnbenchError:
+            return None
 
     def ffn(self, stack: Stack, experts: Experts | None = None, wider: int = 1) -> FFNSpec:
         """The FFN of a stack's layers; `wider` multiplies the width of what every token goes to."""

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from ffnbench.jsonable import decode
+from ffnbench.models.model import HeadNorms
 from ffnbench.names import did_you_mean
 
 FILE = Path(__file__).with_name("families.toml")
@@ -108,6 +109,39 @@ class Stack:
     attention: Heads | None = None
 
 
+class Head(StrEnum):
+    """What makes vectors into an answer."""
+
+    OUTPUT = "output"
+    POOLER = "pooler"
+    NONE = "none"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outside:
+    """What a stack has beside its FFNs and its attentions' matrices, in its layers and beside them."""
+
+    vocab: str | int
+    positions: str | int
+    more_positions: int
+    token_types: str | int
+    patches: bool
+    patch_bias: bool
+    tokens: int
+    norms: int
+    outer_norms: int
+    norm_bias: bool
+    head_norms: HeadNorms
+    sinks: bool
+    buckets: str | int
+    buckets_in_each: bool
+    head: Head
+    tied: bool | str | Or[bool]
+    output_bias: bool
+    assumes: Assumed = ()
+    equal: tuple[str, ...] = ()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Family:
     """Model types with one description: stacks of layers, or parts, the keys of nested configs."""
@@ -123,10 +157,14 @@ KINDS: dict[str, type] = {"experts": Experts, "attention": Heads, "stack": Stack
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Families:
-    """The whole table: the family of each model type, and the model types that have no FFN."""
+    """The whole table: the family of each model type, the model types that have no FFN, and what stands beside layers.
+
+    `outside` has one row a stack of the family.
+    """
 
     by_type: dict[str, Family]
     without_ffn: frozenset[str]
+    outside: dict[str, tuple[Outside, ...]]
 
 
 @cache
@@ -140,7 +178,7 @@ def parse(text: str) -> Families:
     import tomllib  # not before it is needed
 
     data = tomllib.loads(text)
-    if unknown := sorted(data.keys() - {*KINDS, "family", "without_ffn"}):
+    if unknown := sorted(data.keys() - {*KINDS, "family", "without_ffn", "rest"}):
         raise ValueError(f"unknown key {unknown[0]!r}")
     templates = _templates(data)
     by_type: dict[str, Family] = {}
@@ -157,7 +195,28 @@ def parse(text: str) -> Families:
         without_ffn = frozenset(decode(tuple[str, ...], data.get("without_ffn", [])))
         if twice := sorted(without_ffn & by_type.keys()):
             raise ValueError(f"{twice[0]!r} stands in family {by_type[twice[0]].name!r} already")
-    return Families(by_type=by_type, without_ffn=without_ffn)
+    return Families(by_type=by_type, without_ffn=without_ffn, outside=_outside(data, by_type))
+
+
+def _outside(data: Row, by_type: dict[str, Family]) -> dict[str, tuple[Outside, ...]]:
+    """What stands beside the layers of each model type that a row of `rest` names, stack by stack."""
+    known: Templates = {"rest": {"default": {}}}
+    found: dict[str, tuple[Outside, ...]] = {}
+    for name, row in _rows(data, "rest"):
+        with _named(f"rest {name!r}"):
+            shared = {key: value for key, value in _table(row).items() if key not in ("types", "stacks")}
+            known["rest"][name] = _full("rest", shared, known)
+            stacks = row.get("stacks", [{}])
+            if not isinstance(stacks, list):
+                raise ValueError(f"stacks: expected a list, found {stacks!r}")
+            rows = tuple(decode(Outside, _full("rest", shared | _table(stack), known)) for stack in stacks)
+            for model_type in decode(tuple[str, ...], row.get("types", [])):
+                if model_type not in by_type or len(by_type[model_type].stacks) != len(rows):
+                    raise ValueError(f"types: no family has {model_type!r} with {len(rows)} stacks")
+                if model_type in found:
+                    raise ValueError(f"types: {model_type!r} stands twice")
+                found[model_type] = rows
+    return found
 
 
 def _templates(data: Row) -> Templates:

@@ -1,12 +1,16 @@
 """Published models: one row each, with where its numbers were read.
 
 d_ff is the width per branch (papers and packed weights may print twice of it). Attention is one self-attention;
-the decoder layers of T5 and of the original Transformer carry a second one, of the same size, to the encoder.
+the decoder layers of T5 and of the original Transformer carry a second one, of the same size, to the encoder, and a
+third norm. What stands beside the layers is that of the model with its output layer; BERT's, ModernBERT's and ViT's is
+that of the bare model.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from ffnbench.errors import FfnbenchError
 from ffnbench.ffn.attention import AttentionSpec, MLASpec
@@ -14,7 +18,8 @@ from ffnbench.ffn.moe import MoESpec, Scores
 from ffnbench.ffn.spec import FFNSpec, Gate, Scalar
 from ffnbench.ffn.variants import GATED
 from ffnbench.models.configs import read_config
-from ffnbench.models.model import LayerGroup, ModelSpec
+from ffnbench.models.hub import cache_folder, cached_config, is_name, nearest
+from ffnbench.models.model import Beside, HeadNorms, LayerGroup, ModelSpec, Rest
 from ffnbench.names import Registry, did_you_mean
 
 
@@ -36,8 +41,24 @@ def _attention(
     )
 
 
-def _groups(layers: dict[str, int], ffn: FFNSpec, attention: AttentionSpec) -> tuple[LayerGroup, ...]:
-    return tuple(LayerGroup(kind=kind, count=count, ffn=ffn, attention=attention) for kind, count in layers.items())
+RMS, LAYER_NORM = Beside(), Beside(norm_bias=True)
+
+
+def _groups(
+    layers: dict[str, int], ffn: FFNSpec, attention: AttentionSpec, beside: Beside = RMS
+) -> tuple[LayerGroup, ...]:
+    crossing = replace(beside, norms=beside.norms + 1)
+    return tuple(
+        LayerGroup(
+            kind=kind, count=count, ffn=ffn, attention=attention,
+            beside=crossing if kind == "decoder" and "encoder" in layers else beside,
+        )
+        for kind, count in layers.items()
+    )  # fmt: skip
+
+
+def _rest(width: int, vocab: int, *, output: bool = True, **keys: Any) -> tuple[Rest, ...]:
+    return (Rest(width=width, vocab=vocab, output=output, **keys),)
 
 
 def _deepseek_v3() -> tuple[LayerGroup, ...]:
@@ -46,9 +67,10 @@ def _deepseek_v3() -> tuple[LayerGroup, ...]:
     moe = MoESpec(
         experts=256, top_k=8, shared_d_ff=2048, scores=Scores.SIGMOID, routed_scale=2.5, groups=8, top_groups=4
     )
+    beside = Beside(head_norms=HeadNorms.LATENT)
     return (
-        LayerGroup(kind="dense", count=3, ffn=_ffn("swiglu", 7168, 18432), attention=attention),
-        LayerGroup(kind="moe", count=58, ffn=_ffn("swiglu", 7168, 2048, moe=moe), attention=attention),
+        *_groups({"dense": 3}, _ffn("swiglu", 7168, 18432), attention, beside),
+        *_groups({"moe": 58}, _ffn("swiglu", 7168, 2048, moe=moe), attention, beside),
     )
 
 
@@ -56,109 +78,154 @@ def _deepseek_v3() -> tuple[LayerGroup, ...]:
 _ROWS = (
     ModelSpec(
         key="transformer-base", name="Transformer base",
-        groups=_groups({"encoder": 6, "decoder": 6}, _ffn("relu", 512, 2048, bias=True), _attention(512, 8, 8, 64)),
+        groups=_groups(
+            {"encoder": 6, "decoder": 6}, _ffn("relu", 512, 2048, bias=True), _attention(512, 8, 8, 64),
+            LAYER_NORM,
+        ),
         source="Vaswani et al. 2017, arXiv 1706.03762, table 3",
         note="attention without biases, as in the paper's equations",
+        rest=_rest(512, 37000, output=False, norms=0),
+        rest_note="one matrix embeds both languages and is the output's; the paper says about 37,000 tokens",
     ),
     ModelSpec(
         key="bert-base", name="BERT-base",
-        groups=_groups({"encoder": 12}, _ffn("gelu", 768, 3072, bias=True), _attention(768, 12, 12, 64, True, True)),
+        groups=_groups(
+            {"encoder": 12}, _ffn("gelu", 768, 3072, bias=True), _attention(768, 12, 12, 64, True, True),
+            LAYER_NORM,
+        ),
         source="transformers BertConfig; bert-base-uncased",
+        rest=_rest(768, 30522, output=False, rows=512 + 2, norm_bias=True, pooler=True),
+        rest_note="the bare model with its pooler",
     ),
     ModelSpec(
         key="gpt2", name="GPT-2 124M",
-        groups=_groups({"dense": 12}, _ffn("gelu_tanh", 768, 3072, bias=True), _attention(768, 12, 12, 64, True, True)),
+        groups=_groups(
+            {"dense": 12}, _ffn("gelu_tanh", 768, 3072, bias=True), _attention(768, 12, 12, 64, True, True),
+            LAYER_NORM,
+        ),
         source="transformers GPT2Config; gpt2",
+        rest=_rest(768, 50257, output=False, rows=1024, norm_bias=True),
     ),
     ModelSpec(
         key="gpt3-175b", name="GPT-3 175B",
         groups=_groups(
-            {"dense": 96}, _ffn("gelu", 12288, 49152, bias=True), _attention(12288, 96, 96, 128, True, True)
+            {"dense": 96}, _ffn("gelu", 12288, 49152, bias=True), _attention(12288, 96, 96, 128, True, True), LAYER_NORM
         ),
         source="Brown et al. 2020, arXiv 2005.14165, table 2.1",
         note="the paper states d_ff = 4 d_model; biases are assumed as in GPT-2",
+        rest=_rest(12288, 50257, output=False, rows=2048, norm_bias=True),
+        rest_note="GPT-2's vocabulary, norms and tied output are assumed, 2,048 positions are the paper's",
     ),
     ModelSpec(
         key="t5-base", name="T5-base v1.0",
-        groups=_groups({"encoder": 12, "decoder": 12}, _ffn("relu", 768, 3072), _attention(768, 12, 12, 64)),
+        groups=_groups(
+            {"encoder": 12, "decoder": 12}, _ffn("relu", 768, 3072), _attention(768, 12, 12, 64),
+            Beside(buckets=32),
+        ),
         source="t5-base config.json; the baseline of Shazeer 2020, arXiv 2002.05202",
+        rest=(Rest(width=768), *_rest(768, 32128, output=False)),
     ),
     ModelSpec(
         key="t5-v1.1-xxl", name="T5 v1.1 XXL",
         groups=_groups(
-            {"encoder": 24, "decoder": 24}, _ffn("geglu_tanh", 4096, 10240), _attention(4096, 64, 64, 64)
+            {"encoder": 24, "decoder": 24}, _ffn("geglu_tanh", 4096, 10240), _attention(4096, 64, 64, 64),
+            Beside(buckets=32),
         ),
         source="google/t5-v1_1-xxl config.json; torchtune t5_v1_1_xxl_encoder",
+        rest=(Rest(width=4096), *_rest(4096, 32128)),
     ),
     ModelSpec(
         key="palm-540b", name="PaLM 540B",
-        groups=_groups({"dense": 118}, _ffn("swiglu", 18432, 73728), _attention(18432, 48, 1, 256)),
+        groups=_groups({"dense": 118}, _ffn("swiglu", 18432, 73728), _attention(18432, 48, 1, 256), Beside(norms=1)),
         source="Chowdhery et al. 2022, arXiv 2204.02311, table 1 and section 2",
         note="three matrices at d_ff = 4 d_model, without the 2/3",
+        rest=_rest(18432, 256000, output=False),
+        rest_note="one norm a layer, without a bias, since FFN and attention stand in parallel",
     ),
     ModelSpec(
         key="falcon-7b", name="Falcon 7B",
-        groups=_groups({"dense": 32}, _ffn("gelu", 4544, 18176), _attention(4544, 71, 1, 64)),
+        groups=_groups(
+            {"dense": 32}, _ffn("gelu", 4544, 18176), _attention(4544, 71, 1, 64),
+            Beside(norms=1, norm_bias=True),
+        ),
         source="litgpt config.py, falcon-7b; transformers FalconConfig",
+        rest=_rest(4544, 65024, output=False, norm_bias=True),
     ),
     ModelSpec(
         key="llama-7b", name="LLaMA 1 and 2 7B",
         groups=_groups({"dense": 32}, _ffn("swiglu", 4096, 11008), _attention(4096, 32, 32, 128)),
         source="transformers LlamaConfig; --rule llama",
+        rest=_rest(4096, 32000),
     ),
     ModelSpec(
         key="llama2-70b", name="Llama-2 70B",
         groups=_groups({"dense": 80}, _ffn("swiglu", 8192, 28672), _attention(8192, 64, 8, 128)),
         source="litgpt config.py, Llama-2-70b-hf; ffn_dim_multiplier 1.3, multiple_of 4096",
+        rest=_rest(8192, 32000),
     ),
     ModelSpec(
         key="llama3-8b", name="Llama-3 and 3.1 8B",
         groups=_groups({"dense": 32}, _ffn("swiglu", 4096, 14336), _attention(4096, 32, 8, 128)),
         source="litgpt config.py, Llama-3-8B; torchtune; ffn_dim_multiplier 1.3, multiple_of 1024",
+        rest=_rest(4096, 128256),
     ),
     ModelSpec(
         key="llama3.1-405b", name="Llama-3.1 405B",
         groups=_groups({"dense": 126}, _ffn("swiglu", 16384, 53248), _attention(16384, 128, 8, 128)),
         source="litgpt config.py; torchtune llama3_1_405b; ffn_dim_multiplier 1.2, multiple_of 4096",
+        rest=_rest(16384, 128256),
     ),
     ModelSpec(
         key="mistral-7b", name="Mistral 7B",
         groups=_groups({"dense": 32}, _ffn("swiglu", 4096, 14336), _attention(4096, 32, 8, 128)),
         source="transformers MistralConfig; torchtune mistral_7b",
+        rest=_rest(4096, 32000),
+        rest_note="version 0.1, with 32,000 tokens; version 0.3 has 32,768",
     ),
     ModelSpec(
         key="gemma-7b", name="Gemma 7B",
         groups=_groups({"dense": 28}, _ffn("geglu_tanh", 3072, 24576), _attention(3072, 16, 16, 256)),
         source="transformers GemmaConfig; litgpt; torchtune",
         note="the paper prints both branches together: 49152",
+        rest=_rest(3072, 256000, output=False),
     ),
     ModelSpec(
         key="phi-3-mini", name="Phi-3-mini 3.8B",
         groups=_groups({"dense": 32}, _ffn("swiglu", 3072, 8192), _attention(3072, 32, 32, 96)),
         source="transformers Phi3Config; litgpt; torchtune",
         note="gate and up packed in one weight of 16384 rows",
+        rest=_rest(3072, 32064),
     ),
     ModelSpec(
         key="qwen2.5-7b", name="Qwen2.5 7B",
         groups=_groups({"dense": 28}, _ffn("swiglu", 3584, 18944), _attention(3584, 28, 4, 128, True)),
         source="litgpt config.py; torchtune qwen2_5_7b",
         note="biases on q, k and v only",
+        rest=_rest(3584, 152064),
     ),
     ModelSpec(
         key="nemotron-4-340b", name="Nemotron-4 340B",
-        groups=_groups({"dense": 96}, _ffn("relu2", 18432, 73728), _attention(18432, 96, 8, 192)),
-        source="NVIDIA NeMo, Nemotron4Config340B",
+        groups=_groups({"dense": 96}, _ffn("relu2", 18432, 73728), _attention(18432, 96, 8, 192), LAYER_NORM),
+        source="NVIDIA NeMo, Nemotron4Config340B; NVIDIA 2024, arXiv 2406.11704, table 1",
+        rest=_rest(18432, 256000, norm_bias=True),
     ),
     ModelSpec(
         key="modernbert-base", name="ModernBERT-base",
         groups=_groups({"encoder": 22}, _ffn("geglu", 768, 1152), _attention(768, 12, 12, 64)),
         source="transformers ModernBertConfig",
         note="gate and up packed in one weight of 2304 rows",
+        rest=_rest(768, 50368, output=False),
+        rest_note="the bare model; its first layer has one norm, and the embeddings have one",
     ),
     ModelSpec(
         key="vit-b16", name="ViT-B/16",
-        groups=_groups({"vision": 12}, _ffn("gelu", 768, 3072, bias=True), _attention(768, 12, 12, 64, True, True)),
+        groups=_groups(
+            {"vision": 12}, _ffn("gelu", 768, 3072, bias=True), _attention(768, 12, 12, 64, True, True),
+            LAYER_NORM,
+        ),
         source="timm vit_base_patch16_224; transformers ViTConfig",
+        rest=_rest(768, 0, output=False, rows=14**2 + 2, patches=(3 * 16**2 + 1) * 768, norm_bias=True, pooler=True),
+        rest_note="the bare model with its pooler, which timm's has not",
     ),
     ModelSpec(
         key="mixtral-8x7b", name="Mixtral 8x7B",
@@ -166,33 +233,43 @@ _ROWS = (
             {"moe": 32}, _ffn("swiglu", 4096, 14336, moe=MoESpec(experts=8, top_k=2)), _attention(4096, 32, 8, 128)
         ),
         source="transformers MixtralConfig; litgpt",
+        rest=_rest(4096, 32000),
     ),
     ModelSpec(
         key="qwen3-30b-a3b", name="Qwen3 30B-A3B",
         groups=_groups(
-            {"moe": 48}, _ffn("swiglu", 2048, 768, moe=MoESpec(experts=128, top_k=8)), _attention(2048, 32, 4, 128)
+            {"moe": 48}, _ffn("swiglu", 2048, 768, moe=MoESpec(experts=128, top_k=8)), _attention(2048, 32, 4, 128),
+            Beside(head_norms=HeadNorms.HEAD),
         ),
         source="litgpt config.py, Qwen3-30B-A3B",
+        rest=_rest(2048, 151936),
     ),
     ModelSpec(
         key="deepseek-v3", name="DeepSeek-V3 and R1 671B", groups=_deepseek_v3(),
         source="transformers DeepseekV3Config; deepseek-ai/DeepSeek-V3",
+        rest=_rest(7168, 129280),
+        rest_note="the checkpoint has 14,848 correction biases of its routers as well, which are no trained weights",
     ),
     ModelSpec(
         key="gpt-oss-120b", name="gpt-oss-120b",
         groups=_groups(
             {"moe": 36},
             _ffn("swiglu_oai", 2880, 2880, bias=True, moe=MoESpec(experts=128, top_k=4, router_bias=True)),
-            _attention(2880, 64, 8, 64, True, True),
+            _attention(2880, 64, 8, 64, True, True), Beside(sinks=True),
         ),
         source="transformers GptOssConfig; openai/gpt-oss-120b",
         note="clamped gate: quick_gelu(min(gate, 7)) * (clamp(up, -7, 7) + 1)",
+        rest=_rest(2880, 201088),
     ),
     ModelSpec(
         key="apertus-8b", name="Apertus 8B",
-        groups=_groups({"dense": 32}, _ffn("xielu", 4096, 21504), _attention(4096, 32, 8, 128)),
+        groups=_groups(
+            {"dense": 32}, _ffn("xielu", 4096, 21504), _attention(4096, 32, 8, 128),
+            Beside(head_norms=HeadNorms.HEAD),
+        ),
         source="swiss-ai/Apertus-8B-2509 config.json",
         note="the class's default intermediate_size, 14336, is not the checkpoint's; xielu learns two scalars a layer",
+        rest=_rest(4096, 131072),
     ),
 )
 # fmt: on
@@ -204,21 +281,43 @@ for _row in _ROWS:
 
 def model_of(name: str) -> ModelSpec:
     """A preset by its name, or the model of a config.json; raises FfnbenchError where it is neither."""
-    if name in PRESETS:
-        return PRESETS.get(name)
-    if not _is_path(name):
-        near = did_you_mean(name, PRESETS.names())
+    return PRESETS.get(name) if name in PRESETS else read_config(config_path(name))
+
+
+def config_path(name: str) -> str:
+    """The path of a config that is named: a file or folder, else that of a model in the hub's cache on this disk.
+
+    What exists wins over a name. Raises FfnbenchError for a name that nothing here has; a path is returned as it is,
+    and whoever reads it says what is wrong with it.
+    """
+    if _exists(name):
+        return name
+    if (cached := cached_config(name)) is not None:
+        return str(cached)
+    near = nearest(name, {key: PRESETS.get(key).name for key in PRESETS.names()}) if is_name(name) else None
+    said = f"the nearest preset is {near!r}; " if near else ""
+    if "/" in name and is_name(name):
         raise FfnbenchError(
-            f"{name!r} is neither a preset nor a file",
-            " ".join(filter(None, (near, "give a config.json, or one of `ffnbench list presets`"))),
+            f"{name!r} is no file here, and the hub's cache on this disk, {str(cache_folder())!r}, does not hold it",
+            f"{said}give a config.json, or one of `ffnbench list presets`: nothing is downloaded",
         )
-    return read_config(name)
+    if "/" not in name and Path(name).suffix != ".json":
+        raise FfnbenchError(
+            f"{name!r} is neither a preset nor a file, nor in the hub's cache on this disk",
+            " ".join(
+                filter(
+                    None,
+                    (
+                        did_you_mean(name, PRESETS.names()) or said[:-1],
+                        "give a config.json, or one of `ffnbench list presets`",
+                    ),
+                )
+            ),
+        )
+    return name
 
 
-def _is_path(name: str) -> bool:
-    """Whether it looks like a file or a folder, or is one."""
-    if Path(name).suffix == ".json" or "/" in name:
-        return True
+def _exists(name: str) -> bool:
     try:
         return Path(name).expanduser().exists()
     except (OSError, RuntimeError):  # a name too long, a home that is not there

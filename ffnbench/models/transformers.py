@@ -24,6 +24,7 @@ from ffnbench.ffn.moe import MoESpec
 from ffnbench.ffn.spec import HF, FFNSpec, Gate
 from ffnbench.models.configs import read_groups
 from ffnbench.models.model import CountedLayers, CountedModel, OwnMLP
+from ffnbench.models.presets import config_path
 
 # attributes that hold an FFN, or a list of them; a pair of projections is one that stands in the layer itself
 NAMES = frozenset({
@@ -95,9 +96,12 @@ def load_config(source: str) -> Any:
     try:
         if not path.exists() and source in transformers.CONFIG_MAPPING:
             return transformers.CONFIG_MAPPING[source]()
+        path = Path(config_path(source)).expanduser()
         path = path / "config.json" if path.is_dir() else path
         data = json.loads(path.read_text(encoding="utf-8"))
         return transformers.CONFIG_MAPPING[data["model_type"]].from_dict(data)
+    except FfnbenchError:
+        raise
     except Exception as problem:
         raise FfnbenchError(
             f"transformers can't read {source!r}: {type(problem).__name__}: {problem}",

@@ -12,7 +12,7 @@ from ffnbench.errors import FfnbenchError
 from ffnbench.ffn.attention import AttentionSpec, Form
 from ffnbench.ffn.moe import Routing
 from ffnbench.ffn.spec import require_positive, whole_or_text
-from ffnbench.models.model import LayerGroup, ModelSpec
+from ffnbench.models.model import LayerGroup, ModelSpec, crosses
 from ffnbench.models.presets import model_of
 from ffnbench.plan import Case, Kind, Note, Plan, Probe, Sizing
 from ffnbench.planning.compare import DEFAULT_D_MODEL, named_model, plan_compare
@@ -175,8 +175,3 @@ def _notes(model: ModelSpec | None) -> Iterator[Note]:
         yield Note(label="", text=f"one of its {model.main.kind} layers; it has {kinds}: --whole-model counts all")
     if crosses(model, model.main):
         yield Note(label="", text="its second attention, to the encoder, is counted by --whole-model and not here")
-
-
-def crosses(model: ModelSpec, group: LayerGroup) -> bool:
-    """Whether a kind of layer has a second attention, to the encoder's tokens."""
-    return group.kind == "decoder" and any(other.kind == "encoder" for other in model.groups)

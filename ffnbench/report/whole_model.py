@@ -1,4 +1,7 @@
-"""A whole model, kind of layer by kind of layer: the FFN's and attention's parameters, FLOPs and KV bytes, summed."""
+"""A whole model, kind of layer by kind of layer: the FFN's and attention's parameters, FLOPs and KV bytes, summed.
+
+Below it every parameter of the model by part.
+"""
 
 from __future__ import annotations
 
@@ -9,11 +12,12 @@ from ffnbench.errors import FfnbenchError
 from ffnbench.ffn.attention import AttentionSpec, attention_cost, kv_bytes
 from ffnbench.ffn.cost import cost
 from ffnbench.ffn.dtypes import DTYPES
-from ffnbench.models.model import LayerGroup, ModelSpec
+from ffnbench.models.model import LayerGroup, ModelSpec, WholeModel, crosses, whole_model
 from ffnbench.models.presets import model_of
-from ffnbench.planning.block import attention_of, crosses, parse_lengths, refuse_sizes
+from ffnbench.planning.block import attention_of, parse_lengths, refuse_sizes
 from ffnbench.planning.compare import named_model
 from ffnbench.report.formats import View, view_of
+from ffnbench.report.parts import parts_table
 from ffnbench.report.records import Record
 from ffnbench.report.table import EXTRA, Cell, Column, Table
 from ffnbench.request import BlockRequest
@@ -22,9 +26,11 @@ from ffnbench.units import IEC, SI, quantity
 SUMMED = ("layers", "ffn_params", "ffn_params_active", "attention_params", "flops_ffn", "flops_attention", "kv_bytes")
 SHARES = {"ffn_share_params": ("ffn_params", "attention_params"), "ffn_share_flops": ("flops_ffn", "flops_attention")}
 
+OF_ALL = ("embedding_params", "router_params", "norm_params", "head_params", "params", "params_active")
+
 
 def whole_model_view(request: BlockRequest) -> View:
-    """FFN and attention of all layers of the model that a request names, in closed form; nothing is measured."""
+    """All layers of the model that a request names, and all its parameters, in closed form; nothing is measured."""
     name = named_model(request.preset, request.config)
     if name is None:
         raise FfnbenchError("--whole-model needs a model", "for example --preset llama3-8b")
@@ -32,19 +38,35 @@ def whole_model_view(request: BlockRequest) -> View:
     model, lengths = model_of(name), parse_lengths(request.seq_len)
     if len(lengths) > 1:
         raise FfnbenchError("a whole model is counted at one length", "give one --seq-len")
-    records = with_total([_layers(request, model, group, lengths[0]) for group in model.groups])
+    counted = with_total([_layers(request, model, group, lengths[0]) for group in model.groups])
+    whole = whole_model(_as_asked(request, model))
+    records = [row | _of_all(whole if row is counted[-1] else None) for row in counted]
     second = any(crosses(model, group) for group in model.groups)
     notes = [
-        *([model.note] if model.note else []),
         *(["decoder layers have a second attention, to an encoder's sequence of the same length"] if second else []),
-        "embeddings, the output layer, norms, position encodings and windows are not counted",
-        f"source: {model.source}",
+        "FFN: with its router, without norms; in FLOPs norms, position encodings and windows are not counted",
     ]
     header = (
         f"Whole model: {model.name}, {lengths[0]:,} tokens, {DTYPES.canonical(request.dtype)}, forward",
         "all layers of a kind together; a causal token counts what it sees; KV is that of one sequence",
     )
-    return view_of(whole_model_table(records, header, notes), lambda: records)
+    table = replace(parts_table(whole), above=(whole_model_table(records, header, notes),))
+    return view_of(table, lambda: records)
+
+
+def _as_asked(request: BlockRequest, model: ModelSpec) -> ModelSpec:
+    """The model with the attention that the flags make of its own."""
+    groups = (replace(g, attention=attention_of(request, g.ffn.d_model, g)) for g in model.groups)
+    return replace(model, groups=tuple(groups))
+
+
+def _of_all(whole: WholeModel | None) -> Record:
+    """The parts of the whole model, which stand in the last record."""
+    if whole is None:
+        return dict.fromkeys(OF_ALL)
+    parts = whole.parts
+    numbers = (parts["embeddings"], parts["router"], parts["norms"], parts["head"], whole.params, whole.active)
+    return dict(zip(OF_ALL, numbers, strict=True))
 
 
 def _layers(request: BlockRequest, model: ModelSpec, group: LayerGroup, seq_len: int) -> Record:

@@ -1,0 +1,117 @@
+"""All parameters of a model as transformers builds it, sorted by where they stand. Runs in a worker; needs `hf`.
+
+The sum is exact, since it is over all parameters of the built model, each once. Which part one belongs to follows from
+names: of the modules around it, and of their classes.
+"""
+
+from __future__ import annotations
+
+import re
+import warnings
+from collections import Counter
+from collections.abc import Collection
+from typing import Any
+
+from ffnbench.errors import FfnbenchError
+from ffnbench.models.model import WholeModel
+from ffnbench.models.transformers import IN_A_LAYER, build_empty, feed_forwards, load_config
+
+# Of the classes with an output layer the first that a config has; an encoder's, which fills masks, is taken bare
+WITH_OUTPUT = (
+    "MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING", "MODEL_FOR_SPEECH_SEQ_2_SEQ_MAPPING",
+    "MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING", "MODEL_FOR_CAUSAL_LM_MAPPING",
+)  # fmt: skip
+NORM = re.compile(r"norm|(^|[._])ln([._]|_?\d|$)")
+ATTENTION = re.compile(r"att(entio)?n|(^|[._])(q|k|v|o|qkv|out)_proj([._]|$)", re.I)
+ROUTER = re.compile(r"(^|\.)(gate|router|shared_expert_gate|wg)\.|(^|\.)router")
+EMBEDDING = re.compile(r"embed|(^|\.)(wte|wpe|shared)(\.|$)|position|patch|(cls|class|mask|distillation)_token")
+HEAD = re.compile(r"(^|\.)(\w*lm_head|\w*head|pooler|embed_out|classifier|output_projection|predictions?|cls)(\.|$)")
+
+
+def build_whole(config: Any) -> Any:
+    """The model with its output layer, where it has one, on torch's meta device, with its tied weights tied."""
+    import torch
+    from transformers import initialization
+
+    kind = _with_output(config)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            if kind is None:
+                model = build_empty(config)
+            else:
+                with torch.device("meta"), initialization.no_init_weights():
+                    model = kind(config)
+            model.tie_weights()
+        except FfnbenchError:
+            raise
+        except Exception as problem:
+            text = " ".join(str(problem).split())[:200]
+            raise FfnbenchError(
+                f"transformers can't build {config.model_type!r}: {type(problem).__name__}: {text}",
+                "does AutoModel.from_config work with it?",
+            ) from problem
+    return model
+
+
+def _with_output(config: Any) -> Any:
+    """The class with an output layer; None where there is none, or only one of an encoder."""
+    from transformers.models.auto import modeling_auto
+
+    fills_masks = type(config) in modeling_auto.MODEL_FOR_MASKED_LM_MAPPING
+    for name in WITH_OUTPUT[:-1] if fills_masks else WITH_OUTPUT:
+        mapping = getattr(modeling_auto, name)
+        if type(config) in mapping:
+            found = mapping[type(config)]
+            return found[0] if isinstance(found, tuple) else found
+    return None
+
+
+def count_whole(source: str) -> WholeModel:
+    """All parameters of a config.json's model, or of a model type's with its defaults."""
+    config = load_config(source)
+    import transformers
+
+    model = build_whole(config)
+    parts = sorted_parts(model)
+    return WholeModel(
+        name=config.model_type,
+        source=source,
+        counted_by=f"transformers {transformers.__version__}, which built {type(model).__name__}",
+        note="parts are told by the names of modules; keys that the file leaves out have the defaults of the class",
+        **{name: parts[name] for name in ("embeddings", "attention", "ffn", "router", "norms", "head", "other")},
+        idle=None if parts["router"] else 0,
+    )
+
+
+def sorted_parts(model: Any) -> Counter[str]:
+    """Part -> parameters, each of them once."""
+    kinds = {path: type(module).__name__ for path, module in model.named_modules()}
+    networks = {
+        f"{found.path}.{name}" if found.path else name for found in feed_forwards(model) for name, _ in found.shapes
+    }
+    count: Counter[str] = Counter()
+    for path, parameter in model.named_parameters():
+        count[_part(path, kinds, networks)] += parameter.numel()
+    return count
+
+
+def _part(path: str, kinds: dict[str, str], networks: Collection[str]) -> str:
+    """The part of one parameter: by its own module first, then by those around it."""
+    owner, _, _ = path.rpartition(".")
+    last = owner.rpartition(".")[2].lower()
+    if "norm" in kinds.get(owner, "").lower() or NORM.search(last):
+        return "norms"
+    if path in networks:
+        return "router" if ROUTER.search(path) and _has_experts(path, networks) else "ffn"
+    around = [kinds[".".join(owner.split(".")[: n + 1])] for n in range(owner.count(".") + 1)] if owner else []
+    if IN_A_LAYER.search(path):
+        return "attention" if any("Attention" in name for name in around) or ATTENTION.search(path) else "other"
+    if kinds.get(owner) == "Embedding" or EMBEDDING.search(path.lower()):
+        return "embeddings"
+    return "head" if HEAD.search(path) else "other"
+
+
+def _has_experts(path: str, networks: Collection[str]) -> bool:
+    block = re.split(r"\.(?:gate|router|shared_expert_gate|wg)\b", path)[0]
+    return any(name.startswith(f"{block}.experts") for name in networks) or "router" in path

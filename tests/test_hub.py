@@ -1,0 +1,180 @@
+"""A model's name on the hub: its config.json in the cache on this disk, and never the network."""
+
+from __future__ import annotations
+
+import json
+import socket
+from pathlib import Path
+
+import pytest
+from conftest import ffnbench
+
+from ffnbench.errors import FfnbenchError
+from ffnbench.models.hub import cache_folder, cached_config, is_name, nearest
+from ffnbench.models.presets import PRESETS, config_path, model_of
+from ffnbench.planning.compare import plan_compare
+from ffnbench.request import CompareRequest
+
+NAME = "meta-llama/Llama-3.1-8B"
+VARIABLES = ("HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE", "HF_HOME", "XDG_CACHE_HOME")
+LLAMA = {
+    "model_type": "llama", "hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 2, "hidden_act": "silu",
+    "num_attention_heads": 4, "vocab_size": 100,
+}  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty cache, an empty current folder, and no network."""
+    for name in VARIABLES:
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "hub"))
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+
+    def refused(*_: object, **__: object) -> None:
+        raise AssertionError("a socket was opened")
+
+    monkeypatch.setattr(socket, "socket", refused)
+    return tmp_path / "hub"
+
+
+def keep(cache: Path, name: str, *commits: str, main: str | None = None, config: dict = LLAMA) -> Path:
+    """A download as huggingface_hub leaves it: the config is a link to a blob. Gives the model's folder."""
+    model = cache / f"models--{name.replace('/', '--')}"
+    (model / "blobs").mkdir(parents=True)
+    (model / "blobs" / "b10b").write_text(json.dumps(config))
+    for commit in commits:
+        (model / "snapshots" / commit).mkdir(parents=True)
+        (model / "snapshots" / commit / "config.json").symlink_to("../../blobs/b10b")
+    if main is not None:
+        (model / "refs").mkdir()
+        (model / "refs" / "main").write_text(main)
+    return model
+
+
+def test_the_config_of_main_is_found(cache: Path) -> None:
+    model = keep(cache, NAME, "aaaa", "bbbb", main="bbbb")
+    found = model_of(NAME)
+    assert found.source == str(model / "snapshots" / "bbbb" / "config.json")
+    assert (found.main.ffn.d_model, found.main.ffn.d_ff, found.main.count) == (64, 96, 2)
+
+
+def test_wherever_a_config_can_be_named(cache: Path) -> None:
+    keep(cache, NAME, "aaaa", main="aaaa\n")
+    keep(cache, "gpt2-tiny", "aaaa")
+    for request in (CompareRequest(config=NAME), CompareRequest(preset=NAME), CompareRequest(config="gpt2-tiny")):
+        assert plan_compare(request).cases[0].ffn.d_ff == 96
+    for arguments in (["inspect", NAME], ["block", "--config", NAME, "--cost-only"], ["cost", "--config", NAME]):
+        done = ffnbench(*arguments, env={"HF_HUB_CACHE": str(cache)})
+        assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_one_snapshot_needs_no_ref_and_several_are_listed(cache: Path) -> None:
+    model = keep(cache, NAME, "aaaa")
+    assert cached_config(NAME) == model / "snapshots" / "aaaa" / "config.json"
+    keep(cache, "org/two", "cccc", "dddd")
+    with pytest.raises(FfnbenchError, match="2 snapshots, and none of them is main: cccc, dddd") as caught:
+        model_of("org/two")
+    assert "snapshots/cccc/config.json" in caught.value.hint
+
+
+@pytest.mark.parametrize("main", ["../../../elsewhere", "/etc", "", "gone", "\0", "é"])
+def test_a_ref_that_is_no_commit_is_passed_over(cache: Path, main: str) -> None:
+    model = keep(cache, NAME, "aaaa", main=main)
+    keep(cache / "models--meta-llama--Llama-3.1-8B", "x", "elsewhere")
+    assert cached_config(NAME) == model / "snapshots" / "aaaa" / "config.json"
+
+
+def test_what_exists_wins_over_a_name(cache: Path) -> None:
+    keep(cache, NAME, "aaaa")
+    here = Path("meta-llama") / "Llama-3.1-8B"
+    here.mkdir(parents=True)
+    (here / "config.json").write_text(json.dumps(LLAMA | {"hidden_size": 128}))
+    assert config_path(NAME) == NAME
+    assert model_of(NAME).main.ffn.d_model == 128
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["../up", "a/../b", "/etc/passwd", "a/b/c", "..", ".", "a--b", "a/", "/a", "~/a", "a\\b", "a b", "", "x" * 200,
+     ".hidden/x", "a/b.json", "a\0b", "ä/b"],
+)  # fmt: skip
+def test_what_could_lead_elsewhere_is_no_name(cache: Path, name: str) -> None:
+    assert not is_name(name)
+    assert cached_config(name) is None
+    with pytest.raises(FfnbenchError):
+        model_of(name)
+
+
+@pytest.mark.parametrize(
+    ("name", "preset"),
+    [
+        (NAME, "llama3-8b"),
+        ("meta-llama/Llama-3.1-405B-Instruct", "llama3.1-405b"),
+        ("meta-llama/Llama-2-70b-hf", "llama2-70b"),
+        ("mistralai/Mixtral-8x7B-v0.1", "mixtral-8x7b"),
+        ("mistralai/Mistral-7B-Instruct-v0.3", "mistral-7b"),
+        ("Qwen/Qwen2.5-7B-Instruct", "qwen2.5-7b"),
+        ("Qwen/Qwen3-30B-A3B", "qwen3-30b-a3b"),
+        ("openai-community/gpt2-medium", "gpt2"),
+        ("openai/gpt-oss-20b", "gpt-oss-120b"),
+        ("deepseek-ai/DeepSeek-V3", "deepseek-v3"),
+        ("google-bert/bert-large-uncased", "bert-base"),
+        ("google/t5-v1_1-xxl", "t5-v1.1-xxl"),
+        ("google/vit-base-patch16-224", "vit-b16"),
+        ("answerdotai/ModernBERT-large", "modernbert-base"),
+    ],
+)
+def test_a_name_that_is_not_here_gets_the_nearest_preset(name: str, preset: str) -> None:
+    with pytest.raises(FfnbenchError, match="is no file here, and the hub's cache on this disk") as caught:
+        model_of(name)
+    assert f"the nearest preset is {preset!r}" in caught.value.hint
+    assert "nothing is downloaded" in caught.value.hint
+
+
+def test_no_preset_is_near_a_family_of_its_own() -> None:
+    assert nearest("some-org/zamba-7b", {key: PRESETS.get(key).name for key in PRESETS.names()}) is None
+    with pytest.raises(FfnbenchError) as caught:
+        model_of("some-org/zamba-7b")
+    assert "nearest" not in caught.value.hint
+    assert "list presets" in caught.value.hint
+
+
+def test_where_the_cache_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", "/home/ada")
+    expected = ["/a", "/b", "/home/ada/c/hub", "/d/huggingface/hub", "/home/ada/.cache/huggingface/hub"]
+    for name, value in zip(VARIABLES, ("/a", "/b", "~/c", "/d"), strict=True):
+        monkeypatch.setenv(name, value)
+    for name, folder in zip((*VARIABLES, ""), expected, strict=True):
+        assert str(cache_folder()) == folder
+        monkeypatch.delenv(name, raising=False)
+
+
+def test_a_file_of_the_cache_is_read_as_any_other(cache: Path) -> None:
+    model = keep(cache, NAME, "aaaa", main="aaaa")
+    (model / "blobs" / "b10b").write_text("{")
+    with pytest.raises(FfnbenchError, match=r"config.json' is not JSON"):
+        model_of(NAME)
+    (model / "blobs" / "b10b").unlink()
+    with pytest.raises(FfnbenchError, match="is no file here"):
+        model_of(NAME)
+
+
+def test_a_cache_that_is_no_folder_is_one_error(tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "loop").symlink_to("loop")
+    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "loop"))
+    with pytest.raises(FfnbenchError):
+        model_of(NAME)
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "file"))
+    with pytest.raises(FfnbenchError, match="is no file here"):
+        model_of(NAME)
+
+
+def test_a_name_reaches_transformers_too(cache: Path) -> None:
+    pytest.importorskip("transformers")
+    from ffnbench.models.transformers import load_config
+
+    keep(cache, NAME, "aaaa")
+    assert load_config(NAME).hidden_size == 64
