@@ -374,6 +374,8 @@ class Maker:
             given.words.append(dice.choice(PRESETS))
         else:
             given.words.append(self.config(dice, given))
+        if dice.random() < 0.3:
+            given.flag("--whole-model")
 
     def list(self, dice: Dice, given: Input) -> None:
         if dice.random() < 0.8:

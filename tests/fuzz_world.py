@@ -35,7 +35,7 @@ OF_RELU = {
     "slope_low": 0.0, "slope_high": 1.0, "zero_gradient": 0.5, "saturated": 0.5, "mean": 0.4, "second_moment": 0.5,
 }  # fmt: skip
 JOBS = ("greeting", "plan", "open", "sample", "place", "verify", "weigh", "describe", "count", "facts", "curve", "hold",
-        "keep", "origin", "hf_layers", "own_mlp", "timer")  # fmt: skip
+        "keep", "origin", "hf_layers", "hf_whole", "own_mlp", "timer")  # fmt: skip
 FAILURES = ("oom", "unsupported", "crash", "timeout", "mismatch", "recompiled")
 LOSSES = ("oom", "crash", "timeout")
 
@@ -197,6 +197,9 @@ class FuzzWorker:
         error = None if choice < 0.05 else 0.5 if choice < 0.1 else 1e-7
         apart = "the weight of 'up' has another shape" if choice > 0.95 else ""
         return {"error": error, "tolerance": 1e-4, "exact_error": 1e-16, "base_error": 1e-8, "apart": apart}
+
+    def job_hf_whole(self, request: dict[str, Any]) -> dict[str, Any]:
+        return {"failure": "unsupported", "message": "transformers is not installed"}
 
     def job_hf_layers(self, request: dict[str, Any]) -> dict[str, Any]:
         return {"failure": "crash", "message": "transformers is not installed"}

@@ -1,0 +1,273 @@
+"""The whole model adds up: by our closed form, by transformers' count, and as published."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+import whole
+from conftest import ROOT, ffnbench
+
+from ffnbench import api
+from ffnbench.cli import app
+from ffnbench.errors import FfnbenchError
+from ffnbench.ffn.attention import AttentionSpec, MLASpec
+from ffnbench.models.families import FILE, families, parse
+from ffnbench.models.model import Beside, HeadNorms, Rest, WholeModel, whole_model
+from ffnbench.models.presets import PRESETS
+from ffnbench.report.parts import in_words, parts_records, parts_view
+from ffnbench.report.text import plain
+from ffnbench.report.whole_model import whole_model_view
+from ffnbench.request import BlockRequest
+
+GOLDEN = json.loads(whole.GOLDEN.read_text(encoding="utf-8"))
+# Where each was published: the safetensors index of the checkpoint on the hub, or the paper
+PUBLISHED = {
+    "llama3-8b": 8_030_261_248, "mixtral-8x7b": 46_702_792_704, "gpt2": 124_439_808, "bert-base": 109_482_240,
+    "mistral-7b": 7_241_732_096, "gemma-7b": 8_537_680_896, "qwen2.5-7b": 7_615_616_512, "t5-base": 222_903_552,
+    "deepseek-v3": 671_026_419_200 - 58 * 256,  # the published sum has the correction biases of the routers
+    "palm-540b": 540_356_474_880,  # the paper says 540.35 B, without norms
+    "transformer-base": 63_045_632,  # the paper says 65 M, with a vocabulary of about 37,000
+}  # fmt: skip
+ACTIVE = {"mixtral-8x7b": 12_879_925_248, "qwen3-30b-a3b": 3_353_032_704, "deepseek-v3": 37_552_282_624}
+NOT_TIED = 32128 * 4096  # T5 v1.1 has an output matrix of its own; transformers ties it until it has read a file
+LLAMA = {
+    "model_type": "llama", "hidden_size": 4096, "intermediate_size": 14336, "num_hidden_layers": 32,
+    "hidden_act": "silu", "num_attention_heads": 32, "num_key_value_heads": 8, "vocab_size": 128256,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", PRESETS.names())
+def test_every_preset_adds_up_to_what_transformers_counts(name: str) -> None:
+    found = whole_model(PRESETS.get(name)).params
+    if name in GOLDEN["presets"]:
+        assert found == GOLDEN["presets"][name] + (NOT_TIED if name == "t5-v1.1-xxl" else 0)
+    assert found == PUBLISHED.get(name, found)
+    assert name in {**PUBLISHED, **GOLDEN["presets"]}
+
+
+def test_a_token_meets_fewer() -> None:
+    for name, active in ACTIVE.items():
+        assert whole_model(PRESETS.get(name)).active == active
+    dense = whole_model(PRESETS.get("gpt2"))
+    assert dense.active == dense.params
+
+
+@pytest.mark.parametrize("model_type", GOLDEN["types"])
+def test_fifty_types_add_up_to_what_transformers_counts(model_type: str) -> None:
+    golden = GOLDEN["types"][model_type]
+    assert whole.ours(golden["config"]).params == golden["params"]
+
+
+def test_the_golden_file_has_every_type_of_the_table() -> None:
+    assert GOLDEN["types"].keys() == families().outside.keys()
+    assert len(GOLDEN["types"]) >= 50
+    assert GOLDEN["presets"].keys() == whole.PRESETS.keys()
+
+
+def test_parts_by_hand() -> None:
+    """Llama-3 8B, matrix by matrix; the output layer tied and not."""
+    d, layers = 4096, 32
+    found = whole.ours(LLAMA)
+    assert found.parts == {
+        "embeddings": 128_256 * d, "attention": layers * (2 * d * d + 2 * d * 1024), "ffn": layers * 3 * d * 14336,
+        "router": 0, "norms": layers * 2 * d + d, "head": 128_256 * d, "other": 0,
+    }  # fmt: skip
+    assert whole.ours(LLAMA | {"tie_word_embeddings": True}).head == 0
+
+
+def test_norms_and_sinks_inside_attention() -> None:
+    heads = AttentionSpec(d_model=64, heads=8, kv_heads=2, head_dim=16)
+    latent = AttentionSpec(
+        d_model=64, heads=8, kv_heads=8, head_dim=16, mla=MLASpec(q_lora=24, kv_lora=12, nope=8, rope=8, v=8)
+    )
+    for norms, spec, expected in (
+        (HeadNorms.NONE, heads, 0), (HeadNorms.HEAD, heads, 32), (HeadNorms.HEADS, heads, 160),
+        (HeadNorms.WIDTH, heads, 64 + 32), (HeadNorms.LATENT, latent, 36), (HeadNorms.LATENT, heads, 0),
+    ):  # fmt: skip
+        assert Beside(norms=1, norm_bias=True, head_norms=norms).norm_params(64, spec) == 128 + expected
+    assert Beside(sinks=True, buckets=32).attention_params(3, heads) == 8 * (3 + 32)
+    assert Beside(buckets=32, buckets_in_each=True).attention_params(3, heads) == 8 * 3 * 32
+
+
+def test_a_rest_by_hand() -> None:
+    rest = Rest(width=10, vocab=100, rows=7, patches=30, norms=2, norm_bias=True, output=True, output_bias=True)
+    assert (rest.embedding_params, rest.norm_params, rest.head_params) == (1100, 40, 1100)
+    assert Rest(width=10, pooler=True).head_params == 110
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"vocab_size": None}, {"vocab_size": "many"}, {"tie_word_embeddings": "no"}, {"model_type": "blt_patcher"}],
+)
+def test_what_the_config_does_not_tell_is_not_known(change: dict) -> None:
+    found = whole.ours(LLAMA | change)
+    assert (found.embeddings, found.params, found.active) == (None, None, None)
+    assert found.ffn == 32 * 176_160_768
+
+
+@pytest.mark.parametrize(
+    ("model_type", "change"),
+    [("opt", {"word_embed_proj_dim": 512}), ("bart", {"tie_word_embeddings": False}), ("vit", {"image_size": [4, 4]}),
+     ("glm4_moe", {"use_qk_norm": True}), ("marian", {"share_encoder_decoder_embeddings": False})],
+)  # fmt: skip
+def test_another_form_of_the_rest_is_not_known(model_type: str, change: dict) -> None:
+    config = GOLDEN["types"][model_type]["config"]
+    assert whole.ours(config).params is not None
+    assert whole.ours(config | change).params is None
+
+
+@pytest.mark.parametrize(
+    ("block", "says"),
+    [
+        ("[rest.new]\ntypes = ['llama']", "rest 'new': types: 'llama' stands twice"),
+        ("[rest.new]\ntypes = ['new']", "rest 'new': types: no family has 'new' with 1 stacks"),
+        ("[rest.new]\ntypes = ['whisper']", "rest 'new': types: no family has 'whisper' with 1 stacks"),
+        ("[rest.new]\nvocabulary = 1", "rest 'new': Outside: unknown field 'vocabulary'"),
+        ("[rest.new]\nhead_norms = 'x'", "rest 'new': Outside.head_norms: .*'x'"),
+        ("[rest.new]\nlike = 'lama'", "rest 'new': like: no rest 'lama' .* did you mean 'llama'"),
+        ("[rest.new]\nstacks = 2", "rest 'new': stacks: expected a list"),
+        ("[rest]\nnew = 2", "rest"),
+    ],
+)
+def test_a_wrong_row_is_named(block: str, says: str) -> None:
+    with pytest.raises(ValueError, match=says):
+        parse(FILE.read_text(encoding="utf-8") + block)
+
+
+def test_one_line_for_any_model() -> None:
+    assert in_words(whole_model(PRESETS.get("llama3-8b"))) == "FFNs hold 70.2% of 8.03 G parameters"
+    assert in_words(whole_model(PRESETS.get("mixtral-8x7b"))).endswith(
+        "96.6% of 46.7 G parameters, 12.9 G of them active for a token"
+    )
+    unknown = whole.ours(LLAMA | {"vocab_size": None})
+    assert in_words(unknown) == "FFNs hold 5.64 G parameters; those of the whole model are not known"
+    shown = parts_view(unknown).table
+    assert [row[1].text for row in shown.rows][:3] == ["-", "1,342,177,280", "5,637,144,576"]
+    assert any(note.startswith("embeddings, norms, head: not known") for note in shown.footnotes)
+
+
+@pytest.mark.parametrize("columns", [60, 80, 120])
+def test_tables_fit(columns: int) -> None:
+    views = [parts_view(whole_model(model)) for model in PRESETS]
+    views.append(whole_model_view(BlockRequest(preset="deepseek-v3")))
+    for view in views:
+        assert max(map(len, plain(view.table, columns).splitlines())) <= columns
+    assert "671,026,404,352" in plain(views[-1].table, columns)
+
+
+def test_the_commands_say_it(capsys) -> None:
+    for arguments in (["inspect", "mixtral-8x7b"], ["block", "--preset", "mixtral-8x7b"]):
+        assert app([*arguments, "--whole-model"], standalone_mode=False) in (0, None)
+        assert "FFNs hold 96.6% of 46.7 G parameters, 12.9 G of them active" in capsys.readouterr().out
+
+
+def test_programs_read_the_same() -> None:
+    mixtral = whole_model(PRESETS.get("mixtral-8x7b"))
+    view = parts_view(mixtral)
+    data = json.loads(view.stdout["json"]())
+    assert (data["params"], data["params_active"]) == (46_702_792_704, 12_879_925_248)
+    assert sum(data["parts"].values()) == data["params"]
+    rows = list(csv.DictReader(io.StringIO(view.stdout["csv"]())))
+    assert [row["part"] for row in rows] == [*mixtral.parts, "all"]
+    assert sum(float(row["share"]) for row in rows[:-1]) == pytest.approx(1)
+    assert sum(int(row["params_active"]) for row in rows[:-1]) == int(rows[-1]["params_active"]) == mixtral.active
+    assert "| all" in view.stdout["markdown"]()
+    last = json.loads(whole_model_view(BlockRequest(preset="mixtral-8x7b")).stdout["json"]())[-1]
+    assert (last["params"], last["params_active"], last["router_params"]) == (
+        mixtral.params, mixtral.active, mixtral.router,
+    )  # fmt: skip
+    parts = ("embedding_params", "ffn_params", "attention_params", "norm_params", "head_params")
+    assert sum(last[part] for part in parts) == last["params"]  # the FFNs' have their routers here
+
+
+def test_flags_change_the_attention_of_the_sum() -> None:
+    one = json.loads(whole_model_view(BlockRequest(preset="llama3-8b", kv_heads=1)).stdout["json"]())[-1]
+    assert one["params"] == 8_030_261_248 - 32 * 2 * 7 * 128 * 4096
+
+
+class Counting:
+    """A worker that answers as transformers would, or that has no transformers."""
+
+    def __init__(self, answer: dict) -> None:
+        self.answer = answer
+        self.asked: list[dict] = []
+
+    def ask(self, request: dict, timeout_s: float) -> dict:
+        self.asked.append(request)
+        return self.answer
+
+    def close(self) -> None:
+        pass
+
+
+def test_transformers_counts_what_the_table_does_not_know(tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from ffnbench import jsonable
+
+    file = tmp_path / "config.json"
+    file.write_text(json.dumps(LLAMA | {"vocab_size": None}))
+    counted = WholeModel(
+        name="llama", source="x", counted_by="transformers", embeddings=1, attention=2, ffn=3, router=0, norms=4,
+        head=5, idle=None,
+    )  # fmt: skip
+    worker = Counting({"model": jsonable.encode(counted)})
+    monkeypatch.setattr(api, "MACHINE", api.Machine(launch=lambda: worker))
+    found = api.inspect_whole(str(file))
+    assert (found.params, found.active, found.counted_by) == (15, 15, "transformers")
+    assert worker.asked == [{"do": "hf_whole", "source": str(file)}]
+    worker.answer = {"failure": "unsupported", "message": "transformers is not installed"}
+    assert api.inspect_whole(str(file)).params is None
+    file.write_text(json.dumps(LLAMA | {"model_type": "nobody"}))
+    with pytest.raises(FfnbenchError, match="'nobody' is not in the table") as caught:
+        api.inspect_whole(str(file))
+    assert "transformers is not installed" in caught.value.hint
+
+
+def against_transformers(*names: str) -> list[dict]:
+    pytest.importorskip("transformers")
+    done = subprocess.run(
+        [sys.executable, "tests/whole.py", "vary", *names], capture_output=True, text=True, cwd=ROOT, timeout=3600,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def test_a_sum_is_that_of_every_parameter_of_the_built_model(tmp_path) -> None:
+    """A type that the table does not know, counted through the command."""
+    transformers = pytest.importorskip("transformers")
+    from ffnbench.models.whole import build_whole
+
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": "bloom", "hidden_size": 64, "n_layer": 3}))
+    done = ffnbench("inspect", str(tmp_path), "--whole-model", "--format", "json")
+    assert done.returncode == 0, done.stderr
+    data = json.loads(done.stdout)
+    config = transformers.BloomConfig(hidden_size=64, n_layer=3)
+    assert data["params"] == sum(data["parts"].values()) == build_whole(config).num_parameters()
+    assert "transformers" in data["counted_by"]
+    assert data["parts"]["other"] == 0
+
+
+@pytest.mark.slow
+def test_every_row_of_the_rest_is_as_transformers_builds_it() -> None:
+    """Truth values turned, numbers changed, keys left out: the same sum, or none; and at the default the same parts."""
+    found = against_transformers("all")
+    assert [each for each in found if each["status"] != "exact"] == []
+    assert sum(each["tally"]["same"] for each in found) > 800
+
+
+@pytest.mark.slow
+def test_the_golden_file_is_what_transformers_says_now() -> None:
+    transformers = pytest.importorskip("transformers")
+    if transformers.__version__ != GOLDEN["transformers"]:
+        pytest.skip(f"made with transformers {GOLDEN['transformers']}")
+    assert whole.golden() == GOLDEN
+
+
+def test_records_name_their_model() -> None:
+    assert {row["model"] for row in parts_records(whole_model(PRESETS.get("gpt2")))} == {"GPT-2 124M"}
