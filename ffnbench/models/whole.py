@@ -1,7 +1,8 @@
 """All parameters of a model as transformers builds it, sorted by where they stand. Runs in a worker; needs `hf`.
 
 The sum is exact, since it is over all parameters of the built model, each once. Which part one belongs to follows from
-names: of the modules around it, and of their classes.
+names: of the modules around it, and of their classes. What stands in a numbered layer under names that tell no part may
+be an FFN's, and is counted as untold.
 """
 
 from __future__ import annotations
@@ -24,6 +25,8 @@ WITH_OUTPUT = (
 NORM = re.compile(r"norm|(^|[._])ln([._]|_?\d|$)")
 ATTENTION = re.compile(r"att(entio)?n|(^|[._])(q|k|v|o|qkv|out)_proj([._]|$)", re.I)
 ROUTER = re.compile(r"(^|\.)(gate|router|shared_expert_gate|wg)\.|(^|\.)router")
+MIXER = re.compile(r"conv|mamba|ssm|(^|\.)(mixer|linear_attn|time_mix\w*|lru|rg_lru|delta\w*)(\.|$)", re.I)
+SCALE = re.compile(r"scale|gamma|lambda|alpha|(^|\.)(skip|gate|cls_token)$", re.I)
 EMBEDDING = re.compile(r"embed|(^|\.)(wte|wpe|shared)(\.|$)|position|patch|(cls|class|mask|distillation)_token")
 HEAD = re.compile(r"(^|\.)(\w*lm_head|\w*head|pooler|embed_out|classifier|output_projection|predictions?|cls)(\.|$)")
 
@@ -79,37 +82,65 @@ def count_whole(source: str) -> WholeModel:
         source=source,
         counted_by=f"transformers {transformers.__version__}, which built {type(model).__name__}",
         note="parts are told by the names of modules; keys that the file leaves out have the defaults of the class",
-        **{name: parts[name] for name in ("embeddings", "attention", "ffn", "router", "norms", "head", "other")},
+        **{name: parts[name] for name in ("embeddings", "attention", "ffn", "router", "norms", "head")},
+        other=parts["other"] + parts["untold"],
+        untold=parts["untold"],
         idle=None if parts["router"] else 0,
     )
 
 
 def sorted_parts(model: Any) -> Counter[str]:
-    """Part -> parameters, each of them once."""
+    """Part -> parameters, each of them once; `untold` stand in layers, under names that tell no part."""
     kinds = {path: type(module).__name__ for path, module in model.named_modules()}
     networks = {
         f"{found.path}.{name}" if found.path else name for found in feed_forwards(model) for name, _ in found.shapes
     }
+    ends = {id(p): part for part, module in _ends(model).items() for p in module.parameters()}
     count: Counter[str] = Counter()
     for path, parameter in model.named_parameters():
-        count[_part(path, kinds, networks)] += parameter.numel()
+        count[ends.get(id(parameter)) or _part(path, kinds, networks)] += parameter.numel()
     return count
+
+
+def _ends(model: Any) -> dict[str, Any]:
+    """What the model itself names as its output layer and its embedding; one that is tied is the embedding."""
+    found = {}
+    for part, name in (("head", "get_output_embeddings"), ("embeddings", "get_input_embeddings")):
+        try:
+            module = getattr(model, name)()
+        except Exception:  # a model without one raises what its author chose
+            continue
+        if hasattr(module, "parameters"):
+            found[part] = module
+    return found
 
 
 def _part(path: str, kinds: dict[str, str], networks: Collection[str]) -> str:
     """The part of one parameter: by its own module first, then by those around it."""
-    owner, _, _ = path.rpartition(".")
-    last = owner.rpartition(".")[2].lower()
-    if "norm" in kinds.get(owner, "").lower() or NORM.search(last):
+    owner = path.rpartition(".")[0]
+    if "norm" in kinds.get(owner, "").lower() or NORM.search(owner.rpartition(".")[2].lower()):
         return "norms"
     if path in networks:
         return "router" if ROUTER.search(path) and _has_experts(path, networks) else "ffn"
-    around = [kinds[".".join(owner.split(".")[: n + 1])] for n in range(owner.count(".") + 1)] if owner else []
     if IN_A_LAYER.search(path):
-        return "attention" if any("Attention" in name for name in around) or ATTENTION.search(path) else "other"
+        return _part_in_layer(path, owner, kinds)
     if kinds.get(owner) == "Embedding" or EMBEDDING.search(path.lower()):
         return "embeddings"
     return "head" if HEAD.search(path) else "other"
+
+
+def _part_in_layer(path: str, owner: str, kinds: dict[str, str]) -> str:
+    """Of what stands in a numbered layer, and is neither a norm nor of an FFN that is known by its name."""
+    steps = owner.split(".")
+    around = [kinds.get(".".join(steps[: n + 1]), "") for n in range(len(steps))]
+    # transformers' Conv1D is a linear layer
+    if MIXER.search(path) or any(MIXER.search(name.removesuffix("Conv1D")) for name in around[-2:]):
+        return "other"
+    if any("Attention" in name for name in around) or ATTENTION.search(path):
+        return "attention"
+    if kinds.get(owner) == "Embedding":
+        return "embeddings"
+    return "other" if SCALE.search(path) else "untold"
 
 
 def _has_experts(path: str, networks: Collection[str]) -> bool:
