@@ -25,7 +25,8 @@ WITH_OUTPUT = (
 NORM = re.compile(r"norm|(^|[._])ln([._]|_?\d|$)")
 ATTENTION = re.compile(r"att(entio)?n|(^|[._])(q|k|v|o|qkv|out)_proj([._]|$)", re.I)
 ROUTER = re.compile(r"(^|\.)(gate|router|shared_expert_gate|wg)\.|(^|\.)router")
-MIXER = re.compile(r"conv|mamba|ssm|(^|\.)(mixer|linear_attn|time_mix\w*|lru|rg_lru|delta\w*)(\.|$)", re.I)
+CONVOLUTION = re.compile(r"Conv(Transpose)?[123]d")  # transformers' own Conv1D is a linear layer
+MIXER = re.compile(r"Mamba|(?<!TS)Mixer$|ShortConv|GatedDelta|Lightning|RgLru|Recurrent|Convolution|ConvModule")
 SCALE = re.compile(r"scale|gamma|lambda|alpha|(^|\.)(skip|gate|cls_token)$", re.I)
 EMBEDDING = re.compile(r"embed|(^|\.)(wte|wpe|shared)(\.|$)|position|patch|(cls|class|mask|distillation)_token")
 HEAD = re.compile(r"(^|\.)(\w*lm_head|\w*head|pooler|embed_out|classifier|output_projection|predictions?|cls)(\.|$)")
@@ -85,7 +86,7 @@ def count_whole(source: str) -> WholeModel:
         **{name: parts[name] for name in ("embeddings", "attention", "ffn", "router", "norms", "head")},
         other=parts["other"] + parts["untold"],
         untold=parts["untold"],
-        idle=None if parts["router"] else 0,
+        idle=None if any("expert" in path for path, _ in model.named_parameters()) else 0,
     )
 
 
@@ -132,9 +133,8 @@ def _part(path: str, kinds: dict[str, str], networks: Collection[str]) -> str:
 def _part_in_layer(path: str, owner: str, kinds: dict[str, str]) -> str:
     """Of what stands in a numbered layer, and is neither a norm nor of an FFN that is known by its name."""
     steps = owner.split(".")
-    around = [kinds.get(".".join(steps[: n + 1]), "") for n in range(len(steps))]
-    # transformers' Conv1D is a linear layer
-    if MIXER.search(path) or any(MIXER.search(name.removesuffix("Conv1D")) for name in around[-2:]):
+    around = [kinds.get(".".join(steps[: n + 1]), "") for n in range(len(steps))][-4:]
+    if CONVOLUTION.search(kinds.get(owner, "")) or any(MIXER.search(name) for name in around[-2:]):
         return "other"
     if any("Attention" in name for name in around) or ATTENTION.search(path):
         return "attention"
