@@ -146,7 +146,7 @@ def feed_forwards(model: Any) -> list[Found]:
     found: list[Found] = []
     modules = dict(model.named_modules())
     for path, module in modules.items():
-        if not _below_layer(path, modules) or _elsewhere(path, modules):
+        if not below_layer(path, modules) or elsewhere(path, modules):
             continue
         if found and found[-1].own and path.startswith(f"{found[-1].path}."):
             continue
@@ -170,7 +170,7 @@ def _is_ffn(path: str, module: Any, modules: dict[str, Any]) -> bool:
     return name in NAMES and not several and not half
 
 
-def _below_layer(path: str, modules: dict[str, Any]) -> list[str] | None:
+def below_layer(path: str, modules: dict[str, Any]) -> list[str] | None:
     """The paths from a numbered layer down to `path`, the layer's own first; None outside of all layers.
 
     A layer has a number for a name, and parts: a list of bare projections holds none. What merges patches between two
@@ -186,9 +186,9 @@ def _below_layer(path: str, modules: dict[str, Any]) -> list[str] | None:
     return None
 
 
-def _elsewhere(path: str, modules: dict[str, Any]) -> bool:
+def elsewhere(path: str, modules: dict[str, Any]) -> bool:
     """Whether a path in a numbered layer is, or lies in, a part that is no FFN."""
-    layer, *inside = _below_layer(path, modules) or [path]
+    layer, *inside = below_layer(path, modules) or [path]
     if _is_other(modules.get(layer)):
         return True
     for owner in inside:
@@ -210,8 +210,8 @@ def left_over(model: Any, found: Iterable[Found]) -> list[str]:
     """
     claimed = {f"{one.path}.{name}" for one in found for name, _ in one.shapes}
     modules = dict(model.named_modules())
-    names = [name for name, _ in model.named_parameters() if name not in claimed and _below_layer(name, modules)]
-    return list(dict.fromkeys(NUMBER.sub("*", name) for name in names if not _elsewhere(name, modules)))
+    names = [name for name, _ in model.named_parameters() if name not in claimed and below_layer(name, modules)]
+    return list(dict.fromkeys(NUMBER.sub("*", name) for name in names if not elsewhere(name, modules)))
 
 
 def count_layers(source: str) -> CountedModel:

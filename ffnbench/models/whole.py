@@ -15,7 +15,7 @@ from typing import Any
 
 from ffnbench.errors import FfnbenchError
 from ffnbench.models.model import WholeModel
-from ffnbench.models.transformers import IN_A_LAYER, build_empty, feed_forwards, load_config
+from ffnbench.models.transformers import below_layer, build_empty, elsewhere, feed_forwards, load_config
 
 # Of the classes with an output layer the first that a config has; an encoder's, which fills masks, is taken bare
 WITH_OUTPUT = (
@@ -92,14 +92,16 @@ def count_whole(source: str) -> WholeModel:
 
 def sorted_parts(model: Any) -> Counter[str]:
     """Part -> parameters, each of them once; `untold` stand in layers, under names that tell no part."""
-    kinds = {path: type(module).__name__ for path, module in model.named_modules()}
+    modules = dict(model.named_modules())
+    kinds = {path: type(module).__name__ for path, module in modules.items()}
     networks = {
         f"{found.path}.{name}" if found.path else name for found in feed_forwards(model) for name, _ in found.shapes
     }
     ends = {id(p): part for part, module in _ends(model).items() for p in module.parameters()}
     count: Counter[str] = Counter()
     for path, parameter in model.named_parameters():
-        count[ends.get(id(parameter)) or _part(path, kinds, networks)] += parameter.numel()
+        part = ends.get(id(parameter)) or _part(path, kinds, networks, below_layer(path, modules) is not None)
+        count["other" if part == "untold" and elsewhere(path, modules) else part] += parameter.numel()
     return count
 
 
@@ -116,14 +118,14 @@ def _ends(model: Any) -> dict[str, Any]:
     return found
 
 
-def _part(path: str, kinds: dict[str, str], networks: Collection[str]) -> str:
+def _part(path: str, kinds: dict[str, str], networks: Collection[str], in_a_layer: bool) -> str:
     """The part of one parameter: by its own module first, then by those around it."""
     owner = path.rpartition(".")[0]
     if "norm" in kinds.get(owner, "").lower() or NORM.search(owner.rpartition(".")[2].lower()):
         return "norms"
     if path in networks:
         return "router" if ROUTER.search(path) and _has_experts(path, networks) else "ffn"
-    if IN_A_LAYER.search(path):
+    if in_a_layer:
         return _part_in_layer(path, owner, kinds)
     if kinds.get(owner) == "Embedding" or EMBEDDING.search(path.lower()):
         return "embeddings"
