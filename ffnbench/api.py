@@ -36,7 +36,7 @@ from ffnbench.bench.turn import turn
 from ffnbench.bench.worker_group import Launch, Worker
 from ffnbench.errors import FfnbenchError, Unfinished, termination_as_interruption
 from ffnbench.ffn.spec import ActivationSpec
-from ffnbench.models.configs import UnknownFamily
+from ffnbench.models.configs import Unanswered
 from ffnbench.models.model import CountedModel, WholeModel, count_model
 from ffnbench.models.model import whole_model as whole_of
 from ffnbench.models.presets import config_path, model_of
@@ -242,10 +242,10 @@ def _facts_where_finite(prober: Prober, chosen: dict[str, ActivationSpec]) -> di
 
 
 def inspect(name: str, ending: Silent = SILENT) -> CountedModel:
-    """The FFNs of a preset or of a config.json in numbers; a family that is not known is counted by transformers."""
+    """The FFNs of a preset or of a config.json in numbers; what is not known is counted by transformers."""
     try:
         found = count_model(model_of(name))
-    except UnknownFamily as problem:
+    except Unanswered as problem:
         found = _asked_of_transformers("hf_layers", name, problem, CountedModel)
     ending.show(lambda: model_view(found))
     return found
@@ -257,7 +257,7 @@ def inspect_whole(name: str, ending: Silent = SILENT) -> WholeModel:
         found = whole_of(model_of(name))
         if found.params is None:
             found = _counted_besides(name, found)
-    except UnknownFamily as problem:
+    except Unanswered as problem:
         found = _asked_of_transformers("hf_whole", name, problem, WholeModel)
     ending.show(lambda: parts_view(found))
     return found
@@ -265,7 +265,7 @@ def inspect_whole(name: str, ending: Silent = SILENT) -> WholeModel:
 
 def _counted_besides(name: str, found: WholeModel) -> WholeModel:
     """The same by transformers; as it is, with what is not known left out, where that can't help."""
-    unknown = UnknownFamily("the whole model is not known", "")
+    unknown = Unanswered("the whole model is not known", "")
     try:
         counted = _asked_of_transformers("hf_whole", name, unknown, WholeModel)
     except FfnbenchError:
@@ -642,7 +642,7 @@ def _asked(kind_: type[R], asked: str | Iterable[str] | R, flags: dict[str, Any]
     return kind_(variants=variants, **flags)  # type: ignore[call-arg]
 
 
-def _asked_of_transformers(job: str, path: str, unknown: UnknownFamily, answer_as: type[T]) -> T:
+def _asked_of_transformers(job: str, path: str, unknown: Unanswered, answer_as: type[T]) -> T:
     """Ask a worker; where transformers can't help, what was unknown is the error."""
     worker = MACHINE.launch()
     try:

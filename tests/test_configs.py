@@ -101,8 +101,8 @@ def test_parts_are_read_by_their_own_type() -> None:
 @pytest.mark.parametrize(
     ("config", "message", "hint"),
     [
-        ({k: v for k, v in LLAMA.items() if k != "intermediate_size"}, "no intermediate_size", "intermediate_size"),
-        ({k: v for k, v in LLAMA.items() if k != "hidden_size"}, "no hidden_size", "hidden_size"),
+        (LLAMA | {"intermediate_size": None}, "no intermediate_size", "looked for the keys: intermediate_size"),
+        ({"model_type": "llama", "d_model": 512}, "no hidden_size, but d_model", "looked for the keys: hidden_size"),
         (LLAMA | {"ffn_dim": 11008}, "contradicts itself: intermediate_size 14336 and ffn_dim 11008", "keep"),
         (GPT2 | {"hidden_size": 1024}, "contradicts itself: hidden_size 1024 and n_embd 768", "keep"),
         (LLAMA | {"hidden_act": "silo"}, "the activation 'silo'", "did you mean 'silu'?"),
@@ -119,7 +119,9 @@ def test_parts_are_read_by_their_own_type() -> None:
         (QWEN | {"num_experts_per_tok": 9}, "9 of 8 experts: top_k is above", "num_experts_per_tok"),
         (LLAMA | {"model_type": "lama"}, "'lama' is not in the table", "did you mean 'llama'"),
         ({"hidden_size": 768}, "no model_type", "model_type"),
-        ({"model_type": "llava", "text_config": LLAMA}, "no vision_config", "vision_config"),
+        ({"model_type": "rag", "generator": LLAMA}, "no question_encoder", "question_encoder"),
+        ({"model_type": "llava", "text_config": [1]}, r"a text_config that is no object: \[1\]", "text_config"),
+        (LLAMA | {"hidden_size": 10**12}, "hidden_size 1000000000000", "at most 10,000,000"),
         ({"model_type": "doge"} | {"is_moe": True}, "is_moe false only", "is_moe"),
         (LLAMA | {"num_hidden_layers": 10**12}, "num_hidden_layers 1000000000000", "at most 100,000"),
         (LLAMA | {"num_hidden_layers": 10**400}, "num_hidden_layers 1000", "at most 100,000"),
@@ -197,8 +199,9 @@ def test_the_table_is_read_when_a_config_is(arguments: list[str]) -> None:
     code = (
         f"import sys; sys.argv = ['ffnbench', *{arguments!r}]\nfrom ffnbench.cli import main\n"
         "try: main()\nexcept SystemExit: pass\n"
-        "known = sys.modules.get('ffnbench.models.families')\n"
-        "assert known is None or not known.families.cache_info().currsize"
+        "for name in ('families', 'defaults'):\n"
+        "    known = sys.modules.get(f'ffnbench.models.{name}')\n"
+        "    assert known is None or not getattr(known, name).cache_info().currsize"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, cwd=ROOT)
     assert done.returncode == 0, done.stderr
@@ -264,11 +267,12 @@ def test_attention_is_that_of_the_published_model(name: str) -> None:
 
 @pytest.mark.parametrize(
     "config",
-    [LLAMA, ATTENTION["llama3-8b"] | {"num_key_value_heads": 7}, LLAMA | {"num_attention_heads": "32"},
-     ATTENTION["deepseek-v3"] | {"attention_bias": True}, LLAMA | {"num_attention_heads": 0}],
+    [LLAMA | {"num_attention_heads": None}, ATTENTION["llama3-8b"] | {"num_key_value_heads": 7},
+     LLAMA | {"num_attention_heads": "32"}, LLAMA | {"num_attention_heads": 0},
+     ATTENTION["deepseek-v3"] | {"attention_bias": True}],
 )  # fmt: skip
 def test_attention_that_the_config_does_not_tell_is_unknown(config: dict) -> None:
-    """Its FFN is read all the same."""
+    """Null, impossible or of another form. Its FFN is read all the same."""
     assert [group.attention for group in read_groups(config)] == [None] * len(read_groups(config))
 
 
@@ -374,8 +378,37 @@ def test_a_config_that_nests_its_parts_is_refused(tmp_path) -> None:
     for _ in range(600):
         nested = {"model_type": "llava", "text_config": nested, "vision_config": LLAMA}
     (tmp_path / "config.json").write_text(json.dumps(nested))
-    with pytest.raises(FfnbenchError, match="nested too deep"):
+    with pytest.raises(FfnbenchError, match=r"text_config\.text_config.* is nested too deep"):
         read_config(str(tmp_path))
+
+
+TEXT = json.dumps(LLAMA)
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        (TEXT[:-1] + ', "ffn_dim": 11008}', "contradicts itself: intermediate_size 14336 and ffn_dim 11008"),
+        (TEXT.replace("4096", "1000000000000"), "hidden_size 1000000000000"),
+        (TEXT.replace("14336", "1" + "0" * 12), "intermediate_size 1000000000000"),
+        (TEXT.replace(" 32", " 1000000000000"), "num_hidden_layers 1000000000000"),
+        (TEXT.replace("4096", "[4096]"), r"hidden_size \[4096\]"),
+        (TEXT.replace(" 32", " [32]"), r"num_hidden_layers \[32\]"),
+        (TEXT.replace('"silu"', '["silu"]'), r"activation \['silu'\]"),
+        (TEXT.replace("4096", "[" * 50_000 + "]" * 50_000), "nested too deep"),
+        (TEXT[:-1] + ', "hidden_size": 2048}', "'hidden_size' is given twice"),
+        ('{"model_type": "llava", "text_config": {"a": 1, "a": 1}}', "'a' is given twice"),
+        (b"\xef\xbb\xbf" + TEXT.encode(), None),
+    ],
+)
+def test_bad_input_is_one_error_that_names_the_key(tmp_path, content: str | bytes, says: str | None) -> None:
+    """A byte order mark is none."""
+    (tmp_path / "config.json").write_bytes(content if isinstance(content, bytes) else content.encode())
+    if says is None:
+        assert model_of(str(tmp_path)).groups == tuple(read_groups(LLAMA))
+        return
+    with pytest.raises(FfnbenchError, match=says):
+        model_of(str(tmp_path))
 
 
 @pytest.mark.parametrize("change", [{"kv_lora_rank": "512"}, {"qk_rope_head_dim": -1}, {"v_head_dim": 1.5}])

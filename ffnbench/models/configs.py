@@ -1,8 +1,9 @@
 """Hugging Face's config.json -> ModelSpec, by the table of families.toml. Never a wrong number.
 
-A model type outside the table, a key that is missing, contradictory or of the wrong kind, an activation without a
-row, a switch that the table says changes the form: each raises FfnbenchError that names what was looked for.
-`UnknownFamily` is the part of these that transformers itself could answer.
+A key that a file leaves out has the default of transformers' class, by the data of defaults.json. A model type outside
+the table, a key that is contradictory or of the wrong kind, an activation without a row, a switch that the table says
+changes the form: each raises FfnbenchError that names what was looked for. `Unanswered` is the part of these that
+transformers itself could answer: a missing key without a default, an unknown family.
 """
 
 from __future__ import annotations
@@ -10,9 +11,9 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from ffnbench import jsonable
 from ffnbench.activations.table import ACTIVATIONS
@@ -20,6 +21,7 @@ from ffnbench.errors import FfnbenchError
 from ffnbench.ffn.attention import AttentionSpec, MLASpec
 from ffnbench.ffn.moe import MoESpec, Scores
 from ffnbench.ffn.spec import LARGEST, FFNSpec, Gate
+from ffnbench.models.defaults import ClassDefaults, Part, defaults, defaults_of
 from ffnbench.models.families import Experts, Family, Head, Heads, Layout, Or, Outside, Stack, Widening, families
 from ffnbench.models.model import Beside, LayerGroup, ModelSpec, Rest
 from ffnbench.names import did_you_mean
@@ -31,12 +33,20 @@ SYNONYMS = (  # keys that mean one number: where two of them differ, nobody can 
     ("num_hidden_layers", "n_layer", "n_layers", "num_layers"),
     ("num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts"),
 )
+MOST_SHOWN = 8  # keys of a note
+ASK = "with transformers installed `ffnbench inspect` counts it"
 MOST_LAYERS = 100_000  # a list with an element a layer is made
+MOST_WIDTH = 10_000_000  # of a matrix, and the most experts; no model is near it
+MOST_NESTED = 4  # configs within configs
 HF_ACTIVATIONS = {name: row.name for row in ACTIVATIONS for name in row.names.hf.split(", ") if name}
 
 
-class UnknownFamily(FfnbenchError):
-    """The table has no answer; transformers may have one."""
+class Unanswered(FfnbenchError):
+    """Table and defaults have no answer; transformers may have one."""
+
+
+class UnknownFamily(Unanswered):
+    """The table does not know the model type, or not with these switches."""
 
 
 def read_file(path: str) -> tuple[Config, str]:
@@ -61,24 +71,51 @@ def read_file(path: str) -> tuple[Config, str]:
 def read_config(path: str) -> ModelSpec:
     """The model of a config.json or of the folder that holds one."""
     config, file = read_file(path)
-    model_type = config.get("model_type")
+    model_type, left_out = config.get("model_type"), LeftOut()
     try:
-        groups = tuple(read_groups(config))
+        groups = tuple(read_groups(config, left_out))
         rest = read_rest(config)
     except RecursionError as problem:
         raise FfnbenchError(f"{file!r} is nested too deep", "give the config.json of a model") from problem
-    return ModelSpec(key=str(model_type), name=str(model_type), groups=groups, source=file, rest=rest)
+    name = str(model_type)
+    return ModelSpec(key=name, name=name, groups=groups, source=file, note=left_out.note(), rest=rest)
 
 
-def read_groups(config: Config) -> list[LayerGroup]:
-    """The kinds of layers of a config, equal ones together, in the order of the table."""
-    model_type = config.get("model_type")
+@dataclass(frozen=True, slots=True)
+class LeftOut:
+    """The keys that a file leaves out and whose defaults were read, in the order of reading."""
+
+    keys: dict[str, None] = field(default_factory=dict)
+    at: str = ""  # the nested config, with a dot
+
+    def add(self, key: str) -> None:
+        """One more key of this config."""
+        self.keys[self.at + key] = None
+
+    def within(self, part: str) -> LeftOut:
+        """The same list, for a nested config."""
+        return LeftOut(self.keys, f"{self.at}{part}.")
+
+    def note(self) -> str:
+        """One line, or nothing."""
+        if not self.keys:
+            return ""
+        shown, more = list(self.keys)[:MOST_SHOWN], len(self.keys) - MOST_SHOWN
+        named = ", ".join(shown) + (f" and {more} more" if more > 0 else "")
+        return f"left out and read as the defaults of transformers {defaults().version}: {named}"
+
+
+def read_groups(config: Config, left_out: LeftOut | None = None) -> list[LayerGroup]:
+    """The kinds of layers of a config, equal ones together, in the order of the table. `left_out` is added to."""
+    left_out, model_type = left_out or LeftOut(), config.get("model_type")
+    if left_out.at.count(".") > MOST_NESTED:
+        raise FfnbenchError(f"{left_out.at[:-1]} is nested too deep", "give the config.json of a model")
     if not isinstance(model_type, str):
         raise UnknownFamily(
             "the config has no model_type",
             "a family is known by it; looked for: model_type, e.g. llama, with hidden_size and intermediate_size",
         )
-    family = families().by_type.get(model_type)
+    family, known = families().by_type.get(model_type), defaults_of(model_type)
     if family is None:
         near = did_you_mean(model_type, families().by_type)
         looked = "looked for model_type in the table of families"
@@ -89,16 +126,22 @@ def read_groups(config: Config) -> list[LayerGroup]:
                 "ffn_dim, n_inner, d_ff; with transformers installed `ffnbench inspect` counts it"))
             ),
         )  # fmt: skip
+    config = _renamed(config, model_type, known)
     if family.parts:
         _refuse_other_parts(config, model_type, family)
-        return [group for part in family.parts for group in _part(config, model_type, part)]
+        return [group for part in family.parts for group in _part(config, model_type, part, left_out)]
     _refuse_contradictions(config, model_type)
-    reader, found = _Reader(config, model_type), []
+    reader, found = _reader(config, model_type, known, left_out), []
     outside = families().outside.get(model_type) or [None] * len(family.stacks)
     for stack, keys in zip(family.stacks, outside, strict=True):
-        attention, beside = reader.attention(stack), reader.beside(keys)
-        found += [replace(group, attention=attention, beside=beside) for group in reader.groups(stack)]
+        groups, attention, beside = reader.groups(stack), reader.attention(stack), reader.beside(keys)
+        found += [replace(group, attention=attention, beside=beside) for group in groups]
     return found
+
+
+def _reader(config: Config, model_type: str, known: ClassDefaults, left_out: LeftOut) -> _Reader:
+    """The reader of a config, with the defaults of its class under it."""
+    return _Reader({**known.values, **config}, model_type, frozenset(known.values) - config.keys(), left_out)
 
 
 def read_rest(config: Config) -> tuple[Rest, ...] | None:
@@ -107,7 +150,8 @@ def read_rest(config: Config) -> tuple[Rest, ...] | None:
     outside = families().outside.get(model_type)
     if outside is None:
         return None
-    reader, found = _Reader(config, model_type), []
+    known = defaults_of(model_type)
+    reader, found = _reader(_renamed(config, model_type, known), model_type, known, LeftOut()), []
     for stack, keys in zip(families().by_type[model_type].stacks, outside, strict=True):
         rest = reader.rest(stack, keys)
         if rest is None:
@@ -116,22 +160,70 @@ def read_rest(config: Config) -> tuple[Rest, ...] | None:
     return tuple(found)
 
 
-def _part(config: Config, model_type: str, key: str) -> list[LayerGroup]:
+def _renamed(config: Config, model_type: str, known: ClassDefaults) -> Config:
+    """The config under the names that the table reads; what the class makes of older names is not known here."""
+    for name in known.asks:
+        if config.get(name) is not None:
+            raise Unanswered(
+                f"the {model_type} config has {name}, from which transformers derives other keys",
+                f"looked for the keys: {name}; {ASK}",
+            )
+    for name in sorted(known.names.keys() & config.keys()):
+        key = known.names[name]
+        if key in config and json.dumps(config[key]) != json.dumps(config[name]):
+            _contradicts(model_type, {name: config[name], key: config[key]})
+        config = {other: value for other, value in config.items() if other != name} | {key: config[name]}
+    return config
+
+
+def _part(config: Config, model_type: str, key: str, left_out: LeftOut) -> list[LayerGroup]:
     """The layers of a nested config, named after it: text_config keeps its own kinds."""
-    nested = config.get(key)
+    known = defaults_of(model_type)
+    part, nested = known.parts.get(key), config.get(key)
+    if part is not None and part.instead is not None and config.get(part.instead) is not None:
+        nested = config[part.instead]
+    if nested is None:
+        if part is None:
+            raise Unanswered(f"the {model_type} config has no {key}", f"looked for the keys: {key}; {ASK}")
+        if part.optional:
+            return []
+        nested = _whole_part(config, model_type, key, part, left_out)
     if not isinstance(nested, dict):
-        raise FfnbenchError(f"the {model_type} config has no {key}", f"looked for the keys: {key}")
+        raise FfnbenchError(
+            f"the {model_type} config has a {key} that is no object: {_shown(nested)}", f"looked for the keys: {key}"
+        )
+    if part is not None:
+        nested = (dict(part.init) if part.beneath else {}) | nested | {"model_type": part.type_of(nested)}
     name = key.partition("_config")[0]
-    groups = read_groups(nested)
+    groups = read_groups(nested, left_out.within(key))
     if name in ("text", "decoder", "encoder", "llm"):
         return groups
     return [replace(group, kind=name + (" moe" if group.ffn.moe else "")) for group in groups]
 
 
+def _whole_part(config: Config, model_type: str, key: str, part: Part, left_out: LeftOut) -> Config:
+    """A nested config that the file leaves out whole: its keys stand at the top, or it is the class's default."""
+    at_top = {name: config[name] for name in defaults_of(part.type).values if name in config}
+    if at_top and defaults_of(model_type).flat == key:
+        return at_top
+    if at_top:
+        raise Unanswered(
+            f"the {model_type} config has no {key}, but {', '.join(sorted(at_top))} beside it",
+            f"looked for the keys: {key}; {ASK}",
+        )
+    left_out.add(key)
+    return dict(part.init)
+
+
 def _refuse_other_parts(config: Config, model_type: str, family: Family) -> None:
     """A part that the table does not name may hold FFNs too."""
-    for key, nested in config.items():
-        inner = nested.get("model_type") if isinstance(nested, dict) and key not in family.parts else None
+    parts = defaults_of(model_type).parts
+    for key in [key for key in {**parts, **config} if key not in family.parts]:
+        nested, part = config.get(key), parts.get(key)
+        if not isinstance(nested, dict):
+            inner = None if part is None or part.optional else part.type
+        else:
+            inner = part.type_of(nested) if part else nested.get("model_type")
         if inner is not None and not (isinstance(inner, str) and inner in families().without_ffn):
             raise UnknownFamily(
                 f"the {model_type} config has a {key} of type {inner!r}, which the table does not know there",
@@ -143,14 +235,28 @@ def _refuse_contradictions(config: Config, model_type: str) -> None:
     for names in SYNONYMS:
         given = {name: config[name] for name in names if config.get(name) is not None}
         if len({json.dumps(value) for value in given.values()}) > 1:
-            shown = " and ".join(f"{name} {value}" for name, value in given.items())
-            raise FfnbenchError(f"the {model_type} config contradicts itself: {shown}", "keep the one that is meant")
+            _contradicts(model_type, given)
+
+
+def _contradicts(model_type: str, given: Config) -> NoReturn:
+    shown = " and ".join(f"{name} {_shown(value)}" for name, value in given.items())
+    raise FfnbenchError(f"the {model_type} config contradicts itself: {shown}", "keep the one that is meant")
+
+
+def _shown(value: Any) -> str:
+    """A value as JSON has it, cut."""
+    text = json.dumps(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."
 
 
 @dataclass(frozen=True, slots=True)
 class _Reader:
+    """A config with its class's defaults in it; `absent` are the keys that come from there."""
+
     config: Config
     model_type: str
+    absent: frozenset[str]
+    left_out: LeftOut
 
     def groups(self, stack: Stack) -> list[LayerGroup]:
         """The layers of one stack: all alike, or dense ones and those with experts."""
@@ -196,7 +302,7 @@ class _Reader:
     def attention(self, stack: Stack) -> AttentionSpec | None:
         """The attention of a stack's layers; None where the config does not tell it."""
         keys = stack.attention
-        if keys is None or set(keys.present) - self.config.keys():
+        if keys is None:
             return None
         if any(self.config.get(key, value) != value for key, value in keys.assumes):
             return None
@@ -280,7 +386,7 @@ class _Reader:
 
     def d_ff(self, stack: Stack, d_model: int) -> int:
         """The width per branch: its key, or a ratio of d_model where the key is absent or null."""
-        if stack.ratio is None or (isinstance(stack.d_ff, str) and self.config.get(stack.d_ff) is not None):
+        if stack.ratio is None or (isinstance(stack.d_ff, str) and self.get(stack.d_ff) is not None):
             return self.count(stack.d_ff)
         return int(self.number(stack.ratio) * d_model)
 
@@ -337,22 +443,37 @@ class _Reader:
 
     def layout(self, experts: Experts, layers: int) -> list[bool]:
         """Which layers have experts."""
-        return LAYOUTS[experts.layout](self, layers)
+        return LAYOUTS[experts.layout](self, layers, experts)
+
+    def get(self, key: str) -> Any:
+        """What the file says, or the class where the file leaves it out; None for null and for what nobody says."""
+        value = self.config.get(key)
+        if key in self.absent:
+            for others in (names for names in SYNONYMS if key in names):
+                if meant := [name for name in others if name not in self.absent and self.config.get(name) is not None]:
+                    raise Unanswered(
+                        f"the {self.model_type} config has no {key}, but {meant[0]}, which is no key of its class",
+                        f"looked for the keys: {key}; {ASK}",
+                    )
+            if value is not None:
+                self.left_out.add(key)
+        return value
 
     def value(self, key: Any) -> Any:
         """What stands under a key; a number or a truth value is itself."""
         if isinstance(key, Or):
-            found = self.config.get(key.key)
+            found = self.get(key.key)
             return key.default if found is None else found
         if isinstance(key, tuple):
-            return self.value(next((name for name in key if self.config.get(name) is not None), " or ".join(key)))
+            return self.value(next((name for name in key if self.get(name) is not None), " or ".join(key)))
         if not isinstance(key, str):
             return key
-        if self.config.get(key) is None:
-            raise FfnbenchError(f"the {self.model_type} config has no {key}", f"looked for the keys: {key}")
-        return self.config[key]
+        found = self.get(key)
+        if found is None:
+            raise Unanswered(f"the {self.model_type} config has no {key}", f"looked for the keys: {key}; {ASK}")
+        return found
 
-    def count(self, key: Any, least: int = 1, most: int = LARGEST) -> int:
+    def count(self, key: Any, least: int = 1, most: int = MOST_WIDTH) -> int:
         """A whole number of at least `least` and at most `most`."""
         value = self.value(key)
         if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
@@ -398,24 +519,26 @@ def _near_activation(name: str) -> str:
     return did_you_mean(name, HF_ACTIVATIONS) or "it has " + ", ".join(HF_ACTIVATIONS)
 
 
-def _all(reader: _Reader, layers: int) -> list[bool]:
+def _all(reader: _Reader, layers: int, experts: Experts) -> list[bool]:
     return [True] * layers
 
 
-def _first_dense(reader: _Reader, layers: int) -> list[bool]:
-    first = reader.count("first_k_dense_replace", least=0)
+def _first_dense(reader: _Reader, layers: int, experts: Experts) -> list[bool]:
+    first = reader.count(experts.first_dense, least=0)
     return [i >= first for i in range(layers)]
 
 
-def _sparse_step(reader: _Reader, layers: int) -> list[bool]:
+def _sparse_step(reader: _Reader, layers: int, experts: Experts) -> list[bool]:
     """Qwen-MoE: every `decoder_sparse_step`-th layer, but for those of `mlp_only_layers`."""
     step, dense = reader.count(Or("decoder_sparse_step", 1)), reader.layer_numbers(Or("mlp_only_layers", []))
     return [i not in dense and (i + 1) % step == 0 for i in range(layers)]
 
 
-def _typed(reader: _Reader, layers: int) -> list[bool]:
-    """A list with one word a layer: sparse or dense."""
-    words = reader.value("mlp_layer_types")
+def _typed(reader: _Reader, layers: int, experts: Experts) -> list[bool]:
+    """A list with one word a layer, sparse or dense; without it the first ones are dense."""
+    words = reader.value(Or("mlp_layer_types", None))
+    if words is None:
+        return _first_dense(reader, layers, experts)
     if not isinstance(words, list) or len(words) != layers or any(word not in ("sparse", "dense") for word in words):
         raise FfnbenchError(
             f"the {reader.model_type} config has mlp_layer_types that are not {layers} times sparse or dense",
@@ -424,14 +547,18 @@ def _typed(reader: _Reader, layers: int) -> list[bool]:
     return [word == "sparse" for word in words]
 
 
-def _periodic(reader: _Reader, layers: int) -> list[bool]:
+def _periodic(reader: _Reader, layers: int, experts: Experts) -> list[bool]:
     """Jamba: one layer of each period, at an offset."""
     period, offset = reader.count("expert_layer_period"), reader.count("expert_layer_offset", least=0)
     return [i % period == offset for i in range(layers)]
 
 
-def _listed(reader: _Reader, layers: int) -> list[bool]:
-    """Llama 4: the numbers of the layers with experts."""
+def _listed(reader: _Reader, layers: int, experts: Experts) -> list[bool]:
+    """Llama 4: the numbers of the layers with experts; without them every n-th."""
+    numbers = reader.value(Or("moe_layers", None))
+    if numbers is None:
+        step = reader.count("interleave_moe_layer_step")
+        return [(i + 1) % step == 0 for i in range(layers)]
     numbers = reader.layer_numbers("moe_layers")
     return [i in numbers for i in range(layers)]
 
@@ -444,7 +571,7 @@ def _shared_kv(reader: _Reader, layers: int) -> list[int]:
 
 
 WIDENINGS: dict[Widening, Callable[[_Reader, int], list[int]]] = {Widening.SHARED_KV: _shared_kv}
-LAYOUTS: dict[Layout, Callable[[_Reader, int], list[bool]]] = {
+LAYOUTS: dict[Layout, Callable[[_Reader, int, Experts], list[bool]]] = {
     Layout.ALL: _all,
     Layout.FIRST_DENSE: _first_dense,
     Layout.SPARSE_STEP: _sparse_step,

@@ -72,6 +72,7 @@ class Experts:
     layout: Layout
     when: bool | Or[bool]
     least: int
+    first_dense: str | int = "first_k_dense_replace"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,7 +86,6 @@ class Heads:
     out_bias: bool | str | Or[bool]
     latent: bool
     assumes: Assumed = ()
-    present: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -150,6 +150,40 @@ class Family:
     types: tuple[str, ...]
     stacks: tuple[Stack, ...] = ()
     parts: tuple[str, ...] = ()
+
+
+LATENT = ("q_lora_rank", "kv_lora_rank", "qk_nope_head_dim", "qk_rope_head_dim", "v_head_dim")
+LAYOUT_KEYS: dict[Layout, tuple[str, ...]] = {  # beside `first_dense`
+    Layout.ALL: (),
+    Layout.FIRST_DENSE: (),
+    Layout.SPARSE_STEP: ("decoder_sparse_step", "mlp_only_layers"),
+    Layout.TYPED: ("mlp_layer_types",),
+    Layout.PERIODIC: ("expert_layer_period", "expert_layer_offset"),
+    Layout.LISTED: ("moe_layers", "interleave_moe_layer_step"),
+}
+WORDS = ("kind", "acts_as", "layout")  # fields whose text is no key
+
+
+def keys_of(row: Stack | Experts | Heads) -> frozenset[str]:
+    """Every key of config.json that a row names, those of its experts and its attention included."""
+    found: set[str] = set(LAYOUT_KEYS[row.layout] if isinstance(row, Experts) else ())
+    for name in row.__dataclass_fields__:
+        value = getattr(row, name)
+        if isinstance(value, Or):
+            found.add(value.key)
+        elif isinstance(value, Experts | Heads):
+            found |= keys_of(value)
+        elif name == "assumes":
+            found |= {key for key, _ in value}
+        elif name == "latent":
+            found |= set(LATENT if value else ())
+        elif isinstance(value, tuple):
+            found |= set(value)
+        elif isinstance(value, str) and name not in WORDS:
+            found.add(value)
+    if isinstance(row, Experts) and row.layout not in (Layout.FIRST_DENSE, Layout.TYPED):
+        found.discard(str(row.first_dense))
+    return frozenset(found | ({"is_gated_act"} if "feed_forward_proj" in found else set()))
 
 
 KINDS: dict[str, type] = {"experts": Experts, "attention": Heads, "stack": Stack}  # of templates
