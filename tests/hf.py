@@ -37,7 +37,7 @@ SCALES = (  # and places: norms, scales, embeddings, positions
     "Norm", "Norm1", "Norm2d", "Norm1d", "BatchNorm2d", "BatchNorm1d", "LayerNorm2d", "LayerScale", "Embedding",
     "Embeddings", "RotaryEmbedding", "RelativePositionBias", "GRN", "Snake1d", "SnakeBeta", "AttentionResidual",
     "AltUp", "LaurelBlock", "PLEBlock", "HyperConnection", "ResidualUnit", "ConvNormLayer", "LayerNormZero",
-    "ResidualGate", "BatchNorm3d", "ResidualScaling", "Adapter",
+    "ResidualGate", "BatchNorm3d", "ResidualScaling", "Adapter", "LayerNorm1P",
 )  # fmt: skip
 BARE = frozenset({  # attributes of a layer: attention without a class of its own, scales, a model's named adapters
     "q_proj", "k_proj", "v_proj", "o_proj", "temporal_dense", "message_fc", "per_layer_input_gate",

@@ -15,8 +15,10 @@ import sys
 import warnings
 from typing import Any
 
+from hf import ALIASES
+
 from ffnbench.models.defaults import FILE
-from ffnbench.models.families import Family, families, keys_of
+from ffnbench.models.families import Family, families, keys_read
 
 # a key of older files, found in the source of a class, that the class turns into another key
 OLD_NAME = re.compile(r'kwargs\.(?:pop|get)\(\s*"(\w+)"|kwargs\["(\w+)"\]|"(\w+)" (?:not )?in kwargs')
@@ -49,15 +51,15 @@ def made() -> str:
     warnings.simplefilter("ignore")
     rows = {}
     for model_type, family in sorted(families().by_type.items()):
-        if model_type in transformers.CONFIG_MAPPING:
-            rows[model_type] = row_of(transformers.CONFIG_MAPPING[model_type], family)
+        if (kind := ALIASES.get(model_type, model_type)) in transformers.CONFIG_MAPPING:
+            rows[model_type] = row_of(transformers.CONFIG_MAPPING[kind], family, keys_read(model_type))
     lines = ",\n".join(f"{json.dumps(name)}: {json.dumps(row, sort_keys=True)}" for name, row in rows.items())
     return f'{{"transformers": {json.dumps(transformers.__version__)}, "types": {{\n{lines}\n}}}}\n'
 
 
-def row_of(kind: Any, family: Family) -> dict[str, Any]:
+def row_of(kind: Any, family: Family, named: frozenset[str]) -> dict[str, Any]:
     """What stands in the file about one class; what is empty is left out."""
-    keys = {key for stack in family.stacks for key in keys_of(stack)} | set(family.parts)
+    keys = named | set(family.parts)
     own = defaults_of_class(kind)
     names, unsure = other_names(kind, keys)
     nested = parts(kind) if family.parts else {}
@@ -181,7 +183,10 @@ def type_made(kind: Any, key: str, model_type: str) -> str | None:
 
 def beneath(kind: Any, key: str, spec: Any) -> bool:
     """Whether what the class has for a nested config that is left out also stands beneath one that is there."""
-    plain = spec.get_config_class(spec.model_type)()
+    from transformers import CONFIG_MAPPING
+
+    named = spec.model_type in CONFIG_MAPPING  # a part's class may have a type of its own (bark)
+    plain = (spec.get_config_class(spec.model_type) if named else spec.config_class)()
     telling = {name for name, value in spec.init_kwargs.items() if getattr(plain, name, value) != value}
     made = getattr(built(kind, {key: {"model_type": spec.model_type}}), key, plain)
     return any(getattr(made, name, None) == spec.init_kwargs[name] for name in telling)
@@ -203,7 +208,7 @@ def matters(model_type: str, key: str) -> bool:
     family = families().by_type.get(model_type)
     if family is None:
         return True
-    return key == "model_type" or key in family.parts or any(key in keys_of(stack) for stack in family.stacks)
+    return key == "model_type" or key in family.parts or key in keys_read(model_type)
 
 
 def flat(kind: Any, family: Family) -> str | None:
@@ -211,7 +216,7 @@ def flat(kind: Any, family: Family) -> str | None:
     for key in family.parts:
         spec = kind.sub_configs_defaults.get(key)
         part = spec and families().by_type.get(spec.model_type)
-        for name in sorted({name for stack in part.stacks for name in keys_of(stack)}) if part else ():
+        for name in sorted(keys_read(spec.model_type)) if part else ():
             config = built(kind, {name: 4242})
             if config is not None and getattr(getattr(config, key, None), name, None) == 4242:
                 return str(key)

@@ -22,7 +22,21 @@ from ffnbench.ffn.attention import AttentionSpec, MLASpec
 from ffnbench.ffn.moe import MoESpec, Scores
 from ffnbench.ffn.spec import LARGEST, FFNSpec, Gate
 from ffnbench.models.defaults import ClassDefaults, Part, defaults, defaults_of
-from ffnbench.models.families import Experts, Family, Head, Heads, Layout, Or, Outside, Stack, Widening, families
+from ffnbench.models.families import (
+    Assumed,
+    Blocks,
+    Experts,
+    Family,
+    Head,
+    Heads,
+    Layout,
+    Or,
+    Outside,
+    Stack,
+    Widening,
+    Width,
+    families,
+)  # fmt: skip
 from ffnbench.models.model import Beside, LayerGroup, ModelSpec, Rest
 from ffnbench.names import did_you_mean
 
@@ -128,15 +142,16 @@ def read_groups(config: Config, left_out: LeftOut | None = None) -> list[LayerGr
         )  # fmt: skip
     config = _renamed(config, model_type, known)
     if family.parts:
+        _refuse_other_settings(config, model_type, family.assumes)
         _refuse_other_parts(config, model_type, family)
-        return [group for part in family.parts for group in _part(config, model_type, part, left_out)]
-    _refuse_contradictions(config, model_type)
+    if family.stacks:
+        _refuse_contradictions(config, model_type)
     reader, found = _reader(config, model_type, known, left_out), []
     outside = families().outside.get(model_type) or [None] * len(family.stacks)
     for stack, keys in zip(family.stacks, outside, strict=True):
         groups, attention, beside = reader.groups(stack), reader.attention(stack), reader.beside(keys)
         found += [replace(group, attention=attention, beside=beside) for group in groups]
-    return found
+    return found + [group for part in family.parts for group in _part(config, model_type, part, left_out)]
 
 
 def _reader(config: Config, model_type: str, known: ClassDefaults, left_out: LeftOut) -> _Reader:
@@ -231,6 +246,15 @@ def _refuse_other_parts(config: Config, model_type: str, family: Family) -> None
             )
 
 
+def _refuse_other_settings(config: Config, model_type: str, known: Assumed) -> None:
+    for key, value in known:
+        if config.get(key, value) != value:
+            raise UnknownFamily(
+                f"the table knows {model_type} with {key} {json.dumps(value)} only, not {json.dumps(config[key])}",
+                f"looked for the keys: {key}",
+            )
+
+
 def _refuse_contradictions(config: Config, model_type: str) -> None:
     for names in SYNONYMS:
         given = {name: config[name] for name in names if config.get(name) is not None}
@@ -260,24 +284,60 @@ class _Reader:
 
     def groups(self, stack: Stack) -> list[LayerGroup]:
         """The layers of one stack: all alike, or dense ones and those with experts."""
-        for key, value in (*stack.assumes, *((key, None) for key in stack.absent)):
-            if self.config.get(key, value) != value:
-                raise UnknownFamily(
-                    f"the table knows {self.model_type} with {key} {json.dumps(value)} only, "
-                    f"not {json.dumps(self.config[key])}",
-                    f"looked for the keys: {key}",
-                )
+        if stack.stages:
+            return self.stages(stack, stack.stages)
+        _refuse_other_settings(self.config, self.model_type, (*stack.assumes, *((key, None) for key in stack.absent)))
+        for key in stack.nonzero:
+            self.count(key)
         self._refuse_layers_of_their_own(stack)
+        named = {True: "moe" if stack.kind == "dense" else f"{stack.kind} moe", False: stack.kind}
+        if stack.blocks:
+            return [
+                LayerGroup(kind=named[moe], count=count, ffn=self.ffn(stack, stack.experts if moe else None))
+                for moe, count in sorted(Counter(BLOCKS[stack.blocks](self)).items())
+            ]
         layers = self.count(stack.layers, least=0, most=MOST_LAYERS)
         experts = stack.experts if stack.experts and self.has_experts(stack.experts) else None
         sparse = self.layout(experts, layers) if experts else [False] * layers
         times = WIDENINGS[stack.widened](self, layers) if stack.widened else [1] * layers
-        kinds = sorted(Counter(zip(sparse, times, strict=True)).items())
-        named = {True: "moe" if stack.kind == "dense" else f"{stack.kind} moe", False: stack.kind}
+        widths = self.widths(stack, layers)
+        kinds = sorted(Counter(zip(sparse, times, widths, strict=True)).items())
+        each = 1 if stack.times is None else self.count(stack.times, most=MOST_LAYERS)
         return [
-            LayerGroup(kind=named[moe], count=count, ffn=self.ffn(stack, experts if moe else None, wider))
-            for (moe, wider), count in kinds
+            LayerGroup(
+                kind=named[moe], count=count * each, ffn=self.ffn(stack, experts if moe else None, wider, width or None)
+            )
+            for (moe, wider, width), count in kinds
         ]
+
+    def stages(self, stack: Stack, key: str) -> list[LayerGroup]:
+        """The layers of each stage, as of a model that has no other."""
+        depths = self.layer_numbers(key)
+        number = len(depths) if self.config.get(str(stack.layers)) is None else self.count(stack.layers)
+        own = {name: self.value(name) for name in (stack.d_model, stack.ratio) if isinstance(name, str)}
+        if any(len(value) != len(depths) for value in own.values() if isinstance(value, list)) or number != len(depths):
+            raise FfnbenchError(
+                f"the {self.model_type} config has {len(depths)} stages by {key}, and others by another key",
+                f"looked for the keys: {', '.join([*own, str(stack.layers)])}",
+            )
+        found = []
+        for i, depth in enumerate(depths):
+            stage = {name: value[i] if isinstance(value, list) else value for name, value in own.items()} | {key: depth}
+            if stack.doubling and isinstance(stack.d_model, str):
+                stage[stack.d_model] = self.count(stack.d_model) * 2**i
+            found += replace(self, config=self.config | stage).groups(replace(stack, stages=None, layers=key))
+        return found
+
+    def widths(self, stack: Stack, layers: int) -> list[int]:
+        """The width of each layer where its key holds a list and may; else zeros."""
+        value = self.config.get(stack.d_ff) if stack.per_layer and isinstance(stack.d_ff, str) else None
+        if not isinstance(value, list):
+            return [0] * layers
+        if len(value) != layers:
+            raise FfnbenchError(
+                f"the {self.model_type} config has {len(value)} {stack.d_ff} for {layers} layers", "one a layer"
+            )
+        return [replace(self, config={"width": width}).count("width") for width in value]
 
     def has_experts(self, experts: Experts) -> bool:
         """Whether any layer has experts: where fewer than `least` are none, their number tells."""
@@ -369,29 +429,46 @@ class _Reader:
         except FfnbenchError:
             return None
 
-    def ffn(self, stack: Stack, experts: Experts | None = None, wider: int = 1) -> FFNSpec:
-        """The FFN of a stack's layers; `wider` multiplies the width of what every token goes to."""
+    def ffn(self, stack: Stack, experts: Experts | None = None, wider: int = 1, width: int | None = None) -> FFNSpec:
+        """The FFN of a stack's layers, `width` wide where the layer says its own.
+
+        `wider` multiplies the width of what every token goes to.
+        """
         d_model, shrunk = self.count(stack.d_model), 1 if stack.shrunk is None else self.count(stack.shrunk)
         gated, activation = self.form(stack)
+        limit = experts.limit if experts else stack.limit
         return FFNSpec(
             d_model=d_model // shrunk,
-            d_ff=self.count(experts.d_ff) if experts else wider * self.d_ff(stack, d_model) // shrunk,
+            d_ff=self.count(experts.d_ff) if experts else wider * (width or self.d_ff(stack, d_model)) // shrunk,
             activation=activation,
             gate=Gate.INNER if gated else Gate.NONE,
             bias=bool(self.switch(stack.bias if experts is None else experts.bias)),
             moe=self.moe(experts, wider) if experts else None,
-            limit=self.number(experts.limit) if experts and experts.limit else None,
-            up_offset=experts.up_offset if experts else 0.0,
+            limit=self.number(limit) if limit else None,
+            up_offset=experts.up_offset if experts else stack.up_offset,
         )
 
     def d_ff(self, stack: Stack, d_model: int) -> int:
         """The width per branch: its key, or a ratio of d_model where the key is absent or null."""
+        if stack.width:
+            return WIDTHS[stack.width](self, stack)
+        if stack.split:
+            both = self.count(stack.d_ff)
+            if both % stack.split:
+                raise UnknownFamily(
+                    f"the {self.model_type} config has {self._named(stack.d_ff)} {both}, which {stack.split} "
+                    "branches can't share",
+                    f"looked for the keys: {self._named(stack.d_ff)}",
+                )
+            return both // stack.split
         if stack.ratio is None or (isinstance(stack.d_ff, str) and self.get(stack.d_ff) is not None):
             return self.count(stack.d_ff)
         return int(self.number(stack.ratio) * d_model)
 
     def form(self, stack: Stack) -> tuple[bool, str]:
         """Gated or not, and the activation. T5's feed_forward_proj says both: `gated-gelu` means gelu_new."""
+        if stack.acts_as is not None:
+            return bool(self.switch(stack.gated)), stack.acts_as
         name = self.value(stack.activation)
         gated = stack.gated
         if self._named(stack.activation) == "feed_forward_proj" and isinstance(name, str):
@@ -409,10 +486,12 @@ class _Reader:
                 f"the {self.model_type} config has the activation {name!r}, a name that transformers does not know",
                 _near_activation(str(name)),
             )
-        return bool(self.switch(gated)), HF_ACTIVATIONS[name] if stack.acts_as is None else stack.acts_as
+        return bool(self.switch(gated)), HF_ACTIVATIONS[name]
 
     def moe(self, experts: Experts, wider: int = 1) -> MoESpec:
         """The experts of a layer."""
+        for key in experts.nonzero:
+            self.count(key)
         shared = wider * self.count(experts.shared_d_ff, least=0) if experts.shared_d_ff else 0
         if experts.shared:
             shared = self.count(experts.shared, least=0) * (shared or self.count(experts.d_ff))
@@ -421,7 +500,10 @@ class _Reader:
                 f"the {self.model_type} config has a shared expert of no width, whose gate stays",
                 f"looked for the keys: {self._named(experts.shared_d_ff)}",
             )
-        number, top_k = self.count(experts.experts), self.count(experts.top_k)
+        number, top_k = (
+            self.count(experts.experts),
+            self.count(self.alike(experts.top_k) if experts.listed else experts.top_k),
+        )
         if top_k > number:
             raise FfnbenchError(
                 f"the {self.model_type} config sends a token to {top_k} of {number} experts: "
@@ -433,7 +515,7 @@ class _Reader:
             top_k=top_k,
             shared_d_ff=shared,
             shared_gate=experts.shared_gate,
-            router_bias=experts.router_bias,
+            router_bias=self.switch(experts.router_bias),
             scores=Scores.SIGMOID if experts.sigmoid else Scores.SOFTMAX,
             normalised=bool(self.switch(experts.normalised)),
             routed_scale=self.number(experts.routed_scale),
@@ -447,7 +529,9 @@ class _Reader:
 
     def get(self, key: str) -> Any:
         """What the file says, or the class where the file leaves it out; None for null and for what nobody says."""
-        value = self.config.get(key)
+        value: Any = self.config
+        for name in key.split("."):
+            value = value.get(name) if isinstance(value, dict) else None
         if key in self.absent:
             for others in (names for names in SYNONYMS if key in names):
                 if meant := [name for name in others if name not in self.absent and self.config.get(name) is not None]:
@@ -472,6 +556,11 @@ class _Reader:
         if found is None:
             raise Unanswered(f"the {self.model_type} config has no {key}", f"looked for the keys: {key}; {ASK}")
         return found
+
+    def alike(self, key: Any) -> Any:
+        """The key itself, or the number that a list with one a layer repeats."""
+        value = self.value(key)
+        return value[0] if isinstance(value, list) and value and all(each == value[0] for each in value) else key
 
     def count(self, key: Any, least: int = 1, most: int = MOST_WIDTH) -> int:
         """A whole number of at least `least` and at most `most`."""
@@ -570,6 +659,69 @@ def _shared_kv(reader: _Reader, layers: int) -> list[int]:
     return [2 if wide and i >= layers - last else 1 for i in range(layers)]
 
 
+def _num_dense(reader: _Reader, layers: int, experts: Experts) -> list[bool]:
+    """As first_k_dense_replace, under another name."""
+    first = reader.count("num_dense_layers", least=0)
+    return [i >= first for i in range(layers)]
+
+
+def _between(reader: _Reader, layers: int, experts: Experts) -> list[bool]:
+    """ERNIE 4.5: every n-th layer from one number to another, -1 for the last."""
+    step, start = reader.count("moe_layer_interval"), reader.count("moe_layer_start_index", least=0)
+    end = reader.count("moe_layer_end_index", least=-1)
+    end = layers - 1 if end == -1 else end
+    return [(i + 1) % step == 0 and start <= i <= end for i in range(layers)]
+
+
+def _switched(stack: str) -> Callable[[_Reader, int, Experts], list[bool]]:
+    """Switch: every n-th layer from the second on, or as many as are asked for, evenly; a written step wins."""
+
+    def layout(reader: _Reader, layers: int, experts: Experts) -> list[bool]:
+        sparse = reader.count(f"num_sparse_{stack}_layers", least=0, most=layers)
+        step = reader.count(Or(f"{stack}_sparse_step", layers // sparse if sparse else layers), least=0)
+        return [step > 0 and (step == 1 or i % step == 1) for i in range(layers)]
+
+    return layout
+
+
+def _encoder_step(reader: _Reader, layers: int, experts: Experts) -> list[bool]:
+    """NLLB: every n-th layer of the encoder."""
+    step = reader.count("encoder_sparse_step")
+    return [(i + 1) % step == 0 for i in range(layers)]
+
+
+WORDS = {"mlp": False, "moe": True} | dict.fromkeys(("mamba", "attention", "linear_attention", "full_attention"))
+SIGNS = {"-": False, "E": True, "M": None, "*": None}
+
+
+def _named_blocks(reader: _Reader) -> list[bool]:
+    """Nemotron-H: each layer is one thing, by a list of words or the older string of signs."""
+    listed = reader.config.get("layers_block_type")
+    key, known = ("hybrid_override_pattern", SIGNS) if listed is None else ("layers_block_type", WORDS)
+    words = reader.value(key)
+    if not isinstance(words, list | str) or not all(isinstance(word, str) and word in known for word in words):
+        raise UnknownFamily(
+            f"the {reader.model_type} config has a {key} that says more than {', '.join(known)}",
+            f"looked for the keys: {key}",
+        )
+    return [moe for word in words if (moe := known[word]) is not None]
+
+
+def _adjusted(reader: _Reader, stack: Stack) -> int:
+    """LFM2: two thirds of what is written, times a factor, rounded up; by a switch that is on."""
+    width = reader.count(stack.d_ff)
+    if not reader.switch(Or("block_auto_adjust_ff_dim", True)):
+        return width
+    width = int(2 * width / 3)
+    if reader.config.get("block_ffn_dim_multiplier", 1.0) is None:
+        return width
+    width = int(reader.number(Or("block_ffn_dim_multiplier", 1.0)) * width)
+    multiple = reader.count(Or("block_multiple_of", 256))
+    return multiple * ((width + multiple - 1) // multiple)
+
+
+WIDTHS: dict[Width, Callable[[_Reader, Stack], int]] = {Width.ADJUSTED: _adjusted}
+BLOCKS: dict[Blocks, Callable[[_Reader], list[bool]]] = {Blocks.NAMED: _named_blocks}
 WIDENINGS: dict[Widening, Callable[[_Reader, int], list[int]]] = {Widening.SHARED_KV: _shared_kv}
 LAYOUTS: dict[Layout, Callable[[_Reader, int, Experts], list[bool]]] = {
     Layout.ALL: _all,
@@ -578,4 +730,9 @@ LAYOUTS: dict[Layout, Callable[[_Reader, int, Experts], list[bool]]] = {
     Layout.TYPED: _typed,
     Layout.PERIODIC: _periodic,
     Layout.LISTED: _listed,
+    Layout.NUM_DENSE: _num_dense,
+    Layout.BETWEEN: _between,
+    Layout.SPARSE_ENCODER: _switched("encoder"),
+    Layout.SPARSE_DECODER: _switched("decoder"),
+    Layout.ENCODER_STEP: _encoder_step,
 }

@@ -39,6 +39,18 @@ class Widening(StrEnum):
     SHARED_KV = "use_double_wide_mlp"
 
 
+class Width(StrEnum):
+    """How a width that config.json does not say outright is found; configs.py reads each."""
+
+    ADJUSTED = "block_auto_adjust_ff_dim"
+
+
+class Blocks(StrEnum):
+    """Which layers have an FFN at all; configs.py reads each."""
+
+    NAMED = "layers_block_type"
+
+
 class Layout(StrEnum):
     """Which layers have experts; configs.py reads each."""
 
@@ -48,6 +60,11 @@ class Layout(StrEnum):
     TYPED = "mlp_layer_types"
     PERIODIC = "expert_layer_period"
     LISTED = "moe_layers"
+    NUM_DENSE = "num_dense_layers"
+    BETWEEN = "moe_layer_interval"
+    SPARSE_ENCODER = "num_sparse_encoder_layers"
+    SPARSE_DECODER = "num_sparse_decoder_layers"
+    ENCODER_STEP = "encoder_sparse_step"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,12 +72,12 @@ class Experts:
     """The experts of a stack's layers, or of some of them."""
 
     experts: str | tuple[str, ...]
-    top_k: str
+    top_k: str | int
     d_ff: str
     shared: str | Or[int] | int
     shared_d_ff: str | Or[int] | None = None
     shared_gate: bool
-    router_bias: bool
+    router_bias: bool | str | Or[bool]
     sigmoid: bool
     normalised: bool | str | Or[bool]
     routed_scale: float | Or[float]
@@ -73,6 +90,8 @@ class Experts:
     when: bool | Or[bool]
     least: int
     first_dense: str | int = "first_k_dense_replace"
+    nonzero: tuple[str, ...]
+    listed: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,18 +112,28 @@ class Stack:
     """Layers that differ at most in having experts."""
 
     kind: str
-    layers: str | tuple[str, ...] | Or[int]
-    d_model: str
-    d_ff: str | Or[int] | None = None
+    layers: str | tuple[str, ...] | Or[int] | int
+    stages: str | None = None
+    doubling: bool
+    d_model: str | tuple[str, ...]
+    d_ff: str | tuple[str, ...] | Or[int] | None = None
     ratio: str | int | float | Or[float] | None = None
     activation: str | Or[str]
     acts_as: str | None = None
     widened: Widening | None = None
+    width: Width | None = None
+    per_layer: bool
+    split: int | None = None
     shrunk: Or[int] | None = None
+    times: str | Or[int] | None = None
+    blocks: Blocks | None = None
     gated: bool | str | Or[bool]
     bias: bool | str | Or[bool]
     assumes: Assumed = ()
     absent: tuple[str, ...] = ()
+    nonzero: tuple[str, ...] = ()
+    limit: Or[float] | None = None
+    up_offset: float
     experts: Experts | None = None
     attention: Heads | None = None
 
@@ -150,6 +179,7 @@ class Family:
     types: tuple[str, ...]
     stacks: tuple[Stack, ...] = ()
     parts: tuple[str, ...] = ()
+    assumes: Assumed = ()  # of the parts; a stack has its own
 
 
 LATENT = ("q_lora_rank", "kv_lora_rank", "qk_nope_head_dim", "qk_rope_head_dim", "v_head_dim")
@@ -160,30 +190,54 @@ LAYOUT_KEYS: dict[Layout, tuple[str, ...]] = {  # beside `first_dense`
     Layout.TYPED: ("mlp_layer_types",),
     Layout.PERIODIC: ("expert_layer_period", "expert_layer_offset"),
     Layout.LISTED: ("moe_layers", "interleave_moe_layer_step"),
+    Layout.NUM_DENSE: ("num_dense_layers",),
+    Layout.BETWEEN: ("moe_layer_interval", "moe_layer_start_index", "moe_layer_end_index"),
+    Layout.SPARSE_ENCODER: ("num_sparse_encoder_layers", "encoder_sparse_step"),
+    Layout.SPARSE_DECODER: ("num_sparse_decoder_layers", "decoder_sparse_step"),
+    Layout.ENCODER_STEP: ("encoder_sparse_step",),
 }
-WORDS = ("kind", "acts_as", "layout")  # fields whose text is no key
+RULE_KEYS: dict[StrEnum, tuple[str, ...]] = {  # of the other rules that have names
+    Widening.SHARED_KV: ("num_kv_shared_layers", "use_double_wide_mlp"),
+    Width.ADJUSTED: ("block_auto_adjust_ff_dim", "block_ffn_dim_multiplier", "block_multiple_of"),
+    Blocks.NAMED: ("layers_block_type", "hybrid_override_pattern"),
+}
+PICTURE = ("image_size", "patch_size", "num_channels")
+WORDS = ("kind", "acts_as", "layout", "head", "head_norms")  # fields whose text is no key
 
 
-def keys_of(row: Stack | Experts | Heads) -> frozenset[str]:
+def keys_of(row: Stack | Experts | Heads | Outside) -> frozenset[str]:
     """Every key of config.json that a row names, those of its experts and its attention included."""
     found: set[str] = set(LAYOUT_KEYS[row.layout] if isinstance(row, Experts) else ())
+    computed = {"activation": "acts_as", "layers": "blocks"}  # not read where the other field says it
     for name in row.__dataclass_fields__:
-        value = getattr(row, name)
+        value: Any = getattr(row, name) if getattr(row, computed.get(name, ""), None) is None else None
         if isinstance(value, Or):
             found.add(value.key)
+        elif isinstance(value, Widening | Width | Blocks):
+            found |= set(RULE_KEYS[value])
         elif isinstance(value, Experts | Heads):
             found |= keys_of(value)
         elif name == "assumes":
             found |= {key for key, _ in value}
         elif name == "latent":
             found |= set(LATENT if value else ())
+        elif name == "patches":
+            found |= set(PICTURE if value else ())
         elif isinstance(value, tuple):
             found |= set(value)
         elif isinstance(value, str) and name not in WORDS:
             found.add(value)
     if isinstance(row, Experts) and row.layout not in (Layout.FIRST_DENSE, Layout.TYPED):
         found.discard(str(row.first_dense))
+    found = {key.partition(".")[0] for key in found}
     return frozenset(found | ({"is_gated_act"} if "feed_forward_proj" in found else set()))
+
+
+def keys_read(model_type: str) -> frozenset[str]:
+    """Every key that the rows of a model type name: of its stacks, and of what they have beside their layers."""
+    table = families()
+    rows: list[Stack | Outside] = [*table.by_type[model_type].stacks, *table.outside.get(model_type, ())]
+    return frozenset(key for row in rows for key in keys_of(row))
 
 
 KINDS: dict[str, type] = {"experts": Experts, "attention": Heads, "stack": Stack}  # of templates
@@ -267,12 +321,15 @@ def _templates(data: Row) -> Templates:
 def _family(name: str, row: Any, templates: Templates) -> Family:
     row = _table(row)
     own = {key: row[key] for key in ("types", "parts") if key in row}
+    if "parts" in own and "assumes" in row:
+        own["assumes"] = _value("family", "assumes", row["assumes"], templates)
     family = decode(Family, {"name": name} | own)
     if "parts" in own:
-        if beside := sorted(row.keys() - own.keys()):
+        if beside := sorted(row.keys() - own.keys() - {"stacks"}):
             raise ValueError(f"{beside[0]!r} stands beside parts, which are read by their own model types")
-        return family
-    shared = {key: value for key, value in row.items() if key not in ("types", "stacks")}
+        if "stacks" not in row:
+            return family
+    shared = {key: value for key, value in row.items() if key not in ("types", "stacks", "parts")}
     stacks = row.get("stacks", [{}])
     if not isinstance(stacks, list):
         raise ValueError(f"stacks: expected a list, found {stacks!r}")
