@@ -345,24 +345,24 @@ class _Reader:
         return self.switch(experts.when) and not few
 
     def _refuse_layers_of_their_own(self, stack: Stack) -> None:
-        """per_layer_config changes keys for single layers; where these are an FFN's, the layers are not alike."""
+        """per_layer_config changes keys for single layers; unless no FFN depends on them, the layers are not alike."""
         per_layer = self.config.get("per_layer_config") or {}
         layers: list[Any] = list(per_layer.values()) if isinstance(per_layer, dict) else [None]
         if not all(isinstance(layer, dict) for layer in layers):
             raise FfnbenchError(
                 f"the {self.model_type} config has a per_layer_config that is no table of tables", "one table a layer"
             )
-        changed = {key for layer in layers for key in layer} & {stack.d_ff, stack.d_model, stack.activation}
+        changed = {key for layer in layers for key in layer} - families().harmless_in(self.model_type)
         if changed:
             raise UnknownFamily(
-                f"the {self.model_type} config changes {', '.join(map(str, changed))} for single layers",
+                f"the {self.model_type} config changes {', '.join(sorted(changed))} for single layers",
                 "looked for the keys: per_layer_config",
             )
 
     def attention(self, stack: Stack) -> AttentionSpec | None:
         """The attention of a stack's layers; None where the config does not tell it."""
         keys = stack.attention
-        if keys is None:
+        if keys is None or self.config.get("per_layer_config"):
             return None
         if any(self.config.get(key, value) != value for key, value in keys.assumes):
             return None
@@ -437,7 +437,7 @@ class _Reader:
         d_model, shrunk = self.count(stack.d_model), 1 if stack.shrunk is None else self.count(stack.shrunk)
         gated, activation = self.form(stack)
         limit = experts.limit if experts else stack.limit
-        return FFNSpec(
+        spec = FFNSpec(
             d_model=d_model // shrunk,
             d_ff=self.count(experts.d_ff) if experts else wider * (width or self.d_ff(stack, d_model)) // shrunk,
             activation=activation,
@@ -447,6 +447,12 @@ class _Reader:
             limit=self.number(limit) if limit else None,
             up_offset=experts.up_offset if experts else stack.up_offset,
         )
+        if experts and experts.shared and spec.moe and not spec.moe.shared_d_ff and spec.row.learned:
+            raise UnknownFamily(
+                f"the {self.model_type} config has no shared experts, whose {activation} stays",
+                f"looked for the keys: {self._named(experts.shared)}, {self._named(stack.activation)}",
+            )
+        return spec
 
     def d_ff(self, stack: Stack, d_model: int) -> int:
         """The width per branch: its key, or a ratio of d_model where the key is absent or null."""
@@ -510,18 +516,23 @@ class _Reader:
                 "top_k is above the number of experts",
                 f"looked for the keys: {self._named(experts.top_k)}, {self._named(experts.experts)}",
             )
-        return MoESpec(
-            experts=number,
-            top_k=top_k,
-            shared_d_ff=shared,
-            shared_gate=experts.shared_gate,
-            router_bias=self.switch(experts.router_bias),
-            scores=Scores.SIGMOID if experts.sigmoid else Scores.SOFTMAX,
-            normalised=bool(self.switch(experts.normalised)),
-            routed_scale=self.number(experts.routed_scale),
-            groups=self.count(experts.groups),
-            top_groups=self.count(experts.top_groups),
-        )
+        known: dict[str, Any] = {
+            "experts": number,
+            "top_k": top_k,
+            "shared_d_ff": shared,
+            "shared_gate": experts.shared_gate,
+            "router_bias": self.switch(experts.router_bias),
+            "scores": Scores.SIGMOID if experts.sigmoid else Scores.SOFTMAX,
+            "normalised": bool(self.switch(experts.normalised)),
+            "routed_scale": self.number(experts.routed_scale),
+        }
+        try:
+            return MoESpec(**known, groups=self.count(experts.groups), top_groups=self.count(experts.top_groups))
+        except FfnbenchError as problem:  # transformers builds such a model, which no token can pass
+            raise UnknownFamily(
+                f"the {self.model_type} config has groups of experts that do not fit: {problem.message}",
+                f"looked for the keys: {self._named(experts.groups)}, {self._named(experts.top_groups)}",
+            ) from problem
 
     def layout(self, experts: Experts, layers: int) -> list[bool]:
         """Which layers have experts."""
@@ -619,7 +630,10 @@ def _first_dense(reader: _Reader, layers: int, experts: Experts) -> list[bool]:
 
 def _sparse_step(reader: _Reader, layers: int, experts: Experts) -> list[bool]:
     """Qwen-MoE: every `decoder_sparse_step`-th layer, but for those of `mlp_only_layers`."""
-    step, dense = reader.count(Or("decoder_sparse_step", 1)), reader.layer_numbers(Or("mlp_only_layers", []))
+    step, dense = (
+        reader.count(Or("decoder_sparse_step", 1)),
+        reader.layer_numbers(Or("mlp_only_layers", list(experts.mlp_only))),
+    )
     return [i not in dense and (i + 1) % step == 0 for i in range(layers)]
 
 

@@ -6,9 +6,9 @@ That file explains every field. The annotation of a field is what a row may say:
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import cache
 from pathlib import Path
@@ -90,6 +90,7 @@ class Experts:
     when: bool | Or[bool]
     least: int
     first_dense: str | int = "first_k_dense_replace"
+    mlp_only: tuple[int, ...] = ()
     nonzero: tuple[str, ...]
     listed: bool
 
@@ -129,10 +130,10 @@ class Stack:
     blocks: Blocks | None = None
     gated: bool | str | Or[bool]
     bias: bool | str | Or[bool]
+    limit: Or[float] | None = None
     assumes: Assumed = ()
     absent: tuple[str, ...] = ()
     nonzero: tuple[str, ...] = ()
-    limit: Or[float] | None = None
     up_offset: float
     experts: Experts | None = None
     attention: Heads | None = None
@@ -224,7 +225,7 @@ def keys_of(row: Stack | Experts | Heads | Outside) -> frozenset[str]:
         elif name == "patches":
             found |= set(PICTURE if value else ())
         elif isinstance(value, tuple):
-            found |= set(value)
+            found |= {key for key in value if isinstance(key, str)}
         elif isinstance(value, str) and name not in WORDS:
             found.add(value)
     if isinstance(row, Experts) and row.layout not in (Layout.FIRST_DENSE, Layout.TYPED):
@@ -253,6 +254,12 @@ class Families:
     by_type: dict[str, Family]
     without_ffn: frozenset[str]
     outside: dict[str, tuple[Outside, ...]]
+    harmless: frozenset[str] = frozenset()  # keys that no FFN of any type depends on
+    harmless_for: Mapping[str, frozenset[str]] = field(default_factory=dict)  # model type -> more of them
+
+    def harmless_in(self, model_type: str) -> frozenset[str]:
+        """The keys that a model type's FFNs don't depend on."""
+        return self.harmless | self.harmless_for.get(model_type, frozenset())
 
 
 @cache
@@ -266,7 +273,7 @@ def parse(text: str) -> Families:
     import tomllib  # not before it is needed
 
     data = tomllib.loads(text)
-    if unknown := sorted(data.keys() - {*KINDS, "family", "without_ffn", "rest"}):
+    if unknown := sorted(data.keys() - {*KINDS, "family", "without_ffn", "rest", "harmless", "harmless_for"}):
         raise ValueError(f"unknown key {unknown[0]!r}")
     templates = _templates(data)
     by_type: dict[str, Family] = {}
@@ -283,7 +290,28 @@ def parse(text: str) -> Families:
         without_ffn = frozenset(decode(tuple[str, ...], data.get("without_ffn", [])))
         if twice := sorted(without_ffn & by_type.keys()):
             raise ValueError(f"{twice[0]!r} stands in family {by_type[twice[0]].name!r} already")
-    return Families(by_type=by_type, without_ffn=without_ffn, outside=_outside(data, by_type))
+    harmless, harmless_for = _harmless(data, by_type)
+    return Families(
+        by_type=by_type,
+        without_ffn=without_ffn,
+        outside=_outside(data, by_type),
+        harmless=harmless,
+        harmless_for=harmless_for,
+    )
+
+
+def _harmless(data: Row, by_type: dict[str, Family]) -> tuple[frozenset[str], dict[str, frozenset[str]]]:
+    """The keys that no FFN depends on, and those on which the FFNs of single model types don't."""
+    with _named("harmless"):
+        harmless = frozenset(decode(tuple[str, ...], data.get("harmless", [])))
+    found: dict[str, frozenset[str]] = {}
+    for key, names in _rows(data, "harmless_for"):
+        with _named(f"harmless_for: {key}"):
+            for name in decode(tuple[str, ...], names):
+                if name not in by_type:
+                    raise ValueError(f"{name!r} is no model type of the table")
+                found[name] = found.get(name, frozenset()) | {key}
+    return harmless, found
 
 
 def _outside(data: Row, by_type: dict[str, Family]) -> dict[str, tuple[Outside, ...]]:
