@@ -1,6 +1,6 @@
 """Our reading of a config.json beside transformers' own model of it, for one model type after another.
 
-`python tests/hf.py exact TYPE...`, `vary TYPE...` or `attention TYPE...` prints one JSON line a type; `all` is every
+`python tests/hf.py exact TYPE...` or `attention TYPE...` prints one JSON line a type; `all` is every
 type of transformers.
 """
 
@@ -18,7 +18,7 @@ from typing import Any
 from ffnbench.errors import FfnbenchError
 from ffnbench.ffn import cost
 from ffnbench.models.configs import read_groups
-from ffnbench.models.families import Or, Stack, families
+from ffnbench.models.families import Stack, families
 from ffnbench.models.transformers import build_empty, feed_forwards, left_over
 
 Counts = Counter[int]  # parameters of an FFN -> how many layers have one like it
@@ -109,7 +109,7 @@ def agree(found: Counts, expected: Counts) -> bool:
 
 
 def attention(model_type: str) -> dict[str, Any]:
-    """As `vary` does: the attention of the default config, and of such as differ from it in one key."""
+    """The attention of the default config, and of such as differ from it in one key: same, unknown, wrong."""
     from transformers import CONFIG_MAPPING
 
     kind = CONFIG_MAPPING[ALIASES.get(model_type, model_type)]
@@ -195,64 +195,6 @@ def exact(model_type: str) -> dict[str, Any]:
     return {"status": "exact" if agree(found, expected) else "wrong", "by": by, "ours": found, "theirs": expected}
 
 
-def vary(model_type: str) -> dict[str, Any]:
-    """Configs that differ from the default in one key each: how many read as built, refused, and which are wrong."""
-    from transformers import CONFIG_MAPPING
-
-    kind = CONFIG_MAPPING[ALIASES.get(model_type, model_type)]
-    default = json.loads(kind().to_json_string())
-    tally: Counter[str] = Counter()
-    wrong = []
-    for name, data in variations(model_type, default):
-        try:
-            expected = theirs(kind.from_dict(json.loads(json.dumps(data))))
-        except Exception:
-            tally["unbuildable"] += 1
-            continue
-        try:
-            found = ours(data)
-        except FfnbenchError:
-            tally["refused"] += 1
-            continue
-        tally["same" if agree(found, expected) else "wrong"] += 1
-        if not agree(found, expected):
-            wrong.append(f"{name}: {dict(found)} against {dict(expected)}")
-    return {"status": "wrong" if wrong else "exact", "tally": tally, "wrong": wrong}
-
-
-def variations(model_type: str, default: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
-    """Every truth value turned, every number that the table reads changed, every key that it reads left out."""
-    found = []
-    for key, value in default.items():
-        if isinstance(value, bool):
-            found.append((f"{key}={not value}", default | {key: not value}))
-    for key in sorted(keys_of(model_type) & default.keys()):
-        value = default[key]
-        if isinstance(value, int) and not isinstance(value, bool):
-            found += [(f"{key}={new}", default | {key: new}) for new in (value + 64, value * 2, 2) if new != value]
-        if isinstance(value, float):
-            found.append((f"{key}={value + 1}", default | {key: value + 1}))
-        found.append((f"without {key}", {k: v for k, v in default.items() if k != key}))
-        found.append((f"{key}=null", default | {key: None}))
-    return found
-
-
-def keys_of(model_type: str) -> set[str]:
-    """Every key that the table names for a type."""
-    keys: set[str] = {"first_k_dense_replace", "decoder_sparse_step", "mlp_layer_types"}
-    for stack in stacks_of(model_type):
-        parts: list[Stack | Any] = [stack] + ([stack.experts] if stack.experts else [])
-        for part in parts:
-            for name in part.__dataclass_fields__:
-                value = getattr(part, name)
-                if isinstance(value, Or):
-                    keys.add(value.key)
-                elif isinstance(value, str) and name not in ("kind", "acts_as", "layout"):
-                    keys.add(value)
-        keys |= {key for key, _ in stack.assumes} | set(stack.absent)
-    return keys
-
-
 def stacks_of(model_type: str) -> tuple[Stack, ...]:
     """Its stacks by the table of families."""
     return families().by_type[model_type].stacks
@@ -284,6 +226,6 @@ if __name__ == "__main__":
     import transformers.modeling_utils
 
     transformers.logging.set_verbosity_error()
-    work, types = {"exact": exact, "vary": vary, "attention": attention}[sys.argv[1]], sys.argv[2:]
+    work, types = {"exact": exact, "attention": attention}[sys.argv[1]], sys.argv[2:]
     for name in sorted(transformers.CONFIG_MAPPING.keys()) if types == ["all"] else types:
         print(json.dumps(apart(work, name)), flush=True)

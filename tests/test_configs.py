@@ -339,14 +339,6 @@ def test_every_model_type_is_exact_or_refused() -> None:
     assert found["exact"] >= 560, found
 
 
-@pytest.mark.slow
-def test_changed_keys_are_read_as_built_or_refused() -> None:
-    """Truth values turned, numbers changed, keys left out: the table never gives another number than the model."""
-    found = against_transformers("vary", *(name for name, family in families().by_type.items() if family.stacks))
-    assert [each for each in found if each["status"] == "wrong"] == []
-    assert sum(each["tally"].get("same", 0) for each in found if "tally" in each) > 1000
-
-
 ATTENTION = {
     "llama3-8b": LLAMA | {"num_attention_heads": 32, "num_key_value_heads": 8},
     "gpt2": GPT2 | {"n_head": 12},
