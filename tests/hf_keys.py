@@ -1,14 +1,15 @@
 """The config keys that the classes of a type's layers read, found from transformers' source and by watching a build.
 
-`python tests/hf_keys.py TYPE...` prints them, one JSON line a type; `all` is every type that the table reads, `new`
-those that golden/keys.json lacks; `--write` puts them there. `--list` prints those keys that families.toml neither
-reads nor assumes nor declares.
+`python tests/hf_keys.py TYPE...` prints them, one JSON line a type, or why there was nothing to look at; `all` is every
+type that the table reads, `new` those that golden/keys.json lacks; `--write` puts them there. `--list` prints those
+keys that families.toml neither reads nor assumes nor declares.
 
 The classes are those of a built model (hf_vary's small one): what owns a list of numbered layers, each layer, and
 what stands in one and has parameters, but for attention and norms, which have no FFN in them. Each is looked at
 twice. By its source (its bases' too): `config.X`, `getattr(config, "X")`, and what functions read that a config is
 handed to. And by watching: which attribute a config was asked for while the class's `__init__` ran. A name that the
-config's class computes, in a property or after it was read, stands for the names that it is computed from, too.
+config's class computes, in a property or after it was read, stands for the names that it is computed from, too. What
+only a nested config has is left to the type of that one.
 """
 
 from __future__ import annotations
@@ -50,6 +51,8 @@ def keys(model_type: str) -> list[str]:
     for each in of_layers | owners:
         found |= asked.get(each, set())
         found |= {name for base in bases(each) for name in read(base, only_init=each in owners - of_layers)}
+    parts = [getattr(config, key, None) for key in kind.sub_configs]
+    found = {name for name in found if hasattr(config, name) or not any(hasattr(part, name) for part in parts)}
     named = {kind.attribute_map.get(name, name) for name in found}
     named |= {kind.attribute_map.get(name, name) for key in named for name in made_of(kind, key)}
     return sorted(name for name in named if is_data(kind, config, name))
@@ -232,12 +235,15 @@ def own_reads(node: ast.AST | None, local: dict[str, set[str]] | None = None) ->
 def is_data(kind: type, config: Any, name: str) -> bool:
     """A key that a file may have, no method and nothing of the class itself."""
     part = inspect.getattr_static(kind, name, None)
+    if name in ("", "get") or re.match(r"(sub_configs|default)_", name):
+        return False  # of a method's call, or a constant of the class
     return not (name.startswith("_") or inspect.isroutine(part) or isinstance(part, property | classmethod))
 
 
 def undeclared(model_type: str, found: Iterable[str]) -> list[str]:
-    """Those that the table neither reads nor assumes nor declares not to matter."""
-    return sorted(set(found) - told(model_type) - families().harmless_in(model_type))
+    """Those that the table neither reads nor assumes nor declares not to matter; a config with some is refused."""
+    refused = set(defaults_of(model_type).asks) | set(defaults_of(model_type).parts)
+    return sorted(set(found) - told(model_type) - refused - families().harmless_in(model_type))
 
 
 def told(model_type: str, strictly: bool = False) -> set[str]:
@@ -293,9 +299,9 @@ def main() -> None:
     found = {}
     for name in {"all": types, "new": missing}.get(asked.types[0], asked.types):
         line = {"type": name, **work(name)}
-        found[name] = line.get("keys", [])
-        if asked.list:
-            line |= {"keys": undeclared(name, found[name])}
+        if "keys" in line:
+            found[name] = line["keys"]
+            line |= {"keys": undeclared(name, found[name])} if asked.list else {}
         print(json.dumps(line), flush=True)
     if asked.write:
         import transformers

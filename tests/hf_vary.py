@@ -30,12 +30,29 @@ GOLDEN = Path(__file__).parent / "golden" / "keys.json"
 MOST = 4  # layers
 LEFT_OUT = object()
 COUNTS = re.compile(r"^(num_hidden_layers|n_layers?|num_layers|depth|((num_)?(encoder|decoder)_layers))$")
-FILLED: dict[str, Data] = {
+FILLED: dict[str, Data] = {  # of the rest, what the default leaves out and no model can be built without
+    "autoformer": {"prediction_length": 4, "context_length": 12, "lags_sequence": [1, 2]},
+    "chameleon": {"vocabulary_map": {"<image>": 3}},
+    "dbrx": {"attn_config": {"kv_n_heads": 2, "clip_qkv": 8, "rope_theta": 10000.0}},
     "deepseek_v2": {"num_experts_per_tok": 2},  # the class's default is no model's
+    "dots1": {"n_routed_experts": 8, "n_shared_experts": 2, "num_experts_per_tok": 2, "n_group": 1, "topk_group": 1},
+    "esm": {"vocab_size": 33, "pad_token_id": 1, "mask_token_id": 2},
+    "hunyuan_v1_dense": {"head_dim": 128},
+    "hunyuan_v1_moe": {"head_dim": 128, "num_experts": 4, "moe_topk": 2},
+    "hunyuan_vl_text": {"head_dim": 128},
+    "informer": {"prediction_length": 4, "context_length": 12, "lags_sequence": [1, 2]},
+    "lfm2_moe": {"layer_types": ["conv", "full_attention"] * 16},
+    "ministral": {"head_dim": 128},
+    "moonshine_streaming": {"num_attention_heads": 8, "num_key_value_heads": 8, "head_dim": 40},
+    "nemotron": {"head_dim": 128, "num_key_value_heads": 8},
+    "t5gemma2_decoder": {"dropout_rate": 0.0},
+    "t5gemma2_text": {"dropout_rate": 0.0},
+    "time_series_transformer": {"prediction_length": 4, "context_length": 12, "lags_sequence": [1, 2]},
     "videomae": {"image_size": 32},  # its table of positions is made by Python
 }
 WIDTHS = re.compile(r"hidden_size$|d_model$|n_embd$|embed_dim$|^dim$|heads?$|vocab|head_dim$")
-ELSEWHERE = {"hidden_size_per_layer_input", "num_upscale_blocks"}  # with activations of their own, which may be learned
+# with activations of their own, which may be learned
+ELSEWHERE = {"conv_activation", "hidden_size_per_layer_input", "nemo_activation", "num_upscale_blocks"}
 SKIPPED = frozenset({"model_type", "transformers_version", "architectures", "dtype", "_name_or_path"})
 
 
@@ -185,7 +202,7 @@ def values(kind: Any, where: Where, value: Any, data: Data) -> list[Any]:
         named = words(kind, key)
         if value.lower() in HF_ACTIVATIONS or re.search(r"act(ivation)?(_fn|_function)?$", key):
             named = [*HF_ACTIVATIONS, *named]
-        if data.keys() & ELSEWHERE:
+        if {*data, key} & ELSEWHERE:
             named = [name for name in named if name not in ("prelu", "xielu")]
         if key == "feed_forward_proj":
             named = ["relu", "gelu", "gated-gelu", "gated-silu", "gated-relu", "silu"]

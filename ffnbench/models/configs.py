@@ -629,11 +629,9 @@ def _first_dense(reader: _Reader, layers: int, experts: Experts) -> list[bool]:
 
 
 def _sparse_step(reader: _Reader, layers: int, experts: Experts) -> list[bool]:
-    """Qwen-MoE: every `decoder_sparse_step`-th layer, but for those of `mlp_only_layers`."""
-    step, dense = (
-        reader.count(Or("decoder_sparse_step", 1)),
-        reader.layer_numbers(Or("mlp_only_layers", list(experts.mlp_only))),
-    )
+    """Qwen-MoE: every `decoder_sparse_step`-th layer, but for those of `mlp_only_layers`; without it the first ones."""
+    first = list(range(experts.first_dense)) if isinstance(experts.first_dense, int) else []
+    step, dense = reader.count(Or("decoder_sparse_step", 1)), reader.layer_numbers(Or("mlp_only_layers", first))
     return [i not in dense and (i + 1) % step == 0 for i in range(layers)]
 
 

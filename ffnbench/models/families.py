@@ -90,7 +90,6 @@ class Experts:
     when: bool | Or[bool]
     least: int
     first_dense: str | int = "first_k_dense_replace"
-    mlp_only: tuple[int, ...] = ()
     nonzero: tuple[str, ...]
     listed: bool
 
