@@ -89,7 +89,7 @@ class Experts:
     layout: Layout
     when: bool | Or[bool]
     least: int
-    first_dense: str | int = "first_k_dense_replace"
+    first_dense: str | int | Or[int] = "first_k_dense_replace"
     nonzero: tuple[str, ...]
     listed: bool
 
