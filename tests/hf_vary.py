@@ -52,7 +52,13 @@ FILLED: dict[str, Data] = {  # of the rest, what the default leaves out and no m
 }
 WIDTHS = re.compile(r"hidden_size$|d_model$|n_embd$|embed_dim$|^dim$|heads?$|vocab|head_dim$")
 # with activations of their own, which may be learned
-ELSEWHERE = {"conv_activation", "hidden_size_per_layer_input", "nemo_activation", "num_upscale_blocks"}
+ELSEWHERE = {
+    "conv_activation",
+    "feat_extract_activation",
+    "hidden_size_per_layer_input",
+    "nemo_activation",
+    "num_upscale_blocks",
+}
 SKIPPED = frozenset({"model_type", "transformers_version", "architectures", "dtype", "_name_or_path"})
 
 

@@ -87,6 +87,16 @@ def test_experts_in_every_second_layer_but_one() -> None:
     assert cost.params_active(moe.ffn) == 2 * 3 * 4096 * 1408 + shared + router
 
 
+def test_a_shared_expert_of_no_width_is_none() -> None:
+    """It does not take the width of the others."""
+    dots = QWEN | {
+        "model_type": "dots3_note_text", "n_routed_experts": 8, "shared_experts_intermediate_size": 0,
+        "n_shared_experts": 1, "first_k_dense_replace": 0, "num_hidden_layers": 2, "mlp_layer_types": None,
+    }  # fmt: skip
+    del dots["num_experts"]
+    assert [cost.params(group.ffn) for group in read_groups(dots)] == [8 * 3 * 4096 * 1408 + 8 * 4096]
+
+
 def test_parts_are_read_by_their_own_type() -> None:
     vision = {
         "model_type": "clip_vision_model", "hidden_size": 1024, "intermediate_size": 4096, "num_hidden_layers": 24,

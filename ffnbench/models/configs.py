@@ -500,7 +500,8 @@ class _Reader:
             self.count(key)
         shared = wider * self.count(experts.shared_d_ff, least=0) if experts.shared_d_ff else 0
         if experts.shared:
-            shared = self.count(experts.shared, least=0) * (shared or self.count(experts.d_ff))
+            each = shared if experts.shared_d_ff else self.count(experts.d_ff)
+            shared = each * self.count(experts.shared, least=0)
         if experts.shared_gate and not shared:
             raise UnknownFamily(
                 f"the {self.model_type} config has a shared expert of no width, whose gate stays",
