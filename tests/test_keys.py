@@ -153,6 +153,10 @@ def test_keys_that_were_missed(config: dict, params: int) -> None:
             "topk_group": 1,
         },
         LLAMA | {"model_type": "vitpose_backbone", "mlp_ratio": 4, "num_experts": 2},
+        BART | {
+            "model_type": "nllb-moe", "encoder_sparse_step": 2, "decoder_sparse_step": 2, "num_experts": 4,
+            "activation_function": "prelu",
+        },
         {"model_type": "udop", "d_model": 64, "d_ff": 96, "num_layers": 2, "feed_forward_proj": "gated-gelu"},
     ],
     ids=lambda config: config["model_type"],

@@ -447,6 +447,11 @@ class _Reader:
             limit=self.number(limit) if limit else None,
             up_offset=experts.up_offset if experts else stack.up_offset,
         )
+        if spec.row.learned and not stack.learned:
+            raise UnknownFamily(
+                f"the {self.model_type} config has a learned activation, {activation}, whose parameters are not known",
+                f"looked for the keys: {self._named(stack.activation)}",
+            )
         if experts and experts.shared and spec.moe and not spec.moe.shared_d_ff and spec.row.learned:
             raise UnknownFamily(
                 f"the {self.model_type} config has no shared experts, whose {activation} stays",

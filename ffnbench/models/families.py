@@ -120,6 +120,7 @@ class Stack:
     ratio: str | int | float | Or[float] | None = None
     activation: str | Or[str]
     acts_as: str | None = None
+    learned: bool
     widened: Widening | None = None
     width: Width | None = None
     per_layer: bool
