@@ -512,28 +512,27 @@ class _Reader:
                 f"the {self.model_type} config has a shared expert of no width, whose gate stays",
                 f"looked for the keys: {self._named(experts.shared_d_ff)}",
             )
-        number, top_k = (
-            self.count(experts.experts),
-            self.count(self.alike(experts.top_k) if experts.listed else experts.top_k),
-        )
+        number = self.count(experts.experts)
+        top_k = self.count(self.alike(experts.top_k) if experts.listed else experts.top_k)
         if top_k > number:
             raise FfnbenchError(
                 f"the {self.model_type} config sends a token to {top_k} of {number} experts: "
                 "top_k is above the number of experts",
                 f"looked for the keys: {self._named(experts.top_k)}, {self._named(experts.experts)}",
             )
-        known: dict[str, Any] = {
-            "experts": number,
-            "top_k": top_k,
-            "shared_d_ff": shared,
-            "shared_gate": experts.shared_gate,
-            "router_bias": self.switch(experts.router_bias),
-            "scores": Scores.SIGMOID if experts.sigmoid else Scores.SOFTMAX,
-            "normalised": bool(self.switch(experts.normalised)),
-            "routed_scale": self.number(experts.routed_scale),
-        }
+        spec = MoESpec(
+            experts=number,
+            top_k=top_k,
+            shared_d_ff=shared,
+            shared_gate=experts.shared_gate,
+            router_bias=self.switch(experts.router_bias),
+            scores=Scores.SIGMOID if experts.sigmoid else Scores.SOFTMAX,
+            normalised=bool(self.switch(experts.normalised)),
+            routed_scale=self.number(experts.routed_scale),
+        )
+        groups, top_groups = self.count(experts.groups), self.count(experts.top_groups)
         try:
-            return MoESpec(**known, groups=self.count(experts.groups), top_groups=self.count(experts.top_groups))
+            return replace(spec, groups=groups, top_groups=top_groups)
         except FfnbenchError as problem:  # transformers builds such a model, which no token can pass
             raise UnknownFamily(
                 f"the {self.model_type} config has groups of experts that do not fit: {problem.message}",
@@ -677,12 +676,6 @@ def _shared_kv(reader: _Reader, layers: int) -> list[int]:
     return [2 if wide and i >= layers - last else 1 for i in range(layers)]
 
 
-def _num_dense(reader: _Reader, layers: int, experts: Experts) -> list[bool]:
-    """As first_k_dense_replace, under another name."""
-    first = reader.count("num_dense_layers", least=0)
-    return [i >= first for i in range(layers)]
-
-
 def _between(reader: _Reader, layers: int, experts: Experts) -> list[bool]:
     """ERNIE 4.5: every n-th layer from one number to another, -1 for the last."""
     step, start = reader.count("moe_layer_interval"), reader.count("moe_layer_start_index", least=0)
@@ -748,7 +741,6 @@ LAYOUTS: dict[Layout, Callable[[_Reader, int, Experts], list[bool]]] = {
     Layout.TYPED: _typed,
     Layout.PERIODIC: _periodic,
     Layout.LISTED: _listed,
-    Layout.NUM_DENSE: _num_dense,
     Layout.BETWEEN: _between,
     Layout.SPARSE_ENCODER: _switched("encoder"),
     Layout.SPARSE_DECODER: _switched("decoder"),

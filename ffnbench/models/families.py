@@ -60,7 +60,6 @@ class Layout(StrEnum):
     TYPED = "mlp_layer_types"
     PERIODIC = "expert_layer_period"
     LISTED = "moe_layers"
-    NUM_DENSE = "num_dense_layers"
     BETWEEN = "moe_layer_interval"
     SPARSE_ENCODER = "num_sparse_encoder_layers"
     SPARSE_DECODER = "num_sparse_decoder_layers"
@@ -191,7 +190,6 @@ LAYOUT_KEYS: dict[Layout, tuple[str, ...]] = {  # beside `first_dense`
     Layout.TYPED: ("mlp_layer_types",),
     Layout.PERIODIC: ("expert_layer_period", "expert_layer_offset"),
     Layout.LISTED: ("moe_layers", "interleave_moe_layer_step"),
-    Layout.NUM_DENSE: ("num_dense_layers",),
     Layout.BETWEEN: ("moe_layer_interval", "moe_layer_start_index", "moe_layer_end_index"),
     Layout.SPARSE_ENCODER: ("num_sparse_encoder_layers", "encoder_sparse_step"),
     Layout.SPARSE_DECODER: ("num_sparse_decoder_layers", "decoder_sparse_step"),

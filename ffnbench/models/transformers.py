@@ -109,15 +109,21 @@ def load_config(source: str) -> Any:
         ) from problem
 
 
-def build_empty(config: Any) -> Any:
-    """The model of a config on torch's meta device: shapes and no data."""
+def build_empty(config: Any, kind: Any = None, tied: bool = False) -> Any:
+    """The model of a config on torch's meta device: shapes and no data. The bare model, unless a class is given.
+
+    `tied` makes one parameter of weights that the model shares. Raises FfnbenchError where it can't be built.
+    """
     import torch
     from transformers import initialization
 
     with torch.device("meta"), _quiet():
         try:
             with initialization.no_init_weights():
-                return _model_class(config)(config)
+                model = (kind or _model_class(config))(config)
+            if tied:
+                model.tie_weights()
+            return model
         except Exception as problem:
             text = " ".join(str(problem).split())[:200]
             raise FfnbenchError(

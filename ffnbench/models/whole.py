@@ -8,12 +8,10 @@ be an FFN's, and is counted as untold.
 from __future__ import annotations
 
 import re
-import warnings
 from collections import Counter
 from collections.abc import Collection
 from typing import Any
 
-from ffnbench.errors import FfnbenchError
 from ffnbench.models.model import WholeModel
 from ffnbench.models.transformers import below_layer, build_empty, elsewhere, feed_forwards, load_config
 
@@ -34,28 +32,7 @@ HEAD = re.compile(r"(^|\.)(\w*lm_head|\w*head|pooler|embed_out|classifier|output
 
 def build_whole(config: Any) -> Any:
     """The model with its output layer, where it has one, on torch's meta device, with its tied weights tied."""
-    import torch
-    from transformers import initialization
-
-    kind = _with_output(config)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        try:
-            if kind is None:
-                model = build_empty(config)
-            else:
-                with torch.device("meta"), initialization.no_init_weights():
-                    model = kind(config)
-            model.tie_weights()
-        except FfnbenchError:
-            raise
-        except Exception as problem:
-            text = " ".join(str(problem).split())[:200]
-            raise FfnbenchError(
-                f"transformers can't build {config.model_type!r}: {type(problem).__name__}: {text}",
-                "does AutoModel.from_config work with it?",
-            ) from problem
-    return model
+    return build_empty(config, _with_output(config), tied=True)
 
 
 def _with_output(config: Any) -> Any:
