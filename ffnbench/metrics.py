@@ -6,6 +6,8 @@ from dataclasses import dataclass
 
 LATENCY, PEAK, SAVED, COMPILE = "latency", "peak_bytes", "saved_bytes", "compile_s"
 LOAD, HIT = "expert_load_max", "experts_hit"
+PACK, HELD, ERROR = "pack_s", "held_bytes", "error"
+CEILINGS, ROOF = "ceilings", "roof"  # a group of its own, and what the samples of a ceiling are called
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,6 +51,10 @@ METRICS = (
     Metric(name=LOAD, unit="", group="routing", job="route"),
     Metric(name=HIT, unit="", group="routing", job="route"),
     Metric(name=COMPILE, unit="s", job="open", exact=False, less_is_better=True),  # wherever something is compiled
+    Metric(name=PACK, unit="s", job="open", exact=False, less_is_better=True),  # wherever weights are packed
+    Metric(name=HELD, unit="bytes", job="open", less_is_better=True),  # of the weights that a call computes with
+    Metric(name=ERROR, unit="", job="open", less_is_better=True),  # relative, against float64
+    Metric(name=ROOF, unit="s", group=CEILINGS, job="roof", exact=False),  # of a Roof's call, not of a case
 )
 # fmt: on
 METRIC_GROUPS = {

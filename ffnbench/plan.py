@@ -46,10 +46,25 @@ class Mode(Enum):
 
 
 class Backend(Enum):
-    """How a forward is run. EAGER: as it is written. COMPILE: through torch.compile, with its default settings."""
+    """How a forward is run. EAGER: as it is written. COMPILE: through torch.compile. PACKED: gate and up in one matrix
+    product, the rows of gate first; PACKED_UP_GATE: those of up first. ONEDNN: linear layers through oneDNN, their
+    weights packed for the workload's tokens.
+    """
 
     EAGER = "eager"
+    PACKED = "packed"
+    PACKED_UP_GATE = "packed-up-gate"
     COMPILE = "compile"
+    ONEDNN = "onednn"
+
+
+class CompileMode(Enum):
+    """torch.compile's own modes."""
+
+    DEFAULT = "default"
+    REDUCE_OVERHEAD = "reduce-overhead"
+    MAX_AUTOTUNE = "max-autotune"
+    MAX_AUTOTUNE_NO_CUDAGRAPHS = "max-autotune-no-cudagraphs"
 
 
 class Kind(Enum):
@@ -70,7 +85,8 @@ CONTROL = "(control)"  # no variant can have this label by accident: the grammar
 class Workload:
     """What the FFN is fed: (batch, seq_len, d_model) of dtype on device. `mode` is a value of Mode.
 
-    `backend` is one of Backend; `routing`, a value of moe.Routing, is None where there are no experts.
+    `backend` is one of Backend; `compile`, of CompileMode, and `freeze` (weights are constants of the compiled code)
+    say more of COMPILE; `routing`, a value of moe.Routing, is None where there are no experts.
     """
 
     batch: int = field(metadata=least(1))
@@ -83,6 +99,8 @@ class Workload:
     # for tests of the measuring itself: each call spins for this share of its own time
     slowdown: float = field(default=0.0, metadata=least(0.0))
     routing: str | None = field(default=None, metadata=LATER | among(lambda: values_of(Routing)))
+    compile: str = field(default=CompileMode.DEFAULT.value, metadata=LATER | among(lambda: values_of(CompileMode)))
+    freeze: bool = field(default=False, metadata=LATER)
 
     @property
     def tokens(self) -> int:
@@ -98,6 +116,11 @@ class Workload:
     def compiled(self) -> bool:
         """Whether a compiler makes other code of the one that is written."""
         return self.backend == Backend.COMPILE.value
+
+    @property
+    def eager(self) -> bool:
+        """Whether it is run as it is written."""
+        return self.backend == Backend.EAGER.value
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -310,5 +333,5 @@ def cost_of(case: Case, probe: Probe) -> Cost:
         return attention_cost(case.ffn, seq_len=work.seq_len, dtype=work.dtype)
     device = work.device.partition(":")[0]
     found = cost(case.ffn, tokens=work.tokens, dtype=work.dtype, train=work.train, device=device)
-    # what a compiler fuses it neither holds nor saves: the closed forms are those of eager tensors
-    return replace(found, peak_bytes=None, saved_bytes=None) if work.compiled else found
+    # what is fused is neither held nor saved: the closed forms are those of eager tensors
+    return found if work.eager else replace(found, peak_bytes=None, saved_bytes=None)

@@ -110,6 +110,47 @@ class Comparison:
     resolution: float | None = None  # the smallest relative difference that this row could have shown
 
 
+class Bound(Enum):
+    """What keeps a call from being faster: matrix products, the reading of bytes, or the call itself."""
+
+    PRODUCTS = "products"
+    BYTES = "bytes"
+    CALL = "call"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Roof:
+    """A call that shows what the machine can do, timed in the same rounds as the cases: a ceiling is the best of them.
+
+    `name` is the `case` of its samples (metric ROOF); no case has such a name, for it begins with a parenthesis.
+    `amount` of one call: FLOPs of PRODUCTS, bytes of BYTES, 1 of CALL. `path` is the library or function. `shape` is
+    (tokens, out, in) of a product. `level` is the cache that the bytes fit into: L1, L2, L3 or memory.
+    """
+
+    name: str
+    bound: Bound
+    path: str
+    amount: int = field(metadata=least(1))
+    device: str
+    dtype: str
+    threads: int = field(metadata=least(1))
+    shape: tuple[int, ...] = ()
+    level: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Share:
+    """How near a case is to the ceiling that binds it: the least time that this ceiling allows, over its latency.
+
+    `roof` is the name of the Roof; `share` is of (0, 1], with its interval.
+    """
+
+    case: str
+    bound: Bound
+    roof: str
+    share: Estimate
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Environment:
     """Where the numbers were made. `fingerprint` names the kind of machine and software that latency depends on."""
@@ -205,6 +246,7 @@ class Run:
     sides: tuple[Side, ...] = ()
     around: Around | None = None
     placed_once: tuple[str, ...] = ()  # cases whose storages could not be made anew: they hold other memory as well
+    roofs: tuple[Roof, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -267,6 +309,8 @@ class Report:
     sides: tuple[Side, ...] = field(default=(), metadata=LATER)  # where arms differ, if there are several
     around: Around | None = field(default=None, metadata=LATER)
     placed_once: tuple[str, ...] = field(default=(), metadata=LATER)
+    roofs: tuple[Roof, ...] = field(default=(), metadata=LATER)
+    shares: tuple[Share, ...] = field(default=(), metadata=LATER)
     wall_s: float | None = None
     repeats: tuple[Repeat, ...] = field(default=(), repr=False, metadata=LATER)  # later runs, in order
     cut_short: bool = field(default=False, metadata=LATER)  # whether fewer repeats were made than asked for
@@ -312,6 +356,10 @@ class Report:
     def failure(self, label: str) -> Failure | None:
         """Why a case failed, or None."""
         return self._failures.get(label)
+
+    def share(self, label: str) -> Share | None:
+        """How near a case is to its ceiling, or None where that is not known."""
+        return next((found for found in self.shares if found.case == label), None)
 
     def notes(self, label: str) -> list[str]:
         """The warnings of a case; of the run as a whole for an empty label."""
