@@ -12,7 +12,7 @@ from ffnbench import api, jsonable
 from ffnbench.bench.session import Session
 from ffnbench.errors import FfnbenchError
 from ffnbench.metrics import COMPILE
-from ffnbench.plan import Plan
+from ffnbench.plan import CompileMode, Plan
 from ffnbench.planning.compare import plan_compare
 from ffnbench.report.compare import compare_table
 from ffnbench.report.text import plain
@@ -111,6 +111,27 @@ def test_compiled_forms_are_checked_and_timed(worker: Session, mode: str, forms:
         assert weighed["peak_bytes"] >= 4 * 16 * 32
         assert (weighed["saved_bytes"] is None) == (mode == "forward")
         assert ask(worker, "sample", case.label, calls=2)["value"] > 0
+
+
+def test_compile_modes_and_frozen_weights(worker: Session) -> None:
+    """Each mode computes the same; frozen weights are at least the module's own, in a layout of the code's."""
+    plan = plan_of("swiglu@backend=compile")
+    case = plan.cases[0]
+    works = [replace(case.workload, compile=mode.value) for mode in CompileMode if mode.value != "default"]
+    works = [*works, replace(case.workload, freeze=True)]
+    cases = [replace(case, label=f"{i}", workload=work) for i, work in enumerate(works)]
+    plan = replace(plan, cases=tuple(cases), reference="0")
+    worker.ask({"do": "plan", "plan": jsonable.encode(plan), "memory_bytes": None}, 60)
+    found = [ask(worker, "open", case.label, calls=None) for case in cases]
+    own = 4 * 3 * 32 * 64
+    assert [answer.get("graphs") for answer in found] == [1] * len(cases), found
+    assert [answer["held_bytes"] for answer in found[:-1]] == [own] * (len(cases) - 1)
+    assert own <= found[-1]["held_bytes"] < 1000 * own
+    assert all(0 < answer["error"] < 1e-6 for answer in found)
+    for case in cases:
+        assert ask(worker, "sample", case.label, calls=2)["value"] > 0
+        assert ask(worker, "place", case.label, seed="1") == {"moved": False}
+        assert ask(worker, "verify", case.label) == {}
 
 
 def test_code_that_does_not_compile_once_and_for_all(worker: Session) -> None:

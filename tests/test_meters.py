@@ -42,7 +42,7 @@ def test_a_case_is_warm_before_its_calls_are_counted(monkeypatch: pytest.MonkeyP
     module = Slow(cold_calls=1 + 8)
     monkeypatch.setattr(jobs, "build", lambda spec, **place: module)
     monkeypatch.setattr(meters, "perf_counter", module.clock)
-    assert jobs.Jobs(plan).open("relu", None) == {"calls": 16, "proof": None}
+    assert jobs.Jobs(plan).open("relu", None)["calls"] == 16
     assert module.now >= COLD_S + warmup_s
     again = Slow(cold_calls=0)
     monkeypatch.setattr(jobs, "build", lambda spec, **place: again)

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from ffnbench import jsonable
-from ffnbench.bench.backends import compiled_of
+from ffnbench.bench.backends import changed, forward_of
 from ffnbench.bench.building import WEIGHTS, build, carry
 from ffnbench.bench.jobs import relative_error
 from ffnbench.errors import FfnbenchError
@@ -33,12 +33,12 @@ def keep(case: dict[str, Any], seed: int, folder: str) -> dict[str, Any]:
     torch.manual_seed(seed)
     module = _built(found)
     x = _place(torch.randn(1, min(TOKENS, found.workload.seq_len), found.ffn.d_model), found)
-    y = _output(_forward(module, found), x, seed)
+    y, exact = _answers(module, found, x, seed)
     if not bool(torch.isfinite(y).all()):
         raise FfnbenchError("its output is not finite", "nothing can be held against it")
     state = {name: value.cpu() for name, value in module.state_dict().items()}
     saved = {"state": state, "x": x.cpu(), "y": y.cpu()}
-    torch.save(saved | {"exact": _exact(module, x, seed)}, Path(folder, WEIGHTS))
+    torch.save(saved | {"exact": exact}, Path(folder, WEIGHTS))
     return {}
 
 
@@ -50,7 +50,8 @@ def hold(case: dict[str, Any], seed: int, folder: str) -> dict[str, Any]:
     module, x = _built(found), _place(saved["x"], found)
     _output(module, x, seed)  # a lazy module has its weights after its first call
     apart = carry(saved["state"], module)
-    y, exact = _output(_forward(module, found), x, seed).cpu(), _exact(module, x, seed)
+    y, exact = _answers(module, found, x, seed)
+    y = y.cpu()
     agreement = Agreement(
         error=_error(y, saved["y"]),
         tolerance=DTYPES.get(found.workload.dtype).tolerance,
@@ -64,7 +65,8 @@ def hold(case: dict[str, Any], seed: int, folder: str) -> dict[str, Any]:
 
 
 def _built(case: Case) -> nn.Module:
-    return build(case.ffn, device=_device(case), dtype=getattr(torch, case.workload.dtype)).eval()
+    module = build(case.ffn, device=_device(case), dtype=getattr(torch, case.workload.dtype)).eval()
+    return changed(module, case.ffn, case.workload.backend)
 
 
 def _device(case: Case) -> str:
@@ -76,8 +78,11 @@ def _place(x: Tensor, case: Case) -> Tensor:
     return x.to(device=_device(case), dtype=getattr(torch, case.workload.dtype))
 
 
-def _forward(module: nn.Module, case: Case) -> Callable[[Tensor], Tensor]:
-    return compiled_of(module, case.workload.backend) or module
+def _answers(module: nn.Module, case: Case, x: Tensor, seed: int) -> tuple[Tensor, Tensor | None]:
+    """The output by the case's backend, and that of the module as it is written in float64."""
+    _output(module, x, seed)  # a lazy module has its weights after its first call
+    exact = _exact(module, x, seed)
+    return _output(forward_of(module, case.workload, x), x, seed), exact
 
 
 def _output(forward: Callable[[Tensor], Tensor], x: Tensor, seed: int) -> Tensor:

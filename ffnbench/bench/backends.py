@@ -1,141 +1,81 @@
-"""How a module's forward is run: as it is written, or through torch.compile. Runs in a worker; needs torch.
+"""How a module is run: as it is written, or by one of the other backends. Runs in a worker; needs torch.
 
-Compiling is timed by itself: cold, with an empty cache of kernels, the compiler loaded before. What is timed
-afterwards may not compile again; code that does is a failure of its case, and no slow sample.
+A backend may change the module once it is built (`changed`), and what is called in its place once its input is there
+(`prepare`). What that takes is told apart from what a call takes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
-from itertools import count
-from time import perf_counter
-from types import FunctionType
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from ffnbench.errors import Unsupported
-from ffnbench.plan import Backend
+from ffnbench.bench import onednn
+from ffnbench.bench.compiling import compile_now, compiled_of, no_compiler
+from ffnbench.bench.meters import Subject
+from ffnbench.ffn.packed import join
+from ffnbench.ffn.spec import HFSpec
+from ffnbench.metrics import COMPILE, HELD, PACK
+from ffnbench.models.transformers import as_ours
+from ffnbench.plan import AnySpec, Backend, Workload
+
+Told = dict[str, Any]  # of an answer to `open`
+ORDERS = {Backend.PACKED.value: True, Backend.PACKED_UP_GATE.value: False}  # whether gate's rows are the first
 
 
-class Recompiled(Exception):
-    """Code that compiles again in the middle of its timing."""
+def unavailable(backend: str, device: torch.device, dtype: torch.dtype | None = None) -> str:
+    """Why a backend can't run on this machine; "" if it can, as far as a look tells."""
+    if backend == Backend.COMPILE.value:
+        return no_compiler(device)
+    if backend == Backend.ONEDNN.value:
+        return onednn.unavailable(dtype) if device.type == "cpu" else "oneDNN runs on the CPU alone"
+    return ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Compiled:
-    """What the first call of a compiled module took, and into how many graphs it was cut."""
+def changed(module: nn.Module, ffn: AnySpec, backend: str) -> nn.Module:
+    """The module that a backend runs, with the same weights; raises Unsupported where its form lacks what it needs."""
+    if backend not in ORDERS:
+        return module
+    if isinstance(ffn, HFSpec) and ffn.form is not None:
+        module = as_ours(module, ffn.form)
+    return join(module, gate_first=ORDERS[backend])
 
-    seconds: float
-    graphs: int
 
+def prepare(subject: Subject, work: Workload, split: int | None = None) -> Told:
+    """Make a subject ready to be called by its backend, and say what that took: seconds to compile or to pack, and
+    the bytes of the weights that a call computes with. Raises Unsupported where it can't be run so.
 
-def compiled_of(module: nn.Module, backend: str) -> Callable[[Tensor], Tensor] | None:
-    """What a compiler makes of a module, at its first call; None where it runs as it is written.
-
-    The compiler keeps what it made by the function that it was made of, and after a second width makes code for any.
-    Cases share their classes' functions; so that none finds another's code, each has a function of its own.
+    `split` is what an earlier worker has found out.
     """
-    if backend == Backend.EAGER.value:
-        return None
-    if backend != Backend.COMPILE.value:
-        raise Unsupported(f"nothing runs a module by the backend {backend!r}")
-
-    def forward(x: Tensor) -> Tensor:
-        y: Tensor = module(x)
-        return y
-
-    name = f"forward_{next(_numbers)}"
-    code = forward.__code__.replace(co_name=name, co_qualname=name)
-    compiled: Callable[[Tensor], Tensor] = torch.compile(
-        FunctionType(code, globals(), name, closure=forward.__closure__)
-    )
-    return compiled
+    weights = sum(parameter.nbytes for parameter in subject.module.parameters())
+    if work.compiled:
+        subject.run = compiled_of(subject.module, work)
+        cold = compile_now(subject.call, subject.x.device, freeze=work.freeze)
+        held = cold.frozen_bytes if work.freeze else weights
+        return {COMPILE: cold.seconds, "graphs": cold.graphs, HELD: held}
+    if work.backend == Backend.ONEDNN.value:
+        packed = onednn.pack(subject.module, subject.x.detach(), split)
+        subject.run = packed.forward
+        return {PACK: packed.seconds, HELD: packed.bytes, "split": packed.split or 0, "notes": _notes(packed)}
+    return {HELD: weights}
 
 
-def compile_now(call: Callable[[], None], device: torch.device) -> Compiled:
-    """Make the first call of a compiled module: cold, as in a process that has never met its kernels.
-
-    Raises Unsupported where there is no compiler for them, or nothing that could be compiled.
-    """
-    _load(device)
-    before = _graphs()
-    with _empty_cache(), _named_errors():
-        start = perf_counter()
-        call()
-        if device.type == "cuda":
-            torch.cuda.synchronize(device)
-        seconds = perf_counter() - start
-    graphs = _graphs() - before
-    if not graphs:
-        raise Unsupported("torch.compile found nothing in it that it could compile: it would be timed as eager")
-    return Compiled(seconds=seconds, graphs=graphs)
+def forward_of(module: nn.Module, work: Workload, x: Tensor) -> Callable[[Tensor], Tensor]:
+    """What is called in the module's place for inputs like x, where nothing is timed."""
+    if work.compiled:
+        return compiled_of(module, work)
+    if work.backend == Backend.ONEDNN.value:
+        onednn.pack(module, x, split=0)
+    return module
 
 
-@contextmanager
-def settled(backend: str) -> Iterator[None]:
-    """Nothing compiles in here; raises Recompiled where something would."""
-    if backend != Backend.COMPILE.value:
-        yield
-        return
-    try:
-        with torch.compiler.set_stance("fail_on_recompile"):
-            yield
-    except RuntimeError as problem:
-        if "fail_on_recompile" not in str(problem):
-            raise
-        why = [line.strip(" -") for line in str(problem).splitlines() if line.strip()][-1]
-        raise Recompiled(f"it compiles again while it is timed: {why}"[:300]) from problem
-
-
-_loaded: set[str] = set()
-_numbers = count()
-
-
-def _load(device: torch.device) -> None:
-    """Load the compiler, once in a process: its import and its look at the machine are no module's compile time."""
-    if device.type in _loaded:
-        return
-    import torch._dynamo.config as dynamo
-    import torch._inductor.config as inductor
-
-    if hasattr(dynamo, "fail_on_recompile_limit_hit"):
-        dynamo.fail_on_recompile_limit_hit = True  # by itself it would go on in eager mode, and we would time that
-    inductor.compile_threads = 1  # no pool of processes that lives on beside the timing
-    with _named_errors():
-        torch.compile(_trifle)(torch.randn(64, 64, device=device))
-    _loaded.add(device.type)
-
-
-def _trifle(x: Tensor) -> Tensor:
-    return torch.relu(x @ x)  # a product and an element-wise kernel: what every FFN needs of the compiler
-
-
-def _graphs() -> int:
-    from torch._dynamo.utils import counters
-
-    return int(counters["stats"]["unique_graphs"])
-
-
-def _empty_cache() -> Any:
-    """No kernel of an earlier process or case is found; torch 2.8 gave the context a shorter name."""
-    from torch._inductor import utils
-
-    return (getattr(utils, "fresh_cache", None) or utils.fresh_inductor_cache)()
-
-
-@contextmanager
-def _named_errors() -> Iterator[None]:
-    """A machine without a compiler is no fault of the module's."""
-    try:
-        yield
-    except Exception as problem:
-        text = str(problem)
-        if "InvalidCxxCompiler" in text or "No working C++ compiler" in text:
-            raise Unsupported("torch.compile needs a C++ compiler here, and finds none", "install g++") from problem
-        if "Python.h" in text:
-            raise Unsupported("torch.compile needs Python's headers here", "install python3-dev") from problem
-        raise
+def _notes(packed: onednn.Packed) -> list[str]:
+    told = []
+    if packed.split:
+        told.append(f"its tokens are split into parts of {packed.split}, which was faster here than all at once")
+    if packed.unused:
+        told.append(f"oneDNN runs {packed.layers - packed.unused} of {packed.layers} linear layers: "
+                    "the others are not called as modules")  # fmt: skip
+    return told

@@ -7,6 +7,7 @@ A module of the user's own is held against its own output before timing.
 
 from __future__ import annotations
 
+from copy import deepcopy
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -15,21 +16,23 @@ import torch
 from torch import Tensor
 
 from ffnbench.bench import meters
-from ffnbench.bench.backends import compile_now, compiled_of, settled
+from ffnbench.bench.backends import changed, prepare
 from ffnbench.bench.building import build, carried
+from ffnbench.bench.compiling import settled
 from ffnbench.bench.counting import check_output
 from ffnbench.bench.environment import usable_cpus
 from ffnbench.bench.waiting import WaitMeter
-from ffnbench.errors import FfnbenchError
+from ffnbench.errors import FfnbenchError, Unsupported
 from ffnbench.ffn.attention_module import Attention, attention_reference
 from ffnbench.ffn.dtypes import DTYPES
 from ffnbench.ffn.experts import MixtureOfExperts
 from ffnbench.ffn.modules import OwnForm, reference_output
 from ffnbench.ffn.moe import Routing, shares
-from ffnbench.ffn.spec import HFSpec
-from ffnbench.metrics import COMPILE, HIT, LOAD
+from ffnbench.ffn.spec import HFSpec, ImportedSpec
+from ffnbench.metrics import ERROR, HIT, LOAD
 from ffnbench.models.transformers import as_ours
 from ffnbench.plan import Case, Plan, Workload
+from ffnbench.planning.backends import lacks
 
 
 class Mismatch(Exception):
@@ -47,50 +50,59 @@ class Jobs:
     subjects: dict[str, meters.Subject] = field(default_factory=dict)
     first_outputs: dict[str, Tensor] = field(default_factory=dict)
     proofs: dict[str, list[float]] = field(default_factory=dict)
+    exact: dict[str, Tensor | None] = field(default_factory=dict)  # outputs in float64 of modules of the user's
+    errors: dict[str, float] = field(default_factory=dict)  # relative, against float64, before timing
     waits: WaitMeter = field(default_factory=lambda: WaitMeter(usable_cpus()))
 
     def open(
-        self, label: str, calls: int | None, proof: list[float] | None = None, weights: str = ""
+        self,
+        label: str,
+        calls: int | None,
+        proof: list[float] | None = None,
+        weights: str = "",
+        split: int | None = None,
     ) -> dict[str, Any]:
         """Build, check and warm up a case; finds how many calls make a sample unless that is known.
 
-        `proof` is what an earlier worker has found out; `weights` is the folder that a base has written its own to.
+        `proof` and `split` are what an earlier worker has found out; `weights` is the folder that a base has written
+        its own to.
         """
         case, protocol = self.plan.case(label), self.plan.protocol
         work = case.workload
+        if reason := lacks(case.ffn, work):
+            raise Unsupported(reason)
         _settle(work)
         torch.manual_seed(protocol.seed)
         module = build(case.ffn, device=work.device, dtype=getattr(torch, work.dtype))
+        module = changed(module, case.ffn, work.backend)
         if isinstance(module, MixtureOfExperts) and work.routing:
             impose(module, Routing(work.routing), tokens=work.tokens, seed=self.plan.protocol.seed)
-        compiled = compiled_of(module, work.backend)
-        subject = meters.subject_of(module, work, case.ffn.d_model, protocol.seed, compiled)
-        cold = compile_now(subject.call, subject.x.device) if compiled else None
+        subject = meters.subject_of(module, work, case.ffn.d_model, protocol.seed)
         if proof is not None:
             self.proofs[label] = proof
-        proved = self._first_call(subject, case, weights)
-        with settled(work.backend):
+        made = self._made(subject, case, weights, split)
+        proved = self._first_call(subject, case)
+        with settled(work):
             if not self.subjects:
                 meters.warm_up(subject, protocol.warmup_s)
             elif calls is None:  # the processor is warm; where calls are known, the practice round does the rest
                 meters.warm_up(subject, protocol.warmup_s / 4)
             calls = calls or meters.calls_for(subject, protocol.min_sample_s)
         self.subjects[label] = subject
-        told = {COMPILE: cold.seconds, "graphs": cold.graphs} if cold else {}
-        return {"calls": calls, "proof": proved, **told}
+        return {"calls": calls, "proof": proved, ERROR: self.errors.get(label)} | made
 
     def place(self, label: str, seed: str) -> dict[str, Any]:
         """New storages for a case's tensors; `moved` is False for one that can't be moved."""
         work = self.plan.case(label).workload
         _settle(work)
-        with settled(work.backend):
+        with settled(work):
             return {"moved": self.subjects[label].place(seed)}
 
     def sample(self, label: str, calls: int) -> dict[str, Any]:
         """Mean seconds of one call, and the share of the time that threads waited for a CPU."""
         subject, work = self.subjects[label], self.plan.case(label).workload
         _settle(work)
-        with settled(work.backend):
+        with settled(work):
             value, waited = self.waits.with_share(partial(meters.sample, subject, calls), work.threads)
         return {"value": value, "waited": waited}
 
@@ -121,18 +133,28 @@ class Jobs:
         self._check_values(self.subjects[label], self.plan.case(label), "after timing")
         return {}
 
-    def _first_call(self, subject: meters.Subject, case: Case, weights: str) -> list[float] | None:
+    def _made(self, subject: meters.Subject, case: Case, weights: str, split: int | None) -> dict[str, Any]:
+        """Make the subject ready by its backend, once it has the weights that it will be called with."""
+        foreign = isinstance(case.ffn, ImportedSpec) and not isinstance(subject.module, OwnForm)
+        if weights or (foreign and not case.workload.eager):
+            # a lazy module makes its weights now: those of inference mode could not be set afterwards
+            with torch.set_grad_enabled(subject.train):
+                subject.module(subject.x)
+        if weights:
+            carried(weights, subject.module)
+        if foreign and case.label not in self.proofs and any(not one.workload.eager for one in self.plan.cases):
+            self.exact[case.label] = _in_float64(subject)
+        return prepare(subject, case.workload, split)
+
+    def _first_call(self, subject: meters.Subject, case: Case) -> list[float] | None:
         """The first call of all: its shape, its dtype, its values. Gives the proof for later workers."""
         try:
-            # a lazy module makes its weights now: those of inference mode could not be set afterwards
-            with torch.no_grad() if weights and not subject.train else torch.inference_mode(not subject.train):
+            with torch.inference_mode(not subject.train):
                 y = subject.forward(subject.x)
             check_output(y, subject.x, case.label)
             del y
         except FfnbenchError as problem:
             raise Mismatch(problem.message) from problem
-        if weights:  # a lazy module has its own after its first call
-            carried(weights, subject.module)
         self.first_outputs[case.label] = subject.output()
         reference = self._check_values(subject, case, "before timing")
         if reference is None:
@@ -150,7 +172,11 @@ class Jobs:
             of, error = "the float64 reference", projected_error(y, proof, self.plan.protocol.seed)
         elif (found := _reference(subject, case)) is not None:
             reference, of = found
-            error = relative_error(y, reference)
+            error = self.errors[case.label] = relative_error(y, reference)
+        elif (exact := self.exact.pop(case.label, None)) is not None:
+            of, error = "the module's own in float64", relative_error(y, exact)
+            self.errors[case.label] = error
+            reference = None if subject.train else exact
         elif subject.train:  # state that training moves on purpose, such as running means, is not ours to judge
             return None
         else:
@@ -158,6 +184,17 @@ class Jobs:
         if error > DTYPES.get(case.workload.dtype).tolerance:
             raise Mismatch(f"the output differs from {of} by {error:.1e} {when}")
         return reference
+
+
+def _in_float64(subject: meters.Subject) -> Tensor | None:
+    """The output of the module as it is written, run in float64; None where it can't be copied, or run so."""
+    try:
+        copied = deepcopy(subject.module).double().eval()
+        with torch.no_grad():
+            y = copied(subject.x.detach().double())
+    except Exception:  # it is code of the user's: a kernel for some dtypes alone, a lock that can't be copied
+        return None
+    return y.detach()[:1, :16] if isinstance(y, Tensor) and y.shape == subject.x.shape else None
 
 
 def _reference(subject: meters.Subject, case: Case) -> tuple[Tensor, str] | None:

@@ -12,7 +12,7 @@ from ffnbench.errors import FfnbenchError
 from ffnbench.ffn.attention import AttentionSpec, Form, working_bytes
 from ffnbench.ffn.dtypes import item_bytes
 from ffnbench.ffn.spec import FFNSpec, HFSpec
-from ffnbench.plan import Case, Kind, NoProbe, Note, Plan, cost_of
+from ffnbench.plan import Backend, Case, Kind, NoProbe, Note, Plan, Workload, cost_of
 from ffnbench.units import IEC, quantity
 
 PAD_BYTES = 1 << 18  # at most, before each storage, so that placements differ
@@ -62,12 +62,19 @@ def check_fits(plan: Plan, available: int | None) -> None:
 def memory_needed(cases: list[Case]) -> int:
     """About the bytes that a worker takes to measure these cases; code of the user's counts as nothing."""
     known = [found for case in cases if (found := _as_known(case))]
-    weights = [cost_of(case, NoProbe()).weight_bytes for case in known]
+    weights = [_copies(case.workload) * cost_of(case, NoProbe()).weight_bytes for case in known]
     gradients = max(weights, default=0) if any(case.workload.train for case in known) else 0
     inputs = sum(2 * case.workload.tokens * case.ffn.d_model * item_bytes(case.workload.dtype) for case in known)
     padding = PAD_BYTES * sum(TENSORS + 2 * len(case.ffn.matrices) for case in known)  # type: ignore[union-attr,misc]
     in_float64 = max((8 * r * c for case in known for r, c in case.ffn.matrices.values()), default=0)  # type: ignore[union-attr]
     return sum(weights) + gradients + inputs + padding + in_float64 + max(map(_working, known), default=0)
+
+
+def _copies(work: Workload) -> int:
+    """How often the weights are there: as they are, packed by oneDNN, or frozen: MKL's packed ones may be larger."""
+    if work.freeze:
+        return 4
+    return 2 if work.backend == Backend.ONEDNN.value else 1
 
 
 def _as_known(case: Case) -> Case | None:

@@ -42,12 +42,13 @@ class Subject:
     train: bool
     backward_only: bool = False
     slowdown: float = 0.0
-    compiled: Forward | None = None
-    forward: Forward = field(init=False)  # what is timed: the module, or what a compiler made of it
+    run: Forward | None = None  # what a backend calls in place of the module
     placement: Placement | None = field(default=None, init=False)
 
-    def __post_init__(self) -> None:
-        self.forward = self.compiled or self.module
+    @property
+    def forward(self) -> Forward:
+        """What is timed."""
+        return self.run or self.module
 
     def place(self, seed: str) -> bool:
         """New storages for everything that it works on; False where that can't be.
@@ -55,17 +56,18 @@ class Subject:
         What it may hold is known only after its first call, so the first time decides.
         """
         if self.placement is None:
-            self.placement = Placement(self.module, (self.x, self.grad), captured=self.compiled is not None)
+            self.placement = Placement(self.module, (self.x, self.grad), captured=self.run is not None)
         self.clear()
         return self.placement.move(seed)
 
     def call(self) -> None:
         """One call as it is timed: forward, or forward and backward through a fresh graph."""
+        run = self.run or self.module
         if self.train:
-            self.forward(self.x).backward(self.grad)
+            run(self.x).backward(self.grad)
         else:
             with torch.inference_mode():
-                self.forward(self.x)
+                run(self.x)
 
     def timed(self) -> Callable[[], None]:
         """What to time: the whole call, or for backward alone the second half, its graph built here."""
@@ -103,13 +105,13 @@ class Subject:
     def output(self) -> Tensor:
         """The result on the first tokens: outside any graph, without dropout.
 
-        Of compiled code on the whole input, and with a graph where there is a backward: for another shape or grad
-        mode other code would be made, and not that which is timed.
+        By a backend on the whole input, and with a graph where there is a backward: for another shape or grad mode
+        other code would be made, and not that which is timed.
         """
         self.module.eval()
-        if self.compiled:
+        if self.run:
             with torch.enable_grad() if self.train else torch.inference_mode():
-                result = self.compiled(self.x).detach()[:1, :16]
+                result = self.run(self.x).detach()[:1, :16]
         else:
             with torch.inference_mode():
                 result = self.module(self.x.detach()[:1, :16])
@@ -117,9 +119,7 @@ class Subject:
         return result
 
 
-def subject_of(
-    module: nn.Module, workload: Workload, d_model: int, seed: int, compiled: Forward | None = None
-) -> Subject:
+def subject_of(module: nn.Module, workload: Workload, d_model: int, seed: int) -> Subject:
     """Move nothing, time nothing: inputs of seeded N(0, 1), gradient of the output's shape, mode set."""
     dtype, train = getattr(torch, workload.dtype), workload.train
     generator = torch.Generator().manual_seed(seed)
@@ -127,7 +127,7 @@ def subject_of(
     x, grad = (torch.randn(shape, generator=generator).to(workload.device, dtype) for _ in range(2))
     module.train(train)
     backward_only = workload.mode == Mode.BACKWARD.value
-    return Subject(module, x.requires_grad_(train), grad, train, backward_only, workload.slowdown, compiled)
+    return Subject(module, x.requires_grad_(train), grad, train, backward_only, workload.slowdown)
 
 
 def empty_call() -> float:

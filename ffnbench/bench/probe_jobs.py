@@ -16,6 +16,7 @@ from ffnbench.activations.facts import find_facts
 from ffnbench.activations.trace import flat_zones, value_and_slope
 from ffnbench.activations.user_activation import OwnActivation, as_activation
 from ffnbench.bench import agreement
+from ffnbench.bench.backends import unavailable
 from ffnbench.bench.counting import count
 from ffnbench.bench.meters import empty_call
 from ffnbench.ffn.cost import Cost
@@ -23,7 +24,7 @@ from ffnbench.ffn.imported import CONFIG_NAMES, D_FF_NAMES, D_MODEL_NAMES, RATIO
 from ffnbench.ffn.spec import ActivationSpec, HFSpec, ImportedSpec
 from ffnbench.models.model import OwnMLP
 from ffnbench.models.transformers import own_mlp
-from ffnbench.plan import Arm, Workload
+from ffnbench.plan import Arm, Backend, Workload, values_of
 from ffnbench.targets import origin_of, resolve
 
 if TYPE_CHECKING:
@@ -143,8 +144,13 @@ def described_mlp(target: str) -> dict[str, Any]:
     return {"own": jsonable.encode(own_mlp(target))}
 
 
+def backends(device: str) -> dict[str, dict[str, str]]:
+    """Job: why each backend can't run here, "" for one that can."""
+    return {"backends": {one: unavailable(one, torch.device(device)) for one in values_of(Backend)}}
+
+
 JOBS = {
     "timer": timer, "rival": rival, "describe": describe, "count": counted, "facts": facts, "curve": curve,
     "hf_layers": hf_layers, "hf_whole": hf_whole, "own_mlp": described_mlp,
-    "origin": origin, "keep": agreement.keep, "hold": agreement.hold,
+    "backends": backends, "origin": origin, "keep": agreement.keep, "hold": agreement.hold,
 }  # fmt: skip

@@ -23,8 +23,8 @@ from ffnbench.bench.memory_limits import check_fits
 from ffnbench.bench.session import Session, WorkerLost
 from ffnbench.bench.worker_group import Launch, Worker, sides_of, start_for
 from ffnbench.errors import FfnbenchError, Unfinished, termination_as_interruption
-from ffnbench.metrics import COMPILE, LATENCY, METRICS, Metric
-from ffnbench.plan import Note, Plan
+from ffnbench.metrics import COMPILE, ERROR, HELD, LATENCY, METRICS, PACK, Metric
+from ffnbench.plan import Backend, Note, Plan
 from ffnbench.result import Environment, Failure, FailureKind, Progress, Run, Sample, Side, Timer
 from ffnbench.stats.enough import Advance, Amount, Answered, fixed_amount, limit_met, scatter, wanted
 from ffnbench.stats.rounds import is_clean
@@ -32,6 +32,7 @@ from ffnbench.stats.rounds import is_clean
 RESTARTS = 3
 ATTEMPTS = 4  # of a sample in one round, while others leave the CPUs alone now and then
 LONGEST = 20  # times the rounds that a worker should make: then it waits for quiet no longer
+DOING = {Backend.COMPILE.value: "compiling", Backend.ONEDNN.value: "packing"}  # what opening a case is, by backend
 Listener = Callable[[Progress], None]
 Finder = Callable[[Plan | Environment | Sample | Failure | Note], None]
 
@@ -154,6 +155,7 @@ class _Runner:
     _current: Worker | None = None
     _calls: dict[str, int] = field(default_factory=dict)
     _proofs: dict[str, list[float]] = field(default_factory=dict)
+    _splits: dict[str, int] = field(default_factory=dict)  # tokens of a part, 0 for none
     _losses: Counter[str] = field(default_factory=Counter)
     _whole: int = 0
     _made: list[tuple[int, int]] = field(default_factory=list)  # by worker: clean rounds, placements
@@ -296,20 +298,30 @@ class _Runner:
 
     def _open(self, worker: Worker, label: str, index: int) -> None:
         """Build and warm up a case in this worker; what compiling it took is a sample of its own."""
-        doing = "compiling" if self.plan.case(label).workload.compiled else "warming up"
+        doing = DOING.get(self.plan.case(label).workload.backend, "warming up")
         self._tell(f"{self._which()}  {doing} {label}")
         known = {"calls": self._calls.get(label), "proof": self._proofs.get(label), "weights": self.weights}
+        if label in self._splits:
+            known["split"] = self._splits[label]
         opened = self._try(worker, label, {"do": "open", "label": label, **known})
         if not opened:
             return
         self._calls[label] = opened["calls"]
         if opened.get("proof"):
             self._proofs[label] = opened["proof"]
-        if COMPILE in opened:
-            self._keep(label, COMPILE, index, opened[COMPILE])
-            cut = Note(label=label, text=f"compiled as {opened['graphs']} graphs, with Python between them")
-            if opened["graphs"] > 1 and cut not in self.warnings:
-                self._warn(cut)
+        if "split" in opened:
+            self._splits[label] = opened["split"]
+        for metric in (COMPILE, PACK, HELD, ERROR):
+            every = metric in (COMPILE, PACK)  # the others are the same in every worker
+            if opened.get(metric) is not None and (every or (label, metric) not in self._weighed):
+                self._keep(label, metric, index, opened[metric])
+                self._weighed.add((label, metric))
+        told = list(opened.get("notes", ()))
+        if opened.get("graphs", 1) > 1:
+            told.append(f"compiled as {opened['graphs']} graphs, with Python between them")
+        for text in told:
+            if (note := Note(label=label, text=text)) not in self.warnings:
+                self._warn(note)
 
     def _keep(self, label: str, metric: str, index: int, value: float) -> None:
         """A sample of which a worker makes one."""

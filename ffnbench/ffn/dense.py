@@ -88,14 +88,12 @@ class ClampedFeedForward(GatedFeedForward):
     """The gated form with limits: `down(act(min(gate(x), limit)) * (clamp(up(x), -limit, limit) + offset))`."""
 
     def hidden(self, x: Tensor) -> Tensor:
-        return product(self.act(self._limited_gate(x)), self._limited_up(x))
+        return product(self.act(self._limited(self.gate(x))), self._limited_up(self.up(x)))
 
-    def _limited_gate(self, x: Tensor) -> Tensor:
-        g: Tensor = self.gate(x)
+    def _limited(self, g: Tensor) -> Tensor:
         return g if self.spec.limit is None else g.clamp(max=self.spec.limit)
 
-    def _limited_up(self, x: Tensor) -> Tensor:
-        u: Tensor = self.up(x)
+    def _limited_up(self, u: Tensor) -> Tensor:
         if self.spec.limit is not None:
             u = u.clamp(-self.spec.limit, self.spec.limit)
         return u + self.spec.up_offset if self.spec.up_offset else u

@@ -1,0 +1,319 @@
+"""oneDNN under linear layers, and gate and up in one product: the same function, by whichever way it is run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from ffnbench.bench import onednn
+from ffnbench.bench.backends import changed, prepare, unavailable
+from ffnbench.bench.jobs import Jobs, Mismatch
+from ffnbench.bench.meters import Subject, subject_of
+from ffnbench.bench.placement import holds_other_memory
+from ffnbench.errors import Unsupported
+from ffnbench.ffn.modules import build_module
+from ffnbench.ffn.moe import MoESpec
+from ffnbench.ffn.packed import join
+from ffnbench.ffn.spec import FFNSpec, Gate
+from ffnbench.plan import Backend, Workload
+from ffnbench.planning.compare import plan_compare
+from ffnbench.request import CompareRequest
+
+D, H = 24, 40
+SWIGLU = FFNSpec(d_model=D, d_ff=H, activation="silu", gate=Gate.INNER)
+needs_onednn = pytest.mark.skipif(bool(onednn.unavailable()), reason="this torch has no oneDNN")
+PACKED = Backend.PACKED.value, Backend.PACKED_UP_GATE.value
+
+# torch's own functions, by the names that ffnbench gives them
+THEIRS = {
+    "relu": F.relu,
+    "relu6": F.relu6,
+    "leaky_relu": F.leaky_relu,
+    "sigmoid": torch.sigmoid,
+    "tanh": torch.tanh,
+    "silu": F.silu,
+    "hardswish": F.hardswish,
+    "gelu": F.gelu,
+    "gelu_tanh": lambda x: F.gelu(x, approximate="tanh"),
+    "mish": F.mish,  # one that oneDNN is not asked for
+}
+
+
+def error(y: Tensor, expected: Tensor) -> float:
+    return float((y.double() - expected).norm() / expected.norm())
+
+
+def by_hand(module: nn.Module, x: Tensor, act) -> Tensor:
+    """The form by its formula, in float64, from the weights that the module says it has."""
+    w = {name: tensor.detach().double() for name, tensor in module.state_dict().items()}
+    x = x.double()
+
+    def linear(name: str, v: Tensor) -> Tensor:
+        return v @ w[f"{name}.weight"].T + w.get(f"{name}.bias", 0.0)
+
+    hidden = act(linear("gate", x)) * linear("up", x) if "gate.weight" in w else act(linear("up", x))
+    return linear("down", hidden)
+
+
+def run(module: nn.Module, x: Tensor, **how: int) -> Tensor:
+    packed = onednn.pack(module, x, **how)
+    with torch.inference_mode():
+        return (packed.forward or module)(x)
+
+
+@needs_onednn
+@pytest.mark.parametrize("name", THEIRS)
+@pytest.mark.parametrize("gate", [Gate.NONE, Gate.INNER])
+@pytest.mark.parametrize("bias", [False, True])
+def test_every_fused_activation_is_its_own(name: str, gate: Gate, bias: bool) -> None:
+    """At inputs large enough that an approximation, another slope or another limit would show."""
+    spec = replace(SWIGLU, activation=name, gate=gate, bias=bias)
+    module = build_module(spec)
+    for parameter in module.parameters():
+        parameter.data *= 4
+    x = 3 * torch.randn(2, 5, D)
+    expected = by_hand(module, x, THEIRS[name])
+    assert error(run(module, x), expected) < 1e-6
+    assert onednn.FUSED.keys() < THEIRS.keys()
+
+
+@needs_onednn
+@pytest.mark.parametrize(("tokens", "split"), [(1, 0), (17, 0), (600, 0), (600, 256), (1024, 512), (513, 256)])
+def test_any_number_of_tokens_split_or_not(tokens: int, split: int) -> None:
+    module = build_module(SWIGLU)
+    x = torch.randn(1, tokens, D)
+    expected = by_hand(module, x, F.silu)
+    packed = onednn.pack(module, x, split=split)
+    assert packed.split == (split or None)
+    with torch.inference_mode():
+        y = (packed.forward or module)(x)
+    assert y.shape == x.shape
+    assert error(y, expected) < 1e-6
+
+
+@needs_onednn
+def test_tokens_are_split_where_that_is_faster(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By a trial, whose outcome a later worker is told; experts are never split: their routing is of all tokens."""
+    took = {None: 1.0, 256: 0.9, 512: 0.8}
+    monkeypatch.setattr(onednn, "_seconds", lambda module, layers, x, part, tokens: took[part])
+    x = torch.randn(1, 1024, D)
+    assert onednn.pack(build_module(SWIGLU), x).split == 512
+    assert onednn.pack(build_module(SWIGLU), x[:, :600]).split == 256  # parts of 512 are no parts of 600
+    assert onednn.pack(build_module(SWIGLU), x[:, :511]).split is None
+    assert onednn.pack(build_module(SWIGLU), x, split=0).split is None
+    assert onednn.pack(build_module(replace(SWIGLU, moe=MoESpec(experts=4, top_k=2))), x).split is None
+    took |= {256: 0.99, 512: 0.98}
+    assert onednn.pack(build_module(SWIGLU), x).split is None
+
+
+@needs_onednn
+@pytest.mark.parametrize("bias", [False, True])
+def test_experts_and_what_every_token_meets(bias: bool) -> None:
+    """Each expert by its own formula, weighted by the router's softmax over the two that it chose."""
+    moe = MoESpec(experts=4, top_k=2, shared_d_ff=16)
+    spec = replace(SWIGLU, bias=bias, moe=moe)
+    x = torch.randn(1, 9, D)
+    module = build_module(spec)
+    w = {name: tensor.detach().double() for name, tensor in module.state_dict().items()}
+    rows = x[0].double()
+
+    def expert(v: Tensor, part: str, which: int | None = None) -> Tensor:
+        def linear(name: str, v: Tensor) -> Tensor:
+            weight, b = w[f"{part}.{name}.weight"], w.get(f"{part}.{name}.bias")
+            weight, b = (weight, b) if which is None else (weight[which], None if b is None else b[which])
+            return v @ weight.T + (0.0 if b is None else b)
+
+        return linear("down", F.silu(linear("gate", v)) * linear("up", v))
+
+    scores = (rows @ w["router.weight"].T).softmax(-1)
+    best = scores.topk(2)
+    expected = torch.stack(
+        [
+            sum(s * expert(v, "experts", int(e)) for s, e in zip(share / share.sum(), chosen, strict=True))
+            + expert(v, "shared")
+            for v, share, chosen in zip(rows, best.values, best.indices, strict=True)
+        ]
+    )[None]
+    assert error(run(module, x), expected) < 1e-6
+
+
+@pytest.mark.parametrize("backend", PACKED)
+@pytest.mark.parametrize(
+    "spec", [SWIGLU, replace(SWIGLU, bias=True), replace(SWIGLU, activation="gelu", dropout=0.5)], ids=lambda s: s.name
+)
+def test_joined_products_are_the_same_function(backend: str, spec: FFNSpec) -> None:
+    """Values by the formula on the rows that each order says, as many parameters, gradients of each weight."""
+    torch.manual_seed(3)
+    plain = build_module(spec).eval()
+    torch.manual_seed(3)
+    module = changed(build_module(spec), spec, backend).eval()
+    x = torch.randn(2, 5, D)
+    expected = by_hand(plain, x, THEIRS[spec.activation])
+    assert error(module(x).detach(), expected) < 1e-6
+    assert sum(p.numel() for p in module.parameters()) == sum(p.numel() for p in plain.parameters())
+    rows = module.state_dict()["gate_up.weight"]
+    order = (plain.gate.weight, plain.up.weight) if backend == "packed" else (plain.up.weight, plain.gate.weight)
+    assert torch.equal(rows, torch.cat(order))
+    for one in (plain, module):
+        one(x).square().sum().backward()
+    joined = torch.cat([p.grad for p in order])
+    assert torch.allclose(module.gate_up.weight.grad, joined, rtol=1e-4, atol=1e-5)
+
+
+def test_a_joined_clamp_is_a_clamp() -> None:
+    """gpt-oss: (min(g, 7) * sigmoid(1.702 min(g, 7))) * (clamp(u, -7, 7) + 1), here at 0.3 so that it clamps."""
+    spec = replace(SWIGLU, activation="quick_gelu", limit=0.3, up_offset=1.0)
+    module = build_module(spec)
+    x = torch.randn(1, 9, D)
+    w = {name: module.state_dict()[f"{name}.weight"].double().clone() for name in ("gate", "up", "down")}
+    g, u = x.double() @ w["gate"].T, x.double() @ w["up"].T
+    g, u = g.clamp(max=0.3), u.clamp(-0.3, 0.3)
+    assert (g == 0.3).any()
+    assert (u.abs() == 0.3).any()
+    expected = (g * torch.sigmoid(1.702 * g) * (u + 1)) @ w["down"].T
+    assert error(join(module, gate_first=False)(x).detach(), expected) < 1e-6
+    if not onednn.unavailable():
+        assert error(run(build_module(spec).requires_grad_(False), x), expected) > 0.1  # other weights: it can fail
+
+
+def test_without_a_gate_nothing_is_joined() -> None:
+    for spec in (replace(SWIGLU, gate=Gate.NONE), replace(SWIGLU, gate=Gate.OUTPUT)):
+        with pytest.raises(Unsupported, match="no gate beside its up projection"):
+            changed(build_module(spec), spec, "packed")
+
+
+class Mixed(nn.Module):
+    """One layer is called, one is read, one makes its weight anew at each call, one is of another kind."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.called = nn.Linear(D, H)
+        self.read = nn.Linear(H, H)
+        self.normed = nn.utils.parametrizations.weight_norm(nn.Linear(H, H))
+        self.named = Named(H, D)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.named(self.normed(F.linear(self.called(x), self.read.weight)))
+
+
+class Named(nn.Linear):
+    def forward(self, x: Tensor) -> Tensor:
+        return 2 * super().forward(x)
+
+
+@needs_onednn
+def test_a_module_of_another_is_run_without_a_change() -> None:
+    """The layers that are nn.Linear and are called; the others go on as they are, and all that it holds stays."""
+    module, x = Mixed(), torch.randn(1, 6, D)
+    expected, before = module.double()(x.double()).detach(), {n: p.shape for n, p in module.named_parameters()}
+    module.float()
+    packed = onednn.pack(module, x)
+    assert (packed.layers, packed.unused, packed.forward) == (2, 1, None)
+    with torch.inference_mode():
+        assert error(module(x), expected) < 1e-6
+    assert {n: p.shape for n, p in module.named_parameters()} == before
+    assert type(module.named) is Named
+    assert isinstance(module.called, nn.Linear)
+    assert holds_other_memory(module)  # so that its tensors are not moved: what it computes with would stay
+
+
+@needs_onednn
+@pytest.mark.parametrize(
+    ("module", "why"),
+    [
+        (lambda: nn.Sequential(nn.LayerNorm(D), nn.Identity()), "no nn.Linear layer"),
+        (lambda: nn.MultiheadAttention(D, 2), "no nn.Linear layer|never called"),
+        (lambda: nn.Sequential(nn.Linear(D, D).double()), "no nn.Linear layer"),
+    ],
+)
+def test_what_has_nothing_for_it_says_so(module: Callable[[], nn.Module], why: str) -> None:
+    class Outer(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.inner = module()
+
+        def forward(self, x: Tensor) -> Tensor:
+            return self.inner(x, x, x)[0] if isinstance(self.inner, nn.MultiheadAttention) else self.inner(x)
+
+    with pytest.raises(Unsupported, match=why):
+        onednn.pack(Outer(), torch.randn(1, 4, D))
+
+
+@needs_onednn
+def test_packing_that_fails_is_a_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(self: object, tokens: int) -> None:
+        raise RuntimeError("could not create a\nprimitive")
+
+    monkeypatch.setattr(onednn.PackedLinear, "pack", broken)
+    with pytest.raises(Unsupported, match="oneDNN can't pack its weights: could not create a primitive"):
+        onednn.pack(build_module(SWIGLU), torch.randn(1, 4, D))
+
+
+def work(**more: object) -> Workload:
+    given = {"batch": 1, "seq_len": 4, "dtype": "float32", "device": "cpu", "mode": "forward", "threads": 1}
+    return Workload(**{**given, **more})  # type: ignore[arg-type]
+
+
+@needs_onednn
+def test_what_is_held_is_what_a_call_computes_with() -> None:
+    """Three matrices, of 8 bytes a pair of float32, once: packed or not; and the biases."""
+    for backend in ("eager", "packed", "onednn"):
+        spec = replace(SWIGLU, bias=True, d_model=64, d_ff=128)
+        subject: Subject = subject_of(changed(build_module(spec), spec, backend), work(), 64, 0)
+        told = prepare(subject, work(backend=backend))
+        least = 4 * (3 * 64 * 128 + 128 + 128 + 64)
+        assert least <= told["held_bytes"] <= 1.1 * least
+        assert ("pack_s" in told) == (backend == "onednn")
+
+
+def test_a_machine_without_oneDNN_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    cpu = torch.device("cpu")
+    assert "CPU alone" in unavailable("onednn", torch.device("cuda"))
+    monkeypatch.setattr(torch.backends.mkldnn, "is_available", lambda: False)
+    assert "built without oneDNN" in unavailable("onednn", cpu)
+    assert unavailable("eager", cpu) == unavailable("packed", cpu) == ""
+    with pytest.raises(Unsupported, match="built without oneDNN"):
+        onednn.pack(build_module(SWIGLU), torch.randn(1, 4, D))
+
+
+@needs_onednn
+def test_bfloat16_where_the_processor_has_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.ops.mkldnn, "_is_mkldnn_bf16_supported", lambda: False, raising=False)
+    with pytest.raises(Unsupported, match="no bfloat16 products for this processor"):
+        onednn.pack(build_module(SWIGLU, dtype=torch.bfloat16), torch.randn(1, 4, D, dtype=torch.bfloat16))
+
+
+@needs_onednn
+@pytest.mark.parametrize("variant", ["swiglu@backend=onednn", f"{__file__}:Mixed@backend=onednn"])
+def test_another_function_is_found_before_timing(variant: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A backend that computes something else, be it of ours or of a user's module, whose form nobody knows."""
+    request = CompareRequest(variants=variant, d_model=D, d_ff=H, seq_len=8, threads=1, device="cpu", match="none")
+    plan = plan_compare(request, KnownAnything())
+    jobs, label = Jobs(plan), plan.cases[0].label
+    opened = jobs.open(label, 1)
+    assert 0 < opened["error"] < 1e-6
+    assert jobs.verify(label) == {}
+    later = Jobs(plan).open(label, 1, proof=opened["proof"], split=opened["split"])
+    assert later["error"] is None  # known from a projection alone: the first worker's stands
+    right = onednn._linear
+    monkeypatch.setattr(onednn, "_linear", lambda x, *rest: 1.01 * right(x, *rest))
+    with pytest.raises(Mismatch, match=r"differs from .* before timing"):
+        Jobs(plan).open(label, 1)
+
+
+class KnownAnything:
+    """A probe that takes every target for a module."""
+
+    def within(self, arm: object) -> KnownAnything:
+        return self
+
+    def describe(self, target: str) -> None:
+        return None
+
+    def count(self, spec: object, workload: object) -> None:
+        return None
