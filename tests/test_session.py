@@ -258,7 +258,7 @@ def test_a_worker_takes_no_more_memory_than_it_was_given() -> None:
         session.close()
     assert soft != resource.RLIM_INFINITY
     assert hungry == {"failure": "oom", "message": "it tried to allocate 1.00 GiB at once"}
-    assert plain == {"calls": 1, "proof": None}
+    assert plain["calls"] == 1
 
 
 def test_a_worker_killed_from_outside_is_told_apart() -> None:
@@ -416,8 +416,8 @@ def test_what_user_code_has_started_ends_though_the_parent_is_killed(tmp_path: P
     assert all(map(running, numbers))
     parent.kill()
     parent.wait()
-    while marked(mark) and time.monotonic() < deadline:
-        time.sleep(0.05)
+    while (marked(mark) or any(map(running, numbers))) and time.monotonic() < deadline:
+        time.sleep(0.05)  # one that is killed takes a moment to end, and shows no mark meanwhile
     assert not [number for number in numbers if running(number)]
     assert not marked(mark)
 
