@@ -49,7 +49,7 @@ from ffnbench.planning.grammar import Variant
 from ffnbench.planning.sides import BASE, plan_sides, sides_asked, variant_of_sides
 from ffnbench.report.activations import facts_view
 from ffnbench.report.findings import check_view, foretold_text
-from ffnbench.report.listing import environment_records, records_view, timer_records
+from ffnbench.report.listing import backends_view, environment_records, records_view, timer_records
 from ffnbench.report.models import model_view
 from ffnbench.report.output import Ending, Silent
 from ffnbench.report.parts import parts_view
@@ -283,6 +283,19 @@ def environment(timer: bool, ending: Silent = SILENT) -> None:
         worker.close()
     records = [*environment_records(describe(told)), *overhead]
     ending.show(lambda: records_view(records, [f"noise: {text}" for text in advice()]))
+
+
+def backends(ending: Silent = SILENT) -> None:
+    """What there is to run a forward by, and which of it can run here, on the device that `auto` would choose."""
+    worker = MACHINE.launch()
+    try:
+        device = "cuda" if _greeting(worker)["gpus"] else "cpu"
+        found = worker.ask({"do": "backends", "device": device}, COUNT_TIMEOUT_S)["backends"]
+    except WorkerLost as lost:
+        raise Unfinished(f"a worker could not say what can run: {lost}", "`ffnbench env` shows the machine") from lost
+    finally:
+        worker.close()
+    ending.show(lambda: backends_view(found, device))
 
 
 def selftest(request: SelftestRequest, ending: Silent = SILENT) -> None:

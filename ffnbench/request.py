@@ -113,7 +113,9 @@ class Device:
 class Running:
     """How its forward is run."""
 
-    backend: str = flag("eager", "eager, or compile: through torch.compile.", WORKLOAD, "NAME")
+    backend: str = flag(
+        "eager", "eager, packed, packed-up-gate, compile, onednn, a list of them, or all: `ffnbench list backends`.",
+        WORKLOAD, "LIST")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -200,6 +202,8 @@ class BlockRequest(Apart, Effort, Running, Device, Shape, Sizes, NamedModel, Req
         True, "Measure attention as textbooks write it too: scores, mask, softmax, values.", ATTENTION,
         off="--no-textbook")
     seq_len: str = flag("512", "Tokens in a sequence: 128,1024,8192.", WORKLOAD, "LIST")  # type: ignore[assignment]
+    backend: str = flag(
+        "eager", "eager, packed, packed-up-gate, compile or onednn: `ffnbench list backends`.", WORKLOAD, "NAME")
     cost_only: bool = flag(False, "Count, measure nothing: no torch.", MEASURING)
 
 

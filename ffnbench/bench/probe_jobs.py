@@ -24,7 +24,7 @@ from ffnbench.ffn.imported import CONFIG_NAMES, D_FF_NAMES, D_MODEL_NAMES, RATIO
 from ffnbench.ffn.spec import ActivationSpec, HFSpec, ImportedSpec
 from ffnbench.models.model import OwnMLP
 from ffnbench.models.transformers import own_mlp
-from ffnbench.plan import Arm, Backend, Workload, values_of
+from ffnbench.plan import Arm, Backend, Workload
 from ffnbench.targets import origin_of, resolve
 
 if TYPE_CHECKING:
@@ -145,8 +145,8 @@ def described_mlp(target: str) -> dict[str, Any]:
 
 
 def backends(device: str) -> dict[str, dict[str, str]]:
-    """Job: why each backend can't run here, "" for one that can."""
-    return {"backends": {one: unavailable(one, torch.device(device)) for one in values_of(Backend)}}
+    """Job: why each backend can't run on a device here, "" where it can."""
+    return {"backends": {one.value: unavailable(one.value, torch.device(device)) for one in Backend}}
 
 
 JOBS = {

@@ -31,6 +31,7 @@ from ffnbench.stats.rounds import is_clean
 
 RESTARTS = 3
 ATTEMPTS = 4  # of a sample in one round, while others leave the CPUs alone now and then
+OPENED = [metric for metric in METRICS if metric.job == "open"]  # what opening a case tells
 LONGEST = 20  # times the rounds that a worker should make: then it waits for quiet no longer
 DOING = {Backend.COMPILE.value: "compiling", Backend.ONEDNN.value: "packing"}  # what opening a case is, by backend
 Listener = Callable[[Progress], None]
@@ -297,7 +298,7 @@ class _Runner:
         return jobs
 
     def _open(self, worker: Worker, label: str, index: int) -> None:
-        """Build and warm up a case in this worker; what compiling it took is a sample of its own."""
+        """Build and warm up a case in this worker; what compiling and packing took are samples of their own."""
         doing = DOING.get(self.plan.case(label).workload.backend, "warming up")
         self._tell(f"{self._which()}  {doing} {label}")
         known = {"calls": self._calls.get(label), "proof": self._proofs.get(label), "weights": self.weights}
@@ -311,11 +312,11 @@ class _Runner:
             self._proofs[label] = opened["proof"]
         if "split" in opened:
             self._splits[label] = opened["split"]
-        for metric in (COMPILE, PACK, HELD, ERROR):
-            every = metric in (COMPILE, PACK)  # the others are the same in every worker
-            if opened.get(metric) is not None and (every or (label, metric) not in self._weighed):
-                self._keep(label, metric, index, opened[metric])
-                self._weighed.add((label, metric))
+        for metric in OPENED:
+            again = not metric.exact or (label, metric.name) not in self._weighed
+            if again and (value := opened.get(metric.name)) is not None:
+                self._keep(label, metric.name, index, value)
+                self._weighed.add((label, metric.name))
         told = list(opened.get("notes", ()))
         if opened.get("graphs", 1) > 1:
             told.append(f"compiled as {opened['graphs']} graphs, with Python between them")

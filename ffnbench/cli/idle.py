@@ -19,7 +19,7 @@ from ffnbench.ffn.spec import FFNSpec, HFSpec, ImportedSpec
 from ffnbench.ffn.width_rules import RULES
 from ffnbench.metrics import LATENCY
 from ffnbench.plan import Case, Plan
-from ffnbench.planning.grammar import parse_variant
+from ffnbench.planning.grammar import BACKEND_KEYS, parse_variant
 from ffnbench.report.formats import PICTURES
 from ffnbench.result import Report
 from ffnbench.selftest.worlds import LIVE_WORLDS
@@ -88,6 +88,8 @@ class Asked:
 def _form(case: Case) -> Form:
     variant = parse_variant(case.variant)
     keys = frozenset({**variant.spec_keys, **variant.workload_keys, **dict(variant.arguments)})
+    if keys & BACKEND_KEYS:  # one about compiling names the backend too
+        keys |= {"backend"}
     return Form(case=case, keys=keys, named=variant.d_model is not None or isinstance(case.ffn, HFSpec))
 
 

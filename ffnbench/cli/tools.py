@@ -20,14 +20,19 @@ WORDS = {"formats": ", ".join(FORMATS), "suffixes": ", ".join(SUFFIXES)}
 def list_(
     output: Shown,
     what: Annotated[
-        str, typer.Argument(metavar="WHAT", help="variants, activations, rules, presets or dtypes.")
+        str, typer.Argument(metavar="WHAT", help="variants, activations, rules, presets, dtypes or backends.")
     ] = "variants",
 ) -> None:
     """Show the names there are to choose from."""
-    from ffnbench.report.listing import listing_view
+    from ffnbench.report.listing import BACKENDS, listing_view
 
     with Ending(output, "list") as ending:
-        ending.show(lambda: listing_view(what))
+        if what == BACKENDS:  # what can run here is known to torch alone: a worker is asked
+            from ffnbench import api
+
+            api.backends(ending)
+        else:
+            ending.show(lambda: listing_view(what))
 
 
 @command(epilog="Example: ffnbench env --timer", words=WORDS)

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from ffnbench.errors import FfnbenchError
 from ffnbench.ffn.attention import AttentionSpec
 from ffnbench.ffn.moe import Dispatch
 from ffnbench.ffn.spec import ActivationSpec, FFNSpec, Gate, HFSpec, ImportedSpec
-from ffnbench.plan import AnySpec, Backend, Case, Mode, Workload
+from ffnbench.plan import AnySpec, Backend, Case, Mode, Workload, values_of
+from ffnbench.planning.grammar import ALL, BACKEND_KEYS, Variant, choose
 
-ALL = "all"  # in place of a list: every backend
 ONEDNN_DTYPES = ("float32", "bfloat16")
 
 
@@ -100,4 +100,40 @@ def lacks(ffn: AnySpec, workload: Workload) -> str:
 def refuse_lacking(case: Case) -> None:
     """Raise FfnbenchError for a case that its backend can't run."""
     if found := _lack(case.ffn, case.workload):
-        raise FfnbenchError(f"{case.label!r} can't run by {case.workload.backend}: {found.why}", found.hint)
+        raise FfnbenchError(f"{case.label!r} can't be run: {found.why}", found.hint)
+
+
+def parse_backends(text: str) -> tuple[Backend, ...]:
+    """One backend, `eager,onednn`, or `all`; raises FfnbenchError for none, for unknown ones, for one named twice."""
+    parts = [part.strip() for part in text.split(",") if part.strip()]
+    every = "backends: " + ", ".join((*values_of(Backend), ALL))
+    if not parts:
+        raise FfnbenchError("no backend given", every)
+    if parts == [ALL]:
+        return tuple(Backend)
+    if ALL in parts:
+        raise FfnbenchError(f"{ALL!r} is every backend already, in {text!r}", f"give --backend {ALL}, or a list")
+    found = [choose(Backend, "backend", part) for part in parts]
+    for backend in found:
+        if found.count(backend) > 1:
+            raise FfnbenchError(f"backend {backend.value!r} stands twice in {text!r}", "give each backend once")
+    return tuple(found)
+
+
+def refuse_several(text: str, what: str) -> None:
+    """Raise FfnbenchError where a command that has one backend is given a list."""
+    if len(parse_backends(text)) > 1:
+        raise FfnbenchError(f"{what} is measured with one backend, not {text!r}", "`ffnbench compare` takes a list")
+
+
+def labels_of(variant: Variant, backends: Iterable[Backend]) -> dict[str, Backend | None]:
+    """The rows of a variant by label, with the backend of each; None where the variant says itself how it is run."""
+    several = tuple(backends)
+    if BACKEND_KEYS & variant.workload_keys.keys():
+        return {variant.label: None}
+    if len(several) == 1:
+        return {variant.label: several[0]}
+    return {
+        variant.label if backend is Backend.EAGER else f"{variant.label}@backend={backend.value}": backend
+        for backend in several
+    }

@@ -14,7 +14,8 @@ from ffnbench.ffn.moe import Routing
 from ffnbench.ffn.spec import require_positive, whole_or_text
 from ffnbench.models.model import LayerGroup, ModelSpec, crosses
 from ffnbench.models.presets import model_of
-from ffnbench.plan import Case, Kind, Note, Plan, Probe, Sizing
+from ffnbench.plan import Backend, Case, Kind, Note, Plan, Probe, Sizing
+from ffnbench.planning.backends import parse_backends, refuse_lacking, refuse_several
 from ffnbench.planning.compare import DEFAULT_D_MODEL, named_model, plan_compare
 from ffnbench.planning.effort import protocol_of
 from ffnbench.request import BlockRequest, CompareRequest
@@ -37,6 +38,7 @@ class Length:
 
 def plan_block(request: BlockRequest, probe: Probe | None = None) -> Plan:
     """The plan of a block: of a model's main kind of layer, or of sizes by hand."""
+    refuse_several(request.backend, "a block")
     name = named_model(request.preset, request.config)
     model = None if name is None else model_of(name)
     lengths = parse_lengths(request.seq_len)
@@ -56,6 +58,8 @@ def plan_block(request: BlockRequest, probe: Probe | None = None) -> Plan:
             work = replace(ffn.workload, routing=None)
             label = f"{name}@{seq_len}"
             cases.append(replace(ffn, label=label, variant=f"{spec.name} ({name})", ffn=spec, workload=work))
+    for case in cases:
+        refuse_lacking(case)
     return Plan(
         kind=Kind.BLOCK.value,
         cases=tuple(cases),
@@ -77,9 +81,11 @@ def _ffn(request: BlockRequest, seq_len: int, model: ModelSpec | None, probe: Pr
     )  # fmt: skip
     if model is not None:
         refuse_sizes(request)
-        plan = plan_compare(replace(same, variants="relu", d_model=model.main.ffn.d_model))
+        eager = replace(same, variants="relu", d_model=model.main.ffn.d_model, backend=Backend.EAGER.value)
+        plan = plan_compare(eager)  # what can be run of relu is not what can be run of the model's form
         routing = Routing.UNIFORM.value if model.main.ffn.moe else None
-        work = replace(plan.cases[0].workload, routing=routing)
+        backend = parse_backends(request.backend)[0].value
+        work = replace(plan.cases[0].workload, routing=routing, backend=backend)
         sizing = Sizing(how="model", what=model.name)
         return replace(plan.cases[0], variant=model.main.ffn.name, ffn=model.main.ffn, workload=work, sizing=sizing)
     by_hand = replace(

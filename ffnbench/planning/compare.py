@@ -7,16 +7,18 @@ ffnbench's own forms.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, replace
 
 from ffnbench.errors import FfnbenchError
 from ffnbench.ffn.spec import HF
+from ffnbench.ffn.width_rules import Match
 from ffnbench.metrics import METRIC_GROUPS
 from ffnbench.models.model import ModelSpec
 from ffnbench.models.presets import model_of
 from ffnbench.names import hint_for
-from ffnbench.plan import Case, NoProbe, Note, Plan, Probe, control_of
+from ffnbench.plan import Backend, Case, NoProbe, Note, Plan, Probe, control_of
+from ffnbench.planning.backends import labels_of, lacks, parse_backends, refuse_lacking
 from ffnbench.planning.effort import protocol_of
 from ffnbench.planning.grammar import Variant, as_activation_variant, as_model_variant, parse_variants
 from ffnbench.planning.widths import Sizer
@@ -29,20 +31,83 @@ def plan_compare(request: CompareRequest, probe: Probe | None = None) -> Plan:
     chosen = chosen_model(request.preset, request.config)
     parsed = parse_variants(with_model(request.variants, chosen), chosen)
     variants = [identify(variant, probe) for variant in parsed]
-    asked = replace(request, d_model=shared_width(request.d_model, chosen, variants), bias=biased(request.bias, chosen))
-    reference = _reference(request.reference, variants)
-    sizer = Sizer(asked, reference, probe)
-    cases = tuple(sizer.case(variant) for variant in variants)
+    backends = parse_backends(request.backend)
+    asked = replace(
+        request,
+        d_model=shared_width(request.d_model, chosen, variants),
+        bias=biased(request.bias, chosen),
+        backend=backends[0].value,
+    )
+    rows = [_Rows(variant, labels_of(variant, backends)) for variant in variants]
+    _refuse_twins(rows)
+    reference = _reference(request.reference, rows)
+    sizer = Sizer(asked, reference.variant, probe)
+    sized = [(row, sizer.case(row.variant)) for row in rows]
+    cases = tuple(case for row, base in sized for case in row.cases(base))
+    refused = _lacking(cases, {label for row in rows if row.several for label in row.labels})
+    against = _first_that_runs(request.reference, reference, cases, refused)
+    if sizer.match is not Match.NONE:  # what is of the reference's own variant is as wide as it
+        cases = tuple(replace(c, residual=0.0) if c.residual is None and c.label != against else c for c in cases)
     metrics = _metrics(request, cases)
+    notes = [Note(label=label, text=text) for row in rows for label in row.labels for text in row.variant.notes]
     return Plan(
-        cases=(*cases, *_control(request, metrics, cases, reference.label)),
-        reference=reference.label,
-        protocol=protocol_of(len(cases), request),
+        cases=(*cases, *_control(request, metrics, cases, against)),
+        reference=against,
+        protocol=protocol_of(len(cases) - len(refused), request),
         metrics=metrics,
         match=sizer.match.value,
         multiple_of=sizer.multiple_of,
-        notes=tuple(Note(label=variant.label, text=text) for variant in variants for text in variant.notes),
+        notes=(*notes, *(Note(label=label, text=why) for label, why in refused.items())),
         request=request,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Rows:
+    """The rows that are made of one variant: their labels, and by which backend each is run, None for its own."""
+
+    variant: Variant
+    labels: dict[str, Backend | None]
+
+    @property
+    def several(self) -> bool:
+        """Whether a list of backends made them."""
+        return len(self.labels) > 1
+
+    def cases(self, base: Case) -> list[Case]:
+        """Its cases: of one width, and of one workload but for the backend."""
+        return [
+            replace(
+                base, label=label, workload=replace(base.workload, backend=backend.value) if backend else base.workload
+            )
+            for label, backend in self.labels.items()
+        ]
+
+
+def _lacking(cases: Iterable[Case], of_lists: Collection[str]) -> dict[str, str]:
+    """Why cases of a list of backends can't be run, by label; raises FfnbenchError for a case that stands by itself,
+    and where none at all is left.
+    """
+    found: dict[str, str] = {}
+    whole = list(cases)
+    for case in whole:
+        if case.label not in of_lists:
+            refuse_lacking(case)
+        elif why := lacks(case.ffn, case.workload):
+            found[case.label] = why
+    if len(found) == len(whole):
+        refuse_lacking(whole[0])
+    return found
+
+
+def _first_that_runs(named: str | None, reference: _Rows, cases: Iterable[Case], refused: Mapping[str, str]) -> str:
+    """The label of the reference: the one that was named, or the first row of the first variant that can be run."""
+    labels = list(reference.labels) if named is None else [named]
+    for label in labels:
+        if label not in refused:
+            return label
+    raise FfnbenchError(
+        f"the reference {labels[0]!r} can't be run: {refused[labels[0]]}", "give another one with --reference"
     )
 
 
@@ -55,15 +120,27 @@ def identify(variant: Variant, probe: Probe) -> Variant:
     return as_activation_variant(variant, own) if own else variant
 
 
-def _reference(label: str | None, variants: list[Variant]) -> Variant:
-    labels = [variant.label for variant in variants]
+def _refuse_twins(rows: list[_Rows]) -> None:
+    """A row that a list of backends makes may have the label of a variant that was typed."""
+    seen: dict[str, Variant] = {}
+    for row in rows:
+        for label in row.labels:
+            if label in seen:
+                typed = row.variant if len(row.labels) == 1 else seen[label]
+                hint = f"--backend makes a row of that name: leave {typed.text} out, or name it: other={typed.text}"
+                raise FfnbenchError(f"two variants have the label {label!r}", hint)
+            seen[label] = row.variant
+
+
+def _reference(label: str | None, rows: list[_Rows]) -> _Rows:
     if label is None:
-        return variants[0]
+        return rows[0]
+    labels = [known for row in rows for known in row.labels]
     if label not in labels:
         raise FfnbenchError(
             f"no variant has the label {label!r}", hint_for(label, labels, "labels: " + ", ".join(labels))
         )
-    return variants[labels.index(label)]
+    return next(row for row in rows if label in row.labels)
 
 
 def _control(

@@ -19,7 +19,7 @@ from ffnbench.ffn.variants import GATED
 from ffnbench.models.model import ModelSpec, OwnMLP
 from ffnbench.models.presets import PRESETS, as_text, variant_keys
 from ffnbench.names import hint_for, normalise
-from ffnbench.plan import OWN, Arm
+from ffnbench.plan import OWN, Arm, Backend, values_of
 
 MOE_KEYS = (
     "moe", "shared", "shared_gate", "router_bias", "scores", "normalised", "routed_scale", "groups",
@@ -29,7 +29,12 @@ SPEC_KEYS = (
     "d_ff", "rule", "ratio", "multiple_of", "ffn_dim_multiplier", "gate", "bias", "beta", "dropout", "init", "limit",
     "offset", *MOE_KEYS,
 )  # fmt: skip
-WORKLOAD_KEYS = ("batch", "seq_len", "dtype", "device", "mode", "threads", "backend", "slowdown", "routing")
+COMPILE_KEYS = ("compile", "freeze")  # how it is compiled: where no backend is named, that is what they mean
+BACKEND_KEYS = {"backend", *COMPILE_KEYS}
+ALL = "all"  # in place of a list of backends: every one
+WORKLOAD_KEYS = (
+    "batch", "seq_len", "dtype", "device", "mode", "threads", "backend", *COMPILE_KEYS, "slowdown", "routing",
+)  # fmt: skip
 KEY_ALIASES = {"normalized": "normalised"}
 E = TypeVar("E", bound=Enum)
 _TARGET = re.compile(r"^(?P<module>[^:]+):(?P<attr>[A-Za-z_][\w.]*)$")
@@ -150,6 +155,8 @@ def _form(name: str) -> tuple[str, Gate, tuple[str, ...]]:
         activation = ACTIVATIONS.get(stem)
         return activation.name, Gate.INNER, _notes(stem, activation.name, activation.note)
     if name not in ACTIVATIONS:
+        if name in values_of(Backend):
+            raise FfnbenchError(f"{name!r} is a backend and no variant", "a key names one; --backend takes a list")
         known = ACTIVATIONS.spellings() + GATED.spellings() + [f"{a}_glu" for a in ACTIVATIONS.names()]
         raise FfnbenchError(
             f"unknown variant {name!r}",

@@ -9,8 +9,9 @@ from ffnbench.ffn.dtypes import DTYPES
 from ffnbench.ffn.moe import Routing
 from ffnbench.ffn.spec import Scalar, require_positive
 from ffnbench.names import hint_for
-from ffnbench.plan import Backend, Mode, Workload
-from ffnbench.planning.grammar import Variant, choose
+from ffnbench.plan import Backend, CompileMode, Mode, Workload
+from ffnbench.planning.grammar import ALL, COMPILE_KEYS, Variant, choose
+from ffnbench.planning.keys import flag
 from ffnbench.request import CompareRequest
 
 _NUMBERED = re.compile(r"cuda:[0-9]{1,4}")
@@ -39,10 +40,31 @@ def workload_of(request: CompareRequest, variant: Variant) -> Workload:
         device=device_of(str(given["device"])),
         mode=choose(Mode, "mode", given["mode"]).value,
         threads=require_positive("threads", given["threads"]),
-        backend=choose(Backend, "backend", given["backend"]).value,
+        backend=_backend(str(given["backend"]), variant).value,
         slowdown=float(slowdown),
         routing=_routing(given["routing"], variant),
+        compile=choose(CompileMode, "compile", variant.workload_keys.get("compile", CompileMode.DEFAULT.value)).value,
+        freeze=flag(variant.workload_keys, "freeze", False),
     )
+
+
+def _backend(asked: str, variant: Variant) -> Backend:
+    """Keys about compiling mean that it is compiled, where the variant names no backend itself."""
+    keys = variant.workload_keys
+    about = [key for key in COMPILE_KEYS if key in keys]
+    if about and "backend" not in keys:
+        return Backend.COMPILE
+    if asked == ALL:
+        raise FfnbenchError(
+            f"a key names one backend, and {ALL!r} is several, in {variant.text!r}", "try --backend all"
+        )
+    backend = choose(Backend, "backend", asked)
+    if about and backend is not Backend.COMPILE:
+        raise FfnbenchError(
+            f"{about[0]!r} is about backend compile, and {variant.text!r} names {backend.value}",
+            f"leave one of the two out, or write @backend={Backend.COMPILE.value}",
+        )
+    return backend
 
 
 def _routing(asked: Scalar, variant: Variant) -> str | None:

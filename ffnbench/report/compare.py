@@ -5,8 +5,20 @@ from __future__ import annotations
 from typing import Any
 
 from ffnbench.ffn.spec import FFNSpec, Gate
-from ffnbench.metrics import COMPILE, LATENCY, METRIC_GROUPS, METRICS, PEAK, SAVED, Metric
-from ffnbench.plan import Case, Mode, Plan
+from ffnbench.metrics import (
+    CEILINGS,
+    COMPILE,
+    ERROR,
+    HELD,
+    LATENCY,
+    METRIC_GROUPS,
+    METRICS,
+    PACK,
+    PEAK,
+    SAVED,
+    Metric,
+)
+from ffnbench.plan import Backend, Case, Mode, Plan
 from ffnbench.report.footnotes import Footnotes, case_notes
 from ffnbench.report.records import Record
 from ffnbench.report.summary import compare_header, cost_header, summary
@@ -26,12 +38,13 @@ from ffnbench.report.table import (
     table_of_fields,
     text_field,
 )
-from ffnbench.report.words import seconds_text, sizing_text
+from ffnbench.report.words import error_text, seconds_text, sizing_text
 from ffnbench.result import Report
 from ffnbench.stats.rounds import Row, row_of_case, whole_rounds
 from ffnbench.units import IEC, SI, TIME, scale
 
 LONGEST_TITLE = 12
+ONCE_PRIORITY = 1  # of what compiling or packing took
 UNITS = {"bytes": IEC, "s": TIME, "": SI}  # of a metric's column, by the unit of the metric
 
 
@@ -99,8 +112,8 @@ def _record(report: Report, case: Case, row: Row) -> Record:
         **_compiling(report, case),
         **_disturbed(report, case, row),
     }
-    later = [metric for metric in METRICS if metric.name not in found and metric.group]
-    return found | {metric.name: report.value(case.label, metric.name) for metric in later if metric.name != LATENCY}
+    later = [m.name for m in METRICS if m.name not in (*found, LATENCY) and m.group not in ("", CEILINGS)]
+    return found | {name: report.value(case.label, name) for name in later} | _running(report, case)
 
 
 def _experts(report: Report, case: Case) -> Record:
@@ -141,6 +154,18 @@ def _compiling(report: Report, case: Case) -> Record:
     }
 
 
+def _running(report: Report, case: Case) -> Record:
+    """How its code came about, what packing took, the weights that a call computes with, and how far off it is."""
+    work = case.workload
+    return {
+        "compile_mode": work.compile if work.compiled else None,
+        "freeze": work.freeze if work.compiled else None,
+        "pack_s": report.value(case.label, PACK),
+        "held_bytes": _whole(report.value(case.label, HELD)),
+        "error": report.value(case.label, ERROR),
+    }
+
+
 def _whole(value: float | None) -> int | None:
     return None if value is None else int(value)
 
@@ -172,7 +197,8 @@ def _measured_fields(report: Report, rows: list[Record]) -> list[Field]:
         fields += [
             _latency_field(report, rows),
             (_ratio_column(report.plan.reference), lambda row: ratio_cell(report.comparison(row["label"]))),
-            *_compile_fields(report, rows),
+            *_once_fields(report, rows),
+            *_backend_fields(rows),
             number_field(rows, "tokens_per_s", "tokens", SI, 6, per="/s"),
         ]
     train = any(case.workload.train for case in report.plan.shown)
@@ -237,7 +263,7 @@ def _extra_fields(rows: list[Record]) -> list[Field]:
         text_field("params_formula", "closed form", 7, left=True),
         number_field(rows, "macs_forward", "MACs", SI, EXTRA, per="/tok"),
         number_field(rows, "flops_elementwise", "elem.-wise", SI, EXTRA, per="/tok"),
-        number_field(rows, "weight_bytes", "weights", IEC, EXTRA),
+        *([] if _held(rows) else [number_field(rows, "weight_bytes", "weights", IEC, EXTRA)]),
         text_field("activation", "activation", EXTRA, left=True),
         text_field("gate", "gate", EXTRA, left=True),
         text_field("sizing", "d_ff from", EXTRA, left=True),
@@ -256,16 +282,43 @@ def _latency_field(report: Report, rows: list[Record]) -> Field:
     return Column(title="latency", unit=name), lambda row: latency_cell(report, row["label"], size)
 
 
-def _compile_fields(report: Report, rows: list[Record]) -> list[Field]:
-    """What compiling took, where anything is compiled."""
-    if not any(row["compile_s"] for row in rows):
+def _once_fields(report: Report, rows: list[Record]) -> list[Field]:
+    """What compiling or packing took, where anything is compiled or packed."""
+    titles = [title for title, key in (("compile", "compile_s"), ("pack", "pack_s")) if any(row[key] for row in rows)]
+    if not titles:
         return []
 
     def cell(row: Any) -> Cell:
-        estimate = report.estimate(row["label"], COMPILE)
+        estimate = report.estimate(row["label"], COMPILE) or report.estimate(row["label"], PACK)
         return Cell(text=UNKNOWN) if estimate is None else Cell(text=seconds_text(estimate, 1), value=estimate.value)
 
-    return [(Column(title="compile", unit="s", priority=1), cell)]
+    return [(Column(title=titles[0] if len(titles) == 1 else "one-off", unit="s", priority=ONCE_PRIORITY), cell)]
+
+
+def _backend_fields(rows: list[Record]) -> list[Field]:
+    """Beside other backends than eager: the error of each row, and the bytes of its weights."""
+    if not _several_storages(rows):
+        return []
+
+    def error(row: Any) -> Cell:
+        value = row["error"]
+        return Cell(text=UNKNOWN if value is None else error_text(value), value=value)
+
+    fields: list[Field] = []
+    if any(row["error"] is not None for row in rows):
+        fields.append((Column(title="error", priority=2), error))
+    if _held(rows):
+        fields.append(number_field(rows, "held_bytes", "weights", IEC, 4))
+    return fields
+
+
+def _several_storages(rows: list[Record]) -> bool:
+    return any(row["backend"] != Backend.EAGER.value for row in rows)
+
+
+def _held(rows: list[Record]) -> bool:
+    """Whether the weights that calls compute with stand in a column."""
+    return _several_storages(rows) and any(row["held_bytes"] is not None for row in rows)
 
 
 def _failure_cell(report: Report, label: str) -> Cell:

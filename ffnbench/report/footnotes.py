@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ffnbench.ffn.moe import Routing
 from ffnbench.ffn.spec import FFNSpec
-from ffnbench.metrics import COMPILE, HIT, LATENCY, LOAD
+from ffnbench.metrics import COMPILE, HIT, LATENCY, LOAD, PACK
 from ffnbench.plan import ACTIVE_PARAMS, Case, Mode, Plan
 from ffnbench.report.words import seconds_text, sizing_text
 from ffnbench.result import Report, Verdict
@@ -52,6 +52,8 @@ def case_notes(report: Report, label: str) -> list[str]:
         notes.append(
             f"torch.compile took {took} s: the first call, with an empty cache of kernels; latency leaves it out"
         )
+    if packing := report.estimate(label, PACK):
+        notes.append(f"packing took {seconds_text(packing, 1)} s, once; latency leaves it out")
     notes += _routing(report, label)
     if (latency := report.estimate(label, LATENCY)) and latency.disturbed:
         notes.append("over all rounds, disturbed ones too")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from ffnbench.activations.table import ACTIVATIONS
 from ffnbench.errors import FfnbenchError
@@ -13,12 +13,22 @@ from ffnbench.ffn.variants import CLAMPED, GATED, GATED_BY_ACTIVATION, GatedName
 from ffnbench.ffn.width_rules import RULES
 from ffnbench.models.presets import PRESETS
 from ffnbench.names import hint_for
+from ffnbench.plan import Backend, CompileMode, values_of
 from ffnbench.report.formats import View, view_of
 from ffnbench.report.records import Record, table_of
 from ffnbench.result import Environment
 from ffnbench.units import IEC, TIME, quantity
 
-PROSE = ("aliases", "formula", "d_ff", "source", "value", "note")  # columns of words, which may be wrapped
+PROSE = (
+    "aliases",
+    "formula",
+    "d_ff",
+    "source",
+    "value",
+    "note",
+    "what it does",
+    "why not",
+)  # columns of words, which may be wrapped
 FOOTNOTES = {
     "variants": (
         "up is W_up x, gate is W_gate x; a key changes a form: swiglu@bias=true@d_ff=2048",
@@ -140,6 +150,39 @@ LISTINGS: dict[str, Callable[[], list[Record]]] = {
 }
 
 
+BACKENDS = "backends"  # a list that needs a worker: api.py has it
+WHAT_IT_DOES = {
+    Backend.EAGER: "runs the code as it is written",
+    Backend.PACKED: "gate and up in one product, gate first",
+    Backend.PACKED_UP_GATE: "gate and up in one product, up first",
+    Backend.COMPILE: "torch.compile",
+    Backend.ONEDNN: "oneDNN's linear layers, weights packed once",
+}
+KEYS = {Backend.COMPILE: "@compile=MODE @freeze=true"}  # beside @backend=
+
+
+def backends_view(found: Mapping[str, str], device: str) -> View:
+    """Every backend; `found` says why one can't run here, on that device, "" where it can."""
+    records = [
+        {
+            "name": backend.value,
+            "what it does": WHAT_IT_DOES[backend],
+            "runs": "no" if found[backend.value] else "yes",
+            "why not": found[backend.value],
+            "keys": KEYS.get(backend, ""),
+        }
+        for backend in Backend
+    ]
+    return records_view(
+        records,
+        (
+            f"on {device}; what a backend lacks of a form, a dtype or a mode is told by the row of `compare`",
+            "use: --backend eager,onednn, or all; or swiglu,swiglu@backend=onednn",
+            f"MODE: {', '.join(values_of(CompileMode))}; @compile and @freeze mean @backend=compile",
+        ),
+    )
+
+
 def environment_records(found: Environment) -> list[Record]:
     """One record a fact, bytes readable, the unknown left out."""
     from dataclasses import asdict
@@ -166,7 +209,8 @@ def timer_records(found: dict[str, float]) -> list[Record]:
 def listing_view(what: str) -> View:
     """The answer of `list`; raises FfnbenchError for what nothing is called."""
     if what not in LISTINGS:
-        raise FfnbenchError(f"nothing is called {what!r}", hint_for(what, LISTINGS, "lists: " + ", ".join(LISTINGS)))
+        known = (*LISTINGS, BACKENDS)
+        raise FfnbenchError(f"nothing is called {what!r}", hint_for(what, known, "lists: " + ", ".join(known)))
     return records_view(LISTINGS[what](), FOOTNOTES.get(what, ()))
 
 

@@ -7,8 +7,9 @@ from collections import Counter
 
 from ffnbench.metrics import LATENCY
 from ffnbench.plan import ACTIVE_PARAMS, CONTROL, Plan
-from ffnbench.report.words import half_width, interval_text, side_lines, sizing_text
+from ffnbench.report.words import backend_text, half_width, interval_text, side_lines, sizing_text
 from ffnbench.result import Estimate, Report, Run, Sample, Verdict
+from ffnbench.stats.fastest import Fastest, fastest
 from ffnbench.stats.history import History
 from ffnbench.stats.regression import Policy, past_of
 from ffnbench.stats.verdict import CONFIDENCE
@@ -31,7 +32,7 @@ def effort(report: Report | Run) -> str:
     return f"{workers} fresh process{'es' if workers > 1 else ''}{each} x {span} shuffled rounds"
 
 
-def _workload_line(plan: Plan, keys: tuple[str, ...] = ("dtype", "device", "mode", "backend")) -> str:
+def _workload_line(plan: Plan, keys: tuple[str, ...] = ("dtype", "device", "mode"), *, backends: bool = True) -> str:
     first = plan.cases[0].workload
 
     def same(key: str) -> bool:
@@ -49,15 +50,20 @@ def _workload_line(plan: Plan, keys: tuple[str, ...] = ("dtype", "device", "mode
     )
     parts = [f"d_model {plan.cases[0].ffn.d_model}", tokens]
     parts += [getattr(first, key) + (threads if key == "device" else "") for key in keys if same(key)]
+    if backends and len(found := {backend_text(case.workload) for case in plan.shown}) == 1:
+        parts += found
     return ", ".join(parts)
 
 
 def _sizing_line(plan: Plan) -> str:
     """Where the widths come from: one phrase for all but the reference, or one for each."""
-    others = {case.sizing for case in plan.shown if case.label != plan.reference}
+    reference = plan.case(plan.reference)
+    beside = [case for case in plan.shown if case.label != plan.reference]
+    unlike = [case for case in beside if (case.ffn, case.sizing) != (reference.ffn, reference.sizing)]
+    others = {case.sizing for case in unlike or beside}  # a row of another backend is as wide as its twin
     matched_on = {sizing.what if sizing.how == "matched" else None for sizing in others}
     if matched_on and matched_on <= {plan.match, ACTIVE_PARAMS}:
-        width = plan.case(plan.reference).ffn.d_ff
+        width = reference.ffn.d_ff
         what = f"{plan.match} (active ones of experts)" if len(matched_on) > 1 else next(iter(matched_on))
         how = f"matched on {what} to {plan.reference} (d_ff {width:,}), multiple of {plan.multiple_of}"
     else:
@@ -80,7 +86,7 @@ def compare_header(report: Report) -> tuple[str, ...]:
 
 def cost_header(report: Report) -> tuple[str, ...]:
     """What was counted."""
-    return (f"FFN cost: {_workload_line(report.plan, ('dtype', 'mode'))}", _sizing_line(report.plan))
+    return (f"FFN cost: {_workload_line(report.plan, ('dtype', 'mode'), backends=False)}", _sizing_line(report.plan))
 
 
 def summary(report: Report) -> tuple[str, ...]:
@@ -100,6 +106,7 @@ def summary(report: Report) -> tuple[str, ...]:
     }
     said = "; ".join(f"{words[v]}: {', '.join(groups[v])}" for v in words if v in groups)
     lines = [f"against {report.plan.reference}, {said}"] if said else []
+    lines += map(_fastest, fastest(report))
     if report.resolution is not None:
         wall = f", measured in {report.wall_s:.0f} s" if report.wall_s else ""
         fine = report.resolution < TOO_NOISY
@@ -110,6 +117,36 @@ def summary(report: Report) -> tuple[str, ...]:
     if report.interrupted or report.stopped:
         lines += ended_early(report.samples)
     return tuple(lines)
+
+
+def _fastest(found: Fastest) -> str:
+    """`fastest of swiglu: onednn, 0.42 [0.41, 0.43] of eager's time`."""
+    names = _names(found)
+    first = [names[label] for label in found.first]
+    listed = " and ".join([", ".join(first[:-1]), first[-1]] if len(first) > 1 else first)
+    ratios = ", ".join(map(interval_text, found.ratios))
+    times = "" if found.against in found.first else f", {ratios} of {names[found.against]}'s time"
+    match found.verdict:
+        case Verdict.FASTER:
+            return f"fastest of {_stem(found)}: {listed}{times}"
+        case Verdict.SAME:
+            return f"fastest of {_stem(found)}: {listed}, the same within 2%{times}"
+        case _:
+            return f"can't tell which is fastest of {_stem(found)}: {listed}{times}"
+
+
+def _names(found: Fastest) -> dict[str, str]:
+    """The backends by label; the labels themselves where two rows have the same one."""
+    backends = {case.label: backend_text(case.workload) for case in found.cases}
+    return backends if len(set(backends.values())) == len(backends) else {label: label for label in backends}
+
+
+def _stem(found: Fastest) -> str:
+    """What the rows have in common: the label of the eager one, else the first without its backend."""
+    for case in found.cases:
+        if case.workload.eager:
+            return case.label
+    return found.cases[0].label.partition("@backend=")[0]
 
 
 def over_runs(report: Report) -> tuple[str, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from ffnbench.plan import Sizing
+from ffnbench.plan import CompileMode, Sizing, Workload
 from ffnbench.result import Estimate, Side, Verdict
 from ffnbench.units import digits, percent, supported
 
@@ -51,6 +51,20 @@ def sizing_text(sizing: Sizing) -> str:
             return sizing.what
         case other:
             return other
+
+
+def backend_text(work: Workload) -> str:
+    """`eager`; `compile (max-autotune, frozen)`: the backend, with what of its compiling is not the default."""
+    told = [work.compile] * (work.compile != CompileMode.DEFAULT.value) + ["frozen"] * work.freeze
+    return f"{work.backend} ({', '.join(told)})" if told else work.backend
+
+
+def error_text(error: float) -> str:
+    """`8e-7`: one digit, for an error has no more."""
+    if not error:
+        return "0"
+    mantissa, _, exponent = f"{error:.0e}".partition("e")
+    return f"{mantissa}e{int(exponent)}"
 
 
 def half_width(estimate: Estimate) -> float | None:

@@ -166,7 +166,7 @@ def _other(was: Case, now: Case) -> str:
         return "another network"
     differs = [
         f"{name} {getattr(was.workload, name)} then, {getattr(now.workload, name)} now"
-        for name in ("batch", "seq_len", "dtype", "mode", "backend")
+        for name in ("batch", "seq_len", "dtype", "mode", "backend", "compile", "freeze")
         if getattr(was.workload, name) != getattr(now.workload, name)
     ]
     return "; ".join(differs)

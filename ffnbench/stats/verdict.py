@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import TypeVar
 
 from ffnbench.errors import FfnbenchError
-from ffnbench.metrics import COMPILE, LATENCY
+from ffnbench.metrics import COMPILE, LATENCY, METRICS, PACK
 from ffnbench.plan import CONTROL, Note, Plan, Protocol
 from ffnbench.result import Comparison, Estimate, Measured, Report, Run, Verdict
 from ffnbench.stats.interval import LEAST_SCATTER, Value, WeightedMean, mean_of, student, value_of, weighted_mean
@@ -31,6 +31,9 @@ CONTROL_WITHIN = 0.05  # a control that is known no better says nothing
 CONTROL_CONFIDENCE = 0.99  # a quiet machine is accused once in a hundred runs
 SAME_WITHIN = 0.02
 MUST_TELL = 0.10
+
+ONCE = (COMPILE, PACK)  # timed once in every worker, before its rounds
+TIMED = frozenset(metric.name for metric in METRICS if not metric.exact)
 
 K = TypeVar("K")
 
@@ -97,9 +100,9 @@ def summarise(run: Run) -> tuple[tuple[Measured, ...], tuple[Comparison, ...], t
     measured += [
         Measured(case=s.case, metric=s.metric, estimate=Estimate(value=s.value))
         for s in run.samples
-        if s.metric not in (LATENCY, COMPILE) and s.case not in failed
+        if s.metric not in TIMED and s.case not in failed
     ]
-    measured += _compiling(run, labels)
+    measured += _once(run, labels)
     return tuple(measured), comparisons, tuple(noise_notes(run, measured, comparisons))
 
 
@@ -118,15 +121,20 @@ def _count(workers: dict[int, Placed]) -> int:
     return sum(len(logs) for placed in workers.values() for logs in placed)
 
 
-def _compiling(run: Run, labels: list[str]) -> list[Measured]:
-    """Seconds of a cold compilation, over workers; the number of looks does not depend on them."""
-    found = []
-    for label in labels:
-        logs = [math.log(s.value) for s in run.samples if (s.case, s.metric) == (label, COMPILE)]
-        if logs:
-            estimate = _estimate(weighted_mean(map(Value, logs)), len(logs), len(logs), CONFIDENCE)
-            found.append(Measured(case=label, metric=COMPILE, estimate=estimate))
-    return found
+def _once(run: Run, labels: list[str]) -> list[Measured]:
+    """Seconds of compiling and of packing, over workers; the number of looks does not depend on them."""
+    logs: dict[tuple[str, str], list[float]] = defaultdict(list)
+    for sample in run.samples:
+        if sample.metric in ONCE:
+            logs[sample.case, sample.metric].append(math.log(sample.value))
+    return [
+        Measured(
+            case=label, metric=metric, estimate=_estimate(weighted_mean(map(Value, n)), len(n), len(n), CONFIDENCE)
+        )
+        for label in labels
+        for metric in ONCE
+        if (n := logs.get((label, metric)))
+    ]
 
 
 def _estimate(found: WeightedMean, workers: int, samples: int, confidence: float) -> Estimate:

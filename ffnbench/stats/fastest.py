@@ -1,0 +1,112 @@
+"""Which backend is fastest for a network and its workload, as far as the rounds of one run can tell. Pure.
+
+Two rows are told apart by the ratio between them in the same rounds, never by two intervals against a third. Of n
+rows the one with the smallest mean is called the fastest where it is told from each of the others by a two-sided
+interval of 1 - alpha / (n - 1). A false claim is then no likelier than alpha: each of the n rows may be claimed, and
+falsely with a chance of at most alpha / 2(n - 1), for it has to be told from one that is as fast or faster.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from dataclasses import dataclass, replace
+
+from ffnbench.plan import Backend, Case, Plan
+from ffnbench.result import Estimate, Report, Verdict
+from ffnbench.stats.interval import WeightedMean, mean_of
+from ffnbench.stats.rounds import Rounds, ratio_row, whole_rounds
+from ffnbench.stats.verdict import CONFIDENCE, control_slack, decide, error_rate, level
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fastest:
+    """The answer for one network and workload: `first` holds the fastest, by label, and what can't be told from it.
+
+    `verdict` is FASTER for one that is the fastest, SAME for several within 2 %, else UNCLEAR. `against` is the row
+    that `ratios`, of the first ones and in their order, are relative to.
+    """
+
+    cases: tuple[Case, ...]
+    first: tuple[str, ...]
+    verdict: Verdict
+    against: str
+    ratios: tuple[Estimate, ...]
+
+
+def groups_of(plan: Plan) -> list[tuple[Case, ...]]:
+    """The cases that differ in nothing but the backend, in their order."""
+    found: dict[object, list[Case]] = defaultdict(list)
+    for case in plan.shown:
+        alike = replace(case.workload, backend=Backend.EAGER.value, compile="", freeze=False)
+        found[case.ffn, alike, case.arm].append(case)
+    return [tuple(cases) for cases in found.values() if len({case.workload for case in cases}) > 1]
+
+
+def fastest(report: Report) -> list[Fastest]:
+    """One answer for each network that was measured by several backends; none where fewer than two have rounds."""
+    groups = groups_of(report.plan)
+    if not groups:
+        return []
+    rounds, slack = whole_rounds(report.samples, report.plan.protocol), control_slack(report)
+    failed = {failure.case for failure in report.failures}
+    found = (
+        _fastest(report.plan, [case for case in group if case.label in rounds and case.label not in failed],
+                 rounds, slack)
+        for group in groups
+    )  # fmt: skip
+    return [one for one in found if one]
+
+
+def _fastest(plan: Plan, cases: list[Case], rounds: dict[str, Rounds], slack: float) -> Fastest | None:
+    labels = [case.label for case in cases]
+    if len(labels) < 2:
+        return None
+    eager = [case.label for case in cases if case.workload.eager]
+    means = {label: _between(rounds, label, labels[0]) for label in labels[1:]}
+    known = {labels[0]: 0.0} | {label: mean.mean for label, mean in means.items() if mean}
+    first = min(known, key=lambda label: known[label])
+    confidence = 1 - error_rate(plan.protocol) / (len(labels) - 1)
+    verdicts = {
+        label: _verdict(_between(rounds, first, label), confidence, slack) for label in labels if label != first
+    }
+    beside = sorted(
+        (label for label, verdict in verdicts.items() if verdict is not Verdict.FASTER),
+        key=lambda label: known.get(label, math.inf),
+    )
+    same = all(verdicts[label] is Verdict.SAME for label in beside)
+    chosen = (first, *beside)
+    others = [label for label in labels if label not in chosen]
+    against = next((label for label in eager if chosen != (label,)), None)
+    against = against or min(others, key=lambda label: known.get(label, math.inf), default=chosen[-1])
+    return Fastest(
+        cases=tuple(cases),
+        first=chosen,
+        verdict=Verdict.FASTER if not beside else Verdict.SAME if same else Verdict.UNCLEAR,
+        against=against,
+        ratios=tuple(_ratio(plan, rounds, label, against) for label in chosen),
+    )
+
+
+def _between(rounds: dict[str, Rounds], label: str, other: str) -> WeightedMean | None:
+    """The mean log of label / other in the same clean rounds; None where there are none."""
+    row = ratio_row(rounds[label], rounds[other])
+    return mean_of(row.clean.values()) if row.clean else None
+
+
+def _verdict(mean: WeightedMean | None, confidence: float, slack: float) -> Verdict:
+    """Whether the first is FASTER, the SAME within 2 %, or neither is known. `slack` is what the machine is off by."""
+    interval = mean.interval(confidence) if mean else None
+    if interval is None:
+        return Verdict.UNCLEAR
+    return decide(math.exp(interval[0] - slack), math.exp(interval[1] + slack))
+
+
+def _ratio(plan: Plan, rounds: dict[str, Rounds], label: str, against: str) -> Estimate:
+    """Of a row's time to another's, as the table has it: without the correction for several rows."""
+    mean = None if label == against else _between(rounds, label, against)
+    interval = mean.interval(level(plan.protocol)) if mean else None
+    if mean is None or interval is None:
+        return Estimate(value=math.exp(mean.mean) if mean else 1.0)
+    low, high = map(math.exp, interval)
+    return Estimate(value=math.exp(mean.mean), low=low, high=high, confidence=CONFIDENCE)
