@@ -49,7 +49,7 @@ KEYS = (
     "d_ff", "rule", "ratio", "multiple_of", "ffn_dim_multiplier", "gate", "bias", "beta", "dropout", "init", "limit",
     "offset", "moe", "shared", "shared_gate", "router_bias", "scores", "normalised", "routed_scale", "experts", "batch",
     "seq_len", "dtype", "device", "mode", "threads", "backend", "slowdown", "routing", "python", "source", "env", "x",
-    "groups",
+    "groups", "compile", "freeze",
 )  # fmt: skip
 SIGNS = "@=,:/.-_ xX[]{}()%$\\'\"~*?;&|<>!#^`\n\t\x1b\x07\u202e\u0660²é0123456789"
 PRESETS = ("gpt2", "bert-base", "t5-base", "llama3-8b", "mixtral-8x7b", "deepseek-v3", "gpt-oss-120b", "vit-b16")
@@ -64,7 +64,8 @@ VALUES: dict[str, tuple[str, ...]] = {
     "--dropout": ("0", "0.1", "0.5"), "--batch": ("1", "2", "7"), "--seq-len": ("1", "16", "128", "512"),
     "--dtype": ("float32", "bfloat16", "bf16", "float16", "float64", "FP32"),
     "--mode": ("forward", "train", "backward"),
-    "--device": ("cpu", "auto", "CPU"), "--threads": ("1", "2", "3"), "--backend": ("eager", "compile"),
+    "--device": ("cpu", "auto", "CPU"), "--threads": ("1", "2", "3"),
+    "--backend": ("eager", "compile", "eager,onednn", "all"),
     "--workers": ("3", "4", "5"), "--rounds": ("2", "6", "9"), "--precision": ("1", "0.5", "5", "50"),
     "--budget": ("5", "15", "40"), "--seed": ("0", "1", "77130259"), "--timeout": ("5", "300", "0.5"),
     "--runs": ("1", "2", "3"), "--pause": ("0", "0.5", "60"), "--init": ("torch", "he_xavier", "normal"),

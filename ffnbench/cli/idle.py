@@ -18,7 +18,8 @@ from ffnbench.errors import FfnbenchError
 from ffnbench.ffn.spec import FFNSpec, HFSpec, ImportedSpec
 from ffnbench.ffn.width_rules import RULES
 from ffnbench.metrics import LATENCY
-from ffnbench.plan import Case, Plan
+from ffnbench.plan import Backend, Case, Plan
+from ffnbench.planning.backends import parse_backends
 from ffnbench.planning.grammar import BACKEND_KEYS, parse_variant
 from ffnbench.report.formats import PICTURES
 from ffnbench.result import Report
@@ -220,7 +221,8 @@ def _match(asked: Asked, form: Form) -> bool:
     how, ffn = form.case.sizing.how, form.case.ffn
     unlike = isinstance(ffn, FFNSpec) and (ffn.gated or ffn.moe is not None)
     free = how == "ratio" and unlike and _rule_of_width(asked, form) and bool(asked["rule"] != "classic")
-    return len(asked.shown) > 1 or how == "matched" or free
+    several = len(asked.shown) > len(parse_backends(asked.values.get("backend", Backend.EAGER.value)))
+    return several or how == "matched" or free
 
 
 def _dropout(asked: Asked, form: Form) -> bool:

@@ -44,7 +44,6 @@ from ffnbench.stats.rounds import Row, row_of_case, whole_rounds
 from ffnbench.units import IEC, SI, TIME, scale
 
 LONGEST_TITLE = 12
-ONCE_PRIORITY = 1  # of what compiling or packing took
 UNITS = {"bytes": IEC, "s": TIME, "": SI}  # of a metric's column, by the unit of the metric
 
 
@@ -231,13 +230,14 @@ def _cost_fields(report: Report, rows: list[Record]) -> list[Field]:
 
 def _static_fields(rows: list[Record], timed: set[str] | None) -> list[Field]:
     """Widths and counts; of the FLOPs the half comes first that the seconds belong to, both where nothing is timed."""
+    backends = timed is not None and _several_storages(rows)  # their errors tell more than sizes that are the same
     forward, backward = 1, 2
     if timed is not None:
         forward = EXTRA if timed == {Mode.BACKWARD.value} else 5
         backward = 5 if Mode.BACKWARD.value in timed else EXTRA
     return [
-        count_field("d_ff", "d_ff", 2),
-        count_field("params", "params", 1),
+        count_field("d_ff", "d_ff", 2 + backends),
+        count_field("params", "params", 1 + backends),
         *_expert_fields(rows, 1 if timed is None else 3),
         number_field(rows, "flops_forward", "FLOPs", SI, forward, per="/tok"),
         number_field(rows, "flops_backward", "FLOPs bwd", SI, backward, per="/tok"),
@@ -292,7 +292,9 @@ def _once_fields(report: Report, rows: list[Record]) -> list[Field]:
         estimate = report.estimate(row["label"], COMPILE) or report.estimate(row["label"], PACK)
         return Cell(text=UNKNOWN) if estimate is None else Cell(text=seconds_text(estimate, 1), value=estimate.value)
 
-    return [(Column(title=titles[0] if len(titles) == 1 else "one-off", unit="s", priority=ONCE_PRIORITY), cell)]
+    return [
+        (Column(title=titles[0] if len(titles) == 1 else "one-off", unit="s", priority=2 if _errors(rows) else 1), cell)
+    ]
 
 
 def _backend_fields(rows: list[Record]) -> list[Field]:
@@ -305,8 +307,8 @@ def _backend_fields(rows: list[Record]) -> list[Field]:
         return Cell(text=UNKNOWN if value is None else error_text(value), value=value)
 
     fields: list[Field] = []
-    if any(row["error"] is not None for row in rows):
-        fields.append((Column(title="error", priority=2), error))
+    if _errors(rows):
+        fields.append((Column(title="error", priority=1), error))
     if _held(rows):
         fields.append(number_field(rows, "held_bytes", "weights", IEC, 4))
     return fields
@@ -314,6 +316,11 @@ def _backend_fields(rows: list[Record]) -> list[Field]:
 
 def _several_storages(rows: list[Record]) -> bool:
     return any(row["backend"] != Backend.EAGER.value for row in rows)
+
+
+def _errors(rows: list[Record]) -> bool:
+    """Whether errors stand in a column: then it stays longer than the one-off cost, which a footnote tells too."""
+    return _several_storages(rows) and any(row["error"] is not None for row in rows)
 
 
 def _held(rows: list[Record]) -> bool:

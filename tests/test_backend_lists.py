@@ -1,0 +1,490 @@
+"""Backends as they are asked for: keys, lists, what can't be, and how rows of several read."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+import random
+from dataclasses import replace
+
+import pytest
+from conftest import FakeLaunch, FakeWorker, KnownProber, csv_of
+from rich.cells import cell_len
+from typer.testing import CliRunner
+
+from ffnbench import api
+from ffnbench.cli import app
+from ffnbench.errors import FfnbenchError, Unfinished
+from ffnbench.ffn.attention import AttentionSpec
+from ffnbench.ffn.spec import ActivationSpec, FFNSpec, Gate, HFSpec, ImportedSpec
+from ffnbench.metrics import COMPILE, ERROR, HELD, LATENCY, PACK
+from ffnbench.plan import Backend, Plan, Workload, values_of
+from ffnbench.planning.backends import lacks
+from ffnbench.planning.block import plan_block
+from ffnbench.planning.compare import plan_compare
+from ffnbench.report.compare import compare_table
+from ffnbench.report.listing import WHAT_IT_DOES, listing_view
+from ffnbench.report.store import load, report_text
+from ffnbench.report.text import plain
+from ffnbench.report.words import backend_text, error_text
+from ffnbench.request import BlockRequest, CompareRequest
+from ffnbench.result import Report, Run, Sample, Verdict
+from ffnbench.stats.fastest import Fastest, fastest
+from ffnbench.stats.regression import Policy, Status, exact_findings
+
+SWIGLU = FFNSpec(d_model=8, d_ff=16, activation="silu", gate=Gate.INNER)
+
+
+def plan_of(variants: str = "relu,swiglu", **flags: object) -> Plan:
+    return plan_compare(CompareRequest(variants=variants, **{"device": "cpu", "threads": 1} | flags), KnownProber(1.0))
+
+
+def refusal(variants: str = "relu,swiglu", **flags: object) -> str:
+    """The error and its hint."""
+    with pytest.raises(FfnbenchError) as caught:
+        plan_of(variants, **flags)
+    assert "\n" not in caught.value.message
+    return f"{caught.value.message} | {caught.value.hint}"
+
+
+# Keys
+
+
+def test_keys_of_compiling_mean_the_compiler() -> None:
+    plan = plan_of("swiglu@compile=max-autotune@freeze=true,swiglu@freeze=true,b=swiglu@backend=compile@freeze=false")
+    work = [case.workload for case in plan.cases]
+    assert [(w.backend, w.compile, w.freeze) for w in work] == [
+        ("compile", "max-autotune", True), ("compile", "default", True), ("compile", "default", False)
+    ]  # fmt: skip
+    assert [backend_text(w) for w in work] == ["compile (max-autotune, frozen)", "compile (frozen)", "compile"]
+    beside = plan_of("swiglu@compile=reduce-overhead,relu", backend="onednn")
+    assert [case.workload.backend for case in beside.cases] == ["compile", "onednn"]  # a key wins over a flag
+
+
+@pytest.mark.parametrize(
+    ("variant", "says"),
+    [
+        ("swiglu@backend=onedn", "unknown backend 'onedn' | did you mean 'onednn'?"),
+        ("swiglu@backend=all", "a key names one backend, and 'all' is several"),
+        ("swiglu@backend=eager,onednn", "'onednn' is a backend and no variant | a key names one; --backend"),
+        ("swiglu@compile=fast", "unknown compile 'fast' | one of: default, reduce-overhead, max-autotune, max-auto"),
+        ("swiglu@compile=max-autotun", "did you mean 'max-autotune'"),
+        ("swiglu@freeze=maybe", "freeze must be true or false, not 'maybe' | for example swiglu@freeze=true"),
+        ("swiglu@freeze=true@backend=eager", "'freeze' is about backend compile, and 'swiglu@freeze=true@backend="),
+        ("swiglu@compile=default@backend=onednn", "names onednn | leave one of the two out, or write @backend=compile"),
+        ("swiglu@freeze=true@mode=train", "freeze is for inference: constants have no gradient | use --mode forward"),
+        ("relu@backend=packed", "'relu@backend=packed' can't be run: only an inner gate can be packed with up"),
+        ("mypkg.mlp:Own@backend=packed-up-gate", "ffnbench can't tell its gate from its up"),
+    ],
+)
+def test_a_key_that_can_not_be(variant: str, says: str) -> None:
+    assert says in refusal(variant)
+
+
+# What a backend lacks
+
+
+def work(**changes: object) -> Workload:
+    found = Workload(batch=1, seq_len=4, dtype="float32", device="cpu", mode="forward", threads=1)
+    return replace(found, **changes)
+
+
+def test_what_a_backend_lacks_is_known_without_a_machine() -> None:
+    relu = FFNSpec(d_model=8, d_ff=16, activation="relu")
+    grouped = plan_of("swiglu@moe=4x2@experts=grouped").cases[0].ffn
+    attention = AttentionSpec(d_model=8, heads=2, kv_heads=2, head_dim=4)
+    theirs = {"target": "hf:x", "d_model": 8, "d_ff": 16}
+    specs = {
+        "swiglu": SWIGLU, "relu": relu, "output": replace(SWIGLU, gate=Gate.OUTPUT), "grouped": grouped,
+        "attention": attention, "activation": ActivationSpec(activation="relu"),
+        "own": ImportedSpec(target="a:B", d_model=8, d_ff=16), "hf": HFSpec(**theirs, form=SWIGLU),
+        "hf classic": HFSpec(**theirs, form=relu), "hf unknown": HFSpec(**theirs),
+    }  # fmt: skip
+
+    def able(backend: str, **changes: object) -> set[str]:
+        return {name for name, ffn in specs.items() if not lacks(ffn, work(backend=backend, **changes))}
+
+    everything = set(specs)
+    assert able("eager", mode="train", dtype="float64", device="cuda") == everything
+    assert able("compile", mode="train", dtype="float64", device="cuda") == everything
+    assert able("compile", freeze=True) == everything
+    assert able("compile", freeze=True, mode="backward") == set()
+    assert able("onednn") == able("onednn", device="auto") == everything - {"grouped", "activation"}
+    assert able("onednn", dtype="bfloat16") == everything - {"grouped", "activation"}
+    for changes in ({"dtype": "float64"}, {"dtype": "float16"}, {"mode": "train"}, {"device": "cuda:1"}):
+        assert able("onednn", **changes) == set()
+    for backend in ("packed", "packed-up-gate"):
+        assert able(backend, mode="train", device="cuda") == {"swiglu", "grouped", "hf"}
+    assert lacks(SWIGLU, work(backend="onednn", device="cuda")) == "oneDNN runs on the CPU; use --device cpu"
+
+
+@pytest.mark.parametrize(
+    ("flags", "says"),
+    [
+        ({"device": "cuda"}, "'swiglu' can't be run: oneDNN runs on the CPU | use --device cpu"),
+        ({"dtype": "float64"}, "onednn computes in float32 and bfloat16 alone | use --dtype float32"),
+        ({"mode": "train"}, "onednn is for inference: its packed weights have no gradient | use --mode forward"),
+    ],
+)
+def test_one_backend_that_can_not_be_ends_before_measuring(flags: dict, says: str) -> None:
+    assert says in refusal("swiglu", backend="onednn", **flags)
+    assert says.partition(" | ")[2] in refusal(
+        "swiglu", backend="eager,onednn", reference="swiglu@backend=onednn", **flags
+    )
+
+
+# Lists
+
+
+def test_a_list_multiplies_every_variant_without_a_backend_of_its_own() -> None:
+    plan = plan_of("relu,swiglu,c=swiglu@compile=max-autotune", backend="onednn,eager")
+    assert [(c.label, c.workload.backend) for c in plan.cases] == [
+        ("relu@backend=onednn", "onednn"), ("relu", "eager"),
+        ("swiglu@backend=onednn", "onednn"), ("swiglu", "eager"), ("c", "compile"),
+    ]  # fmt: skip
+    assert plan.reference == "relu@backend=onednn"
+    assert plan_of("relu,swiglu", backend="onednn,eager", reference="swiglu").reference == "swiglu"
+    assert [c.label for c in plan_of("relu", backend="onednn").cases] == ["relu"]
+    every = plan_of("swiglu", backend="all")
+    assert [c.workload.backend for c in every.cases] == values_of(Backend)
+    assert {(c.workload.compile, c.workload.freeze) for c in every.cases} == {("default", False)}
+
+
+@pytest.mark.parametrize(
+    "flags", [{}, {"match": "flops"}, {"match": "none"}, {"d_ff": 100}, {"rule": "llama"}, {"match": "none", "d_ff": 7}]
+)
+@pytest.mark.parametrize("variants", ["relu,swiglu", "swiglu,mypkg.mlp:Own", "mypkg.mlp:Own,relu@ratio=2"])
+def test_every_row_of_a_variant_is_as_wide_as_without_the_list(variants: str, flags: dict) -> None:
+    """Also the reference's twin: to be matched to itself would round what the reference is given."""
+    alone = {case.label: case for case in plan_of(variants, **flags).cases}
+    several = plan_of(variants, backend="eager,onednn,compile", **flags)
+    assert len(several.cases) == 3 * len(alone)
+    for case in several.cases:
+        one = alone[case.label.partition("@backend=")[0]]
+        assert (case.ffn, case.sizing, case.variant) == (one.ffn, one.sizing, one.variant)
+        twin = one.label == several.reference != case.label and flags.get("match") != "none"
+        assert case.residual == (0.0 if twin else one.residual)
+
+
+@pytest.mark.parametrize(
+    ("asked", "says"),
+    [
+        ("", "no backend given | backends: eager, packed, packed-up-gate, compile, onednn, all"),
+        (" , ", "no backend given"),
+        ("all,eager", "'all' is every backend already, in 'all,eager' | give --backend all, or a list"),
+        ("eager,eager", "backend 'eager' stands twice in 'eager,eager' | give each backend once"),
+        ("eager,onedn", "unknown backend 'onedn' | did you mean 'onednn'?"),
+        ("ALL", "unknown backend 'ALL'"),
+    ],
+)
+def test_a_list_that_is_none(asked: str, says: str) -> None:
+    assert says in refusal("swiglu", backend=asked)
+    with pytest.raises(FfnbenchError):
+        plan_block(BlockRequest(backend=asked, threads=1))
+
+
+def test_labels_stay_unique() -> None:
+    said = refusal("swiglu,swiglu@backend=onednn", backend="eager,onednn")
+    assert "two variants have the label 'swiglu@backend=onednn'" in said
+    assert "name it: other=swiglu@backend=onednn" in said
+    assert said == refusal("swiglu@backend=onednn,swiglu", backend="eager,onednn")
+    assert len(plan_of("swiglu,other=swiglu@backend=onednn", backend="eager,onednn").cases) == 3
+
+
+def test_what_can_not_be_is_a_row_of_a_list_with_its_reason() -> None:
+    plan = plan_of("relu,swiglu", backend="packed,eager,onednn", mode="train")
+    told = {note.label: note.text for note in plan.notes}
+    assert told.keys() == {"relu@backend=packed", "relu@backend=onednn", "swiglu@backend=onednn"}
+    assert "only an inner gate" in told["relu@backend=packed"]
+    assert "no gradient" in told["swiglu@backend=onednn"]
+    assert plan.reference == "relu"  # the first that can be run
+    assert plan.protocol.budget_s == plan_of("relu,swiglu,gelu").protocol.budget_s  # of three rows, not of six
+    assert "only an inner gate" in refusal("relu", backend="packed,packed-up-gate")
+    assert "the reference 'relu@backend=packed' can't be run" in refusal("relu,swiglu", backend="packed,onednn",
+                                                                         mode="train")  # fmt: skip
+    assert "the reference 'relu@backend=packed'" in refusal(
+        "swiglu,relu", backend="packed,eager", reference="relu@backend=packed"
+    )
+    text = plain(compare_table(api.cost(CompareRequest(variants="relu", backend="eager,packed", threads=1))))
+    assert "only an inner gate" in " ".join(text.split())
+
+
+def test_commands_of_one_backend_refuse_a_list() -> None:
+    for asked in ("all", "eager,onednn"):
+        with pytest.raises(FfnbenchError, match="a block is measured with one backend") as caught:
+            plan_block(BlockRequest(backend=asked, threads=1))
+        assert "compare" in caught.value.hint
+    with pytest.raises(FfnbenchError, match="'attention@512' can't be run: attention has no gate to pack"):
+        plan_block(BlockRequest(variant="swiglu", backend="packed", threads=1, device="cpu"))
+    of_model = plan_block(BlockRequest(preset="llama3-8b", backend="onednn", threads=1, device="cpu"))
+    assert {case.workload.backend for case in of_model.cases} == {"onednn"}
+
+
+# Measured rows
+
+
+class Packing(FakeWorker):
+    """A worker whose backends take time once, and tell their error and their bytes."""
+
+    def ask(self, request: dict, timeout_s: float) -> dict:
+        answer = super().ask(request, timeout_s)
+        if request["do"] == "open" and "failure" not in answer:
+            label = request["label"]
+            answer |= {ERROR: 8.3e-7, HELD: 18_874_368}
+            if "onednn" in label:
+                answer |= {PACK: 0.03 + 0.001 * self.index, HELD: 2 * 18_874_368}
+            if "compile" in label:
+                answer |= {COMPILE: 2.0 + 0.1 * self.index, "graphs": 1}
+        return answer
+
+
+class Launch(FakeLaunch):
+    def __call__(self, arm: object = None) -> FakeWorker:
+        self.workers.append(Packing(self, len(self.workers)))
+        return self.workers[-1]
+
+
+def seconds(label: str, worker: int, number: int) -> float:
+    named = next((b for b in ("onednn", "compile", "packed") if b in label), "eager")
+    times = {"onednn": 4.2, "compile": 8.0, "packed": 9.0, "eager": 10.0}[named]
+    return times * 1e-3 * (1 + 0.002 * math.sin(7 * worker + 3 * number + len(label)))
+
+
+def measured(variants: str = "swiglu", launch: FakeLaunch | None = None, **flags: object) -> Report:
+    asked = CompareRequest(variants=variants, **{"workers": 5, "rounds": 6, "device": "cpu", "threads": 1} | flags)
+    return api.measure(api.prepare(asked), launch=launch or Launch(seconds))
+
+
+def words_of(report: Report, width: int = 80) -> str:
+    return " ".join(plain(compare_table(report), width).split())
+
+
+def test_each_row_tells_its_error_its_one_off_cost_and_its_bytes() -> None:
+    report = measured(backend="eager,onednn,compile")
+    rows = list(csv.DictReader(io.StringIO(csv_of(report))))
+    assert list(rows[0])[-5:] == ["compile_mode", "freeze", "pack_s", "held_bytes", "error"]
+    eager, onednn, compiled = rows
+    assert (eager["compile_mode"], eager["freeze"], eager["pack_s"], eager["held_bytes"]) == ("", "", "", "18874368")
+    assert (compiled["compile_mode"], compiled["freeze"], compiled["pack_s"]) == ("default", "false", "")
+    assert float(onednn["pack_s"]) == pytest.approx(0.032, rel=1e-3)
+    assert (onednn["held_bytes"], onednn["error"], onednn["compile_s"]) == ("37748736", "8.3e-07", "")
+    packing = report.estimate("swiglu@backend=onednn", PACK)
+    assert (packing.workers, packing.samples) == (5, 5)
+    assert packing.low < packing.value < packing.high  # sampled in every worker
+    assert [s.metric for s in report.samples].count(HELD) == 3  # once
+    text = words_of(report, 200)
+    assert "packing took 0.032 ±" in text
+    assert "s, once; latency leaves it out" in text
+    columns = [column.name for column in compare_table(report).columns]
+    assert columns[columns.index("error") - 1 :][:3] == ["one-off (s)", "error", "weights (MiB)"]
+    assert " error " in words_of(report, 80)
+    assert "8e-7 36.0" in text
+    at_80 = plain(compare_table(report), 80)
+    assert all(cell_len(line.rstrip()) <= 80 for line in at_80.splitlines())
+    assert "0.42" in at_80.partition("against")[0]  # the ratio stays
+    assert "latency" in at_80.partition("hidden")[0]
+
+
+def test_the_one_off_cost_is_called_by_what_it_is() -> None:
+    for asked, title in (("eager,onednn", "pack (s)"), ("eager,compile", "compile (s)")):
+        columns = [column.name for column in compare_table(measured(backend=asked)).columns]
+        assert columns.index(title) == columns.index("error") - 1
+    plain_text = words_of(measured(), 200)
+    assert not any(word in plain_text for word in ("error", "one-off", "pack", "fastest"))
+    titles = [column.title for column in compare_table(measured(backend="eager,onednn")).columns]
+    assert titles.count("weights") == 1
+
+
+def test_the_header_names_the_backend_and_what_of_it_is_not_the_default() -> None:
+    assert "forward, compile (max-autotune, frozen) d_ff" in words_of(
+        measured("swiglu@compile=max-autotune@freeze=true")
+    )
+    assert "forward, onednn d_ff" in words_of(measured("relu,swiglu", backend="onednn"))
+    several = words_of(measured("relu,swiglu", backend="eager,onednn"))
+    assert "forward d_ff" in several
+    assert "matched on params to relu (d_ff 3,072), multiple of 8" in several
+
+
+def test_a_row_that_can_not_be_says_so_beside_those_that_can() -> None:
+    launch = Launch(seconds, trouble={("open", "relu@backend=packed"): "unsupported"})
+    report = measured("relu", launch, backend="eager,packed")
+    assert report.failure("relu@backend=packed").kind.value == "unsupported"
+    text = words_of(report)
+    assert "only an inner gate can be packed with up" in text
+    assert "fastest" not in text  # of one row there is none
+    assert report.comparison("relu").ratio.value == 1.0
+
+
+def test_a_saved_run_of_backends_reads_back(tmp_path) -> None:
+    report = measured(backend="eager,onednn,compile")
+    path = tmp_path / "run.json"
+    path.write_text(report_text(report))
+    again, _ = api.report(str(path))
+    assert plain(compare_table(again), 120) == plain(compare_table(report), 120)
+    data = json.loads(path.read_text())
+    for sample in data["samples"] if isinstance(data["samples"], list) else []:
+        if isinstance(sample, dict) and sample["metric"] == PACK:
+            sample["value"] = 0.0
+    path.write_text(json.dumps(data))
+    with pytest.raises(FfnbenchError):
+        load(str(path))
+
+
+def test_a_check_tells_another_way_of_compiling_from_the_same() -> None:
+    before = measured("a=swiglu@compile=default")
+    for key in ("compile=max-autotune", "freeze=true@backend=compile"):
+        now = measured(f"a=swiglu@{key}")
+        spec = next(f for f in exact_findings(before, now, Policy()) if f.metric == "spec")
+        assert spec.status is Status.REGRESSED
+        assert key.partition("=")[0] in spec.reason
+
+
+@pytest.mark.parametrize(
+    ("error", "text"), [(8.3e-7, "8e-7"), (4e-3, "4e-3"), (0.0, "0"), (9.6e-8, "1e-7"), (0.2, "2e-1")]
+)
+def test_an_error_has_one_digit(error: float, text: str) -> None:
+    assert error_text(error) == text
+
+
+# The fastest
+
+
+def found_by(report: Report) -> Fastest:
+    (one,) = fastest(report)
+    return one
+
+
+def test_the_fastest_backend_is_named_with_how_much() -> None:
+    report = measured(backend="eager,packed,onednn")
+    found = found_by(report)
+    assert (found.verdict, found.first, found.against) == (Verdict.FASTER, ("swiglu@backend=onednn",), "swiglu")
+    ratio = report.comparison("swiglu@backend=onednn").ratio
+    assert found.ratios[0].value == pytest.approx(ratio.value, rel=1e-12)  # as in the table
+    assert (found.ratios[0].low, found.ratios[0].high) == pytest.approx((ratio.low, ratio.high), rel=1e-12)
+    assert "fastest of swiglu: onednn, 0.4199 [0.4198, 0.4200] of eager's time" in words_of(report)
+    both = words_of(measured("swiglu,geglu", backend="eager,onednn"))
+    assert "fastest of swiglu: onednn" in both
+    assert "fastest of geglu: onednn" in both
+    turned = measured(launch=Launch(lambda *at: 4e-5 / seconds(*at)), backend="eager,packed,onednn")
+    assert "fastest of swiglu: eager, 0.8998 [" in words_of(turned)  # of the runner-up's
+    assert "of packed's time" in words_of(turned)
+    no_eager = words_of(measured(backend="packed,onednn"))
+    assert "fastest of swiglu: onednn, 0.46" in no_eager
+    assert "of packed's time" in no_eager
+
+
+def test_variants_by_hand_are_rows_of_one_network_too() -> None:
+    report = measured("swiglu,onednn1=swiglu@backend=onednn,c=swiglu@compile=max-autotune@freeze=true")
+    assert found_by(report).first == ("onednn1",)
+    assert "fastest of swiglu: onednn, 0.4" in words_of(report)
+    twice = measured("swiglu,a=swiglu,onednn1=swiglu@backend=onednn")
+    assert "fastest of swiglu: onednn1, 0.4" in words_of(twice)  # two of them are eager
+    assert fastest(measured("swiglu,b=swiglu,wide=swiglu@backend=onednn@d_ff=4096")) == []
+
+
+def test_rows_within_two_percent_are_the_same_and_others_can_not_be_told() -> None:
+    def near(gap: float, noise: float) -> Launch:
+        def at(label: str, worker: int, number: int) -> float:
+            drawn = random.Random(f"{label} {worker}").gauss(0, noise)
+            return (10.0 if label == "swiglu" else 4.0 * (1 + gap * ("compile" in label))) * 1e-3 * math.exp(drawn)
+
+        return Launch(at)
+
+    same = measured(launch=near(0.005, 0.001), backend="eager,onednn,compile")
+    assert found_by(same).verdict is Verdict.SAME
+    assert "fastest of swiglu: onednn and compile, the same within 2%, 0.3998 [" in words_of(same, 200)
+    unclear = measured(launch=near(0.0, 0.05), backend="eager,onednn,compile")
+    assert found_by(unclear).verdict is Verdict.UNCLEAR
+    assert "can't tell which is fastest of swiglu: " in words_of(unclear)
+    busy = near(0.5, 0.001)
+    busy.waited = 0.5
+    assert found_by(measured(launch=busy, backend="eager,onednn,compile")).verdict is Verdict.UNCLEAR
+
+
+def simulated(true: dict[str, float], seed: int, plan: Plan, scatter: float = 0.01) -> Report:
+    """Workers that each have their own luck with a case, rounds that have theirs."""
+    dice = random.Random(seed)
+    samples = []
+    for worker in range(plan.protocol.workers):
+        for case in plan.cases:
+            here = true[case.label] + dice.gauss(0, scatter)
+            for number in range(plan.protocol.rounds):
+                value = 1e-3 * math.exp(here + dice.gauss(0, 2 * scatter))
+                samples.append(Sample(case=case.label, metric=LATENCY, worker=worker, round=number, order=0,
+                                      value=value, calls=1))  # fmt: skip
+    run = Run(plan=plan, samples=tuple(samples), failures=(), warnings=(), environment=None, interrupted=False,
+              wall_s=1.0)  # fmt: skip
+    return Report(plan=plan, costs=(), created="", version="", samples=run.samples)
+
+
+@pytest.mark.parametrize("slower", [(0.0, 0.0, 0.0), (0.0, 0.001, 0.5)])
+def test_the_wrong_one_is_called_the_fastest_in_no_more_than_a_twentieth(slower: tuple[float, ...]) -> None:
+    """Where all are equal every claim is false; where another is ahead by a hair, that of any but it."""
+    plan = plan_of("swiglu", backend="eager,packed,onednn", workers=4, rounds=4)
+    labels = [case.label for case in plan.cases]
+    true = dict(zip(labels, slower, strict=True))
+    best = {label for label in labels if true[label] == 0.0}
+    runs = 250
+    claims = [found_by(simulated(true, seed, plan)) for seed in range(runs)]
+    wrong = sum(c.verdict is Verdict.FASTER and (len(best) > 1 or c.first[0] not in best) for c in claims)
+    assert wrong <= 0.05 * runs
+
+
+def test_one_that_is_ahead_is_found() -> None:
+    plan = plan_of("swiglu", backend="eager,packed,onednn", workers=5, rounds=6)
+    true = {"swiglu": 0.0, "swiglu@backend=packed": -0.1, "swiglu@backend=onednn": -0.2}
+    claims = [found_by(simulated(true, seed, plan)) for seed in range(60)]
+    assert sum(c.verdict is Verdict.FASTER and c.first == ("swiglu@backend=onednn",) for c in claims) >= 57
+
+
+# The list
+
+
+class Telling(FakeWorker):
+    def ask(self, request: dict, timeout_s: float) -> dict:
+        assert request == {"do": "backends", "device": "cpu"}
+        return {"backends": dict.fromkeys(values_of(Backend), "") | {"compile": "no C++ compiler: install g++"}}
+
+
+def test_the_list_of_backends_asks_a_worker(on_machine) -> None:
+    workers = []
+
+    def launch(arm: object = None) -> FakeWorker:
+        workers.append(Telling(FakeLaunch(), 0))
+        return workers[-1]
+
+    on_machine(launch=launch)
+    runner = CliRunner()
+    for width in (60, 80, 120):
+        shown = runner.invoke(app, ["list", "backends"], env={"COLUMNS": str(width)})
+        assert shown.exit_code == 0, shown.output
+        assert "no C++ compiler" in " ".join(shown.output.split())
+        assert all(cell_len(line.rstrip()) <= width for line in shown.output.splitlines())
+        assert all(name in shown.output for name in values_of(Backend))
+    rows = json.loads(runner.invoke(app, ["list", "backends", "-f", "json"]).output)
+    assert [(row["name"], row["runs"]) for row in rows] == [(b, "no" if b == "compile" else "yes") for b in
+                                                            values_of(Backend)]  # fmt: skip
+    assert rows[3]["why not"] == "no C++ compiler: install g++"
+    assert "why not" in runner.invoke(app, ["list", "backends", "-f", "csv"]).output.splitlines()[0]
+    assert all(worker.closed for worker in workers)
+    assert WHAT_IT_DOES.keys() == set(Backend)
+
+
+def test_other_lists_start_no_worker(on_machine) -> None:
+    def launch(arm: object = None) -> FakeWorker:
+        raise AssertionError("no worker is needed")
+
+    on_machine(launch=launch)
+    assert CliRunner().invoke(app, ["list", "dtypes"]).exit_code == 0
+    with pytest.raises(FfnbenchError) as caught:
+        listing_view("backend")
+    assert "did you mean 'backends'?" in caught.value.hint
+
+
+def test_a_list_without_a_worker_is_unfinished(on_machine) -> None:
+    launch = FakeLaunch(trouble={("backends", None): api.WorkerLost("crash", "gone")})
+    on_machine(launch=launch)
+    with pytest.raises(Unfinished, match="could not say what can run"):
+        api.backends()
