@@ -14,7 +14,8 @@ from conftest import FakeLaunch, FakeWorker, KnownProber, csv_of
 from rich.cells import cell_len
 from typer.testing import CliRunner
 
-from ffnbench import api
+from ffnbench import api, jsonable
+from ffnbench.bench.prober import Prober
 from ffnbench.cli import app
 from ffnbench.errors import FfnbenchError, Unfinished
 from ffnbench.ffn.attention import AttentionSpec
@@ -323,13 +324,11 @@ def test_a_saved_run_of_backends_reads_back(tmp_path) -> None:
     path.write_text(report_text(report))
     again, _ = api.report(str(path))
     assert plain(compare_table(again), 120) == plain(compare_table(report), 120)
-    data = json.loads(path.read_text())
-    for sample in data["samples"] if isinstance(data["samples"], list) else []:
-        if isinstance(sample, dict) and sample["metric"] == PACK:
-            sample["value"] = 0.0
-    path.write_text(json.dumps(data))
-    with pytest.raises(FfnbenchError):
-        load(str(path))
+    for metric, wrong in ((PACK, 0.0), (PACK, 1e12), (ERROR, -1e-7), (HELD, -8)):
+        samples = tuple(replace(s, value=wrong) if s.metric == metric else s for s in report.samples)
+        path.write_text(report_text(replace(report, samples=samples)))
+        with pytest.raises(FfnbenchError, match=metric):
+            load(str(path))
 
 
 def test_a_check_tells_another_way_of_compiling_from_the_same() -> None:
@@ -439,7 +438,28 @@ def test_one_that_is_ahead_is_found() -> None:
     assert sum(c.verdict is Verdict.FASTER and c.first == ("swiglu@backend=onednn",) for c in claims) >= 57
 
 
-# The list
+# The list of them, and what a list costs
+
+
+class Counting(Prober):
+    """Answers with a count, and remembers how often it was asked."""
+
+    def __init__(self) -> None:
+        super().__init__(1.0)
+        self.asked: list[dict] = []
+
+    def _ask(self, target: str, request: dict) -> dict:
+        self.asked.append(request)
+        return jsonable.encode(KnownProber(1.0).count(ImportedSpec(target="a:B", d_model=8, d_ff=16), work()))
+
+
+def test_a_module_is_counted_once_for_all_backends() -> None:
+    prober, spec = Counting(), ImportedSpec(target="a:B", d_model=8, d_ff=16)
+    ways = [{"backend": name} for name in values_of(Backend)] + [{"backend": "compile", "freeze": True}]
+    assert len({prober.count(spec, work(**way)).params for way in ways}) == 1
+    assert len(prober.asked) == 1
+    prober.count(spec, work(mode="train"))
+    assert len(prober.asked) == 2
 
 
 class Telling(FakeWorker):

@@ -20,9 +20,10 @@ from ffnbench.errors import FfnbenchError, Unfinished
 from ffnbench.ffn.cost import Cost
 from ffnbench.ffn.spec import ActivationSpec, ImportedSpec
 from ffnbench.models.model import OwnMLP
-from ffnbench.plan import OWN, Arm, Case, Workload
+from ffnbench.plan import OWN, Arm, Backend, Case, CompileMode, Workload
 from ffnbench.result import Agreement, Curve
 
+DEFAULT = CompileMode.DEFAULT.value
 BY_ITSELF = "does it import by itself, in a plain `python`?"
 
 
@@ -67,7 +68,8 @@ class Prober:
 
     def count(self, spec: ImportedSpec, workload: Workload) -> Cost:
         """Parameters and FLOPs of a user's module; raises FfnbenchError where it can't serve as an FFN."""
-        key = (spec, replace(workload, device="cpu"))
+        # what a module has and does is the same however it is run
+        key = (spec, replace(workload, device="cpu", backend=Backend.EAGER.value, compile=DEFAULT, freeze=False))
         if key not in self._known:
             asked = {"do": "count", "spec": jsonable.encode(spec), "workload": jsonable.encode(key[1])}
             self._known[key] = jsonable.decode(Cost, self._ask(spec.target, asked))

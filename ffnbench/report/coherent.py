@@ -9,7 +9,7 @@ from itertools import chain
 from ffnbench.ffn.attention import AttentionSpec
 from ffnbench.ffn.spec import ActivationSpec, FFNSpec, ImportedSpec
 from ffnbench.ffn.width_rules import Match
-from ffnbench.metrics import COMPILE, LATENCY, METRIC_GROUPS, METRICS, PACK
+from ffnbench.metrics import COMPILE, ERROR, HELD, LATENCY, METRIC_GROUPS, METRICS, PACK
 from ffnbench.plan import Kind, Plan, Protocol, values_of
 from ffnbench.planning.block import lengths_of
 from ffnbench.result import Report, Sample
@@ -94,6 +94,8 @@ def _of_samples(samples: Iterable[Sample]) -> Iterator[str]:
             yield f"a sample is of the metric {sample.metric!r}, which nobody knows"
         elif sample.metric in (COMPILE, PACK) and not sample.value > 0:
             yield f"a {sample.metric} is not positive"
+        elif sample.metric in (HELD, ERROR) and not sample.value >= 0:
+            yield f"a {sample.metric} is negative"
         elif (
             sample.metric in (COMPILE, PACK, LATENCY)
             and sample.value > 0
