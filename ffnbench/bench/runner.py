@@ -23,7 +23,7 @@ from ffnbench.bench.memory_limits import check_fits
 from ffnbench.bench.session import Session, WorkerLost
 from ffnbench.bench.worker_group import Launch, Worker, sides_of, start_for
 from ffnbench.errors import FfnbenchError, Unfinished, termination_as_interruption
-from ffnbench.metrics import COMPILE, ERROR, HELD, LATENCY, METRICS, PACK, Metric
+from ffnbench.metrics import LATENCY, METRICS, Metric
 from ffnbench.plan import Backend, Note, Plan
 from ffnbench.result import Environment, Failure, FailureKind, Progress, Run, Sample, Side, Timer
 from ffnbench.stats.enough import Advance, Amount, Answered, fixed_amount, limit_met, scatter, wanted
