@@ -83,6 +83,7 @@ from ffnbench.stats.baseline import (
     refuse_append,
     unpredicted,
 )
+from ffnbench.stats.ceilings import shares_of
 from ffnbench.stats.enough import Answered
 from ffnbench.stats.history import KEPT
 from ffnbench.stats.looks import Looks, foretell, looks_at, two_looks, unclear_share
@@ -453,7 +454,8 @@ def _measured(
     answered: Answered | None = None,
     weights: str = "",
 ) -> ShownReport:
-    keep = ending.journal(_new_report(prepared.plan, prepared.costs_of(prepared.plan)))
+    costs = prepared.costs_of(prepared.plan)
+    keep = ending.journal(_new_report(prepared.plan, costs))
     timed = "latency" in prepared.plan.metrics  # bytes are the same beside anyone
     with turn(ending.waits, ending.tell) if timed else nullcontext("") as beside, ending.progress() as listener:
         done = run(
@@ -463,11 +465,13 @@ def _measured(
             launch=launch or MACHINE.launch,
             answered=answered,
             weights=weights,
+            costs=costs,
         )
+    costs = prepared.costs_of(done.plan)
     measured, comparisons, warnings = summarise(done)
     told = (Note(label="", text=beside),) if beside else ()
     return replace(
-        _new_report(done.plan, prepared.costs_of(done.plan)),
+        _new_report(done.plan, costs),
         environment=done.environment,
         measured=measured,
         comparisons=comparisons,
@@ -481,6 +485,8 @@ def _measured(
         sides=done.sides,
         around=done.around,
         placed_once=done.placed_once,
+        roofs=done.roofs,
+        shares=shares_of(done, costs),
         wall_s=done.wall_s,
     )
 

@@ -182,7 +182,8 @@ class CompareRequest(Apart, Effort, Running, Device, Shape, Variants, Request):
     control: bool = flag(
         False, "Measure the reference a second time: where it differs from itself, this machine can't be trusted now.",
         MEASURING)
-    metrics: str = flag("latency,memory", "latency, memory, sparsity, routing.", MEASURING, "LIST")
+    metrics: str = flag(
+        "latency,memory,ceilings", "latency, memory, ceilings, sparsity, routing.", MEASURING, "LIST")
 
 
 @dataclass(frozen=True, kw_only=True)

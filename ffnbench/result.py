@@ -400,7 +400,7 @@ class Report:
     def runs(self) -> tuple[Report, ...]:
         """This run and its repeats, each by itself and the oldest first; what is computed from samples is in none."""
         shared = [f.name for f in fields(Repeat) if f.name != "protocol"]
-        alone = replace(self, repeats=(), comparisons=(), measured=(), warnings=())
+        alone = replace(self, repeats=(), comparisons=(), measured=(), shares=(), warnings=())
         return (
             alone,
             *(

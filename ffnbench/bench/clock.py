@@ -66,6 +66,10 @@ class RunClock:
         self._in_rounds += now - self._last
         self._last = now
 
+    def beside(self, seconds: float) -> None:
+        """So long was spent on what says nothing of further workers."""
+        self._in_rounds += seconds
+
     @property
     def begun_s(self) -> float:
         """Seconds from the run's beginning to this worker's."""

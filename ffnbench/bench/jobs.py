@@ -15,9 +15,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ffnbench import jsonable
 from ffnbench.bench import meters
 from ffnbench.bench.backends import changed, prepare
 from ffnbench.bench.building import build, carried
+from ffnbench.bench.ceilings import Ceilings
 from ffnbench.bench.compiling import settled
 from ffnbench.bench.counting import check_output
 from ffnbench.bench.environment import usable_cpus
@@ -33,6 +35,7 @@ from ffnbench.metrics import ERROR, HIT, LOAD
 from ffnbench.models.transformers import as_ours
 from ffnbench.plan import Case, Plan, Workload
 from ffnbench.planning.backends import lacks
+from ffnbench.result import Roof
 
 
 class Mismatch(Exception):
@@ -53,6 +56,7 @@ class Jobs:
     exact: dict[str, Tensor | None] = field(default_factory=dict)  # outputs in float64 of modules of the user's
     errors: dict[str, float] = field(default_factory=dict)  # relative, against float64, before timing
     waits: WaitMeter = field(default_factory=lambda: WaitMeter(usable_cpus()))
+    ceilings: Ceilings = field(default_factory=Ceilings)
 
     def open(
         self,
@@ -104,6 +108,21 @@ class Jobs:
         _settle(work)
         with settled(work):
             value, waited = self.waits.with_share(partial(meters.sample, subject, calls), work.threads)
+        return {"value": value, "waited": waited}
+
+    def explore(self, label: str, roofs: list[Any], seconds: float, keep: int) -> dict[str, Any]:
+        """The fastest roofs of each group, with the seconds and the number of calls of a sample."""
+        asked = [jsonable.decode(Roof, roof) for roof in roofs]
+        found = self.ceilings.explore(asked, seconds, keep, self.waits)
+        return {"found": [{"roof": jsonable.encode(roof), "seconds": s, "calls": calls} for roof, s, calls in found]}
+
+    def prepare_roofs(self, label: str, roofs: list[Any]) -> dict[str, Any]:
+        """Make the calls of roofs that are known; the names of those that can be made."""
+        return {"made": self.ceilings.prepare([jsonable.decode(Roof, roof) for roof in roofs])}
+
+    def roof(self, label: str, roof: dict[str, Any], calls: int) -> dict[str, Any]:
+        """Mean seconds of one call of a roof, and the share of the time that threads waited for a CPU."""
+        value, waited = self.ceilings.sample(jsonable.decode(Roof, roof), calls, self.waits)
         return {"value": value, "waited": waited}
 
     def weigh(self, label: str) -> dict[str, Any]:

@@ -6,6 +6,7 @@ check copies one matrix after another to float64. New places take padding, and o
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from ffnbench.errors import FfnbenchError
@@ -16,6 +17,9 @@ from ffnbench.plan import Backend, Case, Kind, NoProbe, Note, Plan, Workload, co
 from ffnbench.units import IEC, quantity
 
 PAD_BYTES = 1 << 18  # at most, before each storage, so that placements differ
+MODEST = 8  # the share of what is free that ceilings may take is one part of so many
+AT_ONCE = 3  # of the largest call: what several of them hold together
+UNKNOWN_MEMORY = 1 << 31
 TENSORS = 2  # beside the matrices and their biases: input and gradient
 
 
@@ -57,6 +61,12 @@ def check_fits(plan: Plan, available: int | None) -> None:
             f"this needs {quantity(needed, IEC)} of memory at once, and {quantity(available, IEC)} are available",
             "--dtype bfloat16 halves the weights; or fewer variants, a smaller --seq-len or --batch",
         )
+
+
+def room_for_ceilings(cases: Sequence[Case], available: int | None) -> int:
+    """Bytes that the calls of ceilings may take: what the cases leave, and a modest share of all."""
+    known = UNKNOWN_MEMORY if available is None else available
+    return max(0, min(known // MODEST, known - memory_needed(list(cases)))) // AT_ONCE
 
 
 def memory_needed(cases: list[Case]) -> int:

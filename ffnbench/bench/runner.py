@@ -15,27 +15,34 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ffnbench import jsonable
+from ffnbench.bench.caches import caches
 from ffnbench.bench.channel import Message
 from ffnbench.bench.clock import RunClock
 from ffnbench.bench.environment import describe, usable_cpus, usable_memory
 from ffnbench.bench.machine_noise import Watch
-from ffnbench.bench.memory_limits import check_fits
+from ffnbench.bench.memory_limits import check_fits, room_for_ceilings
+from ffnbench.bench.roofs import roofs_for
 from ffnbench.bench.session import Session, WorkerLost
 from ffnbench.bench.worker_group import Launch, Worker, sides_of, start_for
 from ffnbench.errors import FfnbenchError, Unfinished, termination_as_interruption
-from ffnbench.metrics import LATENCY, METRICS, Metric
+from ffnbench.metrics import CEILINGS, LATENCY, METRICS, ROOF, Metric
 from ffnbench.plan import Backend, Note, Plan
-from ffnbench.result import Environment, Failure, FailureKind, Progress, Run, Sample, Side, Timer
+from ffnbench.result import CaseCost, Environment, Failure, FailureKind, Progress, Roof, Run, Sample, Side, Timer
 from ffnbench.stats.enough import Advance, Amount, Answered, fixed_amount, limit_met, scatter, wanted
 from ffnbench.stats.rounds import is_clean
 
 RESTARTS = 3
 ATTEMPTS = 4  # of a sample in one round, while others leave the CPUs alone now and then
 OPENED = [metric for metric in METRICS if metric.job == "open"]  # what opening a case tells
+CEILINGS_S = 5.0  # at most, of a whole run
+EXPLORING_S, EXPLORING = 1.5, 0.04  # at most, and of the budget
+EXPLORING_A_WORKER_S = 0.2  # where there is no budget
+ROOFS = 0.07  # of a run's time: with what exploring takes about a tenth
+KEPT_ROOFS = 3  # of each ceiling: which is the fastest is known at the end
 LONGEST = 20  # times the rounds that a worker should make: then it waits for quiet no longer
 DOING = {Backend.COMPILE.value: "compiling", Backend.ONEDNN.value: "packing"}  # what opening a case is, by backend
 Listener = Callable[[Progress], None]
-Finder = Callable[[Plan | Environment | Sample | Failure | Note], None]
+Finder = Callable[[Plan | Environment | Sample | Failure | Note | Roof], None]
 
 
 def run(
@@ -48,17 +55,18 @@ def run(
     describe: Callable[[dict[str, Any]], Environment] = describe,
     answered: Answered | None = None,
     weights: str = "",
+    costs: tuple[CaseCost, ...] = (),
 ) -> Run:
     """Measure a plan. A failed case is a row of the result; Ctrl-C ends with what was measured by then.
 
     A worker that is lost is replaced. Raises FfnbenchError where the plan asks for a device that is not there or for
     more memory than there is, Unfinished where nothing can be measured at all. `answered` is asked at the looks of a
     run with a precision whether the question is answered; by itself that is when the precision is reached. `weights` is
-    a folder with the weights that every case takes over. `on_found` is told of everything as it comes: the plan with
-    its device, the environment, each sample, failure and note. `launch`, `now` and `describe` are the world outside:
-    simulations and tests bring their own.
+    a folder with the weights that every case takes over. `costs` are those of the cases: without them nothing is known
+    of ceilings. `on_found` is told of everything as it comes: the plan with its device, the environment, each sample,
+    failure, note and roof. `launch`, `now` and `describe` are the world outside: simulations and tests bring their own.
     """
-    runner = _Runner(plan, on_progress, on_found, launch, now, describe, answered, weights)
+    runner = _Runner(plan, on_progress, on_found, launch, now, describe, answered, weights, costs)
     watch = Watch()
     start = now()
     interrupted, stopped = False, ""
@@ -88,6 +96,7 @@ def run(
         sides=runner.sides,
         around=around,
         placed_once=tuple(sorted(runner.placed_once)),
+        roofs=tuple(runner.roofs),
     )
 
 
@@ -144,6 +153,7 @@ class _Runner:
     describe: Callable[[dict[str, Any]], Environment]
     answered: Answered | None
     weights: str
+    costs: tuple[CaseCost, ...]
     samples: list[Sample] = field(default_factory=list)
     failures: list[Failure] = field(default_factory=list)
     warnings: list[Note] = field(default_factory=list)
@@ -152,6 +162,7 @@ class _Runner:
     sides: tuple[Side, ...] = ()
     limit: str = ""
     placed_once: set[str] = field(default_factory=set)
+    roofs: list[Roof] = field(default_factory=list)
     _ready: list[Worker] = field(default_factory=list)
     _current: Worker | None = None
     _calls: dict[str, int] = field(default_factory=dict)
@@ -162,6 +173,11 @@ class _Runner:
     _made: list[tuple[int, int]] = field(default_factory=list)  # by worker: clean rounds, placements
     _quiet: bool = True  # whether a sample of the last round was clean
     _weighed: set[tuple[str, str]] = field(default_factory=set)
+    _roof_calls: dict[str, int] = field(default_factory=dict)  # of those that are still sampled
+    _explored: bool = False
+    _roofs_s: float = 0.0  # spent on their samples, and on all that is about ceilings
+    _ceilings_s: float = 0.0
+    _roof_set_s: float = 0.0  # what one sample of each takes
     _clock: RunClock = field(init=False)
 
     def __post_init__(self) -> None:
@@ -281,6 +297,7 @@ class _Runner:
         for label in self._alive():
             self._open(worker, label, index)
         if self._timed:
+            self._look_at_ceilings(worker)
             self._rounds(worker, index)
             for label in self._alive():
                 self._try(worker, label, {"do": "verify", "label": label})
@@ -323,6 +340,72 @@ class _Runner:
         for text in told:
             if (note := Note(label=label, text=text)) not in self.warnings:
                 self._warn(note)
+
+    def _look_at_ceilings(self, worker: Worker) -> None:
+        """In the first worker find the fastest roofs; in the others make their calls. They are no part of its rest."""
+        start = self.now()
+        if not self._explored:
+            self._explored = True
+            if CEILINGS in self.plan.metrics and self.costs:
+                self._explore(worker)
+        elif self._roof_calls:
+            alive = [jsonable.encode(roof) for roof in self.roofs if roof.name in self._roof_calls]
+            answer = self._ask_of_roofs(worker, {"do": "prepare_roofs", "roofs": alive})
+            made = answer.get("made", []) if answer else []
+            self._roof_calls = {name: calls for name, calls in self._roof_calls.items() if name in made}
+        self._ceilings_s += self.now() - start
+        self._clock.beside(self.now() - start)
+
+    def _explore(self, worker: Worker) -> None:
+        """The fastest roofs for the cases that are left, within a share of the run's time."""
+        left, memory, protocol = self._left(), usable_memory(), self.plan.protocol
+        room = room_for_ceilings(left.cases, memory)
+        asked = roofs_for(left.shown, self.costs, caches(), room)
+        if not asked:
+            return
+        self._tell(f"{self._which()}  looking for ceilings")
+        planned = EXPLORING_A_WORKER_S * protocol.workers
+        seconds = min(EXPLORING_S, planned if protocol.budget_s is None else EXPLORING * protocol.budget_s)
+        roofs = [jsonable.encode(roof) for roof in asked]
+        answer = self._ask_of_roofs(worker, {"do": "explore", "roofs": roofs, "seconds": seconds, "keep": KEPT_ROOFS})
+        for found in answer.get("found", []) if answer else []:
+            roof = jsonable.decode(Roof, found["roof"])
+            self.roofs.append(roof)
+            self._roof_calls[roof.name] = found["calls"]
+            self._roof_set_s += found["calls"] * found["seconds"]
+            self.on_found(roof)
+
+    def _ask_of_roofs(self, worker: Worker, request: Message) -> Message | None:
+        """Ask the worker of the reference; None where it can't. One that is lost is no case's fault, and ends this."""
+        try:
+            answer = worker.ask({**request, "label": self.plan.reference}, self.plan.protocol.timeout_s)
+        except WorkerLost:
+            self._roof_calls = {}
+            raise
+        return None if "failure" in answer else answer
+
+    def _due_roofs(self, place: _Place) -> list[str]:
+        """The roofs whose turn it is in this round: all, as often as their share of the run's time allows; in the first
+        round of each worker whatever it takes, within what is theirs of the whole run.
+        """
+        if place.round < 0 or self._ceilings_s + self._roof_set_s > CEILINGS_S:
+            return []
+        share = self._roofs_s + self._roof_set_s <= ROOFS * self._clock.elapsed_s
+        return list(self._roof_calls) if share or not place.round else []
+
+    def _roof(self, worker: Worker, place: _Place, name: str, turn: int) -> None:
+        """One sample of a roof; one that can't be had is dropped, and fails no case."""
+        roof, calls = next(roof for roof in self.roofs if roof.name == name), self._roof_calls[name]
+        answer = self._ask_of_roofs(worker, {"do": "roof", "roof": jsonable.encode(roof), "calls": calls})
+        if not answer or not answer.get("value", 0) > 0:
+            self._roof_calls.pop(name, None)
+            return
+        self._add(
+            Sample(
+                case=name, metric=ROOF, worker=place.worker, round=place.round, order=turn, value=answer["value"],
+                calls=calls, waited=answer.get("waited"), placement=place.placement,
+            )
+        )  # fmt: skip
 
     def _keep(self, label: str, metric: str, index: int, value: float) -> None:
         """A sample of which a worker makes one."""
@@ -388,14 +471,22 @@ class _Runner:
 
         Gives for each case whether its sample was clean.
         """
-        order = self._alive()
+        roofs = self._due_roofs(place)
+        order = [*self._alive(), *roofs]
         random.Random(f"{self.plan.protocol.seed}/{place.worker}/{place.round}").shuffle(order)
         if self.plan.protocol.reversed:
             order.reverse()
-        clean = {}
+        clean, on_roofs = {}, 0.0
         for turn, label in enumerate(order):
-            if (found := self._sample(worker, place, label, turn)) is not None:
+            if label in roofs:
+                start = self.now()
+                self._roof(worker, place, label, turn)
+                on_roofs += self.now() - start
+            elif (found := self._sample(worker, place, label, turn)) is not None:
                 clean[label] = found
+        if roofs:
+            self._roof_set_s, self._roofs_s = on_roofs, self._roofs_s + on_roofs
+            self._ceilings_s += on_roofs
         if place.round >= 0:
             self._clock.round_done()
             self._quiet = any(clean.values())

@@ -73,7 +73,7 @@ class WorkerGroup:
             self._pause(self._last.settle_s)
         if request["do"] == "sample" and self._awake is not member:
             member.ask(request, timeout_s)
-        self._last, self._awake = member, member if request["do"] == "sample" else None
+        self._last, self._awake = member, member if request["do"] in ("sample", "roof") else None
         return member.ask(request, timeout_s)
 
     def close(self) -> None:

@@ -7,12 +7,13 @@ from collections.abc import Iterable, Iterator
 from itertools import chain
 
 from ffnbench.ffn.attention import AttentionSpec
+from ffnbench.ffn.dtypes import DTYPES
 from ffnbench.ffn.spec import ActivationSpec, FFNSpec, ImportedSpec
 from ffnbench.ffn.width_rules import Match
-from ffnbench.metrics import COMPILE, ERROR, HELD, LATENCY, METRIC_GROUPS, METRICS, PACK
+from ffnbench.metrics import COMPILE, ERROR, HELD, LATENCY, METRIC_GROUPS, METRICS, PACK, ROOF
 from ffnbench.plan import Kind, Plan, Protocol, values_of
 from ffnbench.planning.block import lengths_of
-from ffnbench.result import Report, Sample
+from ffnbench.result import Bound, Report, Roof, Sample
 
 NETWORKS = (FFNSpec, ImportedSpec)
 MEASURES = {
@@ -73,8 +74,14 @@ def _of_answer(report: Report) -> Iterator[str]:
             yield f"{case.label!r} has no cost"
         elif isinstance(case.ffn, AttentionSpec) and not known[case.label].params:
             yield f"{case.label!r} has no parameters"
+    yield from _of_roofs(report.roofs, labels)
+    roofs = {roof.name for roof in report.roofs}
+    yield from _strangers("the case of a share", (share.case for share in report.shares), labels)
+    yield from _strangers("the roof of a share", (share.roof for share in report.shares), roofs)
     for run in report.runs:
-        yield from _strangers("the case of a sample", (sample.case for sample in run.samples), labels)
+        timed = [(sample.case, sample.metric == ROOF) for sample in run.samples]
+        yield from _strangers("the case of a sample", (case for case, of_roof in timed if not of_roof), labels)
+        yield from _strangers("the roof of a sample", (name for name, of_roof in timed if of_roof), roofs)
         yield from _strangers("the case of a failure", (failure.case for failure in run.failures), labels)
         yield from _of_samples(run.samples)
         if run.samples and run.environment is None:
@@ -87,17 +94,28 @@ def _of_answer(report: Report) -> Iterator[str]:
         yield "its sides do not differ in the same things"
 
 
+def _of_roofs(roofs: Iterable[Roof], labels: set[str]) -> Iterator[str]:
+    names = [roof.name for roof in roofs]
+    yield from (f"two roofs have the name {name!r}" for name, times in Counter(names).items() if times > 1)
+    yield from (f"{name!r} is a roof and a case" for name in names if name in labels)
+    for roof in roofs:
+        if roof.bound is Bound.PRODUCTS and len(roof.shape) != 3:
+            yield f"the roof {roof.name!r} is no product"
+        if any(side < 1 for side in roof.shape) or roof.dtype not in DTYPES.names():
+            yield f"nobody knows what the roof {roof.name!r} is"
+
+
 def _of_samples(samples: Iterable[Sample]) -> Iterator[str]:
     known = {metric.name for metric in METRICS}
     for sample in samples:
         if sample.metric not in known:
             yield f"a sample is of the metric {sample.metric!r}, which nobody knows"
-        elif sample.metric in (COMPILE, PACK) and not sample.value > 0:
+        elif sample.metric in (COMPILE, PACK, ROOF) and not sample.value > 0:
             yield f"a {sample.metric} is not positive"
         elif sample.metric in (HELD, ERROR) and not sample.value >= 0:
             yield f"a {sample.metric} is negative"
         elif (
-            sample.metric in (COMPILE, PACK, LATENCY)
+            sample.metric in (COMPILE, PACK, LATENCY, ROOF)
             and sample.value > 0
             and not SHORTEST_S <= sample.value <= LONGEST_S
         ):

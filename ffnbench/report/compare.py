@@ -19,6 +19,7 @@ from ffnbench.metrics import (
     Metric,
 )
 from ffnbench.plan import Backend, Case, Mode, Plan
+from ffnbench.report.ceilings import ceiling_fields, ceiling_record
 from ffnbench.report.footnotes import Footnotes, case_notes
 from ffnbench.report.records import Record
 from ffnbench.report.summary import compare_header, cost_header, summary
@@ -110,6 +111,7 @@ def _record(report: Report, case: Case, row: Row) -> Record:
         **_experts(report, case),
         **_compiling(report, case),
         **_disturbed(report, case, row),
+        **ceiling_record(report, case),
     }
     later = [m.name for m in METRICS if m.name not in (*found, LATENCY) and m.group not in ("", CEILINGS)]
     return found | {name: report.value(case.label, name) for name in later} | _running(report, case)
@@ -204,7 +206,7 @@ def _measured_fields(report: Report, rows: list[Record]) -> list[Field]:
     for group in METRIC_GROUPS:
         if group in report.plan.metrics:
             fields += [_metric_field(m, rows) for m in METRIC_GROUPS[group] if m.column and (train or not m.train_only)]
-    return [*fields, *_extra_fields(rows)]
+    return [*fields, *ceiling_fields(report), *_extra_fields(rows)]
 
 
 def _metric_field(metric: Metric, rows: list[Record]) -> Field:

@@ -15,7 +15,8 @@ from typing import Any, BinaryIO
 from ffnbench import jsonable
 from ffnbench.errors import FfnbenchError
 from ffnbench.plan import Note, Plan
-from ffnbench.result import Environment, Failure, Report, Sample
+from ffnbench.result import Environment, Failure, Report, Roof, Sample
+from ffnbench.stats.ceilings import shares_of
 from ffnbench.stats.history import KEPT
 from ffnbench.stats.verdict import summarise
 
@@ -26,8 +27,8 @@ except ImportError:  # Windows
 
 SUFFIX = ".journal"
 HEAD = {"ffnbench journal": 1}
-KINDS: dict[str, type] = {kind.__name__: kind for kind in (Report, Plan, Environment, Sample, Failure, Note)}
-Found = Report | Plan | Environment | Sample | Failure | Note
+KINDS: dict[str, type] = {kind.__name__: kind for kind in (Report, Plan, Environment, Sample, Failure, Note, Roof)}
+Found = Report | Plan | Environment | Sample | Failure | Note | Roof
 MOST = 100  # journals of one output: nobody has left more
 ENDED = "from the journal of a run that was killed: all that it had measured by then"
 
@@ -138,7 +139,8 @@ def read_journal(content: bytes, path: str) -> Report:
             first = first.with_repeat(run, KEPT)
     measured, comparisons, warnings = summarise(first.run)
     told = (*first.warnings, *warnings, Note(label="", text=ENDED))
-    return replace(first, measured=measured, comparisons=comparisons, warnings=told)
+    shares = shares_of(first.run, first.costs)
+    return replace(first, measured=measured, comparisons=comparisons, shares=shares, warnings=told)
 
 
 def _run(lines: list[Any]) -> Report:
@@ -154,6 +156,7 @@ def _run(lines: list[Any]) -> Report:
         environment=[start.environment, *each(Environment)][-1],
         samples=each(Sample),
         failures=each(Failure),
+        roofs=each(Roof),
         warnings=(*start.warnings, *each(Note)),
         interrupted=True,
     )

@@ -10,6 +10,7 @@ from ffnbench.report.table import Table
 from ffnbench.report.text import html_fragment, plain, renderable
 from ffnbench.report.views import reading_of
 from ffnbench.result import Report
+from ffnbench.stats.ceilings import shares_of
 from ffnbench.stats.verdict import summarise
 
 if TYPE_CHECKING:
@@ -55,9 +56,11 @@ def recompute(found: ShownReport) -> ShownReport:
     if found.environment is None:
         return found
     measured, comparisons, warnings = summarise(found.run)
+    shares = shares_of(found.run, found.costs)
     known = set(found.warnings)
     fresh = tuple(note for note in warnings if note not in known)
-    return replace(found, measured=measured, comparisons=comparisons, warnings=(*found.warnings, *fresh))
+    told = (*found.warnings, *fresh)
+    return replace(found, measured=measured, comparisons=comparisons, shares=shares, warnings=told)
 
 
 def difference(stored: Report, fresh: Report) -> str:
@@ -77,4 +80,5 @@ def _figures(found: Report) -> list[tuple[str, str, str, str]]:
     figures = [(m.case, m.metric, f"{m.estimate.value:.9g}", "") for m in found.measured]
     for c in found.comparisons:
         figures.append((c.case, c.metric, f"{c.ratio.value:.9g}" if c.ratio else "", c.verdict.value))
+    figures += [(s.case, s.roof, f"{s.share.value:.9g}", s.bound.value) for s in found.shares]
     return figures

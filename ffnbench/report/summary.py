@@ -7,6 +7,7 @@ from collections import Counter
 
 from ffnbench.metrics import LATENCY
 from ffnbench.plan import ACTIVE_PARAMS, CONTROL, Plan
+from ffnbench.report.ceilings import ceiling_lines
 from ffnbench.report.words import backend_text, half_width, interval_text, side_lines, sizing_text
 from ffnbench.result import Estimate, Report, Run, Sample, Verdict
 from ffnbench.stats.fastest import Fastest, fastest
@@ -112,7 +113,7 @@ def summary(report: Report) -> tuple[str, ...]:
         fine = report.resolution < TOO_NOISY
         resolves = f"this run resolves differences of {percent(report.resolution)}"
         lines.append((resolves if fine else "too noisy to tell much: see `ffnbench env`, then run again") + wall)
-    lines += [*_limit(report), *_control(report), *over_runs(report), *side_lines(report.sides)]
+    lines += [*_limit(report), *_control(report), *ceiling_lines(report), *over_runs(report), *side_lines(report.sides)]
     lines += report.notes("")
     if report.interrupted or report.stopped:
         lines += ended_early(report.samples)

@@ -1,0 +1,167 @@
+"""Samples of roofs -> how near each case is to what the machine can do. Pure.
+
+A call needs so many FLOPs, so many bytes, and to be called. Each is a bound: the least time that the machine needs for
+it, by the fastest roof of its kind. The bound with the largest least time is the one that binds, and a case's share is
+that time over its own, paired by round. FLOPs are those of the matrix products in the mode that was timed. Bytes are
+those that no call can do without: the weights that it touches, its input, its output; with a backward those of
+the forward alone.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from ffnbench.ffn.cost import Cost
+from ffnbench.ffn.dtypes import item_bytes
+from ffnbench.metrics import ROOF
+from ffnbench.plan import Case, Mode
+from ffnbench.result import Bound, CaseCost, Estimate, Roof, Run, Sample, Share
+from ffnbench.stats.interval import mean_of
+from ffnbench.stats.rounds import Rounds, Timed, is_clean, ratio_row, seconds_row, whole_rounds
+from ffnbench.stats.verdict import CONFIDENCE, level
+
+ALIKE = 0.05  # sizes that differ by no more share one roof
+MEMORY = "memory"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Needed:
+    """What one call can't do without: FLOPs of its matrix products (None: not known), bytes read and written once."""
+
+    flops: int | None
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ceiling:
+    """The fastest roof of a bound in a run, and the mean seconds of its call."""
+
+    roof: Roof
+    seconds: float
+
+    @property
+    def rate(self) -> float:
+        """FLOPs, bytes or calls per second."""
+        return self.roof.amount / self.seconds
+
+    def least_s(self, needed: Needed) -> float | None:
+        """The least seconds that a call of these needs takes by this bound; None where it is not known."""
+        amount = {Bound.PRODUCTS: needed.flops, Bound.BYTES: needed.bytes, Bound.CALL: 1}[self.roof.bound]
+        return None if amount is None else self.seconds * amount / self.roof.amount
+
+
+def needed_by(case: Case, cost: Cost) -> Needed:
+    """What one call of a case needs, in the mode that is timed."""
+    work = case.workload
+    parts = {
+        Mode.FORWARD.value: (cost.flops_forward,),
+        Mode.TRAIN.value: (cost.flops_forward, cost.flops_backward),
+        Mode.BACKWARD.value: (cost.flops_backward,),
+    }[work.mode]
+    known = [part for part in parts if part is not None]
+    weights = cost.weight_bytes if cost.weight_bytes_touched is None else cost.weight_bytes_touched
+    return Needed(
+        flops=work.tokens * sum(known) if len(known) == len(parts) else None,
+        bytes=weights + 2 * work.tokens * case.ffn.d_model * item_bytes(work.dtype),
+    )
+
+
+def read_bytes(roof: Roof) -> int:
+    """The bytes of its buffer, which a call may read several times: its shape then says how often."""
+    return roof.amount // roof.shape[0] if roof.shape else roof.amount
+
+
+def fits(roof: Roof, case: Case, needed: Needed) -> bool:
+    """Whether a roof bounds a case: of its device and threads, and for products no coarser than its dtype, for a
+    call may always compute more exactly; for bytes of its own size, or both of memory.
+    """
+    work = case.workload
+    if roof.device != work.device:
+        return False
+    if roof.bound is Bound.CALL:
+        return True
+    if roof.threads != work.threads:
+        return False
+    if roof.bound is Bound.PRODUCTS:
+        return item_bytes(roof.dtype) >= item_bytes(work.dtype)
+    size = read_bytes(roof)
+    return abs(size - needed.bytes) <= 2 * ALIKE * needed.bytes or (roof.level == MEMORY and size <= needed.bytes)
+
+
+def ceilings_of(run: Run, costs: Iterable[CaseCost]) -> dict[str, dict[Bound, Ceiling]]:
+    """For each case the fastest roof of each bound, by the run's estimate over clean rounds; those that are known."""
+    rounds = _roof_rounds(run.samples)
+    measured = [
+        Ceiling(roof=roof, seconds=math.exp(mean_of(row.clean.values()).mean))
+        for roof in run.roofs
+        if (row := seconds_row(rounds.get(roof.name, {}))).clean
+    ]
+    known = {found.case: found.cost for found in costs}
+    found: dict[str, dict[Bound, Ceiling]] = defaultdict(dict)
+    for case in run.plan.shown:
+        if case.label not in known:
+            continue
+        needed = needed_by(case, known[case.label])
+        for ceiling in _nearest([c for c in measured if fits(c.roof, case, needed)], needed):
+            best = found[case.label].get(ceiling.roof.bound)
+            if best is None or ceiling.rate > best.rate:
+                found[case.label][ceiling.roof.bound] = ceiling
+    return dict(found)
+
+
+def _nearest(ceilings: list[Ceiling], needed: Needed) -> list[Ceiling]:
+    """Of the bytes only those that are nearest to the case's own."""
+    apart = {c.roof.name: abs(math.log(read_bytes(c.roof) / needed.bytes))
+             for c in ceilings if c.roof.bound is Bound.BYTES}  # fmt: skip
+    least = min(apart.values(), default=0.0)
+    return [c for c in ceilings if apart.get(c.roof.name, 0.0) <= least + ALIKE]
+
+
+def shares_of(run: Run, costs: Iterable[CaseCost]) -> tuple[Share, ...]:
+    """The share of every case that was timed beside the ceiling that binds it, in the plan's order."""
+    costs = tuple(costs)
+    roofs, cases = _roof_rounds(run.samples), whole_rounds(run.samples, run.plan.protocol)
+    known = {found.case: found.cost for found in costs}
+    failed = {failure.case for failure in run.failures}
+    bounds = ceilings_of(run, costs) if run.roofs else {}
+    shares = []
+    for case in run.plan.shown:
+        if case.label in failed or case.label not in cases or case.label not in bounds:
+            continue
+        needed = needed_by(case, known[case.label])
+        least = {bound: seconds for bound, c in bounds[case.label].items() if (seconds := c.least_s(needed))}
+        if not least:
+            continue
+        bound = max(least, key=lambda one: least[one])
+        ceiling = bounds[case.label][bound]
+        scale = least[bound] / ceiling.seconds
+        share = _share(roofs[ceiling.roof.name], cases[case.label], scale, level(run.plan.protocol))
+        if share is not None:
+            shares.append(Share(case=case.label, bound=bound, roof=ceiling.roof.name, share=share))
+    return tuple(shares)
+
+
+def _share(roof: Rounds, case: Rounds, scale: float, confidence: float) -> Estimate | None:
+    """scale * roof / case over the rounds in which both were clean; None where there are none."""
+    row = ratio_row(roof, case)
+    if not row.clean:
+        return None
+    mean = mean_of(row.clean.values())
+    value, interval = scale * math.exp(mean.mean), mean.interval(confidence)
+    made = sum(len(logs) for placed in row.clean.values() for logs in placed)
+    if interval is None:
+        return Estimate(value=value, workers=len(row.clean), samples=made)
+    low, high = (scale * math.exp(end) for end in interval)
+    return Estimate(value=value, low=low, high=high, confidence=CONFIDENCE, workers=len(row.clean), samples=made)
+
+
+def _roof_rounds(samples: Iterable[Sample]) -> dict[str, Rounds]:
+    """The samples of roofs by name, worker and round: a few of a worker's rounds have them."""
+    rounds: dict[str, Rounds] = defaultdict(lambda: defaultdict(dict))
+    for sample in samples:
+        if sample.metric == ROOF:
+            rounds[sample.case][sample.worker][sample.round] = Timed(sample.value, is_clean(sample), sample.placement)
+    return rounds
