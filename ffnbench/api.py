@@ -25,16 +25,20 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from ffnbench import jsonable
 from ffnbench.activations.facts import Facts
+from ffnbench.bench.caches import caches
 from ffnbench.bench.checkouts import placed, prober_within
-from ffnbench.bench.environment import advice, describe, memory_for, usable_cpus
-from ffnbench.bench.memory_limits import fit_into
+from ffnbench.bench.environment import advice, describe, memory_for, physical_cpus, usable_cpus, usable_memory
+from ffnbench.bench.memory_limits import fit_into, room_for_ceilings
+from ffnbench.bench.peak import peaks
 from ffnbench.bench.prober import Prober
+from ffnbench.bench.roofs import roofs_of_machine
 from ffnbench.bench.runner import run
 from ffnbench.bench.session import Session, WorkerLost
 from ffnbench.bench.trust import refuse_untrusted
 from ffnbench.bench.turn import turn
 from ffnbench.bench.worker_group import Launch, Worker
 from ffnbench.errors import FfnbenchError, Unfinished, termination_as_interruption
+from ffnbench.ffn.dtypes import DTYPES
 from ffnbench.ffn.spec import ActivationSpec
 from ffnbench.models.configs import Unanswered
 from ffnbench.models.model import CountedModel, WholeModel, count_model
@@ -48,6 +52,8 @@ from ffnbench.planning.effort import check_timeout, pause_of
 from ffnbench.planning.grammar import Variant
 from ffnbench.planning.sides import BASE, plan_sides, sides_asked, variant_of_sides
 from ffnbench.report.activations import facts_view
+from ffnbench.report.ceilings import machine_records
+from ffnbench.report.ceilings_cache import keep_ceilings, kept_ceilings
 from ffnbench.report.findings import check_view, foretold_text
 from ffnbench.report.listing import backends_view, environment_records, records_view, timer_records
 from ffnbench.report.models import model_view
@@ -71,7 +77,7 @@ from ffnbench.request import (
     SidesRequest,
     TimingRequest,
 )
-from ffnbench.result import CaseCost, Environment, Progress, Report
+from ffnbench.result import CaseCost, Environment, MachineCeilings, Progress, Report
 from ffnbench.selftest.exam import exam
 from ffnbench.stats.baseline import (
     is_timed,
@@ -113,6 +119,7 @@ A = TypeVar("A", bound=AnyRequest)
 T = TypeVar("T", CountedModel, WholeModel)
 SILENT = Silent()
 COUNT_TIMEOUT_S = 300.0
+CEILINGS_S = 4.5  # of looking for those of the machine; with what comes before and after it five
 CURVE_POINTS, SURFACE_POINTS = 1601, 161
 PLANS: dict[type, Callable[[Any, Probe], Plan]] = {
     CompareRequest: plan_compare,
@@ -274,15 +281,19 @@ def _counted_besides(name: str, found: WholeModel) -> WholeModel:
     return replace(counted, idle=found.idle)
 
 
-def environment(timer: bool, ending: Silent = SILENT) -> None:
-    """Where numbers would be made, with what the harness itself costs where that is asked for."""
+def environment(timer: bool, ending: Silent = SILENT, *, ceilings: bool = False) -> None:
+    """Where numbers would be made, with what the harness itself costs and what the machine can do where that is asked
+    for; what it could do when that was last asked is shown as such.
+    """
     worker = MACHINE.launch()
     try:
         told = _greeting(worker)
         overhead = timer_records(worker.ask({"do": "timer"}, COUNT_TIMEOUT_S)) if timer else []
+        found = describe(told)
+        reached = _ceilings_here(worker, found, ending) if ceilings else kept_ceilings(found.fingerprint)
     finally:
         worker.close()
-    records = [*environment_records(describe(told)), *overhead]
+    records = [*environment_records(found), *overhead, *(machine_records(reached) if reached else [])]
     ending.show(lambda: records_view(records, [f"noise: {text}" for text in advice()]))
 
 
@@ -297,6 +308,25 @@ def backends(ending: Silent = SILENT) -> None:
     finally:
         worker.close()
     ending.show(lambda: backends_view(found, device))
+
+
+def _ceilings_here(worker: Worker, found: Environment, ending: Silent) -> MachineCeilings:
+    """What this machine can do, measured now and kept for display."""
+    threads = usable_cpus()
+    asked = roofs_of_machine(threads, DTYPES.names(), caches(), room_for_ceilings((), usable_memory()))
+    request = {"do": "ceilings", "roofs": [jsonable.encode(roof) for roof in asked], "seconds": CEILINGS_S}
+    with turn(ending.waits, ending.tell):
+        answer = worker.ask(request, COUNT_TIMEOUT_S)
+    if "failure" in answer:
+        raise Unfinished(f"the ceilings could not be measured: {answer['message']}", "`ffnbench env` tells the rest")
+    now = datetime.now(UTC).isoformat(timespec="seconds")
+    peak = peaks(min(threads, physical_cpus()))
+    reached = jsonable.decode(
+        MachineCeilings, {**answer, "fingerprint": found.fingerprint, "created": now, "peaks": peak}
+    )
+    if not keep_ceilings(reached):
+        ending.tell("note: the ceilings could not be kept in the cache folder: a later `ffnbench env` has none")
+    return reached
 
 
 def selftest(request: SelftestRequest, ending: Silent = SILENT) -> None:

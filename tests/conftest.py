@@ -45,6 +45,7 @@ class FakeWorker:
     def __init__(self, launch: FakeLaunch, index: int) -> None:
         self.seconds, self.index, self.trouble, self.log = launch.seconds, index, launch.trouble, launch.log
         self.waited = launch.waited
+        self.roofs, self.roof = launch.roofs, launch.roof
         self.rounds: dict[str, int] = {}
         self.closed = False
 
@@ -64,6 +65,12 @@ class FakeWorker:
             label = request["label"]
             number = self.rounds[label] = self.rounds.get(label, -2) + 1
             return {"value": self.seconds(label, self.index, number), "waited": self.waited}
+        if request["do"] == "explore" and self.roofs is not None:
+            return {"found": self.roofs(request["roofs"])}
+        if request["do"] == "prepare_roofs":
+            return {"made": [roof["name"] for roof in request["roofs"]]}
+        if request["do"] == "roof":
+            return self.roof(request["roof"], self.index)
         if request["do"] == "weigh":
             return {"peak_bytes": 4096, "saved_bytes": None}
         if request["do"] == "sparsity":
@@ -83,6 +90,8 @@ class FakeLaunch:
     def __init__(self, seconds: Seconds = lambda label, worker, number: 0.01, trouble: dict | None = None) -> None:
         self.seconds, self.trouble = seconds, trouble or {}
         self.waited: float | None = None  # share of every sample that its threads waited for a CPU
+        self.roofs: Callable[[list], list] | None = None  # (candidates) -> what exploring finds
+        self.roof: Callable[[dict, int], dict] = lambda roof, worker: {"value": 0.001, "waited": 0.0}
         self.workers: list[FakeWorker] = []
         self.log: list[tuple[int, str, str | None]] = []
 

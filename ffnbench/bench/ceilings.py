@@ -65,9 +65,9 @@ class Ceilings:
     _most: dict[tuple[str, str], int] = field(default_factory=dict)  # elements that they will need
 
     def explore(
-        self, roofs: Sequence[Roof], seconds: float, keep: int, waits: WaitMeter
+        self, roofs: Sequence[Roof], seconds: float, keep: int | None, waits: WaitMeter
     ) -> list[tuple[Roof, float, int]]:
-        """The `keep` fastest of each group with seconds of a call, and how many calls are a sample.
+        """The `keep` fastest of each group, or the best of each path, with seconds of a call and the calls of a sample.
 
         Groups share the time. Each candidate has three calls; one that would take longer than what is left is passed
         over, and so is one that this machine can't run.
@@ -104,7 +104,9 @@ class Ceilings:
             _seconds(roof, call, 1)
             return waits.with_share(partial(_seconds, roof, call, calls), roof.threads)
 
-    def _best(self, group: Sequence[Roof], end: float, keep: int, waits: WaitMeter) -> list[tuple[Roof, float, int]]:
+    def _best(
+        self, group: Sequence[Roof], end: float, keep: int | None, waits: WaitMeter
+    ) -> list[tuple[Roof, float, int]]:
         seconds: dict[str, float] = {}
         rates: dict[str, float] = {}  # the best so far, by path; of calls that nothing disturbed
         for roof in group:
@@ -120,22 +122,20 @@ class Ceilings:
                 continue
             if clean:
                 rates[roof.path] = max(rates.get(roof.path, 0.0), roof.amount / seconds[roof.name])
-            self._forget(group, seconds, keep)
-        tried = sorted((roof for roof in group if roof.name in seconds), key=lambda r: seconds[r.name] / r.amount)
-        for roof in tried[: keep + 1]:
-            if perf_counter() < end:
-                seconds[roof.name] = min(seconds[roof.name], self._tried(roof, end, waits)[0])
-        best = sorted(tried[: keep + 1], key=lambda r: seconds[r.name] / r.amount)[:keep]
+            for other in seconds.keys() - {one.name for one in _fastest(group, seconds, keep, more=1)}:
+                self._made.pop(other, None)  # its operands are not needed any more
+        settled: set[str] = set()  # looked at once more, and nothing disturbed it
+        while perf_counter() < end:
+            left = [roof for roof in _fastest(group, seconds, keep, more=1) if roof.name not in settled]
+            if not left:
+                break
+            value, clean = self._tried(left[0], end, waits)
+            seconds[left[0].name] = min(seconds[left[0].name], value)
+            settled |= {left[0].name} if clean else set()
         return [
             (self._levelled(roof), seconds[roof.name], max(1, math.ceil(SAMPLE_S / seconds[roof.name])))
-            for roof in best
+            for roof in _fastest(group, seconds, keep)
         ]
-
-    def _forget(self, group: Sequence[Roof], seconds: dict[str, float], keep: int) -> None:
-        """The operands of those that can't be among the best any more."""
-        known = sorted((roof for roof in group if roof.name in seconds), key=lambda r: seconds[r.name] / r.amount)
-        for roof in known[keep + 1 :]:
-            self._made.pop(roof.name, None)
 
     def _tried(self, roof: Roof, end: float, waits: WaitMeter) -> tuple[float, bool]:
         """The fastest of a few calls, one at least, and whether nothing disturbed it."""
@@ -183,6 +183,19 @@ class Ceilings:
             return roof
         held = torch.cuda.get_device_properties(roof.device).L2_cache_size
         return replace(roof, level="L2" if roof.amount <= held else MEMORY)
+
+
+def _fastest(group: Sequence[Roof], seconds: dict[str, float], keep: int | None, more: int = 0) -> list[Roof]:
+    """The best of each path; of them two, and the fastest of the others, where only so many are kept: what disturbs one
+    look at them does not disturb all paths alike.
+    """
+    known = sorted((r for r in group if r.name in seconds), key=lambda r: seconds[r.name] / r.amount)
+    firsts = list({roof.path: roof for roof in reversed(known)}.values())
+    firsts.sort(key=known.index)
+    if keep is None:
+        return firsts
+    chosen = firsts[:2]
+    return (chosen + [roof for roof in known if roof not in chosen])[: keep + more]
 
 
 def _operands(roof: Roof) -> dict[str, int]:

@@ -25,6 +25,7 @@ from ffnbench.ffn.spec import ActivationSpec, HFSpec, ImportedSpec
 from ffnbench.models.model import OwnMLP
 from ffnbench.models.transformers import own_mlp
 from ffnbench.plan import Arm, Backend, Workload
+from ffnbench.result import Roof
 from ffnbench.targets import origin_of, resolve
 
 if TYPE_CHECKING:
@@ -118,6 +119,17 @@ def timer() -> dict[str, float]:
     return {"empty_call_s": empty_call(), "resolution_s": time.get_clock_info("perf_counter").resolution}
 
 
+def ceilings(roofs: list[Any], seconds: float) -> dict[str, Any]:
+    """Job: of each path the fastest call, by the kind of ceiling."""
+    from ffnbench.bench.ceilings import Ceilings
+    from ffnbench.bench.environment import usable_cpus
+    from ffnbench.bench.waiting import WaitMeter
+
+    asked = [jsonable.decode(Roof, roof) for roof in roofs]
+    found = Ceilings().explore(asked, seconds, None, WaitMeter(usable_cpus()))
+    return {"roofs": [jsonable.encode(roof) for roof, *_ in found], "seconds": [taken for _, taken, _ in found]}
+
+
 def rival(**arguments: Any) -> dict[str, Any]:
     """Job: time a plan as others would."""
     from ffnbench.bench.rivals import rival as measured
@@ -151,6 +163,6 @@ def backends(device: str) -> dict[str, dict[str, str]]:
 
 JOBS = {
     "timer": timer, "rival": rival, "describe": describe, "count": counted, "facts": facts, "curve": curve,
-    "hf_layers": hf_layers, "hf_whole": hf_whole, "own_mlp": described_mlp,
-    "backends": backends, "origin": origin, "keep": agreement.keep, "hold": agreement.hold,
+    "backends": backends, "ceilings": ceilings, "hf_layers": hf_layers, "hf_whole": hf_whole,
+    "own_mlp": described_mlp, "origin": origin, "keep": agreement.keep, "hold": agreement.hold,
 }  # fmt: skip

@@ -35,16 +35,19 @@ def list_(
             ending.show(lambda: listing_view(what))
 
 
-@command(epilog="Example: ffnbench env --timer", words=WORDS)
+@command(epilog="Examples: ffnbench env --timer; ffnbench env --ceilings", words=WORDS)
 def env(
     output: Shown,
     timer: Annotated[bool, typer.Option("--timer", help="Measure the harness: an empty call, a tick.")] = False,
+    ceilings: Annotated[
+        bool, typer.Option("--ceilings", help="Measure what this machine can do: products, reads by cache; 5 s.")
+    ] = False,
 ) -> None:
     """Show where numbers would be made: machine, torch, fingerprint, and what makes it noisy now."""
     from ffnbench import api
 
     with Ending(output, "env") as ending:
-        api.environment(timer, ending)
+        api.environment(timer, ending, ceilings=ceilings)
 
 
 MODEL = typer.Argument(

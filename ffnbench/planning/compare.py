@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from ffnbench.errors import FfnbenchError
 from ffnbench.ffn.spec import HF
 from ffnbench.ffn.width_rules import Match
-from ffnbench.metrics import METRIC_GROUPS
+from ffnbench.metrics import CEILINGS, METRIC_GROUPS
 from ffnbench.models.model import ModelSpec
 from ffnbench.models.presets import model_of
 from ffnbench.names import hint_for
@@ -163,6 +163,8 @@ def _metrics(request: CompareRequest, cases: tuple[Case, ...]) -> tuple[str, ...
             )
     if not names:
         raise FfnbenchError("no metric given", "metrics: " + ", ".join(METRIC_GROUPS))
+    if CEILINGS in names and "latency" not in names:
+        raise FfnbenchError("ceilings are about latency, and latency is not measured", "add it: --metrics latency")
     experts = any(case.workload.routing for case in cases)
     if not experts and (request.routing is not None or "routing" in names):
         raise FfnbenchError("routing is about experts, and no variant has any", "for example swiglu@moe=8x2")

@@ -6,9 +6,9 @@ from ffnbench.metrics import LATENCY
 from ffnbench.plan import Case, Mode
 from ffnbench.report.records import Record
 from ffnbench.report.table import UNKNOWN, Cell, Column, Field, text_field
-from ffnbench.result import Bound, Estimate, Report, Roof, Share
-from ffnbench.stats.ceilings import Ceiling, ceilings_of, needed_by
-from ffnbench.units import TIME, decimals, digits, quantity
+from ffnbench.result import Bound, Estimate, MachineCeilings, Report, Roof, Share
+from ffnbench.stats.ceilings import Ceiling, ceilings_of, needed_by, read_bytes
+from ffnbench.units import IEC, TIME, decimals, digits, quantity
 
 PRIORITY = 8  # the first columns to go
 GIGA = 1e9
@@ -101,3 +101,32 @@ def _ceiling_text(report: Report, ceiling: Ceiling, *, several: bool) -> str:
     train = any(case.workload.mode != Mode.FORWARD.value for case in report.plan.shown)
     what = "weights + input + output" + (" of the forward" if train else "")
     return f"{digits(ceiling.rate / GIGA)} GB/s ({', '.join(filter(None, (roof.level, what)))})"
+
+
+def machine_records(found: MachineCeilings) -> list[Record]:
+    """What `env` says of ceilings: products by dtype and path, bytes by level, the empty call, the peak beside them."""
+    best = sorted(zip(found.roofs, found.seconds, strict=True), key=lambda one: one[1] / one[0].amount)
+    threads = max((roof.threads for roof in found.roofs), default=1)
+    plural = "s" if threads > 1 else ""
+    records = [{"fact": "ceilings", "value": f"measured {found.created[:10]}, with {threads} thread{plural}"}]
+    for dtype in dict.fromkeys(r.dtype for r in found.roofs if r.bound is Bound.PRODUCTS):
+        by_path = [f"{_rate(r, s)} {r.path} ({' x '.join(map(str, r.shape))})" for r, s in best
+                   if r.bound is Bound.PRODUCTS and r.dtype == dtype]  # fmt: skip
+        records.append({"fact": f"{dtype} GFLOP/s", "value": ", ".join(by_path)})
+    records += [
+        {"fact": f"{dtype} peak", "value": f"at most {digits(flops / GIGA)} GFLOP/s by clock, width and cores"}
+        for dtype, flops in found.peaks
+    ]
+    reads = [(r, s) for r, s in best if r.bound is Bound.BYTES]
+    for level, size in dict.fromkeys((r.level, read_bytes(r)) for r in found.roofs if r.bound is Bound.BYTES):
+        by_path = [f"{_rate(r, s)} {r.path}" for r, s in reads if read_bytes(r) == size]
+        where = f"{level or 'bytes'}, {quantity(size, IEC)}"
+        records.append({"fact": f"GB/s from {where}", "value": ", ".join(by_path)})
+    records += [
+        {"fact": "empty call", "value": quantity(seconds, TIME)} for roof, seconds in best if roof.bound is Bound.CALL
+    ]
+    return records
+
+
+def _rate(roof: Roof, seconds: float) -> str:
+    return digits(roof.amount / seconds / GIGA)

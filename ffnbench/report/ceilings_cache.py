@@ -1,0 +1,68 @@
+"""What `env --ceilings` measured last, by fingerprint, in the user's cache folder: for display, never for a verdict.
+
+A file that can't be written is not kept; one that can't be read, or is not what it should be, is none.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import stat
+from datetime import datetime
+from pathlib import Path
+
+from ffnbench import jsonable
+from ffnbench.report.store import replace_file
+from ffnbench.result import MachineCeilings
+
+MOST_BYTES = 1 << 18
+LONGEST = 60  # characters of a name
+
+
+def cache_path(fingerprint: str) -> Path:
+    """Where those of a fingerprint are (XDG Base Directory Specification: a relative folder counts as none)."""
+    given = os.environ.get("XDG_CACHE_HOME", "")
+    folder = Path(given) if os.path.isabs(given) else Path(os.path.expanduser("~"), ".cache")
+    return folder / "ffnbench" / f"ceilings-{fingerprint}.json"
+
+
+def keep_ceilings(found: MachineCeilings) -> bool:
+    """Write them; whether that could be done."""
+    path = cache_path(found.fingerprint)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        replace_file(path, (jsonable.text_of(jsonable.encode(found), indent=1) + "\n").encode())
+    except OSError:
+        return False
+    return True
+
+
+def kept_ceilings(fingerprint: str) -> MachineCeilings | None:
+    """Those that were kept; None where there are none that could be true."""
+    try:
+        found = jsonable.decode(MachineCeilings, jsonable.parse(_content(cache_path(fingerprint))))
+        datetime.fromisoformat(found.created)
+    except (OSError, ValueError, TypeError, OverflowError):
+        return None
+    return found if found.fingerprint == fingerprint and _possible(found) else None
+
+
+def _content(path: Path) -> bytes:
+    """Of a plain file of a size that ours have; a pipe is not waited for."""
+    with os.fdopen(os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0)), "rb") as file:
+        about = os.fstat(file.fileno())
+        if not stat.S_ISREG(about.st_mode) or about.st_size > MOST_BYTES:
+            raise ValueError("no file of ours")
+        return file.read(MOST_BYTES)
+
+
+def _possible(found: MachineCeilings) -> bool:
+    numbers = [*found.seconds, *(flops for _, flops in found.peaks)]
+    words = [found.created, *(name for name, _ in found.peaks)]
+    words += [text for roof in found.roofs for text in (roof.path, roof.dtype, roof.level, roof.device)]
+    return (
+        len(found.roofs) == len(found.seconds) > 0
+        and all(math.isfinite(number) and number > 0 for number in numbers)
+        and all(roof.amount > 0 and all(side > 0 for side in roof.shape) for roof in found.roofs)
+        and all(len(word) <= LONGEST for word in words)
+    )

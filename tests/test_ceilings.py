@@ -1,0 +1,486 @@
+"""Ceilings: what a call needs, counted by hand; shares of scripted machines; what is dropped, disturbed or hostile."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from conftest import FACTS, FakeLaunch, csv_of, lost
+
+from ffnbench import api
+from ffnbench.bench.caches import Cache, caches, level_of
+from ffnbench.bench.peak import flops_a_cycle, peaks
+from ffnbench.bench.roofs import matrix_of, memory_of, roofs_for
+from ffnbench.bench.runner import run
+from ffnbench.bench.worker_group import WorkerGroup
+from ffnbench.errors import FfnbenchError
+from ffnbench.plan import NoProbe, cost_of
+from ffnbench.planning.compare import plan_compare
+from ffnbench.report.ceilings_cache import cache_path, keep_ceilings, kept_ceilings
+from ffnbench.report.shown_report import recompute
+from ffnbench.report.store import load, report_text
+from ffnbench.report.text import plain
+from ffnbench.request import CompareRequest
+from ffnbench.result import Bound, CaseCost, MachineCeilings, Roof
+from ffnbench.stats.ceilings import needed_by, shares_of
+from ffnbench.stats.verdict import summarise
+
+# swiglu at d_model 64, d_ff 172: three matrices of 64 x 172
+WEIGHTS = 3 * 64 * 172
+ASKED = {"variants": "swiglu", "d_model": 64, "d_ff": 172, "match": "none", "seq_len": 16, "threads": 2,
+         "workers": 3, "rounds": 8, "device": "cpu"}  # fmt: skip
+CACHES = (Cache(level=1, bytes=1 << 15, instances=2), Cache(level=2, bytes=1 << 19, instances=2),
+          Cache(level=3, bytes=1 << 25, instances=1))  # fmt: skip
+
+
+def plan_of(**options: object):
+    return plan_compare(CompareRequest(**{**ASKED, **options}), NoProbe())
+
+
+def costs_of(plan) -> tuple[CaseCost, ...]:
+    return tuple(CaseCost(case=case.label, cost=cost_of(case, NoProbe())) for case in plan.cases)
+
+
+@pytest.mark.parametrize(
+    ("options", "flops", "bytes_"),
+    [
+        ({}, 16 * 2 * WEIGHTS, 4 * WEIGHTS + 2 * 4 * 16 * 64),
+        ({"mode": "train"}, 16 * 6 * WEIGHTS, 4 * WEIGHTS + 2 * 4 * 16 * 64),
+        ({"mode": "backward"}, 16 * 4 * WEIGHTS, 4 * WEIGHTS + 2 * 4 * 16 * 64),
+        ({"dtype": "bfloat16", "batch": 3}, 48 * 2 * WEIGHTS, 2 * WEIGHTS + 2 * 2 * 48 * 64),
+        # one token meets one expert of eight, and the router's 8 x 64
+        ({"variants": "swiglu@moe=8x1", "seq_len": 1}, 2 * (WEIGHTS + 512), 4 * (WEIGHTS + 512) + 2 * 4 * 64),
+    ],
+)
+def test_what_a_call_needs_is_counted(options: dict, flops: int, bytes_: int) -> None:
+    plan = plan_of(**options)
+    needed = needed_by(plan.cases[0], costs_of(plan)[0].cost)
+    assert (needed.flops, needed.bytes) == (flops, bytes_)
+
+
+FLOPS, BYTES = 16 * 2 * WEIGHTS, 4 * WEIGHTS + 2 * 4 * 16 * 64
+
+
+def found_of(roofs: list, chosen: dict[str, float]) -> list:
+    """What exploring finds: the first candidate of each of these kinds, with its seconds."""
+    found = []
+    for words, seconds in chosen.items():
+        roof = next(roof for roof in roofs if all(word in roof["name"] for word in words.split("+")))
+        found.append({"roof": roof, "seconds": seconds, "calls": 2})
+    return found
+
+
+# seconds of a call on a machine of 10 GFLOP/s by oneDNN and 8 by torch, of 20 GB/s, whose call takes a microsecond
+SECONDS = {"torch.mm 512x512x512": 2 * 512**3 / 8e9, "oneDNN 256x256x256": 2 * 256**3 / 1e10,
+           "torch.sum 1": BYTES // 256 * 256 / 2e10, "call": 1e-6}  # fmt: skip
+
+
+def machine(seconds: dict[str, float] = SECONDS, case_s: float = 2 * FLOPS / 1e10, noise: float = 1.0) -> FakeLaunch:
+    """A machine of these roofs; `noise` is what each next worker's calls take more, those of roofs and cases alike."""
+    launch = FakeLaunch(lambda label, worker, number: case_s * noise**worker)
+    launch.waited = 0.0
+    launch.roofs = lambda roofs: found_of(roofs, seconds)
+
+    def roof(asked: dict, worker: int) -> dict:
+        own = next(value for words, value in seconds.items() if words in asked["name"])
+        return {"value": own * noise**worker, "waited": 0.0}
+
+    launch.roof = roof
+    return launch
+
+
+def measured(launch: FakeLaunch, now=lambda: 0.0, **options: object):
+    plan = plan_of(**options)
+    return run(plan, launch=launch, costs=costs_of(plan), now=now), costs_of(plan)
+
+
+def test_a_share_is_the_least_time_of_the_bound_that_binds() -> None:
+    done, costs = measured(machine())
+    [share] = shares_of(done, costs)
+    assert (share.bound, share.roof) == (Bound.PRODUCTS, "(oneDNN 256x256x256 float32 cpu 2)")
+    assert share.share.value == pytest.approx(0.5, rel=1e-9)
+    assert share.share.low == pytest.approx(0.5, rel=1e-9)
+    assert (share.share.workers, share.share.samples) == (3, 24)
+    # the same machine with products a thousand times as fast: now the bytes bind
+    fast = {words: value / (1000 if "x" in words else 1) for words, value in SECONDS.items()}
+    done, costs = measured(machine(fast, case_s=4 * BYTES / 2e10))
+    [share] = shares_of(done, costs)
+    assert share.bound is Bound.BYTES
+    assert share.share.value == pytest.approx(0.25, rel=1e-3)
+    done, costs = measured(machine({"call": 1e-3}, case_s=1.25e-3))
+    [share] = shares_of(done, costs)
+    assert (share.bound, share.share.value) == (Bound.CALL, pytest.approx(0.8))
+
+
+def test_what_slows_a_whole_worker_changes_no_share() -> None:
+    done, costs = measured(machine(noise=1.3))
+    [share] = shares_of(done, costs)
+    assert (share.share.low, share.share.high) == (pytest.approx(0.5), pytest.approx(0.5))
+
+
+@pytest.mark.parametrize("times", [1.0, 1.02, 3.0])
+def test_a_row_as_fast_as_its_roof_is_at_one_and_no_slower_row_above(times: float) -> None:
+    done, costs = measured(machine(case_s=times * FLOPS / 1e10))
+    assert shares_of(done, costs)[0].share.value == pytest.approx(1 / times, rel=1e-9)
+    assert shares_of(done, costs)[0].share.high <= 1 + 1e-9
+
+
+def test_disturbed_samples_of_a_roof_are_left_out() -> None:
+    launch, asked = machine(), []
+    calm = launch.roof
+
+    def roof(wanted: dict, worker: int) -> dict:
+        asked.append(wanted["name"])
+        said = calm(wanted, worker)
+        return said if len(asked) % 3 else {"value": 9 * said["value"], "waited": 0.8}
+
+    launch.roof = roof
+    done, costs = measured(launch)
+    [share] = shares_of(done, costs)
+    assert share.share.value == pytest.approx(0.5, rel=1e-9)
+    assert share.share.samples < 24
+
+
+def test_nothing_is_told_where_no_round_was_clean() -> None:
+    launch = machine()
+    launch.waited = 0.9
+    done, costs = measured(launch)
+    assert done.roofs
+    assert shares_of(done, costs) == ()
+
+
+def test_a_roof_that_fails_is_dropped_and_fails_no_case() -> None:
+    launch = machine()
+    calm = launch.roof
+    launch.roof = lambda roof, worker: (
+        {"failure": "crash", "message": "no"} if "oneDNN" in roof["name"] else calm(roof, worker)
+    )
+    done, costs = measured(launch)
+    [share] = shares_of(done, costs)
+    assert share.roof == "(torch.mm 512x512x512 float32 cpu 2)"
+    assert share.share.value == pytest.approx(0.5 * 10 / 8)
+    assert not done.failures
+    assert sum("oneDNN" in sample.case for sample in done.samples) == 0
+
+
+@pytest.mark.parametrize("trouble", ["unknown", "nothing", "lost"])
+def test_a_worker_that_knows_no_ceilings_ends_nothing(trouble: str) -> None:
+    launch = FakeLaunch(trouble={("explore", "swiglu"): "crash"} if trouble == "unknown" else None)
+    if trouble == "lost":
+        launch.trouble[("explore", "swiglu")] = lost("crash", "it is gone")
+    done, costs = measured(launch)
+    assert shares_of(done, costs) == () == done.roofs
+    assert not done.failures
+    assert {s.metric for s in done.samples} == {"latency", "peak_bytes"}
+    assert len({s.worker for s in done.samples if s.metric == "latency"}) == 3
+    assert [what for _, what, _ in launch.log].count("explore") == 1
+
+
+def test_metrics_without_ceilings_or_time_ask_for_none() -> None:
+    for metrics in ("latency", "latency,memory", "memory"):
+        launch = machine()
+        measured(launch, metrics=metrics)
+        assert "explore" not in {what for _, what, _ in launch.log}
+    with pytest.raises(FfnbenchError, match="ceilings are about latency"):
+        plan_of(metrics="memory,ceilings")
+
+
+class Clock:
+    """A clock that only samples move."""
+
+    def __init__(self) -> None:
+        self.s = 0.0
+
+    def __call__(self) -> float:
+        return self.s
+
+
+@pytest.mark.parametrize(("roof_s", "case_s"), [(0.2, 0.05), (0.01, 0.05), (0.001, 1.0), (3.0, 0.01)])
+def test_ceilings_take_5_seconds_at_most_and_about_a_tenth(roof_s: float, case_s: float) -> None:
+    clock, launch = Clock(), machine()
+    calm, spent = launch.roof, []
+
+    def roof(asked: dict, worker: int) -> dict:
+        clock.s += roof_s
+        spent.append(roof_s)
+        return calm(asked, worker)
+
+    def seconds(label: str, worker: int, number: int) -> float:
+        clock.s += case_s
+        return 2 * FLOPS / 1e10
+
+    launch.roof, launch.seconds = roof, seconds
+    done, costs = measured(launch, now=clock, rounds=60)
+    in_all = 3 * 4 * roof_s  # the first round of each worker, which is always asked for
+    assert sum(spent) <= 5.0 + (4 * roof_s if len(spent) == 4 else 0)
+    assert sum(spent) <= max(0.1 * clock.s, in_all)
+    assert shares_of(done, costs)
+
+
+def test_in_a_group_the_reference_is_asked(tmp_path: Path) -> None:
+    launch = machine()
+    plan = plan_of(variants="swiglu,other=swiglu@env=A:1")
+    arms = []
+
+    def start(arm: object = None):
+        arms.append(arm)
+        return launch(arm)
+
+    done = run(plan, launch=start, costs=costs_of(plan), now=lambda: 0.0)
+    first = {index for index, arm in enumerate(arms) if not arm.env}
+    assert {index for index, what, _ in launch.log if what in ("explore", "roof")} <= first
+    assert len(shares_of(done, costs_of(plan))) == 2
+    assert isinstance(WorkerGroup(plan, start), WorkerGroup)
+
+
+# What is kept, read and shown
+
+
+@pytest.fixture
+def report(on_machine):
+    on_machine(machine())
+    return api.compare(CompareRequest(**{**ASKED, "variants": "swiglu,relu"}))
+
+
+def test_roofs_are_no_metric_of_a_case(report) -> None:
+    assert {m.metric for m in summarise(report.run)[0]} == {"latency", "peak_bytes"}
+    assert len(report.rows()) == 2
+    assert "roof" not in report.rows()[0]
+
+
+def test_a_saved_run_gives_the_same_shares(report, tmp_path: Path) -> None:
+    path = tmp_path / "run.json"
+    path.write_text(report_text(report))
+    again = load(path)
+    assert (again.roofs, again.shares) == (report.roofs, report.shares)
+    assert recompute(api.as_shown(again)).shares == report.shares
+    both = again.with_repeat(again, 5)
+    assert len(both.runs) == 2
+    path.write_text(report_text(both))
+    assert load(path).runs[0].roofs == report.roofs
+
+
+def spoil(data: dict, how: str) -> None:
+    roof = data["roofs"][0]
+    sample = next(s for s in data["samples"] if s["metric"] == "roof")
+    if how == "stranger":
+        sample["case"] = "(nothing)"
+    elif how == "zero":
+        sample["value"] = 0.0
+    elif how == "twice":
+        data["roofs"].append(roof)
+    elif how == "shape":
+        next(r for r in data["roofs"] if r["bound"] == "products")["shape"] = [3]
+    elif how == "dtype":
+        roof["dtype"] = "float99"
+    elif how == "amount":
+        roof["amount"] = 0
+    elif how == "share":
+        data["shares"][0]["roof"] = "(nothing)"
+
+
+@pytest.mark.parametrize("how", ["stranger", "zero", "twice", "shape", "dtype", "amount", "share"])
+def test_a_file_whose_roofs_belong_to_nothing_is_refused(report, tmp_path: Path, how: str) -> None:
+    data = json.loads(report_text(report))
+    spoil(data, how)
+    path = tmp_path / "run.json"
+    path.write_text(json.dumps(data))
+    with pytest.raises(FfnbenchError, match="not a whole ffnbench report"):
+        load(path)
+
+
+def test_the_table_says_how_near_a_row_is(report) -> None:
+    header, first, *_ = csv_of(report).splitlines()
+    row = dict(zip(header.split(","), first.split(","), strict=True))
+    assert header.endswith("flops_per_s,bytes_per_s,ceiling_share,ceiling_share_low,ceiling_share_high,"
+                           "bound_by,ceiling_path")  # fmt: skip
+    assert float(row["flops_per_s"]) == pytest.approx(5e9)
+    assert float(row["bytes_per_s"]) == pytest.approx(BYTES / (2 * FLOPS / 1e10))
+    assert float(row["ceiling_share"]) == pytest.approx(0.5)
+    assert (row["bound_by"], row["ceiling_path"]) == ("products", "oneDNN")
+    text = " ".join(plain(report.table).split())
+    assert (
+        "ceilings of this run: 10.0 GFLOP/s (oneDNN, 256 x 256 x 256), 20.0 GB/s (L2, weights + input + output)" in text
+    )
+    columns = {column.title: column.priority for column in report.table.columns}
+    new = {"of ceiling", "bound by", "GFLOP/s", "GB/s"}
+    assert {columns[title] for title in new} == {8}
+    assert all(priority != 8 for title, priority in columns.items() if title not in new)
+    cell = dict(zip(columns, report.table.rows[0], strict=True))["of ceiling"]
+    assert cell.text == "50.00 [50.00, 50.00]"
+
+
+# The machine
+
+
+def test_the_level_is_the_smallest_cache_that_holds_it() -> None:
+    told = [level_of(size << 10, threads, CACHES) for size, threads in
+            ((32, 1), (33, 1), (64, 2), (65, 2), (512, 1), (1024, 2), (1025, 2), (32768, 2), (32769, 2))]  # fmt: skip
+    assert told == ["L1", "L2", "L1", "L2", "L2", "L2", "L3", "L3", "memory"]
+    assert level_of(1, 1, ()) == ""
+
+
+def test_caches_are_read_as_the_kernel_tells_them(tmp_path: Path) -> None:
+    for cpu in range(4):
+        for index, (level, kind, size, shared) in enumerate(
+            [(1, "Data", "32K", f"{cpu}"), (1, "Instruction", "32K", f"{cpu}"), (2, "Unified", "512K", f"{cpu}"),
+             (3, "Unified", "32M", "0-1" if cpu < 2 else "2-3")]
+        ):  # fmt: skip
+            folder = tmp_path / f"cpu{cpu}" / "cache" / f"index{index}"
+            folder.mkdir(parents=True)
+            for name, value in zip(
+                ("level", "type", "size", "shared_cpu_list"), (level, kind, size, shared), strict=True
+            ):
+                (folder / name).write_text(f"{value}\n")
+    assert [(c.name, c.bytes, c.instances) for c in caches(tmp_path, range(4))] == [
+        ("L1", 32 << 10, 4), ("L2", 512 << 10, 4), ("L3", 32 << 20, 2)
+    ]  # fmt: skip
+    (tmp_path / "cpu0" / "cache" / "index3" / "size").write_text("nonsense\n")
+    assert [c.instances for c in caches(tmp_path, [0])] == [1, 1]
+    assert caches(tmp_path / "nowhere", [0]) == ()
+
+
+def test_the_peak_is_that_of_clock_width_and_cores(tmp_path: Path) -> None:
+    clock, about = tmp_path / "clock", tmp_path / "cpuinfo"
+    clock.write_text("3500000\n")
+    about.write_text("model name : X\nflags : fpu avx avx2 fma\n")
+    # 3.5 GHz x 2 units x 8 floats x 2 FLOPs x 2 cores
+    assert peaks(2, clock, about) == (("float32", 224e9), ("float64", 112e9))
+    about.write_text("flags : avx2 fma avx512f\n")
+    assert dict(peaks(1, clock, about))["float32"] == 224e9
+    assert flops_a_cycle(["sse2"]) == 0
+    assert peaks(2, tmp_path / "none", about) == ()
+
+
+def test_candidates_keep_to_the_room_and_to_the_sizes_of_the_cases() -> None:
+    plan = plan_of(variants="relu,gelu,swiglu", d_model=1024, d_ff=None, match="params", seq_len=600)
+    roofs = roofs_for(plan.cases, costs_of(plan), CACHES, 1 << 40)
+    sizes = {roof.amount for roof in roofs if roof.bound is Bound.BYTES}
+    needed = 4 * 8 * 1024**2 + 2 * 4 * 600 * 1024  # all three are matched: one size
+    assert len(sizes) == 1
+    assert 0.99 * needed < sizes.pop() <= needed
+    shapes = {roof.shape for roof in roofs if roof.bound is Bound.PRODUCTS}
+    assert {(600, 4096, 1024), (600, 1024, 4096), (128, 4096, 1024), (512, 4096, 1024), (512, 512, 512)} <= shapes
+    assert len({roof.name for roof in roofs}) == len(roofs)
+    assert all(roof.name.startswith("(") for roof in roofs)
+    small = roofs_for(plan.cases, costs_of(plan), CACHES, 4 << 20)
+    assert small
+    assert max(map(memory_of, small)) <= 4 << 20
+    # far beyond the last cache a part of it is read, and known to be of memory
+    large = plan_of(variants="swiglu", d_model=4096, d_ff=11008, seq_len=1)
+    [size] = {r.amount for r in roofs_for(large.cases, costs_of(large), CACHES, 1 << 40) if r.bound is Bound.BYTES}
+    assert size == 4 << 25
+    assert matrix_of(size) == (8192, 4096)
+
+
+# What `env` keeps
+
+
+KEPT = MachineCeilings(
+    fingerprint="abc", created="2026-01-02T03:04:05+00:00", seconds=(0.001,),
+    roofs=(Roof(name="(a)", bound=Bound.BYTES, path="torch.sum", amount=4096, device="cpu", dtype="float32", threads=2,
+                level="L1"),),
+)  # fmt: skip
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    return tmp_path
+
+
+def test_what_was_kept_is_read_again(cache: Path) -> None:
+    assert kept_ceilings("abc") is None
+    assert keep_ceilings(KEPT)
+    assert cache_path("abc").parent == cache / "ffnbench"
+    assert kept_ceilings("abc") == KEPT
+    assert kept_ceilings("abd") is None
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"fingerprint": "abd"},
+        {"created": "yesterday"},
+        {"created": "\x1b[31m" + "x" * 99},
+        {"seconds": ()},
+        {"seconds": (-1.0,)},
+        {"seconds": (0.0,)},
+        {"roofs": (), "seconds": ()},
+        {"peaks": (("float32", -1.0),)},
+        {"roofs": (replace(KEPT.roofs[0], path="x" * 1000),)},
+        {"roofs": (replace(KEPT.roofs[0], shape=(0,)),)},
+    ],
+)
+def test_a_kept_file_that_can_t_be_true_is_none(cache: Path, wrong: dict) -> None:
+    keep_ceilings(KEPT)
+    path = cache_path("abc")
+    assert keep_ceilings(replace(KEPT, **wrong))
+    if "fingerprint" in wrong:
+        os.replace(cache_path("abd"), path)
+    assert kept_ceilings("abc") is None
+
+
+@pytest.mark.parametrize("content", [b"", b"{}", b"[" * 9999, b"\xff\xfe", b'{"fingerprint": 1e999}', b"x" * (1 << 19)])
+def test_a_kept_file_that_is_none_is_none(cache: Path, content: bytes) -> None:
+    keep_ceilings(KEPT)
+    cache_path("abc").write_bytes(content)
+    assert kept_ceilings("abc") is None
+
+
+def test_a_cache_that_is_no_folder_or_a_pipe_is_no_error(cache: Path) -> None:
+    (cache / "ffnbench").write_text("a file")
+    assert not keep_ceilings(KEPT)
+    assert kept_ceilings("abc") is None
+    (cache / "ffnbench").unlink()
+    (cache / "ffnbench").mkdir()
+    os.mkfifo(cache_path("abc"))
+    assert kept_ceilings("abc") is None
+
+
+def test_env_measures_shows_and_keeps(cache: Path, on_machine) -> None:
+    class Worker:
+        settle_s = 0.0
+
+        def greeting(self) -> dict:
+            return dict(FACTS)
+
+        def ask(self, request: dict, timeout_s: float) -> dict:
+            assert request["do"] == "ceilings"
+            asked = [roof for roof in request["roofs"] if roof["path"] in ("torch.mm", "torch.sum", "an empty module")]
+            return {"roofs": asked, "seconds": [roof["amount"] / 1e10 for roof in asked]}
+
+        def close(self) -> None:
+            pass
+
+    shown = []
+
+    class Ending(api.Silent):
+        def show(self, view) -> None:
+            shown.append({fact.text: value.text for fact, value in view().table.rows})
+
+    on_machine(Worker)
+    api.environment(False, Ending(), ceilings=True)
+    api.environment(False, Ending())
+    assert shown[0] == shown[1]
+    assert "10.0 torch.mm (256 x 256 x 256)" in shown[0]["float32 GFLOP/s"]
+    assert any(fact.startswith("GB/s from memory, ") for fact in shown[0])
+
+
+def test_a_real_run_has_a_finite_share_of_every_row() -> None:
+    asked = {"variants": "relu,swiglu", "d_model": 128, "d_ff": None, "match": "params", "seq_len": 128, "threads": 1}
+    plan = plan_of(**asked, rounds=4)
+    plan = replace(plan, protocol=replace(plan.protocol, workers=2))
+    costs = costs_of(plan)
+    done = run(plan, costs=costs)
+    assert {roof.bound for roof in done.roofs} == set(Bound)
+    quiet = {share.case: share.share.value for share in shares_of(done, costs)}
+    assert all(0 < share <= 1.1 for share in quiet.values())
+    # beside other work there may be no clean round: then the samples are there all the same
+    anyway = replace(done, samples=tuple(replace(sample, waited=None) for sample in done.samples))
+    every = shares_of(anyway, costs)
+    assert [share.case for share in every] == ["relu", "swiglu"]
+    assert all(0 < share.share.low <= share.share.value <= share.share.high < 1e3 for share in every)
