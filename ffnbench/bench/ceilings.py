@@ -127,11 +127,12 @@ class Ceilings:
         settled: set[str] = set()  # looked at once more, and nothing disturbed it
         while perf_counter() < end:
             left = [roof for roof in _fastest(group, seconds, keep, more=1) if roof.name not in settled]
+            for roof in left:
+                value, clean = self._tried(roof, end, waits)
+                seconds[roof.name] = min(seconds[roof.name], value)
+                settled |= {roof.name} if clean else set()
             if not left:
                 break
-            value, clean = self._tried(left[0], end, waits)
-            seconds[left[0].name] = min(seconds[left[0].name], value)
-            settled |= {left[0].name} if clean else set()
         return [
             (self._levelled(roof), seconds[roof.name], max(1, math.ceil(SAMPLE_S / seconds[roof.name])))
             for roof in _fastest(group, seconds, keep)

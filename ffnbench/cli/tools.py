@@ -35,7 +35,7 @@ def list_(
             ending.show(lambda: listing_view(what))
 
 
-@command(epilog="Examples: ffnbench env --timer; ffnbench env --ceilings", words=WORDS)
+@command(epilog="Example: ffnbench env --ceilings", words=WORDS)
 def env(
     output: Shown,
     timer: Annotated[bool, typer.Option("--timer", help="Measure the harness: an empty call, a tick.")] = False,
