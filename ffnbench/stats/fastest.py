@@ -1,9 +1,9 @@
 """Which backend is fastest for a network and its workload, as far as the rounds of one run can tell. Pure.
 
-Two rows are told apart by the ratio between them in the same rounds, never by two intervals against a third. Of n
-rows the one with the smallest mean is called the fastest where it is told from each of the others by a two-sided
-interval of 1 - alpha / (n - 1). A false claim is then no likelier than alpha: each of the n rows may be claimed, and
-falsely with a chance of at most alpha / 2(n - 1), for it has to be told from one that is as fast or faster.
+Two rows are told apart by the ratio between them in the same rounds, never by two intervals against a third. The row
+with the smallest mean is called the fastest where Holm's correction (1979) tells it from every other row, two-sided.
+Claims are falsest where two rows are equal and all others far behind: then as often as that one ratio is (alpha). Where
+more are equal, each would have to be ahead of all others by more than chance, and claims are rarer.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from ffnbench.plan import Backend, Case, Plan
 from ffnbench.result import Estimate, Report, Verdict
 from ffnbench.stats.interval import WeightedMean, mean_of
 from ffnbench.stats.rounds import Rounds, ratio_row, whole_rounds
-from ffnbench.stats.verdict import CONFIDENCE, control_slack, decide, error_rate, level
+from ffnbench.stats.verdict import CONFIDENCE, control_slack, decide, error_rate, holm, level
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,10 +66,10 @@ def _fastest(plan: Plan, cases: list[Case], rounds: dict[str, Rounds], slack: fl
     means = {label: _between(rounds, label, labels[0]) for label in labels[1:]}
     known = {labels[0]: 0.0} | {label: mean.mean for label, mean in means.items() if mean}
     first = min(known, key=lambda label: known[label])
-    confidence = 1 - error_rate(plan.protocol) / (len(labels) - 1)
-    verdicts = {
-        label: _verdict(_between(rounds, first, label), confidence, slack) for label in labels if label != first
-    }
+    ahead = {label: _between(rounds, first, label) for label in labels if label != first}
+    differ = holm({label: _chance(mean, slack) for label, mean in ahead.items()}, error_rate(plan.protocol))
+    confidence = level(plan.protocol)
+    verdicts = {label: _verdict(mean, label in differ, confidence, slack) for label, mean in ahead.items()}
     beside = sorted(
         (label for label, verdict in verdicts.items() if verdict is not Verdict.FASTER),
         key=lambda label: known.get(label, math.inf),
@@ -94,12 +94,20 @@ def _between(rounds: dict[str, Rounds], label: str, other: str) -> WeightedMean 
     return mean_of(row.clean.values()) if row.clean else None
 
 
-def _verdict(mean: WeightedMean | None, confidence: float, slack: float) -> Verdict:
-    """Whether the first is FASTER, the SAME within 2 %, or neither is known. `slack` is what the machine is off by."""
+def _chance(mean: WeightedMean | None, slack: float) -> float:
+    """Two-sided p of "the first is not faster". `slack` is what the machine is off by."""
+    if mean is None or mean.mean + slack >= 0:
+        return 1.0
+    return replace(mean, mean=mean.mean + slack).p_value()
+
+
+def _verdict(mean: WeightedMean | None, differs: bool, confidence: float, slack: float) -> Verdict:
+    """Whether the first is FASTER, the SAME within 2 %, or neither is known."""
     interval = mean.interval(confidence) if mean else None
     if interval is None:
         return Verdict.UNCLEAR
-    return decide(math.exp(interval[0] - slack), math.exp(interval[1] + slack))
+    verdict = decide(math.exp(interval[0] - slack), math.exp(interval[1] + slack))
+    return Verdict.UNCLEAR if verdict is Verdict.FASTER and not differs else verdict
 
 
 def _ratio(plan: Plan, rounds: dict[str, Rounds], label: str, against: str) -> Estimate:
