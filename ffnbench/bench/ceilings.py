@@ -47,9 +47,11 @@ Call = Callable[[], Any]
 SAMPLE_S = 0.003  # of one sample: a case's is 10 ms, but there are more roofs than cases
 TRIED = 3  # calls of a candidate that are timed, and then as many more of the best
 FAR = 0.4  # of the best rate: a path that is slower on small shapes is not tried on larger ones
+NEAR = 0.03  # of the best rate: what a look of a few calls can't tell apart
 SPIN_S = 0.02  # that torch's threads spin on after their work, at most
 BLOCK = 1 << 18  # elements that are drawn; the rest repeats them
 CANNOT = (RuntimeError, TypeError, ValueError, AttributeError, MemoryError, OSError)  # what a missing path raises
+BLAS_PATHS = (OPENBLAS, MATVEC)
 BLAS_THREADS = (
     "scipy_openblas_{}_num_threads64_", "scipy_openblas_{}_num_threads", "openblas_{}_num_threads64_",
     "openblas_{}_num_threads",
@@ -101,7 +103,8 @@ class Ceilings:
         """Mean seconds of a call, and the share of the time that threads waited, after a call that is not timed."""
         with _ready(roof), torch.inference_mode():
             call = self._call(roof)
-            _seconds(roof, call, 1)
+            if calls > 1 or roof.path in BLAS_PATHS:  # the first is of cold caches, and of threads that begin
+                _seconds(roof, call, 1)
             return waits.with_share(partial(_seconds, roof, call, calls), roof.threads)
 
     def _best(
@@ -188,9 +191,13 @@ class Ceilings:
 
 def _fastest(group: Sequence[Roof], seconds: dict[str, float], keep: int | None, more: int = 0) -> list[Roof]:
     """The best of each path; of them two, and the fastest of the others, where only so many are kept: what disturbs one
-    look at them does not disturb all paths alike.
+    look at them does not disturb all paths alike. Those that are near the best of all are as good, and the shortest
+    calls of them come first: they can be sampled more often.
     """
-    known = sorted((r for r in group if r.name in seconds), key=lambda r: seconds[r.name] / r.amount)
+    rates = {r.name: r.amount / seconds[r.name] for r in group if r.name in seconds}
+    near = (1 - NEAR) * max(rates.values(), default=0.0)
+    known = [r for r in group if r.name in seconds]
+    known.sort(key=lambda r: (0.0, seconds[r.name]) if rates[r.name] >= near else (1.0, 1 / rates[r.name]))
     firsts = list({roof.path: roof for roof in reversed(known)}.values())
     firsts.sort(key=known.index)
     if keep is None:
@@ -282,7 +289,7 @@ def _ready(roof: Roof) -> Iterator[None]:
         torch.cuda.set_device(torch.device(roof.device).index or 0)
     if roof.bound is not Bound.CALL and torch.get_num_threads() != roof.threads:
         torch.set_num_threads(roof.threads)
-    with _blas(roof.threads) if roof.path in (OPENBLAS, MATVEC) else nullcontext():
+    with _blas(roof.threads) if roof.path in BLAS_PATHS else nullcontext():
         yield
 
 

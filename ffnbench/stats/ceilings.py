@@ -145,9 +145,9 @@ def shares_of(run: Run, costs: Iterable[CaseCost]) -> tuple[Share, ...]:
 
 
 def _share(roof: Rounds, case: Rounds, scale: float, confidence: float) -> Estimate | None:
-    """scale * roof / case over the rounds in which both were clean; None where there are none."""
+    """scale * roof / case over the rounds in which both were clean; None where these are too few to say so."""
     row = ratio_row(roof, case)
-    if not row.clean:
+    if not row.clean or row.disturbed:
         return None
     mean = mean_of(row.clean.values())
     value, interval = scale * math.exp(mean.mean), mean.interval(confidence)
