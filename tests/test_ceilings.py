@@ -15,6 +15,7 @@ from ffnbench.bench.caches import Cache, caches, level_of
 from ffnbench.bench.peak import flops_a_cycle, peaks
 from ffnbench.bench.roofs import matrix_of, memory_of, roofs_for
 from ffnbench.bench.runner import run
+from ffnbench.bench.waiting import WaitMeter
 from ffnbench.bench.worker_group import WorkerGroup
 from ffnbench.errors import FfnbenchError
 from ffnbench.plan import NoProbe, cost_of
@@ -374,6 +375,47 @@ def test_candidates_keep_to_the_room_and_to_the_sizes_of_the_cases() -> None:
     [size] = {r.amount for r in roofs_for(large.cases, costs_of(large), CACHES, 1 << 40) if r.bound is Bound.BYTES}
     assert size == 4 << 25
     assert matrix_of(size) == (8192, 4096)
+
+
+def test_every_path_computes_what_it_says() -> None:
+    """Nothing is left out of a call: its result is that of the operation, on numbers that are not zero."""
+    torch = pytest.importorskip("torch")
+    from ffnbench.bench.ceilings import Ceilings
+
+    plan = plan_of(variants="swiglu", d_model=32, d_ff=96, seq_len=24, threads=1)
+    roofs = [r for r in roofs_for(plan.cases, costs_of(plan), CACHES, 1 << 40) if max(r.shape[1:], default=0) < 512]
+    ceilings = Ceilings()
+    made = set(ceilings.prepare(roofs))
+    assert {"torch.mm", "torch.sum", "torch.sum, again and again", "torch.mv"} <= {
+        roof.path for roof in roofs if roof.name in made
+    }
+    for roof in (roof for roof in roofs if roof.name in made and roof.bound is not Bound.CALL):
+        calls, waits = [], WaitMeter(1)
+        original = ceilings._made[roof.name]
+        ceilings._made[roof.name] = lambda original=original, calls=calls: calls.append(original())
+        seconds, _ = ceilings.sample(roof, 2, waits)
+        assert seconds > 0
+        found = torch.as_tensor(calls[-1]).double()
+        if roof.bound is Bound.PRODUCTS:
+            tokens, out, width = roof.shape
+            assert roof.amount == 2 * tokens * out * width
+            x = ceilings.operand(tokens * width, roof.dtype, "cpu").view(tokens, width).double()
+            w = ceilings.operand(out * width, roof.dtype, "cpu", after=tokens * width).view(out, width).double()
+            expected = x @ w.t()
+        else:
+            size = roof.amount // (roof.shape or (1,))[0]
+            flat = ceilings.operand(size // 4, "float32", "cpu")
+            assert bool((flat != 0).all())
+            if "bfloat16" in roof.path:
+                continue
+            matrix = flat.view(matrix_of(size)).double()
+            if "int64" in roof.path:
+                expected = flat.view(torch.int64).sum().double()
+            elif "sum" in roof.path:
+                expected = matrix.sum() * (roof.shape or (1,))[0]
+            else:
+                expected = matrix @ matrix.reshape(-1)[: matrix.shape[1]]
+        assert torch.allclose(found.reshape(-1), expected.reshape(-1), rtol=1e-3, atol=1e-3), roof.name
 
 
 # What `env` keeps

@@ -39,6 +39,7 @@ from ffnbench.bench.roofs import (
     matrix_of,
 )  # fmt: skip
 from ffnbench.bench.waiting import WaitMeter, threads_of
+from ffnbench.ffn.dtypes import item_bytes
 from ffnbench.result import Bound, Roof
 from ffnbench.stats.ceilings import MEMORY
 from ffnbench.stats.rounds import WAITED
@@ -82,6 +83,7 @@ class Ceilings:
         for place, group in enumerate(groups.values()):
             share = max(0.0, end - perf_counter()) / (len(groups) - place)
             found += self._best(group, perf_counter() + share, keep, waits)
+        found = found if keep is None else _useful(found)
         for name in self._made.keys() - {roof.name for roof, *_ in found}:
             del self._made[name]
         return found
@@ -187,6 +189,19 @@ class Ceilings:
             return roof
         held = torch.cuda.get_device_properties(roof.device).L2_cache_size
         return replace(roof, level="L2" if roof.amount <= held else MEMORY)
+
+
+def _useful(found: list[tuple[Roof, float, int]]) -> list[tuple[Roof, float, int]]:
+    """Without products of a narrow dtype that a wider one leaves far behind: a row may compute in that."""
+    products = [(roof, roof.amount / seconds) for roof, seconds, _ in found if roof.bound is Bound.PRODUCTS]
+
+    def best(roof: Roof) -> float:
+        same = (roof.device, roof.threads)
+        return max(rate for other, rate in products if (other.device, other.threads) == same
+                   and item_bytes(other.dtype) >= item_bytes(roof.dtype))  # fmt: skip
+
+    return [one for one in found
+            if one[0].bound is not Bound.PRODUCTS or one[0].amount / one[1] >= FAR * best(one[0])]  # fmt: skip
 
 
 def _fastest(group: Sequence[Roof], seconds: dict[str, float], keep: int | None, more: int = 0) -> list[Roof]:
