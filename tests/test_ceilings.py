@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -314,6 +315,15 @@ def test_the_table_says_how_near_a_row_is(report) -> None:
     assert cell.text == "50.00 [50.00, 50.00]"
 
 
+@pytest.mark.parametrize("width", [60, 80, 120])
+def test_the_columns_of_ceilings_push_no_other_out(report, width: int) -> None:
+    without = plain(replace(report, shares=()).table, width)
+    hidden = re.search(r"hidden at .*?: (.*) \(--wide", " ".join(without.split()))
+    now = re.search(r"hidden at .*?: (.*) \(--wide", " ".join(plain(report.table, width).split()))
+    new = {"of ceiling (% [95%])", "bound by", "GFLOP/s", "GB/s"}
+    assert set(now[1].split(", ") if now else ()) - new == set(hidden[1].split(", ") if hidden else ())
+
+
 # The machine
 
 
@@ -386,7 +396,7 @@ def test_every_path_computes_what_it_says() -> None:
     roofs = [r for r in roofs_for(plan.cases, costs_of(plan), CACHES, 1 << 40) if max(r.shape[1:], default=0) < 512]
     ceilings = Ceilings()
     made = set(ceilings.prepare(roofs))
-    assert {"torch.mm", "torch.sum", "torch.sum, again and again", "torch.mv"} <= {
+    assert {"torch.mm", "torch.sum", "repeated torch.sum", "torch.mv"} <= {
         roof.path for roof in roofs if roof.name in made
     }
     for roof in (roof for roof in roofs if roof.name in made and roof.bound is not Bound.CALL):

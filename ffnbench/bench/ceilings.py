@@ -254,7 +254,7 @@ def _product(of: Ceilings, roof: Roof) -> Call:
 def _onednn(x: Tensor, w: Tensor, tokens: int) -> Call:
     """A linear layer with its weights packed for so many tokens."""
     supported = {
-        torch.bfloat16: torch.ops.mkldnn._is_mkldnn_bf16_supported,
+        torch.bfloat16: getattr(torch.ops.mkldnn, "_is_mkldnn_bf16_supported", bool),
         torch.float16: getattr(torch.ops.mkldnn, "_is_mkldnn_fp16_supported", bool),
         torch.float32: lambda: True,
     }

@@ -18,8 +18,8 @@ from ffnbench.stats.ceilings import ALIKE, needed_by
 
 MM, ONEDNN, OPENBLAS = "torch.mm", "oneDNN", "OpenBLAS"
 SUM, SUM_INT, MV, MATVEC, PACKED, PACKED_16, AGAIN = (
-    "torch.sum", "torch.sum of int64", "torch.mv", "OpenBLAS, matrix times vector", "oneDNN, one token",
-    "oneDNN, one token of bfloat16", "torch.sum, again and again",
+    "torch.sum", "torch.sum of int64", "torch.mv", "OpenBLAS of a vector", "oneDNN of one token",
+    "oneDNN of one bfloat16 token", "repeated torch.sum",
 )  # fmt: skip
 EMPTY = "an empty module"
 PRODUCT_PATHS = {"cpu": (MM, ONEDNN, OPENBLAS), "cuda": (MM,)}
