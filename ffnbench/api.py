@@ -204,6 +204,7 @@ def ab(request: SidesRequest, ending: Silent = SILENT) -> Checked:
 def report(path: str, ending: Silent = SILENT) -> tuple[ShownReport, str]:
     """A saved run again, every figure computed anew; and what to say where the file's own figures are others."""
     stored = load(path)
+    ending.known(stored)
     fresh = recompute(stored)
     return _shown(fresh, ending), difference(stored, fresh)
 

@@ -18,7 +18,7 @@ TORCH_FILES = {
     "bench/backends.py", "bench/ceilings.py", "bench/compiling.py", "bench/onednn.py", "ffn/packed.py",
     "bench/placement.py", "models/alone.py",
 }  # fmt: skip
-PICTURE_FILES = {f"report/{name}picture.py" for name in ("", "curve_", "surface_", "block_", "ratio_")}
+PICTURE_FILES = {f"report/{name}picture.py" for name in ("", "curve_", "surface_", "block_", "ratio_", "roofline_")}
 # from the top of the house to its ground: a room imports from those below it; files of one room may import each other
 ROOMS = (
     "__main__", "cli", "api", "report", "selftest", "bench", "stats", "planning", "result", "plan", "metrics",

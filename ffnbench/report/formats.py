@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 from ffnbench.errors import FfnbenchError
 from ffnbench.report.records import Record, csv_text, json_text
@@ -14,7 +15,20 @@ FORMATS = ("table", "markdown", "csv", "json")  # for stdout
 SUFFIXES = (".csv", ".json", ".md")
 PICTURES = (".png", ".svg", ".pdf")
 PICTURE_SUFFIXES = (*PICTURES, ".csv")  # of plot-activations: the csv holds the points
+ROOFLINE = "roofline"  # a picture whose file's name begins so is another one
 Write = Callable[[], str | bytes]
+
+
+def writer_of(files: Mapping[str, Write], path: Path) -> Write:
+    """What writes a file: of the names that it begins and ends with, such as `.png` and `roofline.png`, the longest."""
+    stem, suffix = path.stem.lower(), path.suffix.lower()
+    fit = [name for name in files if name.endswith(suffix) and stem.startswith(name.removesuffix(suffix))]
+    return files[max(fit, key=len)]
+
+
+def is_roofline(path: Path) -> bool:
+    """Whether a file is to hold a roofline."""
+    return path.suffix.lower() in PICTURES and path.stem.lower().startswith(ROOFLINE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +41,8 @@ class Longer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class View:
-    """An answer made readable. `stdout` has a writer for each format but the table, `files` one for each suffix.
+    """An answer made readable. `stdout` has a writer for each format but the table, `files` one for each suffix, and
+    for `roofline.png` and the like, which are files whose name begins and ends so (writer_of).
 
     `code` is the exit code that follows from it, `code_if_unclear_fails` where the user wants that; `problem` is raised
     once everything is shown and written. `rescue` is what is saved elsewhere if a file can't be written, so that no
@@ -55,11 +70,12 @@ def view_of(
     records: Callable[[], Sequence[Record]],
     *,
     json: Callable[[], str] | None = None,
-    picture: Callable[[str], bytes] | None = None,
+    pictures: Mapping[str, Callable[[str], bytes]] | None = None,
     every: bool = True,
     rescue: Callable[[], str] | None = None,
 ) -> View:
-    """A view of a table and its records. `json` where that is more than the records; `picture` draws for a suffix.
+    """A view of a table and its records. `json` where that is more than the records. `pictures` draw for a suffix,
+    each into files whose name begins with its own; that of "" into all others.
 
     `every` is whether markdown shows the columns that only --wide does.
     """
@@ -69,6 +85,6 @@ def view_of(
         "markdown": lambda: markdown(table, every=every),
     }
     files: dict[str, Write] = {".csv": texts["csv"], ".json": texts["json"], ".md": texts["markdown"]}
-    if picture is not None:
-        files |= {suffix: lambda suffix=suffix: picture(suffix) for suffix in PICTURES}  # type: ignore[misc]
+    for begin, draw in (pictures or {}).items():
+        files |= {begin + suffix: lambda draw=draw, suffix=suffix: draw(suffix) for suffix in PICTURES}  # type: ignore[misc]
     return View(table=table, stdout=texts, files=files, rescue=rescue)

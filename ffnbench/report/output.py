@@ -18,9 +18,10 @@ from ffnbench.names import hint_for
 from ffnbench.plan import Plan
 from ffnbench.report.exports import EXPORTS
 from ffnbench.report.findings import CHECK_FORMATS, CHECK_SUFFIXES
-from ffnbench.report.formats import FORMATS, SUFFIXES, View, Write
+from ffnbench.report.formats import FORMATS, SUFFIXES, View, Write, is_roofline, writer_of
 from ffnbench.report.journal import Found, Journal
 from ffnbench.report.progress import ProgressBar
+from ffnbench.report.roofline import has_ceilings, no_ceilings
 from ffnbench.report.store import Outputs, append, inputs_of, locked, refuse_unwritable, save
 from ffnbench.report.text import Terminal, show
 from ffnbench.request import LIMITS, MEASURING, OUTPUT, flag
@@ -175,6 +176,7 @@ class Ending(Silent):
         self._known: Heard = getattr(output, "known", _unheard)
         one_of("format", self._format, formats)
         self._inputs = list(inputs)
+        self._counts_only = counts_only
         keep = counts_only and not getattr(output, "force", False)
         self._outputs = Outputs(getattr(output, "out", ()), stem, suffixes, self._inputs, keep=keep)
         self._journal: Journal | None = None
@@ -194,8 +196,11 @@ class Ending(Silent):
         return OneOfSeveral(self, number, runs)
 
     def known(self, what: Plan | Report) -> None:
-        """Raises FfnbenchError where a flag that was typed would do nothing."""
+        """Raises FfnbenchError where a flag that was typed would do nothing, or a file could hold nothing."""
         self._known(what)
+        drawn = any(map(is_roofline, self._outputs.paths))
+        if drawn and (self._counts_only or not has_ceilings(what)):
+            raise no_ceilings()
 
     def tell(self, text: str) -> None:
         """One line on stderr before anything is measured."""
@@ -264,8 +269,8 @@ class Ending(Silent):
     def write(self, files: Mapping[str, Write], rescue: Callable[[], str] | None = None) -> list[Path]:
         """Write the files that were asked for; gives their paths."""
 
-        def written(suffix: str) -> bytes:
-            found = files[suffix]()
+        def written(path: Path) -> bytes:
+            found = writer_of(files, path)()
             return found.encode() if isinstance(found, str) else found
 
         return self._outputs.write(written, (lambda: rescue().encode()) if rescue else None)

@@ -94,6 +94,11 @@ class Outputs:
         self.close()
 
     @property
+    def paths(self) -> tuple[Path, ...]:
+        """All files that are to be written."""
+        return tuple(self._paths)
+
+    @property
     def first(self) -> Path | None:
         """The first output that is, or will be, a file: a journal can stand beside it."""
         return next((path for path in self._paths if path.is_file() or not path.exists()), None)
@@ -104,8 +109,8 @@ class Outputs:
             if folder.is_dir() and not any(folder.iterdir()):
                 folder.rmdir()
 
-    def write(self, render: Callable[[str], bytes], rescue: Callable[[], bytes] | None = None) -> list[Path]:
-        """Write every file, each in one step; `render` gives the bytes for a suffix.
+    def write(self, render: Callable[[Path], bytes], rescue: Callable[[], bytes] | None = None) -> list[Path]:
+        """Write every file, each in one step; `render` gives the bytes for a path.
 
         One that can't be written does not stop the others; what went wrong is raised as Unfinished at the end, and
         `rescue` gives what is then saved in the folder for temporary files, so that no measurement is lost.
@@ -113,7 +118,7 @@ class Outputs:
         problems, written = [], []
         for path in self._paths:
             try:
-                replace_file(path, render(path.suffix.lower()))
+                replace_file(path, render(path))
                 written.append(path)
             except (OSError, FfnbenchError) as problem:  # a picture may have no room for all of its texts
                 problems.append(f"cannot write {str(path)!r}: {getattr(problem, 'strerror', None) or problem}")

@@ -11,7 +11,7 @@ from ffnbench.report.activations import timing_records, timing_tables
 from ffnbench.report.block import block_tables
 from ffnbench.report.block_records import block_records
 from ffnbench.report.compare import compare_records, compare_table
-from ffnbench.report.formats import View, view_of
+from ffnbench.report.formats import ROOFLINE, View, view_of
 from ffnbench.report.records import Record
 from ffnbench.report.store import report_text
 from ffnbench.report.table import Table
@@ -41,6 +41,13 @@ def _block(report: Report, suffix: str) -> bytes:
     return block_picture(report, suffix)
 
 
+def _roofline(report: Report, suffix: str) -> bytes:
+    from ffnbench.report.roofline_picture import roofline_picture
+
+    return roofline_picture(report, suffix)
+
+
+NAMED_PICTURES = {ROOFLINE: _roofline}  # for files whose name begins so, of every kind
 VIEWS = {
     Kind.COMPARE: Reading(table=compare_table, records=compare_records, picture=_ratios),
     Kind.SIDES: Reading(table=compare_table, records=compare_records, picture=_ratios),
@@ -63,7 +70,10 @@ def report_view(report: Report) -> View:
         reading.table(report),
         lambda: reading.records(report),
         json=lambda: report_text(report),
-        picture=lambda suffix: reading.picture(report, suffix),
+        pictures={
+            begin: lambda suffix, draw=draw: draw(report, suffix)  # type: ignore[misc]
+            for begin, draw in {"": reading.picture, **NAMED_PICTURES}.items()
+        },
         every=False,
         rescue=(lambda: report_text(report)) if report.samples else None,
     )

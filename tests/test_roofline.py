@@ -1,0 +1,291 @@
+"""The roofline: what is drawn is what the numbers say, its names lie apart, and it is drawn where it can be."""
+
+from __future__ import annotations
+
+import random
+import sys
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from functools import cache
+from itertools import combinations
+from math import log10
+from pathlib import Path
+
+import numpy as np
+import pytest
+from conftest import FakeLaunch
+from matplotlib.colors import to_hex
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+
+from ffnbench import api, cli
+from ffnbench.errors import FfnbenchError
+from ffnbench.metrics import LATENCY, ROOF
+from ffnbench.report.formats import PICTURES, writer_of
+from ffnbench.report.label_places import Box, place
+from ffnbench.report.roofline_picture import SMALL, roofline_figure
+from ffnbench.report.views import report_view
+from ffnbench.request import CompareRequest
+from ffnbench.result import Bound, Estimate, Report, Roof, Sample, Share
+
+D, H = 768, 2048
+WEIGHTS = 3 * D * H
+
+
+def products(rate: float, *, dtype: str = "float32", threads: int = 2, path: str = "oneDNN") -> tuple[Roof, float]:
+    """A roof, and its FLOPs per second."""
+    name = f"(product {path} {dtype} {threads})"
+    return Roof(name=name, bound=Bound.PRODUCTS, path=path, amount=2 * 512 * D * H, device="cpu", dtype=dtype,
+                threads=threads, shape=(512, H, D)), rate  # fmt: skip
+
+
+def reading(
+    rate: float, level: str = "memory", *, amount: int = 1 << 28, path: str = "torch.sum"
+) -> tuple[Roof, float]:
+    """A roof, and its bytes per second."""
+    return Roof(name=f"(bytes {level} {path})", bound=Bound.BYTES, path=path, amount=amount, device="cpu",
+                dtype="float32", threads=2, level=level), rate  # fmt: skip
+
+
+MEMORY, L3 = reading(38e9), reading(90e9, "L3", amount=1 << 24)
+FAST, SLOW, HALF = products(420e9), products(215e9, path="OpenBLAS"), products(850e9, dtype="bfloat16")
+ROOFS = (MEMORY, FAST, SLOW)
+Seconds = Callable[[str, int], float]  # (label, worker) -> seconds
+
+
+def report_of(
+    variants: str,
+    seconds: Seconds,
+    *,
+    roofs: Iterable[tuple[Roof, float]] = ROOFS,
+    met: Iterable[tuple[str, Roof]] = (),
+    failing: str = "",
+    **flags: object,
+) -> Report:
+    """A run of fake workers with roofs of known rates; `met`: which bytes hold which case back."""
+    asked = {"d_model": D, "d_ff": H, "match": "none", "metrics": "latency", "workers": 4, "rounds": 2} | flags
+    launch = FakeLaunch(lambda label, worker, _: seconds(label, worker), trouble={("sample", failing): "crash"})
+    found = api.measure(api.prepare(CompareRequest(variants=variants, **asked)), launch=launch)
+    calls = tuple(
+        Sample(case=roof.name, metric=ROOF, worker=worker, round=0, order=0, value=roof.amount / rate, calls=1)
+        for roof, rate in roofs for worker in range(4)
+    )  # fmt: skip
+    shares = tuple(
+        Share(case=label, bound=Bound.BYTES, roof=roof.name, share=Estimate(value=0.5)) for label, roof in met
+    )
+    return replace(found, roofs=tuple(roof for roof, _ in roofs), samples=found.samples + calls, shares=shares)
+
+
+def drawn(figure: Figure) -> dict[str, Line2D]:
+    """The dots and lines by the label or the roof that they are of."""
+    return {line.get_gid(): line for line in figure.axes[0].lines if line.get_gid()}
+
+
+def at(line: Line2D) -> tuple[float, float]:
+    (x,), (y,) = line.get_data()
+    return float(x), float(y)
+
+
+def test_a_dot_stands_where_the_numbers_say_with_its_interval() -> None:
+    report = report_of("swiglu", lambda _, worker: 0.02 * (1 + 0.1 * worker))
+    figure = roofline_figure(report)
+    flops, moved = 2 * 512 * WEIGHTS, 4 * (WEIGHTS + 2 * 512 * D)
+    latency = report.estimate("swiglu", LATENCY)
+    assert latency.low < 0.02 * 1.1 < latency.high
+    assert at(drawn(figure)["swiglu"]) == pytest.approx((flops / moved, flops / latency.value / 1e9))
+    (bar,) = [line for line in figure.axes[0].lines if list(line.get_xdata()) == [flops / moved] * 2]
+    assert sorted(bar.get_ydata()) == pytest.approx([flops / latency.high / 1e9, flops / latency.low / 1e9])
+
+
+def test_lines_are_the_best_roofs_and_meet_at_the_ridge() -> None:
+    """Bytes rise in proportion, the best products are level from the ridge on; OpenBLAS's are not drawn."""
+    figure = roofline_figure(report_of("swiglu", lambda *_: 0.02))
+    lines = drawn(figure)
+    assert lines.keys() == {"swiglu", MEMORY[0].name, FAST[0].name}
+    (x0, y0), (x1, y1) = lines[MEMORY[0].name].get_xydata()
+    assert y0 / x0 == pytest.approx(38)
+    assert (x1, y1) == pytest.approx((420 / 38, 420))
+    (x0, y0), (x1, y1) = lines[FAST[0].name].get_xydata()
+    assert (x0, y0, y1) == pytest.approx((420 / 38, 420, 420))
+    assert x1 == figure.axes[0].get_xlim()[1]
+    said = [text.get_text() for text in figure.axes[0].texts]
+    assert said == ["420 GFLOP/s: float32, oneDNN", "38.0 GB/s: memory\ntorch.sum", "swiglu"]
+
+
+def test_each_dtype_has_its_products_and_each_level_that_was_met_its_bytes() -> None:
+    report = report_of(
+        "full=swiglu@seq_len=1,half=swiglu@seq_len=1@dtype=bf16",
+        lambda *_: 1e-3,
+        roofs=(*ROOFS, HALF, L3, reading(300e9, "L2", amount=1 << 20)),
+        met=(("full", MEMORY[0]), ("half", L3[0])),
+    )
+    lines = drawn(roofline_figure(report))
+    assert lines.keys() == {"full", "half", MEMORY[0].name, L3[0].name, FAST[0].name, HALF[0].name}
+    assert lines[MEMORY[0].name].get_ydata()[1] == pytest.approx(850)
+    assert lines[FAST[0].name].get_xdata()[0] == pytest.approx(420 / 90)
+    half = 2 * WEIGHTS / (2 * (WEIGHTS + 2 * D))
+    assert at(lines["half"])[0] == pytest.approx(half)
+    assert at(lines["full"])[0] == pytest.approx(half / 2)
+
+
+def test_each_number_of_threads_has_its_own() -> None:
+    roofs = (*ROOFS, products(110e9, threads=1))
+    figure = roofline_figure(report_of("one=swiglu@threads=1,two=swiglu@threads=2", lambda *_: 0.03, roofs=roofs))
+    said = [text.get_text() for text in figure.axes[0].texts]
+    assert "110 GFLOP/s: float32, 1 thread, oneDNN" in said
+    assert "420 GFLOP/s: float32, 2 threads, oneDNN" in said
+
+
+def test_a_backward_is_two_products_more_on_the_same_bytes() -> None:
+    line = drawn(roofline_figure(report_of("swiglu", lambda *_: 0.05, mode="train")))["swiglu"]
+    flops = 3 * 2 * 512 * WEIGHTS
+    assert at(line) == pytest.approx((flops / (4 * (WEIGHTS + 2 * 512 * D)), flops / 0.05 / 1e9))
+
+
+def test_of_experts_those_count_that_are_met() -> None:
+    line = drawn(roofline_figure(report_of("swiglu@moe=8x2", lambda *_: 0.05, seq_len=1)))["swiglu@moe=8x2"]
+    flops, weights = 2 * (2 * WEIGHTS + 8 * D), 2 * WEIGHTS + 8 * D
+    assert at(line) == pytest.approx((flops / (4 * (weights + 2 * D)), flops / 0.05 / 1e9))
+
+
+def test_what_failed_is_left_out_and_without_any_case_it_is_said() -> None:
+    report = report_of("relu,swiglu", lambda *_: 0.02, failing="swiglu")
+    assert drawn(roofline_figure(report)).keys() == {"relu", MEMORY[0].name, FAST[0].name}
+    with pytest.raises(FfnbenchError, match="no case of this run has a latency"):
+        roofline_figure(report_of("swiglu", lambda *_: 0.02, failing="swiglu"))
+
+
+CROWDS = {
+    "equal": "eager=swiglu,packed=swiglu,a$b$=swiglu,_hidden=swiglu,onednn=swiglu",
+    "the same": ",".join(f"v{i}=swiglu" for i in range(12)),
+    "many": ",".join(
+        f"{way}-{n}=swiglu@seq_len={n}" for way in ("eager", "packed", "best") for n in (1, 16, 512, 2048)
+    ),
+    "long": "swiglu," + ",".join(f"swiglu@batch={i}@bias=true@init=normal" for i in range(2, 6)),
+}
+
+
+def crowded(label: str, worker: int) -> float:
+    """Near the ceiling, and further from it by the sum of the label's letters."""
+    tokens = int(label.rpartition("-")[2]) if label.rpartition("-")[2].isdigit() else 512
+    best = max(2 * tokens * WEIGHTS / 420e9, 4 * WEIGHTS / 38e9)
+    return best * (1.1 + sum(map(ord, label)) % 7 / 10) * (1 + 0.01 * worker)
+
+
+@cache
+def figure_of(crowd: str) -> Figure:
+    """Drawn once for all that look at it."""
+    figure = roofline_figure(report_of(CROWDS[crowd], crowded))
+    figure.draw_without_rendering()
+    return figure
+
+
+@pytest.mark.parametrize("crowd", CROWDS)
+def test_every_case_is_named_and_no_name_lies_on_another(crowd: str) -> None:
+    """Beside its dot, inside the axes and on no dot; or all of them in the legend."""
+    figure = figure_of(crowd)
+    axes = figure.axes[0]
+    dots = [line for line in axes.lines if line.get_marker() != "None"]
+    names = [text for text in axes.texts if "/s: " not in text.get_text()]
+    legend = [text for one in figure.legends for text in one.get_texts()]
+    assert len(names) + len(legend) == len(dots)
+    assert bool(names) != bool(legend)
+    boxes = [text.get_window_extent() for text in (*names, *legend)]
+    level = [text.get_window_extent() for text in axes.texts if not text.get_rotation() and text not in names]
+    for one, other in combinations((*boxes, *level), 2):
+        assert not (one.x0 < other.x1 and other.x0 < one.x1 and one.y0 < other.y1 and other.y0 < one.y1)
+    for box in boxes:
+        assert figure.bbox.x0 <= box.x0 < box.x1 <= figure.bbox.x1
+    for box in boxes if names else ():
+        assert axes.bbox.x0 < box.x0 < box.x1 <= axes.bbox.x1 + 1
+        for x, y in (axes.transData.transform(dot.get_xydata()[0]) for dot in dots):
+            assert not (box.x0 < x < box.x1 and box.y0 < y < box.y1)
+
+
+def test_twelve_cases_are_told_by_colour_and_shape() -> None:
+    figure = figure_of("many")
+    dots = [line for line in figure.axes[0].lines if line.get_marker() != "None"]
+    assert len({(line.get_marker(), to_hex(line.get_color())) for line in dots}) == 12
+    assert len({line.get_marker() for line in dots[:7]}) == len({to_hex(line.get_color()) for line in dots[:7]}) == 7
+    keys = [(line.get_marker(), to_hex(line.get_color())) for line in figure.legends[0].get_lines()]
+    assert keys == [(line.get_marker(), to_hex(line.get_color())) for line in dots]
+
+
+def test_it_fits_a_column_of_a_paper() -> None:
+    figure = roofline_figure(report_of("swiglu@seq_len=1,swiglu", lambda *_: 0.02, met=[("swiglu", L3[0])]))
+    assert figure.get_size_inches()[0] == 3.4
+    axes = figure.axes[0]
+    texts = [*axes.texts, *axes.get_xticklabels(), *axes.get_yticklabels(), axes.xaxis.label, axes.yaxis.label]
+    assert min(text.get_fontsize() for text in texts) >= SMALL == 6
+    assert not axes.get_title()
+    for ticks, (low, high) in ((axes.get_xticks(), axes.get_xlim()), (axes.get_yticks(), axes.get_ylim())):
+        assert sum(low <= tick <= high for tick in ticks) >= 3
+        assert log10(high / low) > 1
+
+
+def test_labels_that_are_placed_never_overlap() -> None:
+    """Many draws of dots and sizes: whatever is placed is inside, apart from all else, and led to where it is far."""
+    dice, inside = random.Random(3), Box(0, 0, 200, 150)
+    placed = 0
+    for _ in range(30):
+        labels = [
+            ((dice.uniform(20, 180), dice.uniform(20, 130)), (dice.uniform(5, 40), 7.0))
+            for _ in range(dice.randint(1, 8))
+        ]  # fmt: skip
+        dots = [Box(x - 2, y - 2, x + 2, y + 2) for (x, y), _ in labels]
+        found = place(labels, inside=inside, taken=dots, lines=[((0, 0), (200, 150))], gap=4, step=3)
+        for one, ((x, y), size) in zip(found or (), labels, strict=bool(found)):
+            box = one.box
+            assert (box.x1 - box.x0, box.y1 - box.y0) == pytest.approx(size)
+            assert box.within(inside)
+            away = np.hypot(max(box.x0 - x, 0, x - box.x1), max(box.y0 - y, 0, y - box.y1))
+            assert away < 5 or one.leader
+        for one, other in combinations([*(one.box for one in found or ()), *dots], 2):
+            assert not one.overlaps(other) or (one in dots and other in dots)
+        placed += bool(found)
+    assert placed > 20
+    assert place([((100, 75), (300, 7))], inside=inside, taken=[], lines=[], gap=4, step=3) is None
+
+
+# Which file holds it
+
+
+@pytest.fixture
+def call(on_machine, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
+    """A command in this process, on workers that are not real; gives exit code, stdout, stderr."""
+    on_machine(FakeLaunch())
+
+    def run(*arguments: object) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["ffnbench", *map(str, arguments)])
+        with pytest.raises(SystemExit) as caught:
+            cli.main()
+        out, err = capsys.readouterr()
+        return caught.value.code or 0, out, err
+
+    return run
+
+
+@pytest.mark.parametrize(
+    ("name", "holds"), [("roofline.png", True), ("Roofline-2.PNG", True), ("my-roofline.png", False), ("a.png", False)]
+)
+def test_a_name_that_begins_with_roofline_holds_one(name: str, holds: bool) -> None:
+    files = report_view(report_of("swiglu", lambda *_: 0.02)).files
+    assert writer_of(files, Path(name)) is files["roofline.png" if holds else ".png"]
+
+
+def test_it_is_written_in_every_format() -> None:
+    files = report_view(report_of("swiglu", lambda *_: 0.02)).files
+    assert set(PICTURES) == {".png", ".svg", ".pdf"}
+    assert {f"roofline{suffix}" for suffix in PICTURES} < files.keys()
+    assert writer_of(files, Path("roofline.pdf"))()[:4] == b"%PDF"
+    assert writer_of(files, Path("roofline.csv")) is files[".csv"]
+
+
+@pytest.mark.parametrize("command", ["compare", "cost", "report"])
+def test_without_ceilings_it_is_one_error_and_nothing_is_measured(command: str, call, tmp_path: Path) -> None:
+    if command == "report":
+        call("compare", "--quick", "--metrics", "latency", "-q", "-o", tmp_path / "run.json")
+    code, out, err = call(command, *[tmp_path / "run.json"] * (command == "report"), "-o", tmp_path / "roofline.png")
+    assert (code, out) == (2, "")
+    assert err == "error: this run has no ceilings\nhint: measure with --metrics latency,ceilings\n"
+    assert not (tmp_path / "roofline.png").exists()
