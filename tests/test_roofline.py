@@ -40,14 +40,14 @@ def products(rate: float, *, dtype: str = "float32", threads: int = 2, path: str
 
 
 def reading(
-    rate: float, level: str = "memory", *, amount: int = 1 << 28, path: str = "torch.sum"
+    rate: float, level: str = "memory", *, amount: int = 1 << 23, path: str = "torch.sum"
 ) -> tuple[Roof, float]:
     """A roof, and its bytes per second."""
     return Roof(name=f"(bytes {level} {path})", bound=Bound.BYTES, path=path, amount=amount, device="cpu",
                 dtype="float32", threads=2, level=level), rate  # fmt: skip
 
 
-MEMORY, L3 = reading(38e9), reading(90e9, "L3", amount=1 << 24)
+MEMORY, L3 = reading(38e9), reading(90e9, "L3", amount=2 * WEIGHTS)
 FAST, SLOW, HALF = products(420e9), products(215e9, path="OpenBLAS"), products(850e9, dtype="bfloat16")
 ROOFS = (MEMORY, FAST, SLOW)
 Seconds = Callable[[str, int], float]  # (label, worker) -> seconds
@@ -285,7 +285,8 @@ def test_it_is_written_in_every_format() -> None:
 def test_without_ceilings_it_is_one_error_and_nothing_is_measured(command: str, call, tmp_path: Path) -> None:
     if command == "report":
         call("compare", "--quick", "--metrics", "latency", "-q", "-o", tmp_path / "run.json")
-    code, out, err = call(command, *[tmp_path / "run.json"] * (command == "report"), "-o", tmp_path / "roofline.png")
+    given = {"report": [tmp_path / "run.json"], "compare": ["--metrics", "latency"], "cost": []}[command]
+    code, out, err = call(command, *given, "-o", tmp_path / "roofline.png")
     assert (code, out) == (2, "")
     assert err == "error: this run has no ceilings\nhint: measure with --metrics latency,ceilings\n"
     assert not (tmp_path / "roofline.png").exists()

@@ -1,19 +1,17 @@
-"""What stands on a roofline: each timed case as a dot, each ceiling that the run measured as a line. Numbers alone.
-
-A dot's FLOPs are those of matrix products in the mode that was timed, its bytes those of weights, input and output.
-"""
+"""What stands on a roofline: each timed case as a dot, each ceiling that cases met as a line. Numbers alone."""
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
-from statistics import median
 
 from ffnbench.errors import FfnbenchError
-from ffnbench.ffn.dtypes import item_bytes
-from ffnbench.metrics import CEILINGS, LATENCY, ROOF
-from ffnbench.plan import Case, Mode, Plan
+from ffnbench.metrics import CEILINGS, LATENCY
+from ffnbench.plan import Case, Plan
 from ffnbench.result import Bound, Report, Roof
+from ffnbench.stats.ceilings import Ceiling, ceilings_of, needed_by
+
+ALIKE = 0.1  # lines that are no farther apart are one
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,24 +26,12 @@ class Dot:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Line:
-    """The best roof of its kind, and its FLOPs or bytes per second."""
-
-    roof: Roof
-    rate: float
-
-    def at(self, intensity: float) -> float:
-        """The most FLOPs per second that it allows a case of this intensity."""
-        return self.rate * intensity if self.roof.bound is Bound.BYTES else self.rate
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Roofline:
-    """Cases in the plan's order; products by dtype, then bytes by level, each the fastest first."""
+    """Cases in the plan's order; the ceilings of their products and of their bytes, each the fastest first."""
 
     dots: tuple[Dot, ...]
-    products: tuple[Line, ...]
-    bytes_: tuple[Line, ...]
+    products: tuple[Ceiling, ...]
+    bytes_: tuple[Ceiling, ...]
 
 
 def no_ceilings() -> FfnbenchError:
@@ -59,74 +45,55 @@ def has_ceilings(what: Plan | Report) -> bool:
 
 
 def roofline(report: Report) -> Roofline:
-    """What is to be drawn; raises FfnbenchError where the run has no ceilings, or no case that was timed."""
-    lines = [Line(roof=roof, rate=rate) for roof in report.roofs if (rate := _rate(report, roof))]
-    if not lines:
+    """What is to be drawn; raises FfnbenchError where the run has no ceilings, or no case that was timed.
+
+    Bytes are those that hold a case back; where they hold none, the slowest, to show how far away that is.
+    """
+    found = ceilings_of(report.run, report.costs) if report.roofs else {}
+    if not any({Bound.PRODUCTS, Bound.BYTES} & bounds.keys() for bounds in found.values()):
         raise no_ceilings()
     dots = tuple(dot for case in report.plan.shown if (dot := _dot(report, case)))
     if not dots:
         raise FfnbenchError("no case of this run has a latency and a number of FLOPs", "the table says why")
-    works = {(dot.case.workload.dtype, dot.case.workload.threads) for dot in dots}
-    met = {found.roof for found in report.shares if found.bound is Bound.BYTES}
-    levels = {line.roof.level for line in lines if line.roof.name in met}
-    products = [line for line in lines if line.roof.bound is Bound.PRODUCTS]
-    reading = [line for line in lines if line.roof.bound is Bound.BYTES]
-    if reading and not levels:  # no case is held back by bytes: then the slowest level shows how far away that is
-        levels = {max(reading, key=lambda line: line.roof.amount).roof.level}
+    drawn = [dot.case.label for dot in dots]
+    reading = {label: found[label][Bound.BYTES] for label in drawn if Bound.BYTES in found.get(label, {})}
+    held = [line for label, line in reading.items() if (share := report.share(label)) and share.bound is Bound.BYTES]
     return Roofline(
         dots=dots,
-        products=_best((line, _work(line.roof)) for line in products if _work(line.roof) in works),
-        bytes_=_best((line, (line.roof.level, line.roof.threads)) for line in reading if line.roof.level in levels),
+        products=_apart(found[label][Bound.PRODUCTS] for label in drawn if Bound.PRODUCTS in found.get(label, {})),
+        bytes_=_apart(held or sorted(reading.values(), key=lambda line: line.rate)[:1]),
     )
 
 
-def _work(roof: Roof) -> tuple[str, int]:
-    return roof.dtype, roof.threads
+def at(line: Ceiling, intensity: float) -> float:
+    """The most FLOPs per second that a ceiling allows a case of this intensity."""
+    return line.rate * intensity if line.roof.bound is Bound.BYTES else line.rate
 
 
-def _best(lines: Iterable[tuple[Line, Hashable]]) -> tuple[Line, ...]:
-    """The fastest of each kind, the fastest kind first."""
-    found: dict[Hashable, Line] = {}
-    for line, kind in lines:
-        if kind not in found or line.rate > found[kind].rate:
-            found[kind] = line
-    return tuple(sorted(found.values(), key=lambda line: -line.rate))
+def _apart(lines: Iterable[Ceiling]) -> tuple[Ceiling, ...]:
+    """The fastest first, without those that would lie on a faster one of the same kind."""
+    kept: list[Ceiling] = []
+    for line in sorted(lines, key=lambda line: -line.rate):
+        alike = (other for other in kept if _kind(other.roof) == _kind(line.roof))
+        if all(line.rate < (1 - ALIKE) * other.rate for other in alike):
+            kept.append(line)
+    return tuple(kept)
 
 
-def _rate(report: Report, roof: Roof) -> float | None:
-    """FLOPs or bytes per second; None for a call that does neither, or was not timed."""
-    seconds = [s.value for s in report.samples if (s.case, s.metric) == (roof.name, ROOF)]
-    return roof.amount / median(seconds) if seconds and roof.bound is not Bound.CALL else None
+def _kind(roof: Roof) -> tuple[str, int, str]:
+    return roof.level, roof.threads, roof.dtype if roof.bound is Bound.PRODUCTS else ""
 
 
 def _dot(report: Report, case: Case) -> Dot | None:
     """None for a case that failed or was not timed, or whose FLOPs nobody knows."""
-    latency, flops = report.estimate(case.label, LATENCY), _flops(report, case)
-    if latency is None or report.failure(case.label) or not flops:
+    latency, needed = report.estimate(case.label, LATENCY), needed_by(case, report.cost(case.label))
+    if latency is None or report.failure(case.label) or not needed.flops:
         return None
     low, high = latency.low or latency.value, latency.high or latency.value
     return Dot(
         case=case,
-        intensity=flops / _bytes(report, case),
-        rate=flops / latency.value,
-        low=flops / high,
-        high=flops / low,
+        intensity=needed.flops / needed.bytes,
+        rate=needed.flops / latency.value,
+        low=needed.flops / high,
+        high=needed.flops / low,
     )
-
-
-def _flops(report: Report, case: Case) -> int:
-    """Of one call; 0 where they are not known."""
-    cost = report.cost(case.label)
-    parts = {
-        Mode.FORWARD.value: (cost.flops_forward,),
-        Mode.TRAIN.value: (cost.flops_forward, cost.flops_backward),
-        Mode.BACKWARD.value: (cost.flops_backward,),
-    }[case.workload.mode]
-    return case.workload.tokens * sum(part or 0 for part in parts) if None not in parts else 0
-
-
-def _bytes(report: Report, case: Case) -> int:
-    """What no call can do without: weights, input and output, each once."""
-    cost, work = report.cost(case.label), case.workload
-    weights = cost.weight_bytes if cost.weight_bytes_touched is None else cost.weight_bytes_touched
-    return weights + 2 * work.tokens * case.ffn.d_model * item_bytes(work.dtype)

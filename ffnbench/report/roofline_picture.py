@@ -19,9 +19,10 @@ from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
 from ffnbench.report.label_places import Box, Placed, Segment, place
 from ffnbench.report.picture import COLOURS, Canvas, drawing, lay_out, literal, pen, render, shortened
-from ffnbench.report.roofline import Dot, Line, Roofline, roofline
-from ffnbench.result import Bound, Report
-from ffnbench.units import SI, quantity
+from ffnbench.report.roofline import Dot, Roofline, at, roofline
+from ffnbench.result import Bound, Report, Roof
+from ffnbench.stats.ceilings import Ceiling, read_bytes
+from ffnbench.units import IEC, SI, quantity
 
 WIDTH, HEIGHT = 3.4, 2.7  # inches: a column of a paper, and the axes with what stands around them
 LEGEND_ROW, LEGEND_AROUND = 0.115, 0.05
@@ -91,7 +92,7 @@ def _frame(axes: Axes, found: Roofline) -> None:
         axes.spines[side].set_visible(False)
 
 
-def _lines(axes: Axes, found: Roofline) -> list[tuple[Line, Line2D]]:
+def _lines(axes: Axes, found: Roofline) -> list[tuple[Ceiling, Line2D]]:
     """Bytes rise up to the highest line of products; products go on from where the fastest bytes reach them."""
     low, high = axes.get_xlim()
     top = max((line.rate for line in found.products), default=axes.get_ylim()[1] * GIGA)
@@ -102,7 +103,7 @@ def _lines(axes: Axes, found: Roofline) -> list[tuple[Line, Line2D]]:
         start = max(low, line.rate / fastest) if fastest and not is_bytes else low
         end = min(high, top / line.rate) if is_bytes else high
         (artist,) = axes.plot(
-            [start, end], [line.at(start) / GIGA, line.at(end) / GIGA], "--" if is_bytes else "-",
+            [start, end], [at(line, start) / GIGA, at(line, end) / GIGA], "--" if is_bytes else "-",
             color=pen(0)["color"], linewidth=0.9, zorder=1.5, gid=line.roof.name,
         )  # fmt: skip
         drawn.append((line, artist))
@@ -122,14 +123,13 @@ def _mark(axes: Axes, dot: Dot, number: int) -> None:
 # Names: of lines first, then of dots, each where it covers nothing; all in pixels of the figure
 
 
-def _names(axes: Axes, found: Roofline, lines: list[tuple[Line, Line2D]], *, of_dots: bool = True) -> bool:
+def _names(axes: Axes, found: Roofline, lines: list[tuple[Ceiling, Line2D]], *, of_dots: bool = True) -> bool:
     """Name the lines, and the dots where that is wanted; False where a dot's name has no room, and then none has."""
     edge, (x0, y0, x1, y1) = EDGE * axes.figure.dpi / 72, axes.bbox.extents
     inside = Box(x0 + edge, y0 + edge, x1, y1)
     segments = [part for _, artist in lines if (part := inside.part_of(_pixels(axes, artist)))]
     taken = [box for dot in found.dots for box in _covered(axes, dot)]
-    several = len({line.roof.threads for line, _ in lines}) > 1
-    named = [_text(axes, _said(line, several)) for line, _ in lines]
+    named = [_text(axes, _said(line, [other.roof for other, _ in lines])) for line, _ in lines]
     for text, (line, artist) in zip(named, lines, strict=True):
         _name_line(axes, text, line, _pixels(axes, artist), (inside, segments, taken))
     if not of_dots:
@@ -202,7 +202,9 @@ def _fix(axes: Axes, text: Text, pixel: tuple[float, float]) -> None:
     text.set_position((float(x), float(y)))
 
 
-def _name_line(axes: Axes, text: Text, line: Line, whole: Segment, among: tuple[Box, list[Segment], list[Box]]) -> None:
+def _name_line(
+    axes: Axes, text: Text, line: Ceiling, whole: Segment, among: tuple[Box, list[Segment], list[Box]]
+) -> None:
     """Name a line along itself, at the end and on the side where that covers least.
 
     `among`: the axes, all lines, and what is taken, which gets what the name takes.
@@ -248,11 +250,18 @@ def _along(corner: tuple[float, float], direction: tuple[float, float], size: tu
     return found
 
 
-def _said(line: Line, several: bool) -> str:
-    """`414 GFLOP/s: float32, oneDNN`; of bytes in two rows, for slanted lines are short. Threads where they differ."""
+def _said(line: Ceiling, among: list[Roof]) -> str:
+    """`414 GFLOP/s: float32, oneDNN`; of bytes in two rows, for slanted lines are short.
+
+    Threads and the size of what is read are told where they differ among the roofs.
+    """
     roof = line.roof
     unit, what, then = ("B/s", roof.level, "\n") if roof.bound is Bound.BYTES else ("FLOP/s", roof.dtype, ", ")
-    threads = f"{roof.threads} thread{'s' * (roof.threads > 1)}, " if several else ""
+    if sum(other.level == roof.level and other.threads == roof.threads for other in among) > 1 and roof.level:
+        what += f", {quantity(read_bytes(roof), IEC)}"
+    threads = (
+        f"{roof.threads} thread{'s' * (roof.threads > 1)}, " if len({other.threads for other in among}) > 1 else ""
+    )
     return then.join(map(literal, (f"{quantity(line.rate, SI)}{unit}: {what}", f"{threads}{roof.path}")))
 
 
