@@ -24,6 +24,7 @@ from ffnbench.metrics import LATENCY, ROOF
 from ffnbench.report.formats import PICTURES, writer_of
 from ffnbench.report.label_places import Box, place
 from ffnbench.report.roofline_picture import SMALL, roofline_figure
+from ffnbench.report.store import report_text
 from ffnbench.report.views import report_view
 from ffnbench.request import CompareRequest
 from ffnbench.result import Bound, Estimate, Report, Roof, Sample, Share
@@ -273,11 +274,15 @@ def test_a_name_that_begins_with_roofline_holds_one(name: str, holds: bool) -> N
     assert writer_of(files, Path(name)) is files["roofline.png" if holds else ".png"]
 
 
-def test_it_is_written_in_every_format() -> None:
-    files = report_view(report_of("swiglu", lambda *_: 0.02)).files
-    assert set(PICTURES) == {".png", ".svg", ".pdf"}
+def test_a_saved_run_is_drawn_again(call, tmp_path: Path) -> None:
+    """In one of the formats that all pictures have."""
+    report = report_of("swiglu", lambda *_: 0.02)
+    (tmp_path / "run.json").write_text(report_text(report))
+    code, _, err = call("report", tmp_path / "run.json", "-o", tmp_path / "roofline.pdf")
+    assert code == 0, err
+    assert (tmp_path / "roofline.pdf").read_bytes()[:4] == b"%PDF"
+    files = report_view(report).files
     assert {f"roofline{suffix}" for suffix in PICTURES} < files.keys()
-    assert writer_of(files, Path("roofline.pdf"))()[:4] == b"%PDF"
     assert writer_of(files, Path("roofline.csv")) is files[".csv"]
 
 
