@@ -50,8 +50,12 @@ def roofline(report: Report) -> Roofline:
     Bytes are those that hold a case back; where they hold none, the slowest, to show how far away that is.
     """
     found = ceilings_of(report.run, report.costs) if report.roofs else {}
-    if not any({Bound.PRODUCTS, Bound.BYTES} & bounds.keys() for bounds in found.values()):
+    if not report.roofs:
         raise no_ceilings()
+    if not any({Bound.PRODUCTS, Bound.BYTES} & bounds.keys() for bounds in found.values()):
+        raise FfnbenchError(
+            "other work disturbed every ceiling of this run", "measure again while the machine is quiet"
+        )
     dots = tuple(dot for case in report.plan.shown if (dot := _dot(report, case)))
     if not dots:
         raise FfnbenchError("no case of this run has a latency and a number of FLOPs", "the table says why")

@@ -74,7 +74,8 @@ def _frame(axes: Axes, found: Roofline) -> None:
     axes.set(xscale="log", yscale="log", xlabel="FLOP per byte of weights, input and output", ylabel="GFLOP/s")
     across = [dot.intensity for dot in found.dots]
     ridges = [top.rate / under.rate for top in found.products for under in found.bytes_]
-    tops = [dot.high for dot in found.dots] + [line.rate for line in found.products]
+    lines = found.products or found.bytes_
+    tops = [dot.high for dot in found.dots] + [at(line, min(across)) for line in lines]
     axes.set_xlim(
         min([min(across) / AROUND, *(ridge / BESIDE_RIDGE for ridge in ridges)]),
         max([max(across) * AROUND, *(ridge * BESIDE_RIDGE for ridge in ridges)]),

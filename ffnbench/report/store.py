@@ -115,17 +115,18 @@ class Outputs:
         One that can't be written does not stop the others; what went wrong is raised as Unfinished at the end, and
         `rescue` gives what is then saved in the folder for temporary files, so that no measurement is lost.
         """
-        problems, written = [], []
+        problems, hints, written = [], [], []
         for path in self._paths:
             try:
                 replace_file(path, render(path))
                 written.append(path)
             except (OSError, FfnbenchError) as problem:  # a picture may have no room for all of its texts
                 problems.append(f"cannot write {str(path)!r}: {getattr(problem, 'strerror', None) or problem}")
+                hints.append(getattr(problem, "hint", "") or "is the disk full, or the folder gone?")
         if problems:
             saved = self.rescued = _rescue(rescue() if rescue else b"")
             where = f"the whole result is in {saved}" if saved else "the answer is shown on stdout"
-            raise Unfinished("; ".join(problems), f"is the disk full, or the folder gone? {where}")
+            raise Unfinished("; ".join(problems), "; ".join([*dict.fromkeys(hints), where]))
         return written
 
     def _checked(self, text: str, stem: str) -> list[Path]:
