@@ -1,8 +1,9 @@
-"""Whether shares of a ceiling are true: `python benchmarks/ceilings_exam.py [--cases N]`, half an hour for 200 on 2 CPUs.
+"""Whether shares of a ceiling are true: `python benchmarks/ceilings_exam.py [--cases N]`, half an hour for 200 cases.
 
 Draws cases, measures them a few at a time beside their ceilings, and counts rows that lie above 100 %: whatever runs a
 case is a path that the machine has, so such a row means that a ceiling is too low. `--repeat N` measures one plan N
-times, a pause between, and tells by how much each row's share moves. Ends with 1 where a promise is broken.
+times, a pause between, and tells by how much each row's share moves. Ends with 1 where a promise is broken. Where
+something else works on the machine few rows have a share; `--threads 1` leaves it a CPU.
 """
 
 from __future__ import annotations
@@ -19,11 +20,12 @@ import ffnbench
 from ffnbench.plan import Backend, Mode
 from ffnbench.result import Report, Share
 
-FORMS = ("relu", "gelu", "silu", "relu2", "glu", "bilinear", "swiglu", "geglu", "reglu")
+CLASSIC, GATED = ("relu", "gelu", "silu", "relu2"), ("glu", "bilinear", "swiglu", "geglu", "reglu")
 D_MODELS = (64, 96, 128, 192, 256, 384, 512, 768, 1024, 1536, 2048)
 RATIOS = (1, 1.5, 2, 8 / 3, 3.5, 4, 5)  # of d_ff to d_model
 TOKENS = (1, 2, 3, 4, 8, 16, 31, 32, 64, 100, 128, 256, 512, 777, 1024)
 INFERENCE = {Backend.ONEDNN.value}  # what has no backward
+NEEDS_GATE = {Backend.PACKED.value, Backend.PACKED_UP_GATE.value}
 TOGETHER = 5  # cases of one run
 MOST_FLOPS = 4e10  # of one call, so that a run ends
 REPEATED = ",".join(f"swiglu@seq_len={tokens}@backend=BACKEND" for tokens in (1, 16, 512))
@@ -32,11 +34,10 @@ WITHIN = 0.03  # of a share that repeats
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A case with its share, None where it has none, and why that is."""
+    """A case with its share; without one, why that is."""
 
     name: str
-    share: Share | None
-    why: str = ""
+    share: Share
 
 
 def drawn(dice: random.Random, dtypes: list[str], backends: list[str]) -> tuple[int, list[str]]:
@@ -45,23 +46,23 @@ def drawn(dice: random.Random, dtypes: list[str], backends: list[str]) -> tuple[
     while len(variants) < TOGETHER:
         d_ff, tokens = 8 * round(dice.choice(RATIOS) * d_model / 8), dice.choice(TOKENS)
         backend = dice.choice(backends)
+        form = dice.choice(GATED if backend in NEEDS_GATE else CLASSIC + GATED)
         mode = Mode.FORWARD if backend in INFERENCE or dice.random() < 0.7 else Mode.TRAIN
+        keys = f"d_ff={d_ff}@seq_len={tokens}@dtype={dice.choice(dtypes)}@mode={mode.value}@backend={backend}"
         if 6 * 3 * d_model * d_ff * tokens <= MOST_FLOPS:
-            variants.add(
-                f"{dice.choice(FORMS)}@d_ff={d_ff}@seq_len={tokens}@dtype={dice.choice(dtypes)}"
-                f"@mode={mode.value}@backend={backend}"
-            )
+            variants.add(f"{form}@{keys}")
     return d_model, sorted(variants)
 
 
-def rows_of(report: Report, before: str = "") -> list[Row]:
-    """The rows of a run, each with its share or why it has none."""
+def rows_of(report: Report, before: str, missing: Counter[str]) -> list[Row]:
+    """The rows of a run that have a share; the others are counted by what they lack."""
     found = []
     for case in report.plan.shown:
-        failure = report.failure(case.label)
-        why = f"{failure.kind.value}: {failure.message}" if failure else "no clean rounds"
-        share = report.share(case.label)
-        found.append(Row(before + case.label, share, "" if share else why))
+        share, failure = report.share(case.label), report.failure(case.label)
+        if share:
+            found.append(Row(before + case.label, share))
+        else:
+            missing[f"{failure.kind.value}: {failure.message}" if failure else "no clean rounds"] += 1
     return found
 
 
@@ -72,67 +73,73 @@ def told(share: Share) -> str:
     return f"{100 * of.value:.1f} %{interval} of {share.bound.value} by {share.roof}"
 
 
-def exam(cases: int, seed: int, dtypes: list[str], backends: list[str]) -> bool:
+def exam(asked: argparse.Namespace) -> bool:
     """Whether no row of so many cases lies above its ceiling, interval included."""
-    dice, rows = random.Random(seed), list[Row]()
-    while len(rows) < cases:
-        d_model, variants = drawn(dice, dtypes, backends)
-        report = ffnbench.compare(variants, d_model=d_model, match="none", metrics="latency,ceilings", quick=True)
-        rows += rows_of(report, f"d_model {d_model}: ")
-        print(f"{len(rows)} of {cases}", file=sys.stderr, flush=True)
-    known = [row for row in rows if row.share]
-    above = [row for row in known if row.share.share.value > 1]
+    dice, rows, missing = random.Random(asked.seed), list[Row](), Counter[str]()
+    while (done := len(rows) + missing.total()) < asked.cases:
+        print(f"{done} of {asked.cases}", file=sys.stderr, flush=True)
+        d_model, variants = drawn(dice, asked.dtypes, asked.backends)
+        report = ffnbench.compare(
+            variants, d_model=d_model, match="none", metrics="latency,ceilings", quick=True, threads=asked.threads
+        )
+        rows += rows_of(report, f"d_model {d_model}: ", missing)
+    above = sorted((row for row in rows if row.share.share.value > 1), key=lambda row: -row.share.share.value)
     surely = [row for row in above if (row.share.share.low or 0.0) > 1]
-    print(f"seed {seed}: {len(rows)} cases, {len(known)} with a share")
-    for bound, number in Counter(row.share.bound.value for row in known).most_common():
-        values = [row.share.share.value for row in known if row.share.bound.value == bound]
-        print(f"  held back by {bound}: {number}, share {100 * median(values):.0f} % in the middle, {100 * max(values):.1f} % at most")  # fmt: skip
+    print(f"seed {asked.seed}: {done} cases, {len(rows)} with a share")
+    for bound, number in Counter(row.share.bound for row in rows).most_common():
+        values = [100 * row.share.share.value for row in rows if row.share.bound is bound]
+        print(
+            f"  bound by {bound.value}: {number}; half of them above {median(values):.0f} %, none above {max(values):.1f} %"
+        )
     print(f"above 100 %: {len(above)}; with their whole interval: {len(surely)}")
-    for row in sorted(above, key=lambda row: -row.share.share.value):
+    for row in above:
         print(f"  {row.name}: {told(row.share)}{'  BROKEN' * (row in surely)}")
-    for why, number in Counter(row.why for row in rows if not row.share).most_common():
+    for why, number in missing.most_common():
         print(f"without a share: {number} ({why})")
     return not surely
 
 
-def repeated(runs: int, pause: float, dtypes: list[str], backends: list[str]) -> bool:
+def repeated(asked: argparse.Namespace) -> bool:
     """Whether each row's share stays within 3 % over so many runs of one plan."""
-    variants = ",".join(REPEATED.replace("BACKEND", one) for one in backends)
+    variants, missing = ",".join(REPEATED.replace("BACKEND", one) for one in asked.backends), Counter[str]()
     shares: dict[str, list[float]] = {}
-    for number in range(runs):
-        if number:
-            time.sleep(pause)
-        for dtype in dtypes:
-            report = ffnbench.compare(variants, d_model=768, d_ff=2048, match="none", metrics="latency,ceilings", dtype=dtype)  # fmt: skip
-            for row in rows_of(report):
-                shares.setdefault(f"{dtype}: {row.name}", []).extend([row.share.share.value] if row.share else [])
-        print(f"{number + 1} of {runs}", file=sys.stderr, flush=True)
+    for number in range(asked.repeat):
+        print(f"{number} of {asked.repeat}", file=sys.stderr, flush=True)
+        for dtype in asked.dtypes:
+            time.sleep(asked.pause if number else 0.0)
+            report = ffnbench.compare(
+                variants, d_model=768, d_ff=2048, match="none", metrics="latency,ceilings", dtype=dtype,
+                threads=asked.threads,
+            )  # fmt: skip
+            for row in rows_of(report, f"{dtype}: ", missing):
+                shares.setdefault(row.name, []).append(row.share.share.value)
     kept = True
     print(f"{'row':60} {'runs':>5} {'share':>8} {'moves':>7}")
     for name, values in shares.items():
-        moved = max(values) / min(values) - 1 if len(values) > 1 else None
-        broken = moved is not None and moved > WITHIN
-        kept &= not broken
-        middle = f"{100 * median(values):.1f} %" if values else "-"
-        moves = "-" if moved is None else f"{100 * moved:.1f} %"
-        print(f"{name:60} {len(values):5} {middle:>8} {moves:>7}{'  BROKEN' * broken}")
+        moved = max(values) / min(values) - 1
+        kept &= moved <= WITHIN
+        broken = "  BROKEN" * (moved > WITHIN)
+        print(f"{name:60} {len(values):5} {100 * median(values):6.1f} % {100 * moved:5.1f} %{broken}")
+    for why, number in missing.most_common():
+        print(f"without a share: {number} ({why})")
     return kept
 
 
 def main() -> int:
     """Draw, or repeat."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    known = ", ".join(one.value for one in Backend)
     parser.add_argument("--cases", type=int, default=200)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--repeat", type=int, default=0, metavar="RUNS")
     parser.add_argument("--pause", type=float, default=30.0, help="seconds between repeated runs")
-    parser.add_argument("--dtypes", default="float32,bfloat16")
-    parser.add_argument("--backends", default="eager,packed,onednn", help="those to draw from, of " + ", ".join(one.value for one in Backend))  # fmt: skip
+    parser.add_argument("--dtypes", type=lambda text: text.split(","), default=["float32", "bfloat16"])
+    parser.add_argument(
+        "--backends", type=lambda text: text.split(","), default=["eager", "packed", "onednn"], help=known
+    )
+    parser.add_argument("--threads", type=int)
     asked = parser.parse_args()
-    dtypes, backends = asked.dtypes.split(","), asked.backends.split(",")
-    if asked.repeat:
-        return 0 if repeated(asked.repeat, asked.pause, dtypes, backends) else 1
-    return 0 if exam(asked.cases, asked.seed, dtypes, backends) else 1
+    return 0 if (repeated if asked.repeat else exam)(asked) else 1
 
 
 if __name__ == "__main__":
