@@ -89,7 +89,7 @@ def exam(asked: argparse.Namespace) -> bool:
     for bound, number in Counter(row.share.bound for row in rows).most_common():
         values = [100 * row.share.share.value for row in rows if row.share.bound is bound]
         print(
-            f"  bound by {bound.value}: {number}, of them half above {median(values):.0f} % and none above {max(values):.1f} %"
+            f"  bound by {bound.value}: {number}, half above {median(values):.0f} % and none above {max(values):.1f} %"
         )
     print(f"above 100 %: {len(above)}; with their whole interval: {len(surely)}")
     for row in above:

@@ -18,7 +18,7 @@ from ffnbench.bench.prober import Prober
 from ffnbench.bench.session import Session, WorkerLost
 from ffnbench.ffn.cost import Cost
 from ffnbench.ffn.spec import ImportedSpec
-from ffnbench.plan import OWN, Arm, Case, Workload
+from ffnbench.plan import OWN, Arm, Backend, Case, Workload
 from ffnbench.report.compare import compare_records
 from ffnbench.report.records import csv_text
 from ffnbench.result import Agreement, Report
@@ -67,6 +67,10 @@ class FakeWorker:
             return {"value": self.seconds(label, self.index, number), "waited": self.waited}
         if request["do"] == "explore" and self.roofs is not None:
             return {"found": self.roofs(request["roofs"])}
+        if request["do"] == "backends":
+            return {"backends": {backend.value: "" for backend in Backend}}
+        if request["do"] == "ceilings":
+            return {"roofs": request["roofs"], "seconds": [0.001] * len(request["roofs"])}
         if request["do"] == "prepare_roofs":
             return {"made": [roof["name"] for roof in request["roofs"]]}
         if request["do"] == "roof":

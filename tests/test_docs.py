@@ -56,14 +56,18 @@ def test_shell_lines_are_commands_that_work(document, line, tmp_path, monkeypatc
     (tmp_path / "docs" / "dying_relu.py").write_text((ROOT / "docs" / "dying_relu.py").read_text())
     hostile = (ROOT / "tests" / "hostile.py").read_text()
     (tmp_path / "path" / "to" / "mlp.py").write_text(hostile + "\n\nFusedSwiGLU = TwoThirds\n")
-    saved = api.measure(
-        api.prepare(CompareRequest(variants="relu,gelu,swiglu", precision=0.5, metrics="latency")), launch=FakeLaunch()
-    )
+    launch = FakeLaunch()
+    launch.roofs = lambda roofs: [
+        {"roof": roof, "seconds": 0.001, "calls": 1} for roof in {roof["bound"]: roof for roof in roofs}.values()
+    ]
+    asked = CompareRequest(variants="relu,gelu,swiglu", precision=0.5, metrics="latency,ceilings")
+    saved = api.measure(api.prepare(asked), launch=launch)
     for name in ("run.json", "baseline.json"):
         (tmp_path / name).write_text(report_text(saved))
     if "timm" in line:
         pytest.importorskip("timm")
-    on_machine(FakeLaunch(), SidesProber)
+    on_machine(launch, SidesProber)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setattr(api, "_pause", lambda seconds, ending: None)
     if line.startswith("ffnbench ab "):
         two_sides(tmp_path)
