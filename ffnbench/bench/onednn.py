@@ -153,11 +153,13 @@ def pack(module: nn.Module, x: Tensor, split: int | None = None) -> Packed:
     for part in module.modules():
         if isinstance(part, FeedForward):
             _fuse(part)
-    used = _used(module, layers, x, tokens)
+    seconds = _pack_all(module, layers, tokens)
+    used = _used(module, layers, x)
     if not used:
         raise Unsupported("its nn.Linear layers are never called as modules, so that nothing can take their place")
     parts = _part_of(module, layers, x, tokens, split)
-    seconds = _pack_all(module, layers, parts or tokens)
+    if parts or _is_tried(tokens, split):
+        seconds = _pack_all(module, layers, parts or tokens)
     held = {id(layer.weight) for layer in used}
     rest = sum(p.nbytes for p in module.parameters() if id(p) not in held)
     return Packed(
@@ -192,8 +194,12 @@ def _pack_all(module: nn.Module, layers: list[Any], tokens: int) -> float:
         for layer in layers:
             layer.pack(_tokens_of(module, layer, tokens))
     except RuntimeError as problem:
-        raise Unsupported(f"oneDNN can't pack its weights: {' '.join(str(problem).split())[:200]}") from problem
+        raise Unsupported(f"oneDNN can't pack its weights: {_one_line(problem)}") from problem
     return perf_counter() - start
+
+
+def _one_line(problem: Exception) -> str:
+    return " ".join(str(problem).split())[:200]
 
 
 def _tokens_of(module: nn.Module, layer: AnyPacked, tokens: int) -> int:
@@ -202,9 +208,8 @@ def _tokens_of(module: nn.Module, layer: AnyPacked, tokens: int) -> int:
     return max(1, tokens * module.moe.top_k // module.moe.experts)
 
 
-def _used(module: nn.Module, layers: list[Any], x: Tensor, tokens: int) -> list[Any]:
+def _used(module: nn.Module, layers: list[Any], x: Tensor) -> list[Any]:
     """The layers that a call of the module runs as modules."""
-    _pack_all(module, layers, tokens)
     called: list[Any] = []
 
     def note(layer: Any, fused: Callable[..., Tensor], *args: Any) -> Tensor:
@@ -217,6 +222,8 @@ def _used(module: nn.Module, layers: list[Any], x: Tensor, tokens: int) -> list[
     try:
         with torch.inference_mode():
             module(x)
+    except RuntimeError as problem:
+        raise Unsupported(f"oneDNN can't run its layers: {_one_line(problem)}") from problem
     finally:
         for layer in layers:
             for name in ("forward", "then", "times"):
@@ -247,20 +254,21 @@ def _gated(form: Any, fused: Fused | None, x: Tensor) -> Tensor:
 
 def _part_of(module: nn.Module, layers: list[Any], x: Tensor, tokens: int, known: int | None) -> int | None:
     """Into parts of how many tokens a call is split; None is not at all. Found by trying, where it is not known."""
-    if known is not None:
+    if not _is_tried(tokens, known) or not isinstance(module, FeedForward):  # others may look at all tokens at once
         return known or None
-    if not isinstance(module, FeedForward):  # others may look at all tokens at once
-        return None
     whole = _seconds(module, layers, x, None, tokens)
     found = {part: _seconds(module, layers, x, part, tokens) for part in SPLITS if 2 * part <= tokens}
     best = min(found, key=lambda part: found[part], default=None)
     return best if best is not None and found[best] < CLEARLY * whole else None
 
 
+def _is_tried(tokens: int, known: int | None) -> bool:
+    """Whether there are parts to try."""
+    return known is None and tokens >= 2 * min(SPLITS)
+
+
 def _seconds(module: nn.Module, layers: list[Any], x: Tensor, part: int | None, tokens: int) -> float:
     """The fastest of a few calls."""
-    if 2 * SPLITS[0] > tokens:
-        return 0.0
     _pack_all(module, layers, part or tokens)
     best, start, made = float("inf"), perf_counter(), 0
     with torch.inference_mode():

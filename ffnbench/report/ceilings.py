@@ -11,6 +11,7 @@ from ffnbench.stats.ceilings import Ceiling, ceilings_of, needed_by, read_bytes
 from ffnbench.units import IEC, TIME, decimals, digits, quantity
 
 PRIORITY = 8  # the first columns to go
+BESIDE_BACKENDS = 2  # the share is what they are measured for
 GIGA = 1e9
 MOST = 3  # ceilings of one bound that are told
 
@@ -57,8 +58,10 @@ def ceiling_fields(report: Report) -> list[Field]:
 
         return Column(title=title, priority=PRIORITY), cell
 
+    backends = any(not case.workload.eager for case in report.plan.shown)
+    priority = BESIDE_BACKENDS if backends else PRIORITY
     return [
-        (Column(title="of ceiling", unit="% [95%]", priority=PRIORITY), share),
+        (Column(title="of ceiling", unit="% [95%]", priority=priority), share),
         text_field("bound_by", "bound by", PRIORITY, left=True),
         rate("flops_per_s", "GFLOP/s"),
         rate("bytes_per_s", "GB/s"),

@@ -238,8 +238,8 @@ def _static_fields(rows: list[Record], timed: set[str] | None) -> list[Field]:
         forward = EXTRA if timed == {Mode.BACKWARD.value} else 5
         backward = 5 if Mode.BACKWARD.value in timed else EXTRA
     return [
-        count_field("d_ff", "d_ff", 2 + backends),
-        count_field("params", "params", 1 + backends),
+        count_field("d_ff", "d_ff", 2 + 2 * backends),
+        count_field("params", "params", 1 + 2 * backends),
         *_expert_fields(rows, 1 if timed is None else 3),
         number_field(rows, "flops_forward", "FLOPs", SI, forward, per="/tok"),
         number_field(rows, "flops_backward", "FLOPs bwd", SI, backward, per="/tok"),
@@ -295,7 +295,7 @@ def _once_fields(report: Report, rows: list[Record]) -> list[Field]:
         return Cell(text=UNKNOWN) if estimate is None else Cell(text=seconds_text(estimate, 1), value=estimate.value)
 
     return [
-        (Column(title=titles[0] if len(titles) == 1 else "one-off", unit="s", priority=2 if _errors(rows) else 1), cell)
+        (Column(title=titles[0] if len(titles) == 1 else "one-off", unit="s", priority=3 if _errors(rows) else 1), cell)
     ]
 
 
