@@ -71,7 +71,7 @@ VALUES: dict[str, tuple[str, ...]] = {
     "--runs": ("1", "2", "3"), "--pause": ("0", "0.5", "60"), "--init": ("torch", "he_xavier", "normal"),
     "--routing": ("uniform", "skewed", "trained-like"), "--match": ("params", "flops", "none"),
     "--rule": ("llama", "palm", "classic", "notes", "dinov2"), "--metrics": ("latency", "memory", "latency,memory",
-    "latency,sparsity", "memory,sparsity"), "--heads": ("1", "2", "4"), "--kv-heads": ("1", "2"),
+    "latency,sparsity", "memory,sparsity", "ceilings,latency"), "--heads": ("1", "2", "4"), "--kv-heads": ("1", "2"),
     "--head-dim": ("8", "16", "64"), "--elements": ("1024", "1,64", "1048576"), "--range": ("-4:4", "-1:1e3", "0:0.1"),
     "--size": ("10x4.5", "12x8", "20X20"), "--dpi": ("50", "20", "72"), "--style": ("default", "ggplot", "grayscale"),
     "--format": ("table", "csv", "json", "markdown"), "--tolerance": ("latency=5%", "params=1%", "latency=0.08"),

@@ -22,6 +22,7 @@ from ffnbench.errors import FfnbenchError
 from ffnbench.plan import NoProbe, cost_of
 from ffnbench.planning.compare import plan_compare
 from ffnbench.report.ceilings_cache import cache_path, keep_ceilings, kept_ceilings
+from ffnbench.report.journal import Journal
 from ffnbench.report.shown_report import recompute
 from ffnbench.report.store import load, report_text
 from ffnbench.report.text import plain
@@ -263,6 +264,17 @@ def test_a_saved_run_gives_the_same_shares(report, tmp_path: Path) -> None:
     assert len(both.runs) == 2
     path.write_text(report_text(both))
     assert load(path).runs[0].roofs == report.roofs
+
+
+def test_the_journal_of_a_killed_run_gives_the_same_shares(report, tmp_path: Path) -> None:
+    journal = Journal(tmp_path / "run.json")
+    journal.add(replace(report, samples=(), roofs=(), shares=(), measured=(), comparisons=(), environment=None))
+    for found in (report.environment, report.plan, *report.roofs, *report.samples):
+        journal.add(found)
+    assert journal.path is not None
+    again = load(journal.path)
+    journal.close(keep=False)
+    assert (again.roofs, again.shares) == (report.roofs, report.shares)
 
 
 def spoil(data: dict, how: str) -> None:

@@ -47,6 +47,8 @@ from ffnbench.stats.rounds import WAITED
 Call = Callable[[], Any]
 SAMPLE_S = 0.003  # of one sample: a case's is 10 ms, but there are more roofs than cases
 TRIED = 3  # calls of a candidate that are timed, and then as many more of the best
+WEIGHTS = {Bound.PRODUCTS: 4}  # of a group's share of the time; others have 1
+KEPT_READS = 2
 FAR = 0.4  # of the best rate: a path that is slower on small shapes is not tried on larger ones
 NEAR = 0.03  # of the best rate: what a look of a few calls can't tell apart
 SPIN_S = 0.02  # that torch's threads spin on after their work, at most
@@ -72,17 +74,19 @@ class Ceilings:
     ) -> list[tuple[Roof, float, int]]:
         """The `keep` fastest of each group, or the best of each path, with seconds of a call and the calls of a sample.
 
-        Groups share the time. Each candidate has three calls; one that would take longer than what is left is passed
-        over, and so is one that this machine can't run.
+        Groups share the time, those of products with the greatest parts. Each candidate has a few calls; one that would
+        take longer than what is left is passed over, and so is one that this machine can't run.
         """
         self._reserve(roofs)
         groups: dict[tuple[str | int, ...], list[Roof]] = {}
         for roof in roofs:
             groups.setdefault(group_of(roof), []).append(roof)
         found, end = [], perf_counter() + seconds
+        parts = [WEIGHTS.get(group[0].bound, 1) for group in groups.values()]
         for place, group in enumerate(groups.values()):
-            share = max(0.0, end - perf_counter()) / (len(groups) - place)
-            found += self._best(group, perf_counter() + share, keep, waits)
+            share = max(0.0, end - perf_counter()) * parts[place] / sum(parts[place:])
+            most = keep if keep is None or group[0].bound is Bound.PRODUCTS else min(keep, KEPT_READS)
+            found += self._best(group, perf_counter() + share, most, waits)
         found = found if keep is None else _useful(found)
         for name in self._made.keys() - {roof.name for roof, *_ in found}:
             del self._made[name]
