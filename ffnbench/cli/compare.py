@@ -17,10 +17,11 @@ from ffnbench.streams import visible
 
 ALL_SUFFIXES = (*SUFFIXES, *PICTURES)
 WORDS = {"formats": ", ".join(FORMATS), "suffixes": ", ".join(ALL_SUFFIXES)}
+MEASURED = WORDS | {"suffixes": WORDS["suffixes"] + "; roofline.png: under ceilings"}
 
 
 @command(
-    epilog="Example: ffnbench compare --d-model 768 --variants relu,gelu,swiglu -o run.csv -o run.json", words=WORDS
+    epilog="Example: ffnbench compare --d-model 768 --variants relu,gelu,swiglu -o run.csv -o run.json", words=MEASURED
 )
 def compare(request: CompareRequest, output: Output) -> None:
     """Measure variants side by side: parameters, FLOPs, latency and memory, at equal parameters."""
@@ -45,7 +46,7 @@ def cost(request: CostRequest, output: Counted) -> None:
 FILE = typer.Argument(metavar="FILE", help="A .json that `compare`, `block` or `activations --time` wrote with -o.")
 
 
-@command(epilog="Example: ffnbench report run.json --wide", words=WORDS)
+@command(epilog="Example: ffnbench report run.json --wide", words=MEASURED)
 def report(path: Annotated[str, FILE], output: Kept) -> None:
     """Show a saved run again: every figure is computed anew from its samples."""
     from ffnbench import api
