@@ -133,7 +133,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--repeat", type=int, default=0, metavar="RUNS")
     parser.add_argument("--pause", type=float, default=30.0, help="seconds between repeated runs")
-    parser.add_argument("--dtypes", type=lambda text: text.split(","), default=["float32", "bfloat16"])
+    parser.add_argument("--dtypes", type=lambda text: text.split(","), default=["float32"])
     parser.add_argument(
         "--backends", type=lambda text: text.split(","), default=["eager", "packed", "onednn"], help=known
     )
