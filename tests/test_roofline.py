@@ -23,6 +23,7 @@ from ffnbench.errors import FfnbenchError
 from ffnbench.metrics import LATENCY, ROOF
 from ffnbench.report.formats import PICTURES, writer_of
 from ffnbench.report.label_places import Box, place
+from ffnbench.report.roofline import roofline
 from ffnbench.report.roofline_picture import SMALL, roofline_figure
 from ffnbench.report.store import report_text
 from ffnbench.report.views import report_view
@@ -154,6 +155,25 @@ def test_what_failed_is_left_out_and_without_any_case_it_is_said() -> None:
     assert drawn(roofline_figure(report)).keys() == {"relu", MEMORY[0].name, FAST[0].name}
     with pytest.raises(FfnbenchError, match="no case of this run has a latency"):
         roofline_figure(report_of("swiglu", lambda *_: 0.02, failing="swiglu"))
+
+
+def test_ceilings_that_were_all_disturbed_are_none() -> None:
+    report = report_of("swiglu", lambda *_: 0.02)
+    noisy = tuple(replace(sample, waited=0.5) if sample.metric == ROOF else sample for sample in report.samples)
+    with pytest.raises(FfnbenchError, match="other work disturbed every ceiling of this run"):
+        roofline(replace(report, samples=noisy))
+
+
+def test_a_level_that_was_met_at_several_sizes_has_a_line_for_each_that_differs() -> None:
+    """Lines less than a tenth apart are one: the faster of them."""
+    sizes = {"one": 1, "two": 2, "three": 3}  # times d_ff
+    rates = {"one": 95e9, "two": 90e9, "three": 60e9}
+    roofs = {name: reading(rates[name], "L3", amount=4 * (WEIGHTS * n + 2 * D), path=name) for name, n in sizes.items()}
+    report = report_of(
+        ",".join(f"{name}=swiglu@d_ff={n * H}" for name, n in sizes.items()), lambda *_: 1e-2, seq_len=1, d_ff=None,
+        roofs=[*ROOFS[1:], *roofs.values()], met=[(name, roof) for name, (roof, _) in roofs.items()],
+    )  # fmt: skip
+    assert [line.roof.path for line in roofline(report).bytes_] == ["one", "three"]
 
 
 CROWDS = {
