@@ -118,8 +118,8 @@ def repeated(asked: argparse.Namespace) -> bool:
     for name, values in shares.items():
         moved = max(values) / min(values) - 1
         kept &= moved <= WITHIN
-        broken = "  BROKEN" * (moved > WITHIN)
-        print(f"{name:60} {len(values):5} {100 * median(values):6.1f} % {100 * moved:5.1f} %{broken}")
+        moves = f"{100 * moved:5.1f} %" if len(values) > 1 else "-"
+        print(f"{name:60} {len(values):5} {100 * median(values):6.1f} % {moves:>7}{'  BROKEN' * (moved > WITHIN)}")
     for why, number in missing.most_common():
         print(f"without a share: {number} ({why})")
     return kept
