@@ -202,7 +202,7 @@ class Clock:
 
 
 @pytest.mark.parametrize(("roof_s", "case_s"), [(0.2, 0.05), (0.01, 0.05), (0.001, 1.0), (3.0, 0.01)])
-def test_ceilings_take_5_seconds_at_most_and_about_a_tenth(roof_s: float, case_s: float) -> None:
+def test_ceilings_take_5_seconds_at_most_and_about_a_sixth(roof_s: float, case_s: float) -> None:
     clock, launch = Clock(), machine()
     calm, spent = launch.roof, []
 
@@ -219,7 +219,7 @@ def test_ceilings_take_5_seconds_at_most_and_about_a_tenth(roof_s: float, case_s
     done, costs = measured(launch, now=clock, rounds=60)
     in_all = 3 * 4 * roof_s  # the first round of each worker, which is always asked for
     assert sum(spent) <= 5.0 + (4 * roof_s if len(spent) == 4 else 0)
-    assert sum(spent) <= max(0.1 * clock.s, in_all)
+    assert sum(spent) <= max(0.16 * clock.s, in_all)
     assert shares_of(done, costs)
 
 

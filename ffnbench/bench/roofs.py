@@ -12,7 +12,7 @@ from typing import Any
 
 from ffnbench.bench.caches import Cache, level_of
 from ffnbench.ffn.dtypes import item_bytes
-from ffnbench.plan import Case
+from ffnbench.plan import Backend, Case
 from ffnbench.result import Bound, CaseCost, Roof
 from ffnbench.stats.ceilings import ALIKE, needed_by
 
@@ -110,13 +110,19 @@ def apart(sizes: Iterable[int]) -> list[int]:
 
 def shapes_of(cases: Sequence[Case], kind: str) -> list[tuple[int, int, int]]:
     """(tokens, out, in) of products: square ones, and the cases' own, whole and in parts of fewer tokens."""
-    widths = list(dict.fromkeys((case.ffn.d_ff, case.ffn.d_model) for case in cases if case.ffn.d_ff))
+    widths = list(dict.fromkeys((_widest(case), case.ffn.d_model) for case in cases if case.ffn.d_ff))
     widths = sorted(widths, key=lambda width: -width[0])[:MOST_WIDTHS]
     longest = max(case.workload.tokens for case in cases)
     tokens = {count for count in (*SPLITS[kind], longest) if LEAST_TOKENS <= count <= longest}
     own = [shape for d_ff, d in widths for count in sorted(tokens) for shape in ((count, d_ff, d), (count, d, d_ff))]
     found = sorted({*own, *_squares(kind)}, key=_flops)
     return [shape for shape in found if _flops(shape) <= MOST_FLOPS[kind]]
+
+
+def _widest(case: Case) -> int:
+    """The rows of its largest product: gate and up together where they are one."""
+    joined = case.workload.backend in (Backend.PACKED.value, Backend.PACKED_UP_GATE.value)
+    return (2 if joined else 1) * (case.ffn.d_ff or 0)
 
 
 def _squares(kind: str) -> list[tuple[int, int, int]]:

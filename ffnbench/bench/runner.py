@@ -28,6 +28,7 @@ from ffnbench.errors import FfnbenchError, Unfinished, termination_as_interrupti
 from ffnbench.metrics import CEILINGS, LATENCY, METRICS, ROOF, Metric
 from ffnbench.plan import Backend, Note, Plan
 from ffnbench.result import CaseCost, Environment, Failure, FailureKind, Progress, Roof, Run, Sample, Side, Timer
+from ffnbench.stats.ceilings import Ceiling, may_bind
 from ffnbench.stats.enough import Advance, Amount, Answered, fixed_amount, limit_met, scatter, wanted
 from ffnbench.stats.rounds import is_clean
 
@@ -37,7 +38,8 @@ OPENED = [metric for metric in METRICS if metric.job == "open"]  # what opening 
 CEILINGS_S = 5.0  # at most, of a whole run
 EXPLORING_S, EXPLORING = 1.5, 0.04  # at most, and of the budget
 EXPLORING_A_WORKER_S = 0.2  # where there is no budget
-ROOFS = 0.07  # of a run's time: with what exploring takes about a tenth
+ROOFS = 0.15  # of a run's time, at most, for samples of those that may bind a row
+MAY_BIND = 0.5  # of the least time that a row's ceilings allow: what is farther away is looked at once a worker
 KEPT_ROOFS = 3  # of each ceiling: which is the fastest is known at the end
 LONGEST = 20  # times the rounds that a worker should make: then it waits for quiet no longer
 DOING = {Backend.COMPILE.value: "compiling", Backend.ONEDNN.value: "packing"}  # what opening a case is, by backend
@@ -173,6 +175,7 @@ class _Runner:
     _made: list[tuple[int, int]] = field(default_factory=list)  # by worker: clean rounds, placements
     _quiet: bool = True  # whether a sample of the last round was clean
     _weighed: set[tuple[str, str]] = field(default_factory=set)
+    _may_bind: frozenset[str] = frozenset()  # the roofs that a row may be held back by
     _roof_calls: dict[str, int] = field(default_factory=dict)  # of those that are still sampled
     _explored: bool = False
     _roofs_s: float = 0.0  # spent on their samples, and on all that is about ceilings
@@ -368,12 +371,17 @@ class _Runner:
         seconds = min(EXPLORING_S, planned if protocol.budget_s is None else EXPLORING * protocol.budget_s)
         roofs = [jsonable.encode(roof) for roof in asked]
         answer = self._ask_of_roofs(worker, {"do": "explore", "roofs": roofs, "seconds": seconds, "keep": KEPT_ROOFS})
+        reached: list[Ceiling] = []
         for found in answer.get("found", []) if answer else []:
             roof = jsonable.decode(Roof, found["roof"])
+            reached.append(Ceiling(roof=roof, seconds=found["seconds"]))
             self.roofs.append(roof)
             self._roof_calls[roof.name] = found["calls"]
-            self._roof_set_s += found["calls"] * found["seconds"]
             self.on_found(roof)
+        self._may_bind = may_bind(left.shown, self.costs, reached, MAY_BIND)
+        self._roof_set_s = sum(
+            c.seconds * self._roof_calls[c.roof.name] for c in reached if c.roof.name in self._may_bind
+        )
 
     def _ask_of_roofs(self, worker: Worker, request: Message) -> Message | None:
         """Ask the worker of the reference; None where it can't. One that is lost is no case's fault, and ends this."""
@@ -385,13 +393,15 @@ class _Runner:
         return None if "failure" in answer else answer
 
     def _due_roofs(self, place: _Place) -> list[str]:
-        """The roofs whose turn it is in this round: all, as often as their share of the run's time allows; in the first
-        round of each worker whatever it takes, within what is theirs of the whole run.
+        """The roofs whose turn it is in this round: those that may bind a row, as often as their share of the run's
+        time allows; in the first round of each worker all, whatever it takes, within what is theirs of the whole run.
         """
         if place.round < 0 or self._ceilings_s + self._roof_set_s > CEILINGS_S:
             return []
+        if not place.round:
+            return list(self._roof_calls)
         share = self._roofs_s + self._roof_set_s <= ROOFS * self._clock.elapsed_s
-        return list(self._roof_calls) if share or not place.round else []
+        return [name for name in self._roof_calls if name in self._may_bind] if share else []
 
     def _roof(self, worker: Worker, place: _Place, name: str, turn: int) -> None:
         """One sample of a roof; one that can't be had is dropped, and fails no case."""
@@ -476,17 +486,19 @@ class _Runner:
         random.Random(f"{self.plan.protocol.seed}/{place.worker}/{place.round}").shuffle(order)
         if self.plan.protocol.reversed:
             order.reverse()
-        clean, on_roofs = {}, 0.0
+        clean: dict[str, bool] = {}
+        took: dict[str, float] = {}  # seconds for the sample of a roof
         for turn, label in enumerate(order):
             if label in roofs:
                 start = self.now()
                 self._roof(worker, place, label, turn)
-                on_roofs += self.now() - start
+                took[label] = self.now() - start
             elif (found := self._sample(worker, place, label, turn)) is not None:
                 clean[label] = found
         if roofs:
-            self._roof_set_s, self._roofs_s = on_roofs, self._roofs_s + on_roofs
-            self._ceilings_s += on_roofs
+            self._roof_set_s = sum(seconds for name, seconds in took.items() if name in self._may_bind)
+            self._roofs_s += sum(took.values())
+            self._ceilings_s += sum(took.values())
         if place.round >= 0:
             self._clock.round_done()
             self._quiet = any(clean.values())

@@ -91,6 +91,24 @@ def fits(roof: Roof, case: Case, needed: Needed) -> bool:
     return abs(size - needed.bytes) <= 2 * ALIKE * needed.bytes or (roof.level == MEMORY and size <= needed.bytes)
 
 
+def may_bind(
+    cases: Iterable[Case], costs: Iterable[CaseCost], reached: Iterable[Ceiling], share: float
+) -> frozenset[str]:
+    """The roofs whose least time for some case is at least that share of the one that binds it."""
+    known, reached = {found.case: found.cost for found in costs}, tuple(reached)
+    names: set[str] = set()
+    for case in cases:
+        if case.label not in known:
+            continue
+        needed = needed_by(case, known[case.label])
+        least = [(c, seconds) for c in reached if fits(c.roof, case, needed) and (seconds := c.least_s(needed))]
+        fastest = {
+            bound: min(s for c, s in least if c.roof.bound is bound) for bound in {c.roof.bound for c, _ in least}
+        }
+        names |= {c.roof.name for c, seconds in least if fastest[c.roof.bound] >= share * max(fastest.values())}
+    return frozenset(names)
+
+
 def ceilings_of(run: Run, costs: Iterable[CaseCost]) -> dict[str, dict[Bound, Ceiling]]:
     """For each case the fastest roof of each bound, by the run's estimate over clean rounds; those that are known."""
     rounds = _roof_rounds(run.samples)
