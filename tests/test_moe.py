@@ -258,7 +258,7 @@ def test_widths_are_matched_on_active_parameters() -> None:
     dense, moe, given, one = (case.ffn for case in plan.cases)
     assert (dense.d_ff, moe.d_ff, given.d_ff, one.d_ff) == (2048, 1024, 256, 3072)
     assert [sizing_text(case.sizing) for case in plan.cases][1:3] == ["matched on active params", "given"]
-    assert plan.metrics == ("latency", "memory", "routing")
+    assert plan.metrics == ("latency", "memory", "ceilings", "routing")
     alone = plan_compare(CompareRequest(variants="swiglu@moe=8x2,relu", match="flops")).cases[0]
     assert alone.ffn.d_ff == 1024  # as if beside the classic form of 4 * d_model
     assert alone.workload.routing == "uniform"

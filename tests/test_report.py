@@ -266,7 +266,7 @@ def test_files_are_looked_at_first_and_nothing_is_made(tmp_path: Path) -> None:
 def test_a_folder_gets_every_format(tmp_path: Path) -> None:
     report = report_of()
     with Outputs([f"{tmp_path}/results/mine/"], "compare", SUFFIXES) as outputs:
-        paths = outputs.write(lambda suffix: report_view(report).files[suffix]().encode())
+        paths = outputs.write(lambda path: report_view(report).files[path.suffix]().encode())
     assert sorted(path.name for path in paths) == ["compare.csv", "compare.json", "compare.md"]
     assert sorted(p.name for p in (tmp_path / "results" / "mine").iterdir()) == [p.name for p in sorted(paths)]
     assert all(path.stat().st_size > 100 for path in paths)
