@@ -294,3 +294,40 @@ def test_the_table_of_constants_is_what_the_code_has() -> None:
         for name in (name for names in own for name in names.split(", ")):
             if isinstance(getattr(module, name), int | float):
                 assert (f"stats/{path.name}", name) in told, name
+
+
+BACKENDS = ROOT / "results" / "amd-epyc-avx2-2cpu"  # each file: one form and workload, by several backends
+
+
+def backend_rows() -> list[str]:
+    """A row of markdown for each backend beside eager, of every committed run of docs/performance.md."""
+    rows = []
+    for path in sorted(BACKENDS.glob("*.json")):
+        report = load(path)
+        first, *others = compare_records(report)
+        what = f"{first['d_model']:,} / {first['d_ff']:,}, {first['seq_len']:,} token{'s' * (first['seq_len'] > 1)}"
+        for row in [row for row in others if row["ratio"] is not None]:
+            cells = (what, first["dtype"], row["backend"], ratio_of(row), share_of(first), share_of(row))
+            rows.append(f"| {' | '.join(map(str, cells))} |")
+    return rows
+
+
+def ratio_of(row: dict) -> str:
+    low, high = (f"[{row['ratio_low']:.2f}", f"{row['ratio_high']:.2f}]") if row["ratio_low"] else ("", "")
+    return f"{row['ratio']:.2f} {low}, {high}" if low else f"{row['ratio']:.2f} ({row['verdict']})"
+
+
+def share_of(row: dict) -> str:
+    return f"{100 * row['ceiling_share']:.0f} % of {row['bound_by']}" if row["ceiling_share"] else "-"
+
+
+def test_rows_about_backends_are_those_of_the_committed_runs() -> None:
+    """Every row of docs/performance.md, and the three of them that the README shows."""
+    known = backend_rows()
+    shown = {
+        name: re.findall(r"^\| [\d,]+ / [\d,]+, [\d,]+ tokens? \|.*$", (ROOT / name).read_text(encoding="utf-8"), re.M)
+        for name in ("docs/performance.md", "README.md")
+    }
+    assert shown["docs/performance.md"] == known
+    assert len(shown["README.md"]) == 3
+    assert set(shown["README.md"]) < set(known)
