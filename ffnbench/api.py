@@ -303,12 +303,12 @@ def backends(ending: Silent = SILENT) -> None:
     worker = MACHINE.launch()
     try:
         device = "cuda" if _greeting(worker)["gpus"] else "cpu"
-        found = worker.ask({"do": "backends", "device": device}, COUNT_TIMEOUT_S)["backends"]
+        found = worker.ask({"do": "backends", "device": device}, COUNT_TIMEOUT_S)
     except WorkerLost as lost:
         raise Unfinished(f"a worker could not say what can run: {lost}", "`ffnbench env` shows the machine") from lost
     finally:
         worker.close()
-    ending.show(lambda: backends_view(found, device))
+    ending.show(lambda: backends_view(found["backends"], device, found.get("bfloat16", {})))
 
 
 def _ceilings_here(worker: Worker, found: Environment, ending: Silent) -> MachineCeilings:

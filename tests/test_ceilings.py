@@ -78,7 +78,7 @@ def found_of(roofs: list, chosen: dict[str, float]) -> list:
 
 # seconds of a call on a machine of 10 GFLOP/s by oneDNN and 8 by torch, of 20 GB/s, whose call takes a microsecond
 SECONDS = {"torch.mm 512x512x512": 2 * 512**3 / 8e9, "oneDNN 256x256x256": 2 * 256**3 / 1e10,
-           "torch.sum 1": BYTES // 256 * 256 / 2e10, "call": 1e-6}  # fmt: skip
+           "(torch.sum 1": BYTES // 256 * 256 / 2e10, "call": 1e-6}  # fmt: skip
 
 
 def machine(seconds: dict[str, float] = SECONDS, case_s: float = 2 * FLOPS / 1e10, noise: float = 1.0) -> FakeLaunch:

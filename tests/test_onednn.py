@@ -322,3 +322,25 @@ class KnownAnything:
 
     def count(self, spec: object, workload: object) -> None:
         return None
+
+
+class Unregistered(nn.Module):
+    """A layer that `double()` does not see: the module can't be run in float64."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = [nn.Linear(D, D)]
+        self.last = nn.Linear(D, D)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.last(self.layers[0](x))
+
+
+@needs_onednn
+def test_an_error_that_is_not_known_is_told() -> None:
+    variant = f"{__file__}:Unregistered@backend=onednn"
+    request = CompareRequest(variants=variant, d_model=D, d_ff=H, seq_len=8, threads=1, device="cpu", match="none")
+    plan = plan_compare(request, KnownAnything())
+    opened = Jobs(plan).open(plan.cases[0].label, 1)
+    assert opened["error"] is None
+    assert any("its error is not known" in note for note in opened["notes"])

@@ -42,6 +42,7 @@ class Mismatch(Exception):
     """The module does not compute what it claims to, or not any more."""
 
 
+NO_ERROR = "its error is not known: the module can't be copied and run in float64"
 DIRECTIONS = 16  # of a projection: a relative error is known from so many to a quarter of itself
 
 
@@ -163,7 +164,10 @@ class Jobs:
             carried(weights, subject.module)
         if foreign and case.label not in self.proofs and any(not one.workload.eager for one in self.plan.cases):
             self.exact[case.label] = _in_float64(subject)
-        return prepare(subject, case.workload, split)
+        made = prepare(subject, case.workload, split)
+        if case.label in self.exact and self.exact[case.label] is None:
+            made["notes"] = [*made.get("notes", ()), NO_ERROR]
+        return made
 
     def _first_call(self, subject: meters.Subject, case: Case) -> list[float] | None:
         """The first call of all: its shape, its dtype, its values. Gives the proof for later workers."""

@@ -158,7 +158,11 @@ def described_mlp(target: str) -> dict[str, Any]:
 
 def backends(device: str) -> dict[str, dict[str, str]]:
     """Job: why each backend can't run on a device here, "" where it can."""
-    return {"backends": {one.value: unavailable(one.value, torch.device(device)) for one in Backend}}
+    where, half = torch.device(device), torch.bfloat16
+    return {
+        "backends": {one.value: unavailable(one.value, where) for one in Backend},
+        "bfloat16": {one.value: unavailable(one.value, where, half) for one in Backend},
+    }
 
 
 JOBS = {

@@ -169,9 +169,9 @@ def _reads(target: Target, sizes: Iterable[int], found: Sequence[Cache]) -> list
         rows, columns = matrix_of(size)
         amount = 4 * rows * columns
         level = level_of(amount, target.threads, found) if target.kind == "cpu" else ""
-        paths = dict.fromkeys(BYTES_PATHS[target.kind], 1)
-        if amount < SMALL:
-            paths[AGAIN] = max(2, READ_IN_ALL // amount)
+        # the first is tried whatever the time: of a small buffer that which a call itself does not hide
+        again = {AGAIN: max(2, READ_IN_ALL // amount)} if amount < SMALL else {}
+        paths = again | dict.fromkeys(BYTES_PATHS[target.kind], 1)
         roofs += [
             Roof(
                 name=f"({path} {amount} bytes {target.device} {target.threads})", bound=Bound.BYTES, path=path,

@@ -15,20 +15,20 @@ FORMATS = ("table", "markdown", "csv", "json")  # for stdout
 SUFFIXES = (".csv", ".json", ".md")
 PICTURES = (".png", ".svg", ".pdf")
 PICTURE_SUFFIXES = (*PICTURES, ".csv")  # of plot-activations: the csv holds the points
-ROOFLINE = "roofline"  # a picture whose file's name begins so is another one
+ROOFLINE = "roofline"  # a picture with that in its file's name is another one
 Write = Callable[[], str | bytes]
 
 
 def writer_of(files: Mapping[str, Write], path: Path) -> Write:
-    """What writes a file: of the names that it begins and ends with, such as `.png` and `roofline.png`, the longest."""
+    """What writes a file: of the names that it holds and ends with, such as `.png` and `roofline.png`, the longest."""
     stem, suffix = path.stem.lower(), path.suffix.lower()
-    fit = [name for name in files if name.endswith(suffix) and stem.startswith(name.removesuffix(suffix))]
+    fit = [name for name in files if name.endswith(suffix) and name.removesuffix(suffix) in stem]
     return files[max(fit, key=len)]
 
 
 def is_roofline(path: Path) -> bool:
     """Whether a file is to hold a roofline."""
-    return path.suffix.lower() in PICTURES and path.stem.lower().startswith(ROOFLINE)
+    return path.suffix.lower() in PICTURES and ROOFLINE in path.stem.lower()
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ class Longer:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class View:
     """An answer made readable. `stdout` has a writer for each format but the table, `files` one for each suffix, and
-    for `roofline.png` and the like, which are files whose name begins and ends so (writer_of).
+    for `roofline.png` and the like, which are files with that in their name (writer_of).
 
     `code` is the exit code that follows from it, `code_if_unclear_fails` where the user wants that; `problem` is raised
     once everything is shown and written. `rescue` is what is saved elsewhere if a file can't be written, so that no

@@ -161,14 +161,14 @@ WHAT_IT_DOES = {
 KEYS = {Backend.COMPILE: "@compile=MODE @freeze=true"}  # beside @backend=
 
 
-def backends_view(found: Mapping[str, str], device: str) -> View:
-    """Every backend; `found` says why one can't run here, on that device, "" where it can."""
+def backends_view(found: Mapping[str, str], device: str, half: Mapping[str, str]) -> View:
+    """Every backend; `found` says why one can't run here, on that device, "" where it can; `half` that of bfloat16."""
     records = [
         {
             "name": backend.value,
             "what it does": WHAT_IT_DOES[backend],
-            "runs": "no" if found[backend.value] else "yes",
-            "why not": found[backend.value],
+            "runs": "no" if found[backend.value] else "partly" if half.get(backend.value) else "yes",
+            "why not": found[backend.value] or half.get(backend.value, ""),
             "keys": KEYS.get(backend, ""),
         }
         for backend in Backend

@@ -47,7 +47,7 @@ def _roofline(report: Report, suffix: str) -> bytes:
     return roofline_picture(report, suffix)
 
 
-NAMED_PICTURES = {ROOFLINE: _roofline}  # for files whose name begins so, of every kind
+NAMED_PICTURES = {ROOFLINE: _roofline}  # for files with that in their name, of every kind
 VIEWS = {
     Kind.COMPARE: Reading(table=compare_table, records=compare_records, picture=_ratios),
     Kind.SIDES: Reading(table=compare_table, records=compare_records, picture=_ratios),

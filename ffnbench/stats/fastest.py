@@ -74,6 +74,7 @@ def _fastest(plan: Plan, cases: list[Case], rounds: dict[str, Rounds], slack: fl
         (label for label, verdict in verdicts.items() if verdict is not Verdict.FASTER),
         key=lambda label: known.get(label, math.inf),
     )
+    beside = [label for label in beside if not _is_behind(rounds, label, labels, confidence, slack)] or beside
     same = all(verdicts[label] is Verdict.SAME for label in beside)
     chosen = (first, *beside)
     others = [label for label in labels if label not in chosen]
@@ -86,6 +87,16 @@ def _fastest(plan: Plan, cases: list[Case], rounds: dict[str, Rounds], slack: fl
         against=against,
         ratios=tuple(_ratio(plan, rounds, label, against) for label in chosen),
     )
+
+
+def _is_behind(rounds: dict[str, Rounds], label: str, labels: list[str], confidence: float, slack: float) -> bool:
+    """Whether some other row is faster than it, with a correction for all of them: then it can't be the fastest."""
+    for other in labels:
+        mean = _between(rounds, other, label) if other != label else None
+        interval = mean.interval(1 - (1 - confidence) / len(labels)) if mean else None
+        if interval is not None and interval[1] + slack < 0:
+            return True
+    return False
 
 
 def _between(rounds: dict[str, Rounds], label: str, other: str) -> WeightedMean | None:
