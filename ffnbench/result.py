@@ -142,7 +142,7 @@ class Roof:
 class Share:
     """How near a case is to the ceiling that binds it: the least time that this ceiling allows, over its latency.
 
-    `roof` is the name of the Roof; `share` is of (0, 1], with its interval.
+    `roof` is the name of the Roof. `share` is above 1 only by noise, or where the case does less than it claims.
     """
 
     case: str

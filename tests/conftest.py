@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from ffnbench import api
+from ffnbench import api, cli
 from ffnbench.bench.prober import Prober
 from ffnbench.bench.session import Session, WorkerLost
 from ffnbench.ffn.cost import Cost
@@ -177,6 +177,20 @@ class SidesProber(Prober):
 
     def within(self, arm: Arm) -> Prober:
         return KnownProber(1.0, arm) if arm != OWN else self
+
+
+@pytest.fixture
+def in_process(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
+    """A command in this process: exit code, stdout, stderr."""
+
+    def run(*arguments: object) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["ffnbench", *map(str, arguments)])
+        with pytest.raises(SystemExit) as caught:
+            cli.main()
+        out, err = capsys.readouterr()
+        return caught.value.code or 0, out, err
+
+    return run
 
 
 def csv_of(report: Report) -> str:

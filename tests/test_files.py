@@ -46,16 +46,12 @@ def measured(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def call(on_machine, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
+def call(on_machine, in_process):
     """A command in this process, workers faked; gives exit code, stdout, stderr."""
 
     def run(*arguments: object, slow: float = 1.0) -> tuple[int, str, str]:
         on_machine(FakeLaunch(lambda label, worker, number: 0.01 * (slow if label == "swiglu" else 1.0)))
-        monkeypatch.setattr(sys, "argv", ["ffnbench", *map(str, arguments)])
-        with pytest.raises(SystemExit) as caught:
-            cli.main()
-        out, err = capsys.readouterr()
-        return caught.value.code or 0, out, err
+        return in_process(*arguments)
 
     return run
 

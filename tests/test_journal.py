@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from conftest import ROOT, FakeLaunch, ffnbench
 
-from ffnbench import api, cli
+from ffnbench import api
 from ffnbench.errors import FfnbenchError
 from ffnbench.report.journal import Journal
 from ffnbench.report.output import Ending, Output
@@ -25,17 +25,13 @@ COMPARE = ["compare", "--variants", "relu,swiglu", "--d-model", "32", "--threads
 
 
 @pytest.fixture
-def call(on_machine, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path):
+def call(on_machine, in_process, monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
     """A command in this process and this folder, workers faked; gives exit code, stdout, stderr."""
     monkeypatch.chdir(tmp_path)
 
     def run(*arguments: object, launch: FakeLaunch | None = None) -> tuple[int, str, str]:
         on_machine(launch or FakeLaunch())
-        monkeypatch.setattr(sys, "argv", ["ffnbench", *map(str, arguments)])
-        with pytest.raises(SystemExit) as caught:
-            cli.main()
-        out, err = capsys.readouterr()
-        return caught.value.code or 0, out, err
+        return in_process(*arguments)
 
     return run
 

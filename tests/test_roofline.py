@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import sys
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import cache
@@ -18,7 +17,7 @@ from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from ffnbench import api, cli
+from ffnbench import api
 from ffnbench.errors import FfnbenchError
 from ffnbench.metrics import LATENCY, ROOF
 from ffnbench.report.formats import PICTURES, writer_of
@@ -272,18 +271,10 @@ def test_labels_that_are_placed_never_overlap() -> None:
 
 
 @pytest.fixture
-def call(on_machine, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
+def call(on_machine, in_process):
     """A command in this process, on workers that are not real; gives exit code, stdout, stderr."""
     on_machine(FakeLaunch())
-
-    def run(*arguments: object) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["ffnbench", *map(str, arguments)])
-        with pytest.raises(SystemExit) as caught:
-            cli.main()
-        out, err = capsys.readouterr()
-        return caught.value.code or 0, out, err
-
-    return run
+    return in_process
 
 
 @pytest.mark.parametrize(

@@ -6,14 +6,13 @@ import csv
 import io
 import json
 import re
-import sys
 import xml.etree.ElementTree as xml
 from pathlib import Path
 
 import pytest
 from conftest import FakeLaunch
 
-from ffnbench import api, cli
+from ffnbench import api
 from ffnbench.errors import complain
 from ffnbench.report.progress import ProgressBar
 from ffnbench.report.store import load, report_text
@@ -43,14 +42,10 @@ def hostile(tmp_path: Path, label: str = LABEL) -> Path:
 
 
 @pytest.fixture
-def call(on_machine, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
+def call(on_machine, in_process):
     def run(*arguments: object) -> tuple[int, str, str]:
         on_machine(FakeLaunch(lambda label, worker, number: 0.01 * (1.5 if "owned" in label else 1.0)))
-        monkeypatch.setattr(sys, "argv", ["ffnbench", *map(str, arguments)])
-        with pytest.raises(SystemExit) as caught:
-            cli.main()
-        out, err = capsys.readouterr()
-        return caught.value.code or 0, out, err
+        return in_process(*arguments)
 
     return run
 

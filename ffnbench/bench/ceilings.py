@@ -23,6 +23,7 @@ import torch
 from torch import Tensor, nn
 
 from ffnbench.bench import meters
+from ffnbench.bench.onednn import unavailable
 from ffnbench.bench.roofs import (
     AGAIN,
     EMPTY,
@@ -257,13 +258,8 @@ def _product(of: Ceilings, roof: Roof) -> Call:
 
 def _onednn(x: Tensor, w: Tensor, tokens: int) -> Call:
     """A linear layer with its weights packed for so many tokens."""
-    supported = {
-        torch.bfloat16: getattr(torch.ops.mkldnn, "_is_mkldnn_bf16_supported", bool),
-        torch.float16: getattr(torch.ops.mkldnn, "_is_mkldnn_fp16_supported", bool),
-        torch.float32: lambda: True,
-    }
-    if x.dtype not in supported or not supported[x.dtype]():
-        raise ValueError(f"oneDNN has no products of {x.dtype} here")
+    if reason := unavailable(x.dtype):
+        raise ValueError(reason)
     packed = torch.ops.mkldnn._reorder_linear_weight(w.contiguous(), tokens)
     return partial(torch.ops.mkldnn._linear_pointwise, x, packed, None, "none", [], "")
 

@@ -52,7 +52,9 @@ def unavailable(dtype: torch.dtype | None = None) -> str:
         return f"torch {torch.__version__} does not offer oneDNN's linear layers for this processor"
     if dtype is torch.bfloat16 and not ops._is_mkldnn_bf16_supported():
         return "oneDNN has no bfloat16 products for this processor (it wants AVX-512 or AVX-NE-CONVERT)"
-    return ""
+    if dtype is torch.float16 and not getattr(ops, "_is_mkldnn_fp16_supported", bool)():
+        return "oneDNN has no float16 products for this processor"
+    return "oneDNN has no float64 products" if dtype is torch.float64 else ""
 
 
 def _linear(x: Tensor, weight: Tensor, bias: Tensor | None, fused: Fused) -> Tensor:

@@ -75,7 +75,7 @@ def view_of(
     rescue: Callable[[], str] | None = None,
 ) -> View:
     """A view of a table and its records. `json` where that is more than the records. `pictures` draw for a suffix,
-    each into files whose name begins with its own; that of "" into all others.
+    each into files with its own name in theirs; that of "" into all others.
 
     `every` is whether markdown shows the columns that only --wide does.
     """
