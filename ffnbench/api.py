@@ -518,6 +518,9 @@ def _measured(
         placed_once=done.placed_once,
         roofs=done.roofs,
         shares=shares_of(done, costs),
+        judged=done.judged,
+        inputs=done.inputs,
+        judging_s=done.judging_s,
         wall_s=done.wall_s,
     )
 

@@ -34,7 +34,7 @@ class Verdict(Enum):
 
 
 class FailureKind(Enum):
-    """Why a case has no numbers."""
+    """Why a case has no numbers. SUSPECT: numbers that can't be true, or are another function's."""
 
     OOM = "oom"
     UNSUPPORTED = "unsupported"
@@ -42,6 +42,7 @@ class FailureKind(Enum):
     TIMEOUT = "timeout"
     MISMATCH = "mismatch"
     RECOMPILED = "recompiled"
+    SUSPECT = "suspect"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -243,6 +244,43 @@ class Agreement:
     apart: str = ""
 
 
+class Against(Enum):
+    """What the outputs of timed calls are held against. FORM: a form of ffnbench in float64, on the same weights. SIDE:
+    the other side of `ab`. ITSELF: another instance of the module, so that its function is not checked.
+    """
+
+    FORM = "form"
+    SIDE = "side"
+    ITSELF = "itself"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judged:
+    """What was found of the outputs of a case's timed calls, by a process that times nothing.
+
+    `name` is that of the form or of the other side. `outputs` is how many calls were judged, `gradients` how many of
+    them with their gradients; `error` the largest relative one of a row, None where none could be judged, and then
+    `why` says why.
+    """
+
+    case: str
+    against: Against
+    name: str = ""
+    outputs: int = field(default=0, metadata=least(0))
+    gradients: int = field(default=0, metadata=least(0))
+    error: float | None = None
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Inputs:
+    """The inputs of a sample's calls: so many that none repeats, and the bytes of all. Part of a case's workload."""
+
+    case: str
+    count: int = field(metadata=least(1))
+    bytes: int = field(metadata=least(0))
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
     """What the bench room hands back: raw samples, before any statistics."""
@@ -261,6 +299,9 @@ class Run:
     around: Around | None = None
     placed_once: tuple[str, ...] = ()  # cases whose storages could not be made anew: they hold other memory as well
     roofs: tuple[Roof, ...] = ()
+    judged: tuple[Judged, ...] = ()
+    inputs: tuple[Inputs, ...] = ()
+    judging_s: float = 0.0  # what judging took of `wall_s`
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -325,6 +366,9 @@ class Report:
     placed_once: tuple[str, ...] = field(default=(), metadata=LATER)
     roofs: tuple[Roof, ...] = field(default=(), metadata=LATER)
     shares: tuple[Share, ...] = field(default=(), metadata=LATER)
+    judged: tuple[Judged, ...] = field(default=(), metadata=LATER)
+    inputs: tuple[Inputs, ...] = field(default=(), metadata=LATER)
+    judging_s: float = field(default=0.0, metadata=LATER)
     wall_s: float | None = None
     repeats: tuple[Repeat, ...] = field(default=(), repr=False, metadata=LATER)  # later runs, in order
     cut_short: bool = field(default=False, metadata=LATER)  # whether fewer repeats were made than asked for

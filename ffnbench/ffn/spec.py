@@ -145,13 +145,15 @@ class ImportedSpec:
     """A module of the user's own: `package.module:Attr` or `path/to/file.py:Attr`.
 
     d_ff is what its constructor is given; what it makes of it shows in the counts. `arguments` are the
-    user's `@key=value` pairs for the constructor, which win over what ffnbench fills in by name.
+    user's `@key=value` pairs for the constructor, which win over what ffnbench fills in by name. `like` is
+    what `@like` names: the same function as one of ours, whose d_ff and bias are those of the module's weights.
     """
 
     target: str
     d_model: int
     d_ff: int
     arguments: tuple[tuple[str, Scalar], ...] = ()
+    like: FFNSpec | None = field(default=None, metadata=LATER)
 
     def __post_init__(self) -> None:
         require_positive("d_model", self.d_model)
