@@ -133,10 +133,11 @@ class Machine:
     """The world outside: what starts a worker, and what looks at code without measuring it."""
 
     launch: Launch = Session
+    judge: Launch | None = None  # of the process that judges outputs; None where there are none, as in a simulation
     prober: Callable[[float], Prober] = Prober
 
 
-MACHINE = Machine()  # the one seam: a test puts one of its own here
+MACHINE = Machine(judge=Session)  # the one seam: a test puts one of its own here
 
 
 # The commands
@@ -497,6 +498,7 @@ def _measured(
             answered=answered,
             weights=weights,
             costs=costs,
+            judge=None if launch else MACHINE.judge,
         )
     costs = prepared.costs_of(done.plan)
     measured, comparisons, warnings = summarise(done)

@@ -1,8 +1,7 @@
 """The worker's side of each request: open a case, take a sample, weigh it, check it. Needs torch.
 
-A subject that claims to be one of ffnbench's forms is held against a float64 reference before timing, in the first
-worker; afterwards, and in the others, a seeded random projection of its output is held against that of the reference.
-A module of the user's own is held against its own output before timing.
+Before timing a subject that claims to be one of ffnbench's forms is held against a float64 reference, in the first
+worker. What its timed calls give goes to a judge in another process (judging.py).
 """
 
 from __future__ import annotations
@@ -10,6 +9,7 @@ from __future__ import annotations
 from copy import deepcopy
 from dataclasses import dataclass, field
 from functools import partial
+from time import perf_counter, process_time, sleep
 from typing import Any
 
 import torch
@@ -17,20 +17,24 @@ from torch import Tensor
 
 from ffnbench import jsonable
 from ffnbench.bench import meters
-from ffnbench.bench.backends import changed, prepare
+from ffnbench.bench.backends import ORDERS, changed, prepare
 from ffnbench.bench.building import build, carried
 from ffnbench.bench.ceilings import Ceilings
+from ffnbench.bench.clocks import Originals
 from ffnbench.bench.compiling import settled
 from ffnbench.bench.counting import check_output
 from ffnbench.bench.environment import usable_cpus
+from ffnbench.bench.evidence import Witness, fingerprint
+from ffnbench.bench.inputs import most_inputs
+from ffnbench.bench.judging import Judge
 from ffnbench.bench.waiting import WaitMeter
 from ffnbench.errors import FfnbenchError, Unsupported
 from ffnbench.ffn.attention_module import Attention, attention_reference
 from ffnbench.ffn.dtypes import DTYPES
-from ffnbench.ffn.experts import MixtureOfExperts
+from ffnbench.ffn.experts import MixtureOfExperts, impose
 from ffnbench.ffn.modules import OwnForm, reference_output
-from ffnbench.ffn.moe import Routing, shares
-from ffnbench.ffn.spec import HFSpec, ImportedSpec
+from ffnbench.ffn.moe import Routing
+from ffnbench.ffn.spec import ActivationSpec, HFSpec, ImportedSpec
 from ffnbench.metrics import ERROR, HIT, LOAD
 from ffnbench.models.transformers import as_ours
 from ffnbench.plan import Case, Plan, Workload
@@ -42,34 +46,30 @@ class Mismatch(Exception):
     """The module does not compute what it claims to, or not any more."""
 
 
+SETTLED_S, WATCHED_S = 0.03, 0.03  # torch's threads spin on for some 10 ms
 NO_ERROR = "its error is not known: the module can't be copied and run in float64"
-DIRECTIONS = 16  # of a projection: a relative error is known from so many to a quarter of itself
 
 
 @dataclass(slots=True)
 class Jobs:
-    """All cases of a plan inside one process. `proofs` are projections of float64 references, by label."""
+    """All cases of a plan inside one process. `memory_bytes` is what the machine has to give."""
 
     plan: Plan
+    memory_bytes: int | None = None
+    originals: Originals = field(default_factory=Originals)
     subjects: dict[str, meters.Subject] = field(default_factory=dict)
-    first_outputs: dict[str, Tensor] = field(default_factory=dict)
-    proofs: dict[str, list[float]] = field(default_factory=dict)
+    judges: dict[str, Judge] = field(default_factory=dict)
     exact: dict[str, Tensor | None] = field(default_factory=dict)  # outputs in float64 of modules of the user's
     errors: dict[str, float] = field(default_factory=dict)  # relative, against float64, before timing
     waits: WaitMeter = field(default_factory=lambda: WaitMeter(usable_cpus()))
     ceilings: Ceilings = field(default_factory=Ceilings)
 
     def open(
-        self,
-        label: str,
-        calls: int | None,
-        proof: list[float] | None = None,
-        weights: str = "",
-        split: int | None = None,
+        self, label: str, calls: int | None, checked: bool = False, weights: str = "", split: int | None = None
     ) -> dict[str, Any]:
         """Build, check and warm up a case; finds how many calls make a sample unless that is known.
 
-        `proof` and `split` are what an earlier worker has found out; `weights` is the folder that a base has written
+        `checked` and `split` are what an earlier worker has found out; `weights` is the folder that a base has written
         its own to.
         """
         case, protocol = self.plan.case(label), self.plan.protocol
@@ -80,21 +80,30 @@ class Jobs:
         torch.manual_seed(protocol.seed)
         module = build(case.ffn, device=work.device, dtype=getattr(torch, work.dtype))
         module = changed(module, case.ffn, work.backend)
-        if isinstance(module, MixtureOfExperts) and work.routing:
-            impose(module, Routing(work.routing), tokens=work.tokens, seed=self.plan.protocol.seed)
+        _imposed(module, case, protocol.seed)
+        made_of = fingerprint(module) if isinstance(case.ffn, ImportedSpec) and work.backend not in ORDERS else None
         subject = meters.subject_of(module, work, case.ffn.d_model, protocol.seed)
-        if proof is not None:
-            self.proofs[label] = proof
-        made = self._made(subject, case, weights, split)
-        proved = self._first_call(subject, case)
+        made = self._made(subject, case, weights, split, checked)
+        self._first_call(subject, case, checked)
         with settled(work):
             if not self.subjects:
                 meters.warm_up(subject, protocol.warmup_s)
             elif calls is None:  # the processor is warm; where calls are known, the practice round does the rest
                 meters.warm_up(subject, protocol.warmup_s / 4)
             calls = calls or meters.calls_for(subject, protocol.min_sample_s)
+        most = 1 if self._alone(case) else most_inputs(subject.x, self.memory_bytes)
+        calls = calls if self._alone(case) else min(calls, most)
+        subject.pool.renew(protocol.seed, min(calls, most))
         self.subjects[label] = subject
-        return {"calls": calls, "proof": proved, ERROR: self.errors.get(label)} | made
+        pool = {"count": min(calls, most), "bytes": subject.pool.memory.nbytes}
+        told = {"calls": calls, "inputs": pool, "made_of": made_of, ERROR: self.errors.get(label)}
+        return told | {"replaced": self.originals.replaced()} | made
+
+    def _alone(self, case: Case) -> bool:
+        """Whether it is an activation of ffnbench's own among such: timed on one input, which stays in a cache."""
+        return isinstance(case.ffn, ActivationSpec) and not any(
+            isinstance(one.ffn, ActivationSpec) and one.ffn.own for one in self.plan.cases
+        )
 
     def place(self, label: str, seed: str) -> dict[str, Any]:
         """New storages for a case's tensors; `moved` is False for one that can't be moved."""
@@ -103,13 +112,63 @@ class Jobs:
         with settled(work):
             return {"moved": self.subjects[label].place(seed)}
 
-    def sample(self, label: str, calls: int) -> dict[str, Any]:
-        """Mean seconds of one call, and the share of the time that threads waited for a CPU."""
+    def sample(self, label: str, calls: int, salt: int = 0, call: int | None = None) -> dict[str, Any]:
+        """Mean seconds of one call, and the share of the time that threads waited for a CPU.
+
+        Inputs are made of `salt`. `call` is the number of the one whose output is told; `beside_s` is all that this
+        took beside the calls.
+        """
+        start = perf_counter()
+        subject, case = self.subjects[label], self.plan.case(label)
+        work = case.workload
+        _settle(work)
+        inputs = subject.pool.renew(salt, 1 if self._alone(case) else calls)
+        inputs = inputs * calls if self._alone(case) else inputs
+        subject.turn(salt)
+        witness = None
+        if call is not None:
+            foreign, count = isinstance(case.ffn, ImportedSpec), 1 if self._alone(case) else calls
+            witness = Witness(subject.module, subject.pool, salt, count, call, foreign, subject.train)
+        with settled(work):
+            value, waited = self.waits.with_share(partial(meters.sample, subject, inputs, witness), work.threads)
+        told: dict[str, Any] = {"value": value, "waited": waited}
+        if witness is not None:
+            told["evidence"] = witness.told()
+            told["replaced"] = self.originals.replaced()
+        return told | {"beside_s": perf_counter() - start - value * calls}
+
+    def judge(self, label: str, evidence: list[dict[str, Any]], seconds: float, weights: str = "") -> dict[str, Any]:
+        """What a judge finds of the outputs of timed calls, and a few elements of its own instance's weights."""
+        work = self.plan.case(label).workload
+        _settle(work)
+        return self._judge(label, weights).judge(evidence, seconds) | {"made_of": self._judge(label, weights).made_of}
+
+    def used(self, label: str, weights: str = "") -> dict[str, Any]:
+        """Share of its declared weights that a case's output depends on."""
+        return {"used": self._judge(label, weights).used()}
+
+    def _judge(self, label: str, weights: str) -> Judge:
+        if label not in self.judges:
+            self.judges[label] = Judge(self.plan.case(label), self.plan.protocol.seed, weights, as_form_of)
+        return self.judges[label]
+
+    def tick(self, label: str, seconds: float) -> dict[str, Any]:
+        """Wait for so long by the clock of this process, with nothing else to do."""
+        start = perf_counter()
+        while perf_counter() - start < seconds:
+            pass
+        return {"seconds": perf_counter() - start}
+
+    def rest(self, label: str, calls: int) -> dict[str, Any]:
+        """CPUs that this process uses once its calls are over and their threads have gone to sleep."""
         subject, work = self.subjects[label], self.plan.case(label).workload
         _settle(work)
         with settled(work):
-            value, waited = self.waits.with_share(partial(meters.sample, subject, calls), work.threads)
-        return {"value": value, "waited": waited}
+            meters.sample(subject, meters.fresh(subject))
+        sleep(SETTLED_S)
+        start, used = perf_counter(), process_time()
+        sleep(WATCHED_S)
+        return {"cpus": (process_time() - used) / (perf_counter() - start)}
 
     def explore(self, label: str, roofs: list[Any], seconds: float, keep: int) -> dict[str, Any]:
         """The fastest roofs of each group, with the seconds and the number of calls of a sample."""
@@ -148,12 +207,9 @@ class Jobs:
         busiest, hit = expert_load(subject.module, subject.x)
         return {LOAD: busiest, HIT: hit}
 
-    def verify(self, label: str) -> dict[str, Any]:
-        """After timing: still the same function."""
-        self._check_values(self.subjects[label], self.plan.case(label), "after timing")
-        return {}
-
-    def _made(self, subject: meters.Subject, case: Case, weights: str, split: int | None) -> dict[str, Any]:
+    def _made(
+        self, subject: meters.Subject, case: Case, weights: str, split: int | None, checked: bool
+    ) -> dict[str, Any]:
         """Make the subject ready by its backend, once it has the weights that it will be called with."""
         foreign = isinstance(case.ffn, ImportedSpec) and not isinstance(subject.module, OwnForm)
         if weights or (foreign and not case.workload.eager):
@@ -162,15 +218,15 @@ class Jobs:
                 subject.module(subject.x)
         if weights:
             carried(weights, subject.module)
-        if foreign and case.label not in self.proofs and any(not one.workload.eager for one in self.plan.cases):
+        if foreign and not checked and any(not one.workload.eager for one in self.plan.cases):
             self.exact[case.label] = _in_float64(subject)
         made = prepare(subject, case.workload, split)
         if case.label in self.exact and self.exact[case.label] is None:
             made["notes"] = [*made.get("notes", ()), NO_ERROR]
         return made
 
-    def _first_call(self, subject: meters.Subject, case: Case) -> list[float] | None:
-        """The first call of all: its shape, its dtype, its values. Gives the proof for later workers."""
+    def _first_call(self, subject: meters.Subject, case: Case, checked: bool) -> None:
+        """The first call of all: its shape, its dtype, and unless an earlier worker has checked them its values."""
         try:
             with torch.inference_mode(not subject.train):
                 y = subject.forward(subject.x)
@@ -178,35 +234,23 @@ class Jobs:
             del y
         except FfnbenchError as problem:
             raise Mismatch(problem.message) from problem
-        self.first_outputs[case.label] = subject.output()
-        reference = self._check_values(subject, case, "before timing")
-        if reference is None:
-            return None
-        self.proofs[case.label] = projection(reference, self.plan.protocol.seed)
-        return self.proofs[case.label]
+        if not checked:
+            self._check_values(subject, case)
 
-    def _check_values(self, subject: meters.Subject, case: Case, when: str) -> Tensor | None:
-        """Raise Mismatch for wrong values; gives the float64 reference where one was computed."""
-        y, proof = subject.output(), self.proofs.get(case.label)
+    def _check_values(self, subject: meters.Subject, case: Case) -> None:
+        """Raise Mismatch for wrong values, as far as it is known which are right."""
+        y = subject.output()
         if not bool(torch.isfinite(y).all()):
-            raise Mismatch(f"the output is not finite {when}")
-        reference = None
-        if proof is not None:
-            of, error = "the float64 reference", projected_error(y, proof, self.plan.protocol.seed)
-        elif (found := _reference(subject, case)) is not None:
+            raise Mismatch("the output is not finite before timing")
+        if (found := _reference(subject, case)) is not None:
             reference, of = found
-            error = self.errors[case.label] = relative_error(y, reference)
         elif (exact := self.exact.pop(case.label, None)) is not None:
-            of, error = "the module's own in float64", relative_error(y, exact)
-            self.errors[case.label] = error
-            reference = None if subject.train else exact
-        elif subject.train:  # state that training moves on purpose, such as running means, is not ours to judge
-            return None
+            reference, of = exact, "the module's own in float64"
         else:
-            of, error = "its own first output", relative_error(y, self.first_outputs[case.label])
+            return
+        error = self.errors[case.label] = relative_error(y, reference)
         if error > DTYPES.get(case.workload.dtype).tolerance:
-            raise Mismatch(f"the output differs from {of} by {error:.1e} {when}")
-        return reference
+            raise Mismatch(f"the output differs from {of} by {error:.1e} before timing")
 
 
 def _in_float64(subject: meters.Subject) -> Tensor | None:
@@ -227,25 +271,11 @@ def _reference(subject: meters.Subject, case: Case) -> tuple[Tensor, str] | None
         return reference_output(subject.module, x), "the float64 reference"
     if isinstance(subject.module, Attention):
         return attention_reference(subject.module, x), "the float64 reference"
-    ours = _as_ours(subject.module, case)
+    ours = as_form_of(subject.module, case)
     return None if ours is None else (reference_output(ours, x), "the float64 reference of ffnbench's own form")
 
 
-def projection(y: Tensor, seed: int) -> list[float]:
-    """A tensor on DIRECTIONS random directions: as long as the tensor itself, on average (Johnson & Lindenstrauss)."""
-    values = y.detach().double().cpu().reshape(-1)
-    generator = torch.Generator().manual_seed(seed)
-    directions = torch.randn(DIRECTIONS, values.numel(), generator=generator, dtype=torch.float64)
-    found: list[float] = (directions @ values / DIRECTIONS**0.5).tolist()
-    return found
-
-
-def projected_error(y: Tensor, proof: list[float], seed: int) -> float:
-    """The relative error of a tensor of which the projection is known."""
-    return relative_error(torch.tensor(projection(y, seed)), torch.tensor(proof))
-
-
-def _as_ours(module: torch.nn.Module, case: Case) -> OwnForm | None:
+def as_form_of(module: torch.nn.Module, case: Case) -> OwnForm | None:
     """A module of transformers as the form that its config says it is, on its own weights; None where none is known."""
     if not isinstance(case.ffn, HFSpec) or case.ffn.form is None:
         return None
@@ -270,16 +300,11 @@ def _settle(work: Workload) -> None:
         torch.set_num_threads(work.threads)
 
 
-def impose(module: MixtureOfExperts, routing: Routing, *, tokens: int, seed: int) -> None:
-    """Give every token its experts, drawn by `shares` without putting back, from a generator of that seed.
-
-    The k smallest of exponential variables with the shares as rates are such a draw (Efraimidis & Spirakis 2006).
-    """
-    rates = torch.tensor(shares(routing, module.moe.experts), dtype=torch.float64)
-    generator = torch.Generator().manual_seed(seed)
-    waits = torch.empty(tokens, module.moe.experts, dtype=torch.float64).exponential_(generator=generator) / rates
-    chosen = waits.topk(module.moe.top_k, largest=False).indices
-    module.imposed = chosen.to(module.router.weight.device)
+def _imposed(module: torch.nn.Module, case: Case, seed: int) -> None:
+    """Give the tokens of a case their experts, where it has any and says how they are spread."""
+    work = case.workload
+    if isinstance(module, MixtureOfExperts) and work.routing:
+        impose(module, Routing(work.routing), tokens=work.tokens, seed=seed)
 
 
 def expert_load(module: MixtureOfExperts, x: torch.Tensor) -> tuple[float, int]:

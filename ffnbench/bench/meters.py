@@ -7,13 +7,18 @@ of gradients; memory is counted in the bytes of tensors, so that it is the same 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
+from os import urandom
 from time import perf_counter
+from typing import ParamSpec
 
 import torch
 from torch import Tensor, nn
 
+from ffnbench.bench.evidence import Witness
+from ffnbench.bench.inputs import Pool, signs_of
 from ffnbench.bench.placement import Placement
 from ffnbench.errors import FfnbenchError
 from ffnbench.ffn.dense import FeedForward
@@ -21,6 +26,7 @@ from ffnbench.ffn.experts import MixtureOfExperts
 from ffnbench.plan import Mode, Workload
 
 Forward = Callable[[Tensor], Tensor]
+P = ParamSpec("P")
 MATMULS = (
     "aten::addmm",
     "aten::mm",
@@ -34,7 +40,10 @@ MATMULS = (
 
 @dataclass(slots=True)
 class Subject:
-    """A module and what it is called with. `grad` is the gradient that flows back where there is a backward."""
+    """A module and what it is called with: `x` where nothing is timed, and a pool of fresh inputs where it is.
+
+    `grad` is the gradient that flows back where there is a backward.
+    """
 
     module: nn.Module
     x: Tensor
@@ -44,6 +53,11 @@ class Subject:
     slowdown: float = 0.0
     run: Forward | None = None  # what a backend calls in place of the module
     placement: Placement | None = field(default=None, init=False)
+    pool: Pool = field(init=False)
+    signs: Tensor | None = field(default=None, init=False)  # of the gradient
+
+    def __post_init__(self) -> None:
+        self.pool = Pool(self.x, train=self.train)
 
     @property
     def forward(self) -> Forward:
@@ -56,49 +70,61 @@ class Subject:
         What it may hold is known only after its first call, so the first time decides.
         """
         if self.placement is None:
-            self.placement = Placement(self.module, (self.x, self.grad), captured=self.run is not None)
+            inputs = (self.x, self.grad, self.pool.memory)
+            self.placement = Placement(self.module, inputs, captured=self.run is not None)
         self.clear()
+        self.pool.release()
         return self.placement.move(seed)
 
-    def call(self) -> None:
-        """One call as it is timed: forward, or forward and backward through a fresh graph."""
-        run = self.run or self.module
+    def call(self, x: Tensor | None = None) -> Tensor:
+        """One call as it is timed: forward, or forward and backward through a fresh graph. Gives the output."""
+        run, x = self.run or self.module, self.x if x is None else x
         if self.train:
-            run(self.x).backward(self.grad)
-        else:
-            with torch.inference_mode():
-                run(self.x)
+            y = run(x)
+            y.backward(self.grad)
+            return y
+        with torch.inference_mode():
+            return run(x)
 
-    def timed(self) -> Callable[[], None]:
+    def timed(self, x: Tensor | None = None) -> Callable[[], Tensor]:
         """What to time: the whole call, or for backward alone the second half, its graph built here."""
-        call = self.call
+        x = self.x if x is None else x
+        call: Callable[[], Tensor] = partial(self.call, x)
         if self.backward_only:
-            y = self.forward(self.x)
+            call = partial(self._backward, self.forward(x))
+        return self.slowed(call) if self.slowdown else call
 
-            def call() -> None:
-                y.backward(self.grad)
+    def _backward(self, y: Tensor) -> Tensor:
+        y.backward(self.grad)
+        return y
 
-        return self._slowed(call) if self.slowdown else call
-
-    def _slowed(self, call: Callable[[], None]) -> Callable[[], None]:
+    def slowed(self, call: Callable[P, Tensor]) -> Callable[P, Tensor]:
         """The call, and then a spin for the given share of its own time: a slow-down that is known exactly."""
 
-        def slow() -> None:
+        def slow(*args: P.args, **named: P.kwargs) -> Tensor:
             start = perf_counter()
-            call()
+            y = call(*args, **named)
             if self.x.is_cuda:
                 torch.cuda.synchronize(self.x.device)
             end = perf_counter()
             until = end + self.slowdown * (end - start)
             while perf_counter() < until:
                 pass
+            return y
 
         return slow
 
-    def clear(self) -> None:
+    def turn(self, salt: int) -> None:
+        """Another gradient to flow back: the same, its columns multiplied by signs as those of an input are."""
+        if self.train:
+            signs = signs_of(salt, 1, self.pool.width)[0].to(self.grad)
+            self.grad.view(-1, self.pool.width).mul_(signs if self.signs is None else signs * self.signs)
+            self.signs = signs
+
+    def clear(self, x: Tensor | None = None) -> None:
         """Forget all leaf gradients, so that no call pays for adding to the last one's."""
         if self.train:
-            self.x.grad = None
+            (self.x if x is None else x).grad = None
             for parameter in self.module.parameters():
                 parameter.grad = None
 
@@ -133,14 +159,14 @@ def subject_of(module: nn.Module, workload: Workload, d_model: int, seed: int) -
 def empty_call() -> float:
     """Seconds of a call of an empty module, measured as every other call is: what the harness itself costs."""
     subject = Subject(nn.Identity(), torch.randn(1, 1, 8), torch.randn(1, 1, 8), train=False)
-    return min(sample(subject, 200) for _ in range(10))
+    return min(sample(subject, [subject.x] * 200) for _ in range(10))
 
 
 def warm_up(subject: Subject, seconds: float) -> None:
     """Call until the time is over and the last calls are no faster than those before, at most 5x as long."""
     start, best, since = perf_counter(), math.inf, 0
     while (elapsed := perf_counter() - start) < 5 * seconds:
-        took = sample(subject, 1)
+        took = sample(subject, fresh(subject))
         best, since = (took, 0) if took < 0.98 * best else (best, since + 1)
         if elapsed >= seconds and since >= 3:
             return
@@ -150,48 +176,94 @@ def calls_for(subject: Subject, min_sample_s: float) -> int:
     """How many calls make one sample last long enough for the clock and for the scheduler."""
     fastest = math.inf
     for _ in range(3):
-        fastest = min(fastest, sample(subject, 1))
+        fastest = min(fastest, sample(subject, fresh(subject)))
         if fastest > 2 * min_sample_s:  # one call is long enough, even if this one was disturbed
             return 1
     return max(1, math.ceil(min_sample_s / max(fastest, 1e-9)))
 
 
-def sample(subject: Subject, calls: int) -> float:
-    """Mean seconds of one call over that many calls."""
-    total = _on_cuda if subject.x.is_cuda else _on_cpu
-    return total(subject, calls) / calls
+def fresh(subject: Subject) -> list[Tensor]:
+    """One input that no call has seen, for a call that is no sample."""
+    return subject.pool.renew(int.from_bytes(urandom(7)), 1)
 
 
-def _on_cpu(subject: Subject, calls: int) -> float:
-    total = 0.0
-    if not subject.train:
-        call = subject.timed()
+def sample(subject: Subject, inputs: Sequence[Tensor], witness: Witness | None = None) -> float:
+    """Mean seconds of one call over those of these inputs. The clock stands while the witness looks at its call."""
+    if subject.x.is_cuda:
+        total = _on_cuda(subject, inputs, witness)
+    elif subject.train:
+        total = _trained(subject, inputs, witness)
+    else:
+        total = _forward(subject, inputs, witness)
+    return total / len(inputs)
+
+
+def _forward(subject: Subject, inputs: Sequence[Tensor], witness: Witness | None) -> float:
+    """Of calls in a row, on the CPU."""
+    call = subject.slowed(subject.call) if subject.slowdown else subject.call
+    total, rest = 0.0, inputs
+    if witness is not None:
+        first, x, rest = inputs[: witness.call], inputs[witness.call], inputs[witness.call + 1 :]
         start = perf_counter()
-        for _ in range(calls):
-            call()
-        return perf_counter() - start
-    for _ in range(calls):
-        subject.clear()
-        call = subject.timed()
-        start = perf_counter()
-        call()
+        for one in first:
+            call(one)
         total += perf_counter() - start
-    subject.clear()
+        witness.before()
+        start = perf_counter()
+        y = call(x)
+        total += perf_counter() - start
+        witness.after(x, y, gradients=False)
+        del y
+    start = perf_counter()
+    for one in rest:
+        call(one)
+    return total + perf_counter() - start
+
+
+def _trained(subject: Subject, inputs: Sequence[Tensor], witness: Witness | None) -> float:
+    """Of calls by themselves, on the CPU: between them gradients are cleared."""
+    total = 0.0
+    for number, x in enumerate(inputs):
+        subject.clear(x)
+        seen = witness is not None and number == witness.call
+        call = subject.timed(x)
+        if witness is not None and seen:
+            witness.before()
+        start = perf_counter()
+        y: Tensor | None = call()
+        if not seen:
+            y = None
+        total += perf_counter() - start
+        if witness is not None and seen:
+            witness.after(x, y, gradients=True)
+        subject.clear(x)
     return total
 
 
-def _on_cuda(subject: Subject, calls: int) -> float:
-    """Events around each call; the device is idle before the first and drained after the last."""
-    events = [(torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)) for _ in range(calls)]
-    torch.cuda.synchronize(subject.x.device)
-    for start, end in events:
-        subject.clear()
-        call = subject.timed()
+def _on_cuda(subject: Subject, inputs: Sequence[Tensor], witness: Witness | None) -> float:
+    """Events around each call; the device is idle before the first and drained after the last.
+
+    The device is idle as well while the witness looks.
+    """
+    device = subject.x.device
+    events = [(torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)) for _ in inputs]
+    torch.cuda.synchronize(device)
+    for number, ((start, end), x) in enumerate(zip(events, inputs, strict=True)):
+        subject.clear(x)
+        seen = witness is not None and number == witness.call
+        call = subject.timed(x)
+        if witness is not None and seen:
+            torch.cuda.synchronize(device)
+            witness.before()
         start.record()
-        call()
+        y: Tensor | None = call()
         end.record()
-    subject.clear()
-    torch.cuda.synchronize(subject.x.device)
+        if witness is not None and seen:
+            torch.cuda.current_stream(device).synchronize()  # of what the call has left on other streams nothing waits
+            witness.after(x, y, gradients=subject.train)
+        y = None
+        subject.clear(x)
+    torch.cuda.synchronize(device)
     return sum(start.elapsed_time(end) for start, end in events) / 1e3
 
 

@@ -12,13 +12,16 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 from ffnbench import jsonable
 from ffnbench.bench.caches import caches
 from ffnbench.bench.channel import Message
 from ffnbench.bench.clock import RunClock
+from ffnbench.bench.clocks import ClockWatch
 from ffnbench.bench.environment import describe, usable_cpus, usable_memory
+from ffnbench.bench.jury import Jury
 from ffnbench.bench.machine_noise import Watch
 from ffnbench.bench.memory_limits import check_fits, room_for_ceilings
 from ffnbench.bench.roofs import roofs_for
@@ -27,7 +30,19 @@ from ffnbench.bench.worker_group import Launch, Worker, sides_of, start_for
 from ffnbench.errors import FfnbenchError, Unfinished, termination_as_interruption
 from ffnbench.metrics import CEILINGS, LATENCY, METRICS, ROOF, Metric
 from ffnbench.plan import Backend, Note, Plan
-from ffnbench.result import CaseCost, Environment, Failure, FailureKind, Progress, Roof, Run, Sample, Side, Timer
+from ffnbench.result import (
+    CaseCost,
+    Environment,
+    Failure,
+    FailureKind,
+    Inputs,
+    Progress,
+    Roof,
+    Run,
+    Sample,
+    Side,
+    Timer,
+)  # fmt: skip
 from ffnbench.stats.ceilings import Ceiling, may_bind
 from ffnbench.stats.enough import Advance, Amount, Answered, fixed_amount, limit_met, scatter, wanted
 from ffnbench.stats.rounds import is_clean
@@ -41,6 +56,8 @@ EXPLORING_A_WORKER_S = 0.2  # where there is no budget
 ROOFS = 0.15  # of a run's time, at most, for samples of those that may bind a row
 MAY_BIND = 0.5  # of the least time that a row's ceilings allow: what is farther away is looked at once a worker
 KEPT_ROOFS = 3  # of each ceiling: which is the fastest is known at the end
+BURNS = 0.5  # CPUs
+TICK_S = 0.1  # for which a worker waits by its own clock where clocks have disagreed
 LONGEST = 20  # times the rounds that a worker should make: then it waits for quiet no longer
 DOING = {Backend.COMPILE.value: "compiling", Backend.ONEDNN.value: "packing"}  # what opening a case is, by backend
 Listener = Callable[[Progress], None]
@@ -58,6 +75,7 @@ def run(
     answered: Answered | None = None,
     weights: str = "",
     costs: tuple[CaseCost, ...] = (),
+    judge: Launch | None = None,
 ) -> Run:
     """Measure a plan. A failed case is a row of the result; Ctrl-C ends with what was measured by then.
 
@@ -65,10 +83,13 @@ def run(
     more memory than there is, Unfinished where nothing can be measured at all. `answered` is asked at the looks of a
     run with a precision whether the question is answered; by itself that is when the precision is reached. `weights` is
     a folder with the weights that every case takes over. `costs` are those of the cases: without them nothing is known
-    of ceilings. `on_found` is told of everything as it comes: the plan with its device, the environment, each sample,
-    failure, note and roof. `launch`, `now` and `describe` are the world outside: simulations and tests bring their own.
+    of ceilings. `judge` starts the process that judges the outputs of timed calls: without it nobody does. `on_found`
+    is told of everything as it comes: the plan with its device, the environment, each sample, failure, note and roof.
+    `launch`, `now` and `describe` are the world outside: simulations and tests bring their own.
     """
-    runner = _Runner(plan, on_progress, on_found, launch, now, describe, answered, weights, costs)
+    timed = "latency" in plan.metrics
+    jury = Jury(judge if timed else None, weights, plan.protocol.timeout_s, now)
+    runner = _Runner(plan, on_progress, on_found, launch, now, describe, answered, weights, costs, jury)
     watch = Watch()
     start = now()
     interrupted, stopped = False, ""
@@ -99,6 +120,9 @@ def run(
         around=around,
         placed_once=tuple(sorted(runner.placed_once)),
         roofs=tuple(runner.roofs),
+        judged=jury.judged,
+        inputs=tuple(runner.inputs.values()),
+        judging_s=jury.seconds,
     )
 
 
@@ -156,6 +180,7 @@ class _Runner:
     answered: Answered | None
     weights: str
     costs: tuple[CaseCost, ...]
+    jury: Jury
     samples: list[Sample] = field(default_factory=list)
     failures: list[Failure] = field(default_factory=list)
     warnings: list[Note] = field(default_factory=list)
@@ -165,10 +190,12 @@ class _Runner:
     limit: str = ""
     placed_once: set[str] = field(default_factory=set)
     roofs: list[Roof] = field(default_factory=list)
+    inputs: dict[str, Inputs] = field(default_factory=dict)
     _ready: list[Worker] = field(default_factory=list)
     _current: Worker | None = None
     _calls: dict[str, int] = field(default_factory=dict)
-    _proofs: dict[str, list[float]] = field(default_factory=dict)
+    _checked: set[str] = field(default_factory=set)  # by the first worker, before timing
+    _clocks: ClockWatch = field(default_factory=ClockWatch)
     _splits: dict[str, int] = field(default_factory=dict)  # tokens of a part, 0 for none
     _losses: Counter[str] = field(default_factory=Counter)
     _whole: int = 0
@@ -199,6 +226,7 @@ class _Runner:
             watch.worker_begins()
             try:
                 self._one_worker(self._current, index)
+                self._judge()
             except WorkerLost as lost:
                 self._clock.worker_lost()
                 self._lose(index, lost)
@@ -210,10 +238,11 @@ class _Runner:
                 self._current.close()
             self.limit = self._limit()
             index += 1
+        self._judge(at_the_end=True)
 
     def close(self) -> None:
         """End every process."""
-        for worker in (self._current, *self._ready):
+        for worker in (self._current, *self._ready, self.jury):
             if worker is not None:
                 worker.close()
 
@@ -264,9 +293,12 @@ class _Runner:
             at_once = max(1, usable_cpus() // len(self.plan.arms))
             # a last one by itself would take longer than beside the others
             count = needed if needed == at_once + 1 else min(needed, at_once)
+            if not self._whole and self.environment is None:
+                self.jury.start(self.plan)
             self._ready += [start_for(self.plan, self.launch) for _ in range(count)]
             for place, worker in enumerate(self._ready):
                 facts = self._started(place, worker)
+            self.jury.ready()
             self._clock.started(count, self._clock.elapsed_s - begun)
             if self.environment is None:
                 self.environment = self.describe(facts)
@@ -302,8 +334,9 @@ class _Runner:
         if self._timed:
             self._look_at_ceilings(worker)
             self._rounds(worker, index)
-            for label in self._alive():
-                self._try(worker, label, {"do": "verify", "label": label})
+            if not self._whole:
+                self._watch_rest(worker)
+                self._hold_against_floors(worker)
         for job, metrics in self._exact_jobs().items():
             for label in [label for label in self._alive() if (label, job) not in self._weighed]:
                 self._once(worker, label, job, metrics, index)
@@ -321,15 +354,19 @@ class _Runner:
         """Build and warm up a case in this worker; what compiling and packing took are samples of their own."""
         doing = DOING.get(self.plan.case(label).workload.backend, "warming up")
         self._tell(f"{self._which()}  {doing} {label}")
-        known = {"calls": self._calls.get(label), "proof": self._proofs.get(label), "weights": self.weights}
+        known = {"calls": self._calls.get(label), "checked": label in self._checked, "weights": self.weights}
         if label in self._splits:
             known["split"] = self._splits[label]
         opened = self._try(worker, label, {"do": "open", "label": label, **known})
         if not opened:
             return
         self._calls[label] = opened["calls"]
-        if opened.get("proof"):
-            self._proofs[label] = opened["proof"]
+        self._checked.add(label)
+        if self._suspected(label, opened):
+            return
+        self.jury.opened(label, opened.get("made_of"))
+        if "inputs" in opened:
+            self.inputs[label] = Inputs(case=label, **opened["inputs"])
         if "split" in opened:
             self._splits[label] = opened["split"]
         for metric in OPENED:
@@ -517,8 +554,16 @@ class _Runner:
         attempts = ATTEMPTS if again else 1
         clean = None
         for _ in range(attempts):
-            answer = self._try(worker, label, {"do": "sample", "label": label, "calls": self._calls[label]})
-            if not answer or place.round < 0:
+            calls = self._calls[label]
+            draw = self.jury.draw(self.inputs[label].count if label in self.inputs else calls)
+            looked = {"call": draw.call} if self.jury.sits else {}
+            answer = self._try(
+                worker, label, {"do": "sample", "label": label, "calls": calls, "salt": draw.salt, **looked}
+            )
+            if not answer or self._suspected(label, answer):
+                return None
+            self._clocks.add(label, calls * answer["value"], answer)
+            if place.round < 0:
                 return None
             sample = Sample(
                 case=label,
@@ -535,6 +580,48 @@ class _Runner:
             if clean := is_clean(sample):
                 break
         return clean
+
+    def _suspected(self, label: str, answer: Message) -> bool:
+        """Whether an answer itself shows that a case can't be trusted; its evidence is kept for the judge."""
+        evidence = answer.get("evidence", {})
+        if name := answer.get("replaced"):
+            self._suspect(label, f"it has replaced {name}")
+        elif problem := evidence.get("problem"):
+            self._suspect(label, f"in a timed call {problem}")
+        elif evidence:
+            self.jury.hear(label, evidence)
+        return label not in self._alive()
+
+    def _suspect(self, label: str, why: str) -> None:
+        self._fail(label, FailureKind.SUSPECT.value, why)
+
+    def _judge(self, *, at_the_end: bool = False) -> None:
+        """Have judged what waits, as far as there is time for it."""
+        for label in self._alive():
+            seconds = self.jury.due(label, self._clock.elapsed_s)
+            if seconds is None and at_the_end and self.jury.waits(label):
+                seconds = 0.0
+            if seconds is not None:
+                self._tell(f"judging {label}")
+                if why := self.jury.judge(label, seconds, self.plan, usable_memory()):
+                    self._suspect(label, why)
+
+    def _watch_rest(self, worker: Worker) -> None:
+        """Whose process goes on working after its calls: told, and where clocks have disagreed, looked at again."""
+        if not self.jury.sits:
+            return
+        for label in self._alive():
+            answer = self._try(worker, label, {"do": "rest", "label": label, "calls": self._calls[label]})
+            if answer and answer.get("cpus", 0.0) > BURNS:
+                text = f"something goes on after its calls: {answer['cpus']:.1f} CPUs worked while nothing was called"
+                self._warn(Note(label=label, text=text))
+        for label in [label for label in self._alive() if self._clocks.disagree(label)]:
+            tick = partial(self._ask, worker, label, {"do": "tick", "label": label, "seconds": TICK_S})
+            if why := self._clocks.test(tick):
+                self._suspect(label, why)
+
+    def _hold_against_floors(self, worker: Worker) -> None:
+        """What is faster than this machine can be is measured again, ceilings too, and is suspect then."""
 
     def _which(self) -> str:
         return f"worker {self._whole + 1}/{max(self._clock.workers, self._whole + 1)}"

@@ -49,7 +49,7 @@ def main() -> None:
         asked = {"number": request.pop("number", None)}  # an answer says which request it is to
         if request["do"] == "plan":
             plan = jsonable.decode(Plan, request["plan"])
-            jobs = Jobs(plan)
+            jobs = Jobs(plan, request["memory_bytes"])
             if all(case.workload.device == "cpu" for case in plan.cases):
                 _limit_memory(request["memory_bytes"])
             channel.send({"timer": timer(), **asked})

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from ffnbench.errors import Unsupported
 from ffnbench.ffn.dense import build_dense
-from ffnbench.ffn.moe import Dispatch, MoESpec, Scores
+from ffnbench.ffn.moe import Dispatch, MoESpec, Routing, Scores, shares
 from ffnbench.ffn.spec import FFNSpec, Init, shared_expert
 
 HALVES = (torch.bfloat16, torch.float16)
@@ -178,6 +178,18 @@ class MixtureOfExperts(nn.Module):
 
     def extra_repr(self) -> str:
         return self.spec.name
+
+
+def impose(module: MixtureOfExperts, routing: Routing, *, tokens: int, seed: int) -> None:
+    """Give every token its experts, drawn by `shares` without putting back, from a generator of that seed.
+
+    The k smallest of exponential variables with the shares as rates are such a draw (Efraimidis & Spirakis 2006).
+    """
+    rates = torch.tensor(shares(routing, module.moe.experts), dtype=torch.float64)
+    generator = torch.Generator().manual_seed(seed)
+    waits = torch.empty(tokens, module.moe.experts, dtype=torch.float64).exponential_(generator=generator) / rates
+    chosen = waits.topk(module.moe.top_k, largest=False).indices
+    module.imposed = chosen.to(module.router.weight.device)
 
 
 def in_groups(scores: Tensor, moe: MoESpec) -> Tensor:

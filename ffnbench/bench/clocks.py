@@ -1,0 +1,76 @@
+"""Clocks and functions that measuring depends on, as they were before code of the user's was loaded.
+
+The names that this package has imported are its own; what a module puts in their place is found here, put back, and
+told. Standard library only, but for torch's own names where torch is loaded.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections import defaultdict
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+CLOCKS = ("perf_counter", "perf_counter_ns", "monotonic", "monotonic_ns", "time", "time_ns", "process_time")
+TORCH = (
+    ("torch", "mul"), ("torch", "randint"), ("torch", "empty"), ("torch", "equal"), ("torch", "inference_mode"),
+    ("torch.Tensor", "clone"), ("torch.Tensor", "copy_"), ("torch.Tensor", "set_"), ("torch.Tensor", "backward"),
+    ("torch.Tensor", "data_ptr"), ("torch.cuda", "Event"), ("torch.cuda", "synchronize"),
+)  # fmt: skip
+
+
+class Originals:
+    """Remembers them when it is made; `replaced` tells what has another one in its place since."""
+
+    def __init__(self) -> None:
+        owners: list[tuple[str, Any, str]] = [("time", time, name) for name in CLOCKS]
+        if torch := sys.modules.get("torch"):
+            known = {"torch": torch, "torch.Tensor": torch.Tensor, "torch.cuda": torch.cuda}
+            owners += [(owner, known[owner], name) for owner, name in TORCH]
+        self._kept = [(f"{path}.{name}", owner, name, getattr(owner, name)) for path, owner, name in owners]
+
+    def replaced(self) -> str:
+        """The name of one that is not what it was, "" where there is none; all are put back."""
+        found = ""
+        for shown, owner, name, original in self._kept:
+            if getattr(owner, name, None) is not original:
+                setattr(owner, name, original)
+                found = found or shown
+        return found
+
+
+APART_S, APART = 0.003, 0.15  # of an answer's way, and of its time, at most
+FEWEST, TESTS = 3, 3
+
+
+@dataclass(slots=True)
+class ClockWatch:
+    """The parent's clock beside that of a worker: what an answer says that it took, and when it came."""
+
+    _apart: dict[str, list[bool]] = field(default_factory=lambda: defaultdict(list))
+
+    def add(self, label: str, timed_s: float, answer: dict[str, Any]) -> None:
+        """One sample; nothing is noted where the parent's clock was not read."""
+        if "asked_s" in answer and "beside_s" in answer:
+            self._apart[label].append(_apart(answer["asked_s"], timed_s + answer["beside_s"]))
+
+    def disagree(self, label: str) -> bool:
+        """Whether they did in every sample: a machine that is busy delays some answers, and not all."""
+        seen = self._apart[label]
+        return len(seen) >= FEWEST and all(seen)
+
+    def test(self, tick: Callable[[], dict[str, Any]]) -> str:
+        """Why a worker's clock is wrong, by waiting with it a few times; "" where one time it is right."""
+        said = asked = 0.0
+        for _ in range(TESTS):
+            answer = tick()
+            said, asked = answer["seconds"], answer["asked_s"]
+            if not _apart(asked, said):
+                return ""
+        return f"clocks disagree: its process says {said:.2f} s, and {asked:.2f} s have passed"
+
+
+def _apart(asked_s: float, said_s: float) -> bool:
+    return abs(asked_s - said_s) > APART_S + APART * asked_s

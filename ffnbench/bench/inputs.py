@@ -1,0 +1,93 @@
+"""Fresh inputs for the calls of a sample: no content repeats, and every process can make each of them again.
+
+An input is the seeded one, its columns multiplied by +1 or -1. The signs of a sample are drawn from its salt, a row of
+them for each call. Such an input is as random as the seeded one (N(0, 1) is symmetric), exact in every dtype, and made
+in one pass over memory. Needs torch.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+ALIGNED_BYTES = 64  # each input begins at such an address, as a tensor of its own would
+MOST_BYTES = 1 << 28  # of a pool
+WIDEST = 1 << 16  # elements of a token; a wider one is no token but a list of numbers, and is cut into parts
+PART = 4096  # at most, of such a list
+STEP = 16  # of such parts one in so many is renewed: what reads them once would take no longer than renewing all
+
+
+def most_inputs(x: Tensor, memory_bytes: int | None) -> int:
+    """How many inputs like x a pool may have: a sixteenth of the memory at most; one at least."""
+    room = MOST_BYTES if memory_bytes is None else min(MOST_BYTES, memory_bytes // 16)
+    return max(1, room // max(1, int(x.nbytes)))
+
+
+def width_of(d_model: int) -> int:
+    """Elements of a row: of a token, or the largest divisor that cuts a long list into parts."""
+    if d_model <= WIDEST:
+        return d_model
+    return next(width for width in range(PART, 0, -1) if d_model % width == 0)
+
+
+def signs_of(salt: int, calls: int, width: int) -> Tensor:
+    """+1 or -1 for each call and column of a sample, (calls, width) of int8 on the CPU."""
+    generator = torch.Generator().manual_seed(salt)
+    return torch.randint(0, 2, (calls, width), generator=generator, dtype=torch.int8) * 2 - 1
+
+
+class Pool:
+    """The inputs of a sample's calls, each of the shape of `base`, the seeded input (batch, seq_len, d_model).
+
+    They share one storage, which is written anew for each sample. A row is a token.
+    """
+
+    def __init__(self, base: Tensor, *, train: bool) -> None:
+        self._base, self._train = base.detach(), train
+        self.width = width_of(base.shape[-1])
+        self._rows = self._base.view(-1, self.width)
+        self._step = 1 if self.width == base.shape[-1] else STEP
+        self._stride = math.ceil(base.nbytes / ALIGNED_BYTES) * ALIGNED_BYTES // base.element_size()
+        self.memory = torch.empty(0, dtype=base.dtype, device=base.device)
+        self._inputs: list[Tensor] = []
+
+    def renew(self, salt: int, calls: int) -> list[Tensor]:
+        """So many inputs that no call has seen."""
+        if self.memory.numel() < calls * self._stride:
+            self.release()
+            self.memory = torch.empty(calls * self._stride, dtype=self._base.dtype, device=self._base.device)
+            for one in range(calls):
+                self.memory[one * self._stride :][: self._base.numel()] = self._base.view(-1)
+        signs = signs_of(salt, calls, self.width).to(self.memory.device, self.memory.dtype)
+        first, step, width = salt % self._step, self._step, self.width
+        rows = self._rows[first::step]
+        out = self.memory.as_strided((calls, len(rows), width), (self._stride, step * width, 1), first * width)
+        with torch.no_grad():
+            torch.mul(rows, signs.view(calls, 1, width), out=out)
+        while len(self._inputs) < calls:
+            x = torch.empty(0, dtype=self._base.dtype, device=self._base.device)
+            x.set_(self.memory.untyped_storage(), self._stride * len(self._inputs), self._base.shape)  # no view
+            self._inputs.append(x.requires_grad_(self._train))
+        return self._inputs[:calls]
+
+    def release(self) -> None:
+        """Let go of the inputs, so that the storage can be moved: `renew` makes them again."""
+        self._inputs.clear()
+
+    def renewed(self, salt: int) -> Sequence[int]:
+        """The rows that a sample has renewed."""
+        return range(salt % self._step, len(self._rows), self._step)
+
+    def rows(self, salt: int, calls: int, call: int, rows: Sequence[int]) -> Tensor:
+        """Some renewed rows of one call's input, (rows, width)."""
+        return self._rows[list(rows)] * self._signs(salt, calls, call)
+
+    def input(self, salt: int, calls: int, call: int) -> Tensor:
+        """The whole input of one call."""
+        return (self._rows * self._signs(salt, calls, call)).view(self._base.shape)
+
+    def _signs(self, salt: int, calls: int, call: int) -> Tensor:
+        return signs_of(salt, calls, self.width)[call].to(self._base.device, self._base.dtype)

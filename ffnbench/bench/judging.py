@@ -1,0 +1,291 @@
+"""Outputs of timed calls, held against what they should be, in a process that times nothing. Needs torch.
+
+A module is built again from its seed. One of ffnbench's forms, or one that `@like` or a config says is such a form, is
+held against the form in float64; any other against itself in float64, and where that differs or can't be run, in its
+own dtype: a choice between near ties, of a router, may fall otherwise in float64. Rows of the input are enough where a
+module treats each token by itself; else, and for gradients, the whole input is run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from copy import deepcopy
+from dataclasses import dataclass, replace
+from time import perf_counter
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ffnbench.bench.backends import changed
+from ffnbench.bench.building import build, carried
+from ffnbench.bench.evidence import LEAST_GRADIENT, fingerprint, unpacked
+from ffnbench.bench.inputs import Pool, signs_of
+from ffnbench.bench.meters import subject_of
+from ffnbench.errors import FfnbenchError
+from ffnbench.ffn.attention import AttentionSpec
+from ffnbench.ffn.dtypes import DTYPES
+from ffnbench.ffn.experts import MixtureOfExperts, impose
+from ffnbench.ffn.modules import OwnForm, reference_output
+from ffnbench.ffn.moe import Dispatch, Routing
+from ffnbench.ffn.spec import ActivationSpec, FFNSpec
+from ffnbench.plan import AnySpec, Case
+
+Evidence = dict[str, Any]  # what Witness.told gives
+Rows = dict[str, Tensor]  # of the output and of gradients, by what they are
+OUTPUT, INPUT_GRADIENT = "output", "gradient of the input"
+AT_ONCE = 16  # pieces of evidence whose rows are run together
+NEAR = 16  # roundings: of experts whose scores differ by no more, either may be chosen
+
+
+class Judge:
+    """One case, built anew. `form_of` gives a foreign module as one of ours where that is known; `weights` is the
+    folder with those of a base. Raises FfnbenchError where it can't be built.
+    """
+
+    def __init__(
+        self, case: Case, seed: int, weights: str, form_of: Callable[[nn.Module, Case], OwnForm | None]
+    ) -> None:
+        work = case.workload
+        self._case, self._train = case, work.train
+        self._dtype, self._tolerance = getattr(torch, work.dtype), DTYPES.get(work.dtype).tolerance
+        torch.manual_seed(seed)
+        module = build(_run_eagerly(case.ffn), device=work.device, dtype=self._dtype)
+        self.made_of = fingerprint(module)
+        subject = subject_of(module, work, case.ffn.d_model, seed)
+        self._pool, self._grad = Pool(subject.x, train=False), subject.grad
+        if _is_lazy(module):
+            with torch.set_grad_enabled(self._train):
+                module(subject.x)
+        if weights:
+            carried(weights, module)
+        self._module = module
+        form = module if isinstance(module, OwnForm) else form_of(module, case)
+        # by its name; "" where none is known
+        self.form = _name_of(case.ffn) if form is None else form.spec.name
+        self._form = None if form is None else _in_float64(form)
+        self._router = form if isinstance(form, MixtureOfExperts) else None
+        if self._router is not None and work.routing:
+            impose(self._router, Routing(work.routing), tokens=work.tokens, seed=seed)
+        # of experts, (tokens, top_k), where it is imposed
+        self._choice: Tensor | None = None if self._router is None else self._router.imposed
+        self._exact: nn.Module | None
+        try:
+            self._exact = _in_float64(changed(deepcopy(module), case.ffn, work.backend)).train(self._train)
+        except FfnbenchError:
+            raise
+        except Exception:  # a kernel for some dtypes alone, something that can't be copied
+            self._exact = None
+        self._by_rows = True  # as long as rows alone have given the right output
+        self._buffers = {name: value.clone() for name, value in module.named_buffers()}
+
+    def judge(self, evidence: Sequence[Evidence], seconds: float) -> dict[str, Any]:
+        """The largest error of a row, and what of; how many outputs were judged and how many with gradients.
+
+        Takes about so many seconds at most, and judges one piece of evidence at least.
+        """
+        start, found = perf_counter(), _Found()
+
+        def over() -> bool:
+            return perf_counter() - start > seconds and found.outputs > 0
+
+        whole = [one for one in evidence if "state" in one]
+        plain = [one for one in evidence if "state" not in one]
+        while plain and self._by_rows and not over():
+            some, plain = plain[:AT_ONCE], plain[AT_ONCE:]
+            if self._rows(some, found):
+                whole += some if self._train else []
+            else:
+                whole += some
+        whole += plain
+        for one in whole:
+            deep = self._train and not found.gradients
+            if over() and not deep and found.outputs:
+                break
+            self._whole(one, found)
+        return {"error": found.error, "what": found.what, "outputs": found.outputs, "gradients": found.gradients,
+                "why": found.why, "tolerance": self._tolerance, "form": self.form}  # fmt: skip
+
+    def used(self) -> float | None:
+        """Share of the weights' elements that the output of the seeded input depends on; None where it is not known."""
+        if self._exact is None:
+            return None
+        x = self._pool.input(0, 1, 0).double()
+        try:
+            self._reset(self._exact, {})
+            for parameter in self._exact.parameters():
+                parameter.requires_grad_(True)
+            with torch.enable_grad():
+                self._exact(x).square().sum().backward()
+        except Exception:  # no backward, or none in float64
+            return None
+        every = list(self._exact.parameters())
+        used = sum(int((p.grad != 0).sum()) for p in every if p.grad is not None)
+        self._exact.zero_grad(set_to_none=True)
+        return float(used / max(1, sum(p.numel() for p in every)))
+
+    def _rows(self, some: Sequence[Evidence], found: _Found) -> bool:
+        """Run the rows alone; whether that tells. A form's tells always, another module's where it is right."""
+        x = torch.cat([self._pool.rows(one["salt"], one["calls"], one["call"], one["rows"]) for one in some])
+        y = torch.cat([self._told(one["y"], len(one["rows"])) for one in some])
+        choice = self._choices(some) if self._router is not None else None
+        try:
+            with torch.no_grad():
+                if isinstance(self._form, MixtureOfExperts):
+                    self._form.imposed = choice
+                if self._form is not None:
+                    expected = reference_output(self._form, x[None])[0]
+                elif self._exact is not None:
+                    self._reset(self._exact, {})
+                    expected = self._exact(x[None].double())[0]
+                else:
+                    return False
+        except Exception:  # a module that takes whole inputs only
+            self._by_rows = False
+            return False
+        if y.shape != expected.shape:
+            self._by_rows = False
+            return False
+        error = row_error(y, expected)
+        if self._form is None and not error <= self._tolerance:
+            self._by_rows = False
+            return False
+        if choice is not None and not error <= self._tolerance and self._case.workload.routing is None:
+            kept = ~self._tied(x)
+            error = row_error(y[kept], expected[kept])
+        found.add(error, OUTPUT)
+        found.outputs += len(some)
+        return True
+
+    def _choices(self, some: Sequence[Evidence]) -> Tensor:
+        """The experts of the rows: those that were imposed, or those that the router chooses in its own dtype."""
+        assert self._router is not None
+        if self._choice is not None:
+            return torch.cat([self._choice[one["rows"]] for one in some])
+        with torch.no_grad():
+            return torch.cat([self._chosen(one)[one["rows"]] for one in some])
+
+    def _chosen(self, one: Evidence) -> Tensor:
+        assert self._router is not None
+        x = self._pool.input(one["salt"], one["calls"], one["call"])
+        return self._router.choose(x.reshape(-1, x.shape[-1]))
+
+    def _tied(self, x: Tensor) -> Tensor:
+        """Rows whose last expert and the next best are so near that rounding may choose either."""
+        assert isinstance(self._form, MixtureOfExperts)
+        moe = self._form.moe
+        logits = self._form.router(x.double())
+        best = logits.topk(min(moe.top_k + 1, moe.experts), dim=-1).values
+        near = NEAR * torch.finfo(self._dtype).eps * logits.abs().amax(-1)
+        return torch.as_tensor((best[:, -2] - best[:, -1] <= near) if moe.groups == 1 else torch.ones_like(near) > 0)
+
+    def _whole(self, one: Evidence, found: _Found) -> None:
+        """Run the whole input: in float64, and where that differs or can't be, in the dtype."""
+        told = {OUTPUT: self._told(one["y"], len(one["rows"]))}
+        if "dx" in one:
+            told[INPUT_GRADIENT] = self._told(one["dx"], len(one["rows"]))
+        for name, gradient in one.get("dw", {}).items():
+            told[f"gradient of {name}"] = self._told(gradient["values"], len(gradient["rows"]))
+        errors: dict[str, float] | None = None
+        for module, dtype in ((self._exact, torch.float64), (self._module, self._dtype)):
+            if module is None or (errors is not None and max(errors.values()) <= self._tolerance):
+                continue
+            if module is self._module and self.form and errors is not None:
+                continue  # a form's float64 is the reference
+            try:
+                expected = self._expected(module, dtype, one)
+            except Exception as problem:
+                found.why = f"another instance of it can't be run: {type(problem).__name__}: {problem}"[:200]
+                continue
+            now = {what: row_error(values, expected[what]) for what, values in told.items() if what in expected}
+            errors = now if errors is None or max(now.values()) < max(errors.values()) else errors
+        if errors is None:
+            return
+        for what, error in errors.items():
+            found.add(error, what)
+        found.outputs += 1
+        found.gradients += "dx" in one
+
+    def _expected(self, module: nn.Module, dtype: torch.dtype, one: Evidence) -> Rows:
+        """Rows of the output and of all gradients of an instance, as they were drawn from the timed call."""
+        self._reset(module, one.get("buffers", {}))
+        x = self._pool.input(one["salt"], one["calls"], one["call"]).to(dtype).requires_grad_(self._train)
+        if isinstance(module, MixtureOfExperts):
+            module.imposed = self._chosen(one) if self._choice is None else self._choice
+        if "state" in one:
+            torch.random.set_rng_state(unpacked(one["state"], torch.uint8, -1))
+        module.zero_grad(set_to_none=True)
+        with torch.set_grad_enabled(self._train):
+            y = module(x)
+        rows = {OUTPUT: y.detach().reshape(-1, self._pool.width)[one["rows"]]}
+        if "dx" in one:
+            signs = signs_of(one["salt"], 1, self._pool.width)[0].to(self._grad)
+            y.backward((self._grad.view(-1, self._pool.width) * signs).view(y.shape).to(dtype))
+            assert x.grad is not None
+            rows[INPUT_GRADIENT] = x.grad.reshape(-1, self._pool.width)[one["rows"]]
+            for name, parameter in module.named_parameters():
+                if name in one["dw"] and parameter.numel() >= LEAST_GRADIENT:
+                    gradient = torch.zeros_like(parameter) if parameter.grad is None else parameter.grad
+                    width = parameter.shape[-1] if parameter.ndim else 1
+                    rows[f"gradient of {name}"] = gradient.reshape(-1, width)[one["dw"][name]["rows"]]
+            module.zero_grad(set_to_none=True)
+        return rows
+
+    def _reset(self, module: nn.Module, moved: dict[str, str]) -> None:
+        """The buffers as they were when it was built, or as they were before the timed call."""
+        for name, value in module.named_buffers():
+            if name in moved:
+                value.copy_(unpacked(moved[name], self._buffers[name].dtype, *value.shape))
+            elif name in self._buffers:
+                value.copy_(self._buffers[name])
+
+    def _told(self, text: str, rows: int) -> Tensor:
+        return unpacked(text, self._dtype, rows, -1)
+
+
+@dataclass(slots=True)
+class _Found:
+    outputs: int = 0
+    gradients: int = 0
+    error: float | None = None
+    what: str = ""
+    why: str = ""
+
+    def add(self, error: float, what: str) -> None:
+        if self.error is None or error > self.error:
+            self.error, self.what = error, what
+
+
+def row_error(y: Tensor, expected: Tensor) -> float:
+    """The largest error of a row, relative to its norm or to the mean one of all, whichever is larger. inf for what is
+    not finite."""
+    y, expected = y.detach().double().cpu(), expected.detach().double().cpu()
+    if not bool(torch.isfinite(y).all()):
+        return float("inf")
+    if not expected.numel():
+        return 0.0
+    norms = expected.norm(dim=-1)
+    scale = norms.clamp_min(float(norms.square().mean().sqrt()))
+    apart = (y - expected).norm(dim=-1)
+    return float(torch.where(scale > 0, apart / scale.clamp_min(1e-300), apart).max())
+
+
+def _in_float64(module: nn.Module) -> nn.Module:
+    return deepcopy(module).double()
+
+
+def _name_of(spec: AnySpec) -> str:
+    if isinstance(spec, ActivationSpec):
+        return "" if spec.own else spec.activation
+    return spec.name if isinstance(spec, AttentionSpec) else ""
+
+
+def _is_lazy(module: nn.Module) -> bool:
+    return any(isinstance(p, nn.parameter.UninitializedTensorMixin) for p in (*module.parameters(), *module.buffers()))
+
+
+def _run_eagerly(spec: AnySpec) -> AnySpec:
+    """The same form and weights; experts one after another, since grouped products know few dtypes."""
+    if isinstance(spec, FFNSpec) and spec.moe is not None:
+        return replace(spec, moe=replace(spec.moe, dispatch=Dispatch.EAGER))
+    return spec

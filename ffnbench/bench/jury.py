@@ -1,0 +1,206 @@
+"""What the parent does about outputs of timed calls: it draws the calls, keeps what comes, asks a judge, and decides.
+
+The judge is a worker of its own that times nothing. It is started beside the first workers, and asked when nothing else
+works. No torch here.
+"""
+
+from __future__ import annotations
+
+import random
+import secrets
+from collections import defaultdict
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+from ffnbench import jsonable
+from ffnbench.bench.channel import Message
+from ffnbench.bench.session import WorkerLost
+from ffnbench.bench.worker_group import Launch, Worker, start_for
+from ffnbench.ffn.spec import ImportedSpec
+from ffnbench.plan import CONTROL, Case, Kind, Plan
+from ffnbench.result import Against, Judged
+
+SHARE = 0.05  # of a run's time that judging may take, once every case has been judged
+AT_FIRST_S = 0.2  # for each case
+KEPT = 200  # pieces of evidence of a case that wait, at most: later ones take the places of others
+
+
+@dataclass(slots=True)
+class Draw:
+    """Of a sample: what its inputs are made of, and the call whose output is looked at."""
+
+    salt: int
+    call: int
+
+
+@dataclass(slots=True)
+class Jury:
+    """The judge of a run. Without a `launch` there is none, and nothing is drawn."""
+
+    launch: Launch | None
+    weights: str
+    timeout_s: float
+    now: Callable[[], float]
+    seconds: float = 0.0
+    _worker: Worker | None = None
+    _plan: Plan | None = None
+    _told: bool = False
+    _waiting: dict[str, list[Message]] = field(default_factory=lambda: defaultdict(list))
+    _made_of: dict[str, dict[str, str]] = field(default_factory=dict)
+    _found: dict[str, Judged] = field(default_factory=dict)
+    _losses: dict[str, int] = field(default_factory=lambda: defaultdict(int))
+
+    @property
+    def sits(self) -> bool:
+        """Whether outputs are judged."""
+        return self.launch is not None
+
+    def start(self, plan: Plan) -> None:
+        """Start the judge's process; `ready` waits for it."""
+        if self.launch is None:
+            return
+        shown = tuple(case for case in plan.shown if plan.kind != Kind.SIDES.value or plan.is_reference(case.label))
+        self._plan = replace(plan, cases=shown)
+        self._worker, self._told = start_for(self._plan, self.launch), False
+
+    def ready(self) -> None:
+        """Wait until it has started."""
+        if self._worker is not None:
+            self._worker.greeting()
+
+    def draw(self, calls: int) -> Draw:
+        """Of a sample of so many calls; no seed tells it in advance."""
+        return Draw(secrets.randbits(56), secrets.randbelow(calls))
+
+    def hear(self, label: str, evidence: Message) -> None:
+        """Keep what a sample has told."""
+        waiting = self._waiting[label]
+        if len(waiting) < KEPT:
+            waiting.append(evidence)
+        else:
+            waiting[random.randrange(KEPT)] = evidence
+
+    def opened(self, label: str, made_of: dict[str, str] | None) -> None:
+        """A few elements of the weights that a worker's instance was made of."""
+        if made_of is not None:
+            self._made_of.setdefault(label, made_of)
+
+    def due(self, label: str, elapsed_s: float) -> float | None:
+        """For how many seconds a case may be judged now; None where it has to wait, or nothing waits."""
+        if not self._waiting.get(label):
+            return None
+        if label not in self._found:
+            return AT_FIRST_S
+        left = SHARE * elapsed_s - self.seconds
+        return left / max(1, len(self._waiting)) if left > 0 else None
+
+    def waits(self, label: str) -> bool:
+        """Whether anything of a case waits."""
+        return bool(self._waiting.get(label))
+
+    def judge(self, label: str, seconds: float, plan: Plan, memory_bytes: int | None) -> str:
+        """Judge what waits of a case. Gives why it is suspect, "" where it is not."""
+        assert self._plan is not None
+        evidence, case = self._waiting.pop(label), plan.case(label)
+        random.shuffle(evidence)
+        of = self._label_of(case, plan)
+        start = self.now()
+        try:
+            found = self._ask(
+                plan, memory_bytes, {"do": "judge", "label": of, "evidence": evidence, "seconds": seconds}
+            )
+        except WorkerLost as lost:
+            return self._lost(case, plan, lost)
+        finally:
+            self.seconds += self.now() - start
+        return self._weigh(case, plan, found)
+
+    def used(self, label: str, plan: Plan, memory_bytes: int | None) -> float | None:
+        """Share of its declared weights that a case's output depends on; None where that is not known."""
+        try:
+            answer = self._ask(plan, memory_bytes, {"do": "used", "label": self._label_of(plan.case(label), plan)})
+        except WorkerLost:
+            return None
+        return answer.get("used")
+
+    @property
+    def judged(self) -> tuple[Judged, ...]:
+        """What was found of every case."""
+        return tuple(self._found.values())
+
+    def close(self) -> None:
+        """End its process."""
+        if self._worker is not None:
+            self._worker.close()
+            self._worker = None
+
+    def _ask(self, plan: Plan, memory_bytes: int | None, request: Message) -> Message:
+        assert self._plan is not None
+        if self._worker is None:
+            self.start(plan)
+            assert self._worker is not None
+        if not self._told:
+            cases = tuple(plan.case(case.label) for case in self._plan.cases)  # their device is known by now
+            sent = replace(self._plan, cases=cases)
+            told = {"do": "plan", "plan": jsonable.encode(sent), "memory_bytes": memory_bytes}
+            self._worker.ask(told, self.timeout_s)
+            self._told = True
+        return self._worker.ask({**request, "weights": self.weights}, self.timeout_s)
+
+    def _label_of(self, case: Case, plan: Plan) -> str:
+        """Whose module judges it: in `ab` the base's."""
+        return plan.reference if plan.kind == Kind.SIDES.value or case.label == CONTROL else case.label
+
+    def _lost(self, case: Case, plan: Plan, lost: WorkerLost) -> str:
+        """Nothing was judged; a second time the case is to blame, unless memory is."""
+        self.close()
+        self._losses[case.label] += 1
+        if self._losses[case.label] > 1 and lost.kind != "oom":
+            return f"the process that judges its outputs was lost with it twice: {lost}"
+        self._keep(case, plan, error=None, why=str(lost))
+        return ""
+
+    def _weigh(self, case: Case, plan: Plan, found: Message) -> str:
+        """From an answer to a reason, or none."""
+        if "failure" in found:
+            self._keep(case, plan, error=None, why=found["message"])
+            return f"it can't be made twice: {found['message']}" if isinstance(case.ffn, ImportedSpec) else ""
+        own = self._made_of.get(case.label, {})
+        theirs = found.get("made_of", {})
+        if not self.weights and (apart := [name for name, value in own.items() if theirs.get(name, value) != value]):
+            return f"it can't be made twice: its {apart[0]} differs between two instances of one seed"
+        self._keep(case, plan, found["error"], found["why"], found["outputs"], found["gradients"], found["form"])
+        error = found["error"]
+        if error is not None and not error <= found["tolerance"]:
+            return f"the {found['what']} of a timed call differs from {self._of(case, plan)} by {error:.1e}"
+        return ""
+
+    def _keep(
+        self,
+        case: Case,
+        plan: Plan,
+        error: float | None,
+        why: str,
+        outputs: int = 0,
+        gradients: int = 0,
+        form: str = "",
+    ) -> None:
+        before = self._found.get(case.label)
+        side = plan.kind == Kind.SIDES.value and not plan.is_reference(case.label)
+        against = Against.SIDE if side else Against.FORM if form else Against.ITSELF
+        known = [found for found in (error, before.error if before else None) if found is not None]
+        self._found[case.label] = Judged(
+            case=case.label,
+            against=against,
+            name=plan.reference if side else form,
+            outputs=outputs + (before.outputs if before else 0),
+            gradients=gradients + (before.gradients if before else 0),
+            error=max(known, default=None),
+            why="" if known else why,
+        )
+
+    def _of(self, case: Case, plan: Plan) -> str:
+        judged = self._found[case.label]
+        if judged.against is Against.SIDE:
+            return f"{plan.reference}'s"
+        return "the float64 reference" if judged.against is Against.FORM else "that of another instance of it"
