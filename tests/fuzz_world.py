@@ -34,7 +34,7 @@ OF_RELU = {
     "minimum_until": 0.0, "minimum_flat": True, "monotonic": "increasing", "jumps": [], "kinks": [0.0], "bends": [],
     "slope_low": 0.0, "slope_high": 1.0, "zero_gradient": 0.5, "saturated": 0.5, "mean": 0.4, "second_moment": 0.5,
 }  # fmt: skip
-JOBS = ("greeting", "plan", "open", "sample", "place", "verify", "weigh", "describe", "count", "facts", "curve", "hold",
+JOBS = ("greeting", "plan", "open", "sample", "place", "weigh", "describe", "count", "facts", "curve", "hold",
         "keep", "origin", "hf_layers", "hf_whole", "own_mlp", "timer")  # fmt: skip
 FAILURES = ("oom", "unsupported", "crash", "timeout", "mismatch", "recompiled")
 LOSSES = ("oom", "crash", "timeout")
@@ -138,7 +138,7 @@ class FuzzWorker:
     def job_open(self, request: dict[str, Any]) -> dict[str, Any]:
         self.world.clock_s += OPEN_S
         told = {"compile_s": 1.5, "graphs": 2} if request["label"] in self.compiled else {}
-        return {"calls": request["calls"] or 3, "proof": None, **told}
+        return {"calls": request["calls"] or 3, **told}
 
     def job_sample(self, request: dict[str, Any]) -> dict[str, Any]:
         world, label = self.world, request["label"]

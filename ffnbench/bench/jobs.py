@@ -94,6 +94,8 @@ class Jobs:
         most = 1 if self._alone(case) else most_inputs(subject.x, self.memory_bytes)
         calls = calls if self._alone(case) else min(calls, most)
         subject.pool.renew(protocol.seed, min(calls, most))
+        if isinstance(case.ffn, ImportedSpec) and not checked:
+            made |= self.rest()
         self.subjects[label] = subject
         pool = {"count": min(calls, most), "bytes": subject.pool.memory.nbytes}
         told = {"calls": calls, "inputs": pool, "made_of": made_of, ERROR: self.errors.get(label)}
@@ -159,12 +161,15 @@ class Jobs:
             pass
         return {"seconds": perf_counter() - start}
 
-    def rest(self, label: str, calls: int) -> dict[str, Any]:
-        """CPUs that this process uses once its calls are over and their threads have gone to sleep."""
-        subject, work = self.subjects[label], self.plan.case(label).workload
-        _settle(work)
-        with settled(work):
-            meters.sample(subject, meters.fresh(subject))
+    def idle(self, label: str) -> dict[str, Any]:
+        """As `rest`, before any case is opened: with OMP_WAIT_POLICY=active torch's own threads never sleep."""
+        _settle(self.plan.case(label).workload)
+        a = torch.ones(512, 512)
+        torch.mm(a, a)
+        return self.rest()
+
+    def rest(self, label: str = "") -> dict[str, Any]:
+        """CPUs that this process uses while nothing is called, once threads that have worked have gone to sleep."""
         sleep(SETTLED_S)
         start, used = perf_counter(), process_time()
         sleep(WATCHED_S)

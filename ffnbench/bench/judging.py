@@ -89,20 +89,21 @@ class Judge:
         def over() -> bool:
             return perf_counter() - start > seconds and found.outputs > 0
 
-        whole = [one for one in evidence if "state" in one]
+        whole = [(one, False) for one in evidence if "state" in one]  # and whether its output has been judged
         plain = [one for one in evidence if "state" not in one]
+        if self._case.workload.compiled and whole:
+            whole, found.why = [], "compiled code draws random numbers in its own way, which nothing can draw again"
         while plain and self._by_rows and not over():
             some, plain = plain[:AT_ONCE], plain[AT_ONCE:]
-            if self._rows(some, found):
-                whole += some if self._train else []
-            else:
-                whole += some
-        whole += plain
-        for one in whole:
-            deep = self._train and not found.gradients
-            if over() and not deep and found.outputs:
+            right = self._rows(some, found)
+            found.outputs += right * len(some)
+            whole += [(one, right) for one in some if self._train or not right]
+        if not self._by_rows:
+            whole += [(one, False) for one in plain]
+        for one, judged in whole:
+            if over() and (found.gradients or not self._train):
                 break
-            self._whole(one, found)
+            found.outputs += self._whole(one, found) and not judged
         return {"error": found.error, "what": found.what, "outputs": found.outputs, "gradients": found.gradients,
                 "why": found.why, "tolerance": self._tolerance, "form": self.form}  # fmt: skip
 
@@ -154,7 +155,6 @@ class Judge:
             kept = ~self._tied(x)
             error = row_error(y[kept], expected[kept])
         found.add(error, OUTPUT)
-        found.outputs += len(some)
         return True
 
     def _choices(self, some: Sequence[Evidence]) -> Tensor:
@@ -179,8 +179,8 @@ class Judge:
         near = NEAR * torch.finfo(self._dtype).eps * logits.abs().amax(-1)
         return torch.as_tensor((best[:, -2] - best[:, -1] <= near) if moe.groups == 1 else torch.ones_like(near) > 0)
 
-    def _whole(self, one: Evidence, found: _Found) -> None:
-        """Run the whole input: in float64, and where that differs or can't be, in the dtype."""
+    def _whole(self, one: Evidence, found: _Found) -> bool:
+        """Run the whole input: in float64, and where that differs or can't be, in the dtype. Whether either could."""
         told = {OUTPUT: self._told(one["y"], len(one["rows"]))}
         if "dx" in one:
             told[INPUT_GRADIENT] = self._told(one["dx"], len(one["rows"]))
@@ -200,11 +200,11 @@ class Judge:
             now = {what: row_error(values, expected[what]) for what, values in told.items() if what in expected}
             errors = now if errors is None or max(now.values()) < max(errors.values()) else errors
         if errors is None:
-            return
+            return False
         for what, error in errors.items():
             found.add(error, what)
-        found.outputs += 1
         found.gradients += "dx" in one
+        return True
 
     def _expected(self, module: nn.Module, dtype: torch.dtype, one: Evidence) -> Rows:
         """Rows of the output and of all gradients of an instance, as they were drawn from the timed call."""

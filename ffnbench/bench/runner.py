@@ -195,6 +195,7 @@ class _Runner:
     _current: Worker | None = None
     _calls: dict[str, int] = field(default_factory=dict)
     _checked: set[str] = field(default_factory=set)  # by the first worker, before timing
+    _burning: bool = False  # whether the first worker uses CPUs while nothing is called
     _clocks: ClockWatch = field(default_factory=ClockWatch)
     _splits: dict[str, int] = field(default_factory=dict)  # tokens of a part, 0 for none
     _losses: Counter[str] = field(default_factory=Counter)
@@ -329,13 +330,17 @@ class _Runner:
         )
         if self.timer is None and "timer" in answer:
             self.timer = jsonable.decode(Timer, answer["timer"])
+        if not self._whole and self.jury.sits:
+            self._burning = (
+                self._ask(worker, self.plan.reference, {"do": "idle", "label": self.plan.reference})["cpus"] > BURNS
+            )
         for label in self._alive():
             self._open(worker, label, index)
         if self._timed:
             self._look_at_ceilings(worker)
             self._rounds(worker, index)
-            if not self._whole:
-                self._watch_rest(worker)
+            if not self._whole and self.jury.sits:
+                self._test_clocks(worker)
                 self._hold_against_floors(worker)
         for job, metrics in self._exact_jobs().items():
             for label in [label for label in self._alive() if (label, job) not in self._weighed]:
@@ -584,12 +589,17 @@ class _Runner:
     def _suspected(self, label: str, answer: Message) -> bool:
         """Whether an answer itself shows that a case can't be trusted; its evidence is kept for the judge."""
         evidence = answer.get("evidence", {})
+        burns = answer.get("cpus", 0.0) > BURNS
         if name := answer.get("replaced"):
             self._suspect(label, f"it has replaced {name}")
+        elif burns and not self._burning:
+            text = f"its process goes on working after its calls: {answer['cpus']:.1f} CPUs while nothing is called"
+            self._suspect(label, text)
         elif problem := evidence.get("problem"):
             self._suspect(label, f"in a timed call {problem}")
         elif evidence:
             self.jury.hear(label, evidence)
+        self._burning |= burns
         return label not in self._alive()
 
     def _suspect(self, label: str, why: str) -> None:
@@ -606,15 +616,8 @@ class _Runner:
                 if why := self.jury.judge(label, seconds, self.plan, usable_memory()):
                     self._suspect(label, why)
 
-    def _watch_rest(self, worker: Worker) -> None:
-        """Whose process goes on working after its calls: told, and where clocks have disagreed, looked at again."""
-        if not self.jury.sits:
-            return
-        for label in self._alive():
-            answer = self._try(worker, label, {"do": "rest", "label": label, "calls": self._calls[label]})
-            if answer and answer.get("cpus", 0.0) > BURNS:
-                text = f"something goes on after its calls: {answer['cpus']:.1f} CPUs worked while nothing was called"
-                self._warn(Note(label=label, text=text))
+    def _test_clocks(self, worker: Worker) -> None:
+        """Where this clock and that of the worker disagreed in every sample, look again."""
         for label in [label for label in self._alive() if self._clocks.disagree(label)]:
             tick = partial(self._ask, worker, label, {"do": "tick", "label": label, "seconds": TICK_S})
             if why := self._clocks.test(tick):
