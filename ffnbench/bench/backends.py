@@ -13,12 +13,15 @@ import torch
 from torch import Tensor, nn
 
 from ffnbench.bench import onednn
+from ffnbench.bench.building import as_own
 from ffnbench.bench.compiling import compile_now, compiled_of, no_compiler
 from ffnbench.bench.meters import Subject
+from ffnbench.errors import FfnbenchError, Unsupported
+from ffnbench.ffn.like import distance, output_of, tolerance_of
+from ffnbench.ffn.modules import reference_output
 from ffnbench.ffn.packed import join
-from ffnbench.ffn.spec import HFSpec
+from ffnbench.ffn.spec import ImportedSpec
 from ffnbench.metrics import COMPILE, HELD, PACK
-from ffnbench.models.transformers import as_ours
 from ffnbench.plan import AnySpec, Backend, Workload
 
 Told = dict[str, Any]  # of an answer to `open`
@@ -38,9 +41,26 @@ def changed(module: nn.Module, ffn: AnySpec, backend: str) -> nn.Module:
     """The module that a backend runs, with the same weights; raises Unsupported where its form lacks what it needs."""
     if backend not in ORDERS:
         return module
-    if isinstance(ffn, HFSpec) and ffn.form is not None:
-        module = as_ours(module, ffn.form)
+    if isinstance(ffn, ImportedSpec) and ffn.ours is not None:
+        module = _own(module, ffn)
     return join(module, gate_first=ORDERS[backend])
+
+
+def _own(module: nn.Module, spec: ImportedSpec) -> nn.Module:
+    """Our module on the weights of theirs; raises Unsupported where theirs does not compute the same."""
+    weight = next(module.parameters(), torch.empty(0))
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(1, 16, spec.d_model, generator=generator).to(weight.device, weight.dtype)
+    try:
+        ours = as_own(module, spec, x)
+    except FfnbenchError as problem:
+        raise Unsupported(problem.message) from problem
+    assert ours is not None
+    if spec.like is not None:
+        error = distance(output_of(module, x), reference_output(ours, x))
+        if not error <= tolerance_of(x.dtype):
+            raise Unsupported(f"{spec.target} is not like {spec.like.name}: its output differs by {error:.1e}")
+    return ours.requires_grad_()  # to be trained as any other
 
 
 def prepare(subject: Subject, work: Workload, split: int | None = None) -> Told:

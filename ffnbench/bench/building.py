@@ -8,12 +8,14 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from ffnbench.errors import FfnbenchError
 from ffnbench.ffn.attention import AttentionSpec
 from ffnbench.ffn.attention_module import build_attention
 from ffnbench.ffn.imported import build_imported
-from ffnbench.ffn.modules import Pointwise, build_module
+from ffnbench.ffn.like import as_form
+from ffnbench.ffn.modules import OwnForm, Pointwise, build_module
 from ffnbench.ffn.spec import ActivationSpec, FFNSpec, HFSpec, ImportedSpec
-from ffnbench.models.transformers import build_own
+from ffnbench.models.transformers import as_ours, build_own
 from ffnbench.plan import AnySpec
 
 WEIGHTS = "base.pt"  # what a base writes into a folder for its head
@@ -52,3 +54,21 @@ def build_foreign(spec: ImportedSpec) -> nn.Module:
     """A module that ffnbench has no form of, on the device and in the dtype that its own code chooses."""
     module: nn.Module = build_own(spec.target) if isinstance(spec, HFSpec) else build_imported(spec)
     return module
+
+
+def as_own(module: nn.Module, spec: AnySpec, x: Tensor) -> OwnForm | None:
+    """A module of somebody else's as the form that it is known, or said, to be, on its own weights; None without one.
+
+    x (..., d_model) is what it is called with where its weights can be read in several ways. Raises FfnbenchError where
+    the weights are no such form's.
+    """
+    if not isinstance(spec, ImportedSpec) or spec.ours is None:
+        return None
+    said = "is not" if isinstance(spec, HFSpec) else "is not like"
+    try:
+        found: OwnForm | None = (
+            as_ours(module, spec.ours) if isinstance(spec, HFSpec) else as_form(module, spec.ours, x)
+        )
+    except FfnbenchError as problem:
+        raise FfnbenchError(f"{spec.target} {said} {spec.ours.name}: {problem.message}") from problem
+    return found

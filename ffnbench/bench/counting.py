@@ -19,7 +19,7 @@ from ffnbench.errors import FfnbenchError
 from ffnbench.ffn.cost import Cost, params_active
 from ffnbench.ffn.dtypes import item_bytes
 from ffnbench.ffn.imported import D_FF_NAMES
-from ffnbench.ffn.spec import HFSpec, ImportedSpec
+from ffnbench.ffn.spec import ImportedSpec
 from ffnbench.plan import Workload
 from ffnbench.targets import one_line
 
@@ -122,7 +122,7 @@ def _cost(
     total = sum(p.numel() for p in parameters)
     return Cost(
         params=total,
-        params_active=params_active(spec.form) if isinstance(spec, HFSpec) and spec.form else total,
+        params_active=params_active(spec.ours) if spec.ours is not None and spec.ours.moe else total,
         params_formula=None,
         flops_forward=forward,
         flops_backward=backward,

@@ -18,7 +18,7 @@ from torch import Tensor
 from ffnbench import jsonable
 from ffnbench.bench import meters
 from ffnbench.bench.backends import ORDERS, changed, prepare
-from ffnbench.bench.building import build, carried
+from ffnbench.bench.building import as_own, build, carried
 from ffnbench.bench.ceilings import Ceilings
 from ffnbench.bench.clocks import Originals
 from ffnbench.bench.compiling import settled
@@ -34,9 +34,8 @@ from ffnbench.ffn.dtypes import DTYPES
 from ffnbench.ffn.experts import MixtureOfExperts, impose
 from ffnbench.ffn.modules import OwnForm, reference_output
 from ffnbench.ffn.moe import Routing
-from ffnbench.ffn.spec import ActivationSpec, HFSpec, ImportedSpec
+from ffnbench.ffn.spec import ActivationSpec, ImportedSpec
 from ffnbench.metrics import ERROR, HIT, LOAD
-from ffnbench.models.transformers import as_ours
 from ffnbench.plan import Case, Plan, Workload
 from ffnbench.planning.backends import lacks
 from ffnbench.result import Roof
@@ -151,7 +150,7 @@ class Jobs:
 
     def _judge(self, label: str, weights: str) -> Judge:
         if label not in self.judges:
-            self.judges[label] = Judge(self.plan.case(label), self.plan.protocol.seed, weights, as_form_of)
+            self.judges[label] = Judge(self.plan.case(label), self.plan.protocol.seed, weights)
         return self.judges[label]
 
     def tick(self, label: str, seconds: float) -> dict[str, Any]:
@@ -276,18 +275,13 @@ def _reference(subject: meters.Subject, case: Case) -> tuple[Tensor, str] | None
         return reference_output(subject.module, x), "the float64 reference"
     if isinstance(subject.module, Attention):
         return attention_reference(subject.module, x), "the float64 reference"
-    ours = as_form_of(subject.module, case)
-    return None if ours is None else (reference_output(ours, x), "the float64 reference of ffnbench's own form")
-
-
-def as_form_of(module: torch.nn.Module, case: Case) -> OwnForm | None:
-    """A module of transformers as the form that its config says it is, on its own weights; None where none is known."""
-    if not isinstance(case.ffn, HFSpec) or case.ffn.form is None:
-        return None
     try:
-        return as_ours(module, case.ffn.form)
+        ours = as_own(subject.module, case.ffn, x)
     except FfnbenchError as problem:
-        raise Mismatch(f"{case.ffn.target} is not {case.ffn.form.name}: {problem.message}") from problem
+        raise Mismatch(problem.message) from problem
+    if ours is None:
+        return None
+    return reference_output(ours, x), f"the float64 reference of ffnbench's own {ours.spec.form}"
 
 
 def relative_error(y: Tensor, expected: Tensor) -> float:

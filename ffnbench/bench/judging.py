@@ -8,7 +8,7 @@ module treats each token by itself; else, and for gradients, the whole input is 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from time import perf_counter
@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from ffnbench.bench.backends import changed
-from ffnbench.bench.building import build, carried
+from ffnbench.bench.building import as_own, build, carried
 from ffnbench.bench.evidence import LEAST_GRADIENT, fingerprint, unpacked
 from ffnbench.bench.inputs import Pool, signs_of
 from ffnbench.bench.meters import subject_of
@@ -39,13 +39,9 @@ NEAR = 16  # roundings: of experts whose scores differ by no more, either may be
 
 
 class Judge:
-    """One case, built anew. `form_of` gives a foreign module as one of ours where that is known; `weights` is the
-    folder with those of a base. Raises FfnbenchError where it can't be built.
-    """
+    """One case, built anew. `weights` is the folder with those of a base. Raises FfnbenchError where it can't be built."""
 
-    def __init__(
-        self, case: Case, seed: int, weights: str, form_of: Callable[[nn.Module, Case], OwnForm | None]
-    ) -> None:
+    def __init__(self, case: Case, seed: int, weights: str) -> None:
         work = case.workload
         self._case, self._train = case, work.train
         self._dtype, self._tolerance = getattr(torch, work.dtype), DTYPES.get(work.dtype).tolerance
@@ -60,7 +56,7 @@ class Judge:
         if weights:
             carried(weights, module)
         self._module = module
-        form = module if isinstance(module, OwnForm) else form_of(module, case)
+        form = module if isinstance(module, OwnForm) else as_own(module, case.ffn, subject.x.detach()[:1, :16])
         # by its name; "" where none is known
         self.form = _name_of(case.ffn) if form is None else form.spec.name
         self._form = None if form is None else _in_float64(form)

@@ -158,6 +158,13 @@ class ImportedSpec:
     def __post_init__(self) -> None:
         require_positive("d_model", self.d_model)
         require_positive("d_ff", self.d_ff)
+        if self.like is not None and (self.like.moe is not None or self.like.d_model != self.d_model):
+            raise FfnbenchError(f"{self.target} can't be like experts, or like a form of another d_model")
+
+    @property
+    def ours(self) -> FFNSpec | None:
+        """The form of ffnbench that computes the same, where it is known; its d_ff and its bias may be others."""
+        return self.like
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -165,6 +172,11 @@ class HFSpec(ImportedSpec):
     """The MLP of a model of transformers, `hf:CONFIG`. `form` is the same function as one of ours, where known."""
 
     form: FFNSpec | None = None
+
+    @property
+    def ours(self) -> FFNSpec | None:
+        """As its config says, to the last width."""
+        return self.form
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

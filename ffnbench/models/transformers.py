@@ -22,6 +22,7 @@ from ffnbench.errors import FfnbenchError
 from ffnbench.ffn.cost import params
 from ffnbench.ffn.moe import MoESpec
 from ffnbench.ffn.spec import HF, FFNSpec, Gate
+from ffnbench.ffn.weight_names import DOWN, GATE, PACKED, UP
 from ffnbench.models.configs import read_groups
 from ffnbench.models.model import CountedLayers, CountedModel, OwnMLP
 from ffnbench.models.presets import config_path
@@ -377,16 +378,6 @@ def _quiet() -> Iterator[None]:
 
 
 ACTS = ("activation_fn", "intermediate_act_fn", "act", "activation", "act_fn", "activation_func", "hidden_act_fn")
-GATE = ("gate_proj", "gate", "w1", "wi_0")
-UP = (
-    "up_proj", "fc1", "c_fc", "dense_h_to_4h", "lin1", "wi", "wi_1", "w3", "intermediate_dense", "fc_in", "linear_fc1",
-    "in_proj", "proj_in", "linear1", "dense1",
-)  # fmt: skip
-DOWN = (
-    "down_proj", "fc2", "c_proj", "dense_4h_to_h", "lin2", "wo", "w2", "output_dense", "fc_out", "linear_fc2",
-    "out_proj", "proj_out", "linear2", "dense2", "Wo",
-)  # fmt: skip
-PACKED = ("gate_up_proj", "Wi")
 ROUTER = ("gate", "router")
 SHARED = ("shared_expert", "shared_experts")
 Weights = dict[str, tuple[Any, Any]]  # name of ours -> weight (rows: outputs) and bias

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from ffnbench.errors import FfnbenchError
 from ffnbench.ffn.attention import AttentionSpec
 from ffnbench.ffn.moe import Dispatch
-from ffnbench.ffn.spec import ActivationSpec, FFNSpec, Gate, HFSpec, ImportedSpec
+from ffnbench.ffn.spec import ActivationSpec, FFNSpec, Gate, ImportedSpec
 from ffnbench.plan import AnySpec, Backend, Case, Mode, Workload, values_of
 from ffnbench.planning.grammar import ALL, BACKEND_KEYS, Variant, choose
 
@@ -29,10 +29,10 @@ class _Lack:
 
 
 def _form(ffn: AnySpec) -> FFNSpec | None:
-    """The form of a network where ffnbench knows it, also that of a module of transformers."""
+    """The form of a network where ffnbench knows it, also that of a module of somebody else's."""
     if isinstance(ffn, FFNSpec):
         return ffn
-    return ffn.form if isinstance(ffn, HFSpec) else None
+    return ffn.ours if isinstance(ffn, ImportedSpec) else None
 
 
 def _unknown_form(ffn: AnySpec, _: Workload) -> bool:
@@ -73,7 +73,7 @@ LACKS = (
         "attention has no gate to pack with up",
         "`ffnbench compare` measures the FFN alone",
     ),
-    _Lack(_PACKED, _unknown_form, "ffnbench can't tell its gate from its up"),
+    _Lack(_PACKED, _unknown_form, "ffnbench can't tell its gate from its up", "@like=swiglu says that it is one"),
     _Lack(_PACKED, _no_inner_gate, "only an inner gate can be packed with up, and it has none", "swiglu has one"),
     _Lack(
         (Backend.COMPILE,),

@@ -35,6 +35,7 @@ ALL = "all"  # in place of a list of backends: every one
 WORKLOAD_KEYS = (
     "batch", "seq_len", "dtype", "device", "mode", "threads", "backend", *COMPILE_KEYS, "slowdown", "routing",
 )  # fmt: skip
+LIKE = "like"  # of code of the user's: the form of ffnbench that it is said to be
 KEY_ALIASES = {"normalized": "normalised"}
 E = TypeVar("E", bound=Enum)
 _TARGET = re.compile(r"^(?P<module>[^:]+):(?P<attr>[A-Za-z_][\w.]*)$")
@@ -45,7 +46,8 @@ class Variant:
     """One parsed variant. `activation` and `gate` are set for ffnbench's own forms, `target` for user code.
 
     A target that turns out to be an activation becomes one of our forms with `own` set. `d_model` is that of a
-    model, where the variant names one; `form` is ours for the MLP of transformers that `hf:` names.
+    model, where the variant names one; `form` is ours for the MLP of transformers that `hf:` names. `like` is the
+    variant that `@like` names: the form that a module of the user's is said to be.
     """
 
     label: str
@@ -60,6 +62,7 @@ class Variant:
     notes: tuple[str, ...] = ()
     d_model: int | None = None
     form: FFNSpec | None = None
+    like: Variant | None = None
     arm: Arm = OWN
 
 
@@ -88,6 +91,10 @@ def parse_variant(text: str, models: Mapping[str, ModelSpec] | None = None) -> V
     label, _, name = head.rpartition("=")
     keys = _parse_keys(text, pairs)
     if name.startswith(HF):
+        if LIKE in keys:
+            raise FfnbenchError(
+                f"{LIKE!r} says what code of yours computes, in {text!r}", "leave it out: a model's config says that"
+            )
         return replace(_imported(text, label, name, name, keys), arm=arm)
     if (models and name in models) or name in PRESETS:
         model = models[name] if models and name in models else PRESETS.get(name)
@@ -200,20 +207,59 @@ def _with_beta(activation: str, keys: dict[str, Scalar], text: str) -> str:
 
 def _imported(text: str, label: str, target: str, attr: str, keys: dict[str, Scalar]) -> Variant:
     """User code: keys of the workload and the width are ours, all others go to its constructor."""
-    ours = {"d_ff", "ratio"}
+    ours = {"d_ff", "ratio", LIKE}
     shown = "@".join([attr, *text.split("@")[1:]])
+    like = _like(text, keys[LIKE]) if LIKE in keys else None
     return Variant(
         label=label or shown,
         text=text.removeprefix(f"{label}=") if label else text,
         target=target,
-        spec_keys={k: v for k, v in keys.items() if k in ours},
+        spec_keys={k: v for k, v in keys.items() if k in ours and k != LIKE},
         workload_keys={k: v for k, v in keys.items() if k in WORKLOAD_KEYS},
         arguments=tuple((k, v) for k, v in keys.items() if k not in ours and k not in WORKLOAD_KEYS),
+        notes=() if like is None else (f"its output is held against ffnbench's own {_named(like)}, on its weights",),
+        like=like,
+    )
+
+
+def _like(text: str, value: Scalar) -> Variant:
+    """The form that `@like` names; raises FfnbenchError for what is no form's name, and for experts."""
+    name = "none" if value is None else str(value)
+    if name.startswith(HF) or not set("=:").isdisjoint(name):
+        raise FfnbenchError(f"{LIKE!r} takes a form's name and not {name!r}, in {text!r}", "for example @like=swiglu")
+    try:
+        like = parse_variant(name)
+    except FfnbenchError as problem:
+        raise FfnbenchError(f"{problem.message}, in {text!r}", problem.hint) from None
+    if like.spec_keys.get("moe") is not None:
+        raise FfnbenchError(f"{name} has experts, which {LIKE!r} does not know, in {text!r}", "name a form without any")
+    return like
+
+
+def _named(like: Variant) -> str:
+    return form_like(like, d_model=1, d_ff=1).form
+
+
+def form_like(like: Variant, *, d_model: int, d_ff: int) -> FFNSpec:
+    """The form that a variant names, of those widths: its activation, its gate and its limits, and no more of it."""
+    limit, offset = like.spec_keys.get("limit"), like.spec_keys.get("offset")
+    return FFNSpec(
+        d_model=d_model,
+        d_ff=d_ff,
+        activation=like.activation,
+        gate=like.gate,
+        limit=None if limit is None else float(limit),
+        up_offset=float(offset or 0),
     )
 
 
 def as_activation_variant(variant: Variant, own: OwnActivation) -> Variant:
     """The form around an activation of the user's: classic, or gated where `@gate=` says so."""
+    if variant.like is not None:
+        raise FfnbenchError(
+            f"{LIKE!r} says what a module computes, and {own.target} is an activation, in {variant.text!r}",
+            "leave it out: the form around it is ffnbench's own",
+        )
     keys = variant.spec_keys | dict(variant.arguments)
     _check_keys(variant.text, keys)
     if "beta" in keys:
@@ -244,11 +290,16 @@ def module_spec(variant: Variant, d_model: int, d_ff: int) -> ImportedSpec:
     """The spec of a variant that names a module of somebody else's."""
     if variant.target.startswith(HF):
         return HFSpec(target=variant.target, d_model=d_model, d_ff=d_ff, form=variant.form)
-    return ImportedSpec(target=variant.target, d_model=d_model, d_ff=d_ff, arguments=variant.arguments)
+    like = None if variant.like is None else form_like(variant.like, d_model=d_model, d_ff=d_ff)
+    return ImportedSpec(target=variant.target, d_model=d_model, d_ff=d_ff, arguments=variant.arguments, like=like)
 
 
 def _check_keys(text: str, keys: dict[str, Scalar]) -> None:
     for key in keys:
+        if key == LIKE:
+            raise FfnbenchError(
+                f"{LIKE!r} says what code of yours computes, in {text!r}", "leave it out: this is ffnbench's own form"
+            )
         if key not in SPEC_KEYS + WORKLOAD_KEYS:
             known = sorted(SPEC_KEYS + WORKLOAD_KEYS + ARM_KEYS)
             raise FfnbenchError(f"unknown key {key!r} in {text!r}", hint_for(key, known, "keys: " + ", ".join(known)))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ffnbench.ffn.spec import FFNSpec, Gate
+from ffnbench.ffn.spec import FFNSpec, Gate, ImportedSpec
 from ffnbench.metrics import (
     CEILINGS,
     COMPILE,
@@ -199,7 +199,7 @@ def _measured_fields(report: Report, rows: list[Record]) -> list[Field]:
             _latency_field(report, rows),
             (_ratio_column(report.plan.reference), lambda row: ratio_cell(report.comparison(row["label"]))),
             *_once_fields(report, rows),
-            *_backend_fields(rows),
+            *_backend_fields(report, rows),
             number_field(rows, "tokens_per_s", "tokens", SI, 6, per="/s"),
         ]
     train = any(case.workload.train for case in report.plan.shown)
@@ -295,21 +295,24 @@ def _once_fields(report: Report, rows: list[Record]) -> list[Field]:
         return Cell(text=UNKNOWN) if estimate is None else Cell(text=seconds_text(estimate, 1), value=estimate.value)
 
     return [
-        (Column(title=titles[0] if len(titles) == 1 else "one-off", unit="s", priority=3 if _errors(rows) else 1), cell)
+        (
+            Column(
+                title=titles[0] if len(titles) == 1 else "one-off", unit="s", priority=3 if _errors(report, rows) else 1
+            ),
+            cell,
+        )
     ]
 
 
-def _backend_fields(rows: list[Record]) -> list[Field]:
-    """Beside other backends than eager: the error of each row, and the bytes of its weights."""
-    if not _several_storages(rows):
-        return []
+def _backend_fields(report: Report, rows: list[Record]) -> list[Field]:
+    """Beside other backends than eager: the error of each row, and the bytes of its weights. With @like: the error."""
 
     def error(row: Any) -> Cell:
         value = row["error"]
         return Cell(text=UNKNOWN if value is None else error_text(value), value=value)
 
     fields: list[Field] = []
-    if _errors(rows):
+    if _errors(report, rows):
         fields.append((Column(title="error", priority=1), error))
     if _held(rows):
         fields.append(number_field(rows, "held_bytes", "weights", IEC, 4))
@@ -320,9 +323,10 @@ def _several_storages(rows: list[Record]) -> bool:
     return any(row["backend"] != Backend.EAGER.value for row in rows)
 
 
-def _errors(rows: list[Record]) -> bool:
+def _errors(report: Report, rows: list[Record]) -> bool:
     """Whether errors stand in a column: then it stays longer than the one-off cost, which a footnote tells too."""
-    return _several_storages(rows) and any(row["error"] is not None for row in rows)
+    likened = any(isinstance(case.ffn, ImportedSpec) and case.ffn.like for case in report.plan.shown)
+    return (likened or _several_storages(rows)) and any(row["error"] is not None for row in rows)
 
 
 def _held(rows: list[Record]) -> bool:
