@@ -216,13 +216,15 @@ class Jobs:
     ) -> dict[str, Any]:
         """Make the subject ready by its backend, once it has the weights that it will be called with."""
         foreign = isinstance(case.ffn, ImportedSpec) and not isinstance(subject.module, OwnForm)
+        known = isinstance(case.ffn, ImportedSpec) and case.ffn.ours is not None
         if weights or (foreign and not case.workload.eager):
             # a lazy module makes its weights now: those of inference mode could not be set afterwards
             with torch.set_grad_enabled(subject.train):
                 subject.module(subject.x)
         if weights:
             carried(weights, subject.module)
-        if foreign and not checked and any(not one.workload.eager for one in self.plan.cases):
+        several = any(not one.workload.eager for one in self.plan.cases)
+        if foreign and not known and not checked and several:
             self.exact[case.label] = _in_float64(subject)
         made = prepare(subject, case.workload, split)
         if case.label in self.exact and self.exact[case.label] is None:

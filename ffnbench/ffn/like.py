@@ -214,11 +214,11 @@ def _parameters(module: nn.Module) -> _Found:
 def _sort(found: _Found, name: str, shape: tuple[int, ...], turns: tuple[bool, ...]) -> None:
     """Of three dimensions it is a stack of matrices: gate and up, or all three."""
     key = stem(name)
-    if not shape or (shape == (1,) and not is_bias(name)):
+    if not shape or shape == (1,):
         found.scalars.append(name)
     elif len(shape) == 1:
         found.vectors.append(_Vector(name, shape[0], (key, None)))
-    elif len(shape) == 2 and is_bias(name):
+    elif len(shape) == 2 and shape[0] <= 3 and is_bias(name):
         keys = [(key, i if shape[0] > 1 else None) for i in range(shape[0])]
         found.vectors += [_Vector(name, shape[1], keys[i], (0, i)) for i in range(shape[0])]
     elif len(shape) == 2:
@@ -367,8 +367,8 @@ def _misfit(form: FFNSpec, found: _Found) -> str:
         sizes = {role: rows for role, (rows, _) in fitting.form.matrices.items()}
         told = ", ".join(f"{role} ({size},)" for role, size in sizes.items())
         return f"its {_shown(found, [vector.name for vector in found.vectors])} can't be the biases of {told}"
-    has = _shown(found, found.scalars) or "none"
-    return f"{form.form} has {f'the trained scalars {names}' if names else 'no trained scalar'}, and it has {has}"
+    theirs = _shown(found, found.scalars) or "none"
+    return f"the trained scalars of {form.form} are {', '.join(names) or 'none'}, those of the module {theirs}"
 
 
 def _wanted(form: FFNSpec) -> str:
