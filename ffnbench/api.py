@@ -107,7 +107,7 @@ from ffnbench.stats.regression import (
     past_of,
 )
 from ffnbench.stats.rounds import without_quiet
-from ffnbench.stats.verdict import refuse_blind, summarise
+from ffnbench.stats.verdict import refuse_blind, summarise, with_suspects
 from ffnbench.version import __version__
 
 if TYPE_CHECKING:
@@ -199,7 +199,9 @@ def ab(request: SidesRequest, ending: Silent = SILENT) -> Checked:
         looks = _look_at_sides(request, prepared, output, policy, ending, folder if shared else "")
     before, now = (_one_side(looks.now, side, variant.label) for side in (BASE, variant.label))
     exact = exact_findings(before, now, policy)
-    return _decided((*looks.findings, output, *exact), before, looks, ending, sides=(sides[0].words, sides[1].words))
+    suspect = before.suspect(variant.label) or now.suspect(variant.label)
+    held = [] if suspect else [output]  # what was found before timing says nothing of rows like that
+    return _decided((*looks.findings, *held, *exact), before, looks, ending, sides=(sides[0].words, sides[1].words))
 
 
 def report(path: str, ending: Silent = SILENT) -> tuple[ShownReport, str]:
@@ -451,6 +453,7 @@ def _several(prepared: Prepared, ending: Silent, launch: Launch | None, runs: in
             now = _measured(prepared, turn, launch)
         except KeyboardInterrupt:
             return _cut_short(found, runs)
+        found, now = with_suspects(found, now), with_suspects(now, found)
         if now.interrupted or now.stopped:
             return _cut_short(found, runs)
         if without_quiet(now.plan, now.samples):
@@ -589,7 +592,9 @@ def _look_at_saved(before: ShownReport, now: ShownReport, policy: Policy, reques
     once = "measured once: a saved run can't be measured again"
     return Looks(
         findings=tuple(
-            replace(finding, reason=once) if finding.status is Status.REGRESSED else finding
+            replace(finding, reason=once)
+            if finding.status is Status.REGRESSED and not now.suspect(finding.case)
+            else finding
             for finding in latency_findings(past_of(before, policy), now, policy)
         ),
         now=now,
@@ -674,6 +679,8 @@ def _one_side(found: Report, side: str, label: str) -> Report:
         costs=(CaseCost(case=label, cost=found.cost(side)),),
         measured=tuple(replace(m, case=label) for m in found.measured if m.case == side),
         failures=tuple(replace(f, case=label) for f in found.failures if f.case == side),
+        judged=tuple(replace(j, case=label) for j in found.judged if j.case == side),
+        inputs=tuple(replace(i, case=label) for i in found.inputs if i.case == side),
     )
 
 

@@ -26,8 +26,8 @@ from ffnbench.request import AnyRequest
 DEFAULT_WORKERS, DEFAULT_ROUNDS = 5, 30
 # by which method seconds are measured and become ratios; whatever changes what a ratio means raises it
 # 1: a plain mean over workers; 2: workers weighted by how sure they are;
-# 3: clean rounds only, and placements spread inside a worker
-METHOD = 3
+# 3: clean rounds only, and placements spread inside a worker; 4: every call of a sample has an input of its own
+METHOD = 4
 
 AnySpec = NetworkSpec | ActivationSpec | AttentionSpec
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, fields, replace
 from enum import Enum
 from functools import cached_property
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from ffnbench.ffn.cost import Cost
 from ffnbench.jsonable import LATER, least
@@ -274,11 +274,17 @@ class Judged:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Inputs:
-    """The inputs of a sample's calls: so many that none repeats, and the bytes of all. Part of a case's workload."""
+    """The inputs of a sample's calls: so many that none repeats, and the bytes of all. Part of a case's workload.
+
+    `level` is the cache that holds them all, `one_level` the one that holds a single one: L1, L2, L3 or memory, empty
+    where that is not known.
+    """
 
     case: str
     count: int = field(metadata=least(1))
     bytes: int = field(metadata=least(0))
+    level: str = field(default="", metadata=LATER)
+    one_level: str = field(default="", metadata=LATER)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -341,6 +347,9 @@ class Repeat:
     around: Around | None = None
     placed_once: tuple[str, ...] = ()
     wall_s: float | None = None
+    judged: tuple[Judged, ...] = field(default=(), metadata=LATER)
+    inputs: tuple[Inputs, ...] = field(default=(), metadata=LATER)
+    judging_s: float = field(default=0.0, metadata=LATER)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -389,7 +398,8 @@ class Report:
 
     @cached_property
     def _failures(self) -> dict[str, Failure]:
-        return {found.case: found for found in reversed(self.failures)}
+        suspects = [found for found in self.failures if found.kind is FailureKind.SUSPECT]  # says most: it stands first
+        return {found.case: found for found in (*reversed(self.failures), *reversed(suspects))}
 
     @cached_property
     def _rounds(self) -> dict[str, int]:
@@ -414,6 +424,20 @@ class Report:
     def failure(self, label: str) -> Failure | None:
         """Why a case failed, or None."""
         return self._failures.get(label)
+
+    def suspect(self, label: str) -> str:
+        """Why a case is SUSPECT; empty where it is not. The control is the reference a second time."""
+        labels = (label, CONTROL) if label == self.plan.reference else (label,)
+        found = (self._failures.get(one) for one in labels)
+        return next((f.message or "no reason is given" for f in found if f and f.kind is FailureKind.SUSPECT), "")
+
+    def judgement(self, label: str) -> Judged | None:
+        """What was found of the outputs of a case's timed calls, or None."""
+        return next((found for found in self.judged if found.case == label), None)
+
+    def inputs_of(self, label: str) -> Inputs | None:
+        """The inputs of a sample of a case, or None where that is not known."""
+        return next((found for found in self.inputs if found.case == label), None)
 
     def share(self, label: str) -> Share | None:
         """How near a case is to its ceiling, or None where that is not known."""
@@ -473,10 +497,13 @@ class Report:
 
     def with_repeat(self: R, now: Report, most: int) -> R:
         """With a further run of the same plan, by time; the oldest and the `most` newest are kept."""
-        shared = {f.name: getattr(now, f.name) for f in fields(Repeat) if f.name not in ("protocol", "samples")}
+        by_case = ("samples", "failures", "judged", "inputs")
+        shared = {f.name: getattr(now, f.name) for f in fields(Repeat) if f.name not in ("protocol", *by_case)}
         known = {case.label for case in self.plan.cases}
-        samples = tuple(sample for sample in now.samples if sample.case in known)
-        one = Repeat(protocol=now.plan.protocol, samples=samples, **shared)
+        of_cases: dict[str, Any] = {
+            name: tuple(one for one in getattr(now, name) if one.case in known) for name in by_case
+        }
+        one = Repeat(protocol=now.plan.protocol, **of_cases, **shared)
         repeats = sorted((*self.repeats, one), key=lambda repeat: repeat.created)
         return replace(self, repeats=tuple(repeats[-most:]))
 

@@ -132,12 +132,15 @@ def test_tolerances_that_are_none(text: str, says: str) -> None:
         parse_tolerances([text], ["swiglu"])
 
 
-def test_a_suspect_needs_a_second_witness() -> None:
+def test_what_seems_to_have_regressed_needs_a_second_witness() -> None:
     suspect = Finding(case="a", metric="latency", status=Status.REGRESSED, tolerance=0.05)
     assert confirmed([suspect], [suspect])[0].status is Status.REGRESSED
     for status in (Status.OK, Status.UNCLEAR):
         (found,) = confirmed([suspect], [replace(suspect, status=status)])
-        assert (found.status, found.reason) == (status, f"a suspect; measured again it was {status.value}")
+        assert (found.status, found.reason) == (
+            status,
+            f"it seemed to have regressed; measured again it was {status.value}",
+        )
     assert confirmed([suspect], [])[0].status is Status.UNCLEAR
     exact = replace(suspect, metric="params")
     assert confirmed([exact], [])[0].status is Status.REGRESSED  # exact is exact

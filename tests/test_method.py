@@ -18,7 +18,7 @@ from ffnbench.errors import FfnbenchError
 from ffnbench.report.store import load, report_text
 from ffnbench.request import CompareRequest, TimingRequest
 
-TODAY = 3  # written by hand: whoever raises it says in plan.py what it means
+TODAY = 4  # written by hand: whoever raises it says in plan.py what it means
 RESULTS = ROOT / "results" / "amd-epyc-2cpu"
 
 
@@ -109,14 +109,17 @@ def test_a_newer_method_is_refused_in_one_line(baseline: Path, where: str, check
     edited(
         baseline,
         lambda data: (
-            data["plan"]["protocol"].update(method=4, something="that is not known yet")
+            data["plan"]["protocol"].update(method=TODAY + 1, something="that is not known yet")
             if where == "protocol"
-            else (data["plan"]["protocol"].pop("method"), data.update(method=4))
+            else (data["plan"]["protocol"].pop("method"), data.update(method=TODAY + 1))
         ),
     )
     with pytest.raises(FfnbenchError) as caught:
         load(baseline)
-    assert caught.value.message == f"{str(baseline)!r} was measured by method 4, this ffnbench knows methods up to 3"
+    assert (
+        caught.value.message
+        == f"{str(baseline)!r} was measured by method {TODAY + 1}, this ffnbench knows methods up to {TODAY}"
+    )
     assert caught.value.hint == "update ffnbench to read it"
     assert check(baseline, "--exact-only")[0] == 2
 
@@ -133,7 +136,7 @@ def test_a_baseline_of_another_method_is_gated_exactly_and_not_timed(baseline: P
     assert (code, timed(launch)) == (0, False)
     assert len(re.findall(r"latency INCOMPARABLE¹", out)) == 2
     assert "WARNING: 2 rows could not be compared: gelu, swiglu" in out
-    assert "was measured by method 2, now it is 3, and ratios of the two can't be compared" in out
+    assert f"was measured by method 2, now it is {TODAY}, and ratios of the two can't be compared" in out
     assert "exact rows are equal" in out
     assert check(baseline, "--on-unclear", "fail")[0] == 4
     assert check(baseline, "--across-machines")[0] == 0
@@ -190,7 +193,7 @@ def test_what_could_not_be_resolved_is_not_asked_of_another_method(baseline: Pat
     assert check(of_method(baseline, 2), "--tolerance", "latency=0.01%")[0] == 0
 
 
-@pytest.mark.parametrize(("then", "now", "told"), [(2, 3, ["base"]), (3, 2, ["now"]), (2, 2, ["base", "now"])])
+@pytest.mark.parametrize(("then", "now", "told"), [(2, TODAY, ["base"]), (TODAY, 2, ["now"]), (2, 2, ["base", "now"])])
 def test_saved_runs_of_another_method(baseline: Path, tmp_path: Path, check, then: int, now: int, told) -> None:
     """Figures of either are computed anew, but samples are not."""
     run = of_method(saved(tmp_path / "now.json"), now)
@@ -200,7 +203,7 @@ def test_saved_runs_of_another_method(baseline: Path, tmp_path: Path, check, the
     paths = {"base": baseline, "now": run}
     for name, path in paths.items():
         assert (f"'{path}' was measured by method 2" in out) == (name in told)
-    assert check(of_method(baseline, 3), of_method(run, 3))[1].count("INCOMPARABLE") == 0
+    assert check(of_method(baseline, TODAY), of_method(run, TODAY))[1].count("INCOMPARABLE") == 0
 
 
 def test_update_measures_an_older_baseline_anew(baseline: Path, check) -> None:

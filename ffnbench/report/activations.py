@@ -10,10 +10,10 @@ from ffnbench.ffn.spec import ActivationSpec
 from ffnbench.metrics import LATENCY
 from ffnbench.plan import Case
 from ffnbench.planning.activations import Group, groups_of
-from ffnbench.report.footnotes import Footnotes
+from ffnbench.report.footnotes import Footnotes, judging_notes
 from ffnbench.report.formats import View, view_of
 from ffnbench.report.records import Record
-from ffnbench.report.summary import INTERVALS, effort, ended_early, over_runs
+from ffnbench.report.summary import INTERVALS, effort, ended_early, judged_lines, over_runs, suspect_lines
 from ffnbench.report.table import EXTRA, UNKNOWN, Cell, Column, Field, Table, latency_cell, ratio_cell, table_of_fields
 from ffnbench.result import Report, Verdict
 from ffnbench.units import TIME, percent, scale
@@ -203,13 +203,14 @@ def _timing_record(report: Report, case: Case) -> Record:
 def _said(report: Report, case: Case) -> list[str]:
     """What the reader of a number should know, beside why there is none."""
     comparison = report.comparison(case.label)
-    return ([comparison.reason] if comparison and comparison.reason else []) + report.notes(case.label)
+    reasons = [comparison.reason] if comparison and comparison.reason else []
+    return reasons + judging_notes(report, case.label) + report.notes(case.label)
 
 
 def timing_tables(report: Report) -> Table:
     """A table for each size and dtype, the last one with what holds for all of the run."""
     early = ended_early(report.samples) if report.interrupted or report.stopped else ()
-    closing = (*over_runs(report), *report.notes(""), *early)
+    closing = (*suspect_lines(report), *over_runs(report), *judged_lines(report), *report.notes(""), *early)
     groups = groups_of(report.plan)
     tables = [_timing_table(report, group, closing if group is groups[-1] else ()) for group in groups]
     return replace(tables[-1], above=tuple(tables[:-1]))

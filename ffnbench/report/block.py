@@ -14,7 +14,7 @@ from ffnbench.planning.block import ATTENTION, FFN, Length, lengths_of
 from ffnbench.report.block_records import block_records, ffn_share, ratio_to_ffn, spec_of
 from ffnbench.report.footnotes import Footnotes, case_notes
 from ffnbench.report.records import Record
-from ffnbench.report.summary import INTERVALS, effort, ended_early, over_runs
+from ffnbench.report.summary import INTERVALS, effort, ended_early, judged_lines, over_runs, suspect_lines
 from ffnbench.report.table import (
     EXTRA,
     UNKNOWN,
@@ -102,7 +102,14 @@ def measured_table(report: Report, lengths: Sequence[Length]) -> Table:
         lengths,
         header=(f"measured: {effort(report)}; {INTERVALS}",),
         footnotes=notes.lines,
-        summary=(*overtaken(report, lengths), *over_runs(report), *report.notes(""), *early),
+        summary=(
+            *overtaken(report, lengths),
+            *suspect_lines(report),
+            *over_runs(report),
+            *judged_lines(report),
+            *report.notes(""),
+            *early,
+        ),
     )
 
 

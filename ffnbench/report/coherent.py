@@ -14,6 +14,7 @@ from ffnbench.metrics import COMPILE, ERROR, HELD, LATENCY, METRIC_GROUPS, METRI
 from ffnbench.plan import Kind, Plan, Protocol, values_of
 from ffnbench.planning.block import lengths_of
 from ffnbench.result import Bound, Report, Roof, Sample
+from ffnbench.stats.ceilings import MEMORY
 
 NETWORKS = (FFNSpec, ImportedSpec)
 MEASURES = {
@@ -22,6 +23,7 @@ MEASURES = {
     Kind.ACTIVATIONS: (ActivationSpec,),
     Kind.BLOCK: (*NETWORKS, AttentionSpec),
 }
+LEVELS = {"", "L1", "L2", "L3", "L4", MEMORY}
 SHORTEST_S, LONGEST_S = 1e-15, 1e9  # of a call, and of a run
 FINEST = 1e-5  # of a precision
 
@@ -84,6 +86,7 @@ def _of_answer(report: Report) -> Iterator[str]:
         yield from _strangers("the roof of a sample", (name for name, of_roof in timed if of_roof), roofs)
         yield from _strangers("the case of a failure", (failure.case for failure in run.failures), labels)
         yield from _of_samples(run.samples)
+        yield from _of_judging(run, labels)
         if run.samples and run.environment is None:
             yield "it has samples, and no environment that they were made in"
         if not 0 <= (run.wall_s or 0.0) <= LONGEST_S:
@@ -92,6 +95,24 @@ def _of_answer(report: Report) -> Iterator[str]:
         yield "it has figures, and no environment that they were made in"
     if len({tuple(name for name, _ in side.differing) for side in report.sides}) > 1:
         yield "its sides do not differ in the same things"
+
+
+def _of_judging(run: Report, labels: set[str]) -> Iterator[str]:
+    """What was found of the outputs of timed calls, and of the inputs that they had."""
+    for what, told in (("judged case", run.judged), ("case of inputs", run.inputs)):
+        named = [one.case for one in told]
+        yield from _strangers(f"the {what}", named, labels)
+        yield from (f"the {what} {name!r} is there twice" for name, times in Counter(named).items() if times > 1)
+    for judged in run.judged:
+        if judged.gradients > judged.outputs:
+            yield f"of {judged.case!r} more gradients were judged than outputs"
+        if judged.error is not None and (judged.error < 0 or not judged.outputs):
+            yield f"the error of {judged.case!r} is that of no output"
+    for inputs in run.inputs:
+        if unknown := {inputs.level, inputs.one_level} - LEVELS:
+            yield f"nobody knows the cache {min(unknown)!r}"
+    if not 0 <= run.judging_s <= LONGEST_S:
+        yield "it judged for longer than any run"
 
 
 def _of_roofs(roofs: Iterable[Roof], labels: set[str]) -> Iterator[str]:

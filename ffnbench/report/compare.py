@@ -163,7 +163,28 @@ def _running(report: Report, case: Case) -> Record:
         "freeze": work.freeze if work.compiled else None,
         "pack_s": report.value(case.label, PACK),
         "held_bytes": _whole(report.value(case.label, HELD)),
-        "error": report.value(case.label, ERROR),
+        "error": _error(report, case.label),
+        **_judging(report, case),
+    }
+
+
+def _error(report: Report, label: str) -> float | None:
+    """The largest relative error that is known of a row: what was found before timing, and of its timed calls."""
+    judged = report.judgement(label)
+    known = [report.value(label, ERROR), judged.error if judged else None]
+    return max((error for error in known if error is not None), default=None)
+
+
+def _judging(report: Report, case: Case) -> Record:
+    """What the outputs of its timed calls were held against, how many of them, and the inputs that they had."""
+    judged, inputs = report.judgement(case.label), report.inputs_of(case.label)
+    return {
+        "judged_against": judged.against.value if judged else None,
+        "judged_name": (judged.name or None) if judged else None,
+        "judged_outputs": judged.outputs if judged else None,
+        "judged_gradients": judged.gradients if judged else None,
+        "inputs": inputs.count if inputs else None,
+        "input_bytes": inputs.bytes if inputs else None,
     }
 
 

@@ -62,6 +62,8 @@ def go_bench(report: Report) -> str:
         lines = [f"goos: {visible(system)}", *lines, f"cpu: {visible(environment.cpu)}"]
     lines.append("Unit params assume=exact")
     for case in report.plan.shown:
+        if report.failure(case.label):
+            continue
         name = "".join(c if c.isalnum() or c in "_-.=/:" else "_" for c in case.label)
         params = report.cost(case.label).params
         row = seconds_row(rounds.get(case.label, {}))

@@ -14,12 +14,12 @@ from ffnbench.report.footnotes import Footnotes
 from ffnbench.report.formats import FORMATS, Longer, View, view_of
 from ffnbench.report.records import Record
 from ffnbench.report.store import report_text
-from ffnbench.report.summary import effort, ended_early
+from ffnbench.report.summary import effort, ended_early, judged_lines
 from ffnbench.report.table import UNKNOWN, Cell, Column, Table
 from ffnbench.report.words import interval_text, side_lines
 from ffnbench.stats.baseline import of_another_method
 from ffnbench.stats.history import KEPT, PRIOR
-from ffnbench.stats.regression import OUTPUT, Checked, Finding, Status, exit_code
+from ffnbench.stats.regression import JUDGED, OUTPUT, Checked, Finding, Status, exit_code
 from ffnbench.stats.rounds import disturbed, without_quiet
 from ffnbench.units import percent, signed_percent
 
@@ -57,6 +57,7 @@ def check_view(checked: Checked) -> View:
         exports={name: partial(export, checked.now) for name, export in EXPORTS.items()},
         baseline=lambda: _new_baseline(checked),
         longer=lambda: _longer(checked),
+        refused=_suspects(checked),
         code=exit_code(list(findings), unclear_fails=False),
         code_if_unclear_fails=exit_code(list(findings), unclear_fails=True),
     )
@@ -83,6 +84,12 @@ def _new_baseline(checked: Checked) -> str:
     return report_text(now)
 
 
+def _suspects(checked: Checked) -> str:
+    """Which rows of this run are SUSPECT; empty where none is."""
+    cases = [case.label for case in checked.now.plan.cases if checked.now.suspect(case.label)]
+    return f"{', '.join(cases)} {'are' if len(cases) > 1 else 'is'} suspect" if cases else ""
+
+
 def _longer(checked: Checked) -> Longer:
     """The baseline with this run; not only the good ones are added, for that would make the scatter look small."""
     now, path = checked.now, repr(checked.against)
@@ -93,6 +100,8 @@ def _longer(checked: Checked) -> Longer:
     lacking = sorted(_lacking(checked))
     if checked.interrupted or now.stopped:
         why = "it ended early"
+    elif suspects := _suspects(checked):
+        why = suspects
     elif regressed:
         why = f"{', '.join(regressed)} regressed"
     elif missing:
@@ -140,7 +149,7 @@ def findings_table(checked: Checked) -> Table:
             Cell(text=f.metric),
             Cell(text=f.status.value + notes.marks([f.reason] if f.reason else []), style=STYLES.get(f.status, "")),
             Cell(text=_change(f)),
-            Cell(text=f"+{percent(f.tolerance)}" if f.tolerance else "equal"),
+            Cell(text=f"+{percent(f.tolerance)}" if f.tolerance else UNKNOWN if f.metric == JUDGED else "equal"),
             Cell(text=_value(f, f.before)),
             Cell(text=_value(f, f.now)),
         )
@@ -176,6 +185,7 @@ def _summary(checked: Checked, equal: int) -> list[str]:
     lines += side_lines(now.sides)
     reasons = {finding.reason for finding in findings}
     lines += [text for text in now.notes("") if text not in reasons]
+    lines += judged_lines(now)
     timed = [f for f in findings if f.metric == LATENCY]
     if len(timed) > 1 and all(f.status is Status.IMPROVED for f in timed):
         lines.append(f"WARNING: every row improved: has {now.plan.reference}, the reference, become slower?")

@@ -7,9 +7,13 @@ from ffnbench.ffn.spec import FFNSpec
 from ffnbench.metrics import COMPILE, HIT, LATENCY, LOAD, PACK
 from ffnbench.plan import ACTIVE_PARAMS, Case, Mode, Plan
 from ffnbench.report.words import seconds_text, sizing_text
-from ffnbench.result import Report, Verdict
-from ffnbench.units import digits, signed_percent
+from ffnbench.result import Against, Report, Verdict
+from ffnbench.units import IEC, digits, quantity, signed_percent
 
+UNCHECKED = (
+    "function not checked: @like=NAME, such as @like=swiglu, says which form it is; "
+    "so far it was held against another instance of itself alone"
+)
 SUPERSCRIPTS = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
@@ -55,11 +59,40 @@ def case_notes(report: Report, label: str) -> list[str]:
     if packing := report.estimate(label, PACK):
         notes.append(f"packing took {seconds_text(packing, 1)} s, once; latency leaves it out")
     notes += _routing(report, label)
+    notes += judging_notes(report, label)
     if (latency := report.estimate(label, LATENCY)) and latency.disturbed:
         notes.append("over all rounds, disturbed ones too")
     if comparison and comparison.verdict is Verdict.UNCLEAR and comparison.reason:
         notes.append(comparison.reason)
     return notes + report.notes(label)
+
+
+def judging_notes(report: Report, label: str) -> list[str]:
+    """What the outputs of a row's timed calls were not held against, and where its inputs were read from."""
+    notes = []
+    judged = report.judgement(label)
+    if judged and not report.failure(label):
+        if judged.error is None:
+            notes.append(f"outputs of its timed calls were not judged: {judged.why or 'no reason is given'}")
+        elif judged.against is Against.ITSELF:
+            notes.append(UNCHECKED)
+    return notes + _inputs(report, label)
+
+
+def _inputs(report: Report, label: str) -> list[str]:
+    """Where the inputs of a sample are read from, if a single one would stay in a nearer cache; one text for all rows
+    of which that is true.
+    """
+    own = report.inputs_of(label)
+    if own is None or not own.level or not own.one_level or own.level == own.one_level:
+        return []
+    alike = [one for one in report.inputs if (one.level, one.one_level) == (own.level, own.one_level)]
+    counts, sizes = ([getattr(one, name) for one in alike] for name in ("count", "bytes"))
+    many = f"{min(counts):,}" if min(counts) == max(counts) else f"{min(counts):,} to {max(counts):,}"
+    size = " to ".join(dict.fromkeys(quantity(size, IEC) for size in (min(sizes), max(sizes))))
+    return [
+        f"each call has an input of its own: {many} take {size} and are read from {own.level}, one from {own.one_level}"
+    ]
 
 
 def _asked(plan: Plan, case: Case) -> list[str]:

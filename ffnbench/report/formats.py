@@ -46,7 +46,8 @@ class View:
 
     `code` is the exit code that follows from it, `code_if_unclear_fails` where the user wants that; `problem` is raised
     once everything is shown and written. `rescue` is what is saved elsewhere if a file can't be written, so that no
-    measurement is lost. A check has `exports` for other tools, a new `baseline`, and the old one with a further run.
+    measurement is lost. A check has `exports` for other tools, a new `baseline`, and the old one with a further run;
+    `refused` says why this run may be no baseline whatever the user accepts.
     """
 
     table: Table
@@ -59,6 +60,7 @@ class View:
     exports: Mapping[str, Callable[[], str]] = field(default_factory=dict)
     baseline: Callable[[], str] | None = None
     longer: Callable[[], Longer] | None = None
+    refused: str = ""
 
     def ending(self, code: int, problem: FfnbenchError | None = None) -> View:
         """The same, with how it ends."""

@@ -10,15 +10,15 @@ import json
 import os
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, get_args
 
 from ffnbench import jsonable
 from ffnbench.errors import FfnbenchError
 from ffnbench.plan import Note, Plan
-from ffnbench.result import Environment, Failure, Report, Roof, Sample
+from ffnbench.result import Environment, Failure, Inputs, Judged, Report, Roof, Sample
 from ffnbench.stats.ceilings import shares_of
 from ffnbench.stats.history import KEPT
-from ffnbench.stats.verdict import summarise
+from ffnbench.stats.verdict import summarise, with_suspects
 
 try:
     import fcntl
@@ -27,8 +27,8 @@ except ImportError:  # Windows
 
 SUFFIX = ".journal"
 HEAD = {"ffnbench journal": 1}
-KINDS: dict[str, type] = {kind.__name__: kind for kind in (Report, Plan, Environment, Sample, Failure, Note, Roof)}
-Found = Report | Plan | Environment | Sample | Failure | Note | Roof
+Found = Report | Plan | Environment | Sample | Failure | Note | Roof | Judged | Inputs
+KINDS: dict[str, type] = {kind.__name__: kind for kind in get_args(Found)}
 MOST = 100  # journals of one output: nobody has left more
 ENDED = "from the journal of a run that was killed: all that it had measured by then"
 
@@ -136,7 +136,7 @@ def read_journal(content: bytes, path: str) -> Report:
     labels = [case.label for case in first.plan.cases]
     for run in later:
         if [case.label for case in run.plan.cases] == labels:
-            first = first.with_repeat(run, KEPT)
+            first = with_suspects(first, run).with_repeat(with_suspects(run, first), KEPT)
     measured, comparisons, warnings = summarise(first.run)
     told = (*first.warnings, *warnings, Note(label="", text=ENDED))
     shares = shares_of(first.run, first.costs)
@@ -144,11 +144,14 @@ def read_journal(content: bytes, path: str) -> Report:
 
 
 def _run(lines: list[Any]) -> Report:
-    """What follows a report belongs to it; of plan and environment the last holds."""
+    """What follows a report belongs to it; of plan and environment, and of what is told of a case, the last holds."""
     start, *rest = lines
 
     def each(kind: type) -> tuple[Any, ...]:
         return tuple(found for found in rest if isinstance(found, kind))
+
+    def last(kind: type) -> tuple[Any, ...]:
+        return tuple({found.case: found for found in each(kind)}.values())
 
     report: Report = replace(
         start,
@@ -157,6 +160,8 @@ def _run(lines: list[Any]) -> Report:
         samples=each(Sample),
         failures=each(Failure),
         roofs=each(Roof),
+        judged=last(Judged),
+        inputs=last(Inputs),
         warnings=(*start.warnings, *each(Note)),
         interrupted=True,
     )

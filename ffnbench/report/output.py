@@ -330,7 +330,9 @@ class CheckEnding(Ending):
         super().show(lambda: shown)
         if self._unclear_fails and shown.code_if_unclear_fails is not None:
             self.code = shown.code_if_unclear_fails
-        if self._updating.update and shown.baseline is not None:
+        if self._updating.update and shown.refused:
+            print(visible(f"the baseline was not updated: {shown.refused}"), file=sys.stderr)
+        elif self._updating.update and shown.baseline is not None:
             self._keep(shown.baseline())
             print(visible(f"wrote {self._baseline}"), file=sys.stderr)
             self.code = shown.code if shown.code == EXIT_INTERRUPTED else 0

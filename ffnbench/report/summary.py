@@ -8,8 +8,8 @@ from collections import Counter
 from ffnbench.metrics import LATENCY
 from ffnbench.plan import ACTIVE_PARAMS, CONTROL, Plan
 from ffnbench.report.ceilings import ceiling_lines
-from ffnbench.report.words import backend_text, half_width, interval_text, side_lines, sizing_text
-from ffnbench.result import Estimate, Report, Run, Sample, Verdict
+from ffnbench.report.words import backend_text, error_text, half_width, interval_text, side_lines, sizing_text
+from ffnbench.result import Against, Estimate, Report, Run, Sample, Verdict
 from ffnbench.stats.fastest import Fastest, fastest
 from ffnbench.stats.history import History
 from ffnbench.stats.regression import Policy, past_of
@@ -107,6 +107,7 @@ def summary(report: Report) -> tuple[str, ...]:
     }
     said = "; ".join(f"{words[v]}: {', '.join(groups[v])}" for v in words if v in groups)
     lines = [f"against {report.plan.reference}, {said}"] if said else []
+    lines += suspect_lines(report)
     lines += map(_fastest, fastest(report))
     if report.resolution is not None:
         wall = f", measured in {report.wall_s:.0f} s" if report.wall_s else ""
@@ -114,9 +115,42 @@ def summary(report: Report) -> tuple[str, ...]:
         resolves = f"this run resolves differences of {percent(report.resolution)}"
         lines.append((resolves if fine else "too noisy to tell much: see `ffnbench env`, then run again") + wall)
     lines += [*_limit(report), *_control(report), *ceiling_lines(report), *over_runs(report), *side_lines(report.sides)]
+    lines += judged_lines(report)
     lines += report.notes("")
     if report.interrupted or report.stopped:
         lines += ended_early(report.samples)
+    return tuple(lines)
+
+
+def suspect_lines(report: Report) -> tuple[str, ...]:
+    """Which rows have numbers that can't be true, or are another function's."""
+    cases = [case.label for case in report.plan.shown if report.suspect(case.label)]
+    own = {failure.case for failure in report.failures}
+    twice = [f"{label} ({report.suspect(label)})" if label not in own else label for label in cases]
+    return (f"suspect, and without a verdict: {', '.join(twice)}",) if cases else ()
+
+
+def judged_lines(report: Report) -> tuple[str, ...]:
+    """How many outputs of timed calls were judged, against what, and the largest error of those that passed."""
+    lines = []
+    for against, what in ((True, "float64"), (False, "the other side's")):
+        found = [one for one in report.judged if one.outputs and (one.against is not Against.SIDE) is against]
+        if not found:
+            continue
+        gradients = sum(one.gradients for one in found)
+        errors: dict[str, float] = {}
+        for one in found:
+            if one.error is not None and not report.failure(one.case):
+                dtype = report.plan.case(one.case).workload.dtype
+                errors[dtype] = max(one.error, errors.get(dtype, 0.0))
+        several = len(errors) > 1
+        largest = ", ".join(error_text(e) + f" ({dtype})" * several for dtype, e in errors.items())
+        lines.append(
+            f"outputs of {sum(one.outputs for one in found):,} timed calls"
+            + f", and gradients of {gradients:,}," * bool(gradients)
+            + f" were held against {what}"
+            + f": largest error {largest}" * bool(largest)
+        )
     return tuple(lines)
 
 

@@ -19,7 +19,7 @@ from ffnbench.request import (
     TimingRequest,
     command_line,
 )
-from ffnbench.result import Environment, Report
+from ffnbench.result import Environment, FailureKind, Report
 from ffnbench.stats.looks import FINEST_PART, RESOLVED, Foretold, foretell, unresolved
 from ffnbench.stats.regression import EXACT, SECONDS, Policy, exact_value, kind, parse_tolerances
 from ffnbench.stats.rounds import without_quiet
@@ -140,9 +140,11 @@ def _refuse_unusable(before: Report, request: CheckRequest) -> None:
 
 
 def _refuse_run(told: str, run: Report, hint: str) -> None:
-    """A run that ended early, or has nothing clean to say of a row, is no part of a baseline."""
+    """A run that ended early, has a row that is SUSPECT, or nothing clean to say of one, is no part of a baseline."""
     if run.interrupted or run.stopped:
         raise FfnbenchError(f"{told} ended early and is no baseline", hint)
+    if suspect := next((failure for failure in run.failures if failure.kind is FailureKind.SUSPECT), None):
+        raise FfnbenchError(f"{told} is no baseline: {suspect.case!r} is suspect in it: {suspect.message}", hint)
     if not is_timed(run):
         return
     sampled = {sample.case for sample in run.samples if sample.metric == LATENCY}

@@ -25,7 +25,7 @@ from ffnbench.stats.regression import (
     latency_findings,
     past_of,
 )
-from ffnbench.stats.verdict import CONFIDENCE, summarise
+from ffnbench.stats.verdict import CONFIDENCE, summarise, with_suspects
 
 LATE = 2 / 3  # of the budget: from then on a suspect waits for its second look
 # A run that stops when each row is decided stops too often on a value that is off by chance, most of all where the true
@@ -78,14 +78,17 @@ def looks_at(
         return decided(now, clock() - start > LATE * budget)
 
     now = measure(plan, answered)
-    found = find(now, level_at_end(now))
-    suspects = [finding.case for finding in found if finding.status is Status.REGRESSED]
+    level = level_at_end(now)
+    found = find(now, level)
+    suspects = [f.case for f in found if f.status is Status.REGRESSED and not now.suspect(f.case)]
     if not suspects or now.interrupted or now.stopped:
         return Looks(findings=tuple(found), now=now)
     second = _second_plan(plan, suspects, rest_of(budget, clock() - start))
     again = measure(second, lambda part, samples: _decided(find, part, samples, suspects))
     looked = [finding for finding in find(again, level_at_end(again)) if finding.case in suspects]
-    return Looks(findings=tuple(confirmed(found, looked)), now=now, again=again)
+    now = with_suspects(now, again)
+    certain = {case.label for case in now.plan.cases if now.suspect(case.label)}
+    return Looks(findings=tuple(confirmed(find(now, level), looked, certain)), now=now, again=again)
 
 
 def rest_of(budget: float, spent: float) -> float:

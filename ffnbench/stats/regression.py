@@ -9,7 +9,7 @@ estimate.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
 
@@ -27,6 +27,7 @@ from ffnbench.stats.verdict import CONFIDENCE, control_slack, holm, level, row_m
 
 Row = tuple[str, str]  # case, metric
 SECONDS = "seconds"
+JUDGED = "judged"  # the row of a case that is SUSPECT now: what was found of its timed calls
 DEFAULT_LATENCY, DEFAULT_SECONDS = 0.05, 0.10
 
 
@@ -144,18 +145,21 @@ def exact_value(report: Report, label: str, metric: Metric) -> float | None:
 
 
 def exact_findings(before: Report, now: Report, policy: Policy) -> list[Finding]:
-    """Every exact metric that the baseline knows, and the specs themselves."""
-    found = []
+    """Every exact metric that the baseline knows, and the specs; of a case that is SUSPECT now only that it is."""
     present = {case.label for case in now.plan.shown}
+    suspects = {case.label: why for case in now.plan.shown if (why := now.suspect(case.label))}
+    found = [_finding(label, JUDGED, Status.REGRESSED, policy, reason=_suspect(why)) for label, why in suspects.items()]
     for case in before.plan.shown:
         if case.label not in present:
             found.append(_finding(case.label, "spec", Status.MISSING, policy, reason="the case is not there any more"))
+            continue
+        if case.label in suspects:
             continue
         other = _other(case, now.plan.case(case.label))
         status = Status.REGRESSED if other else Status.OK
         found.append(_finding(case.label, "spec", status, policy, reason=other))
         found += [f for metric in EXACT if (f := _exact(before, now, case.label, metric, policy))]
-    known = {case.label for case in before.plan.shown}
+    known = {case.label for case in before.plan.shown} | suspects.keys()
     found += [_finding(c.label, "spec", Status.NEW, policy) for c in now.plan.shown if c.label not in known]
     return found
 
@@ -188,6 +192,10 @@ def _exact(before: Report, now: Report, label: str, metric: Metric, policy: Poli
         allowed = abs(is_ - was) <= policy.of(label, metric.name) * abs(was)
         status = Status.OK if allowed else Status.REGRESSED
     return _finding(label, metric.name, status, policy, before=was, now=is_)
+
+
+def _suspect(why: str) -> str:
+    return f"suspect: {why}"
 
 
 def _finding(case: str, metric: str, status: Status, policy: Policy, **more: object) -> Finding:
@@ -301,8 +309,15 @@ def _timed_rows(plan: Plan, policy: Policy) -> list[Row]:
 
 
 def _told(decided: Decided | None, row: Row, policy: Policy, now: Report, before: Report | None = None) -> Finding:
-    """What follows for one row, with the reason where it is not plain."""
+    """What follows for one row, with the reason where it is not plain. A row that is SUSPECT has regressed; nothing can
+    be held against one that is.
+    """
     label, metric = row
+    if why := now.suspect(label):
+        return _finding(label, metric, Status.REGRESSED, policy, reason=_suspect(why))
+    reference = now.plan.reference_of(label)
+    if metric == LATENCY and (why := now.suspect(reference)):
+        return _finding(label, metric, Status.UNCLEAR, policy, reason=f"{reference} is suspect: {why}")
     rounds = _rounds_of(now, label, metric)
     if decided is None and rounds.every:
         reason = busy_text(now) if rounds.clean_rounds < rounds.rounds else "one worker gives no interval"
@@ -351,7 +366,11 @@ class Change:
 
 
 def row_of(report: Report, label: str, metric: str = LATENCY) -> WeightedMean | None:
-    """The log of a row's ratio to the reference, or of its seconds, over clean rounds; None where there are none."""
+    """The log of a row's ratio to the reference, or of its seconds, over clean rounds; None where there are none, and
+    where one of the two is SUSPECT.
+    """
+    if report.suspect(label) or (metric == LATENCY and report.suspect(report.plan.reference_of(label))):
+        return None
     return row_mean(_rounds_of(report, label, metric))
 
 
@@ -361,19 +380,24 @@ def _rounds_of(report: Report, label: str, metric: str) -> Rounds:
     return ratio_row(own, rounds.get(report.plan.reference_of(label), {})) if metric == LATENCY else seconds_row(own)
 
 
-def confirmed(first: list[Finding], second: list[Finding]) -> list[Finding]:
-    """A suspect of the first measurement regresses only if the second, in new workers, says so as well."""
+def confirmed(first: list[Finding], second: list[Finding], certain: Collection[str] = ()) -> list[Finding]:
+    """What seems to have regressed in the first measurement has only if the second, in new workers, says so as well.
+
+    `certain` are cases of which no second one is asked.
+    """
     again = {(f.case, f.metric): f for f in second}
     found = []
     for finding in first:
         other = again.get((finding.case, finding.metric))
-        if (
+        if finding.case in certain:
+            pass
+        elif (
             finding.status is Status.REGRESSED
             and finding.metric in TIMED
             and (other is None or other.status is not Status.REGRESSED)
         ):
             said = other.status.value if other else "not measured"
-            reason = f"a suspect; measured again it was {said}"
+            reason = f"it seemed to have regressed; measured again it was {said}"
             finding = replace(other or finding, reason=reason, status=other.status if other else Status.UNCLEAR)
         elif other and finding.status is Status.REGRESSED:
             twice = "measured twice: the second time in new workers, in the opposite order"

@@ -16,7 +16,7 @@ from typing import TypeVar
 from ffnbench.errors import FfnbenchError
 from ffnbench.metrics import COMPILE, LATENCY, METRICS, PACK
 from ffnbench.plan import CONTROL, Note, Plan, Protocol
-from ffnbench.result import Comparison, Estimate, Measured, Report, Run, Verdict
+from ffnbench.result import Comparison, Estimate, FailureKind, Measured, Report, Run, Verdict
 from ffnbench.stats.interval import LEAST_SCATTER, Value, WeightedMean, mean_of, student, value_of, weighted_mean
 from ffnbench.stats.noise import noise_notes
 from ffnbench.stats.rounds import Placed, Rounds, Row, ratio_row, row_of_case, seconds_row, whole_rounds
@@ -36,6 +36,7 @@ ONCE = (COMPILE, PACK)  # timed once in every worker, before its rounds
 TIMED = frozenset(metric.name for metric in METRICS if not metric.exact)
 
 K = TypeVar("K")
+R = TypeVar("R", bound=Report)
 
 
 def level(protocol: Protocol) -> float:
@@ -90,11 +91,12 @@ def refuse_blind(plan: Plan) -> None:
 def summarise(run: Run) -> tuple[tuple[Measured, ...], tuple[Comparison, ...], tuple[Note, ...]]:
     """Estimates, comparisons with the reference, and what a reader should be warned of. Failed cases have none."""
     failed = {failure.case for failure in run.failures}
+    suspects = {failure.case for failure in run.failures if failure.kind is FailureKind.SUSPECT}
     labels = [case.label for case in run.plan.cases if case.label not in failed]
     rounds = whole_rounds(run.samples, run.plan.protocol)
     latency = {label: rounds.get(label, {}) for label in labels}
     confidence = level(run.plan.protocol)
-    comparisons = _comparisons(run.plan, latency) if "latency" in run.plan.metrics else ()
+    comparisons = _comparisons(run.plan, latency, suspects) if "latency" in run.plan.metrics else ()
     busy = {c.case for c in comparisons if c.verdict is Verdict.BUSY}
     measured = [m for label in labels if (m := _latency(label, seconds_row(latency[label]), confidence, label in busy))]
     measured += [
@@ -104,6 +106,23 @@ def summarise(run: Run) -> tuple[tuple[Measured, ...], tuple[Comparison, ...], t
     ]
     measured += _once(run, labels)
     return tuple(measured), comparisons, tuple(noise_notes(run, measured, comparisons))
+
+
+def with_suspects(report: R, other: Report) -> R:
+    """With the rows that another run of the same plan found SUSPECT, and without the figures that they had."""
+    known = {case.label for case in report.plan.cases}
+    more = tuple(
+        found
+        for found in other.failures
+        if found.kind is FailureKind.SUSPECT and found.case in known and not report.suspect(found.case)
+    )
+    if not more:
+        return report
+    found = replace(report, failures=(*report.failures, *more))
+    measured, comparisons, _ = summarise(found.run)
+    accused = {failure.case for failure in more}
+    shares = tuple(share for share in report.shares if share.case not in accused)
+    return replace(found, measured=measured, comparisons=comparisons, shares=shares)
 
 
 def _latency(label: str, row: Row, confidence: float, busy: bool) -> Measured | None:
@@ -152,7 +171,7 @@ def row_mean(row: Row) -> WeightedMean | None:
     return mean_of(row.clean.values()) if row.clean else None
 
 
-def _comparisons(plan: Plan, latency: dict[str, Rounds]) -> tuple[Comparison, ...]:
+def _comparisons(plan: Plan, latency: dict[str, Rounds], suspects: set[str]) -> tuple[Comparison, ...]:
     measured = [label for label, rounds in latency.items() if rounds]
     rows = {label: row_of_case(plan, latency, label) for label in measured if not plan.is_reference(label)}
     means = {label: mean for label, row in rows.items() if (mean := row_mean(row))}
@@ -172,7 +191,8 @@ def _comparisons(plan: Plan, latency: dict[str, Rounds]) -> tuple[Comparison, ..
             found.append(_comparison(plan, label, one, Verdict.REFERENCE))
             continue
         if not row.every:
-            reason = f"the reference {plan.reference_of(label)} was not measured"
+            reference = plan.reference_of(label)
+            reason = f"the reference {reference} {'is suspect' if reference in suspects else 'was not measured'}"
             found.append(_comparison(plan, label, None, Verdict.UNCLEAR, reason))
             continue
         decided = None
