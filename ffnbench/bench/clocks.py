@@ -13,6 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+PACKAGE = __name__.partition(".")[0]
 CLOCKS = ("perf_counter", "perf_counter_ns", "monotonic", "monotonic_ns", "time", "time_ns", "process_time")
 TORCH = (
     ("torch", "mul"), ("torch", "randint"), ("torch", "empty"), ("torch", "equal"), ("torch", "inference_mode"),
@@ -29,6 +30,14 @@ class Originals:
         if torch := sys.modules.get("torch"):
             known = {"torch": torch, "torch.Tensor": torch.Tensor, "torch.cuda": torch.cuda}
             owners += [(owner, known[owner], name) for owner, name in TORCH]
+        clocks = {getattr(time, name) for name in (*CLOCKS, "sleep")}
+        owners += [
+            (path, module, name)
+            for path, module in list(sys.modules.items())
+            if path.partition(".")[0] == PACKAGE
+            for name, value in vars(module).items()
+            if isinstance(value, type(time.time)) and value in clocks
+        ]
         self._kept = [(f"{path}.{name}", owner, name, getattr(owner, name)) for path, owner, name in owners]
 
     def replaced(self) -> str:

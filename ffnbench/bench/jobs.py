@@ -46,6 +46,7 @@ class Mismatch(Exception):
 
 
 SETTLED_S, WATCHED_S = 0.03, 0.03  # torch's threads spin on for some 10 ms
+REPEATS = 5
 NO_ERROR = "its error is not known: the module can't be copied and run in float64"
 
 
@@ -159,6 +160,17 @@ class Jobs:
         while perf_counter() - start < seconds:
             pass
         return {"seconds": perf_counter() - start}
+
+    def repeat(self, label: str) -> dict[str, Any]:
+        """Seconds of a call on an input that was not seen before, and of another one on the same, a few times."""
+        subject, work = self.subjects[label], self.plan.case(label).workload
+        _settle(work)
+        with settled(work):
+            pairs = []
+            for _ in range(REPEATS):
+                inputs = meters.fresh(subject)
+                pairs.append([meters.sample(subject, inputs), meters.sample(subject, inputs)])
+        return {"pairs": pairs}
 
     def idle(self, label: str) -> dict[str, Any]:
         """As `rest`, before any case is opened: with OMP_WAIT_POLICY=active torch's own threads never sleep."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from copy import deepcopy
 from dataclasses import dataclass, replace
+from math import isfinite
 from time import perf_counter
 from typing import Any
 
@@ -39,7 +40,7 @@ NEAR = 16  # roundings: of experts whose scores differ by no more, either may be
 
 
 class Judge:
-    """One case, built anew. `weights` is the folder with those of a base. Raises FfnbenchError where it can't be built."""
+    """One case, built anew. `weights` is the folder with a base's. Raises FfnbenchError where it can't be built."""
 
     def __init__(self, case: Case, seed: int, weights: str) -> None:
         work = case.workload
@@ -100,8 +101,17 @@ class Judge:
             if over() and (found.gradients or not self._train):
                 break
             found.outputs += self._whole(one, found) and not judged
-        return {"error": found.error, "what": found.what, "outputs": found.outputs, "gradients": found.gradients,
-                "why": found.why, "tolerance": self._tolerance, "form": self.form}  # fmt: skip
+        finite = found.error is None or isfinite(found.error)
+        return {
+            "error": found.error if finite else None,
+            "finite": finite,
+            "what": found.what,
+            "outputs": found.outputs,
+            "gradients": found.gradients,
+            "why": found.why,
+            "tolerance": self._tolerance,
+            "form": self.form,
+        }
 
     def used(self) -> float | None:
         """Share of the weights' elements that the output of the seeded input depends on; None where it is not known."""

@@ -169,8 +169,11 @@ class Jury:
         theirs = found.get("made_of", {})
         if not self.weights and (apart := [name for name, value in own.items() if theirs.get(name, value) != value]):
             return f"it can't be made twice: its {apart[0]} differs between two instances of one seed"
-        self._keep(case, plan, found["error"], found["why"], found["outputs"], found["gradients"], found["form"])
+        why = found["why"] if found["finite"] else "not finite"
+        self._keep(case, plan, found["error"], why, found["outputs"], found["gradients"], found["form"])
         error = found["error"]
+        if not found["finite"]:
+            return f"the {found['what']} of a timed call is not finite"
         if error is not None and not error <= found["tolerance"]:
             return f"the {found['what']} of a timed call differs from {self._of(case, plan)} by {error:.1e}"
         return ""

@@ -28,6 +28,7 @@ from ffnbench.bench.roofs import roofs_for
 from ffnbench.bench.session import Session, WorkerLost
 from ffnbench.bench.worker_group import Launch, Worker, sides_of, start_for
 from ffnbench.errors import FfnbenchError, Unfinished, termination_as_interruption
+from ffnbench.ffn.spec import ImportedSpec
 from ffnbench.metrics import CEILINGS, LATENCY, METRICS, ROOF, Metric
 from ffnbench.plan import Backend, Note, Plan
 from ffnbench.result import (
@@ -57,6 +58,7 @@ ROOFS = 0.15  # of a run's time, at most, for samples of those that may bind a r
 MAY_BIND = 0.5  # of the least time that a row's ceilings allow: what is farther away is looked at once a worker
 KEPT_ROOFS = 3  # of each ceiling: which is the fastest is known at the end
 BURNS = 0.5  # CPUs
+REMEMBERS = 0.5  # of a first call's time
 TICK_S = 0.1  # for which a worker waits by its own clock where clocks have disagreed
 LONGEST = 20  # times the rounds that a worker should make: then it waits for quiet no longer
 DOING = {Backend.COMPILE.value: "compiling", Backend.ONEDNN.value: "packing"}  # what opening a case is, by backend
@@ -341,6 +343,7 @@ class _Runner:
             self._rounds(worker, index)
             if not self._whole and self.jury.sits:
                 self._test_clocks(worker)
+                self._call_again(worker)
                 self._hold_against_floors(worker)
         for job, metrics in self._exact_jobs().items():
             for label in [label for label in self._alive() if (label, job) not in self._weighed]:
@@ -622,6 +625,19 @@ class _Runner:
             tick = partial(self._ask, worker, label, {"do": "tick", "label": label, "seconds": TICK_S})
             if why := self._clocks.test(tick):
                 self._suspect(label, why)
+
+    def _call_again(self, worker: Worker) -> None:
+        """Code of the user's may not know its inputs again: a second call takes as long as the first."""
+        for label in self._alive():
+            if not isinstance(self.plan.case(label).ffn, ImportedSpec):
+                continue
+            answer = self._try(worker, label, {"do": "repeat", "label": label})
+            if answer and "pairs" in answer and all(again < REMEMBERS * first for first, again in answer["pairs"]):
+                first, again = (min(times) for times in zip(*answer["pairs"], strict=True))
+                text = (
+                    f"a second call on the same input takes {again / first:.2f} of the time: it keeps what it has seen"
+                )
+                self._suspect(label, text)
 
     def _hold_against_floors(self, worker: Worker) -> None:
         """What is faster than this machine can be is measured again, ceilings too, and is suspect then."""
