@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,15 +16,18 @@ from conftest import FakeLaunch, FakeWorker, KnownProber
 from torch import Tensor, nn
 
 from ffnbench import api, jsonable
+from ffnbench.activations.user_activation import OwnActivation
 from ffnbench.bench.jobs import Jobs, Mismatch
-from ffnbench.errors import FfnbenchError
+from ffnbench.bench.worker import _answer
+from ffnbench.errors import FfnbenchError, Unsupported
+from ffnbench.ffn.imported import build_imported
 from ffnbench.ffn.like import as_form, layout_of
 from ffnbench.ffn.modules import reference_output
+from ffnbench.ffn.moe import MoESpec
 from ffnbench.ffn.spec import FFNSpec, Gate, HFSpec, ImportedSpec, NetworkSpec
 from ffnbench.ffn.weight_names import is_bias, said, stem
 from ffnbench.metrics import ERROR
-from ffnbench.models.transformers import as_ours
-from ffnbench.plan import Plan
+from ffnbench.plan import Arm, Plan
 from ffnbench.planning.backends import lacks
 from ffnbench.planning.compare import plan_compare
 from ffnbench.planning.grammar import parse_variant
@@ -361,18 +365,26 @@ def test_another_function_is_far_off(what: str, names: tuple[str, str, str]) -> 
 
 def test_gate_and_up_are_what_words_in_their_names_say() -> None:
     """By w1 and w2 nobody can tell; gate_proj that is not under the activation is another function."""
+
+    def crossed(names: tuple[str, str, str]) -> nn.Module:
+        """What is called gate is multiplied, and what is called up is activated."""
+        weights = dict(zip(names, (UP, GATE, DOWN), strict=True))
+        return Written(weights, lambda of, x: swiglu(x, of[names[1]], of[names[0]], of[names[2]]))
+
     for names in (NAMED["llama"], NAMED["t5"], NAMED["timm"], NAMED["raw"]):
-        module = Written(dict(zip(names, (UP, GATE, DOWN), strict=True)), lambda of, x: swiglu(x, *list(of.values())[1::-1], list(of.values())[2]))  # fmt: skip
         with pytest.raises(FfnbenchError, match=f"by its output gate is {names[1]}, up is {names[0]}"):
-            as_form(module, spec(), x_of())
-    module = Written(dict(zip(("w1", "w2", "w3"), (UP, GATE, DOWN), strict=True)), lambda of, x: swiglu(x, of["w2"], of["w1"], of["w3"]))  # fmt: skip
-    assert holds(module, spec()) < 1e-6
+            as_form(crossed(names), spec(), x_of())
+    assert holds(crossed(("w1", "w2", "w3")), spec()) < 1e-6
 
 
 def test_gradients_have_the_places_of_their_weights() -> None:
     """The layout that finds the weights finds their gradients: those of our form by autograd, on packed weights."""
-    module = Written({"w12.weight": PACKINGS["up first"](GATE, UP), "w3.weight": DOWN},
-                     lambda of, x: (lambda u, g: (F.silu(g) * u) @ of["w3.weight"].T)(*(x @ of["w12.weight"].T).chunk(2, -1)))  # fmt: skip
+
+    def formula(of: Weights, x: Tensor) -> Tensor:
+        u, g = (x @ of["w12.weight"].T).chunk(2, -1)
+        return (F.silu(g) * u) @ of["w3.weight"].T
+
+    module = Written({"w12.weight": PACKINGS["up first"](GATE, UP), "w3.weight": DOWN}, formula)
     x = x_of()
     module(x).square().sum().backward()
     layout = layout_of(module, spec(), x)
@@ -457,3 +469,243 @@ def test_words_in_names() -> None:
     for weight, bias in (("w1", "b1"), ("fc1_weight", "fc1_bias"), ("fc1.weight", "fc1.bias"), ("W_gate", "b_gate")):
         assert stem(weight) == stem(bias)
         assert (is_bias(weight), is_bias(bias)) == (False, True)
+
+
+MINE = """
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+class Gated(nn.Module):
+    act = staticmethod(F.silu)
+
+    def __init__(self, d_model, d_ff):
+        super().__init__()
+        self.w12, self.w3 = nn.Linear(d_model, 2 * d_ff), nn.Linear(d_ff, d_model)
+
+    def forward(self, x):
+        g, u = self.w12(x).chunk(2, -1)
+        return self.w3(self.act(g) * u)
+
+class Wrong(Gated):
+    act = staticmethod(F.gelu)
+
+class Normed(Gated):
+    def __init__(self, d_model, d_ff):
+        super().__init__(d_model, d_ff)
+        self.norm = nn.LayerNorm(d_ff)
+
+class Classic(nn.Module):
+    def __init__(self, d_model, d_ff):
+        super().__init__()
+        self.fc1, self.fc2 = nn.Linear(d_model, d_ff), nn.Linear(d_ff, d_model)
+
+    def forward(self, x):
+        return self.fc2(F.relu(self.fc1(x)))
+
+class Other(nn.Module):
+    def __init__(self, d_model, d_ff):
+        super().__init__()
+        self.gate, self.up = nn.Linear(d_model, d_ff), nn.Linear(d_model, d_ff)
+        self.down = nn.Linear(d_ff, d_model)
+
+    def forward(self, x):
+        return self.down(F.silu(self.up(x)) * self.gate(x))
+
+def act(x):
+    return F.relu(x)
+"""
+
+
+class HereWorker(FakeWorker):
+    """Opens cases for real, in this process; the timing alone is scripted."""
+
+    jobs: Jobs
+
+    def ask(self, request: dict, timeout_s: float) -> dict:
+        if request["do"] == "plan":
+            self.jobs = Jobs(jsonable.decode(Plan, request["plan"]))
+        if request["do"] in ("open", "verify"):
+            work = self.jobs.plan.case(request["label"]).workload
+            torch.set_num_threads(work.threads)
+            return _answer(getattr(self.jobs, request["do"]), torch, request)
+        return super().ask(request, timeout_s)
+
+
+class HereLaunch(FakeLaunch):
+    def __call__(self, arm: object = None) -> FakeWorker:
+        self.workers.append(HereWorker(self, len(self.workers)))
+        return self.workers[-1]
+
+
+class HereProber(KnownProber):
+    def describe(self, target: str) -> OwnActivation | None:
+        return OwnActivation(target=target) if target.endswith(":act") else None
+
+    def within(self, arm: Arm) -> KnownProber:
+        return self
+
+
+@pytest.fixture
+def typed(on_machine, in_process, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """A command in a folder with mine.py: exit code, stdout on one line, stderr."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "200")
+    Path("mine.py").write_text(MINE)
+    on_machine(HereLaunch(), HereProber)
+
+    def run(*arguments: str) -> tuple[int, str, str]:
+        code, out, err = in_process(*arguments)
+        return code, " ".join(out.split()), err
+
+    return run
+
+
+SMALL = ("--d-model", "16", "--seq-len", "8", "--threads", "1", "--workers", "3", "--rounds", "2", "-q")
+
+
+def test_the_error_stands_in_its_column_and_a_wrong_one_is_a_mismatch(typed) -> None:
+    variants = (
+        "mine.py:Gated@like=swiglu,alias=mine.py:Gated@like=SwiGLU,mine.py:Wrong@like=swiglu,"
+        "mine.py:Normed@like=swiglu,mine.py:Classic@like=relu,c=mine.py:Classic@like=swiglu,mine.py:Other@like=swiglu"
+    )
+    code, out, err = typed("compare", "--variants", variants, *SMALL, "-o", "run.json")
+    assert code == 0, err
+    report = api.load("run.json")
+    errors = {case.label: report.value(case.label, ERROR) for case in report.plan.cases}
+    assert {label for label, error in errors.items() if error is not None} == {
+        "Gated@like=swiglu", "alias", "Classic@like=relu",
+    }  # fmt: skip
+    assert all(error < 1e-6 for error in errors.values() if error is not None)
+    assert "error" in [column.title for column in compare_table(report).columns]
+    failures = {failure.case: (failure.kind.value, failure.message) for failure in report.failures}
+    assert {kind for kind, _ in failures.values()} == {"mismatch"}
+    told = {label: message for label, (_, message) in failures.items()}
+    assert "differs from the float64 reference of ffnbench's own swiglu by" in told["Wrong@like=swiglu"]
+    assert told["Normed@like=swiglu"] == "mine.py:Normed is not like swiglu: it has a norm inside, norm"
+    assert told["c"].startswith("mine.py:Classic is not like swiglu: its weights are fc1.weight (")
+    assert told["Other@like=swiglu"].endswith("by its output gate is up.weight, up is gate.weight, down is down.weight")
+    assert all(message in out for message in told.values())
+    assert "its output is held against ffnbench's own relu, on its weights" in out
+    assert [case.ffn.like.form for case in report.plan.cases] == ["swiglu"] * 4 + ["relu"] + ["swiglu"] * 2
+    code, again, _ = typed("report", "run.json")
+    assert (code, "its output is held against ffnbench's own relu" in again) == (0, True)
+
+
+def test_a_baseline_keeps_it(typed) -> None:
+    """`check` opens the case again and finds that the code has become another function's."""
+    saved = "compare", "--variants", "mine.py:Gated@like=swiglu", *SMALL, "-o", "base.json"
+    assert typed(*saved)[0] == 0
+    assert json.loads(Path("base.json").read_text())["plan"]["cases"][0]["ffn"]["like"]["activation"] == "silu"
+    code, out, _ = typed("check", "base.json", "--trust", "mine.py:Gated", "--exact-only", "-q")
+    assert code == 0, out
+    now = jsonable.decode(Plan, json.loads(Path("base.json").read_text())["plan"])
+    case = now.cases[0]
+    ffn = replace(case.ffn, like=replace(case.ffn.like, activation="gelu"))
+    jobs = Jobs(replace(now, cases=(replace(case, ffn=ffn),)))
+    with pytest.raises(Mismatch, match="own geglu"):
+        jobs.open(case.label, 1)
+
+
+MISTAKES = [
+    ("mine.py:Gated@like=swigul", "unknown variant 'swigul', in 'mine.py:Gated@like=swigul'", "did you mean 'swiglu'"),
+    ("mine.py:Gated@like=none@like=relu", "'like' stands twice", "once"),
+    ("mine.py:Gated@like=7", "unknown variant '7'", "list variants"),
+    ("mine.py:Gated@like=mine.py:act", "'like' takes a form's name and not 'mine.py:act'", "@like=swiglu"),
+    ("mine.py:Gated@like=hf:llama", "'like' takes a form's name and not 'hf:llama'", "@like=swiglu"),
+    ("mine.py:Gated@like=mixtral-8x7b", "mixtral-8x7b has experts, which 'like' does not know", "without any"),
+    ("mine.py:Gated@like=compile", "'compile' is a backend", "key"),
+    ("mine.py:act@like=relu", "'like' says what a module computes, and mine.py:act is an activation", "leave it out"),
+    ("swiglu@like=relu", "'like' says what code of yours computes, in 'swiglu@like=relu'", "ffnbench's own form"),
+    ("llama3-8b@like=relu", "'like' says what code of yours computes", "leave it out"),
+    ("hf:llama@like=swiglu", "'like' says what code of yours computes", "a model's config says that"),
+    ("mine.py:Gated@like=relu@backend=packed", "only an inner gate can be packed with up", "swiglu has one"),
+    ("mine.py:Gated@backend=packed", "can't tell its gate from its up", "@like=swiglu"),
+]
+
+
+@pytest.mark.parametrize(("text", "error", "hint"), MISTAKES, ids=[row[0] for row in MISTAKES])
+def test_mistakes_are_two_lines(typed, text: str, error: str, hint: str) -> None:
+    code, out, err = typed("compare", "--variants", text, *SMALL)
+    lines = err.splitlines()
+    assert (code, out, [line.partition(":")[0] for line in lines]) == (2, "", ["error", "hint"]), err
+    assert error in lines[0]
+    assert hint in lines[1]
+
+
+def test_the_grammar_of_like() -> None:
+    def like_of(name: str) -> NetworkSpec:
+        request = CompareRequest(variants=f"mine.py:M@like={name}@depth=2", d_model=64, d_ff=96, match="none")
+        return plan_compare(request, KnownProber(1.0)).cases[0].ffn
+
+    swiglu_of = FFNSpec(d_model=64, d_ff=96, activation="silu", gate=Gate.INNER)
+    assert like_of("swiglu") == ImportedSpec(
+        target="mine.py:M", d_model=64, d_ff=96, arguments=(("depth", 2),), like=swiglu_of
+    )
+    names = {"llama3-8b": "swiglu", "gelu_new": "gelu_tanh", "mish_glu": "mish_glu", "swiglu_oai": "swiglu_oai",
+             "swish": "silu", "none": "identity", "LiGLU": "bilinear", "bert-base": "gelu"}  # fmt: skip
+    assert {name: like_of(name).like.form for name in names} == names
+    assert parse_variant("a.b:M@like=relu").label == "M@like=relu"
+    plain = ImportedSpec(target="a:B", d_model=8, d_ff=16)
+    assert "like" not in jsonable.encode(plain)
+    for one in (plain, like_of("swiglu_oai"), HFSpec(target="hf:x", d_model=8, d_ff=16)):
+        assert jsonable.decode(type(one), jsonable.encode(one)) == one
+        assert type(jsonable.decode(Plan, plan_with(one)).cases[0].ffn) is type(one)
+    with pytest.raises(FfnbenchError, match="can't be like experts"):
+        replace(plain, like=replace(swiglu_of, moe=MoESpec(experts=4, top_k=2)))
+    with pytest.raises(FfnbenchError, match="another d_model"):
+        replace(plain, like=swiglu_of)
+
+
+def plan_with(ffn: NetworkSpec) -> dict:
+    plan = plan_compare(CompareRequest(variants="relu"))
+    return jsonable.encode(replace(plan, cases=(replace(plan.cases[0], ffn=ffn),)))
+
+
+def test_gate_and_up_of_a_module_can_be_packed(tmp_path: Path) -> None:
+    """With the same weights, which are trained as before; where it is no such form, no packed one is measured."""
+    (tmp_path / "mine.py").write_text(MINE)
+
+    def packed(name: str, mode: str) -> Jobs:
+        text = f"{tmp_path}/mine.py:{name}@like=swiglu@backend=packed"
+        request = CompareRequest(
+            variants=text, d_model=16, d_ff=24, seq_len=8, threads=1, mode=mode, match="none", device="cpu"
+        )
+        return Jobs(plan_compare(request, KnownProber(1.0)))
+
+    jobs = packed("Gated", "train")
+    label = jobs.plan.reference
+    assert lacks(jobs.plan.cases[0].ffn, jobs.plan.cases[0].workload) == ""
+    assert jobs.open(label, 1)["error"] < 1e-6
+    subject = jobs.subjects[label]
+    subject.call()
+    assert {name: p.grad is not None for name, p in subject.module.named_parameters()} == dict.fromkeys(
+        ("gate_up.weight", "gate_up.bias", "down.weight", "down.bias"), True
+    )
+    for name, why in (("Wrong", "its output differs by"), ("Classic", "its weights are")):
+        with pytest.raises(Unsupported, match=f"mine.py:{name} is not like swiglu: {why}"):
+            packed(name, "forward").open(label.replace("Gated", name), 1)
+
+
+@pytest.mark.parametrize("name", ["llama", "gpt2", "t5", "phi3"])
+def test_modules_of_transformers_themselves(name: str) -> None:
+    transformers = pytest.importorskip("transformers")
+    targets = {
+        "llama": ("llama.modeling_llama:LlamaMLP", "silu", Gate.INNER),
+        "gpt2": ("gpt2.modeling_gpt2:GPT2MLP", "gelu_tanh", Gate.NONE),
+        "t5": ("t5.modeling_t5:T5DenseGatedActDense", "gelu_tanh", Gate.INNER),
+        "phi3": ("phi3.modeling_phi3:Phi3MLP", "silu", Gate.INNER),
+    }
+    target, activation, gate = targets[name]
+    assert transformers is not None
+    spec_of = ImportedSpec(target=f"transformers.models.{target}", d_model=D, d_ff=H)
+    module = build_imported(spec_of).eval()
+    assert holds(module, spec(activation, gate)) < 1e-5
+
+
+@pytest.mark.parametrize("name", ["SwiGLU", "Mlp", "GluMlp", "SwiGLUPacked"])
+def test_modules_of_timm_themselves(name: str) -> None:
+    pytest.importorskip("timm")
+    module = build_imported(ImportedSpec(target=f"timm.layers:{name}", d_model=D, d_ff=H)).eval()
+    forms = {"SwiGLU": "silu", "Mlp": "gelu", "GluMlp": "sigmoid", "SwiGLUPacked": "silu"}
+    assert holds(module, spec(forms[name], Gate.NONE if name == "Mlp" else Gate.INNER)) < 1e-5
