@@ -40,6 +40,7 @@ class Witness:
     _state: Tensor | None = None
     _random: bool = False
     _buffers: dict[str, Tensor] = field(default_factory=dict)
+    _gradients: bool = False
     _dx: Tensor | None = None
     _dw: dict[str, tuple[list[int], Tensor]] = field(default_factory=dict)
 
@@ -58,6 +59,7 @@ class Witness:
         self.x = x
         self.problem = unlike_plain(y, x, foreign=self.foreign)
         self._random = not torch.equal(self._state, _get_state()) if self._state is not None else False
+        self._gradients = gradients
         if gradients:
             for name, parameter in self.module.named_parameters():
                 self._dw[name] = _gradient_rows(parameter)
@@ -73,9 +75,10 @@ class Witness:
         expected = self.pool.rows(self.salt, self.calls, self.call, rows)
         if not torch.equal(self.x.detach().view(-1, self.pool.width)[rows], expected):
             return found | {"problem": "it writes into its input"}
-        if self._dx is not None:
-            found["dx"] = packed(self._dx.view(-1, self.pool.width)[rows])
-        if self._dw or self._dx is not None:
+        if self._gradients:
+            dx = torch.zeros_like(self.x) if self._dx is None else self._dx
+            found["dx"] = packed(dx.reshape(-1, self.pool.width)[rows])
+        if self._gradients:
             found["dw"] = {name: {"rows": rows, "values": packed(values)} for name, (rows, values) in self._dw.items()}
         if self._random and self._state is not None:
             found["state"] = packed(self._state)

@@ -9,6 +9,8 @@ from __future__ import annotations
 from copy import deepcopy
 from dataclasses import dataclass, field
 from functools import partial
+from os import urandom
+from threading import get_native_id
 from time import perf_counter, process_time, sleep
 from typing import Any
 
@@ -27,7 +29,7 @@ from ffnbench.bench.environment import usable_cpus
 from ffnbench.bench.evidence import Witness, fingerprint
 from ffnbench.bench.inputs import most_inputs
 from ffnbench.bench.judging import Judge
-from ffnbench.bench.waiting import WaitMeter
+from ffnbench.bench.waiting import WaitMeter, threads_of
 from ffnbench.errors import FfnbenchError, Unsupported
 from ffnbench.ffn.attention_module import Attention, attention_reference
 from ffnbench.ffn.dtypes import DTYPES
@@ -162,15 +164,20 @@ class Jobs:
         return {"seconds": perf_counter() - start}
 
     def repeat(self, label: str) -> dict[str, Any]:
-        """Seconds of a call on an input that was not seen before, and of another one on the same, a few times."""
+        """Seconds of a call on an input that was not seen before, and of the next one on the same: the least of a few.
+
+        Another call, on another input, comes first: caches and threads are as warm for both.
+        """
         subject, work = self.subjects[label], self.plan.case(label).workload
         _settle(work)
+        first, again = [], []
         with settled(work):
-            pairs = []
             for _ in range(REPEATS):
-                inputs = meters.fresh(subject)
-                pairs.append([meters.sample(subject, inputs), meters.sample(subject, inputs)])
-        return {"pairs": pairs}
+                other, x = subject.pool.renew(int.from_bytes(urandom(7)), 2)
+                meters.sample(subject, [other])
+                first.append(meters.sample(subject, [x]))
+                again.append(meters.sample(subject, [x]))
+        return {"first": min(first), "again": min(again)}
 
     def idle(self, label: str) -> dict[str, Any]:
         """As `rest`, before any case is opened: with OMP_WAIT_POLICY=active torch's own threads never sleep."""
@@ -180,11 +187,17 @@ class Jobs:
         return self.rest()
 
     def rest(self, label: str = "") -> dict[str, Any]:
-        """CPUs that this process uses while nothing is called, once threads that have worked have gone to sleep."""
+        """CPUs that threads of this process want while nothing is called, once those that have worked are asleep."""
         sleep(SETTLED_S)
-        start, used = perf_counter(), process_time()
+        before, used, start = threads_of(), process_time(), perf_counter()
         sleep(WATCHED_S)
-        return {"cpus": (process_time() - used) / (perf_counter() - start)}
+        after, seconds = threads_of(), perf_counter() - start
+        wanted = sum(
+            now.ran + now.waited - before[name].ran - before[name].waited
+            for name, now in after.items()
+            if name in before and name != str(get_native_id())
+        )
+        return {"cpus": max(wanted / 1e9, process_time() - used) / seconds}
 
     def explore(self, label: str, roofs: list[Any], seconds: float, keep: int) -> dict[str, Any]:
         """The fastest roofs of each group, with the seconds and the number of calls of a sample."""

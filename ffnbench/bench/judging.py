@@ -8,7 +8,7 @@ module treats each token by itself; else, and for gradients, the whole input is 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from math import isfinite
@@ -27,9 +27,10 @@ from ffnbench.errors import FfnbenchError
 from ffnbench.ffn.attention import AttentionSpec
 from ffnbench.ffn.dtypes import DTYPES
 from ffnbench.ffn.experts import MixtureOfExperts, impose
+from ffnbench.ffn.like import Layout, layout_of, on_weights
 from ffnbench.ffn.modules import OwnForm, reference_output
 from ffnbench.ffn.moe import Dispatch, Routing
-from ffnbench.ffn.spec import ActivationSpec, FFNSpec
+from ffnbench.ffn.spec import ActivationSpec, FFNSpec, ImportedSpec
 from ffnbench.plan import AnySpec, Case
 
 Evidence = dict[str, Any]  # what Witness.told gives
@@ -57,7 +58,14 @@ class Judge:
         if weights:
             carried(weights, module)
         self._module = module
-        form = module if isinstance(module, OwnForm) else as_own(module, case.ffn, subject.x.detach()[:1, :16])
+        form: OwnForm | None
+        first = subject.x.detach()[:1, :16]
+        self._layout: Layout | None = None  # which of its weights are which of the form that it is said to be
+        if isinstance(case.ffn, ImportedSpec) and case.ffn.like is not None:
+            self._layout = layout_of(module, case.ffn.like, first)
+            form = on_weights(self._layout, dict(module.named_parameters()))
+        else:
+            form = module if isinstance(module, OwnForm) else as_own(module, case.ffn, first)
         # by its name; "" where none is known
         self.form = _name_of(case.ffn) if form is None else form.spec.name
         self._form = None if form is None else _in_float64(form)
@@ -199,7 +207,8 @@ class Judge:
             if module is self._module and self.form and errors is not None:
                 continue  # a form's float64 is the reference
             try:
-                expected = self._expected(module, dtype, one)
+                said = self._layout is not None and module is self._exact and "state" not in one
+                expected = self._as_said(one) if said else self._expected(module, dtype, one)
             except Exception as problem:
                 found.why = f"another instance of it can't be run: {type(problem).__name__}: {problem}"[:200]
                 continue
@@ -223,18 +232,34 @@ class Judge:
         module.zero_grad(set_to_none=True)
         with torch.set_grad_enabled(self._train):
             y = module(x)
-        rows = {OUTPUT: y.detach().reshape(-1, self._pool.width)[one["rows"]]}
-        if "dx" in one:
-            signs = signs_of(one["salt"], 1, self._pool.width)[0].to(self._grad)
-            y.backward((self._grad.view(-1, self._pool.width) * signs).view(y.shape).to(dtype))
-            assert x.grad is not None
-            rows[INPUT_GRADIENT] = x.grad.reshape(-1, self._pool.width)[one["rows"]]
-            for name, parameter in module.named_parameters():
-                if name in one["dw"] and parameter.numel() >= LEAST_GRADIENT:
-                    gradient = torch.zeros_like(parameter) if parameter.grad is None else parameter.grad
-                    width = parameter.shape[-1] if parameter.ndim else 1
-                    rows[f"gradient of {name}"] = gradient.reshape(-1, width)[one["dw"][name]["rows"]]
-            module.zero_grad(set_to_none=True)
+        return self._gathered(one, x, y, dict(module.named_parameters()))
+
+    def _as_said(self, one: Evidence) -> Rows:
+        """The same of the form that `@like` names, in float64: gradients flow into weights that lie as theirs do."""
+        assert self._layout is not None
+        assert self._form is not None
+        theirs = {name: p.detach().double().requires_grad_() for name, p in self._module.named_parameters()}
+        x = self._pool.input(one["salt"], one["calls"], one["call"]).double().requires_grad_(self._train)
+        with torch.set_grad_enabled(self._train):
+            y = torch.func.functional_call(self._form, self._layout.of(theirs), (x,))
+        return self._gathered(one, x, y, theirs)
+
+    def _gathered(self, one: Evidence, x: Tensor, y: Tensor, weights: Mapping[str, Tensor]) -> Rows:
+        """Rows of the output, and in train mode those of the gradients that were drawn."""
+        width = self._pool.width
+        rows = {OUTPUT: y.detach().reshape(-1, width)[one["rows"]]}
+        if "dw" not in one:
+            return rows
+        signs = signs_of(one["salt"], 1, width)[0].to(self._grad)
+        y.backward((self._grad.view(-1, width) * signs).view(y.shape).to(y.dtype))
+        assert x.grad is not None
+        rows[INPUT_GRADIENT] = x.grad.reshape(-1, width)[one["rows"]]
+        for name, weight in weights.items():
+            if name in one["dw"] and weight.numel() >= LEAST_GRADIENT:
+                gradient = torch.zeros_like(weight) if weight.grad is None else weight.grad
+                wide = weight.shape[-1] if weight.ndim else 1
+                rows[f"gradient of {name}"] = gradient.reshape(-1, wide)[one["dw"][name]["rows"]]
+            weight.grad = None
         return rows
 
     def _reset(self, module: nn.Module, moved: dict[str, str]) -> None:
