@@ -110,3 +110,25 @@ def test_the_ecosystems_modules_run_without_an_adapter(target: str, d_ff: int) -
     matrices = 2 if target.endswith("Mlp") else 3
     assert cost.flops_forward == 2 * matrices * 12 * d_ff
     assert cost.uncounted == ()
+
+
+def test_weights_of_eight_bits_are_counted_as_what_they_are(tmp_path) -> None:
+    """A module that declares its weights as integers is not held to reading them as float32."""
+    from ffnbench.bench.counting import count
+    from ffnbench.plan import Workload
+
+    (tmp_path / "q.py").write_text(
+        "import torch\n"
+        "from torch import nn\n"
+        "class Q(nn.Module):\n"
+        "    def __init__(self, d_model, d_ff):\n"
+        "        super().__init__()\n"
+        "        make = lambda *s: nn.Parameter(torch.ones(s, dtype=torch.int8), requires_grad=False)\n"
+        "        self.up, self.down = make(d_ff, d_model), make(d_model, d_ff)\n"
+        "        self.scale = nn.Parameter(torch.ones(d_model))\n"
+        "    def forward(self, x):\n"
+        "        return (x @ self.up.to(x.dtype).T @ self.down.to(x.dtype).T) * self.scale\n"
+    )
+    q = ImportedSpec(target=f"{tmp_path}/q.py:Q", d_model=8, d_ff=16)
+    work = Workload(batch=1, seq_len=4, dtype="float32", device="cpu", mode="forward", threads=1)
+    assert count(q, work).weight_bytes == 2 * 8 * 16 + 4 * 8

@@ -118,7 +118,7 @@ def _cost(
     uncounted: tuple[str, ...],
     how: str,
 ) -> Cost:
-    parameters = list(module.parameters())
+    parameters, item = list(module.parameters()), item_bytes(workload.dtype)
     total = sum(p.numel() for p in parameters)
     return Cost(
         params=total,
@@ -128,7 +128,7 @@ def _cost(
         flops_backward=backward,
         flops_elementwise=None,
         flops_elementwise_backward=None,
-        weight_bytes=total * item_bytes(workload.dtype),
+        weight_bytes=sum(p.numel() * (item if p.is_floating_point() else p.element_size()) for p in parameters),
         counted=True,
         counted_how=how,
         uncounted=uncounted,
