@@ -47,7 +47,8 @@ class Mismatch(Exception):
     """The module does not compute what it claims to, or not any more."""
 
 
-SETTLED_S, WATCHED_S = 0.03, 0.03  # torch's threads spin on for some 10 ms
+PAUSES_S, WATCHED_S = (0.03, 0.1, 0.2, 0.2), 0.03  # torch's threads spin on for some 10 ms
+BURNS = 0.5  # CPUs: more is work, and no thread that looks whether there is any
 REPEATS = 5
 NO_ERROR = "its error is not known: the module can't be copied and run in float64"
 
@@ -187,17 +188,25 @@ class Jobs:
         return self.rest()
 
     def rest(self, label: str = "") -> dict[str, Any]:
-        """CPUs that threads of this process want while nothing is called, once those that have worked are asleep."""
-        sleep(SETTLED_S)
-        before, used, start = threads_of(), process_time(), perf_counter()
-        sleep(WATCHED_S)
-        after, seconds = threads_of(), perf_counter() - start
-        wanted = sum(
-            now.ran + now.waited - before[name].ran - before[name].waited
-            for name, now in after.items()
-            if name in before and name != str(get_native_id())
-        )
-        return {"cpus": max(wanted / 1e9, process_time() - used) / seconds}
+        """CPUs that threads of this process want while nothing is called, once those that have worked are asleep.
+
+        Where others have the CPUs, torch's threads spin for longer: what still works is looked at again, later.
+        """
+        cpus = 0.0
+        for pause in PAUSES_S:
+            sleep(pause)
+            before, used, start = threads_of(), process_time(), perf_counter()
+            sleep(WATCHED_S)
+            after, seconds = threads_of(), perf_counter() - start
+            wanted = sum(
+                now.ran + now.waited - before[name].ran - before[name].waited
+                for name, now in after.items()
+                if name in before and name != str(get_native_id())
+            )
+            cpus = max(wanted / 1e9, process_time() - used) / seconds
+            if cpus < BURNS:
+                break
+        return {"cpus": cpus}
 
     def explore(self, label: str, roofs: list[Any], seconds: float, keep: int) -> dict[str, Any]:
         """The fastest roofs of each group, with the seconds and the number of calls of a sample."""

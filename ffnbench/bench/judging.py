@@ -57,6 +57,7 @@ class Judge:
                 module(subject.x)
         if weights:
             carried(weights, module)
+        self.blind = isinstance(case.ffn, ImportedSpec) and case.ffn.ours is None and _is_blind(module, subject.x)
         self._module = module
         form: OwnForm | None
         first = subject.x.detach()[:1, :16]
@@ -119,6 +120,7 @@ class Judge:
             "why": found.why,
             "tolerance": self._tolerance,
             "form": self.form,
+            "blind": self.blind,
         }
 
     def used(self) -> float | None:
@@ -309,6 +311,19 @@ def _name_of(spec: AnySpec) -> str:
     if isinstance(spec, ActivationSpec):
         return "" if spec.own else spec.activation
     return spec.name if isinstance(spec, AttentionSpec) else ""
+
+
+def _is_blind(module: nn.Module, x: Tensor) -> bool:
+    """Whether a module that has weights gives the same whatever they are."""
+    try:
+        one, other = deepcopy(module).eval(), deepcopy(module).eval()
+        weights = list(other.parameters())
+        with torch.no_grad():
+            for weight in weights:
+                weight.add_(torch.randn_like(weight), alpha=0.1)
+            return bool(weights) and torch.equal(one(x.detach()), other(x.detach()))
+    except Exception:  # what can't be copied or changed shows nothing
+        return False
 
 
 def _is_lazy(module: nn.Module) -> bool:

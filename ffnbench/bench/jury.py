@@ -172,6 +172,8 @@ class Jury:
         why = found["why"] if found["finite"] else "not finite"
         self._keep(case, plan, found["error"], why, found["outputs"], found["gradients"], found["form"])
         error = found["error"]
+        if found["blind"]:
+            return "its output is the same whatever its weights are"
         if not found["finite"]:
             return f"the {found['what']} of a timed call is not finite"
         if error is not None and not error <= found["tolerance"]:

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import random
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import partial
+from statistics import median
 from typing import Any
 
 from ffnbench import jsonable
@@ -32,6 +33,7 @@ from ffnbench.ffn.spec import ImportedSpec
 from ffnbench.metrics import CEILINGS, LATENCY, METRICS, ROOF, Metric
 from ffnbench.plan import Backend, Note, Plan
 from ffnbench.result import (
+    Bound,
     CaseCost,
     Environment,
     Failure,
@@ -46,7 +48,9 @@ from ffnbench.result import (
 )  # fmt: skip
 from ffnbench.stats.ceilings import Ceiling, may_bind
 from ffnbench.stats.enough import Advance, Amount, Answered, fixed_amount, limit_met, scatter, wanted
+from ffnbench.stats.floor import Floor, below, floors_of, quickest
 from ffnbench.stats.rounds import is_clean
+from ffnbench.units import TIME, quantity
 
 RESTARTS = 3
 ATTEMPTS = 4  # of a sample in one round, while others leave the CPUs alone now and then
@@ -57,7 +61,9 @@ EXPLORING_A_WORKER_S = 0.2  # where there is no budget
 ROOFS = 0.15  # of a run's time, at most, for samples of those that may bind a row
 MAY_BIND = 0.5  # of the least time that a row's ceilings allow: what is farther away is looked at once a worker
 KEPT_ROOFS = 3  # of each ceiling: which is the fastest is known at the end
-BURNS = 0.5  # CPUs
+BURNS = 0.5  # CPUs, while nothing is called
+FLOOR_S, AGAIN = 1.0, 3  # for which ceilings are looked for again, and samples, before anything is accused
+WHAT_TAKES = {Bound.PRODUCTS: "its matrix products take", Bound.BYTES: "reading its weights takes"}
 REMEMBERS = 0.5  # of a first call's time
 TICK_S = 0.1  # for which a worker waits by its own clock where clocks have disagreed
 LONGEST = 20  # times the rounds that a worker should make: then it waits for quiet no longer
@@ -198,6 +204,8 @@ class _Runner:
     _calls: dict[str, int] = field(default_factory=dict)
     _checked: set[str] = field(default_factory=set)  # by the first worker, before timing
     _burning: bool = False  # whether the first worker uses CPUs while nothing is called
+    _seconds: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))  # of every sample
+    _reached: list[Ceiling] = field(default_factory=list)
     _clocks: ClockWatch = field(default_factory=ClockWatch)
     _splits: dict[str, int] = field(default_factory=dict)  # tokens of a part, 0 for none
     _losses: Counter[str] = field(default_factory=Counter)
@@ -405,28 +413,36 @@ class _Runner:
         self._clock.beside(self.now() - start)
 
     def _explore(self, worker: Worker) -> None:
-        """The fastest roofs for the cases that are left, within a share of the run's time."""
-        left, memory, protocol = self._left(), usable_memory(), self.plan.protocol
-        room = room_for_ceilings(left.cases, memory)
+        """The fastest roofs for the cases that are left, within a share of the run's time; they are sampled later."""
+        for roof, _, calls in self._reach(worker, self._exploring_s):
+            self.roofs.append(roof)
+            self._roof_calls[roof.name] = calls
+            self.on_found(roof)
+        self._may_bind = may_bind(self._left().shown, self.costs, self._reached, MAY_BIND)
+        self._roof_set_s = sum(
+            c.seconds * self._roof_calls[c.roof.name] for c in self._reached if c.roof.name in self._may_bind
+        )
+
+    @property
+    def _exploring_s(self) -> float:
+        protocol = self.plan.protocol
+        planned = EXPLORING_A_WORKER_S * protocol.workers
+        return min(EXPLORING_S, planned if protocol.budget_s is None else EXPLORING * protocol.budget_s)
+
+    def _reach(self, worker: Worker, seconds: float) -> list[tuple[Roof, float, int]]:
+        """Look for the fastest roofs: each with the seconds of a call and the calls of a sample."""
+        left = self._left()
+        room = room_for_ceilings(left.cases, usable_memory())
         asked = roofs_for(left.shown, self.costs, caches(), room)
         if not asked:
-            return
+            return []
         self._tell(f"{self._which()}  looking for ceilings")
-        planned = EXPLORING_A_WORKER_S * protocol.workers
-        seconds = min(EXPLORING_S, planned if protocol.budget_s is None else EXPLORING * protocol.budget_s)
         roofs = [jsonable.encode(roof) for roof in asked]
         answer = self._ask_of_roofs(worker, {"do": "explore", "roofs": roofs, "seconds": seconds, "keep": KEPT_ROOFS})
-        reached: list[Ceiling] = []
-        for found in answer.get("found", []) if answer else []:
-            roof = jsonable.decode(Roof, found["roof"])
-            reached.append(Ceiling(roof=roof, seconds=found["seconds"]))
-            self.roofs.append(roof)
-            self._roof_calls[roof.name] = found["calls"]
-            self.on_found(roof)
-        self._may_bind = may_bind(left.shown, self.costs, reached, MAY_BIND)
-        self._roof_set_s = sum(
-            c.seconds * self._roof_calls[c.roof.name] for c in reached if c.roof.name in self._may_bind
-        )
+        told = answer.get("found", []) if answer else []
+        found = [(jsonable.decode(Roof, one["roof"]), float(one["seconds"]), int(one["calls"])) for one in told]
+        self._reached += [Ceiling(roof=roof, seconds=took) for roof, took, _ in found]
+        return found
 
     def _ask_of_roofs(self, worker: Worker, request: Message) -> Message | None:
         """Ask the worker of the reference; None where it can't. One that is lost is no case's fault, and ends this."""
@@ -571,6 +587,7 @@ class _Runner:
             if not answer or self._suspected(label, answer):
                 return None
             self._clocks.add(label, calls * answer["value"], answer)
+            self._seconds[label].append(answer["value"])
             if place.round < 0:
                 return None
             sample = Sample(
@@ -642,6 +659,34 @@ class _Runner:
 
     def _hold_against_floors(self, worker: Worker) -> None:
         """What is faster than this machine can be is measured again, ceilings too, and is suspect then."""
+        if not self.costs:
+            return
+        if not self._reached:
+            self._reach(worker, self._exploring_s)
+        for label in self._below_floor():
+            self._reach(worker, FLOOR_S)
+            self._seconds[label].clear()
+            place = _Place(0, -1, 0)  # no round of the run's
+            for _ in range(AGAIN):
+                self._sample(worker, place, label, 0)
+            used = self.jury.used(label, self.plan, usable_memory())
+            if label in self._below_floor({label: used}):
+                floor = self._floors({label: used})[label]
+                what = WHAT_TAKES[floor.bound]
+                took = median(self._seconds[label])
+                text = f"{quantity(took, TIME)} a call can't be: {what} this machine {quantity(floor.seconds, TIME)}"
+                self._suspect(label, text)
+
+    def _floors(self, used: dict[str, float | None]) -> dict[str, Floor]:
+        return floors_of(self._left().shown, self.costs, quickest(self._reached, self.samples), used)
+
+    def _below_floor(self, used: dict[str, float | None] | None = None) -> list[str]:
+        floors = self._floors(used or {})
+        return [
+            label
+            for label in self._alive()
+            if label in floors and self._seconds[label] and below(median(self._seconds[label]), floors[label])
+        ]
 
     def _which(self) -> str:
         return f"worker {self._whole + 1}/{max(self._clock.workers, self._whole + 1)}"
