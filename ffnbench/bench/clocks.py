@@ -50,6 +50,7 @@ class Originals:
         return found
 
 
+BURNS = 0.5  # CPUs while nothing is called: that is work, and no thread that looks whether there is any
 APART_S, APART = 0.003, 0.15  # of an answer's way, and of its time, at most
 FEWEST, TESTS = 3, 3
 

@@ -22,7 +22,7 @@ from ffnbench.bench import meters
 from ffnbench.bench.backends import ORDERS, changed, prepare
 from ffnbench.bench.building import as_own, build, carried
 from ffnbench.bench.ceilings import Ceilings
-from ffnbench.bench.clocks import Originals
+from ffnbench.bench.clocks import BURNS, Originals
 from ffnbench.bench.compiling import settled
 from ffnbench.bench.counting import check_output
 from ffnbench.bench.environment import usable_cpus
@@ -48,7 +48,7 @@ class Mismatch(Exception):
 
 
 PAUSES_S, WATCHED_S = (0.03, 0.1, 0.2, 0.2), 0.03  # torch's threads spin on for some 10 ms
-BURNS = 0.5  # CPUs: more is work, and no thread that looks whether there is any
+JUDGES_BYTES = 1 << 30  # that they keep at once
 REPEATS = 5
 NO_ERROR = "its error is not known: the module can't be copied and run in float64"
 
@@ -154,6 +154,8 @@ class Jobs:
 
     def _judge(self, label: str, weights: str) -> Judge:
         if label not in self.judges:
+            if sum(one.bytes for one in self.judges.values()) > JUDGES_BYTES:
+                self.judges.clear()  # they can be made again
             self.judges[label] = Judge(self.plan.case(label), self.plan.protocol.seed, weights)
         return self.judges[label]
 

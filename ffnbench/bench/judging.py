@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, replace
+from functools import cached_property
 from math import isfinite
 from time import perf_counter
 from typing import Any
@@ -18,12 +19,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ffnbench.bench.backends import changed
+from ffnbench.bench.backends import ORDERS, changed
 from ffnbench.bench.building import as_own, build, carried
 from ffnbench.bench.evidence import LEAST_GRADIENT, fingerprint, unpacked
 from ffnbench.bench.inputs import Pool, signs_of
 from ffnbench.bench.meters import subject_of
-from ffnbench.errors import FfnbenchError
 from ffnbench.ffn.attention import AttentionSpec
 from ffnbench.ffn.dtypes import DTYPES
 from ffnbench.ffn.experts import MixtureOfExperts, impose
@@ -69,21 +69,35 @@ class Judge:
             form = module if isinstance(module, OwnForm) else as_own(module, case.ffn, first)
         # by its name; "" where none is known
         self.form = _name_of(case.ffn) if form is None else form.spec.name
-        self._form = None if form is None else _in_float64(form)
+        self._ours = form
         self._router = form if isinstance(form, MixtureOfExperts) else None
         if self._router is not None and work.routing:
             impose(self._router, Routing(work.routing), tokens=work.tokens, seed=seed)
         # of experts, (tokens, top_k), where it is imposed
         self._choice: Tensor | None = None if self._router is None else self._router.imposed
-        self._exact: nn.Module | None
-        try:
-            self._exact = _in_float64(changed(deepcopy(module), case.ffn, work.backend)).train(self._train)
-        except FfnbenchError:
-            raise
-        except Exception:  # a kernel for some dtypes alone, something that can't be copied
-            self._exact = None
         self._by_rows = True  # as long as rows alone have given the right output
-        self._buffers = {name: value.clone() for name, value in module.named_buffers()}
+        self._buffers = {name: b.clone() for name, b in module.named_buffers() if b.is_floating_point()}
+
+    @cached_property
+    def _form(self) -> OwnForm | None:
+        """Our form of it in float64, where it has one."""
+        return None if self._ours is None else deepcopy(self._ours).double().train(self._train)
+
+    @cached_property
+    def _exact(self) -> nn.Module | None:
+        """The module as a backend changes it, in float64; None where it can't be copied or changed so."""
+        if self._ours is self._module and self._case.workload.backend not in ORDERS:
+            return self._form
+        try:
+            found = changed(deepcopy(self._module), self._case.ffn, self._case.workload.backend)
+            return found.double().train(self._train)
+        except Exception:  # a kernel for some dtypes alone, something that can't be copied
+            return None
+
+    @property
+    def bytes(self) -> int:
+        """About what it holds: the weights in their dtype and twice in float64."""
+        return sum(p.nbytes + 16 * p.numel() for p in self._module.parameters())
 
     def judge(self, evidence: Sequence[Evidence], seconds: float) -> dict[str, Any]:
         """The largest error of a row, and what of; how many outputs were judged and how many with gradients.
@@ -301,10 +315,6 @@ def row_error(y: Tensor, expected: Tensor) -> float:
     scale = norms.clamp_min(float(norms.square().mean().sqrt()))
     apart = (y - expected).norm(dim=-1)
     return float(torch.where(scale > 0, apart / scale.clamp_min(1e-300), apart).max())
-
-
-def _in_float64(module: nn.Module) -> nn.Module:
-    return deepcopy(module).double()
 
 
 def _name_of(spec: AnySpec) -> str:

@@ -17,7 +17,8 @@ from ffnbench.bench.channel import Message
 from ffnbench.bench.session import WorkerLost
 from ffnbench.bench.worker_group import Launch, Worker, start_for
 from ffnbench.ffn.spec import ImportedSpec
-from ffnbench.plan import CONTROL, Case, Kind, Plan
+from ffnbench.plan import CONTROL, Case, Plan
+from ffnbench.request import SidesRequest
 from ffnbench.result import Against, Judged
 
 SHARE = 0.05  # of a run's time that judging may take, once every case has been judged
@@ -59,7 +60,7 @@ class Jury:
         """Start the judge's process; `ready` waits for it."""
         if self.launch is None:
             return
-        shown = tuple(case for case in plan.shown if plan.kind != Kind.SIDES.value or plan.is_reference(case.label))
+        shown = tuple(case for case in plan.shown if not self._by_side(plan) or plan.is_reference(case.label))
         self._plan = replace(plan, cases=shown)
         self._worker, self._told = start_for(self._plan, self.launch), False
 
@@ -149,7 +150,12 @@ class Jury:
 
     def _label_of(self, case: Case, plan: Plan) -> str:
         """Whose module judges it: in `ab` the base's."""
-        return plan.reference if plan.kind == Kind.SIDES.value or case.label == CONTROL else case.label
+        return plan.reference if self._by_side(plan) or case.label == CONTROL else case.label
+
+    def _by_side(self, plan: Plan) -> bool:
+        """Whether the base's module, with the weights that both have, says what the head should give."""
+        asked = plan.request
+        return bool(self.weights) and not (isinstance(asked, SidesRequest) and asked.allow_mismatch)
 
     def _lost(self, case: Case, plan: Plan, lost: WorkerLost) -> str:
         """Nothing was judged; a second time the case is to blame, unless memory is."""
@@ -191,7 +197,7 @@ class Jury:
         form: str = "",
     ) -> None:
         before = self._found.get(case.label)
-        side = plan.kind == Kind.SIDES.value and not plan.is_reference(case.label)
+        side = self._by_side(plan) and not plan.is_reference(case.label) and case.label != CONTROL
         against = Against.SIDE if side else Against.FORM if form else Against.ITSELF
         known = [found for found in (error, before.error if before else None) if found is not None]
         self._found[case.label] = Judged(

@@ -55,7 +55,8 @@ def fit_into(plan: Plan, available: int | None) -> Plan:
 
 def check_fits(plan: Plan, available: int | None) -> None:
     """Raise FfnbenchError where memory does not hold the plan. `available` in bytes, None where it is not known."""
-    needed = memory_needed([case for case in plan.cases if case.workload.device == "cpu"])
+    cases = [case for case in plan.cases if case.workload.device == "cpu"]
+    needed = memory_needed(cases) + memory_of_judge(cases)
     if available is not None and needed > available:
         raise FfnbenchError(
             f"this needs {quantity(needed, IEC)} of memory at once, and {quantity(available, IEC)} are available",
@@ -67,6 +68,13 @@ def room_for_ceilings(cases: Sequence[Case], available: int | None) -> int:
     """Bytes that the calls of ceilings may take: what the cases leave, and a modest share of all."""
     known = UNKNOWN_MEMORY if available is None else available
     return max(0, min(known // MODEST, known - memory_needed(list(cases)))) // AT_ONCE
+
+
+def memory_of_judge(cases: Sequence[Case]) -> int:
+    """About the bytes that the process which judges outputs takes beside a worker: weights, and those in float64."""
+    known = [found for case in cases if (found := _as_known(case))]
+    each = [cost_of(case, NoProbe()).weight_bytes * (1 + 8 / item_bytes(case.workload.dtype)) for case in known]
+    return int(max(each, default=0))
 
 
 def memory_needed(cases: list[Case]) -> int:

@@ -20,7 +20,7 @@ from ffnbench import jsonable
 from ffnbench.bench.caches import caches
 from ffnbench.bench.channel import Message
 from ffnbench.bench.clock import RunClock
-from ffnbench.bench.clocks import ClockWatch
+from ffnbench.bench.clocks import BURNS, ClockWatch
 from ffnbench.bench.environment import describe, usable_cpus, usable_memory
 from ffnbench.bench.jury import Jury
 from ffnbench.bench.machine_noise import Watch
@@ -61,7 +61,6 @@ EXPLORING_A_WORKER_S = 0.2  # where there is no budget
 ROOFS = 0.15  # of a run's time, at most, for samples of those that may bind a row
 MAY_BIND = 0.5  # of the least time that a row's ceilings allow: what is farther away is looked at once a worker
 KEPT_ROOFS = 3  # of each ceiling: which is the fastest is known at the end
-BURNS = 0.5  # CPUs, while nothing is called
 FLOOR_S, AGAIN = 1.0, 3  # for which ceilings are looked for again, and samples, before anything is accused
 WHAT_TAKES = {Bound.PRODUCTS: "its matrix products take", Bound.BYTES: "reading its weights takes"}
 REMEMBERS = 0.5  # of a first call's time
@@ -342,7 +341,7 @@ class _Runner:
             self.timer = jsonable.decode(Timer, answer["timer"])
         if not self._whole and self.jury.sits:
             self._burning = (
-                self._ask(worker, self.plan.reference, {"do": "idle", "label": self.plan.reference})["cpus"] > BURNS
+                self._ask(worker, self.plan.reference, {"do": "idle", "label": self.plan.reference})["cpus"] >= BURNS
             )
         for label in self._alive():
             self._open(worker, label, index)
@@ -609,7 +608,7 @@ class _Runner:
     def _suspected(self, label: str, answer: Message) -> bool:
         """Whether an answer itself shows that a case can't be trusted; its evidence is kept for the judge."""
         evidence = answer.get("evidence", {})
-        burns = answer.get("cpus", 0.0) > BURNS
+        burns = answer.get("cpus", 0.0) >= BURNS
         if name := answer.get("replaced"):
             self._suspect(label, f"it has replaced {name}")
         elif burns and not self._burning:
