@@ -45,7 +45,7 @@ class FakeWorker:
     def __init__(self, launch: FakeLaunch, index: int) -> None:
         self.seconds, self.index, self.trouble, self.log = launch.seconds, index, launch.trouble, launch.log
         self.waited = launch.waited
-        self.roofs, self.roof = launch.roofs, launch.roof
+        self.roofs, self.roof, self.told = launch.roofs, launch.roof, launch.told
         self.rounds: dict[str, int] = {}
         self.closed = False
 
@@ -64,7 +64,7 @@ class FakeWorker:
         if request["do"] == "sample":
             label = request["label"]
             number = self.rounds[label] = self.rounds.get(label, -2) + 1
-            return {"value": self.seconds(label, self.index, number), "waited": self.waited}
+            return {"value": self.seconds(label, self.index, number), "waited": self.waited, **self.told(request)}
         if request["do"] == "explore" and self.roofs is not None:
             return {"found": self.roofs(request["roofs"])}
         if request["do"] == "backends":
@@ -96,6 +96,7 @@ class FakeLaunch:
         self.waited: float | None = None  # share of every sample that its threads waited for a CPU
         self.roofs: Callable[[list], list] | None = None  # (candidates) -> what exploring finds
         self.roof: Callable[[dict, int], dict] = lambda roof, worker: {"value": 0.001, "waited": 0.0}
+        self.told: Callable[[dict], dict] = lambda request: {}  # what a sample tells beside its seconds
         self.workers: list[FakeWorker] = []
         self.log: list[tuple[int, str, str | None]] = []
 

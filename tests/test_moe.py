@@ -17,8 +17,8 @@ from ffnbench.api import measure, prepare
 from ffnbench.bench import jobs, meters
 from ffnbench.errors import FfnbenchError, Unsupported
 from ffnbench.ffn import experts
-from ffnbench.ffn.experts import impose
 from ffnbench.ffn.cost import cost, flops_elementwise, params, params_active, params_touched
+from ffnbench.ffn.experts import impose
 from ffnbench.ffn.modules import build_module, reference_output
 from ffnbench.ffn.moe import IMBALANCE, Dispatch, MoESpec, Routing, Scores, shares
 from ffnbench.ffn.spec import FFNSpec, Gate

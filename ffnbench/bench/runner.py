@@ -340,9 +340,8 @@ class _Runner:
         if self.timer is None and "timer" in answer:
             self.timer = jsonable.decode(Timer, answer["timer"])
         if not self._whole and self.jury.sits:
-            self._burning = (
-                self._ask(worker, self.plan.reference, {"do": "idle", "label": self.plan.reference})["cpus"] >= BURNS
-            )
+            label = self.plan.reference
+            self._burning = self._ask(worker, label, {"do": "idle", "label": label}).get("cpus", 0.0) >= BURNS
         for label in self._alive():
             self._open(worker, label, index)
         if self._timed:

@@ -1,0 +1,387 @@
+"""Fresh inputs, what a timed call leaves behind, and what a judge makes of it: formulas, and made-up lies."""
+
+from __future__ import annotations
+
+import base64
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from conftest import FakeLaunch
+from torch import Tensor
+
+from ffnbench import jsonable
+from ffnbench.bench import clocks, evidence, judging
+from ffnbench.bench.clocks import ClockWatch, Originals
+from ffnbench.bench.inputs import PART, WIDEST, Pool, most_inputs, width_of
+from ffnbench.bench.jobs import Jobs
+from ffnbench.bench.jury import SHARE, Jury
+from ffnbench.bench.runner import run
+from ffnbench.bench.session import WorkerLost
+from ffnbench.plan import NoProbe, Plan, cost_of
+from ffnbench.planning.compare import plan_compare
+from ffnbench.request import CompareRequest
+from ffnbench.result import Against, CaseCost, FailureKind
+
+D, H = 32, 48
+
+
+def plan_of(variants: str, **options: Any) -> Plan:
+    settings = {"d_model": D, "d_ff": H, "seq_len": 24, "threads": 1, "device": "cpu", "match": "none", **options}
+    return plan_compare(CompareRequest(variants=variants, **settings), NoProbe())
+
+
+def told_by(plan: Plan, calls: int = 3, salts: tuple[int, ...] = (5, 6)) -> tuple[Jobs, list[dict[str, Any]]]:
+    """The evidence of some samples of a plan's first case, and the worker that has given it."""
+    jobs, label = Jobs(plan), plan.cases[0].label
+    jobs.open(label, calls)
+    return jobs, [jobs.sample(label, calls, salt=salt, call=salt % calls)["evidence"] for salt in salts]
+
+
+# Inputs
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16, torch.float64])
+@pytest.mark.parametrize("train", [False, True])
+def test_no_content_repeats_and_each_can_be_made_again(dtype: torch.dtype, train: bool) -> None:
+    base = torch.randn(2, 5, 24, generator=torch.Generator().manual_seed(1)).to(dtype)
+    pool, elsewhere = Pool(base, train=train), Pool(base.clone(), train=False)
+    seen: set[bytes] = set()
+    for salt in (11, 12, 2**55 + 3):
+        inputs = pool.renew(salt, 7)
+        ends = [(x.data_ptr(), x.data_ptr() + x.nbytes) for x in inputs]
+        assert all(start % 64 == 0 for start, _ in ends)
+        assert all(end <= start for (_, end), (start, _) in zip(ends, ends[1:], strict=False))
+        for number, x in enumerate(inputs):
+            assert (x.shape, x.dtype, x.requires_grad, x.is_leaf, x._base) == (base.shape, dtype, train, True, None)
+            seen.add(x.detach().contiguous().view(torch.uint8).numpy().tobytes())
+            assert torch.equal(elsewhere.input(salt, 7, number), x)
+            rows = elsewhere.rows(salt, 7, number, [0, 3, 9])
+            assert torch.equal(rows, x.detach().reshape(-1, 24)[[0, 3, 9]])
+            assert torch.equal(x.detach().abs(), base.abs())  # N(0, 1) still, and exact
+    assert len(seen) == 21
+
+
+def test_an_input_that_was_written_to_is_whole_again_in_the_next_sample() -> None:
+    pool = Pool(torch.randn(1, 4, 16), train=False)
+    for x in pool.renew(1, 3):
+        x.fill_(7.0)
+    assert all(float(x.abs().max()) < 7 for x in pool.renew(2, 3))
+
+
+def test_a_long_list_of_numbers_is_renewed_in_parts() -> None:
+    elements = 1 << 20
+    pool = Pool(torch.randn(1, 1, elements, generator=torch.Generator().manual_seed(3)), train=False)
+    assert (pool.width, width_of(WIDEST), width_of(3 * 2**17 + 3)) == (PART, WIDEST, 3)
+    before = [x.clone() for x in pool.renew(1, 2)]
+    after = pool.renew(16, 2)
+    renewed = pool.renewed(16)
+    assert len(renewed) == elements // PART // 16
+    for number, (old, new) in enumerate(zip(before, after, strict=True)):
+        old_rows, new_rows = old.view(-1, PART), new.view(-1, PART)
+        assert torch.equal(new_rows[list(renewed)], pool.rows(16, 2, number, list(renewed)))
+        assert not any(torch.equal(old_rows[row], new_rows[row]) for row in renewed)
+    assert not torch.equal(after[0], after[1])
+
+
+def test_memory_bounds_the_pool() -> None:
+    x = torch.zeros(1, 1 << 10, 1 << 10)
+    assert most_inputs(x, None) == 64
+    assert most_inputs(x, 16 * 3 * x.nbytes) == 3
+    assert most_inputs(x, 10) == 1
+    plan = plan_of("relu", seq_len=64)
+    jobs = Jobs(plan, memory_bytes=16 * 5 * 64 * D * 4)
+    opened = jobs.open("relu", 1000)
+    assert (opened["calls"], opened["inputs"]["count"]) == (5, 5)
+    assert opened["inputs"]["bytes"] == 5 * 64 * D * 4
+
+
+# Honest ones, by formulas
+
+
+@pytest.mark.parametrize("mode", ["forward", "train", "backward"])
+@pytest.mark.parametrize(
+    "variant",
+    ["relu@bias=true", "swiglu", "gelu_glu@bias=true", "swiglu_oai", "swish@beta=0.5", "relu@dropout=0.3", "prelu",
+     "swiglu@moe=4x2@shared=16@shared_gate=true", "geglu@moe=4x1@routing=skewed", "swiglu@backend=packed"],
+)  # fmt: skip
+def test_honest_forms_are_right(variant: str, mode: str) -> None:
+    jobs, told = told_by(plan_of(variant, mode=mode))
+    label = jobs.plan.cases[0].label
+    found = Jobs(jobs.plan).judge(label, told, 5.0)
+    assert found["error"] < 2e-5, found
+    assert (found["outputs"], found["gradients"] > 0, found["finite"]) == (2, mode != "forward", True)
+    assert found["form"]
+
+
+@pytest.mark.parametrize("dtype", ["float64", "bfloat16", "float16"])
+def test_the_error_is_that_of_the_dtype(dtype: str) -> None:
+    jobs, told = told_by(plan_of("swiglu", dtype=dtype, mode="train"))
+    found = Jobs(jobs.plan).judge("swiglu", told, 5.0)
+    least, most = {"float64": (0, 1e-13), "bfloat16": (1e-4, 2e-2), "float16": (1e-5, 3e-3)}[dtype]
+    assert least <= found["error"] < most
+
+
+def test_the_rows_that_travel_are_those_of_a_plain_formula() -> None:
+    """SwiGLU by hand, on the inputs that the salt stands for: gradients too."""
+    plan = plan_of("swiglu", mode="train")
+    jobs, (told, *_) = told_by(plan)
+    subject = jobs.subjects["swiglu"]
+    x = subject.pool.input(told["salt"], told["calls"], told["call"]).double().requires_grad_()
+    gate, up, down = (
+        getattr(subject.module, name).weight.detach().double().requires_grad_() for name in ("gate", "up", "down")
+    )
+    y = (F.silu(x @ gate.T) * (x @ up.T)) @ down.T
+    y.backward(subject.grad.double())
+    rows = told["rows"]
+    for text, whole in ((told["y"], y), (told["dx"], x.grad)):
+        values = torch.frombuffer(bytearray(base64.b64decode(text)), dtype=torch.float32).view(len(rows), D)
+        torch.testing.assert_close(values.double(), whole.detach().reshape(-1, D)[rows], rtol=1e-4, atol=1e-5)
+    for name, weight in (("gate.weight", gate), ("up.weight", up), ("down.weight", down)):
+        drawn = told["dw"][name]
+        values = torch.frombuffer(bytearray(base64.b64decode(drawn["values"])), dtype=torch.float32)
+        expected = weight.grad[drawn["rows"]]
+        torch.testing.assert_close(values.double().view(expected.shape), expected, rtol=1e-4, atol=1e-5)
+
+
+def changed(text: str, factor: float) -> str:
+    values = torch.frombuffer(bytearray(base64.b64decode(text)), dtype=torch.float32).clone()
+    values[-D:] *= factor
+    return evidence.packed(values)
+
+
+@pytest.mark.parametrize("what", ["y", "dx", "gate.weight"])
+@pytest.mark.parametrize("variant", ["swiglu", "swiglu@dropout=0.3"])
+def test_one_wrong_row_is_found(what: str, variant: str) -> None:
+    jobs, told = told_by(plan_of(variant, mode="train"), salts=(4, 5, 6))
+    label = jobs.plan.cases[0].label
+    wrong = told[1]
+    if what in wrong:
+        wrong[what] = changed(wrong[what], 1.01)
+    else:
+        wrong["dw"][what]["values"] = changed(wrong["dw"][what]["values"], 1.02)
+    found = Jobs(jobs.plan).judge(label, told, 60.0)
+    assert 1e-3 < found["error"] < 0.05
+    assert found["what"] == {"y": "output", "dx": "gradient of the input"}.get(what, f"gradient of {what}")
+
+
+def test_what_is_not_finite_has_no_error_and_is_told() -> None:
+    jobs, told = told_by(plan_of("relu"))
+    told[0]["y"] = changed(told[0]["y"], float("nan"))
+    found = jobs.judge("relu", told, 5.0)
+    assert (found["error"], found["finite"], found["what"]) == (None, False, "output")
+
+
+def test_an_error_is_of_a_row_and_never_of_a_quiet_one() -> None:
+    expected = torch.ones(4, 8)
+    expected[3] = 1e-9
+    off = expected.clone()
+    off[2] *= 1.5
+    assert judging.row_error(off, expected) == pytest.approx(0.5)
+    quiet = expected.clone()
+    quiet[3] = 0.0
+    assert judging.row_error(quiet, expected) < 1e-8
+    assert judging.row_error(torch.full((4, 8), float("inf")), expected) == float("inf")
+
+
+# What an output may be
+
+
+def test_an_output_is_a_plain_tensor_of_this_process() -> None:
+    x = torch.randn(1, 2, 4)
+
+    class Odd(Tensor):
+        pass
+
+    reasons = {
+        "Odd": (x + 1).as_subclass(Odd),
+        "NoneType": None,
+        "no plain": torch.empty(1, 2, 4, device="meta"),
+        "unlike its input": (x + 1)[:, :1],
+        "bfloat16": (x + 1).bfloat16(),
+        "its input's own memory": x.view(1, 2, 4),
+        "other processes": (x + 1).share_memory_(),
+    }
+    for reason, y in reasons.items():
+        assert reason in evidence.unlike_plain(y, x, foreign=True)
+    assert evidence.unlike_plain(x + 1, x, foreign=True) == ""
+    assert evidence.unlike_plain(x, x, foreign=False) == ""
+
+
+# Clocks
+
+
+def test_what_stands_in_for_a_clock_is_found_and_put_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    originals, right, ours = Originals(), time.perf_counter, clocks.time.monotonic
+    monkeypatch.setattr(time, "perf_counter", lambda: 0.0)
+    assert originals.replaced() == "time.perf_counter"
+    assert time.perf_counter is right
+    assert originals.replaced() == ""
+    from ffnbench.bench import meters
+
+    monkeypatch.setattr(meters, "perf_counter", ours)
+    assert originals.replaced() == "ffnbench.bench.meters.perf_counter"
+    assert meters.perf_counter is right
+    monkeypatch.setattr(Tensor, "clone", lambda self: self)
+    assert originals.replaced() == "torch.Tensor.clone"
+
+
+@pytest.mark.parametrize(
+    ("apart_s", "said"), [([0.0] * 6, False), ([0.02, 0.03, 0.0, 0.04], False), ([0.02] * 6, True), ([0.02] * 2, False)]
+)
+def test_clocks_disagree_where_they_always_do(apart_s: list[float], said: bool) -> None:
+    watch = ClockWatch()
+    for apart in apart_s:
+        watch.add("a", 0.010, {"asked_s": 0.012 + apart, "beside_s": 0.001})
+    assert watch.disagree("a") is said
+    assert not watch.disagree("b")
+
+
+def test_a_clock_is_tested_before_it_is_accused() -> None:
+    answers = iter([(0.1, 0.2), (0.1, 0.101)])
+    assert ClockWatch().test(lambda: dict(zip(("seconds", "asked_s"), next(answers), strict=True))) == ""
+    assert "0.05 s, and 0.10 s" in ClockWatch().test(lambda: {"seconds": 0.05, "asked_s": 0.1})
+
+
+# The parent's side
+
+
+class FakeJudge:
+    """A judge that says what it is told to say; `fails` are the losses that come first."""
+
+    settle_s = 0.0
+
+    def __init__(self, answer: dict[str, Any], fails: list[str]) -> None:
+        self.answer, self.fails, self.asked = answer, fails, []
+
+    def __call__(self, arm: object = None) -> FakeJudge:
+        return self
+
+    def greeting(self) -> dict[str, Any]:
+        return {"gpus": 0, "build": {}}
+
+    def ask(self, request: dict[str, Any], timeout_s: float) -> dict[str, Any]:
+        self.asked.append(request)
+        if request["do"] == "plan":
+            return {}
+        if self.fails:
+            raise WorkerLost(self.fails.pop(0), "it is gone")
+        return self.answer
+
+    def close(self) -> None:
+        pass
+
+
+RIGHT = {
+    "error": 3e-7, "finite": True, "what": "output", "outputs": 2, "gradients": 0, "why": "", "tolerance": 1e-4,
+    "form": "", "blind": False, "made_of": {"w": "AAAA"},
+}  # fmt: skip
+
+
+def judged_by(
+    answer: dict[str, Any], fails: list[str] | None = None, times: int = 1
+) -> tuple[list[str], Jury, FakeJudge]:
+    plan, judge = plan_of("relu,swiglu"), FakeJudge(RIGHT | answer, fails or [])
+    jury = Jury(judge, "", 5.0, time.monotonic)
+    jury.start(plan)
+    jury.opened("swiglu", {"w": "AAAA"})
+    said = []
+    for _ in range(times):
+        jury.hear("swiglu", {"salt": 1})
+        said.append(jury.judge("swiglu", 1.0, plan, None))
+    return said, jury, judge
+
+
+@pytest.mark.parametrize(
+    ("answer", "words"),
+    [
+        ({}, ""),
+        ({"error": 2e-4}, "the output of a timed call differs from that of another instance of it by 2.0e-04"),
+        ({"error": 1.0, "form": "swiglu"}, "differs from the float64 reference by 1.0e+00"),
+        ({"error": None, "finite": False}, "the output of a timed call is not finite"),
+        ({"blind": True}, "the same whatever its weights are"),
+        ({"made_of": {"w": "AAAB"}}, "it can't be made twice: its w differs between two instances of one seed"),
+    ],
+)
+def test_what_makes_a_row_suspect(answer: dict[str, Any], words: str) -> None:
+    (said,), jury, _ = judged_by(answer)
+    assert said == words or (words and words in said)
+    for judged in jury.judged:
+        assert judged.against is (Against.FORM if answer.get("form") else Against.ITSELF)
+        assert jsonable.decode(type(judged), jsonable.encode(judged)) == judged
+
+
+def test_a_judge_that_is_lost_is_started_again_and_a_second_time_is_the_cases_fault() -> None:
+    said, jury, judge = judged_by({}, ["crash"], times=2)
+    assert said == ["", ""]
+    assert [(found.error, found.why, found.outputs) for found in jury.judged] == [(3e-7, "", 2)]
+    assert [request["do"] for request in judge.asked] == ["plan", "judge", "plan", "judge"]
+    said, jury, _ = judged_by({}, ["crash", "crash"], times=2)
+    assert said[0] == ""
+    assert "was lost with it twice: it is gone" in said[1]
+    said, jury, _ = judged_by({}, ["oom", "oom"], times=2)
+    assert said == ["", ""]
+    assert [(found.error, found.why) for found in jury.judged] == [(None, "it is gone")]
+
+
+def test_judging_waits_for_its_share_of_the_time() -> None:
+    _, jury, _ = judged_by({})
+    assert jury.due("swiglu", 100.0) is None  # nothing waits
+    jury.hear("swiglu", {})
+    jury.hear("relu", {})
+    assert jury.due("relu", 0.0) > 0  # was never judged
+    jury.seconds = 4.0
+    assert jury.due("swiglu", 4.0 / SHARE - 1) is None
+    assert jury.due("swiglu", 4.0 / SHARE + 100) == pytest.approx(100 * SHARE / 2)
+
+
+def test_drawn_calls_are_spread_and_unforeseen() -> None:
+    jury = Jury(None, "", 1.0, time.monotonic)
+    drawn = [jury.draw(4) for _ in range(400)]
+    assert {draw.call for draw in drawn} == {0, 1, 2, 3}
+    assert len({draw.salt for draw in drawn}) == 400
+
+
+# In a run
+
+
+def seconds_of(**slow: float) -> Callable[[str, int, int], float]:
+    return lambda label, worker, number: slow.get(label, 0.01)
+
+
+def test_a_time_that_can_t_be_is_measured_again_and_suspect() -> None:
+    """Roofs of 100 GFLOP/s; a row that needs 1 GFLOP and says 1 ms."""
+    plan = plan_of("relu,swiglu", d_model=1024, d_ff=4096, seq_len=64, workers=3, rounds=6)
+    costs = tuple(CaseCost(case=case.label, cost=cost_of(case, NoProbe())) for case in plan.cases)
+
+    def roofs(candidates: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        products = next(one for one in candidates if one["bound"] == "products")
+        return [{"roof": products, "seconds": products["amount"] / 1e11, "calls": 1}]
+
+    launch = FakeLaunch(seconds=seconds_of(relu=0.02, swiglu=0.001))
+    launch.roofs = roofs
+    found = run(plan, launch=launch, costs=costs, judge=FakeJudge(RIGHT, []))
+    assert [(f.case, f.kind) for f in found.failures] == [("swiglu", FailureKind.SUSPECT)]
+    assert "its matrix products take this machine 12.9 ms" in found.failures[0].message
+    explored = [do for _, do, _ in launch.log if do == "explore"]
+    assert len(explored) == 2  # once more before anything was accused
+    assert not run(plan, launch=launch, costs=costs).failures  # nobody judges
+
+
+def test_evidence_goes_from_workers_to_the_judge() -> None:
+    plan = plan_of("relu,swiglu", workers=3, rounds=6)
+    launch, judge = FakeLaunch(), FakeJudge(RIGHT, [])
+    launch.told = lambda request: {"evidence": {"salt": request["salt"], "call": request["call"]}}
+    found = run(plan, launch=launch, judge=judge)
+    assert {one.case for one in found.judged} == {"relu", "swiglu"}
+    asked = [one for request in judge.asked if request["do"] == "judge" for one in request["evidence"]]
+    assert len({one["salt"] for one in asked}) == len(asked) >= 2 * 6
+    assert found.judging_s >= 0
+    launch.told = lambda request: (
+        {"evidence": {"problem": "its output is a Lazy"}} if request["label"] == "relu" else {}
+    )
+    failed = run(plan, launch=launch, judge=FakeJudge(RIGHT, [])).failures
+    assert [(f.case, f.message) for f in failed] == [("relu", "in a timed call its output is a Lazy")]
