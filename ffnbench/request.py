@@ -50,7 +50,7 @@ class VariantList:
 
     variants: str = flag(
         "relu,gelu,swiglu", "Comma separated \\[LABEL=]NAME\\[@KEY=VALUE]...; names: `ffnbench list variants`; "
-        "your own: pkg.mod:Class, file.py:Class.", MODEL, "LIST")
+        "your own: pkg.mod:Class, file.py:Class, with @like=NAME held against that form.", MODEL, "LIST")
 
 
 @dataclass(frozen=True, kw_only=True)

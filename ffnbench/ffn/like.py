@@ -126,7 +126,7 @@ def layout_of(module: nn.Module, form: FFNSpec, x: Tensor) -> Layout:
     """How the module's parameters are those of the form; x and errors as for `as_form`."""
     if form.moe is not None:
         raise FfnbenchError("experts can't be held against a form of ffnbench's by their weights")
-    x = x.detach()
+    x = x.detach().clone()  # at an address of its own: the module may have seen the old one
     theirs = output_of(module, x)  # first of all: a lazy module makes its weights now
     found = _parameters(module)
     every = list(_ways(form, found))

@@ -84,7 +84,13 @@ def variants() -> list[Record]:
             "form": "your own class or factory",
             "params": "counted",
             "aliases": "file.py:factory",
-        }
+        },
+        {
+            "name": "file.py:M@like=X",
+            "form": "your own, held against X",
+            "params": "counted",
+            "aliases": "",
+        },
     ]
     return [*classic, *gated, *others, *output, *own]
 
