@@ -31,8 +31,9 @@ from ffnbench.plan import Arm, Plan
 from ffnbench.planning.backends import lacks
 from ffnbench.planning.compare import plan_compare
 from ffnbench.planning.grammar import parse_variant
+from ffnbench.planning.sides import plan_sides
 from ffnbench.report.compare import compare_table
-from ffnbench.request import CompareRequest
+from ffnbench.request import CompareRequest, SidesRequest
 
 D, H = 12, 20  # d_model and d_ff: neither is the other's double
 Weights = dict[str, Tensor]
@@ -655,6 +656,15 @@ def test_the_grammar_of_like() -> None:
         replace(plain, like=replace(swiglu_of, moe=MoESpec(experts=4, top_k=2)))
     with pytest.raises(FfnbenchError, match="another d_model"):
         replace(plain, like=swiglu_of)
+
+
+def test_both_sides_of_an_ab_have_it() -> None:
+    request = SidesRequest(variant="mypkg.mlp:M@like=geglu@depth=2", base_rev="main", d_model=16)
+    probe = KnownProber(1.0)
+    plan = plan_sides(request, (Arm(name="base"), Arm(name="head")), (probe, probe))
+    assert [case.label for case in plan.cases] == ["base", "M@like=geglu@depth=2"]
+    assert {case.ffn.like.form for case in plan.cases} == {"geglu"}
+    assert {case.ffn.arguments for case in plan.cases} == {(("depth", 2),)}
 
 
 def plan_with(ffn: NetworkSpec) -> dict:

@@ -24,7 +24,7 @@ from ffnbench.ffn.spec import FFNSpec, Gate
 from ffnbench.ffn.weight_names import LIKELY, is_bias, said, stem
 
 NORM = re.compile(r"Norm(\d?d)?$")  # how the class of a norm ends
-CLEAR = 1e-4  # an output nearer than that is the form's own: no other way of reading the weights can be as near
+CLEAR = 0.2  # of the tolerance: an output nearer than that is the form's own, and no other way need be tried
 TURNS = {"Conv1D": (True,), "Conv1d": (False,), "Conv2d": (False,)}  # transformers' own layer is nn.Linear turned
 SHOWN = 4  # parameters that an error names
 Way = dict[str, "Piece"]  # name of our parameter -> what of theirs it is
@@ -169,7 +169,7 @@ def _nearest(module: nn.Module, layouts: Sequence[Layout], x: Tensor, theirs: Te
         error = distance(theirs, y)
         if error < least:
             best, least = layout, error
-        if error <= CLEAR:
+        if error <= CLEAR * tolerance_of(theirs.dtype):
             break
     return best, least
 
@@ -180,9 +180,9 @@ def distance(y: Tensor, expected: Tensor) -> float:
 
 
 def tolerance_of(dtype: torch.dtype) -> float:
-    """The relative error that rounding alone explains."""
+    """The relative error that rounding alone explains; that of float32 for a dtype that is none of the table's."""
     name = str(dtype).removeprefix("torch.")
-    return DTYPES.get(name).tolerance if name in DTYPES else CLEAR
+    return DTYPES.get(name if name in DTYPES else "float32").tolerance
 
 
 def _plain(shape: Sequence[int]) -> tuple[int, ...]:
