@@ -462,6 +462,12 @@ def test_what_does_not_fit_is_named_with_its_shape(case: str) -> None:
     assert "\n" not in caught.value.message
 
 
+def test_a_misspelt_key_is_near_it() -> None:
+    with pytest.raises(FfnbenchError, match="takes no argument 'lik'") as caught:
+        build_imported(ImportedSpec(target="torch.nn:Linear", d_model=D, d_ff=H, arguments=(("lik", "relu"),)))
+    assert "did you mean 'like'" in caught.value.hint
+
+
 def test_words_in_names() -> None:
     assert said("mlp.gate_up_proj.weight") == said("gateup") == ("gate", "up")
     assert said("Wgate") == said("gate.0.weight") == said("w_gate") == ("gate",)
@@ -495,6 +501,11 @@ class Normed(Gated):
     def __init__(self, d_model, d_ff):
         super().__init__(d_model, d_ff)
         self.norm = nn.LayerNorm(d_ff)
+
+class Dropping(Gated):
+    def __init__(self, d_model, d_ff):
+        super().__init__(d_model, d_ff)
+        self.drop = nn.Dropout(0.1)
 
 class Classic(nn.Module):
     def __init__(self, d_model, d_ff):
@@ -692,8 +703,11 @@ def test_gate_and_up_of_a_module_can_be_packed(tmp_path: Path) -> None:
     assert {name: p.grad is not None for name, p in subject.module.named_parameters()} == dict.fromkeys(
         ("gate_up.weight", "gate_up.bias", "down.weight", "down.bias"), True
     )
-    for name, why in (("Wrong", "its output differs by"), ("Classic", "its weights are")):
-        with pytest.raises(Unsupported, match=f"mine.py:{name} is not like swiglu: {why}"):
+    for name, why in (
+        ("Wrong", "is not like swiglu: its output differs by"), ("Classic", "is not like swiglu: its weights are"),
+        ("Dropping", "has dropout, which swiglu would leave out"),
+    ):  # fmt: skip
+        with pytest.raises(Unsupported, match=f"mine.py:{name} {why}"):
             packed(name, "forward").open(label.replace("Gated", name), 1)
 
 

@@ -57,6 +57,8 @@ def _own(module: nn.Module, spec: ImportedSpec) -> nn.Module:
         raise Unsupported(problem.message) from problem
     assert ours is not None
     if spec.like is not None:
+        if any(isinstance(part, nn.Dropout) and part.p for part in module.modules()):
+            raise Unsupported(f"{spec.target} has dropout, which {spec.like.name} would leave out")
         error = distance(output_of(module, x), reference_output(ours, x))
         if not error <= tolerance_of(x.dtype):
             raise Unsupported(f"{spec.target} is not like {spec.like.name}: its output differs by {error:.1e}")

@@ -12,7 +12,7 @@ from math import inf, nextafter
 from typing import Any
 
 from ffnbench.errors import FfnbenchError
-from ffnbench.ffn.spec import ImportedSpec, Scalar
+from ffnbench.ffn.spec import LIKE, ImportedSpec, Scalar
 from ffnbench.names import did_you_mean
 from ffnbench.targets import one_line, resolve
 
@@ -99,7 +99,7 @@ def match_arguments(factory: Callable[..., Any], spec: ImportedSpec) -> dict[str
         found[config] = Config(spec, {k: v for k, v in given.items() if k not in names})
         given = {k: v for k, v in given.items() if k in names}
     if unknown := [k for k in given if k not in names and not open_ended]:
-        near = did_you_mean(unknown[0], names)
+        near = did_you_mean(unknown[0], [*names, LIKE])
         raise FfnbenchError(
             f"{spec.target} takes no argument {unknown[0]!r}",
             " ".join(filter(None, (near, "it takes: " + ", ".join(names)))),

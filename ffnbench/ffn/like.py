@@ -28,8 +28,6 @@ CLEAR = 0.2  # of the tolerance: an output nearer than that is the form's own, a
 TURNS = {"Conv1D": (True,), "Conv1d": (False,), "Conv2d": (False,)}  # transformers' own layer is nn.Linear turned
 SHOWN = 4  # parameters that an error names
 Way = dict[str, "Piece"]  # name of our parameter -> what of theirs it is
-
-
 Key = tuple[str, int | None]  # what a weight and its bias have in common: the stem of the name, the number in a stack
 
 
@@ -148,14 +146,13 @@ def layout_of(module: nn.Module, form: FFNSpec, x: Tensor) -> Layout:
 
 def output_of(module: nn.Module, x: Tensor) -> Tensor:
     """The module's own output in eval mode, without a graph; raises FfnbenchError where that is no such tensor."""
-    modes = [(part, part.training) for part in module.modules()]
+    training = module.training
     module.eval()
     try:
         with torch.no_grad():
             y = module(x)
     finally:
-        for part, training in modes:
-            part.training = training
+        module.train(training)  # by its own method, which may do more
     if not isinstance(y, Tensor) or y.shape != x.shape:
         raise FfnbenchError("it does not give a tensor of the shape of its input")
     return y

@@ -19,6 +19,7 @@ from ffnbench.jsonable import LATER
 
 Scalar = bool | int | float | str | None
 HF = "hf:"  # a target that begins so is the MLP of a model of transformers: hf:llama, hf:path/to/config.json
+LIKE = "like"  # the key of a module of the user's that names the form of ffnbench that it is said to be
 LARGEST = 10**12
 EXAMPLES = {
     "batch": 4,

@@ -14,7 +14,7 @@ from typing import TypeVar
 from ffnbench.activations.table import ACTIVATIONS
 from ffnbench.activations.user_activation import OwnActivation
 from ffnbench.errors import FfnbenchError
-from ffnbench.ffn.spec import HF, FFNSpec, Gate, HFSpec, ImportedSpec, Scalar
+from ffnbench.ffn.spec import HF, LIKE, FFNSpec, Gate, HFSpec, ImportedSpec, Scalar
 from ffnbench.ffn.variants import GATED
 from ffnbench.models.model import ModelSpec, OwnMLP
 from ffnbench.models.presets import PRESETS, as_text, variant_keys
@@ -35,7 +35,6 @@ ALL = "all"  # in place of a list of backends: every one
 WORKLOAD_KEYS = (
     "batch", "seq_len", "dtype", "device", "mode", "threads", "backend", *COMPILE_KEYS, "slowdown", "routing",
 )  # fmt: skip
-LIKE = "like"  # of code of the user's: the form of ffnbench that it is said to be
 KEY_ALIASES = {"normalized": "normalised"}
 E = TypeVar("E", bound=Enum)
 _TARGET = re.compile(r"^(?P<module>[^:]+):(?P<attr>[A-Za-z_][\w.]*)$")
