@@ -711,6 +711,23 @@ def test_gate_and_up_of_a_module_can_be_packed(tmp_path: Path) -> None:
             packed(name, "forward").open(label.replace("Gated", name), 1)
 
 
+@pytest.mark.parametrize(
+    ("keys", "bound"), [("@mode=train", 1e-6), ("@dtype=bf16", 2e-2), ("@mode=backward@dtype=float64", 1e-14)]
+)
+def test_in_every_mode_and_dtype(tmp_path: Path, keys: str, bound: float) -> None:
+    """Dropout inside is off while outputs are compared; a module in train mode stays in it."""
+    (tmp_path / "mine.py").write_text(MINE)
+    request = CompareRequest(
+        variants=f"{tmp_path}/mine.py:Dropping@like=swiglu{keys}", d_model=16, d_ff=24, seq_len=8, threads=1,
+        match="none", device="cpu",
+    )  # fmt: skip
+    jobs = Jobs(plan_compare(request, KnownProber(1.0)))
+    opened = jobs.open(jobs.plan.reference, 1)
+    assert 0 < opened["error"] < bound
+    assert len(opened["proof"]) == 16
+    assert jobs.subjects[jobs.plan.reference].module.training is ("mode" in keys)
+
+
 @pytest.mark.parametrize("name", ["llama", "gpt2", "t5", "phi3"])
 def test_modules_of_transformers_themselves(name: str) -> None:
     transformers = pytest.importorskip("transformers")
