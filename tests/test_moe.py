@@ -125,7 +125,7 @@ def test_an_expert_that_nobody_asks_is_no_trouble() -> None:
         subject.call()
         assert relative(subject.module(subject.x), reference_output(subject.module, subject.x)) < 1e-5
         assert not subject.module.experts.up.weight.grad[[0, 2, 3]].any()
-        assert routing.expert_load(subject.module, subject.x) == (2.5, 2)
+        assert jobs.expert_load(subject.module, subject.x) == (2.5, 2)
 
 
 def test_a_wrong_choice_of_experts_is_seen() -> None:

@@ -37,6 +37,7 @@ Evidence = dict[str, Any]  # what Witness.told gives
 Rows = dict[str, Tensor]  # of the output and of gradients, by what they are
 OUTPUT, INPUT_GRADIENT = "output", "gradient of the input"
 AT_ONCE = 16  # pieces of evidence whose rows are run together
+CANCELS = 8  # roundings of the largest gradient of a weight: a smaller one says nothing
 NEAR = 16  # roundings: of experts whose scores differ by no more, either may be chosen
 
 
@@ -220,15 +221,16 @@ class Judge:
         for module, dtype in ((self._exact, torch.float64), (self._module, self._dtype)):
             if module is None or (errors is not None and max(errors.values()) <= self._tolerance):
                 continue
-            if module is self._module and self.form and errors is not None:
-                continue  # a form's float64 is the reference
+            if module is self._module and self.form and errors is not None and self._module is not self._ours:
+                continue  # of a form that is said to be another's, float64 is the reference
             try:
                 said = self._layout is not None and module is self._exact and "state" not in one
                 expected = self._as_said(one) if said else self._expected(module, dtype, one)
             except Exception as problem:
                 found.why = f"another instance of it can't be run: {type(problem).__name__}: {problem}"[:200]
                 continue
-            now = {what: row_error(values, expected[what]) for what, values in told.items() if what in expected}
+            shown = self._shown_in(expected)
+            now = {what: row_error(values, expected[what]) for what, values in told.items() if what in shown}
             errors = now if errors is None or max(now.values()) < max(errors.values()) else errors
         if errors is None:
             return False
@@ -236,6 +238,13 @@ class Judge:
             found.add(error, what)
         found.gradients += "dx" in one
         return True
+
+    def _shown_in(self, expected: Rows) -> list[str]:
+        """What is large enough that rounding does not hide it: not a gradient that is 0 but for what cancels."""
+        sizes = {what: float(rows.double().square().mean().sqrt()) for what, rows in expected.items() if rows.numel()}
+        weights = [size for what, size in sizes.items() if what not in (OUTPUT, INPUT_GRADIENT)]
+        least = CANCELS * torch.finfo(self._dtype).eps * max(weights, default=0.0)
+        return [what for what, size in sizes.items() if what in (OUTPUT, INPUT_GRADIENT) or size > least]
 
     def _expected(self, module: nn.Module, dtype: torch.dtype, one: Evidence) -> Rows:
         """Rows of the output and of all gradients of an instance, as they were drawn from the timed call."""

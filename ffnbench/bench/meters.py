@@ -226,9 +226,9 @@ def _trained(subject: Subject, inputs: Sequence[Tensor], witness: Witness | None
     for number, x in enumerate(inputs):
         subject.clear(x)
         seen = witness is not None and number == witness.call
-        call = subject.timed(x)
         if witness is not None and seen:
             witness.before()
+        call = subject.timed(x)
         start = perf_counter()
         y: Tensor | None = call()
         if not seen:
@@ -251,10 +251,10 @@ def _on_cuda(subject: Subject, inputs: Sequence[Tensor], witness: Witness | None
     for number, ((start, end), x) in enumerate(zip(events, inputs, strict=True)):
         subject.clear(x)
         seen = witness is not None and number == witness.call
-        call = subject.timed(x)
         if witness is not None and seen:
             torch.cuda.synchronize(device)
             witness.before()
+        call = subject.timed(x)
         start.record()
         y: Tensor | None = call()
         end.record()
