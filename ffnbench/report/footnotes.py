@@ -11,8 +11,8 @@ from ffnbench.result import Against, Report, Verdict
 from ffnbench.units import IEC, digits, quantity, signed_percent
 
 UNCHECKED = (
-    "function not checked: @like=NAME, such as @like=swiglu, says which form it is; "
-    "so far it was held against another instance of itself alone"
+    "function not checked: @like=NAME (such as @like=swiglu) says which form it is; "
+    "it was held against another instance of itself alone"
 )
 SUPERSCRIPTS = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
 
@@ -90,9 +90,8 @@ def _inputs(report: Report, label: str) -> list[str]:
     counts, sizes = ([getattr(one, name) for one in alike] for name in ("count", "bytes"))
     many = f"{min(counts):,}" if min(counts) == max(counts) else f"{min(counts):,} to {max(counts):,}"
     size = " to ".join(dict.fromkeys(quantity(size, IEC) for size in (min(sizes), max(sizes))))
-    return [
-        f"each call has an input of its own: {many} take {size} and are read from {own.level}, one from {own.one_level}"
-    ]
+    one = f"(one alone: from {own.one_level})"
+    return [f"each call has an input of its own: {many} of them take {size} and are read from {own.level} {one}"]
 
 
 def _asked(plan: Plan, case: Case) -> list[str]:
