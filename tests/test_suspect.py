@@ -15,6 +15,7 @@ from rich.cells import cell_len
 
 from ffnbench import api
 from ffnbench.errors import FfnbenchError
+from ffnbench.metrics import ERROR
 from ffnbench.plan import CONTROL
 from ffnbench.report.compare import compare_records, compare_table
 from ffnbench.report.exports import bencher, github_action_benchmark, go_bench
@@ -24,8 +25,21 @@ from ffnbench.report.store import load, report_text
 from ffnbench.report.text import markdown, plain
 from ffnbench.report.views import report_view
 from ffnbench.request import BlockRequest, CompareRequest, TimingRequest
-from ffnbench.result import Against, Failure, FailureKind, Inputs, Judged, Report, Verdict
+from ffnbench.result import (
+    Against,
+    Bound,
+    Estimate,
+    Failure,
+    FailureKind,
+    Inputs,
+    Judged,
+    Measured,
+    Report,
+    Share,
+    Verdict,
+)
 from ffnbench.stats.fastest import fastest
+from ffnbench.stats.regression import Policy, past_of
 from ffnbench.stats.verdict import with_suspects
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -249,6 +263,8 @@ def test_footnotes_of_a_function_that_nobody_checked() -> None:
     two = replace(judged_report(), judged=tuple(replace(one, error=1e-7, outputs=3) for one in judged_report().judged))
     table = compare_table(two)
     assert sum("@like=NAME" in note for note in table.footnotes) == 1  # one text for both rows
+    failed = compare_table(accused(replace(judged_report(), judged=judged_report().judged[:2]), "gelu"))
+    assert not any("@like=NAME" in note for note in failed.footnotes)  # its reason is said in place of it
     number = next(note for note in table.footnotes if "@like=NAME" in note)[0]
     assert [number in row[0].text for row in table.rows] == [False, True, True]
 
@@ -271,6 +287,10 @@ def test_records_of_what_was_judged() -> None:
                                            "inputs", "input_bytes", "error")] == [
         "form", "relu", 150, 0, 40, 60 << 20, 3e-7]  # fmt: skip
     assert [found["swiglu"][key] for key in ("judged_against", "judged_outputs", "error")] == ["itself", 0, None]
+    for before in (1e-9, 0.1):
+        known = Measured(case="relu", metric=ERROR, estimate=Estimate(value=before))
+        report = replace(judged_report(), measured=(*judged_report().measured, known))
+        assert compare_records(report)[0]["error"] == max(before, 3e-7)
     bare = compare_records(replace(judged_report(), judged=(), inputs=()))[0]
     assert not any(bare[key] for key in ("judged_against", "judged_outputs", "inputs", "input_bytes", "error"))
 
@@ -348,6 +368,17 @@ def test_a_journal_keeps_it_too(tmp_path: Path) -> None:
     assert (set(back.judged), back.inputs) == (set(report.judged), report.inputs)  # of a case the last holds
     assert back.suspect("gelu") == WHY
     assert back.comparison("gelu") is None
+    text = journal.path.read_text()
+    later = Journal(tmp_path / "b.json")
+    for found in (bare, report.environment, *report.samples):
+        later.add(found)
+    later.close(keep=True)
+    first, second = later.path.read_text(), text.partition("\n")[2]
+    (tmp_path / "two.journal").write_text(first + second)  # gelu is found out in the second run
+    both = load(tmp_path / "two.journal")
+    assert len(both.runs) == 2
+    assert both.suspect("gelu") == WHY
+    assert both.comparison("gelu") is None
 
 
 def test_what_one_of_several_runs_found_holds_for_all(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -379,7 +410,24 @@ def test_suspects_of_another_run_are_taken_over_once() -> None:
     assert [failure.case for failure in found.failures] == ["gelu"]  # this plan has no control
     assert (found.comparison("gelu"), found.estimate("gelu", "latency")) == (None, None)
     assert with_suspects(found, other) is found
-    assert with_suspects(report, report) is report
+    crash = Failure(case="gelu", kind=FailureKind.CRASH, message="gone")
+    assert with_suspects(report, replace(report, failures=(crash,))) is report
+    shares = tuple(Share(case=one, bound=Bound.CALL, roof="(call cpu)", share=Estimate(value=0.5)) for one in FACTORS)
+    assert [share.case for share in with_suspects(replace(report, shares=shares), other).shares] == ["swiglu"]
+
+
+def test_a_mean_over_runs_leaves_out_what_a_suspect_is_part_of() -> None:
+    """Its own, and of a suspect reference all."""
+    report = measured(machine(), workers=5, rounds=6)
+    both = report.with_repeat(measured(machine(1), workers=5, rounds=6), 20)
+
+    def known(found: Report) -> set[str]:
+        return {label for (label, _), history in past_of(found, Policy()).rows.items() if history}
+
+    assert known(both) == {"gelu", "swiglu"}
+    assert known(report.with_repeat(report, 20)) == {"gelu", "swiglu"}
+    assert known(accused(report, "gelu")) == {"swiglu"}
+    assert known(accused(report, "relu")) == set()
 
 
 # check
@@ -395,7 +443,8 @@ def test_in_a_check_it_has_regressed(baseline: Path, call) -> None:
     assert "suspect: gelu said no" in out
     assert "swiglu latency OK" in out
     assert not any(f"gelu {metric} {status}" in out for metric in ("latency", "spec") for status in ("OK", "IMPROVED"))
-    assert "measured again" not in out
+    assert "gelu judged REGRESSED¹ - - - -" in out  # no change, no limit, no values
+    assert "again" not in json.loads(Path("a.json").read_text())  # nothing is measured a second time
     assert 'type="REGRESSED"' in Path("a.xml").read_text()
     assert "suspect: gelu said no" in Path("a.xml").read_text()
     findings = json.loads(Path("a.json").read_text())["findings"]
@@ -404,6 +453,17 @@ def test_in_a_check_it_has_regressed(baseline: Path, call) -> None:
     code, out, _ = call("check", baseline, "-q", "--format", "github", launch=again)
     assert code == 1
     assert "::error title=ffnbench REGRESSED::gelu latency: REGRESSED (suspect: gelu said no)" in out
+
+
+def test_another_rows_second_look_changes_nothing(baseline: Path, call) -> None:
+    """swiglu is measured again and has regressed; gelu, which is not, stays REGRESSED with its reason alone."""
+    launch = machine(seed=1, suspects=("gelu",), since=2, factors={"gelu": 0.5, "swiglu": 1.6})
+    code, _, _ = call("check", baseline, "-q", "-o", "a.json", launch=launch)
+    data = json.loads(Path("a.json").read_text())
+    found = {f["case"]: f for f in data["findings"] if f["metric"] == "latency"}
+    assert (code, found["gelu"]["status"], found["gelu"]["reason"]) == (1, "REGRESSED", "suspect: gelu said no")
+    assert "measured twice" in found["swiglu"]["reason"]
+    assert {sample["case"] for sample in data["again"]["samples"]} == {"relu", "swiglu", CONTROL}
 
 
 def test_what_only_a_second_look_finds_out_counts(baseline: Path, call) -> None:
@@ -442,11 +502,17 @@ def test_nothing_is_decided_against_a_suspect_reference(baseline: Path, call) ->
 
 @pytest.mark.parametrize("flags", [(), ("--exact-only",), ("--across-machines",)])
 def test_a_saved_run_is_no_way_around_it(baseline: Path, tmp_path: Path, call, flags: tuple[str, ...]) -> None:
-    run = saved(tmp_path / "run.json", accused(measured(machine(seed=3), workers=6, rounds=20), "gelu"))
+    now = replace(
+        measured(machine(seed=3), workers=6, rounds=20),
+        judged=(Judged(case="relu", against=Against.FORM, name="relu", outputs=12, error=2e-7),),
+    )
+    run = saved(tmp_path / "run.json", accused(now, "gelu"))
     code, out, _ = call("check", baseline, run, *flags)
     assert code == 1
     assert f"suspect: {WHY}" in out
     assert "gelu judged REGRESSED" in out
+    assert "measured once" not in out
+    assert "outputs of 12 timed calls were held against float64: largest error 2e-7" in out
     elsewhere = json.loads(run.read_text())
     elsewhere["environment"]["cpu"] = "Other CPU"
     run.write_text(json.dumps(elsewhere))
