@@ -336,7 +336,7 @@ def _ceilings_here(worker: Worker, found: Environment, ending: Silent) -> Machin
 def selftest(request: SelftestRequest, ending: Silent = SILENT) -> None:
     """How often ffnbench is wrong: on simulated machines, or on this one."""
     asked = exam(request)
-    turns = turn(ending.waits, ending.tell) if request.live else nullcontext()
+    turns = turn(ending.waits, ending.tell) if request.live or request.judge else nullcontext()
     with turns, ending.progress() as listener:
         result = asked(listener)
     ending.show(lambda: selftest_view(result))

@@ -300,6 +300,8 @@ class SelftestRequest(Request):
     world: tuple[str, ...] = flag(
         (), "With --live: only beside this. Repeatable. \\[default: quiet, spinner, spinners, bursts 0.1 s, "
         "bursts 1 s, bursts 3 s]", MEASURING, "NAME")
+    judge: bool = flag(
+        False, "Run modules that cheat on this machine, beside an honest one, and tell which are caught.", MEASURING)
     rivals: bool = flag(
         False, "With --live: torch's Timer and a median loop too, each in the same time.", MEASURING)
     repeats: int | None = flag(

@@ -128,6 +128,10 @@ def _no_table(asked: Asked, _: str) -> bool:
     return bool(asked["format"] != "table")
 
 
+def _simulated(asked: Asked, _: str) -> bool:
+    return not (asked["live"] or asked["judge"])
+
+
 def _always(asked: Asked, _: str) -> bool:
     return True
 
@@ -304,7 +308,7 @@ def _rows_of_sides(asked: Asked) -> set[tuple[str, str]]:
 EVERY = "list env inspect cost compare block activations check ab report selftest"
 OF_MEASURING = "workers rounds quick precision budget seed runs pause device threads textbook quiet wait"
 OF_TIME = "elements dtype device threads workers rounds quick seed runs pause quiet wait"
-OF_LIVE = "world rivals repeats budget d_model threads wait"
+OF_LIVE = "world rivals repeats budget d_model threads"
 
 # fmt: off
 AT_ONCE = (
@@ -325,9 +329,11 @@ AT_ONCE = (
     _rule("check", "trust", _is("current"), "a saved run is held against it, and no code runs"),
     _rule("ab", "budget fail_above wait", _is("exact_only"), "nothing is timed"),
     _rule("ab", "base_env head_env", _variable_twice, "the last value of a variable counts"),
-    _rule("selftest", f"live runs seed quiet {OF_LIVE}", _is("saved"), "what --from names is only shown"),
+    _rule("selftest", f"live judge runs seed quiet {OF_LIVE} wait", _is("saved"), "what --from names is only shown"),
+    _rule("selftest", f"live checks runs {OF_LIVE}", _is("judge"), "--judge runs the modules of its table"),
     _rule("selftest", "runs", _is("live"), "it is about simulated runs, and --live measures"),
     _rule("selftest", OF_LIVE, _not("live"), "it is about --live, and this exam is simulated"),
+    _rule("selftest", "wait", _simulated, "nothing is measured: this exam is simulated"),
     _rule("selftest", "rivals", _is("checks"), "rivals make runs, and --gate makes checks"),
     _rule("selftest", "world", _world_twice, "it stands twice"),
 )

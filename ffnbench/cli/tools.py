@@ -79,7 +79,7 @@ def inspect(
 
 @command(
     epilog="Examples: ffnbench selftest; ffnbench selftest --gate; ffnbench selftest --live -o selftest.json; "
-    "ffnbench selftest --live --world quiet --world 'bursts 3 s' --repeats 2",
+    "ffnbench selftest --live --world quiet --world 'bursts 3 s' --repeats 2; ffnbench selftest --judge",
     words=WORDS,
 )
 def selftest(request: SelftestRequest, output: Output) -> None:

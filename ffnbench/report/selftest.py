@@ -1,4 +1,4 @@
-"""The selftest's tables of runs and checks: what was wrong in simulated worlds, and on this machine."""
+"""The selftest's tables of runs, checks and cheats: what was wrong in simulated worlds, and on this machine."""
 
 from __future__ import annotations
 
@@ -10,8 +10,11 @@ from ffnbench.errors import Interrupted, Unfinished
 from ffnbench.report.formats import View, view_of
 from ffnbench.report.records import Record
 from ffnbench.report.table import UNKNOWN, Cell, Column, Table
+from ffnbench.result import FailureKind
 from ffnbench.selftest.alarms import NO_ANSWER, ROW, SLOWED, TOLERANCE, Alarm, Counts, conditions, counts
 from ffnbench.selftest.exam import ENDED_EARLY, Result
+from ffnbench.selftest.judge import REFERENCE as HONEST
+from ffnbench.selftest.judge import REFUSED, Judgement, of_cheats
 from ffnbench.selftest.promises import COVERAGE as COVERED
 from ffnbench.selftest.promises import not_of_all_runs
 from ffnbench.selftest.rates import COVERAGE, FALSE_AT_MOST, SLOWER, Rates, Share
@@ -82,7 +85,7 @@ def _share(share: Share) -> str:
     return _part(share.hits, share.of)
 
 
-def _part(hits: int, of: int) -> str:
+def _part(hits: float, of: float) -> str:
     return f"{100 * hits / of:.1f}%" if of else UNKNOWN
 
 
@@ -316,6 +319,69 @@ def _of_checks(hits: int, of: Counts) -> str:
     return f"{hits} of {of.asked}" if of.asked else UNKNOWN
 
 
+SIGNS = (  # what stands in the message of a failure, and what a column says in its place; the first that fits
+    ("before timing", "output, before timing"),
+    ("plain tensor", "no plain tensor"),
+    ("written to", "changed input"),
+    ("perf_counter", "clock"),
+    ("clock", "clock"),
+    ("faster than", "floor"),
+    ("gradient", "gradient"),
+    ("output", "output"),
+)
+
+
+def judged_records(found: Sequence[Judgement]) -> list[Record]:
+    """One flat record a row."""
+    return [asdict(row) | {"caught": row.caught} for row in found]
+
+
+def judged_table(found: Sequence[Judgement]) -> Table:
+    """Which cheats were caught, by what, and what looking cost; the honest rows are counted below."""
+    columns = (
+        Column(title="cheat", left=True),
+        Column(title="what it gives", left=True, priority=1),
+        Column(title="caught by", left=True),
+        Column(title="claims", unit="of the time"),
+        Column(title="judging", unit="of the run", priority=2),
+    )
+    rows = tuple(
+        (
+            Cell(text=row.cheat), Cell(text=row.does), Cell(text=caught_by(row), style="" if row.caught else "red"),
+            Cell(text=UNKNOWN if row.claimed is None else f"{row.claimed:.3f}", value=row.claimed),
+            Cell(text=_part(row.judging_s, row.wall_s), value=row.judging_s),
+        )
+        for row in found if not row.honest
+    )  # fmt: skip
+    ran, honest = of_cheats(found), [row for row in found if row.honest]
+    caught, accused = sum(row.caught for row in ran), sum(bool(row.failure) for row in honest)
+    summary = (
+        f"{caught} of {len(ran)} cheats were caught; of {len(honest)} honest rows beside them {accused} were accused",
+    )
+    header = (f"Modules that cheat, beside an honest {HONEST}, by what ffnbench compare does",)
+    return Table(columns=columns, rows=rows, header=header, footnotes=_judged_notes(found), summary=summary)
+
+
+def _judged_notes(found: Sequence[Judgement]) -> tuple[str, ...]:
+    notes = [f"claims: the time that it shows, of the honest {HONEST}'s; - where it failed before it was timed"]
+    if any(row.caught and not row.failure and not row.honest for row in found):
+        notes.append("no gain: it is right, and not called faster: no input comes twice")
+    if missing := sum(not row.ran for row in found):
+        notes.append(f"{missing} need CUDA, which is not here")
+    return tuple(notes)
+
+
+def caught_by(row: Judgement) -> str:
+    """What a row failed by, in a word or two."""
+    if not row.ran:
+        return "not run"
+    if row.failure in (FailureKind.MISMATCH.value, FailureKind.SUSPECT.value):
+        return next((word for sign, word in SIGNS if sign in row.message), row.failure)
+    if row.failure:
+        return "refused" if row.failure == REFUSED else f"it fails: {row.failure}"
+    return "no gain" if row.caught else "NOT CAUGHT"
+
+
 def padded(records: list[Record]) -> list[Record]:
     """Records with the keys of all of them."""
     keys = dict.fromkeys(key for record in records for key in record)
@@ -333,6 +399,8 @@ def selftest_view(result: Result) -> View:
     elif result.readings:
         records = [record for readings in result.readings for record in live_records(list(readings))]
         table = live_table(result.readings)
+    elif result.judgements:
+        records, table = judged_records(result.judgements), judged_table(result.judgements)
     else:
         records, table = alarm_records(list(result.alarms)), alarm_table(list(result.alarms))
     view = view_of(table, lambda: records)

@@ -1,4 +1,4 @@
-"""Which exam a selftest is: of what it measures or of what it checks, simulated, on this machine, or read back."""
+"""Which exam a selftest is: of what it measures, checks or judges, simulated, on this machine, or read back."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from ffnbench.planning.effort import check_budget
 from ffnbench.request import DEFAULT_BUDGET_S, SelftestRequest
 from ffnbench.result import Progress
 from ffnbench.selftest.alarms import Alarm, broken_promises, check_plan
+from ffnbench.selftest.judge import Judgement, broken_by_cheats, measure_cheats
 from ffnbench.selftest.live import Trial, checks_in, measure, measure_checks
 from ffnbench.selftest.promises import broken_by_checks, broken_by_intervals
 from ffnbench.selftest.rates import Rates, failures, simulate, total
@@ -34,7 +35,7 @@ REPEATS, CHECK_REPEATS, D_MODEL = 20, 10, 768
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Result:
     """What an exam came to: of simulated runs `rates` and `covered`, of simulated checks `tallies`, of live ones the
-    others, several together; and the promises that were broken.
+    others, several together, or of cheats `judgements`; and the promises that were broken.
     """
 
     rates: tuple[Rates, ...] = ()
@@ -42,6 +43,7 @@ class Result:
     tallies: tuple[Tally, ...] = ()
     readings: tuple[tuple[Reading, ...], ...] = ()
     alarms: tuple[Alarm, ...] = ()
+    judgements: tuple[Judgement, ...] = ()
     broken: tuple[str, ...] = ()
 
 
@@ -56,6 +58,8 @@ def exam(request: SelftestRequest) -> Exam:
         return _read_back(request)
     if request.live:
         return _live_checks(request) if request.checks else _live(request)
+    if request.judge:
+        return _judge(seed_of(request))
     return _simulated(request)
 
 
@@ -63,7 +67,7 @@ def seed_of(request: SelftestRequest) -> int:
     """The seed that was given; else 0 for a live exam, and that of development for a simulated one."""
     if request.seed is not None:
         return request.seed
-    return 0 if request.live or request.saved else simulated().seeds.development
+    return 0 if request.live or request.judge or request.saved else simulated().seeds.development
 
 
 def _simulated(request: SelftestRequest) -> Exam:
@@ -111,6 +115,20 @@ def _live_checks(request: SelftestRequest) -> Exam:
         return of_alarms(alarms) if whole else Result(alarms=tuple(alarms), broken=(ENDED_EARLY,))
 
     return made
+
+
+def _judge(seed: int) -> Exam:
+    def made(listener: Listener) -> Result:
+        return of_judgements(measure_cheats(seed, usable_cpus(), _telling(listener)))
+
+    return made
+
+
+def of_judgements(found: list[Judgement]) -> Result:
+    """Rows of cheats and of honest modules, with the promises that they broke."""
+    whole = all(row.ran or row.cuda for row in found)
+    broken = broken_by_cheats(found) if whole else [ENDED_EARLY]
+    return Result(judgements=tuple(found), broken=tuple(broken))
 
 
 def _sizes(request: SelftestRequest, repeats: int) -> tuple[int, int, int]:
