@@ -30,7 +30,7 @@ FILE = "ffnbench.selftest.cheats"
 REFERENCE, OWN_CODE = "swiglu", "honest"  # the honest rows of every run: a form of ours, and a module like the cheats
 SIZES = "d_ff=512@batch=4@seq_len=32"
 D_MODEL, WORKERS, ROUNDS = 256, 3, 6
-TOGETHER = 6  # cheats of one run
+TOGETHER = 10  # cheats of one run
 CUDA = "cuda"
 REFUSED = "refused"  # before anything was measured
 Tell = Callable[[float, str], None]  # what part is done, and what is measured now
@@ -63,7 +63,7 @@ CHEATS = (
     Cheat("counter in a buffer", "CounterInBuffer", "the same, counted in a buffer"),
     Cheat("one in four skipped", "OneInFourSkipped", "a stale output in every fourth call"),
     Cheat("stale memory", "StaleMemory", "memory that is not written to"),
-    Cheat("only first worker", "OnlyFirstWorker", "right in the first process"),
+    Cheat("only first worker", "OnlyFirstWorker", "right in the first processes"),
     Cheat("zeros", "Zeros", "zeros", like=True),
     Cheat("input returned", "InputReturned", "the input", like=True),
     Cheat("secret bfloat16", "SecretBfloat16", "bfloat16 inside", like=True),
