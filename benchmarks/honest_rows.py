@@ -219,19 +219,25 @@ def draw(asked: argparse.Namespace) -> bool:
         accused = sum(row.failure == FailureKind.SUSPECT.value for row in rows)
         print(f"run {number}: {len(rows)} rows, {accused} accused", file=sys.stderr, flush=True)
     accused_rows = [row for row in rows if row.failure == FailureKind.SUSPECT.value]
-    others = Counter(f"{row.failure}: {row.message}" for row in rows if row.failure and row not in accused_rows)
-    print(f"seed {asked.seed}: {len(rows)} rows, {len(rows) - len(accused_rows) - others.total()} without a failure")
+    others = [row for row in rows if row.failure and row not in accused_rows]
+    print(f"seed {asked.seed}: {len(rows)} rows, {len(rows) - len(accused_rows) - len(others)} without a failure")
     print(f"accused: {len(accused_rows)}")
     for row in accused_rows:
-        print(f"  --seed {asked.seed} --only {row.run}, d_model {row.d_model}: {row.variant}: {row.message}")
-    for why, count in others.most_common():
-        print(f"failed otherwise: {count} ({why})")
+        print(told(row, asked.seed))
+    print(f"failed otherwise: {len(others)}")
+    for row in others:
+        print(told(row, asked.seed))
     for why, count in unjudged.most_common():
         print(f"not judged: {count} ({why})")
     if judging:
         judged, whole = (sum(of) for of in zip(*judging, strict=True))
         print(f"judging took {100 * judged / whole:.1f} % of {whole:.0f} s")
     return not accused_rows
+
+
+def told(row: Row, seed: int) -> str:
+    """A row with what makes it again."""
+    return f"  --seed {seed} --only {row.run}, d_model {row.d_model}: {row.variant}: {row.failure}: {row.message}"
 
 
 COST_VARIANTS = "relu,gelu,swiglu"

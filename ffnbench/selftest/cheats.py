@@ -26,6 +26,7 @@ from torch.utils._pytree import tree_map
 LOOKED_AT = 8  # calls in which somebody may look at the output
 LOOKED_AT_TOKENS = 16
 LOOKED_AT_PROCESSES = 2  # one that counts, one that measures
+LEAST_PAUSE_S = 5e-6
 SLOW_CLOCK = 20.0  # seconds that pass while a patched clock shows one
 TRACE = "ffnbench-first-worker"  # the file of OnlyFirstWorker
 
@@ -145,6 +146,18 @@ class OneInFourSkipped(Swiglu):
 
     def forward(self, x: Tensor) -> Tensor:
         return self.last(x, again=not self.looked_at(x) and self.calls % 4 == 0)
+
+
+class OnlyInLoops(Swiglu):
+    """Right after a pause, in which somebody may have looked; the last output again where one call follows another."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        pause = time.perf_counter() - (self.ended or 0.0)
+        y = self.last(x, again=not self.looked_at(x) and pause < LEAST_PAUSE_S)
+        self.ended = time.perf_counter()
+        return y
+
+    ended: float | None = None
 
 
 class StaleMemory(Swiglu):
@@ -428,6 +441,38 @@ class SlowsTheOthers(Swiglu):
                 time.sleep(0.001)
             else:
                 a @ a
+
+
+class MoreThreads(Swiglu):
+    """Right, and on more threads than the row says."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        torch.set_num_threads(os.cpu_count() or 2)
+        return self.right(x)
+
+
+class SlowsLinear(Swiglu):
+    """Right, and the functional form of a linear layer, which others call, has become slow."""
+
+    def __init__(self, d_model: int, d_ff: int) -> None:
+        super().__init__(d_model, d_ff)
+        linear = F.linear
+        self.kept = getattr(linear, "quick", linear)
+        if self.kept is linear:
+
+            def slow(*args: Any, **named: Any) -> Tensor:
+                until = time.perf_counter() + 1e-4
+                while time.perf_counter() < until:
+                    pass
+                return linear(*args, **named)
+
+            slow.quick = linear  # type: ignore[attr-defined]
+            F.linear = slow
+
+    def forward(self, x: Tensor) -> Tensor:
+        linear = self.kept
+        hidden = F.silu(linear(x, self.gate.weight)) * linear(x, self.up.weight)
+        return linear(hidden, self.down.weight)
 
 
 class AnotherStream(Swiglu):

@@ -50,6 +50,7 @@ class Cheat:
     cuda: bool = False
     alone: bool = False
     gains: bool = True
+    threads: int | None = None
 
 
 # fmt: off
@@ -62,6 +63,7 @@ CHEATS = (
     Cheat("only first calls", "OnlyFirstCalls", "right in the first calls"),
     Cheat("counter in a buffer", "CounterInBuffer", "the same, counted in a buffer"),
     Cheat("one in four skipped", "OneInFourSkipped", "a stale output in every fourth call"),
+    Cheat("only in loops", "OnlyInLoops", "right after a pause, else stale"),
     Cheat("stale memory", "StaleMemory", "memory that is not written to"),
     Cheat("only first worker", "OnlyFirstWorker", "right in the first processes"),
     Cheat("zeros", "Zeros", "zeros", like=True),
@@ -86,6 +88,8 @@ CHEATS = (
     Cheat("second half later", "SecondHalfLater", "half of it by a thread later", alone=True),
     Cheat("own process", "OwnProcess", "another process's last result", alone=True),
     Cheat("slows the others", "SlowsTheOthers", "takes the CPUs from other rows", alone=True),
+    Cheat("slows linear layers", "SlowsLinear", "makes torch slow for other rows", alone=True),
+    Cheat("more threads", "MoreThreads", "more threads than the row has", alone=True, threads=1),
     Cheat("another stream", "AnotherStream", "on a stream of its own", cuda=True),
     Cheat("patched clock", "PatchedClock", "a slow time.perf_counter", alone=True),
     Cheat("patched clocks", "PatchedClocks", "a slow clock in every module", alone=True),
@@ -201,6 +205,7 @@ def cheats_plan(cheats: Sequence[Cheat], seed: int, threads: int, rounds: int, p
     rows = [f"{REFERENCE}={REFERENCE}@{SIZES}", f"{OWN_CODE}={FILE}:Swiglu@{SIZES}"]
     rows += [f"{cheat.name}={FILE}:{cheat.kind}@{SIZES}{'@like=swiglu' * cheat.like}" for cheat in cheats]
     mode, cuda = (cheats[0].mode, cheats[0].cuda) if cheats else (FORWARD, False)
+    threads = (cheats[0].threads if cheats else None) or threads
     request = CompareRequest(
         variants=",".join(rows), d_model=D_MODEL, match="none", metrics="latency,ceilings", workers=WORKERS,
         rounds=rounds, seed=seed, mode=mode, device=CUDA if cuda else "cpu", threads=threads,

@@ -1,0 +1,171 @@
+"""Modules that cheat: their table is whole, a few are caught by real workers, and what is said of them."""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+from dataclasses import replace
+
+import pytest
+import torch
+from conftest import ROOT, KnownProber
+from test_cli import call  # noqa: F401 - a fixture
+from torch.nn import functional
+
+from ffnbench import jsonable
+from ffnbench.plan import Mode
+from ffnbench.report.selftest import caught_by, selftest_view
+from ffnbench.report.text import plain
+from ffnbench.result import FailureKind, Verdict
+from ffnbench.selftest import cheats as modules
+from ffnbench.selftest import exam, judge
+from ffnbench.selftest.judge import CHEATS, OWN_CODE, REFERENCE, Asked, Cheat, Judgement, broken_by_cheats, groups
+
+BY_NAME = {cheat.name: cheat for cheat in CHEATS}
+
+
+def row(name: str = "zeros", **facts: object) -> Judgement:
+    settings: dict[str, object] = {
+        "cheat": name, "does": "zeros", "failure": "suspect", "message": "the output of a timed call differs by 1",
+        "judging_s": 1.0, "wall_s": 20.0, **facts,
+    }  # fmt: skip
+    return Judgement(**settings)  # type: ignore[arg-type]
+
+
+def test_the_table_has_every_cheat_and_names_none_twice() -> None:
+    """Every class of the file but the honest one and its private parts."""
+    tree = ast.parse((ROOT / "ffnbench" / "selftest" / "cheats.py").read_text(encoding="utf-8"))
+    classes = {node.name for node in tree.body if isinstance(node, ast.ClassDef) and not node.name.startswith("_")}
+    kinds = [cheat.kind for cheat in CHEATS]
+    assert sorted(kinds) == sorted(classes - {"Swiglu"})
+    assert len(BY_NAME) == len(CHEATS)
+    assert {cheat.mode for cheat in CHEATS} == {Mode.FORWARD.value, Mode.TRAIN.value}
+    assert all(len(cheat.does) <= 36 and len(cheat.name) <= 24 for cheat in CHEATS)
+
+
+def test_no_file_of_the_package_imports_the_cheats() -> None:
+    """The parent never loads torch; workers load them by name, as code of a user's."""
+    imports = re.compile(r"selftest\.cheats import|import .*\bcheats\b")
+    for path in (ROOT / "ffnbench").rglob("*.py"):
+        assert not imports.search(path.read_text(encoding="utf-8")), path
+
+
+def test_each_run_is_of_one_mode_and_what_changes_its_process_is_alone() -> None:
+    found = list(groups(CHEATS))
+    assert sorted(cheat.name for of in found for cheat in of) == sorted(BY_NAME)
+    for of in found:
+        assert len({(cheat.mode, cheat.cuda) for cheat in of}) == 1
+        assert len(of) == 1 or not any(cheat.alone for cheat in of)
+        assert len(of) <= judge.TOGETHER
+
+
+@pytest.mark.parametrize("cheat", [c for c in CHEATS if not c.cuda and not c.alone], ids=lambda c: c.name)
+def test_a_cheat_is_a_swiglu_that_can_be_made_twice_and_gives_a_tensor(cheat: Cheat) -> None:
+    """Its weights come from torch's generator; what claims to be right at first is, by another way to compute it."""
+    kind = getattr(modules, cheat.kind)
+    torch.manual_seed(5)
+    module = kind(8, 12)
+    torch.manual_seed(5)
+    again = kind(8, 12)
+    assert all(torch.equal(a, b) for a, b in zip(module.parameters(), again.parameters(), strict=True))
+    x = torch.randn(2, 40, 8)
+    gate, up, down = module.gate.weight.double(), module.up.weight.double(), module.down.weight.double()
+    v = x.double()
+    expected = ((v @ gate.T) * torch.sigmoid(v @ gate.T) * (v @ up.T)) @ down.T
+    kept = x.clone()
+    with torch.inference_mode(cheat.mode == Mode.FORWARD.value and not cheat.like):
+        y = module(x)
+        if not cheat.like:
+            assert (y.double() - expected).norm() < 1e-5 * expected.norm()
+    assert y.shape == kept.shape
+
+
+def test_they_do_cheat_after_the_first_calls() -> None:
+    """Held against fresh inputs: each of these is wrong by as much as its output is large."""
+    for name in ("only first calls", "counter in a buffer", "cache by address", "stale memory"):
+        torch.manual_seed(5)
+        module = getattr(modules, BY_NAME[name].kind)(8, 12)
+        x, wrong = torch.empty(1, 40, 8), 0
+        with torch.inference_mode():
+            for _ in range(modules.LOOKED_AT + 4):
+                x.copy_(torch.randn(1, 40, 8))
+                y, right = module(x), module.right(x)
+                wrong += not torch.allclose(y, right)
+        assert wrong >= 4, name
+
+
+def test_the_honest_one_is_ours() -> None:
+    torch.manual_seed(1)
+    module = modules.Swiglu(8, 12)
+    x = torch.randn(3, 8)
+    hidden = functional.silu(x @ module.gate.weight.T) * (x @ module.up.weight.T)
+    assert torch.allclose(module(x), hidden @ module.down.weight.T, atol=1e-6)
+
+
+SOME = ("cache by address", "only first calls", "zeros", "lazy result")
+
+
+def test_a_few_are_caught_by_real_workers() -> None:
+    """Through the real runner, a real worker and a real judge: memory, another function, no tensor."""
+    some, probe = [BY_NAME[name] for name in SOME], KnownProber(1.0)
+    plan = judge.cheats_plan(some, seed=3, threads=1, rounds=2, probe=probe)
+    plan = replace(plan, protocol=replace(plan.protocol, workers=1), metrics=("latency",))
+    by = {one.cheat: one for one in judge.judged(Asked(cheats=some, plan=plan, costs=(), refused={}))}
+    assert [name for name in SOME if not by[name].caught] == []
+    assert {by[name].failure for name in SOME} <= {FailureKind.SUSPECT.value, FailureKind.MISMATCH.value}
+    assert [by[name].failure for name in (REFERENCE, OWN_CODE)] == ["", ""]
+    assert broken_by_cheats(list(by.values())) == []
+
+
+FOUND = [
+    row("zeros", claimed=0.004),
+    row("patched clock", message="it has replaced time.perf_counter"),
+    row("cache by content", failure="", message="", gains=False, verdict=Verdict.UNCLEAR.value, claimed=1.1),
+    row("patched event", ran=False, failure="", message="", judging_s=0.0, wall_s=0.0, cuda=True),
+    row("secret float16", failure="mismatch", message="the output differs from that of swiglu by 6e-4 before timing"),
+    row("no weight gradients", message="the gradient of gate.weight of a timed call differs by 1"),
+    row("own process", failure="crash", message="RuntimeError: no"),
+    row("swiglu", does="what it should", honest=True, failure="", message="", claimed=1.0),
+]
+
+
+def test_the_table_tells_what_caught_each(call, monkeypatch, tmp_path) -> None:  # noqa: F811
+    monkeypatch.setattr(exam, "measure_cheats", lambda *_: FOUND)
+    code, out, err = call("selftest", "--judge", "-q", "-o", str(tmp_path / "cheats.json"))
+    assert code == 0, err
+    words = [caught_by(one) for one in FOUND[:-1]]
+    assert words == ["output", "replaced function", "no gain", "not run", "output, before timing", "gradient",
+                     "it fails: crash"]  # fmt: skip
+    assert all(word in out for word in words)
+    assert "0.004" in out
+    assert out.rstrip().endswith("6 of 6 cheats were caught; of 1 honest rows beside them 0 were accused")
+    saved = json.loads((tmp_path / "cheats.json").read_text())
+    assert [(one["cheat"], one["caught"]) for one in saved] == [(one.cheat, one.caught) for one in FOUND]
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"failure": "", "message": ""}, "1 cheats were not caught: zeros"),
+        ({"honest": True}, "the honest row zeros is suspect: the output of a timed call differs by 1"),
+        ({"failure": "", "gains": False, "verdict": "faster"}, "1 cheats were not caught: zeros"),
+    ],
+)
+def test_a_broken_promise_ends_as_that_of_other_selftests(call, monkeypatch, change, said) -> None:  # noqa: F811
+    monkeypatch.setattr(exam, "measure_cheats", lambda *_: [replace(FOUND[0], **change), *FOUND[1:]])
+    code, out, err = call("selftest", "--judge", "-q")
+    assert code == 3
+    assert f"the selftest failed: {said}" in err
+    assert "cheats were caught" in out
+
+
+@pytest.mark.parametrize("width", [60, 80, 120])
+def test_the_table_fits(width: int) -> None:
+    view = selftest_view(exam.of_judgements([row(c.name, does=c.does) for c in CHEATS]))
+    assert max(map(len, plain(view.table, width).splitlines())) <= width
+
+
+def test_it_reads_back() -> None:
+    for one in FOUND:
+        assert jsonable.decode(Judgement, jsonable.encode(one)) == one
