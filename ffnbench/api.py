@@ -336,7 +336,8 @@ def _ceilings_here(worker: Worker, found: Environment, ending: Silent) -> Machin
 def selftest(request: SelftestRequest, ending: Silent = SILENT) -> None:
     """How often ffnbench is wrong: on simulated machines, or on this one."""
     asked = exam(request)
-    turns = turn(ending.waits, ending.tell) if request.live or request.judge else nullcontext()
+    measures = (request.live or request.judge) and not request.saved
+    turns = turn(ending.waits, ending.tell) if measures else nullcontext()
     with turns, ending.progress() as listener:
         result = asked(listener)
     ending.show(lambda: selftest_view(result))

@@ -99,7 +99,7 @@ COMBINATIONS = {
            "own.py:act --base-env A:1",
            "swiglu --base-env A:1 --device cuda"],
     "selftest": ["", "--gate", "--live", "--live --gate", "--from live.json", "--gate --from live.json", "-f csv",
-                 "--live --world quiet"],
+                 "--live --world quiet", "--judge"],
     "list": ["", "rules", "-f csv"],
     "env": ["", "-f json"],
     "inspect": ["gpt2", "gpt2 -f csv", "gpt2 -o a.json"],
@@ -389,9 +389,9 @@ def place_exams(patch: pytest.MonkeyPatch, log: list[Any]) -> None:
 
     for name in ("simulate", "total", "failures", "simulate_draws", "broken_by_intervals", "broken_by_checks",
                  "measure",
-                 "measure_checks", "read_readings"):  # fmt: skip
+                 "measure_checks", "measure_cheats", "read_readings"):  # fmt: skip
         patch.setattr(exam, name, told(name, []))
-    for name in ("of_readings", "of_alarms"):
+    for name in ("of_readings", "of_alarms", "of_judgements"):
         patch.setattr(exam, name, lambda found: exam.Result())
     patch.setattr(
         api, "selftest_view", lambda result: records_view([{f"column {number}": number for number in range(9)}])
