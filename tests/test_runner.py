@@ -80,7 +80,7 @@ def test_memory_is_measured_once_and_only_if_asked_for() -> None:
 
 
 @pytest.mark.parametrize(
-    ("job", "kind"), [("open", "oom"), ("sample", "crash"), ("place", "mismatch"), ("open", "unsupported")]
+    ("job", "kind"), [("open", "oom"), ("sample", "crash"), ("sample", "recompiled"), ("open", "unsupported")]
 )
 def test_a_case_that_fails_is_dropped_and_the_others_go_on(job: str, kind: str) -> None:
     result = run(plan_of(), launch=FakeLaunch(trouble={(job, "gelu"): kind}))
