@@ -11,15 +11,24 @@ import time
 from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import reduce
 from typing import Any
 
 PACKAGE = __name__.partition(".")[0]
 CLOCKS = ("perf_counter", "perf_counter_ns", "monotonic", "monotonic_ns", "time", "time_ns", "process_time")
-TORCH = (
-    ("torch", "mul"), ("torch", "randint"), ("torch", "empty"), ("torch", "equal"), ("torch", "inference_mode"),
-    ("torch.Tensor", "clone"), ("torch.Tensor", "copy_"), ("torch.Tensor", "set_"), ("torch.Tensor", "backward"),
-    ("torch.Tensor", "data_ptr"), ("torch.cuda", "Event"), ("torch.cuda", "synchronize"),
-)  # fmt: skip
+TORCH = {
+    "torch": (
+        "mul", "randint", "empty", "equal", "inference_mode", "matmul", "mm", "bmm", "addmm", "sigmoid", "tanh",
+        "get_num_threads", "set_num_threads",
+    ),
+    "torch.Tensor": (
+        "clone", "copy_", "set_", "backward", "data_ptr", "matmul", "mm", "__matmul__", "norm", "equal", "double",
+    ),
+    "torch.nn.functional": ("linear", "silu", "gelu", "relu", "sigmoid", "tanh", "softmax", "softplus", "dropout"),
+    "torch.nn.Linear": ("forward",),
+    "torch.nn.Module": ("__call__",),
+    "torch.cuda": ("Event", "synchronize", "current_stream"),
+}  # fmt: skip
 
 
 class Originals:
@@ -28,8 +37,9 @@ class Originals:
     def __init__(self) -> None:
         owners: list[tuple[str, Any, str]] = [("time", time, name) for name in CLOCKS]
         if torch := sys.modules.get("torch"):
-            known = {"torch": torch, "torch.Tensor": torch.Tensor, "torch.cuda": torch.cuda}
-            owners += [(owner, known[owner], name) for owner, name in TORCH]
+            for path, names in TORCH.items():
+                owner = reduce(getattr, path.split(".")[1:], torch)
+                owners += [(path, owner, name) for name in names]
         clocks = {getattr(time, name) for name in (*CLOCKS, "sleep")}
         owners += [
             (path, module, name)

@@ -34,21 +34,23 @@ class Witness:
     call: int
     foreign: bool  # code of the user's
     train: bool
+    draws: bool  # whether it is known to draw random numbers
     x: Tensor | None = None
     y: Tensor | None = None
     problem: str = ""
+    drew: bool = False  # whether it did so now
     _state: Tensor | None = None
-    _random: bool = False
     _buffers: dict[str, Tensor] = field(default_factory=dict)
     _gradients: bool = False
     _dx: Tensor | None = None
     _dw: dict[str, tuple[list[int], Tensor]] = field(default_factory=dict)
 
-    def before(self) -> None:
-        """The clock stands; the call comes next."""
-        self._state = _get_state()
-        if self.train:
-            self._buffers = moving(self.module)
+    def before(self, number: int | None = None) -> None:
+        """The clock stands, and the call of that number comes next; without a number it is the first of several."""
+        if number is None or number <= self.call:
+            self._state = _state_of(self.pool.memory.device)
+            if self.train:
+                self._buffers = moving(self.module)
 
     def after(self, x: Tensor, y: Any, gradients: bool) -> None:
         """The clock has stopped: copy first, look afterwards."""
@@ -58,7 +60,7 @@ class Witness:
             self._dx = _clone(x.grad)
         self.x = x
         self.problem = unlike_plain(y, x, foreign=self.foreign)
-        self._random = not torch.equal(self._state, _get_state()) if self._state is not None else False
+        self.drew = self._state is not None and not torch.equal(self._state, _state_of(x.device))
         self._gradients = gradients
         if gradients:
             for name, parameter in self.module.named_parameters():
@@ -80,11 +82,16 @@ class Witness:
             found["dx"] = packed(dx.reshape(-1, self.pool.width)[rows])
         if self._gradients:
             found["dw"] = {name: {"rows": rows, "values": packed(values)} for name, (rows, values) in self._dw.items()}
-        if self._random and self._state is not None:
+        if self.drew and self._state is not None:
             found["state"] = packed(self._state)
         if self._buffers:
             found["buffers"] = {name: packed(value) for name, value in self._buffers.items()}
         return found
+
+
+def _state_of(device: torch.device) -> Tensor:
+    """The state of the generator that dropout draws from."""
+    return torch.cuda.get_rng_state(device) if device.type == "cuda" else _get_state()
 
 
 def moving(module: nn.Module) -> dict[str, Tensor]:

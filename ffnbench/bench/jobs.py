@@ -133,13 +133,18 @@ class Jobs:
         witness = None
         if call is not None:
             foreign, count = isinstance(case.ffn, ImportedSpec), 1 if self._alone(case) else calls
-            witness = Witness(subject.module, subject.pool, salt, count, call, foreign, subject.train)
+            draws = subject.draws or subject.train  # before a backward it looks before each call anyway
+            witness = Witness(subject.module, subject.pool, salt, count, call, foreign, subject.train, draws)
         with settled(work):
             value, waited = self.waits.with_share(partial(meters.sample, subject, inputs, witness), work.threads)
         told: dict[str, Any] = {"value": value, "waited": waited}
         if witness is not None:
-            told["evidence"] = witness.told()
+            if not witness.drew or draws:  # else it is not known what it drew from
+                told["evidence"] = witness.told()
+            subject.draws |= witness.drew
             told["replaced"] = self.originals.replaced()
+            if torch.get_num_threads() != work.threads:
+                told["replaced"] = f"the {work.threads} threads of its row by {torch.get_num_threads()}"
         return told | {"beside_s": perf_counter() - start - value * calls}
 
     def judge(self, label: str, evidence: list[dict[str, Any]], seconds: float, weights: str = "") -> dict[str, Any]:

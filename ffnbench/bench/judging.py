@@ -253,7 +253,11 @@ class Judge:
         if isinstance(module, MixtureOfExperts):
             module.imposed = self._chosen(one) if self._choice is None else self._choice
         if "state" in one:
-            torch.random.set_rng_state(unpacked(one["state"], torch.uint8, -1))
+            state = unpacked(one["state"], torch.uint8, -1)
+            if x.is_cuda:
+                torch.cuda.set_rng_state(state, x.device)
+            else:
+                torch.random.set_rng_state(state)
         module.zero_grad(set_to_none=True)
         with torch.set_grad_enabled(self._train):
             y = module(x)

@@ -51,6 +51,7 @@ class Subject:
     train: bool
     backward_only: bool = False
     slowdown: float = 0.0
+    draws: bool = False  # random numbers, in its calls
     run: Forward | None = None  # what a backend calls in place of the module
     placement: Placement | None = field(default=None, init=False)
     pool: Pool = field(init=False)
@@ -199,25 +200,40 @@ def sample(subject: Subject, inputs: Sequence[Tensor], witness: Witness | None =
 
 
 def _forward(subject: Subject, inputs: Sequence[Tensor], witness: Witness | None) -> float:
-    """Of calls in a row, on the CPU."""
+    """Of calls in a row, on the CPU. Nothing comes before the call that is looked at: a pause would give it away.
+
+    Where a module draws random numbers, the witness has to look before a call, and then it does before each.
+    """
     call = subject.slowed(subject.call) if subject.slowdown else subject.call
-    total, rest = 0.0, inputs
-    if witness is not None:
-        first, x, rest = inputs[: witness.call], inputs[witness.call], inputs[witness.call + 1 :]
-        start = perf_counter()
-        for one in first:
-            call(one)
-        total += perf_counter() - start
-        witness.before()
-        start = perf_counter()
-        y = call(x)
-        total += perf_counter() - start
-        witness.after(x, y, gradients=False)
-        del y
+    if witness is None:
+        return _in_a_row(call, inputs)
+    if witness.draws:
+        total = 0.0
+        for number, x in enumerate(inputs):
+            witness.before(number)
+            start = perf_counter()
+            y = call(x)
+            total += perf_counter() - start
+            if number == witness.call:
+                witness.after(x, y, gradients=False)
+        return total
+    first, x = inputs[: witness.call], inputs[witness.call]
+    witness.before()
     start = perf_counter()
-    for one in rest:
+    for one in first:
         call(one)
-    return total + perf_counter() - start
+    y = call(x)
+    total = perf_counter() - start
+    witness.after(x, y, gradients=False)
+    del y
+    return total + _in_a_row(call, inputs[witness.call + 1 :])
+
+
+def _in_a_row(call: Callable[[Tensor], Tensor], inputs: Sequence[Tensor]) -> float:
+    start = perf_counter()
+    for x in inputs:
+        call(x)
+    return perf_counter() - start
 
 
 def _trained(subject: Subject, inputs: Sequence[Tensor], witness: Witness | None) -> float:
@@ -225,10 +241,10 @@ def _trained(subject: Subject, inputs: Sequence[Tensor], witness: Witness | None
     total = 0.0
     for number, x in enumerate(inputs):
         subject.clear(x)
-        seen = witness is not None and number == witness.call
-        if witness is not None and seen:
-            witness.before()
+        if witness is not None:
+            witness.before(number)
         call = subject.timed(x)
+        seen = witness is not None and number == witness.call
         start = perf_counter()
         y: Tensor | None = call()
         if not seen:
@@ -243,23 +259,21 @@ def _trained(subject: Subject, inputs: Sequence[Tensor], witness: Witness | None
 def _on_cuda(subject: Subject, inputs: Sequence[Tensor], witness: Witness | None) -> float:
     """Events around each call; the device is idle before the first and drained after the last.
 
-    The device is idle as well while the witness looks.
+    The device is idle as well while the witness looks, and waits only for what stands on the current stream.
     """
     device = subject.x.device
     events = [(torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)) for _ in inputs]
     torch.cuda.synchronize(device)
     for number, ((start, end), x) in enumerate(zip(events, inputs, strict=True)):
         subject.clear(x)
-        seen = witness is not None and number == witness.call
-        if witness is not None and seen:
-            torch.cuda.synchronize(device)
-            witness.before()
+        if witness is not None:
+            witness.before(number)
         call = subject.timed(x)
         start.record()
         y: Tensor | None = call()
         end.record()
-        if witness is not None and seen:
-            torch.cuda.current_stream(device).synchronize()  # of what the call has left on other streams nothing waits
+        if witness is not None and number == witness.call:
+            torch.cuda.current_stream(device).synchronize()
             witness.after(x, y, gradients=subject.train)
         y = None
         subject.clear(x)
