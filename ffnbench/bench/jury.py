@@ -129,6 +129,10 @@ class Jury:
         """What was found of every case."""
         return tuple(self._found.values())
 
+    def found(self, label: str) -> Judged | None:
+        """What was found of a case so far."""
+        return self._found.get(label)
+
     def close(self) -> None:
         """End its process."""
         if self._worker is not None:

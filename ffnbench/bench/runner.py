@@ -17,7 +17,7 @@ from statistics import median
 from typing import Any
 
 from ffnbench import jsonable
-from ffnbench.bench.caches import caches
+from ffnbench.bench.caches import caches, level_of
 from ffnbench.bench.channel import Message
 from ffnbench.bench.clock import RunClock
 from ffnbench.bench.clocks import BURNS, ClockWatch
@@ -31,7 +31,7 @@ from ffnbench.bench.worker_group import Launch, Worker, sides_of, start_for
 from ffnbench.errors import FfnbenchError, Unfinished, termination_as_interruption
 from ffnbench.ffn.spec import ImportedSpec
 from ffnbench.metrics import CEILINGS, LATENCY, METRICS, ROOF, Metric
-from ffnbench.plan import Backend, Note, Plan
+from ffnbench.plan import CONTROL, Backend, Note, Plan
 from ffnbench.result import (
     Bound,
     CaseCost,
@@ -39,6 +39,7 @@ from ffnbench.result import (
     Failure,
     FailureKind,
     Inputs,
+    Judged,
     Progress,
     Roof,
     Run,
@@ -68,7 +69,7 @@ TICK_S = 0.1  # for which a worker waits by its own clock where clocks have disa
 LONGEST = 20  # times the rounds that a worker should make: then it waits for quiet no longer
 DOING = {Backend.COMPILE.value: "compiling", Backend.ONEDNN.value: "packing"}  # what opening a case is, by backend
 Listener = Callable[[Progress], None]
-Finder = Callable[[Plan | Environment | Sample | Failure | Note | Roof], None]
+Finder = Callable[[Plan | Environment | Sample | Failure | Note | Roof | Inputs | Judged], None]
 
 
 def run(
@@ -380,7 +381,7 @@ class _Runner:
             return
         self.jury.opened(label, opened.get("made_of"))
         if "inputs" in opened:
-            self.inputs[label] = Inputs(case=label, **opened["inputs"])
+            self._keep_inputs(label, **opened["inputs"])
         if "split" in opened:
             self._splits[label] = opened["split"]
         for metric in OPENED:
@@ -394,6 +395,17 @@ class _Runner:
         for text in told:
             if (note := Note(label=label, text=text)) not in self.warnings:
                 self._warn(note)
+
+    def _keep_inputs(self, label: str, count: int, bytes: int) -> None:
+        """What the calls of a sample read: all of it, and each by itself, in which cache."""
+        threads, known = self.plan.case(label).workload.threads, caches()
+        levels = [level_of(size, threads, known) for size in (bytes, bytes // count)]
+        on_cpu = self.plan.case(label).workload.device == "cpu"
+        level, one_level = levels if on_cpu else ("", "")
+        found = Inputs(case=label, count=count, bytes=bytes, level=level, one_level=one_level)
+        if self.inputs.get(label) != found:
+            self.inputs[label] = found
+            self.on_found(found)
 
     def _look_at_ceilings(self, worker: Worker) -> None:
         """In the first worker find the fastest roofs; in the others make their calls. They are no part of its rest."""
@@ -621,7 +633,10 @@ class _Runner:
         return label not in self._alive()
 
     def _suspect(self, label: str, why: str) -> None:
+        """A case that can't be trusted. The control is the reference once more, and so is what is true of it."""
         self._fail(label, FailureKind.SUSPECT.value, why)
+        if label == CONTROL and self.plan.reference in self._alive():
+            self._fail(self.plan.reference, FailureKind.SUSPECT.value, why)
 
     def _judge(self, *, at_the_end: bool = False) -> None:
         """Have judged what waits, as far as there is time for it."""
@@ -631,7 +646,10 @@ class _Runner:
                 seconds = 0.0
             if seconds is not None:
                 self._tell(f"judging {label}")
-                if why := self.jury.judge(label, seconds, self.plan, usable_memory()):
+                why = self.jury.judge(label, seconds, self.plan, usable_memory())
+                if (found := self.jury.found(label)) is not None:
+                    self.on_found(found)
+                if why:
                     self._suspect(label, why)
 
     def _test_clocks(self, worker: Worker) -> None:
