@@ -148,22 +148,22 @@ def test_the_rows_that_travel_are_those_of_a_plain_formula() -> None:
         torch.testing.assert_close(values.double().view(expected.shape), expected, rtol=1e-4, atol=1e-5)
 
 
-def changed(text: str, factor: float) -> str:
+def changed(text: str, factor: float, rows: int = 1) -> str:
     values = torch.frombuffer(bytearray(base64.b64decode(text)), dtype=torch.float32).clone()
-    values[-D:] *= factor
+    values[-rows * D :] *= factor
     return evidence.packed(values)
 
 
 @pytest.mark.parametrize("what", ["y", "dx", "gate.weight"])
 @pytest.mark.parametrize("variant", ["swiglu", "swiglu@dropout=0.3"])
-def test_one_wrong_row_is_found(what: str, variant: str) -> None:
+def test_a_wrong_row_is_found(what: str, variant: str) -> None:
     jobs, told = told_by(plan_of(variant, mode="train"), salts=(4, 5, 6))
     label = jobs.plan.cases[0].label
     wrong = told[1]
     if what in wrong:
-        wrong[what] = changed(wrong[what], 1.01)
-    else:
-        wrong["dw"][what]["values"] = changed(wrong["dw"][what]["values"], 1.02)
+        wrong[what] = changed(wrong[what], 1.01, rows=1 if what == "y" else 2)
+    else:  # of a gradient one row alone may be a kink's
+        wrong["dw"][what]["values"] = changed(wrong["dw"][what]["values"], 1.02, rows=2)
     found = Jobs(jobs.plan).judge(label, told, 60.0)
     assert 1e-3 < found["error"] < 0.05
     assert found["what"] == {"y": "output", "dx": "gradient of the input"}.get(what, f"gradient of {what}")

@@ -541,7 +541,7 @@ class HereWorker(FakeWorker):
     def ask(self, request: dict, timeout_s: float) -> dict:
         if request["do"] == "plan":
             self.jobs = Jobs(brief(jsonable.decode(Plan, request["plan"])))
-        if request["do"] in ("open", "verify"):
+        if request["do"] == "open":
             work = self.jobs.plan.case(request["label"]).workload
             torch.set_num_threads(work.threads)
             known = {"calls": 1} if request["do"] == "open" else {}  # so that nothing is timed to find out how many
@@ -729,7 +729,6 @@ def test_in_every_mode_and_dtype(tmp_path: Path, keys: str, bound: float) -> Non
     jobs = Jobs(brief(plan_compare(request, KnownProber(1.0))))
     opened = jobs.open(jobs.plan.reference, 1)
     assert 0 < opened["error"] < bound
-    assert len(opened["proof"]) == 16
     assert jobs.subjects[jobs.plan.reference].module.training is ("mode" in keys)
 
 
