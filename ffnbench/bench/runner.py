@@ -304,9 +304,9 @@ class _Runner:
             at_once = max(1, usable_cpus() // len(self.plan.arms))
             # a last one by itself would take longer than beside the others
             count = needed if needed == at_once + 1 else min(needed, at_once)
-            if not self._whole and self.environment is None:
-                self.jury.start(self.plan)
             self._ready += [start_for(self.plan, self.launch) for _ in range(count)]
+            if self.environment is None:
+                self.jury.start(self.plan)
             for place, worker in enumerate(self._ready):
                 facts = self._started(place, worker)
             self.jury.ready()
