@@ -364,6 +364,11 @@ def test_a_time_that_can_t_be_is_measured_again_and_suspect() -> None:
 
     launch = FakeLaunch(seconds=seconds_of(relu=0.02, swiglu=0.001))
     launch.roofs = roofs
+    disturbed = {"value": 0.001, "waited": 0.2}
+    launch.roof = lambda roof, worker: disturbed
+    assert not run(plan, launch=launch, costs=costs, judge=FakeJudge(RIGHT, [])).failures  # busy: nobody knows
+    launch.roof = lambda roof, worker: {"value": roof["amount"] / 1e11, "waited": 0.0}
+    launch.log.clear()
     found = run(plan, launch=launch, costs=costs, judge=FakeJudge(RIGHT, []))
     assert [(f.case, f.kind) for f in found.failures] == [("swiglu", FailureKind.SUSPECT)]
     assert "its matrix products take this machine 12.9 ms" in found.failures[0].message

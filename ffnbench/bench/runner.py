@@ -50,7 +50,7 @@ from ffnbench.result import (
 from ffnbench.stats.ceilings import Ceiling, may_bind
 from ffnbench.stats.enough import Advance, Amount, Answered, fixed_amount, limit_met, scatter, wanted
 from ffnbench.stats.floor import Floor, below, floors_of, quickest
-from ffnbench.stats.rounds import is_clean
+from ffnbench.stats.rounds import WAITED, is_clean
 from ffnbench.units import TIME, quantity
 
 RESTARTS = 3
@@ -63,6 +63,7 @@ ROOFS = 0.15  # of a run's time, at most, for samples of those that may bind a r
 MAY_BIND = 0.5  # of the least time that a row's ceilings allow: what is farther away is looked at once a worker
 KEPT_ROOFS = 3  # of each ceiling: which is the fastest is known at the end
 FLOOR_S, AGAIN = 1.0, 3  # for which ceilings are looked for again, and samples, before anything is accused
+LOOKS = 5  # at the roof that says so
 WHAT_TAKES = {Bound.PRODUCTS: "its matrix products take", Bound.BYTES: "reading its weights takes"}
 REMEMBERS = 0.5  # of a first call's time
 TICK_S = 0.1  # for which a worker waits by its own clock where clocks have disagreed
@@ -685,13 +686,27 @@ class _Runner:
             place = _Place(0, -1, 0)  # no round of the run's
             for _ in range(AGAIN):
                 self._sample(worker, place, label, 0)
-            used = self.jury.used(label, self.plan, usable_memory())
-            if label in self._below_floor({label: used}):
-                floor = self._floors({label: used})[label]
-                what = WHAT_TAKES[floor.bound]
-                took = median(self._seconds[label])
-                text = f"{quantity(took, TIME)} a call can't be: {what} this machine {quantity(floor.seconds, TIME)}"
-                self._suspect(label, text)
+            used = {label: self.jury.used(label, self.plan, usable_memory())}
+            if label in self._below_floor(used):
+                floor, took = self._floors(used)[label], median(self._seconds[label])
+                if below(took, least := self._undisturbed(worker, floor)):
+                    text = f"{quantity(took, TIME)} a call can't be: {WHAT_TAKES[floor.bound]} this machine"
+                    self._suspect(label, f"{text} {quantity(least.seconds, TIME)}")
+
+    def _undisturbed(self, worker: Worker, floor: Floor) -> Floor:
+        """The floor by samples of its roof that nothing disturbed; 0 s where there are none: a machine that is busy says
+        nothing of what it could do.
+        """
+        known = [ceiling for ceiling in self._reached if ceiling.roof.name == floor.roof]
+        best = min(known, key=lambda ceiling: ceiling.seconds)
+        clean = []
+        for _ in range(LOOKS):
+            request = {"do": "roof", "roof": jsonable.encode(best.roof), "calls": self._roof_calls.get(floor.roof, 1)}
+            answer = self._ask_of_roofs(worker, request) or {}
+            if answer.get("value", 0) > 0 and (answer.get("waited") is None or answer["waited"] <= WAITED):
+                clean.append(answer["value"])
+        share = min(1.0, min(clean) / best.seconds) if clean else 0.0
+        return replace(floor, seconds=floor.seconds * share)
 
     def _floors(self, used: dict[str, float | None]) -> dict[str, Floor]:
         return floors_of(self._left().shown, self.costs, quickest(self._reached, self.samples), used)
