@@ -694,8 +694,8 @@ class _Runner:
                     self._suspect(label, f"{text} {quantity(least.seconds, TIME)}")
 
     def _undisturbed(self, worker: Worker, floor: Floor) -> Floor:
-        """The floor by samples of its roof that nothing disturbed; 0 s where there are none: a machine that is busy says
-        nothing of what it could do.
+        """The floor by samples of its roof that nothing disturbed; 0 s where there are none: a busy machine says nothing
+        of what it could do.
         """
         known = [ceiling for ceiling in self._reached if ceiling.roof.name == floor.roof]
         best = min(known, key=lambda ceiling: ceiling.seconds)
