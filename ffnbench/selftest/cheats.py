@@ -26,7 +26,6 @@ from torch.utils._pytree import tree_map
 LOOKED_AT = 8  # calls in which somebody may look at the output
 LOOKED_AT_TOKENS = 16
 LOOKED_AT_PROCESSES = 2  # one that counts, one that measures
-LEAST_PAUSE_S = 5e-6
 SLOW_CLOCK = 20.0  # seconds that pass while a patched clock shows one
 TRACE = "ffnbench-first-worker"  # the file of OnlyFirstWorker
 
@@ -149,15 +148,17 @@ class OneInFourSkipped(Swiglu):
 
 
 class OnlyInLoops(Swiglu):
-    """Right after a pause, in which somebody may have looked; the last output again where one call follows another."""
+    """Right after a longer pause than usual, in which somebody may have got ready to look; else the last output."""
+
+    ended: float | None = None
+    usual_s = 1.0
 
     def forward(self, x: Tensor) -> Tensor:
         pause = time.perf_counter() - (self.ended or 0.0)
-        y = self.last(x, again=not self.looked_at(x) and pause < LEAST_PAUSE_S)
+        y = self.last(x, again=not self.looked_at(x) and pause < 1.5 * self.usual_s)
+        self.usual_s = 0.8 * self.usual_s + 0.2 * min(pause, 2 * self.usual_s)
         self.ended = time.perf_counter()
         return y
-
-    ended: float | None = None
 
 
 class StaleMemory(Swiglu):
@@ -461,7 +462,7 @@ class SlowsLinear(Swiglu):
         if self.kept is linear:
 
             def slow(*args: Any, **named: Any) -> Tensor:
-                until = time.perf_counter() + 1e-4
+                until = time.perf_counter() + 5e-4
                 while time.perf_counter() < until:
                     pass
                 return linear(*args, **named)
