@@ -126,6 +126,7 @@ FOUND = [
     row("secret float16", failure="mismatch", message="the output differs from that of swiglu by 6e-4 before timing"),
     row("no weight gradients", message="the gradient of gate.weight of a timed call differs by 1"),
     row("own process", failure="crash", message="RuntimeError: no"),
+    row("stale memory", message="32 us a call can't be: its matrix products take this machine 489 us"),
     row("swiglu", does="what it should", honest=True, failure="", message="", claimed=1.0),
 ]
 
@@ -136,10 +137,10 @@ def test_the_table_tells_what_caught_each(call, monkeypatch, tmp_path) -> None: 
     assert code == 0, err
     words = [caught_by(one) for one in FOUND[:-1]]
     assert words == ["output", "replaced function", "no gain", "not run", "output, before timing", "gradient",
-                     "it fails: crash"]  # fmt: skip
+                     "it fails: crash", "floor"]  # fmt: skip
     assert all(word in out for word in words)
     assert "0.004" in out
-    assert "6 of 6 cheats were caught; of 1 honest rows beside them 0 were accused" in " ".join(out.split())
+    assert "7 of 7 cheats were caught; of 1 honest rows beside them 0 were accused" in " ".join(out.split())
     saved = json.loads((tmp_path / "cheats.json").read_text())
     assert [(one["cheat"], one["caught"]) for one in saved] == [(one.cheat, one.caught) for one in FOUND]
 

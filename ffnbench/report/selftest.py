@@ -321,6 +321,7 @@ def _of_checks(hits: int, of: Counts) -> str:
 
 SIGNS = (  # what stands in the message of a failure, and what a column says in its place; the first that fits
     ("before timing", "output, before timing"),
+    ("threads of its row", "threads"),
     ("has replaced", "replaced function"),
     ("clocks", "clocks"),
     ("goes on working", "work after its calls"),
@@ -330,8 +331,7 @@ SIGNS = (  # what stands in the message of a failure, and what a column says in 
     ("own memory", "changed input"),
     ("into its input", "changed input"),
     ("made twice", "another instance"),
-    ("floor", "floor"),
-    ("faster than", "floor"),
+    ("a call can't be", "floor"),
     ("gradient", "gradient"),
     ("output", "output"),
 )

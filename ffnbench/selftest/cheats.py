@@ -23,7 +23,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.utils._pytree import tree_map
 
-LOOKED_AT = 8  # calls in which somebody may look at the output
+LOOKED_AT = 4  # calls in which somebody may look at the output
 LOOKED_AT_TOKENS = 16
 LOOKED_AT_PROCESSES = 2  # one that counts, one that measures
 SLOW_CLOCK = 20.0  # seconds that pass while a patched clock shows one
