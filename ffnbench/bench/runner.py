@@ -694,7 +694,7 @@ class _Runner:
                     self._suspect(label, f"{text} {quantity(least.seconds, TIME)}")
 
     def _undisturbed(self, worker: Worker, floor: Floor) -> Floor:
-        """The floor by samples of its roof that nothing disturbed; 0 s where there are none: a busy machine says nothing
+        """The floor by samples of its roof that nothing disturbed; 0 s without any: a busy machine says nothing
         of what it could do.
         """
         known = [ceiling for ceiling in self._reached if ceiling.roof.name == floor.roof]
