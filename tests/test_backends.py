@@ -94,8 +94,8 @@ def ask(worker: Session, do: str, label: str, **more: object) -> dict:
 
 def assert_right(worker: Session, label: str) -> None:
     """What a timed call gives is what the module gives in float64; a compiled dropout nobody can draw again."""
-    told = ask(worker, "sample", label, calls=2, salt=5, call=1)
-    judged = ask(worker, "judge", label, evidence=[told["evidence"]], seconds=1.0)
+    told = ask(worker, "sample", label, calls=2, salt=5, looks=[1])
+    judged = ask(worker, "judge", label, evidence=told["evidence"], seconds=1.0)
     assert judged["outputs"] == 1 or judged["why"]
     assert judged["error"] is None or judged["error"] < 1e-5, judged
 

@@ -39,7 +39,7 @@ def told_by(plan: Plan, calls: int = 3, salts: tuple[int, ...] = (5, 6)) -> tupl
     """The evidence of some samples of a plan's first case, and the worker that has given it."""
     jobs, label = Jobs(plan), plan.cases[0].label
     jobs.open(label, calls)
-    return jobs, [jobs.sample(label, calls, salt=salt, call=salt % calls)["evidence"] for salt in salts]
+    return jobs, [jobs.sample(label, calls, salt=salt, looks=[salt % calls])["evidence"][0] for salt in salts]
 
 
 # Inputs
@@ -342,7 +342,9 @@ def test_judging_waits_for_its_share_of_the_time() -> None:
 def test_drawn_calls_are_spread_and_unforeseen() -> None:
     jury = Jury(None, "", 1.0, time.monotonic)
     drawn = [jury.draw(4) for _ in range(400)]
-    assert {draw.call for draw in drawn} == {0, 1, 2, 3}
+    assert {look for draw in drawn for look in draw.looks} == {0, 1, 2, 3}
+    assert all(draw.looks == sorted(set(draw.looks)) for draw in drawn)
+    assert 100 < sum(len(draw.looks) == 2 for draw in drawn) < 200  # half, but for those that fall together
     assert len({draw.salt for draw in drawn}) == 400
 
 
@@ -380,14 +382,14 @@ def test_a_time_that_can_t_be_is_measured_again_and_suspect() -> None:
 def test_evidence_goes_from_workers_to_the_judge() -> None:
     plan = plan_of("relu,swiglu", workers=3, rounds=6)
     launch, judge = FakeLaunch(), FakeJudge(RIGHT, [])
-    launch.told = lambda request: {"evidence": {"salt": request["salt"], "call": request["call"]}}
+    launch.told = lambda request: {"evidence": [{"salt": request["salt"], "call": look} for look in request["looks"]]}
     found = run(plan, launch=launch, judge=judge)
     assert {one.case for one in found.judged} == {"relu", "swiglu"}
     asked = [one for request in judge.asked if request["do"] == "judge" for one in request["evidence"]]
-    assert len({one["salt"] for one in asked}) == len(asked) >= 2 * 6
+    assert len({(one["salt"], one["call"]) for one in asked}) == len(asked) >= 2 * 6
     assert found.judging_s >= 0
     launch.told = lambda request: (
-        {"evidence": {"problem": "its output is a Lazy"}} if request["label"] == "relu" else {}
+        {"evidence": [{"problem": "its output is a Lazy"}]} if request["label"] == "relu" else {}
     )
     failed = run(plan, launch=launch, judge=FakeJudge(RIGHT, [])).failures
     assert [(f.case, f.message) for f in failed] == [("relu", "in a timed call its output is a Lazy")]

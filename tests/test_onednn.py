@@ -302,8 +302,8 @@ def test_another_function_is_found_before_timing(variant: str, monkeypatch: pyte
     jobs, label = Jobs(plan), plan.cases[0].label
     opened = jobs.open(label, 1)
     assert 0 < opened["error"] < 1e-6
-    told = jobs.sample(label, 2, salt=3, call=1)
-    assert 0 < jobs.judge(label, [told["evidence"]], 1.0)["error"] < 1e-6
+    told = jobs.sample(label, 2, salt=3, looks=[0, 1])
+    assert 0 < jobs.judge(label, told["evidence"], 1.0)["error"] < 1e-6
     later = Jobs(plan).open(label, 1, checked=True, split=opened["split"])
     assert later["error"] is None  # the first worker's stands
     right = onednn._linear

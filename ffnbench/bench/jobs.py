@@ -6,6 +6,7 @@ worker. What its timed calls give goes to a judge in another process (judging.py
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field
 from functools import partial
@@ -118,31 +119,31 @@ class Jobs:
         with settled(work):
             return {"moved": self.subjects[label].place(seed)}
 
-    def sample(self, label: str, calls: int, salt: int = 0, call: int | None = None) -> dict[str, Any]:
+    def sample(self, label: str, calls: int, salt: int = 0, looks: Sequence[int] = ()) -> dict[str, Any]:
         """Mean seconds of one call, and the share of the time that threads waited for a CPU.
 
-        Inputs are made of `salt`. `call` is the number of the one whose output is told; `beside_s` is all that this
-        took beside the calls.
+        Inputs are made of `salt`. `looks` are the numbers of the calls, in order, whose outputs are told; `beside_s` is
+        all that this took beside the calls.
         """
         start = perf_counter()
         subject, case = self.subjects[label], self.plan.case(label)
-        work = case.workload
+        work, count = case.workload, 1 if self._alone(case) else calls
         _settle(work)
-        inputs = subject.pool.renew(salt, 1 if self._alone(case) else calls)
-        inputs = inputs * calls if self._alone(case) else inputs
+        inputs = subject.pool.renew(salt, count) * (calls // count)
         subject.turn(salt)
-        witness = None
-        if call is not None:
-            foreign, count = isinstance(case.ffn, ImportedSpec), 1 if self._alone(case) else calls
-            draws = subject.draws or subject.train  # before a backward it looks before each call anyway
-            witness = Witness(subject.module, subject.pool, salt, count, call, foreign, subject.train, draws)
+        draws = subject.draws or subject.train  # before a backward there is a pause before each call anyway
+        witnesses = [
+            Witness(subject.module, subject.pool, salt, count, number, isinstance(case.ffn, ImportedSpec),
+                    subject.train, draws)
+            for number in looks
+        ]  # fmt: skip
         with settled(work):
-            value, waited = self.waits.with_share(partial(meters.sample, subject, inputs, witness), work.threads)
+            value, waited = self.waits.with_share(partial(meters.sample, subject, inputs, witnesses), work.threads)
         told: dict[str, Any] = {"value": value, "waited": waited}
-        if witness is not None:
-            if not witness.drew or draws:  # else it is not known what it drew from
-                told["evidence"] = witness.told()
-            subject.draws |= witness.drew
+        if witnesses:
+            # without a look before the call it is not known what one that draws numbers drew from
+            told["evidence"] = [witness.told() for witness in witnesses if draws or not witness.drew]
+            subject.draws |= any(witness.drew for witness in witnesses)
             told["replaced"] = self.originals.replaced()
             if torch.get_num_threads() != work.threads:
                 told["replaced"] = f"the {work.threads} threads of its row by {torch.get_num_threads()}"

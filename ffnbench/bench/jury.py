@@ -28,10 +28,10 @@ KEPT = 200  # pieces of evidence of a case that wait, at most: later ones take t
 
 @dataclass(slots=True)
 class Draw:
-    """Of a sample: what its inputs are made of, and the call whose output is looked at."""
+    """Of a sample: what its inputs are made of, and the calls, in order, whose outputs are looked at."""
 
     salt: int
-    call: int
+    looks: list[int]
 
 
 @dataclass(slots=True)
@@ -70,8 +70,11 @@ class Jury:
             self._worker.greeting()
 
     def draw(self, calls: int) -> Draw:
-        """Of a sample of so many calls; no seed tells it in advance."""
-        return Draw(secrets.randbits(56), secrets.randbelow(calls))
+        """Of a sample of so many calls: one look, and in half of the samples another, so that a look which was noticed
+        need not be the last. No seed tells them in advance.
+        """
+        looks = {secrets.randbelow(calls) for _ in range(1 + secrets.randbelow(2))}
+        return Draw(secrets.randbits(56), sorted(looks))
 
     def hear(self, label: str, evidence: Message) -> None:
         """Keep what a sample has told."""

@@ -188,93 +188,78 @@ def fresh(subject: Subject) -> list[Tensor]:
     return subject.pool.renew(int.from_bytes(urandom(7)), 1)
 
 
-def sample(subject: Subject, inputs: Sequence[Tensor], witness: Witness | None = None) -> float:
-    """Mean seconds of one call over those of these inputs. The clock stands while the witness looks at its call."""
+def sample(subject: Subject, inputs: Sequence[Tensor], witnesses: Sequence[Witness] = ()) -> float:
+    """Mean seconds of one call over those of these inputs. The clock stands while each witness looks at its call; they
+    stand in the order of their calls.
+    """
     if subject.x.is_cuda:
-        total = _on_cuda(subject, inputs, witness)
-    elif subject.train:
-        total = _trained(subject, inputs, witness)
+        total = _on_cuda(subject, inputs, witnesses)
+    elif subject.train or any(witness.draws for witness in witnesses):
+        total = _one_by_one(subject, inputs, witnesses)
     else:
-        total = _forward(subject, inputs, witness)
+        total = _in_a_row(subject, inputs, witnesses)
     return total / len(inputs)
 
 
-def _forward(subject: Subject, inputs: Sequence[Tensor], witness: Witness | None) -> float:
-    """Of calls in a row, on the CPU. Nothing comes before the call that is looked at: a pause would give it away.
-
-    Where a module draws random numbers, the witness has to look before a call, and then it does before each.
-    """
+def _in_a_row(subject: Subject, inputs: Sequence[Tensor], witnesses: Sequence[Witness]) -> float:
+    """On the CPU. Nothing comes before a call that is looked at: a pause would give it away."""
     call = subject.slowed(subject.call) if subject.slowdown else subject.call
-    if witness is None:
-        return _in_a_row(call, inputs)
-    if witness.draws:
-        total = 0.0
-        for number, x in enumerate(inputs):
-            witness.before(number)
-            start = perf_counter()
-            y = call(x)
-            total += perf_counter() - start
-            if number == witness.call:
-                witness.after(x, y, gradients=False)
-        return total
-    first, x = inputs[: witness.call], inputs[witness.call]
-    witness.before()
+    total, at = 0.0, 0
+    for witness in witnesses:
+        before, x, at = inputs[at : witness.call], inputs[witness.call], witness.call + 1
+        witness.before()
+        start = perf_counter()
+        for one in before:
+            call(one)
+        y = call(x)
+        total += perf_counter() - start
+        witness.after(x, y, gradients=False)
+        del y
+    rest = inputs[at:]
     start = perf_counter()
-    for one in first:
+    for one in rest:
         call(one)
-    y = call(x)
-    total = perf_counter() - start
-    witness.after(x, y, gradients=False)
-    del y
-    return total + _in_a_row(call, inputs[witness.call + 1 :])
+    return total + perf_counter() - start
 
 
-def _in_a_row(call: Callable[[Tensor], Tensor], inputs: Sequence[Tensor]) -> float:
-    start = perf_counter()
-    for x in inputs:
-        call(x)
-    return perf_counter() - start
-
-
-def _trained(subject: Subject, inputs: Sequence[Tensor], witness: Witness | None) -> float:
-    """Of calls by themselves, on the CPU: between them gradients are cleared."""
-    total = 0.0
+def _one_by_one(subject: Subject, inputs: Sequence[Tensor], witnesses: Sequence[Witness]) -> float:
+    """On the CPU: between calls gradients are cleared, and the state that each draws numbers from is noted."""
+    total, looked = 0.0, {witness.call: witness for witness in witnesses}
     for number, x in enumerate(inputs):
         subject.clear(x)
-        if witness is not None:
-            witness.before(number)
-        call = subject.timed(x)
-        seen = witness is not None and number == witness.call
+        for one in witnesses:
+            one.before(number)
+        call, witness = subject.timed(x), looked.get(number)
         start = perf_counter()
         y: Tensor | None = call()
-        if not seen:
+        if witness is None:
             y = None
         total += perf_counter() - start
-        if witness is not None and seen:
-            witness.after(x, y, gradients=True)
+        if witness is not None:
+            witness.after(x, y, gradients=subject.train)
         subject.clear(x)
     return total
 
 
-def _on_cuda(subject: Subject, inputs: Sequence[Tensor], witness: Witness | None) -> float:
+def _on_cuda(subject: Subject, inputs: Sequence[Tensor], witnesses: Sequence[Witness]) -> float:
     """Events around each call; the device is idle before the first and drained after the last.
 
-    The device is idle as well while the witness looks, and waits only for what stands on the current stream.
+    The device is idle as well while a witness looks, and waits only for what stands on the current stream.
     """
-    device = subject.x.device
+    device, looked = subject.x.device, {witness.call: witness for witness in witnesses}
     events = [(torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)) for _ in inputs]
     torch.cuda.synchronize(device)
     for number, ((start, end), x) in enumerate(zip(events, inputs, strict=True)):
         subject.clear(x)
-        if witness is not None:
+        for witness in witnesses:
             witness.before(number)
         call = subject.timed(x)
         start.record()
         y: Tensor | None = call()
         end.record()
-        if witness is not None and number == witness.call:
+        if number in looked:
             torch.cuda.current_stream(device).synchronize()
-            witness.after(x, y, gradients=subject.train)
+            looked[number].after(x, y, gradients=subject.train)
         y = None
         subject.clear(x)
     torch.cuda.synchronize(device)

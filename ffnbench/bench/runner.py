@@ -591,7 +591,7 @@ class _Runner:
         for _ in range(attempts):
             calls = self._calls[label]
             draw = self.jury.draw(self.inputs[label].count if label in self.inputs else calls)
-            looked = {"call": draw.call} if self.jury.sits else {}
+            looked = {"looks": draw.looks} if self.jury.sits else {}
             answer = self._try(
                 worker, label, {"do": "sample", "label": label, "calls": calls, "salt": draw.salt, **looked}
             )
@@ -619,17 +619,18 @@ class _Runner:
 
     def _suspected(self, label: str, answer: Message) -> bool:
         """Whether an answer itself shows that a case can't be trusted; its evidence is kept for the judge."""
-        evidence = answer.get("evidence", {})
+        evidence = answer.get("evidence", [])
+        problems = [one["problem"] for one in evidence if one.get("problem")]
         burns = answer.get("cpus", 0.0) >= BURNS
         if name := answer.get("replaced"):
             self._suspect(label, f"it has replaced {name}")
         elif burns and not self._burning:
             text = f"its process goes on working after its calls: {answer['cpus']:.1f} CPUs while nothing is called"
             self._suspect(label, text)
-        elif problem := evidence.get("problem"):
-            self._suspect(label, f"in a timed call {problem}")
-        elif evidence:
-            self.jury.hear(label, evidence)
+        elif problems:
+            self._suspect(label, f"in a timed call {problems[0]}")
+        for one in evidence:
+            self.jury.hear(label, one)
         self._burning |= burns
         return label not in self._alive()
 

@@ -161,6 +161,23 @@ class OnlyInLoops(Swiglu):
         return y
 
 
+class UntilALook(Swiglu):
+    """Right until a short pause, in which somebody has looked; then the last output again, until a long one."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        pause = time.perf_counter() - (self.ended or 0.0)
+        if pause > LONG_PAUSE_S:
+            self.seen = False
+        elif pause > SHORT_PAUSE_S:
+            self.seen = True
+        y = self.last(x, again=not self.looked_at(x) and self.seen)
+        self.ended = time.perf_counter()
+        return y
+
+    ended: float | None = None
+    seen = False
+
+
 class StaleMemory(Swiglu):
     """Memory that is not written to: an earlier output may stand in it."""
 

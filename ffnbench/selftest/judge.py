@@ -64,6 +64,7 @@ CHEATS = (
     Cheat("counter in a buffer", "CounterInBuffer", "the same, counted in a buffer"),
     Cheat("one in four skipped", "OneInFourSkipped", "a stale output in every fourth call"),
     Cheat("only in loops", "OnlyInLoops", "right after a pause, else stale", gains=False),
+    Cheat("until a look", "UntilALook", "right until somebody has looked"),
     Cheat("stale memory", "StaleMemory", "memory that is not written to"),
     Cheat("only first worker", "OnlyFirstWorker", "right in the first processes"),
     Cheat("zeros", "Zeros", "zeros", like=True),
