@@ -10,6 +10,7 @@ from ffnbench.report.words import seconds_text, sizing_text
 from ffnbench.result import Against, Report, Verdict
 from ffnbench.units import IEC, digits, quantity, signed_percent
 
+MATTERS = 0.05  # of the bytes that a call reads and writes: below, it is all one from where an input is read
 UNCHECKED = (
     "function not checked: @like=NAME (such as @like=swiglu) says which form it is; "
     "it was held against another instance of itself alone"
@@ -80,11 +81,14 @@ def judging_notes(report: Report, label: str) -> list[str]:
 
 
 def _inputs(report: Report, label: str) -> list[str]:
-    """Where the inputs of a sample are read from, if a single one would stay in a nearer cache; one text for all rows
-    of which that is true.
+    """Where the inputs of a sample are read from, if a single one would stay in a nearer cache and is more than a small
+    part of what a call reads and writes; one text for all rows of which the caches are the same.
     """
     own = report.inputs_of(label)
     if own is None or not own.level or not own.one_level or own.level == own.one_level:
+        return []
+    size = own.bytes / own.count
+    if size < MATTERS * (report.cost(label).weight_bytes + 2 * size):
         return []
     alike = [one for one in report.inputs if (one.level, one.one_level) == (own.level, own.one_level)]
     counts, sizes = ([getattr(one, name) for one in alike] for name in ("count", "bytes"))
