@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from ffnbench import jsonable
 from ffnbench.bench.backends import changed, forward_of
-from ffnbench.bench.building import WEIGHTS, build, carry
+from ffnbench.bench.building import WEIGHTS, build, carry, seed_all
 from ffnbench.bench.jobs import relative_error
 from ffnbench.errors import FfnbenchError
 from ffnbench.ffn.dtypes import DTYPES
@@ -30,7 +30,7 @@ TOKENS = 16
 def keep(case: dict[str, Any], seed: int, folder: str) -> dict[str, Any]:
     """Job of the base: write what the head is held against. Raises FfnbenchError where its own output is not finite."""
     found = jsonable.decode(Case, case)
-    torch.manual_seed(seed)
+    seed_all(seed)
     module = _built(found)
     x = _place(torch.randn(1, min(TOKENS, found.workload.seq_len), found.ffn.d_model), found)
     y, exact = _answers(module, found, x, seed)
@@ -46,7 +46,7 @@ def hold(case: dict[str, Any], seed: int, folder: str) -> dict[str, Any]:
     """Job of the head: the same input, the base's weights where they fit, and how far the outputs are apart."""
     found = jsonable.decode(Case, case)
     saved = torch.load(Path(folder, WEIGHTS), weights_only=True)
-    torch.manual_seed(seed)
+    seed_all(seed)
     module, x = _built(found), _place(saved["x"], found)
     _output(module, x, seed)  # a lazy module has its weights after its first call
     apart = carry(saved["state"], module)

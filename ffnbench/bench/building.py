@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +32,14 @@ def build(spec: AnySpec, *, device: Any, dtype: Any) -> nn.Module:
     if isinstance(spec, ActivationSpec):
         return Pointwise(spec)
     return build_foreign(spec).to(device=device, dtype=dtype)
+
+
+def seed_all(seed: int) -> None:
+    """Every generator that a module may draw its weights from: torch's, Python's, and numpy's where it is loaded."""
+    torch.manual_seed(seed)
+    random.seed(seed)
+    if numpy := sys.modules.get("numpy"):
+        numpy.random.seed(seed % 2**32)
 
 
 def carry(state: dict[str, Tensor], module: nn.Module) -> str:

@@ -21,7 +21,7 @@ from torch import Tensor
 from ffnbench import jsonable
 from ffnbench.bench import meters
 from ffnbench.bench.backends import ORDERS, changed, prepare
-from ffnbench.bench.building import as_own, build, carried
+from ffnbench.bench.building import as_own, build, carried, seed_all
 from ffnbench.bench.ceilings import Ceilings
 from ffnbench.bench.clocks import BURNS, Originals
 from ffnbench.bench.compiling import settled
@@ -82,7 +82,7 @@ class Jobs:
         if reason := lacks(case.ffn, work):
             raise Unsupported(reason)
         _settle(work)
-        torch.manual_seed(protocol.seed)
+        seed_all(protocol.seed)
         module = build(case.ffn, device=work.device, dtype=getattr(torch, work.dtype))
         module = changed(module, case.ffn, work.backend)
         _imposed(module, case, protocol.seed)

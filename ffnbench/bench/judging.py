@@ -20,7 +20,7 @@ import torch
 from torch import Tensor, nn
 
 from ffnbench.bench.backends import ORDERS, changed
-from ffnbench.bench.building import as_own, build, carried
+from ffnbench.bench.building import as_own, build, carried, seed_all
 from ffnbench.bench.evidence import LEAST_GRADIENT, fingerprint, unpacked
 from ffnbench.bench.inputs import Pool, signs_of
 from ffnbench.bench.meters import subject_of
@@ -49,7 +49,7 @@ class Judge:
         work = case.workload
         self._case, self._train = case, work.train
         self._dtype, self._tolerance = getattr(torch, work.dtype), DTYPES.get(work.dtype).tolerance
-        torch.manual_seed(seed)
+        seed_all(seed)
         module = build(_run_eagerly(case.ffn), device=work.device, dtype=self._dtype)
         self.made_of = fingerprint(module)
         subject = subject_of(module, work, case.ffn.d_model, seed)

@@ -23,6 +23,7 @@ from ffnbench.result import Against, Judged
 
 SHARE = 0.05  # of a run's time that judging may take, once every case has been judged
 AT_FIRST_S = 0.2  # for each case
+NO_FAULT = ("oom", "unsupported")  # of a module that its judge can't build
 KEPT = 200  # pieces of evidence of a case that wait, at most: later ones take the places of others
 
 
@@ -177,6 +178,8 @@ class Jury:
         """From an answer to a reason, or none."""
         if "failure" in found:
             self._keep(case, plan, error=None, why=found["message"])
+            if found["failure"] in NO_FAULT:
+                return ""
             return f"it can't be made twice: {found['message']}" if isinstance(case.ffn, ImportedSpec) else ""
         own = self._made_of.get(case.label, {})
         theirs = found.get("made_of", {})
