@@ -87,8 +87,8 @@ def _inputs(report: Report, label: str) -> list[str]:
     own = report.inputs_of(label)
     if own is None or not own.level or not own.one_level or own.level == own.one_level:
         return []
-    size = own.bytes / own.count
-    if size < MATTERS * (report.cost(label).weight_bytes + 2 * size):
+    of_one = own.bytes / own.count
+    if of_one < MATTERS * (report.cost(label).weight_bytes + 2 * of_one):
         return []
     alike = [one for one in report.inputs if (one.level, one.one_level) == (own.level, own.one_level)]
     counts, sizes = ([getattr(one, name) for one in alike] for name in ("count", "bytes"))
