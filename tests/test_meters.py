@@ -116,5 +116,5 @@ def test_gradients_are_cleared_while_no_clock_runs(
     monkeypatch.setattr(torch.cuda, "synchronize", lambda device: None)
     subject = meters.Subject(Matrix(events), watched(events), torch.ones(1, 4, 4), True, backward_only)
     timed = meters._on_cuda if device == "cuda" else meters._one_by_one
-    assert timed(subject, subject.pool.renew(7, 3), ()) > 0
+    assert timed(subject, subject.pool.renew(7, 3), [subject.grad] * 3, ()) > 0
     assert [event for event, _ in groupby(events)] == [*a_call * 3, "clear"]

@@ -58,8 +58,6 @@ def count(spec: ImportedSpec, workload: Workload) -> Cost:
             module = build_foreign(spec)
         shape, device = (workload.batch, workload.seq_len), "meta"
         result = _run(module, spec, shape, device, workload)
-    except FfnbenchError:
-        raise
     except Exception:
         # data-dependent code, a kernel without a meta implementation, or a plain bug: try with real data
         module = build_foreign(spec)

@@ -117,7 +117,8 @@ def _gradient_rows(parameter: nn.Parameter) -> tuple[list[int], Tensor]:
 def unlike_plain(y: Any, x: Tensor, *, foreign: bool) -> str:
     """Why an output is not an ordinary tensor of this process like its input; "" where it is."""
     if type(y) is not Tensor:
-        return f"its output is a {type(y).__name__}, which may compute when it is looked at, and no plain tensor"
+        lazy = ", which may compute when it is looked at" if isinstance(y, Tensor) else ""
+        return f"its output is a {type(y).__name__}{lazy}, and no plain tensor"
     if y.layout is not torch.strided or y.is_quantized or y.is_meta or torch._is_functional_tensor(y):
         return "its output is no plain tensor"
     if y.device != x.device or y.shape != x.shape or y.dtype != x.dtype:

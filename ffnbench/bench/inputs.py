@@ -7,13 +7,11 @@ in one pass over memory. Needs torch.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 
-ALIGNED_BYTES = 64  # each input begins at such an address, as a tensor of its own would
 MOST_BYTES = 1 << 28  # of a pool
 WIDEST = 1 << 16  # elements of a token; a wider one is no token but a list of numbers, and is cut into parts
 PART = 4096  # at most, of such a list
@@ -42,39 +40,33 @@ def signs_of(salt: int, calls: int, width: int) -> Tensor:
 class Pool:
     """The inputs of a sample's calls, each of the shape of `base`, the seeded input (batch, seq_len, d_model).
 
-    They share one storage, which is written anew for each sample. A row is a token.
+    They are written at once, into one storage, and copied from there: each input has a storage of its own, so that none
+    leads to the next. A row is a token.
     """
 
     def __init__(self, base: Tensor, *, train: bool) -> None:
-        self._base, self._train = base.detach(), train
+        self._base, self._train = base.detach().clone(), train  # its own: the seeded one is moved
         self.width = width_of(base.shape[-1])
         self._rows = self._base.view(-1, self.width)
         self._step = 1 if self.width == base.shape[-1] else STEP
-        self._stride = math.ceil(base.nbytes / ALIGNED_BYTES) * ALIGNED_BYTES // base.element_size()
-        self.memory = torch.empty(0, dtype=base.dtype, device=base.device)
+        self.memory = torch.empty(0, *base.shape, dtype=base.dtype, device=base.device)
         self._inputs: list[Tensor] = []
 
     def renew(self, salt: int, calls: int) -> list[Tensor]:
         """So many inputs that no call has seen."""
-        if self.memory.numel() < calls * self._stride:
-            self.release()
-            self.memory = torch.empty(calls * self._stride, dtype=self._base.dtype, device=self._base.device)
-            for one in range(calls):
-                self.memory[one * self._stride :][: self._base.numel()] = self._base.view(-1)
-        signs = signs_of(salt, calls, self.width).to(self.memory.device, self.memory.dtype)
-        first, step, width = salt % self._step, self._step, self.width
-        rows = self._rows[first::step]
-        out = self.memory.as_strided((calls, len(rows), width), (self._stride, step * width, 1), first * width)
         with torch.no_grad():
-            torch.mul(rows, signs.view(calls, 1, width), out=out)
-        while len(self._inputs) < calls:
-            x = torch.empty(0, dtype=self._base.dtype, device=self._base.device)
-            x.set_(self.memory.untyped_storage(), self._stride * len(self._inputs), self._base.shape)  # no view
-            self._inputs.append(x.requires_grad_(self._train))
+            if len(self.memory) < calls:
+                self.memory = self._base.repeat(calls, *[1] * self._base.ndim)
+            signs = signs_of(salt, calls, self.width).to(self.memory.device, self.memory.dtype)
+            written = self.memory[:calls].view(calls, -1, self.width)[:, salt % self._step :: self._step]
+            torch.mul(self._rows[salt % self._step :: self._step], signs.view(calls, 1, self.width), out=written)
+            made = [torch.empty_like(self._base) for _ in range(calls - len(self._inputs))]
+            self._inputs += [x.requires_grad_(self._train) for x in made]
+            torch._foreach_copy_([x.detach() for x in self._inputs[:calls]], list(self.memory[:calls].unbind(0)))
         return self._inputs[:calls]
 
     def release(self) -> None:
-        """Let go of the inputs, so that the storage can be moved: `renew` makes them again."""
+        """Let go of the inputs: `renew` makes them again, on other places."""
         self._inputs.clear()
 
     def renewed(self, salt: int) -> Sequence[int]:

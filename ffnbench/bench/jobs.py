@@ -49,6 +49,7 @@ class Mismatch(Exception):
 
 
 PAUSES_S, WATCHED_S = (0.03, 0.1, 0.2, 0.2), 0.03  # torch's threads spin on for some 10 ms
+COPIES = 4  # of a pool: as it is written and as it is read, inputs and gradients
 JUDGES_BYTES = 1 << 30  # that they keep at once
 REPEATS = 5
 ITS_OWN = "the module's own in float64"
@@ -96,9 +97,12 @@ class Jobs:
             elif calls is None:  # the processor is warm; where calls are known, the practice round does the rest
                 meters.warm_up(subject, protocol.warmup_s / 4)
             calls = calls or meters.calls_for(subject, protocol.min_sample_s)
-        most = 1 if self._alone(case) else most_inputs(subject.x, self.memory_bytes)
+        share = None if self.memory_bytes is None else self.memory_bytes // (COPIES * len(self.plan.cases))
+        most = 1 if self._alone(case) else most_inputs(subject.x, share)
         calls = calls if self._alone(case) else min(calls, most)
         subject.pool.renew(protocol.seed, min(calls, most))
+        if subject.train:
+            subject.grads.renew(protocol.seed, min(calls, most))
         if isinstance(case.ffn, ImportedSpec) and not checked:
             made |= self.rest()
         self.subjects[label] = subject
@@ -130,7 +134,7 @@ class Jobs:
         work, count = case.workload, 1 if self._alone(case) else calls
         _settle(work)
         inputs = subject.pool.renew(salt, count) * (calls // count)
-        subject.turn(salt)
+        grads = subject.grads.renew(salt + 1, count) * (calls // count) if subject.train else []
         draws = subject.draws or subject.train  # before a backward there is a pause before each call anyway
         witnesses = [
             Witness(subject.module, subject.pool, salt, count, number, isinstance(case.ffn, ImportedSpec),
@@ -138,7 +142,9 @@ class Jobs:
             for number in looks
         ]  # fmt: skip
         with settled(work):
-            value, waited = self.waits.with_share(partial(meters.sample, subject, inputs, witnesses), work.threads)
+            value, waited = self.waits.with_share(
+                partial(meters.sample, subject, inputs, witnesses, grads), work.threads
+            )
         told: dict[str, Any] = {"value": value, "waited": waited}
         if witnesses:
             # without a look before the call it is not known what one that draws numbers drew from

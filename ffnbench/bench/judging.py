@@ -22,7 +22,7 @@ from torch import Tensor, nn
 from ffnbench.bench.backends import ORDERS, changed
 from ffnbench.bench.building import as_own, build, carried, seed_all
 from ffnbench.bench.evidence import LEAST_GRADIENT, fingerprint, unpacked
-from ffnbench.bench.inputs import Pool, signs_of
+from ffnbench.bench.inputs import Pool
 from ffnbench.bench.meters import subject_of
 from ffnbench.ffn.attention import AttentionSpec
 from ffnbench.ffn.dtypes import DTYPES
@@ -47,26 +47,28 @@ class Judge:
 
     def __init__(self, case: Case, seed: int, weights: str) -> None:
         work = case.workload
-        self._case, self._train = case, work.train
+        self._case, self._train, self._seed = case, work.train, seed
         self._dtype, self._tolerance = getattr(torch, work.dtype), DTYPES.get(work.dtype).tolerance
         seed_all(seed)
         module = build(_run_eagerly(case.ffn), device=work.device, dtype=self._dtype)
         self.made_of = fingerprint(module)
         subject = subject_of(module, work, case.ffn.d_model, seed)
-        self._pool, self._grad = Pool(subject.x, train=False), subject.grad
+        self._pool, self._grads = Pool(subject.x, train=False), Pool(subject.grad, train=False)
         if _is_lazy(module):
             with torch.set_grad_enabled(self._train):
                 module(subject.x)
         if weights:
             carried(weights, module)
-        self.blind = isinstance(case.ffn, ImportedSpec) and case.ffn.ours is None and _is_blind(module, subject.x)
+        self.blind = isinstance(case.ffn, ImportedSpec) and case.ffn.ours is None and self._is_blind(subject.x)
         self._module = module
         form: OwnForm | None
+        self.others = 0.0  # the error with other weights
         first = subject.x.detach()[:1, :16]
         self._layout: Layout | None = None  # which of its weights are which of the form that it is said to be
         if isinstance(case.ffn, ImportedSpec) and case.ffn.like is not None:
             self._layout = layout_of(module, case.ffn.like, first)
             form = on_weights(self._layout, dict(module.named_parameters()))
+            self.others = self._error_of_other_weights(first)
         else:
             form = module if isinstance(module, OwnForm) else as_own(module, case.ffn, first)
         # by its name; "" where none is known
@@ -79,6 +81,39 @@ class Judge:
         self._choice: Tensor | None = None if self._router is None else self._router.imposed
         self._by_rows = True  # as long as rows alone have given the right output
         self._buffers = {name: b.clone() for name, b in module.named_buffers() if b.is_floating_point()}
+
+    def _built(self, x: Tensor, other_weights: bool) -> nn.Module:
+        """Another instance, in eval mode; with other weights in their places, drawn before it is called."""
+        seed_all(self._seed)
+        module = build(_run_eagerly(self._case.ffn), device=x.device, dtype=self._dtype).eval()
+        if _is_lazy(module):
+            with torch.no_grad():
+                module(x)
+        if other_weights:
+            with torch.no_grad():
+                for weight in module.parameters():
+                    if weight.numel() > 1:
+                        weight.normal_(std=weight.shape[-1] ** -0.5 if weight.ndim > 1 else 0.1)
+        return module
+
+    def _is_blind(self, x: Tensor) -> bool:
+        """Whether a module that has weights gives the same whatever they are."""
+        x = x.detach()
+        try:
+            one, other = (self._built(x, other_weights=changed) for changed in (False, True))
+            with torch.no_grad():
+                return any(p.numel() > 1 for p in other.parameters()) and torch.equal(one(x), other(x))
+        except Exception:  # what can't be made or changed shows nothing
+            return False
+
+    def _error_of_other_weights(self, x: Tensor) -> float:
+        """How far a module is from the form that it is said to be once other weights are in their places: what is right
+        for its own alone, such as zeros that it leaves out, is another function."""
+        assert self._layout is not None
+        module = self._built(x, other_weights=True)
+        weights = {name: weight.detach().clone() for name, weight in module.named_parameters()}
+        with torch.no_grad():
+            return row_error(module(x)[0], reference_output(on_weights(self._layout, weights), x)[0])
 
     @cached_property
     def _form(self) -> OwnForm | None:
@@ -147,7 +182,24 @@ class Judge:
             "tolerance": self._tolerance,
             "form": self.form,
             "blind": self.blind,
+            "others": self.others if self.others > self._tolerance else 0.0,
+            "unsteady": self._unsteady(evidence) if self._accuses(found) else 0.0,
         }
+
+    def _accuses(self, found: _Found) -> bool:
+        return not self.form and found.error is not None and not found.error <= self._tolerance
+
+    def _unsteady(self, evidence: Sequence[Evidence]) -> float:
+        """How far two calls of a module on one input are apart, where its generator stands as it stood."""
+        one = evidence[0]
+        try:
+            if self._same is None:
+                return 0.0
+            first, again = (self._expected(self._same, self._dtype, one)[OUTPUT] for _ in range(2))
+        except Exception:
+            return 0.0
+        error = row_error(again, first)
+        return error if self._tolerance < error < float("inf") else 0.0
 
     def used(self) -> float | None:
         """Share of the weights' elements that the output of the seeded input depends on; None where it is not known."""
@@ -301,8 +353,7 @@ class Judge:
         rows = {OUTPUT: y.detach().reshape(-1, width)[one["rows"]]}
         if "dw" not in one:
             return rows
-        signs = signs_of(one["salt"], 1, width)[0].to(self._grad)
-        y.backward((self._grad.view(-1, width) * signs).view(y.shape).to(y.dtype))
+        y.backward(self._grads.input(one["salt"] + 1, one["calls"], one["call"]).view(y.shape).to(y.dtype))
         assert x.grad is not None
         rows[INPUT_GRADIENT] = x.grad.reshape(-1, width)[one["rows"]]
         for name, weight in weights.items():
@@ -357,19 +408,6 @@ def _name_of(spec: AnySpec) -> str:
     if isinstance(spec, ActivationSpec):
         return "" if spec.own else spec.activation
     return spec.name if isinstance(spec, AttentionSpec) else ""
-
-
-def _is_blind(module: nn.Module, x: Tensor) -> bool:
-    """Whether a module that has weights gives the same whatever they are."""
-    try:
-        one, other = deepcopy(module).eval(), deepcopy(module).eval()
-        weights = list(other.parameters())
-        with torch.no_grad():
-            for weight in weights:
-                weight.add_(torch.randn_like(weight), alpha=0.1)
-            return bool(weights) and torch.equal(one(x.detach()), other(x.detach()))
-    except Exception:  # what can't be copied or changed shows nothing
-        return False
 
 
 def _is_lazy(module: nn.Module) -> bool:

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from ffnbench.bench.evidence import Witness
-from ffnbench.bench.inputs import Pool, signs_of
+from ffnbench.bench.inputs import Pool
 from ffnbench.bench.placement import Placement
 from ffnbench.errors import FfnbenchError
 from ffnbench.ffn.dense import FeedForward
@@ -55,10 +55,11 @@ class Subject:
     run: Forward | None = None  # what a backend calls in place of the module
     placement: Placement | None = field(default=None, init=False)
     pool: Pool = field(init=False)
-    signs: Tensor | None = field(default=None, init=False)  # of the gradient
+    grads: Pool = field(init=False)  # fresh ones too: what flows back in one call is in no other
 
     def __post_init__(self) -> None:
         self.pool = Pool(self.x, train=self.train)
+        self.grads = Pool(self.grad, train=False)
 
     @property
     def forward(self) -> Forward:
@@ -71,10 +72,11 @@ class Subject:
         What it may hold is known only after its first call, so the first time decides.
         """
         if self.placement is None:
-            inputs = (self.x, self.grad, self.pool.memory)
+            inputs = (self.x, self.grad, self.pool.memory, self.grads.memory)
             self.placement = Placement(self.module, inputs, captured=self.run is not None)
         self.clear()
         self.pool.release()
+        self.grads.release()
         return self.placement.move(seed)
 
     def call(self, x: Tensor | None = None) -> Tensor:
@@ -114,13 +116,6 @@ class Subject:
             return y
 
         return slow
-
-    def turn(self, salt: int) -> None:
-        """Another gradient to flow back: the same, its columns multiplied by signs as those of an input are."""
-        if self.train:
-            signs = signs_of(salt, 1, self.pool.width)[0].to(self.grad)
-            self.grad.view(-1, self.pool.width).mul_(signs if self.signs is None else signs * self.signs)
-            self.signs = signs
 
     def clear(self, x: Tensor | None = None) -> None:
         """Forget all leaf gradients, so that no call pays for adding to the last one's."""
@@ -188,17 +183,27 @@ def fresh(subject: Subject) -> list[Tensor]:
     return subject.pool.renew(int.from_bytes(urandom(7)), 1)
 
 
-def sample(subject: Subject, inputs: Sequence[Tensor], witnesses: Sequence[Witness] = ()) -> float:
-    """Mean seconds of one call over those of these inputs. The clock stands while each witness looks at its call; they
-    stand in the order of their calls.
+def sample(
+    subject: Subject, inputs: Sequence[Tensor], witnesses: Sequence[Witness] = (), grads: Sequence[Tensor] = ()
+) -> float:
+    """Mean seconds of one call over those of these inputs, with these gradients that flow back; without any, always the
+    seeded one. The clock stands while each witness looks at its call; they stand in the order of their calls.
     """
+    first, grads = subject.grad, grads or [subject.grad] * len(inputs)
+    try:
+        return _seconds(subject, inputs, grads, witnesses) / len(inputs)
+    finally:
+        subject.grad = first
+
+
+def _seconds(
+    subject: Subject, inputs: Sequence[Tensor], grads: Sequence[Tensor], witnesses: Sequence[Witness]
+) -> float:
     if subject.x.is_cuda:
-        total = _on_cuda(subject, inputs, witnesses)
-    elif subject.train or any(witness.draws for witness in witnesses):
-        total = _one_by_one(subject, inputs, witnesses)
-    else:
-        total = _in_a_row(subject, inputs, witnesses)
-    return total / len(inputs)
+        return _on_cuda(subject, inputs, grads, witnesses)
+    if subject.train or any(witness.draws for witness in witnesses):
+        return _one_by_one(subject, inputs, grads, witnesses)
+    return _in_a_row(subject, inputs, witnesses)
 
 
 def _in_a_row(subject: Subject, inputs: Sequence[Tensor], witnesses: Sequence[Witness]) -> float:
@@ -222,10 +227,13 @@ def _in_a_row(subject: Subject, inputs: Sequence[Tensor], witnesses: Sequence[Wi
     return total + perf_counter() - start
 
 
-def _one_by_one(subject: Subject, inputs: Sequence[Tensor], witnesses: Sequence[Witness]) -> float:
+def _one_by_one(
+    subject: Subject, inputs: Sequence[Tensor], grads: Sequence[Tensor], witnesses: Sequence[Witness]
+) -> float:
     """On the CPU: between calls gradients are cleared, and the state that each draws numbers from is noted."""
     total, looked = 0.0, {witness.call: witness for witness in witnesses}
     for number, x in enumerate(inputs):
+        subject.grad = grads[number]
         subject.clear(x)
         for one in witnesses:
             one.before(number)
@@ -241,7 +249,9 @@ def _one_by_one(subject: Subject, inputs: Sequence[Tensor], witnesses: Sequence[
     return total
 
 
-def _on_cuda(subject: Subject, inputs: Sequence[Tensor], witnesses: Sequence[Witness]) -> float:
+def _on_cuda(
+    subject: Subject, inputs: Sequence[Tensor], grads: Sequence[Tensor], witnesses: Sequence[Witness]
+) -> float:
     """Events around each call; the device is idle before the first and drained after the last.
 
     The device is idle as well while a witness looks, and waits only for what stands on the current stream.
@@ -250,6 +260,7 @@ def _on_cuda(subject: Subject, inputs: Sequence[Tensor], witnesses: Sequence[Wit
     events = [(torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)) for _ in inputs]
     torch.cuda.synchronize(device)
     for number, ((start, end), x) in enumerate(zip(events, inputs, strict=True)):
+        subject.grad = grads[number]
         subject.clear(x)
         for witness in witnesses:
             witness.before(number)
