@@ -78,8 +78,8 @@ class Pool:
         return self._rows[list(rows)] * self._signs(salt, calls, call)
 
     def input(self, salt: int, calls: int, call: int) -> Tensor:
-        """The whole input of one call."""
-        return (self._rows * self._signs(salt, calls, call)).view(self._base.shape)
+        """The whole input of one call: no view, as it is none in a timed call (autocast asks)."""
+        return (self._rows * self._signs(salt, calls, call)).view(self._base.shape).clone()
 
     def _signs(self, salt: int, calls: int, call: int) -> Tensor:
         return signs_of(salt, calls, self.width)[call].to(self._base.device, self._base.dtype)
