@@ -88,6 +88,7 @@ from ffnbench.stats.baseline import (
     refuse_another_reference,
     refuse_append,
     unpredicted,
+    without_gain,
 )
 from ffnbench.stats.ceilings import shares_of
 from ffnbench.stats.enough import Answered
@@ -201,7 +202,8 @@ def ab(request: SidesRequest, ending: Silent = SILENT) -> Checked:
     exact = exact_findings(before, now, policy)
     suspect = before.suspect(variant.label) or now.suspect(variant.label)
     held = [] if suspect else [output]  # what was found before timing says nothing of rows like that
-    return _decided((*looks.findings, *held, *exact), before, looks, ending, sides=(sides[0].words, sides[1].words))
+    findings = (*without_gain(looks.findings, output), *held, *without_gain(exact, output))
+    return _decided(findings, before, looks, ending, sides=(sides[0].words, sides[1].words))
 
 
 def report(path: str, ending: Silent = SILENT) -> tuple[ShownReport, str]:

@@ -39,7 +39,7 @@ from ffnbench.result import (
     Verdict,
 )
 from ffnbench.stats.fastest import fastest
-from ffnbench.stats.regression import Policy, past_of
+from ffnbench.stats.regression import Finding, Policy, Status, past_of, without_gain
 from ffnbench.stats.verdict import with_suspects
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -596,3 +596,10 @@ def test_nothing_is_decided_against_a_suspect_base(call) -> None:
     assert "base is suspect: base said no" in out
     assert "swiglu output" not in out
     assert ab(call, sides("base"), "--on-unclear", "fail")[0] == 4
+
+
+@pytest.mark.parametrize(("known", "status"), [(Status.OK, Status.IMPROVED), (Status.UNCLEAR, Status.UNCLEAR)])
+def test_what_may_be_another_function_is_no_gain(known: Status, status: Status) -> None:
+    found = [Finding(case="mine", metric="latency", status=one) for one in (Status.IMPROVED, Status.REGRESSED)]
+    output = Finding(case="mine", metric="output", status=known)
+    assert [one.status for one in without_gain(found, output)] == [status, Status.REGRESSED]

@@ -440,6 +440,17 @@ def paired(means: Mapping[Row, WeightedMean | None], policy: Policy, slack: floa
     return {row: one for (row, _), one in _corrected(found, policy, slack).items()}
 
 
+def without_gain(findings: Iterable[Finding], output: Finding) -> tuple[Finding, ...]:
+    """The findings; where it is not known whether the two sides compute the same, none of them is a gain."""
+    if output.status is not Status.UNCLEAR:
+        return tuple(findings)
+    why = "less than before, by what may be another function: see output"
+    return tuple(
+        replace(found, status=Status.UNCLEAR, reason=why) if found.status is Status.IMPROVED else found
+        for found in findings
+    )
+
+
 def output_finding(label: str, agreement: Agreement, *, allowed: bool) -> Finding:
     """Whether head computes what base does: REGRESSED where it does not, OK where that is `allowed`.
 
