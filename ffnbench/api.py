@@ -88,7 +88,6 @@ from ffnbench.stats.baseline import (
     refuse_another_reference,
     refuse_append,
     unpredicted,
-    without_gain,
 )
 from ffnbench.stats.ceilings import shares_of
 from ffnbench.stats.enough import Answered
@@ -106,6 +105,7 @@ from ffnbench.stats.regression import (
     output_finding,
     paired_findings,
     past_of,
+    without_gain,
 )
 from ffnbench.stats.rounds import without_quiet
 from ffnbench.stats.verdict import refuse_blind, summarise, with_suspects
