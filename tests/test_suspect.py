@@ -600,6 +600,9 @@ def test_nothing_is_decided_against_a_suspect_base(call) -> None:
 
 @pytest.mark.parametrize(("known", "status"), [(Status.OK, Status.IMPROVED), (Status.UNCLEAR, Status.UNCLEAR)])
 def test_what_may_be_another_function_is_no_gain(known: Status, status: Status) -> None:
-    found = [Finding(case="mine", metric="latency", status=one) for one in (Status.IMPROVED, Status.REGRESSED)]
-    output = Finding(case="mine", metric="output", status=known)
+    found = [
+        Finding(case="mine", metric="latency", status=one, tolerance=0.05)
+        for one in (Status.IMPROVED, Status.REGRESSED)
+    ]
+    output = Finding(case="mine", metric="output", status=known, tolerance=1e-4)
     assert [one.status for one in without_gain(found, output)] == [status, Status.REGRESSED]

@@ -65,6 +65,8 @@ CHEATS = (
     Cheat("one in four skipped", "OneInFourSkipped", "a stale output in every fourth call"),
     Cheat("only in loops", "OnlyInLoops", "right after a pause, else stale", gains=False),
     Cheat("until a look", "UntilALook", "right until somebody has looked"),
+    Cheat("looks ahead", "LooksAhead", "the inputs behind it at once", gains=False),
+    Cheat("sparse weights", "SparseWeights", "leaves out weights that are zero", like=True),
     Cheat("stale memory", "StaleMemory", "memory that is not written to"),
     Cheat("only first worker", "OnlyFirstWorker", "right in the first processes"),
     Cheat("zeros", "Zeros", "zeros", like=True),
