@@ -21,8 +21,8 @@ from ffnbench.plan import CONTROL, Case, Plan
 from ffnbench.request import SidesRequest
 from ffnbench.result import Against, Judged
 
-SHARE = 0.05  # of a run's time that judging may take, once every case has been judged
-AT_FIRST_S = 0.2  # for each case
+SHARE = 0.03  # of a run's time that judging may take, once every case has been judged
+AT_FIRST_S = 0.1  # for each case
 NO_FAULT = ("oom", "unsupported")  # of a module that its judge can't build
 KEPT = 200  # pieces of evidence of a case that wait, at most: later ones take the places of others
 
