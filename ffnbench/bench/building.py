@@ -13,12 +13,14 @@ from torch import Tensor, nn
 from ffnbench.errors import FfnbenchError
 from ffnbench.ffn.attention import AttentionSpec
 from ffnbench.ffn.attention_module import build_attention
+from ffnbench.ffn.experts import MixtureOfExperts, impose
 from ffnbench.ffn.imported import build_imported
 from ffnbench.ffn.like import as_form
 from ffnbench.ffn.modules import OwnForm, Pointwise, build_module
+from ffnbench.ffn.moe import Routing
 from ffnbench.ffn.spec import ActivationSpec, FFNSpec, HFSpec, ImportedSpec
 from ffnbench.models.transformers import as_ours, build_own
-from ffnbench.plan import AnySpec
+from ffnbench.plan import AnySpec, Workload
 
 WEIGHTS = "base.pt"  # what a base writes into a folder for its head
 
@@ -40,6 +42,12 @@ def seed_all(seed: int) -> None:
     random.seed(seed)
     if numpy := sys.modules.get("numpy"):
         numpy.random.seed(seed % 2**32)
+
+
+def impose_routing(module: nn.Module, work: Workload, seed: int) -> None:
+    """Give the tokens of a workload their experts, where it says how they are spread."""
+    if isinstance(module, MixtureOfExperts) and work.routing:
+        impose(module, Routing(work.routing), tokens=work.tokens, seed=seed)
 
 
 def carry(state: dict[str, Tensor], module: nn.Module) -> str:

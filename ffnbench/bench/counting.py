@@ -53,37 +53,27 @@ class _Census(TorchDispatchMode):
 
 def count(spec: ImportedSpec, workload: Workload) -> Cost:
     """Count a user's module; raises FfnbenchError where it can't be built or gives another shape than it got."""
-    shape, device = (workload.batch, workload.seq_len), "meta"
-    try:
-        with torch.device(device):
-            module = build_foreign(spec)
-    except Exception:  # a constructor that looks at its data; where it is wrong, it fails below as well
-        shape, device = SMALL, "cpu"
-        module = build_foreign(spec)
-    try:
-        result = _run(module, spec, shape, device, workload)
-    except FfnbenchError:
-        raise
-    except Exception as problem:
-        if device == "cpu":
-            return _uncounted(module, spec, workload, problem)
-        # data-dependent code, a kernel without a meta implementation, or a plain bug: try with real data
-        module = build_foreign(spec)
-        shape, device = SMALL, "cpu"
+    for device, shape in (("meta", (workload.batch, workload.seq_len)), ("cpu", SMALL)):
+        try:
+            with torch.device(device):
+                module = build_foreign(spec)
+        except Exception:  # a constructor that looks at its data; where it is wrong, it fails with data as well
+            if device == "cpu":
+                raise
+            continue
         try:
             result = _run(module, spec, shape, device, workload)
+            break
         except FfnbenchError:
             raise
-        except Exception as again:
-            return _uncounted(module, spec, workload, again)
+        except Exception as problem:  # data-dependent code, a kernel without a meta implementation, or a plain bug
+            why = one_line(problem)
+    else:
+        return _cost(module, spec, workload, None, None, (), f"not counted: it raised {why}")
     forward, backward, unknown = result
     tokens = shape[0] * shape[1]
     how = "on torch's meta device" if device == "meta" else f"on {tokens} tokens"
     return _cost(module, spec, workload, forward // tokens, backward // tokens, unknown, f"counted by running it {how}")
-
-
-def _uncounted(module: nn.Module, spec: ImportedSpec, workload: Workload, problem: Exception) -> Cost:
-    return _cost(module, spec, workload, None, None, (), f"not counted: it raised {one_line(problem)}")
 
 
 def _run(

@@ -80,7 +80,6 @@ class Witness:
         if self._gradients:
             dx = torch.zeros_like(self.x) if self._dx is None else self._dx
             found["dx"] = packed(dx.reshape(-1, self.pool.width)[rows])
-        if self._gradients:
             found["dw"] = {name: {"rows": rows, "values": packed(values)} for name, (rows, values) in self._dw.items()}
         if self.drew and self._state is not None:
             found["state"] = packed(self._state)

@@ -51,13 +51,14 @@ class Pool:
         self._step = 1 if self.width == base.shape[-1] else STEP
         self.memory = torch.empty(0, *base.shape, dtype=base.dtype, device=base.device)
         self._inputs: list[Tensor] = []
+        self._drawn: tuple[tuple[int, int], Tensor] | None = None  # the signs of the last sample
 
     def renew(self, salt: int, calls: int) -> list[Tensor]:
         """So many inputs that no call has seen."""
         with torch.no_grad():
             if len(self.memory) < calls:
                 self.memory = self._base.repeat(calls, *[1] * self._base.ndim)
-            signs = signs_of(salt, calls, self.width).to(self.memory.device, self.memory.dtype)
+            signs = self._signs(salt, calls)
             written = self.memory[:calls].view(calls, -1, self.width)[:, salt % self._step :: self._step]
             torch.mul(self._rows[salt % self._step :: self._step], signs.view(calls, 1, self.width), out=written)
             made = [torch.empty_like(self._base) for _ in range(calls - len(self._inputs))]
@@ -75,11 +76,14 @@ class Pool:
 
     def rows(self, salt: int, calls: int, call: int, rows: Sequence[int]) -> Tensor:
         """Some renewed rows of one call's input, (rows, width)."""
-        return self._rows[list(rows)] * self._signs(salt, calls, call)
+        return self._rows[list(rows)] * self._signs(salt, calls)[call]
 
     def input(self, salt: int, calls: int, call: int) -> Tensor:
         """The whole input of one call: no view, as it is none in a timed call (autocast asks)."""
-        return (self._rows * self._signs(salt, calls, call)).view(self._base.shape).clone()
+        return (self._rows * self._signs(salt, calls)[call]).view(self._base.shape).clone()
 
-    def _signs(self, salt: int, calls: int, call: int) -> Tensor:
-        return signs_of(salt, calls, self.width)[call].to(self._base.device, self._base.dtype)
+    def _signs(self, salt: int, calls: int) -> Tensor:
+        if self._drawn is None or self._drawn[0] != (salt, calls):
+            signs = signs_of(salt, calls, self.width).to(self._base.device, self._base.dtype)
+            self._drawn = (salt, calls), signs
+        return self._drawn[1]

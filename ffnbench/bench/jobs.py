@@ -21,7 +21,7 @@ from torch import Tensor
 from ffnbench import jsonable
 from ffnbench.bench import meters
 from ffnbench.bench.backends import ORDERS, changed, prepare
-from ffnbench.bench.building import as_own, build, carried, seed_all
+from ffnbench.bench.building import as_own, build, carried, impose_routing, seed_all
 from ffnbench.bench.ceilings import Ceilings
 from ffnbench.bench.clocks import BURNS, Originals
 from ffnbench.bench.compiling import settled
@@ -34,9 +34,8 @@ from ffnbench.bench.waiting import WaitMeter, threads_of
 from ffnbench.errors import FfnbenchError, Unsupported
 from ffnbench.ffn.attention_module import Attention, attention_reference
 from ffnbench.ffn.dtypes import DTYPES
-from ffnbench.ffn.experts import MixtureOfExperts, impose
+from ffnbench.ffn.experts import MixtureOfExperts
 from ffnbench.ffn.modules import OwnForm, reference_output
-from ffnbench.ffn.moe import Routing
 from ffnbench.ffn.spec import ActivationSpec, ImportedSpec
 from ffnbench.metrics import ERROR, HIT, LOAD
 from ffnbench.plan import Case, Plan, Workload
@@ -45,7 +44,7 @@ from ffnbench.result import Roof
 
 
 class Mismatch(Exception):
-    """The module does not compute what it claims to, or not any more."""
+    """The module does not compute what it claims to."""
 
 
 PAUSES_S, WATCHED_S = (0.03, 0.1, 0.2, 0.2), 0.03  # torch's threads spin on for some 10 ms
@@ -86,7 +85,7 @@ class Jobs:
         seed_all(protocol.seed)
         module = build(case.ffn, device=work.device, dtype=getattr(torch, work.dtype))
         module = changed(module, case.ffn, work.backend)
-        _imposed(module, case, protocol.seed)
+        impose_routing(module, work, protocol.seed)
         made_of = fingerprint(module) if isinstance(case.ffn, ImportedSpec) and work.backend not in ORDERS else None
         subject = meters.subject_of(module, work, case.ffn.d_model, protocol.seed)
         made = self._made(subject, case, weights, split, checked)
@@ -360,13 +359,6 @@ def _settle(work: Workload) -> None:
         torch.cuda.set_device(torch.device(work.device).index or 0)  # events are recorded on the current device
     if torch.get_num_threads() != work.threads:
         torch.set_num_threads(work.threads)
-
-
-def _imposed(module: torch.nn.Module, case: Case, seed: int) -> None:
-    """Give the tokens of a case their experts, where it has any and says how they are spread."""
-    work = case.workload
-    if isinstance(module, MixtureOfExperts) and work.routing:
-        impose(module, Routing(work.routing), tokens=work.tokens, seed=seed)
 
 
 def expert_load(module: MixtureOfExperts, x: torch.Tensor) -> tuple[float, int]:

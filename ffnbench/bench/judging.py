@@ -20,16 +20,16 @@ import torch
 from torch import Tensor, nn
 
 from ffnbench.bench.backends import ORDERS, changed
-from ffnbench.bench.building import as_own, build, carried, seed_all
+from ffnbench.bench.building import as_own, build, carried, impose_routing, seed_all
 from ffnbench.bench.evidence import LEAST_GRADIENT, fingerprint, unpacked
 from ffnbench.bench.inputs import Pool
 from ffnbench.bench.meters import subject_of
 from ffnbench.ffn.attention import AttentionSpec
 from ffnbench.ffn.dtypes import DTYPES
-from ffnbench.ffn.experts import MixtureOfExperts, impose
+from ffnbench.ffn.experts import MixtureOfExperts
 from ffnbench.ffn.like import Layout, layout_of, on_weights
 from ffnbench.ffn.modules import OwnForm, reference_output
-from ffnbench.ffn.moe import Dispatch, Routing
+from ffnbench.ffn.moe import Dispatch
 from ffnbench.ffn.spec import ActivationSpec, FFNSpec, ImportedSpec
 from ffnbench.plan import AnySpec, Case
 
@@ -75,8 +75,8 @@ class Judge:
         self.form = _name_of(case.ffn) if form is None else form.spec.name
         self._ours = form
         self._router = form if isinstance(form, MixtureOfExperts) else None
-        if self._router is not None and work.routing:
-            impose(self._router, Routing(work.routing), tokens=work.tokens, seed=seed)
+        if self._router is not None:
+            impose_routing(self._router, work, seed)
         # of experts, (tokens, top_k), where it is imposed
         self._choice: Tensor | None = None if self._router is None else self._router.imposed
         self._by_rows = True  # as long as rows alone have given the right output
@@ -190,12 +190,12 @@ class Judge:
         return not self.form and found.error is not None and not found.error <= self._tolerance
 
     def _unsteady(self, evidence: Sequence[Evidence]) -> float:
-        """How far two calls of a module on one input are apart, where its generator stands as it stood."""
+        """How far the first two calls of an instance on one input are apart, with the same state of torch's generator."""
         one = evidence[0]
         try:
-            if self._same is None:
-                return 0.0
-            first, again = (self._expected(self._same, self._dtype, one)[OUTPUT] for _ in range(2))
+            module = self._built(self._pool.input(one["salt"], one["calls"], one["call"]), other_weights=False)
+            module.train(self._train)
+            first, again = (self._expected(module, self._dtype, one)[OUTPUT] for _ in range(2))
         except Exception:
             return 0.0
         error = row_error(again, first)

@@ -37,7 +37,7 @@ class Draw:
 
 @dataclass(slots=True)
 class Jury:
-    """The judge of a run. Without a `launch` there is none, and nothing is drawn."""
+    """The judge of a run. Without a `launch` there is none, and no output is looked at."""
 
     launch: Launch | None
     weights: str

@@ -342,8 +342,7 @@ class _Runner:
         if self.timer is None and "timer" in answer:
             self.timer = jsonable.decode(Timer, answer["timer"])
         if not self._whole and self.jury.sits:
-            label = self.plan.reference
-            self._burning = self._ask(worker, label, {"do": "idle", "label": label}).get("cpus", 0.0) >= BURNS
+            self._burning = self._ask_of_reference(worker, {"do": "idle"}).get("cpus", 0.0) >= BURNS
         for label in self._alive():
             self._open(worker, label, index)
         if self._timed:
@@ -417,8 +416,8 @@ class _Runner:
                 self._explore(worker)
         elif self._roof_calls:
             alive = [jsonable.encode(roof) for roof in self.roofs if roof.name in self._roof_calls]
-            answer = self._ask_of_roofs(worker, {"do": "prepare_roofs", "roofs": alive})
-            made = answer.get("made", []) if answer else []
+            answer = self._ask_of_reference(worker, {"do": "prepare_roofs", "roofs": alive})
+            made = answer.get("made", [])
             self._roof_calls = {name: calls for name, calls in self._roof_calls.items() if name in made}
         self._ceilings_s += self.now() - start
         self._clock.beside(self.now() - start)
@@ -449,20 +448,26 @@ class _Runner:
             return []
         self._tell(f"{self._which()}  looking for ceilings")
         roofs = [jsonable.encode(roof) for roof in asked]
-        answer = self._ask_of_roofs(worker, {"do": "explore", "roofs": roofs, "seconds": seconds, "keep": KEPT_ROOFS})
+        answer = self._ask_of_reference(
+            worker, {"do": "explore", "roofs": roofs, "seconds": seconds, "keep": KEPT_ROOFS}
+        )
         told = answer.get("found", []) if answer else []
         found = [(jsonable.decode(Roof, one["roof"]), float(one["seconds"]), int(one["calls"])) for one in told]
         self._reached += [Ceiling(roof=roof, seconds=took) for roof, took, _ in found]
         return found
 
-    def _ask_of_roofs(self, worker: Worker, request: Message) -> Message | None:
-        """Ask the worker of the reference; None where it can't. One that is lost is no case's fault, and ends this."""
+    def _ask_of_reference(self, worker: Worker, request: Message) -> Message:
+        """Ask the worker of the reference; empty where it can't. One that is lost ends the looking at roofs."""
         try:
-            answer = worker.ask({**request, "label": self.plan.reference}, self.plan.protocol.timeout_s)
+            return self._ask_or_nothing(worker, {**request, "label": self.plan.reference})
         except WorkerLost:
             self._roof_calls = {}
             raise
-        return None if "failure" in answer else answer
+
+    def _ask_or_nothing(self, worker: Worker, request: Message) -> Message:
+        """Ask for what is no case's fault where it can't be had: the answer is empty then."""
+        answer = worker.ask(request, self.plan.protocol.timeout_s)
+        return {} if "failure" in answer else answer
 
     def _due_roofs(self, place: _Place) -> list[str]:
         """The roofs whose turn it is in this round: those that may bind a row, as often as their share of the run's
@@ -478,7 +483,7 @@ class _Runner:
     def _roof(self, worker: Worker, place: _Place, name: str, turn: int) -> None:
         """One sample of a roof; one that can't be had is dropped, and fails no case."""
         roof, calls = next(roof for roof in self.roofs if roof.name == name), self._roof_calls[name]
-        answer = self._ask_of_roofs(worker, {"do": "roof", "roof": jsonable.encode(roof), "calls": calls})
+        answer = self._ask_of_reference(worker, {"do": "roof", "roof": jsonable.encode(roof), "calls": calls})
         if not answer or not answer.get("value", 0) > 0:
             self._roof_calls.pop(name, None)
             return
@@ -657,8 +662,8 @@ class _Runner:
     def _test_clocks(self, worker: Worker) -> None:
         """Where this clock and that of the worker disagreed in every sample, look again."""
         for label in [label for label in self._alive() if self._clocks.disagree(label)]:
-            tick = partial(self._ask, worker, label, {"do": "tick", "label": label, "seconds": TICK_S})
-            if why := self._clocks.test(tick):
+            request = {"do": "tick", "label": label, "seconds": TICK_S}
+            if why := self._clocks.test(partial(self._ask_or_nothing, worker, request)):
                 self._suspect(label, why)
 
     def _call_again(self, worker: Worker) -> None:
@@ -703,7 +708,7 @@ class _Runner:
         clean = []
         for _ in range(LOOKS):
             request = {"do": "roof", "roof": jsonable.encode(best.roof), "calls": self._roof_calls.get(floor.roof, 1)}
-            answer = self._ask_of_roofs(worker, request) or {}
+            answer = self._ask_of_reference(worker, request)
             if answer.get("value", 0) > 0 and (answer.get("waited") is None or answer["waited"] <= WAITED):
                 clean.append(answer["value"])
         share = min(1.0, min(clean) / best.seconds) if clean else 0.0

@@ -1,0 +1,49 @@
+"""What one worker found out the next takes over: the number of calls; a head its base's weights."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from ffnbench import jsonable
+from ffnbench.bench import agreement
+from ffnbench.bench.jobs import Jobs
+from ffnbench.plan import NoProbe, Plan
+from ffnbench.planning.compare import plan_compare
+from ffnbench.request import CompareRequest
+
+
+def plan_of(variants: str = "relu,swiglu", **options: object) -> Plan:
+    settings: dict[str, object] = {"d_model": 32, "seq_len": 16, "threads": 1, "device": "cpu", **options}
+    return plan_compare(CompareRequest(variants=variants, **settings), NoProbe())  # type: ignore[arg-type]
+
+
+def test_a_head_takes_over_its_bases_weights(tmp_path: Path) -> None:
+    """Another seed gives other weights, unless those of the base are given."""
+    base = plan_of("swiglu").cases[0]
+    agreement.keep(jsonable.encode(base), seed=7, folder=str(tmp_path))
+    told = torch.load(tmp_path / "base.pt", weights_only=True)["state"]
+    jobs = Jobs(plan_of("swiglu", seed=1))
+    jobs.open("swiglu", 1)
+    own = jobs.subjects["swiglu"].module.state_dict()
+    assert not any(torch.equal(own[name], told[name]) for name in told)
+    jobs = Jobs(plan_of("swiglu", seed=1))
+    jobs.open("swiglu", 1, weights=str(tmp_path))
+    taken = jobs.subjects["swiglu"].module.state_dict()
+    assert all(torch.equal(taken[name], told[name]) for name in told)
+
+
+def test_what_is_warm_is_not_warmed_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    from ffnbench.bench import meters
+
+    warmed: list[float] = []
+    monkeypatch.setattr(meters, "warm_up", lambda subject, seconds: warmed.append(seconds))
+    plan = plan_of("relu,swiglu,gelu")
+    first, later = Jobs(plan), Jobs(plan)
+    found = {label: first.open(label, None) for label in ("relu", "swiglu", "gelu")}
+    assert warmed == [0.1, 0.025, 0.025]
+    for label, opened in found.items():
+        later.open(label, opened["calls"], checked=True)
+    assert warmed[3:] == [0.1]
