@@ -190,7 +190,7 @@ class Judge:
         return not self.form and found.error is not None and not found.error <= self._tolerance
 
     def _unsteady(self, evidence: Sequence[Evidence]) -> float:
-        """How far the first two calls of an instance on one input are apart, with the same state of torch's generator."""
+        """How far the first two calls of an instance on one input are apart; both find the same generator state."""
         one = evidence[0]
         try:
             module = self._built(self._pool.input(one["salt"], one["calls"], one["call"]), other_weights=False)
