@@ -72,20 +72,23 @@ class Witness:
         if self.problem or self.y is None or self.x is None:
             return found
         renewed = self.pool.renewed(self.salt)
-        rows = sorted(_dice.sample(renewed, min(ROWS, len(renewed))))
-        found |= {"rows": rows, "y": packed(self.y.reshape(-1, self.pool.width)[rows])}
+        rows = torch.tensor(sorted(_dice.sample(renewed, min(ROWS, len(renewed)))), device=self.x.device)
+        found |= {"rows": rows.tolist(), "y": packed(self._rows_of(self.y, rows))}
         expected = self.pool.rows(self.salt, self.calls, self.call, rows)
-        if not torch.equal(self.x.detach().view(-1, self.pool.width)[rows], expected):
+        if not torch.equal(self._rows_of(self.x, rows), expected):
             return found | {"problem": "it writes into its input"}
         if self._gradients:
             dx = torch.zeros_like(self.x) if self._dx is None else self._dx
-            found["dx"] = packed(dx.reshape(-1, self.pool.width)[rows])
-            found["dw"] = {name: {"rows": rows, "values": packed(values)} for name, (rows, values) in self._dw.items()}
+            found["dx"] = packed(self._rows_of(dx, rows))
+            found["dw"] = {name: {"rows": of, "values": packed(values)} for name, (of, values) in self._dw.items()}
         if self.drew and self._state is not None:
             found["state"] = packed(self._state)
         if self._buffers:
             found["buffers"] = {name: packed(value) for name, value in self._buffers.items()}
         return found
+
+    def _rows_of(self, values: Tensor, rows: Tensor) -> Tensor:
+        return values.detach().reshape(-1, self.pool.width).index_select(0, rows)
 
 
 def _state_of(device: torch.device) -> Tensor:

@@ -74,9 +74,9 @@ class Pool:
         """The rows that a sample has renewed."""
         return range(salt % self._step, len(self._rows), self._step)
 
-    def rows(self, salt: int, calls: int, call: int, rows: Sequence[int]) -> Tensor:
-        """Some renewed rows of one call's input, (rows, width)."""
-        return self._rows[list(rows)] * self._signs(salt, calls)[call]
+    def rows(self, salt: int, calls: int, call: int, rows: Tensor) -> Tensor:
+        """Some renewed rows of one call's input, (rows, width), by their numbers."""
+        return self._rows.index_select(0, rows) * self._signs(salt, calls)[call]
 
     def input(self, salt: int, calls: int, call: int) -> Tensor:
         """The whole input of one call: no view, as it is none in a timed call (autocast asks)."""

@@ -221,7 +221,7 @@ class Judge:
 
     def _rows(self, some: Sequence[Evidence], found: _Found) -> bool:
         """Run the rows alone; whether that tells. A form's tells always, another module's where it is right."""
-        x = torch.cat([self._pool.rows(one["salt"], one["calls"], one["call"], one["rows"]) for one in some])
+        x = torch.cat([self._rows_in(one) for one in some])
         y = torch.cat([self._told(one["y"], len(one["rows"])) for one in some])
         choice = self._choices(some) if self._router is not None else None
         try:
@@ -250,6 +250,10 @@ class Judge:
             error = row_error(y[kept], expected[kept])
         found.add(error, OUTPUT)
         return True
+
+    def _rows_in(self, one: Evidence) -> Tensor:
+        rows = torch.tensor(one["rows"], device=self._case.workload.device)
+        return self._pool.rows(one["salt"], one["calls"], one["call"], rows)
 
     def _choices(self, some: Sequence[Evidence]) -> Tensor:
         """The experts of the rows: those that were imposed, or those that the router chooses in its own dtype."""

@@ -21,8 +21,8 @@ from ffnbench.plan import CONTROL, Case, Plan
 from ffnbench.request import SidesRequest
 from ffnbench.result import Against, Judged
 
-SHARE = 0.03  # of a run's time that judging may take, once every case has been judged
-AT_FIRST_S = 0.1  # for each case
+SHARE = 0.01  # of a run's time that judging may take, once every case has been judged
+AT_FIRST_S = 0.05  # for each case
 NO_FAULT = ("oom", "unsupported")  # of a module that its judge can't build
 KEPT = 200  # pieces of evidence of a case that wait, at most: later ones take the places of others
 
@@ -71,10 +71,10 @@ class Jury:
             self._worker.greeting()
 
     def draw(self, calls: int) -> Draw:
-        """Of a sample of so many calls: one look, and in half of the samples another, so that a look which was noticed
-        need not be the last. No seed tells them in advance.
+        """Of a sample of so many calls: one look, and in a quarter of the samples another, so that a look which was
+        noticed need not be the last. No seed tells them in advance.
         """
-        looks = {secrets.randbelow(calls) for _ in range(1 + secrets.randbelow(2))}
+        looks = {secrets.randbelow(calls) for _ in range(2 if secrets.randbelow(4) == 0 else 1)}
         return Draw(secrets.randbits(56), sorted(looks))
 
     def hear(self, label: str, evidence: Message) -> None:
