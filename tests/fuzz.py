@@ -540,7 +540,8 @@ def saved_files(place: Place, watch: Watch) -> dict[str, bytes]:
     found["again"] = found["base"]
     results = ROOT / "results"
     for name, path in {
-        "ci": "ci/baseline.json", "old": "amd-epyc-2cpu/compare.json", "readings": "amd-epyc-2cpu/selftest-live.json",
+        "ci": "ci/baseline.json", "old": "../tests/golden/old/compare.json",
+        "readings": "amd-epyc-2cpu/selftest-live.json",
         "gate-readings": "amd-epyc-2cpu/selftest-gate-live.json",
     }.items():  # fmt: skip
         found[name] = (results / path).read_bytes()

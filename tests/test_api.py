@@ -49,7 +49,7 @@ def test_build_takes_dtypes_in_every_form() -> None:
 
 
 def test_a_saved_report_is_loaded_and_shows_itself() -> None:
-    report = ffnbench.load("results/amd-epyc-2cpu/compare.json")
+    report = ffnbench.load("tests/golden/old/compare.json")
     assert isinstance(report, ffnbench.Report)
     assert "FFN compare" in repr(report)
 

@@ -54,7 +54,7 @@ def test_a_case_without_an_arm_is_written_as_before_there_were_any() -> None:
     assert "arm" not in jsonable.encode(case)
     away = replace(case, arm=Arm(python="p", env=(("A", "1"),)))
     assert jsonable.decode(Case, json.loads(json.dumps(jsonable.encode(away)))) == away
-    baseline = load("results/ci/baseline.json")
+    baseline = load("tests/golden/old/baseline.json")
     assert baseline.seal == seal(baseline)
 
 

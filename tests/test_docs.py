@@ -14,6 +14,7 @@ from conftest import ROOT, FakeLaunch, SidesProber, ffnbench, two_sides
 
 from ffnbench import api, jsonable
 from ffnbench.cli import app
+from ffnbench.errors import FfnbenchError
 from ffnbench.report.compare import compare_records, compare_table
 from ffnbench.report.selftest import alarm_table, live_table, selftest_view, tally_table
 from ffnbench.report.store import load, report_text
@@ -96,10 +97,23 @@ def test_the_readmes_table_is_the_committed_run() -> None:
 
 
 RESULTS = ROOT / "results" / "amd-epyc-2cpu"
+RUNS = sorted(path for path in ROOT.glob("results/*/*.json") if not path.name.startswith("selftest"))
+
+
+@pytest.mark.parametrize("path", RUNS, ids=lambda path: f"{path.parent.name}/{path.stem}")
+def test_every_committed_run_shows_its_own_figures(path) -> None:
+    assert len(RUNS) >= 10
+    assert api.report(str(path))[1] == ""
+
+
+@pytest.mark.parametrize("name", ["selftest", "selftest-live", "selftest-gate"])
+def test_what_a_selftest_saved_is_no_run_and_says_so(name: str) -> None:
+    with pytest.raises(FfnbenchError, match="holds no run: a selftest writes such lists"):
+        api.report(str(RESULTS / f"{name}.json"))
 
 
 HOLDS = {  # which document shows the output of what
-    "results/amd-epyc-2cpu/compare.json": "README.md",
+    "results/amd-epyc-avx2-2cpu/compare.json": "README.md",
     "selftest": "docs/methodology.md",
     "selftest-live": "docs/methodology.md",
     "selftest-live-1thread": "docs/methodology.md",
@@ -261,8 +275,8 @@ def shown_again(path) -> Report:
 
 def test_the_numbers_of_the_claims_are_those_of_the_committed_runs() -> None:
     text = (ROOT / "docs" / "claims.md").read_text(encoding="utf-8")
-    folder = ROOT / "results" / "amd-epyc-2cpu"
-    times = list(csv.DictReader((folder / "activations-time.csv").read_text().splitlines()))
+    folder = ROOT / "results" / "amd-epyc-avx2-2cpu"
+    times = list(csv.DictReader((ROOT / "results" / "amd-epyc-2cpu" / "activations-time.csv").read_text().splitlines()))
     for row in times:
         if row["activation"] in ("silu", "gelu", "gelu_tanh"):
             assert any(q in text for q in quoted(row["ratio"], row["ratio_low"], row["ratio_high"])), row

@@ -173,11 +173,10 @@ def test_a_plan_keeps_what_was_typed(tmp_path: Path) -> None:
 # Files of earlier versions
 
 
-OLD = sorted((ROOT / "results" / "amd-epyc-2cpu").glob("*.json"))
-OLD = [path for path in OLD if not path.name.startswith("selftest")]
+OLD = ROOT / "tests" / "golden" / "old"  # runs of methods 1 and 2, of schema 1
 
 
-@pytest.mark.parametrize("path", [*OLD, ROOT / "results" / "ci" / "baseline.json"], ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", sorted(OLD.glob("*.json")), ids=lambda path: path.stem)
 def test_an_earlier_file_reads_back_the_same_from_todays_schema(path: Path, tmp_path: Path) -> None:
     old = load(path)
     (tmp_path / "again.json").write_text(report_text(old))
@@ -190,7 +189,7 @@ def test_an_earlier_file_reads_back_the_same_from_todays_schema(path: Path, tmp_
 @pytest.mark.parametrize("name", ["act-in-ffn", "glu-train"])
 def test_files_of_the_first_method_are_said_to_be(name: str) -> None:
     """Their figures are plain means over workers: taken here by hand, they are those that the file holds."""
-    path = ROOT / "results" / "amd-epyc-2cpu" / f"{name}.json"
+    path = OLD / f"{name}.json"
     data = json.loads(path.read_text())
     rounds: dict[tuple[str, int], dict[int, float]] = {}
     for sample in data["samples"]:
@@ -209,7 +208,7 @@ def test_files_of_the_first_method_are_said_to_be(name: str) -> None:
 
 
 def test_figures_that_were_edited_are_said_to_be(tmp_path: Path) -> None:
-    data = json.loads((ROOT / "results" / "amd-epyc-2cpu" / "compare.json").read_text())
+    data = json.loads((OLD / "compare.json").read_text())
     data["comparisons"][1]["ratio"]["value"] *= 0.9
     data["plan"]["protocol"]["method"] = 4
     (tmp_path / "run.json").write_text(json.dumps(data))
@@ -221,7 +220,7 @@ def test_figures_that_were_edited_are_said_to_be(tmp_path: Path) -> None:
 
 def test_a_count_that_changed_since_an_earlier_file_is_a_regression_and_no_edit(call, tmp_path, monkeypatch) -> None:
     """The seal is that of the file as it was written, whatever today's code makes of its cases."""
-    baseline = ROOT / "results" / "ci" / "baseline.json"
+    baseline = OLD / "baseline.json"
     monkeypatch.setattr(plan, "cost", lambda spec, **how: with_more(cost(spec, **how)))
     code, out, err = call("check", str(baseline), "--exact-only")
     assert code == 1, err
