@@ -17,9 +17,9 @@ from torch import Tensor, nn
 from ffnbench import jsonable
 from ffnbench.bench.backends import changed, forward_of
 from ffnbench.bench.building import WEIGHTS, build, carry, seed_all
-from ffnbench.bench.jobs import relative_error
 from ffnbench.errors import FfnbenchError
 from ffnbench.ffn.dtypes import DTYPES
+from ffnbench.ffn.like import relative_error
 from ffnbench.ffn.modules import OwnForm, reference_output
 from ffnbench.plan import Case
 from ffnbench.result import Agreement

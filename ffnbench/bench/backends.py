@@ -17,7 +17,7 @@ from ffnbench.bench.building import as_own
 from ffnbench.bench.compiling import compile_now, compiled_of, no_compiler
 from ffnbench.bench.meters import Subject
 from ffnbench.errors import FfnbenchError, Unsupported
-from ffnbench.ffn.like import distance, output_of, tolerance_of
+from ffnbench.ffn.like import output_of, relative_error, tolerance_of
 from ffnbench.ffn.modules import reference_output
 from ffnbench.ffn.packed import join
 from ffnbench.ffn.spec import ImportedSpec
@@ -59,7 +59,7 @@ def _own(module: nn.Module, spec: ImportedSpec) -> nn.Module:
     if spec.like is not None:
         if any(isinstance(part, nn.Dropout) and part.p for part in module.modules()):
             raise Unsupported(f"{spec.target} has dropout, which {spec.like.name} would leave out")
-        error = distance(output_of(module, x), reference_output(ours, x))
+        error = relative_error(output_of(module, x), reference_output(ours, x))
         if not error <= tolerance_of(x.dtype):
             raise Unsupported(f"{spec.target} is not like {spec.like.name}: its output differs by {error:.1e}")
     return ours.requires_grad_()  # to be trained as any other

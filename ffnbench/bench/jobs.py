@@ -35,6 +35,7 @@ from ffnbench.errors import FfnbenchError, Unsupported
 from ffnbench.ffn.attention_module import Attention, attention_reference
 from ffnbench.ffn.dtypes import DTYPES
 from ffnbench.ffn.experts import MixtureOfExperts
+from ffnbench.ffn.like import relative_error
 from ffnbench.ffn.modules import OwnForm, reference_output
 from ffnbench.ffn.spec import ActivationSpec, ImportedSpec
 from ffnbench.metrics import ERROR, HIT, LOAD
@@ -344,13 +345,6 @@ def _reference(subject: meters.Subject, case: Case) -> tuple[Tensor, str] | None
     if ours is None:
         return None
     return reference_output(ours, x), f"the float64 reference of ffnbench's own {ours.spec.form}"
-
-
-def relative_error(y: Tensor, expected: Tensor) -> float:
-    """The norm of the difference over the norm of what is expected, in float64."""
-    y, expected = y.double(), expected.double()
-    size = expected.norm()
-    return float((y - expected).norm() / size) if size else float(y.norm())
 
 
 def _settle(work: Workload) -> None:

@@ -163,7 +163,7 @@ def _nearest(module: nn.Module, layouts: Sequence[Layout], x: Tensor, theirs: Te
     best, least = layouts[0], math.inf
     for layout in layouts:
         y = reference_output(on_weights(layout, dict(module.named_parameters())), x)
-        error = distance(theirs, y)
+        error = relative_error(theirs, y)
         if error < least:
             best, least = layout, error
         if error <= CLEAR * tolerance_of(theirs.dtype):
@@ -171,9 +171,13 @@ def _nearest(module: nn.Module, layouts: Sequence[Layout], x: Tensor, theirs: Te
     return best, least
 
 
-def distance(y: Tensor, expected: Tensor) -> float:
-    """The norm of the difference over that of what is expected, in float64; NaN for what is not finite."""
-    return float((y.double() - expected.double()).norm() / expected.double().norm())
+def relative_error(y: Tensor, expected: Tensor) -> float:
+    """The norm of the difference over that of what is expected, in float64, or by itself where nothing but zeros is
+    expected; NaN for what is not finite.
+    """
+    y, expected = y.double(), expected.double()
+    size = expected.norm()
+    return float((y - expected).norm() / size) if size else float(y.norm())
 
 
 def tolerance_of(dtype: torch.dtype) -> float:
