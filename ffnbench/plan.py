@@ -6,7 +6,7 @@ The types only; how a request becomes a Plan is planning/, the answer is result.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import cached_property
@@ -43,6 +43,9 @@ class Mode(Enum):
     FORWARD = "forward"
     TRAIN = "train"
     BACKWARD = "backward"
+
+
+MODE_ALIASES = {"inference": Mode.FORWARD, "training": Mode.TRAIN}
 
 
 class Backend(Enum):
@@ -208,6 +211,33 @@ class Note:
     text: str
 
 
+SWEPT = ("d_model", "dtype", "mode", "threads", "batch", "seq_len")  # what groups may differ in, as labels have it
+
+
+def value_of(case: Case, key: str) -> int | str:
+    """What a case has of one of SWEPT."""
+    found: int | str = getattr(case.ffn, "d_model", 0) if key == "d_model" else getattr(case.workload, key)
+    return found
+
+
+def group_suffix(values: Mapping[str, int | str]) -> str:
+    """The end of the labels of a group: `@dtype=bfloat16@seq_len=128`; empty where there is one group."""
+    return "".join(f"@{key}={value}" for key, value in values.items())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Group:
+    """The cases that are compared with one reference, which is among them. `values` are what groups differ in."""
+
+    reference: str
+    cases: tuple[Case, ...]
+    values: Mapping[str, int | str]
+
+    def name(self, label: str) -> str:
+        """The label of a case without what all of the group have."""
+        return label.removesuffix(group_suffix(self.values))
+
+
 @dataclass(frozen=True, kw_only=True)
 class Plan:
     """The whole question, enough to run it again. `reference` is the label that ratios are relative to.
@@ -246,6 +276,27 @@ class Plan:
     def is_reference(self, label: str) -> bool:
         """Whether ratios are relative to this case."""
         return self.reference_of(label) == label
+
+    @cached_property
+    def groups(self) -> tuple[Group, ...]:
+        """The cases that were asked for, by the reference that they are compared with."""
+        found: dict[str, list[Case]] = {}
+        for case in self.shown:
+            found.setdefault(self.reference_of(case.label), []).append(case)
+        references = [self.case(label) for label in found]
+        differing = [key for key in SWEPT if len({value_of(case, key) for case in references}) > 1]
+        return tuple(
+            Group(reference=case.label, cases=tuple(cases), values={key: value_of(case, key) for key in differing})
+            for case, cases in zip(references, found.values(), strict=True)
+        )
+
+    @cached_property
+    def _names(self) -> dict[str, str]:
+        return {case.label: group.name(case.label) for group in self.groups for case in group.cases}
+
+    def name_of(self, label: str) -> str:
+        """The label of a case without what all of its group have: `swiglu` of `swiglu@seq_len=128`."""
+        return self._names.get(label, label)
 
     @cached_property
     def arms(self) -> tuple[Arm, ...]:

@@ -98,7 +98,23 @@ class Shape:
     batch: int = flag(1, "Sequences in a call.", WORKLOAD, "INT")
     seq_len: int = flag(512, "Tokens in a sequence.", WORKLOAD, "INT")
     dtype: str = flag("float32", "float32, bfloat16, float16, float64.", WORKLOAD, "NAME")
-    mode: str = flag("forward", "forward, train (forward and backward) or backward alone.", WORKLOAD, "NAME")
+    mode: str = flag(
+        "forward", "forward (inference), train (training: forward and backward) or backward alone.", WORKLOAD, "NAME")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Lists:
+    """What may be a list for `compare` and `cost`: each combination is a group, with its own reference and widths."""
+
+    d_model: int | tuple[int, ...] | None = flag(
+        None, "Width of the model, or several: 512,1024. \\[default: the model's that is named, else 768]", MODEL,
+        "LIST")
+    batch: int | tuple[int, ...] = flag(1, "Sequences in a call: 1,8 are two groups of rows.", WORKLOAD, "LIST")
+    seq_len: int | tuple[int, ...] = flag(512, "Tokens in a sequence: 1,128,512 are three groups.", WORKLOAD, "LIST")
+    dtype: str = flag("float32", "float32, bfloat16, float16, float64, or several of them.", WORKLOAD, "LIST")
+    mode: str = flag(
+        "forward", "forward (inference), train (training: forward and backward), backward alone, or several.",
+        WORKLOAD, "LIST")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -168,14 +184,16 @@ class Request:
 
 
 @dataclass(frozen=True, kw_only=True)
-class CostRequest(Shape, Variants, Request):
+class CostRequest(Lists, Shape, Variants, Request):  # type: ignore[misc]  # a list where others have one value
     """`ffnbench cost`."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class CompareRequest(Apart, Effort, Running, Device, Shape, Variants, Request):
+class CompareRequest(Apart, Effort, Running, Device, Lists, Shape, Variants, Request):  # type: ignore[misc]
     """`ffnbench compare`."""
 
+    threads: int | tuple[int, ...] | None = flag(  # type: ignore[assignment]
+        None, "CPU threads, or several: 1,2. \\[default: the CPUs this process may use]", WORKLOAD, "LIST")
     init: str = flag("torch", "Weights: torch, he_xavier or normal.", MODEL, "NAME")
     routing: str | None = flag(
         None, "How tokens spread over experts: uniform, skewed or trained-like. \\[default: uniform]", WORKLOAD, "NAME")
@@ -335,6 +353,8 @@ def command_line(command: str, request: Request, always: tuple[str, ...] = ()) -
         if isinstance(value, bool):
             words.append(name if value else how.off)
         else:
+            if isinstance(value, tuple) and not isinstance(one.default, tuple):
+                value = ",".join(map(str, value))
             for item in value if isinstance(value, tuple) else (value,):
                 words += [name, shlex.quote(f"{item:g}" if isinstance(item, float) else str(item))]
     return " ".join(words)

@@ -47,7 +47,7 @@ MISTAKES = [
     (["--variants", "swiglu@dff=8"], "unknown key 'dff'", "did you mean 'd_ff'"),
     (["--d-model", "0"], "d_model must be a positive integer, not 0", "--d-model 768"),
     (["--d-model", "-3"], "d_model must be a positive integer, not -3", "--d-model 768"),
-    (["--d-model", "many"], "'many' is not a whole number", "compare --help"),
+    (["--d-model", "many"], "'many' is not a whole number", "for example --d-model 512,1024"),
     (["--ratio", "big"], "'big' is not a number", "compare --help"),
     (["--variants", "swiglu", "--rule", "two_thirds", "--d-model", "64"], "divisible by 3", "--multiple-of"),
     (["--dtype", "float23"], "unknown dtype 'float23'", "list dtypes"),

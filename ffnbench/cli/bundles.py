@@ -10,19 +10,22 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, fields, is_dataclass, replace
-from functools import wraps
+from functools import partial, wraps
 from types import UnionType
 from typing import TYPE_CHECKING, Annotated, Any, Union, get_args, get_origin, get_type_hints
 
 import typer
 
 from ffnbench.cli.app import app
+from ffnbench.errors import FfnbenchError
+from ffnbench.planning.lists import EXAMPLES, several
 from ffnbench.report.output import Shown
 from ffnbench.request import ATTENTION, CURVES, LIMITS, MEASURING, MODEL, OUTPUT, SIDES, WORKLOAD, Flag, spelling
 
 if TYPE_CHECKING:
     from ffnbench.cli.idle import Asked
 
+LIST = "LIST"  # stands for the value of a flag that is a comma separated list, and that adds up if it is repeated
 PANELS = (SIDES, MODEL, ATTENTION, CURVES, WORKLOAD, LIMITS, MEASURING, OUTPUT)  # in the order of the help
 
 
@@ -43,8 +46,11 @@ def expanded(function: Callable[..., None], words: Mapping[str, str]) -> Callabl
     hints = get_type_hints(function, include_extras=True)
     parameters: list[inspect.Parameter] = []
     bundles: dict[str, type] = {}
+    of_context = [name for name, kind in hints.items() if kind is typer.Context]  # handed on, as it is
     for parameter in inspect.signature(function).parameters.values():
         kind = hints[parameter.name]
+        if kind is typer.Context:
+            continue
         if not is_dataclass(kind):
             parameters.append(parameter.replace(annotation=kind, kind=inspect.Parameter.KEYWORD_ONLY))
             continue
@@ -62,7 +68,7 @@ def expanded(function: Callable[..., None], words: Mapping[str, str]) -> Callabl
         asked = _asked(context, filled.values(), given)
         asked.refuse()
         told = {name: replace(of, known=asked.known) if isinstance(of, Shown) else of for name, of in filled.items()}
-        function(**told, **given)
+        function(**told, **given, **dict.fromkeys(of_context, context))
 
     call.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     call.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
@@ -99,9 +105,11 @@ def _options(bundle: type, words: Mapping[str, str]) -> list[inspect.Parameter]:
     for field in fields(bundle):
         how = field.metadata.get("flag")
         if how is not None:
-            kind = _kind(hints[field.name])
+            kind = _Kind(list[str] | None) if how.metavar == LIST else _kind(hints[field.name])
             option: Any = Annotated[kind.type, _option(field.name, how, kind, words)]  # type: ignore[name-defined]
             default = list(field.default) or None if isinstance(field.default, tuple) else field.default
+            if how.metavar == LIST and default is not None:
+                default = [str(default)]
             found.append(
                 inspect.Parameter(field.name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=option)
             )
@@ -139,8 +147,16 @@ def _place(parameter: inspect.Parameter) -> int:
 
 
 def _filled(bundle: type, given: dict[str, Any]) -> Any:
-    """The bundle with its flags, taken out of what was given. A flag that may stand several times becomes a tuple."""
+    """The bundle with its flags, taken out of what was given. A flag that may stand several times becomes a tuple; a
+    comma separated list that does is one list.
+    """
     values = {field.name: given.pop(field.name) for field in fields(bundle) if "flag" in field.metadata}
+    hints = get_type_hints(bundle)
+    for field in fields(bundle):
+        if (how := field.metadata.get("flag")) and how.metavar == LIST and values[field.name] is not None:
+            text = ",".join(values[field.name])
+            numbers = any(get_origin(one) is tuple for one in get_args(hints[field.name]))
+            values[field.name] = whole_list(field.name, text) if numbers else text
     repeatable = {field.name for field in fields(bundle) if isinstance(field.default, tuple)}
     return bundle(**{name: tuple(value or ()) if name in repeatable else value for name, value in values.items()})
 
@@ -150,7 +166,24 @@ def whole(text: str) -> int:
     try:
         return int(text)
     except ValueError:
+        if "," in text:
+            raise typer.BadParameter(f"{text!r} is a list, and one whole number is taken here") from None
         raise typer.BadParameter(f"{text!r} is not a whole number") from None
+
+
+def whole_list(name: str, text: str) -> int | tuple[int, ...]:
+    """One integer, or several with commas between, of the flag of that field."""
+    found = several(name, text, partial(_whole_of, name, text))
+    return found[0] if len(found) == 1 else found
+
+
+def _whole_of(name: str, text: str, part: str) -> int:
+    try:
+        return int(part)
+    except ValueError:
+        of = f", in {text!r}" if part != text else ""
+        hint = "a list has commas: 128,512" if " " in part else f"for example {spelling(name)} {EXAMPLES[name]}"
+        raise FfnbenchError(f"{spelling(name)}: {part!r} is not a whole number{of}", hint) from None
 
 
 def number(text: str) -> float:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from typing import Annotated
 
 import typer
 
 from ffnbench.cli.app import leave
 from ffnbench.cli.bundles import command
+from ffnbench.cli.positional import with_names
 from ffnbench.report.formats import FORMATS, PICTURES, SUFFIXES
 from ffnbench.report.output import Counted, Ending, Kept, Output
 from ffnbench.report.store import inputs_of
@@ -20,23 +22,32 @@ WORDS = {"formats": ", ".join(FORMATS), "suffixes": ", ".join(ALL_SUFFIXES)}
 MEASURED = WORDS | {"suffixes": WORDS["suffixes"] + "; roofline.png: under ceilings"}
 
 
+NAMES = typer.Argument(metavar="[VARIANT]...", help="Variants, as in --variants; they stand after those of that flag.")
+
+
 @command(
     epilog="Example: ffnbench compare --d-model 768 --variants relu,gelu,swiglu -o run.csv -o run.json", words=MEASURED
 )
-def compare(request: CompareRequest, output: Output) -> None:
+def compare(
+    request: CompareRequest, output: Output, context: typer.Context, names: Annotated[list[str] | None, NAMES] = None
+) -> None:
     """Measure variants side by side: parameters, FLOPs, latency and memory, at equal parameters."""
     from ffnbench import api
 
+    request = replace(request, variants=with_names(context, request.variants, names))
     with Ending(output, "compare", suffixes=ALL_SUFFIXES, inputs=inputs_of(*vars(request).values())) as ending:
         api.compare(request, ending)
     leave(ending.code)
 
 
 @command(epilog="Example: ffnbench cost --d-model 4096 --variants relu2,swiglu --rule llama", words=WORDS)
-def cost(request: CostRequest, output: Counted) -> None:
+def cost(
+    request: CostRequest, output: Counted, context: typer.Context, names: Annotated[list[str] | None, NAMES] = None
+) -> None:
     """Count parameters, FLOPs and bytes of variants, without measuring and without torch."""
     from ffnbench import api
 
+    request = replace(request, variants=with_names(context, request.variants, names))
     inputs = inputs_of(*vars(request).values())
     with Ending(output, "cost", suffixes=ALL_SUFFIXES, inputs=inputs, counts_only=True) as ending:
         api.cost(CompareRequest(**vars(request)), ending)

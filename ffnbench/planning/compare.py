@@ -17,10 +17,12 @@ from ffnbench.metrics import CEILINGS, METRIC_GROUPS
 from ffnbench.models.model import ModelSpec
 from ffnbench.models.presets import model_of
 from ffnbench.names import hint_for
-from ffnbench.plan import Backend, Case, NoProbe, Note, Plan, Probe, control_of
+from ffnbench.plan import Backend, Case, NoProbe, Note, Plan, Probe, control_of, group_suffix
 from ffnbench.planning.backends import labels_of, lacks, parse_backends, refuse_lacking
 from ffnbench.planning.effort import protocol_of
 from ffnbench.planning.grammar import Variant, as_activation_variant, as_model_variant, parse_variants
+from ffnbench.planning.groups import GroupAsked, groups_asked, refuse_own_values
+from ffnbench.planning.lists import one
 from ffnbench.planning.widths import Sizer
 from ffnbench.request import CompareRequest
 
@@ -34,31 +36,65 @@ def plan_compare(request: CompareRequest, probe: Probe | None = None) -> Plan:
     backends = parse_backends(request.backend)
     asked = replace(
         request,
-        d_model=shared_width(request.d_model, chosen, variants),
+        d_model=shared_widths(request, chosen, variants),
         bias=biased(request.bias, chosen),
         backend=backends[0].value,
     )
     rows = [_Rows(variant, labels_of(variant, backends)) for variant in variants]
     _refuse_twins(rows)
-    reference = _reference(request.reference, rows)
-    sizer = Sizer(asked, reference.variant, probe)
-    sized = [(row, sizer.case(row.variant)) for row in rows]
-    cases = tuple(case for row, base in sized for case in row.cases(base))
-    refused = _lacking(cases, {label for row in rows if row.several for label in row.labels})
-    against = _first_that_runs(request.reference, reference, cases, refused)
-    if sizer.match is not Match.NONE:  # what is of the reference's own variant is as wide as it
-        cases = tuple(replace(c, residual=0.0) if c.residual is None and c.label != against else c for c in cases)
+    groups = groups_asked(asked)
+    refuse_own_values(groups, variants)
+    reference = _reference(request.reference, rows, groups)
+    sized = [_group(group, rows, reference, probe) for group in groups]
+    cases = tuple(case for group in sized for case in group.cases)
+    refused = {label: why for group in sized for label, why in group.refused.items()}
     metrics = _metrics(request, cases)
-    notes = [Note(label=label, text=text) for row in rows for label in row.labels for text in row.variant.notes]
+    of_variant = {label: row.variant for row in rows for label in row.labels}
+    notes = [Note(label=label, text=text) for group in sized for label, bare in group.bare.items()
+             for text in of_variant[bare].notes]  # fmt: skip
     return Plan(
-        cases=(*cases, *_control(request, metrics, cases, against)),
-        reference=against,
+        cases=(*cases, *_control(request, metrics, cases, sized[0].against)),
+        reference=sized[0].against,
         protocol=protocol_of(len(cases) - len(refused), request),
         metrics=metrics,
-        match=sizer.match.value,
-        multiple_of=sizer.multiple_of,
+        match=sized[0].sizer.match.value,
+        multiple_of=sized[0].sizer.multiple_of,
         notes=(*notes, *(Note(label=label, text=why) for label, why in refused.items())),
         request=request,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Group:
+    """The cases of one combination of the lists' values: those that can't be run with the reason, and the reference.
+
+    `bare` has the label of each as it would be if there were no other group.
+    """
+
+    cases: tuple[Case, ...]
+    refused: dict[str, str]
+    against: str
+    sizer: Sizer
+    bare: dict[str, str]
+
+
+def _group(group: GroupAsked, rows: list[_Rows], reference: _Rows, probe: Probe) -> _Group:
+    """One group sized: every one has its own target to match, and so its own widths."""
+    with group.told():
+        sizer = Sizer(group.request, reference.variant, probe)
+        sized = [(row, sizer.case(row.variant)) for row in rows]
+        cases = tuple(case for row, base in sized for case in row.cases(base))
+        refused = _lacking(cases, {label for row in rows if row.several for label in row.labels})
+        against = _first_that_runs(group.request.reference, reference, cases, refused)
+    if sizer.match is not Match.NONE:  # what is of the reference's own variant is as wide as it
+        cases = tuple(replace(c, residual=0.0) if c.residual is None and c.label != against else c for c in cases)
+    end = group_suffix(group.values)
+    return _Group(
+        cases=tuple(replace(c, label=c.label + end, against=against + end) for c in cases) if end else cases,
+        refused={label + end: why for label, why in refused.items()},
+        against=against + end,
+        sizer=sizer,
+        bare={case.label + end: case.label for case in cases},
     )
 
 
@@ -132,10 +168,15 @@ def _refuse_twins(rows: list[_Rows]) -> None:
             seen[label] = row.variant
 
 
-def _reference(label: str | None, rows: list[_Rows]) -> _Rows:
+def _reference(label: str | None, rows: list[_Rows], groups: list[GroupAsked]) -> _Rows:
     if label is None:
         return rows[0]
     labels = [known for row in rows for known in row.labels]
+    of_group = {known + group_suffix(group.values): known for known in labels for group in groups}
+    if label not in labels and label in of_group:
+        raise FfnbenchError(
+            f"every group has its own reference, and {label!r} is of one", f"for all: --reference {of_group[label]}"
+        )
     if label not in labels:
         raise FfnbenchError(
             f"no variant has the label {label!r}", hint_for(label, labels, "labels: " + ", ".join(labels))
@@ -201,16 +242,32 @@ def biased(given: bool | None, chosen: Chosen) -> bool:
     return any(model.main.ffn.bias for model in chosen.values()) if given is None else given
 
 
-def shared_width(given: int | None, chosen: Chosen, variants: list[Variant]) -> int:
-    """d_model of the comparison: the flag's, the models', or the default; raises FfnbenchError where they differ."""
+def shared_widths(request: CompareRequest, chosen: Chosen, variants: list[Variant]) -> int | tuple[int, ...]:
+    """d_model of the comparison, or of each group: the flag's, the models', or the default; raises FfnbenchError where
+    they differ, and for several beside what has one width.
+    """
     named = {name: model.main.ffn.d_model for name, model in chosen.items()}
     named |= {variant.label: variant.d_model for variant in variants if variant.d_model}
     widths = sorted(set(named.values()))
     if len(widths) > 1:
         shown = ", ".join(f"{name} {width:,}" for name, width in named.items())
         raise FfnbenchError(f"these models have different d_model: {shown}", "compare models of one width")
+    given, name = request.d_model, next(iter(named), "")
+    if isinstance(given, tuple | list) and len(given) > 1:
+        typed = ",".join(map(str, given))
+        if named:
+            raise FfnbenchError(
+                f"--d-model {typed} are several widths, and {name} has one, {widths[0]:,}",
+                "leave --d-model out: the model sets it",
+            )
+        if request.d_ff is not None:
+            raise FfnbenchError(
+                f"--d-ff {request.d_ff:,} is one width, and --d-model {typed} are several",
+                "leave --d-ff out: each group finds its own; --ratio says how wide",
+            )
+        return tuple(given)
+    given = one("d_model", given)
     if given is not None and widths and widths != [given]:
-        name = next(iter(named))
         raise FfnbenchError(
             f"--d-model {given:,} is not the width of {name}, {widths[0]:,}", "leave --d-model out: the model sets it"
         )

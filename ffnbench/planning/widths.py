@@ -19,6 +19,7 @@ from ffnbench.ffn.width_rules import (
 from ffnbench.plan import ACTIVE_PARAMS, GIVEN, Arm, Case, Probe, Sizing, Workload
 from ffnbench.planning.grammar import MOE_KEYS, Variant, choose, module_spec
 from ffnbench.planning.keys import check_grouped, flag, limit_of, moe_of, number
+from ffnbench.planning.lists import one
 from ffnbench.planning.workload import workload_of
 from ffnbench.request import CompareRequest
 
@@ -42,7 +43,7 @@ class Sizer:
     def __post_init__(self) -> None:
         self.match = choose(Match, "match", self.request.match)
         self.multiple_of = DEFAULT_MULTIPLE if self.request.multiple_of is None else self.request.multiple_of
-        self.d_model = require_positive("d_model", self.request.d_model)
+        self.d_model = require_positive("d_model", one("d_model", self.request.d_model))
         require_positive("multiple_of", self.multiple_of)
         self._check_flags()
 

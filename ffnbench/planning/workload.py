@@ -8,10 +8,11 @@ from ffnbench.errors import FfnbenchError
 from ffnbench.ffn.dtypes import DTYPES
 from ffnbench.ffn.moe import Routing
 from ffnbench.ffn.spec import Scalar, require_positive
-from ffnbench.names import hint_for
-from ffnbench.plan import Backend, CompileMode, Mode, Workload
+from ffnbench.names import hint_for, normalise
+from ffnbench.plan import MODE_ALIASES, Backend, CompileMode, Mode, Workload, values_of
 from ffnbench.planning.grammar import ALL, COMPILE_KEYS, Variant, choose
 from ffnbench.planning.keys import flag
+from ffnbench.planning.lists import one
 from ffnbench.request import CompareRequest
 
 _NUMBERED = re.compile(r"cuda:[0-9]{1,4}")
@@ -20,12 +21,12 @@ _NUMBERED = re.compile(r"cuda:[0-9]{1,4}")
 def workload_of(request: CompareRequest, variant: Variant) -> Workload:
     """The workload of a variant: its own keys win over the flags. Raises FfnbenchError for what can't be."""
     flags: dict[str, Scalar] = {
-        "batch": request.batch,
-        "seq_len": request.seq_len,
+        "batch": one("batch", request.batch),
+        "seq_len": one("seq_len", request.seq_len),
         "dtype": request.dtype,
         "device": request.device,
         "mode": request.mode,
-        "threads": 1 if request.threads is None else request.threads,
+        "threads": 1 if request.threads is None else one("threads", request.threads),
         "backend": request.backend,
         "routing": request.routing,
     }
@@ -38,7 +39,7 @@ def workload_of(request: CompareRequest, variant: Variant) -> Workload:
         seq_len=require_positive("seq_len", given["seq_len"]),
         dtype=DTYPES.canonical(str(given["dtype"])),
         device=device_of(str(given["device"])),
-        mode=choose(Mode, "mode", given["mode"]).value,
+        mode=mode_of(given["mode"]).value,
         threads=require_positive("threads", given["threads"]),
         backend=_backend(str(given["backend"]), variant).value,
         slowdown=float(slowdown),
@@ -46,6 +47,18 @@ def workload_of(request: CompareRequest, variant: Variant) -> Workload:
         compile=choose(CompileMode, "compile", variant.workload_keys.get("compile", CompileMode.DEFAULT.value)).value,
         freeze=flag(variant.workload_keys, "freeze", False),
     )
+
+
+def mode_of(asked: Scalar) -> Mode:
+    """A mode by its name or by what trainers call it; raises FfnbenchError for what is none."""
+    text = normalise(str(asked))
+    if text in MODE_ALIASES:
+        return MODE_ALIASES[text]
+    if text not in values_of(Mode):
+        known = (*values_of(Mode), *MODE_ALIASES)
+        every = "modes: forward (inference), train (training), backward"
+        raise FfnbenchError(f"unknown mode {asked!r}", hint_for(text, known, every))
+    return Mode(text)
 
 
 def _backend(asked: str, variant: Variant) -> Backend:

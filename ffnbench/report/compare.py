@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from ffnbench.ffn.spec import FFNSpec, Gate, ImportedSpec
@@ -21,6 +22,7 @@ from ffnbench.metrics import (
 from ffnbench.plan import Backend, Case, Mode, Plan
 from ffnbench.report.ceilings import ceiling_fields, ceiling_record
 from ffnbench.report.footnotes import Footnotes, case_notes
+from ffnbench.report.groups import headings, in_groups, swept_columns
 from ffnbench.report.records import Record
 from ffnbench.report.summary import compare_header, cost_header, summary
 from ffnbench.report.table import (
@@ -194,21 +196,22 @@ def _whole(value: float | None) -> int | None:
 
 def compare_table(report: Report) -> Table:
     """The answer of `compare`; where nothing was measured, that of `cost`."""
-    rows, notes = compare_records(report), Footnotes()
+    rows, notes = in_groups(report.plan, compare_records(report)), Footnotes()
     marks = {case.label: notes.marks(case_notes(report, case.label)) for case in report.plan.shown}
     first: Field = (
         Column(title="variant", left=True),
-        lambda row: Cell(text=row["label"] + marks[row["label"]], value=row["label"]),
+        lambda row: Cell(text=report.plan.name_of(row["label"]) + marks[row["label"]], value=row["label"]),
     )
     measured = report.environment is not None
     others = _measured_fields(report, rows) if measured else _cost_fields(report, rows)
-    return table_of_fields(
+    table = table_of_fields(
         [first, *_differing(report.plan), *others],
         rows,
         header=compare_header(report) if measured else cost_header(report),
         footnotes=notes.lines,
         summary=summary(report) if measured else (),
     )
+    return replace(table, headings=headings(report.plan))
 
 
 def _measured_fields(report: Report, rows: list[Record]) -> list[Field]:
@@ -218,7 +221,10 @@ def _measured_fields(report: Report, rows: list[Record]) -> list[Field]:
     if "latency" in report.plan.metrics:
         fields += [
             _latency_field(report, rows),
-            (_ratio_column(report.plan.reference), lambda row: ratio_cell(report.comparison(row["label"]))),
+            (
+                _ratio_column(report.plan.name_of(report.plan.reference)),
+                lambda row: ratio_cell(report.comparison(row["label"])),
+            ),
             *_once_fields(report, rows),
             *_backend_fields(report, rows),
             number_field(rows, "tokens_per_s", "tokens", SI, 6, per="/s"),
@@ -294,10 +300,11 @@ def _extra_fields(rows: list[Record]) -> list[Field]:
 
 
 def _differing(plan: Plan) -> list[Field]:
-    """Columns for what is not the same in all cases; what is the same stands in the header."""
+    """Columns for what is not the same in all cases of a group; what is the same stands in the header."""
     keys = ("dtype", "device", "mode", "batch", "seq_len", "threads")
-    differing = [k for k in keys if len({getattr(case.workload, k) for case in plan.shown}) > 1]
-    return [text_field(key, key, 1) for key in differing]
+    differing = {k for k in keys for group in plan.groups if len({getattr(c.workload, k) for c in group.cases}) > 1}
+    shown = [*swept_columns(plan), *(key for key in keys if key in differing)]
+    return [text_field(key, key, 1) for key in shown]
 
 
 def _latency_field(report: Report, rows: list[Record]) -> Field:

@@ -103,7 +103,7 @@ def _asked(plan: Plan, case: Case) -> list[str]:
     notes = []
     if case.residual:
         what = ACTIVE_PARAMS if case.sizing.what == ACTIVE_PARAMS else plan.match
-        change = f"{signed_percent(case.residual)} {what} against {plan.reference}"
+        change = f"{signed_percent(case.residual)} {what} against {plan.name_of(plan.reference_of(case.label))}"
         notes.append(f"d_ff {case.ffn.d_ff:,} ({sizing_text(case.sizing)}) gives {change}")
     if case.workload.slowdown:
         notes.append(f"slowed down on purpose: each call spins for {case.workload.slowdown:g} of its own time")

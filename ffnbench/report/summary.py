@@ -6,8 +6,9 @@ import math
 from collections import Counter
 
 from ffnbench.metrics import LATENCY
-from ffnbench.plan import ACTIVE_PARAMS, CONTROL, Plan
+from ffnbench.plan import ACTIVE_PARAMS, CONTROL, Group, Plan, Sizing
 from ffnbench.report.ceilings import ceiling_lines
+from ffnbench.report.groups import heading, listed, misses, swept_line
 from ffnbench.report.words import backend_text, error_text, half_width, interval_text, side_lines, sizing_text
 from ffnbench.result import Against, Estimate, Report, Run, Sample, Verdict
 from ffnbench.stats.fastest import Fastest, fastest
@@ -34,6 +35,8 @@ def effort(report: Report | Run) -> str:
 
 
 def _workload_line(plan: Plan, keys: tuple[str, ...] = ("dtype", "device", "mode"), *, backends: bool = True) -> str:
+    if len(plan.groups) > 1:
+        return swept_line(plan, keys, backends=backends)
     first = plan.cases[0].workload
 
     def same(key: str) -> bool:
@@ -58,19 +61,22 @@ def _workload_line(plan: Plan, keys: tuple[str, ...] = ("dtype", "device", "mode
 
 def _sizing_line(plan: Plan) -> str:
     """Where the widths come from: one phrase for all but the reference, or one for each."""
-    reference = plan.case(plan.reference)
-    beside = [case for case in plan.shown if case.label != plan.reference]
-    unlike = [case for case in beside if (case.ffn, case.sizing) != (reference.ffn, reference.sizing)]
-    others = {case.sizing for case in unlike or beside}  # a row of another backend is as wide as its twin
+    others: set[Sizing] = set()
+    for group in plan.groups:
+        reference = plan.case(group.reference)
+        beside = [case for case in group.cases if case.label != group.reference]
+        unlike = [case for case in beside if (case.ffn, case.sizing) != (reference.ffn, reference.sizing)]
+        others |= {case.sizing for case in unlike or beside}  # a row of another backend is as wide as its twin
     matched_on = {sizing.what if sizing.how == "matched" else None for sizing in others}
     if matched_on and matched_on <= {plan.match, ACTIVE_PARAMS}:
-        width = reference.ffn.d_ff
+        widths = listed(f"{plan.case(group.reference).ffn.d_ff:,}" for group in plan.groups)
         what = f"{plan.match} (active ones of experts)" if len(matched_on) > 1 else next(iter(matched_on))
-        how = f"matched on {what} to {plan.reference} (d_ff {width:,}), multiple of {plan.multiple_of}"
+        reference_ = plan.name_of(plan.reference)
+        how = f"matched on {what} to {reference_} (d_ff {widths}), multiple of {plan.multiple_of}{misses(plan)}"
     else:
-        groups: dict[str, list[str]] = {}
+        groups: dict[str, dict[str, None]] = {}
         for case in plan.shown:
-            groups.setdefault(sizing_text(case.sizing), []).append(case.label)
+            groups.setdefault(sizing_text(case.sizing), {})[plan.name_of(case.label)] = None
         how = "; ".join(f"{sizing} ({', '.join(labels)})" for sizing, labels in groups.items())
     return f"d_ff {how}; 1 MAC = 2 FLOPs"
 
@@ -92,21 +98,7 @@ def cost_header(report: Report) -> tuple[str, ...]:
 
 def summary(report: Report) -> tuple[str, ...]:
     """The answer in words, and how far it can be trusted."""
-    groups: dict[Verdict, list[str]] = {}
-    for comparison in [c for c in report.comparisons if c.case != CONTROL]:
-        ratio = comparison.ratio
-        decided = comparison.verdict in (Verdict.SLOWER, Verdict.FASTER)
-        times = f" ({ratio.value:.2f}x the time)" if ratio and decided else ""
-        groups.setdefault(comparison.verdict, []).append(comparison.case + times)
-    words = {
-        Verdict.SLOWER: "slower",
-        Verdict.FASTER: "faster",
-        Verdict.SAME: "the same within 2%",
-        Verdict.UNCLEAR: "can't tell (~)",
-        Verdict.BUSY: "no verdict (busy)",
-    }
-    said = "; ".join(f"{words[v]}: {', '.join(groups[v])}" for v in words if v in groups)
-    lines = [f"against {report.plan.reference}, {said}"] if said else []
+    lines = [line for group in report.plan.groups if (line := _answer(report, group))]
     lines += suspect_lines(report)
     lines += map(_fastest, fastest(report))
     if report.resolution is not None:
@@ -120,6 +112,26 @@ def summary(report: Report) -> tuple[str, ...]:
     if report.interrupted or report.stopped:
         lines += ended_early(report.samples)
     return tuple(lines)
+
+
+def _answer(report: Report, group: Group) -> str:
+    """Who is slower than the reference of a group and who is not, in one line."""
+    groups: dict[Verdict, list[str]] = {}
+    for comparison in [c for case in group.cases if (c := report.comparison(case.label))]:
+        ratio = comparison.ratio
+        decided = comparison.verdict in (Verdict.SLOWER, Verdict.FASTER)
+        times = f" ({ratio.value:.2f}x the time)" if ratio and decided else ""
+        groups.setdefault(comparison.verdict, []).append(group.name(comparison.case) + times)
+    words = {
+        Verdict.SLOWER: "slower",
+        Verdict.FASTER: "faster",
+        Verdict.SAME: "the same within 2%",
+        Verdict.UNCLEAR: "can't tell (~)",
+        Verdict.BUSY: "no verdict (busy)",
+    }
+    said = "; ".join(f"{words[v]}: {', '.join(groups[v])}" for v in words if v in groups)
+    where = f"{heading(group)}: " if group.values else ""
+    return f"{where}against {group.name(group.reference)}, {said}" if said else ""
 
 
 def suspect_lines(report: Report) -> tuple[str, ...]:
@@ -181,7 +193,8 @@ def _stem(found: Fastest) -> str:
     for case in found.cases:
         if case.workload.eager:
             return case.label
-    return found.cases[0].label.partition("@backend=")[0]
+    first, _, rest = found.cases[0].label.partition("@backend=")
+    return "@".join([first, *rest.split("@")[1:]])
 
 
 def over_runs(report: Report) -> tuple[str, ...]:

@@ -65,6 +65,7 @@ class Table:
     footnotes: tuple[str, ...] = ()
     summary: tuple[str, ...] = ()
     above: tuple[Table, ...] = ()
+    headings: tuple[tuple[int, str], ...] = ()  # of groups of rows: the place of the first row of each, and what it is
 
     def __post_init__(self) -> None:
         for name in ("header", "footnotes", "summary"):

@@ -16,6 +16,7 @@ from rich.table import Table as RichTable
 from rich.text import Text
 
 from ffnbench.report.table import EXTRA, Column, Table
+from ffnbench.streams import visible
 
 GAP = 2
 PROSE = 16  # the narrowest that wrapped text stays readable
@@ -48,7 +49,7 @@ def renderable(table: Table, width: int, *, wide: bool = False) -> RenderableTyp
     ]
     parts: list[RenderableType] = [_paragraph(line, width) for line in table.header]
     for block in blocks if table.rows else []:
-        parts += [Text(), _rich_table(table, block, width)] if parts else [_rich_table(table, block, width)]
+        parts += [Text(), *_in_groups(table, block, width)] if parts else _in_groups(table, block, width)
     if hidden or table.footnotes or table.summary:
         parts.append(Text())
     parts += [_paragraph(line, width, indent="  ") for line in table.footnotes]
@@ -109,9 +110,24 @@ def _blocks(table: Table, width: int) -> list[list[int]]:
     return blocks
 
 
-def _rich_table(table: Table, indices: list[int], width: int) -> RichTable:
+def _in_groups(table: Table, indices: list[int], width: int) -> list[RenderableType]:
+    """The table as one, or with a heading before the rows of each group, all in columns of the same width."""
+    if not table.headings:
+        return [_rich_table(table, indices, width)]
+    ends = [*(place for place, _ in table.headings[1:]), len(table.rows)]
+    parts: list[RenderableType] = [_rich_table(table, indices, width, range(0))]
+    for (start, heading), end in zip(table.headings, ends, strict=True):
+        parts += [Text(visible(heading), style="bold"), _rich_table(table, indices, width, range(start, end)), Text()]
+    return parts[:-1]
+
+
+def _rich_table(table: Table, indices: list[int], width: int, part: range | None = None) -> RichTable:
+    """All rows below the titles of the columns; of a part of several, the titles alone or its rows alone."""
     # one cell of padding and one of the box's divider make the gap
-    rich = RichTable(box=LINE, pad_edge=False, padding=(0, GAP - 1, 0, 0), show_edge=False, header_style="bold")
+    rich = RichTable(
+        box=LINE, pad_edge=False, padding=(0, GAP - 1, 0, 0), show_edge=False, header_style="bold",
+        show_header=part is None or not part,
+    )  # fmt: skip
     others = sum(_least_width(table, i) + GAP for i in indices[1:])
     for place, index in enumerate(indices):
         column = table.columns[index]
@@ -123,9 +139,9 @@ def _rich_table(table: Table, indices: list[int], width: int) -> RichTable:
             no_wrap=place > 0 and not column.flexible,
             overflow="fold",
             max_width=limit,
-            min_width=None if place == 0 else _least_width(table, index),
+            min_width=_least_width(table, index) if place else None if part is None else natural_width(table, index),
         )
-    for row in table.rows:
+    for row in table.rows if part is None else table.rows[part.start : part.stop]:
         rich.add_row(*(Text(row[i].text, style=row[i].style) for i in indices))
     return rich
 
@@ -145,7 +161,10 @@ def markdown(table: Table, *, every: bool = False) -> str:
     columns = [table.columns[i] for i in indices]
     lines = [f"{_prose(line)}  " for line in table.header]
     lines += ["", _pipe([c.name for c in columns]), _pipe([":--" if c.left else "--:" for c in columns])]
-    lines += [_pipe([row[i].text for i in indices]) for row in table.rows]
+    headings = dict(table.headings)
+    for place, row in enumerate(table.rows):
+        lines += [f"| **{_prose(headings[place])}** |{' |' * len(indices[1:])}"] if place in headings else []
+        lines.append(_pipe([row[i].text for i in indices]))
     if table.footnotes or table.summary:
         lines += ["", *(f"{_prose(line)}  " for line in (*table.footnotes, *table.summary))]
     return "\n".join(lines).rstrip() + "\n"
@@ -169,9 +188,11 @@ def html_fragment(table: Table) -> str:
     import pandas as pd
 
     shown = [i for i, c in enumerate(table.columns) if c.priority < EXTRA]
-    frame = pd.DataFrame(
-        [[row[i].text for i in shown] for row in table.rows], columns=[table.columns[i].name for i in shown]
-    )
+    headings, rows = dict(table.headings), []
+    for place, row in enumerate(table.rows):
+        rows += [[visible(headings[place]), *[""] * len(shown[1:])]] if place in headings else []
+        rows.append([row[i].text for i in shown])
+    frame = pd.DataFrame(rows, columns=[table.columns[i].name for i in shown])
     above, below = (
         "<br>".join(html.escape(line) for line in lines) for lines in (table.header, (*table.footnotes, *table.summary))
     )
