@@ -69,12 +69,14 @@ COMBINATIONS = {
         "-f csv", "--control", "--variants relu --control", "--variants relu@rule=llama,swiglu@ratio=2", "--ratio 2",
         "--variants swiglu@multiple_of=16", "--variants relu,swiglu --rule llama --ffn-dim-multiplier 1.3",
         "--device cuda --variants relu", "--device cuda --variants mypkg.mlp:SwiGLU", "--device cpu", "-o a.json",
+        "--seq-len 16,32", "--d-model 64,96 --dtype float32,bf16 --variants swiglu,relu",
+        "--variants swiglu --threads 1,2",
     ],
     "cost": [
         "", "--d-ff 96", "--variants relu", "--match none --d-ff 96", "--preset gpt2 --variants preset", "--mode train",
         "--variants gpt2", "-f json", "-o x.json", "-o x.csv", "-o x.json -o x.csv", "--rule llama --ratio 2",
         "--variants swiglu --rule lfm2 --ffn-dim-multiplier 1.3", f"--variants {MOE}",
-        "--variants relu@dropout=0.1 --mode train",
+        "--variants relu@dropout=0.1 --mode train", "--d-model 64,96", "--variants swiglu --mode forward,train",
     ],
     "block": [
         "", "--preset gpt2", "--cost-only", "--preset gpt2 --cost-only", "--preset gpt2 --whole-model",
@@ -466,7 +468,12 @@ def typings(command: str, option: Any) -> list[tuple[str, ...]]:
         return [tuple(f"{name}={value}" for value in group) for group in TOLERANCES]
     assert option.name in VALUES, f"{command} {name} is new: give it two values or more in VALUES"
     values = [f"{name}={value}" for value in VALUES[option.name]]
-    return [(value,) for value in values] if option.multiple else [tuple(values)]
+    return [(value,) for value in values] if repeatable(option) else [tuple(values)]
+
+
+def repeatable(option: Any) -> bool:
+    """Whether each value stands for itself; those of a list add up to one."""
+    return option.multiple and option.metavar != "LIST"
 
 
 def hold(bench: Bench, command: str, combination: str, option: Any, *, quick: bool = False) -> None:
@@ -486,7 +493,7 @@ def hold(bench: Bench, command: str, combination: str, option: Any, *, quick: bo
         effect = False
         for world in worlds:
             for typed in group:
-                if option.multiple and typed.partition("=")[2] in words:
+                if repeatable(option) and typed.partition("=")[2] in words:
                     continue
                 found = bench.see(world, line, typed, laid_out=laid_out)
                 seen.append((typed, world, found))

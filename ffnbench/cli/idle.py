@@ -199,7 +199,7 @@ def _rule_of_width(asked: Asked, form: Form) -> bool:
 def _ratio(asked: Asked, form: Form) -> bool:
     """An unlike reference is matched to the classic form; a module is first looked at with the width of the ratio."""
     assert asked.plan is not None
-    how, is_reference = form.case.sizing.how, form.case.label == asked.plan.reference
+    how, is_reference = form.case.sizing.how, asked.plan.is_reference(form.case.label)
     found = how in ("rule", "ratio", "unread") or (how == "matched" and (is_reference or not form.own))
     return found and "ratio" not in form.keys
 
@@ -225,7 +225,9 @@ def _match(asked: Asked, form: Form) -> bool:
     how, ffn = form.case.sizing.how, form.case.ffn
     unlike = isinstance(ffn, FFNSpec) and (ffn.gated or ffn.moe is not None)
     free = how == "ratio" and unlike and _rule_of_width(asked, form) and bool(asked["rule"] != "classic")
-    several = len(asked.shown) > len(parse_backends(asked.values.get("backend", Backend.EAGER.value)))
+    assert asked.plan is not None
+    backends = len(parse_backends(asked.values.get("backend", Backend.EAGER.value)))
+    several = any(len(group.cases) > backends for group in asked.plan.groups)
     return several or how == "matched" or free
 
 
@@ -256,7 +258,8 @@ def _named(asked: Asked, _: str) -> bool:
 
 
 def _alone(asked: Asked, _: str) -> bool:
-    return len(asked.shown) == 1
+    assert asked.plan is not None
+    return all(len(group.cases) == 1 for group in asked.plan.groups)
 
 
 def _no_latency(asked: Asked, _: str) -> bool:
