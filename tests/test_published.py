@@ -28,19 +28,20 @@ class Probe(NoProbe):
 
 
 def ffns(**options: object) -> dict[str, FFNSpec]:
-    return {case.label: case.ffn for case in plan_compare(CompareRequest(**options)).cases}
+    """By label, of a model's row without its form."""
+    return {case.label.partition(" (")[0]: case.ffn for case in plan_compare(CompareRequest(**options)).cases}
 
 
 def test_the_preset_is_the_reference_that_others_are_matched_to() -> None:
     found = ffns(preset="llama3-8b", variants="preset,geglu,relu2")
-    assert found["preset"] == PRESETS.get("llama3-8b").main.ffn
+    assert found["llama3-8b"] == PRESETS.get("llama3-8b").main.ffn
     assert (found["geglu"].d_model, found["geglu"].d_ff, found["relu2"].d_ff) == (4096, 14336, 21504)
 
 
 def test_the_preset_stands_first_where_nobody_names_it() -> None:
     plan = plan_compare(CompareRequest(preset="gpt2", variants="relu,swiglu"))
-    assert [case.label for case in plan.cases] == ["preset", "relu", "swiglu"]
-    assert plan.reference == "preset"
+    assert [case.label for case in plan.cases] == ["gpt2 (gelu_tanh)", "relu", "swiglu"]
+    assert plan.reference == "gpt2 (gelu_tanh)"
     assert all(case.ffn.bias for case in plan.cases)
     labelled = plan_compare(CompareRequest(preset="gpt2", variants="relu,theirs=preset@dtype=bf16"))
     assert [case.label for case in labelled.cases] == ["relu", "theirs"]
@@ -77,7 +78,7 @@ def test_a_config_is_a_variant_that_can_be_typed_again(tmp_path) -> None:
         ({"preset": "gtp2"}, "'gtp2' is neither a preset nor a file", "did you mean 'gpt2'"),
         ({"variants": "gtp2"}, "unknown variant 'gtp2'", "did you mean 'gpt2'"),
         ({"variants": "gpt2,llama-7b"}, "different d_model: gpt2 768, llama-7b 4,096", "one width"),
-        ({"preset": "gpt2", "d_model": 512}, "--d-model 512 is not the width of preset, 768", "leave"),
+        ({"preset": "gpt2", "d_model": 512}, "--d-model 512 is not the width of gpt2, 768", "leave"),
         ({"preset": "gpt2", "config": "x.json"}, "each name a model", "one of the two"),
         ({"config": "x.json"}, "cannot read 'x.json'", "config.json"),
         ({"variants": "preset,relu"}, "unknown variant 'preset'", "list variants"),

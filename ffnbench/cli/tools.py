@@ -20,7 +20,7 @@ WORDS = {"formats": ", ".join(FORMATS), "suffixes": ", ".join(SUFFIXES)}
 def list_(
     output: Shown,
     what: Annotated[
-        str, typer.Argument(metavar="WHAT", help="variants, activations, rules, presets, dtypes or backends.")
+        str, typer.Argument(metavar="WHAT", help="variants, keys, activations, rules, presets, dtypes or backends.")
     ] = "variants",
 ) -> None:
     """Show the names there are to choose from."""

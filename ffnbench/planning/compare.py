@@ -44,8 +44,8 @@ def plan_compare(request: CompareRequest, probe: Probe | None = None) -> Plan:
     _refuse_twins(rows)
     groups = groups_asked(asked)
     refuse_own_values(groups, variants)
-    reference = _reference(request.reference, rows, groups)
-    sized = [_group(group, rows, reference, probe) for group in groups]
+    reference, named = _reference(request.reference, rows, groups)
+    sized = [_group(group, rows, reference, named, probe) for group in groups]
     cases = tuple(case for group in sized for case in group.cases)
     refused = {label: why for group in sized for label, why in group.refused.items()}
     metrics = _metrics(request, cases)
@@ -78,14 +78,14 @@ class _Group:
     bare: dict[str, str]
 
 
-def _group(group: GroupAsked, rows: list[_Rows], reference: _Rows, probe: Probe) -> _Group:
+def _group(group: GroupAsked, rows: list[_Rows], reference: _Rows, named: str | None, probe: Probe) -> _Group:
     """One group sized: every one has its own target to match, and so its own widths."""
     with group.told():
         sizer = Sizer(group.request, reference.variant, probe)
         sized = [(row, sizer.case(row.variant)) for row in rows]
         cases = tuple(case for row, base in sized for case in row.cases(base))
         refused = _lacking(cases, {label for row in rows if row.several for label in row.labels})
-        against = _first_that_runs(group.request.reference, reference, cases, refused)
+        against = _first_that_runs(named, reference, cases, refused)
     if sizer.match is not Match.NONE:  # what is of the reference's own variant is as wide as it
         cases = tuple(replace(c, residual=0.0) if c.residual is None and c.label != against else c for c in cases)
     end = group_suffix(group.values)
@@ -168,11 +168,17 @@ def _refuse_twins(rows: list[_Rows]) -> None:
             seen[label] = row.variant
 
 
-def _reference(label: str | None, rows: list[_Rows], groups: list[GroupAsked]) -> _Rows:
+def _reference(label: str | None, rows: list[_Rows], groups: list[GroupAsked]) -> tuple[_Rows, str | None]:
+    """The rows that the reference is among, and its own label where it was named."""
     if label is None:
-        return rows[0]
+        return rows[0], None
     labels = [known for row in rows for known in row.labels]
-    of_group = {known + group_suffix(group.values): known for known in labels for group in groups}
+    short = {other + known.removeprefix(row.variant.label): known for row in rows for known in row.labels
+             for other in row.variant.also if known.startswith(row.variant.label)}  # fmt: skip
+    label = short.get(label, label) if label not in labels else label
+    of_group = {
+        name + group_suffix(group.values): name for name in (*labels, *short) for group in groups if group.values
+    }
     if label not in labels and label in of_group:
         raise FfnbenchError(
             f"every group has its own reference, and {label!r} is of one", f"for all: --reference {of_group[label]}"
@@ -181,7 +187,7 @@ def _reference(label: str | None, rows: list[_Rows], groups: list[GroupAsked]) -
         raise FfnbenchError(
             f"no variant has the label {label!r}", hint_for(label, labels, "labels: " + ", ".join(labels))
         )
-    return next(row for row in rows if label in row.labels)
+    return next(row for row in rows if label in row.labels), label
 
 
 def _control(
@@ -224,7 +230,9 @@ def named_model(preset: str | None, config: str | None) -> str | None:
 
 
 def chosen_model(preset: str | None, config: str | None) -> Chosen:
-    """The model of the flags, called `preset` or `config`; raises FfnbenchError for both, and for what is none."""
+    """The model of the flags, `preset` or `config` in the list of variants; raises FfnbenchError for both, and for what
+    is none.
+    """
     name = named_model(preset, config)
     return {} if name is None else {"config" if preset is None else "preset": model_of(name)}
 
@@ -246,8 +254,8 @@ def shared_widths(request: CompareRequest, chosen: Chosen, variants: list[Varian
     """d_model of the comparison, or of each group: the flag's, the models', or the default; raises FfnbenchError where
     they differ, and for several beside what has one width.
     """
-    named = {name: model.main.ffn.d_model for name, model in chosen.items()}
-    named |= {variant.label: variant.d_model for variant in variants if variant.d_model}
+    named = {model.key: model.main.ffn.d_model for model in chosen.values()}
+    named |= {(*variant.also, variant.label)[0]: variant.d_model for variant in variants if variant.d_model}
     widths = sorted(set(named.values()))
     if len(widths) > 1:
         shown = ", ".join(f"{name} {width:,}" for name, width in named.items())

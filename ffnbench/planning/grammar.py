@@ -20,21 +20,13 @@ from ffnbench.models.model import ModelSpec, OwnMLP
 from ffnbench.models.presets import PRESETS, as_text, variant_keys
 from ffnbench.names import hint_for, normalise
 from ffnbench.plan import OWN, Arm, Backend, values_of
+from ffnbench.planning.key_table import Of, keys_of
 
-MOE_KEYS = (
-    "moe", "shared", "shared_gate", "router_bias", "scores", "normalised", "routed_scale", "groups",
-    "experts",
-)  # fmt: skip
-SPEC_KEYS = (
-    "d_ff", "rule", "ratio", "multiple_of", "ffn_dim_multiplier", "gate", "bias", "beta", "dropout", "init", "limit",
-    "offset", *MOE_KEYS,
-)  # fmt: skip
+MOE_KEYS, SPEC_KEYS = keys_of(Of.EXPERTS), keys_of(Of.FORM, Of.EXPERTS)
 COMPILE_KEYS = ("compile", "freeze")  # how it is compiled: where no backend is named, that is what they mean
 BACKEND_KEYS = {"backend", *COMPILE_KEYS}
 ALL = "all"  # in place of a list of backends: every one
-WORKLOAD_KEYS = (
-    "batch", "seq_len", "dtype", "device", "mode", "threads", "backend", *COMPILE_KEYS, "slowdown", "routing",
-)  # fmt: skip
+WORKLOAD_KEYS = keys_of(Of.WORKLOAD)
 KEY_ALIASES = {"normalized": "normalised"}
 E = TypeVar("E", bound=Enum)
 _TARGET = re.compile(r"^(?P<module>[^:]+):(?P<attr>[A-Za-z_][\w.]*)$")
@@ -46,7 +38,8 @@ class Variant:
 
     A target that turns out to be an activation becomes one of our forms with `own` set. `d_model` is that of a
     model, where the variant names one; `form` is ours for the MLP of transformers that `hf:` names. `like` is the
-    variant that `@like` names: the form that a module of the user's is said to be.
+    variant that `@like` names: the form that a module of the user's is said to be. `also` are other names for its
+    label, and the name of the model alone comes first: `llama3-8b` of `llama3-8b (swiglu)`.
     """
 
     label: str
@@ -63,6 +56,7 @@ class Variant:
     form: FFNSpec | None = None
     like: Variant | None = None
     arm: Arm = OWN
+    also: tuple[str, ...] = ()
 
 
 def parse_variants(text: str, models: Mapping[str, ModelSpec] | None = None) -> list[Variant]:
@@ -139,11 +133,15 @@ def _published(text: str, label: str, model: ModelSpec, keys: dict[str, Scalar])
     if {"rule", "ratio"} & keys.keys():
         del own["d_ff"]
     given = own | {key: value for key, value in keys.items() if key in SPEC_KEYS}
+    activation = _with_beta(spec.activation, given, text)
+    gate = choose(Gate, "gate", keys["gate"]) if "gate" in keys else spec.gate
+    named = "@".join([model.key, *text.split("@")[1:]])
     return Variant(
-        label=label or text,
-        text="@".join([model.key, *text.split("@")[1:]]) if model.key in PRESETS else as_text(spec, own | keys),
-        activation=_with_beta(spec.activation, given, text),
-        gate=choose(Gate, "gate", keys["gate"]) if "gate" in keys else spec.gate,
+        label=label or f"{named} ({replace(spec, activation=activation, gate=gate).name})",
+        also=(model.key,) if label else tuple(dict.fromkeys((model.key, named, text))),
+        text=named if model.key in PRESETS else as_text(spec, own | keys),
+        activation=activation,
+        gate=gate,
         spec_keys=given,
         workload_keys={key: value for key, value in keys.items() if key in WORKLOAD_KEYS},
         notes=(f"the FFN of {model.name} ({model.source})",),
@@ -161,6 +159,10 @@ def _form(name: str) -> tuple[str, Gate, tuple[str, ...]]:
         activation = ACTIVATIONS.get(stem)
         return activation.name, Gate.INNER, _notes(stem, activation.name, activation.note)
     if name not in ACTIVATIONS:
+        if not name.strip():
+            raise FfnbenchError("a variant without a name", "a key has no space before it: swiglu@d_ff=2048")
+        if len(parts := name.split()) > 1:
+            raise FfnbenchError(f"unknown variant {name!r}", f"a list has commas: {','.join(parts)}")
         if name in values_of(Backend):
             raise FfnbenchError(f"{name!r} is a backend and no variant", "a key names one; --backend takes a list")
         known = ACTIVATIONS.spellings() + GATED.spellings() + [f"{a}_glu" for a in ACTIVATIONS.names()]
@@ -299,9 +301,15 @@ def _check_keys(text: str, keys: dict[str, Scalar]) -> None:
             raise FfnbenchError(
                 f"{LIKE!r} says what code of yours computes, in {text!r}", "leave it out: this is ffnbench's own form"
             )
+        if key == "d_model":
+            raise FfnbenchError(
+                f"{key!r} is not of one variant but of all, in {text!r}", "--d-model 512,1024 makes a group of each"
+            )
         if key not in SPEC_KEYS + WORKLOAD_KEYS:
             known = sorted(SPEC_KEYS + WORKLOAD_KEYS + ARM_KEYS)
-            raise FfnbenchError(f"unknown key {key!r} in {text!r}", hint_for(key, known, "keys: " + ", ".join(known)))
+            raise FfnbenchError(
+                f"unknown key {key!r} in {text!r}", hint_for(key, known, "`ffnbench list keys` shows all keys")
+            )
 
 
 def _parse_keys(text: str, pairs: list[str]) -> dict[str, Scalar]:
@@ -335,7 +343,7 @@ def parse_scalar(text: str) -> Scalar:
     return text
 
 
-ARM_KEYS = ("python", "source", "env")
+ARM_KEYS = keys_of(Of.PROCESS)
 _PAIR = re.compile(r"(?P<name>[A-Za-z_]\w*):(?P<value>.*)", re.DOTALL)
 
 

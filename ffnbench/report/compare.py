@@ -222,7 +222,7 @@ def _measured_fields(report: Report, rows: list[Record]) -> list[Field]:
         fields += [
             _latency_field(report, rows),
             (
-                _ratio_column(report.plan.name_of(report.plan.reference)),
+                _ratio_column(report.plan.name_of(report.plan.reference).partition(" (")[0]),
                 lambda row: ratio_cell(report.comparison(row["label"])),
             ),
             *_once_fields(report, rows),

@@ -14,6 +14,7 @@ from ffnbench.ffn.width_rules import RULES
 from ffnbench.models.presets import PRESETS
 from ffnbench.names import hint_for
 from ffnbench.plan import Backend, CompileMode, values_of
+from ffnbench.planning.key_table import KEYS
 from ffnbench.report.formats import View, view_of
 from ffnbench.report.records import Record, table_of
 from ffnbench.result import Environment
@@ -27,16 +28,21 @@ PROSE = (
     "value",
     "note",
     "what it does",
+    "what it sets",
     "why not",
 )  # columns of words, which may be wrapped
 FOOTNOTES = {
     "variants": (
-        "up is W_up x, gate is W_gate x; a key changes a form: swiglu@bias=true@d_ff=2048",
+        "up is W_up x, gate is W_gate x; a key changes a form, swiglu@bias=true: `ffnbench list keys` shows all",
         *(f"{row.name}: g is gate, at most {row.limit:g}; u is up within ±{row.limit:g}" for row in CLAMPED),
         "experts have keys of their own: @shared=512 @shared_gate=true @router_bias=true @scores=sigmoid "
         "@normalised=false @routed_scale=2.5 @groups=8x4 @experts=grouped @routing=skewed",
     ),
     "activations": ("FLOPs per element: each + - * / comparison, and each exp log tanh erf, is 1",),
+    "keys": (
+        "a key wins over its flag; another key of your own code is an argument of its constructor",
+        "d_model is of all variants: --d-model 512,1024 makes a group of each",
+    ),
     "rules": ("use: --rule llama --ffn-dim-multiplier 1.3 --multiple-of 1024, or swiglu@rule=llama",),
     "presets": ("FFN of the kind of layer that the model has most of; params of one layer, all experts counted",),
 }
@@ -147,8 +153,23 @@ def presets() -> list[Record]:
     ]
 
 
+def keys() -> list[Record]:
+    """Every key of a variant."""
+    return [
+        {
+            "key": key.pair,
+            "default": key.default,
+            "what it sets": key.meaning,
+            "of": key.of.value,
+            "example": key.example,
+        }
+        for key in KEYS
+    ]
+
+
 LISTINGS: dict[str, Callable[[], list[Record]]] = {
     "variants": variants,
+    "keys": keys,
     "activations": activations,
     "rules": rules,
     "dtypes": dtypes,
@@ -164,7 +185,7 @@ WHAT_IT_DOES = {
     Backend.COMPILE: "torch.compile",
     Backend.ONEDNN: "oneDNN's linear layers, weights packed once",
 }
-KEYS = {Backend.COMPILE: "@compile=MODE @freeze=true"}  # beside @backend=
+BACKEND_KEYS = {Backend.COMPILE: "@compile=MODE @freeze=true"}  # beside @backend=
 
 
 def backends_view(found: Mapping[str, str], device: str, half: Mapping[str, str]) -> View:
@@ -175,7 +196,7 @@ def backends_view(found: Mapping[str, str], device: str, half: Mapping[str, str]
             "what it does": WHAT_IT_DOES[backend],
             "runs": "no" if found[backend.value] else "partly" if half.get(backend.value) else "yes",
             "why not": found[backend.value] or half.get(backend.value, ""),
-            "keys": KEYS.get(backend, ""),
+            "keys": BACKEND_KEYS.get(backend, ""),
         }
         for backend in Backend
     ]

@@ -120,6 +120,8 @@ def parse_tolerances(texts: Iterable[str], labels: Iterable[str]) -> tuple[tuple
                 f"no metric is called {metric!r}, in {text!r}",
                 hint_for(metric, CHECKED, "metrics: " + ", ".join(CHECKED)),
             )
+        if case not in known:  # the name of a model is enough: `llama3-8b` of `llama3-8b (swiglu)`
+            case = next((label for label in known if label.startswith(f"{case} (")), case) if case else case
         if case and case not in known:
             raise FfnbenchError(
                 f"the baseline has no case {case!r}, in {text!r}", hint_for(case, known, "cases: " + ", ".join(known))

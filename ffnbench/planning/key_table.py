@@ -1,0 +1,94 @@
+"""Every key that a variant may have, `NAME@KEY=VALUE`: one row each, with what it sets, its default and an example."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+
+class Of(Enum):
+    """What a key is about; how `ffnbench list keys` calls it."""
+
+    FORM = "form"
+    EXPERTS = "experts"
+    WORKLOAD = "workload"
+    OWN_CODE = "own code"
+    PROCESS = "process"
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """A row of the table. `example` is a variant whose key is not at its default."""
+
+    name: str
+    of: Of
+    meaning: str
+    default: str
+    example: str
+
+    @property
+    def pair(self) -> str:
+        """`@d_ff=2048`: the key as the example has it."""
+        return next(f"@{pair}" for pair in self.example.split("@") if pair.startswith(f"{self.name}="))
+
+
+# fmt: off
+KEYS = (
+    Key("d_ff", Of.FORM, "final width per branch", "matched", "swiglu@d_ff=2048"),
+    Key("rule", Of.FORM, "a published rule for the width: `ffnbench list rules`", "--rule", "swiglu@rule=llama"),
+    Key("ratio", Of.FORM, "expansion, d_ff / d_model", "--ratio, 4", "relu@ratio=2"),
+    Key("multiple_of", Of.FORM, "the width is rounded to this", "--multiple-of, 8", "swiglu@multiple_of=256"),
+    Key("ffn_dim_multiplier", Of.FORM, "Llama's factor on the width, with @rule", "1",
+        "swiglu@rule=llama@ffn_dim_multiplier=1.3"),
+    Key("gate", Of.FORM, "inner: act(gate) * up; output: a gate after down; none: classic", "by the name",
+        "silu@gate=inner"),
+    Key("bias", Of.FORM, "biases in all linear layers: true or false", "--bias, false", "swiglu@bias=true"),
+    Key("beta", Of.FORM, "x sigmoid(beta x); of silu, swish and swiglu", "1", "swish@beta=0.5"),
+    Key("dropout", Of.FORM, "dropout on the hidden layer, in train mode", "--dropout, 0", "relu@dropout=0.1"),
+    Key("init", Of.FORM, "weights: torch, he_xavier or normal", "--init, torch", "relu@init=normal"),
+    Key("limit", Of.FORM, "clamps gate and up of a gated form; none takes it away", "none", "swiglu@limit=7"),
+    Key("offset", Of.FORM, "added to up in a gated form", "0", "swiglu@limit=7@offset=1"),
+    Key("moe", Of.EXPERTS, "ExK: E experts, of which each token goes to K", "none", "swiglu@moe=8x2"),
+    Key("shared", Of.EXPERTS, "width of all shared experts together", "0", "swiglu@moe=8x2@shared=512"),
+    Key("shared_gate", Of.EXPERTS, "a sigmoid gate on the shared experts: true or false", "false",
+        "swiglu@moe=8x2@shared=512@shared_gate=true"),
+    Key("router_bias", Of.EXPERTS, "a bias of the router: true or false", "false",
+        "swiglu@moe=8x2@router_bias=true"),
+    Key("scores", Of.EXPERTS, "how logits become scores: softmax or sigmoid", "softmax",
+        "swiglu@moe=8x2@scores=sigmoid"),
+    Key("normalised", Of.EXPERTS, "the chosen weights add up to 1: true or false", "true",
+        "swiglu@moe=8x2@normalised=false"),
+    Key("routed_scale", Of.EXPERTS, "factor on the weights", "1", "swiglu@moe=8x2@routed_scale=2.5"),
+    Key("groups", Of.EXPERTS, "GxH: a token's experts come from H of G groups", "1x1",
+        "swiglu@moe=8x2@groups=4x2"),
+    Key("experts", Of.EXPERTS, "how they run: eager, a loop; grouped, one product", "eager",
+        "swiglu@moe=8x2@experts=grouped"),
+    Key("batch", Of.WORKLOAD, "sequences in a call", "--batch, 1", "swiglu@batch=8"),
+    Key("seq_len", Of.WORKLOAD, "tokens in a sequence", "--seq-len, 512", "swiglu@seq_len=128"),
+    Key("dtype", Of.WORKLOAD, "float32, bfloat16, float16 or float64", "--dtype, float32", "swiglu@dtype=bf16"),
+    Key("device", Of.WORKLOAD, "auto, cpu, cuda or cuda:1", "--device, auto", "swiglu@device=cpu"),
+    Key("mode", Of.WORKLOAD, "forward (inference), train (training) or backward", "--mode, forward",
+        "swiglu@mode=train"),
+    Key("threads", Of.WORKLOAD, "CPU threads", "all usable CPUs", "swiglu@threads=2"),
+    Key("backend", Of.WORKLOAD, "how it is run: `ffnbench list backends`", "--backend, eager",
+        "swiglu@backend=packed"),
+    Key("compile", Of.WORKLOAD, "torch.compile's mode, and @backend=compile", "default",
+        "swiglu@compile=max-autotune"),
+    Key("freeze", Of.WORKLOAD, "compiled with constant weights: true or false", "false", "swiglu@freeze=true"),
+    Key("slowdown", Of.WORKLOAD, "each call spins for this share of its time: a test of measuring", "0",
+        "slow=swiglu@slowdown=0.05"),
+    Key("routing", Of.WORKLOAD, "how tokens spread over experts: uniform, skewed or trained-like", "uniform",
+        "swiglu@moe=8x2@routing=skewed"),
+    Key("like", Of.OWN_CODE, "the form that it computes: its output is held against that", "none",
+        "file.py:MyFFN@like=swiglu"),
+    Key("python", Of.PROCESS, "the interpreter that it runs in", "this one", "swiglu@python=/venv/bin/python"),
+    Key("source", Of.PROCESS, "a folder that is put first on the module path", "none", "pkg.mod:MyFFN@source=../old"),
+    Key("env", Of.PROCESS, "variables of its process, NAME:VALUE, ; between", "none",
+        "swiglu@env=OMP_WAIT_POLICY:ACTIVE"),
+)
+# fmt: on
+
+
+def keys_of(*about: Of) -> tuple[str, ...]:
+    """The names of the keys that are about these, in the order of the table."""
+    return tuple(key.name for key in KEYS if key.of in about)
