@@ -88,7 +88,8 @@ def _usage_error(problem: Exception) -> int:
     message = " ".join(str(getattr(problem, "format_message")()).split()).rstrip(".")  # noqa: B009
     if not message:  # no_args_is_help
         return 0
-    return complain(message[:1].lower() + message[1:], f"`{command} --help` shows what there is", EXIT_USAGE)
+    cut = "a list has commas and no spaces, as 128,512; " if "unexpected extra argument" in message else ""
+    return complain(message[:1].lower() + message[1:], f"{cut}`{command} --help` shows what there is", EXIT_USAGE)
 
 
 def _version(wanted: bool) -> None:

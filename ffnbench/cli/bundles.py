@@ -18,7 +18,7 @@ import typer
 
 from ffnbench.cli.app import app
 from ffnbench.errors import FfnbenchError
-from ffnbench.planning.lists import EXAMPLES, several
+from ffnbench.planning.lists import EXAMPLES, TAKE_LISTS, several
 from ffnbench.report.output import Shown
 from ffnbench.request import ATTENTION, CURVES, LIMITS, MEASURING, MODEL, OUTPUT, SIDES, WORKLOAD, Flag, spelling
 
@@ -167,7 +167,7 @@ def whole(text: str) -> int:
         return int(text)
     except ValueError:
         if "," in text:
-            raise typer.BadParameter(f"{text!r} is a list, and one whole number is taken here") from None
+            raise FfnbenchError(f"{text!r} is a list, and this takes one whole number", TAKE_LISTS) from None
         raise typer.BadParameter(f"{text!r} is not a whole number") from None
 
 

@@ -14,6 +14,7 @@ from ffnbench.names import hint_for
 from ffnbench.plan import GIVEN, Case, Kind, Mode, NoProbe, Plan, Probe, Protocol, Workload
 from ffnbench.planning.effort import protocol_of
 from ffnbench.planning.grammar import Variant, as_activation_variant, parse_variant
+from ffnbench.planning.lists import refuse_lists
 from ffnbench.planning.workload import device_of
 from ffnbench.request import Effort, TimingRequest
 
@@ -142,6 +143,7 @@ def cases_of(request: TimingRequest, chosen: dict[str, ActivationSpec]) -> tuple
         raise FfnbenchError(f"{REFERENCE!r} is the reference, and no label for another", "for example mine=...")
     _timing_protocol(request)
     device = device_of(request.device)
+    refuse_lists(request, "threads")
     threads = require_positive("threads", 1 if request.threads is None else request.threads)
     cases = []
     for dtype in dict.fromkeys(DTYPES.canonical(part) for part in _parts(request.dtype, "dtype")):

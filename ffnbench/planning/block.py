@@ -18,6 +18,7 @@ from ffnbench.plan import Backend, Case, Kind, Note, Plan, Probe, Sizing
 from ffnbench.planning.backends import parse_backends, refuse_lacking, refuse_several
 from ffnbench.planning.compare import DEFAULT_D_MODEL, named_model, plan_compare
 from ffnbench.planning.effort import protocol_of
+from ffnbench.planning.lists import refuse_lists, several
 from ffnbench.request import BlockRequest, CompareRequest
 
 FFN, ATTENTION, TEXTBOOK = "ffn", "attention", "textbook"  # what the labels of its cases begin with
@@ -39,6 +40,7 @@ class Length:
 def plan_block(request: BlockRequest, probe: Probe | None = None) -> Plan:
     """The plan of a block: of a model's main kind of layer, or of sizes by hand."""
     refuse_several(request.backend, "a block")
+    refuse_lists(request, "d_model", "dtype", "mode", "threads", "batch")
     name = named_model(request.preset, request.config)
     model = None if name is None else model_of(name)
     lengths = parse_lengths(request.seq_len)
@@ -152,10 +154,7 @@ def _by_hand(sizes: dict[str, int], d_model: int, bias: bool) -> AttentionSpec:
 
 def parse_lengths(text: str) -> list[int]:
     """`128,1024,8192`, ascending."""
-    parts = [part.strip() for part in text.split(",") if part.strip()]
-    if not parts:
-        raise FfnbenchError("no length given", "for example --seq-len 128,1024")
-    return sorted({require_positive("seq_len", whole_or_text(part)) for part in parts})
+    return sorted(several("seq_len", text, lambda part: require_positive("seq_len", whole_or_text(part))))
 
 
 def lengths_of(plan: Plan) -> Iterator[Length]:

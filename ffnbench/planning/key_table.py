@@ -81,10 +81,10 @@ KEYS = (
         "swiglu@moe=8x2@routing=skewed"),
     Key("like", Of.OWN_CODE, "the form that it computes: its output is held against that", "none",
         "file.py:MyFFN@like=swiglu"),
-    Key("python", Of.PROCESS, "the interpreter that it runs in", "this one", "swiglu@python=/venv/bin/python"),
+    Key("python", Of.PROCESS, "the interpreter that it runs in", "this one", "swiglu@python=/env/python"),
     Key("source", Of.PROCESS, "a folder that is put first on the module path", "none", "pkg.mod:MyFFN@source=../old"),
     Key("env", Of.PROCESS, "variables of its process, NAME:VALUE, ; between", "none",
-        "swiglu@env=OMP_WAIT_POLICY:ACTIVE"),
+        "swiglu@env=DEBUG:1"),
 )
 # fmt: on
 

@@ -12,6 +12,7 @@ from ffnbench.errors import FfnbenchError
 from ffnbench.request import Request, spelling
 
 T = TypeVar("T")
+TAKE_LISTS = "`ffnbench compare` and `ffnbench cost` take lists"
 EXAMPLES = {
     "d_model": "512,1024", "dtype": "float32,bfloat16", "mode": "forward,train", "threads": "1,2", "batch": "1,8",
     "seq_len": "1,128",
@@ -57,9 +58,7 @@ def one(name: str, value: Any) -> Any:
         return value[0]
     if isinstance(value, tuple | list) or (isinstance(value, str) and "," in value):
         text = value if isinstance(value, str) else ",".join(map(str, value))
-        raise FfnbenchError(
-            f"{spelling(name)} takes one value here, not {text!r}", "`ffnbench compare` and `ffnbench cost` take lists"
-        )
+        raise FfnbenchError(f"{spelling(name)} takes one value here, not {text!r}", TAKE_LISTS)
     return value
 
 

@@ -12,6 +12,7 @@ from ffnbench.plan import CONTROL, OWN, Arm, Kind, Plan, Probe, Protocol
 from ffnbench.planning.compare import plan_compare
 from ffnbench.planning.effort import check_seed, check_timeout
 from ffnbench.planning.grammar import Variant, parse_variants
+from ffnbench.planning.lists import refuse_lists
 from ffnbench.request import CompareRequest, SidesRequest
 
 BASE, HEAD = "base", "head"
@@ -53,6 +54,7 @@ def sides_asked(request: SidesRequest, variant: Variant) -> dict[str, SideFlags]
 
 def variant_of_sides(request: SidesRequest) -> Variant:
     """The one variant that both sides are of."""
+    refuse_lists(request, "d_model", "dtype", "mode", "threads", "batch", "seq_len")
     variants = parse_variants(request.variant)
     if len(variants) > 1:
         raise FfnbenchError(f"ab measures one variant, not {len(variants)}", "`ffnbench compare` measures several")

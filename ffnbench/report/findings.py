@@ -12,6 +12,7 @@ from ffnbench.metrics import LATENCY
 from ffnbench.report.exports import EXPORTS, described, junit, workflow_commands
 from ffnbench.report.footnotes import Footnotes
 from ffnbench.report.formats import FORMATS, Longer, View, view_of
+from ffnbench.report.groups import listed
 from ffnbench.report.records import Record
 from ffnbench.report.store import report_text
 from ffnbench.report.summary import effort, ended_early, judged_lines
@@ -188,7 +189,8 @@ def _summary(checked: Checked, equal: int) -> list[str]:
     lines += judged_lines(now)
     timed = [f for f in findings if f.metric == LATENCY]
     if len(timed) > 1 and all(f.status is Status.IMPROVED for f in timed):
-        lines.append(f"WARNING: every row improved: has {now.plan.reference}, the reference, become slower?")
+        references = listed(group.reference for group in now.plan.groups)
+        lines.append(f"WARNING: every row improved: has {references}, the reference, become slower?")
     if now.interrupted or now.stopped:
         lines += ended_early(now.samples)
     for status, words in LOUD.items():

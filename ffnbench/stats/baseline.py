@@ -89,11 +89,15 @@ def refuse_another_machine(path: str, before: Environment | None, here: Environm
 
 def refuse_another_reference(path: str, before: Report, now: Report) -> None:
     """Two runs whose ratios are relative to different cases can't be compared."""
-    if now.plan.reference != before.plan.reference:
-        raise FfnbenchError(
-            f"{path!r} compares with {now.plan.reference!r}, the baseline with {before.plan.reference!r}",
-            f"measure it with --reference {shlex.quote(before.plan.reference)}",
-        )
+    for case in before.plan.shown:
+        known = case.label in {other.label for other in now.plan.shown}
+        was, here = before.plan.reference_of(case.label), now.plan.reference_of(case.label)
+        if known and here != was:
+            name = before.plan.name_of(was)
+            raise FfnbenchError(
+                f"{path!r} compares with {here!r}, the baseline with {was!r}",
+                f"measure it with --reference {shlex.quote(name)}",
+            )
 
 
 def of_another_method(path: str, run: Report) -> str:

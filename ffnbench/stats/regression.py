@@ -325,7 +325,7 @@ def _told(decided: Decided | None, row: Row, policy: Policy, now: Report, before
         reason = busy_text(now) if rounds.clean_rounds < rounds.rounds else "one worker gives no interval"
         return _finding(label, metric, Status.UNCLEAR, policy, reason=reason)
     if decided is None:
-        failure = now.failure(label) or now.failure(now.plan.reference)
+        failure = now.failure(label) or now.failure(reference)
         reason = failure.message if failure else "it has no samples now"
         return _finding(label, metric, Status.MISSING, policy, reason=reason)
     reason = decided.held
