@@ -1,0 +1,434 @@
+"""Lists: each combination is a group with its own reference, match and widths; how they are typed, measured, read."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+import random
+import re
+from dataclasses import fields, replace
+from itertools import product
+from pathlib import Path
+
+import pytest
+from conftest import ROOT, FakeLaunch, KnownProber, csv_of
+from rich.cells import cell_len
+
+from ffnbench import api
+from ffnbench.bench.memory_limits import check_fits, memory_needed, memory_of_judge
+from ffnbench.errors import FfnbenchError
+from ffnbench.ffn.moe import MoESpec
+from ffnbench.ffn.spec import FFNSpec
+from ffnbench.metrics import LATENCY
+from ffnbench.plan import CONTROL, Arm, Plan, Workload
+from ffnbench.planning.compare import plan_compare
+from ffnbench.planning.grammar import parse_variant
+from ffnbench.report.compare import compare_table
+from ffnbench.report.store import load, report_text
+from ffnbench.report.text import html_fragment, markdown, plain
+from ffnbench.request import CompareRequest, CostRequest, command_line
+from ffnbench.result import Report, Verdict
+
+LISTS = {"d_model": (64, 96), "dtype": ("float32", "bfloat16"), "mode": ("forward", "train"), "threads": (1, 2),
+         "batch": (1, 3), "seq_len": (8, 16)}  # fmt: skip
+
+
+def planned(**options: object) -> Plan:
+    return plan_compare(CompareRequest(**options), KnownProber(1.0))
+
+
+# The plan
+
+
+def test_each_group_is_the_plan_of_its_own_values() -> None:
+    """Whatever a list does, a group holds what a request of single values asks: widths, residuals, workloads."""
+    asked = {key: ",".join(values) if key in ("dtype", "mode") else values for key, values in LISTS.items()}
+    plan = planned(variants="swiglu,relu,mypkg.mlp:Own", reference="relu", **asked)
+    combinations = [dict(zip(LISTS, values, strict=True)) for values in product(*LISTS.values())]
+    assert len(plan.groups) == len(combinations) == 64
+    for group, values in zip(plan.groups, combinations, strict=True):
+        alone = planned(variants="swiglu,relu,mypkg.mlp:Own", reference="relu", **values)
+        assert dict(group.values) == values
+        assert [replace(c, label=group.name(c.label), against=None) for c in group.cases] == list(alone.cases)
+        assert group.name(group.reference) == alone.reference == "relu"
+        assert {case.against for case in group.cases} == {group.reference}
+    assert len({case.label for case in plan.cases}) == len(plan.cases) == 3 * 64
+    assert [case for group in plan.groups for case in group.cases] == list(plan.cases)  # rows of a group together
+
+
+def test_a_width_is_matched_within_its_group() -> None:
+    plan = planned(variants="relu,swiglu", d_model=(512, 768))
+    assert {case.label: case.ffn.d_ff for case in plan.cases} == {
+        "relu@d_model=512": 2048, "swiglu@d_model=512": 1368, "relu@d_model=768": 3072, "swiglu@d_model=768": 2048,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("one", [{"seq_len": (64,)}, {"seq_len": [64]}, {"seq_len": 64}])
+def test_one_value_is_no_group(one: dict) -> None:
+    cases = planned(variants="relu,swiglu", d_model=64, **one).cases
+    assert cases == planned(variants="relu,swiglu", d_model=64, seq_len=64).cases
+    assert [(case.label, case.against) for case in cases] == [("relu", None), ("swiglu", None)]
+
+
+def test_a_list_of_backends_beside_other_lists() -> None:
+    plan = planned(variants="swiglu,relu", backend="eager,onednn", dtype="float32,float16", d_model=64)
+    assert [case.label for case in plan.groups[1].cases] == [
+        "swiglu@dtype=float16", "swiglu@backend=onednn@dtype=float16",
+        "relu@dtype=float16", "relu@backend=onednn@dtype=float16",
+    ]  # fmt: skip
+    refused = [note.label for note in plan.notes if "onednn computes in" in note.text]
+    assert refused == ["swiglu@backend=onednn@dtype=float16", "relu@backend=onednn@dtype=float16"]
+    assert planned(variants="swiglu", backend="eager,onednn", seq_len=(1, 2), reference="swiglu@backend=onednn"
+                   ).reference == "swiglu@backend=onednn@seq_len=1"  # fmt: skip
+
+
+def test_the_budget_is_of_all_rows() -> None:
+    assert planned(variants="relu,swiglu", seq_len=(1, 2, 4)).protocol.budget_s == 5 * 6
+
+
+def test_memory_is_that_of_all_groups_together() -> None:
+    one, many = (planned(variants="relu,swiglu", d_model=256, seq_len=n, device="cpu") for n in (8, (8, 16, 32)))
+    assert 2.5 < memory_needed(list(many.cases)) / memory_needed(list(one.cases)) < 3.5
+    needed = memory_needed(list(many.cases)) + memory_of_judge(many.cases)
+    check_fits(one, needed - 1)
+    check_fits(many, needed)
+    with pytest.raises(FfnbenchError, match="of memory at once"):
+        check_fits(many, needed - 1)
+
+
+@pytest.mark.parametrize(("asked", "mode"), [("inference", "forward"), ("Training", "train"), ("backward", "backward")])
+def test_a_mode_by_what_trainers_call_it(asked: str, mode: str) -> None:
+    assert planned(mode=asked).cases[0].workload.mode == mode
+    assert planned(variants=f"relu@mode={asked}").cases[0].workload.mode == mode
+    assert planned(mode=f"{asked},{'train' if mode == 'forward' else 'forward'}").cases[0].label == f"relu@mode={mode}"
+
+
+@pytest.mark.parametrize(
+    ("options", "message", "hint"),
+    [
+        ({"seq_len": (1, 2, 1)}, "1 stands twice in --seq-len", "--seq-len 1,2"),
+        ({"seq_len": ()}, "--seq-len has no value", "--seq-len 1,128"),
+        ({"dtype": "bf16,float32,bfloat16"}, "bfloat16 stands twice in --dtype", "--dtype bfloat16,float32"),
+        ({"dtype": "float32,,bf16"}, "--dtype 'float32,,bf16' has an empty value", "--dtype float32,bf16"),
+        ({"dtype": "float32,"}, "--dtype 'float32,' ends in a comma", "no spaces"),
+        ({"dtype": "float32,bflot16"}, "unknown dtype 'bflot16'", "did you mean 'bfloat16'"),
+        ({"mode": "forward,trian"}, "unknown mode 'trian'", "did you mean 'train'"),
+        ({"mode": "training,train"}, "train stands twice in --mode", "--mode train"),
+        ({"batch": (1, 0)}, "batch must be a positive integer, not 0", "--batch"),
+        ({"d_model": (64, 128), "d_ff": 100}, "--d-ff 100 is one width, and --d-model 64,128 are several", "--ratio"),
+        ({"d_model": (64, 128), "preset": "gpt2"}, "64,128 are several widths, and gpt2 has one, 768", "leave"),
+        ({"d_model": (64, 128), "variants": "gpt2"}, "several widths, and gpt2 has one, 768", "the model sets it"),
+        ({"seq_len": (1, 2), "variants": "relu@seq_len=4"}, "'relu@seq_len=4' has a seq_len of its own", "@seq_len=4"),
+        ({"seq_len": (1, 2), "reference": "gelu@seq_len=2"}, "every group has its own reference", "--reference gelu"),
+        ({"seq_len": (1, 2), "reference": "gleu"}, "no variant has the label 'gleu'", "did you mean 'gelu'"),
+        ({"d_model": (64, 8), "variants": "relu,silu@gate=output", "ratio": 0.25},
+         r"larger than relu at any d_ff \(in the group of d_model 64\)", "--match none"),
+        ({"variants": "relu@d_model=64"}, "'d_model' is not of one variant", "--d-model 512,1024"),
+        ({"variants": "relu gelu"}, "unknown variant 'relu gelu'", "a list has commas: relu,gelu"),
+        ({"variants": "relu,@d_ff=3"}, "a variant without a name", "no space"),
+    ],
+)  # fmt: skip
+def test_mistakes_in_lists(options: dict, message: str, hint: str) -> None:
+    with pytest.raises(FfnbenchError, match=message) as caught:
+        planned(**options)
+    assert hint in caught.value.hint
+    assert caught.value.exit_code == 2
+
+
+# How they are typed
+
+
+@pytest.fixture
+def call(in_process, on_machine):
+    on_machine(FakeLaunch(), KnownProber)
+    return in_process
+
+
+def labels(out: str) -> list[str]:
+    return [row["label"] for row in csv.DictReader(io.StringIO(out))]
+
+
+@pytest.mark.parametrize(
+    "typed",
+    [
+        "--variants relu,gelu,swiglu", "relu gelu swiglu", "relu,gelu swiglu", "--variants relu --variants gelu,swiglu",
+        "--variants relu gelu swiglu", "relu, gelu, swiglu", "--variants relu, gelu, swiglu",
+        "--variants relu --variants gelu swiglu",
+    ],
+)  # fmt: skip
+def test_every_way_to_type_three_variants(typed: str, call) -> None:
+    code, out, _ = call("cost", *typed.split(), "-f", "csv")
+    assert (code, labels(out)) == (0, ["relu", "gelu", "swiglu"])
+
+
+def test_values_of_a_repeated_flag_add_up(call) -> None:
+    ways = "--seq-len 1,128,512", "--seq-len 1 --seq-len 128 --seq-len 512", "--seq-len 1,128 --seq-len 512"
+    found = [call("cost", "relu", *typed.split(), "--format", "csv") for typed in ways]
+    assert labels(found[0][1]) == ["relu@seq_len=1", "relu@seq_len=128", "relu@seq_len=512"]
+    assert found[0] == found[1] == found[2]
+
+
+@pytest.mark.parametrize(
+    ("typed", "error", "hint"),
+    [
+        ("cost --seq-len 128 512", "'512' is no variant", "--seq-len 128,512"),
+        ("compare --seq-len 128, 512", "--seq-len '128,' ends in a comma", "no spaces"),
+        ("compare --batch 1 8 relu", "'8' is no variant", "--batch 1,8"),
+        ("compare --dtype float32 bf16", "'bf16' is no variant", "--dtype float32,bf16"),
+        ("cost --mode forward training", "'training' is no variant", "--mode forward,training"),
+        ("compare --backend eager onednn", "'onednn' is no variant", "--backend eager,onednn"),
+        ("cost --seq-len 128,51x", "--seq-len: '51x' is not a whole number, in '128,51x'", "--seq-len"),
+        ("cost --seq-len 128,,512", "has an empty value", "--seq-len 128,512"),
+        ("cost relu @d_ff=3", "a variant without a name", "swiglu@d_ff=2048"),
+        ("block --seq-len 128 512", "extra argument", "commas and no spaces"),
+        ("block --seq-len 128,,512", "has an empty value", "--seq-len 128,512"),
+        ("block --seq-len 64,64", "64 stands twice", "--seq-len 64"),
+        ("block --dtype float32,bf16", "--dtype takes one value here", "`ffnbench compare`"),
+        ("block --d-model 64,128", "'64,128' is a list", "`ffnbench compare`"),
+        ("ab swiglu --base-env A:1 --mode inference,train", "--mode takes one value here", "`ffnbench compare`"),
+        ("ab swiglu --base-env A:1 --seq-len 1,2", "'1,2' is a list", "`ffnbench compare`"),
+        ("activations --time --threads 1,2", "'1,2' is a list", "`ffnbench compare`"),
+        ("compare swiglu --seq-len 1,2 --reference swiglu", "--reference would do nothing", "leave it out"),
+    ],
+)
+def test_what_the_shell_has_cut_is_told(typed: str, error: str, hint: str, call) -> None:
+    code, out, err = call(*typed.split())
+    lines = [line for line in err.splitlines() if line.startswith(("error:", "hint:"))]
+    assert (code, out) == (2, "")
+    assert error in lines[0]
+    assert hint in lines[1]
+
+
+# Measured, shown and saved
+
+
+def machine(slow: dict[str, float] | None = None, seed: int = 0) -> FakeLaunch:
+    """A token takes 1 ms, swiglu half as long again, with a little noise; `slow` are factors of single rows."""
+    dice = random.Random(seed)
+
+    def seconds(label: str, worker: int, number: int) -> float:
+        tokens = int(re.search(r"seq_len=(\d+)", label)[1]) if "seq_len=" in label else 8
+        known = "relu@seq_len=8" if label == CONTROL else label
+        factor = (slow or {}).get(known, 1.0) * (1.5 if label.startswith("swiglu") else 1.0)
+        return 1e-3 * tokens * factor * math.exp(dice.gauss(0, 0.001))
+
+    return FakeLaunch(seconds)
+
+
+def measured(launch: FakeLaunch | None = None, **options: object) -> Report:
+    request = CompareRequest(
+        **{"variants": "relu,swiglu", "d_model": 64, "threads": 1, "seq_len": (8, 32), "precision": 0.5, **options}
+    )
+    return api.measure(api.prepare(request), launch=launch or machine())
+
+
+def test_ratios_are_to_the_reference_of_the_group() -> None:
+    """In the same rounds: against the first group's relu swiglu@seq_len=32 would take six times as long."""
+    report = measured()
+    found = {c.case: (c.reference, c.verdict) for c in report.comparisons}
+    for tokens in (8, 32):
+        reference = f"relu@seq_len={tokens}"
+        assert found[reference] == (reference, Verdict.REFERENCE)
+        assert found[f"swiglu@seq_len={tokens}"] == (reference, Verdict.SLOWER)
+        assert report.comparison(f"swiglu@seq_len={tokens}").ratio.value == pytest.approx(1.5, rel=0.01)
+    assert report.plan.families == {"relu@seq_len=8": 1, "relu@seq_len=32": 1}  # each corrected for its own rows
+    timed = {(sample.worker, sample.case) for sample in report.samples if sample.metric == LATENCY}
+    workers = {worker for worker, _ in timed}
+    assert timed == {(worker, case.label) for worker in workers for case in report.plan.cases}  # all rows in each
+
+
+def test_a_control_is_the_first_groups_reference_a_second_time() -> None:
+    report = measured(control=True)
+    assert report.comparison(CONTROL).reference == "relu@seq_len=8"
+    assert "control: relu@seq_len=8 against itself" in " ".join(compare_table(report).summary)
+
+
+def test_rows_stand_in_groups() -> None:
+    report = measured()
+    text = plain(compare_table(report), 100)
+    lines = text.splitlines()
+    assert lines[0].startswith("FFN compare: d_model 64, seq_len 8 and 32, float32")
+    assert "matched on params to relu (d_ff 256), multiple of 8;" in text
+    body = lines[: next(place for place, line in enumerate(lines) if line.startswith("¹ "))]
+    rows = [line.split()[0].rstrip("¹²³⁴˒") for line in body if line.startswith(("relu", "swiglu", "seq_len", "vari"))]
+    assert rows == ["variant", "seq_len", "relu", "swiglu", "seq_len", "relu", "swiglu"]
+    assert lines[[line.startswith("seq_len 32") for line in lines].index(True) - 1] == ""
+    assert "vs relu" in text
+    assert text.count("reference") == 2
+    assert "seq_len 8: against relu, slower: swiglu (1.50x the time)" in text
+    assert "seq_len 32: against relu, slower: swiglu (1.50x the time)" in text
+    assert "gives -1.6% params against relu\n" in text
+
+
+@pytest.mark.parametrize("columns", [60, 80, 120, 200])
+def test_headings_fit_and_columns_stay_aligned(columns: int) -> None:
+    table = compare_table(api.cost("relu,swiglu", d_model=(64, 128), dtype="float32,bf16", seq_len=(1, 512)))
+    text = plain(table, columns)
+    assert max(map(cell_len, text.splitlines())) <= columns
+    assert text.count("\nd_model 128, bfloat16, seq_len 512\n") == 1
+    ends = [found.end() for line in text.splitlines() if (found := re.match(r"(relu|swiglu¹?²?) +[0-9]+(?= )", line))]
+    assert len(ends) == 16
+    assert len(set(ends)) == 1
+
+
+def test_groups_of_one_row_have_columns_and_no_headings() -> None:
+    text = plain(compare_table(api.cost("swiglu", d_model=(64, 128), seq_len=(1, 512))), 120)
+    assert re.findall(r"^swiglu +(64|128) +(1|512) ", text, re.MULTILINE) == [
+        ("64", "1"), ("64", "512"), ("128", "1"), ("128", "512")]  # fmt: skip
+    assert "\nd_model 64" not in text
+
+
+def test_markdown_and_a_notebook_have_the_headings_too() -> None:
+    table = compare_table(measured())
+    text = markdown(table)
+    columns = next(line for line in text.splitlines() if line.startswith("| variant")).count("|")
+    headings = [line for line in text.splitlines() if line.startswith("| **seq_len")]
+    assert [line.partition(" |")[0] for line in headings] == ["| **seq_len 8**", "| **seq_len 32**"]
+    assert [line.count("|") for line in headings] == [columns, columns]
+    assert html_fragment(table).count("<td>seq_len") == 2
+
+
+def test_a_saved_run_is_the_same_again(tmp_path: Path) -> None:
+    report = measured()
+    path = tmp_path / "run.json"
+    path.write_text(report_text(report))
+    stored = load(str(path))
+    assert stored.plan == report.plan
+    assert json.loads(path.read_text())["plan"]["request"]["seq_len"] == [8, 32]
+    shown, differs = api.report(str(path))
+    assert (csv_of(shown), differs) == (csv_of(report), "")
+    assert compare_table(shown).headings == ((0, "seq_len 8"), (2, "seq_len 32"))
+    assert "--seq-len 8,32 " in command_line("compare", stored.plan.request) + " "
+
+
+def test_a_run_of_one_group_is_saved_as_before() -> None:
+    """A field of one value stays a plain number, and cases say nothing of groups."""
+    saved = json.loads(report_text(api.cost("relu,swiglu", d_model=64, seq_len=8, threads=1)))["plan"]
+    asked = saved["request"]
+    assert [asked[key] for key in ("d_model", "seq_len", "batch", "threads", "dtype", "mode")] == [
+        64, 8, 1, 1, "float32", "forward"]  # fmt: skip
+    assert all("against" not in case for case in saved["cases"])
+    order = [one.name for one in fields(CompareRequest)]
+    assert list(asked) == order
+    assert order.index("batch") < order.index("seq_len") < order.index("dtype") < order.index("mode")
+    assert {one.name for one in fields(CostRequest)} < set(order)
+
+
+def test_the_picture_has_a_panel_for_each_group() -> None:
+    from ffnbench.report.ratio_picture import ratio_figure
+
+    figure, _ = ratio_figure(measured())
+    assert len(figure.axes) >= 2
+    written = " ".join(text.get_text() for axes in figure.axes for text in axes.get_yticklabels())
+    assert written.count("relu") == written.count("swiglu") == 2
+
+
+@pytest.mark.parametrize("slow", ["swiglu@seq_len=32", "relu@seq_len=8"])
+def test_a_check_finds_the_group_that_became_slower(slow: str, tmp_path: Path, call, on_machine) -> None:
+    path = tmp_path / "baseline.json"
+    path.write_text(report_text(measured(metrics="latency")))
+    on_machine(machine(seed=1), KnownProber)
+    assert call("check", path, "-q", "--budget", "20")[0] == 0
+    on_machine(machine({slow: 1.3}, seed=2), KnownProber)
+    code, out, _ = call("check", path, "-q", "--budget", "20", "-f", "csv")
+    found = {row["case"]: row["status"] for row in csv.DictReader(io.StringIO(out)) if row["metric"] == "latency"}
+    worse, other = ("REGRESSED", "OK") if slow.startswith("swiglu") else ("OK", "IMPROVED")
+    assert (code, found["swiglu@seq_len=32"]) == (int(worse == "REGRESSED"), worse)
+    assert found["swiglu@seq_len=8"] == other
+
+
+def test_a_saved_run_with_other_references_is_refused(tmp_path: Path, call) -> None:
+    for name, reference in (("a", "relu"), ("b", "swiglu")):
+        (tmp_path / f"{name}.json").write_text(report_text(measured(metrics="latency", reference=reference)))
+    code, _, err = call("check", tmp_path / "a.json", tmp_path / "b.json")
+    assert code == 2
+    assert "compares with 'swiglu@seq_len=8', the baseline with 'relu@seq_len=8'" in err
+    assert "hint: measure it with --reference relu\n" in err
+
+
+# Widths that miss, and models by their names
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({"d_model": 8}, "multiple of 8, missed by swiglu (+12%);"),
+        ({"d_model": 512}, "multiple of 8;"),
+        ({"d_model": (8, 16, 512)}, "missed by swiglu (+12% at d_model 8 and -6.2% at d_model 16);"),
+        ({"d_model": 8, "seq_len": (1, 2)}, "multiple of 8, missed by swiglu (+12%);"),
+        ({"d_model": 8, "variants": "relu,swiglu@d_ff=100"}, "given (swiglu@d_ff=100);"),
+    ],
+)
+def test_a_matched_width_that_misses_is_told_where_it_is_called_matched(options: dict, told: str) -> None:
+    """24 * 3 * 8 = 576 parameters beside 2 * 8 * 32 = 512: an eighth more."""
+    line = compare_table(api.cost(**{"variants": "relu,gelu,swiglu", **options})).header[1]
+    assert told in line
+    assert ("missed" in told) == ("missed" in line)
+
+
+@pytest.mark.parametrize(
+    ("typed", "label"),
+    [
+        ("--preset llama3-8b", "llama3-8b (swiglu)"), ("--config llama3-8b", "llama3-8b (swiglu)"),
+        ("--variants llama3-8b", "llama3-8b (swiglu)"), ("--variants GPT2@dtype=bf16", "gpt2@dtype=bf16 (gelu_tanh)"),
+        ("--variants gpt2@gate=inner", "gpt2@gate=inner (geglu_tanh)"), ("--variants mine=gpt2", "mine"),
+        ("--variants mixtral-8x7b", "mixtral-8x7b (swiglu@moe=8x2)"),
+    ],
+)  # fmt: skip
+def test_a_models_row_is_called_by_its_name_and_form(typed: str, label: str, call) -> None:
+    assert labels(call("cost", *typed.split(), "-f", "csv")[1])[0] == label
+
+
+@pytest.mark.parametrize("name", ["preset", "llama-7b", "llama-7b (swiglu)"])
+@pytest.mark.parametrize("lengths", [8, (8, 16)])
+def test_the_name_alone_is_enough_for_the_reference(name: str, lengths: object) -> None:
+    plan = planned(preset="llama-7b", variants="relu,preset", reference=name, seq_len=lengths)
+    assert plan.name_of(plan.reference) == "llama-7b (swiglu)"
+
+
+# Every key
+
+
+def rows_of_document() -> dict[str, tuple[str, str]]:
+    text = (ROOT / "docs" / "forms.md").read_text(encoding="utf-8").partition("## Every key")[2].partition("\n## ")[0]
+    rows = [
+        [cell.strip() for cell in line.strip("|").split(" | ")] for line in text.splitlines() if line.startswith("| `@")
+    ]
+    return {key.strip("`"): (default, meaning) for key, default, meaning in rows}
+
+
+def test_the_document_has_the_table_of_keys(call) -> None:
+    code, out, _ = call("list", "keys", "-f", "json")
+    listed = {row["key"]: (row["default"], row["what it sets"]) for row in json.loads(out)}
+    assert code == 0
+    assert rows_of_document() == listed
+
+
+def test_every_key_that_the_parser_takes_is_listed(call) -> None:
+    """Whatever word of the code is no unknown key of one of ffnbench's own forms, or is a flag of the variant's own."""
+    listed = {row["key"][1:].partition("=")[0] for row in json.loads(call("list", "keys", "-f", "json")[1])}
+    words = {one.name for kind in (FFNSpec, MoESpec, Workload, Arm, CompareRequest) for one in fields(kind)}
+    for path in [*(ROOT / "ffnbench" / "planning").glob("*.py"), *(ROOT / "docs").glob("*.md")]:
+        words |= set(re.findall(r"[a-z][a-z_]+", path.read_text(encoding="utf-8")))
+    assert len(words) > 2000
+    taken = set()
+    for word in words:
+        try:
+            parse_variant(f"swiglu@{word}=1:1")
+        except FfnbenchError as problem:
+            if f"unknown key {word!r}" in problem.message or "is not of one variant" in problem.message:
+                continue
+        taken.add(word)
+    assert taken - {"normalized"} == listed  # another spelling
+
+
+def test_every_example_changes_what_it_says(call) -> None:
+    """Without its key an example is another case: each listed key is taken, and none is at its default."""
+    for row in json.loads(call("list", "keys", "-f", "json")[1]):
+        example, pair = row["example"].replace("file.py", "mypkg.mlp").replace("pkg.mod", "mypkg.mlp"), row["key"]
+        assert pair in example
+        without = example.replace(pair, "")
+        found, without = (planned(variants=text, d_model=1000, threads=1).cases[0] for text in (example, without))
+        assert (found.ffn, found.workload, found.arm) != (without.ffn, without.workload, without.arm), row["key"]
