@@ -10,7 +10,8 @@ import shlex
 from dataclasses import dataclass, field, fields
 from typing import Any
 
-MODEL, WORKLOAD, MEASURING, OUTPUT = "Model", "Workload", "Measurement", "Output"
+MODEL, WIDTHS, WORKLOAD, OUTPUT = "Model", "Widths", "Workload", "Output"
+MEASURING, EFFORT = "What is measured", "How long"
 ATTENTION, CURVES, SIDES, LIMITS = "Attention", "Curves", "Sides", "Limits"
 DEFAULT_BUDGET_S = 120.0  # of a check, and of a run with --precision
 
@@ -19,7 +20,8 @@ DEFAULT_BUDGET_S = 120.0  # of a check, and of a run with --precision
 class Flag:
     """How a field is typed on the command line: its help, its panel, what stands for its value.
 
-    `name` only where it is not the field's own; `short` is a letter; `off` is the name that switches it off.
+    `name` only where it is not the field's own; `short` is a letter; `off` is the name that switches it off; `also` are
+    other names for it, which the help leaves out.
     """
 
     help: str
@@ -28,13 +30,22 @@ class Flag:
     name: str = ""
     short: str = ""
     off: str = ""
+    also: tuple[str, ...] = ()
 
 
 def flag(
-    default: Any, help: str, panel: str, metavar: str = "", *, name: str = "", short: str = "", off: str = ""
+    default: Any,
+    help: str,
+    panel: str,
+    metavar: str = "",
+    *,
+    name: str = "",
+    short: str = "",
+    off: str = "",
+    also: tuple[str, ...] = (),
 ) -> Any:
     """A field of a bundle that is a flag."""
-    how = Flag(help=help, panel=panel, metavar=metavar, name=name, short=short, off=off)
+    how = Flag(help=help, panel=panel, metavar=metavar, name=name, short=short, off=off, also=also)
     return field(default=default, metadata={"flag": how})
 
 
@@ -68,9 +79,9 @@ class Sizes:
     """The widths of one FFN, and whether it has biases."""
 
     d_model: int | None = flag(
-        None, "Width of the model. \\[default: the model's that is named, else 768]", MODEL, "INT")
+        None, "Width of the model. \\[default: the model's that is named, else 768]", WIDTHS, "INT")
     d_ff: int | None = flag(
-        None, "Final width per branch of the reference. \\[default: 4 * d_model, classic form]", MODEL, "INT")
+        None, "Final width per branch of the reference. \\[default: 4 * d_model, classic form]", WIDTHS, "INT")
     bias: bool | None = flag(
         None, "Biases in all linear layers. \\[default: where the named model has some]", MODEL, off="--no-bias")
 
@@ -79,13 +90,13 @@ class Sizes:
 class Variants(Sizes, NamedModel, VariantList):
     """Which FFNs, and how their widths are found."""
 
-    match: str = flag("params", "Make params, flops or none equal to the reference's.", MODEL, "WHAT")
+    match: str = flag("params", "Make params, flops or none equal to the reference's.", WIDTHS, "WHAT")
     multiple_of: int | None = flag(
-        None, "Round widths to this; 8 when matching, else the rule's own.", MODEL, "INT")
+        None, "Round widths to this; 8 when matching, else the rule's own.", WIDTHS, "INT")
     rule: str | None = flag(
-        None, "Size gated forms by a published rule: `ffnbench list rules`.", MODEL, "NAME")
-    ratio: float | None = flag(None, "Expansion, d_ff / d_model. \\[default: 4]", MODEL, "X")
-    ffn_dim_multiplier: float | None = flag(None, "Llama's ffn_dim_multiplier, for --rule llama.", MODEL, "X")
+        None, "Size gated forms by a published rule: `ffnbench list rules`.", WIDTHS, "NAME")
+    ratio: float | None = flag(None, "Expansion, d_ff / d_model. \\[default: 4]", WIDTHS, "X")
+    ffn_dim_multiplier: float | None = flag(None, "Llama's ffn_dim_multiplier, for --rule llama.", WIDTHS, "X")
     dropout: float = flag(0.0, "Dropout on the hidden layer, in train mode.", MODEL, "P")
     reference: str | None = flag(
         None, "What ratios are relative to. \\[default: the first variant]", MODEL, "LABEL")
@@ -95,8 +106,8 @@ class Variants(Sizes, NamedModel, VariantList):
 class Shape:
     """What an FFN is fed."""
 
-    batch: int = flag(1, "Sequences in a call.", WORKLOAD, "INT")
-    seq_len: int = flag(512, "Tokens in a sequence.", WORKLOAD, "INT")
+    batch: int = flag(1, "Sequences in a call.", WORKLOAD, "INT", also=("--batch-size",))
+    seq_len: int = flag(512, "Tokens in a sequence; 2k is 2,000, 2Ki is 2,048.", WORKLOAD, "INT", also=("--seqlen",))
     dtype: str = flag("float32", "float32, bfloat16, float16, float64.", WORKLOAD, "NAME")
     mode: str = flag(
         "forward", "forward (inference), train (training: forward and backward) or backward alone.", WORKLOAD, "NAME")
@@ -139,10 +150,10 @@ class Counts:
     """How much is measured, in numbers."""
 
     workers: int | None = flag(
-        None, "Exactly so many fresh processes, one after another; intervals are over them.", MEASURING, "INT")
+        None, "Exactly so many fresh processes, one after another; intervals are over them.", EFFORT, "INT")
     rounds: int | None = flag(
-        None, "Exactly so many rounds in each worker; a round measures each case once.", MEASURING, "INT")
-    quick: bool = flag(False, "3 workers of 8 rounds: a first look.", MEASURING)
+        None, "Exactly so many rounds in each worker; a round measures each case once.", EFFORT, "INT")
+    quick: bool = flag(False, "3 workers of 8 rounds: a first look.", EFFORT)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -150,10 +161,10 @@ class Limits:
     """How much is measured, by what is wanted of it."""
 
     precision: float | None = flag(
-        None, "Measure until every ratio is known to +-PCT percent. \\[default: 1]", MEASURING, "PCT")
+        None, "Measure until every ratio is known to +-PCT percent, 0.5 or 0.5%. \\[default: 1%]", EFFORT, "PCT")
     budget: float | None = flag(
-        None, "Measure for so many seconds at most; 3 workers at least. "
-        "\\[default: 5 a variant, 15 at least; with --precision 120]", MEASURING, "SECONDS")
+        None, "Measure for so long at most, 90s or 5m; 3 workers at least. "
+        "\\[default: 5s a variant, 15s at least; with --precision 2m]", EFFORT, "TIME")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -162,7 +173,7 @@ class Repeatable:
 
     seed: int = flag(
         0, "Seed of inputs, weights and the order of rounds; of simulated machines.", MEASURING, "INT")
-    timeout: float = flag(300.0, "Give up a case that takes longer for one step.", MEASURING, "SECONDS")
+    timeout: float = flag(300.0, "Give up a case that takes longer for one step.", EFFORT, "TIME")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -174,8 +185,8 @@ class Effort(Repeatable, Limits, Counts):
 class Apart:
     """Several runs in one file: what moves between runs is then known."""
 
-    runs: int = flag(1, "Measure so many times, each with fresh processes, and keep all: a baseline.", MEASURING, "INT")
-    pause: float | None = flag(None, "Seconds between two runs. \\[default: 60]", MEASURING, "SECONDS")
+    runs: int = flag(1, "Measure so many times, each with fresh processes, and keep all: a baseline.", EFFORT, "INT")
+    pause: float | None = flag(None, "Wait so long between two runs. \\[default: 60s]", EFFORT, "TIME")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -261,7 +272,7 @@ class PictureRequest(Activations, Request):
     size: str | None = flag(None, "Inches, e.g. 10x4.5.", OUTPUT, "WxH")
     dpi: int = flag(150, "Dots per inch.", OUTPUT, "INT")
     style: str = flag("default", "A matplotlib style, e.g. ggplot.", OUTPUT, "NAME")
-    timeout: float = flag(300.0, "Give up a case that takes longer for one step.", MEASURING, "SECONDS")
+    timeout: float = flag(300.0, "Give up a case that takes longer for one step.", EFFORT, "TIME")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -269,10 +280,10 @@ class Tolerances:
     """How much may change, and how long deciding may take."""
 
     tolerance: tuple[str, ...] = flag(
-        (), "How much a metric may grow; latency is the ratio to the reference. Repeatable. \\[default: latency=5%]",
-        LIMITS, "[CASE:]METRIC=PCT%")
+        (), "How much a metric may grow; latency is the ratio to the reference, and 5% alone is latency's. Repeatable. "
+        "\\[default: latency=5%]", LIMITS, "[[CASE:]METRIC=]PCT%")
     exact_only: bool = flag(False, "Parameters, FLOPs and bytes alone; nothing is timed.", LIMITS)
-    budget: float = flag(DEFAULT_BUDGET_S, "Measure for so many seconds at most.", LIMITS, "SECONDS")
+    budget: float = flag(DEFAULT_BUDGET_S, "Measure for so long at most, 90s or 5m.", LIMITS, "TIME")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -312,7 +323,7 @@ class SelftestRequest(Request):
     checks: bool = flag(
         False, "Count the false alarms of `check`, and the slow-downs that it finds.", MEASURING, name="--gate")
     runs: int | None = flag(
-        None, "Simulated runs, or checks with --gate, in every world. \\[default: 2000]", MEASURING, "INT")
+        None, "Simulated runs, or checks with --gate, in every world. \\[default: 2000]", EFFORT, "INT")
     live: bool = flag(
         False, "Measure on this machine instead, quiet and beside neighbours that take its CPUs.", MEASURING)
     world: tuple[str, ...] = flag(
@@ -323,11 +334,11 @@ class SelftestRequest(Request):
     rivals: bool = flag(
         False, "With --live: torch's Timer and a median loop too, each in the same time.", MEASURING)
     repeats: int | None = flag(
-        None, "With --live: how often everything is measured. \\[default: 20, or 10 with --gate]", MEASURING, "INT")
+        None, "With --live: how often everything is measured. \\[default: 20, or 10 with --gate]", EFFORT, "INT")
     budget: float | None = flag(
         None, "With --live: time of one run, or check; the truth of a run takes four times that. "
-        "\\[default: 15, or 120 with --gate]", MEASURING, "SECONDS")
-    d_model: int | None = flag(None, "With --live: width of the modules. \\[default: 768]", MODEL, "INT")
+        "\\[default: 15s, or 2m with --gate]", EFFORT, "TIME")
+    d_model: int | None = flag(None, "With --live: width of the modules. \\[default: 768]", WIDTHS, "INT")
     threads: int | None = flag(
         None, "With --live: CPU threads. \\[default: the CPUs this process may use]", WORKLOAD, "INT")
     seed: int | None = flag(

@@ -1,13 +1,17 @@
 """Numbers for people: SI for counts, IEC for bytes, one scale for a whole column, digits that mean something.
 
-Inside ffnbench every number is in its base unit; these functions are for the edge where somebody reads them.
+Inside ffnbench every number is in its base unit; these functions are for the edge where somebody reads or writes them.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
+from fractions import Fraction
 from math import floor, isfinite, log10
 from statistics import median
+
+from ffnbench.errors import FfnbenchError
 
 Units = Sequence[tuple[str, float]]  # names and sizes, the smallest first
 SI = (("", 1.0), ("k", 1e3), ("M", 1e6), ("G", 1e9), ("T", 1e12))
@@ -68,3 +72,74 @@ def percent(fraction: float) -> str:
 def signed_percent(fraction: float) -> str:
     """As `percent`, with a sign; an exact zero is `0%`."""
     return "0%" if fraction == 0 else ("+" if fraction > 0 else "-") + percent(fraction)
+
+
+# What people write: the same readers for flags and for Python
+
+COUNTS = {"k": 10**3, "M": 10**6, "G": 10**9, "Ki": 2**10, "Mi": 2**20, "Gi": 2**30}  # 2k is 2,000, 2Ki is 2,048
+SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
+_NUMBER = r"(?:\d+\.?\d*|\.\d+)"
+_COUNT = re.compile(rf"({_NUMBER})\s*({'|'.join(COUNTS)}|K)", re.ASCII)
+_PART = re.compile(rf"\s*({_NUMBER})\s*(ms|min|[smhd])\s*", re.ASCII)
+COUNT_HINT = "a count is 2048, 2k (2,000), 2Ki (2,048) or 1M"
+SECONDS_HINT = "a time is 90 (seconds), 90s, 5m, 1h or 1m30s"
+PERCENT_HINT = "a percentage is 1, 1% or 0.5%"
+
+
+def read_count(text: int | str) -> int:
+    """`2048`, `2k` (2,000), `2Ki` (2,048), `1.5M`; raises FfnbenchError for what is no whole number."""
+    if isinstance(text, int):
+        return text
+    written = text.strip()
+    if found := _COUNT.fullmatch(written):
+        exact = Fraction(found[1]) * COUNTS["k" if found[2] == "K" else found[2]]
+        if exact.denominator == 1:
+            return int(exact)
+    try:
+        return int(written)
+    except ValueError:
+        raise FfnbenchError(f"{text!r} is not a whole number", COUNT_HINT) from None
+
+
+def read_seconds(text: float | str) -> float:
+    """Seconds of `90`, `90s`, `5m`, `1h`, `1m30s`; raises FfnbenchError for what is no time."""
+    if not isinstance(text, str):
+        return float(text)
+    parts, end = [], 0
+    while found := _PART.match(text, end):
+        parts.append((float(found[1]), found[2]))
+        end = found.end()
+    units = [SECONDS[unit] for _, unit in parts]
+    if parts and end == len(text) and units == sorted(set(units), reverse=True):  # 1h30m, and not 30m1h
+        return sum(number * SECONDS[unit] for number, unit in parts)
+    return _plain(text, "is not a time", SECONDS_HINT)
+
+
+def read_percent(text: float | str) -> float:
+    """Percent, not a share: `1`, `1%` and `0.5%` are 1, 1 and 0.5; raises FfnbenchError for what is none."""
+    if not isinstance(text, str):
+        return float(text)
+    return _plain(text.strip().removesuffix("%"), "is not a percentage", PERCENT_HINT, shown=text)
+
+
+def read_number(text: float | str) -> float:
+    """A plain number, without a unit; raises FfnbenchError for what is none."""
+    return _plain(text, "is not a number", "for example 4 or 0.5") if isinstance(text, str) else float(text)
+
+
+def read_share(text: str) -> float:
+    """The share that `5%` is, 0.05. Raises FfnbenchError for a bare number, which could be percent or a share."""
+    written = text.strip()
+    if written.endswith("%"):
+        return _plain(written.removesuffix("%"), "is not a percentage", "for example 5%", shown=text) / 100
+    bare = _plain(written, "is not a percentage", "for example 5%", shown=text)
+    if bare and isfinite(bare):
+        raise FfnbenchError(f"{text!r} could mean {bare:g}% or {100 * bare:g}%", f"write {bare:g}% or {100 * bare:g}%")
+    return bare
+
+
+def _plain(text: str, complaint: str, hint: str, shown: str = "") -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise FfnbenchError(f"{(shown or text)!r} {complaint}", hint) from None

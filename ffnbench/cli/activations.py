@@ -10,6 +10,7 @@ import typer
 from ffnbench.cli.app import leave
 from ffnbench.cli.bundles import command
 from ffnbench.cli.compare import ALL_SUFFIXES, WORDS
+from ffnbench.cli.help import examples
 from ffnbench.report.formats import PICTURE_SUFFIXES
 from ffnbench.report.output import Ending, Output, Written
 from ffnbench.report.store import inputs_of
@@ -24,7 +25,12 @@ TIME = typer.Option(
 
 @command(
     "plot-activations",
-    epilog="Example: ffnbench plot-activations --activations relu,gelu,silu -o curves.svg",
+    epilog=examples(
+        "ffnbench plot-activations --activations relu,gelu,silu -o curves.svg",
+        "ffnbench plot-activations --range=-8:8 --no-derivative -o wide.png",
+        "ffnbench plot-activations --gated -o surfaces.pdf",
+        docs="docs/methodology.md#facts-of-activations",
+    ),
     words={"suffixes": ", ".join(PICTURE_SUFFIXES) + f"; default: {DEFAULT_PICTURE}"},
 )
 def plot_activations(request: PictureRequest, output: Written) -> None:
@@ -38,7 +44,12 @@ def plot_activations(request: PictureRequest, output: Written) -> None:
 
 
 @command(
-    epilog="Examples: ffnbench activations --wide; ffnbench activations --time --quick --dtype float32,bf16",
+    epilog=examples(
+        "ffnbench activations --wide",
+        "ffnbench activations --activations gelu,swish@beta=0.5,mine=act.py:soft",
+        "ffnbench activations --time --quick --dtype float32,bf16 --elements 64Ki,1Mi",
+        docs="docs/methodology.md#facts-of-activations",
+    ),
     words=WORDS,
 )
 def activations(request: TimingRequest, output: Output, time: Annotated[bool, TIME] = False) -> None:

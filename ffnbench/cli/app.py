@@ -6,13 +6,15 @@ is kept for a check that found a regression.
 
 from __future__ import annotations
 
+import os
 import sys
 import traceback
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperGroup
 
+from ffnbench.cli.completing import prepare_bash
+from ffnbench.cli.help import Group, examples
 from ffnbench.errors import (
     EXIT_INTERRUPTED,
     EXIT_UNFINISHED,
@@ -28,7 +30,12 @@ INTERRUPTED = "interrupted before the answer was complete"
 NO_MEMORY = "there is not enough memory"
 
 
-class _Commands(TyperGroup):
+def _with_dashes(name: str) -> str:
+    """`--d_model` is `--d-model`."""
+    return name.replace("_", "-")
+
+
+class _Commands(Group):
     """Typer would end silently at an interruption."""
 
     def invoke(self, ctx: Any) -> Any:
@@ -42,17 +49,23 @@ app = typer.Typer(
     cls=_Commands,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
-    add_completion=False,
     rich_markup_mode="rich",
-    context_settings={"help_option_names": ["-h", "--help"]},
+    context_settings={"help_option_names": ["-h", "--help"], "token_normalize_func": _with_dashes},
     help="Build any Transformer FFN from flags, count it exactly, measure it honestly.",
-    epilog="Start with: ffnbench compare --d-model 768 --variants relu,gelu,swiglu",
+    epilog=examples(
+        "ffnbench compare --d-model 768 --variants relu,gelu,swiglu",
+        "ffnbench cost --preset llama3-8b",
+        "ffnbench list variants",
+        docs="README.md",
+    ),
 )
 
 
 def main() -> None:
     """The console script: one voice for every error, and a bug never looks like a result."""
     prepare()
+    if os.environ.get("_FFNBENCH_COMPLETE") == "complete_bash":
+        prepare_bash()
     try:
         with termination_as_interruption():
             code = app(standalone_mode=False)
@@ -101,7 +114,7 @@ def _version(wanted: bool) -> None:
 @app.callback()
 def _root(
     version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
+        bool, typer.Option("--version", "-V", callback=_version, is_eager=True, help="Show the version.")
     ] = False,
 ) -> None:
     """Build any Transformer FFN from flags, count it exactly, measure it honestly."""

@@ -5,14 +5,19 @@ from __future__ import annotations
 from ffnbench.cli.app import leave
 from ffnbench.cli.bundles import command
 from ffnbench.cli.compare import ALL_SUFFIXES, WORDS
+from ffnbench.cli.help import examples
 from ffnbench.report.output import Ending, Output
 from ffnbench.report.store import inputs_of
 from ffnbench.request import BlockRequest
 
 
 @command(
-    epilog="Examples: ffnbench block --preset bert-base --cost-only; "
-    "ffnbench block --preset llama3-8b --seq-len 128,1024,8192 --cost-only; ffnbench block --d-model 512 --quick",
+    epilog=examples(
+        "ffnbench block --preset bert-base --cost-only",
+        "ffnbench block --preset llama3-8b --seq-len 128,1Ki,8Ki --cost-only",
+        "ffnbench block --d-model 512 --quick",
+        docs="docs/block.md#what-is-counted",
+    ),
     words=WORDS,
 )
 def block(request: BlockRequest, output: Output) -> None:

@@ -10,23 +10,41 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, fields, is_dataclass, replace
-from functools import partial, wraps
+from functools import wraps
 from types import UnionType
 from typing import TYPE_CHECKING, Annotated, Any, Union, get_args, get_origin, get_type_hints
 
 import typer
 
 from ffnbench.cli.app import app
+from ffnbench.cli.completing import COMPLETERS
+from ffnbench.cli.help import Command
 from ffnbench.errors import FfnbenchError
-from ffnbench.planning.lists import EXAMPLES, TAKE_LISTS, several
+from ffnbench.planning.lists import TAKE_LISTS, several
 from ffnbench.report.output import Shown
-from ffnbench.request import ATTENTION, CURVES, LIMITS, MEASURING, MODEL, OUTPUT, SIDES, WORKLOAD, Flag, spelling
+from ffnbench.request import (
+    ATTENTION,
+    CURVES,
+    EFFORT,
+    LIMITS,
+    MEASURING,
+    MODEL,
+    OUTPUT,
+    SIDES,
+    WIDTHS,
+    WORKLOAD,
+    Flag,
+    spelling,
+)
+from ffnbench.units import read_count, read_number, read_percent, read_seconds
 
 if TYPE_CHECKING:
     from ffnbench.cli.idle import Asked
 
 LIST = "LIST"  # stands for the value of a flag that is a comma separated list, and that adds up if it is repeated
-PANELS = (SIDES, MODEL, ATTENTION, CURVES, WORKLOAD, LIMITS, MEASURING, OUTPUT)  # in the order of the help
+PANELS = (  # in the order of the help
+    SIDES, MODEL, WIDTHS, ATTENTION, CURVES, WORKLOAD, LIMITS, MEASURING, EFFORT, OUTPUT,
+)  # fmt: skip
 
 
 def command(
@@ -35,7 +53,7 @@ def command(
     """Register a function of bundles; `words` are filled into the help of flags, such as {formats}."""
 
     def register(function: Callable[..., None]) -> Callable[..., None]:
-        app.command(name, epilog=epilog)(expanded(function, words or {}))
+        app.command(name, cls=Command, epilog=epilog)(expanded(function, words or {}))
         return function
 
     return register
@@ -105,7 +123,7 @@ def _options(bundle: type, words: Mapping[str, str]) -> list[inspect.Parameter]:
     for field in fields(bundle):
         how = field.metadata.get("flag")
         if how is not None:
-            kind = _Kind(list[str] | None) if how.metavar == LIST else _kind(hints[field.name])
+            kind = _kind(hints[field.name], how, how.name or spelling(field.name))
             option: Any = Annotated[kind.type, _option(field.name, how, kind, words)]  # type: ignore[name-defined]
             default = list(field.default) or None if isinstance(field.default, tuple) else field.default
             if how.metavar == LIST and default is not None:
@@ -126,18 +144,62 @@ def _option(name: str, how: Flag, kind: _Kind, words: Mapping[str, str]) -> Any:
     for word, text in words.items():
         help_ = help_.replace("{" + word + "}", text)
     return typer.Option(
-        *spelled, help=help_, rich_help_panel=how.panel, metavar=how.metavar or None, parser=kind.parser
+        *spelled,
+        *how.also,
+        help=help_,
+        rich_help_panel=how.panel,
+        metavar=how.metavar or None,
+        parser=kind.parser,
+        autocompletion=COMPLETERS.get(name),
     )
 
 
-def _kind(hint: Any) -> _Kind:
-    """`int | None` is read as a whole number, a tuple of texts is a flag that may stand several times."""
-    if get_origin(hint) is tuple:
+def _kind(hint: Any, how: Flag, name: str) -> _Kind:
+    """How a value is read: whole numbers, with `2k`; times; percentages; plain numbers.
+
+    A tuple of texts is a flag that may stand several times, and so is a comma separated list.
+    """
+    if get_origin(hint) is tuple or how.metavar == LIST:
         return _Kind(list[str] | None)
     inner = (
         [one for one in get_args(hint) if one is not type(None)] if get_origin(hint) in (Union, UnionType) else [hint]
     )
-    return _Kind(hint, {int: whole, float: number}.get(inner[0]))
+    by_unit = {"TIME": read_seconds, "PCT": read_percent}
+    read = {int: _count, float: by_unit.get(how.metavar, read_number)}.get(inner[0])
+    return _Kind(hint, _told(name, read) if read else None)
+
+
+def _count(text: str) -> int:
+    if "," in text:
+        raise FfnbenchError(f"{text!r} is a list, and this takes one whole number", TAKE_LISTS)
+    return read_count(text)
+
+
+def _counts(name: str, text: str) -> int | tuple[int, ...]:
+    """One whole number, or several with commas between, of the flag of that field."""
+
+    def read(part: str) -> int:
+        try:
+            return read_count(part)
+        except FfnbenchError as problem:
+            of = f", in {text!r}" if part != text else ""
+            hint = "a list has commas: 128,512" if " " in part else problem.hint
+            raise FfnbenchError(f"{spelling(name)}: {problem.message}{of}", hint) from None
+
+    found = several(name, text, read)
+    return found[0] if len(found) == 1 else found
+
+
+def _told(name: str, read: Callable[[str], Any]) -> Callable[[str], Any]:
+    """The reader, which says of which flag it complains."""
+
+    def told(text: str) -> Any:
+        try:
+            return read(text)
+        except FfnbenchError as problem:
+            raise FfnbenchError(f"{name}: {problem.message}", problem.hint) from None
+
+    return told
 
 
 def _place(parameter: inspect.Parameter) -> int:
@@ -156,39 +218,10 @@ def _filled(bundle: type, given: dict[str, Any]) -> Any:
         if (how := field.metadata.get("flag")) and how.metavar == LIST and values[field.name] is not None:
             text = ",".join(values[field.name])
             numbers = any(get_origin(one) is tuple for one in get_args(hints[field.name]))
-            values[field.name] = whole_list(field.name, text) if numbers else text
+            values[field.name] = _counts(field.name, text) if numbers else text
+    if values.get("json"):
+        if values["format"] not in ("table", "json"):
+            raise FfnbenchError(f"--json and --format {values['format']} both say what is shown", "give one of the two")
+        values["format"] = "json"
     repeatable = {field.name for field in fields(bundle) if isinstance(field.default, tuple)}
     return bundle(**{name: tuple(value or ()) if name in repeatable else value for name, value in values.items()})
-
-
-def whole(text: str) -> int:
-    """An integer from a flag, with a complaint that shows what was typed."""
-    try:
-        return int(text)
-    except ValueError:
-        if "," in text:
-            raise FfnbenchError(f"{text!r} is a list, and this takes one whole number", TAKE_LISTS) from None
-        raise typer.BadParameter(f"{text!r} is not a whole number") from None
-
-
-def whole_list(name: str, text: str) -> int | tuple[int, ...]:
-    """One integer, or several with commas between, of the flag of that field."""
-    found = several(name, text, partial(_whole_of, name, text))
-    return found[0] if len(found) == 1 else found
-
-
-def _whole_of(name: str, text: str, part: str) -> int:
-    try:
-        return int(part)
-    except ValueError:
-        of = f", in {text!r}" if part != text else ""
-        hint = "a list has commas: 128,512" if " " in part else f"for example {spelling(name)} {EXAMPLES[name]}"
-        raise FfnbenchError(f"{spelling(name)}: {part!r} is not a whole number{of}", hint) from None
-
-
-def number(text: str) -> float:
-    """A number from a flag, with a complaint that shows what was typed."""
-    try:
-        return float(text)
-    except ValueError:
-        raise typer.BadParameter(f"{text!r} is not a number") from None

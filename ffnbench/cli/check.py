@@ -10,20 +10,32 @@ import typer
 
 from ffnbench.cli.app import leave
 from ffnbench.cli.bundles import command
+from ffnbench.cli.completing import variants
+from ffnbench.cli.help import examples
 from ffnbench.errors import FfnbenchError
 from ffnbench.report.findings import CHECK_FORMATS, CHECK_SUFFIXES
 from ffnbench.report.output import CheckEnding, CheckOutput, Updating
 from ffnbench.request import CheckRequest, SidesRequest
 
 BASELINE = typer.Argument(metavar="BASELINE", help="A .json that `ffnbench compare ... -o baseline.json` made.")
-CURRENT = typer.Argument(metavar="[CURRENT]", help="A saved run to hold against it, in place of measuring now.")
+CURRENT = typer.Argument(metavar="CURRENT", help="A saved run to hold against it, in place of measuring now.")
 VARIANT = typer.Argument(
-    metavar="VARIANT", help="package.module:Attr, path/to/file.py:Attr, or a name of `ffnbench list variants`."
+    metavar="VARIANT",
+    help="package.module:Attr, path/to/file.py:Attr, or a name of `ffnbench list variants`.",
+    autocompletion=variants,
 )
 WORDS = {"formats": ", ".join(CHECK_FORMATS), "suffixes": ", ".join(CHECK_SUFFIXES)}
 
 
-@command(epilog="Example: ffnbench check results/ci/baseline.json --tolerance latency=5% --format github", words=WORDS)
+@command(
+    epilog=examples(
+        "ffnbench check baseline.json --tolerance 5% --format github",
+        "ffnbench check baseline.json --exact-only",
+        "ffnbench check baseline.json --budget 5m --append",
+        docs="docs/ci.md#a-stored-baseline",
+    ),
+    words=WORDS,
+)
 def check(
     baseline: Annotated[str, BASELINE],
     request: CheckRequest,
@@ -47,7 +59,13 @@ def check(
 
 
 @command(
-    epilog="Example: ffnbench ab mypkg.mlp:SwiGLU --base-rev origin/main --d-model 1024 --fail-above 5%", words=WORDS
+    epilog=examples(
+        "ffnbench ab mypkg.mlp:SwiGLU --base-rev origin/main --d-model 1024 --fail-above 5%",
+        "ffnbench ab swiglu --base-python old/bin/python --head-python new/bin/python",
+        "ffnbench ab gelu --head-env MKL_ENABLE_INSTRUCTIONS:AVX2 --budget 5m",
+        docs="docs/ci.md#ab-in-a-pull-request",
+    ),
+    words=WORDS,
 )
 def ab(variant: Annotated[str, VARIANT], request: SidesRequest, output: CheckOutput) -> None:
     """Measure one module twice, old and new side by side, and say what has regressed: exit 1.

@@ -10,6 +10,7 @@ import typer
 
 from ffnbench.cli.app import leave
 from ffnbench.cli.bundles import command
+from ffnbench.cli.help import examples
 from ffnbench.cli.positional import with_names
 from ffnbench.report.formats import FORMATS, PICTURES, SUFFIXES
 from ffnbench.report.output import Counted, Ending, Kept, Output
@@ -26,7 +27,13 @@ NAMES = typer.Argument(metavar="[VARIANT]...", help="Variants, as in --variants;
 
 
 @command(
-    epilog="Example: ffnbench compare --d-model 768 --variants relu,gelu,swiglu -o run.csv -o run.json", words=MEASURED
+    epilog=examples(
+        "ffnbench compare --d-model 768 --variants relu,gelu,swiglu -o run.csv -o run.json",
+        "ffnbench compare --variants swiglu,mine=mypkg.mlp:SwiGLU@like=swiglu --dtype bf16",
+        "ffnbench compare --preset llama3-8b --seq-len 2Ki --precision 0.5% --budget 2m",
+        docs="docs/methodology.md#the-method-on-one-page",
+    ),
+    words=MEASURED,
 )
 def compare(
     request: CompareRequest, output: Output, context: typer.Context, names: Annotated[list[str] | None, NAMES] = None
@@ -40,7 +47,15 @@ def compare(
     leave(ending.code)
 
 
-@command(epilog="Example: ffnbench cost --d-model 4096 --variants relu2,swiglu --rule llama", words=WORDS)
+@command(
+    epilog=examples(
+        "ffnbench cost --d-model 4096 --variants relu2,swiglu --rule llama",
+        "ffnbench cost --preset mixtral-8x7b --json",
+        "ffnbench cost --variants gelu,swiglu@moe=8x2 --mode train -f md",
+        docs="docs/forms.md#widths",
+    ),
+    words=WORDS,
+)
 def cost(
     request: CostRequest, output: Counted, context: typer.Context, names: Annotated[list[str] | None, NAMES] = None
 ) -> None:
@@ -57,7 +72,15 @@ def cost(
 FILE = typer.Argument(metavar="FILE", help="A .json that `compare`, `block` or `activations --time` wrote with -o.")
 
 
-@command(epilog="Example: ffnbench report run.json --wide", words=MEASURED)
+@command(
+    epilog=examples(
+        "ffnbench report run.json --wide",
+        "ffnbench report run.json -f csv",
+        "ffnbench report run.json -o run.md -o run.png",
+        docs="docs/methodology.md#counts",
+    ),
+    words=MEASURED,
+)
 def report(path: Annotated[str, FILE], output: Kept) -> None:
     """Show a saved run again: every figure is computed anew from its samples."""
     from ffnbench import api

@@ -317,6 +317,7 @@ OF_LIVE = "world rivals repeats budget d_model threads"
 AT_ONCE = (
     _rule(EVERY, "wide", _no_table, "only --format table leaves columns out"),
     _rule("env", "wide", _always, "both columns are always shown"),
+    _rule("env", "quiet", _not("ceilings"), "without --ceilings nothing is measured"),
     _rule(f"{EVERY} plot-activations", "out", _twice, "it stands twice"),
     _rule("check ab", "export", _twice, "it stands twice"),
     _rule("cost", "force", _no_json, "only a .json can hold what was measured"),

@@ -8,19 +8,35 @@ import typer
 
 from ffnbench.cli.app import leave
 from ffnbench.cli.bundles import command
+from ffnbench.cli.completing import COMPLETERS
+from ffnbench.cli.help import examples
 from ffnbench.report.formats import FORMATS, SUFFIXES
-from ffnbench.report.output import Ending, Kept, Output, Shown
+from ffnbench.report.output import Ending, Kept, Output, Shown, ShownQuietly
 from ffnbench.report.store import inputs_of
 from ffnbench.request import SelftestRequest
 
 WORDS = {"formats": ", ".join(FORMATS), "suffixes": ", ".join(SUFFIXES)}
 
 
-@command("list", epilog="Example: ffnbench list rules", words=WORDS)
+@command(
+    "list",
+    epilog=examples(
+        "ffnbench list variants",
+        "ffnbench list rules --wide",
+        "ffnbench list presets --json",
+        docs="docs/forms.md#names-that-mean-different-things",
+    ),
+    words=WORDS,
+)
 def list_(
     output: Shown,
     what: Annotated[
-        str, typer.Argument(metavar="WHAT", help="variants, keys, activations, rules, presets, dtypes or backends.")
+        str,
+        typer.Argument(
+            metavar="WHAT",
+            help="variants, keys, activations, rules, presets, dtypes or backends.",
+            autocompletion=COMPLETERS["what"],
+        ),
     ] = "variants",
 ) -> None:
     """Show the names there are to choose from."""
@@ -35,9 +51,17 @@ def list_(
             ending.show(lambda: listing_view(what))
 
 
-@command(epilog="Example: ffnbench env --ceilings", words=WORDS)
+@command(
+    epilog=examples(
+        "ffnbench env",
+        "ffnbench env --ceilings",
+        "ffnbench env --timer --json",
+        docs="docs/performance.md#what-the-machine-can-do",
+    ),
+    words=WORDS,
+)
 def env(
-    output: Shown,
+    output: ShownQuietly,
     timer: Annotated[bool, typer.Option("--timer", help="Measure the harness: an empty call, a tick.")] = False,
     ceilings: Annotated[
         bool, typer.Option("--ceilings", help="Measure what this machine can do: products, reads by cache; 5 s.")
@@ -51,13 +75,19 @@ def env(
 
 
 MODEL = typer.Argument(
-    metavar="CONFIG|PRESET", help="A config.json, its folder, a preset, or ORG/NAME in the hub's cache."
+    metavar="CONFIG|PRESET",
+    help="A config.json, its folder, a preset, or ORG/NAME in the hub's cache.",
+    autocompletion=COMPLETERS["model"],
 )
 
 
 @command(
-    epilog="Examples: ffnbench inspect deepseek-v3; ffnbench inspect mixtral-8x7b --whole-model; "
-    "ffnbench inspect path/to/config.json --format json",
+    epilog=examples(
+        "ffnbench inspect deepseek-v3",
+        "ffnbench inspect mixtral-8x7b --whole-model",
+        "ffnbench inspect path/to/config.json --json",
+        docs="docs/models.md#configjson",
+    ),
     words=WORDS,
 )
 def inspect(
@@ -78,8 +108,12 @@ def inspect(
 
 
 @command(
-    epilog="Examples: ffnbench selftest; ffnbench selftest --gate; ffnbench selftest --live -o selftest.json; "
-    "ffnbench selftest --live --world quiet --world 'bursts 3 s' --repeats 2; ffnbench selftest --judge",
+    epilog=examples(
+        "ffnbench selftest --gate",
+        "ffnbench selftest --live --world quiet --world 'bursts 3 s' --repeats 2 -o selftest.json",
+        "ffnbench selftest --judge",
+        docs="docs/methodology.md#how-often-it-is-wrong",
+    ),
     words=WORDS,
 )
 def selftest(request: SelftestRequest, output: Output) -> None:

@@ -16,6 +16,7 @@ from ffnbench.errors import FfnbenchError
 from ffnbench.ffn.moe import MoESpec
 from ffnbench.ffn.variants import CLAMPED, GATED_BY_ACTIVATION
 from ffnbench.jsonable import LATER
+from ffnbench.units import read_count
 
 Scalar = bool | int | float | str | None
 HF = "hf:"  # a target that begins so is the MLP of a model of transformers: hf:llama, hf:path/to/config.json
@@ -233,7 +234,9 @@ def check_beta(row: Activation, beta: float | None) -> None:
 
 
 def require_positive(name: str, value: object) -> int:
-    """A width or a count is a positive integer; anything else is the user's mistake."""
+    """A width or a count is a positive integer, `2k` too; anything else is the user's mistake."""
+    if isinstance(value, str):
+        value = whole_or_text(value)
     if not isinstance(value, int) or isinstance(value, bool) or value < 1:
         raise FfnbenchError(f"{name} must be a positive integer, not {value!r}", _example(name))
     if value > LARGEST:
@@ -242,8 +245,13 @@ def require_positive(name: str, value: object) -> int:
 
 
 def whole_or_text(text: str) -> int | str:
-    """The number that plain digits are; any other text, and more digits than a width may have, as it is."""
-    return int(text) if text.isascii() and text.isdigit() and len(text) <= 2 * len(str(LARGEST)) else text
+    """The number that plain digits are, or `2k`; any other text, and more digits than a width may have, as it is."""
+    if not text.isascii() or not text[:1].isdigit() or len(text) > 2 * len(str(LARGEST)):
+        return text
+    try:
+        return read_count(text)
+    except FfnbenchError:
+        return text
 
 
 def _example(name: str) -> str:

@@ -24,7 +24,7 @@ from ffnbench.report.progress import ProgressBar
 from ffnbench.report.roofline import has_ceilings, no_ceilings
 from ffnbench.report.store import Outputs, append, inputs_of, locked, refuse_unwritable, save
 from ffnbench.report.text import Terminal, show
-from ffnbench.request import LIMITS, MEASURING, OUTPUT, flag
+from ffnbench.request import EFFORT, LIMITS, OUTPUT, flag
 from ffnbench.result import Progress, Report
 from ffnbench.streams import hush, visible
 
@@ -32,6 +32,7 @@ Listener = Callable[[Progress], None]
 Finder = Callable[[Found], None]
 Heard = Callable[[Plan | Report], None]
 STDOUT_OF_CI = 100  # columns
+SHORT_FORMATS = {"md": "markdown"}
 
 
 def _unheard(_: Plan | Report) -> None:
@@ -43,6 +44,7 @@ class Shown:
     """The flags of what stands on stdout."""
 
     format: str = flag("table", "On stdout: {formats}.", OUTPUT, "NAME", short="-f")
+    json: bool = flag(False, "Short for --format json.", OUTPUT)
     wide: bool = flag(False, "Show every column, in blocks that fit.", OUTPUT)
     known: Heard = _unheard  # is told what is asked as soon as that is known: a plan, or the baseline of a check
 
@@ -76,10 +78,15 @@ class Quiet:
 
 
 @dataclass(frozen=True, kw_only=True)
+class ShownQuietly(Quiet, Shown):
+    """How an answer is shown, and whether anything is told beside it."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Output(Quiet, Kept):
     """How an answer is shown and written, whether progress is told, and whether it waits for its turn."""
 
-    wait: bool = flag(False, "Wait while another run of ffnbench measures on this machine.", MEASURING)
+    wait: bool = flag(False, "Wait while another run of ffnbench measures on this machine.", EFFORT)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -169,7 +176,8 @@ class Ending(Silent):
         inputs: Iterable[Path] = (),
         counts_only: bool = False,
     ) -> None:
-        self._format: str = getattr(output, "format", "table")
+        asked = getattr(output, "format", "table")
+        self._format: str = SHORT_FORMATS.get(asked, asked)
         self._wide: bool = getattr(output, "wide", False)
         self._quiet: bool = getattr(output, "quiet", False)
         self.waits = getattr(output, "wait", False)

@@ -23,7 +23,7 @@ from ffnbench.result import Environment, FailureKind, Report
 from ffnbench.stats.looks import FINEST_PART, RESOLVED, Foretold, foretell, unresolved
 from ffnbench.stats.regression import EXACT, SECONDS, Policy, exact_value, kind, parse_tolerances
 from ffnbench.stats.rounds import without_quiet
-from ffnbench.units import percent
+from ffnbench.units import percent, read_share
 
 FEWEST_WORKERS = 2  # for an interval
 
@@ -48,8 +48,12 @@ def policy_of_sides(request: SidesRequest, label: str) -> Policy:
     check_budget(request.budget)
     texts = list(request.tolerance)
     if request.fail_above is not None:
-        if any("latency" in text for text in texts):
+        if any("latency" in text or "=" not in text for text in texts):
             raise FfnbenchError("--fail-above and --tolerance both speak of latency", "give one of the two")
+        try:
+            read_share(request.fail_above)
+        except FfnbenchError as problem:
+            raise FfnbenchError(f"--fail-above {problem.message}", problem.hint) from None
         texts.append(f"{LATENCY}={request.fail_above}")
     if any(text.startswith(SECONDS) for text in texts):
         raise FfnbenchError("ab checks the ratio of head to base, not seconds", "for example --fail-above 5%")

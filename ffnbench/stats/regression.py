@@ -24,6 +24,7 @@ from ffnbench.stats.noise import busy_text
 from ffnbench.stats.rounds import Row as Rounds
 from ffnbench.stats.rounds import ratio_row, seconds_row, whole_rounds
 from ffnbench.stats.verdict import CONFIDENCE, control_slack, holm, level, row_mean
+from ffnbench.units import read_share
 
 Row = tuple[str, str]  # case, metric
 SECONDS = "seconds"
@@ -108,10 +109,13 @@ CHECKED = (*(metric.name for metric in EXACT), *TIMED)
 
 
 def parse_tolerances(texts: Iterable[str], labels: Iterable[str]) -> tuple[tuple[str, str, float], ...]:
-    """`latency=5%`, `swiglu:latency=8%`, `latency=0.05`; raises FfnbenchError for what is neither."""
+    """`latency=5%`, `5%` (latency's), `swiglu:latency=8%`; raises FfnbenchError for what is none of these, and for a
+    bare number, which could be percent or a share.
+    """
     known, found = list(labels), []
     for text in texts:
-        name, equals, size = text.rpartition("=")
+        of_latency = "=" not in text and text.strip()[:1].isdigit()
+        name, equals, size = (LATENCY, "=", text) if of_latency else text.rpartition("=")
         case, _, metric = name.rpartition(":")
         if not equals:
             raise FfnbenchError(f"cannot read the tolerance {text!r}", "for example latency=5% or swiglu:latency=8%")
@@ -127,11 +131,9 @@ def parse_tolerances(texts: Iterable[str], labels: Iterable[str]) -> tuple[tuple
                 f"the baseline has no case {case!r}, in {text!r}", hint_for(case, known, "cases: " + ", ".join(known))
             )
         try:
-            fraction = float(size.removesuffix("%")) / (100 if size.endswith("%") else 1)
-        except ValueError:
-            fraction = math.nan
-        if not size.endswith("%") and fraction >= 1:
-            raise FfnbenchError(f"the tolerance {text!r} is {100 * fraction:g}%", "write 8% or 0.08 for eight percent")
+            fraction = read_share(size)
+        except FfnbenchError as problem:
+            raise FfnbenchError(f"the tolerance {text!r}: {problem.message}", problem.hint) from None
         if not 0 <= fraction < 10 or (metric in TIMED and fraction == 0):
             raise FfnbenchError(f"the tolerance {text!r} is no share above zero", "for example latency=5%")
         found.append((case, metric, fraction))
