@@ -105,13 +105,12 @@ def test_every_exit_code(statuses: set[Status], unclear_fails: bool, code: int) 
 
 
 def test_tolerances() -> None:
-    policy = Policy(
-        tolerances=parse_tolerances(["latency=3%", "mine.py:act:latency=0.08", "params=1%"], ["mine.py:act"])
-    )
+    policy = Policy(tolerances=parse_tolerances(["latency=3%", "mine.py:act:latency=8%", "params=1%"], ["mine.py:act"]))
     assert policy.of("swiglu", "latency") == 0.03
     assert policy.of("mine.py:act", "latency") == 0.08
     assert (policy.of("swiglu", "params"), policy.of("swiglu", "peak_bytes")) == (0.01, 0.0)
     assert Policy().of("swiglu", "latency") == 0.05
+    assert parse_tolerances(["0.5%", "params=0"], []) == (("", "latency", 0.005), ("", "params", 0.0))
 
 
 @pytest.mark.parametrize(
@@ -120,10 +119,13 @@ def test_tolerances() -> None:
         ("latency", "cannot read the tolerance"),
         ("latncy=5%", "no metric is called 'latncy'"),
         ("swigul:latency=5%", "no case 'swigul'"),
-        ("latency=much", "no share above zero"),
+        ("latency=much", "'much' is not a percentage"),
         ("latency=-5%", "no share above zero"),
         ("latency=0%", "no share above zero"),
-        ("latency=8", "is 800%"),
+        ("latency=8", "'8' could mean 8% or 800%"),
+        ("latency=0.05", "'0.05' could mean 0.05% or 5%"),
+        ("5", "'5' could mean 5% or 500%"),
+        ("latency=nan", "no share above zero"),
         ("spec=5%", "no metric is called 'spec'"),
     ],
 )

@@ -2,7 +2,21 @@ from __future__ import annotations
 
 import pytest
 
-from ffnbench.units import IEC, SI, TIME, digits, percent, quantity, scale, signed_percent
+from ffnbench.errors import FfnbenchError
+from ffnbench.units import (
+    IEC,
+    SI,
+    TIME,
+    digits,
+    percent,
+    quantity,
+    read_count,
+    read_percent,
+    read_seconds,
+    read_share,
+    scale,
+    signed_percent,
+)
 
 
 @pytest.mark.parametrize(
@@ -28,3 +42,39 @@ def test_one_scale_for_a_column_and_none_for_an_empty_one() -> None:
     assert scale([], TIME) == ("", 1.0)
     assert quantity(12582912, IEC) == "12.0 MiB"
     assert quantity(12, SI) == "12"
+
+
+@pytest.mark.parametrize(
+    ("text", "count"),
+    [("512", 512), ("2k", 2000), ("2K", 2000), ("2Ki", 2048), ("1.5k", 1500), ("128Ki", 131072), ("1M", 1000000),
+     (" 7 ", 7), ("0.001k", 1), (".5Ki", 512), ("-3", -3)],
+)  # fmt: skip
+def test_counts_as_people_write_them(text: str, count: int) -> None:
+    assert read_count(text) == count
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [("90", 90), ("90s", 90), ("5m", 300), ("5min", 300), ("1h", 3600), ("1m30s", 90), ("1h 30m", 5400), ("0.5h", 1800),
+     ("250ms", 0.25), ("1d", 86400), ("inf", float("inf"))],
+)  # fmt: skip
+def test_times_as_people_write_them(text: str, seconds: float) -> None:
+    assert read_seconds(text) == seconds
+
+
+@pytest.mark.parametrize(("text", "percent_"), [("1", 1), ("1%", 1), ("0.5%", 0.5), ("0.3", 0.3), ("1 %", 1)])
+def test_a_precision_is_percent_with_and_without_its_sign(text: str, percent_: float) -> None:
+    assert read_percent(text) == percent_
+
+
+def test_a_share_needs_its_sign() -> None:
+    assert (read_share("5%"), read_share("0.5 %"), read_share("500%"), read_share("0")) == (0.05, 0.005, 5.0, 0.0)
+
+
+@pytest.mark.parametrize("read", [read_count, read_seconds, read_percent, read_share])
+@pytest.mark.parametrize("text", ["", "k", "%", "s", "5x", "1%%", "2kk", "5 m 3", "1s1s", "½", "2k%"])
+def test_what_is_no_quantity_is_an_error_that_shows_some(read, text: str) -> None:
+    with pytest.raises(FfnbenchError) as caught:
+        read(text)
+    assert repr(text) in caught.value.message
+    assert any(example in caught.value.hint for example in ("2Ki", "1m30s", "0.5%", "5%"))

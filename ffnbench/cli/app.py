@@ -68,7 +68,7 @@ def main() -> None:
         prepare_bash()
     try:
         with termination_as_interruption():
-            code = app(standalone_mode=False)
+            code = app(standalone_mode=False, prog_name="ffnbench")
     except FfnbenchError as problem:
         code = complain(problem.message, problem.hint, problem.exit_code)
     except KeyboardInterrupt:

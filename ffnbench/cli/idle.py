@@ -124,6 +124,11 @@ def _not(name: str) -> Idle:
     return lambda asked, _: not asked[name]
 
 
+def _said(name: str) -> Idle:
+    """Another flag was typed."""
+    return lambda asked, _: name in asked.typed
+
+
 def _no_table(asked: Asked, _: str) -> bool:
     return bool(asked["format"] != "table")
 
@@ -316,6 +321,7 @@ OF_LIVE = "world rivals repeats budget d_model threads"
 # fmt: off
 AT_ONCE = (
     _rule(EVERY, "wide", _no_table, "only --format table leaves columns out"),
+    _rule(EVERY, "json", _said("format"), "--format says it"),
     _rule("env", "wide", _always, "both columns are always shown"),
     _rule("env", "quiet", _not("ceilings"), "without --ceilings nothing is measured"),
     _rule(f"{EVERY} plot-activations", "out", _twice, "it stands twice"),
