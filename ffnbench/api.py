@@ -12,6 +12,7 @@ report; an `Ending` shows it. From Python nothing is shown: `Silent` is the endi
 
 from __future__ import annotations
 
+import os
 import tempfile
 import time
 from collections.abc import Callable, Iterable
@@ -27,8 +28,17 @@ from ffnbench import jsonable
 from ffnbench.activations.facts import Facts
 from ffnbench.bench.caches import caches
 from ffnbench.bench.checkouts import placed, prober_within
-from ffnbench.bench.environment import advice, describe, memory_for, physical_cpus, usable_cpus, usable_memory
-from ffnbench.bench.memory_limits import fit_into, room_for_ceilings
+from ffnbench.bench.environment import (
+    advice,
+    describe,
+    memory_for,
+    physical_cpus,
+    usable_cpus,
+    usable_memory,
+    why_no_gpu,
+)
+from ffnbench.bench.machine_noise import others_now
+from ffnbench.bench.memory_limits import check_fits, fit_into, room_for_ceilings
 from ffnbench.bench.peak import peaks
 from ffnbench.bench.prober import Prober
 from ffnbench.bench.roofs import roofs_of_machine
@@ -49,6 +59,7 @@ from ffnbench.planning.activations import CHOSEN, every_activation, every_gated_
 from ffnbench.planning.block import plan_block
 from ffnbench.planning.compare import plan_compare
 from ffnbench.planning.effort import check_timeout, pause_of
+from ffnbench.planning.foreseen import Foreseen, foreseen
 from ffnbench.planning.grammar import Variant
 from ffnbench.planning.sides import BASE, plan_sides, sides_asked, variant_of_sides
 from ffnbench.report.activations import facts_view
@@ -59,6 +70,7 @@ from ffnbench.report.listing import backends_view, environment_records, records_
 from ffnbench.report.models import model_view
 from ffnbench.report.output import Ending, Silent
 from ffnbench.report.parts import parts_view
+from ffnbench.report.progress import wait_text
 from ffnbench.report.selftest import selftest_view
 from ffnbench.report.shown_report import ShownReport, as_shown, difference, recompute
 from ffnbench.report.store import load as load_report
@@ -120,6 +132,7 @@ A = TypeVar("A", bound=AnyRequest)
 T = TypeVar("T", CountedModel, WholeModel)
 SILENT = Silent()
 COUNT_TIMEOUT_S = 300.0
+NO_DEVICE = "use --device cpu, or a CUDA build of torch on a machine with a GPU"
 CEILINGS_S = 4.5  # of looking for those of the machine; with what comes before and after it five
 CURVE_POINTS, SURFACE_POINTS = 1601, 161
 PLANS: dict[type, Callable[[Any, Probe], Plan]] = {
@@ -136,9 +149,11 @@ class Machine:
     launch: Launch = Session
     judge: Launch | None = None  # of the process that judges outputs; None where there are none, as in a simulation
     prober: Callable[[float], Prober] = Prober
+    no_gpu: Callable[[], str] = str  # why there is none, where that is known without torch
+    others: Callable[[int], float | None] = lambda threads: None  # CPUs that others use now, where that disturbs
 
 
-MACHINE = Machine(judge=Session)  # the one seam: a test puts one of its own here
+MACHINE = Machine(judge=Session, no_gpu=why_no_gpu, others=others_now)  # the one seam: a test puts one of its own here
 
 
 # The commands
@@ -155,12 +170,12 @@ def compare(variants: Variants = CompareRequest.variants, ending: Silent = SILEN
 
 def cost(variants: Variants = CompareRequest.variants, ending: Silent = SILENT, **flags: Any) -> ShownReport:
     """Count parameters, FLOPs and bytes of variants without measuring; the arguments are those of `compare`."""
-    return _shown(prepare(_asked(CompareRequest, variants, flags), ending).priced(), ending)
+    return _shown(prepare(_asked(CompareRequest, variants, flags), ending, counts=True).priced(), ending)
 
 
 def block(request: BlockRequest, ending: Silent = SILENT) -> ShownReport:
     """An FFN beside the attention of its block, by length of the sequence."""
-    prepared = prepare(request, ending)
+    prepared = prepare(request, ending, counts=request.cost_only)
     return _shown(prepared.priced() if request.cost_only else measure(prepared, ending), ending)
 
 
@@ -195,6 +210,8 @@ def ab(request: SidesRequest, ending: Silent = SILENT) -> Checked:
     """Base and head in the same minutes. Raises FfnbenchError where a side can't be had, and leaves nothing behind."""
     variant = variant_of_sides(request)
     policy = policy_of_sides(request, variant.label)
+    if request.base_python is None and request.head_python is None:
+        _refuse_device(request.device)
     with placed(sides_asked(request, variant)) as sides, tempfile.TemporaryDirectory(prefix="ffnbench-") as folder:
         prepared, output, shared = _prepare_sides(request, variant, (sides[0].arm, sides[1].arm), folder, ending)
         looks = _look_at_sides(request, prepared, output, policy, ending, folder if shared else "")
@@ -339,6 +356,8 @@ def selftest(request: SelftestRequest, ending: Silent = SILENT) -> None:
     """How often ffnbench is wrong: on simulated machines, or on this one."""
     asked = exam(request)
     measures = (request.live or request.judge) and not request.saved
+    if asked.wait is not None:
+        _tell_seconds(ending, asked.wait, request.threads or usable_cpus())
     turns = turn(ending.waits, ending.tell) if measures else nullcontext()
     with turns, ending.progress() as listener:
         result = asked(listener)
@@ -399,10 +418,15 @@ class Prepared:
         )
 
 
-def prepare(request: AnyRequest, ending: Silent = SILENT) -> Prepared:
-    """Plan a request and price it; raises FfnbenchError for every mistake that can be found before measuring."""
+def prepare(request: AnyRequest, ending: Silent = SILENT, *, counts: bool = False) -> Prepared:
+    """Plan a request and price it; raises FfnbenchError for every mistake that can be found before measuring.
+
+    `counts` says that nothing will be measured, so that no GPU need be here.
+    """
     if isinstance(request, Apart):
         pause_of(request.runs, request.pause)
+        if not counts:
+            _refuse_device(request.device)
     with MACHINE.prober(check_timeout(request.timeout)) as prober:
         plan = replace(PLANS[type(request)](_with_threads(request), prober), request=request)
         ending.known(plan)
@@ -437,10 +461,51 @@ def measure(prepared: Prepared, ending: Silent = SILENT, launch: Launch | None =
     """Measure what was prepared; raises FfnbenchError where memory does not hold it, or it could tell nothing."""
     plan = fit_into(prepared.plan, memory_for(prepared.plan))
     refuse_blind(plan)
+    _refuse_at_once(plan)
     prepared, asked = replace(prepared, plan=plan), plan.request
-    if not isinstance(asked, Apart) or asked.runs == 1:
+    runs, pause = (asked.runs, pause_of(asked.runs, asked.pause)) if isinstance(asked, Apart) else (1, 0.0)
+    _tell_wait(prepared, ending, runs=runs, pause=pause)
+    if runs == 1:
         return _measured(prepared, ending, launch)
-    return _several(prepared, ending, launch, asked.runs, pause_of(asked.runs, asked.pause))
+    return _several(prepared, ending, launch, runs, pause)
+
+
+def _refuse_at_once(plan: Plan) -> None:
+    """Raise FfnbenchError where the plan can't be measured here, as far as that is known without torch."""
+    for case in plan.cases:
+        if case.arm == OWN:
+            _refuse_device(case.workload.device)
+    available = memory_for(plan)
+    if available is not None:
+        check_fits(plan.with_device("cpu"), available)
+
+
+def _refuse_device(device: str) -> None:
+    if device.lower().startswith("cuda") and (why := MACHINE.no_gpu()):
+        raise FfnbenchError(f"device {device!r} was asked for, but {why}", NO_DEVICE)
+
+
+def _tell_wait(
+    prepared: Prepared, ending: Silent, *, runs: int = 1, pause: float = 0.0, budget: float | None = None
+) -> None:
+    """One line before anything is measured: how long it will take, and that this machine is busy now."""
+    if not ending.tells:
+        return
+    plan = prepared.plan
+    known = {found.case: found.cost for found in prepared.costs}
+    flops = {}
+    for case in plan.cases:
+        cost = known.get(case.label) or known[plan.reference]
+        backward = (cost.flops_backward or 0) * case.workload.train
+        flops[case.label] = case.workload.tokens * ((cost.flops_forward or 0) + backward)
+    once = foreseen(plan, flops) if budget is None else Foreseen(seconds=budget, at_most=True)
+    _tell_seconds(ending, once.times(runs, pause), max(case.workload.threads for case in plan.cases))
+
+
+def _tell_seconds(ending: Silent, wait: Foreseen, threads: int) -> None:
+    if ending.tells:
+        busy = MACHINE.others(threads)
+        ending.tell(wait_text(wait.seconds, at_most=wait.at_most, others=busy, cpus=os.cpu_count() or 1))
 
 
 def _several(prepared: Prepared, ending: Silent, launch: Launch | None, runs: int, pause: float) -> ShownReport:
@@ -581,6 +646,7 @@ def _look_again(
     def measured(plan: Plan, answered: Answered) -> Report:
         return _measured(replace(prepared, plan=plan), ending, answered=answered)
 
+    _tell_wait(prepared, ending, budget=request.budget)
     return two_looks(before, policy, request.budget, measured)
 
 
@@ -658,6 +724,7 @@ def _look_at_sides(
 
     if output.status is Status.REGRESSED:
         return Looks(findings=(), now=prepared.priced())
+    _tell_wait(prepared, ending, budget=None if request.exact_only else request.budget)
     if request.exact_only:
         return Looks(findings=(), now=measured(prepared.plan))
 

@@ -17,6 +17,8 @@ from typing import Any
 from ffnbench.errors import FfnbenchError
 from ffnbench.names import did_you_mean
 
+NOT_THERE = "is it installed in this environment, or in a folder below this one?"
+
 
 def resolve(target: str) -> Any:
     """The class or factory that a target names; raises FfnbenchError where there is none."""
@@ -45,6 +47,25 @@ def origin_of(target: str) -> str:
     return str(Path(module.__file__ or next(iter(module.__path__))).resolve())
 
 
+def refuse_missing(target: str) -> None:
+    """Raise FfnbenchError where a target's file is not there, or nothing of that name can be imported; runs no code."""
+    source = target.rpartition(":")[0]
+    if is_file_name(source):
+        _file_of(source)
+    elif not _is_there(top := source.partition(".")[0]):
+        raise FfnbenchError(f"cannot import {source!r}: ModuleNotFoundError: No module named {top!r}", NOT_THERE)
+
+
+def _is_there(package: str) -> bool:
+    """Whether a module without dots can be found; where that can't be told, it is for the worker to say."""
+    if package in sys.modules or Path(package).is_dir() or Path(f"{package}.py").is_file():
+        return True
+    try:
+        return importlib.util.find_spec(package) is not None
+    except (ImportError, ValueError, AttributeError):
+        return True
+
+
 def is_file_name(source: str) -> bool:
     """Whether it is a file that is named, and not a module."""
     return source.endswith(".py") or "/" in source
@@ -56,15 +77,22 @@ def _load_module(name: str) -> Any:
     try:
         return importlib.import_module(name)
     except Exception as problem:
-        hint = "is it installed in this environment, or in a folder below this one?"
+        missing = problem.name if isinstance(problem, ModuleNotFoundError) else None
+        itself = missing is not None and f"{name}.".startswith(f"{missing}.")
+        hint = NOT_THERE if itself else f"it is there, and does not load: does `python -c 'import {name}'` work?"
         raise FfnbenchError(f"cannot import {name!r}: {one_line(problem)}", hint) from problem
 
 
 def _load_file(path: str) -> Any:
+    return _run_file(_file_of(path), path)
+
+
+def _file_of(path: str) -> Path:
+    """The file that a path names; raises FfnbenchError where there is none."""
     file = Path(path).expanduser().resolve()
     if not file.is_file():
         raise FfnbenchError(f"there is no file {path!r}", "a path is relative to the current folder")
-    return _run_file(file, path)
+    return file
 
 
 @cache

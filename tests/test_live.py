@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import os
+import re
 import subprocess
 import sys
 import time
@@ -272,7 +273,7 @@ def test_rivals_get_the_time_that_ours_took(beside, monkeypatch: pytest.MonkeyPa
     assert "taken at their word" in table
 
 
-def test_whole_repeats_outlive_an_interruption(beside, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_was_measured_outlives_an_interruption(beside, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of three repeats in two worlds the third is interrupted in its second world."""
     runs = itertools.count()
 
@@ -281,8 +282,31 @@ def test_whole_repeats_outlive_an_interruption(beside, monkeypatch: pytest.Monke
 
     monkeypatch.setattr(live, "run", interrupted)
     result = exam.exam(SelftestRequest(live=True, world=("quiet", "spinner"), repeats=3))(lambda progress: None)
-    assert [{r.repeat for r in readings} for readings in result.readings] == [{0, 1}]
+    (readings,) = result.readings
+    pairs = {(r.repeat, r.world) for r in readings}
+    assert pairs == {(0, "quiet"), (0, "spinner"), (1, "quiet"), (1, "spinner"), (2, "quiet")}
     assert result.broken == (exam.ENDED_EARLY,)
+    assert "spinner" in plain(live_table([list(readings)]), 80)
+
+
+def test_the_only_repeat_is_kept_as_far_as_it_goes(call, beside, tmp_path: Path, monkeypatch) -> None:  # noqa: F811
+    """The truth and the first world are measured; Ctrl-C comes in the second."""
+    runs, path = itertools.count(), tmp_path / "live.json"
+    monkeypatch.setattr(live, "run", lambda plan, real=live.run: replace(real(plan), interrupted=next(runs) == 2))
+    arguments = ("--world", "quiet", "--world", "spinner", "--repeats", "1", "--d-model", "64")
+    code, out, err = call("selftest", "--live", *arguments, "-o", str(path))
+    assert code == 130
+    assert "quiet" in out
+    assert {record["world"] for record in json.loads(path.read_text())} == {"quiet"}
+    assert "measuring takes at most 90 s" in err  # two runs of 15 s, and a truth of four
+    assert re.search(r"the truth  eta 1:[23]\d", err)
+    assert call("selftest", "--from", str(path))[0] in (0, 3)
+
+
+@pytest.mark.parametrize(("repeats", "rivals", "runs"), [(1, False, 2 + 4), (5, False, 10 + 4), (6, True, 36 + 8)])
+def test_the_wait_is_that_of_all_runs(repeats: int, rivals: bool, runs: int) -> None:
+    asked = SelftestRequest(live=True, world=("quiet", "spinner"), repeats=repeats, rivals=rivals, budget=20.0)
+    assert exam.exam(asked).wait.seconds == 20 * runs
 
 
 def test_an_interruption_before_a_whole_repeat_leaves_nothing(beside, monkeypatch: pytest.MonkeyPatch) -> None:

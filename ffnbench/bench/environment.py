@@ -10,6 +10,8 @@ import os
 import platform
 import re
 import subprocess
+import sys
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -63,6 +65,27 @@ def memory_for(plan: Plan) -> int | None:
     if "cuda" in devices or ("auto" in devices and Path("/dev/nvidiactl").exists()):
         return None
     return usable_memory()
+
+
+GPU_FILES = (  # of NVIDIA's driver, of Jetson's, of Windows' for Linux, of AMD's
+    "/dev/nvidiactl", "/dev/nvidia0", "/proc/driver/nvidia", "/dev/nvhost-ctrl-gpu", "/dev/nvmap", "/dev/dxg",
+    "/dev/kfd",
+)  # fmt: skip
+
+
+def why_no_gpu() -> str:
+    """Why torch can see no GPU in this process, told without loading it; empty where it may see one."""
+    if sys.platform != "linux":
+        return "" if sys.platform == "win32" else f"there is no CUDA for {sys.platform}"
+    if not any(Path(file).exists() for file in GPU_FILES):
+        return "this machine has no driver of a GPU (no /dev/nvidiactl)"
+    if os.environ.get("CUDA_VISIBLE_DEVICES", "0") in ("", "-1"):
+        return "CUDA_VISIBLE_DEVICES hides every GPU"
+    try:
+        torch = version("torch")
+    except PackageNotFoundError:
+        return ""
+    return f"torch {torch} is built without CUDA" if torch.endswith("+cpu") else ""
 
 
 def _available_memory() -> int | None:

@@ -18,6 +18,7 @@ from ffnbench.result import Around
 
 THROTTLED = 0.93
 SHORTEST_S, SHORTEST_STOLEN_S = 2.0, 0.5  # the kernel counts in hundredths
+LOOK_S, BUSY_CPUS = 0.3, 0.25  # for a look before a run; more than a quiet machine's own services use
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +29,14 @@ class _Moment:
     busy: float
     stolen: float
     own: float
+
+
+def others_now(threads: int, sleep: Callable[[float], None] = time.sleep) -> float | None:
+    """CPUs that others use at this moment; None where that leaves enough for so many threads, or is not known."""
+    watch = Watch()
+    sleep(LOOK_S)
+    others, cpus = watch.others(), os.cpu_count() or 1
+    return others if others is not None and others > max(0, cpus - threads) + BUSY_CPUS else None
 
 
 def _stolen(start: _Moment | None, end: _Moment | None) -> float | None:
@@ -59,11 +68,17 @@ class Watch:
 
     def around(self) -> Around:
         """What others did during the run; unknown is None."""
-        end, others = self._moment(), None
-        if self._start and end and end.at - self._start.at > SHORTEST_S:
-            used = end.busy - self._start.busy - (end.own - self._start.own)
-            others = max(0.0, used / (end.at - self._start.at))
+        long = self._start is not None and time.monotonic() - self._start.at > SHORTEST_S
+        others = self.others() if long else None
         return Around(others_cpus=others, load=self._load, stolen=tuple(self._stolen))
+
+    def others(self) -> float | None:
+        """CPUs that others have used since the start, however short that was; None where it is not known."""
+        end = self._moment()
+        if not self._start or not end or end.at <= self._start.at:
+            return None
+        used = end.busy - self._start.busy - (end.own - self._start.own)
+        return max(0.0, used / (end.at - self._start.at))
 
     def notes(self, threads: int) -> list[str]:
         """What a reader of the run should know; `threads` is the most that a case used."""

@@ -7,6 +7,7 @@ out here as one clear error. Facts and curves of activations come from here too:
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
@@ -18,11 +19,13 @@ from ffnbench.bench.channel import Message
 from ffnbench.bench.session import Session, WorkerLost
 from ffnbench.errors import FfnbenchError, Unfinished
 from ffnbench.ffn.cost import Cost
-from ffnbench.ffn.spec import ActivationSpec, ImportedSpec
+from ffnbench.ffn.spec import HF, ActivationSpec, ImportedSpec
 from ffnbench.models.model import OwnMLP
 from ffnbench.plan import OWN, Arm, Backend, Case, CompileMode, Workload
 from ffnbench.result import Agreement, Curve
+from ffnbench.targets import refuse_missing
 
+_TARGET = re.compile(r"[^:@=]+:[A-Za-z_][\w.]*")
 DEFAULT = CompileMode.DEFAULT.value
 BY_ITSELF = "does it import by itself, in a plain `python`?"
 
@@ -116,6 +119,8 @@ class Prober:
         return jsonable.decode(Agreement, self._ask(case.variant, asked))
 
     def _ask(self, target: str, request: Message) -> Message:
+        if self._arm == OWN and _TARGET.fullmatch(target) and not target.startswith(HF):
+            refuse_missing(target)  # at once: a worker takes seconds to start
         self.torch_or_error()
         try:
             answer = self.start().ask(request, self._timeout_s)

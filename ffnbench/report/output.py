@@ -108,9 +108,12 @@ class Updating:
 
 
 class Silent:
-    """Nothing is shown and nothing written: for Python. `waits` is whether a run waits for another one to end."""
+    """Nothing is shown and nothing written: for Python. `waits` is whether a run waits for another one to end, `tells`
+    whether anybody reads what is told.
+    """
 
     waits = False
+    tells = False
 
     def show(self, view: Callable[[], View]) -> None:
         """Nothing."""
@@ -140,7 +143,7 @@ class OneOfSeveral(Silent):
 
     def __init__(self, whole: Silent, number: int, runs: int) -> None:
         self._whole, self._number, self._runs = whole, number, runs
-        self.waits = whole.waits
+        self.waits, self.tells = whole.waits, whole.tells
 
     def tell(self, text: str) -> None:
         """As the whole."""
@@ -181,6 +184,7 @@ class Ending(Silent):
         self._wide: bool = getattr(output, "wide", False)
         self._quiet: bool = getattr(output, "quiet", False)
         self.waits = getattr(output, "wait", False)
+        self.tells = not self._quiet
         self._known: Heard = getattr(output, "known", _unheard)
         one_of("format", self._format, formats)
         self._inputs = list(inputs)

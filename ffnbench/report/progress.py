@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import sys
 import time
@@ -56,3 +57,21 @@ class ProgressBar:
         if not self._quiet and not self._console.is_terminal and step != self._last_step:
             self._last_step = step
             print(line + eta, file=sys.stderr, flush=True)
+
+
+def wait_text(seconds: float, *, at_most: bool, others: float | None = None, cpus: int = 1) -> str:
+    """How long it will take, told before it begins, and that others use CPUs now where they do."""
+    told = f"measuring takes {'at most' if at_most else 'about'} {duration(seconds)}"
+    if others is None:
+        return told
+    busy = f"others use {others:.1f} of its {cpus} CPUs" if cpus > 1 else f"others use {others:.0%} of its CPU"
+    return f"{told}, and longer now: this machine is busy, {busy}"
+
+
+def duration(seconds: float) -> str:
+    """`45 s`, `4 min`, `2.5 h`: rounded up, for a wait."""
+    if seconds <= 90:
+        return f"{max(1, math.ceil(seconds))} s"
+    if seconds <= 90 * 60:
+        return f"{math.ceil(seconds / 60)} min"
+    return f"{math.ceil(seconds / 360) / 10:g} h"

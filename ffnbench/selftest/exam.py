@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,11 +13,12 @@ from ffnbench.bench.environment import usable_cpus
 from ffnbench.errors import FfnbenchError
 from ffnbench.ffn.spec import require_positive
 from ffnbench.planning.effort import check_budget
+from ffnbench.planning.foreseen import Foreseen
 from ffnbench.request import DEFAULT_BUDGET_S, SelftestRequest
 from ffnbench.result import Progress
 from ffnbench.selftest.alarms import Alarm, broken_promises, check_plan
-from ffnbench.selftest.judge import Judgement, broken_by_cheats, measure_cheats
-from ffnbench.selftest.live import Trial, checks_in, measure, measure_checks
+from ffnbench.selftest.judge import Judgement, broken_by_cheats, measure_cheats, seconds_of_cheats
+from ffnbench.selftest.live import BASELINE_RUNS, Trial, checks_in, measure, measure_checks
 from ffnbench.selftest.promises import broken_by_checks, broken_by_intervals
 from ffnbench.selftest.rates import Rates, failures, simulate, total
 from ffnbench.selftest.readings import Reading, contradictions, exam_plan
@@ -27,7 +29,7 @@ from ffnbench.selftest.worlds import chosen
 T = TypeVar("T")
 Listener = Callable[[Progress], None]
 FEWEST_RUNS, MOST_RUNS = 14, 10**7
-ENDED_EARLY = "interrupted; the table holds the repeats that were whole by then"
+ENDED_EARLY = "interrupted; the table holds what was measured by then"
 RUNS = 2000  # of every simulated world
 REPEATS, CHECK_REPEATS, D_MODEL = 20, 10, 768
 
@@ -47,7 +49,15 @@ class Result:
     broken: tuple[str, ...] = ()
 
 
-Exam = Callable[[Listener], Result]
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Exam:
+    """What is to be done: called with a listener it is. `wait` is how long that takes, None for a simulation."""
+
+    made: Callable[[Listener], Result]
+    wait: Foreseen | None = None
+
+    def __call__(self, listener: Listener) -> Result:
+        return self.made(listener)
 
 
 def exam(request: SelftestRequest) -> Exam:
@@ -88,40 +98,45 @@ def _simulated(request: SelftestRequest) -> Exam:
         tallies = simulate_draws(check_all, given, runs, seed=seed, counting=_counting(listener, "parts"))
         return Result(tallies=tuple(tallies), broken=tuple(broken_by_checks(tallies, given.worlds)))
 
-    return checks if request.checks else rates
+    return Exam(made=checks if request.checks else rates)
 
 
 def _live(request: SelftestRequest) -> Exam:
     width, threads, repeats = _sizes(request, REPEATS)
     plan = exam_plan(d_model=width, threads=threads, budget=request.budget)
     trial = Trial(plan=plan, worlds=chosen(request.world), rivals=request.rivals)
+    wait = Foreseen(seconds=trial.runs(repeats) * (plan.protocol.budget_s or 0.0), at_most=True)
 
     def made(listener: Listener) -> Result:
-        readings = measure(trial, repeats, seed_of(request), _telling(listener))
+        readings = measure(trial, repeats, seed_of(request), _telling(listener, wait))
         whole = len(readings) == repeats * trial.readings
         return of_readings([readings]) if whole else Result(readings=(tuple(readings),), broken=(ENDED_EARLY,))
 
-    return made
+    return Exam(made=made, wait=wait)
 
 
 def _live_checks(request: SelftestRequest) -> Exam:
     width, threads, repeats = _sizes(request, CHECK_REPEATS)
     budget = check_budget(DEFAULT_BUDGET_S if request.budget is None else request.budget)
     plan, worlds = check_plan(d_model=width, threads=threads), chosen(request.world)
+    baseline_s = BASELINE_RUNS * (plan.protocol.budget_s or 0.0)
+    wait = Foreseen(seconds=repeats * (baseline_s + len(checks_in(worlds)) * budget), at_most=True)
 
     def made(listener: Listener) -> Result:
-        alarms = measure_checks(plan, worlds, repeats, budget, seed_of(request), _telling(listener))
+        alarms = measure_checks(plan, worlds, repeats, budget, seed_of(request), _telling(listener, wait))
         whole = len({(a.condition, a.repeat, a.injected) for a in alarms}) == repeats * len(checks_in(worlds))
         return of_alarms(alarms) if whole else Result(alarms=tuple(alarms), broken=(ENDED_EARLY,))
 
-    return made
+    return Exam(made=made, wait=wait)
 
 
 def _judge(seed: int) -> Exam:
-    def made(listener: Listener) -> Result:
-        return of_judgements(measure_cheats(seed, usable_cpus(), _telling(listener)))
+    wait = Foreseen(seconds=seconds_of_cheats())
 
-    return made
+    def made(listener: Listener) -> Result:
+        return of_judgements(measure_cheats(seed, usable_cpus(), _telling(listener, wait)))
+
+    return Exam(made=made, wait=wait)
 
 
 def of_judgements(found: list[Judgement]) -> Result:
@@ -139,8 +154,18 @@ def _sizes(request: SelftestRequest, repeats: int) -> tuple[int, int, int]:
     return width, threads, times
 
 
-def _telling(listener: Listener) -> Callable[[float, str], None]:
-    return lambda done, text: listener(Progress(done=done, text=text))
+def _telling(
+    listener: Listener, wait: Foreseen, now: Callable[[], float] = time.monotonic
+) -> Callable[[float, str], None]:
+    """Tells of the whole: the share that is done, and the time left, by the pace so far once there is one."""
+    start = now()
+
+    def tell(done: float, text: str) -> None:
+        spent = now() - start
+        whole = spent / done if done > 0 else wait.seconds
+        listener(Progress(done=done, text=text, eta_s=max(0.0, whole - spent)))
+
+    return tell
 
 
 def of_readings(exams: list[list[Reading]]) -> Result:
@@ -157,9 +182,9 @@ def _read_back(request: SelftestRequest) -> Exam:
     """Several files of --live together, as one."""
     if request.checks:
         alarms = [read_readings(path, Alarm, "ffnbench selftest --gate --live") for path in request.saved]
-        return lambda _: of_alarms([alarm for of in alarms for alarm in of])
+        return Exam(made=lambda _: of_alarms([alarm for of in alarms for alarm in of]))
     exams = [read_readings(path, Reading, "ffnbench selftest --live") for path in request.saved]
-    return lambda _: of_readings(exams)
+    return Exam(made=lambda _: of_readings(exams))
 
 
 def _counting(listener: Listener, what: str) -> Callable[[int, int], None]:

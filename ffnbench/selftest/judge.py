@@ -31,6 +31,7 @@ REFERENCE, OWN_CODE = "swiglu", "honest"  # the honest rows of every run: a form
 SIZES = "d_ff=512@batch=4@seq_len=32"
 D_MODEL, WORKERS, ROUNDS = 256, 3, 6
 TOGETHER = 10  # cheats of one run
+START_S, ROW_S = 4.0, 0.6  # of a worker and its judge; of a row in it
 CUDA = "cuda"
 REFUSED = "refused"  # before anything was measured
 Tell = Callable[[float, str], None]  # what part is done, and what is measured now
@@ -184,6 +185,12 @@ def _prepare(cheats: Sequence[Cheat], seed: int, threads: int, rounds: int, prob
     left = [cheat for cheat in cheats if cheat not in refused]
     plan = cheats_plan(left, seed, threads, rounds, probe)
     return Asked(cheats=cheats, plan=plan, costs=_costs(plan, probe), refused=refused)
+
+
+def seconds_of_cheats(cheats: Iterable[Cheat] = CHEATS) -> float:
+    """About the seconds that all runs take where there is no CUDA."""
+    runs = list(groups(cheat for cheat in cheats if not cheat.cuda))
+    return sum(WORKERS * (START_S + ROW_S * (len(of) + 2)) for of in runs)
 
 
 def _costs(plan: Plan, probe: Probe) -> tuple[CaseCost, ...]:

@@ -19,7 +19,7 @@ from ffnbench.plan import Plan
 from ffnbench.result import Comparison, Report, Run
 from ffnbench.selftest.alarms import SLOWED, Alarm, alarms_of, check_policy, refused, slowed
 from ffnbench.selftest.noisy_neighbour import Neighbour
-from ffnbench.selftest.readings import FORM, OURS, RIVALS, Reading, Truth, truth_plan, truths_of
+from ffnbench.selftest.readings import FORM, OURS, RIVALS, TRUTH_BUDGETS, Reading, Truth, truth_plan, truths_of
 from ffnbench.selftest.worlds import LIVE_WORLDS, QUIET, LiveWorld, seed_of
 from ffnbench.stats.enough import Answered
 from ffnbench.stats.history import KEPT
@@ -28,6 +28,7 @@ from ffnbench.stats.verdict import decide, summarise
 
 REPEATS_A_TRUTH = 5
 BASELINE_RUNS = 5  # one alone knows too little of what moves between runs for a tolerance that asks much
+TOO_EARLY = "interrupted before a first run was whole"
 Tell = Callable[[float, str], None]  # what part is done, and what is measured now
 
 
@@ -46,14 +47,22 @@ class Trial:
     @property
     def readings(self) -> int:
         """How many a repeat has."""
-        return len(self.worlds) * (1 + (len(RIVALS) if self.rivals else 0)) * self.plan.compared
+        return len(self.worlds) * self._methods * self.plan.compared
+
+    @property
+    def _methods(self) -> int:
+        return 1 + (len(RIVALS) if self.rivals else 0)
+
+    def runs(self, repeats: int) -> int:
+        """What so many repeats take, in budgets of a run."""
+        truths = -(-repeats // REPEATS_A_TRUTH)
+        return repeats * len(self.worlds) * self._methods + truths * TRUTH_BUDGETS
 
 
 def measure(trial: Trial, repeats: int, seed: int = 0, tell: Tell = silent) -> list[Reading]:
     """Every method in each world, `repeats` times: ours, then the rivals by turns in its time.
 
-    Interrupted, or where one can't be finished, it gives the repeats that were whole by then; raises where there is
-    none.
+    Interrupted, or where one can't be finished, it gives what was measured by then; raises where that is nothing.
     """
     readings: list[Reading] = []
     try:
@@ -61,10 +70,10 @@ def measure(trial: Trial, repeats: int, seed: int = 0, tell: Tell = silent) -> l
             if number % REPEATS_A_TRUTH == 0:
                 tell(number / repeats, "the truth  quiet")
                 truths = _truths(trial.plan, seed + number)
-            readings += _exam(trial, truths, seed + number, _part_of(tell, number, repeats))
+            _exam(trial, truths, seed + number, _part_of(tell, number, repeats), readings.extend)
     except KeyboardInterrupt:
         if not readings:
-            raise Interrupted("interrupted before one repeat was whole") from None
+            raise Interrupted(TOO_EARLY) from None
     except Unfinished:
         if not readings:
             raise
@@ -85,20 +94,22 @@ def _truths(plan: Plan, repeat: int) -> dict[str, Truth]:
     return truths_of(Truth(value=ratio.value, low=ratio.low, high=ratio.high), plan)
 
 
-def _exam(trial: Trial, truths: dict[str, Truth], repeat: int, tell: Tell) -> list[Reading]:
-    """One repeat."""
+def _exam(
+    trial: Trial, truths: dict[str, Truth], repeat: int, tell: Tell, keep: Callable[[list[Reading]], None]
+) -> None:
+    """One repeat; what each run says is kept as it comes."""
     rivals = [RIVALS[(repeat + place) % len(RIVALS)] for place in range(len(RIVALS))] if trial.rivals else []
-    found: list[Reading] = []
+    found = 0
     for world in trial.worlds:
         seed, seconds = seed_of(repeat, world.name), 0.0
         for method in (OURS, *rivals):
-            tell(len(found) / trial.readings, f"{world.name}  {method}")
+            tell(found / trial.readings, f"{world.name}  {method}")
             plan = _seeded(trial.plan, seed)
             with Neighbour(world, seed):
                 said = _ours(plan) if method == OURS else _theirs(plan, method, seconds)
             seconds = said[0].seconds
-            found += [_placed(one, world, repeat, truths[one.row]) for one in said]
-    return found
+            keep([_placed(one, world, repeat, truths[one.row]) for one in said])
+            found += len(said)
 
 
 def _seeded(plan: Plan, seed: int) -> Plan:
@@ -194,24 +205,30 @@ def measure_checks(
 ) -> list[Alarm]:
     """A fresh quiet baseline and its checks, `repeats` times.
 
-    Interrupted, or where one can't be finished, it gives the repeats that were whole by then; raises where there is
-    none.
+    Interrupted, or where one can't be finished, it gives what was measured by then; raises where that is nothing.
     """
     alarms: list[Alarm] = []
     try:
         for number in range(repeats):
-            alarms += _checked(plan, worlds, seed + number, budget, _part_of(tell, number, repeats))
+            _checked(plan, worlds, seed + number, budget, _part_of(tell, number, repeats), alarms.extend)
     except KeyboardInterrupt:
         if not alarms:
-            raise Interrupted("interrupted before one repeat was whole") from None
+            raise Interrupted(TOO_EARLY) from None
     except Unfinished:
         if not alarms:
             raise
     return alarms
 
 
-def _checked(plan: Plan, worlds: Sequence[LiveWorld], repeat: int, budget: float, tell: Tell) -> list[Alarm]:
-    """One baseline of several runs and its checks."""
+def _checked(
+    plan: Plan,
+    worlds: Sequence[LiveWorld],
+    repeat: int,
+    budget: float,
+    tell: Tell,
+    keep: Callable[[list[Alarm]], None],
+) -> None:
+    """One baseline of several runs and its checks; what each says is kept as it comes."""
     checks = checks_in(worlds)
     whole = BASELINE_RUNS + len(checks)
     runs = []
@@ -219,11 +236,9 @@ def _checked(plan: Plan, worlds: Sequence[LiveWorld], repeat: int, budget: float
         tell(number / whole, f"baseline, run {number + 1} of {BASELINE_RUNS}")
         runs.append(report_of(_whole(run(_seeded(plan, BASELINE_RUNS * repeat + number)))))
     before = reduce(lambda first, later: first.with_repeat(later, KEPT), runs)
-    found: list[Alarm] = []
     for place, (world, injected) in enumerate(checks):
         tell((BASELINE_RUNS + place) / whole, f"{world.name}, slowed by {injected:.0%}")
-        found += _check(before, world, injected, repeat, budget)
-    return found
+        keep(_check(before, world, injected, repeat, budget))
 
 
 def _check(before: Report, world: LiveWorld, injected: float, repeat: int, budget: float) -> list[Alarm]:
