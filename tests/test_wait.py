@@ -1,0 +1,133 @@
+"""What is told before measuring begins, and what is refused before anything starts."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+from conftest import FakeLaunch
+from test_cli import call  # noqa: F401 - a fixture
+
+from ffnbench import api
+from ffnbench.bench import environment, prober
+from ffnbench.bench.environment import why_no_gpu
+from ffnbench.bench.machine_noise import Watch
+from ffnbench.bench.prober import Prober
+from ffnbench.errors import FfnbenchError
+from ffnbench.planning.compare import plan_compare
+from ffnbench.planning.foreseen import foreseen
+from ffnbench.report.progress import duration, wait_text
+from ffnbench.request import BlockRequest, CompareRequest
+from ffnbench.targets import refuse_missing, resolve
+
+
+def test_a_budget_is_the_wait_and_fixed_numbers_are_guessed_from_the_flops() -> None:
+    adaptive, fixed = (plan_compare(CompareRequest(**how, threads=2)) for how in ({"budget": 60.0}, {"workers": 4}))
+    assert (foreseen(adaptive, {}).seconds, foreseen(adaptive, {}).at_most) == (60.0, True)
+    short, long = foreseen(fixed, {}), foreseen(fixed, {"gelu": 4e10})  # a second a call, more or less
+    assert not short.at_most
+    assert long.seconds - short.seconds == pytest.approx(4 * 31, rel=0.02)  # 30 rounds, and one of practice
+    slow = foreseen(adaptive, dict.fromkeys(("relu", "gelu", "swiglu"), 4e12))
+    assert slow.seconds > 60
+    assert not slow.at_most  # three workers take longer than the budget
+    assert foreseen(adaptive, {}).times(5, 30.0).seconds == 5 * 60 + 4 * 30
+
+
+@pytest.mark.parametrize(("seconds", "text"), [(0.2, "1 s"), (14.2, "15 s"), (90, "90 s"), (91, "2 min"),
+                                               (5400, "90 min"), (5401, "1.6 h"), (36000, "10 h")])  # fmt: skip
+def test_a_wait_is_rounded_up(seconds: float, text: str) -> None:
+    assert duration(seconds) == text
+
+
+def test_the_line_before_a_run(call, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: F811
+    quiet, busy = ("measuring takes at most 15 s", "and longer now: this machine is busy, others use 1.7 of its")
+    assert wait_text(15, at_most=True) == quiet
+    lines = call("compare", "--d-model", "64")[2].splitlines()
+    assert lines[0] == quiet
+    assert "measuring takes about" in call("compare", "--d-model", "64", "--quick")[2]
+    assert call("cost")[2] == ""
+    made = api.Machine
+    monkeypatch.setattr(api, "Machine", lambda **given: made(**given, others=lambda threads: 1.7))
+    assert busy in call("compare", "--d-model", "64")[2].splitlines()[0]
+    assert call("compare", "--d-model", "64", "-q")[2] == ""
+
+
+def test_several_runs_are_told_together(call) -> None:  # noqa: F811
+    err = call("compare", "--d-model", "64", "--runs", "3", "--pause", "0s", "--budget", "20s")[2]
+    assert err.splitlines()[0] == "measuring takes at most 60 s"
+
+
+def test_what_others_use_is_what_the_kernel_counts_without_this_process() -> None:
+    ticks = iter([100, 100 + 10_000_000])
+    watch = Watch(lambda path: f"cpu  {next(ticks)} 0 0 0 0 0 0 0\n")
+    assert (watch.others() or 0) > 1000
+
+
+def gone(*_: object) -> None:
+    raise AssertionError("a process was started")
+
+
+def test_no_gpu_no_memory_no_module_are_told_before_any_process(call, monkeypatch) -> None:  # noqa: F811
+    made = api.Machine
+    monkeypatch.setattr(api, "Machine", lambda **given: made(**given, no_gpu=lambda: "there is none"))
+    monkeypatch.setattr(prober, "Session", gone)
+    for arguments, said in (
+        (["--device", "cuda"], "device 'cuda' was asked for, but there is none"),
+        (["--variants", "relu@device=cuda:1"], "device 'cuda:1' was asked for, but there is none"),
+        (["--device", "cuda", "--variants", "conftest:FakeWorker"], "device 'cuda' was asked for, but there is none"),
+        (["--d-model", "200000"], "of memory at once"),
+        (["--variants", "relu,nowhere_at_all.mlp:X"], "cannot import 'nowhere_at_all.mlp'"),
+        (["--variants", "relu,nowhere.py:X"], "there is no file 'nowhere.py'"),
+    ):
+        launch = FakeLaunch()
+        code, _, err = call("compare", *arguments, launch=launch)
+        assert code == 2
+        assert said in err.splitlines()[-2]
+        assert launch.workers == []
+    api.block(BlockRequest(device="cuda", cost_only=True))  # nothing is measured
+
+
+def test_why_there_is_no_gpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "platform", "linux")
+    monkeypatch.setattr(environment, "GPU_FILES", (str(tmp_path / "nvidiactl"),))
+    assert "no driver" in why_no_gpu()
+    (tmp_path / "nvidiactl").touch()
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    for build, known in (("2.9.0+cu128", ""), ("2.9.0", ""), ("2.9.0+cpu", "built without CUDA")):
+        monkeypatch.setattr(environment, "version", lambda name, build=build: build)
+        assert known in why_no_gpu()
+        assert bool(known) == bool(why_no_gpu())
+    monkeypatch.setattr(environment, "version", lambda name: "2.9.0")
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    assert "CUDA_VISIBLE_DEVICES" in why_no_gpu()
+
+
+def test_what_is_there_is_never_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "package").mkdir()
+    (tmp_path / "single.py").touch()
+    for target in ("package.mod:X", "single:X", "single.py:X", "os.path:join", "json.decoder:X", "ffnbench.api:X"):
+        refuse_missing(target)
+    for target in ("packages.mod:X", "singles:X", "singles.py:X"):
+        with pytest.raises(FfnbenchError):
+            refuse_missing(target)
+
+
+def test_a_module_that_is_there_and_does_not_load_is_not_said_to_be_missing(tmp_path, monkeypatch) -> None:
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "loads_not.py").write_text("import something_nowhere")
+    (tmp_path / "raises.py").write_text("raise RuntimeError('operator torchvision::nms does not exist')")
+    for name in ("loads_not", "raises"):
+        with pytest.raises(FfnbenchError) as caught:
+            resolve(f"{name}:X")
+        assert caught.value.hint == f"it is there, and does not load: does `python -c 'import {name}'` work?"
+    with pytest.raises(FfnbenchError) as caught:
+        resolve("nowhere_at_all.mlp:X")
+    assert "is it installed" in caught.value.hint
+
+
+def test_a_prober_starts_for_what_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(prober, "Session", gone)
+    with pytest.raises(AssertionError, match="was started"):
+        Prober().describe("json.decoder:JSONDecoder")
