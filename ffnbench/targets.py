@@ -78,8 +78,11 @@ def _load_module(name: str) -> Any:
         return importlib.import_module(name)
     except Exception as problem:
         missing = problem.name if isinstance(problem, ModuleNotFoundError) else None
-        itself = missing is not None and f"{name}.".startswith(f"{missing}.")
-        hint = NOT_THERE if itself else f"it is there, and does not load: does `python -c 'import {name}'` work?"
+        if missing is None:
+            hint = f"it is there, and does not load: does `python -c 'import {name}'` work?"
+        else:
+            itself = f"{name}.".startswith(f"{missing}.")
+            hint = NOT_THERE if itself else f"it needs {missing!r}: is that installed in this environment?"
         raise FfnbenchError(f"cannot import {name!r}: {one_line(problem)}", hint) from problem
 
 

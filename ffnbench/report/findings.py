@@ -196,7 +196,8 @@ def _summary(checked: Checked, equal: int) -> list[str]:
     for status, words in LOUD.items():
         if rows := [f.case for f in findings if f.status is status]:
             lines.append(f"WARNING: {len(rows)} rows {words}: {', '.join(dict.fromkeys(rows))}")
-    if regressed := [described(f) for f in findings if f.status is Status.REGRESSED]:
+    # why it is stands in its footnote
+    if regressed := [described(replace(f, reason="")) for f in findings if f.status is Status.REGRESSED]:
         lines += regressed
     return lines
 
