@@ -7,6 +7,7 @@ from dataclasses import dataclass
 LATENCY, PEAK, SAVED, COMPILE = "latency", "peak_bytes", "saved_bytes", "compile_s"
 LOAD, HIT = "expert_load_max", "experts_hit"
 PACK, HELD, ERROR = "pack_s", "held_bytes", "error"
+MEMORY = "memory"  # a group of metrics
 CEILINGS, ROOF = "ceilings", "roof"  # a group of its own, and what the samples of a ceiling are called
 
 
@@ -42,9 +43,9 @@ METRICS = (
     Metric(name="flops_forward", unit="", checked=True, closed_form=True),
     Metric(name="flops_backward", unit="", checked=True, closed_form=True),
     Metric(name="flops_elementwise", unit="", checked=True, closed_form=True),
-    Metric(name=PEAK, unit="bytes", group="memory", job="weigh", less_is_better=True, checked=True, closed_form=True,
-           column="peak", priority=4, exported=True),
-    Metric(name=SAVED, unit="bytes", group="memory", job="weigh", less_is_better=True, checked=True, closed_form=True,
+    Metric(name=PEAK, unit="bytes", group=MEMORY, job="weigh", less_is_better=True, checked=True, closed_form=True,
+           column="act. peak", priority=4, exported=True),
+    Metric(name=SAVED, unit="bytes", group=MEMORY, job="weigh", less_is_better=True, checked=True, closed_form=True,
            column="saved", priority=5, train_only=True, exported=True),
     Metric(name="zero_share", unit="share", group="sparsity", job="sparsity", column="zeros", priority=3),
     Metric(name="dead_share", unit="share", group="sparsity", job="sparsity", column="dead", priority=3),

@@ -70,8 +70,17 @@ def percent(fraction: float) -> str:
 
 
 def signed_percent(fraction: float) -> str:
-    """As `percent`, with a sign; an exact zero is `0%`."""
-    return "0%" if fraction == 0 else ("+" if fraction > 0 else "-") + percent(fraction)
+    """As `percent`, with a sign; an exact zero is `0%`, and what rounds to none has no sign."""
+    if fraction == 0:
+        return "0%"
+    text = percent(fraction)
+    return text if text == "0.00%" else ("+" if fraction > 0 else "-") + text
+
+
+def counted(number: int, what: str) -> str:
+    """`1 row`, `2 rows`, `4,096 tokens`: a number with its noun."""
+    plural = what if number == 1 else what + ("es" if what.endswith("s") else "s")
+    return f"{number:,} {plural}"
 
 
 # What people write: the same readers for flags and for Python

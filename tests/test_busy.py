@@ -114,7 +114,7 @@ def test_a_few_quiet_rounds_may_decide_and_are_counted() -> None:
     done = ten_rounds(ratio=1.10, disturbed=1.4, clean=4)
     assert compared(done)["b"].verdict is Verdict.SLOWER
     (note,) = [note.text for note in summarise(done)[2]]
-    assert note == ("24 of 80 samples are left out: the threads waited for a CPU in them; 16 of 40 rounds are clean")
+    assert note == ("24 of 80 samples are left out (the threads waited for a CPU in them), 16 of 40 rounds are clean")
     record = compare_records(priced(report_of(done)))[1]
     assert (record["clean_rounds"], record["made_rounds"]) == (16, 40)
     assert record["waited_share"] == pytest.approx((4 * QUIET + 6 * WAITS) / 10)

@@ -94,7 +94,7 @@ def test_what_stderr_does_not_take_is_dropped(tmp_path: Path, where: str) -> Non
 
 @pytest.mark.parametrize("encoding", ["ascii", "latin-1", "cp437"])
 def test_an_encoding_without_our_signs_gets_plain_ones(tmp_path: Path, encoding: str) -> None:
-    done = shell("ffnbench cost", tmp_path, PYTHONIOENCODING=encoding)
+    done = shell("ffnbench cost --variants relu,gelu,gelu_tanh", tmp_path, PYTHONIOENCODING=encoding)
     assert done.returncode == 0
     assert not done.stderr
     if encoding == "ascii":

@@ -39,7 +39,7 @@ def test_a_single_slow_worker_is_no_slow_start() -> None:
 def test_drift_is_told_with_its_direction(slope: float, word: str) -> None:
     line = [math.exp(slope * r) for r in range(12)]
     (text,) = [t for t in texts({"a": [line] * 3, "b": [line] * 3}) if "within a worker" in t]
-    assert f"% {word}: the clock changes" in text
+    assert text.endswith(f"% {word}")
 
 
 def test_calls_too_short_for_the_harness_are_told() -> None:

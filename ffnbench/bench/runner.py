@@ -113,7 +113,9 @@ def run(
         stopped = problem.message  # what was measured by then is an answer of its own
     finally:
         runner.close()
-    around, noise = watch.around(), watch.notes(max(case.workload.threads for case in plan.cases))
+    timed = "latency" in plan.metrics  # bytes are the same on a noisy machine
+    around = watch.around()
+    noise = watch.notes(max(case.workload.threads for case in plan.cases)) if timed else []
     return Run(
         plan=runner.plan,
         samples=tuple(runner.samples),

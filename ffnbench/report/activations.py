@@ -12,6 +12,7 @@ from ffnbench.plan import Case
 from ffnbench.planning.activations import Group, groups_of
 from ffnbench.report.footnotes import Footnotes, judging_notes
 from ffnbench.report.formats import View, view_of
+from ffnbench.report.noise import notes_of_run
 from ffnbench.report.records import Record
 from ffnbench.report.summary import INTERVALS, effort, ended_early, judged_lines, over_runs, suspect_lines
 from ffnbench.report.table import EXTRA, UNKNOWN, Cell, Column, Field, Table, latency_cell, ratio_cell, table_of_fields
@@ -210,7 +211,7 @@ def _said(report: Report, case: Case) -> list[str]:
 def timing_tables(report: Report) -> Table:
     """A table for each size and dtype, the last one with what holds for all of the run."""
     early = ended_early(report.samples) if report.interrupted or report.stopped else ()
-    closing = (*suspect_lines(report), *over_runs(report), *judged_lines(report), *report.notes(""), *early)
+    closing = (*suspect_lines(report), *over_runs(report), *judged_lines(report), *notes_of_run(report), *early)
     groups = groups_of(report.plan)
     tables = [_timing_table(report, group, closing if group is groups[-1] else ()) for group in groups]
     return replace(tables[-1], above=tuple(tables[:-1]))

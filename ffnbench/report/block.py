@@ -13,6 +13,7 @@ from ffnbench.plan import Case
 from ffnbench.planning.block import ATTENTION, FFN, Length, lengths_of
 from ffnbench.report.block_records import block_records, ffn_share, ratio_to_ffn, spec_of
 from ffnbench.report.footnotes import Footnotes, case_notes
+from ffnbench.report.noise import notes_of_run
 from ffnbench.report.records import Record
 from ffnbench.report.summary import INTERVALS, effort, ended_early, judged_lines, over_runs, suspect_lines
 from ffnbench.report.table import (
@@ -107,7 +108,7 @@ def measured_table(report: Report, lengths: Sequence[Length]) -> Table:
             *suspect_lines(report),
             *over_runs(report),
             *judged_lines(report),
-            *report.notes(""),
+            *notes_of_run(report),
             *early,
         ),
     )

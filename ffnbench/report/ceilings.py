@@ -51,21 +51,25 @@ def ceiling_fields(report: Report) -> list[Field]:
         found = report.share(row["label"])
         return Cell(text=UNKNOWN) if found is None else Cell(text=share_text(found.share), value=found.share.value)
 
-    def rate(key: str, title: str) -> Field:
+    backends = any(not case.workload.eager for case in report.plan.shown)
+    priority = BESIDE_BACKENDS if backends else PRIORITY
+    return [
+        (Column(title="of ceiling", unit="% [95%]", priority=priority, key="ceiling_share"), share),
+        text_field("bound_by", "bound by", PRIORITY, left=True),
+    ]
+
+
+def rate_fields() -> list[Field]:
+    """What was reached: FLOPs of what was timed, and bytes that it can't do without, over its seconds."""
+
+    def rate(key: str, title: str, priority: int) -> Field:
         def cell(row: Record) -> Cell:
             value = row[key]
             return Cell(text=UNKNOWN if value is None else digits(value / GIGA), value=value)
 
-        return Column(title=title, priority=PRIORITY), cell
+        return Column(title=title, priority=priority, key=key), cell
 
-    backends = any(not case.workload.eager for case in report.plan.shown)
-    priority = BESIDE_BACKENDS if backends else PRIORITY
-    return [
-        (Column(title="of ceiling", unit="% [95%]", priority=priority), share),
-        text_field("bound_by", "bound by", PRIORITY, left=True),
-        rate("flops_per_s", "GFLOP/s"),
-        rate("bytes_per_s", "GB/s"),
-    ]
+    return [rate("flops_per_s", "GFLOP/s", 6), rate("bytes_per_s", "GB/s", 7)]
 
 
 def share_text(share: Estimate) -> str:

@@ -12,6 +12,7 @@ from ffnbench.metrics import (
     ERROR,
     HELD,
     LATENCY,
+    MEMORY,
     METRIC_GROUPS,
     METRICS,
     PACK,
@@ -20,7 +21,7 @@ from ffnbench.metrics import (
     Metric,
 )
 from ffnbench.plan import Backend, Case, Mode, Plan
-from ffnbench.report.ceilings import ceiling_fields, ceiling_record
+from ffnbench.report.ceilings import ceiling_fields, ceiling_record, rate_fields
 from ffnbench.report.footnotes import Footnotes, case_notes
 from ffnbench.report.groups import headings, in_groups, swept_columns
 from ffnbench.report.records import Record
@@ -43,6 +44,7 @@ from ffnbench.report.table import (
 )
 from ffnbench.report.words import error_text, seconds_text, sizing_text
 from ffnbench.result import Report
+from ffnbench.stats.ceilings import needed_by
 from ffnbench.stats.rounds import Row, row_of_case, whole_rounds
 from ffnbench.units import IEC, SI, TIME, scale
 
@@ -116,7 +118,20 @@ def _record(report: Report, case: Case, row: Row) -> Record:
         **ceiling_record(report, case),
     }
     later = [m.name for m in METRICS if m.name not in (*found, LATENCY) and m.group not in ("", CEILINGS)]
-    return found | {name: report.value(case.label, name) for name in later} | _running(report, case)
+    values = {name: report.value(case.label, name) for name in later}
+    return found | values | _running(report, case) | _summed(report, case)
+
+
+def _summed(report: Report, case: Case) -> Record:
+    """FLOPs of a token in the passes that the mode has; the weights that a call computes with beside all that it holds
+    at its peak, to which in training the gradients belong that are there by then.
+    """
+    needed, peak = needed_by(case, report.cost(case.label)), _whole(report.value(case.label, PEAK))
+    weights = _whole(report.value(case.label, HELD)) or report.cost(case.label).weight_bytes
+    return {
+        "flops_timed": None if needed.flops is None else needed.flops // case.workload.tokens,
+        "total_bytes": None if peak is None else weights + peak,
+    }
 
 
 def _experts(report: Report, case: Case) -> Record:
@@ -199,7 +214,7 @@ def compare_table(report: Report) -> Table:
     rows, notes = in_groups(report.plan, compare_records(report)), Footnotes()
     marks = {case.label: notes.marks(case_notes(report, case.label)) for case in report.plan.shown}
     first: Field = (
-        Column(title="variant", left=True),
+        Column(title="variant", left=True, key="label"),
         lambda row: Cell(text=report.plan.name_of(row["label"]) + marks[row["label"]], value=row["label"]),
     )
     measured = report.environment is not None
@@ -215,7 +230,8 @@ def compare_table(report: Report) -> Table:
 
 
 def _measured_fields(report: Report, rows: list[Record]) -> list[Field]:
-    fields = [*_static_fields(rows, {case.workload.mode for case in report.plan.shown})]
+    modes = {case.workload.mode for case in report.plan.shown}
+    fields = [*_static_fields(rows, modes, timed=True)]
     if "latency" not in report.plan.metrics and report.failures:
         fields.append((Column(title="failure"), lambda row: _failure_cell(report, row["label"])))
     if "latency" in report.plan.metrics:
@@ -227,50 +243,76 @@ def _measured_fields(report: Report, rows: list[Record]) -> list[Field]:
             ),
             *_once_fields(report, rows),
             *_backend_fields(report, rows),
-            number_field(rows, "tokens_per_s", "tokens", SI, 6, per="/s"),
+            *rate_fields(),
+            number_field(rows, "tokens_per_s", "tokens", SI, 7, per="/s"),
         ]
-    train = any(case.workload.train for case in report.plan.shown)
+    train = modes != {Mode.FORWARD.value}
     for group in METRIC_GROUPS:
         if group in report.plan.metrics:
-            fields += [_metric_field(m, rows) for m in METRIC_GROUPS[group] if m.column and (train or not m.train_only)]
+            fields += [
+                _metric_field(m, rows, train) for m in METRIC_GROUPS[group] if m.column and train >= m.train_only
+            ]
+            fields += [_total_field(rows, 6)] if group == MEMORY else []
     return [*fields, *ceiling_fields(report), *_extra_fields(rows)]
 
 
-def _metric_field(metric: Metric, rows: list[Record]) -> Field:
+def _metric_field(metric: Metric, rows: list[Record], train: bool) -> Field:
     if metric.unit == "share":
         return share_field(metric.name, metric.column, metric.priority)
+    if metric.name == PEAK:
+        return _peak_field(rows, metric.priority, train)
     return number_field(rows, metric.name, metric.column, UNITS[metric.unit], metric.priority)
 
 
+def _peak_field(rows: list[Record], priority: int, train: bool) -> Field:
+    """What a call holds beside its weights and input; in training gradients are a part of it."""
+    return number_field(rows, PEAK, "act. +grad. peak" if train else "act. peak", IEC, priority, stacked=True)
+
+
+def _total_field(rows: list[Record], priority: int) -> Field:
+    return number_field(rows, "total_bytes", "total", IEC, priority)
+
+
 def _cost_fields(report: Report, rows: list[Record]) -> list[Field]:
-    train = any(case.workload.train for case in report.plan.shown)
+    modes = {case.workload.mode for case in report.plan.shown}
+    train = modes != {Mode.FORWARD.value}
     return [
-        *_static_fields(rows, None),
-        text_field("params_formula", "closed form", 3 if _any_experts(rows) else 1, left=True),
-        number_field(rows, "flops_elementwise", "elem.-wise", SI, 5, per="/tok"),
-        number_field(rows, "weight_bytes", "weights", IEC, 3),
-        number_field(rows, "peak_bytes", "peak", IEC, 4),
-        *([number_field(rows, "saved_bytes", "saved", IEC, 4)] if train else []),
+        *_static_fields(rows, modes, timed=False),
+        text_field("params_formula", "closed form", 3 if _any_experts(rows) else 1 + 2 * train, left=True),
+        number_field(rows, "flops_elementwise", "elem.-wise", SI, 6, per="/tok"),
+        number_field(rows, "weight_bytes", "weights", IEC, 3 + train),
+        _peak_field(rows, 3 - train, train),
+        *([number_field(rows, "saved_bytes", "saved", IEC, 2)] if train else []),
+        _total_field(rows, 4 - train),
         number_field(rows, "flops_elementwise_backward", "elem. bwd", SI, EXTRA, per="/tok"),
         number_field(rows, "macs_forward", "MACs fwd", SI, EXTRA, per="/tok"),
         text_field("sizing", "d_ff from", EXTRA, left=True),
     ]
 
 
-def _static_fields(rows: list[Record], timed: set[str] | None) -> list[Field]:
-    """Widths and counts; of the FLOPs the half comes first that the seconds belong to, both where nothing is timed."""
-    backends = timed is not None and _several_storages(rows)  # their errors tell more than sizes that are the same
-    forward, backward = 1, 2
-    if timed is not None:
-        forward = EXTRA if timed == {Mode.BACKWARD.value} else 5
-        backward = 5 if Mode.BACKWARD.value in timed else EXTRA
+def _static_fields(rows: list[Record], modes: set[str], *, timed: bool) -> list[Field]:
+    """Widths and counts."""
+    backends = timed and _several_storages(rows)  # their errors tell more than sizes that are the same
     return [
         count_field("d_ff", "d_ff", 2 + 2 * backends),
         count_field("params", "params", 1 + 2 * backends),
-        *_expert_fields(rows, 1 if timed is None else 3),
-        number_field(rows, "flops_forward", "FLOPs", SI, forward, per="/tok"),
-        number_field(rows, "flops_backward", "FLOPs bwd", SI, backward, per="/tok"),
+        *_expert_fields(rows, 3 if timed else 1),
+        *_flops_fields(rows, modes, timed=timed),
     ]
+
+
+def _flops_fields(rows: list[Record], modes: set[str], *, timed: bool) -> list[Field]:
+    """FLOPs of the passes that the mode has first; each pass alone with --wide, and where a forward is only counted."""
+    forward, backward = ({Mode.FORWARD.value}, {Mode.BACKWARD.value})
+    titles = {Mode.FORWARD.value: "FLOPs", Mode.TRAIN.value: "FLOPs fwd+bwd", Mode.BACKWARD.value: "FLOPs bwd"}
+    title = titles[next(iter(modes))] if len(modes) == 1 else "FLOPs timed"
+    fields = [number_field(rows, "flops_timed", title, SI, 5 if timed else 1, per="/tok", stacked=True)]
+    if modes != forward:
+        fields.append(number_field(rows, "flops_forward", "FLOPs fwd", SI, EXTRA, per="/tok", stacked=True))
+    if modes != backward:
+        priority = 2 if modes == forward and not timed else EXTRA
+        fields.append(number_field(rows, "flops_backward", "FLOPs bwd", SI, priority, per="/tok", stacked=True))
+    return fields
 
 
 def _expert_fields(rows: list[Record], priority: int) -> list[Field]:
@@ -290,7 +332,7 @@ def _any_experts(rows: list[Record]) -> bool:
 def _extra_fields(rows: list[Record]) -> list[Field]:
     return [
         text_field("params_formula", "closed form", 7, left=True),
-        number_field(rows, "macs_forward", "MACs", SI, EXTRA, per="/tok"),
+        number_field(rows, "macs_forward", "MACs fwd", SI, EXTRA, per="/tok"),
         number_field(rows, "flops_elementwise", "elem.-wise", SI, EXTRA, per="/tok"),
         *([] if _held(rows) else [number_field(rows, "weight_bytes", "weights", IEC, EXTRA)]),
         text_field("activation", "activation", EXTRA, left=True),
@@ -309,7 +351,7 @@ def _differing(plan: Plan) -> list[Field]:
 
 def _latency_field(report: Report, rows: list[Record]) -> Field:
     name, size = scale([row["latency_s"] for row in rows if row["latency_s"]], TIME)
-    return Column(title="latency", unit=name), lambda row: latency_cell(report, row["label"], size)
+    return Column(title="latency", unit=name, key="latency_s"), lambda row: latency_cell(report, row["label"], size)
 
 
 def _once_fields(report: Report, rows: list[Record]) -> list[Field]:
@@ -325,7 +367,10 @@ def _once_fields(report: Report, rows: list[Record]) -> list[Field]:
     return [
         (
             Column(
-                title=titles[0] if len(titles) == 1 else "one-off", unit="s", priority=3 if _errors(report, rows) else 1
+                title=titles[0] if len(titles) == 1 else "one-off",
+                unit="s",
+                priority=3 if _errors(report, rows) else 1,
+                key="compile_s" if "compile" in titles else "pack_s",
             ),
             cell,
         )
@@ -341,7 +386,7 @@ def _backend_fields(report: Report, rows: list[Record]) -> list[Field]:
 
     fields: list[Field] = []
     if _errors(report, rows):
-        fields.append((Column(title="error", priority=1), error))
+        fields.append((Column(title="error", priority=1, key="error"), error))
     if _held(rows):
         fields.append(number_field(rows, "held_bytes", "weights", IEC, 4))
     return fields
@@ -369,4 +414,5 @@ def _failure_cell(report: Report, label: str) -> Cell:
 
 
 def _ratio_column(reference: str) -> Column:
-    return Column(title=f"vs {reference if len(reference) <= LONGEST_TITLE else 'reference'}", unit="ratio [95%]")
+    title = f"vs {reference if len(reference) <= LONGEST_TITLE else 'reference'}"
+    return Column(title=title, unit="ratio [95%]", key="ratio")

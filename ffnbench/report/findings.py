@@ -13,6 +13,7 @@ from ffnbench.report.exports import EXPORTS, described, junit, workflow_commands
 from ffnbench.report.footnotes import Footnotes
 from ffnbench.report.formats import FORMATS, Longer, View, view_of
 from ffnbench.report.groups import listed
+from ffnbench.report.noise import notes_of_run
 from ffnbench.report.records import Record
 from ffnbench.report.store import report_text
 from ffnbench.report.summary import effort, ended_early, judged_lines
@@ -22,7 +23,7 @@ from ffnbench.stats.baseline import of_another_method
 from ffnbench.stats.history import KEPT, PRIOR
 from ffnbench.stats.regression import JUDGED, OUTPUT, Checked, Finding, Status, exit_code
 from ffnbench.stats.rounds import disturbed, without_quiet
-from ffnbench.units import percent, signed_percent
+from ffnbench.units import counted, percent, signed_percent
 
 CHECK_FORMATS = (*FORMATS, "github")
 CHECK_SUFFIXES = (".xml", ".md", ".json", ".csv")
@@ -177,7 +178,7 @@ def _title(checked: Checked) -> str:
 
 def _summary(checked: Checked, equal: int) -> list[str]:
     findings, now = checked.findings, checked.now
-    lines = [f"{equal} exact rows are equal"] if equal else []
+    lines = [f"{counted(equal, 'exact row')} {'is' if equal == 1 else 'are'} equal"] if equal else []
     if checked.smallest is not None:
         wall = f", measured in {now.wall_s:.0f} s" if now.wall_s else ""
         lines.append(f"the smallest change that this run could have caught: {signed_percent(checked.smallest)}{wall}")
@@ -185,7 +186,7 @@ def _summary(checked: Checked, equal: int) -> list[str]:
         lines.append(foretold_text(checked.unclear, len(checked.before.runs)))
     lines += side_lines(now.sides)
     reasons = {finding.reason for finding in findings}
-    lines += [text for text in now.notes("") if text not in reasons]
+    lines += [text for text in notes_of_run(now) if text not in reasons]
     lines += judged_lines(now)
     timed = [f for f in findings if f.metric == LATENCY]
     if len(timed) > 1 and all(f.status is Status.IMPROVED for f in timed):
@@ -195,7 +196,7 @@ def _summary(checked: Checked, equal: int) -> list[str]:
         lines += ended_early(now.samples)
     for status, words in LOUD.items():
         if rows := [f.case for f in findings if f.status is status]:
-            lines.append(f"WARNING: {len(rows)} rows {words}: {', '.join(dict.fromkeys(rows))}")
+            lines.append(f"WARNING: {counted(len(rows), 'row')} {words}: {', '.join(dict.fromkeys(rows))}")
     # why it is stands in its footnote
     if regressed := [described(replace(f, reason="")) for f in findings if f.status is Status.REGRESSED]:
         lines += regressed

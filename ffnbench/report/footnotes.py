@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+from ffnbench.activations.table import ACTIVATIONS
 from ffnbench.ffn.moe import Routing
-from ffnbench.ffn.spec import FFNSpec
+from ffnbench.ffn.spec import FFNSpec, ImportedSpec
+from ffnbench.ffn.variants import GATED
 from ffnbench.metrics import COMPILE, HIT, LATENCY, LOAD, PACK
 from ffnbench.plan import ACTIVE_PARAMS, Case, Mode, Plan
 from ffnbench.report.words import seconds_text, sizing_text
 from ffnbench.result import Against, Report, Verdict
+from ffnbench.stats.noise import is_noise
 from ffnbench.units import IEC, digits, quantity, signed_percent
 
+WORTH_SAYING = 0.005  # of params or FLOPs beside the reference's: both numbers stand in the table
+OTHER_GELUS = ("gelu_tanh", "quick_gelu")
+OF_NAMES = {ACTIVATIONS.get("gelu").note, GATED.get("geglu").note}
+OF_MODEL = "the FFN of "  # a note of planning/grammar.py begins with it
 MATTERS = 0.05  # of the bytes that a call reads and writes: below, it is all one from where an input is read
 UNCHECKED = (
     "function not checked: @like=NAME (such as @like=swiglu) says which form it is; "
@@ -40,7 +47,7 @@ class Footnotes:
 def case_notes(report: Report, label: str) -> list[str]:
     """Everything that a reader of this row should know."""
     cost, failure, comparison = report.cost(label), report.failure(label), report.comparison(label)
-    notes = [note.text for note in report.plan.notes if note.label == label]
+    notes = [note.text for note in report.plan.notes if note.label == label and _needed(report.plan, note.text)]
     notes += _asked(report.plan, report.plan.case(label))
     if failure:
         notes.append(failure.message)
@@ -65,7 +72,21 @@ def case_notes(report: Report, label: str) -> list[str]:
         notes.append("over all rounds, disturbed ones too")
     if comparison and comparison.verdict is Verdict.UNCLEAR and comparison.reason:
         notes.append(comparison.reason)
-    return notes + report.notes(label)
+    return notes + [text for text in report.notes(label) if not is_noise(text)]
+
+
+def _needed(plan: Plan, text: str) -> bool:
+    """What a name means is said where a reader could take it for another: `gelu` for `gelu_tanh` beside that one, or
+    beside a model or code of somebody else's.
+    """
+    return (
+        text not in OF_NAMES
+        or any(
+            isinstance(case.ffn, ImportedSpec) or getattr(case.ffn, "activation", "") in OTHER_GELUS
+            for case in plan.shown
+        )
+        or any(note.text.startswith(OF_MODEL) for note in plan.notes)
+    )
 
 
 def judging_notes(report: Report, label: str) -> list[str]:
@@ -101,7 +122,7 @@ def _inputs(report: Report, label: str) -> list[str]:
 def _asked(plan: Plan, case: Case) -> list[str]:
     """What its width comes to beside the reference, and whether it is slowed down."""
     notes = []
-    if case.residual:
+    if case.residual and abs(case.residual) >= WORTH_SAYING:
         what = ACTIVE_PARAMS if case.sizing.what == ACTIVE_PARAMS else plan.match
         change = f"{signed_percent(case.residual)} {what} against {plan.name_of(plan.reference_of(case.label))}"
         notes.append(f"d_ff {case.ffn.d_ff:,} ({sizing_text(case.sizing)}) gives {change}")

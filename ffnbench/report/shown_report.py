@@ -11,6 +11,7 @@ from ffnbench.report.text import html_fragment, plain, renderable
 from ffnbench.report.views import reading_of
 from ffnbench.result import Report
 from ffnbench.stats.ceilings import shares_of
+from ffnbench.stats.noise import follows_from_samples
 from ffnbench.stats.verdict import summarise
 
 if TYPE_CHECKING:
@@ -57,9 +58,8 @@ def recompute(found: ShownReport) -> ShownReport:
         return found
     measured, comparisons, warnings = summarise(found.run)
     shares = shares_of(found.run, found.costs)
-    known = set(found.warnings)
-    fresh = tuple(note for note in warnings if note not in known)
-    told = (*found.warnings, *fresh)
+    kept = [note for note in found.warnings if not follows_from_samples(note.text)]
+    told = (*kept, *(note for note in warnings if note not in kept))
     return replace(found, measured=measured, comparisons=comparisons, shares=shares, warnings=told)
 
 

@@ -9,13 +9,14 @@ from ffnbench.metrics import LATENCY
 from ffnbench.plan import ACTIVE_PARAMS, CONTROL, Group, Plan, Sizing
 from ffnbench.report.ceilings import ceiling_lines
 from ffnbench.report.groups import heading, listed, misses, swept_line
+from ffnbench.report.noise import notes_of_run
 from ffnbench.report.words import backend_text, error_text, half_width, interval_text, side_lines, sizing_text
 from ffnbench.result import Against, Estimate, Report, Run, Sample, Verdict
 from ffnbench.stats.fastest import Fastest, fastest
 from ffnbench.stats.history import History
 from ffnbench.stats.regression import Policy, past_of
 from ffnbench.stats.verdict import CONFIDENCE
-from ffnbench.units import percent
+from ffnbench.units import counted, digits, percent
 
 TOO_NOISY = 0.5
 LONGEST_S = 1800
@@ -43,15 +44,11 @@ def _workload_line(plan: Plan, keys: tuple[str, ...] = ("dtype", "device", "mode
         return len({getattr(case.workload, key) for case in plan.shown}) == 1
 
     tokens = (
-        f"{first.tokens:,} tokens ({first.batch} x {first.seq_len})"
+        f"{counted(first.tokens, 'token')} ({first.batch} x {first.seq_len})"
         if same("batch") and same("seq_len")
         else "tokens vary"
     )
-    threads = (
-        f" ({first.threads} thread{'s' if first.threads > 1 else ''})"
-        if same("threads") and first.device == "cpu"
-        else ""
-    )
+    threads = f" ({counted(first.threads, 'thread')})" if same("threads") and first.device == "cpu" else ""
     parts = [f"d_model {plan.cases[0].ffn.d_model}", tokens]
     parts += [getattr(first, key) + (threads if key == "device" else "") for key in keys if same(key)]
     if backends and len(found := {backend_text(case.workload) for case in plan.shown}) == 1:
@@ -101,14 +98,10 @@ def summary(report: Report) -> tuple[str, ...]:
     lines = [line for group in report.plan.groups if (line := _answer(report, group))]
     lines += suspect_lines(report)
     lines += map(_fastest, fastest(report))
-    if report.resolution is not None:
-        wall = f", measured in {report.wall_s:.0f} s" if report.wall_s else ""
-        fine = report.resolution < TOO_NOISY
-        resolves = f"this run resolves differences of {percent(report.resolution)}"
-        lines.append((resolves if fine else "too noisy to tell much: see `ffnbench env`, then run again") + wall)
+    lines += _resolves(report)
     lines += [*_limit(report), *_control(report), *ceiling_lines(report), *over_runs(report), *side_lines(report.sides)]
     lines += judged_lines(report)
-    lines += report.notes("")
+    lines += notes_of_run(report)
     if report.interrupted or report.stopped:
         lines += ended_early(report.samples)
     return tuple(lines)
@@ -132,6 +125,16 @@ def _answer(report: Report, group: Group) -> str:
     said = "; ".join(f"{words[v]}: {', '.join(groups[v])}" for v in words if v in groups)
     where = f"{heading(group)}: " if group.values else ""
     return f"{where}against {group.name(group.reference)}, {said}" if said else ""
+
+
+def _resolves(report: Report) -> list[str]:
+    """How small a difference the run could have shown, and what it took."""
+    if report.resolution is None:
+        return []
+    wall = f", measured in {report.wall_s:.0f} s" if report.wall_s else ""
+    if report.resolution < TOO_NOISY:
+        return [f"this run resolves differences of {percent(report.resolution)}{wall}"]
+    return [f"too noisy for less than {digits(1 + report.resolution, 2)}x the time{wall}; see `ffnbench env`"]
 
 
 def suspect_lines(report: Report) -> tuple[str, ...]:
@@ -158,7 +161,7 @@ def judged_lines(report: Report) -> tuple[str, ...]:
         several = len(errors) > 1
         largest = ", ".join(error_text(e) + f" ({dtype})" * several for dtype, e in errors.items())
         lines.append(
-            f"outputs of {sum(one.outputs for one in found):,} timed calls"
+            f"outputs of {counted(sum(one.outputs for one in found), 'timed call')}"
             + f", and gradients of {gradients:,}," * bool(gradients)
             + f" were held against {what}"
             + f": largest error {largest}" * bool(largest)
@@ -228,7 +231,8 @@ def _limit(report: Report) -> tuple[str, ...]:
     if report.limit == "precision":
         return (f"stopped when every ratio was known to ±{wanted} (--precision)",)
     if report.limit == "workers":
-        return (f"stopped after {len({s.worker for s in report.samples})} workers before ±{wanted} was reached",)
+        made = counted(len({s.worker for s in report.samples}), "worker")
+        return (f"stopped after {made} before ±{wanted} was reached",)
     if report.limit == "budget" and any(c.verdict is Verdict.BUSY for c in report.comparisons):
         return (f"stopped at the budget of {budget}",)
     if report.limit == "budget" and (report.wall_s or 0) > OVER * protocol.budget_s:

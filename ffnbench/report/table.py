@@ -30,6 +30,8 @@ class Column:
     left: bool = False
     priority: int = 0
     flexible: bool = False  # prose, which may be wrapped; a number never is
+    key: str = ""  # the record's, whose value it shows
+    stacked: bool = False  # a title of two words, one above the other: the column is as narrow as its numbers
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "title", visible(self.title))
@@ -38,6 +40,11 @@ class Column:
     def name(self) -> str:
         """The heading in one line."""
         return f"{self.title} ({self.unit})" if self.unit else self.title
+
+    @property
+    def lines(self) -> tuple[str, ...]:
+        """The title as it stands above the unit."""
+        return tuple(self.title.split(" ")) if self.stacked else (self.title,)
 
 
 EXTRA = 9
@@ -95,16 +102,24 @@ def text_field(key: str, title: str, priority: int, *, left: bool = False) -> Fi
     def cell(row: Any) -> Cell:
         return Cell(text=UNKNOWN if row[key] is None else str(row[key]), value=row[key])
 
-    return Column(title=title, priority=priority, left=left), cell
+    return Column(title=title, priority=priority, left=left, key=key), cell
 
 
 def count_field(key: str, title: str, priority: int, unit: str = "") -> Field:
     """A column of counts in full."""
-    return Column(title=title, unit=unit, priority=priority), lambda row: count(row[key])
+    return Column(title=title, unit=unit, priority=priority, key=key), lambda row: count(row[key])
 
 
 def number_field(
-    rows: Iterable[Any], key: str, title: str, units: Units, priority: int, per: str = "", scaled_as: Iterable[str] = ()
+    rows: Iterable[Any],
+    key: str,
+    title: str,
+    units: Units,
+    priority: int,
+    per: str = "",
+    scaled_as: Iterable[str] = (),
+    *,
+    stacked: bool = False,
 ) -> Field:
     """A column on one scale, its unit in the heading; on that of several columns together where these are named."""
     keys = tuple(scaled_as) or (key,)
@@ -114,7 +129,7 @@ def number_field(
         value = row[key]
         return Cell(text=UNKNOWN if value is None else digits(value / size), value=value)
 
-    return Column(title=title, unit=f"{name}{per}", priority=priority), cell
+    return Column(title=title, unit=f"{name}{per}", priority=priority, key=key, stacked=stacked), cell
 
 
 def share_field(key: str, title: str, priority: int) -> Field:
@@ -123,7 +138,7 @@ def share_field(key: str, title: str, priority: int) -> Field:
     def cell(row: Any) -> Cell:
         return Cell(text=UNKNOWN if row[key] is None else f"{100 * row[key]:.1f}", value=row[key])
 
-    return Column(title=title, unit="%", priority=priority), cell
+    return Column(title=title, unit="%", priority=priority, key=key), cell
 
 
 def count(value: int | None) -> Cell:

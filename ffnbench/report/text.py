@@ -67,7 +67,7 @@ def _paragraph(line: str, width: int, indent: str = "") -> Text:
 def natural_width(table: Table, index: int) -> int:
     """Cells of the widest entry of a column, heading included."""
     column = table.columns[index]
-    return max(cell_len(text) for text in (column.title, column.unit, *(row[index].text for row in table.rows)))
+    return max(cell_len(text) for text in (*column.lines, column.unit, *(row[index].text for row in table.rows)))
 
 
 def _least_width(table: Table, index: int) -> int:
@@ -147,10 +147,11 @@ def _rich_table(table: Table, indices: list[int], width: int, part: range | None
 
 
 def _heading(table: Table, indices: list[int], column: Column) -> str:
-    """Two lines where any column shown has a unit, names at the bottom where there is none."""
-    if not any(table.columns[i].unit for i in indices):
-        return column.title
-    return f"{column.title}\n{column.unit}" if column.unit else f"\n{column.title}"
+    """The title above the unit, so many lines in all columns; what stands there is at the bottom."""
+    shown = [table.columns[i] for i in indices]
+    height = max(len(one.lines) + bool(one.unit) for one in shown)
+    lines = [*column.lines, column.unit] if column.unit else list(column.lines)
+    return "\n" * (height - len(lines)) + "\n".join(lines)
 
 
 def markdown(table: Table, *, every: bool = False) -> str:

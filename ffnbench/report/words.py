@@ -9,12 +9,17 @@ from ffnbench.plan import CompileMode, Sizing, Workload
 from ffnbench.result import Estimate, Side, Verdict
 from ffnbench.units import digits, percent, supported
 
+WIDEST = 1.0  # half an interval, relative: beyond, `±` would say less than its two ends
+TENFOLD = 10.0
+
 
 def seconds_text(estimate: Estimate, size: float) -> str:
     """`24.5 ±0.8%` in units of `size` seconds; `±?` where one worker gives no interval."""
     spread = half_width(estimate)
-    if spread is None:
+    if spread is None or estimate.low is None or estimate.high is None:
         return f"{digits(estimate.value / size)} ±?"
+    if spread > WIDEST:
+        return _wide_text(*(one / size for one in (estimate.value, estimate.low, estimate.high)))
     return f"{supported(estimate.value / size, spread * estimate.value / size, most=4)} ±{percent(spread)}"
 
 
@@ -30,9 +35,31 @@ def interval_text(ratio: Estimate) -> str:
     """`1.12 [1.10, 1.14]`; the ratio alone where it has no interval."""
     if ratio.low is None or ratio.high is None:
         return digits(ratio.value)
+    if (half_width(ratio) or 0.0) > WIDEST:
+        return _wide_text(ratio.value, ratio.low, ratio.high)
     half = (ratio.high - ratio.low) / 2
     value, low, high = (supported(v, half, most=4) for v in (ratio.value, ratio.low, ratio.high))
+    low, high = (
+        _off_one(low, ratio.low) if ratio.low > 1 else low,
+        _off_one(high, ratio.high) if ratio.high < 1 else high,
+    )
     return f"{value} [{low}, {high}]"
+
+
+def _wide_text(value: float, low: float, high: float) -> str:
+    """`1.1 [0.4, 3.0]` in two digits; ends that are more than tenfold away are only said to be beyond that."""
+    below = f"<{digits(value / TENFOLD, 1)}" if low < value / TENFOLD else digits(low, 2)
+    above = f">{digits(value * TENFOLD, 1)}" if high > value * TENFOLD else digits(high, 2)
+    return f"{digits(value, 2)} [{below}, {above}]"
+
+
+def _off_one(text: str, end: float) -> str:
+    """The end of an interval that leaves out 1, with so many digits that it shows."""
+    for places in range(2, 7):
+        if float(text.replace(",", "")) != 1:
+            break
+        text = f"{end:.{places}f}"
+    return text
 
 
 def sizing_text(sizing: Sizing) -> str:
@@ -65,6 +92,11 @@ def error_text(error: float) -> str:
         return "0"
     mantissa, _, exponent = f"{error:.0e}".partition("e")
     return f"{mantissa}e{int(exponent)}"
+
+
+def listed(names: Sequence[str]) -> str:
+    """`a, b and c`."""
+    return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
 
 
 def half_width(estimate: Estimate) -> float | None:

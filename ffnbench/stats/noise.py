@@ -23,6 +23,24 @@ LEAST_OVERHEADS = 100  # a call shorter than so many empty calls is partly harne
 LEAST_TICKS = 1000
 OTHERS_CPUS = 0.15  # of other processes, on average: less is what an idle machine does
 STOLEN = 0.01
+BUSY = "busy: "
+DISAGREE_TEXT = "its workers disagree on the seconds by more than 10%"
+LEFT_OUT, STOLEN_TEXT = "samples are left out", "of the CPU time to other guests"
+SLOW_START, DRIFT = "the first round of a worker is", "within a worker everything gets"
+UNTRUSTED = "this machine can't be trusted now"
+SECONDS_MOVE = (STOLEN_TEXT, SLOW_START, DRIFT)  # in notes of what moves seconds more than ratios
+COMPUTED = (BUSY, DISAGREE_TEXT, LEFT_OUT, *SECONDS_MOVE, UNTRUSTED)
+SEEN = ("the CPU's clock fell", "measured on this machine when", "real CPU")  # during the run: not in its samples
+
+
+def is_noise(text: str) -> bool:
+    """Whether a note tells of noise."""
+    return follows_from_samples(text) or any(mark in text for mark in SEEN)
+
+
+def follows_from_samples(text: str) -> bool:
+    """Whether it is one that `noise_notes` makes, be it in the words of an older file."""
+    return any(mark in text for mark in COMPUTED)
 
 
 def noise_notes(run: Run, measured: list[Measured], comparisons: tuple[Comparison, ...]) -> list[Note]:
@@ -51,7 +69,7 @@ def busy_text(run: Run | Report) -> str:
     ways += ["--threads 1"] if threads > 1 else []
     ways += ["a longer --budget"] if run.plan.protocol.precision is not None else []
     *others, last = ways
-    return f"busy: {' and '.join(who)}; {', '.join(others) + ' or ' if others else ''}{last}"
+    return f"{BUSY}{' and '.join(who)}; {', '.join(others) + ' or ' if others else ''}{last}"
 
 
 def left_out(run: Run | Report) -> str:
@@ -61,8 +79,8 @@ def left_out(run: Run | Report) -> str:
     if rounds is None or all(clean):
         return ""
     return (
-        f"{len(clean) - sum(clean)} of {len(clean)} samples are left out: the threads waited for a CPU in them; "
-        f"{rounds.clean} of {rounds.made} rounds are clean{f' of {rounds.label}' if run.plan.compared > 1 else ''}"
+        f"{len(clean) - sum(clean):,} of {len(clean):,} {LEFT_OUT} (the threads waited for a CPU in them), "
+        f"{rounds.clean:,} of {rounds.made:,} rounds are clean{f' of {rounds.label}' if run.plan.compared > 1 else ''}"
     )
 
 
@@ -72,8 +90,7 @@ def _stolen(run: Run) -> str:
     if not shares or fmean(shares) <= STOLEN:
         return ""
     return (
-        f"the hypervisor gave {percent(fmean(shares))} of the CPU time to other guests, at most {percent(max(shares))} "
-        "during one worker: the seconds are too long"
+        f"the hypervisor gave {percent(fmean(shares))} {STOLEN_TEXT}, at most {percent(max(shares))} during one worker"
     )
 
 
@@ -83,8 +100,7 @@ def _disagreeing(measured: list[Measured]) -> list[Note]:
     for m in [m for m in measured if m.metric == LATENCY]:
         low, high = m.estimate.low, m.estimate.high
         if low and high and m.case != CONTROL and math.sqrt(high / low) - 1 > DISAGREE:
-            text = "its workers disagree on the seconds by more than 10%: the clock changes between them"
-            notes.append(Note(label=m.case, text=text))
+            notes.append(Note(label=m.case, text=DISAGREE_TEXT))
     return notes
 
 
@@ -109,8 +125,8 @@ def _untrusted(comparisons: tuple[Comparison, ...]) -> list[Note]:
     """The control: the reference against itself."""
     for control in [c for c in comparisons if c.case == CONTROL and c.ratio]:
         if control.ratio and control.verdict in (Verdict.SLOWER, Verdict.FASTER):
-            text = f"this machine can't be trusted now: the reference took {control.ratio.value:.3f} times its own time"
-            return [Note(label="", text=f"{text}; see `ffnbench env`, wait, and measure again")]
+            text = f"{UNTRUSTED}: the reference took {control.ratio.value:.3f} times its own time"
+            return [Note(label="", text=f"{text} (see `ffnbench env`, wait, and measure again)")]
     return []
 
 
@@ -139,10 +155,7 @@ def _slow_start(series: list[list[float]]) -> str:
     if len(excess) < 2 or median(excess) < math.log1p(MOVES):
         return ""
     slower = percent(math.expm1(median(excess)))
-    return (
-        f"the first round of a worker is {slower} slower than its others: something else was still busy, or the caches "
-        "were cold"
-    )
+    return f"{SLOW_START} {slower} slower than its others"
 
 
 def _drift(series: list[list[float]]) -> str:
@@ -155,7 +168,4 @@ def _drift(series: list[list[float]]) -> str:
         return ""
     word = "slower" if median(changes) > 0 else "faster"
     change = percent(math.expm1(abs(median(changes))))
-    return (
-        f"within a worker everything gets {change} {word}: the clock changes (`ffnbench env`); "
-        "ratios are taken round by round, the seconds are an average"
-    )
+    return f"{DRIFT} {change} {word}"
