@@ -13,7 +13,7 @@ from ffnbench.cli.bundles import command
 from ffnbench.cli.help import examples
 from ffnbench.cli.positional import with_names
 from ffnbench.report.formats import FORMATS, PICTURES, SUFFIXES
-from ffnbench.report.output import Counted, Ending, Kept, Output
+from ffnbench.report.output import Counted, Ending, Measured, Reported
 from ffnbench.report.store import inputs_of
 from ffnbench.request import CompareRequest, CostRequest
 from ffnbench.streams import visible
@@ -36,7 +36,7 @@ NAMES = typer.Argument(metavar="[VARIANT]...", help="Variants, as in --variants;
     words=MEASURED,
 )
 def compare(
-    request: CompareRequest, output: Output, context: typer.Context, names: Annotated[list[str] | None, NAMES] = None
+    request: CompareRequest, output: Measured, context: typer.Context, names: Annotated[list[str] | None, NAMES] = None
 ) -> None:
     """Measure variants side by side: parameters, FLOPs, latency and memory, at equal parameters."""
     from ffnbench import api
@@ -81,7 +81,7 @@ FILE = typer.Argument(metavar="FILE", help="A .json that `compare`, `block` or `
     ),
     words=MEASURED,
 )
-def report(path: Annotated[str, FILE], output: Kept) -> None:
+def report(path: Annotated[str, FILE], output: Reported) -> None:
     """Show a saved run again: every figure is computed anew from its samples."""
     from ffnbench import api
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from ffnbench.errors import FfnbenchError
+from ffnbench.report.arrangement import Arrangement
 from ffnbench.report.records import Record, csv_text, json_text
 from ffnbench.report.table import Table
 from ffnbench.report.text import markdown
@@ -61,6 +62,7 @@ class View:
     baseline: Callable[[], str] | None = None
     longer: Callable[[], Longer] | None = None
     refused: str = ""
+    arranged: Callable[[Arrangement], View] | None = None  # the same with other columns, in another order
 
     def ending(self, code: int, problem: FfnbenchError | None = None) -> View:
         """The same, with how it ends."""

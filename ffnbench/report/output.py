@@ -16,6 +16,7 @@ from pathlib import Path
 from ffnbench.errors import EXIT_INTERRUPTED, EXIT_REGRESSED, FfnbenchError, Unfinished, complain
 from ffnbench.names import hint_for
 from ffnbench.plan import Plan
+from ffnbench.report.arrangement import Arrangement
 from ffnbench.report.exports import EXPORTS
 from ffnbench.report.findings import CHECK_FORMATS, CHECK_SUFFIXES
 from ffnbench.report.formats import FORMATS, SUFFIXES, View, Write, is_roofline, writer_of
@@ -24,6 +25,7 @@ from ffnbench.report.progress import ProgressBar
 from ffnbench.report.roofline import has_ceilings, no_ceilings
 from ffnbench.report.store import Outputs, append, inputs_of, locked, refuse_unwritable, save
 from ffnbench.report.text import Terminal, show
+from ffnbench.report.views import refuse_unknown_columns
 from ffnbench.request import EFFORT, LIMITS, OUTPUT, flag
 from ffnbench.result import Progress, Report
 from ffnbench.streams import hush, visible
@@ -50,6 +52,18 @@ class Shown:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Arranged:
+    """The flags of which columns are shown, and in which order rows stand."""
+
+    columns: str = flag(
+        "", "Only these, named as in the CSV or by their heading: params,latency,ratio; +gflops adds one.", OUTPUT,
+        "LIST")  # fmt: skip
+    sort: str = flag(
+        "", "Sort rows by a column, the reference among them; -latency or latency:desc: largest first. Rows of one "
+        "reference stay together.", OUTPUT, "COLUMN")  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True)
 class Written:
     """The flag of files."""
 
@@ -64,7 +78,12 @@ class Kept(Written, Shown):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Counted(Kept):
+class Reported(Arranged, Kept):
+    """How a saved run is shown and written."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Counted(Arranged, Kept):
     """How what is counted is shown and written."""
 
     force: bool = flag(False, "Write over a .json that holds what was measured.", OUTPUT)
@@ -87,6 +106,11 @@ class Output(Quiet, Kept):
     """How an answer is shown and written, whether progress is told, and whether it waits for its turn."""
 
     wait: bool = flag(False, "Wait while another run of ffnbench measures on this machine.", EFFORT)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Measured(Arranged, Output):
+    """How what was measured is shown and written."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -186,6 +210,7 @@ class Ending(Silent):
         self.waits = getattr(output, "wait", False)
         self.tells = not self._quiet
         self._known: Heard = getattr(output, "known", _unheard)
+        self._how = Arrangement(sort=getattr(output, "sort", ""), columns=getattr(output, "columns", ""))
         one_of("format", self._format, formats)
         self._inputs = list(inputs)
         self._counts_only = counts_only
@@ -225,6 +250,8 @@ class Ending(Silent):
 
     def journal(self, start: Report) -> Finder:
         """A run begins: gives what keeps its samples beside the first output as they come, if there is one."""
+        if self._how:
+            refuse_unknown_columns(start, self._how)
         if self._journal is None:
             if (beside := self._outputs.first) is None:
                 return lambda _: None
@@ -249,6 +276,8 @@ class Ending(Silent):
         A code that says what was found stays: what went wrong beside it is then only told.
         """
         shown = view()
+        if self._how and shown.arranged:
+            shown = shown.arranged(self._how)
         self.code, problems = shown.code, [shown.problem] if shown.problem else []
         unwritten = self._attempt(lambda: self._written(self.write(shown.files, shown.rescue)))
         self._lost = bool(unwritten) and self._outputs.rescued is None

@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ffnbench.errors import EXIT_INTERRUPTED, Interrupted, Unfinished
 from ffnbench.plan import Kind
 from ffnbench.report.activations import timing_records, timing_tables
+from ffnbench.report.arrangement import (
+    Arrangement,
+    chosen_records,
+    in_order,
+    records_in_order,
+    rows_in_order,
+    with_columns,
+)
 from ffnbench.report.block import block_tables
 from ffnbench.report.block_records import block_records
 from ffnbench.report.compare import compare_records, compare_table
@@ -15,8 +23,12 @@ from ffnbench.report.formats import ROOFLINE, View, view_of
 from ffnbench.report.records import Record
 from ffnbench.report.store import report_text
 from ffnbench.report.table import Table
-from ffnbench.result import Report
+from ffnbench.result import Environment, Report
 
+SOMEWHERE = Environment(
+    fingerprint="", cpu="", cpus=1, usable_cpus=1, memory_bytes=None, system="", python="", ffnbench=""
+)
+AS_IT_COMES = Arrangement()
 ENDED_EARLY = "the table holds what was measured by then"
 
 
@@ -61,22 +73,31 @@ def reading_of(report: Report) -> Reading:
     return VIEWS[Kind(report.plan.kind)]
 
 
-def report_view(report: Report) -> View:
+def refuse_unknown_columns(report: Report, how: Arrangement) -> None:
+    """Raise FfnbenchError for a column that no answer to this plan has; nothing need be measured yet."""
+    reading = reading_of(report)
+    as_measured = replace(report, environment=report.environment or SOMEWHERE)  # with the headings that it will have
+    how.refuse_unknown(reading.table(as_measured), reading.records(report))
+
+
+def report_view(report: Report, how: Arrangement = AS_IT_COMES) -> View:
     """A report as the end of a command; raises Interrupted where there is nothing to show."""
     if report.interrupted and not report.samples:
         raise Interrupted("interrupted before anything was measured")
     reading = reading_of(report)
+    table, records, ordered = _arranged(report, how)
     view = view_of(
-        reading.table(report),
-        lambda: reading.records(report),
+        table,
+        records,
         json=lambda: report_text(report),
         pictures={
-            begin: lambda suffix, draw=draw: draw(report, suffix)  # type: ignore[misc]
+            begin: lambda suffix, draw=draw: draw(ordered, suffix)  # type: ignore[misc]
             for begin, draw in {"": reading.picture, **NAMED_PICTURES}.items()
         },
         every=False,
         rescue=(lambda: report_text(report)) if report.samples else None,
     )
+    view = replace(view, arranged=lambda how: report_view(report, how))
     if report.interrupted or report.cut_short:
         return view.ending(EXIT_INTERRUPTED)
     if report.stopped:
@@ -85,3 +106,19 @@ def report_view(report: Report) -> View:
         why = Unfinished("nothing could be measured: every case failed", "the footnotes of the table say why")
         return view.ending(0, why)
     return view
+
+
+def _arranged(report: Report, how: Arrangement) -> tuple[Table, Callable[[], list[Record]], Report]:
+    """The table and the records in the order and with the columns that were asked for, and the report for pictures."""
+    reading = reading_of(report)
+    if not how:
+        return reading.table(report), lambda: reading.records(report), report
+    by_case = reading.records is compare_records  # a row a case: the cases themselves are sorted
+    table, records = reading.table(report), reading.records(report)
+    ordered = in_order(report, how, table, records) if by_case else report
+    if by_case:
+        table, records = reading.table(ordered), reading.records(ordered)
+    else:
+        table, records = rows_in_order(table, how, records), records_in_order(records, how, table)
+    shown = with_columns(table, how, records, aligned=by_case)
+    return shown, lambda: chosen_records(records, how, table), ordered

@@ -1,0 +1,104 @@
+"""`--sort` and `--columns`: what is shown, in which order, and names that nobody has."""
+
+from __future__ import annotations
+
+import csv
+import io
+
+import pytest
+from conftest import FakeLaunch
+
+from ffnbench.api import cost, measure, prepare
+from ffnbench.errors import FfnbenchError
+from ffnbench.report.arrangement import Arrangement
+from ffnbench.report.views import refuse_unknown_columns, report_view
+from ffnbench.request import BlockRequest, CompareRequest, TimingRequest
+from ffnbench.result import Report
+
+SECONDS = {"relu": 0.002, "gelu": 0.003, "swiglu": 0.001}
+
+
+@pytest.fixture(scope="module")
+def report() -> Report:
+    request = CompareRequest(variants="relu,gelu,swiglu", d_model=64, threads=2, quick=True)
+    launch = FakeLaunch(lambda label, worker, number: SECONDS[label] * (1 + 0.001 * worker), {("open", "gelu"): "oom"})
+    return measure(prepare(request), launch=launch)
+
+
+def labels(report: Report, **how: str) -> tuple[list[str], list[str]]:
+    """Of the table and of the CSV."""
+    view = report_view(report, Arrangement(**how))
+    written = list(csv.DictReader(io.StringIO(view.stdout["csv"]())))
+    return [row[0].value for row in view.table.rows], [row["label"] for row in written]
+
+
+@pytest.mark.parametrize(
+    ("sort", "order"),
+    [
+        ("latency", ["swiglu", "relu", "gelu"]),  # what failed has no latency, and stands last either way
+        ("-latency", ["relu", "swiglu", "gelu"]),
+        ("latency_s:desc", ["relu", "swiglu", "gelu"]),
+        ("GFLOP/s", ["relu", "swiglu", "gelu"]),
+        ("vs relu", ["swiglu", "relu", "gelu"]),
+        ("-d_ff", ["relu", "gelu", "swiglu"]),  # equals stay as they were
+        ("", ["relu", "gelu", "swiglu"]),
+    ],
+)
+def test_rows_are_sorted_in_the_table_and_in_the_csv(report: Report, sort: str, order: list[str]) -> None:
+    assert labels(report, sort=sort) == (order, order)
+    assert report.plan.reference == "relu"
+    assert report_view(report, Arrangement(sort=sort)).stdout["json"]() == report_view(report).stdout["json"]()
+
+
+def test_only_the_columns_that_were_asked_for(report: Report) -> None:
+    view = report_view(report, Arrangement(columns="params, vs relu,latency_low_s,gflops"))
+    assert [column.title for column in view.table.columns] == [
+        "variant",
+        "params",
+        "vs relu",
+        "latency_low_s",
+        "GFLOP/s",
+    ]
+    assert view.stdout["csv"]().splitlines()[0] == "label,params,ratio,latency_low_s,flops_per_s"
+    assert "| variant | params |" in view.stdout["markdown"]()
+    usual = [column.title for column in report_view(report).table.columns]
+    more = report_view(report, Arrangement(columns="+total")).table
+    assert [column.title for column in more.columns] == usual
+    assert next(column.priority for column in more.columns if column.title == "total") == 1
+
+
+@pytest.mark.parametrize("how", [{"sort": "latncy"}, {"columns": "params,latncy"}, {"columns": "+latncy"}])
+def test_a_name_that_no_column_has_is_known_before_anything_is_measured(how: dict[str, str]) -> None:
+    start = cost("relu,gelu", d_model=64, threads=2)
+    with pytest.raises(FfnbenchError, match="no column is called 'latncy'") as caught:
+        refuse_unknown_columns(start, Arrangement(**how))
+    assert "did you mean 'latency'" in caught.value.hint
+    refuse_unknown_columns(start, Arrangement(sort="latency", columns="act. peak,of ceiling,tokens,saved_bytes"))
+
+
+def test_an_order_that_is_none_is_refused() -> None:
+    with pytest.raises(FfnbenchError, match="no such order"):
+        report_view(cost("relu,gelu", threads=2), Arrangement(sort="params:down"))
+
+
+def test_rows_of_one_reference_stay_together(report: Report) -> None:
+    from dataclasses import replace
+
+    cases = tuple(replace(case, against="gelu") if case.label == "gelu" else case for case in report.plan.cases)
+    apart = replace(report, plan=replace(report.plan, cases=cases))
+    assert labels(apart, sort="latency")[0] == ["swiglu", "relu", "gelu"]
+    assert labels(apart, sort="d_ff")[0] == ["swiglu", "relu", "gelu"]  # gelu's own group stands behind relu's
+
+
+def test_tables_without_a_row_for_each_case_are_sorted_by_their_own_column() -> None:
+    request = TimingRequest(activations="relu,gelu,silu", threads=1, quick=True, elements="1000")
+    took = {"relu": 3.0, "gelu": 1.0, "silu": 2.0}
+    timed = measure(
+        prepare(request), launch=FakeLaunch(lambda label, w, n: 1e-3 * took[label.split()[0]] * (1 + w / 1e3))
+    )
+    view = report_view(timed, Arrangement(sort="-forward"))
+    assert [row[0].text for row in view.table.rows] == ["relu", "silu", "gelu"]
+    block = prepare(BlockRequest(d_model=64, seq_len="64,512,128", threads=1)).priced()
+    view = report_view(block, Arrangement(sort="-seq_len", columns="FFN,KV"))
+    assert [row[0].value for row in view.table.rows] == [512, 128, 64]
+    assert [column.title for column in view.table.columns] == ["seq_len", "FFN", "KV"]
