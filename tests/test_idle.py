@@ -111,7 +111,7 @@ MODELS = ("gpt2", "llama-7b")
 VALUES: dict[str, tuple[str, ...]] = {  # by field; each a flag's whole choice where it has few
     "variants": ("gelu,silu", "relu"), "preset": MODELS, "config": MODELS, "d_model": ("64", "768"),
     "d_ff": ("64", "200"),
-    "match": ("params", "flops", "none"), "multiple_of": ("1", "8", "64"), "rule": ("llama", "classic", "palm"),
+    "match": ("params", "flops", "none"), "multiple_of": ("1", "8", "96"), "rule": ("llama", "classic", "palm"),
     "ratio": ("4", "2", "2.1"), "ffn_dim_multiplier": ("1.3", "2"), "dropout": ("0.1", "0.5"),
     "reference": ("relu", "swiglu", "SwiGLU", "preset", "gpt2", MOE), "batch": ("1", "3"), "seq_len": ("512", "64"),
     "dtype": ("float32", "bf16"), "mode": ("forward", "train", "backward"), "device": ("auto", "cpu", "cuda"),
@@ -125,6 +125,7 @@ VALUES: dict[str, tuple[str, ...]] = {  # by field; each a flag's whole choice w
     "variant": ("relu", "swiglu"), "heads": ("4", "6"), "kv_heads": ("2", "4"), "head_dim": ("32", "64"),
     "activations": ("relu", "gelu,silu"), "elements": ("100", "1048576"), "range_": ("-2:2", "-4:4"),
     "size": ("6x4", "8x5"),
+    "columns": ("label", "params", "latency", "seq_len", "forward"), "sort": ("-label", "-seq_len", "-activation"),
     "dpi": ("60", "100"), "style": ("ggplot", "default"), "on_unclear": ("pass", "fail"),
     "export": ("bencher", "go-bench"),
     "base_rev": ("HEAD",), "head_rev": ("HEAD",), "base_python": (sys.executable,), "head_python": (sys.executable,),

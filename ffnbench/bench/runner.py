@@ -73,6 +73,11 @@ Listener = Callable[[Progress], None]
 Finder = Callable[[Plan | Environment | Sample | Failure | Note | Roof | Inputs | Judged], None]
 
 
+def _threads_timed(plan: Plan) -> int:
+    """The most threads that a case is timed with; bytes are the same on a noisy machine."""
+    return max(case.workload.threads for case in plan.cases) if "latency" in plan.metrics else 0
+
+
 def run(
     plan: Plan,
     *,
@@ -113,9 +118,7 @@ def run(
         stopped = problem.message  # what was measured by then is an answer of its own
     finally:
         runner.close()
-    timed = "latency" in plan.metrics  # bytes are the same on a noisy machine
-    around = watch.around()
-    noise = watch.notes(max(case.workload.threads for case in plan.cases)) if timed else []
+    around, noise = watch.around(), watch.notes(_threads_timed(plan))
     return Run(
         plan=runner.plan,
         samples=tuple(runner.samples),

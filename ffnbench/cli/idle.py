@@ -153,6 +153,14 @@ def _no_json(asked: Asked, _: str) -> bool:
     return not _writes(asked, ".json")
 
 
+def _json_alone(asked: Asked, _: str) -> bool:
+    return bool(asked["format"] == "json" and all(text.lower().endswith(".json") for text in asked["out"]))
+
+
+def _one_length(asked: Asked, _: str) -> bool:
+    return "," not in asked["seq_len"]
+
+
 def _points_alone(asked: Asked, _: str) -> bool:
     return bool(asked["out"]) and not _writes(asked, *PICTURES)
 
@@ -315,13 +323,16 @@ def _rows_of_sides(asked: Asked) -> set[tuple[str, str]]:
 
 EVERY = "list env inspect cost compare block activations check ab report selftest"
 OF_MEASURING = "workers rounds quick precision budget seed runs pause device threads textbook quiet wait"
-OF_TIME = "elements dtype device threads workers rounds quick seed runs pause quiet wait"
+OF_TIME = "sort columns elements dtype device threads workers rounds quick seed runs pause quiet wait"
 OF_LIVE = "world rivals repeats budget d_model threads"
 
 # fmt: off
 AT_ONCE = (
     _rule(EVERY, "wide", _no_table, "only --format table leaves columns out"),
     _rule(EVERY, "json", _said("format"), "--format says it"),
+    _rule("compare cost block activations report", "sort columns", _json_alone, "a .json holds the whole run as it is"),
+    _rule("block", "sort columns", _is("whole_model"), "a whole model has a table of its own"),
+    _rule("block", "sort", _one_length, "there is one length"),
     _rule("env", "wide", _always, "both columns are always shown"),
     _rule("env", "quiet", _not("ceilings"), "without --ceilings nothing is measured"),
     _rule(f"{EVERY} plot-activations", "out", _twice, "it stands twice"),
@@ -356,7 +367,7 @@ ONCE_KNOWN = (
     _rule("compare cost", "d_ff", _none(_d_ff), "every variant says itself how wide it is"),
     _rule("compare cost", "match", _none(_match), "there is one variant, and nothing to match it to"),
     _rule("compare cost ab", "d_model", _named, "the model sets it"),
-    _rule("compare cost", "reference", _alone, "there is one variant"),
+    _rule("compare cost", "reference sort", _alone, "there is one variant"),
     _rule("compare cost", "dropout", _none(_dropout), "no variant takes it from the flag"),
     _rule("compare cost ab", "bias init", _no_own_form, "no variant takes it from the flag"),
     _rule("compare", "routing", _all_routed, "every variant with experts has its own"),

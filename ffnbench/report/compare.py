@@ -59,8 +59,7 @@ def compare_records(report: Report) -> list[Record]:
 
 
 def _record(report: Report, case: Case, row: Row) -> Record:
-    cost, work = report.cost(case.label), case.workload
-    latency = report.estimate(case.label, LATENCY)
+    cost, work, latency = report.cost(case.label), case.workload, report.estimate(case.label, LATENCY)
     comparison, failure = report.comparison(case.label), report.failure(case.label)
     ratio = comparison.ratio if comparison else None
     own = case.ffn if isinstance(case.ffn, FFNSpec) else None
@@ -118,8 +117,8 @@ def _record(report: Report, case: Case, row: Row) -> Record:
         **ceiling_record(report, case),
     }
     later = [m.name for m in METRICS if m.name not in (*found, LATENCY) and m.group not in ("", CEILINGS)]
-    values = {name: report.value(case.label, name) for name in later}
-    return found | values | _running(report, case) | _summed(report, case)
+    found |= {name: report.value(case.label, name) for name in later}
+    return found | _running(report, case) | _summed(report, case)
 
 
 def _summed(report: Report, case: Case) -> Record:
