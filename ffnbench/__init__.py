@@ -1,40 +1,52 @@
 """ffnbench builds any Transformer feed-forward network from flags, counts it exactly and measures it honestly.
 
-Importing this package imports nothing heavy: the names below load on first use.
+Importing this package imports nothing heavy: the names below load on first use. Their types stand in `__init__.pyi`.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import sys
+from importlib import import_module
+from types import ModuleType
+from typing import Any
 
 from ffnbench.version import __version__
 
-__all__ = ["FFNSpec", "Report", "__version__", "activation", "build", "compare", "cost", "load"]
-
-if TYPE_CHECKING:
-    from ffnbench.activations.user_activation import activation
-    from ffnbench.api import build, compare, cost, load
-    from ffnbench.ffn.spec import FFNSpec
-    from ffnbench.result import Report
-
 _HOMES = {
-    "activation": "activations.user_activation",
-    "build": "api",
-    "compare": "api",
-    "cost": "api",
-    "load": "api",
-    "FFNSpec": "ffn.spec",
-    "Report": "result",
+    "Answer": ("report.answers", "Answer"),
+    "Check": ("report.answers", "ShownCheck"),
+    "Error": ("errors", "FfnbenchError"),
+    "FFNSpec": ("ffn.spec", "FFNSpec"),
+    "InterruptedRun": ("errors", "InterruptedRun"),
+    "Report": ("report.shown_report", "ShownReport"),
+    "activation": ("activations.user_activation", "activation"),
 }
+_CALLS = (
+    "ab", "activations", "block", "build", "check", "compare", "cost", "inspect", "load", "plot_activations",
+    "selftest", "time_activations",
+)  # fmt: skip
+__all__ = ["__version__", *_HOMES, *_CALLS]
+
+
+class _Window(ModuleType):
+    """Some functions have the name of a room: importing the room must not put it in the function's place."""
+
+    def __setattr__(self, name: str, value: object) -> None:
+        if not (name in _CALLS and isinstance(value, ModuleType)):
+            super().__setattr__(name, value)
+
+
+sys.modules[__name__].__class__ = _Window
 
 
 def __getattr__(name: str) -> Any:
     """Load a public name on first use (PEP 562)."""
+    if name in _CALLS:
+        return import_module("ffnbench.python.calls").PUBLIC[name]
     if name not in _HOMES:
         raise AttributeError(f"module 'ffnbench' has no attribute {name!r}")
-    from importlib import import_module
-
-    return getattr(import_module(f"ffnbench.{_HOMES[name]}"), name)
+    home, there = _HOMES[name]
+    return getattr(import_module(f"ffnbench.{home}"), there)
 
 
 def __dir__() -> list[str]:

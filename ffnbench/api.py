@@ -7,7 +7,7 @@
     ab           show(decide(both sides in one plan, measured))
 
 A request is planned and priced with the help of a prober, which looks at code of the user's; it is measured into a
-report; an `Ending` shows it. From Python nothing is shown: `Silent` is the ending.
+report; an `Ending` shows it. Called from Python it is shown by whoever called: python/ has the functions for that.
 """
 
 from __future__ import annotations
@@ -17,9 +17,8 @@ import tempfile
 import time
 from collections.abc import Callable, Iterable
 from contextlib import nullcontext
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from difflib import get_close_matches
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -66,6 +65,7 @@ from ffnbench.report.activations import facts_view
 from ffnbench.report.ceilings import machine_records
 from ffnbench.report.ceilings_cache import keep_ceilings, kept_ceilings
 from ffnbench.report.findings import check_view, foretold_text
+from ffnbench.report.formats import Write
 from ffnbench.report.listing import backends_view, environment_records, records_view, timer_records
 from ffnbench.report.models import model_view
 from ffnbench.report.output import Ending, Silent
@@ -84,7 +84,6 @@ from ffnbench.request import (
     CompareRequest,
     FactsRequest,
     PictureRequest,
-    Request,
     SelftestRequest,
     SidesRequest,
     TimingRequest,
@@ -124,10 +123,9 @@ from ffnbench.stats.verdict import refuse_blind, summarise, with_suspects
 from ffnbench.version import __version__
 
 if TYPE_CHECKING:
+    from matplotlib.figure import Figure
     from torch import nn
 
-Variants = str | Iterable[str] | CompareRequest  # a list as one text or several, or a whole request
-R = TypeVar("R", bound=Request)
 A = TypeVar("A", bound=AnyRequest)
 T = TypeVar("T", CountedModel, WholeModel)
 SILENT = Silent()
@@ -159,18 +157,14 @@ MACHINE = Machine(judge=Session, no_gpu=why_no_gpu, others=others_now)  # the on
 # The commands
 
 
-def compare(variants: Variants = CompareRequest.variants, ending: Silent = SILENT, **flags: Any) -> ShownReport:
-    """Measure variants side by side; the arguments are the flags of `ffnbench compare` (request.CompareRequest).
-
-    >>> report = ffnbench.compare("relu,swiglu", d_model=256, quick=True)
-    >>> report.frame()[["label", "params", "latency_s", "ratio", "verdict"]]
-    """
-    return _shown(measure(prepare(_asked(CompareRequest, variants, flags), ending), ending), ending)
+def compare(request: CompareRequest, ending: Silent = SILENT) -> ShownReport:
+    """Measure variants side by side."""
+    return _shown(measure(prepare(request, ending), ending), ending)
 
 
-def cost(variants: Variants = CompareRequest.variants, ending: Silent = SILENT, **flags: Any) -> ShownReport:
-    """Count parameters, FLOPs and bytes of variants without measuring; the arguments are those of `compare`."""
-    return _shown(prepare(_asked(CompareRequest, variants, flags), ending, counts=True).priced(), ending)
+def cost(request: CompareRequest, ending: Silent = SILENT) -> ShownReport:
+    """Count parameters, FLOPs and bytes of variants without measuring."""
+    return _shown(prepare(request, ending, counts=True).priced(), ending)
 
 
 def block(request: BlockRequest, ending: Silent = SILENT) -> ShownReport:
@@ -247,7 +241,15 @@ def facts(request: FactsRequest, ending: Silent = SILENT) -> None:
 
 def plot_activations(request: PictureRequest, ending: Ending) -> list[str]:
     """Curves of activations or surfaces of gated forms, into files; gives the lines that tell what was written."""
-    from ffnbench.report.activation_pictures import canvas_of, picture_files, told
+    from ffnbench.report.activation_pictures import told
+
+    _, files, chosen = draw_activations(request)
+    return told(request, chosen, ending.write(files))
+
+
+def draw_activations(request: PictureRequest) -> tuple[Figure, dict[str, Write], dict[str, ActivationSpec]]:
+    """The same as a figure, with what writes it by suffix, and the activations that it shows."""
+    from ffnbench.report.activation_pictures import canvas_of, picture_figure, picture_files
 
     low, high = parse_range(request.range_)
     canvas = canvas_of(request)
@@ -257,8 +259,8 @@ def plot_activations(request: PictureRequest, ending: Ending) -> list[str]:
         points = SURFACE_POINTS if request.gated else CURVE_POINTS
         curves = {label: prober.curve(spec, low, high, points) for label, spec in chosen.items()}
         found = {} if request.gated else _facts_where_finite(prober, chosen)
-        files = picture_files(request, canvas, chosen, curves, found)
-        return told(request, chosen, ending.write(files))
+    figure = picture_figure(request, canvas, chosen, curves, found)
+    return figure, picture_files(request, canvas, figure, curves), chosen
 
 
 def _facts_where_finite(prober: Prober, chosen: dict[str, ActivationSpec]) -> dict[str, Facts]:
@@ -364,21 +366,16 @@ def selftest(request: SelftestRequest, ending: Silent = SILENT) -> None:
     ending.show(lambda: selftest_view(result))
 
 
-def build(variant: str, *, d_model: int, device: Any = None, dtype: Any = None, **flags: Any) -> nn.Module:
-    """The nn.Module of a variant, in this process: maps (..., d_model) to (..., d_model).
-
-    Widths follow the same rules as in `compare`: a gated form has the parameters of the classic one at 4 * d_model
-    unless d_ff, rule or match="none" say otherwise. `dtype` is torch's or a name, and `@dtype=` and `@device=` work.
-    """
+def build(request: CompareRequest, device: Any = None) -> nn.Module:
+    """The nn.Module of a request's one variant, in this process, on a device of torch's."""
     import torch
 
     from ffnbench.bench.building import build as build_module
     from ffnbench.bench.probe_jobs import InProcess
 
-    named = {"dtype": dtype} if dtype is not None else {}
-    plan = plan_compare(_asked(CompareRequest, variant, {"d_model": d_model, **named, **flags}), InProcess())
+    plan = plan_compare(request, InProcess())
     if len(plan.cases) > 1:
-        raise FfnbenchError(f"{variant!r} names {len(plan.cases)} variants", "build one at a time")
+        raise FfnbenchError(f"{request.variants!r} names {len(plan.cases)} variants", "build one at a time")
     case = plan.cases[0]
     if case.arm != OWN:
         raise FfnbenchError(f"{case.arm} is of another process", "a module is built in this one")
@@ -757,21 +754,6 @@ def _one_side(found: Report, side: str, label: str) -> Report:
 def _new_report(plan: Plan, costs: tuple[CaseCost, ...]) -> ShownReport:
     now = datetime.now(UTC).isoformat(timespec="seconds")
     return ShownReport(plan=plan, costs=costs, created=now, version=__version__)
-
-
-def _asked(kind_: type[R], asked: str | Iterable[str] | R, flags: dict[str, Any]) -> R:
-    """The request that the arguments of a Python call make; one that is there already is itself."""
-    if isinstance(asked, kind_):
-        return asked
-    known = {field.name for field in fields(kind_)}  # type: ignore[arg-type]
-    for name in flags:
-        if name not in known:
-            near = get_close_matches(name, known, n=1)
-            raise TypeError(f"unexpected argument {name!r}" + (f"; did you mean {near[0]!r}?" if near else ""))
-    if "dtype" in flags:
-        flags = {**flags, "dtype": str(flags["dtype"]).removeprefix("torch.")}
-    variants = asked if isinstance(asked, str) else ",".join(asked)  # type: ignore[arg-type]
-    return kind_(variants=variants, **flags)  # type: ignore[call-arg]
 
 
 def _asked_of_transformers(job: str, path: str, unknown: Unanswered, answer_as: type[T]) -> T:

@@ -6,11 +6,15 @@ Exit codes live here so that no command invents its own: 2 is the user's input (
 
 from __future__ import annotations
 
+import linecache
 import resource
 import signal
 import sys
+import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
 
 from ffnbench.streams import short
 
@@ -32,6 +36,15 @@ class FfnbenchError(Exception):
         self.message = message
         self.hint = hint
 
+    def __str__(self) -> str:
+        """Message and hint: what Python shows of an exception that nobody catches."""
+        return f"{self.message}\nhint: {self.hint}" if self.hint else self.message
+
+    def _render_traceback_(self, *_: object) -> list[str]:
+        """What a notebook shows in place of a traceback: what is wrong, what to do, and which line asked."""
+        hint = [f"hint: {short(self.hint)}"] if self.hint else []
+        return [f"error: {short(self.message)}", *hint, *_line_that_asked(self)]
+
 
 class Unfinished(FfnbenchError):
     """The run started and could not give an answer."""
@@ -47,6 +60,34 @@ class Interrupted(FfnbenchError):
     """Ended by hand before there was anything to save."""
 
     exit_code = EXIT_INTERRUPTED
+
+
+class WrongArgument(FfnbenchError, TypeError):
+    """A Python call with an argument that there is not, or whose value is of another kind."""
+
+
+class InterruptedRun(KeyboardInterrupt):
+    """Ctrl-C while a Python call measured: `report` is what was measured by then, None where nothing was."""
+
+    def __init__(self, report: Any = None) -> None:
+        kept = "; `.report` of this exception holds what was measured by then" if report is not None else ""
+        super().__init__(f"interrupted before the answer was complete{kept}")
+        self.report = report
+
+    def _render_traceback_(self, *_: object) -> list[str]:
+        """What a notebook shows in place of a traceback."""
+        return [f"KeyboardInterrupt: {self}", *_line_that_asked(self)]
+
+
+def _line_that_asked(problem: BaseException) -> list[str]:
+    """The innermost line of a traceback that is none of ffnbench's own."""
+    package = f"{Path(__file__).parent}"
+    frames = [f for f in traceback.extract_tb(problem.__traceback__) if not f.filename.startswith(package)]
+    if not frames:
+        return []
+    last = frames[-1]
+    text = linecache.getline(last.filename, last.lineno or 0).strip()
+    return [f"line {last.lineno}: {text}" if text else f"line {last.lineno} of {last.filename}"]
 
 
 def need_room() -> None:

@@ -110,6 +110,8 @@ def _run_file(file: Path, shown: str) -> Any:
     try:
         with _neighbours(file.parent):
             spec.loader.exec_module(module)
+    except FfnbenchError as problem:  # it calls ffnbench, and that knows better what to do
+        raise FfnbenchError(f"cannot run {shown!r}: {problem.message}", problem.hint) from problem
     except Exception as problem:
         raise FfnbenchError(f"cannot run {shown!r}: {one_line(problem)}", f"does `python {shown}` work?") from problem
     return module
@@ -142,5 +144,5 @@ def _neighbours(folder: Path) -> Iterator[None]:
 
 def one_line(problem: BaseException) -> str:
     """An exception as one line, type first."""
-    text = " ".join(str(problem).split())
+    text = " ".join(str(getattr(problem, "message", problem)).split())
     return f"{type(problem).__name__}: {text}" if text else type(problem).__name__

@@ -22,7 +22,7 @@ TORCH_FILES = {
 PICTURE_FILES = {f"report/{name}picture.py" for name in ("", "curve_", "surface_", "block_", "ratio_", "roofline_")}
 # from the top of the house to its ground: a room imports from those below it; files of one room may import each other
 ROOMS = (
-    "__main__", "cli", "api", "report", "selftest", "bench", "stats", "planning", "result", "plan", "metrics",
+    "__main__", "cli", "python", "api", "report", "selftest", "bench", "stats", "planning", "result", "plan", "metrics",
     "request", "models", "ffn", "activations", "targets", "names", "units", "errors", "jsonable", "streams", "version",
 )  # fmt: skip
 APART = {("report", "bench")}  # neither knows the other, though one stands above

@@ -247,7 +247,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
         launch = FakeLaunch(lambda label, worker, number: 0.01 * dice.uniform(1, 1.004))
         request = CompareRequest(variants="relu,swiglu", d_model=64, threads=1, precision=0.5, metrics="latency")
         (folder / f"{name}.json").write_text(report_text(api.measure(api.prepare(request), launch=launch)))
-    counted = api.cost("relu,swiglu", d_model=64, threads=1)
+    counted = api.cost(CompareRequest(variants="relu,swiglu", d_model=64, threads=1))
     (folder / "counted.json").write_text(report_text(counted))
     (folder / "live.json").write_text("[]")
     strange = folder / "strange"
@@ -626,4 +626,4 @@ def test_what_a_file_of_defaults_says_is_not_typed(bench: Bench, capsys: pytest.
 
 
 def test_from_python_nothing_is_typed() -> None:
-    assert api.cost("relu", d_ff=100, ratio=3.0).plan.cases[0].ffn.d_ff == 100
+    assert api.cost(CompareRequest(variants="relu", d_ff=100, ratio=3.0)).plan.cases[0].ffn.d_ff == 100

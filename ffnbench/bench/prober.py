@@ -67,7 +67,7 @@ class Prober:
             if self._arm == OWN and isinstance(problem, Unfinished):
                 raise
             hint = f"does `{self._arm.python or 'python'} -c 'import torch'` work?"
-            raise FfnbenchError(self._said(str(problem)), hint) from problem
+            raise FfnbenchError(self._said(getattr(problem, "message", str(problem))), hint) from problem
 
     def count(self, spec: ImportedSpec, workload: Workload) -> Cost:
         """Parameters and FLOPs of a user's module; raises FfnbenchError where it can't serve as an FFN."""

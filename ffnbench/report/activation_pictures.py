@@ -7,6 +7,7 @@ import io
 from collections.abc import Mapping
 from math import isnan
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ffnbench.activations.facts import Facts
 from ffnbench.errors import FfnbenchError
@@ -20,6 +21,9 @@ from ffnbench.report.surface_picture import gated_figure
 from ffnbench.request import PictureRequest
 from ffnbench.result import Curve
 
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
 SMALLEST_SIZE, LARGEST_SIZE = (3.0, 2.0), 60.0  # inches
 
 
@@ -28,19 +32,26 @@ def canvas_of(request: PictureRequest) -> picture.Canvas:
     return picture.Canvas(size=_size(request.size), dpi=require_positive("dpi", request.dpi), style=request.style)
 
 
-def picture_files(
+def picture_figure(
     request: PictureRequest,
     canvas: picture.Canvas,
     chosen: Mapping[str, ActivationSpec],
     curves: dict[str, Curve],
     facts: dict[str, Facts],
-) -> dict[str, Write]:
-    """The picture and its points, by suffix."""
+) -> Figure:
+    """The picture; raises FfnbenchError for one of too many pixels."""
     if request.gated:
         figure = gated_figure(curves, titles(chosen), canvas=canvas)
     else:
         figure = curves_figure(curves, facts, derivative=request.derivative is not False, canvas=canvas)
     canvas.check_pixels(tuple(figure.get_size_inches()))
+    return figure
+
+
+def picture_files(
+    request: PictureRequest, canvas: picture.Canvas, figure: Figure, curves: dict[str, Curve]
+) -> dict[str, Write]:
+    """What writes the picture and its points, by suffix."""
     files: dict[str, Write] = {".csv": lambda: points(curves, request.gated)}
     return files | {
         suffix: lambda suffix=suffix: picture.render(figure, suffix, canvas)  # type: ignore[misc]

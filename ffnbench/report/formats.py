@@ -48,7 +48,7 @@ class View:
     `code` is the exit code that follows from it, `code_if_unclear_fails` where the user wants that; `problem` is raised
     once everything is shown and written. `rescue` is what is saved elsewhere if a file can't be written, so that no
     measurement is lost. A check has `exports` for other tools, a new `baseline`, and the old one with a further run;
-    `refused` says why this run may be no baseline whatever the user accepts.
+    `refused` says why this run may be no baseline whatever the user accepts. `records` are its rows as data.
     """
 
     table: Table
@@ -63,6 +63,7 @@ class View:
     longer: Callable[[], Longer] | None = None
     refused: str = ""
     arranged: Callable[[Arrangement], View] | None = None  # the same with other columns, in another order
+    records: Callable[[], Sequence[Record]] = tuple
 
     def ending(self, code: int, problem: FfnbenchError | None = None) -> View:
         """The same, with how it ends."""
@@ -91,4 +92,4 @@ def view_of(
     files: dict[str, Write] = {".csv": texts["csv"], ".json": texts["json"], ".md": texts["markdown"]}
     for begin, draw in (pictures or {}).items():
         files |= {begin + suffix: lambda draw=draw, suffix=suffix: draw(suffix) for suffix in PICTURES}  # type: ignore[misc]
-    return View(table=table, stdout=texts, files=files, rescue=rescue)
+    return View(table=table, stdout=texts, files=files, rescue=rescue, records=records)

@@ -2,49 +2,62 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, fields, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ffnbench.plan import METHOD
+from ffnbench.plan import METHOD, Kind
+from ffnbench.report.answers import Shows, as_displayed, written_to
+from ffnbench.report.formats import PICTURES, View
 from ffnbench.report.table import Table
-from ffnbench.report.text import html_fragment, plain, renderable
-from ffnbench.report.views import reading_of
+from ffnbench.report.views import figure_of, picture_of, reading_of, report_view
 from ffnbench.result import Report
 from ffnbench.stats.ceilings import shares_of
 from ffnbench.stats.noise import follows_from_samples
 from ffnbench.stats.verdict import summarise
 
 if TYPE_CHECKING:
-    import pandas as pd
+    from matplotlib.figure import Figure
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class ShownReport(Report):
-    """A Report that shows itself as its table: in a notebook, in a terminal and with rich."""
+class ShownReport(Shows, Report):
+    """What was asked, counted and measured, with every sample. It shows, saves and draws itself.
+
+    Public as `ffnbench.Report`. `samples`, `measured` and `comparisons` are what the rows are made of; `interrupted` is
+    whether it was ended by hand.
+    """
+
+    @property
+    def _stem(self) -> str:
+        return Kind(self.plan.kind).value
 
     @property
     def table(self) -> Table:
         """The table that belongs to this report, by the kind of its plan."""
         return reading_of(self).table(self)
 
+    def view(self) -> View:
+        """The report with all that writes it; raises Interrupted where nothing was measured."""
+        return report_view(self)
+
     def rows(self) -> list[dict[str, Any]]:
         """One flat record a row, in the order and with the names of the CSV contract."""
         return reading_of(self).records(self)
 
-    def frame(self) -> pd.DataFrame:
-        """The rows as a pandas DataFrame, unknown as missing."""
-        import pandas as pd
+    def plot(self, path: str | os.PathLike[str] | None = None, *, roofline: bool = False) -> Figure | Path:
+        """The report as a matplotlib Figure, or written to a file (.png, .svg, .pdf), whose path is given back.
 
-        return pd.DataFrame(self.rows())
-
-    def __repr__(self) -> str:
-        return plain(self.table)
-
-    def _repr_html_(self) -> str:
-        return html_fragment(self.table)
-
-    def __rich_console__(self, console: Any, options: Any) -> Any:
-        yield renderable(self.table, options.max_width)
+        Ratios with their intervals; `roofline` draws the rows below what this machine can do, where `ceilings` were
+        measured. Raises FfnbenchError where there is nothing to draw.
+        """
+        if path is None:
+            figure = figure_of(self, roofline=roofline)
+            as_displayed(figure)
+            return figure
+        picture = {end: lambda end=end: picture_of(self, end, roofline=roofline) for end in PICTURES}  # type: ignore[misc]
+        return written_to(path, picture, self._stem)
 
 
 def as_shown(found: Report) -> ShownReport:

@@ -121,7 +121,8 @@ class Outputs:
                 replace_file(path, render(path))
                 written.append(path)
             except (OSError, FfnbenchError) as problem:  # a picture may have no room for all of its texts
-                problems.append(f"cannot write {str(path)!r}: {getattr(problem, 'strerror', None) or problem}")
+                why = getattr(problem, "strerror", None) or getattr(problem, "message", problem)
+                problems.append(f"cannot write {str(path)!r}: {why}")
                 hints.append(getattr(problem, "hint", "") or "is the disk full, or the folder gone?")
         if problems:
             saved = self.rescued = _rescue(rescue() if rescue else b"")

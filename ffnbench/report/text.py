@@ -197,12 +197,29 @@ def html_fragment(table: Table) -> str:
     above, below = (
         "<br>".join(html.escape(line) for line in lines) for lines in (table.header, (*table.footnotes, *table.summary))
     )
-    return f"<p>{above}</p>{frame.to_html(index=False, border=0)}<p><small>{below}</small></p>"
+    parts = (f"<p>{above}</p>" if above else "", frame.to_html(index=False, border=0) if table.rows else "")
+    return "".join(parts) + (f"<p><small>{below}</small></p>" if below else "")
+
+
+PAGE = """<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><title>{title}</title><style>
+:root {{ color-scheme: light dark }} body {{ font: 15px/1.5 system-ui, sans-serif; margin: 2em }}
+table {{ border-collapse: collapse; font-variant-numeric: tabular-nums }}
+th, td {{ padding: .2em .8em .2em 0; text-align: right }} th:first-child, td:first-child {{ text-align: left }}
+</style></head><body>
+{body}
+</body></html>
+"""
+
+
+def html_page(table: Table, title: str) -> str:
+    """The same as a page that stands by itself: no script, nothing from elsewhere."""
+    return PAGE.format(title=html.escape(f"ffnbench: {title}"), body=html_fragment(table))
 
 
 def plain(table: Table, width: int = 80) -> str:
-    """The table as plain text."""
-    console = Console(width=width, no_color=True, force_terminal=False)
+    """The table as plain text: no colour and no bold wherever it is asked for, and nothing displayed by a notebook."""
+    console = Console(width=width, no_color=True, force_terminal=False, force_jupyter=False, color_system=None)
     with console.capture() as captured:
         show(table, console)
     return captured.get()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from ffnbench.errors import EXIT_INTERRUPTED, Interrupted, Unfinished
 from ffnbench.plan import Kind
@@ -24,6 +25,9 @@ from ffnbench.report.records import Record
 from ffnbench.report.store import report_text
 from ffnbench.report.table import Table
 from ffnbench.result import Environment, Report
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 SOMEWHERE = Environment(
     fingerprint="", cpu="", cpus=1, usable_cpus=1, memory_bytes=None, system="", python="", ffnbench=""
@@ -71,6 +75,26 @@ VIEWS = {
 def reading_of(report: Report) -> Reading:
     """How this report reads, by the kind of its plan."""
     return VIEWS[Kind(report.plan.kind)]
+
+
+def picture_of(report: Report, suffix: str, *, roofline: bool = False) -> bytes:
+    """The picture of this report as bytes of that format."""
+    return _roofline(report, suffix) if roofline else reading_of(report).picture(report, suffix)
+
+
+def figure_of(report: Report, *, roofline: bool = False) -> Figure:
+    """The same picture as a figure, to be changed and drawn elsewhere; raises FfnbenchError as the picture does."""
+    if roofline:
+        from ffnbench.report.roofline_picture import roofline_figure
+
+        return roofline_figure(report)
+    if Kind(report.plan.kind) is Kind.BLOCK:
+        from ffnbench.report.block_picture import block_figure
+
+        return block_figure(report)
+    from ffnbench.report.ratio_picture import ratio_figure
+
+    return ratio_figure(report)[0]
 
 
 def refuse_unknown_columns(report: Report, how: Arrangement) -> None:

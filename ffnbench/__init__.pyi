@@ -1,0 +1,536 @@
+"""Generated from the bundles of flags by `python -m ffnbench.python.stub`."""
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+import torch
+from matplotlib.figure import Figure
+from torch import nn
+
+from ffnbench.activations.user_activation import activation as activation
+from ffnbench.errors import FfnbenchError as Error
+from ffnbench.errors import InterruptedRun as InterruptedRun
+from ffnbench.ffn.spec import FFNSpec as FFNSpec
+from ffnbench.report.answers import Answer as Answer
+from ffnbench.report.answers import ShownCheck as Check
+from ffnbench.report.shown_report import ShownReport as Report
+from ffnbench.version import __version__ as __version__
+
+Variant = str | Callable[..., nn.Module | torch.Tensor]
+Variants = Variant | Sequence[Variant] | Mapping[str, Variant]
+Activations = str | Callable[..., torch.Tensor] | Sequence[str | Callable[..., torch.Tensor]]
+
+__all__ = [
+    "Answer",
+    "Check",
+    "Error",
+    "FFNSpec",
+    "InterruptedRun",
+    "Report",
+    "__version__",
+    "ab",
+    "activation",
+    "activations",
+    "block",
+    "build",
+    "check",
+    "compare",
+    "cost",
+    "inspect",
+    "load",
+    "plot_activations",
+    "selftest",
+    "time_activations",
+]
+
+def ab(
+    variant: Variant,
+    *,
+    d_model: int | None = None,
+    d_ff: int | None = None,
+    bias: bool | None = None,
+    batch: int = 1,
+    seq_len: int = 512,
+    dtype: str | torch.dtype = "float32",
+    mode: str = "forward",
+    device: str | torch.device = "auto",
+    threads: int | None = None,
+    tolerance: str | Sequence[str] | Mapping[str, str] | None = None,
+    exact_only: bool = False,
+    budget: float | str = 120.0,
+    seed: int = 0,
+    timeout: float | str = 300.0,
+    base_rev: str | None = None,
+    base_python: str | os.PathLike[str] | None = None,
+    base_source: str | os.PathLike[str] | None = None,
+    base_env: str | Sequence[str] | Mapping[str, str] | None = None,
+    head_rev: str | None = None,
+    head_python: str | os.PathLike[str] | None = None,
+    head_source: str | os.PathLike[str] | None = None,
+    head_env: str | Sequence[str] | Mapping[str, str] | None = None,
+    fail_above: str | None = None,
+    allow_mismatch: bool = False,
+    quiet: bool = False,
+    wait: bool = False,
+) -> Check:
+    """Measure one module twice, old and new side by side in the same minutes, and say what has regressed.
+
+    Base and head are git revisions, folders, interpreters or environments; head is the working tree unless it is said
+    otherwise.
+
+    >>> found = ffnbench.ab("mypkg.mlp:SwiGLU", base_rev="origin/main", d_model=1024)
+
+    Arguments:
+        variant: One variant: a name, 'package.module:Class', 'file.py:Class', or the class itself.
+        d_model: Width of the model. [default: the model's that is named, else 768]
+        d_ff: Final width per branch of the reference. [default: 4 * d_model, classic form]
+        bias: Biases in all linear layers. [default: where the named model has some]
+        batch: Sequences in a call.
+        seq_len: Tokens in a sequence.
+        dtype: float32, bfloat16, float16, float64.
+        mode: forward, train (forward and backward) or backward alone.
+        device: auto (cuda where there is one), cpu, cuda, cuda:1.
+        threads: CPU threads. [default: the CPUs this process may use]
+        tolerance: How much a metric may grow; latency is the ratio to the reference. [default: latency=5%]
+        exact_only: Parameters, FLOPs and bytes alone; nothing is timed.
+        budget: Measure for so many seconds at most.
+        seed: Seed of inputs, weights and the order of rounds; of simulated machines.
+        timeout: Give up a case that takes longer for one step.
+        base_rev: Base is this git revision, checked out for the while.
+        base_python: Base runs in this interpreter; it needs torch alone.
+        base_source: Base is the code in this folder.
+        base_env: A variable of base's processes.
+        head_rev: Head is this revision, not the working tree as it is.
+        head_python: Head runs in this interpreter.
+        head_source: Head is the code in this folder.
+        head_env: A variable of head's processes.
+        fail_above: Short for tolerance latency=PCT%: how much slower head may be. [default: 5%]
+        allow_mismatch: Go on, and pass, where head's output has changed.
+        quiet: No progress bar, and no line about the machine.
+        wait: Wait while another run of ffnbench measures on this machine.
+    """
+
+def activations(
+    activations: Activations | None = None,
+    *,
+    quiet: bool = False,
+) -> Answer:
+    """What is true of activations: minimum, range, kinks, moments, what torch and others call them.
+
+    >>> ffnbench.activations(["gelu", "silu"]).frame()[["activation", "formula", "minimum"]]
+
+    Arguments:
+        activations: Comma separated: names, swish@beta=0.5, file.py:function. Names: `ffnbench list activations`.
+        quiet: No progress bar, and no line about the machine.
+    """
+
+def block(
+    *,
+    preset: str | os.PathLike[str] | None = None,
+    config: str | os.PathLike[str] | None = None,
+    d_model: int | None = None,
+    d_ff: int | None = None,
+    bias: bool | None = None,
+    batch: int = 1,
+    seq_len: int | str | Sequence[int | str] = "512",
+    dtype: str | torch.dtype = "float32",
+    mode: str = "forward",
+    device: str | torch.device = "auto",
+    threads: int | None = None,
+    backend: str = "eager",
+    workers: int | None = None,
+    rounds: int | None = None,
+    quick: bool = False,
+    precision: float | str | None = None,
+    budget: float | str | None = None,
+    seed: int = 0,
+    timeout: float | str = 300.0,
+    runs: int = 1,
+    pause: float | str | None = None,
+    variant: Variant | None = None,
+    heads: int | None = None,
+    kv_heads: int | None = None,
+    head_dim: int | None = None,
+    causal: bool | None = None,
+    textbook: bool = True,
+    cost_only: bool = False,
+    quiet: bool = False,
+    wait: bool = False,
+) -> Report:
+    """An FFN beside the attention of its block, by length of the sequence: parameters, FLOPs, latency, shares.
+
+    `cost_only=True` counts and measures nothing.
+
+    >>> ffnbench.block(preset="llama3-8b", seq_len=[128, 8192], cost_only=True)
+
+    Arguments:
+        preset: A published model: `ffnbench list presets`; a config.json will do.
+        config: A model's config.json, or its folder; a preset's name, or ORG/NAME in the hub's cache, will do.
+        d_model: Width of the model. [default: the model's that is named, else 768]
+        d_ff: Final width per branch of the reference. [default: 4 * d_model, classic form]
+        bias: Biases in all linear layers. [default: where the named model has some]
+        batch: Sequences in a call.
+        seq_len: Tokens in a sequence: 128,1024,8192.
+        dtype: float32, bfloat16, float16, float64.
+        mode: forward, train (forward and backward) or backward alone.
+        device: auto (cuda where there is one), cpu, cuda, cuda:1.
+        threads: CPU threads. [default: the CPUs this process may use]
+        backend: eager, packed, packed-up-gate, compile or onednn: `ffnbench list backends`.
+        workers: Exactly so many fresh processes, one after another; intervals are over them.
+        rounds: Exactly so many rounds in each worker; a round measures each case once.
+        quick: 3 workers of 8 rounds: a first look.
+        precision: Measure until every ratio is known to +-PCT percent. [default: 1]
+        budget: Measure for so many seconds at most; 3 workers at least. [default: 5 a variant, 15 at least; with
+            precision 120]
+        seed: Seed of inputs, weights and the order of rounds; of simulated machines.
+        timeout: Give up a case that takes longer for one step.
+        runs: Measure so many times, each with fresh processes, and keep all: a baseline.
+        pause: Seconds between two runs. [default: 60]
+        variant: The FFN, as in `compare`, where no model is named. [default: gelu]
+        heads: Query heads. [default: d_model / 64, or the model's]
+        kv_heads: Heads of keys and values. [default: as heads]
+        head_dim: Width of a head. [default: d_model / heads]
+        causal: A token sees those before it, or all. [default: causal, but for encoders]
+        textbook: Measure attention as textbooks write it too: scores, mask, softmax, values.
+        cost_only: Count, measure nothing: no torch.
+        quiet: No progress bar, and no line about the machine.
+        wait: Wait while another run of ffnbench measures on this machine.
+    """
+
+def build(
+    variant: str,
+    *,
+    d_model: int | None = None,
+    d_ff: int | None = None,
+    bias: bool | None = None,
+    match: str = "params",
+    multiple_of: int | None = None,
+    rule: str | None = None,
+    ratio: float | str | None = None,
+    ffn_dim_multiplier: float | str | None = None,
+    dropout: float | str = 0.0,
+    preset: str | os.PathLike[str] | None = None,
+    config: str | os.PathLike[str] | None = None,
+    init: str = "torch",
+    dtype: str | torch.dtype | None = None,
+    device: str | torch.device | None = None,
+) -> nn.Module:
+    """The nn.Module of a variant, in this process: maps (..., d_model) to (..., d_model).
+
+    Widths follow the same rules as in `compare`: a gated form has the parameters of the classic one at 4 * d_model
+    unless d_ff, rule or match="none" say otherwise. `@dtype=` and `@device=` in the variant work too.
+
+    >>> module = ffnbench.build("swiglu", d_model=768)
+
+    Arguments:
+        d_model: Width of the model. [default: the model's that is named, else 768]
+        d_ff: Final width per branch of the reference. [default: 4 * d_model, classic form]
+        bias: Biases in all linear layers. [default: where the named model has some]
+        match: Make params, flops or none equal to the reference's.
+        multiple_of: Round widths to this; 8 when matching, else the rule's own.
+        rule: Size gated forms by a published rule: `ffnbench list rules`.
+        ratio: Expansion, d_ff / d_model. [default: 4]
+        ffn_dim_multiplier: Llama's ffn_dim_multiplier, for rule llama.
+        dropout: Dropout on the hidden layer, in train mode.
+        preset: A published model: `ffnbench list presets`; a config.json will do.
+        config: A model's config.json, or its folder; a preset's name, or ORG/NAME in the hub's cache, will do.
+        init: Weights: torch, he_xavier or normal.
+        dtype: float32, bfloat16, float16, float64.
+        device: torch's device.
+    """
+
+def check(
+    baseline: str | os.PathLike[str],
+    current: str | os.PathLike[str] | None = None,
+    *,
+    tolerance: str | Sequence[str] | Mapping[str, str] | None = None,
+    exact_only: bool = False,
+    budget: float | str = 120.0,
+    across_machines: bool = False,
+    absolute: bool = False,
+    trust: str | Sequence[str] | None = None,
+    quiet: bool = False,
+    wait: bool = False,
+) -> Check:
+    """Measure a baseline's own plan again and say what has regressed: `.ok`, `.status`, a row for every metric.
+
+    >>> found = ffnbench.check("baseline.json", tolerance="latency=5%")
+    >>> assert found.ok, found
+
+    Arguments:
+        baseline: A .json that a report's `save` wrote, or `ffnbench compare ... -o baseline.json`.
+        current: A saved run to hold against it, in place of measuring now.
+        tolerance: How much a metric may grow; latency is the ratio to the reference. [default: latency=5%]
+        exact_only: Parameters, FLOPs and bytes alone; nothing is timed.
+        budget: Measure for so many seconds at most.
+        across_machines: Compare ratios with another kind of machine too.
+        absolute: Check seconds too, on the very same machine only.
+        trust: Let this run, which the baseline names and git does not track beside it.
+        quiet: No progress bar, and no line about the machine.
+        wait: Wait while another run of ffnbench measures on this machine.
+    """
+
+def compare(
+    variants: Variants = "relu,gelu,swiglu",
+    *,
+    preset: str | os.PathLike[str] | None = None,
+    config: str | os.PathLike[str] | None = None,
+    d_model: int | None = None,
+    d_ff: int | None = None,
+    bias: bool | None = None,
+    match: str = "params",
+    multiple_of: int | None = None,
+    rule: str | None = None,
+    ratio: float | str | None = None,
+    ffn_dim_multiplier: float | str | None = None,
+    dropout: float | str = 0.0,
+    reference: str | None = None,
+    batch: int = 1,
+    seq_len: int = 512,
+    dtype: str | torch.dtype | Sequence[str | torch.dtype] = "float32",
+    mode: str | Sequence[str] = "forward",
+    device: str | torch.device = "auto",
+    threads: int | None = None,
+    backend: str | Sequence[str] = "eager",
+    workers: int | None = None,
+    rounds: int | None = None,
+    quick: bool = False,
+    precision: float | str | None = None,
+    budget: float | str | None = None,
+    seed: int = 0,
+    timeout: float | str = 300.0,
+    runs: int = 1,
+    pause: float | str | None = None,
+    init: str = "torch",
+    routing: str | None = None,
+    control: bool = False,
+    metrics: str | Sequence[str] = "latency,memory,ceilings",
+    quiet: bool = False,
+    wait: bool = False,
+) -> Report:
+    """Measure FFN variants side by side: parameters, FLOPs, latency and memory, at equal parameters.
+
+    Fresh processes measure. A class of your own as a variant must stand in a file; where that is the script which calls
+    this, it does so under `if __name__ == "__main__":`. Raises ffnbench.Error for a mistake, before anything is
+    measured, and KeyboardInterrupt at Ctrl-C: its `.report` holds what was measured by then.
+
+    >>> report = ffnbench.compare(["relu", "swiglu"], d_model=256, quick=True)
+    >>> report.frame()[["label", "params", "latency_s", "ratio", "verdict"]]
+
+    Arguments:
+        variants: Comma separated [LABEL=]NAME[@KEY=VALUE]...; names: `ffnbench list variants`; your own:
+            pkg.mod:Class, file.py:Class, with @like=NAME held against that form.
+        preset: A published model: `ffnbench list presets`; a config.json will do.
+        config: A model's config.json, or its folder; a preset's name, or ORG/NAME in the hub's cache, will do.
+        d_model: Width of the model. [default: the model's that is named, else 768]
+        d_ff: Final width per branch of the reference. [default: 4 * d_model, classic form]
+        bias: Biases in all linear layers. [default: where the named model has some]
+        match: Make params, flops or none equal to the reference's.
+        multiple_of: Round widths to this; 8 when matching, else the rule's own.
+        rule: Size gated forms by a published rule: `ffnbench list rules`.
+        ratio: Expansion, d_ff / d_model. [default: 4]
+        ffn_dim_multiplier: Llama's ffn_dim_multiplier, for rule llama.
+        dropout: Dropout on the hidden layer, in train mode.
+        reference: What ratios are relative to. [default: the first variant]
+        batch: Sequences in a call.
+        seq_len: Tokens in a sequence.
+        dtype: float32, bfloat16, float16, float64.
+        mode: forward, train (forward and backward) or backward alone.
+        device: auto (cuda where there is one), cpu, cuda, cuda:1.
+        threads: CPU threads. [default: the CPUs this process may use]
+        backend: eager, packed, packed-up-gate, compile, onednn, a list of them, or all: `ffnbench list backends`.
+        workers: Exactly so many fresh processes, one after another; intervals are over them.
+        rounds: Exactly so many rounds in each worker; a round measures each case once.
+        quick: 3 workers of 8 rounds: a first look.
+        precision: Measure until every ratio is known to +-PCT percent. [default: 1]
+        budget: Measure for so many seconds at most; 3 workers at least. [default: 5 a variant, 15 at least; with
+            precision 120]
+        seed: Seed of inputs, weights and the order of rounds; of simulated machines.
+        timeout: Give up a case that takes longer for one step.
+        runs: Measure so many times, each with fresh processes, and keep all: a baseline.
+        pause: Seconds between two runs. [default: 60]
+        init: Weights: torch, he_xavier or normal.
+        routing: How tokens spread over experts: uniform, skewed or trained-like. [default: uniform]
+        control: Measure the reference a second time: where it differs from itself, this machine can't be trusted
+            now.
+        metrics: latency, memory, ceilings, sparsity, routing.
+        quiet: No progress bar, and no line about the machine.
+        wait: Wait while another run of ffnbench measures on this machine.
+    """
+
+def cost(
+    variants: Variants = "relu,gelu,swiglu",
+    *,
+    preset: str | os.PathLike[str] | None = None,
+    config: str | os.PathLike[str] | None = None,
+    d_model: int | None = None,
+    d_ff: int | None = None,
+    bias: bool | None = None,
+    match: str = "params",
+    multiple_of: int | None = None,
+    rule: str | None = None,
+    ratio: float | str | None = None,
+    ffn_dim_multiplier: float | str | None = None,
+    dropout: float | str = 0.0,
+    reference: str | None = None,
+    batch: int = 1,
+    seq_len: int = 512,
+    dtype: str | torch.dtype | Sequence[str | torch.dtype] = "float32",
+    mode: str | Sequence[str] = "forward",
+) -> Report:
+    """Count parameters, FLOPs and bytes of variants; nothing is measured.
+
+    >>> ffnbench.cost(["relu", "swiglu"], d_model=4096).frame()[["label", "d_ff", "params", "flops_forward"]]
+
+    Arguments:
+        variants: Comma separated [LABEL=]NAME[@KEY=VALUE]...; names: `ffnbench list variants`; your own:
+            pkg.mod:Class, file.py:Class, with @like=NAME held against that form.
+        preset: A published model: `ffnbench list presets`; a config.json will do.
+        config: A model's config.json, or its folder; a preset's name, or ORG/NAME in the hub's cache, will do.
+        d_model: Width of the model. [default: the model's that is named, else 768]
+        d_ff: Final width per branch of the reference. [default: 4 * d_model, classic form]
+        bias: Biases in all linear layers. [default: where the named model has some]
+        match: Make params, flops or none equal to the reference's.
+        multiple_of: Round widths to this; 8 when matching, else the rule's own.
+        rule: Size gated forms by a published rule: `ffnbench list rules`.
+        ratio: Expansion, d_ff / d_model. [default: 4]
+        ffn_dim_multiplier: Llama's ffn_dim_multiplier, for rule llama.
+        dropout: Dropout on the hidden layer, in train mode.
+        reference: What ratios are relative to. [default: the first variant]
+        batch: Sequences in a call.
+        seq_len: Tokens in a sequence.
+        dtype: float32, bfloat16, float16, float64.
+        mode: forward, train (forward and backward) or backward alone.
+    """
+
+def inspect(
+    model: str | os.PathLike[str],
+    *,
+    whole_model: bool = False,
+) -> Answer:
+    """A model's FFNs in words and numbers, a row a kind of layer; `whole_model` counts all parameters, by part.
+
+    Arguments:
+        model: A preset's name, a config.json or its folder, or ORG/NAME in the hub's cache.
+        whole_model: All parameters by part: embeddings, attention, FFN, norms, head.
+
+    >>> ffnbench.inspect("mixtral-8x7b").frame()[["kind", "count", "params", "params_active"]]
+    """
+
+def load(
+    path: str | os.PathLike[str],
+) -> Report:
+    """A saved run, by `Report.save("run.json")` or `-o run.json`; its figures are those of the file.
+
+    >>> report = ffnbench.load("run.json")
+    """
+
+def plot_activations(
+    activations: Activations | None = None,
+    *,
+    range: str | tuple[float, float] = "-4:4",
+    derivative: bool | None = None,
+    gated: bool = False,
+    size: str | tuple[float, float] | None = None,
+    dpi: int = 150,
+    style: str = "default",
+    timeout: float | str = 300.0,
+    path: str | os.PathLike[str] | None = None,
+) -> Figure | Path:
+    """Activations with their derivatives, or the surfaces of gated forms (`gated=True`), as a picture.
+
+    Gives a matplotlib Figure; with `path` it writes a file and gives its path.
+
+    >>> figure = ffnbench.plot_activations(["relu", "gelu", "silu"])
+
+    Arguments:
+        activations: Comma separated: names, swish@beta=0.5, file.py:function. Names: `ffnbench list activations`.
+        range: Range of x; write a negative LO with =.
+        derivative: The derivative beside f. [default: derivative]
+        gated: Surfaces act(g) * u of the gated forms instead.
+        size: Inches, e.g. 10x4.5.
+        dpi: Dots per inch.
+        style: A matplotlib style, e.g. ggplot.
+        timeout: Give up a case that takes longer for one step.
+        path: Write the picture there (.png, .svg, .pdf; .csv: its points).
+    """
+
+def selftest(
+    *,
+    checks: bool = False,
+    runs: int | None = None,
+    live: bool = False,
+    world: str | Sequence[str] | None = None,
+    judge: bool = False,
+    rivals: bool = False,
+    repeats: int | None = None,
+    budget: float | str | None = None,
+    d_model: int | None = None,
+    threads: int | None = None,
+    seed: int | None = None,
+    saved: str | os.PathLike[str] | Sequence[str | os.PathLike[str]] | None = None,
+    quiet: bool = False,
+    wait: bool = False,
+) -> Answer:
+    """How often ffnbench is wrong: on simulated machines, or with `live=True` on this one.
+
+    >>> ffnbench.selftest(runs=200)
+
+    Arguments:
+        checks: Count the false alarms of `check`, and the slow-downs that it finds.
+        runs: Simulated runs, or checks with gate, in every world. [default: 2000]
+        live: Measure on this machine instead, quiet and beside neighbours that take its CPUs.
+        world: With live: only beside this. [default: quiet, spinner, spinners, bursts 0.1 s, bursts 1 s, bursts 3
+            s]
+        judge: Run modules that cheat on this machine, beside an honest one, and tell which are caught.
+        rivals: With live: torch's Timer and a median loop too, each in the same time.
+        repeats: With live: how often everything is measured. [default: 20, or 10 with gate]
+        budget: With live: time of one run, or check; the truth of a run takes four times that. [default: 15, or
+            120 with gate]
+        d_model: With live: width of the modules. [default: 768]
+        threads: With live: CPU threads. [default: the CPUs this process may use]
+        seed: Seed of inputs, weights and the order of rounds; of simulated worlds. Published tables are made with
+            77130259. [default: 20260301 for development, or 0 with live]
+        saved: Show what live saved with -o FILE.json instead; several together.
+        quiet: No progress bar, and no line about the machine.
+        wait: Wait while another run of ffnbench measures on this machine.
+    """
+
+def time_activations(
+    activations: Activations | None = None,
+    *,
+    device: str | torch.device = "auto",
+    threads: int | None = None,
+    workers: int | None = None,
+    rounds: int | None = None,
+    quick: bool = False,
+    seed: int = 0,
+    timeout: float | str = 300.0,
+    runs: int = 1,
+    pause: float | str | None = None,
+    elements: int | str | Sequence[int | str] = "1048576",
+    dtype: str | torch.dtype | Sequence[str | torch.dtype] = "float32",
+    quiet: bool = False,
+    wait: bool = False,
+) -> Report:
+    """The operations of activations, forward and backward, each against relu's.
+
+    >>> ffnbench.time_activations(["relu", "gelu"], elements=65536, quick=True)
+
+    Arguments:
+        activations: Comma separated: names, swish@beta=0.5, file.py:function. Names: `ffnbench list activations`.
+        device: auto (cuda where there is one), cpu, cuda, cuda:1.
+        threads: CPU threads. [default: the CPUs this process may use]
+        workers: Exactly so many fresh processes, one after another; intervals are over them.
+        rounds: Exactly so many rounds in each worker; a round measures each case once.
+        quick: 3 workers of 8 rounds: a first look.
+        seed: Seed of inputs, weights and the order of rounds; of simulated machines.
+        timeout: Give up a case that takes longer for one step.
+        runs: Measure so many times, each with fresh processes, and keep all: a baseline.
+        pause: Seconds between two runs. [default: 60]
+        elements: With time: sizes. [default: 1048576]
+        dtype: With time: dtypes. [default: float32]
+        quiet: No progress bar, and no line about the machine.
+        wait: Wait while another run of ffnbench measures on this machine.
+    """

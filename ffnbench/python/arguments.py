@@ -1,0 +1,239 @@
+"""The arguments of a Python call, made of the same bundles as the flags: their types, their defaults, their meaning.
+
+A field of a request is an argument of the same name. Where a flag takes a list, so does its argument.
+"""
+
+from __future__ import annotations
+
+import inspect
+import operator
+import os
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import MISSING, Field, dataclass, fields
+from difflib import get_close_matches
+from functools import cache
+from types import UnionType
+from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
+
+from ffnbench.errors import WrongArgument
+from ffnbench.python.targets import variant_text, variants_text
+from ffnbench.request import CompareRequest, CostRequest, Flag, Request
+
+R = TypeVar("R", bound=Request)
+PATHS = ("preset", "config", "baseline", "current", "saved")  # whose value may be a path
+PYTHONS = ("base_python", "head_python", "base_source", "head_source")
+LISTED = ("dtype", "mode")  # of variants side by side: a list of them makes groups
+PAIRED = {"range_": ":", "size": "x"}  # whose two numbers may be given as a pair
+OBJECTS = {"variants": "Variants", "variant": "Variant", "activations": "Activations"}
+MEANINGS = {  # of fields that are no flags
+    "baseline": "A .json that a report's `save` wrote, or `ffnbench compare ... -o baseline.json`.",
+    "current": "A saved run to hold against it, in place of measuring now.",
+    "variant": "One variant: a name, 'package.module:Class', 'file.py:Class', or the class itself.",
+}
+
+
+class TypeText(str):
+    """The type of an argument, shown as it is written and without quotes."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return str(self)
+
+
+@dataclass(frozen=True, slots=True)
+class Argument:
+    """An argument of a call: the field that it fills, the type that is shown, what it means."""
+
+    name: str
+    field: Field[Any]
+    hint: Any
+    kind: TypeText
+    default: Any
+    help: str
+    takes_list: bool
+
+    @property
+    def base(self) -> type:
+        """What a single value of it is."""
+        return _single(self.hint)
+
+    def value(self, given: Any) -> Any:
+        """The value as a request holds it; raises WrongArgument for one of another kind."""
+        if given is None and (self.default is None or type(None) in get_args(self.hint)):
+            return None
+        if self.field.name == "variants":
+            return variants_text(given)
+        if self.field.name in OBJECTS:
+            return variants_text(given) if self.field.name == "activations" else variant_text(given)
+        if isinstance(given, Mapping) and _is_tuple(self.hint) and self.base is str:
+            between = ":" if ":VALUE" in _flag(self.field).metavar else "="
+            return tuple(f"{key}{between}{one}" for key, one in given.items())
+        if _is_list(given):
+            return self._several(list(given))
+        one = _one(self.name, self.base, given)
+        return (one,) if isinstance(self.field.default, tuple) else one
+
+    def _several(self, given: list[Any]) -> Any:
+        if self.field.name in PAIRED and len(given) == 2:
+            return PAIRED[self.field.name].join(f"{float(one):g}" for one in given)
+        if not self.takes_list:
+            raise WrongArgument(f"{self.name} takes one value, not {given!r}", "give one at a time")
+        if not given:
+            raise WrongArgument(f"{self.name} is an empty list", "leave it out for the default")
+        made = [_one(self.name, self.base, one) for one in given]
+        if not _is_tuple(self.hint):
+            return ",".join(made)
+        return made[0] if len(made) == 1 and not isinstance(self.field.default, tuple) else tuple(made)
+
+
+def arguments_of(kind: type[Request], hidden: tuple[str, ...] = ()) -> dict[str, Argument]:
+    """The arguments that fill a request, by name, in the order of its fields."""
+    return _arguments_of(kind, hidden)  # type: ignore[arg-type]
+
+
+@cache
+def _arguments_of(kind: Any, hidden: tuple[str, ...]) -> dict[str, Argument]:
+    hints, found = get_type_hints(kind), {}
+    for field in fields(kind):
+        how = field.metadata.get("flag")
+        if field.name in hidden or (how is None and field.name not in (*PATHS, *OBJECTS)):
+            continue
+        hint, name = hints[field.name], field.name.rstrip("_")
+        default = None if isinstance(field.default, tuple) else field.default
+        default = inspect.Parameter.empty if default == "" or default is MISSING else default
+        listed = _is_tuple(hint) or (_single(hint) is str and _takes_list(kind, field))
+        found[name] = Argument(name, field, hint, _type(field, hint, listed), default, _help(field), listed)
+    return found
+
+
+def request_of(kind: type[R], given: Mapping[str, Any], hidden: tuple[str, ...] = (), also: Sequence[str] = ()) -> R:
+    """The request that the arguments of a call make; raises WrongArgument for a name that none has (`also`: others)."""
+    known = arguments_of(kind, hidden)
+    for name in given:
+        if name not in known:
+            raise unknown_argument(name, [*known, *also])
+    values = {known[name].field.name: known[name].value(one) for name, one in given.items()}
+    return kind(**{name: value for name, value in values.items() if not _left_out(kind, name, value)})
+
+
+def unknown_argument(name: str, known: Sequence[str]) -> WrongArgument:
+    """What to say of an argument that a call does not have."""
+    near = get_close_matches(name, known, n=1)
+    hint = f"did you mean {near[0]!r}?" if near else "help() of the function shows its arguments"
+    return WrongArgument(f"unexpected argument {name!r}", hint)
+
+
+def _left_out(kind: type[Request], name: str, value: Any) -> bool:
+    """None for a flag that may stand several times: as if it were not given."""
+    return value is None and any(f.name == name and isinstance(f.default, tuple) for f in fields(kind))
+
+
+def _flag(field: Field[Any]) -> Flag:
+    found: Flag = field.metadata["flag"]
+    return found
+
+
+def _help(field: Field[Any]) -> str:
+    """The flag's help, its flags spelled as arguments."""
+    if "flag" not in field.metadata:
+        return MEANINGS.get(field.name, "")
+    text = _flag(field).help.replace("\\[", "[").replace(" Repeatable.", "")
+    return re.sub(r"--([a-z][a-z-]*)", lambda found: found[1].replace("-", "_"), text)
+
+
+def _takes_list(kind: type[Request], field: Field[Any]) -> bool:
+    how = field.metadata.get("flag")
+    return bool(how and how.metavar == "LIST") or (
+        field.name in LISTED and issubclass(kind, CompareRequest | CostRequest)
+    )
+
+
+def _members(hint: Any) -> list[Any]:
+    return list(get_args(hint)) if get_origin(hint) in (Union, UnionType) else [hint]
+
+
+def _is_tuple(hint: Any) -> bool:
+    return any(get_origin(one) is tuple for one in _members(hint))
+
+
+def _single(hint: Any) -> type:
+    """int of `int | tuple[int, ...] | None`."""
+    first = next(one for one in _members(hint) if one is not type(None))
+    return get_args(first)[0] if get_origin(first) is tuple else first  # type: ignore[no-any-return]
+
+
+def _type(field: Field[Any], hint: Any, listed: bool) -> TypeText:
+    single, optional = _single(hint), type(None) in _members(hint) or isinstance(field.default, tuple)
+    if field.name in OBJECTS:
+        return TypeText(OBJECTS[field.name] + " | None" * optional)
+    name = "float | str" if single is float else single.__name__
+    how = field.metadata.get("flag")
+    if field.name == "dtype":
+        name = "str | torch.dtype"
+    elif field.name == "device":
+        name = "str | torch.device"
+    elif field.name in PATHS + PYTHONS:
+        name = "str | os.PathLike[str]"
+    elif field.name in PAIRED:
+        name = "str | tuple[float, float]"
+    elif listed and single is str and field.name in ("seq_len", "elements"):
+        name = "int | str"
+    found = f"{name} | Sequence[{name}]" if listed else name
+    if isinstance(field.default, tuple) and how and "=" in how.metavar + how.metavar.replace(":VALUE", "="):
+        found += " | Mapping[str, str]"
+    return TypeText(f"{found} | None" if optional else found)
+
+
+def _is_list(given: Any) -> bool:
+    return isinstance(given, list | tuple | range | set) or (
+        hasattr(given, "__iter__") and not isinstance(given, str | Mapping) and not hasattr(given, "__fspath__")
+    )
+
+
+def _one(name: str, base: type, given: Any) -> Any:
+    """A single value as a request holds it."""
+    try:
+        return READERS[base](given)
+    except (TypeError, ValueError):
+        raise WrongArgument(f"{name} must be {NOUNS[base]}, not {given!r}", _said(base)) from None
+
+
+def _said(base: type) -> str:
+    return "give True or False" if base is bool else f"for example {EXAMPLES[base]}"
+
+
+def _whole(given: Any) -> int:
+    if isinstance(given, bool):
+        raise TypeError
+    return int(given) if isinstance(given, str) else operator.index(given)
+
+
+def _number(given: Any) -> float:
+    if isinstance(given, bool):
+        raise TypeError
+    return float(given)
+
+
+def _truth(given: Any) -> bool:
+    if given not in (True, False):
+        raise TypeError
+    return bool(given)
+
+
+def _text(given: Any) -> str:
+    """A text; torch's dtypes and devices, paths and numbers as they are typed."""
+    if isinstance(given, bool) or given is None:
+        raise TypeError
+    if isinstance(given, str | os.PathLike):
+        return os.fspath(given)
+    kind = type(given)
+    if kind.__module__ == "torch" and kind.__name__ in ("dtype", "device"):
+        return str(given).removeprefix("torch.")
+    return str(operator.index(given))
+
+
+READERS: dict[type, Callable[[Any], Any]] = {int: _whole, float: _number, bool: _truth, str: _text}
+NOUNS: dict[type, str] = {int: "a whole number", float: "a number", bool: "True or False", str: "a text"}
+EXAMPLES: dict[type, str] = {int: "512", float: "0.5", str: "'name'"}

@@ -1,0 +1,215 @@
+"""The public functions: each a sentence of api.py behind a signature that is made of the command's own bundle."""
+
+from __future__ import annotations
+
+import inspect as inspection
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ffnbench import api
+from ffnbench.errors import WrongArgument
+from ffnbench.python.arguments import TypeText, arguments_of, request_of
+from ffnbench.python.following import Following
+from ffnbench.python.public import PATH, QUIET, WAIT, asks, listed, spoken
+from ffnbench.report.answers import Answer, as_displayed, as_shown_check, written_to
+from ffnbench.report.answers import ShownCheck as Check
+from ffnbench.report.formats import View
+from ffnbench.report.shown_report import ShownReport as Report
+from ffnbench.request import (
+    BlockRequest,
+    CheckRequest,
+    CompareRequest,
+    CostRequest,
+    FactsRequest,
+    PictureRequest,
+    SelftestRequest,
+    SidesRequest,
+    TimingRequest,
+)
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+    from torch import nn
+
+BUILDS = ("d_model", "d_ff", "bias", "match", "multiple_of", "rule", "ratio", "ffn_dim_multiplier", "dropout",
+          "preset", "config", "init")  # fmt: skip
+
+
+@asks(CompareRequest, first=("variants",), beside=(QUIET, WAIT))
+def compare(request: CompareRequest, ending: Following) -> Report:
+    """Measure FFN variants side by side: parameters, FLOPs, latency and memory, at equal parameters.
+
+    Fresh processes measure. A class of your own as a variant must stand in a file; where that is the script which calls
+    this, it does so under `if __name__ == "__main__":`. Raises ffnbench.Error for a mistake, before anything is
+    measured, and KeyboardInterrupt at Ctrl-C: its `.report` holds what was measured by then.
+
+    >>> report = ffnbench.compare(["relu", "swiglu"], d_model=256, quick=True)
+    >>> report.frame()[["label", "params", "latency_s", "ratio", "verdict"]]
+    """
+    return api.compare(request, ending)
+
+
+@asks(CostRequest, first=("variants",))
+def cost(request: CostRequest, ending: Following) -> Report:
+    """Count parameters, FLOPs and bytes of variants; nothing is measured.
+
+    >>> ffnbench.cost(["relu", "swiglu"], d_model=4096).frame()[["label", "d_ff", "params", "flops_forward"]]
+    """
+    return api.cost(CompareRequest(**vars(request)), ending)
+
+
+@asks(BlockRequest, hidden=("whole_model",), beside=(QUIET, WAIT))
+def block(request: BlockRequest, ending: Following) -> Report:
+    """An FFN beside the attention of its block, by length of the sequence: parameters, FLOPs, latency, shares.
+
+    `cost_only=True` counts and measures nothing.
+
+    >>> ffnbench.block(preset="llama3-8b", seq_len=[128, 8192], cost_only=True)
+    """
+    return api.block(request, ending)
+
+
+@asks(FactsRequest, first=("activations",), beside=(QUIET,))
+def activations(request: FactsRequest, ending: Following) -> Answer:
+    """What is true of activations: minimum, range, kinks, moments, what torch and others call them.
+
+    >>> ffnbench.activations(["gelu", "silu"]).frame()[["activation", "formula", "minimum"]]
+    """
+    api.facts(request, ending)
+    return _answer(ending, "activations")
+
+
+@asks(TimingRequest, first=("activations",), beside=(QUIET, WAIT))
+def time_activations(request: TimingRequest, ending: Following) -> Report:
+    """The operations of activations, forward and backward, each against relu's.
+
+    >>> ffnbench.time_activations(["relu", "gelu"], elements=65536, quick=True)
+    """
+    return api.time_activations(request, ending)
+
+
+@asks(PictureRequest, first=("activations",), beside=(PATH,))
+def plot_activations(
+    request: PictureRequest, ending: Following, path: str | os.PathLike[str] | None = None
+) -> Figure | Path:
+    """Activations with their derivatives, or the surfaces of gated forms (`gated=True`), as a picture.
+
+    Gives a matplotlib Figure; with `path` it writes a file and gives its path.
+
+    >>> figure = ffnbench.plot_activations(["relu", "gelu", "silu"])
+    """
+    figure, files, _ = api.draw_activations(request)
+    if path is None:
+        as_displayed(figure)
+        return figure
+    return written_to(path, files, "activations")
+
+
+@asks(CheckRequest, first=("baseline", "current"), beside=(QUIET, WAIT))
+def check(request: CheckRequest, ending: Following) -> Check:
+    """Measure a baseline's own plan again and say what has regressed: `.ok`, `.status`, a row for every metric.
+
+    >>> found = ffnbench.check("baseline.json", tolerance="latency=5%")
+    >>> assert found.ok, found
+    """
+    return as_shown_check(api.check(request, ending))
+
+
+@asks(SidesRequest, first=("variant",), beside=(QUIET, WAIT))
+def ab(request: SidesRequest, ending: Following) -> Check:
+    """Measure one module twice, old and new side by side in the same minutes, and say what has regressed.
+
+    Base and head are git revisions, folders, interpreters or environments; head is the working tree unless it is said
+    otherwise.
+
+    >>> found = ffnbench.ab("mypkg.mlp:SwiGLU", base_rev="origin/main", d_model=1024)
+    """
+    return as_shown_check(api.ab(request, ending))
+
+
+@asks(SelftestRequest, beside=(QUIET, WAIT))
+def selftest(request: SelftestRequest, ending: Following) -> Answer:
+    """How often ffnbench is wrong: on simulated machines, or with `live=True` on this one.
+
+    >>> ffnbench.selftest(runs=200)
+    """
+    api.selftest(request, ending)
+    return _answer(ending, "selftest")
+
+
+@spoken
+def inspect(model: str | os.PathLike[str], *, whole_model: bool = False) -> Answer:
+    """A model's FFNs in words and numbers, a row a kind of layer; `whole_model` counts all parameters, by part.
+
+    Arguments:
+        model: A preset's name, a config.json or its folder, or ORG/NAME in the hub's cache.
+        whole_model: All parameters by part: embeddings, attention, FFN, norms, head.
+
+    >>> ffnbench.inspect("mixtral-8x7b").frame()[["kind", "count", "params", "params_active"]]
+    """
+    ending = Following(quiet=True)
+    (api.inspect_whole if whole_model else api.inspect)(os.fspath(model), ending)
+    return _answer(ending, "inspect")
+
+
+def build(variant: str, *, device: Any = None, dtype: Any = None, **sizes: Any) -> nn.Module:
+    """The nn.Module of a variant, in this process: maps (..., d_model) to (..., d_model).
+
+    Widths follow the same rules as in `compare`: a gated form has the parameters of the classic one at 4 * d_model
+    unless d_ff, rule or match="none" say otherwise. `@dtype=` and `@device=` in the variant work too.
+
+    >>> module = ffnbench.build("swiglu", d_model=768)
+    """
+    if not isinstance(variant, str):
+        raise WrongArgument("build takes the name of a variant", "call a class of your own by yourself")
+    values = {"variants": variant, **sizes, **({"dtype": dtype} if dtype is not None else {})}
+    hidden = tuple(one.field.name for one in arguments_of(CompareRequest).values() if one.name not in BUILDS)
+    hidden = tuple(name for name in hidden if name not in ("variants", "dtype"))
+    request = request_of(CompareRequest, values, hidden, [*BUILDS, "device"])
+    return api.build(request, device)
+
+
+@spoken
+def load(path: str | os.PathLike[str]) -> Report:
+    """A saved run, by `Report.save("run.json")` or `-o run.json`; its figures are those of the file.
+
+    >>> report = ffnbench.load("run.json")
+    """
+    return api.load(os.fspath(path))
+
+
+def _built() -> Callable[..., nn.Module]:
+    """`build` with the arguments that its sizes have in `compare`."""
+    known = arguments_of(CompareRequest)
+    sizes = [
+        inspection.Parameter(name, inspection.Parameter.KEYWORD_ONLY, default=known[name].default,
+                             annotation=known[name].kind) for name in BUILDS
+    ]  # fmt: skip
+    first = inspection.Parameter("variant", inspection.Parameter.POSITIONAL_OR_KEYWORD, annotation=TypeText("str"))
+    own = {"dtype": "str | torch.dtype | None", "device": "str | torch.device | None"}
+    parameters = [first, *sizes] + [
+        inspection.Parameter(name, inspection.Parameter.KEYWORD_ONLY, default=None, annotation=TypeText(type_))
+        for name, type_ in own.items()
+    ]
+    call = spoken(build)
+    call.__signature__ = inspection.Signature(parameters, return_annotation=TypeText("nn.Module"))  # type: ignore[attr-defined]
+    told = {**{name: known[name].help for name in BUILDS}, "dtype": known["dtype"].help, "device": "torch's device."}
+    call.__doc__ = f"{inspection.getdoc(build)}\n\n{listed(told)}"
+    del call.__wrapped__  # type: ignore[attr-defined]
+    return call
+
+
+def _answer(ending: Following, name: str) -> Answer:
+    assert ending.view is not None
+    shown: View = ending.view()
+    return Answer(shown=shown, name=name)
+
+
+PUBLIC = {
+    function.__name__: function
+    for function in (
+        compare, cost, block, activations, time_activations, plot_activations, check, ab, inspect, selftest, load,
+    )
+} | {"build": _built()}  # fmt: skip

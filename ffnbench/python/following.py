@@ -1,0 +1,57 @@
+"""The ending of a Python call: a terminal or a notebook shows how far it is, and nothing else is printed."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+
+from ffnbench.report.answers import in_notebook
+from ffnbench.report.formats import View
+from ffnbench.report.notebook import NotebookBar
+from ffnbench.report.output import Listener, OneOfSeveral, Silent
+from ffnbench.report.progress import ProgressBar
+from ffnbench.streams import visible
+
+
+class Following(Silent):
+    """Follows one call. `view` makes the answer readable, once there is one. A context manager."""
+
+    def __init__(self, *, quiet: bool = False, wait: bool = False) -> None:
+        self.waits = wait
+        self.view: Callable[[], View] | None = None
+        terminal = sys.stderr is not None and sys.stderr.isatty()
+        self._bar = NotebookBar() if not quiet and in_notebook() else None
+        self._quiet = quiet or self._bar is not None or not terminal
+
+    def __enter__(self) -> Following:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._bar is not None:
+            self._bar.close()
+
+    def show(self, view: Callable[[], View]) -> None:
+        """Keep it: a Python answer is shown by whoever called."""
+        self.view = view
+
+    def tell(self, text: str) -> None:
+        """One line on stderr, or above the bar of a notebook."""
+        if self._bar is not None:
+            self._bar.tell(text)
+        elif not self._quiet:
+            with suppress(OSError):  # nobody reads stderr
+                print(visible(text), file=sys.stderr, flush=True)
+
+    def within(self, number: int, runs: int) -> Silent:
+        """The ending of one of several runs."""
+        return OneOfSeveral(self, number, runs)
+
+    @contextmanager
+    def progress(self) -> Iterator[Listener]:
+        """A listener that draws a bar."""
+        if self._bar is not None:
+            yield self._bar
+        else:
+            with ProgressBar(quiet=self._quiet) as bar:
+                yield bar

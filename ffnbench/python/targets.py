@@ -1,0 +1,119 @@
+"""Objects of Python as variants: a class, or a function, becomes the text that a worker finds it by.
+
+A worker is another process: it imports `package.module:Class`, or runs `file.py:Class`. What stands in no file that it
+could read is refused, with what to do.
+"""
+
+from __future__ import annotations
+
+import inspect
+import os
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from ffnbench.errors import FfnbenchError, WrongArgument
+
+CELL = "write the cell to a file: begin it with `%%writefile mine.py`, run it, then name it as 'mine.py:{name}'"
+FILE = "save it to a file, for example mine.py, and name it as 'mine.py:{name}'"
+SEPARATORS = set(",@=")
+
+
+def variant_text(given: Any) -> str:
+    """One variant as it is typed; raises FfnbenchError for what a worker can't find, or what is none."""
+    if isinstance(given, str):
+        return given
+    if isinstance(given, os.PathLike):
+        return str(os.fspath(given))
+    if hasattr(given, "named_parameters") and not inspect.isclass(given):
+        kind = type(given).__name__
+        raise WrongArgument(
+            f"an instance of {kind} is no variant: each worker makes its own",
+            f"give the class, {kind}, or a function that makes one",
+        )
+    if not callable(given):
+        raise WrongArgument(f"{given!r} is no variant", "give a name, a class of torch.nn.Module, or a function")
+    return target_of(given)
+
+
+def variants_text(given: Any) -> str:
+    """A comma separated list of one variant, several, or {label: variant}."""
+    if isinstance(given, Mapping):
+        return ",".join(f"{_label(label)}={variant_text(one)}" for label, one in given.items())
+    if isinstance(given, str) or callable(given) or not hasattr(given, "__iter__") or _is_module(given):
+        return variant_text(given)
+    return ",".join(map(variant_text, given))
+
+
+def target_of(given: Any) -> str:
+    """`package.module:Class` or `path/file.py:Class` of a class or a function; raises FfnbenchError where none is."""
+    name, module = getattr(given, "__qualname__", None), getattr(given, "__module__", None)
+    if not isinstance(name, str) or not isinstance(module, str):
+        raise FfnbenchError(
+            f"a worker can't find {given!r}: it has no name of its own", "define it with `def` or `class` in a file"
+        )
+    if "<" in name:
+        inner = name.rpartition(".")[2]
+        what = "a lambda" if inner == "<lambda>" else f"{inner!r}, which is defined within a function,"
+        raise FfnbenchError(f"a worker can't find {what} by its name", "define it with a name at the top of a file")
+    loaded = sys.modules.get(module)
+    if loaded is None or _found(loaded, name) is not given:
+        where = "this notebook" if module == "__main__" else repr(module)
+        raise FfnbenchError(
+            f"a worker can't find {name!r}: that name in {where} is something else now", FILE.format(name=name)
+        )
+    source = _source(loaded, module, name)
+    if SEPARATORS & set(source):
+        raise FfnbenchError(f"the path {source!r} holds one of , @ =", "move the file to a path without them")
+    return f"{source}:{name}"
+
+
+def _source(loaded: ModuleType, module: str, name: str) -> str:
+    """The module by its name; the file of the script that runs, and of those beside it that a worker would not find."""
+    file = getattr(loaded, "__file__", None)
+    if module == "__main__":
+        spec = getattr(loaded, "__spec__", None)
+        if spec is not None and spec.name and spec.name != "__main__":  # python -m package.module
+            return str(spec.name)
+        if not file or not Path(file).is_file():
+            hint = CELL if "IPython" in sys.modules else FILE
+            raise FfnbenchError(f"a worker can't import {name!r}: it is in no file", hint.format(name=name))
+        return _shown(Path(file))
+    if file and "." not in module and Path(file).suffix == ".py" and _only_beside_script(Path(file)):
+        return _shown(Path(file))
+    return module
+
+
+def _only_beside_script(file: Path) -> bool:
+    """Whether it is importable here because it stands beside the script, which is no reason for a worker."""
+    script = getattr(sys.modules.get("__main__"), "__file__", None)
+    folder = file.resolve().parent
+    given = [Path(path).resolve() for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path]
+    return bool(script) and folder == Path(str(script)).resolve().parent and folder not in (Path.cwd(), *given)
+
+
+def _shown(file: Path) -> str:
+    """A path from here where that is shorter to read, else the whole."""
+    whole = file.resolve()
+    return str(whole.relative_to(Path.cwd())) if whole.is_relative_to(Path.cwd()) else str(whole)
+
+
+def _found(loaded: ModuleType, name: str) -> Any:
+    found: Any = loaded
+    for part in name.split("."):
+        found = getattr(found, part, None)
+    return found
+
+
+def _label(given: object) -> str:
+    """A label of the user's; raises FfnbenchError for signs that a list of variants is read by."""
+    text = str(given)
+    if not text or SEPARATORS & set(text):
+        raise WrongArgument(f"the label {text!r} can't be told from a variant", "use letters, digits, - and _")
+    return text
+
+
+def _is_module(given: Any) -> bool:
+    return hasattr(given, "named_parameters")

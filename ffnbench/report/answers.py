@@ -1,0 +1,195 @@
+"""Answers that show themselves: in a notebook, in a terminal, as a frame, as files. What Python gets of every command.
+
+`Shows` is what all of them can do; `Answer` is one that is nothing but its view; `ShownCheck` is that of a check.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ffnbench.errors import FfnbenchError
+from ffnbench.report.findings import check_view, finding_records
+from ffnbench.report.formats import View, Write, writer_of
+from ffnbench.report.records import Record
+from ffnbench.report.store import Outputs
+from ffnbench.report.table import Table
+from ffnbench.report.text import Terminal, html_fragment, html_page, plain, renderable, show
+from ffnbench.stats.regression import Checked, Status, exit_code
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+PIPE_WIDTH = 80  # columns, where there is no terminal
+HTML = ".html"
+
+
+class Shows:
+    """What every answer can do. A subclass has a `table`, and gives its `rows` and its `view`."""
+
+    @property
+    def _stem(self) -> str:
+        """What its files are called in a folder."""
+        return "answer"
+
+    @property
+    def table(self) -> Table:
+        """The answer as a table."""
+        return self.view().table
+
+    def view(self) -> View:
+        """The answer with all that writes it; raises FfnbenchError where there is nothing to write."""
+        raise NotImplementedError
+
+    def rows(self) -> list[Record]:
+        """One flat record a row, in the order and with the names of the CSV."""
+        raise NotImplementedError
+
+    def frame(self) -> pd.DataFrame:
+        """The rows as a pandas DataFrame: full precision, seconds and bytes, unknown as missing."""
+        import pandas as pd
+
+        return pd.DataFrame(self.rows())
+
+    def show(self, *, wide: bool = False) -> None:
+        """Print the table: in colour in a terminal, as HTML in a notebook. `wide` prints every column."""
+        if in_notebook() and not wide:
+            from IPython.display import HTML as Html
+            from IPython.display import display
+
+            display(Html(html_fragment(self.table)))  # type: ignore[no-untyped-call]
+        else:
+            show(self.table, Terminal(force_jupyter=False), wide=wide)
+
+    def save(self, path: str | os.PathLike[str]) -> Path:
+        """Write a file, its kind by the suffix; a folder (with a slash at its end) gets one of every kind.
+
+        Gives the path. The writers are those of `-o`; `.html` is the table as a page. Raises FfnbenchError for a suffix
+        that this answer has no writer for, and for a path that can't be written.
+        """
+        view = self.view()
+        return written_to(path, {**view.files, HTML: lambda: html_page(view.table, self._stem)}, self._stem)
+
+    def plot(self, path: str | os.PathLike[str] | None = None) -> Any:
+        """The answer as a matplotlib Figure, or written to a file: .png, .svg or .pdf."""
+        raise FfnbenchError("this answer has no picture", "`.show()` prints it, `.frame()` gives its numbers")
+
+    def __str__(self) -> str:
+        return plain(self.table, _width())
+
+    def __repr__(self) -> str:
+        return str(self)
+
+    def _repr_html_(self) -> str:
+        return html_fragment(self.table)
+
+    def __rich_console__(self, console: Any, options: Any) -> Any:
+        yield renderable(self.table, options.max_width)
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Answer(Shows):
+    """What a command without a report of its own answers: facts, a model's layers, a selftest."""
+
+    shown: View
+    name: str = "answer"
+
+    def view(self) -> View:
+        """The answer with all that writes it."""
+        return self.shown
+
+    def rows(self) -> list[Record]:
+        """One flat record a row."""
+        return list(self.shown.records())
+
+    @property
+    def _stem(self) -> str:
+        return self.name
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class ShownCheck(Shows, Checked):
+    """What `check` and `ab` found: a finding for every metric of every case, and the reports that they follow from."""
+
+    @property
+    def _stem(self) -> str:
+        return "check"
+
+    @property
+    def ok(self) -> bool:
+        """Whether nothing regressed and nothing is missing; what can't be told is no regression (see `status`)."""
+        return exit_code(list(self.findings), unclear_fails=False) == 0
+
+    @property
+    def status(self) -> str:
+        """The gravest status of all rows: REGRESSED, MISSING, UNCLEAR, INCOMPARABLE, IMPROVED or OK."""
+        found = {finding.status for finding in self.findings}
+        return next((one.value for one in GRAVEST if one in found), Status.OK.value)
+
+    def view(self) -> View:
+        """The findings with all that writes them."""
+        return check_view(self)
+
+    def rows(self) -> list[Record]:
+        """One flat record a metric of a case."""
+        return finding_records(self.findings)
+
+
+GRAVEST = (Status.REGRESSED, Status.MISSING, Status.UNCLEAR, Status.INCOMPARABLE, Status.IMPROVED)
+
+
+def as_shown_check(found: Checked) -> ShownCheck:
+    """The same, able to show itself."""
+    return ShownCheck(**{field.name: getattr(found, field.name) for field in fields(Checked)})
+
+
+def in_notebook() -> bool:
+    """Whether this process is the kernel of a notebook."""
+    shell = notebook_shell()
+    return shell is not None
+
+
+def notebook_shell() -> Any:
+    """IPython's shell where it is that of a notebook's kernel, else None. Nobody is made to import IPython."""
+    module = sys.modules.get("IPython")
+    shell = module.get_ipython() if module is not None and hasattr(module, "get_ipython") else None
+    return shell if shell is not None and hasattr(shell, "kernel") else None
+
+
+def written_to(path: str | os.PathLike[str], writers: Mapping[str, Write], stem: str) -> Path:
+    """Write a file, or a folder of them, by the same rules as `-o`; gives its path. Raises FfnbenchError."""
+    text = os.fspath(path)
+    suffixes = list(dict.fromkeys(f".{name.rpartition('.')[2]}" for name in writers))
+    suffix = Path(text).suffix.lower()
+    if suffix not in suffixes and not (text.endswith(("/", os.sep)) or Path(text).is_dir()):
+        found = f"unknown suffix {suffix!r}" if suffix else "no suffix"
+        raise FfnbenchError(f"{found} in {text!r}", f"one of {', '.join(suffixes)}; a folder ends with a slash")
+
+    def content(one: Path) -> bytes:
+        made = writer_of(writers, one)()
+        return made.encode() if isinstance(made, str) else made
+
+    with Outputs([text], stem, suffixes) as outputs:
+        written = outputs.write(content)
+    return written[0] if len(written) == 1 else Path(text)
+
+
+def as_displayed(figure: Any) -> None:
+    """In a notebook a figure is shown as a picture from now on, also where pyplot was never imported."""
+    shell = notebook_shell()
+    if shell is not None:
+        from IPython.core.pylabtools import select_figure_formats
+
+        formatters = shell.display_formatter.formatters.values()
+        if not any(type(figure) in formatter.type_printers for formatter in formatters):
+            select_figure_formats(shell, {"png"})
+
+
+def _width() -> int:
+    """That of the terminal which is printed to."""
+    return shutil.get_terminal_size().columns if sys.stdout is not None and sys.stdout.isatty() else PIPE_WIDTH
