@@ -17,7 +17,6 @@ _HOMES = {
     "Check": ("report.answers", "ShownCheck"),
     "Error": ("errors", "FfnbenchError"),
     "FFNSpec": ("ffn.spec", "FFNSpec"),
-    "InterruptedRun": ("errors", "InterruptedRun"),
     "Report": ("report.shown_report", "ShownReport"),
     "activation": ("activations.user_activation", "activation"),
 }

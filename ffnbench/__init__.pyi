@@ -10,7 +10,6 @@ from torch import nn
 
 from ffnbench.activations.user_activation import activation as activation
 from ffnbench.errors import FfnbenchError as Error
-from ffnbench.errors import InterruptedRun as InterruptedRun
 from ffnbench.ffn.spec import FFNSpec as FFNSpec
 from ffnbench.report.answers import Answer as Answer
 from ffnbench.report.answers import ShownCheck as Check
@@ -26,7 +25,6 @@ __all__ = [
     "Check",
     "Error",
     "FFNSpec",
-    "InterruptedRun",
     "Report",
     "__version__",
     "ab",

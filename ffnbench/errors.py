@@ -66,17 +66,17 @@ class WrongArgument(FfnbenchError, TypeError):
     """A Python call with an argument that there is not, or whose value is of another kind."""
 
 
-class InterruptedRun(KeyboardInterrupt):
-    """Ctrl-C while a Python call measured: `report` is what was measured by then, None where nothing was."""
+def interruption(report: Any = None) -> KeyboardInterrupt:
+    """Ctrl-C while a Python call measured: its `report` is what was measured by then, None where nothing was.
 
-    def __init__(self, report: Any = None) -> None:
-        kept = "; `.report` of this exception holds what was measured by then" if report is not None else ""
-        super().__init__(f"interrupted before the answer was complete{kept}")
-        self.report = report
-
-    def _render_traceback_(self, *_: object) -> list[str]:
-        """What a notebook shows in place of a traceback."""
-        return [f"KeyboardInterrupt: {self}", *_line_that_asked(self)]
+    A plain KeyboardInterrupt with an attribute, and no class of its own: a script that it ends then ends by SIGINT, so
+    that a loop of a shell ends too.
+    """
+    kept = "; its .report holds what was measured by then" if report is not None else ""
+    problem: Any = KeyboardInterrupt(f"interrupted before the answer was complete{kept}")
+    problem.report = report
+    problem._render_traceback_ = lambda *_: [f"KeyboardInterrupt: {problem}", *_line_that_asked(problem)]
+    return problem  # type: ignore[no-any-return]
 
 
 def _line_that_asked(problem: BaseException) -> list[str]:

@@ -13,7 +13,7 @@ from functools import wraps
 from typing import Any, TypeVar
 
 from ffnbench.bench.descendants import MARK
-from ffnbench.errors import FfnbenchError, InterruptedRun, WrongArgument
+from ffnbench.errors import FfnbenchError, WrongArgument, interruption
 from ffnbench.python.arguments import TypeText, arguments_of, request_of
 from ffnbench.python.following import Following
 from ffnbench.request import Request
@@ -47,13 +47,14 @@ def asks(
                 _refuse_within_worker(function.__name__)
                 request = request_of(kind, given, hidden, names)
                 with Following(**following) as ending:
-                    return _whole(function(request, ending, **own))
+                    found = function(request, ending, **own)
             except FfnbenchError as problem:
                 raise problem.with_traceback(None) from None
-            except InterruptedRun:
-                raise
             except KeyboardInterrupt:
-                raise InterruptedRun() from None
+                raise interruption() from None
+            if getattr(found, "interrupted", False) or getattr(found, "cut_short", False):
+                raise interruption(found)
+            return found
 
         returns = function.__annotations__["return"]
         call.__signature__ = inspect.Signature(parameters, return_annotation=TypeText(returns))  # type: ignore[attr-defined]
@@ -78,13 +79,6 @@ def spoken(function: F) -> F:
 
     call.__module__ = "ffnbench"
     return call  # type: ignore[return-value]
-
-
-def _whole(found: T) -> T:
-    """The answer; raises InterruptedRun for one that was ended by hand."""
-    if getattr(found, "interrupted", False) or getattr(found, "cut_short", False):
-        raise InterruptedRun(found)
-    return found
 
 
 def _parameters(

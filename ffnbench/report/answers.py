@@ -59,10 +59,9 @@ class Shows:
     def show(self, *, wide: bool = False) -> None:
         """Print the table: in colour in a terminal, as HTML in a notebook. `wide` prints every column."""
         if in_notebook() and not wide:
-            from IPython.display import HTML as Html
             from IPython.display import display
 
-            display(Html(html_fragment(self.table)))  # type: ignore[no-untyped-call]
+            display(self)  # type: ignore[no-untyped-call]
         else:
             show(self.table, Terminal(force_jupyter=False), wide=wide)
 
