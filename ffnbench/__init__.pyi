@@ -85,14 +85,15 @@ def ab(
         d_ff: Final width per branch of the reference. [default: 4 * d_model, classic form]
         bias: Biases in all linear layers. [default: where the named model has some]
         batch: Sequences in a call.
-        seq_len: Tokens in a sequence.
+        seq_len: Tokens in a sequence; 2k is 2,000, 2Ki is 2,048.
         dtype: float32, bfloat16, float16, float64.
-        mode: forward, train (forward and backward) or backward alone.
+        mode: forward (inference), train (training: forward and backward) or backward alone.
         device: auto (cuda where there is one), cpu, cuda, cuda:1.
         threads: CPU threads. [default: the CPUs this process may use]
-        tolerance: How much a metric may grow; latency is the ratio to the reference. [default: latency=5%]
+        tolerance: How much a metric may grow; latency is the ratio to the reference, and 5% alone is latency's.
+            [default: latency=5%]
         exact_only: Parameters, FLOPs and bytes alone; nothing is timed.
-        budget: Measure for so many seconds at most.
+        budget: Measure for so long at most, 90s or 5m.
         seed: Seed of inputs, weights and the order of rounds; of simulated machines.
         timeout: Give up a case that takes longer for one step.
         base_rev: Base is this git revision, checked out for the while.
@@ -171,20 +172,20 @@ def block(
         batch: Sequences in a call.
         seq_len: Tokens in a sequence: 128,1024,8192.
         dtype: float32, bfloat16, float16, float64.
-        mode: forward, train (forward and backward) or backward alone.
+        mode: forward (inference), train (training: forward and backward) or backward alone.
         device: auto (cuda where there is one), cpu, cuda, cuda:1.
         threads: CPU threads. [default: the CPUs this process may use]
         backend: eager, packed, packed-up-gate, compile or onednn: `ffnbench list backends`.
         workers: Exactly so many fresh processes, one after another; intervals are over them.
         rounds: Exactly so many rounds in each worker; a round measures each case once.
         quick: 3 workers of 8 rounds: a first look.
-        precision: Measure until every ratio is known to +-PCT percent. [default: 1]
-        budget: Measure for so many seconds at most; 3 workers at least. [default: 5 a variant, 15 at least; with
-            precision 120]
+        precision: Measure until every ratio is known to +-PCT percent, 0.5 or 0.5%. [default: 1%]
+        budget: Measure for so long at most, 90s or 5m; 3 workers at least. [default: 5s a variant, 15s at least;
+            with precision 2m]
         seed: Seed of inputs, weights and the order of rounds; of simulated machines.
         timeout: Give up a case that takes longer for one step.
         runs: Measure so many times, each with fresh processes, and keep all: a baseline.
-        pause: Seconds between two runs. [default: 60]
+        pause: Wait so long between two runs. [default: 60s]
         variant: The FFN, as in `compare`, where no model is named. [default: gelu]
         heads: Query heads. [default: d_model / 64, or the model's]
         kv_heads: Heads of keys and values. [default: as heads]
@@ -199,7 +200,7 @@ def block(
 def build(
     variant: str,
     *,
-    d_model: int | None = None,
+    d_model: int | Sequence[int] | None = None,
     d_ff: int | None = None,
     bias: bool | None = None,
     match: str = "params",
@@ -222,7 +223,7 @@ def build(
     >>> module = ffnbench.build("swiglu", d_model=768)
 
     Arguments:
-        d_model: Width of the model. [default: the model's that is named, else 768]
+        d_model: Width of the model, or several: 512,1024. [default: the model's that is named, else 768]
         d_ff: Final width per branch of the reference. [default: 4 * d_model, classic form]
         bias: Biases in all linear layers. [default: where the named model has some]
         match: Make params, flops or none equal to the reference's.
@@ -234,7 +235,7 @@ def build(
         preset: A published model: `ffnbench list presets`; a config.json will do.
         config: A model's config.json, or its folder; a preset's name, or ORG/NAME in the hub's cache, will do.
         init: Weights: torch, he_xavier or normal.
-        dtype: float32, bfloat16, float16, float64.
+        dtype: float32, bfloat16, float16, float64, or several of them.
         device: torch's device.
     """
 
@@ -259,9 +260,10 @@ def check(
     Arguments:
         baseline: A .json that a report's `save` wrote, or `ffnbench compare ... -o baseline.json`.
         current: A saved run to hold against it, in place of measuring now.
-        tolerance: How much a metric may grow; latency is the ratio to the reference. [default: latency=5%]
+        tolerance: How much a metric may grow; latency is the ratio to the reference, and 5% alone is latency's.
+            [default: latency=5%]
         exact_only: Parameters, FLOPs and bytes alone; nothing is timed.
-        budget: Measure for so many seconds at most.
+        budget: Measure for so long at most, 90s or 5m.
         across_machines: Compare ratios with another kind of machine too.
         absolute: Check seconds too, on the very same machine only.
         trust: Let this run, which the baseline names and git does not track beside it.
@@ -274,7 +276,7 @@ def compare(
     *,
     preset: str | os.PathLike[str] | None = None,
     config: str | os.PathLike[str] | None = None,
-    d_model: int | None = None,
+    d_model: int | Sequence[int] | None = None,
     d_ff: int | None = None,
     bias: bool | None = None,
     match: str = "params",
@@ -284,12 +286,12 @@ def compare(
     ffn_dim_multiplier: float | str | None = None,
     dropout: float | str = 0.0,
     reference: str | None = None,
-    batch: int = 1,
-    seq_len: int = 512,
+    batch: int | Sequence[int] = 1,
+    seq_len: int | Sequence[int] = 512,
     dtype: str | torch.dtype | Sequence[str | torch.dtype] = "float32",
     mode: str | Sequence[str] = "forward",
     device: str | torch.device = "auto",
-    threads: int | None = None,
+    threads: int | Sequence[int] | None = None,
     backend: str | Sequence[str] = "eager",
     workers: int | None = None,
     rounds: int | None = None,
@@ -321,7 +323,7 @@ def compare(
             pkg.mod:Class, file.py:Class, with @like=NAME held against that form.
         preset: A published model: `ffnbench list presets`; a config.json will do.
         config: A model's config.json, or its folder; a preset's name, or ORG/NAME in the hub's cache, will do.
-        d_model: Width of the model. [default: the model's that is named, else 768]
+        d_model: Width of the model, or several: 512,1024. [default: the model's that is named, else 768]
         d_ff: Final width per branch of the reference. [default: 4 * d_model, classic form]
         bias: Biases in all linear layers. [default: where the named model has some]
         match: Make params, flops or none equal to the reference's.
@@ -331,23 +333,23 @@ def compare(
         ffn_dim_multiplier: Llama's ffn_dim_multiplier, for rule llama.
         dropout: Dropout on the hidden layer, in train mode.
         reference: What ratios are relative to. [default: the first variant]
-        batch: Sequences in a call.
-        seq_len: Tokens in a sequence.
-        dtype: float32, bfloat16, float16, float64.
-        mode: forward, train (forward and backward) or backward alone.
+        batch: Sequences in a call: 1,8 are two groups of rows.
+        seq_len: Tokens in a sequence: 1,128,512 are three groups.
+        dtype: float32, bfloat16, float16, float64, or several of them.
+        mode: forward (inference), train (training: forward and backward), backward alone, or several.
         device: auto (cuda where there is one), cpu, cuda, cuda:1.
-        threads: CPU threads. [default: the CPUs this process may use]
+        threads: CPU threads, or several: 1,2. [default: the CPUs this process may use]
         backend: eager, packed, packed-up-gate, compile, onednn, a list of them, or all: `ffnbench list backends`.
         workers: Exactly so many fresh processes, one after another; intervals are over them.
         rounds: Exactly so many rounds in each worker; a round measures each case once.
         quick: 3 workers of 8 rounds: a first look.
-        precision: Measure until every ratio is known to +-PCT percent. [default: 1]
-        budget: Measure for so many seconds at most; 3 workers at least. [default: 5 a variant, 15 at least; with
-            precision 120]
+        precision: Measure until every ratio is known to +-PCT percent, 0.5 or 0.5%. [default: 1%]
+        budget: Measure for so long at most, 90s or 5m; 3 workers at least. [default: 5s a variant, 15s at least;
+            with precision 2m]
         seed: Seed of inputs, weights and the order of rounds; of simulated machines.
         timeout: Give up a case that takes longer for one step.
         runs: Measure so many times, each with fresh processes, and keep all: a baseline.
-        pause: Seconds between two runs. [default: 60]
+        pause: Wait so long between two runs. [default: 60s]
         init: Weights: torch, he_xavier or normal.
         routing: How tokens spread over experts: uniform, skewed or trained-like. [default: uniform]
         control: Measure the reference a second time: where it differs from itself, this machine can't be trusted
@@ -362,7 +364,7 @@ def cost(
     *,
     preset: str | os.PathLike[str] | None = None,
     config: str | os.PathLike[str] | None = None,
-    d_model: int | None = None,
+    d_model: int | Sequence[int] | None = None,
     d_ff: int | None = None,
     bias: bool | None = None,
     match: str = "params",
@@ -372,8 +374,8 @@ def cost(
     ffn_dim_multiplier: float | str | None = None,
     dropout: float | str = 0.0,
     reference: str | None = None,
-    batch: int = 1,
-    seq_len: int = 512,
+    batch: int | Sequence[int] = 1,
+    seq_len: int | Sequence[int] = 512,
     dtype: str | torch.dtype | Sequence[str | torch.dtype] = "float32",
     mode: str | Sequence[str] = "forward",
 ) -> Report:
@@ -386,7 +388,7 @@ def cost(
             pkg.mod:Class, file.py:Class, with @like=NAME held against that form.
         preset: A published model: `ffnbench list presets`; a config.json will do.
         config: A model's config.json, or its folder; a preset's name, or ORG/NAME in the hub's cache, will do.
-        d_model: Width of the model. [default: the model's that is named, else 768]
+        d_model: Width of the model, or several: 512,1024. [default: the model's that is named, else 768]
         d_ff: Final width per branch of the reference. [default: 4 * d_model, classic form]
         bias: Biases in all linear layers. [default: where the named model has some]
         match: Make params, flops or none equal to the reference's.
@@ -396,10 +398,10 @@ def cost(
         ffn_dim_multiplier: Llama's ffn_dim_multiplier, for rule llama.
         dropout: Dropout on the hidden layer, in train mode.
         reference: What ratios are relative to. [default: the first variant]
-        batch: Sequences in a call.
-        seq_len: Tokens in a sequence.
-        dtype: float32, bfloat16, float16, float64.
-        mode: forward, train (forward and backward) or backward alone.
+        batch: Sequences in a call: 1,8 are two groups of rows.
+        seq_len: Tokens in a sequence: 1,128,512 are three groups.
+        dtype: float32, bfloat16, float16, float64, or several of them.
+        mode: forward (inference), train (training: forward and backward), backward alone, or several.
     """
 
 def inspect(
@@ -484,8 +486,8 @@ def selftest(
         judge: Run modules that cheat on this machine, beside an honest one, and tell which are caught.
         rivals: With live: torch's Timer and a median loop too, each in the same time.
         repeats: With live: how often everything is measured. [default: 20, or 10 with gate]
-        budget: With live: time of one run, or check; the truth of a run takes four times that. [default: 15, or
-            120 with gate]
+        budget: With live: time of one run, or check; the truth of a run takes four times that. [default: 15s, or
+            2m with gate]
         d_model: With live: width of the modules. [default: 768]
         threads: With live: CPU threads. [default: the CPUs this process may use]
         seed: Seed of inputs, weights and the order of rounds; of simulated worlds. Published tables are made with
@@ -526,7 +528,7 @@ def time_activations(
         seed: Seed of inputs, weights and the order of rounds; of simulated machines.
         timeout: Give up a case that takes longer for one step.
         runs: Measure so many times, each with fresh processes, and keep all: a baseline.
-        pause: Seconds between two runs. [default: 60]
+        pause: Wait so long between two runs. [default: 60s]
         elements: With time: sizes. [default: 1048576]
         dtype: With time: dtypes. [default: float32]
         quiet: No progress bar, and no line about the machine.
