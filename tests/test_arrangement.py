@@ -8,7 +8,8 @@ import io
 import pytest
 from conftest import FakeLaunch
 
-from ffnbench.api import cost, measure, prepare
+from ffnbench import cost
+from ffnbench.api import measure, prepare
 from ffnbench.errors import FfnbenchError
 from ffnbench.report.arrangement import Arrangement
 from ffnbench.report.views import refuse_unknown_columns, report_view
@@ -69,7 +70,7 @@ def test_only_the_columns_that_were_asked_for(report: Report) -> None:
 
 @pytest.mark.parametrize("how", [{"sort": "latncy"}, {"columns": "params,latncy"}, {"columns": "+latncy"}])
 def test_a_name_that_no_column_has_is_known_before_anything_is_measured(how: dict[str, str]) -> None:
-    start = cost("relu,gelu", d_model=64, threads=2)
+    start = cost("relu,gelu", d_model=64)
     with pytest.raises(FfnbenchError, match="no column is called 'latncy'") as caught:
         refuse_unknown_columns(start, Arrangement(**how))
     assert "did you mean 'latency'" in caught.value.hint
@@ -78,7 +79,7 @@ def test_a_name_that_no_column_has_is_known_before_anything_is_measured(how: dic
 
 def test_an_order_that_is_none_is_refused() -> None:
     with pytest.raises(FfnbenchError, match="no such order"):
-        report_view(cost("relu,gelu", threads=2), Arrangement(sort="params:down"))
+        report_view(cost("relu,gelu"), Arrangement(sort="params:down"))
 
 
 def test_rows_of_one_reference_stay_together(report: Report) -> None:

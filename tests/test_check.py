@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 from conftest import FakeLaunch
 
+import ffnbench
 from ffnbench import api, cli
 from ffnbench.bench.runner import run
 from ffnbench.errors import FfnbenchError
@@ -215,7 +216,7 @@ def test_exact_only_measures_nothing(call, baseline: Path) -> None:
 )
 def test_a_baseline_without_times_takes_no_flags_about_them(call, tmp_path: Path, flags: list[str]) -> None:
     path = tmp_path / "exact.json"
-    path.write_text(report_text(api.cost(VARIANTS, d_model=64)))
+    path.write_text(report_text(ffnbench.cost(VARIANTS, d_model=64)))
     assert call(str(path))[0] == 0
     code, out, err = call(str(path), *flags)
     assert (code, out) == (2, "")

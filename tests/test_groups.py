@@ -16,6 +16,7 @@ import pytest
 from conftest import ROOT, FakeLaunch, KnownProber, csv_of
 from rich.cells import cell_len
 
+import ffnbench
 from ffnbench import api
 from ffnbench.bench.memory_limits import check_fits, memory_needed, memory_of_judge
 from ffnbench.errors import FfnbenchError
@@ -264,7 +265,7 @@ def test_rows_stand_in_groups() -> None:
 
 @pytest.mark.parametrize("columns", [60, 80, 120, 200])
 def test_headings_fit_and_columns_stay_aligned(columns: int) -> None:
-    table = compare_table(api.cost("relu,swiglu", d_model=(64, 128), dtype="float32,bf16", seq_len=(1, 512)))
+    table = compare_table(ffnbench.cost("relu,swiglu", d_model=(64, 128), dtype="float32,bf16", seq_len=(1, 512)))
     text = plain(table, columns)
     assert max(map(cell_len, text.splitlines())) <= columns
     assert text.count("\nd_model 128, bfloat16, seq_len 512\n") == 1
@@ -274,7 +275,7 @@ def test_headings_fit_and_columns_stay_aligned(columns: int) -> None:
 
 
 def test_groups_of_one_row_have_columns_and_no_headings() -> None:
-    text = plain(compare_table(api.cost("swiglu", d_model=(64, 128), seq_len=(1, 512))), 120)
+    text = plain(compare_table(ffnbench.cost("swiglu", d_model=(64, 128), seq_len=(1, 512))), 120)
     assert re.findall(r"^swiglu +(64|128) +(1|512) ", text, re.MULTILINE) == [
         ("64", "1"), ("64", "512"), ("128", "1"), ("128", "512")]  # fmt: skip
     assert "\nd_model 64" not in text
@@ -305,7 +306,9 @@ def test_a_saved_run_is_the_same_again(tmp_path: Path) -> None:
 
 def test_a_run_of_one_group_is_saved_as_before() -> None:
     """A field of one value stays a plain number, and cases say nothing of groups."""
-    saved = json.loads(report_text(api.cost("relu,swiglu", d_model=64, seq_len=8, threads=1)))["plan"]
+    saved = json.loads(report_text(api.cost(CompareRequest(variants="relu,swiglu", d_model=64, seq_len=8, threads=1))))[
+        "plan"
+    ]
     asked = saved["request"]
     assert [asked[key] for key in ("d_model", "seq_len", "batch", "threads", "dtype", "mode")] == [
         64, 8, 1, 1, "float32", "forward"]  # fmt: skip
@@ -363,7 +366,7 @@ def test_a_saved_run_with_other_references_is_refused(tmp_path: Path, call) -> N
 )
 def test_a_matched_width_that_misses_is_told_where_it_is_called_matched(options: dict, told: str) -> None:
     """24 * 3 * 8 = 576 parameters beside 2 * 8 * 32 = 512: an eighth more."""
-    line = compare_table(api.cost(**{"variants": "relu,gelu,swiglu", **options})).header[1]
+    line = compare_table(ffnbench.cost(**{"variants": "relu,gelu,swiglu", **options})).header[1]
     assert told in line
     assert ("missed" in told) == ("missed" in line)
 

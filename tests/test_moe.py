@@ -11,8 +11,8 @@ from conftest import FakeLaunch
 from torch.utils.flop_counter import FlopCounterMode
 
 import ffnbench
+from ffnbench import cost as cost_report
 from ffnbench import jsonable
-from ffnbench.api import cost as cost_report
 from ffnbench.api import measure, prepare
 from ffnbench.bench import jobs, meters
 from ffnbench.errors import FfnbenchError, Unsupported
@@ -361,10 +361,10 @@ def test_columns_of_experts_appear_where_there_are_any() -> None:
     assert (row["experts"], row["top_k"], row["dispatch"], row["routing"]) == (8, 2, "grouped", "skewed")
     assert (row["expert_load_max"], row["experts_hit"]) == (1.25, 8)
     assert moe.rows()[0]["weight_bytes_touched"] == moe.rows()[0]["weight_bytes"]
-    dense = plain(compare_table(cost_report("swiglu,relu", threads=2)), 200)
+    dense = plain(compare_table(cost_report("swiglu,relu")), 200)
     assert "active" not in dense
     assert "touched" not in dense
-    one = cost_report("swiglu,swiglu@moe=8x2", seq_len=1, threads=2)
+    one = cost_report("swiglu,swiglu@moe=8x2", seq_len=1)
     assert "a call reads 2.00 of 8 experts" in plain(compare_table(one), 80)
     assert one.rows()[1]["weight_bytes_touched"] == 4 * one.rows()[1]["params_active"]
 

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from ffnbench import api
+import ffnbench
 from ffnbench.activations.user_activation import OwnActivation
 from ffnbench.errors import FfnbenchError
 from ffnbench.ffn.cost import Cost
@@ -67,9 +67,9 @@ def test_an_explicit_ratio_reaches_the_rule() -> None:
 
 
 def test_the_residual_is_told() -> None:
-    texts = case_notes(api.cost("relu,swiglu", d_model=512, multiple_of=128, threads=1), "swiglu")
+    texts = case_notes(ffnbench.cost("relu,swiglu", d_model=512, multiple_of=128), "swiglu")
     assert texts == ["d_ff 1,408 (matched on params) gives +3.1% params against relu"]
-    assert not case_notes(api.cost("relu,swiglu", d_model=512, threads=1), "swiglu")  # 0.2 %: the table shows it
+    assert not case_notes(ffnbench.cost("relu,swiglu", d_model=512), "swiglu")  # 0.2 %: the table shows it
 
 
 def test_workload_keys_belong_to_one_case() -> None:

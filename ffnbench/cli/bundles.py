@@ -20,7 +20,7 @@ from ffnbench.cli.app import app
 from ffnbench.cli.completing import COMPLETERS
 from ffnbench.cli.help import Command
 from ffnbench.errors import FfnbenchError
-from ffnbench.planning.lists import TAKE_LISTS, several
+from ffnbench.planning.lists import EXAMPLES, TAKE_LISTS, several
 from ffnbench.report.output import Shown
 from ffnbench.request import (
     ATTENTION,
@@ -169,8 +169,8 @@ def _kind(hint: Any, how: Flag, name: str) -> _Kind:
     return _Kind(hint, _told(name, read) if read else None)
 
 
-def _count(text: str) -> int:
-    if "," in text:
+def _count(text: int | str) -> int:
+    if isinstance(text, str) and "," in text:
         raise FfnbenchError(f"{text!r} is a list, and this takes one whole number", TAKE_LISTS)
     return read_count(text)
 
@@ -183,7 +183,8 @@ def _counts(name: str, text: str) -> int | tuple[int, ...]:
             return read_count(part)
         except FfnbenchError as problem:
             of = f", in {text!r}" if part != text else ""
-            hint = "a list has commas: 128,512" if " " in part else problem.hint
+            more = f"; for example {spelling(name)} {EXAMPLES[name]}"
+            hint = "a list has commas: 128,512" if " " in part else problem.hint + more
             raise FfnbenchError(f"{spelling(name)}: {problem.message}{of}", hint) from None
 
     found = several(name, text, read)
