@@ -15,7 +15,7 @@ from __future__ import annotations
 import os
 import tempfile
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -73,6 +73,7 @@ from ffnbench.report.parts import parts_view
 from ffnbench.report.progress import wait_text
 from ffnbench.report.selftest import selftest_view
 from ffnbench.report.shown_report import ShownReport, as_shown, difference, recompute
+from ffnbench.report.side_by_side import side_by_side_view
 from ffnbench.report.store import load as load_report
 from ffnbench.report.views import report_view
 from ffnbench.report.whole_model import whole_model_view
@@ -223,6 +224,14 @@ def report(path: str, ending: Silent = SILENT) -> tuple[ShownReport, str]:
     ending.known(stored)
     fresh = recompute(stored)
     return _shown(fresh, ending), difference(stored, fresh)
+
+
+def reports(paths: Sequence[str], ending: Silent = SILENT) -> list[ShownReport]:
+    """Saved runs beside the first of them, row by row: old, new and the change with its interval; nothing is judged."""
+    found = [recompute(load(path)) for path in paths]
+    view = side_by_side_view(paths, found)
+    ending.show(lambda: view)
+    return found
 
 
 def whole_model(request: BlockRequest, ending: Silent = SILENT) -> None:

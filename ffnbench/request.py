@@ -118,10 +118,13 @@ class Lists:
     """What may be a list for `compare` and `cost`: each combination is a group, with its own reference and widths."""
 
     d_model: int | tuple[int, ...] | None = flag(
-        None, "Width of the model, or several: 512,1024. \\[default: the model's that is named, else 768]", MODEL,
+        None, "Width of the model, or several: 512,1024. \\[default: the model's that is named, else 768]", WIDTHS,
         "LIST")
-    batch: int | tuple[int, ...] = flag(1, "Sequences in a call: 1,8 are two groups of rows.", WORKLOAD, "LIST")
-    seq_len: int | tuple[int, ...] = flag(512, "Tokens in a sequence: 1,128,512 are three groups.", WORKLOAD, "LIST")
+    batch: int | tuple[int, ...] = flag(
+        1, "Sequences in a call: 1,8 are two groups of rows.", WORKLOAD, "LIST", also=("--batch-size",))
+    seq_len: int | tuple[int, ...] = flag(
+        512, "Tokens in a sequence: 1,128,2k are three groups; 2k is 2,000, 2Ki is 2,048.", WORKLOAD, "LIST",
+        also=("--seqlen",))
     dtype: str = flag("float32", "float32, bfloat16, float16, float64, or several of them.", WORKLOAD, "LIST")
     mode: str = flag(
         "forward", "forward (inference), train (training: forward and backward), backward alone, or several.",

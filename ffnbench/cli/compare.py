@@ -12,6 +12,7 @@ from ffnbench.cli.app import leave
 from ffnbench.cli.bundles import command
 from ffnbench.cli.help import examples
 from ffnbench.cli.positional import with_names
+from ffnbench.errors import FfnbenchError
 from ffnbench.report.formats import FORMATS, PICTURES, SUFFIXES
 from ffnbench.report.output import Counted, Ending, Measured, Reported
 from ffnbench.report.store import inputs_of
@@ -69,24 +70,39 @@ def cost(
     leave(ending.code)
 
 
-FILE = typer.Argument(metavar="FILE", help="A .json that `compare`, `block` or `activations --time` wrote with -o.")
+FILES = typer.Argument(
+    metavar="FILE...",
+    help="A .json that `compare`, `block` or `activations --time` wrote with -o; several: side by side.",
+)
 
 
 @command(
     epilog=examples(
         "ffnbench report run.json --wide",
-        "ffnbench report run.json -f csv",
         "ffnbench report run.json -o run.md -o run.png",
+        "ffnbench report old.json new.json",
         docs="docs/methodology.md#counts",
     ),
     words=MEASURED,
 )
-def report(path: Annotated[str, FILE], output: Reported) -> None:
-    """Show a saved run again: every figure is computed anew from its samples."""
+def report(paths: Annotated[list[str], FILES], output: Reported) -> None:
+    """Show a saved run again, every figure computed anew; or several side by side: old, new, change, its interval."""
     from ffnbench import api
 
-    with Ending(output, "report", suffixes=ALL_SUFFIXES, inputs=inputs_of(path)) as ending:
-        found, differs = api.report(path, ending)
+    if len(paths) > 1:
+        return _side_by_side(paths, output)
+    with Ending(output, "report", suffixes=ALL_SUFFIXES, inputs=inputs_of(*paths)) as ending:
+        found, differs = api.report(paths[0], ending)
     if differs:
         print(visible(f"note: {differs}"), file=sys.stderr)
     leave(0 if found.interrupted or found.cut_short else ending.code)  # showing it was not interrupted
+
+
+def _side_by_side(paths: list[str], output: Reported) -> None:
+    from ffnbench import api
+
+    if output.sort or output.columns:
+        raise FfnbenchError("--sort and --columns are for one run", "several stand in the order of the first")
+    with Ending(output, "report", inputs=inputs_of(*paths)) as ending:
+        api.reports(paths, ending)
+    leave(ending.code)
