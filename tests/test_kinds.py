@@ -94,15 +94,6 @@ def test_a_picture_has_a_panel_for_each_reference_and_every_row(call, tmp_path: 
     assert drawn == pytest.approx(ratios)
 
 
-@pytest.mark.parametrize("how", ["failed", "exact"])
-def test_what_was_not_timed_is_drawn_as_bytes(how: str, tmp_path: Path) -> None:
-    launch = FakeLaunch(trouble={("sample", "gelu"): "crash"}) if how == "failed" else FakeLaunch()
-    request = CompareRequest(variants="relu,gelu", quick=True, metrics="latency" if how == "failed" else "memory")
-    figure, _ = ratio_figure(api.measure(api.prepare(request), launch=launch))
-    texts = [text.get_text() for text in figure.axes[0].texts]
-    assert "crash" in texts[1] if how == "failed" else texts == ["4.00 KiB", "4.00 KiB"]
-
-
 MODELS = ["bert-base", "CONFIG"]
 
 

@@ -197,10 +197,10 @@ def test_in_the_tables_of_activations_and_of_a_block(on_machine) -> None:
 
 
 def test_in_a_picture() -> None:
-    from ffnbench.report.ratio_picture import ratio_figure
+    from ffnbench.report.forest_picture import forest_figure
 
-    figure, _ = ratio_figure(measured(machine(suspects=("gelu",)), workers=4, rounds=6))
-    assert "suspect" in [text.get_text() for axes in figure.axes for text in axes.texts]
+    figure, _ = forest_figure(measured(machine(suspects=("gelu",)), workers=4, rounds=6))
+    assert "failed: suspect" in [text.get_text() for axes in figure.axes for text in axes.texts]
 
 
 # What was judged

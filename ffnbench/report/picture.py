@@ -63,10 +63,11 @@ def drawing(canvas: Canvas) -> Iterator[None]:
         yield
 
 
-def render(figure: Figure, suffix: str, canvas: Canvas) -> bytes:
-    """The picture as png, svg or pdf bytes."""
+def render(figure: Figure, suffix: str, canvas: Canvas, *, texts: bool = False) -> bytes:
+    """The picture as png, svg or pdf bytes; with `texts` as texts, which the reader's font draws, in svg and pdf."""
     buffer = io.BytesIO()
-    with drawing(canvas):
+    kept = {"svg.fonttype": "none", "pdf.fonttype": 42} if texts else {}
+    with drawing(canvas), matplotlib.rc_context(kept):  # type: ignore[arg-type]
         figure.savefig(buffer, format=suffix.removeprefix("."), dpi=canvas.dpi)
     return buffer.getvalue()
 

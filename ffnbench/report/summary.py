@@ -35,7 +35,8 @@ def effort(report: Report | Run) -> str:
     return f"{workers} fresh process{'es' if workers > 1 else ''}{each} x {span} shuffled rounds"
 
 
-def _workload_line(plan: Plan, keys: tuple[str, ...] = ("dtype", "device", "mode"), *, backends: bool = True) -> str:
+def workload_line(plan: Plan, keys: tuple[str, ...] = ("dtype", "device", "mode"), *, backends: bool = True) -> str:
+    """What all rows have in common of the workload."""
     if len(plan.groups) > 1:
         return swept_line(plan, keys, backends=backends)
     first = plan.cases[0].workload
@@ -85,12 +86,12 @@ def compare_header(report: Report) -> tuple[str, ...]:
         if "latency" in report.plan.metrics
         else "exact metrics only: measured once, in one process"
     )
-    return (f"FFN compare: {_workload_line(report.plan)}", _sizing_line(report.plan), how)
+    return (f"FFN compare: {workload_line(report.plan)}", _sizing_line(report.plan), how)
 
 
 def cost_header(report: Report) -> tuple[str, ...]:
     """What was counted."""
-    return (f"FFN cost: {_workload_line(report.plan, ('dtype', 'mode'), backends=False)}", _sizing_line(report.plan))
+    return (f"FFN cost: {workload_line(report.plan, ('dtype', 'mode'), backends=False)}", _sizing_line(report.plan))
 
 
 def summary(report: Report) -> tuple[str, ...]:

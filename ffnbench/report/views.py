@@ -51,6 +51,12 @@ def _ratios(report: Report, suffix: str) -> bytes:
     return ratio_picture(report, suffix)
 
 
+def _forest(report: Report, suffix: str) -> bytes:
+    from ffnbench.report.forest_picture import forest_picture
+
+    return forest_picture(report, suffix)
+
+
 def _block(report: Report, suffix: str) -> bytes:
     from ffnbench.report.block_picture import block_picture
 
@@ -65,8 +71,8 @@ def _roofline(report: Report, suffix: str) -> bytes:
 
 NAMED_PICTURES = {ROOFLINE: _roofline}  # for files with that in their name, of every kind
 VIEWS = {
-    Kind.COMPARE: Reading(table=compare_table, records=compare_records, picture=_ratios),
-    Kind.SIDES: Reading(table=compare_table, records=compare_records, picture=_ratios),
+    Kind.COMPARE: Reading(table=compare_table, records=compare_records, picture=_forest),
+    Kind.SIDES: Reading(table=compare_table, records=compare_records, picture=_forest),
     Kind.BLOCK: Reading(table=block_tables, records=block_records, picture=_block),
     Kind.ACTIVATIONS: Reading(table=timing_tables, records=timing_records, picture=_ratios),
 }

@@ -1,0 +1,151 @@
+"""The picture of a comparison: every row with its ratio, told without colour too, inside a paper's column."""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import replace
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from conftest import FakeLaunch
+from matplotlib.figure import Figure
+
+from ffnbench.api import cost, measure, prepare
+from ffnbench.report.forest_picture import MARKS, WIDTH, forest_figure, forest_picture
+from ffnbench.report.shown_report import recompute
+from ffnbench.request import CompareRequest
+from ffnbench.result import Report, Verdict
+
+TIMES = {"relu": 1.0, "gelu": 1.001, "swiglu": 1.5, "silu": 0.7, "glu": 1.0}
+
+
+def seconds(label: str, worker: int, number: int) -> float:
+    """glu's processes are all over the place."""
+    return 1e-3 * TIMES.get(label, 1.2) * (1 + (0.2 * (-1) ** worker if label == "glu" else 0.001 * (worker % 3)))
+
+
+def run(variants: str = "relu,gelu,swiglu,silu,glu", trouble: Any = None, **more: Any) -> Report:
+    request = CompareRequest(**{"variants": variants, "d_model": 64, "threads": 2, "workers": 5, "rounds": 8, **more})
+    return measure(prepare(request), launch=FakeLaunch(seconds, trouble or {}))
+
+
+@pytest.fixture(scope="module")
+def report() -> Report:
+    return run()
+
+
+@pytest.fixture(scope="module")
+def figure(report: Report) -> Figure:
+    return forest_figure(report)[0]
+
+
+def marks(figure: Figure) -> dict[str, float]:
+    """The markers on the axis of ratios, from above, with their places."""
+    lines = [line for line in figure.axes[0].lines if line.get_marker() in {mark for mark, _, _ in MARKS.values()}]
+    lines.sort(key=lambda line: line.get_ydata()[0])
+    return [
+        (line.get_marker(), line.get_markerfacecolor(), float(line.get_xdata()[0]))
+        for line in lines
+        if line.get_markersize() > 3
+    ]
+
+
+def test_each_row_has_its_ratio_and_a_marker_that_tells_its_verdict_without_colour(
+    report: Report, figure: Figure
+) -> None:
+    found = marks(figure)
+    ratios = [report.comparison(label).ratio.value for label in TIMES]
+    assert [x for _, _, x in found] == pytest.approx(ratios)
+    assert [(marker, face == "white") for marker, face, _ in found] == [
+        ("s", False), ("o", False), (">", False), ("<", False), ("o", True),
+    ]  # fmt: skip
+    shapes = {(marker, verdict in (Verdict.UNCLEAR, Verdict.BUSY)) for verdict, (marker, _, _) in MARKS.items()}
+    assert len(shapes) == len(MARKS)
+    told = [text.get_text() for legend in figure.legends for text in legend.get_texts()]
+    assert told == ["slower", "faster", "same within 2%", "can't tell"]
+    low, high = figure.axes[0].get_xlim()
+    assert all(low < x < high for _, _, x in found)
+
+
+def test_bars_are_as_long_as_what_they_stand_for(figure: Figure) -> None:
+    """By hand at d_model 64: classic 2 * 64 * 256 parameters, twice that in FLOPs."""
+    assert [axes.get_title(loc="left") for axes in figure.axes[1:]] == ["params", "FLOPs\nper token", "act.\npeak"]
+    for axes, text in zip(figure.axes[1:3], ("32.8 k", "65.5 k"), strict=True):
+        assert axes.texts[0].get_text() == text
+    wide = forest_figure(run("relu,wide=relu@d_ff=512", match="none"))[0]
+    assert [bar.get_width() for bar in wide.axes[1].patches] == pytest.approx([0.5, 1.0])
+
+
+@pytest.mark.parametrize(
+    "variants",
+    [
+        "relu,gelu",
+        ",".join(f"v{i}=relu" for i in range(40)),
+        "swiglu@bias=true@d_ff=512@init=normal,a_name_" + "x" * 60 + "=gelu",
+    ],
+    ids=["2 rows", "40 rows", "long names"],
+)
+def test_all_texts_are_inside_a_papers_column(variants: str) -> None:
+    figure, canvas = forest_figure(run(variants, mode="train", match="none"))
+    assert canvas.size[0] == WIDTH == figure.get_size_inches()[0]
+    box = figure.bbox
+    texts = [text for axes in figure.axes for text in (*axes.texts, *axes.get_yticklabels(), axes.title)]
+    for text in [text for text in texts if text.get_text() and text.get_visible()]:
+        place = text.get_window_extent()
+        assert box.x0 - 2 <= place.x0 < place.x1 <= box.x1 + 2, text.get_text()
+        assert text.get_fontsize() >= 5.5
+    names = [text.get_window_extent() for text in figure.axes[0].get_yticklabels()]
+    assert all(upper.y0 >= lower.y1 - 1 for upper, lower in pairwise(names))
+    headings = [
+        axes.title.get_window_extent() if axes.title.get_text() else axes._left_title.get_window_extent()
+        for axes in figure.axes[1:]
+    ]
+    assert all(left.x1 <= right.x0 for left, right in pairwise(headings))
+
+
+def test_a_failed_row_says_so_and_stays() -> None:
+    figure = forest_figure(run("relu,gelu,swiglu", {("open", "gelu"): "oom"}))[0]
+    assert [text.get_text() for text in figure.axes[0].get_yticklabels()] == ["relu", "gelu", "swiglu"]
+    assert "failed: out of memory" in [text.get_text() for text in figure.axes[0].texts]
+    assert len(marks(figure)) == 2
+    bytes_alone = forest_figure(run("relu,gelu", {("open", "gelu"): "oom"}, metrics="memory"))[0]
+    assert "gelu\nfailed: out of memory" in [text.get_text() for text in bytes_alone.axes[0].get_yticklabels()]
+
+
+def test_an_interval_that_is_too_wide_ends_in_an_arrow_and_hides_no_other_row() -> None:
+    launch = FakeLaunch(
+        lambda label, w, n: 1e-3 * (math.exp(3 * math.sin(4 * w)) if label == "gelu" else 1 + 0.2 * (label != "relu"))
+    )
+    figure = forest_figure(
+        measure(prepare(CompareRequest(variants="relu,gelu,swiglu", d_model=64, threads=2, quick=True)), launch=launch)
+    )[0]
+    low, high = figure.axes[0].get_xlim()
+    assert high / low < 50
+    assert any(line.get_markersize() < 3 for line in figure.axes[0].lines if line.get_marker() == ">")
+
+
+def test_rows_of_one_reference_stand_together_under_its_name(report: Report) -> None:
+    cases = tuple(replace(c, against="swiglu") if c.label in ("swiglu", "silu") else c for c in report.plan.cases)
+    figure = forest_figure(recompute(replace(report, plan=replace(report.plan, cases=cases))))[0]
+    assert [text.get_text() for text in figure.axes[0].get_yticklabels()] == ["relu", "gelu", "glu", "swiglu", "silu"]
+    told = [text.get_text() for text in figure.axes[0].texts]
+    assert {"relative to relu", "relative to swiglu"} <= set(told)
+    assert figure.axes[0].get_xlabel() == "time relative to the reference [95%]"
+
+
+def test_what_is_counted_is_a_picture_of_bars_alone() -> None:
+    figure = forest_figure(cost("relu,swiglu", d_model=64, mode="train", threads=1))[0]
+    titles = [axes.get_title(loc="left") for axes in figure.axes]
+    assert titles == ["params", "FLOPs\nfwd+bwd\nper token", "act. +\ngrad.\npeak", "saved"]
+
+
+def test_texts_are_texts_in_svg_and_pdf(report: Report) -> None:
+    svg = forest_picture(report, ".svg").decode()
+    assert re.search(r"<text[^>]*>swiglu</text>", svg)
+    assert "time relative to relu [95%]" in svg
+    pdf = forest_picture(report, ".pdf")
+    assert b"/Type /Font" in pdf
+    assert b"CIDFontType2" in pdf or b"TrueType" in pdf
+    assert forest_picture(report, ".png")[:4] == b"\x89PNG"
