@@ -19,7 +19,9 @@ TORCH_FILES = {
     "ffn/packed.py", "bench/placement.py", "models/alone.py", "bench/inputs.py", "bench/evidence.py",
     "bench/judging.py", "selftest/cheats.py",
 }  # fmt: skip
-PICTURE_FILES = {f"report/{name}picture.py" for name in ("", "curve_", "surface_", "block_", "ratio_", "roofline_")}
+PICTURE_FILES = {
+    f"report/{name}picture.py" for name in ("", "curve_", "surface_", "block_", "forest_", "ratio_", "roofline_")
+}
 # from the top of the house to its ground: a room imports from those below it; files of one room may import each other
 ROOMS = (
     "__main__", "cli", "python", "api", "report", "selftest", "bench", "stats", "planning", "result", "plan", "metrics",

@@ -71,7 +71,7 @@ def test_each_row_has_its_ratio_and_a_marker_that_tells_its_verdict_without_colo
 
 def test_bars_are_as_long_as_what_they_stand_for(figure: Figure) -> None:
     """By hand at d_model 64: classic 2 * 64 * 256 parameters, twice that in FLOPs."""
-    assert [axes.get_title(loc="left") for axes in figure.axes[1:]] == ["params", "FLOPs\nper token", "act.\npeak"]
+    assert [axes.get_title(loc="left") for axes in figure.axes[1:]] == ["params", "FLOPs\n/token", "act.\npeak"]
     for axes, text in zip(figure.axes[1:3], ("32.8 k", "65.5 k"), strict=True):
         assert axes.texts[0].get_text() == text
     wide = forest_figure(run("relu,wide=relu@d_ff=512", match="none"))[0]
@@ -98,6 +98,8 @@ def test_all_texts_are_inside_a_papers_column(variants: str) -> None:
         assert text.get_fontsize() >= 5.5
     names = [text.get_window_extent() for text in figure.axes[0].get_yticklabels()]
     assert all(upper.y0 >= lower.y1 - 1 for upper, lower in pairwise(names))
+    said = [text.get_window_extent() for text in figure.axes[0].texts]
+    assert max(one.x1 for one in said) <= figure.axes[1].bbox.x0 + 1
     headings = [
         axes.title.get_window_extent() if axes.title.get_text() else axes._left_title.get_window_extent()
         for axes in figure.axes[1:]
@@ -138,7 +140,7 @@ def test_rows_of_one_reference_stand_together_under_its_name(report: Report) -> 
 def test_what_is_counted_is_a_picture_of_bars_alone() -> None:
     figure = forest_figure(cost("relu,swiglu", d_model=64, mode="train", threads=1))[0]
     titles = [axes.get_title(loc="left") for axes in figure.axes]
-    assert titles == ["params", "FLOPs\nfwd+bwd\nper token", "act. +\ngrad.\npeak", "saved"]
+    assert titles == ["params", "FLOPs\nfwd+bwd\n/token", "act. +\ngrad.\npeak", "saved"]
 
 
 def test_texts_are_texts_in_svg_and_pdf(report: Report) -> None:

@@ -32,7 +32,7 @@ from ffnbench.units import IEC, SI, TIME, Units, quantity, scale
 WIDTH, DPI = 3.3, 300  # inches: a column of a paper
 ROW, AROUND, HEADING = 0.27, 0.95, 0.2  # inches: a row, what titles, axis and legend take, a line above a group
 NAME, SMALL = 6.5, 5.5  # points
-LINE, LINES = 17, 2  # letters of a label
+LINE, LINES = 15, 2  # letters of a label
 FARTHEST = 3.0  # how far beyond the ratios the axis shows of a wide interval
 SIDE_BY_SIDE = 1.5  # from this ratio on the axis is logarithmic
 ALIKE = "#000000"
@@ -75,10 +75,10 @@ def forest_figure(report: Report) -> tuple[Figure, Canvas]:
     height = AROUND + ROW * len(places) + HEADING * len(headings)
     canvas = Canvas(size=(WIDTH, height), dpi=DPI, style="default")
     with drawing(canvas):
-        figure = Figure(figsize=canvas.size, layout="constrained")
+        figure = Figure(figsize=canvas.size, dpi=DPI, layout="constrained")
         engine: Any = figure.get_layout_engine()
         engine.set(w_pad=0.02, h_pad=0.02, wspace=0.02)
-        ratios = [2.6] * compared + [1.0 if compared else 1.6] * len(panels)
+        ratios = [3.4] * compared + [1.0 if compared else 1.6] * len(panels)
         axes: Any = figure.subplots(1, len(ratios), squeeze=False, width_ratios=ratios)[0]
         _frame(axes, places, headings, below=max(places.values()) + 0.6)
         if compared:
@@ -117,7 +117,7 @@ def _panels(report: Report, compared: bool) -> list[Panel]:
     return [
         *([] if compared else [Panel(key="latency_s", title="latency", units=TIME)]),
         Panel(key="params", title="params", units=SI),
-        Panel(key="flops_timed", title=f"FLOPs{flops}\nper token", units=SI),
+        Panel(key="flops_timed", title=f"FLOPs{flops}\n/token", units=SI),
         Panel(key=PEAK, title="act. +\ngrad.\npeak" if train else "act.\npeak", units=IEC),
         *([] if compared or not train else [Panel(key="saved_bytes", title="saved", units=IEC)]),
     ]
@@ -175,11 +175,13 @@ def _forest(axes: Axes, report: Report, places: dict[str, float]) -> None:
 
 
 def _say(axes: Axes, text: str, at: float, *, failed: bool = False) -> None:
-    axes.annotate(
+    """Above the marker; the panel is made wide enough for it."""
+    said = axes.annotate(
         text, (0.0, at - (0 if failed else 0.34)), xycoords=("axes fraction", "data"), fontsize=SMALL, va="center",
         annotation_clip=False, color=MARKS[Verdict.SLOWER][1] if failed else ALIKE,
         bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.4},
     )  # fmt: skip
+    said.set_in_layout(False)
 
 
 def _mark(axes: Axes, at: float, verdict: Verdict, ratio: Any, limits: tuple[float, float]) -> None:
