@@ -26,6 +26,7 @@ from ffnbench.metrics import LATENCY
 from ffnbench.plan import CONTROL, Arm, Plan, Workload
 from ffnbench.planning.compare import plan_compare
 from ffnbench.planning.grammar import parse_variant
+from ffnbench.planning.key_table import KEYS
 from ffnbench.report.compare import compare_table
 from ffnbench.report.store import load, report_text
 from ffnbench.report.text import html_fragment, markdown, plain
@@ -399,19 +400,19 @@ def rows_of_document() -> dict[str, tuple[str, str]]:
     rows = [
         [cell.strip() for cell in line.strip("|").split(" | ")] for line in text.splitlines() if line.startswith("| `@")
     ]
-    return {key.strip("`"): (default, meaning) for key, default, meaning in rows}
+    return {example.strip("`"): (default, meaning) for example, default, meaning in rows}
 
 
 def test_the_document_has_the_table_of_keys(call) -> None:
     code, out, _ = call("list", "keys", "-f", "json")
-    listed = {row["key"]: (row["default"], row["what it sets"]) for row in json.loads(out)}
+    listed = {row["example"]: (row["default"], row["what it sets"]) for row in json.loads(out)}
     assert code == 0
     assert rows_of_document() == listed
 
 
 def test_every_key_that_the_parser_takes_is_listed(call) -> None:
     """Whatever word of the code is no unknown key of one of ffnbench's own forms, or is a flag of the variant's own."""
-    listed = {row["key"][1:].partition("=")[0] for row in json.loads(call("list", "keys", "-f", "json")[1])}
+    listed = {row["name"] for row in json.loads(call("list", "keys", "-f", "json")[1])}
     words = {one.name for kind in (FFNSpec, MoESpec, Workload, Arm, CompareRequest) for one in fields(kind)}
     for path in [*(ROOT / "ffnbench" / "planning").glob("*.py"), *(ROOT / "docs").glob("*.md")]:
         words |= set(re.findall(r"[a-z][a-z_]+", path.read_text(encoding="utf-8")))
@@ -429,9 +430,12 @@ def test_every_key_that_the_parser_takes_is_listed(call) -> None:
 
 def test_every_example_changes_what_it_says(call) -> None:
     """Without its key an example is another case: each listed key is taken, and none is at its default."""
-    for row in json.loads(call("list", "keys", "-f", "json")[1]):
-        example, pair = row["example"].replace("file.py", "mypkg.mlp").replace("pkg.mod", "mypkg.mlp"), row["key"]
-        assert pair in example
-        without = example.replace(pair, "")
-        found, without = (planned(variants=text, d_model=1000, threads=1).cases[0] for text in (example, without))
-        assert (found.ffn, found.workload, found.arm) != (without.ffn, without.workload, without.arm), row["key"]
+    listed = json.loads(call("list", "keys", "-f", "json")[1])
+    assert [row["name"] for row in listed] == [key.name for key in KEYS]
+    for key, row in zip(KEYS, listed, strict=True):
+        assert row["example"] == key.pair
+        assert key.pair.startswith(f"@{key.name}=")
+        example = key.example.replace("file.py", "mypkg.mlp").replace("pkg.mod", "mypkg.mlp")
+        texts = example, example.replace(key.pair, "")
+        found, without = (planned(variants=text, d_model=1000, threads=1).cases[0] for text in texts)
+        assert (found.ffn, found.workload, found.arm) != (without.ffn, without.workload, without.arm), key.name

@@ -24,7 +24,7 @@ WORDS = {"formats": ", ".join(FORMATS), "suffixes": ", ".join(ALL_SUFFIXES)}
 MEASURED = WORDS | {"suffixes": WORDS["suffixes"] + "; roofline.png: under ceilings"}
 
 
-NAMES = typer.Argument(metavar="[VARIANT]...", help="Variants, as in --variants; they stand after those of that flag.")
+NAMES = typer.Argument(metavar="VARIANT", help="Variants, as in --variants; they stand after those of that flag.")
 
 
 @command(

@@ -40,7 +40,8 @@ FOOTNOTES = {
     ),
     "activations": ("FLOPs per element: each + - * / comparison, and each exp log tanh erf, is 1",),
     "keys": (
-        "a key wins over its flag; another key of your own code is an argument of its constructor",
+        "a flag of the same name (--dtype) sets it for all variants, and a key wins; example: swiglu@dtype=bf16",
+        "another key of your own code is an argument of its constructor",
         "d_model is of all variants: --d-model 512,1024 makes a group of each",
     ),
     "rules": ("use: --rule llama --ffn-dim-multiplier 1.3 --multiple-of 1024, or swiglu@rule=llama",),
@@ -157,11 +158,11 @@ def keys() -> list[Record]:
     """Every key of a variant."""
     return [
         {
-            "key": key.pair,
+            "name": key.name,
             "default": key.default,
             "what it sets": key.meaning,
+            "example": key.pair,
             "of": key.of.value,
-            "example": key.example,
         }
         for key in KEYS
     ]
