@@ -188,6 +188,8 @@ def check(request: CheckRequest, ending: Silent = SILENT, *, update: bool = Fals
     """
     before = load(request.baseline)
     ending.known(before)
+    for text in ending.said(None):
+        ending.tell(f"note: {text}")
     if request.current is None:
         refuse_untrusted(before.plan, request.baseline, request.trust)
     policy = policy_for(before, request)
@@ -315,9 +317,11 @@ def _counted_besides(name: str, found: WholeModel) -> WholeModel:
     return replace(counted, idle=found.idle)
 
 
-def environment(timer: bool, ending: Silent = SILENT, *, ceilings: bool = False) -> None:
+def environment(
+    timer: bool, ending: Silent = SILENT, *, ceilings: bool = False, settings: Iterable[tuple[str, str]] = ()
+) -> None:
     """Where numbers would be made, with what the harness itself costs and what the machine can do where that is asked
-    for; what it could do when that was last asked is shown as such.
+    for; what it could do when that was last asked is shown as such. `settings` are further facts, with their values.
     """
     worker = MACHINE.launch()
     try:
@@ -327,7 +331,8 @@ def environment(timer: bool, ending: Silent = SILENT, *, ceilings: bool = False)
         reached = _ceilings_here(worker, found, ending) if ceilings else kept_ceilings(found.fingerprint)
     finally:
         worker.close()
-    records = [*environment_records(found), *overhead, *(machine_records(reached) if reached else [])]
+    set_ = [{"fact": name, "value": value} for name, value in settings]
+    records = [*environment_records(found), *set_, *overhead, *(machine_records(reached) if reached else [])]
     ending.show(lambda: records_view(records, [f"noise: {text}" for text in advice()]))
 
 
@@ -436,7 +441,13 @@ def prepare(request: AnyRequest, ending: Silent = SILENT, *, counts: bool = Fals
     with MACHINE.prober(check_timeout(request.timeout)) as prober:
         plan = replace(PLANS[type(request)](_with_threads(request), prober), request=request)
         ending.known(plan)
-        return _priced(plan, prober)
+        return _priced(_with_defaults(plan, ending), prober)
+
+
+def _with_defaults(plan: Plan, ending: Silent) -> Plan:
+    """The plan, with a note of the defaults that a file has set for it."""
+    notes = tuple(Note(label="", text=text) for text in ending.said(plan))
+    return replace(plan, notes=(*plan.notes, *notes))
 
 
 def _with_threads(request: A) -> A:
@@ -712,6 +723,7 @@ def _prepare_sides(
         probes = (prober_within(prober, arms[0], variant), prober_within(prober, arms[1], variant))
         plan = replace(plan_sides(_with_threads(request), arms, probes), request=request)
         ending.known(plan)
+        plan = _with_defaults(plan, ending)
         prepared = _priced(plan, prober)
         base, head = plan.cases
         probes[0].keep(base, request.seed, folder)

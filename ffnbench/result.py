@@ -444,13 +444,14 @@ class Report:
         return next((found for found in self.shares if found.case == label), None)
 
     def notes(self, label: str) -> list[str]:
-        """The warnings of a case; of the run as a whole for an empty label."""
+        """The warnings of a case; for an empty label those of the run as a whole, after what its plan says of it."""
         return self._notes.get(label, [])
 
     @cached_property
     def _notes(self) -> dict[str, list[str]]:
         found: dict[str, list[str]] = {}
-        for note in self.warnings:
+        of_plan = (note for note in self.plan.notes if not note.label)
+        for note in (*of_plan, *self.warnings):
             found.setdefault(note.label, []).append(note.text)
         return found
 

@@ -1,8 +1,8 @@
 """Bundles of flags as the parameters of a command: each field of a request that is a flag becomes an option.
 
 A command is written as a function of bundles, `def compare(request: CompareRequest, output: Output)`. Typer sees a
-function of all their flags, and the command is called with the bundles. Before that a typed flag that would do nothing
-is refused (idle.py).
+function of all their flags, and the command is called with the bundles. Before that defaults of a pyproject.toml are
+filled in (defaults.py), and a typed flag that would do nothing is refused (idle.py).
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import inspect
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, fields, is_dataclass, replace
 from functools import wraps
+from pathlib import Path
 from types import UnionType
 from typing import TYPE_CHECKING, Annotated, Any, Union, get_args, get_origin, get_type_hints
 
@@ -39,6 +40,7 @@ from ffnbench.request import (
 from ffnbench.units import read_count, read_number, read_percent, read_seconds
 
 if TYPE_CHECKING:
+    from ffnbench.cli.defaults import Settings
     from ffnbench.cli.idle import Asked
 
 LIST = "LIST"  # stands for the value of a flag that is a comma separated list, and that adds up if it is repeated
@@ -80,20 +82,109 @@ def expanded(function: Callable[..., None], words: Mapping[str, str]) -> Callabl
 
     parameters.insert(0, inspect.Parameter("context", inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context))
 
+    kinds = {name: kind for bundle in bundles.values() for name, kind in _kinds(bundle).items()}
+    FLAGS[_name_of(function)] = kinds
+
     @wraps(function)
     def call(context: typer.Context, **given: Any) -> None:
-        filled = {name: _filled(kind, given) for name, kind in bundles.items()}
-        asked = _asked(context, filled.values(), given)
+        arguments = {name: value for name, value in given.items() if name not in kinds}
+        held = _defaults(context, kinds, given)
+
+        def filled() -> dict[str, Any]:
+            values = {**given, **{name: value for name, (value, _) in held.items()}}
+            return {name: _filled(kind, values) for name, kind in bundles.items()}
+
+        asked = _asked(context, filled().values(), arguments, held)
+        while idle := asked.idle_defaults():  # a default that does nothing is left out, and one may hang on another
+            for name in idle:
+                del held[name]
+            asked = _asked(context, filled().values(), arguments, held)
         asked.refuse()
-        told = {name: replace(of, known=asked.known) if isinstance(of, Shown) else of for name, of in filled.items()}
-        function(**told, **given, **dict.fromkeys(of_context, context))
+        told = {
+            name: replace(of, known=asked.known, said=asked.said) if isinstance(of, Shown) else of
+            for name, of in filled().items()
+        }
+        with asked.explained():
+            function(**told, **arguments, **dict.fromkeys(of_context, context))
 
     call.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     call.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     return call
 
 
-def _asked(context: typer.Context, bundles: Iterable[Any], arguments: Mapping[str, Any]) -> Asked:
+@dataclass(frozen=True, slots=True)
+class _Kind:
+    """How a value is read: its type for Typer, and the parser of its text."""
+
+    type: Any
+    parser: Callable[[str], Any] | None = None
+
+
+Default = tuple[Any, str]  # its value, and how it is told
+FLAGS: dict[str, Mapping[str, _Kind]] = {}  # by command, the fields that are flags
+
+
+def settings() -> Settings | None:
+    """What a pyproject.toml sets here."""
+    from ffnbench.cli.defaults import found_settings
+
+    return found_settings(FLAGS)
+
+
+def _name_of(function: Callable[..., None]) -> str:
+    return function.__name__.rstrip("_").replace("_", "-")
+
+
+def _kinds(bundle: type) -> dict[str, _Kind]:
+    """How the value of each flag of a bundle is read."""
+    hints = get_type_hints(bundle)
+    flags = {field.name: field.metadata["flag"] for field in fields(bundle) if "flag" in field.metadata}
+    return {name: _kind(hints[name], how, how.name or spelling(name)) for name, how in flags.items()}
+
+
+def _defaults(context: typer.Context, kinds: Mapping[str, _Kind], given: Mapping[str, Any]) -> dict[str, Default]:
+    """What a pyproject.toml sets and nothing typed contradicts: by field the value, and how it is told."""
+    from ffnbench.cli.defaults import shown, that_hold
+
+    found = settings()
+    if found is None:
+        return {}
+    typed = {name for name in kinds if _is_typed(context, name)}
+    read = {
+        name: _read(found.path, name, kinds[name], v) for name, v in found.of(str(context.info_name), kinds).items()
+    }
+    held = that_hold(read, typed, given)
+    texts = found.of(str(context.info_name), kinds)
+    return {name: (value, f"{name.rstrip('_')} {shown(texts[name])}") for name, value in held.items()}
+
+
+def _read(path: Path, name: str, kind: _Kind, value: Any) -> Any:
+    """A value of a file as it would be if it had been typed."""
+    from ffnbench.cli.defaults import shown
+
+    is_switch = bool in (kind.type, *get_args(kind.type))
+    if is_switch != isinstance(value, bool):
+        raise FfnbenchError(
+            f"{name} of {str(path)!r} is {shown(value)!r}", f"{name} = true, or false" if is_switch else ""
+        )
+    if is_switch:
+        return value
+    if list[str] in (kind.type, *get_args(kind.type)):
+        return [shown(one) for one in (value if isinstance(value, list) else [value])]
+    try:
+        return kind.parser(shown(value)) if kind.parser else shown(value)
+    except FfnbenchError as problem:
+        raise FfnbenchError(f"{problem.message}, in {str(path)!r}", problem.hint) from None
+
+
+def _is_typed(context: typer.Context, name: str) -> bool:
+    source = context.get_parameter_source(name)
+    return source is not None and source.name == "COMMANDLINE"
+
+
+def _asked(
+    context: typer.Context, bundles: Iterable[Any], arguments: Mapping[str, Any], held: Mapping[str, Default]
+) -> Asked:
     """All values of a command, and which flags were typed, be it with the value of their default."""
     from ffnbench.cli.idle import Asked
 
@@ -103,18 +194,14 @@ def _asked(context: typer.Context, bundles: Iterable[Any], arguments: Mapping[st
         for field in fields(bundle):
             how, value = field.metadata.get("flag"), getattr(bundle, field.name)
             values[field.name] = value
-            source = context.get_parameter_source(field.name) if how else None
-            if how and source is not None and source.name == "COMMANDLINE":
+            if how and _is_typed(context, field.name):
                 typed[field.name] = how.off if how.off and value is False else how.name or spelling(field.name)
-    return Asked(command=str(context.info_name), values=values | dict(arguments), typed=typed)
-
-
-@dataclass(frozen=True, slots=True)
-class _Kind:
-    """How a value is read: its type for Typer, and the parser of its text."""
-
-    type: Any
-    parser: Callable[[str], Any] | None = None
+    return Asked(
+        command=str(context.info_name),
+        values=values | dict(arguments),
+        typed=typed,
+        set_={name: text for name, (_, text) in held.items()},
+    )
 
 
 def _options(bundle: type, words: Mapping[str, str]) -> list[inspect.Parameter]:

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -22,6 +23,7 @@ from ffnbench.plan import Backend, Case, Plan
 from ffnbench.planning.backends import parse_backends
 from ffnbench.planning.grammar import BACKEND_KEYS, parse_variant
 from ffnbench.report.formats import PICTURES
+from ffnbench.request import spelling
 from ffnbench.result import Report
 from ffnbench.selftest.worlds import LIVE_WORLDS
 from ffnbench.stats.baseline import is_timed
@@ -46,12 +48,14 @@ class Form:
 class Asked:
     """What was asked of a command: all of its values, and what was typed, by field, as it was spelled.
 
-    `plan` and `before`, the baseline of a check, are None until they are known.
+    `set_` is what a pyproject.toml sets, by field, as it is told. `plan` and `before`, the baseline of a check, are
+    None until they are known.
     """
 
     command: str
     values: Mapping[str, Any]
     typed: Mapping[str, str]
+    set_: Mapping[str, str] = field(default_factory=dict)
     plan: Plan | None = None
     before: Report | None = None
 
@@ -70,6 +74,31 @@ class Asked:
                 if name in self.typed and (idle := rule.idle(self, name)):
                     one = f" {idle}" if isinstance(idle, str) else ""
                     raise FfnbenchError(f"{self.typed[name]}{one} would do nothing: {rule.why}", "leave it out")
+
+    def idle_defaults(self) -> set[str]:
+        """The defaults of a file that would do nothing, as far as that is known by now."""
+        rules = [rule for rule in (AT_ONCE if self.plan is None else ONCE_KNOWN) if self.command in rule.commands]
+        return {name for rule in rules for name in rule.flags if name in self.set_ and rule.idle(self, name)}
+
+    def said(self, plan: Plan | None) -> tuple[str, ...]:
+        """What a reader should know of the defaults that a file sets, and that this plan takes anything from."""
+        now = replace(self, plan=plan)
+        idle = now.idle_defaults() if plan is not None else set()
+        told = [text for name, text in self.set_.items() if name not in idle and name not in OF_OUTPUT]
+        return (f"defaults from pyproject.toml: {', '.join(told)}",) if told else ()
+
+    @contextmanager
+    def explained(self) -> Iterator[None]:
+        """A mistake that a file makes is not looked for on the command line."""
+        try:
+            yield
+        except FfnbenchError as problem:
+            for text in self.set_.values():
+                name, _, value = text.partition(" ")
+                if repr(value) in problem.message or spelling(name) in problem.message:
+                    problem.message += f" ({name} is set in pyproject.toml)"
+                    break
+            raise
 
     @property
     def shown(self) -> tuple[Case, ...]:
@@ -323,6 +352,7 @@ def _rows_of_sides(asked: Asked) -> set[tuple[str, str]]:
 
 EVERY = "list env inspect cost compare block activations check ab report selftest"
 OF_MEASURING = "workers rounds quick precision budget seed runs pause device threads textbook quiet wait"
+OF_OUTPUT = ("format", "wide", "quiet", "sort", "columns")  # how an answer is shown: no part of the question
 OF_TIME = "sort columns elements dtype device threads workers rounds quick seed runs pause quiet wait"
 OF_LIVE = "world rivals repeats budget d_model threads"
 

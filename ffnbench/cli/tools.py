@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from ffnbench.cli.app import leave
-from ffnbench.cli.bundles import command
+from ffnbench.cli.bundles import command, settings
 from ffnbench.cli.completing import COMPLETERS
 from ffnbench.cli.help import examples
 from ffnbench.report.formats import FORMATS, SUFFIXES
@@ -71,7 +71,9 @@ def env(
     from ffnbench import api
 
     with Ending(output, "env") as ending:
-        api.environment(timer, ending, ceilings=ceilings)
+        found = settings()
+        rows = [("defaults from", str(found.path)), *((f"default {n}", v) for n, v in found.rows())] if found else []
+        api.environment(timer, ending, ceilings=ceilings, settings=rows)
 
 
 MODEL = typer.Argument(

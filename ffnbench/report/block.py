@@ -44,7 +44,7 @@ def block_tables(report: Report) -> Table:
     tables = [parts_table(report, lengths[0]), counted_table(report, lengths)]
     if report.environment is not None:
         tables.append(measured_table(report, lengths))
-    notes = (note.text for note in report.plan.notes if not note.label)
+    notes = report.notes("") if report.environment is None else ()  # a table of what was measured has them
     last = replace(tables[-1], footnotes=(*tables[-1].footnotes, *notes))
     return replace(last, above=tuple(tables[:-1]))
 

@@ -37,8 +37,16 @@ STDOUT_OF_CI = 100  # columns
 SHORT_FORMATS = {"md": "markdown"}
 
 
+Sayer = Callable[[Plan | None], tuple[str, ...]]
+
+
 def _unheard(_: Plan | Report) -> None:
     """Nobody wants to know."""
+
+
+def _nothing(_: Plan | None) -> tuple[str, ...]:
+    """There is nothing to say."""
+    return ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,6 +57,7 @@ class Shown:
     json: bool = flag(False, "Short for --format json.", OUTPUT)
     wide: bool = flag(False, "Show every column, in blocks that fit.", OUTPUT)
     known: Heard = _unheard  # is told what is asked as soon as that is known: a plan, or the baseline of a check
+    said: Sayer = _nothing  # what a reader should know of how a plan, or None, was asked for
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -145,6 +154,10 @@ class Silent:
     def known(self, what: Plan | Report) -> None:
         """What is asked is known, and nothing is measured or written yet: a plan, or the baseline of a check."""
 
+    def said(self, plan: Plan | None) -> tuple[str, ...]:
+        """What a reader should know of how a plan was asked for."""
+        return ()
+
     def tell(self, text: str) -> None:
         """Nothing."""
 
@@ -211,6 +224,7 @@ class Ending(Silent):
         self.tells = not self._quiet
         self._known: Heard = getattr(output, "known", _unheard)
         self._how = Arrangement(sort=getattr(output, "sort", ""), columns=getattr(output, "columns", ""))
+        self._said: Sayer = getattr(output, "said", _nothing)
         one_of("format", self._format, formats)
         self._inputs = list(inputs)
         self._counts_only = counts_only
@@ -238,6 +252,10 @@ class Ending(Silent):
         drawn = any(map(is_roofline, self._outputs.paths))
         if drawn and (self._counts_only or not has_ceilings(what)):
             raise no_ceilings()
+
+    def said(self, plan: Plan | None) -> tuple[str, ...]:
+        """Which defaults a file has set."""
+        return self._said(plan)
 
     def tell(self, text: str) -> None:
         """One line on stderr before anything is measured."""

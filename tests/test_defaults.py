@@ -1,0 +1,174 @@
+"""`[tool.ffnbench]` of a pyproject.toml: what holds, what gives way, what no file may say."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from conftest import FakeLaunch
+from test_cli import call  # noqa: F401 - a fixture
+
+from ffnbench.cli import bundles
+from ffnbench.cli.defaults import NEVER
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """A repository with a pyproject.toml of that text; the current folder is one below it."""
+    (tmp_path / ".git").mkdir()
+    (tmp_path / "below").mkdir()
+    monkeypatch.chdir(tmp_path / "below")
+
+    def write(*lines: str, table: str = "tool.ffnbench", folder: str = ".") -> Path:
+        path = tmp_path / folder / "pyproject.toml"
+        path.write_text("\n".join((f"[{table}]", *lines, "")))
+        return path
+
+    return write
+
+
+def asked(call, *words: str, launch: FakeLaunch | None = None) -> dict:  # noqa: F811
+    code, out, err = call(*words, "--json", launch=launch)
+    assert code == 0, err
+    plan = json.loads(out)["plan"]
+    return {**plan["request"], "notes": [note["text"] for note in plan["notes"] if not note["label"]],
+            "protocol": plan["protocol"]}  # fmt: skip
+
+
+def test_a_default_holds_typed_flags_win_and_both_are_recorded(call, project) -> None:  # noqa: F811
+    project('seq-len = "2Ki"', "batch = 3", 'dtype = "bf16"', "variants = ['relu', 'swiglu']", "bias = true")
+    found = asked(call, "cost")
+    assert (found["seq_len"], found["batch"], found["dtype"], found["bias"]) == (2048, 3, "bf16", True)
+    assert found["variants"] == "relu,swiglu"
+    assert found["notes"] == ["defaults from pyproject.toml: seq_len 2Ki, batch 3, dtype bf16, variants relu,swiglu, "
+                              "bias true"]  # fmt: skip
+    found = asked(call, "cost", "--seq-len", "16", "--no-bias", "--dtype", "float32", "--variants", "gelu", "--batch=1")
+    assert (found["seq_len"], found["bias"], found["dtype"], found["variants"]) == (16, False, "float32", "gelu")
+    assert found["notes"] == []
+    assert "defaults from pyproject.toml: seq_len 2Ki" in " ".join(call("cost")[1].split())
+    assert "defaults from pyproject.toml: seq_len 2Ki" in " ".join(call("compare")[1].split())
+
+
+def test_a_commands_own_table_wins_over_that_of_all(call, project) -> None:  # noqa: F811
+    path = project("seq_len = 64", "budget = '20s'")
+    path.write_text(
+        path.read_text() + "[tool.ffnbench.cost]\nseq_len = 32\n[tool.ffnbench.compare]\nprecision = '2%'\n"
+    )
+    assert asked(call, "cost")["seq_len"] == 32
+    found = asked(call, "compare", "--d-model", "64")
+    assert (found["seq_len"], found["budget"], found["precision"]) == (64, 20.0, 2.0)
+    assert found["protocol"]["precision"] == 0.02
+
+
+def test_the_nearest_table_counts_and_none_beyond_the_repository(call, project, tmp_path, monkeypatch) -> None:  # noqa: F811
+    project("seq_len = 64")
+    project("line-length = 1", table="tool.ruff", folder="below")
+    assert asked(call, "cost")["seq_len"] == 64
+    project("seq_len = 65", folder="below")
+    assert asked(call, "cost")["seq_len"] == 65
+    (tmp_path / "below" / "inner").mkdir()
+    (tmp_path / "below" / "inner" / ".git").touch()  # as a worktree has it
+    monkeypatch.chdir(tmp_path / "below" / "inner")
+    assert asked(call, "cost")["seq_len"] == 512
+
+
+@pytest.mark.parametrize(
+    ("line", "typed", "field", "value"),
+    [
+        ("precision = 0.5", ["--quick"], "precision", None),
+        ("budget = '1m'", ["--workers", "3"], "budget", None),
+        ("quick = true", ["--budget", "15"], "quick", False),
+        ("workers = 4", ["--precision", "2"], "workers", None),
+        ("pause = 30", [], "pause", None),
+        ("pause = 0", ["--runs", "2"], "pause", 0.0),
+        ("d_model = 64", ["--preset", "gpt2"], "d_model", None),
+        ("d_model = 64", ["--variants", "gpt2"], "d_model", None),
+        ("preset = 'gpt2'", ["--d-model", "64"], "preset", None),
+        ("preset = 'gpt2'", ["--config", "bert-base"], "preset", None),
+        ("ratio = 3", ["--d-ff", "64"], "ratio", None),
+        ("d_ff = 64", ["--ratio", "3"], "d_ff", None),
+        ("rule = 'llama'", ["--d-ff", "64"], "rule", None),
+        ("routing = 'skewed'", ["--variants", "relu"], "routing", None),
+        ("routing = 'skewed'", ["--variants", "swiglu@moe=4x2"], "routing", "skewed"),
+        ("control = true", ["--metrics", "memory"], "control", False),
+        ("wide = true", [], None, None),
+        ("format = 'csv'", [], None, None),
+    ],
+)
+def test_a_default_gives_way_without_a_word(call, project, line: str, typed: list, field: str, value: object) -> None:  # noqa: F811
+    project(line)
+    found = asked(call, "compare", *([] if "gpt2" in f"{line}{typed}" else ["--seq-len=16"]), *typed)
+    if field is not None:
+        assert found[field] == value
+    assert bool(found["notes"]) == (value is not None and value is not False)
+
+
+def test_a_default_that_does_nothing_for_a_plan_is_not_told(call, project) -> None:  # noqa: F811
+    project("dropout = 0.5", "seq_len = 64")
+    typed = ["cost", "--variants", "relu@dropout=0.1@seq_len=8", "--mode", "train"]
+    assert asked(call, *typed)["notes"] == []
+    assert call("cost", "--dropout", "0.5", *typed[1:])[0] == 2  # as it is where it is typed
+
+
+@pytest.mark.parametrize(
+    ("line", "says", "hint"),
+    [
+        ("seqlen = 3", "unknown key 'seqlen' in [tool.ffnbench]", "did you mean 'seq_len'"),
+        ("seq_len = 'many'", "--seq-len: 'many' is not a whole number, in ", "2Ki"),
+        ("dtype = 'float23'", "unknown dtype 'float23' (dtype is set in pyproject.toml)", "list dtypes"),
+        ("bias = 'yes'", "bias of", "bias = true, or false"),
+        ("seq_len = true", "seq_len of", ""),
+        ("seq_len = 2026-01-01", "is no value of a flag", "seq_len = 128"),
+        ("variants = 'relu,mine=a.b:C'", "which names code", "type it"),
+        ("variants = ['relu', 'file.py:C']", "which names code", "type it"),
+        ("variants = 'relu@python=/bin/other'", "which names code", "type it"),
+        ("activations = 'act.py:f'", "which names code", "type it"),
+        ("a = = 3", "cannot read", "TOML"),
+    ],
+)
+def test_what_is_wrong_in_a_file_is_told_with_the_file(call, project, line: str, says: str, hint: str) -> None:  # noqa: F811
+    path = project(f"# ffnbench\n{line}")
+    code, out, err = call("cost")
+    assert (code, out) == (2, "")
+    assert says in err.splitlines()[0]
+    assert str(path) in err or "pyproject.toml" in err
+    assert hint in err
+
+
+def test_no_file_sets_what_runs_writes_or_trusts(call, project) -> None:  # noqa: F811
+    """By exclusion: what a file may set is a list here, so that a new flag has to be looked at."""
+    may = {
+        "variants", "variant", "activations", "preset", "config", "d_model", "d_ff", "bias", "match", "multiple_of",
+        "rule", "ratio", "ffn_dim_multiplier", "dropout", "reference", "batch", "seq_len", "dtype", "mode", "device",
+        "threads", "backend", "workers", "rounds", "quick", "precision", "budget", "seed", "timeout", "runs", "pause",
+        "init", "routing", "control", "metrics", "whole_model", "heads", "kv_heads", "head_dim", "causal", "textbook",
+        "cost_only", "elements", "range_", "derivative", "gated", "size", "dpi", "style", "tolerance", "exact_only",
+        "across_machines", "absolute", "base_rev", "head_rev", "fail_above", "allow_mismatch", "checks", "live",
+        "world", "judge", "rivals", "repeats", "format", "wide", "quiet", "wait", "on_unclear",
+    }  # fmt: skip
+    assert {name for names in bundles.FLAGS.values() for name in names} == may | set(NEVER)
+    for name in NEVER:
+        project(f"{name} = 'x'")
+        code, _, err = call("list")
+        assert code == 2
+        assert f"sets {name}, which names" in err
+
+
+def test_env_shows_the_file_and_what_it_sets(call, project) -> None:  # noqa: F811
+    path = project("seq_len = 128")
+    path.write_text(path.read_text() + "[tool.ffnbench.compare]\nprecision = '0.5%'\n")
+    out = call("env", "-f", "csv")[1]
+    assert f"defaults from,{path}" in out
+    assert "default seq_len,128" in out
+    assert "default compare.precision,0.5%" in out
+    path.unlink()
+    assert "default" not in call("env", "-f", "csv")[1]
+
+
+def test_a_command_that_is_none_gets_a_near_one(call, project) -> None:  # noqa: F811
+    project("seq_len = 1", table="tool.ffnbench.compar")
+    code, _, err = call("cost")
+    assert code == 2
+    assert "no command is called 'compar'" in err
+    assert "did you mean 'compare'" in err
