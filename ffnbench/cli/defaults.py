@@ -23,7 +23,7 @@ NEVER = {  # fields, and what a file may not say by them
     "base_env": "the environment of a process", "head_env": "the environment of a process", "update": "an output",
     "append": "an output", "force": "an output", "saved": "a file to be read", "json": "a format twice",
 }  # fmt: skip
-OF_CODE = ("variants", "variant", "activations")  # may name code: only names of ffnbench's own are taken
+OF_CODE = ("variants", "variant", "activations", "style")  # may name code, or an address: plain names are taken
 OF_CODE_KEYS = ("@python", "@source", "@env")
 
 
@@ -128,7 +128,7 @@ def _value(path: Path, name: str, value: Any) -> Any:
     text = shown(value)
     if name in OF_CODE and (":" in text or any(key in text for key in OF_CODE_KEYS)):
         raise FfnbenchError(
-            f"{str(path)!r} sets {name} to {text!r}, which names code: no file may do that",
+            f"{str(path)!r} sets {name} to {text!r}, which is no plain name: no file may set that",
             "type it where it is wanted",
         )
     return value
