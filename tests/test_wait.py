@@ -41,7 +41,7 @@ def test_a_wait_is_rounded_up(seconds: float, text: str) -> None:
 
 
 def test_the_line_before_a_run(call, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: F811
-    quiet, busy = ("measuring takes at most 15 s", "and longer now: this machine is busy, others use 1.7 of its")
+    quiet, busy = ("measuring takes at most 15 s", "on a quiet machine; this one is busy now: others use 1.7 of its")
     assert wait_text(15, at_most=True) == quiet
     lines = call("compare", "--d-model", "64")[2].splitlines()
     assert lines[0] == quiet

@@ -65,7 +65,7 @@ def wait_text(seconds: float, *, at_most: bool, others: float | None = None, cpu
     if others is None:
         return told
     busy = f"others use {others:.1f} of its {cpus} CPUs" if cpus > 1 else f"others use {others:.0%} of its CPU"
-    return f"{told}, and longer now: this machine is busy, {busy}"
+    return f"{told} on a quiet machine; this one is busy now: {busy}"
 
 
 def duration(seconds: float) -> str:
