@@ -10,18 +10,20 @@ import sys
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from ffnbench import api, cli
+from ffnbench import api, cli, jsonable
+from ffnbench.activations.facts import Facts
 from ffnbench.bench.prober import Prober
 from ffnbench.bench.session import Session, WorkerLost
 from ffnbench.ffn.cost import Cost
-from ffnbench.ffn.spec import ImportedSpec
+from ffnbench.ffn.spec import ActivationSpec, ImportedSpec, OwnActivation
 from ffnbench.plan import OWN, Arm, Backend, Case, Workload
 from ffnbench.report.compare import compare_records
 from ffnbench.report.records import csv_text
-from ffnbench.result import Agreement, Report
+from ffnbench.result import Agreement, Curve, Report
 
 ROOT = Path(__file__).resolve().parents[1]
 FACTS = {
@@ -178,6 +180,29 @@ class SidesProber(Prober):
 
     def within(self, arm: Arm) -> Prober:
         return KnownProber(1.0, arm) if arm != OWN else self
+
+
+class ProberHere(SidesProber):
+    """Looks at modules and activations in this process."""
+
+    def describe(self, target: str) -> OwnActivation | None:
+        return _probe_jobs().InProcess().describe(target)
+
+    def count(self, spec: ImportedSpec, workload: Workload) -> Cost:
+        return _probe_jobs().InProcess().count(spec, workload)
+
+    def facts(self, spec: ActivationSpec) -> Facts:
+        return jsonable.decode(Facts, _probe_jobs().facts(jsonable.encode(spec)))
+
+    def curve(self, spec: ActivationSpec, low: float, high: float, points: int) -> Curve:
+        answer = _probe_jobs().curve(jsonable.encode(spec), low, high, points)
+        return jsonable.decode(Curve, {key: value for key, value in answer.items() if key != "finite"})
+
+
+def _probe_jobs() -> Any:
+    from ffnbench.bench import probe_jobs  # with torch, which not every test needs
+
+    return probe_jobs
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ import shlex
 from dataclasses import fields
 
 import pytest
-from conftest import ROOT, FakeLaunch, SidesProber, ffnbench, two_sides
+from conftest import ROOT, FakeLaunch, ProberHere, SidesProber, ffnbench, two_sides
 
 from ffnbench import api, jsonable
 from ffnbench.cli import app
@@ -142,7 +142,8 @@ def trimmed(text: str) -> str:
     return "\n".join(line.rstrip() for line in text.splitlines()).strip()
 
 
-def test_the_simulated_selftest_shown_is_the_committed_one() -> None:
+def committed_selftest() -> SelftestResult:
+    """The simulated selftest of results/, as it was answered."""
     every = json.loads((RESULTS / "selftest.json").read_text())
     records = [r for r in every if r["how"] is None]
     covered = [jsonable.decode(Covered, {f.name: r[f.name] for f in fields(Covered)}) for r in every if r["how"]]
@@ -155,7 +156,13 @@ def test_the_simulated_selftest_shown_is_the_committed_one() -> None:
         )
         for r in records
     ]  # fmt: skip
-    view = selftest_view(SelftestResult(rates=tuple(rates), covered=tuple(covered)))
+    return SelftestResult(rates=tuple(rates), covered=tuple(covered))
+
+
+def test_the_simulated_selftest_shown_is_the_committed_one() -> None:
+    found = committed_selftest()
+    rates, covered = found.rates, found.covered
+    view = selftest_view(found)
     assert trimmed(plain(view.table, 80)) == block_after("selftest")
     assert {of.runs for of in covered} == {2000}
     told(broken_by_intervals(covered, simulated().worlds))
@@ -224,8 +231,15 @@ def test_committed_runs_read_back(path) -> None:
 
 
 @pytest.mark.parametrize(("document", "body"), blocks("python"))
-def test_python_blocks_run(document: str, body: str, on_machine) -> None:
-    on_machine(FakeLaunch())
+def test_python_blocks_run(document: str, body: str, tmp_path, monkeypatch, on_machine) -> None:
+    monkeypatch.chdir(tmp_path)
+    asked = CompareRequest(variants="relu,gelu,swiglu", precision=0.5, metrics="latency")
+    saved = api.measure(api.prepare(asked), launch=FakeLaunch())
+    (tmp_path / "baseline.json").write_text(report_text(saved))
+    if "ffnbench.ab(" in body:
+        two_sides(tmp_path)
+    monkeypatch.setattr(api, "exam", lambda request: lambda listener: committed_selftest())
+    on_machine(FakeLaunch(), ProberHere)
     exec(compile(body, document, "exec"), {})
 
 

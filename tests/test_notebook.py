@@ -1,0 +1,120 @@
+"""docs/python.ipynb in a kernel of Jupyter: every cell runs, and what is shown is what a reader wants to see."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import ROOT
+
+nbformat = pytest.importorskip("nbformat")
+nbclient = pytest.importorskip("nbclient")
+pytest.importorskip("ipykernel")
+pytestmark = pytest.mark.filterwarnings("ignore")  # of Jupyter's own packages: they come and go
+
+FAKED = f"""
+import sys
+sys.path.insert(0, {str(ROOT / "tests")!r})
+from conftest import FakeLaunch, ProberHere
+from ffnbench import api
+import time
+
+def seconds(label, worker, number):
+    time.sleep(0.02)  # long enough for the bar to be drawn
+    return 0.01
+
+api.MACHINE = api.Machine(launch=FakeLaunch(seconds), prober=ProberHere)
+"""
+FURTHER = [
+    "print(ffnbench.cost('relu', d_model=64))",
+    "ffnbench.cost('relu', d_model=64).show()",
+    "from torch import nn\nclass Mine(nn.Module):\n    pass\nffnbench.cost(['relu', Mine])",
+    "api.MACHINE = api.Machine(launch=FakeLaunch(trouble={('sample', 'gelu'): KeyboardInterrupt()}))\n"
+    "ffnbench.compare('relu,gelu', d_model=64, workers=3, rounds=2)",
+]
+
+
+def executed(folder: Path, cells: list[Any], *, before: str = "") -> Any:
+    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(before), *cells])
+    client = nbclient.NotebookClient(notebook, timeout=300, resources={"metadata": {"path": str(folder)}})
+    client.execute(env={**os.environ, "PYTHONPATH": str(ROOT)})
+    return notebook.cells[1:]
+
+
+@pytest.fixture(scope="module")
+def cells(tmp_path_factory: pytest.TempPathFactory) -> list[Any]:
+    """The notebook, and a few cells more, in one kernel; nothing is measured."""
+    written = nbformat.read(ROOT / "docs" / "python.ipynb", as_version=4).cells
+    further = [nbformat.v4.new_code_cell(source, metadata={"tags": ["raises-exception"]}) for source in FURTHER]
+    return executed(tmp_path_factory.mktemp("notebook"), [*written, *further], before=FAKED)
+
+
+def outputs(cells: list[Any], source: str) -> list[Any]:
+    return next(cell for cell in cells if source in cell.source)["outputs"]
+
+
+def texts(cells: list[Any]) -> list[str]:
+    found = []
+    for cell in (cell for cell in cells if cell.cell_type == "code"):
+        for one in cell.outputs:
+            found += [one.get("text", ""), *one.get("traceback", [])]
+            found += [text for kind, text in one.get("data", {}).items() if kind.startswith("text/")]
+    return found
+
+
+def test_the_notebook_is_small_and_holds_no_output() -> None:
+    path = ROOT / "docs" / "python.ipynb"
+    assert path.stat().st_size < 20_000
+    assert all(not cell.get("outputs") for cell in nbformat.read(path, as_version=4).cells)
+
+
+def test_one_table_is_shown_and_the_bar_is_gone(cells) -> None:
+    bar, table = outputs(cells, "\nreport")
+    assert bar.data == {"text/html": "", "text/plain": ""}
+    assert table.output_type == "execute_result"
+    assert table.data["text/html"].count("<table") == 1
+    assert "FFN compare" in table.data["text/plain"]
+    (shown,) = outputs(cells, ".show()")
+    assert shown.data["text/html"].count("<table") == 1
+
+
+def test_no_raw_codes_and_no_empty_blocks(cells) -> None:
+    for text in texts(cells):
+        assert "\x1b" not in text
+        assert "<pre" not in text
+    (printed,) = outputs(cells, "print(ffnbench.cost(")
+    assert printed.text.startswith("FFN cost")
+
+
+def test_figures_are_shown(cells) -> None:
+    for source in ("report.plot()", "plot_activations"):
+        assert "image/png" in outputs(cells, source)[-1].data
+
+
+def test_a_mistake_is_three_lines(cells) -> None:
+    (mistake,) = outputs(cells, '"swigul"')
+    assert mistake.traceback[0] == "error: unknown variant 'swigul'"
+    assert mistake.traceback[1].startswith("hint: did you mean 'swiglu'")
+    assert mistake.traceback[2].startswith("line 1: ffnbench.compare(")
+    assert len(mistake.traceback) == 3
+    (cell,) = outputs(cells, "class Mine(nn.Module):\n    pass")
+    assert "it is in no file" in cell.traceback[0]
+    assert "%%writefile mine.py" in cell.traceback[1]
+
+
+def test_an_interruption_stops_the_notebook(cells) -> None:
+    bar, stopped = outputs(cells, "KeyboardInterrupt()")
+    assert bar.data["text/html"] == ""
+    assert stopped.ename == "KeyboardInterrupt"
+    assert re.match("KeyboardInterrupt: .* holds what was measured by then", stopped.traceback[0])
+    assert len(stopped.traceback) == 2
+
+
+@pytest.mark.slow
+def test_the_notebook_measures(tmp_path: Path) -> None:
+    """As it stands there, with real workers."""
+    cells = executed(tmp_path, nbformat.read(ROOT / "docs" / "python.ipynb", as_version=4).cells)
+    assert "FFN compare" in outputs(cells, "\nreport")[-1].data["text/plain"]

@@ -1,0 +1,396 @@
+"""ffnbench from Python: signatures, the stub, arguments, objects as variants, answers, Ctrl-C, what is printed."""
+
+from __future__ import annotations
+
+import inspect
+import io
+import os
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+import typer
+from conftest import ROOT, FakeLaunch
+from torch import nn
+
+import ffnbench
+from ffnbench import api
+from ffnbench.bench.descendants import MARK
+from ffnbench.cli import app
+from ffnbench.errors import FfnbenchError
+from ffnbench.python.arguments import request_of
+from ffnbench.python.stub import STUB, stub_text
+from ffnbench.python.targets import variants_text
+from ffnbench.report.answers import ShownCheck
+from ffnbench.request import BlockRequest, CompareRequest, PictureRequest, SidesRequest
+from ffnbench.stats.regression import Finding, Status
+
+SMALL = {"d_model": 8, "threads": 1, "workers": 3, "rounds": 2}
+CALLS = {  # command -> function; flags of the terminal alone, or of another function
+    "compare": ("compare", set()), "cost": ("cost", set()), "block": ("block", {"whole_model"}),
+    "check": ("check", {"update", "append"}), "ab": ("ab", set()), "selftest": ("selftest", set()),
+    "plot-activations": ("plot_activations", set()), "activations": ("time_activations", {"time"}),
+}  # fmt: skip
+TERMINAL = {"format", "wide", "out", "force", "export", "on_unclear", "context", "help"}
+
+
+class Plain(nn.Module):
+    """A class that a worker finds by the name of this module."""
+
+
+def of_module(d_model: int, d_ff: int) -> nn.Module:
+    """A factory at the top of a file."""
+    return nn.Identity()
+
+
+# Signatures and the stub
+
+
+@pytest.mark.parametrize("command", CALLS)
+def test_the_arguments_are_the_flags_of_the_command(command: str) -> None:
+    name, others = CALLS[command]
+    typed = typer.main.get_command(app).commands[command].params
+    flags = {one.name.rstrip("_") for one in typed} - TERMINAL - others
+    arguments = set(inspect.signature(getattr(ffnbench, name)).parameters)
+    assert flags == arguments - {"path"}
+
+
+def test_signature_and_help_say_what_there_is() -> None:
+    parameters = inspect.signature(ffnbench.compare).parameters
+    assert [name for name, one in parameters.items() if one.kind is one.POSITIONAL_OR_KEYWORD] == ["variants"]
+    assert parameters["dropout"].default == 0.0
+    text = inspect.getdoc(ffnbench.compare)
+    assert re.search(r"^ +d_ff: Final width per branch", text, re.MULTILINE)
+    assert "--" not in text
+    assert "\\" not in text
+
+
+def test_the_stub_is_up_to_date() -> None:
+    """Where it is not: python -m ffnbench.python.stub."""
+    assert STUB.read_text(encoding="utf-8") == stub_text()
+    assert (STUB.parent / "py.typed").exists()
+
+
+def test_every_public_name_loads_and_stands_in_the_stub() -> None:
+    for name in ffnbench.__all__:
+        assert getattr(ffnbench, name) is not None
+        assert re.search(rf"\b{name}\b", STUB.read_text(encoding="utf-8"))
+    assert issubclass(ffnbench.Error, Exception)
+
+
+def test_a_room_of_the_same_name_does_not_hide_a_function() -> None:
+    code = (
+        "import ffnbench.activations.facts, ffnbench.selftest.rates\n"
+        "from ffnbench import activations\n"
+        "print(activations.__name__, callable(ffnbench.activations), callable(ffnbench.selftest))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, cwd=ROOT)
+    assert done.stdout.split() == ["activations", "True", "True"], done.stderr
+
+
+RIGHT = """
+import ffnbench
+from pathlib import Path
+
+def mine(d_model: int, d_ff: int) -> object: ...
+
+report = ffnbench.compare(["relu", "swiglu"], d_model=256, dtype="bf16", quick=True)
+path: Path = report.save(Path("run.json"))
+found = ffnbench.check(path, tolerance={"latency": "5%"})
+done: bool = found.ok
+counted = ffnbench.cost({"a": "relu"}, d_model=64).frame()
+try:
+    ffnbench.ab("relu", base_rev="main", d_model=64, quiet=True)
+except ffnbench.Error as problem:
+    print(problem.hint)
+"""
+WRONG = {
+    'ffnbench.compare("relu", dmodel=256)': "call-arg",
+    'ffnbench.compare("relu", d_model="wide")': "arg-type",
+    'ffnbench.cost("relu").sav("x")': "attr-defined",
+    "ffnbench.check()": "call-arg",
+    'ffnbench.load("run.json").ok': "attr-defined",
+}
+
+
+def test_a_type_checker_knows_right_from_wrong(tmp_path: Path) -> None:
+    (tmp_path / "right.py").write_text(RIGHT)
+    (tmp_path / "wrong.py").write_text("\n".join(["import ffnbench", *WRONG]))
+    done = subprocess.run(
+        [sys.executable, "-m", "mypy", "--no-error-summary", str(tmp_path / "right.py"), str(tmp_path / "wrong.py")],
+        capture_output=True, text=True, timeout=300, cwd=ROOT, env={**os.environ, "MYPYPATH": ""},
+    )  # fmt: skip
+    found = re.findall(r"(\w+)\.py:(\d+): error: .*\[([\w-]+)\]$", done.stdout, re.MULTILINE)
+    assert found == [("wrong", str(2 + i), kind) for i, kind in enumerate(WRONG.values())], done.stdout + done.stderr
+
+
+# Arguments
+
+
+@pytest.mark.parametrize(
+    ("kind", "given", "field", "value"),
+    [
+        (CompareRequest, {"variants": ["relu", "swiglu@d_ff=64"]}, "variants", "relu,swiglu@d_ff=64"),
+        (CompareRequest, {"variants": {"a": "relu", "b": "gelu"}}, "variants", "a=relu,b=gelu"),
+        (CompareRequest, {"variants": Plain}, "variants", f"{__name__}:Plain"),
+        (CompareRequest, {"variants": ("relu", of_module)}, "variants", f"relu,{__name__}:of_module"),
+        (CompareRequest, {"dtype": torch.bfloat16}, "dtype", "bfloat16"),
+        (CompareRequest, {"dtype": ["float32", torch.bfloat16]}, "dtype", "float32,bfloat16"),
+        (CompareRequest, {"mode": ("forward", "train")}, "mode", "forward,train"),
+        (CompareRequest, {"device": torch.device("cpu")}, "device", "cpu"),
+        (CompareRequest, {"config": Path("a/config.json")}, "config", "a/config.json"),
+        (CompareRequest, {"d_model": "64"}, "d_model", 64),
+        (CompareRequest, {"precision": 1}, "precision", 1.0),
+        (CompareRequest, {"d_ff": None}, "d_ff", None),
+        (CompareRequest, {"metrics": ["latency", "memory"]}, "metrics", "latency,memory"),
+        (BlockRequest, {"seq_len": [128, 8192]}, "seq_len", "128,8192"),
+        (BlockRequest, {"seq_len": 128}, "seq_len", "128"),
+        (PictureRequest, {"range": (-2, 2.5)}, "range_", "-2:2.5"),
+        (PictureRequest, {"size": (6, 4)}, "size", "6x4"),
+        (PictureRequest, {"activations": ["relu", of_module]}, "activations", f"relu,{__name__}:of_module"),
+        (SidesRequest, {"tolerance": {"latency": "5%"}}, "tolerance", ("latency=5%",)),
+        (SidesRequest, {"tolerance": "latency=5%"}, "tolerance", ("latency=5%",)),
+        (SidesRequest, {"tolerance": None}, "tolerance", ()),
+        (SidesRequest, {"base_env": {"OMP_NUM_THREADS": 1}}, "base_env", ("OMP_NUM_THREADS:1",)),
+    ],
+)
+def test_values_as_python_has_them_become_what_is_typed(kind, given: dict, field: str, value: object) -> None:
+    assert getattr(request_of(kind, given), field) == value
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ({"d_model": "wide"}, "d_model must be a whole number, not 'wide'"),
+        ({"d_model": 64.5}, "d_model must be a whole number"),
+        ({"d_model": True}, "d_model must be a whole number"),
+        ({"bias": "yes"}, "bias must be True or False"),
+        ({"rule": ["llama", "palm"]}, "rule takes one value"),
+        ({"match": 3.5}, "match must be a text"),
+        ({"dmodel": 8}, "hint: did you mean 'd_model'"),
+        ({"variants": {"a,b": "relu"}}, "the label 'a,b'"),
+        ({"variants": [nn.Identity()]}, "an instance of Identity is no variant"),
+        ({"variants": [lambda d_model, d_ff: None]}, "a lambda"),
+        ({"variants": [3]}, "3 is no variant"),
+    ],
+)
+def test_a_wrong_argument_is_told_with_a_hint(given: dict, says: str) -> None:
+    with pytest.raises(ffnbench.Error) as caught:
+        ffnbench.cost(**given)
+    assert says in str(caught.value)
+    assert "\nhint: " in str(caught.value)
+
+
+def test_what_a_worker_could_not_find_is_refused() -> None:
+    class Inner(nn.Module):
+        pass
+
+    with pytest.raises(ffnbench.Error, match="defined within a function"):
+        variants_text(["relu", Inner])
+    hidden = type("Plain", (nn.Module,), {"__module__": __name__})
+    with pytest.raises(ffnbench.Error, match="something else now"):
+        variants_text(hidden)
+    code = "import ffnbench\nclass Mine: pass\ntry: ffnbench.cost(Mine)\nexcept ffnbench.Error as e: print(e)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, cwd=ROOT)
+    assert "it is in no file\nhint: save it to a file" in done.stdout, done.stderr
+
+
+SCRIPT = re.search(r"```py\n(# mine\.py\n.*?)```", (ROOT / "docs" / "python.md").read_text(encoding="utf-8"), re.DOTALL)
+
+
+def test_a_class_of_the_script_that_runs_is_a_variant(tmp_path: Path) -> None:
+    """The script of docs/python.md as it stands there, but that it counts: with a real worker."""
+    text = SCRIPT[1].replace("ffnbench.compare(", "ffnbench.cost(").replace(", quick=True", "")
+    assert "ffnbench.cost(" in text
+    (tmp_path / "mine.py").write_text(text)
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(
+        [sys.executable, "mine.py"], capture_output=True, text=True, timeout=300, cwd=tmp_path, env=environment
+    )
+    assert done.returncode == 0, done.stderr
+    assert re.search(r"^Mine", done.stdout, re.MULTILINE)
+    assert done.stdout.count("FFN cost") == 1  # the worker that loaded the file did not run it as a script
+    assert done.stderr == ""
+
+
+def test_a_script_without_a_guard_is_told_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(MARK, "x")
+    with pytest.raises(ffnbench.Error, match="__main__"):
+        ffnbench.cost("relu")
+    assert isinstance(ffnbench.build("relu", d_model=8), nn.Module)  # a factory in a file may do that
+
+
+# Answers
+
+
+@pytest.fixture
+def report(on_machine) -> ffnbench.Report:
+    on_machine(FakeLaunch(lambda label, worker, number: 0.01 if label == "relu" else 0.02))
+    return ffnbench.compare(["relu", "gelu"], **SMALL)
+
+
+def test_a_report_saves_by_suffix_and_loads(report, tmp_path: Path) -> None:
+    assert ffnbench.load(report.save(tmp_path / "run.json")).frame().equals(report.frame())
+    assert report.save(tmp_path / "run.csv").read_text().splitlines()[0].split(",") == list(report.frame().columns)
+    assert "| gelu" in report.save(tmp_path / "run.md").read_text()
+    page = report.save(str(tmp_path / "run.html")).read_text()
+    assert page.startswith("<!doctype html>")
+    assert "<script" not in page
+    assert "gelu" in page
+    assert report.save(tmp_path / "run.png").read_bytes().startswith(b"\x89PNG")
+    assert report.plot(tmp_path / "run.svg").read_text().startswith("<?xml")
+    report.save(f"{tmp_path}/all/")
+    assert {path.suffix for path in (tmp_path / "all").iterdir()} == {
+        ".json", ".csv", ".md", ".html", ".png", ".svg", ".pdf",
+    }  # fmt: skip
+
+
+def test_a_path_that_cannot_be_written_is_told(report, tmp_path: Path) -> None:
+    for path, says in (("run.xlsx", "unknown suffix '.xlsx'"), ("run", "no suffix"), ("no/run.csv", "no folder")):
+        with pytest.raises(ffnbench.Error, match=says):
+            report.save(tmp_path / path)
+    with pytest.raises(ffnbench.Error, match="unknown suffix"):
+        report.plot(tmp_path / "run.csv")
+    with pytest.raises(ffnbench.Error, match="no ceilings"):
+        report.plot(roofline=True)
+
+
+def test_a_plot_is_a_figure(report) -> None:
+    figure = report.plot()
+    assert len(figure.axes) == 1
+    assert any("gelu" in text.get_text() for text in figure.axes[0].get_yticklabels())
+
+
+def test_text_is_plain_wherever_it_is_asked_for(report, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("TERM", "xterm-256color")
+    for text in (str(report), repr(report)):
+        assert "\x1b" not in text
+        assert "FFN compare" in text
+    page = report._repr_html_()
+    assert page.count("<table") == 1
+    assert "<p></p>" not in page
+    assert "<pre" not in page
+
+
+def test_other_answers_show_themselves_and_become_frames(tmp_path: Path) -> None:
+    found = ffnbench.inspect("mixtral-8x7b")
+    assert found.frame()["params"].tolist()[0] > 1e9
+    assert "Mixtral" in str(found)
+    assert found.save(tmp_path / "model.csv").read_text().startswith("kind,count,params")
+    whole = ffnbench.inspect("llama3-8b", whole_model=True).frame()
+    assert whole.set_index("part")["params"]["all"] == 8_030_261_248
+    block = ffnbench.block(preset="llama3-8b", seq_len=[128, 8192], cost_only=True)
+    assert block.frame()["seq_len"].dropna().unique().tolist() == [128, 8192]
+    with pytest.raises(ffnbench.Error, match="no picture"):
+        found.plot()
+
+
+def finding(status: Status) -> Finding:
+    return Finding(case="relu", metric="latency", status=status, tolerance=0.05)
+
+
+@pytest.mark.parametrize(
+    ("statuses", "status", "ok"),
+    [
+        ("OK OK", "OK", True),
+        ("OK IMPROVED", "IMPROVED", True),
+        ("UNCLEAR OK", "UNCLEAR", True),
+        ("IMPROVED INCOMPARABLE", "INCOMPARABLE", True),
+        ("UNCLEAR REGRESSED MISSING", "REGRESSED", False),
+        ("UNCLEAR MISSING", "MISSING", False),
+        ("NEW OK", "OK", True),
+    ],
+)
+def test_a_check_says_whether_all_is_well(report, statuses: str, status: str, ok: bool) -> None:
+    found = ShownCheck(findings=tuple(finding(Status(one)) for one in statuses.split()), before=report, now=report)
+    assert (found.status, found.ok) == (status, ok)
+
+
+def test_check_from_python(tmp_path: Path) -> None:
+    path = ffnbench.cost(["relu", "swiglu"], d_model=8).save(tmp_path / "baseline.json")
+    found = ffnbench.check(path, exact_only=True)
+    assert found.ok
+    assert set(found.frame()["status"]) == {"OK"}
+    assert "FFN check against" in str(found)
+    other = ffnbench.cost(["relu", "swiglu=swiglu@d_ff=30"], d_model=8).save(tmp_path / "other.json")
+    worse = ffnbench.check(path, other, exact_only=True)
+    assert (worse.ok, worse.status) == (False, "REGRESSED")
+    assert worse.save(tmp_path / "check.xml").read_text().startswith("<?xml")
+
+
+# Ctrl-C, mistakes, and what is printed
+
+
+def test_an_interruption_ends_a_loop_with_the_report_attached(on_machine) -> None:
+    begun = []
+    on_machine(FakeLaunch(trouble={("sample", "gelu"): KeyboardInterrupt()}))
+
+    def loop() -> None:
+        for turn in range(3):
+            begun.append(turn)
+            ffnbench.compare("relu,gelu", **SMALL)
+
+    with pytest.raises(KeyboardInterrupt) as caught:
+        loop()
+    assert begun == [0]
+    assert caught.value.report.interrupted
+    assert caught.value.report.frame()["label"].tolist() == ["relu", "gelu"]
+
+
+def test_an_interruption_before_there_is_anything_has_no_report(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(api, "prepare", interrupted)
+    with pytest.raises(KeyboardInterrupt) as caught:
+        ffnbench.compare("relu", **SMALL)
+    assert caught.value.report is None
+
+
+def test_a_script_that_is_interrupted_ends_by_the_signal() -> None:
+    """So that the loop of a shell around it ends too; 1 would be a regression."""
+    code = (
+        "import sys; sys.path.insert(0, 'tests')\nimport conftest, ffnbench\nfrom ffnbench import api\n"
+        "trouble = {('sample', 'gelu'): KeyboardInterrupt()}\n"
+        "api.MACHINE = api.Machine(launch=conftest.FakeLaunch(trouble=trouble))\n"
+        "ffnbench.compare('relu,gelu', d_model=8, threads=1, workers=3, rounds=2)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, cwd=ROOT)
+    assert done.returncode == -signal.SIGINT, done.stderr
+    assert "its .report holds what was measured by then" in done.stderr
+
+
+def test_an_error_is_short_in_a_script_and_three_lines_in_a_notebook() -> None:
+    with pytest.raises(FfnbenchError) as caught:
+        ffnbench.compare("swigul", **SMALL)
+    assert str(caught.value).startswith("unknown variant 'swigul'\nhint: did you mean 'swiglu'")
+    assert len(caught.traceback) == 2  # this line, and the public function
+    assert caught.value.__cause__ is None
+    error, hint, line = caught.value._render_traceback_()
+    assert error == "error: unknown variant 'swigul'"
+    assert hint.startswith("hint: did you mean")
+    assert line.endswith('ffnbench.compare("swigul", **SMALL)')
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_nothing_is_printed_but_progress_in_a_terminal(on_machine, capsys, monkeypatch: pytest.MonkeyPatch) -> None:
+    on_machine(FakeLaunch())
+    ffnbench.compare("relu", **SMALL)
+    assert capsys.readouterr() == ("", "")
+    for quiet, shown in ((False, True), (True, False)):
+        stderr = Terminal()
+        with monkeypatch.context() as patch:
+            patch.setattr(sys, "stderr", stderr)
+            patch.setenv("TERM", "xterm")
+            ffnbench.compare("relu", quiet=quiet, **SMALL)
+        assert ("worker" in stderr.getvalue()) is shown
+    assert capsys.readouterr() == ("", "")
