@@ -16,10 +16,11 @@ import pytest
 
 from ffnbench import api, cli, jsonable
 from ffnbench.activations.facts import Facts
+from ffnbench.activations.user_activation import OwnActivation
 from ffnbench.bench.prober import Prober
 from ffnbench.bench.session import Session, WorkerLost
 from ffnbench.ffn.cost import Cost
-from ffnbench.ffn.spec import ActivationSpec, ImportedSpec, OwnActivation
+from ffnbench.ffn.spec import ActivationSpec, ImportedSpec
 from ffnbench.plan import OWN, Arm, Backend, Case, Workload
 from ffnbench.report.compare import compare_records
 from ffnbench.report.records import csv_text

@@ -8,7 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import ROOT
+from conftest import ROOT, KnownProber
+
+from ffnbench.activations.facts import Facts
+from ffnbench.ffn.spec import ActivationSpec
+from ffnbench.result import Curve
 
 nbformat = pytest.importorskip("nbformat")
 nbclient = pytest.importorskip("nbclient")
@@ -18,20 +22,33 @@ pytestmark = pytest.mark.filterwarnings("ignore")  # of Jupyter's own packages: 
 FAKED = f"""
 import sys
 sys.path.insert(0, {str(ROOT / "tests")!r})
-from conftest import FakeLaunch, ProberHere
+from conftest import FakeLaunch
+from test_notebook import Known
 from ffnbench import api
-import time
-
-def seconds(label, worker, number):
-    time.sleep(0.02)  # long enough for the bar to be drawn
-    return 0.01
-
-api.MACHINE = api.Machine(launch=FakeLaunch(seconds), prober=ProberHere)
+api.MACHINE = api.Machine(launch=FakeLaunch(), prober=Known)
 """
+RELU = Facts(
+    low=0.0, low_reached=True, high=None, high_reached=False, minimum=0.0, minimum_at=None, minimum_until=0.0,
+    minimum_flat=True, monotonic="increasing", jumps=(), kinks=(0.0,), bends=(), slope_low=0.0, slope_high=1.0,
+    zero_gradient=0.5, saturated=0.5, mean=0.4, second_moment=0.5,
+)  # fmt: skip
+
+
+class Known(KnownProber):
+    """Knows what an activation is like, whichever it is: no torch, so that a kernel starts quickly."""
+
+    def facts(self, spec: ActivationSpec) -> Facts:
+        return RELU
+
+    def curve(self, spec: ActivationSpec, low: float, high: float, points: int) -> Curve:
+        x = tuple(low + (high - low) * i / (points - 1) for i in range(points))
+        return Curve(x=x, y=tuple(max(0.0, v) for v in x), slope=tuple(float(v > 0) for v in x), flat=((low, 0.0),))
+
+
 FURTHER = [
     "print(ffnbench.cost('relu', d_model=64))",
     "ffnbench.cost('relu', d_model=64).show()",
-    "from torch import nn\nclass Mine(nn.Module):\n    pass\nffnbench.cost(['relu', Mine])",
+    "class Mine:\n    pass\nffnbench.cost(['relu', Mine])",
     "api.MACHINE = api.Machine(launch=FakeLaunch(trouble={('sample', 'gelu'): KeyboardInterrupt()}))\n"
     "ffnbench.compare('relu,gelu', d_model=64, workers=3, rounds=2)",
 ]
@@ -100,7 +117,7 @@ def test_a_mistake_is_three_lines(cells) -> None:
     assert mistake.traceback[1].startswith("hint: did you mean 'swiglu'")
     assert mistake.traceback[2].startswith("line 1: ffnbench.compare(")
     assert len(mistake.traceback) == 3
-    (cell,) = outputs(cells, "class Mine(nn.Module):\n    pass")
+    (cell,) = outputs(cells, "class Mine:\n    pass")
     assert "it is in no file" in cell.traceback[0]
     assert "%%writefile mine.py" in cell.traceback[1]
 
