@@ -334,7 +334,7 @@ def compare(
         dropout: Dropout on the hidden layer, in train mode.
         reference: What ratios are relative to. [default: the first variant]
         batch: Sequences in a call: 1,8 are two groups of rows.
-        seq_len: Tokens in a sequence: 1,128,512 are three groups.
+        seq_len: Tokens in a sequence: 1,128,2k are three groups; 2k is 2,000, 2Ki is 2,048.
         dtype: float32, bfloat16, float16, float64, or several of them.
         mode: forward (inference), train (training: forward and backward), backward alone, or several.
         device: auto (cuda where there is one), cpu, cuda, cuda:1.
@@ -399,7 +399,7 @@ def cost(
         dropout: Dropout on the hidden layer, in train mode.
         reference: What ratios are relative to. [default: the first variant]
         batch: Sequences in a call: 1,8 are two groups of rows.
-        seq_len: Tokens in a sequence: 1,128,512 are three groups.
+        seq_len: Tokens in a sequence: 1,128,2k are three groups; 2k is 2,000, 2Ki is 2,048.
         dtype: float32, bfloat16, float16, float64, or several of them.
         mode: forward (inference), train (training: forward and backward), backward alone, or several.
     """
