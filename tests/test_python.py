@@ -41,6 +41,10 @@ TERMINAL = {"format", "wide", "out", "force", "export", "on_unclear", "context",
 class Plain(nn.Module):
     """A class that a worker finds by the name of this module."""
 
+    @classmethod
+    def made(cls, d_model: int, d_ff: int) -> nn.Module:
+        return cls()
+
 
 def of_module(d_model: int, d_ff: int) -> nn.Module:
     """A factory at the top of a file."""
@@ -137,6 +141,7 @@ def test_a_type_checker_knows_right_from_wrong(tmp_path: Path) -> None:
         (CompareRequest, {"variants": ["relu", "swiglu@d_ff=64"]}, "variants", "relu,swiglu@d_ff=64"),
         (CompareRequest, {"variants": {"a": "relu", "b": "gelu"}}, "variants", "a=relu,b=gelu"),
         (CompareRequest, {"variants": Plain}, "variants", f"{__name__}:Plain"),
+        (CompareRequest, {"variants": [Plain.made]}, "variants", f"{__name__}:Plain.made"),
         (CompareRequest, {"variants": ("relu", of_module)}, "variants", f"relu,{__name__}:of_module"),
         (CompareRequest, {"dtype": torch.bfloat16}, "dtype", "bfloat16"),
         (CompareRequest, {"dtype": ["float32", torch.bfloat16]}, "dtype", "float32,bfloat16"),

@@ -195,9 +195,14 @@ def _is_list(given: Any) -> bool:
 def _one(name: str, base: type, given: Any) -> Any:
     """A single value as a request holds it."""
     try:
-        return READERS[base](given)
+        return from_text(base, given) if isinstance(given, str) and base in (int, float) else READERS[base](given)
     except (TypeError, ValueError):
         raise WrongArgument(f"{name} must be {NOUNS[base]}, not {given!r}", _said(base)) from None
+
+
+def from_text(base: type, text: str) -> Any:
+    """A number that is given as a text, as it is typed on the command line; raises ValueError."""
+    return base(text)
 
 
 def _said(base: type) -> str:
@@ -207,7 +212,7 @@ def _said(base: type) -> str:
 def _whole(given: Any) -> int:
     if isinstance(given, bool):
         raise TypeError
-    return int(given) if isinstance(given, str) else operator.index(given)
+    return operator.index(given)
 
 
 def _number(given: Any) -> float:

@@ -59,11 +59,9 @@ def target_of(given: Any) -> str:
         what = "a lambda" if inner == "<lambda>" else f"{inner!r}, which is defined within a function,"
         raise FfnbenchError(f"a worker can't find {what} by its name", "define it with a name at the top of a file")
     loaded = sys.modules.get(module)
-    if loaded is None or _found(loaded, name) is not given:
-        where = "this notebook" if module == "__main__" else repr(module)
-        raise FfnbenchError(
-            f"a worker can't find {name!r}: that name in {where} is something else now", FILE.format(name=name)
-        )
+    if loaded is None or _found(loaded, name) != given:  # a bound method is a new object each time, and equal
+        hint = FILE.format(name=name) if module == "__main__" else f"import it again: from {module} import {name}"
+        raise FfnbenchError(f"a worker can't find {name!r}: that name in {module!r} is something else now", hint)
     source = _source(loaded, module, name)
     if SEPARATORS & set(source):
         raise FfnbenchError(f"the path {source!r} holds one of , @ =", "move the file to a path without them")
