@@ -35,7 +35,9 @@ CALLS = {  # command -> function; flags of the terminal alone, or of another fun
     "check": ("check", {"update", "append"}), "ab": ("ab", set()), "selftest": ("selftest", set()),
     "plot-activations": ("plot_activations", set()), "activations": ("time_activations", {"time"}),
 }  # fmt: skip
-TERMINAL = {"format", "wide", "out", "force", "export", "on_unclear", "context", "help"}
+TERMINAL = {
+    "format", "json", "wide", "sort", "columns", "names", "out", "force", "export", "on_unclear", "context", "help",
+}  # fmt: skip
 
 
 class Plain(nn.Module):
@@ -170,7 +172,7 @@ def test_values_as_python_has_them_become_what_is_typed(kind, given: dict, field
 @pytest.mark.parametrize(
     ("given", "says"),
     [
-        ({"d_model": "wide"}, "d_model must be a whole number, not 'wide'"),
+        ({"d_model": "wide"}, "d_model: 'wide' is not a whole number"),
         ({"d_model": 64.5}, "d_model must be a whole number"),
         ({"d_model": True}, "d_model must be a whole number"),
         ({"bias": "yes"}, "bias must be True or False"),

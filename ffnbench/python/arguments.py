@@ -16,9 +16,10 @@ from functools import cache
 from types import UnionType
 from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from ffnbench.errors import WrongArgument
+from ffnbench.errors import FfnbenchError, WrongArgument
 from ffnbench.python.targets import variant_text, variants_text
 from ffnbench.request import CompareRequest, CostRequest, Flag, Request
+from ffnbench.units import read_count, read_percent, read_seconds
 
 R = TypeVar("R", bound=Request)
 PATHS = ("preset", "config", "baseline", "current", "saved")  # whose value may be a path
@@ -72,7 +73,7 @@ class Argument:
             return tuple(f"{key}{between}{one}" for key, one in given.items())
         if _is_list(given):
             return self._several(list(given))
-        one = _one(self.name, self.base, given)
+        one = self._one(given)
         return (one,) if isinstance(self.field.default, tuple) else one
 
     def _several(self, given: list[Any]) -> Any:
@@ -82,10 +83,24 @@ class Argument:
             raise WrongArgument(f"{self.name} takes one value, not {given!r}", "give one at a time")
         if not given:
             raise WrongArgument(f"{self.name} is an empty list", "leave it out for the default")
-        made = [_one(self.name, self.base, one) for one in given]
+        made = [self._one(one) for one in given]
         if not _is_tuple(self.hint):
             return ",".join(made)
         return made[0] if len(made) == 1 and not isinstance(self.field.default, tuple) else tuple(made)
+
+    def _one(self, given: Any) -> Any:
+        """A single value as a request holds it; a text may have a unit, as that of a flag may."""
+        how = self.field.metadata.get("flag")
+        read = UNITS.get(how.metavar if how and self.base is float else self.base.__name__)
+        if read is not None and isinstance(given, str):
+            try:
+                return read(given)
+            except FfnbenchError as problem:
+                raise WrongArgument(f"{self.name}: {problem.message}", problem.hint) from None
+        try:
+            return READERS[self.base](given)
+        except (TypeError, ValueError):
+            raise WrongArgument(f"{self.name} must be {NOUNS[self.base]}, not {given!r}", _said(self.base)) from None
 
 
 def arguments_of(kind: type[Request], hidden: tuple[str, ...] = ()) -> dict[str, Argument]:
@@ -192,19 +207,6 @@ def _is_list(given: Any) -> bool:
     )
 
 
-def _one(name: str, base: type, given: Any) -> Any:
-    """A single value as a request holds it."""
-    try:
-        return from_text(base, given) if isinstance(given, str) and base in (int, float) else READERS[base](given)
-    except (TypeError, ValueError):
-        raise WrongArgument(f"{name} must be {NOUNS[base]}, not {given!r}", _said(base)) from None
-
-
-def from_text(base: type, text: str) -> Any:
-    """A number that is given as a text, as it is typed on the command line; raises ValueError."""
-    return base(text)
-
-
 def _said(base: type) -> str:
     return "give True or False" if base is bool else f"for example {EXAMPLES[base]}"
 
@@ -240,5 +242,6 @@ def _text(given: Any) -> str:
 
 
 READERS: dict[type, Callable[[Any], Any]] = {int: _whole, float: _number, bool: _truth, str: _text}
+UNITS: dict[str, Callable[[str], Any]] = {"int": read_count, "TIME": read_seconds, "PCT": read_percent}
 NOUNS: dict[type, str] = {int: "a whole number", float: "a number", bool: "True or False", str: "a text"}
 EXAMPLES: dict[type, str] = {int: "512", float: "0.5", str: "'name'"}
