@@ -118,7 +118,7 @@ VALUES: dict[str, tuple[str, ...]] = {  # by field; each a flag's whole choice w
     "threads": ("1", "2", "3"), "backend": ("eager", "compile", "eager,compile"),
     "workers": ("3", "5"), "rounds": ("6", "9"),
     "precision": ("1", "2"), "budget": ("15", "60", "120"), "seed": ("0", "7"), "timeout": ("300", "60"),
-    "runs": ("1", "2", "40"),
+    "runs": ("1", "2", "3", "40"),
     "pause": ("0", "5"), "init": ("torch", "normal"), "routing": ("uniform", "skewed"),
     "metrics": ("latency,memory", "memory", "latency"), "format": ("table", "csv", "json"),
     "out": ("a.csv", "a.json", "a.svg"),
@@ -482,7 +482,7 @@ def hold(bench: Bench, command: str, combination: str, option: Any, *, quick: bo
     """Every value of a flag in one combination: refused if none does anything, and only then. Where it is to be `quick`
     the first value that does something is the last that is tried.
     """
-    line, laid_out = f"{command} {combination}", option.name == "wide"
+    line, laid_out = f"{command} {combination}", option.name in ("wide", "columns", "sort")
     worlds = (GPU, GPU_ELSEWHERE) if "cuda" in combination else (HERE, ELSEWHERE)
     base = bench.base(worlds[0], line, laid_out=laid_out)
     assert (base.wrong, base.refused) == (False, []), f"{line}: {base.said} {base.refused}"
