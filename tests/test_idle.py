@@ -70,13 +70,13 @@ COMBINATIONS = {
         "--variants swiglu@multiple_of=16", "--variants relu,swiglu --rule llama --ffn-dim-multiplier 1.3",
         "--device cuda --variants relu", "--device cuda --variants mypkg.mlp:SwiGLU", "--device cpu", "-o a.json",
         "--seq-len 16,32", "--d-model 64,96 --dtype float32,bf16 --variants swiglu,relu",
-        "--variants swiglu --threads 1,2",
+        "--variants gelu --threads 1,2",
     ],
     "cost": [
         "", "--d-ff 96", "--variants relu", "--match none --d-ff 96", "--preset gpt2 --variants preset", "--mode train",
         "--variants gpt2", "-f json", "-o x.json", "-o x.csv", "-o x.json -o x.csv", "--rule llama --ratio 2",
         "--variants swiglu --rule lfm2 --ffn-dim-multiplier 1.3", f"--variants {MOE}",
-        "--variants relu@dropout=0.1 --mode train", "--d-model 64,96", "--variants swiglu --mode forward,train",
+        "--variants relu@dropout=0.1 --mode train", "--d-model 64,96", "--variants gelu --mode forward,train",
     ],
     "block": [
         "", "--preset gpt2", "--cost-only", "--preset gpt2 --cost-only", "--preset gpt2 --whole-model",
