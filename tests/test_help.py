@@ -80,7 +80,10 @@ def offered(shell: str, typed: str, monkeypatch: pytest.MonkeyPatch, capsys: pyt
 
 
 def words_of_bash(typed: str) -> list[str]:
-    """COMP_WORDS: bash breaks words at `@ = :` too, and each of these is a word; the last one is that at the cursor."""
+    """COMP_WORDS: bash breaks words at `@ = :` too, and each of these is a word; the last one is that at the cursor.
+
+    Seen in bash 5.2. What it replaces by an answer begins with the last `@`, and behind the last `=` or `:`.
+    """
     words = [part for word in typed.split() for part in re.split(r"([@=:]+)", word) if part]
     return [*words, ""] if typed.endswith(" ") else words
 
@@ -122,9 +125,9 @@ def test_names_are_offered(typed: str, some: set, none: str, monkeypatch, capsys
     [
         ("--variants relu,swi", "relu,swiglu", "relu,swiglu"),
         ("--variants mine=swi", "mine=swiglu", "swiglu"),
-        ("--variants relu,swiglu@", "relu,swiglu@d_ff=", "d_ff="),
-        ("--variants relu,swiglu@d_", "relu,swiglu@d_ff=", "d_ff="),
-        ("--variants swiglu@bias=true@dt", "swiglu@bias=true@dtype=", "dtype="),
+        ("--variants relu,swiglu@", "relu,swiglu@d_ff=", "@d_ff="),
+        ("--variants relu,swiglu@d_", "relu,swiglu@d_ff=", "@d_ff="),
+        ("--variants swiglu@bias=true@dt", "swiglu@bias=true@dtype=float32", "@dtype=float32"),
         ("--variants swiglu@dtype=", "swiglu@dtype=bfloat16", "bfloat16"),
         ("--variants swiglu@dtype=bf", "swiglu@dtype=bfloat16", "bfloat16"),
         ("--variants swiglu@backend=comp", "swiglu@backend=compile", "compile"),

@@ -1,8 +1,8 @@
 """What a shell offers at TAB: names of variants, their keys and values, presets, dtypes, modes, backends.
 
-A completer takes the text of a value so far, and gives whole values. bash hands over only what stands behind the last
-of `@ = :`, and wants only what follows from there: `prepare_bash` puts the value together again, and `PREFIX` is
-what is left out of the answers.
+A completer takes the text of a value so far, and gives whole values. bash breaks words at `@ = :`, and wants only what
+stands from the last `@` on, or behind the last `=` or `:`: `prepare_bash` puts the value together again, and what
+stands before is left out of the answers.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Mapping
 Completer = Callable[[str], list[str]]
 Names = Callable[[], Iterable[str]]
 BREAKS = frozenset("@=:")  # of COMP_WORDBREAKS: bash makes words of their own of these
+AT = "@"  # it belongs to the word that bash completes, and the other two do not
 _OF_BASH = {"prefix": ""}
 
 
@@ -58,7 +59,10 @@ def _variants(text: str) -> list[str]:
     if equals:
         return [f"{start}{name}={value}" for value in VALUES[name]()] if name in VALUES else []
     taken = {pair.partition("=")[0] for pair in head.split("@")[1:]}
-    return [f"{start}{known}=" for known in keys() if known not in taken]
+    near = [known for known in keys() if known not in taken and known.startswith(name)]
+    if len(near) == 1 and near[0] in VALUES:  # a shell sets a blank behind the one word that is left
+        return [f"{start}{near[0]}={value}" for value in VALUES[near[0]]()]
+    return [f"{start}{known}=" for known in near]
 
 
 def names_of_variants() -> list[str]:
@@ -200,7 +204,8 @@ def prepare_bash(environment: dict[str, str] | os._Environ[str] = os.environ) ->
     for place, word in enumerate(words):
         joins = place > 1 and (_breaks(word) or _breaks(words[place - 1]))
         whole = [*whole[:-1], whole[-1] + word] if joins else [*whole, word]
-    current = "" if _breaks(words[-1]) else words[-1]
+    last, before = words[-1], words[-2] if at else ""
+    current = AT if last == AT else "" if _breaks(last) else f"{AT}{last}" if before == AT else last
     value, args = whole[-1], whole[:-1]
     flag, equals, rest = value.partition("=")
     if flag.startswith("--") and equals:
