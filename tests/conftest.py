@@ -108,6 +108,13 @@ class FakeLaunch:
         return self.workers[-1]
 
 
+def in_the_second_worker(label: str, worker: int, number: int) -> float:
+    """Seconds of a launch: Ctrl-C there."""
+    if worker == 1 and number == 0:
+        raise KeyboardInterrupt
+    return 0.01
+
+
 class KnownProber(Prober):
     """A prober that needs no process: it knows `mypkg.mlp` and what every module costs."""
 

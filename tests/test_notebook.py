@@ -49,7 +49,8 @@ FURTHER = [
     "print(ffnbench.cost('relu', d_model=64))",
     "ffnbench.cost('relu', d_model=64).show()",
     "class Mine:\n    pass\nffnbench.cost(['relu', Mine])",
-    "api.MACHINE = api.Machine(launch=FakeLaunch(trouble={('sample', 'gelu'): KeyboardInterrupt()}))\n"
+    "from conftest import in_the_second_worker\n"
+    "api.MACHINE = api.Machine(launch=FakeLaunch(in_the_second_worker))\n"
     "ffnbench.compare('relu,gelu', d_model=64, workers=3, rounds=2)",
 ]
 
@@ -123,7 +124,7 @@ def test_a_mistake_is_three_lines(cells) -> None:
 
 
 def test_an_interruption_stops_the_notebook(cells) -> None:
-    bar, stopped = outputs(cells, "KeyboardInterrupt()")
+    bar, stopped = outputs(cells, "in_the_second_worker")
     assert bar.data["text/html"] == ""
     assert stopped.ename == "KeyboardInterrupt"
     assert re.match("KeyboardInterrupt: .* holds what was measured by then", stopped.traceback[0])

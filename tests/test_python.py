@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 import torch
 import typer
-from conftest import ROOT, FakeLaunch
+from conftest import ROOT, FakeLaunch, in_the_second_worker
 from torch import nn
 
 import ffnbench
@@ -335,7 +335,7 @@ def test_check_from_python(tmp_path: Path) -> None:
 
 def test_an_interruption_ends_a_loop_with_the_report_attached(on_machine) -> None:
     begun = []
-    on_machine(FakeLaunch(trouble={("sample", "gelu"): KeyboardInterrupt()}))
+    on_machine(FakeLaunch(in_the_second_worker))
 
     def loop() -> None:
         for turn in range(3):
@@ -346,10 +346,16 @@ def test_an_interruption_ends_a_loop_with_the_report_attached(on_machine) -> Non
         loop()
     assert begun == [0]
     assert caught.value.report.interrupted
+    assert {sample.worker for sample in caught.value.report.samples} == {0}
     assert caught.value.report.frame()["label"].tolist() == ["relu", "gelu"]
 
 
-def test_an_interruption_before_there_is_anything_has_no_report(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interruption_before_there_is_anything_has_no_report(on_machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    on_machine(FakeLaunch(trouble={("open", "relu"): KeyboardInterrupt()}))
+    with pytest.raises(KeyboardInterrupt) as caught:
+        ffnbench.compare("relu,gelu", **SMALL)
+    assert caught.value.report is None
+
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
 
@@ -363,8 +369,7 @@ def test_a_script_that_is_interrupted_ends_by_the_signal() -> None:
     """So that the loop of a shell around it ends too; 1 would be a regression."""
     code = (
         "import sys; sys.path.insert(0, 'tests')\nimport conftest, ffnbench\nfrom ffnbench import api\n"
-        "trouble = {('sample', 'gelu'): KeyboardInterrupt()}\n"
-        "api.MACHINE = api.Machine(launch=conftest.FakeLaunch(trouble=trouble))\n"
+        "api.MACHINE = api.Machine(launch=conftest.FakeLaunch(conftest.in_the_second_worker))\n"
         "ffnbench.compare('relu,gelu', d_model=8, threads=1, workers=3, rounds=2)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, cwd=ROOT)

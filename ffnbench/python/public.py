@@ -53,7 +53,7 @@ def asks(
             except KeyboardInterrupt:
                 raise interruption() from None
             if getattr(found, "interrupted", False) or getattr(found, "cut_short", False):
-                raise interruption(found)
+                raise interruption(found if _measured(found) else None)
             return found
 
         returns = function.__annotations__["return"]
@@ -79,6 +79,11 @@ def spoken(function: F) -> F:
 
     call.__module__ = "ffnbench"
     return call  # type: ignore[return-value]
+
+
+def _measured(found: Any) -> bool:
+    """Whether a report, or the one that a check made, holds anything."""
+    return bool(getattr(found, "samples", ()) or getattr(getattr(found, "now", None), "samples", ()))
 
 
 def _parameters(
