@@ -17,7 +17,7 @@ from ffnbench.report.records import Record
 from ffnbench.report.summary import INTERVALS, effort, ended_early, judged_lines, over_runs, suspect_lines
 from ffnbench.report.table import EXTRA, UNKNOWN, Cell, Column, Field, Table, latency_cell, ratio_cell, table_of_fields
 from ffnbench.result import Report, Verdict
-from ffnbench.units import TIME, percent, scale
+from ffnbench.units import TIME, counted, percent, scale
 
 MOST_PLACES = 4  # of jumps and kinks, in the table
 NOISE = 1e-300  # what is smaller is zero
@@ -254,8 +254,8 @@ def _direction_fields(report: Report, title: str, cases: Sequence[Case], place: 
 
 def _subject(group: Group) -> str:
     work = group.forward[0].workload
-    threads = f" ({work.threads} thread{'s' if work.threads > 1 else ''})" if work.device == "cpu" else ""
-    return f"The operation itself: {group.elements:,} elements, {group.dtype}, {work.device}{threads}"
+    threads = f" ({counted(work.threads, 'thread')})" if work.device == "cpu" else ""
+    return f"The operation itself: {counted(group.elements, 'element')}, {group.dtype}, {work.device}{threads}"
 
 
 def _notes_of_both(report: Report, forward: Case, backward: Case) -> list[str]:

@@ -32,7 +32,9 @@ def effort(report: Report | Run) -> str:
     fewest, most = min(rounds.values(), default=0), max(rounds.values(), default=report.plan.protocol.rounds)
     span = f"{most}" if fewest == most else f"{fewest}-{most}"
     each = " of each side" if len(report.plan.arms) > 1 else ""
-    return f"{workers} fresh process{'es' if workers > 1 else ''}{each} x {span} shuffled rounds"
+    return (
+        f"{workers} fresh process{'es' if workers > 1 else ''}{each} x {span} shuffled round{'s' if most > 1 else ''}"
+    )
 
 
 def workload_line(plan: Plan, keys: tuple[str, ...] = ("dtype", "device", "mode"), *, backends: bool = True) -> str:
