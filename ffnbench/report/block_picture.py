@@ -73,11 +73,8 @@ def _frame(axes: Axes, x: np.ndarray, crossing: int | None) -> None:
 
 
 def _tokens(value: float, _: object) -> str:
-    """1, 64, 4 Ki, 1 Mi: powers of two read so."""
-    for name, size in (("Mi", 2**20), ("Ki", 2**10)):
-        if value >= size:
-            return f"{value / size:g} {name}"
-    return f"{value:g}"
+    """1, 64, 4,096: as they are typed."""
+    return f"{value:,.0f}" if value >= 1 else f"{value:g}"
 
 
 def _flops(report: Report, length: Length, x: np.ndarray) -> tuple[float | None, float, np.ndarray]:
