@@ -338,7 +338,7 @@ class Bench:
         show = Ending.show
 
         def shown(ending: Ending, view: Any) -> None:
-            found = view()
+            found = ending.arranged(view())
             what["views"].append(found)
             show(ending, lambda: found)
 

@@ -288,14 +288,16 @@ class Ending(Silent):
         with ProgressBar(quiet=self._quiet) as bar:
             yield bar
 
+    def arranged(self, view: View) -> View:
+        """With the columns and in the order that were asked for."""
+        return view.arranged(self._how) if self._how and view.arranged else view
+
     def show(self, view: Callable[[], View]) -> None:
         """Write the files and show the answer, whatever becomes of either; raises what the answer ends with.
 
         A code that says what was found stays: what went wrong beside it is then only told.
         """
-        shown = view()
-        if self._how and shown.arranged:
-            shown = shown.arranged(self._how)
+        shown = self.arranged(view())
         self.code, problems = shown.code, [shown.problem] if shown.problem else []
         unwritten = self._attempt(lambda: self._written(self.write(shown.files, shown.rescue)))
         self._lost = bool(unwritten) and self._outputs.rescued is None
