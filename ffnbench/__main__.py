@@ -1,13 +1,16 @@
 """`python -m ffnbench` and the console script: an interruption is silent until the command line is there to tell it."""
 
+import gc
 import os
 import signal
 
 UNFINISHED, INTERRUPTED = 3, 130
+SELDOM = 100_000  # objects between two looks for garbage: imports make many and leave none
 
 
 def main() -> None:
     """Run the command line. Ctrl-C during the imports ends at once: raised there, it could become any error."""
+    gc.set_threshold(SELDOM)
     before = signal.signal(signal.SIGINT, lambda *_: os._exit(INTERRUPTED))
     try:
         from ffnbench.cli import main as run

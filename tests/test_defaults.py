@@ -115,7 +115,7 @@ def test_a_default_that_does_nothing_for_a_plan_is_not_told(call, project) -> No
     ("line", "says", "hint"),
     [
         ("seqlen = 3", "unknown key 'seqlen' in [tool.ffnbench]", "did you mean 'seq_len'"),
-        ("seq_len = 'many'", "--seq-len: 'many' is not a whole number, in ", "2Ki"),
+        ("seq_len = 'many'", "--seq-len: 'many' is not a whole number (seq_len is set", "2Ki"),
         ("dtype = 'float23'", "unknown dtype 'float23' (dtype is set in pyproject.toml)", "list dtypes"),
         ("bias = 'yes'", "bias of", "bias = true, or false"),
         ("seq_len = true", "seq_len of", ""),
@@ -146,7 +146,7 @@ def test_no_file_sets_what_runs_writes_or_trusts(call, project) -> None:  # noqa
         "init", "routing", "control", "metrics", "whole_model", "heads", "kv_heads", "head_dim", "causal", "textbook",
         "cost_only", "elements", "range_", "derivative", "gated", "size", "dpi", "style", "tolerance", "exact_only",
         "across_machines", "absolute", "base_rev", "head_rev", "fail_above", "allow_mismatch", "checks", "live",
-        "world", "judge", "rivals", "repeats", "format", "wide", "quiet", "wait", "on_unclear",
+        "world", "judge", "rivals", "repeats", "format", "wide", "sort", "columns", "quiet", "wait", "on_unclear",
     }  # fmt: skip
     assert {name for names in bundles.FLAGS.values() for name in names} == may | set(NEVER)
     for name in NEVER:

@@ -92,8 +92,11 @@ def expanded(function: Callable[..., None], words: Mapping[str, str]) -> Callabl
         held = _defaults(context, kinds, given)
 
         def filled() -> dict[str, Any]:
+            from ffnbench.cli.idle import of_file
+
             values = {**given, **{name: value for name, (value, _) in held.items()}}
-            return {name: _filled(kind, values) for name, kind in bundles.items()}
+            with of_file([text for _, text in held.values()]):
+                return {name: _filled(kind, values) for name, kind in bundles.items()}
 
         asked = _asked(context, filled().values(), arguments, held)
         while idle := asked.idle_defaults():  # a default that does nothing is left out, and one may hang on another

@@ -10,6 +10,7 @@ import typer
 
 from ffnbench.cli.app import leave
 from ffnbench.cli.bundles import command
+from ffnbench.cli.completing import variants
 from ffnbench.cli.help import examples
 from ffnbench.cli.positional import with_names
 from ffnbench.errors import FfnbenchError
@@ -24,7 +25,11 @@ WORDS = {"formats": ", ".join(FORMATS), "suffixes": ", ".join(ALL_SUFFIXES)}
 MEASURED = WORDS | {"suffixes": WORDS["suffixes"] + "; roofline.png: under ceilings"}
 
 
-NAMES = typer.Argument(metavar="VARIANT", help="Variants, as in --variants; they stand after those of that flag.")
+NAMES = typer.Argument(
+    metavar="VARIANT...",
+    help="Variants, as in --variants; they stand after those of that flag.",
+    autocompletion=variants,
+)
 
 
 @command(

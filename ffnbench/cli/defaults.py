@@ -141,16 +141,22 @@ MODELS = ("preset", "config")
 Given = Mapping[str, Any]
 
 
+def _variants(given: Given) -> str:
+    """What is compared, as one list, typed with a flag or without."""
+    texts = [given.get(name) or () for name in ("variants", "variant", "names")]
+    return ",".join(",".join([text] if isinstance(text, str) else text) for text in texts)
+
+
 def _experts(given: Given) -> bool:
-    return "moe=" in str(given.get("variants")) or any(given.get(name) for name in MODELS)
+    return "moe=" in _variants(given) or any(given.get(name) for name in MODELS)
 
 
 def _models(given: Given) -> bool:
     """Whether a variant is a published model, which has a width of its own."""
     from ffnbench.models.presets import PRESETS
 
-    text = str(given.get("variants") or given.get("variant") or "")
-    return any(part.partition("@")[0].rpartition("=")[2].strip() in PRESETS for part in text.split(","))
+    parts = _variants(given).split(",")
+    return any(part.partition("@")[0].rpartition("=")[2].strip() in PRESETS for part in parts)
 
 
 NEEDS: Mapping[str, Callable[[Given], bool]] = {  # a default that only means something where this holds

@@ -44,6 +44,20 @@ class Form:
         return isinstance(self.case.ffn, FFNSpec)
 
 
+@contextmanager
+def of_file(told: Iterable[str]) -> Iterator[None]:
+    """Say of a mistake that it is one of these defaults, `seq_len many`, that a file sets."""
+    try:
+        yield
+    except FfnbenchError as problem:
+        for text in told:
+            name, _, value = text.partition(" ")
+            if repr(value) in problem.message or spelling(name) in problem.message:
+                problem.message += f" ({name} is set in pyproject.toml)"
+                break
+        raise
+
+
 @dataclass(frozen=True, kw_only=True)
 class Asked:
     """What was asked of a command: all of its values, and what was typed, by field, as it was spelled.
@@ -90,15 +104,8 @@ class Asked:
     @contextmanager
     def explained(self) -> Iterator[None]:
         """A mistake that a file makes is not looked for on the command line."""
-        try:
+        with of_file(self.set_.values()):
             yield
-        except FfnbenchError as problem:
-            for text in self.set_.values():
-                name, _, value = text.partition(" ")
-                if repr(value) in problem.message or spelling(name) in problem.message:
-                    problem.message += f" ({name} is set in pyproject.toml)"
-                    break
-            raise
 
     @property
     def shown(self) -> tuple[Case, ...]:
