@@ -174,7 +174,8 @@ def written_to(path: str | os.PathLike[str], writers: Mapping[str, Write], stem:
         return made.encode() if isinstance(made, str) else made
 
     with Outputs([text], stem, suffixes) as outputs:
-        written = outputs.write(content)
+        made = {one: content(one) for one in outputs.paths}  # what can't be drawn is told as itself
+        written = outputs.write(made.__getitem__)
     return written[0] if len(written) == 1 else Path(text)
 
 
