@@ -22,8 +22,8 @@ from ffnbench.report.text import plain
 from ffnbench.request import CompareRequest
 from ffnbench.result import Report
 from ffnbench.selftest.alarms import Alarm, broken_promises, counts
+from ffnbench.selftest.exam import Exam, read_readings
 from ffnbench.selftest.exam import Result as SelftestResult
-from ffnbench.selftest.exam import read_readings
 from ffnbench.selftest.promises import broken_by_checks, broken_by_intervals
 from ffnbench.selftest.rates import SLOWER, Rates, Share, failures
 from ffnbench.selftest.readings import Reading, contradictions
@@ -238,7 +238,7 @@ def test_python_blocks_run(document: str, body: str, tmp_path, monkeypatch, on_m
     (tmp_path / "baseline.json").write_text(report_text(saved))
     if "ffnbench.ab(" in body:
         two_sides(tmp_path)
-    monkeypatch.setattr(api, "exam", lambda request: lambda listener: committed_selftest())
+    monkeypatch.setattr(api, "exam", lambda request: Exam(made=lambda listener: committed_selftest()))
     on_machine(FakeLaunch(), ProberHere)
     exec(compile(body, document, "exec"), {})
 

@@ -98,9 +98,13 @@ def figure_of(report: Report, *, roofline: bool = False) -> Figure:
         from ffnbench.report.block_picture import block_figure
 
         return block_figure(report)
-    from ffnbench.report.ratio_picture import ratio_figure
+    if Kind(report.plan.kind) is Kind.ACTIVATIONS:
+        from ffnbench.report.ratio_picture import ratio_figure
 
-    return ratio_figure(report)[0]
+        return ratio_figure(report)[0]
+    from ffnbench.report.forest_picture import forest_figure
+
+    return forest_figure(report)[0]
 
 
 def refuse_unknown_columns(report: Report, how: Arrangement) -> None:
