@@ -12,7 +12,8 @@ import pytest
 from conftest import FakeLaunch
 from matplotlib.figure import Figure
 
-from ffnbench.api import cost, measure, prepare
+from ffnbench import cost
+from ffnbench.api import measure, prepare
 from ffnbench.report.forest_picture import MARKS, WIDTH, forest_figure, forest_picture
 from ffnbench.report.shown_report import recompute
 from ffnbench.request import CompareRequest
@@ -138,7 +139,7 @@ def test_rows_of_one_reference_stand_together_under_its_name(report: Report) -> 
 
 
 def test_what_is_counted_is_a_picture_of_bars_alone() -> None:
-    figure = forest_figure(cost("relu,swiglu", d_model=64, mode="train", threads=1))[0]
+    figure = forest_figure(cost("relu,swiglu", d_model=64, mode="train"))[0]
     titles = [axes.get_title(loc="left") for axes in figure.axes]
     assert titles == ["params", "FLOPs\nfwd+bwd\n/token", "act. +\ngrad.\npeak", "saved"]
 
