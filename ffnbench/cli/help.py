@@ -116,7 +116,9 @@ def _first_long(names: Sequence[str]) -> str:
 def _meaning(param: TyperOption | TyperArgument, ctx: Any) -> Text:
     found = Text.from_markup(" ".join((param.help or "").split()))
     default = param.get_default(ctx, call=False)
-    if "[default:" in found.plain or default is None or default == "" or isinstance(default, bool | tuple | list):
+    if isinstance(default, list):  # of a flag whose values add up to one list
+        default = ",".join(map(str, default))
+    if "[default:" in found.plain or default is None or default == "" or isinstance(default, bool | tuple):
         return found
     return found.append(f" [default: {_default(param, default)}]")
 
