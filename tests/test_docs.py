@@ -324,13 +324,13 @@ def test_the_table_of_constants_is_what_the_code_has() -> None:
                 assert (f"stats/{path.name}", name) in told, name
 
 
-BACKENDS = ROOT / "results" / "amd-epyc-avx2-2cpu"  # each file: one form and workload, by several backends
+BACKENDS = ROOT / "results" / "amd-epyc-avx2-2cpu"  # swiglu-*.json: one form and workload each, by several backends
 
 
 def backend_rows() -> list[str]:
     """A row of markdown for each backend beside eager, of every committed run of docs/performance.md."""
     rows = []
-    for path in sorted(BACKENDS.glob("*.json")):
+    for path in sorted(BACKENDS.glob("swiglu-*.json")):
         report = load(path)
         first, *others = compare_records(report)
         what = f"{first['d_model']:,} / {first['d_ff']:,}, {first['seq_len']:,} token{'s' * (first['seq_len'] > 1)}"
