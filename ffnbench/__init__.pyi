@@ -209,8 +209,6 @@ def build(
     ratio: float | str | None = None,
     ffn_dim_multiplier: float | str | None = None,
     dropout: float | str = 0.0,
-    preset: str | os.PathLike[str] | None = None,
-    config: str | os.PathLike[str] | None = None,
     init: str = "torch",
     dtype: str | torch.dtype | None = None,
     device: str | torch.device | None = None,
@@ -232,8 +230,6 @@ def build(
         ratio: Expansion, d_ff / d_model. [default: 4]
         ffn_dim_multiplier: Llama's ffn_dim_multiplier, for rule llama.
         dropout: Dropout on the hidden layer, in train mode.
-        preset: A published model: `ffnbench list presets`; a config.json will do.
-        config: A model's config.json, or its folder; a preset's name, or ORG/NAME in the hub's cache, will do.
         init: Weights: torch, he_xavier or normal.
         dtype: float32, bfloat16, float16, float64, or several of them.
         device: torch's device.

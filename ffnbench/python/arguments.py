@@ -71,6 +71,8 @@ class Argument:
         if isinstance(given, Mapping) and _is_tuple(self.hint) and self.base is str:
             between = ":" if ":VALUE" in _flag(self.field).metavar else "="
             return tuple(f"{key}{between}{one}" for key, one in given.items())
+        if isinstance(given, str) and "," in given and self.takes_list and self.base is int:
+            given = given.split(",")
         if _is_list(given):
             return self._several(list(given))
         one = self._one(given)
@@ -100,7 +102,9 @@ class Argument:
         try:
             return READERS[self.base](given)
         except (TypeError, ValueError):
-            raise WrongArgument(f"{self.name} must be {NOUNS[self.base]}, not {given!r}", _said(self.base)) from None
+            raise WrongArgument(
+                f"{self.name} must be {NOUNS[self.base]}, not {shown(given)}", _said(self.base)
+            ) from None
 
 
 def arguments_of(kind: type[Request], hidden: tuple[str, ...] = ()) -> dict[str, Argument]:
@@ -205,6 +209,12 @@ def _is_list(given: Any) -> bool:
     return isinstance(given, list | tuple | range | set) or (
         hasattr(given, "__iter__") and not isinstance(given, str | Mapping) and not hasattr(given, "__fspath__")
     )
+
+
+def shown(given: Any) -> str:
+    """A value in a message: as it is written where that is short, else what it is."""
+    text = repr(given)
+    return text if len(text) <= 60 and "\n" not in text else f"a {type(given).__name__}"
 
 
 def _said(base: type) -> str:

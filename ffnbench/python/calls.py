@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from torch import nn
 
 BUILDS = ("d_model", "d_ff", "bias", "match", "multiple_of", "rule", "ratio", "ffn_dim_multiplier", "dropout",
-          "preset", "config", "init")  # fmt: skip
+          "init")  # fmt: skip
 
 
 @asks(CompareRequest, first=("variants",), beside=(QUIET, WAIT))
@@ -164,6 +164,8 @@ def build(variant: str, *, device: Any = None, dtype: Any = None, **sizes: Any) 
     """
     if not isinstance(variant, str):
         raise WrongArgument("build takes the name of a variant", "call a class of your own by yourself")
+    if isinstance(sizes.get("d_model"), list | tuple):
+        raise WrongArgument("build makes one module, and d_model is a list", "build one at a time")
     values = {"variants": variant, **sizes, **({"dtype": dtype} if dtype is not None else {})}
     hidden = tuple(one.field.name for one in arguments_of(CompareRequest).values() if one.name not in BUILDS)
     hidden = tuple(name for name in hidden if name not in ("variants", "dtype"))

@@ -14,12 +14,14 @@ from typing import Any, TypeVar
 
 from ffnbench.bench.descendants import MARK
 from ffnbench.errors import FfnbenchError, WrongArgument, interruption
-from ffnbench.python.arguments import TypeText, arguments_of, request_of
+from ffnbench.python.arguments import TypeText, arguments_of, request_of, shown
 from ffnbench.python.following import Following
 from ffnbench.request import Request
 
 F = TypeVar("F", bound=Callable[..., Any])
 T = TypeVar("T")
+NAMED = "help() of the function shows its arguments"
+PATHS = ("path", "model")
 WIDTH = 110  # of a line of help
 QUIET, WAIT, PATH = "quiet", "wait", "path"
 BESIDE = {  # arguments that are of the call, and not of what is asked
@@ -69,10 +71,18 @@ def asks(
 
 def spoken(function: F) -> F:
     """A public function without a request: a mistake is one short exception here too."""
+    signature = inspect.signature(function)
 
     @wraps(function)
     def call(*places: Any, **named: Any) -> Any:
         try:
+            try:
+                bound = signature.bind(*places, **named)
+            except TypeError as problem:
+                raise WrongArgument(f"{function.__name__}: {problem}", NAMED) from None
+            for name, value in bound.arguments.items():
+                if name in PATHS and not isinstance(value, str | os.PathLike):
+                    raise WrongArgument(f"{name} must be a text or a path, not {shown(value)}", NAMED)
             return function(*places, **named)
         except FfnbenchError as problem:
             raise problem.with_traceback(None) from None

@@ -41,10 +41,19 @@ def variant_text(given: Any) -> str:
 def variants_text(given: Any) -> str:
     """A comma separated list of one variant, several, or {label: variant}."""
     if isinstance(given, Mapping):
-        return ",".join(f"{_label(label)}={variant_text(one)}" for label, one in given.items())
+        return ",".join(f"{_label(label)}={_one_of(label, variant_text(one))}" for label, one in given.items())
     if isinstance(given, str) or callable(given) or not hasattr(given, "__iter__") or _is_module(given):
         return variant_text(given)
     return ",".join(map(variant_text, given))
+
+
+def _one_of(label: object, text: str) -> str:
+    """A variant that gets a label; raises WrongArgument for a list, or for one that has a label."""
+    if "," in text or "=" in text.partition("@")[0]:
+        raise WrongArgument(
+            f"{text!r} under the label {str(label)!r} is more than one variant's name", "a label for each"
+        )
+    return text
 
 
 def target_of(given: Any) -> str:
@@ -81,14 +90,32 @@ def _source(loaded: ModuleType, module: str, name: str) -> str:
         return _shown(Path(file))
     if file and "." not in module and Path(file).suffix == ".py" and _only_beside_script(Path(file)):
         return _shown(Path(file))
+    if file and "." in module:
+        _let_workers_find(Path(file), module)
     return module
+
+
+def _let_workers_find(file: Path, module: str) -> None:
+    """A package that is importable here because it stands beside the script, or in a folder put on sys.path: workers
+    inherit the folder by PYTHONPATH, which changes nothing in this process.
+    """
+    root = file.resolve().parents[module.count(".") + (file.name == "__init__.py")]
+    known = [Path.cwd(), *(Path(path).resolve() for path in _python_path())]
+    if root in known or any(root.is_relative_to(Path(prefix).resolve()) for prefix in {sys.prefix, sys.base_prefix}):
+        return
+    if str(root) in [str(Path(path).resolve()) for path in sys.path]:
+        os.environ["PYTHONPATH"] = os.pathsep.join([str(root), *_python_path()])
+
+
+def _python_path() -> list[str]:
+    return [path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path]
 
 
 def _only_beside_script(file: Path) -> bool:
     """Whether it is importable here because it stands beside the script, which is no reason for a worker."""
     script = getattr(sys.modules.get("__main__"), "__file__", None)
     folder = file.resolve().parent
-    given = [Path(path).resolve() for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path]
+    given = [Path(path).resolve() for path in _python_path()]
     return bool(script) and folder == Path(str(script)).resolve().parent and folder not in (Path.cwd(), *given)
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ffnbench.errors import FfnbenchError
+from ffnbench.errors import FfnbenchError, WrongArgument
 from ffnbench.report.findings import check_view, finding_records
 from ffnbench.report.formats import View, Write, writer_of
 from ffnbench.report.records import Record
@@ -162,6 +162,8 @@ def notebook_shell() -> Any:
 
 def written_to(path: str | os.PathLike[str], writers: Mapping[str, Write], stem: str) -> Path:
     """Write a file, or a folder of them, by the same rules as `-o`; gives its path. Raises FfnbenchError."""
+    if not isinstance(path, str | os.PathLike) or not os.fspath(path):
+        raise WrongArgument(f"{path!r} is no path", "for example 'run.json'; a folder ends with a slash")
     text = os.fspath(path)
     suffixes = list(dict.fromkeys(f".{name.rpartition('.')[2]}" for name in writers))
     suffix = Path(text).suffix.lower()
