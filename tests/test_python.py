@@ -406,3 +406,39 @@ def test_nothing_is_printed_but_progress_in_a_terminal(on_machine, capsys, monke
             ffnbench.compare("relu", quiet=quiet, **SMALL)
         assert ("worker" in stderr.getvalue()) is shown
     assert capsys.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize(
+    ("call", "says"),
+    [
+        (lambda: ffnbench.load(None), "path must be a text or a path, not None"),
+        (lambda: ffnbench.inspect("llama3-8b", True), "too many positional arguments"),
+        (lambda: ffnbench.cost("relu").save(""), "'' is no path"),
+        (lambda: ffnbench.check("base.json", ffnbench.cost("relu")), "save it, and name the file"),
+        (lambda: ffnbench.build("relu", d_model=[64, 128]), "build makes one module"),
+        (lambda: ffnbench.cost({"a": "relu,gelu"}), "more than one variant's name"),
+    ],
+)
+def test_odd_arguments_are_told_as_every_mistake_is(call, says: str) -> None:
+    with pytest.raises(ffnbench.Error, match=says):
+        call()
+
+
+def test_a_text_with_commas_is_a_list_of_numbers_too() -> None:
+    found = ffnbench.cost("relu", d_model="64,128", seq_len="1,2k").frame()
+    assert found[["d_model", "seq_len"]].values.tolist() == [[64, 1], [64, 2000], [128, 1], [128, 2000]]
+
+
+def test_a_package_beside_the_script_is_found_by_workers(tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "kernels_of_mine").mkdir()
+    (tmp_path / "kernels_of_mine" / "mlp.py").write_text(
+        "from torch import nn\n\n\nclass Up(nn.Linear):\n    def __init__(self, d_model):\n"
+        "        super().__init__(d_model, d_model)\n"
+    )
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setenv("PYTHONPATH", os.environ.get("PYTHONPATH", ""))
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    from kernels_of_mine.mlp import Up
+
+    assert ffnbench.cost(Up, d_model=16).frame()["params"].tolist() == [16 * 16 + 16]

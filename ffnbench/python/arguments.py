@@ -102,9 +102,8 @@ class Argument:
         try:
             return READERS[self.base](given)
         except (TypeError, ValueError):
-            raise WrongArgument(
-                f"{self.name} must be {NOUNS[self.base]}, not {shown(given)}", _said(self.base)
-            ) from None
+            hint = "save it, and name the file" if hasattr(given, "save") else _said(self.base)
+            raise WrongArgument(f"{self.name} must be {NOUNS[self.base]}, not {shown(given)}", hint) from None
 
 
 def arguments_of(kind: type[Request], hidden: tuple[str, ...] = ()) -> dict[str, Argument]:
@@ -187,7 +186,7 @@ def _type(field: Field[Any], hint: Any, listed: bool) -> TypeText:
     single, optional = _single(hint), type(None) in _members(hint) or isinstance(field.default, tuple)
     if field.name in OBJECTS:
         return TypeText(OBJECTS[field.name] + " | None" * optional)
-    name = "float | str" if single is float else single.__name__
+    name = f"{single.__name__} | str" if single in (int, float) else single.__name__
     how = field.metadata.get("flag")
     if field.name == "dtype":
         name = "str | torch.dtype"
