@@ -116,7 +116,7 @@ except ffnbench.Error as problem:
 """
 WRONG = {
     'ffnbench.compare("relu", dmodel=256)': "call-arg",
-    'ffnbench.compare("relu", d_model="wide")': "arg-type",
+    'ffnbench.compare("relu", d_model=1.5)': "arg-type",
     'ffnbench.cost("relu").sav("x")': "attr-defined",
     "ffnbench.check()": "call-arg",
     'ffnbench.load("run.json").ok': "attr-defined",
