@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from conftest import FakeLaunch, ffnbench
+from conftest import ROOT, FakeLaunch, ffnbench
 
 from ffnbench.api import load, measure, prepare, reports
 from ffnbench.errors import FfnbenchError
@@ -146,3 +146,11 @@ def test_it_is_read_from_files_and_ends_with_0_whatever_has_changed(tmp_path: Pa
     assert (row["old_run"], row["new_run"], row["clear"]) == ("old", "new", "true")
     assert len(json.loads(done.stdout)) == len(rows) == 5 * 3
     assert common_rows([load(str(path)) for path in paths]) == ["relu", "gelu", "swiglu"]
+
+
+def test_a_change_is_that_of_the_shown_figures() -> None:
+    """Committed runs with processes that scatter: new over old is what a reader gets with a pocket calculator."""
+    runs = [load(ROOT / "results" / "amd-epyc-avx2-2cpu" / f"{name}.json") for name in ("compare", "compare-again")]
+    for change in changes_between(*runs, ["relu", "gelu", "swiglu"]):
+        if change.metric == "latency":
+            assert change.change.value == pytest.approx(change.new.value / change.old.value, rel=1e-9), change.label

@@ -18,11 +18,12 @@ from ffnbench.result import Estimate, Report
 from ffnbench.stats.ceilings import needed_by
 from ffnbench.stats.history import Part, history_of, whole
 from ffnbench.stats.interval import WeightedMean
-from ffnbench.stats.regression import SECONDS, row_of
-from ffnbench.stats.verdict import CONFIDENCE, level
+from ffnbench.stats.regression import row_of
+from ffnbench.stats.rounds import seconds_row, whole_rounds
+from ffnbench.stats.verdict import CONFIDENCE, level, seconds_mean
 
 RATIO, PARAMS, FLOPS = "ratio", "params", "flops_timed"
-TIMED = {LATENCY: SECONDS, RATIO: LATENCY}  # by the name that regression.py has for it: a check's latency is the ratio
+TIMED = (LATENCY, RATIO)
 COMPARED = (LATENCY, RATIO, PARAMS, FLOPS, PEAK)
 
 
@@ -92,11 +93,23 @@ def _mean(report: Report, label: str, metric: str) -> WeightedMean | None:
     """The log over all runs of a file; None for what was not measured, and for the reference's ratio to itself."""
     if metric == RATIO and report.plan.is_reference(label):
         return None
-    means = [(run, row_of(run, label, TIMED[metric])) for run in report.runs]
+    shown = report.estimate(label, LATENCY)
+    if shown is None:
+        return None
+    means = [
+        (run, _seconds(run, label, shown.disturbed) if metric == LATENCY else row_of(run, label, LATENCY))
+        for run in report.runs
+    ]
     known = [mean.paid(level(run.plan.protocol), CONFIDENCE) for run, mean in means if mean]
     if len(known) > 1 and all(mean.freedom > 0 for mean in known):
         return history_of(known).over_runs
     return known[0] if known else None
+
+
+def _seconds(run: Report, label: str, disturbed: bool) -> WeightedMean | None:
+    """What the run's own latency is the exponential of, so that new over old is the change."""
+    row = seconds_row(whole_rounds(run.samples, run.plan.protocol).get(label, {}))
+    return seconds_mean(row, disturbed=disturbed) if (row.every if disturbed else row.clean) else None
 
 
 def _difference(old: WeightedMean, new: WeightedMean) -> Estimate:

@@ -131,9 +131,14 @@ def _latency(label: str, row: Row, confidence: float, busy: bool) -> Measured | 
         return None
     disturbed = row.clean_rounds < row.rounds and (busy or len(row.clean) < min(2, len(row.every)))
     workers = row.every if disturbed else row.clean
-    values = [Value(value_of(placed, 0.0).log) for placed in workers.values()]
-    estimate = _estimate(weighted_mean(values), len(values), _count(workers), confidence)
+    estimate = _estimate(seconds_mean(row, disturbed=disturbed), len(workers), _count(workers), confidence)
     return Measured(case=label, metric=LATENCY, estimate=replace(estimate, disturbed=disturbed))
+
+
+def seconds_mean(row: Row, *, disturbed: bool) -> WeightedMean:
+    """The mean log of a row's seconds over its processes: clean rounds, or all of them where these are too few."""
+    workers = row.every if disturbed else row.clean
+    return weighted_mean([Value(value_of(placed, 0.0).log) for placed in workers.values()])
 
 
 def _count(workers: dict[int, Placed]) -> int:
