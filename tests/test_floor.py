@@ -17,7 +17,8 @@ from ffnbench.result import Bound, CaseCost, Roof, Sample
 from ffnbench.stats.ceilings import Ceiling
 from ffnbench.stats.floor import Floor, below, floors_of, quickest
 
-RUNS = sorted((ROOT / "results" / "amd-epyc-avx2-2cpu").glob("*.json"))
+WITHOUT_CEILINGS = "act-in-ffn"
+RUNS = [p for p in sorted((ROOT / "results" / "amd-epyc-avx2-2cpu").glob("*.json")) if p.stem != WITHOUT_CEILINGS]
 GIGA = 1e9
 D, H = 768, 2048
 SWIGLU = FFNSpec(d_model=D, d_ff=H, activation="silu", gate=Gate.INNER)
@@ -66,7 +67,7 @@ def test_no_sample_of_a_committed_run_lies_below_its_floor(path) -> None:
     report = load(path)
     reached = quickest((Ceiling(roof=roof, seconds=9e9) for roof in report.roofs), report.samples)
     floors = floors_of(report.plan.shown, report.costs, reached)
-    assert len(floors) == len(report.plan.shown) == 2
+    assert len(floors) == len(report.plan.shown) >= 2
     for label, found in floors.items():
         assert min(s.value for s in report.samples if (s.case, s.metric) == (label, LATENCY)) > 1.2 * found.seconds
 

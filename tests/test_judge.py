@@ -61,7 +61,7 @@ def test_no_content_repeats_and_each_can_be_made_again(dtype: torch.dtype, train
             assert (x.shape, x.dtype, x.requires_grad, x.is_leaf, x._base) == (base.shape, dtype, train, True, None)
             seen.add(x.detach().contiguous().view(torch.uint8).numpy().tobytes())
             assert torch.equal(elsewhere.input(salt, 7, number), x)
-            rows = elsewhere.rows(salt, 7, number, [0, 3, 9])
+            rows = elsewhere.rows(salt, 7, number, torch.tensor([0, 3, 9]))
             assert torch.equal(rows, x.detach().reshape(-1, 24)[[0, 3, 9]])
             assert torch.equal(x.detach().abs(), base.abs())  # N(0, 1) still, and exact
     assert len(seen) == 21
@@ -84,7 +84,7 @@ def test_a_long_list_of_numbers_is_renewed_in_parts() -> None:
     assert len(renewed) == elements // PART // 16
     for number, (old, new) in enumerate(zip(before, after, strict=True)):
         old_rows, new_rows = old.view(-1, PART), new.view(-1, PART)
-        assert torch.equal(new_rows[list(renewed)], pool.rows(16, 2, number, list(renewed)))
+        assert torch.equal(new_rows[list(renewed)], pool.rows(16, 2, number, torch.tensor(renewed)))
         assert not any(torch.equal(old_rows[row], new_rows[row]) for row in renewed)
     assert not torch.equal(after[0], after[1])
 
@@ -347,7 +347,8 @@ def test_drawn_calls_are_spread_and_unforeseen() -> None:
     drawn = [jury.draw(4) for _ in range(400)]
     assert {look for draw in drawn for look in draw.looks} == {0, 1, 2, 3}
     assert all(draw.looks == sorted(set(draw.looks)) for draw in drawn)
-    assert 100 < sum(len(draw.looks) == 2 for draw in drawn) < 200  # half, but for those that fall together
+    # a quarter, but for those that fall together: 75 expected, standard deviation 8
+    assert 35 < sum(len(draw.looks) == 2 for draw in drawn) < 115
     assert len({draw.salt for draw in drawn}) == 400
 
 

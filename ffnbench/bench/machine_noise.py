@@ -68,13 +68,16 @@ class Watch:
 
     def around(self) -> Around:
         """What others did during the run; unknown is None."""
-        long = self._start is not None and time.monotonic() - self._start.at > SHORTEST_S
-        others = self.others() if long else None
+        end = self._moment()
+        long = self._start is not None and end is not None and end.at - self._start.at > SHORTEST_S
+        others = self._others_until(end) if long else None
         return Around(others_cpus=others, load=self._load, stolen=tuple(self._stolen))
 
     def others(self) -> float | None:
         """CPUs that others have used since the start, however short that was; None where it is not known."""
-        end = self._moment()
+        return self._others_until(self._moment())
+
+    def _others_until(self, end: _Moment | None) -> float | None:
         if not self._start or not end or end.at <= self._start.at:
             return None
         used = end.busy - self._start.busy - (end.own - self._start.own)

@@ -234,14 +234,17 @@ def check_beta(row: Activation, beta: float | None) -> None:
 
 
 def require_positive(name: str, value: object) -> int:
-    """A width or a count is a positive integer, `2k` too; anything else is the user's mistake."""
-    if isinstance(value, str):
-        value = whole_or_text(value)
+    """A width or a count is a positive integer; anything else is the user's mistake."""
     if not isinstance(value, int) or isinstance(value, bool) or value < 1:
         raise FfnbenchError(f"{name} must be a positive integer, not {value!r}", _example(name))
     if value > LARGEST:
         raise FfnbenchError(f"{name} is larger than {LARGEST:,}", _example(name))
     return value
+
+
+def read_positive(name: str, value: object) -> int:
+    """As `require_positive`, of what was typed: `2k` is 2,000."""
+    return require_positive(name, whole_or_text(value) if isinstance(value, str) else value)
 
 
 def whole_or_text(text: str) -> int | str:

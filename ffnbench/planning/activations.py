@@ -8,7 +8,7 @@ from math import isfinite
 from ffnbench.activations.table import ACTIVATIONS
 from ffnbench.errors import FfnbenchError
 from ffnbench.ffn.dtypes import DTYPES
-from ffnbench.ffn.spec import ActivationSpec, Gate, require_positive, whole_or_text
+from ffnbench.ffn.spec import ActivationSpec, Gate, read_positive, whole_or_text
 from ffnbench.ffn.variants import GATED
 from ffnbench.names import hint_for
 from ffnbench.plan import GIVEN, Case, Kind, Mode, NoProbe, Plan, Probe, Protocol, Workload
@@ -144,7 +144,7 @@ def cases_of(request: TimingRequest, chosen: dict[str, ActivationSpec]) -> tuple
     _timing_protocol(request)
     device = device_of(request.device)
     refuse_lists(request, "threads")
-    threads = require_positive("threads", 1 if request.threads is None else request.threads)
+    threads = read_positive("threads", 1 if request.threads is None else request.threads)
     cases = []
     for dtype in dict.fromkeys(DTYPES.canonical(part) for part in _parts(request.dtype, "dtype")):
         for elements in dict.fromkeys(_count(part) for part in _parts(request.elements, "elements")):
@@ -199,4 +199,4 @@ def _parts(text: str, name: str) -> list[str]:
 
 
 def _count(text: str) -> int:
-    return require_positive("elements", whole_or_text(text))
+    return read_positive("elements", whole_or_text(text))

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from ffnbench.errors import FfnbenchError
 from ffnbench.ffn.attention import AttentionSpec, Form
 from ffnbench.ffn.moe import Routing
-from ffnbench.ffn.spec import require_positive, whole_or_text
+from ffnbench.ffn.spec import read_positive, whole_or_text
 from ffnbench.models.model import LayerGroup, ModelSpec, crosses
 from ffnbench.models.presets import model_of
 from ffnbench.plan import Backend, Case, Kind, Note, Plan, Probe, Sizing
@@ -120,7 +120,7 @@ def attention_of(request: BlockRequest, d_model: int, group: LayerGroup | None) 
     """
     sizes = {key: value for key in ("heads", "kv_heads", "head_dim") if (value := getattr(request, key)) is not None}
     for name, value in sizes.items():
-        require_positive(name, value)
+        read_positive(name, value)
     if group is None or (group.attention is None and "heads" in sizes):
         spec = _by_hand(sizes, d_model, bool(request.bias))
     elif group.attention is None:
@@ -154,7 +154,7 @@ def _by_hand(sizes: dict[str, int], d_model: int, bias: bool) -> AttentionSpec:
 
 def parse_lengths(text: str) -> list[int]:
     """`128,1024,8192`, ascending."""
-    return sorted(several("seq_len", text, lambda part: require_positive("seq_len", whole_or_text(part))))
+    return sorted(several("seq_len", text, lambda part: read_positive("seq_len", whole_or_text(part))))
 
 
 def lengths_of(plan: Plan) -> Iterator[Length]:

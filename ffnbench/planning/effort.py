@@ -9,7 +9,7 @@ from dataclasses import replace
 from math import inf, isfinite
 
 from ffnbench.errors import FfnbenchError
-from ffnbench.ffn.spec import require_positive
+from ffnbench.ffn.spec import read_positive
 from ffnbench.plan import DEFAULT_ROUNDS, DEFAULT_WORKERS, Protocol
 from ffnbench.request import DEFAULT_BUDGET_S, Effort
 
@@ -82,12 +82,12 @@ def _fixed(workers: int | None, rounds: int | None, quick: bool) -> Protocol:
         workers = QUICK_WORKERS if quick else DEFAULT_WORKERS
     if rounds is None:
         rounds = QUICK_ROUNDS if quick else DEFAULT_ROUNDS
-    if require_positive("workers", workers) < MIN_WORKERS:
+    if read_positive("workers", workers) < MIN_WORKERS:
         raise FfnbenchError(
             f"--workers {workers} is too few for an interval that can decide anything",
             f"give at least {MIN_WORKERS}: every interval is over workers, not over samples",
         )
-    return Protocol(workers=workers, rounds=require_positive("rounds", rounds))
+    return Protocol(workers=workers, rounds=read_positive("rounds", rounds))
 
 
 def _adaptive(precision: float | None, budget: float | None, cases: int) -> Protocol:

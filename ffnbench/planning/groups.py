@@ -11,7 +11,7 @@ from typing import Any
 
 from ffnbench.errors import FfnbenchError
 from ffnbench.ffn.dtypes import DTYPES
-from ffnbench.ffn.spec import require_positive
+from ffnbench.ffn.spec import read_positive
 from ffnbench.plan import SWEPT
 from ffnbench.planning.grammar import Variant
 from ffnbench.planning.lists import several
@@ -19,7 +19,7 @@ from ffnbench.planning.workload import mode_of
 from ffnbench.request import CompareRequest, spelling
 
 READ: Mapping[str, Callable[[Any], int | str]] = {
-    **{key: partial(require_positive, key) for key in ("d_model", "threads", "batch", "seq_len")},
+    **{key: partial(read_positive, key) for key in ("d_model", "threads", "batch", "seq_len")},
     "dtype": lambda text: DTYPES.canonical(str(text)),
     "mode": lambda text: mode_of(text).value,
 }

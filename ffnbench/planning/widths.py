@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 
 from ffnbench.errors import FfnbenchError
 from ffnbench.ffn.cost import cost
-from ffnbench.ffn.spec import FFNSpec, Gate, ImportedSpec, Init, NetworkSpec, require_positive
+from ffnbench.ffn.spec import FFNSpec, Gate, ImportedSpec, Init, NetworkSpec, read_positive
 from ffnbench.ffn.width_rules import (
     DEFAULT_MULTIPLE,
     DEFAULT_RATIO,
@@ -43,8 +43,8 @@ class Sizer:
     def __post_init__(self) -> None:
         self.match = choose(Match, "match", self.request.match)
         self.multiple_of = DEFAULT_MULTIPLE if self.request.multiple_of is None else self.request.multiple_of
-        self.d_model = require_positive("d_model", one("d_model", self.request.d_model))
-        require_positive("multiple_of", self.multiple_of)
+        self.d_model = read_positive("d_model", one("d_model", self.request.d_model))
+        read_positive("multiple_of", self.multiple_of)
         self._check_flags()
 
     def _check_flags(self) -> None:
@@ -92,21 +92,21 @@ class Sizer:
         if "d_ff" in keys:
             if beside := sorted(SIZING_KEYS & keys.keys()):
                 raise FfnbenchError(f"{variant.text!r} gives d_ff and also {beside[0]}", "d_ff is final; give one")
-            return require_positive("d_ff", keys["d_ff"]), GIVEN
+            return read_positive("d_ff", keys["d_ff"]), GIVEN
         if "ffn_dim_multiplier" in keys and "rule" not in keys and request.rule is None:
             raise FfnbenchError(f"ffn_dim_multiplier in {variant.text!r} needs a rule", "for example @rule=llama")
         if {"rule", "ratio"} & keys.keys():
             return self._by_rule(str(keys.get("rule", "classic")), variant)
         is_reference = variant.label == self.reference.label
         if request.d_ff is not None and (is_reference or self.match is Match.NONE):
-            return require_positive("d_ff", request.d_ff), GIVEN
+            return read_positive("d_ff", request.d_ff), GIVEN
         gated, experts = variant.gate is not Gate.NONE, variant.spec_keys.get("moe") is not None
         if request.rule is not None and (gated or request.rule in ("classic", "palm")):
             return self._by_rule(request.rule, variant)
         if self.match is Match.NONE or (is_reference and not gated and not experts):
             return self._by_rule("classic", variant)
         target = self._classic_cost(variant, workload) if is_reference else self._reference_cost()
-        multiple = require_positive("multiple_of", keys.get("multiple_of", self.multiple_of))
+        multiple = read_positive("multiple_of", keys.get("multiple_of", self.multiple_of))
         if variant.target:
             return self._imported_width(variant, workload, target, multiple)
         experts = experts or self.reference.spec_keys.get("moe") is not None
@@ -129,12 +129,12 @@ class Sizer:
             rule,
             self.d_model,
             ratio=ratio,
-            multiple_of=None if multiple is None else require_positive("multiple_of", multiple),
+            multiple_of=None if multiple is None else read_positive("multiple_of", multiple),
             multiplier=number("ffn_dim_multiplier", self.request.ffn_dim_multiplier if explicit else None),
         )
         if explicit:
             return width, Sizing(how="rule", what=rule)
-        up_to = require_positive("multiple_of", multiple) if multiple else None
+        up_to = read_positive("multiple_of", multiple) if multiple else None
         return width, Sizing(how="ratio", ratio=float(ratio or DEFAULT_RATIO), multiple_of=up_to)
 
     def _own_width(self, variant: Variant, workload: Workload, target: int, multiple: int) -> int:

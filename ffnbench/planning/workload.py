@@ -7,7 +7,7 @@ import re
 from ffnbench.errors import FfnbenchError
 from ffnbench.ffn.dtypes import DTYPES
 from ffnbench.ffn.moe import Routing
-from ffnbench.ffn.spec import Scalar, require_positive
+from ffnbench.ffn.spec import Scalar, read_positive
 from ffnbench.names import hint_for, normalise
 from ffnbench.plan import MODE_ALIASES, Backend, CompileMode, Mode, Workload, values_of
 from ffnbench.planning.grammar import ALL, COMPILE_KEYS, Variant, choose
@@ -35,12 +35,12 @@ def workload_of(request: CompareRequest, variant: Variant) -> Workload:
     if not isinstance(slowdown, int | float) or isinstance(slowdown, bool) or not 0 <= slowdown <= 10:
         raise FfnbenchError(f"slowdown must be a share of the call's own time, not {slowdown!r}", "e.g. 0.05 is 5%")
     return Workload(
-        batch=require_positive("batch", given["batch"]),
-        seq_len=require_positive("seq_len", given["seq_len"]),
+        batch=read_positive("batch", given["batch"]),
+        seq_len=read_positive("seq_len", given["seq_len"]),
         dtype=DTYPES.canonical(str(given["dtype"])),
         device=device_of(str(given["device"])),
         mode=mode_of(given["mode"]).value,
-        threads=require_positive("threads", given["threads"]),
+        threads=read_positive("threads", given["threads"]),
         backend=_backend(str(given["backend"]), variant).value,
         slowdown=float(slowdown),
         routing=_routing(given["routing"], variant),
