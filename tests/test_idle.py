@@ -312,6 +312,7 @@ class Bench:
     def _place(self, patch: pytest.MonkeyPatch, world: World, place: Path, what: dict[str, Any]) -> None:
         patch.chdir(place)
         patch.setenv("COLUMNS", str(world.columns))
+        patch.setenv("XDG_CACHE_HOME", f"{place}-cache")  # what one line keeps there is not shown by the next
         patch.setenv("SOURCE_DATE_EPOCH", "0")
         probe = type("Probe", (Probe,), {"log": what["asked"], "strange": world.strange})
         launch = Launch(world.gpus)
