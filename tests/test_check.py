@@ -114,6 +114,12 @@ def test_tolerances() -> None:
     assert parse_tolerances(["0.5%", "params=0"], []) == (("", "latency", 0.005), ("", "params", 0.0))
 
 
+def test_a_tolerance_of_a_variant_is_that_of_its_rows_in_every_group() -> None:
+    labels = ["relu@seq_len=1", "swiglu@seq_len=1", "swiglu@seq_len=128", "swiglu@bias=true@seq_len=1"]
+    policy = Policy(tolerances=parse_tolerances(["swiglu@seq_len=128:latency=9%", "swiglu:latency=8%"], labels))
+    assert [policy.of(label, "latency") for label in labels] == [0.05, 0.08, 0.09, 0.05]
+
+
 @pytest.mark.parametrize(
     ("text", "says"),
     [

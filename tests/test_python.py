@@ -19,10 +19,11 @@ from torch import nn
 
 import ffnbench
 from ffnbench import api
+from ffnbench.activations.table import ACTIVATIONS
 from ffnbench.bench.descendants import MARK
 from ffnbench.cli import app
 from ffnbench.errors import FfnbenchError
-from ffnbench.python.arguments import request_of
+from ffnbench.python.arguments import arguments_of, as_python, request_of
 from ffnbench.python.stub import STUB, stub_text
 from ffnbench.python.targets import variants_text
 from ffnbench.report.answers import ShownCheck
@@ -190,6 +191,49 @@ def test_a_wrong_argument_is_told_with_a_hint(given: dict, says: str) -> None:
         ffnbench.cost(**given)
     assert says in str(caught.value)
     assert "\nhint: " in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ({"budget": 0.1, "d_model": 64}, "budget=0.1 is too short"),
+        (
+            {"d_model": 200_000},
+            "hint: dtype='bfloat16' halves the weights; or fewer variants, a smaller seq_len or batch",
+        ),
+        ({"preset": "llama3-8b", "d_model": [64, 128]}, "hint: leave d_model out"),
+        ({"dtype": "flaot32"}, "`ffnbench list dtypes` shows all"),  # a command is one here too
+        ({"hidden_size": 64}, "did you mean 'd_model'?"),
+        ({"intermediate_size": 64}, "did you mean 'd_ff'?"),
+        ({"batch_size": 64}, "did you mean 'batch'?"),
+    ],
+)
+def test_a_mistake_in_python_is_told_in_its_own_words(given: dict, says: str) -> None:
+    with pytest.raises(ffnbench.Error) as told:
+        ffnbench.compare(["relu", "swiglu"], **given)
+    assert says in str(told.value)
+    assert not re.search(r"--[a-z]", str(told.value))
+
+
+def test_switches_are_told_as_arguments() -> None:
+    known = arguments_of(CompareRequest)
+    assert as_python("leave --quick out, or add --quick; --no-bias", known) == (
+        "leave quick out, or add quick=True; bias=False"
+    )
+    assert as_python("try `ffnbench compare --quick`, then --match none, or --backend all", known) == (
+        "try `ffnbench compare --quick`, then match='none', or backend='all'"
+    )
+    assert as_python("--sideways stays", known) == "--sideways stays"
+
+
+def test_activations_of_torch_are_their_names() -> None:
+    given = [nn.ReLU, nn.GELU, torch.tanh, nn.functional.silu, nn.LeakyReLU]
+    assert variants_text(given) == "relu,gelu,tanh,silu,leaky_relu"
+    x = torch.linspace(-3, 3, 7)
+    for one, name in zip(given, variants_text(given).split(","), strict=True):
+        called = one() if isinstance(one, type) else one
+        assert torch.allclose(called(x), ACTIVATIONS.get(name).apply(nn.functional, x, None), atol=1e-6)
+    assert variants_text([nn.Linear]) == "torch.nn.modules.linear:Linear"  # whatever an alias of identity is
 
 
 def test_what_a_worker_could_not_find_is_refused() -> None:

@@ -17,6 +17,7 @@ from types import UnionType
 from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from ffnbench.errors import FfnbenchError, WrongArgument
+from ffnbench.ffn.imported import D_FF_NAMES, D_MODEL_NAMES
 from ffnbench.python.targets import variant_text, variants_text
 from ffnbench.request import CompareRequest, CostRequest, Flag, Request
 from ffnbench.units import read_count, read_percent, read_seconds
@@ -27,6 +28,18 @@ PYTHONS = ("base_python", "head_python", "base_source", "head_source")
 LISTED = ("dtype", "mode")  # of variants side by side: a list of them makes groups
 PAIRED = {"range_": ":", "size": "x"}  # whose two numbers may be given as a pair
 OBJECTS = {"variants": "Variants", "variant": "Variant", "activations": "Activations"}
+ELSEWHERE = {  # what other libraries call an argument
+    **dict.fromkeys(D_MODEL_NAMES, "d_model"),
+    **dict.fromkeys(D_FF_NAMES, "d_ff"),
+    **dict.fromkeys(("sequence_length", "max_seq_len", "seqlen", "n_tokens", "tokens"), "seq_len"),
+    **dict.fromkeys(("batch_size", "batchsize", "bs"), "batch"),
+    **dict.fromkeys(("num_threads", "n_threads"), "threads"),
+}
+# words of a hint that follow a flag and are no value of it
+NO_VALUES = frozenset({
+    "and", "are", "for", "in", "is", "itself", "makes", "names", "needs", "or",
+    "out", "says", "sets", "takes", "to", "where", "with",
+})  # fmt: skip
 MEANINGS = {  # of fields that are no flags
     "baseline": "A .json that a report's `save` wrote, or `ffnbench compare ... -o baseline.json`.",
     "current": "A saved run to hold against it, in place of measuring now.",
@@ -138,9 +151,34 @@ def request_of(kind: type[R], given: Mapping[str, Any], hidden: tuple[str, ...] 
 
 def unknown_argument(name: str, known: Sequence[str]) -> WrongArgument:
     """What to say of an argument that a call does not have."""
-    near = get_close_matches(name, known, n=1)
+    near = [ELSEWHERE[name]] if ELSEWHERE.get(name) in known else get_close_matches(name, known, n=1)
     hint = f"did you mean {near[0]!r}?" if near else "help() of the function shows its arguments"
     return WrongArgument(f"unexpected argument {name!r}", hint)
+
+
+def as_python(text: str, known: Mapping[str, Argument]) -> str:
+    """A message that names flags, with the arguments of a call in their places; commands in backticks stay."""
+    parts = re.split(r"(`ffnbench [^`]*`)", text)
+    return "".join(part if part.startswith("`ffnbench ") else _respelled(part, known) for part in parts)
+
+
+def _respelled(text: str, known: Mapping[str, Argument]) -> str:
+    def one(found: re.Match[str]) -> str:
+        name, between, value = found[1].replace("-", "_"), found[2] or "", found[3] or ""
+        argument = known.get(name)
+        if argument is None and name.startswith("no_") and name[3:] in known:
+            return f"{name[3:]}=False{between}{value}"
+        if argument is None:
+            return found[0]
+        if argument.base is bool:
+            return f"{name if text[: found.start()].endswith('leave ') else name + '=True'}{between}{value}"
+        if not value or value in NO_VALUES or (argument.base is not str and not re.search(r"\d", value)):
+            return f"{name}{between}{value}"
+        if argument.base is not str and re.fullmatch(r"[-+.\d]+", value):
+            return f"{name}={value}"
+        return f"{name}={value!r}"
+
+    return re.sub(r"--([a-z][a-z-]*)(?:([ =])([^\s,;:()`]*[^\s,;:()`.]))?", one, text)
 
 
 def _left_out(kind: type[Request], name: str, value: Any) -> bool:

@@ -8,15 +8,15 @@ from __future__ import annotations
 import inspect
 import os
 import textwrap
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import wraps
 from typing import Any, TypeVar
 
 from ffnbench.bench.descendants import MARK
 from ffnbench.errors import FfnbenchError, WrongArgument, interruption
-from ffnbench.python.arguments import TypeText, arguments_of, request_of, shown
+from ffnbench.python.arguments import Argument, TypeText, arguments_of, as_python, request_of, shown
 from ffnbench.python.following import Following
-from ffnbench.request import Request
+from ffnbench.request import CompareRequest, Request
 
 F = TypeVar("F", bound=Callable[..., Any])
 T = TypeVar("T")
@@ -39,6 +39,7 @@ def asks(
     def public(function: Callable[..., T]) -> Callable[..., T]:
         parameters = _parameters(kind, first, hidden, beside)
         names = [one.name for one in parameters]
+        known = arguments_of(kind)
 
         @wraps(function)
         def call(*places: Any, **named: Any) -> T:
@@ -51,7 +52,7 @@ def asks(
                 with Following(**following) as ending:
                     found = function(request, ending, **own)
             except FfnbenchError as problem:
-                raise problem.with_traceback(None) from None
+                raise in_python(problem, known) from None
             except KeyboardInterrupt:
                 raise interruption() from None
             if getattr(found, "interrupted", False) or getattr(found, "cut_short", False):
@@ -85,10 +86,17 @@ def spoken(function: F) -> F:
                     raise WrongArgument(f"{name} must be a text or a path, not {shown(value)}", NAMED)
             return function(*places, **named)
         except FfnbenchError as problem:
-            raise problem.with_traceback(None) from None
+            raise in_python(problem, arguments_of(CompareRequest)) from None
 
     call.__module__ = "ffnbench"
     return call  # type: ignore[return-value]
+
+
+def in_python(problem: FfnbenchError, known: Mapping[str, Argument]) -> FfnbenchError:
+    """The same error in the words of a call: arguments in the place of flags, and no traceback of what is inside."""
+    problem.message, problem.hint = as_python(problem.message, known), as_python(problem.hint, known)
+    problem.args = (problem.message,)
+    return problem.with_traceback(None)
 
 
 def _measured(found: Any) -> bool:

@@ -14,6 +14,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from ffnbench.activations.table import ACTIVATIONS
 from ffnbench.errors import FfnbenchError, WrongArgument
 
 CELL = "write the cell to a file: begin it with `%%writefile mine.py`, run it, then name it as 'mine.py:{name}'"
@@ -33,6 +34,8 @@ def variant_text(given: Any) -> str:
             f"an instance of {kind} is no variant: each worker makes its own",
             f"give the class, {kind}, or a function that makes one",
         )
+    if name := _activation_of_torch(given):
+        return name
     if not callable(given):
         raise WrongArgument(f"{given!r} is no variant", "give a name, a class of torch.nn.Module, or a function")
     return target_of(given)
@@ -75,6 +78,21 @@ def target_of(given: Any) -> str:
     if SEPARATORS & set(source):
         raise FfnbenchError(f"the path {source!r} holds one of , @ =", "move the file to a path without them")
     return f"{source}:{name}"
+
+
+def _activation_of_torch(given: Any) -> str:
+    """The name of the activation that a class or a function of torch is: `gelu` of nn.GELU and F.gelu; else empty.
+
+    torch.relu is a built-in method that names no module, so its name is looked up in torch.
+    """
+    torch, name = sys.modules.get("torch"), getattr(given, "__name__", "")
+    if torch is None or not isinstance(name, str):
+        return ""
+    for place in (torch, torch.nn, torch.nn.functional):
+        if getattr(place, name, None) is given:
+            plain = name.lower().replace("_", "")  # LeakyReLU is leaky_relu
+            return next((one.name for one in ACTIVATIONS if one.name.replace("_", "") == plain), "")
+    return ""
 
 
 def _source(loaded: ModuleType, module: str, name: str) -> str:

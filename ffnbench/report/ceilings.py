@@ -92,13 +92,13 @@ def ceiling_lines(report: Report) -> list[str]:
     for bound in Bound:
         found = [c for c in ceilings if c.roof.bound is bound and (bound is not Bound.CALL or c.roof.name in binding)]
         found.sort(key=lambda c: (c.roof.name not in binding, -c.rate))
-        dtypes = {c.roof.dtype for c in found}
-        told += [_ceiling_text(report, c, several=len(dtypes) > 1) for c in found[:MOST]]
+        several = len({c.roof.dtype if bound is Bound.PRODUCTS else read_bytes(c.roof) for c in found[:MOST]}) > 1
+        told += [_ceiling_text(report, c, several=several) for c in found[:MOST]]
     return [f"ceilings of this run: {', '.join(told)}"]
 
 
 def _ceiling_text(report: Report, ceiling: Ceiling, *, several: bool) -> str:
-    """`148 GFLOP/s (oneDNN, 512 x 2048 x 768)`."""
+    """`148 GFLOP/s (oneDNN, 512 x 2048 x 768)`; where there are `several`, with what tells them apart."""
     roof = ceiling.roof
     if roof.bound is Bound.CALL:
         return f"{quantity(ceiling.seconds, TIME)} (a call of an empty module)"
@@ -106,8 +106,9 @@ def _ceiling_text(report: Report, ceiling: Ceiling, *, several: bool) -> str:
         dtype = f"{roof.dtype}: " if several else ""
         return f"{digits(ceiling.rate / GIGA)} GFLOP/s ({dtype}{roof.path}, {' x '.join(map(str, roof.shape))})"
     train = any(case.workload.mode != Mode.FORWARD.value for case in report.plan.shown)
+    size = f"{quantity(read_bytes(roof), IEC)} read" if several else ""
     what = "weights + input + output" + (" of the forward" if train else "")
-    return f"{digits(ceiling.rate / GIGA)} GB/s ({', '.join(filter(None, (roof.level, what)))})"
+    return f"{digits(ceiling.rate / GIGA)} GB/s ({', '.join(filter(None, (size, roof.level, what)))})"
 
 
 def machine_records(found: MachineCeilings) -> list[Record]:

@@ -9,6 +9,7 @@ estimate.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
@@ -16,7 +17,7 @@ from enum import Enum
 from ffnbench.errors import FfnbenchError
 from ffnbench.metrics import LATENCY, METRICS, Metric
 from ffnbench.names import hint_for
-from ffnbench.plan import Case, Plan
+from ffnbench.plan import SWEPT, Case, Plan
 from ffnbench.result import Agreement, Environment, Estimate, Report
 from ffnbench.stats.history import History, history_of
 from ffnbench.stats.interval import WeightedMean
@@ -112,7 +113,9 @@ def parse_tolerances(texts: Iterable[str], labels: Iterable[str]) -> tuple[tuple
     """`latency=5%`, `5%` (latency's), `swiglu:latency=8%`; raises FfnbenchError for what is none of these, and for a
     bare number, which could be percent or a share.
     """
-    known, found = list(labels), []
+    known = list(labels)
+    found: list[tuple[str, str, float]] = []
+    of_groups: list[tuple[str, str, float]] = []
     for text in texts:
         of_latency = "=" not in text and text.strip()[:1].isdigit()
         name, equals, size = (LATENCY, "=", text) if of_latency else text.rpartition("=")
@@ -124,9 +127,8 @@ def parse_tolerances(texts: Iterable[str], labels: Iterable[str]) -> tuple[tuple
                 f"no metric is called {metric!r}, in {text!r}",
                 hint_for(metric, CHECKED, "metrics: " + ", ".join(CHECKED)),
             )
-        if case not in known:  # the name of a model is enough: `llama3-8b` of `llama3-8b (swiglu)`
-            case = next((label for label in known if label.startswith(f"{case} (")), case) if case else case
-        if case and case not in known:
+        cases = [case] if not case or case in known else _cases_of(case, known)
+        if not cases:
             raise FfnbenchError(
                 f"the baseline has no case {case!r}, in {text!r}", hint_for(case, known, "cases: " + ", ".join(known))
             )
@@ -136,8 +138,14 @@ def parse_tolerances(texts: Iterable[str], labels: Iterable[str]) -> tuple[tuple
             raise FfnbenchError(f"the tolerance {text!r}: {problem.message}", problem.hint) from None
         if not 0 <= fraction < 10 or (metric in TIMED and fraction == 0):
             raise FfnbenchError(f"the tolerance {text!r} is no share above zero", "for example latency=5%")
-        found.append((case, metric, fraction))
-    return tuple(found)
+        (found if cases == [case] else of_groups).extend((one, metric, fraction) for one in cases)
+    return (*of_groups, *found)  # what is said of one row by its whole label comes last, and counts
+
+
+def _cases_of(name: str, labels: Iterable[str]) -> list[str]:
+    """The rows that a shorter name means: `llama3-8b` is `llama3-8b (swiglu)`, and `swiglu` is it in every group."""
+    suffix = re.compile(rf"{re.escape(name)}( \(.*\))?(@({'|'.join(SWEPT)})=[^@]*)*")
+    return [label for label in labels if suffix.fullmatch(label)]
 
 
 def exact_value(report: Report, label: str, metric: Metric) -> float | None:
