@@ -66,10 +66,10 @@ def exam(request: SelftestRequest) -> Exam:
         raise FfnbenchError(f"--seed {seed_of(request)} is out of range", "a seed is between 0 and 2^31 - 1")
     if request.saved:
         return _read_back(request)
-    if request.live:
-        return _live_checks(request) if request.checks else _live(request)
     if request.judge:
         return _judge(seed_of(request))
+    if request.live:
+        return _live_checks(request) if request.checks else _live(request)
     return _simulated(request)
 
 
