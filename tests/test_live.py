@@ -309,6 +309,15 @@ def test_the_wait_is_that_of_all_runs(repeats: int, rivals: bool, runs: int) -> 
     assert exam.exam(asked).wait.seconds == 20 * runs
 
 
+def test_what_judges_is_not_about_live() -> None:
+    asked = SelftestRequest(live=True, judge=True)
+    assert (
+        exam.exam(asked).wait
+        == exam.exam(SelftestRequest(judge=True)).wait
+        != exam.exam(SelftestRequest(live=True)).wait
+    )
+
+
 def test_an_interruption_before_a_whole_repeat_leaves_nothing(beside, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(live, "run", lambda plan, real=live.run: replace(real(plan), interrupted=True))
     with pytest.raises(Interrupted):
