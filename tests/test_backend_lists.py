@@ -169,6 +169,12 @@ def test_every_row_of_a_variant_is_as_wide_as_without_the_list(variants: str, fl
         assert case.residual == (0.0 if twin else one.residual)
 
 
+@pytest.mark.parametrize("match", ["params", "flops", "none"])
+def test_rows_of_one_variant_are_matched_to_nothing(match: str) -> None:
+    plan = plan_of("relu", backend="eager,onednn", match=match)
+    assert [case.residual for case in plan.cases] == [None, None]
+
+
 @pytest.mark.parametrize(
     ("asked", "says"),
     [

@@ -86,7 +86,7 @@ def _group(group: GroupAsked, rows: list[_Rows], reference: _Rows, named: str | 
         cases = tuple(case for row, base in sized for case in row.cases(base))
         refused = _lacking(cases, {label for row in rows if row.several for label in row.labels})
         against = _first_that_runs(named, reference, cases, refused)
-    if sizer.match is not Match.NONE:  # what is of the reference's own variant is as wide as it
+    if sizer.match is not Match.NONE and len(rows) > 1:  # what is of the reference's own variant is as wide as it
         cases = tuple(replace(c, residual=0.0) if c.residual is None and c.label != against else c for c in cases)
     end = group_suffix(group.values)
     return _Group(
