@@ -50,7 +50,8 @@ class Sample:
     """One measured value of one case: mean over `calls` calls, at place `order` of a round of a worker.
 
     `waited` is the share of its time that the worker's threads waited for a CPU, None where that is not known;
-    `placement` counts how often the worker had given its tensors new storages.
+    `placement` counts how often the worker had given its tensors new storages. `throttled` names what held the
+    device's clocks down during it, "" for nothing, None where that is not known.
     """
 
     case: str
@@ -62,6 +63,7 @@ class Sample:
     calls: int = field(metadata=least(1))
     waited: float | None = field(default=None, metadata=LATER)
     placement: int = field(default=0, metadata=LATER)
+    throttled: str | None = field(default=None, metadata=LATER)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
