@@ -50,7 +50,7 @@ class FakeWorker:
         self.waited = launch.waited
         self.roofs, self.roof, self.told = launch.roofs, launch.roof, launch.told
         self.rounds: dict[str, int] = {}
-        self.closed = False
+        self.closed = self.ended = False
 
     def greeting(self) -> dict:
         return dict(FACTS)
@@ -58,8 +58,15 @@ class FakeWorker:
     def ask(self, request: dict, timeout_s: float) -> dict:
         self.log.append((self.index, request["do"], request.get("label")))
         problem = self.trouble.get((request["do"], request.get("label")))
+        if self.ended:
+            raise WorkerLost("crash", "the process ended (exit code 1)")
+        if callable(problem):
+            problem = problem(self)
         if isinstance(problem, BaseException):
             raise problem
+        if isinstance(problem, dict):  # an answer of its own
+            self.ended = problem.get("ends", False)
+            return problem
         if problem is not None:
             return {"failure": problem, "message": f"{request['label']} said no"}
         if request["do"] == "open":

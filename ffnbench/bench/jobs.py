@@ -20,6 +20,7 @@ from torch import Tensor
 
 from ffnbench import jsonable
 from ffnbench.bench import meters
+from ffnbench.bench.accelerator import accelerator_of
 from ffnbench.bench.backends import ORDERS, changed, prepare
 from ffnbench.bench.building import as_own, build, carried, impose_routing, seed_all
 from ffnbench.bench.ceilings import Ceilings
@@ -109,6 +110,16 @@ class Jobs:
         pool = {"count": min(calls, most), "bytes": subject.pool.memory.nbytes}
         told = {"calls": calls, "inputs": pool, "made_of": made_of, ERROR: self.errors.get(label)}
         return told | {"replaced": self.originals.replaced()} | made
+
+    def drain(self, label: str) -> None:
+        """Wait for the device of a case, so that an error of what it still does comes up now."""
+        if (accelerator := accelerator_of(self.plan.case(label).workload.device)) is not None:
+            accelerator.synchronize()
+
+    def forget(self, label: str) -> None:
+        """Let go of all that a case holds: it has failed, and others want the memory."""
+        for kept in (self.subjects, self.judges, self.exact):
+            kept.pop(label, None)  # type: ignore[attr-defined]
 
     def _alone(self, case: Case) -> bool:
         """Whether it is an activation of ffnbench's own among such: timed on one input, which stays in a cache."""
@@ -239,10 +250,14 @@ class Jobs:
         return {"value": value, "waited": waited}
 
     def weigh(self, label: str) -> dict[str, Any]:
-        """Exact bytes: peak of one call, and in train mode what is kept for backward."""
+        """Exact bytes: peak of one call, in train mode what is kept for backward, and what a device's libraries keep.
+
+        That comes first: what they keep is there then, and no part of the peak.
+        """
         subject = self.subjects[label]
         _settle(self.plan.case(label).workload)
         return {
+            "workspace_bytes": meters.workspace_bytes(subject),
             "peak_bytes": meters.peak_bytes(subject),
             "saved_bytes": meters.saved_bytes(subject) if subject.train else None,
         }

@@ -17,6 +17,7 @@ from typing import ParamSpec
 import torch
 from torch import Tensor, nn
 
+from ffnbench.bench.accelerator import Accelerator, accelerator_of
 from ffnbench.bench.evidence import Witness
 from ffnbench.bench.inputs import Pool
 from ffnbench.bench.placement import Placement
@@ -53,6 +54,7 @@ class Subject:
     slowdown: float = 0.0
     draws: bool = False  # random numbers, in its calls
     run: Forward | None = None  # what a backend calls in place of the module
+    accelerator: Accelerator | None = None  # what it runs on, where that is not the CPU
     placement: Placement | None = field(default=None, init=False)
     pool: Pool = field(init=False)
     grads: Pool = field(init=False)  # fresh ones too: what flows back in one call is in no other
@@ -149,7 +151,10 @@ def subject_of(module: nn.Module, workload: Workload, d_model: int, seed: int) -
     x, grad = (torch.randn(shape, generator=generator).to(workload.device, dtype) for _ in range(2))
     module.train(train)
     backward_only = workload.mode == Mode.BACKWARD.value
-    return Subject(module, x.requires_grad_(train), grad, train, backward_only, workload.slowdown)
+    accelerator = accelerator_of(workload.device)
+    return Subject(
+        module, x.requires_grad_(train), grad, train, backward_only, workload.slowdown, accelerator=accelerator
+    )
 
 
 def empty_call() -> float:
@@ -280,21 +285,38 @@ def _on_cuda(
 def peak_bytes(subject: Subject) -> int:
     """The most bytes of tensors that one call holds at once, beside weights and input."""
     subject.clear()
-    if subject.x.is_cuda:
-        return _cuda_peak(subject)
+    if subject.accelerator is not None:
+        return _device_peak(subject, subject.accelerator)
     return _cpu_peak(subject.call, subject.clear)
 
 
-def _cuda_peak(subject: Subject) -> int:
-    device = subject.x.device
-    torch.cuda.synchronize(device)
-    torch.cuda.reset_peak_memory_stats(device)
-    before = torch.cuda.memory_allocated(device)
+def _device_peak(subject: Subject, accelerator: Accelerator) -> int:
+    """In bytes as they were asked for: the allocator's own blocks are larger."""
+    accelerator.synchronize()
+    accelerator.reset_peak()
+    before = accelerator.requested_bytes()
     subject.call()
-    torch.cuda.synchronize(device)
-    peak = torch.cuda.max_memory_allocated(device) - before
+    accelerator.synchronize()
+    peak = accelerator.peak_requested_bytes() - before
     subject.clear()
     return peak
+
+
+def workspace_bytes(subject: Subject) -> int | None:
+    """What the device's libraries keep for themselves after a call whose outputs are gone; None on the CPU, where what
+    they take is not counted as a tensor. Above the bytes before it, once what they kept so far is given back.
+    """
+    if (accelerator := subject.accelerator) is None:
+        return None
+    subject.clear()
+    accelerator.synchronize()
+    if accelerator.device.type == "cuda" and (give_back := getattr(torch._C, "_cuda_clearCublasWorkspaces", None)):
+        give_back()
+    before = accelerator.requested_bytes()
+    subject.call()
+    accelerator.synchronize()
+    subject.clear()
+    return max(0, accelerator.requested_bytes() - before)
 
 
 def _cpu_peak(call: Callable[[], None], clear: Callable[[], None]) -> int:

@@ -472,6 +472,8 @@ class _Runner:
     def _ask_or_nothing(self, worker: Worker, request: Message) -> Message:
         """Ask for what is no case's fault where it can't be had: the answer is empty then."""
         answer = worker.ask(request, self.plan.protocol.timeout_s)
+        if answer.get("ends"):
+            raise WorkerLost(answer["failure"], answer["message"])
         return {} if "failure" in answer else answer
 
     def _due_roofs(self, place: _Place) -> list[str]:
@@ -742,7 +744,7 @@ class _Runner:
             self._warn(Note(label=label, text=text))
             return
         for metric in metrics:
-            if (value := answer[metric.name]) is not None:
+            if (value := answer.get(metric.name)) is not None:
                 self._keep(label, metric.name, index, value)
 
     def _try(self, worker: Worker, label: str, request: Message) -> Message | None:
@@ -758,8 +760,8 @@ class _Runner:
             answer = worker.ask(request, self.plan.protocol.timeout_s)
         except WorkerLost as lost:
             raise _Lost(label, lost.kind, str(lost)) from lost
-        if "failure" in answer and not label:  # no case's, so the worker is of no use
-            raise _Lost(label, answer["failure"], answer["message"])
+        if answer.get("ends") or ("failure" in answer and not label):  # no case's, so the worker is of no use
+            raise _Lost(label, answer["failure"], answer["message"], known=bool(answer.get("ends")))
         if "failure" in answer:
             raise _CaseFailed(answer["message"], answer["failure"])
         return answer
@@ -768,12 +770,14 @@ class _Runner:
         """What a lost worker had measured stays, and counts if it made its fewest rounds (verdict.whole_rounds).
 
         The case that it was busy with is dropped at its second loss, or where it hung before any worker was whole:
-        a single death may be the worker's own, and a hang would cost the whole timeout again.
+        a single death may be the worker's own, and a hang would cost the whole timeout again. One that broke the
+        device is dropped at once: the worker has said so.
         """
         label = lost.label if isinstance(lost, _Lost) else ""
         self._losses[label] += 1
         hung = lost.kind == FailureKind.TIMEOUT.value and not self._whole
-        if label and (hung or self._losses[label] > 1):
+        known = isinstance(lost, _Lost) and lost.known
+        if label and (hung or known or self._losses[label] > 1):
             self._fail(label, lost.kind, str(lost))
         elif self._losses[label] >= RESTARTS:
             raise Unfinished(f"workers are lost again and again: {lost}", "`ffnbench env` tells what else runs here")
@@ -798,11 +802,11 @@ class _Runner:
 
 
 class _Lost(WorkerLost):
-    """A worker lost while it was busy with a case."""
+    """A worker lost while it was busy with a case. `known`: it has said itself that the case has broken its device."""
 
-    def __init__(self, label: str, kind: str, message: str) -> None:
+    def __init__(self, label: str, kind: str, message: str, *, known: bool = False) -> None:
         super().__init__(kind, message)
-        self.label = label
+        self.label, self.known = label, known
 
 
 def _check_devices(plan: Plan, facts: dict[str, Any]) -> None:
