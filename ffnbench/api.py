@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -27,8 +27,10 @@ from ffnbench import jsonable
 from ffnbench.activations.facts import Facts
 from ffnbench.bench.caches import caches
 from ffnbench.bench.checkouts import placed, prober_within
+from ffnbench.bench.devices import listed, why_not_seen
 from ffnbench.bench.environment import (
     advice,
+    auto_device,
     describe,
     memory_for,
     physical_cpus,
@@ -38,6 +40,7 @@ from ffnbench.bench.environment import (
 )
 from ffnbench.bench.machine_noise import others_now
 from ffnbench.bench.memory_limits import check_fits, fit_into, room_for_ceilings
+from ffnbench.bench.nvml import advice as device_advice
 from ffnbench.bench.peak import peaks
 from ffnbench.bench.prober import Prober
 from ffnbench.bench.roofs import roofs_of_machine
@@ -66,7 +69,7 @@ from ffnbench.report.ceilings import machine_records
 from ffnbench.report.ceilings_cache import keep_ceilings, kept_ceilings
 from ffnbench.report.findings import check_view, foretold_text
 from ffnbench.report.formats import Write
-from ffnbench.report.listing import backends_view, environment_records, records_view, timer_records
+from ffnbench.report.listing import backends_view, device_records, environment_records, records_view, timer_records
 from ffnbench.report.models import model_view
 from ffnbench.report.output import Ending, Silent
 from ffnbench.report.parts import parts_view
@@ -193,7 +196,7 @@ def check(request: CheckRequest, ending: Silent = SILENT, *, update: bool = Fals
     if request.current is None:
         refuse_untrusted(before.plan, request.baseline, request.trust)
     policy = policy_for(before, request)
-    here = cache(_environment_here)
+    here = cache(partial(_environment_here, before.plan))
     if append:
         now = load(request.current) if request.current else replace(before, environment=here())
         refuse_append(before, now, request.baseline, measured_here=request.current is None)
@@ -326,14 +329,35 @@ def environment(
     worker = MACHINE.launch()
     try:
         told = _greeting(worker)
+        of_device = _device_facts(worker, auto_device(told))
         overhead = timer_records(worker.ask({"do": "timer"}, COUNT_TIMEOUT_S)) if timer else []
-        found = describe(told)
+        found = describe(told | of_device)
         reached = _ceilings_here(worker, found, ending) if ceilings else kept_ceilings(found.fingerprint)
     finally:
         worker.close()
     set_ = [{"fact": name, "value": value} for name, value in settings]
-    records = [*environment_records(found), *set_, *overhead, *(machine_records(reached) if reached else [])]
-    ending.show(lambda: records_view(records, [f"noise: {text}" for text in advice()]))
+    devices = device_records(_devices(told), of_device)
+    records = [*environment_records(found), *devices, *set_, *overhead, *(machine_records(reached) if reached else [])]
+    noisy = [*advice(), *(device_advice(of_device) if of_device else [])]
+    ending.show(lambda: records_view(records, [f"noise: {text}" for text in noisy]))
+
+
+def _devices(told: dict[str, Any]) -> str:
+    """The accelerators that a worker sees, or why it sees none; "" where there is nothing to tell."""
+    if told["gpus"]:
+        return listed(told)
+    return f"cpu alone: {why[0]}; {why[1]}" if (why := why_not_seen(told)) else ""
+
+
+def _device_facts(worker: Worker, device: str) -> dict[str, Any]:
+    """What a worker says of a device; nothing of the CPU, nor of one that can't be used."""
+    if device == "cpu":
+        return {}
+    try:
+        answer = worker.ask({"do": "device", "device": device}, COUNT_TIMEOUT_S)
+    except WorkerLost as lost:
+        raise Unfinished(f"a worker was lost over its device: {lost}", "does `nvidia-smi` work?") from lost
+    return {} if "failure" in answer else answer
 
 
 def backends(ending: Silent = SILENT) -> None:
@@ -611,6 +635,7 @@ def _measured(
         judged=done.judged,
         inputs=done.inputs,
         judging_s=done.judging_s,
+        devices=done.devices,
         wall_s=done.wall_s,
     )
 
@@ -695,10 +720,14 @@ def _exact(before: ShownReport, prepared: Prepared, ending: Silent) -> ShownRepo
     return _measured(replace(prepared, plan=replace(prepared.plan, metrics=("memory",))), ending)
 
 
-def _environment_here() -> Environment:
+def _environment_here(plan: Plan) -> Environment:
+    """Where a plan would be measured: the device that it asks for, as far as it is there."""
     worker = MACHINE.launch()
     try:
-        return describe(_greeting(worker))
+        told = _greeting(worker)
+        used = plan.with_device(auto_device(told)).cases[0].workload.device
+        there = used.partition(":")[0] == auto_device(told)
+        return describe(told | (_device_facts(worker, used) if there else {}))
     finally:
         worker.close()
 

@@ -31,6 +31,7 @@ from ffnbench.bench.environment import usable_cpus
 from ffnbench.bench.evidence import Witness, fingerprint
 from ffnbench.bench.inputs import most_inputs
 from ffnbench.bench.judging import Judge
+from ffnbench.bench.nvml import DeviceWatch
 from ffnbench.bench.waiting import WaitMeter, threads_of
 from ffnbench.errors import FfnbenchError, Unsupported
 from ffnbench.ffn.attention_module import Attention, attention_reference
@@ -70,6 +71,7 @@ class Jobs:
     errors: dict[str, float] = field(default_factory=dict)  # relative, against float64, before timing
     waits: WaitMeter = field(default_factory=lambda: WaitMeter(usable_cpus()))
     ceilings: Ceilings = field(default_factory=Ceilings)
+    devices: DeviceWatch = field(default_factory=DeviceWatch)
 
     def open(
         self, label: str, calls: int | None, checked: bool = False, weights: str = "", split: int | None = None
@@ -98,7 +100,8 @@ class Jobs:
             elif calls is None:  # the processor is warm; where calls are known, the practice round does the rest
                 meters.warm_up(subject, protocol.warmup_s / 4)
             calls = calls or meters.calls_for(subject, protocol.min_sample_s)
-        share = None if self.memory_bytes is None else self.memory_bytes // (COPIES * len(self.plan.cases))
+        free = self.memory_bytes if subject.accelerator is None else subject.accelerator.free_bytes()
+        share = None if free is None else free // (COPIES * len(self.plan.cases))
         most = 1 if self._alone(case) else most_inputs(subject.x, share)
         calls = calls if self._alone(case) else min(calls, most)
         subject.pool.renew(protocol.seed, min(calls, most))
@@ -156,7 +159,7 @@ class Jobs:
             value, waited = self.waits.with_share(
                 partial(meters.sample, subject, inputs, witnesses, grads), work.threads
             )
-        told: dict[str, Any] = {"value": value, "waited": waited}
+        told: dict[str, Any] = {"value": value, "waited": waited, **self.devices.told(work.device)}
         if witnesses:
             # without a look before the call it is not known what one that draws numbers drew from
             told["evidence"] = [witness.told() for witness in witnesses if draws or not witness.drew]
