@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from ffnbench.bench.accelerator import Accelerator, Replay, accelerator_of, place_of
 from ffnbench.bench.caches import caches
-from ffnbench.bench.device_time import GRAPH, QUEUE, UNROLLED, DeviceTimer
+from ffnbench.bench.device_time import GRAPH, QUEUE, UNROLLED, DeviceTimer, device_seconds
 from ffnbench.bench.evidence import Witness
 from ffnbench.bench.inputs import Pool
 from ffnbench.bench.placement import Placement
@@ -188,13 +188,20 @@ class Subject:
 
     def brake(self, own: Times) -> None:
         """Slow down calls that take so long of themselves: the device for its share, and the host where the device
-        waits for it; the host alone where the device's time is not known.
+        waits for it. Issuing a spin takes the host its time too: where there is no room for that, the host alone is
+        slowed down, and so it is where the device's time is not known.
         """
-        if own.device is None or own.host is None:
+        if self.accelerator is None or own.device is None or own.host is None:
             self._busy_s = self.slowdown * own.wall
             return
-        self._spin_s = self.slowdown * own.device
-        self._busy_s = self.slowdown * own.host if own.host > own.device else 0.0
+        spin, issue = _spin_of(self.accelerator, self.slowdown * own.device)
+        if self.by_device:
+            self._spin_s = spin
+            return
+        room = (1 + self.slowdown) * max(own.host, own.device) - own.host
+        self._spin_s = spin if issue <= room else 0.0
+        if own.host > own.device or not self._spin_s:
+            self._busy_s = room - (issue if self._spin_s else 0.0)
 
     def clear(self, x: Tensor | None = None) -> None:
         """Forget all leaf gradients, so that no call pays for adding to the last one's."""
@@ -278,6 +285,18 @@ def own_times(subject: Subject, calls: int) -> Times:
     """The middle one of a few samples, by what was asked for, device and host apart."""
     inputs = fresh(subject) * calls
     return sorted((sample(subject, inputs) for _ in range(5)), key=lambda times: times.value)[2]
+
+
+def _spin_of(accelerator: Accelerator, seconds: float) -> tuple[float, float]:
+    """What to ask of a spin so that it takes the device so long, as it was just seen to; and the host to issue one."""
+    took = device_seconds(accelerator, partial(accelerator.spin, seconds), UNROLLED)
+    accelerator.synchronize()
+    begin = accelerator.now()
+    for _ in range(FEW):
+        accelerator.spin(seconds)
+    issue = (accelerator.now() - begin) / FEW
+    accelerator.synchronize()
+    return max(0.0, 2 * seconds - took), issue
 
 
 def _now(subject: Subject) -> float:

@@ -753,7 +753,7 @@ class _Runner:
             self._warn(Note(label=label, text=text))
             return
         for metric in metrics:
-            if (value := answer[metric.name]) is not None:
+            if (value := answer.get(metric.name)) is not None:
                 self._keep(label, metric.name, index, value)
 
     def _try(self, worker: Worker, label: str, request: Message) -> Message | None:
