@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from ffnbench import jsonable
+from ffnbench.bench.accelerator import place_of
 from ffnbench.bench.backends import changed, forward_of
 from ffnbench.bench.building import WEIGHTS, build, carry, seed_all
 from ffnbench.errors import FfnbenchError
@@ -69,9 +70,9 @@ def _built(case: Case) -> nn.Module:
     return changed(module, case.ffn, case.workload.backend)
 
 
-def _device(case: Case) -> str:
+def _device(case: Case) -> torch.device:
     kind = case.workload.device
-    return ("cuda" if torch.cuda.is_available() else "cpu") if kind == "auto" else kind
+    return place_of(("cuda" if torch.cuda.is_available() else "cpu") if kind == "auto" else kind)
 
 
 def _place(x: Tensor, case: Case) -> Tensor:

@@ -46,8 +46,8 @@ class Target:
 
     @property
     def kind(self) -> str:
-        """cpu or cuda."""
-        return self.device.partition(":")[0]
+        """cpu, or cuda for what every accelerator is asked."""
+        return "cpu" if self.device == "cpu" else "cuda"
 
 
 def roofs_for(cases: Sequence[Case], costs: Iterable[CaseCost], found: Sequence[Cache], room: int) -> list[Roof]:
