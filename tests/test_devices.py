@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import warnings
+import weakref
 from collections.abc import Iterator
 from dataclasses import replace
 from types import ModuleType, SimpleNamespace
@@ -13,7 +14,7 @@ import pytest
 import torch
 from conftest import FACTS, FakeLaunch
 
-from ffnbench.bench import environment, nvml
+from ffnbench.bench import environment, meters, nvml
 from ffnbench.bench.devices import why_not_seen
 from ffnbench.bench.environment import about_accelerators, about_device, describe
 from ffnbench.bench.nvml import DeviceWatch, advice, reasons
@@ -479,3 +480,64 @@ def test_variables_of_every_vendor_s_libraries_are_told(monkeypatch: pytest.Monk
     assert {name: told.get(name) for name in names} == dict.fromkeys(names, "1")
     assert told["HIP"] == "6.2.41133"
     assert "MY_SECRET" not in told
+
+
+# Memory
+
+
+class Allocator:
+    """A device's allocator that counts requested bytes; its tensors live on the CPU."""
+
+    name, device = "cuda:0", torch.device("cpu")
+
+    def __init__(self) -> None:
+        self.now_bytes = self.peak = 1000  # weights and input
+        self.workspace = 0
+
+    def take(self, size: int) -> None:
+        self.now_bytes += size
+        self.peak = max(self.peak, self.now_bytes)
+
+    def synchronize(self) -> None:
+        pass
+
+    def reset_peak(self) -> None:
+        self.peak = self.now_bytes
+
+    def requested_bytes(self) -> int:
+        return self.now_bytes
+
+    def peak_requested_bytes(self) -> int:
+        return self.peak
+
+    def clear_workspaces(self) -> None:
+        self.now_bytes, self.workspace = self.now_bytes - self.workspace, 0
+
+
+class Counting(torch.nn.Module):
+    """A forward that takes 300 bytes and gives back 200, whose library keeps 64 from its first call on."""
+
+    def __init__(self, allocator: Allocator) -> None:
+        super().__init__()
+        self.allocator, self.held = allocator, 0
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if not self.allocator.workspace:
+            self.allocator.workspace = 64
+            self.allocator.take(64)
+        self.allocator.take(300)
+        self.allocator.take(-200)
+        y = x + 1
+        weakref.finalize(y, self.allocator.take, -100)
+        return y
+
+
+def test_workspace_is_a_number_of_its_own_and_no_part_of_the_peak(monkeypatch: pytest.MonkeyPatch) -> None:
+    allocator: Any = Allocator()
+    monkeypatch.setattr(torch._C, "_cuda_clearCublasWorkspaces", allocator.clear_workspaces, raising=False)
+    x = torch.ones(1, 1, 4)
+    subject = meters.Subject(Counting(allocator), x, x, train=False, accelerator=allocator)
+    for _ in range(2):
+        assert (meters.workspace_bytes(subject), meters.peak_bytes(subject)) == (64, 300)
+        allocator.device = SimpleNamespace(type="cuda")  # there it is given back before
+    assert meters.workspace_bytes(meters.Subject(torch.nn.Identity(), x, x, train=False)) is None
