@@ -50,10 +50,11 @@ class FakeWorker:
         self.waited = launch.waited
         self.roofs, self.roof, self.told = launch.roofs, launch.roof, launch.told
         self.rounds: dict[str, int] = {}
+        self.facts, self.device = launch.facts, launch.device
         self.closed = self.ended = False
 
     def greeting(self) -> dict:
-        return dict(FACTS)
+        return FACTS | self.facts
 
     def ask(self, request: dict, timeout_s: float) -> dict:
         self.log.append((self.index, request["do"], request.get("label")))
@@ -75,6 +76,8 @@ class FakeWorker:
             label = request["label"]
             number = self.rounds[label] = self.rounds.get(label, -2) + 1
             return {"value": self.seconds(label, self.index, number), "waited": self.waited, **self.told(request)}
+        if request["do"] == "device":
+            return self.device(request["device"])
         if request["do"] == "explore" and self.roofs is not None:
             return {"found": self.roofs(request["roofs"])}
         if request["do"] == "backends":
@@ -107,6 +110,8 @@ class FakeLaunch:
         self.roofs: Callable[[list], list] | None = None  # (candidates) -> what exploring finds
         self.roof: Callable[[dict, int], dict] = lambda roof, worker: {"value": 0.001, "waited": 0.0}
         self.told: Callable[[dict], dict] = lambda request: {}  # what a sample tells beside its seconds
+        self.facts: dict[str, Any] = {}  # what its greeting says beside FACTS
+        self.device: Callable[[str], dict] = lambda name: {}  # what it says of a device
         self.workers: list[FakeWorker] = []
         self.log: list[tuple[int, str, str | None]] = []
 
