@@ -22,7 +22,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ffnbench.bench import meters
+from ffnbench.bench import meters, precision
 from ffnbench.bench.accelerator import TorchAccelerator, accelerator_of, place_of
 from ffnbench.bench.device_time import device_seconds
 from ffnbench.bench.onednn import unavailable
@@ -303,7 +303,8 @@ MAKERS: dict[Bound, Callable[[Ceilings, Roof], Call]] = {
 
 @contextmanager
 def _ready(roof: Roof) -> Iterator[None]:
-    """Threads and current device are the roof's."""
+    """Threads, current device and precision are the roof's."""
+    precision.set_to(roof.matmul_precision)
     if (accelerator := accelerator_of(roof.device)) is not None:
         accelerator.settle()
     if roof.bound is not Bound.CALL and torch.get_num_threads() != roof.threads:
