@@ -396,7 +396,7 @@ def _apart(subject: meters.Subject, times: meters.Times) -> dict[str, Any]:
 
 
 def _settle(work: Workload) -> None:
-    """Threads, current device and precision are properties of the case: user code and other cases may have changed them."""
+    """Threads, device and precision are properties of the case: user code and other cases may have changed them."""
     if (accelerator := accelerator_of(work.device)) is not None:
         accelerator.settle()
     if torch.get_num_threads() != work.threads:
