@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -27,8 +27,10 @@ from ffnbench import jsonable
 from ffnbench.activations.facts import Facts
 from ffnbench.bench.caches import caches
 from ffnbench.bench.checkouts import placed, prober_within
+from ffnbench.bench.devices import listed, why_not_seen
 from ffnbench.bench.environment import (
     advice,
+    auto_device,
     describe,
     memory_for,
     physical_cpus,
@@ -38,6 +40,7 @@ from ffnbench.bench.environment import (
 )
 from ffnbench.bench.machine_noise import others_now
 from ffnbench.bench.memory_limits import check_fits, fit_into, room_for_ceilings
+from ffnbench.bench.nvml import advice as device_advice
 from ffnbench.bench.peak import peaks
 from ffnbench.bench.prober import Prober
 from ffnbench.bench.roofs import roofs_of_machine
@@ -61,12 +64,13 @@ from ffnbench.planning.effort import check_timeout, pause_of
 from ffnbench.planning.foreseen import Foreseen, foreseen
 from ffnbench.planning.grammar import Variant
 from ffnbench.planning.sides import BASE, plan_sides, sides_asked, variant_of_sides
+from ffnbench.planning.workload import refuse_time
 from ffnbench.report.activations import facts_view
 from ffnbench.report.ceilings import machine_records
 from ffnbench.report.ceilings_cache import keep_ceilings, kept_ceilings
 from ffnbench.report.findings import check_view, foretold_text
 from ffnbench.report.formats import Write
-from ffnbench.report.listing import backends_view, environment_records, records_view, timer_records
+from ffnbench.report.listing import backends_view, device_records, environment_records, records_view, timer_records
 from ffnbench.report.models import model_view
 from ffnbench.report.output import Ending, Silent
 from ffnbench.report.parts import parts_view
@@ -131,7 +135,11 @@ A = TypeVar("A", bound=AnyRequest)
 T = TypeVar("T", CountedModel, WholeModel)
 SILENT = Silent()
 COUNT_TIMEOUT_S = 300.0
-NO_DEVICE = "use --device cpu, or a CUDA build of torch on a machine with a GPU"
+NO_DEVICE = {
+    "cuda": "use --device cpu, or a CUDA build of torch on a machine with a GPU",
+    "xpu": "use --device cpu, or an XPU build of torch on a machine with a GPU of Intel's",
+    "mps": "use --device cpu, or a Mac with a GPU of Apple's",
+}
 CEILINGS_S = 4.5  # of looking for those of the machine; with what comes before and after it five
 CURVE_POINTS, SURFACE_POINTS = 1601, 161
 PLANS: dict[type, Callable[[Any, Probe], Plan]] = {
@@ -148,7 +156,7 @@ class Machine:
     launch: Launch = Session
     judge: Launch | None = None  # of the process that judges outputs; None where there are none, as in a simulation
     prober: Callable[[float], Prober] = Prober
-    no_gpu: Callable[[], str] = str  # why there is none, where that is known without torch
+    no_gpu: Callable[[str], str] = lambda kind: ""  # why there is none of a kind, where that is known without torch
     others: Callable[[int], float | None] = lambda threads: None  # CPUs that others use now, where that disturbs
 
 
@@ -193,7 +201,7 @@ def check(request: CheckRequest, ending: Silent = SILENT, *, update: bool = Fals
     if request.current is None:
         refuse_untrusted(before.plan, request.baseline, request.trust)
     policy = policy_for(before, request)
-    here = cache(_environment_here)
+    here = cache(partial(_environment_here, before.plan))
     if append:
         now = load(request.current) if request.current else replace(before, environment=here())
         refuse_append(before, now, request.baseline, measured_here=request.current is None)
@@ -326,21 +334,42 @@ def environment(
     worker = MACHINE.launch()
     try:
         told = _greeting(worker)
+        of_device = _device_facts(worker, auto_device(told))
         overhead = timer_records(worker.ask({"do": "timer"}, COUNT_TIMEOUT_S)) if timer else []
-        found = describe(told)
+        found = describe(told | of_device)
         reached = _ceilings_here(worker, found, ending) if ceilings else kept_ceilings(found.fingerprint)
     finally:
         worker.close()
     set_ = [{"fact": name, "value": value} for name, value in settings]
-    records = [*environment_records(found), *set_, *overhead, *(machine_records(reached) if reached else [])]
-    ending.show(lambda: records_view(records, [f"noise: {text}" for text in advice()]))
+    devices = device_records(_devices(told), of_device)
+    records = [*environment_records(found), *devices, *set_, *overhead, *(machine_records(reached) if reached else [])]
+    noisy = [*advice(), *(device_advice(of_device) if of_device else [])]
+    ending.show(lambda: records_view(records, [f"noise: {text}" for text in noisy]))
+
+
+def _devices(told: dict[str, Any]) -> str:
+    """The accelerators that a worker sees, or why it sees none; "" where there is nothing to tell."""
+    if told["gpus"]:
+        return listed(told)
+    return f"cpu alone: {why[0]}; {why[1]}" if (why := why_not_seen(told)) else ""
+
+
+def _device_facts(worker: Worker, device: str) -> dict[str, Any]:
+    """What a worker says of a device; nothing of the CPU, nor of one that can't be used."""
+    if device == "cpu":
+        return {}
+    try:
+        answer = worker.ask({"do": "device", "device": device}, COUNT_TIMEOUT_S)
+    except WorkerLost as lost:
+        raise Unfinished(f"a worker was lost over its device: {lost}", "does `nvidia-smi` work?") from lost
+    return {} if "failure" in answer else answer
 
 
 def backends(ending: Silent = SILENT) -> None:
     """What there is to run a forward by, and which of it can run here, on the device that `auto` would choose."""
     worker = MACHINE.launch()
     try:
-        device = "cuda" if _greeting(worker)["gpus"] else "cpu"
+        device = auto_device(_greeting(worker))
         found = worker.ask({"do": "backends", "device": device}, COUNT_TIMEOUT_S)
     except WorkerLost as lost:
         raise Unfinished(f"a worker could not say what can run: {lost}", "`ffnbench env` shows the machine") from lost
@@ -492,14 +521,17 @@ def _refuse_at_once(plan: Plan) -> None:
     for case in plan.cases:
         if case.arm == OWN:
             _refuse_device(case.workload.device)
+    if all(MACHINE.no_gpu(kind) for kind in NO_DEVICE) and all(case.arm == OWN for case in plan.cases):
+        refuse_time(plan.with_device("cpu"))
     available = memory_for(plan)
     if available is not None:
         check_fits(plan.with_device("cpu"), available)
 
 
 def _refuse_device(device: str) -> None:
-    if device.lower().startswith("cuda") and (why := MACHINE.no_gpu()):
-        raise FfnbenchError(f"device {device!r} was asked for, but {why}", NO_DEVICE)
+    kind = device.lower().partition(":")[0]
+    if kind in NO_DEVICE and (why := MACHINE.no_gpu(kind)):
+        raise FfnbenchError(f"device {device!r} was asked for, but {why}", NO_DEVICE[kind])
 
 
 def _tell_wait(
@@ -611,6 +643,7 @@ def _measured(
         judged=done.judged,
         inputs=done.inputs,
         judging_s=done.judging_s,
+        devices=done.devices,
         wall_s=done.wall_s,
     )
 
@@ -695,10 +728,14 @@ def _exact(before: ShownReport, prepared: Prepared, ending: Silent) -> ShownRepo
     return _measured(replace(prepared, plan=replace(prepared.plan, metrics=("memory",))), ending)
 
 
-def _environment_here() -> Environment:
+def _environment_here(plan: Plan) -> Environment:
+    """Where a plan would be measured: the device that it asks for, as far as it is there."""
     worker = MACHINE.launch()
     try:
-        return describe(_greeting(worker))
+        told = _greeting(worker)
+        used = plan.with_device(auto_device(told)).cases[0].workload.device
+        there = used.partition(":")[0] == auto_device(told)
+        return describe(told | (_device_facts(worker, used) if there else {}))
     finally:
         worker.close()
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 LATENCY, PEAK, SAVED, COMPILE = "latency", "peak_bytes", "saved_bytes", "compile_s"
+DEVICE_TIME, HOST_TIME, WORKSPACE = "device_s", "host_s", "workspace_bytes"
 LOAD, HIT = "expert_load_max", "experts_hit"
 PACK, HELD, ERROR = "pack_s", "held_bytes", "error"
 MEMORY = "memory"  # a group of metrics
@@ -39,6 +40,9 @@ class Metric:
 # fmt: off
 METRICS = (
     Metric(name=LATENCY, unit="s", group="latency", job="sample", exact=False, less_is_better=True, exported=True),
+    # on an accelerator, from the same sample: what the device works for a call, and what a call costs the host
+    Metric(name=DEVICE_TIME, unit="s", job="sample", exact=False, less_is_better=True, column="device", priority=4),
+    Metric(name=HOST_TIME, unit="s", job="sample", exact=False, less_is_better=True, column="host", priority=4),
     Metric(name="params", unit="", checked=True, closed_form=True, exported=True),
     Metric(name="flops_forward", unit="", checked=True, closed_form=True),
     Metric(name="flops_backward", unit="", checked=True, closed_form=True),
@@ -47,6 +51,8 @@ METRICS = (
            column="act. peak", priority=4, exported=True),
     Metric(name=SAVED, unit="bytes", group=MEMORY, job="weigh", less_is_better=True, checked=True, closed_form=True,
            column="saved", priority=5, train_only=True, exported=True),
+    # what the device's libraries keep for themselves between calls
+    Metric(name=WORKSPACE, unit="bytes", group=MEMORY, job="weigh", less_is_better=True),
     Metric(name="zero_share", unit="share", group="sparsity", job="sparsity", column="zeros", priority=3),
     Metric(name="dead_share", unit="share", group="sparsity", job="sparsity", column="dead", priority=3),
     Metric(name=LOAD, unit="", group="routing", job="route"),

@@ -16,7 +16,7 @@ from ffnbench.activations.user_activation import OwnActivation
 from ffnbench.errors import FfnbenchError
 from ffnbench.ffn.attention import AttentionSpec, attention_cost
 from ffnbench.ffn.cost import Cost, activation_cost, cost
-from ffnbench.ffn.dtypes import DTYPES
+from ffnbench.ffn.dtypes import DTYPES, tolerance
 from ffnbench.ffn.moe import Routing
 from ffnbench.ffn.spec import ActivationSpec, ImportedSpec, NetworkSpec
 from ffnbench.jsonable import LATER, among, least
@@ -26,8 +26,9 @@ from ffnbench.request import AnyRequest
 DEFAULT_WORKERS, DEFAULT_ROUNDS = 5, 30
 # by which method seconds are measured and become ratios; whatever changes what a ratio means raises it
 # 1: a plain mean over workers; 2: workers weighted by how sure they are;
-# 3: clean rounds only, and placements spread inside a worker; 4: every call of a sample has an input of its own
-METHOD = 4
+# 3: clean rounds only, and placements spread inside a worker; 4: every call of a sample has an input of its own;
+# 5: on an accelerator wall, device and host time apart, memory in requested bytes, matmul precision set before a sample
+METHOD = 5
 
 AnySpec = NetworkSpec | ActivationSpec | AttentionSpec
 
@@ -70,6 +71,30 @@ class CompileMode(Enum):
     MAX_AUTOTUNE_NO_CUDAGRAPHS = "max-autotune-no-cudagraphs"
 
 
+class Time(Enum):
+    """Which time is the latency. WALL: what a caller waits for, calls one after another. DEVICE: what the device works,
+    without the host's launching.
+    """
+
+    WALL = "wall"
+    DEVICE = "device"
+
+
+class Cache(Enum):
+    """What the device's last-level cache holds before a call. HOT: what the last call left. COLD: nothing of it."""
+
+    HOT = "hot"
+    COLD = "cold"
+
+
+class MatmulPrecision(Enum):
+    """torch.set_float32_matmul_precision's own: HIGHEST is float32, HIGH may be TF32, MEDIUM bfloat16 inside."""
+
+    HIGHEST = "highest"
+    HIGH = "high"
+    MEDIUM = "medium"
+
+
 class Kind(Enum):
     """What a plan asks, and so how its answer reads: variants; an FFN beside attention, by length; operations by size;
     two sides of one variant.
@@ -89,7 +114,8 @@ class Workload:
     """What the FFN is fed: (batch, seq_len, d_model) of dtype on device. `mode` is a value of Mode.
 
     `backend` is one of Backend; `compile`, of CompileMode, and `freeze` (weights are constants of the compiled code)
-    say more of COMPILE; `routing`, a value of moe.Routing, is None where there are no experts.
+    say more of COMPILE; `routing`, a value of moe.Routing, is None where there are no experts. `time`, `cache` and
+    `matmul_precision` are values of Time, Cache and MatmulPrecision.
     """
 
     batch: int = field(metadata=least(1))
@@ -104,6 +130,13 @@ class Workload:
     routing: str | None = field(default=None, metadata=LATER | among(lambda: values_of(Routing)))
     compile: str = field(default=CompileMode.DEFAULT.value, metadata=LATER | among(lambda: values_of(CompileMode)))
     freeze: bool = field(default=False, metadata=LATER)
+    time: str = field(default=Time.WALL.value, metadata=LATER | among(lambda: values_of(Time)))
+    cache: str = field(default=Cache.HOT.value, metadata=LATER | among(lambda: values_of(Cache)))
+    matmul_precision: str = field(
+        default=MatmulPrecision.HIGHEST.value, metadata=LATER | among(lambda: values_of(MatmulPrecision))
+    )
+    # whether 16-bit matrix products may add partial sums in 16 bits, torch's own default
+    reduced_reductions: bool = field(default=True, metadata=LATER)
 
     @property
     def tokens(self) -> int:
@@ -124,6 +157,24 @@ class Workload:
     def eager(self) -> bool:
         """Whether it is run as it is written."""
         return self.backend == Backend.EAGER.value
+
+    @property
+    def accelerated(self) -> bool:
+        """Whether its device has a queue of its own, and so a time of its own; not while that is `auto`."""
+        return self.device not in ("cpu", "auto")
+
+    @property
+    def tolerance(self) -> float:
+        """The relative error of an output that rounding alone explains."""
+        return tolerance(self.dtype, self.matmul_precision)
+
+    def on(self, device: str) -> Workload:
+        """The same with `auto` resolved. On an accelerator calls of a cold cache are timed alone, and by the device."""
+        if self.device != "auto":
+            return self
+        found = replace(self, device=device)
+        alone = found.accelerated and found.cache == Cache.COLD.value
+        return replace(found, time=Time.DEVICE.value) if alone else found
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -320,7 +371,7 @@ class Plan:
     def with_device(self, device: str) -> Plan:
         """The same plan with `auto` resolved."""
         auto = {case.workload for case in self.cases if case.workload.device == "auto"}
-        resolved = {workload: replace(workload, device=device) for workload in auto}
+        resolved = {workload: workload.on(device) for workload in auto}
         cases = (replace(c, workload=resolved[c.workload]) if c.workload in resolved else c for c in self.cases)
         return replace(self, cases=tuple(cases))
 

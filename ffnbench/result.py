@@ -14,9 +14,10 @@ from typing import Any, TypeVar
 from ffnbench.ffn.cost import Cost
 from ffnbench.jsonable import LATER, least
 from ffnbench.metrics import CLOSED_FORMS, LATENCY
-from ffnbench.plan import CONTROL, Note, Plan, Protocol
+from ffnbench.plan import CONTROL, MatmulPrecision, Note, Plan, Protocol
 
 SCHEMA = 2
+POWER_CAP = "power cap"  # a card at its power limit, where heavy products keep it: no trouble from outside
 R = TypeVar("R", bound="Report")
 
 
@@ -50,7 +51,8 @@ class Sample:
     """One measured value of one case: mean over `calls` calls, at place `order` of a round of a worker.
 
     `waited` is the share of its time that the worker's threads waited for a CPU, None where that is not known;
-    `placement` counts how often the worker had given its tensors new storages.
+    `placement` counts how often the worker had given its tensors new storages. `throttled` names what held the
+    device's clocks down when it ended, by commas, "" for nothing, None where that is not known.
     """
 
     case: str
@@ -62,6 +64,7 @@ class Sample:
     calls: int = field(metadata=least(1))
     waited: float | None = field(default=None, metadata=LATER)
     placement: int = field(default=0, metadata=LATER)
+    throttled: str | None = field(default=None, metadata=LATER)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,6 +129,7 @@ class Roof:
     `name` is the `case` of its samples (metric ROOF); no case has such a name, for it begins with a parenthesis.
     `amount` of one call: FLOPs of PRODUCTS, bytes of BYTES, 1 of CALL. `path` is the library or function. `shape` is
     (tokens, out, in) of a product. `level` is the cache that the bytes fit into: L1, L2, L3 or memory.
+    `matmul_precision` is a value of MatmulPrecision.
     """
 
     name: str
@@ -137,6 +141,7 @@ class Roof:
     threads: int = field(metadata=least(1))
     shape: tuple[int, ...] = ()
     level: str = ""
+    matmul_precision: str = field(default=MatmulPrecision.HIGHEST.value, metadata=LATER)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -183,9 +188,19 @@ class Environment:
     cpu_capability: str | None = None
     blas: str | None = None
     waits: str | None = field(default=None, metadata=LATER)  # what tells how long threads waited for a CPU
-    gpu: str | None = None
+    gpu: str | None = None  # the device that is used, where it is not the CPU
     gpu_memory_bytes: int | None = None
     cuda: str | None = None
+    hip: str | None = field(default=None, metadata=LATER)
+    gpu_capability: str | None = field(default=None, metadata=LATER)
+    gpu_uuid: str | None = field(default=None, metadata=LATER)
+    driver: str | None = field(default=None, metadata=LATER)
+    gpu_power_limit_w: float | None = field(default=None, metadata=LATER)
+    gpu_max_clock_mhz: int | None = field(default=None, metadata=LATER)
+    gpu_application_clock_mhz: int | None = field(default=None, metadata=LATER)
+    gpu_ecc: bool | None = field(default=None, metadata=LATER)
+    gpu_mig: bool | None = field(default=None, metadata=LATER)
+    gpu_persistence: bool | None = field(default=None, metadata=LATER)
     git_commit: str | None = None
     git_dirty: bool | None = None
 
@@ -216,6 +231,21 @@ class Around:
     others_cpus: float | None = None
     load: float | None = None
     stolen: tuple[float | None, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeviceSeen:
+    """What a worker saw of a device right after its samples: the least and the most of the clock of its cores, the most
+    of temperature and power, and how many other processes computed on it at the first. Unknown is None.
+    """
+
+    worker: int = field(metadata=least(0))
+    device: str
+    least_clock_mhz: int | None = None
+    most_clock_mhz: int | None = None
+    most_temperature_c: int | None = None
+    most_power_w: float | None = None
+    others: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -308,6 +338,7 @@ class Run:
     judged: tuple[Judged, ...] = ()
     inputs: tuple[Inputs, ...] = ()
     judging_s: float = 0.0  # what judging took of `wall_s`
+    devices: tuple[DeviceSeen, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -350,6 +381,7 @@ class Repeat:
     judged: tuple[Judged, ...] = field(default=(), metadata=LATER)
     inputs: tuple[Inputs, ...] = field(default=(), metadata=LATER)
     judging_s: float = field(default=0.0, metadata=LATER)
+    devices: tuple[DeviceSeen, ...] = field(default=(), metadata=LATER)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -378,6 +410,7 @@ class Report:
     judged: tuple[Judged, ...] = field(default=(), metadata=LATER)
     inputs: tuple[Inputs, ...] = field(default=(), metadata=LATER)
     judging_s: float = field(default=0.0, metadata=LATER)
+    devices: tuple[DeviceSeen, ...] = field(default=(), metadata=LATER)
     wall_s: float | None = None
     repeats: tuple[Repeat, ...] = field(default=(), repr=False, metadata=LATER)  # later runs, in order
     cut_short: bool = field(default=False, metadata=LATER)  # whether fewer repeats were made than asked for

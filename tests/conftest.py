@@ -50,16 +50,24 @@ class FakeWorker:
         self.waited = launch.waited
         self.roofs, self.roof, self.told = launch.roofs, launch.roof, launch.told
         self.rounds: dict[str, int] = {}
-        self.closed = False
+        self.facts, self.device = launch.facts, launch.device
+        self.closed = self.ended = False
 
     def greeting(self) -> dict:
-        return dict(FACTS)
+        return FACTS | self.facts
 
     def ask(self, request: dict, timeout_s: float) -> dict:
         self.log.append((self.index, request["do"], request.get("label")))
         problem = self.trouble.get((request["do"], request.get("label")))
+        if self.ended:
+            raise WorkerLost("crash", "the process ended (exit code 1)")
+        if callable(problem):
+            problem = problem(self)
         if isinstance(problem, BaseException):
             raise problem
+        if isinstance(problem, dict):  # an answer of its own
+            self.ended = problem.get("ends", False)
+            return problem
         if problem is not None:
             return {"failure": problem, "message": f"{request['label']} said no"}
         if request["do"] == "open":
@@ -68,6 +76,8 @@ class FakeWorker:
             label = request["label"]
             number = self.rounds[label] = self.rounds.get(label, -2) + 1
             return {"value": self.seconds(label, self.index, number), "waited": self.waited, **self.told(request)}
+        if request["do"] == "device":
+            return self.device(request["device"])
         if request["do"] == "explore" and self.roofs is not None:
             return {"found": self.roofs(request["roofs"])}
         if request["do"] == "backends":
@@ -100,6 +110,8 @@ class FakeLaunch:
         self.roofs: Callable[[list], list] | None = None  # (candidates) -> what exploring finds
         self.roof: Callable[[dict, int], dict] = lambda roof, worker: {"value": 0.001, "waited": 0.0}
         self.told: Callable[[dict], dict] = lambda request: {}  # what a sample tells beside its seconds
+        self.facts: dict[str, Any] = {}  # what its greeting says beside FACTS
+        self.device: Callable[[str], dict] = lambda name: {}  # what it says of a device
         self.workers: list[FakeWorker] = []
         self.log: list[tuple[int, str, str | None]] = []
 

@@ -140,6 +140,14 @@ def test_the_next_process_waits_and_wakes_in_a_sample_that_is_not_kept() -> None
     assert len(pauses) == 2
 
 
+def test_a_member_whose_device_breaks_in_the_sample_that_wakes_it_is_asked_no_more() -> None:
+    broken = {"failure": "crash", "message": "CUDA error: unspecified launch failure", "ends": True}
+    launch = Launched()
+    launch.trouble = {("sample", "gelu"): broken}
+    group = WorkerGroup(plan_of("relu,gelu=gelu@env=A:1"), launch, lambda seconds: None)
+    assert group.ask({"do": "sample", "label": "gelu", "calls": 1}, 1.0) == broken
+
+
 def test_a_plan_of_one_arm_needs_no_group() -> None:
     assert not isinstance(start_for(plan_of("relu,gelu"), FakeLaunch()), WorkerGroup)
 

@@ -39,8 +39,8 @@ def test_bytes_are_the_closed_form(gate: Gate, bias: bool, dtype: str, mode: str
     subject = subject_of(spec, dtype, mode)
     predicted = cost(spec, tokens=1024, dtype=dtype, train=mode == "train", device="cuda")
     assert predicted.peak_bytes is not None
-    # the caching allocator hands out multiples of 512 bytes
-    assert meters.peak_bytes(subject) == pytest.approx(predicted.peak_bytes, abs=512 * 16)
+    assert (meters.workspace_bytes(subject) or 0) > 0
+    assert meters.peak_bytes(subject) == predicted.peak_bytes  # in bytes as they were asked for, not in blocks
     if mode == "train":
         assert meters.saved_bytes(subject) == predicted.saved_bytes
 

@@ -175,6 +175,35 @@ def test_saved_tensors_at_equal_parameters() -> None:
     assert saved == pytest.approx([4, 8, 32 / 3])
 
 
+# Liger-Kernel's own table, benchmark/data/all_benchmark_data.csv: geglu, memory, forward, "huggingface" (LlamaMLP of
+# transformers with gelu_pytorch_tanh, bfloat16, 8 sequences), on an A100 of 80 GB: MiB by tokens
+LIGER_FORWARD_MIB = {8192: 1090.25, 16384: 1906.25, 32768: 3538.25, 65536: 6802.25}
+# cuBLAS on an A100 has 2 buffers of 4096 KiB and 8 of 16 (":4096:2:16:8"), in each of two threads: the script warms up
+# with a backward, which has a thread of its own
+CUBLAS_WORKSPACES = 2 * (2 * 4096 + 8 * 16) * 2**10
+
+
+@pytest.mark.parametrize("tokens", LIGER_FORWARD_MIB)
+def test_bytes_that_others_measured_on_a_gpu(tokens: int) -> None:
+    """All that a forward with a graph holds at its peak: weights, input, what is saved, output, workspaces."""
+    spec = FFNSpec(d_model=4096, d_ff=11008, activation="gelu_tanh", gate=Gate.INNER)
+    found = cost(spec, tokens=tokens, dtype="bfloat16", train=True, device="cuda")
+    assert found.saved_bytes is not None
+    one = tokens * 4096 * 2  # input and output
+    total = found.weight_bytes + one + found.saved_bytes + one + CUBLAS_WORKSPACES
+    assert total / 2**20 == LIGER_FORWARD_MIB[tokens]
+
+
+def test_numbers_in_a_formula_are_no_bytes_of_a_device() -> None:
+    """On the CPU a kernel makes tensors of them; a device's takes them as arguments."""
+    spec = FFNSpec(d_model=8, d_ff=24, activation="quick_gelu", gate=Gate.INNER, limit=7.0, up_offset=1.0)
+    cpu, cuda = (cost(spec, tokens=4, dtype="float32", train=True, device=name) for name in ("cpu", "cuda"))
+    assert cpu.peak_bytes is not None
+    assert cuda.peak_bytes is not None
+    assert 0 < cpu.peak_bytes - cuda.peak_bytes <= 8 + 8 + 4
+    assert cpu.saved_bytes == cuda.saved_bytes
+
+
 def test_element_wise_flops_by_hand() -> None:
     gated = FFNSpec(d_model=8, d_ff=24, activation="silu", gate=Gate.INNER, bias=True, dropout=0.1)
     found = cost_of(gated)

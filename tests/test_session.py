@@ -62,7 +62,8 @@ class Patient(Session):
 
 def test_trouble_is_a_row_and_the_others_go_on(prober: Prober, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every way to fail at once, in one run: nothing is lost and each row says what happened."""
-    names = ("Chatty", "Raises", "Exits", "Dies", "Segfaults", "Hangs", "Greedy", "Drifts", "NotFinite", "Plain")
+    names = ("Chatty", "Raises", "Exits", "Dies", "Segfaults", "Hangs", "Greedy", "Drifts", "NotFinite",
+             "BreaksDevice", "FillsDevice", "Plain")  # fmt: skip
     variants = ",".join(["relu", *(f"{HOSTILE}:{name}" for name in names)])
     request = CompareRequest(
         variants=variants, d_model=16, d_ff=32, seq_len=32, workers=3, rounds=3, timeout=3.0, threads=1
@@ -82,6 +83,10 @@ def test_trouble_is_a_row_and_the_others_go_on(prober: Prober, monkeypatch: pyte
     assert failures["Hangs"] == ("timeout", "no answer within 3 s")
     assert failures["Greedy"][0] == "oom"
     assert "GiB at once" in failures["Greedy"][1]
+    assert failures["BreaksDevice"] == ("crash", "CUDA error: an illegal memory access was encountered")
+    assert failures["FillsDevice"] == (
+        "oom", "it tried to allocate 2.00 GiB at once, and 1.20 GiB of the device's 79.10 GiB were free",
+    )  # fmt: skip
     assert failures["Drifts"][0] == "suspect"
     assert "the output of a timed call differs from that of another instance of it" in failures["Drifts"][1]
     assert failures["NotFinite"] == ("mismatch", "the output is not finite before timing")

@@ -11,10 +11,13 @@ import platform
 import re
 import subprocess
 import sys
+import warnings
+from collections.abc import Mapping
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+from ffnbench.bench import nvml
 from ffnbench.bench.waiting import source, threads_of
 from ffnbench.plan import Plan
 from ffnbench.result import Environment
@@ -24,7 +27,8 @@ USABLE = 0.95  # of the memory that is available: the rest keeps the machine ali
 # the beginnings of variables that change how fast torch is, or which libraries it finds
 SPEAKING = (
     "OMP_", "GOMP_", "KMP_", "MKL_", "ONEDNN_", "DNNL_", "OPENBLAS_", "BLIS_", "TORCH", "PYTORCH_", "ATEN_", "CUDA_",
-    "CUBLAS", "CUDNN_", "NVIDIA_", "TRITON_", "MALLOC_", "GLIBC_TUNABLES", "LD_PRELOAD", "LD_LIBRARY_PATH",
+    "CUBLAS", "CUDNN_", "NVIDIA_", "TRITON_", "HIP_", "HSA_", "ROCR_", "ROCM_", "MIOPEN_", "ROCBLAS_", "HIPBLASLT_",
+    "TENSILE_", "SYCL_", "ZE_", "ONEAPI_", "MALLOC_", "GLIBC_TUNABLES", "LD_PRELOAD", "LD_LIBRARY_PATH",
     "PYTHONMALLOC", "PYTHONOPTIMIZE", "PYTHON_GIL",
 )  # fmt: skip
 
@@ -62,30 +66,55 @@ def usable_memory() -> int | None:
 def memory_for(plan: Plan) -> int | None:
     """Usable bytes for what a plan measures on CPU; None where `auto` will become a GPU, or it asks for one."""
     devices = {case.workload.device.partition(":")[0] for case in plan.cases}
-    if "cuda" in devices or ("auto" in devices and Path("/dev/nvidiactl").exists()):
+    if devices - {"auto", "cpu"} or ("auto" in devices and Path("/dev/nvidiactl").exists()):
         return None
     return usable_memory()
 
 
-GPU_FILES = (  # of NVIDIA's driver, of Jetson's, of Windows' for Linux, of AMD's
-    "/dev/nvidiactl", "/dev/nvidia0", "/proc/driver/nvidia", "/dev/nvhost-ctrl-gpu", "/dev/nvmap", "/dev/dxg",
-    "/dev/kfd",
-)  # fmt: skip
+# what a driver leaves in Linux's file system, by what torch calls the kind of its GPUs
+GPU_FILES = {
+    "cuda": (  # of NVIDIA's driver, of Jetson's, of Windows' for Linux, of AMD's
+        "/dev/nvidiactl", "/dev/nvidia0", "/proc/driver/nvidia", "/dev/nvhost-ctrl-gpu", "/dev/nvmap", "/dev/dxg",
+        "/dev/kfd",
+    ),
+    "xpu": ("/dev/dri", "/dev/dxg"),
+}  # fmt: skip
+OTHER_BUILDS = {"cuda": ("cpu", "xpu"), "xpu": ("cpu", "cu", "rocm")}  # of torch, by how the version ends
+HIDING = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES")
+AMD, NVIDIA = "/dev/kfd", "/dev/nvidiactl"
 
 
-def why_no_gpu() -> str:
-    """Why torch can see no GPU in this process, told without loading it; empty where it may see one."""
+def why_no_gpu(kind: str = "cuda") -> str:
+    """Why torch can see no GPU of that kind in this process, told without loading it; empty where it may see one.
+
+    `kind` is cuda, of NVIDIA and of AMD, xpu, of Intel, or mps, of Apple.
+    """
+    if kind == "mps":
+        return "" if sys.platform == "darwin" else f"MPS is of macOS, and this is {sys.platform}"
     if sys.platform != "linux":
-        return "" if sys.platform == "win32" else f"there is no CUDA for {sys.platform}"
-    if not any(Path(file).exists() for file in GPU_FILES):
-        return "this machine has no driver of a GPU (no /dev/nvidiactl)"
-    if os.environ.get("CUDA_VISIBLE_DEVICES", "0") in ("", "-1"):
-        return "CUDA_VISIBLE_DEVICES hides every GPU"
+        return "" if sys.platform == "win32" else f"there is no {kind.upper()} for {sys.platform}"
+    if not any(Path(file).exists() for file in GPU_FILES[kind]):
+        return f"this machine has no driver of {'an Intel' if kind == 'xpu' else 'a'} GPU (no {GPU_FILES[kind][0]})"
+    if kind == "cuda" and (hiding := _hides_every_gpu()):
+        return f"{hiding} hides every GPU"
     try:
         torch = version("torch")
     except PackageNotFoundError:
         return ""
-    return f"torch {torch} is built without CUDA" if torch.endswith("+cpu") else ""
+    build = torch.partition("+")[2]
+    return f"torch {torch} is built without {kind.upper()}" if build.startswith(OTHER_BUILDS[kind]) else ""
+
+
+def _hides_every_gpu() -> str:
+    """The variable that does; those of AMD speak where there is no driver of NVIDIA."""
+    of_amd = Path(AMD).exists() and not Path(NVIDIA).exists()
+    names = HIDING if of_amd else HIDING[:1]
+    return next((name for name in names if os.environ.get(name, "0") in ("", "-1")), "")
+
+
+def auto_device(facts: Mapping[str, Any]) -> str:
+    """What `auto` becomes, from a worker's greeting: the accelerator that torch names, where it sees one."""
+    return str(facts.get("accelerator") or "cuda") if facts["gpus"] else "cpu"
 
 
 def _available_memory() -> int | None:
@@ -101,34 +130,84 @@ def _available_memory() -> int | None:
 
 
 def about_torch() -> dict[str, Any]:
-    """What torch says of itself and of the GPU; called in a worker."""
+    """What torch says of itself, and which accelerators it sees; called in a worker."""
     import torch
 
-    cuda = torch.cuda.is_available()
-    properties = torch.cuda.get_device_properties(0) if cuda else None
+    accelerators = about_accelerators()
     return {
         "python": platform.python_version(),
-        "build": about_build(),
+        "build": about_build(accelerators),
         "version": torch.__version__,
         "threads": torch.get_num_threads(),
         "waits": source(threads_of()),
         "capability": torch.backends.cpu.get_cpu_capability(),
         "blas": _blas(torch.__config__.show()),
-        "gpus": torch.cuda.device_count() if cuda else 0,
-        "gpu": properties.name if properties else None,
-        "gpu_memory_bytes": properties.total_memory if properties else None,
         "cuda": torch.version.cuda,
+        "hip": torch.version.hip,
+        **accelerators,
     }
 
 
-def about_build() -> dict[str, str]:
+def about_accelerators() -> dict[str, Any]:
+    """The kind that torch names (cuda is AMD's too), how many there are, their names; and what torch says where it was
+    built for one and sees none: once in a process, by a warning.
+    """
+    import torch
+
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        there = torch.accelerator.is_available() or torch.cuda.is_available()
+    found = torch.accelerator.current_accelerator() if there else None
+    if found is None:
+        said = [" ".join(str(one.message).split()) for one in caught]
+        return {"accelerator": None, "gpus": 0, "gpu_names": [], "no_gpu": next(iter(said), "")}
+    count = torch.accelerator.device_count()
+    names = [_device_name(f"{found.type}:{index}") for index in range(count)]
+    return {"accelerator": found.type, "gpus": count, "gpu_names": names, "no_gpu": ""}
+
+
+def _device_name(device: str) -> str:
+    """What its driver calls it; Apple's has one name."""
+    import torch
+
+    name = getattr(getattr(torch, device.partition(":")[0], None), "get_device_name", None)
+    return str(name(device)) if name else device.partition(":")[0].upper()
+
+
+def about_device(device: str, label: str = "") -> dict[str, Any]:
+    """Job: the device that a case will use, how much of its memory is free, and what its driver tells."""
+    import torch
+
+    from ffnbench.bench.accelerator import accelerator_of
+
+    kind = device.partition(":")[0]
+    accelerator = accelerator_of(device)
+    properties = getattr(getattr(torch, kind, None), "get_device_properties", None)
+    found = properties(device) if properties else None
+    major, minor = (getattr(found, name, None) for name in ("major", "minor"))
+    told = {
+        "device": device,
+        "gpu": _device_name(device),
+        "gpu_memory_bytes": getattr(found, "total_memory", None),
+        "gpu_free_bytes": accelerator.free_bytes() if accelerator else None,
+        "gpu_capability": getattr(found, "gcnArchName", None) if torch.version.hip else _capability(major, minor),
+    }
+    of_nvidia = kind == "cuda" and torch.version.cuda is not None
+    return told | (nvml.facts(device) if of_nvidia else {})
+
+
+def _capability(major: int | None, minor: int | None) -> str | None:
+    return None if major is None or minor is None else f"{major}.{minor}"
+
+
+def about_build(accelerators: dict[str, Any] | None = None) -> dict[str, str]:
     """Everything in which two workers may differ and latency may depend on: called in a worker, shown where it differs.
 
     Of the variables only those that speak to torch, its libraries and the loader are told: others may be secrets.
     """
     import torch
 
-    config = torch.__config__.show()
+    config, accelerators = torch.__config__.show(), accelerators or about_accelerators()
     facts: dict[str, Any] = {
         "python": platform.python_version(),
         "torch": torch.__version__,
@@ -136,8 +215,9 @@ def about_build() -> dict[str, str]:
         "default threads": torch.get_num_threads(),
         "CPU capability": torch.backends.cpu.get_cpu_capability(),
         "CUDA": torch.version.cuda,
-        "cuDNN": torch.backends.cudnn.version() if torch.cuda.is_available() else None,
-        "GPU": torch.cuda.get_device_name(0) if torch.cuda.is_available() else None,
+        "HIP": torch.version.hip,
+        "cuDNN": torch.backends.cudnn.version() if accelerators["accelerator"] == "cuda" else None,
+        "GPU": ", ".join(dict.fromkeys(accelerators["gpu_names"])) or None,
         "float32 matmul": torch.get_float32_matmul_precision(),
     }
     found = {name: str(value) for name, value in facts.items() if value is not None}
@@ -158,8 +238,21 @@ def _blas(config: str) -> str | None:
     return found[1] if found else None
 
 
+# of the device that is used: what its speed depends on and nobody changes from run to run, which the fingerprint holds
+OF_DEVICE = (
+    "hip", "gpu_capability", "gpu_memory_bytes", "driver", "gpu_power_limit_w", "gpu_max_clock_mhz",
+    "gpu_application_clock_mhz", "gpu_ecc", "gpu_mig",
+)  # fmt: skip
+ABOUT_DEVICE = (
+    "hip", "gpu_capability", "gpu_uuid", "driver", "gpu_power_limit_w", "gpu_max_clock_mhz",
+    "gpu_application_clock_mhz", "gpu_ecc", "gpu_mig", "gpu_persistence",
+)  # fmt: skip
+
+
 def describe(facts: dict[str, Any] | None) -> Environment:
-    """The environment of this run; `facts` come from a worker's greeting, None where there was none."""
+    """The environment of this run; `facts` come from a worker's greeting, and from what it says of the device that is
+    used (`about_device`); None where there was none.
+    """
     facts = facts or {}
     commit, dirty = _git()
     cpu, usable = cpu_name(), usable_cpus()
@@ -172,6 +265,7 @@ def describe(facts: dict[str, Any] | None) -> Environment:
         facts.get("blas"),
         facts.get("gpu"),
         facts.get("cuda"),
+        *((name, facts[name]) for name in OF_DEVICE if facts.get(name) is not None),
     )
     return Environment(
         fingerprint=hashlib.sha256(repr(identity).encode()).hexdigest()[:12],
@@ -190,6 +284,7 @@ def describe(facts: dict[str, Any] | None) -> Environment:
         gpu=facts.get("gpu"),
         gpu_memory_bytes=facts.get("gpu_memory_bytes"),
         cuda=facts.get("cuda"),
+        **{name: facts.get(name) for name in ABOUT_DEVICE},
         git_commit=commit,
         git_dirty=dirty,
     )

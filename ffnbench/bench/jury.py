@@ -154,7 +154,11 @@ class Jury:
             told = {"do": "plan", "plan": jsonable.encode(sent), "memory_bytes": memory_bytes}
             self._worker.ask(told, self.timeout_s)
             self._told = True
-        return self._worker.ask({**request, "weights": self.weights}, self.timeout_s)
+        answer = self._worker.ask({**request, "weights": self.weights}, self.timeout_s)
+        if answer.get("ends"):
+            self.close()
+            raise WorkerLost(answer["failure"], answer["message"])
+        return answer
 
     def _label_of(self, case: Case, plan: Plan) -> str:
         """Whose module judges it: in `ab` the base's."""

@@ -6,7 +6,7 @@ check copies one matrix after another to float64. New places take padding, and o
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from ffnbench.errors import FfnbenchError
@@ -20,19 +20,16 @@ PAD_BYTES = 1 << 18  # at most, before each storage, so that placements differ
 MODEST = 8  # the share of what is free that ceilings may take is one part of so many
 AT_ONCE = 3  # of the largest call: what several of them hold together
 UNKNOWN_MEMORY = 1 << 31
+NOTHING_KNOWN: Mapping[str, int] = {}
 TENSORS = 2  # beside the matrices and their biases: input and gradient
 
 
 def fit_into(plan: Plan, available: int | None) -> Plan:
     """The plan without the textbook forms that memory does not hold; raises FfnbenchError where the rest does not.
 
-    `available` in bytes, None where it is not known. Nothing is judged of a GPU's memory.
+    `available` in bytes, of the memory that all of it is measured in; None where it is not known.
     """
-    if (
-        plan.kind != Kind.BLOCK.value
-        or available is None
-        or any(case.workload.device.startswith("cuda") for case in plan.cases)
-    ):
+    if plan.kind != Kind.BLOCK.value or available is None:
         return plan
     kept, left_out = list(plan.cases), []
     while memory_needed(kept) > available:
@@ -53,15 +50,19 @@ def fit_into(plan: Plan, available: int | None) -> Plan:
     return replace(plan, cases=tuple(kept), notes=(*plan.notes, *notes))
 
 
-def check_fits(plan: Plan, available: int | None) -> None:
-    """Raise FfnbenchError where memory does not hold the plan. `available` in bytes, None where it is not known."""
-    cases = [case for case in plan.cases if case.workload.device == "cpu"]
-    needed = memory_needed(cases) + memory_of_judge(cases)
-    if available is not None and needed > available:
-        raise FfnbenchError(
-            f"this needs {quantity(needed, IEC)} of memory at once, and {quantity(available, IEC)} are available",
-            "--dtype bfloat16 halves the weights; or fewer variants, a smaller --seq-len or --batch",
-        )
+def check_fits(plan: Plan, available: int | None, free: Mapping[str, int] = NOTHING_KNOWN) -> None:
+    """Raise FfnbenchError where memory does not hold the plan. `available` in bytes of the machine, None where it is
+    not known; `free`, those of devices, by name.
+    """
+    for device in dict.fromkeys(case.workload.device for case in plan.cases):
+        cases = [case for case in plan.cases if case.workload.device == device]
+        room, whose = (available, "") if device == "cpu" else (free.get(device), f" on {device}")
+        needed = memory_needed(cases) + memory_of_judge(cases)
+        if room is not None and needed > room:
+            raise FfnbenchError(
+                f"this needs {quantity(needed, IEC)} of memory at once, and {quantity(room, IEC)} are available{whose}",
+                "--dtype bfloat16 halves the weights; or fewer variants, a smaller --seq-len or --batch",
+            )
 
 
 def room_for_ceilings(cases: Sequence[Case], available: int | None) -> int:

@@ -18,6 +18,7 @@ from ffnbench.activations.user_activation import OwnActivation, as_activation
 from ffnbench.bench import agreement
 from ffnbench.bench.backends import unavailable
 from ffnbench.bench.counting import count
+from ffnbench.bench.environment import about_device
 from ffnbench.bench.meters import empty_call
 from ffnbench.ffn.cost import Cost
 from ffnbench.ffn.imported import CONFIG_NAMES, D_FF_NAMES, D_MODEL_NAMES, RATIO_NAMES
@@ -169,4 +170,5 @@ JOBS = {
     "timer": timer, "rival": rival, "describe": describe, "count": counted, "facts": facts, "curve": curve,
     "backends": backends, "ceilings": ceilings, "hf_layers": hf_layers, "hf_whole": hf_whole,
     "own_mlp": described_mlp, "origin": origin, "keep": agreement.keep, "hold": agreement.hold,
+    "device": about_device,
 }  # fmt: skip

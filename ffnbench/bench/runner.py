@@ -21,17 +21,19 @@ from ffnbench.bench.caches import caches, level_of
 from ffnbench.bench.channel import Message
 from ffnbench.bench.clock import RunClock
 from ffnbench.bench.clocks import BURNS, ClockWatch
-from ffnbench.bench.environment import describe, usable_cpus, usable_memory
+from ffnbench.bench.devices import Sightings, check_devices, told_of, why_not_seen
+from ffnbench.bench.environment import USABLE, auto_device, describe, usable_cpus, usable_memory
 from ffnbench.bench.jury import Jury
 from ffnbench.bench.machine_noise import Watch
-from ffnbench.bench.memory_limits import check_fits, room_for_ceilings
+from ffnbench.bench.memory_limits import check_fits, fit_into, room_for_ceilings
 from ffnbench.bench.roofs import roofs_for
 from ffnbench.bench.session import Session, WorkerLost
 from ffnbench.bench.worker_group import Launch, Worker, sides_of, start_for
-from ffnbench.errors import FfnbenchError, Unfinished, termination_as_interruption
+from ffnbench.errors import Unfinished, termination_as_interruption
 from ffnbench.ffn.spec import ImportedSpec
-from ffnbench.metrics import CEILINGS, LATENCY, METRICS, ROOF, Metric
+from ffnbench.metrics import CEILINGS, DEVICE_TIME, HOST_TIME, LATENCY, METRICS, ROOF, Metric
 from ffnbench.plan import CONTROL, Backend, Note, Plan
+from ffnbench.planning.workload import refuse_time
 from ffnbench.result import (
     Bound,
     CaseCost,
@@ -137,6 +139,7 @@ def run(
         judged=jury.judged,
         inputs=tuple(runner.inputs.values()),
         judging_s=jury.seconds,
+        devices=runner.sightings.all,
     )
 
 
@@ -205,6 +208,7 @@ class _Runner:
     placed_once: set[str] = field(default_factory=set)
     roofs: list[Roof] = field(default_factory=list)
     inputs: dict[str, Inputs] = field(default_factory=dict)
+    sightings: Sightings = field(default_factory=Sightings)
     _ready: list[Worker] = field(default_factory=list)
     _current: Worker | None = None
     _calls: dict[str, int] = field(default_factory=dict)
@@ -225,6 +229,7 @@ class _Runner:
     _roofs_s: float = 0.0  # spent on their samples, and on all that is about ceilings
     _ceilings_s: float = 0.0
     _roof_set_s: float = 0.0  # what one sample of each takes
+    _free: dict[str, int] = field(default_factory=dict)  # bytes of each device, where they are known
     _clock: RunClock = field(init=False)
 
     def __post_init__(self) -> None:
@@ -318,14 +323,46 @@ class _Runner:
             self.jury.ready()
             self._clock.started(count, self._clock.elapsed_s - begun)
             if self.environment is None:
-                self.environment = self.describe(facts)
                 self.sides = sides_of(facts.get("arms", []))
-                self.plan = self.plan.with_device("cuda" if facts["gpus"] else "cpu")
-                self.on_found(self.environment)
-                self.on_found(self.plan)
-                _check_devices(self.plan, facts)
-                check_fits(self.plan, usable_memory())
+                self._find_device(facts)
         return self._ready.pop(0)
+
+    def _find_device(self, facts: dict[str, Any]) -> None:
+        """Where all is measured: whether that is there, what it is, and whether its memory holds the plan."""
+        auto = "auto" in {case.workload.device for case in self.plan.cases}
+        plan = self.plan.with_device(auto_device(facts))
+        check_devices(plan, facts)
+        refuse_time(plan)
+        told = told_of(plan, self._ask_first)
+        self._free = {name: int(USABLE * free) for name, one in told.items() if (free := one.get("gpu_free_bytes"))}
+        used = {case.workload.device for case in plan.cases}
+        self.plan = fit_into(plan, min((self._free[name] for name in used if name in self._free), default=None))
+        self.environment = self.describe(facts | next(iter(told.values()), {}))
+        self.on_found(self.environment)
+        self.on_found(self.plan)
+        check_fits(self.plan, usable_memory(), self._free)
+        if auto and not told and (why := why_not_seen(facts)):
+            self._warn(Note(label="", text=f"measured on the CPU: {why[0]}; {why[1]}"))
+        for device, one in told.items():
+            if missing := one.get("nvml_missing"):
+                text = f"clocks, throttling and other processes of {device} were not seen: {missing}"
+                self._warn(Note(label="", text=text))
+
+    def _ask_first(self, request: Message) -> Message:
+        """Ask the first worker before it has a plan."""
+        try:
+            return self._ready[0].ask(request, self.plan.protocol.timeout_s)
+        except WorkerLost as lost:
+            raise Unfinished(f"a worker was lost over its device: {lost}", "does `nvidia-smi` work?") from lost
+
+    def _room(self) -> int | None:
+        """Bytes that there are for what is measured: of the machine, or of the device that has the least."""
+        used = {case.workload.device for case in self.plan.cases}
+        return (
+            usable_memory()
+            if "cpu" in used
+            else min((self._free[name] for name in used & self._free.keys()), default=None)
+        )
 
     def _started(self, place: int, worker: Worker) -> dict[str, Any]:
         """Wait for a worker's start; one that dies on the way is started again a few times."""
@@ -394,10 +431,13 @@ class _Runner:
             if again and (value := opened.get(metric.name)) is not None:
                 self._keep(label, metric.name, index, value)
                 self._weighed.add((label, metric.name))
-        told = list(opened.get("notes", ()))
+        self._note(label, opened)
         if opened.get("graphs", 1) > 1:
-            told.append(f"compiled as {opened['graphs']} graphs, with Python between them")
-        for text in told:
+            self._note(label, {"notes": [f"compiled as {opened['graphs']} graphs, with Python between them"]})
+
+    def _note(self, label: str, answer: Message) -> None:
+        """What an answer says about its case, once."""
+        for text in answer.get("notes", ()):
             if (note := Note(label=label, text=text)) not in self.warnings:
                 self._warn(note)
 
@@ -447,7 +487,7 @@ class _Runner:
     def _reach(self, worker: Worker, seconds: float) -> list[tuple[Roof, float, int]]:
         """Look for the fastest roofs: each with the seconds of a call and the calls of a sample."""
         left = self._left()
-        room = room_for_ceilings(left.cases, usable_memory())
+        room = room_for_ceilings(left.cases, self._room())
         asked = roofs_for(left.shown, self.costs, caches(), room)
         if not asked:
             return []
@@ -472,6 +512,8 @@ class _Runner:
     def _ask_or_nothing(self, worker: Worker, request: Message) -> Message:
         """Ask for what is no case's fault where it can't be had: the answer is empty then."""
         answer = worker.ask(request, self.plan.protocol.timeout_s)
+        if answer.get("ends"):
+            raise WorkerLost(answer["failure"], answer["message"])
         return {} if "failure" in answer else answer
 
     def _due_roofs(self, place: _Place) -> list[str]:
@@ -607,7 +649,10 @@ class _Runner:
             )
             if not answer or self._suspected(label, answer):
                 return None
+            self._note(label, answer)
             self._clocks.add(label, calls * answer["value"], answer)
+            if "device" in answer:
+                self.sightings.add(place.worker, self.plan.case(label).workload.device, answer["device"])
             self._seconds[label].append(answer["value"])
             if place.round < 0:
                 return None
@@ -621,11 +666,19 @@ class _Runner:
                 calls=self._calls[label],
                 waited=answer.get("waited"),
                 placement=place.placement,
+                throttled=answer.get("throttled"),
             )
             self._add(sample)
+            self._keep_apart(sample, answer)
             if clean := is_clean(sample):
                 break
         return clean
+
+    def _keep_apart(self, sample: Sample, answer: Message) -> None:
+        """What the device worked for a call, and what a call took the host, where an accelerator tells."""
+        for metric in (DEVICE_TIME, HOST_TIME):
+            if answer.get(metric) is not None:
+                self._add(replace(sample, metric=metric, value=answer[metric]))
 
     def _suspected(self, label: str, answer: Message) -> bool:
         """Whether an answer itself shows that a case can't be trusted; its evidence is kept for the judge."""
@@ -742,7 +795,7 @@ class _Runner:
             self._warn(Note(label=label, text=text))
             return
         for metric in metrics:
-            if (value := answer[metric.name]) is not None:
+            if (value := answer.get(metric.name)) is not None:
                 self._keep(label, metric.name, index, value)
 
     def _try(self, worker: Worker, label: str, request: Message) -> Message | None:
@@ -758,8 +811,8 @@ class _Runner:
             answer = worker.ask(request, self.plan.protocol.timeout_s)
         except WorkerLost as lost:
             raise _Lost(label, lost.kind, str(lost)) from lost
-        if "failure" in answer and not label:  # no case's, so the worker is of no use
-            raise _Lost(label, answer["failure"], answer["message"])
+        if answer.get("ends") or ("failure" in answer and not label):  # no case's, so the worker is of no use
+            raise _Lost(label, answer["failure"], answer["message"], known=bool(answer.get("ends")))
         if "failure" in answer:
             raise _CaseFailed(answer["message"], answer["failure"])
         return answer
@@ -768,12 +821,14 @@ class _Runner:
         """What a lost worker had measured stays, and counts if it made its fewest rounds (verdict.whole_rounds).
 
         The case that it was busy with is dropped at its second loss, or where it hung before any worker was whole:
-        a single death may be the worker's own, and a hang would cost the whole timeout again.
+        a single death may be the worker's own, and a hang would cost the whole timeout again. One that broke the
+        device is dropped at once: the worker has said so.
         """
         label = lost.label if isinstance(lost, _Lost) else ""
         self._losses[label] += 1
         hung = lost.kind == FailureKind.TIMEOUT.value and not self._whole
-        if label and (hung or self._losses[label] > 1):
+        known = isinstance(lost, _Lost) and lost.known
+        if label and (hung or known or self._losses[label] > 1):
             self._fail(label, lost.kind, str(lost))
         elif self._losses[label] >= RESTARTS:
             raise Unfinished(f"workers are lost again and again: {lost}", "`ffnbench env` tells what else runs here")
@@ -798,20 +853,8 @@ class _Runner:
 
 
 class _Lost(WorkerLost):
-    """A worker lost while it was busy with a case."""
+    """A worker lost while it was busy with a case. `known`: it has said itself that the case has broken its device."""
 
-    def __init__(self, label: str, kind: str, message: str) -> None:
+    def __init__(self, label: str, kind: str, message: str, *, known: bool = False) -> None:
         super().__init__(kind, message)
-        self.label = label
-
-
-def _check_devices(plan: Plan, facts: dict[str, Any]) -> None:
-    """Fail before anything is built where a device is not there."""
-    for case in plan.cases:
-        kind, _, index = case.workload.device.partition(":")
-        if kind == "cuda" and int(index or 0) >= facts["gpus"]:
-            have = f"has {facts['gpus']} CUDA device(s)" if facts["gpus"] else "sees no CUDA device"
-            raise FfnbenchError(
-                f"device {case.workload.device!r} was asked for, but torch {facts['version']} {have}",
-                "use --device cpu, or install a CUDA build of torch on a machine with a GPU",
-            )
+        self.label, self.known = label, known

@@ -16,11 +16,14 @@ import sys
 from typing import Any
 
 from ffnbench.bench.channel import VERSION, Channel, Message
+from ffnbench.bench.compile_errors import not_compiled
 from ffnbench.bench.descendants import guard
+from ffnbench.bench.device_errors import device_error, first_line, is_full, lacks_kernels, out_of_memory
 
 PR_SET_PDEATHSIG = 1
 # by the names of exceptions, for torch loads in main
 OWN_KINDS = {"Mismatch": "mismatch", "Recompiled": "recompiled", "FailOnRecompileLimitHit": "recompiled"}
+ENDS_A_CASE = ("open", "place", "sample", "repeat")  # where one of these fails, its case is not asked for again
 
 
 def main() -> None:
@@ -55,8 +58,12 @@ def main() -> None:
             channel.send({"timer": timer(), **asked})
         else:
             job = JOBS.get(request["do"]) or getattr(jobs, request["do"], None)
-            answer = _answer(job, torch, request) if job else _no_job(request)
+            answer = _answer(job, torch, request, jobs) if job else _no_job(request)
             _send(channel, {**answer, **asked})
+            if answer.get("ends"):
+                os._exit(1)  # what would be torn down stands on a device that answers nothing but its error
+            if answer.get("failure") == "oom":
+                _make_room(torch, jobs, request)
 
 
 def _no_job(request: Message) -> Message:
@@ -72,30 +79,48 @@ def _send(channel: Channel, answer: Message) -> None:
         channel.send({**told, "number": answer.get("number")})
 
 
-def _answer(job: Any, torch: Any, request: Message) -> Message:
-    """Do one job; any exception is an answer."""
+def _answer(job: Any, torch: Any, request: Message, jobs: Any = None) -> Message:
+    """Do one job; any exception is an answer. One that has broken the device says that this process ends with it."""
     from ffnbench.errors import FfnbenchError, Unsupported
 
     arguments = {key: value for key, value in request.items() if key != "do"}
     try:
         answer: Message = job(**arguments)
+        if jobs is not None and request.get("label"):
+            jobs.drain(request["label"])  # what the device finds wrong later is this case's, and not the next one's
         return answer
     except FfnbenchError as problem:
+        if broken := device_error(problem):
+            return {"failure": "crash", "message": broken, "ends": True}
         kind = "unsupported" if isinstance(problem, Unsupported) else "crash"
         return {"failure": kind, "message": problem.message, "hint": problem.hint}
     except BaseException as problem:  # user code may raise anything, SystemExit included
+        if broken := device_error(problem):
+            return {"failure": "crash", "message": broken, "ends": True}
         return {"failure": _kind(torch, problem), "message": _one_line(problem)}
+
+
+def _make_room(torch: Any, jobs: Any, request: Message) -> None:
+    """After memory was too little: what the failed case holds goes, and what the device's allocator keeps."""
+    if jobs is not None and request["do"] in ENDS_A_CASE:
+        jobs.forget(request["label"])
+    gc.collect()
+    if torch.accelerator.is_available():
+        getattr(torch.accelerator, "empty_cache", torch.cuda.empty_cache)()
 
 
 def _kind(torch: Any, problem: BaseException) -> str:
     text = str(problem)
     if (
-        isinstance(problem, MemoryError | torch.OutOfMemoryError)
+        isinstance(problem, MemoryError)
+        or is_full(problem)
         or "can't allocate memory" in text
         or "not enough memory" in text
     ):
         return "oom"
-    if isinstance(problem, NotImplementedError) or "not implemented for" in text:
+    if isinstance(problem, NotImplementedError) or "not implemented for" in text or lacks_kernels(problem):
+        return "unsupported"
+    if not_compiled(problem):
         return "unsupported"
     return OWN_KINDS.get(type(problem).__name__, "crash")
 
@@ -104,8 +129,14 @@ def _one_line(problem: BaseException) -> str:
     text = " ".join(str(problem).split())
     if asked := re.search(r"you tried to allocate (\d+) bytes", text):
         return f"it tried to allocate {int(asked[1]) / 2**30:,.2f} GiB at once"
+    if is_full(problem) and (short := out_of_memory(text)):
+        return short
+    if lacks_kernels(problem):
+        return first_line(str(problem))
     if type(problem).__name__ in ("Mismatch", "Recompiled"):
         return text
+    if told := not_compiled(problem):
+        return told
     return f"{type(problem).__name__}: {text}"[:300] if text else type(problem).__name__
 
 

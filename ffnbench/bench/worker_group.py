@@ -65,14 +65,16 @@ class WorkerGroup:
         if request["do"] != "plan":
             return self._turn(self._members[self._arm_of[request["label"]]], request, timeout_s)
         answers = [member.ask(self._part(request, arm), timeout_s) for arm, member in self._members.items()]
-        return answers[0]
+        return next((answer for answer in answers if "failure" in answer), answers[0])
 
     def _turn(self, member: Worker, request: Message, timeout_s: float) -> Message:
         """The next works once the last has settled; its own threads and caches wake in a sample that is not kept."""
         if self._last is not None and self._last is not member:
             self._pause(self._last.settle_s)
         if request["do"] == "sample" and self._awake is not member:
-            member.ask(request, timeout_s)
+            woken = member.ask(request, timeout_s)
+            if woken.get("ends"):  # it answers no second time
+                return woken
         self._last, self._awake = member, member if request["do"] in ("sample", "roof") else None
         return member.ask(request, timeout_s)
 

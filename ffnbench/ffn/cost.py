@@ -178,7 +178,7 @@ def _routing(spec: FFNSpec, moe: MoESpec) -> tuple[int, int]:
 
 
 def cost(spec: FFNSpec, *, tokens: int, dtype: str, train: bool, device: str) -> Cost:
-    """Everything at once for a workload of `tokens` tokens. `device` matters for dropout's mask alone."""
+    """Everything at once for a workload of `tokens` tokens. `device` matters for dropout's mask, and for numbers."""
     item = item_bytes(dtype)
     forward, backward = flops_elementwise(spec)
     total = params(spec)

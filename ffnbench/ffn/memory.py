@@ -61,13 +61,13 @@ def tape(spec: FFNSpec, *, tokens: int, item: int, train: bool, device: str) -> 
     first = linear("x", "gate" if spec.gate is Gate.INNER else "up", hidden, matrix + bias_h)
     if spec.limit is not None:
         first = _clamp(t, first, hidden, bounds=1, item=item)
-    h = _activate(t, spec, first, hidden, item)
+    h = _activate(t, spec, first, hidden, item, device)
     if spec.gate is Gate.INNER:
         up = linear("x", "up", hidden, matrix + bias_h)
         if spec.limit is not None:
             up = _clamp(t, up, hidden, bounds=2, item=item)
         if spec.up_offset:
-            up = t.add(hidden, inputs=(up,), output="offset", grads=(up,), scratch=_number(item))
+            up = t.add(hidden, inputs=(up,), output="offset", grads=(up,), scratch=_number(item, device))
         h = t.add(hidden, inputs=(h, up), output="product", saves=(h, up), grads=(h, up))
     if train and spec.dropout:
         # CPU keeps a mask in the tensor's own dtype, CUDA's fused kernel one byte an element
@@ -89,9 +89,9 @@ def _clamp(t: Tape, source: str, size: int, *, bounds: int, item: int) -> str:
     )  # fmt: skip
 
 
-def _number(item: int) -> int:
-    """Bytes of a number that a kernel adds: a float64, and its cast."""
-    return 8 + item
+def _number(item: int, device: str) -> int:
+    """Bytes of a number that a kernel adds: a float64, and its cast. A device's kernel takes it as an argument."""
+    return 8 + item if device == "cpu" else 0
 
 
 def _masks(masks: int, size: int, item: int) -> int:
@@ -99,7 +99,7 @@ def _masks(masks: int, size: int, item: int) -> int:
     return masks * size // item + item if masks else 0
 
 
-def _activate(t: Tape, spec: FFNSpec, source: str, size: int, item: int) -> str:
+def _activate(t: Tape, spec: FFNSpec, source: str, size: int, item: int, device: str) -> str:
     """Append the activation's kernels; returns the name of its result (its argument, where it does nothing)."""
     names = {"x": source, "y": "activated"}
     result = source
@@ -118,8 +118,8 @@ def _activate(t: Tape, spec: FFNSpec, source: str, size: int, item: int) -> str:
             grads=inputs,
             weight=len(spec.row.learned) * item if step is steps[-1] else 0,
             temps=step.temps * size + _masks(step.masks, size, item),
-            scalar=step.scalar_bytes,
-            scratch=_number(item) if step.adds else 0,
+            scalar=step.scalar_bytes if device == "cpu" else 0,  # to autograd a tensor, which is the host's
+            scratch=_number(item, device) if step.adds else 0,
         )
     return result
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from ffnbench.activations.table import ACTIVATIONS
 from ffnbench.errors import FfnbenchError
@@ -219,6 +220,18 @@ def environment_records(found: Environment) -> list[Record]:
     return [
         {"fact": k.removesuffix("_bytes").replace("_", " "), "value": str(v)} for k, v in shown.items() if v is not None
     ]
+
+
+def device_records(devices: str, of_device: Mapping[str, Any]) -> list[Record]:
+    """What is true of the GPU now, beside what it is: the room on it, who else is there, what can't be seen."""
+    free = of_device.get("gpu_free_bytes")
+    shown = {
+        "devices": devices,
+        "gpu memory free": quantity(free, IEC) if free else None,
+        "gpu processes of others": of_device.get("gpu_others"),
+        "NVML": of_device.get("nvml_missing"),
+    }
+    return [{"fact": name, "value": str(value)} for name, value in shown.items() if value not in ("", None)]
 
 
 def timer_records(found: dict[str, float]) -> list[Record]:

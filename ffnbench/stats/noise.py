@@ -12,9 +12,9 @@ from statistics import fmean, median
 
 from ffnbench.metrics import LATENCY
 from ffnbench.plan import CONTROL, Note
-from ffnbench.result import Comparison, Measured, Report, Run, Verdict
-from ffnbench.stats.rounds import fewest_clean, is_clean
-from ffnbench.units import percent
+from ffnbench.result import POWER_CAP, Comparison, DeviceSeen, Measured, Report, Run, Sample, Verdict
+from ffnbench.stats.rounds import fewest_clean, held_down, is_clean, waited_for
+from ffnbench.units import counted, percent
 
 DISAGREE = 0.10
 MOVES = 0.05  # of slow first rounds and of drift
@@ -25,11 +25,13 @@ OTHERS_CPUS = 0.15  # of other processes, on average: less is what an idle machi
 STOLEN = 0.01
 BUSY = "busy: "
 DISAGREE_TEXT = "its workers disagree on the seconds by more than 10%"
+CLOCKS_HELD, WAITED_TEXT = "the device's clocks were held down", "the threads waited for a CPU in them"
+CLOCK_OF, COMPUTED_ON = "the clock of", "computed on"  # a device
 LEFT_OUT, STOLEN_TEXT = "samples are left out", "of the CPU time to other guests"
 SLOW_START, DRIFT = "the first round of a worker is", "within a worker everything gets"
 UNTRUSTED = "this machine can't be trusted now"
-SECONDS_MOVE = (STOLEN_TEXT, SLOW_START, DRIFT)  # in notes of what moves seconds more than ratios
-COMPUTED = (BUSY, DISAGREE_TEXT, LEFT_OUT, *SECONDS_MOVE, UNTRUSTED)
+SECONDS_MOVE = (STOLEN_TEXT, CLOCK_OF, SLOW_START, DRIFT)  # in notes of what moves seconds more than ratios
+COMPUTED = (BUSY, DISAGREE_TEXT, LEFT_OUT, *SECONDS_MOVE, COMPUTED_ON, UNTRUSTED)
 SEEN = ("the CPU's clock fell", "measured on this machine when", "real CPU")  # during the run: not in its samples
 
 
@@ -52,13 +54,16 @@ def noise_notes(run: Run, measured: list[Measured], comparisons: tuple[Compariso
     ):
         return [*notes, Note(label="", text=busy_text(run))]
     series = _series(run)
-    found = [left_out(run), _stolen(run), _slow_start(series), _drift(series)]
+    found = [left_out(run), _stolen(run), device_text(run), _slow_start(series), _drift(series)]
     return [*notes, *_disagreeing(measured), *(Note(label="", text=text) for text in found if text)]
 
 
 def busy_text(run: Run | Report) -> str:
     """Who is busy, as far as that is known, and what to do about it."""
     around, rounds = run.around, fewest_clean(run.plan, run.samples)
+    unclean = [sample for sample in run.samples if sample.metric == LATENCY and not is_clean(sample)]
+    if unclean and 2 * sum(map(waited_for, unclean)) < len(unclean):
+        return _held_down_text(run, unclean)
     who = ["something else had the CPUs"]
     if around and around.others_cpus is not None and around.others_cpus > OTHERS_CPUS:
         load = f" (load {around.load:.1f})" if around.load is not None else ""
@@ -72,14 +77,26 @@ def busy_text(run: Run | Report) -> str:
     return f"{BUSY}{' and '.join(who)}; {', '.join(others) + ' or ' if others else ''}{last}"
 
 
+def _held_down_text(run: Run | Report, unclean: list[Sample]) -> str:
+    """The same where it was the device's clocks that were held down, and not the CPUs that others had."""
+    causes = " and ".join(dict.fromkeys(name for sample in unclean for name in held_down(sample)))
+    rounds = fewest_clean(run.plan, run.samples)
+    clean = f", {rounds.clean} of {rounds.made} rounds were clean" if rounds else ""
+    return f"{BUSY}{CLOCKS_HELD} ({causes}){clean}; let it cool, see to its power, or `ffnbench env`"
+
+
 def left_out(run: Run | Report) -> str:
     """The count of the disturbed samples, where there are any, and of the rounds that they leave."""
     rounds = fewest_clean(run.plan, run.samples)
     clean = [is_clean(sample) for sample in run.samples if sample.metric == LATENCY]
     if rounds is None or all(clean):
         return ""
+    unclean = [s for s in run.samples if s.metric == LATENCY and not is_clean(s)]
+    causes = dict.fromkeys(name for sample in unclean for name in held_down(sample))
+    why = [WAITED_TEXT] if any(map(waited_for, unclean)) else []
+    why += [f"{CLOCKS_HELD} by {' and '.join(causes)}"] if causes else []
     return (
-        f"{len(clean) - sum(clean):,} of {len(clean):,} {LEFT_OUT} (the threads waited for a CPU in them), "
+        f"{len(clean) - sum(clean):,} of {len(clean):,} {LEFT_OUT} ({' or '.join(why)}), "
         f"{rounds.clean:,} of {rounds.made:,} rounds are clean{f' of {rounds.label}' if run.plan.compared > 1 else ''}"
     )
 
@@ -92,6 +109,31 @@ def _stolen(run: Run) -> str:
     return (
         f"the hypervisor gave {percent(fmean(shares))} {STOLEN_TEXT}, at most {percent(max(shares))} during one worker"
     )
+
+
+def device_text(run: Run | Report) -> str:
+    """Where the clock of a device moved, or others computed on it: how far, how hot, at what power."""
+    told = []
+    for device in dict.fromkeys(seen.device for seen in run.devices):
+        seen = [one for one in run.devices if one.device == device]
+        clocks = [mhz for one in seen for mhz in (one.least_clock_mhz, one.most_clock_mhz) if mhz]
+        if clocks and min(clocks) < (1 - MOVES) * max(clocks):
+            text = f"{CLOCK_OF} {device} went from {max(clocks):,} down to {min(clocks):,} MHz"
+            hot = [f"{_most(seen, 'most_temperature_c'):.0f} °C"] if _most(seen, "most_temperature_c") else []
+            hot += [f"{_most(seen, 'most_power_w'):.0f} W"] if _most(seen, "most_power_w") else []
+            text += f", at most {' and '.join(hot)}" if hot else ""
+            capped = [POWER_CAP in (s.throttled or "") for s in run.samples if s.metric == LATENCY]
+            told.append(
+                f"{text}, at its {POWER_CAP} in {percent(fmean(capped))} of the samples" if any(capped) else text
+            )
+        if others := _most(seen, "others"):
+            told.append(f"{counted(int(others), 'other process')} {COMPUTED_ON} {device}")
+    return "; ".join(told)
+
+
+def _most(seen: list[DeviceSeen], name: str) -> float | None:
+    """The largest of a figure over the workers."""
+    return max((value for one in seen if (value := getattr(one, name)) is not None), default=None)
 
 
 def _disagreeing(measured: list[Measured]) -> list[Note]:

@@ -1,7 +1,9 @@
 """Samples -> rounds: which of them are clean, on which placement each was made, the logs of a row. Pure.
 
-A sample is clean where the worker's threads waited for a CPU during no more than WAITED of its time; a row's round is
-clean where its own sample and its reference's are. That share alone says so, never how long a sample took.
+A sample is clean where the worker's threads waited for a CPU during no more than WAITED of its time, and nothing held
+the device's clocks down: heat, a power brake. A card at its power limit is where heavy products keep it, whoever runs
+them, and no wait would help: that is told, and leaves a sample clean. A row's round is clean where its own sample and
+its reference's are. These alone say so, never how long a sample took.
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ from dataclasses import dataclass
 
 from ffnbench.metrics import LATENCY
 from ffnbench.plan import Plan, Protocol
-from ffnbench.result import Sample
+from ffnbench.result import POWER_CAP, Sample
 
 WAITED = 0.03  # quiet samples wait 0.3 % (median), those beside a spinner 77 %; 1 % gives the same rows
 FEWEST_CLEAN = 4  # a worker with fewer clean rounds says nothing
@@ -58,19 +60,30 @@ class Row:
 
 
 def is_clean(sample: Sample) -> bool:
-    """Whether nothing took the CPUs from this sample, as far as that is known."""
-    return sample.waited is None or sample.waited <= WAITED
+    """Whether nothing took the CPUs from this sample, or the clock from its device, as far as that is known."""
+    return not waited_for(sample) and not held_down(sample)
 
 
-def whole_rounds(samples: Iterable[Sample], protocol: Protocol) -> dict[str, Rounds]:
-    """The latencies by case, worker and round, without workers that were cut short where enough whole ones remain.
+def waited_for(sample: Sample) -> bool:
+    """Whether its threads waited for a CPU."""
+    return sample.waited is not None and sample.waited > WAITED
+
+
+def held_down(sample: Sample) -> list[str]:
+    """What held the clocks of its device down, but for the power limit that heavy work meets by itself."""
+    return [name for name in (sample.throttled or "").split(", ") if name not in ("", POWER_CAP)]
+
+
+def whole_rounds(samples: Iterable[Sample], protocol: Protocol, metric: str = LATENCY) -> dict[str, Rounds]:
+    """The latencies, or other seconds, by case, worker and round, without workers that were cut short where enough
+    whole ones remain.
 
     A disturbed sample may have been taken again: the last one of a round counts.
     """
     fewest = protocol.rounds // 2 + 1 if protocol.precision is None else protocol.rounds
     rounds: dict[str, Rounds] = defaultdict(lambda: defaultdict(dict))
     for sample in samples:
-        if sample.metric == LATENCY:
+        if sample.metric == metric:
             timed = Timed(sample.value, is_clean(sample), sample.placement)
             rounds[sample.case][sample.worker][sample.round] = timed
     return {label: _whole(found, fewest) for label, found in rounds.items()}

@@ -1,0 +1,543 @@
+"""Devices by scripts: what NVML says and doesn't, which are there, which go together, what fits. No GPU is needed."""
+
+from __future__ import annotations
+
+import sys
+import warnings
+import weakref
+from collections.abc import Iterator
+from dataclasses import replace
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+from conftest import FACTS, FakeLaunch
+
+from ffnbench.bench import environment, meters, nvml
+from ffnbench.bench.devices import why_not_seen
+from ffnbench.bench.environment import about_accelerators, about_device, describe
+from ffnbench.bench.nvml import DeviceWatch, advice, reasons
+from ffnbench.bench.runner import run
+from ffnbench.errors import FfnbenchError
+from ffnbench.plan import Plan
+from ffnbench.planning.block import plan_block
+from ffnbench.planning.compare import plan_compare
+from ffnbench.request import BlockRequest, CompareRequest
+from ffnbench.result import DeviceSeen, Verdict
+from ffnbench.stats.noise import busy_text, device_text, left_out
+from ffnbench.stats.rounds import is_clean
+from ffnbench.stats.verdict import summarise
+
+UUIDS = ("aaaaaaaa-0000-0000-0000-000000000000", "bbbbbbbb-0000-0000-0000-000000000000")
+A100 = {
+    "gpu": "NVIDIA A100-SXM4-80GB",
+    "gpu_memory_bytes": 80 << 30,
+    "gpu_capability": "8.0",
+    "gpu_free_bytes": 79 << 30,
+}
+
+
+class NVMLError(Exception):
+    """As pynvml's own."""
+
+
+class FakeNVML(ModuleType):
+    """A driver with two cards; torch's first is its second, as CUDA_VISIBLE_DEVICES=1,0 has it."""
+
+    def __init__(self, **broken: Any) -> None:
+        super().__init__("pynvml")
+        self.cards = {f"GPU-{UUIDS[1]}": 0, f"GPU-{UUIDS[0]}": 1}  # NVML's index by UUID
+        self.bits, self.mhz, self.pids = [0, 0], [1980, 1410], [[], []]
+        self.broken, self.started = broken, 0
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        if name in self.broken and isinstance(self.broken[name], type):
+            raise self.broken[name](name)
+
+        def call(*arguments: Any) -> Any:
+            if problem := self.broken.get(name):
+                raise problem
+            return getattr(self, "_" + name)(*arguments)
+
+        if not any("_" + name in vars(cls) for cls in type(self).__mro__):
+            raise AttributeError(name)
+        return call
+
+    def _nvmlInit(self) -> None:
+        self.started += 1
+
+    def _nvmlDeviceGetHandleByUUID(self, uuid: str) -> int:
+        if uuid not in self.cards:
+            raise NVMLError("Not Found")
+        return self.cards[uuid]
+
+    def _nvmlDeviceGetHandleByPciBusId(self, bus: str) -> int:
+        return {"00000000:17:00.0": 1}[bus]
+
+    def _nvmlDeviceGetDeviceHandleFromMigDeviceHandle(self, handle: int) -> int:
+        raise NVMLError("Invalid Argument")
+
+    def _nvmlSystemGetDriverVersion(self) -> bytes:
+        return b"550.54.15"
+
+    def _nvmlDeviceGetUUID(self, handle: int) -> str:
+        return next(uuid for uuid, index in self.cards.items() if index == handle)
+
+    def _nvmlDeviceGetEnforcedPowerLimit(self, handle: int) -> int:
+        return 300_000
+
+    def _nvmlDeviceGetPowerManagementDefaultLimit(self, handle: int) -> int:
+        return 400_000
+
+    def _nvmlDeviceGetMaxClockInfo(self, handle: int, what: int) -> int:
+        return {1: 1980, 2: 2619}[what]
+
+    def _nvmlDeviceGetApplicationsClock(self, handle: int, what: int) -> int:
+        raise NVMLError("Not Supported")
+
+    def _nvmlDeviceGetEccMode(self, handle: int) -> list[int]:
+        return [1, 1]
+
+    def _nvmlDeviceGetMigMode(self, handle: int) -> list[int]:
+        raise NVMLError("Not Supported")
+
+    def _nvmlDeviceGetPersistenceMode(self, handle: int) -> int:
+        return 0
+
+    def _nvmlDeviceGetCurrentClocksEventReasons(self, handle: int) -> int:
+        return self.bits[handle]
+
+    def _nvmlDeviceGetClockInfo(self, handle: int, what: int) -> int:
+        return self.mhz[handle]
+
+    def _nvmlDeviceGetTemperature(self, handle: int, sensor: int) -> int:
+        return 60 + handle
+
+    def _nvmlDeviceGetPowerUsage(self, handle: int) -> int:
+        return 250_500
+
+    def _nvmlDeviceGetComputeRunningProcesses(self, handle: int) -> list[SimpleNamespace]:
+        return [SimpleNamespace(pid=pid, usedGpuMemory=None) for pid in self.pids[handle]]
+
+
+@pytest.fixture
+def driver(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """Put a driver where pynvml is looked for, and two GPUs where torch is asked for them."""
+
+    def put(found: ModuleType | None) -> ModuleType | None:
+        monkeypatch.setitem(sys.modules, "pynvml", found)
+        nvml.library.cache_clear()
+        return found
+
+    def properties(device: Any) -> SimpleNamespace:
+        index = torch.device(device).index if isinstance(device, str) else device
+        return SimpleNamespace(
+            uuid=UUIDS[index or 0], pci_domain_id=0, pci_bus_id=0x17, pci_device_id=0, total_memory=80 << 30,
+            major=8, minor=0, name="NVIDIA A100-SXM4-80GB",
+        )  # fmt: skip
+
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.version, "cuda", "12.4")
+    monkeypatch.setattr(torch.cuda, "get_device_properties", properties)
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: "NVIDIA A100-SXM4-80GB")
+    yield put
+    nvml.library.cache_clear()
+
+
+def test_a_device_is_the_one_that_torch_means_and_not_that_of_the_same_index(driver: Any) -> None:
+    found = driver(FakeNVML())
+    assert found is not None
+    assert (nvml.facts("cuda")["gpu_uuid"], nvml.facts("cuda:1")["gpu_uuid"]) == tuple(f"GPU-{u}" for u in UUIDS)
+    assert found.started == 1
+    found.cards = {}  # a driver that knows no such UUID is asked for the place on the bus
+    assert nvml.card_of("cuda:1").handle == 1
+    assert nvml.card_of("cpu") is None
+
+
+def test_what_a_card_is_and_what_can_not_be_had_is_none(driver: Any) -> None:
+    driver(FakeNVML())
+    told = about_device("cuda:1")
+    assert told == {
+        "device": "cuda:1", "gpu": "NVIDIA A100-SXM4-80GB", "gpu_memory_bytes": 80 << 30, "gpu_free_bytes": None,
+        "gpu_capability": "8.0", "driver": "550.54.15", "gpu_uuid": f"GPU-{UUIDS[1]}", "gpu_power_limit_w": 300.0,
+        "gpu_power_default_w": 400.0, "gpu_max_clock_mhz": 1980, "gpu_application_clock_mhz": None, "gpu_ecc": True,
+        "gpu_mig": None, "gpu_persistence": False, "gpu_others": None,
+    }  # fmt: skip
+    here = describe(FACTS | told)
+    assert (here.driver, here.gpu_power_limit_w, here.gpu_max_clock_mhz, here.gpu_ecc) == ("550.54.15", 300, 1980, True)
+    others = ({"driver": "560.1"}, {"gpu_power_limit_w": 400.0}, {"gpu_max_clock_mhz": 1410}, {"gpu_ecc": False})
+    assert len({here.fingerprint, *(describe(FACTS | told | change).fingerprint for change in others)}) == 5
+    same = ({"gpu_uuid": "another"}, {"gpu_persistence": True}, {"gpu_free_bytes": 1}, {"gpu_others": 3})
+    assert {describe(FACTS | told | change).fingerprint for change in same} == {here.fingerprint}
+
+
+REFUSED = [name for name in vars(FakeNVML) if name.startswith("_nvmlDevice")]
+
+
+@pytest.mark.parametrize("how", ["not installed", "does not load", "no driver", "no permission", "no such card"])
+def test_whatever_is_missing_of_nvml_nothing_fails(driver: Any, how: str) -> None:
+    if how == "not installed":
+        driver(None)  # importing it raises ImportError
+    elif how == "does not load":
+        driver(FakeNVML(nvmlInit=OSError))
+    elif how == "no driver":
+        driver(FakeNVML(nvmlInit=NVMLError("NVML Shared Library Not Found")))
+    else:
+        named = ("_nvmlDeviceGetHandleByUUID", "_nvmlDeviceGetHandleByPciBusId")
+        names = named if how == "no such card" else [name for name in REFUSED if name not in named]
+        driver(FakeNVML(**{name[1:]: NVMLError("Insufficient Permissions") for name in names}))
+    told, sample = nvml.facts("cuda"), DeviceWatch().told("cuda")
+    if how == "no permission":
+        assert {name: value for name, value in told.items() if value is not None} == {"driver": "550.54.15"}
+        assert sample["throttled"] is None
+        assert set(sample["device"].values()) == {None}
+    else:
+        assert set(told) == {"nvml_missing"}
+        assert sample == {}
+        assert ("pip install 'ffnbench[cuda]'" in told["nvml_missing"]) == (how == "not installed")
+        assert told["nvml_missing"] in advice(told)[0]
+
+
+def test_a_part_of_a_card_has_the_clocks_of_the_whole(driver: Any) -> None:
+    class Cut(FakeNVML):
+        def _nvmlDeviceGetHandleByUUID(self, uuid: str) -> str:
+            if not uuid.startswith("MIG-"):
+                raise NVMLError("Not Found")
+            return "part"
+
+        def _nvmlDeviceGetDeviceHandleFromMigDeviceHandle(self, handle: str) -> int:
+            return 0
+
+        def _nvmlDeviceGetUUID(self, handle: Any) -> str:
+            return f"MIG-of-{handle}"
+
+        def _nvmlDeviceGetMigMode(self, handle: int) -> list[int]:
+            return [1, 1]
+
+    driver(Cut())
+    told = nvml.facts("cuda")
+    assert (told["gpu_uuid"], told["gpu_mig"], told["gpu_max_clock_mhz"]) == ("MIG-of-part", True, 1980)
+    assert DeviceWatch().told("cuda")["device"]["clock_mhz"] == 1980
+    assert any("MIG" in text for text in advice(told))
+
+
+@pytest.mark.parametrize(
+    ("bits", "names"),  # by nvml.h: nvmlClocksEventReason*
+    [
+        (0x0, ""), (0x1, ""), (0x2, ""), (0x10, ""), (0x100, ""),  # idle, set clocks, sync boost, display
+        (0x4, "power cap"), (0x20, "sw thermal slowdown"), (0x8, "hw slowdown"), (0x48, "hw thermal slowdown"),
+        (0x88, "power brake"), (0x25, "sw thermal slowdown, power cap"),
+    ],
+)  # fmt: skip
+def test_only_what_holds_clocks_down_is_named(bits: int, names: str) -> None:
+    assert reasons(bits) == names
+
+
+def test_a_sample_tells_clock_heat_power_and_once_who_else_is_there(
+    driver: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found: Any = driver(FakeNVML())
+    found.bits[1], found.pids[1] = 0x24, [100, 101, 102, 103]
+    monkeypatch.setattr(nvml.os, "getpid", lambda: 100)
+    monkeypatch.setattr(nvml.os, "getppid", lambda: 99)
+    monkeypatch.setattr(nvml, "parent_of", lambda pid: {101: 99, 102: 1}.get(pid))  # another worker; a stranger; unseen
+    watch = DeviceWatch()
+    first = {"clock_mhz": 1410, "temperature_c": 61, "power_w": 250.5, "others": 2}
+    assert watch.told("cuda") == {"throttled": "sw thermal slowdown, power cap", "device": first}
+    assert "others" not in watch.told("cuda")["device"]
+    assert watch.told("cpu") == {}
+    found.pids[1] = [7001]  # numbers of the host, inside a container
+    assert DeviceWatch().told("cuda")["device"]["others"] is None
+
+
+def test_an_older_driver_names_the_reasons_as_throttling(driver: Any) -> None:
+    class Older(FakeNVML):
+        def _nvmlDeviceGetCurrentClocksThrottleReasons(self, handle: int) -> int:
+            return 0x40
+
+    driver(Older(nvmlDeviceGetCurrentClocksEventReasons=AttributeError))
+    assert DeviceWatch().told("cuda")["throttled"] == "hw thermal slowdown"
+
+
+def test_advice_says_what_to_do_and_does_nothing(driver: Any) -> None:
+    driver(FakeNVML())
+    text = "\n".join(advice(nvml.facts("cuda")))
+    for command in ("-pm 1", "-lgc 1485", "-pl 400", f"-i GPU-{UUIDS[0]}"):
+        assert command in text
+    assert advice({"gpu_persistence": True}) == []
+
+
+# The runner
+
+
+def on(device: str, **options: Any) -> Plan:
+    asked = {"variants": "relu,gelu", "d_model": 64, "workers": 3, "rounds": 6, "device": device, **options}
+    return plan_compare(CompareRequest(**asked))
+
+
+def launched(count: int = 2, **told: Any) -> FakeLaunch:
+    launch = FakeLaunch()
+    names = [told.get("gpu", A100["gpu"])] * count
+    launch.facts = {"gpus": count, "accelerator": "cuda", "gpu_names": names, "cuda": "12.4"}
+    launch.device = lambda name: A100 | {"driver": "550.54.15"} | told
+    return launch
+
+
+def test_the_environment_is_that_of_the_device_that_is_used() -> None:
+    launch = launched()
+    launch.device = lambda name: A100 | {"gpu": f"GPU of {name}"}
+    for asked, used in (("auto", "cuda"), ("cuda:1", "cuda:1")):
+        done = run(on(asked), launch=launch)
+        assert done.environment is not None
+        assert done.environment.gpu == f"GPU of {used}"
+        assert {case.workload.device for case in done.plan.cases} == {used}
+    done = run(on("cpu"), launch=launch)
+    assert done.environment is not None
+    assert done.environment.gpu is None
+    without = FakeLaunch()
+    without.facts = {"cuda": "12.4"}  # the same build of torch
+    found = run(on("cpu"), launch=without).environment
+    assert found is not None
+    assert done.environment.fingerprint == found.fingerprint
+
+
+def test_two_kinds_of_gpu_are_refused_and_two_of_one_kind_are_not() -> None:
+    plan = on("auto", variants="relu@device=cuda:0,gelu@device=cuda:1")
+    launch = launched()
+    assert run(plan, launch=launch).failures == ()
+    launch.device = lambda name: A100 if name == "cuda:0" else A100 | {"gpu": "NVIDIA H100 80GB HBM3"}
+    with pytest.raises(FfnbenchError, match="cuda:0 and cuda:1 are GPUs of two kinds") as caught:
+        run(plan, launch=launch)
+    assert "NVIDIA A100-SXM4-80GB and NVIDIA H100 80GB HBM3" in caught.value.message
+    assert "--device cuda:0" in caught.value.hint
+    assert not any(job == "open" for _, job, _ in launch.log[len(launch.log) - 2 :])
+
+
+def test_a_device_that_is_not_there_is_told_with_those_that_are() -> None:
+    with pytest.raises(FfnbenchError, match=r"'cuda:7' was asked for, but torch 2.0-fake has 2 CUDA devices") as caught:
+        run(on("cuda:7"), launch=launched())
+    assert caught.value.hint == "there is cuda:0 (NVIDIA A100-SXM4-80GB), cuda:1 (NVIDIA A100-SXM4-80GB)"
+
+
+TOO_OLD = (  # c10/cuda/CUDAFunctions.cpp
+    "CUDA initialization: The NVIDIA driver on your system is too old (found version 11040). Please update your GPU "
+    "driver by downloading and installing a new version from the URL: http://www.nvidia.com/Download/index.aspx "
+    "Alternatively, go to: https://pytorch.org to install a PyTorch version that has been compiled with your version "
+    "of the CUDA driver. "
+    "(Triggered internally at /pytorch/c10/cuda/CUDAFunctions.cpp:109.)"
+)
+BROKEN = (
+    "CUDA initialization: Unexpected error from cudaGetDeviceCount(). Error 802: system not yet initialized (Triggered"
+)
+
+
+def test_a_driver_too_old_is_one_error_with_a_hint(monkeypatch: pytest.MonkeyPatch) -> None:
+    def warn() -> bool:
+        warnings.warn(TOO_OLD, stacklevel=2)
+        return False
+
+    monkeypatch.setattr(torch.accelerator, "is_available", lambda: False)
+    monkeypatch.setattr(torch.cuda, "is_available", warn)
+    told = about_accelerators()
+    assert (told["accelerator"], told["gpus"]) == (None, 0)
+    launch = FakeLaunch()
+    launch.facts = told
+    with pytest.raises(
+        FfnbenchError, match=r"the NVIDIA driver is too old for it, and knows CUDA 11\.4 at most"
+    ) as caught:
+        run(on("cuda"), launch=launch)
+    assert "update the driver, or install a torch that was built for CUDA 11.4 or older" in caught.value.hint
+    by_itself = run(on("auto"), launch=launch)
+    assert {case.workload.device for case in by_itself.plan.cases} == {"cpu"}
+    assert [note.text for note in by_itself.warnings if "measured on the CPU" in note.text]
+    assert why_not_seen({"no_gpu": BROKEN})[0].startswith("Unexpected error from cudaGetDeviceCount()")
+    assert why_not_seen({"no_gpu": ""}) is None
+
+
+def test_a_device_that_can_not_be_used_is_an_error_of_the_user_s() -> None:
+    launch = launched()
+    launch.device = lambda name: {"failure": "crash", "message": "CUDA error: system not yet initialized", "ends": True}
+    with pytest.raises(FfnbenchError, match="device 'cuda' can't be used: CUDA error"):
+        run(on("cuda"), launch=launch)
+
+
+def test_what_fits_is_foretold_from_the_free_memory_of_the_device() -> None:
+    plan = on("cuda:1", d_model=4096, d_ff=16384, match="none")
+    assert run(plan, launch=launched()).failures == ()
+    launch = launched(gpu_free_bytes=1 << 28)
+    with pytest.raises(FfnbenchError, match=r"of memory at once, and 243 MiB are available on cuda:1") as caught:
+        run(plan, launch=launch)
+    assert "--dtype bfloat16" in caught.value.hint
+    assert not any(job in ("plan", "open") for _, job, _ in launch.log)
+    assert run(plan, launch=launched(gpu_free_bytes=None)).failures == ()  # not known: it is tried
+
+
+def test_a_textbook_form_that_the_device_does_not_hold_is_left_out() -> None:
+    asked = BlockRequest(d_model=512, seq_len="512,16384", textbook=True, device="cuda", workers=3, rounds=3)
+    plan = plan_block(asked)
+    done = run(plan, launch=launched(gpu_free_bytes=2 << 30))
+    assert len(done.plan.cases) == len(plan.cases) - 1
+    (text,) = [note.text for note in done.plan.notes if "is left out" in note.text]
+    assert "16,384 tokens" in text
+    assert len(run(plan, launch=launched()).plan.cases) == len(plan.cases)
+
+
+def told_by(throttled: Any, **now: Any) -> Any:
+    """What a sample's answer tells beside its seconds."""
+    seen = {"clock_mhz": 1410, "temperature_c": 70, "power_w": 300.0, **now}
+    return lambda request: {"throttled": throttled(request) if callable(throttled) else throttled, "device": seen}
+
+
+def sampled(throttled: Any, **now: Any) -> Any:
+    launch = launched()
+    launch.told = told_by(throttled, **now)
+    return run(on("cuda"), launch=launch)
+
+
+def test_a_round_under_heat_is_not_clean_and_a_card_at_its_power_limit_is() -> None:
+    latencies = [s for s in sampled("power cap").samples if s.metric == "latency"]
+    assert {s.throttled for s in latencies} == {"power cap"}
+    assert all(map(is_clean, latencies))
+    for reason in ("hw thermal slowdown", "sw thermal slowdown, power cap", "power brake", "hw slowdown"):
+        assert not is_clean(replace(latencies[0], throttled=reason))
+    for none in ("", None):
+        assert is_clean(replace(latencies[0], throttled=none))
+    assert not is_clean(replace(latencies[0], waited=0.5))
+
+
+def test_a_row_that_is_always_at_its_power_limit_is_decided() -> None:
+    done = sampled("power cap")
+    verdicts = {c.case: c.verdict for c in summarise(done)[1]}
+    assert Verdict.BUSY not in verdicts.values()
+    assert left_out(done) == ""
+
+
+def test_heat_in_every_round_is_busy_and_says_of_what() -> None:
+    launch = launched()
+    launch.told = told_by("sw thermal slowdown")
+    launch.seconds = lambda label, worker, number: 0.01 * (1 + 0.2 * ((worker + number * 3 + len(label)) % 4))
+    done = run(on("cuda"), launch=launch)
+    assert {c.case: c.verdict for c in summarise(done)[1]}["gelu"] is Verdict.BUSY
+    assert busy_text(done) == (
+        "busy: the device's clocks were held down (sw thermal slowdown), 0 of 18 rounds were clean; let it cool, see "
+        "to its power, or `ffnbench env`"
+    )
+
+
+def test_samples_under_heat_are_left_out_and_told() -> None:
+    count = iter(range(1000))
+    done = sampled(lambda request: "hw thermal slowdown" if next(count) % 9 == 8 else "")
+    text = left_out(done)
+    assert "samples are left out (the device's clocks were held down by hw thermal slowdown)" in text
+
+
+def test_what_a_worker_saw_of_its_device_is_kept_and_told_in_one_line() -> None:
+    launch, clocks = launched(), iter([1980, 1965, 1410] * 99)
+    launch.told = lambda request: {
+        "throttled": "power cap" if request["label"] == "gelu" else "",
+        "device": {"clock_mhz": next(clocks), "temperature_c": 71, "power_w": 398.2, "others": 2},
+    }
+    done = run(on("cuda"), launch=launch)
+    assert done.devices[0] == DeviceSeen(
+        worker=0,
+        device="cuda",
+        least_clock_mhz=1410,
+        most_clock_mhz=1980,
+        most_temperature_c=71,
+        most_power_w=398.2,
+        others=2,
+    )
+    assert [seen.worker for seen in done.devices] == [0, 1, 2]
+    assert device_text(done) == (
+        "the clock of cuda went from 1,980 down to 1,410 MHz, at most 71 °C and 398 W, at its power cap in 50% of the "
+        "samples; 2 other processes computed on cuda"
+    )
+    assert device_text(sampled("", clock_mhz=1410)) == ""
+    notes = [note.text for note in summarise(done)[2]]
+    assert device_text(done) in notes
+
+
+def test_a_run_without_nvml_says_so_once_and_goes_on() -> None:
+    done = run(on("cuda"), launch=launched(nvml_missing=nvml.NOT_INSTALLED))
+    assert [note.text for note in done.warnings] == [
+        f"clocks, throttling and other processes of cuda were not seen: {nvml.NOT_INSTALLED}"
+    ]
+    assert done.failures == ()
+
+
+def test_variables_of_every_vendor_s_libraries_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    names = ("HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "HSA_OVERRIDE_GFX_VERSION", "MIOPEN_FIND_MODE",
+             "ROCBLAS_LAYER", "HIPBLASLT_LOG_MASK", "TENSILE_DB", "SYCL_CACHE_PERSISTENT", "ZE_AFFINITY_MASK",
+             "ONEAPI_DEVICE_SELECTOR", "PYTORCH_MPS_HIGH_WATERMARK_RATIO", "CUBLAS_WORKSPACE_CONFIG")  # fmt: skip
+    for name in names:
+        monkeypatch.setenv(name, "1")
+    monkeypatch.setenv("MY_SECRET", "1")
+    monkeypatch.setattr(torch.version, "hip", "6.2.41133")
+    told = environment.about_build()
+    assert {name: told.get(name) for name in names} == dict.fromkeys(names, "1")
+    assert told["HIP"] == "6.2.41133"
+    assert "MY_SECRET" not in told
+
+
+# Memory
+
+
+class Allocator:
+    """A device's allocator that counts requested bytes; its tensors live on the CPU."""
+
+    name, device = "cuda:0", torch.device("cpu")
+
+    def __init__(self) -> None:
+        self.now_bytes = self.peak = 1000  # weights and input
+        self.workspace = 0
+
+    def take(self, size: int) -> None:
+        self.now_bytes += size
+        self.peak = max(self.peak, self.now_bytes)
+
+    def synchronize(self) -> None:
+        pass
+
+    def reset_peak(self) -> None:
+        self.peak = self.now_bytes
+
+    def requested_bytes(self) -> int:
+        return self.now_bytes
+
+    def peak_requested_bytes(self) -> int:
+        return self.peak
+
+    def clear_workspaces(self) -> None:
+        self.now_bytes, self.workspace = self.now_bytes - self.workspace, 0
+
+
+class Counting(torch.nn.Module):
+    """A forward that takes 300 bytes and gives back 200, whose library keeps 64 from its first call on."""
+
+    def __init__(self, allocator: Allocator) -> None:
+        super().__init__()
+        self.allocator, self.held = allocator, 0
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if not self.allocator.workspace:
+            self.allocator.workspace = 64
+            self.allocator.take(64)
+        self.allocator.take(300)
+        self.allocator.take(-200)
+        y = x + 1
+        weakref.finalize(y, self.allocator.take, -100)
+        return y
+
+
+def test_workspace_is_a_number_of_its_own_and_no_part_of_the_peak(monkeypatch: pytest.MonkeyPatch) -> None:
+    allocator: Any = Allocator()
+    monkeypatch.setattr(torch._C, "_cuda_clearCublasWorkspaces", allocator.clear_workspaces, raising=False)
+    x = torch.ones(1, 1, 4)
+    subject = meters.Subject(Counting(allocator), x, x, train=False, accelerator=allocator)
+    for _ in range(2):
+        assert (meters.workspace_bytes(subject), meters.peak_bytes(subject)) == (64, 300)
+        allocator.device = SimpleNamespace(type="cuda")  # there it is given back before
+    assert meters.workspace_bytes(meters.Subject(torch.nn.Identity(), x, x, train=False)) is None
