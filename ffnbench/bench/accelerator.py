@@ -194,7 +194,7 @@ class TorchAccelerator:
             return int(self._torch.recommended_max_memory() - self._torch.current_allocated_memory())
         try:
             free, _ = self._torch.mem_get_info(self.device)
-        except (AttributeError, RuntimeError):  # some drivers do not tell
+        except (AttributeError, RuntimeError, AssertionError):  # some drivers do not tell, nor a torch without any
             return None
         return int(free + self._torch.memory_reserved(self.device) - self._torch.memory_allocated(self.device))
 
