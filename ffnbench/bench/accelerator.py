@@ -194,7 +194,7 @@ class TorchAccelerator:
             return int(self._torch.recommended_max_memory() - self._torch.current_allocated_memory())
         try:
             free, _ = self._torch.mem_get_info(self.device)
-        except (AttributeError, RuntimeError):  # some drivers do not tell
+        except (AttributeError, RuntimeError, AssertionError):  # some drivers do not tell, nor a torch without any
             return None
         return int(free + self._torch.memory_reserved(self.device) - self._torch.memory_allocated(self.device))
 
@@ -252,7 +252,7 @@ class CudaAccelerator(TorchAccelerator):
         one that breaks off may leave random numbers unusable.
         https://docs.pytorch.org/docs/stable/notes/cuda.html#cuda-graphs
         """
-        stream, graph = torch.cuda.Stream(self.device), torch.cuda.CUDAGraph()
+        stream, graph, begun = torch.cuda.Stream(self.device), torch.cuda.CUDAGraph(), False
         try:
             stream.wait_stream(torch.cuda.current_stream(self.device))
             with torch.cuda.stream(stream), _nothing_waits():
@@ -261,6 +261,7 @@ class CudaAccelerator(TorchAccelerator):
             self.synchronize()
             gc.collect()  # what is collected during a capture could not be freed
             with torch.cuda.stream(stream), _no_collection():
+                begun = True
                 graph.capture_begin(capture_error_mode="global")
                 try:
                     kept = work()
@@ -270,8 +271,19 @@ class CudaAccelerator(TorchAccelerator):
                 graph.capture_end()
         except Exception as problem:
             self.synchronize()
+            if begun:
+                self._mend(stream)
             raise CaptureFailed(_one_line(problem)) from problem
         return _CudaReplay(graph, kept)
+
+    def _mend(self, stream: Any) -> None:
+        """Capture a trifle: one that ends well takes the generator of random numbers out of one that broke off."""
+        one, graph = torch.empty(1, device=self.device), torch.cuda.CUDAGraph()
+        with torch.cuda.stream(stream):
+            graph.capture_begin()
+            one.zero_()
+            graph.capture_end()
+        self.synchronize()
 
     def _spin(self, units: int) -> None:
         """A unit is 1,000 cycles of the clock that `_sleep` reads."""

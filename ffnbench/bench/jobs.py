@@ -388,8 +388,9 @@ def _apart(subject: meters.Subject, times: meters.Times) -> dict[str, Any]:
     told: dict[str, Any] = {"device_by": times.device_by, HOST_TIME: times.host}
     if times.device is not None:
         told[DEVICE_TIME] = times.device
-    if times.device is None:
-        told["notes"] = ["the device's time can't be had apart: its calls wait for the device"]
+    if times.device is None and subject.timer.gives_up:
+        why = subject.timer.why_not or "no spin holds them back"
+        told["notes"] = [f"no time of the device apart from the host's: its calls can't be captured, {why}"]
     elif times.device_by == QUEUE and subject.timer.why_not and not subject.timer.quiet:
         told["notes"] = [f"timed from a queue: its calls can't be captured, {subject.timer.why_not}"]
     return told
