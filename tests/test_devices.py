@@ -86,7 +86,7 @@ class FakeNVML(ModuleType):
     def _nvmlDeviceGetUUID(self, handle: int) -> str:
         return next(uuid for uuid, index in self.cards.items() if index == handle)
 
-    def _nvmlDeviceGetEnforcedPowerLimit(self, handle: int) -> int:
+    def _nvmlDeviceGetPowerManagementLimit(self, handle: int) -> int:
         return 300_000
 
     def _nvmlDeviceGetPowerManagementDefaultLimit(self, handle: int) -> int:
