@@ -635,7 +635,7 @@ def changed_json(dice: Dice, text: bytes) -> bytes:
     """One to three places changed; a report's seal is made anew more often than not."""
     try:
         data = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return broken_text(dice, text)
     if not isinstance(data, dict | list):
         return broken_text(dice, text)
