@@ -14,7 +14,7 @@ import pytest
 import torch
 from conftest import FACTS, FakeLaunch
 
-from ffnbench.bench import environment, meters, nvml
+from ffnbench.bench import accelerator, environment, meters, nvml
 from ffnbench.bench.devices import why_not_seen
 from ffnbench.bench.environment import about_accelerators, about_device, describe
 from ffnbench.bench.nvml import DeviceWatch, advice, reasons
@@ -141,6 +141,8 @@ def driver(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
 
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.version, "cuda", "12.4")
+    monkeypatch.setattr(accelerator, "_MADE", {})
+    monkeypatch.setitem(accelerator.MAKERS, "cuda", lambda name: SimpleNamespace(free_bytes=lambda: 79 << 30))
     monkeypatch.setattr(torch.cuda, "get_device_properties", properties)
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: "NVIDIA A100-SXM4-80GB")
     yield put
@@ -161,7 +163,7 @@ def test_what_a_card_is_and_what_can_not_be_had_is_none(driver: Any) -> None:
     driver(FakeNVML())
     told = about_device("cuda:1")
     assert told == {
-        "device": "cuda:1", "gpu": "NVIDIA A100-SXM4-80GB", "gpu_memory_bytes": 80 << 30, "gpu_free_bytes": None,
+        "device": "cuda:1", "gpu": "NVIDIA A100-SXM4-80GB", "gpu_memory_bytes": 80 << 30, "gpu_free_bytes": 79 << 30,
         "gpu_capability": "8.0", "driver": "550.54.15", "gpu_uuid": f"GPU-{UUIDS[1]}", "gpu_power_limit_w": 300.0,
         "gpu_power_default_w": 400.0, "gpu_max_clock_mhz": 1980, "gpu_application_clock_mhz": None, "gpu_ecc": True,
         "gpu_mig": None, "gpu_persistence": False, "gpu_others": None,
