@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 import warnings
 import weakref
@@ -357,6 +358,30 @@ def test_a_driver_too_old_is_one_error_with_a_hint(monkeypatch: pytest.MonkeyPat
     assert [note.text for note in by_itself.warnings if "measured on the CPU" in note.text]
     assert why_not_seen({"no_gpu": BROKEN})[0].startswith("Unexpected error from cudaGetDeviceCount()")
     assert why_not_seen({"no_gpu": ""}) is None
+
+
+def test_env_shows_the_device_and_says_what_to_do(on_machine: Any, in_process: Any, driver: Any) -> None:
+    driver(FakeNVML())
+    launch = launched()
+    launch.device = lambda name: A100 | nvml.facts(name)
+    on_machine(launch)
+    code, out, _ = in_process("env", "--json")
+    facts = {row["fact"]: row["value"] for row in json.loads(out)}
+    assert code == 0
+    expected = {
+        "gpu": A100["gpu"], "gpu memory": "80.0 GiB", "driver": "550.54.15", "gpu power limit w": "300.0",
+        "gpu max clock mhz": "1980", "gpu ecc": "True", "gpu persistence": "False", "gpu memory free": "79.0 GiB",
+        "devices": "cuda:0 (NVIDIA A100-SXM4-80GB), cuda:1 (NVIDIA A100-SXM4-80GB)",
+    }  # fmt: skip
+    assert {name: facts.get(name) for name in expected} == expected
+    out = " ".join(in_process("env")[1].split())
+    for command in ("nvidia-smi -i", "-pm 1", "-lgc 1485", "-pl 400"):
+        assert command in out
+    launch.device = lambda name: A100 | {"nvml_missing": nvml.NOT_INSTALLED}
+    out = " ".join(in_process("env")[1].split())
+    assert out.count("pip install 'ffnbench[cuda]'") == 2  # one line of facts, one of advice
+    launch.facts = {"no_gpu": TOO_OLD}
+    assert "cpu alone: the NVIDIA driver is too old" in " ".join(in_process("env")[1].split())
 
 
 def test_a_device_that_can_not_be_used_is_an_error_of_the_user_s() -> None:
