@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 import warnings
 import weakref
@@ -14,7 +15,7 @@ import pytest
 import torch
 from conftest import FACTS, FakeLaunch
 
-from ffnbench.bench import environment, meters, nvml
+from ffnbench.bench import accelerator, environment, meters, nvml
 from ffnbench.bench.devices import why_not_seen
 from ffnbench.bench.environment import about_accelerators, about_device, describe
 from ffnbench.bench.nvml import DeviceWatch, advice, reasons
@@ -86,7 +87,7 @@ class FakeNVML(ModuleType):
     def _nvmlDeviceGetUUID(self, handle: int) -> str:
         return next(uuid for uuid, index in self.cards.items() if index == handle)
 
-    def _nvmlDeviceGetEnforcedPowerLimit(self, handle: int) -> int:
+    def _nvmlDeviceGetPowerManagementLimit(self, handle: int) -> int:
         return 300_000
 
     def _nvmlDeviceGetPowerManagementDefaultLimit(self, handle: int) -> int:
@@ -141,6 +142,8 @@ def driver(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
 
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.version, "cuda", "12.4")
+    monkeypatch.setattr(accelerator, "_MADE", {})
+    monkeypatch.setitem(accelerator.MAKERS, "cuda", lambda name: SimpleNamespace(free_bytes=lambda: 79 << 30))
     monkeypatch.setattr(torch.cuda, "get_device_properties", properties)
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: "NVIDIA A100-SXM4-80GB")
     yield put
@@ -161,7 +164,7 @@ def test_what_a_card_is_and_what_can_not_be_had_is_none(driver: Any) -> None:
     driver(FakeNVML())
     told = about_device("cuda:1")
     assert told == {
-        "device": "cuda:1", "gpu": "NVIDIA A100-SXM4-80GB", "gpu_memory_bytes": 80 << 30, "gpu_free_bytes": None,
+        "device": "cuda:1", "gpu": "NVIDIA A100-SXM4-80GB", "gpu_memory_bytes": 80 << 30, "gpu_free_bytes": 79 << 30,
         "gpu_capability": "8.0", "driver": "550.54.15", "gpu_uuid": f"GPU-{UUIDS[1]}", "gpu_power_limit_w": 300.0,
         "gpu_power_default_w": 400.0, "gpu_max_clock_mhz": 1980, "gpu_application_clock_mhz": None, "gpu_ecc": True,
         "gpu_mig": None, "gpu_persistence": False, "gpu_others": None,
@@ -355,6 +358,30 @@ def test_a_driver_too_old_is_one_error_with_a_hint(monkeypatch: pytest.MonkeyPat
     assert [note.text for note in by_itself.warnings if "measured on the CPU" in note.text]
     assert why_not_seen({"no_gpu": BROKEN})[0].startswith("Unexpected error from cudaGetDeviceCount()")
     assert why_not_seen({"no_gpu": ""}) is None
+
+
+def test_env_shows_the_device_and_says_what_to_do(on_machine: Any, in_process: Any, driver: Any) -> None:
+    driver(FakeNVML())
+    launch = launched()
+    launch.device = lambda name: A100 | nvml.facts(name)
+    on_machine(launch)
+    code, out, _ = in_process("env", "--json")
+    facts = {row["fact"]: row["value"] for row in json.loads(out)}
+    assert code == 0
+    expected = {
+        "gpu": A100["gpu"], "gpu memory": "80.0 GiB", "driver": "550.54.15", "gpu power limit w": "300.0",
+        "gpu max clock mhz": "1980", "gpu ecc": "True", "gpu persistence": "False", "gpu memory free": "79.0 GiB",
+        "devices": "cuda:0 (NVIDIA A100-SXM4-80GB), cuda:1 (NVIDIA A100-SXM4-80GB)",
+    }  # fmt: skip
+    assert {name: facts.get(name) for name in expected} == expected
+    out = " ".join(in_process("env")[1].split())
+    for command in ("nvidia-smi -i", "-pm 1", "-lgc 1485", "-pl 400"):
+        assert command in out
+    launch.device = lambda name: A100 | {"nvml_missing": nvml.NOT_INSTALLED}
+    out = " ".join(in_process("env")[1].split())
+    assert out.count("pip install 'ffnbench[cuda]'") == 2  # one line of facts, one of advice
+    launch.facts = {"no_gpu": TOO_OLD}
+    assert "cpu alone: the NVIDIA driver is too old" in " ".join(in_process("env")[1].split())
 
 
 def test_a_device_that_can_not_be_used_is_an_error_of_the_user_s() -> None:

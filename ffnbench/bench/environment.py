@@ -160,7 +160,8 @@ def about_accelerators() -> dict[str, Any]:
     found = torch.accelerator.current_accelerator() if there else None
     if found is None:
         said = [" ".join(str(one.message).split()) for one in caught]
-        return {"accelerator": None, "gpus": 0, "gpu_names": [], "no_gpu": next(iter(said), "")}
+        why = next((text for text in said if "initializ" in text or "driver" in text), "")
+        return {"accelerator": None, "gpus": 0, "gpu_names": [], "no_gpu": why}
     count = torch.accelerator.device_count()
     names = [_device_name(f"{found.type}:{index}") for index in range(count)]
     return {"accelerator": found.type, "gpus": count, "gpu_names": names, "no_gpu": ""}

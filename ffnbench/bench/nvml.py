@@ -76,7 +76,7 @@ class Card:
         return {
             "driver": _text(ask("nvmlSystemGetDriverVersion")),
             "gpu_uuid": _text(ask("nvmlDeviceGetUUID", self.handle)),
-            "gpu_power_limit_w": _thousandth(ask("nvmlDeviceGetEnforcedPowerLimit", whole)),
+            "gpu_power_limit_w": _thousandth(ask("nvmlDeviceGetPowerManagementLimit", whole)),
             "gpu_power_default_w": _thousandth(ask("nvmlDeviceGetPowerManagementDefaultLimit", whole)),
             "gpu_max_clock_mhz": _number(ask("nvmlDeviceGetMaxClockInfo", whole, SM)),
             "gpu_application_clock_mhz": _number(ask("nvmlDeviceGetApplicationsClock", whole, SM)),

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
 
+from ffnbench.bench.environment import auto_device
 from ffnbench.bench.prober import Prober
 from ffnbench.bench.runner import run
 from ffnbench.bench.session import Session
@@ -170,7 +171,7 @@ class Asked:
 def prepared(cheats: Iterable[Cheat], seed: int, threads: int, rounds: int) -> list[Asked]:
     """All runs; the process that looks at the cheats has ended before the first."""
     with Prober() as prober:
-        cuda = bool(prober.torch_or_error()["gpus"])
+        cuda = auto_device(prober.torch_or_error()) == CUDA
         together = groups(cheat for cheat in cheats if cuda or not cheat.cuda)
         return [_prepare(of, seed, threads, rounds, prober) for of in together]
 
