@@ -612,6 +612,7 @@ REFUSED = {
     "activations --seed 0": "--seed would do nothing: without --time nothing is measured",
     "plot-activations --gated --derivative": "--derivative would do nothing: --gated draws surfaces",
     "plot-activations -o a.csv --style ggplot": "--style would do nothing: a .csv holds points alone",
+    "plot-activations -o a.svg --dpi 60": "--dpi would do nothing: only a .png of curves has dots",
     "check counted.json --tolerance latency=5%": "--tolerance latency=5% would do nothing: no row is held to it",
     "check counted.json --exact-only": "--exact-only would do nothing: the baseline has no latencies",
     "check counted.json --absolute": "--absolute would do nothing: nothing is timed",

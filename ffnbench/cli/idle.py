@@ -202,6 +202,11 @@ def _points_alone(asked: Asked, _: str) -> bool:
     return bool(asked["out"]) and not _writes(asked, *PICTURES)
 
 
+def _lines_alone(asked: Asked, _: str) -> bool:
+    """Curves in files without pixels; surfaces are pixels in any picture."""
+    return bool(asked["out"]) and not asked["gated"] and not _writes(asked, ".png")
+
+
 def _fixed(asked: Asked, _: str) -> bool:
     return asked["workers"] is not None and asked["rounds"] is not None
 
@@ -401,6 +406,7 @@ AT_ONCE = (
     _rule("activations", OF_TIME, _not("time"), "without --time nothing is measured"),
     _rule("plot-activations", "derivative", _is("gated"), "--gated draws surfaces, not curves"),
     _rule("plot-activations", "derivative size style dpi", _points_alone, "a .csv holds points alone"),
+    _rule("plot-activations", "dpi", _lines_alone, "only a .png of curves has dots"),
     _rule("check", "budget quiet wait", _is("current"), "a saved run is not measured"),
     _rule("check", "trust", _is("current"), "a saved run is held against it, and no code runs"),
     _rule("ab", "budget fail_above wait time cache", _is("exact_only"), "nothing is timed"),
