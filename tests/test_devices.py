@@ -510,6 +510,16 @@ def test_variables_of_every_vendor_s_libraries_are_told(monkeypatch: pytest.Monk
     assert {name: told.get(name) for name in names} == dict.fromkeys(names, "1")
     assert told["HIP"] == "6.2.41133"
     assert "MY_SECRET" not in told
+    here = FACTS | {"hip": "6.2.41133", "build": told}
+    prints = {
+        name: describe(here | {"build": {key: value for key, value in told.items() if key != name}}).fingerprint
+        for name in names
+    }
+    changes = [name for name in names if prints[name] != describe(here).fingerprint]
+    assert changes == [
+        "HSA_OVERRIDE_GFX_VERSION", "MIOPEN_FIND_MODE", "ROCBLAS_LAYER", "HIPBLASLT_LOG_MASK", "TENSILE_DB"
+    ]  # fmt: skip
+    assert describe(FACTS | {"build": told}).fingerprint == describe(FACTS).fingerprint  # of a build without HIP
 
 
 # Memory
