@@ -23,7 +23,7 @@ R = TypeVar("R", bound="Report")
 
 class Verdict(Enum):
     """What the interval of a ratio allows to say. UNCLEAR is an answer: this run can't tell. BUSY says why: something
-    else had the CPUs, and the rounds that it left alone do not decide.
+    else had the CPUs, or the device's clocks were held down, and the rounds that were left alone do not decide.
     """
 
     REFERENCE = "reference"

@@ -369,8 +369,8 @@ def test_env_shows_the_device_and_says_what_to_do(on_machine: Any, in_process: A
     facts = {row["fact"]: row["value"] for row in json.loads(out)}
     assert code == 0
     expected = {
-        "gpu": A100["gpu"], "gpu memory": "80.0 GiB", "driver": "550.54.15", "gpu power limit w": "300.0",
-        "gpu max clock mhz": "1980", "gpu ecc": "True", "gpu persistence": "False", "gpu memory free": "79.0 GiB",
+        "gpu": A100["gpu"], "gpu memory": "80.0 GiB", "driver": "550.54.15", "gpu power limit": "300 W",
+        "gpu max clock": "1,980 MHz", "gpu ecc": "True", "gpu persistence": "False", "gpu memory free": "79.0 GiB",
         "devices": "cuda:0 (NVIDIA A100-SXM4-80GB), cuda:1 (NVIDIA A100-SXM4-80GB)",
     }  # fmt: skip
     assert {name: facts.get(name) for name in expected} == expected
@@ -447,7 +447,10 @@ def test_heat_in_every_round_is_busy_and_says_of_what() -> None:
     launch.told = told_by("sw thermal slowdown")
     launch.seconds = lambda label, worker, number: 0.01 * (1 + 0.2 * ((worker + number * 3 + len(label)) % 4))
     done = run(on("cuda"), launch=launch)
-    assert {c.case: c.verdict for c in summarise(done)[1]}["gelu"] is Verdict.BUSY
+    gelu = {c.case: c for c in summarise(done)[1]}["gelu"]
+    assert (gelu.verdict, gelu.reason) == (
+        Verdict.BUSY, "0 of its 18 rounds were clean: the device's clocks were held down",
+    )  # fmt: skip
     assert busy_text(done) == (
         "busy: the device's clocks were held down (sw thermal slowdown), 0 of 18 rounds were clean; let it cool, see "
         "to its power, or `ffnbench env`"
@@ -507,6 +510,16 @@ def test_variables_of_every_vendor_s_libraries_are_told(monkeypatch: pytest.Monk
     assert {name: told.get(name) for name in names} == dict.fromkeys(names, "1")
     assert told["HIP"] == "6.2.41133"
     assert "MY_SECRET" not in told
+    here = FACTS | {"hip": "6.2.41133", "build": told}
+    prints = {
+        name: describe(here | {"build": {key: value for key, value in told.items() if key != name}}).fingerprint
+        for name in names
+    }
+    changes = [name for name in names if prints[name] != describe(here).fingerprint]
+    assert changes == [
+        "HSA_OVERRIDE_GFX_VERSION", "MIOPEN_FIND_MODE", "ROCBLAS_LAYER", "HIPBLASLT_LOG_MASK", "TENSILE_DB"
+    ]  # fmt: skip
+    assert describe(FACTS | {"build": told}).fingerprint == describe(FACTS).fingerprint  # of a build without HIP
 
 
 # Memory

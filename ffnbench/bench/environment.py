@@ -24,12 +24,12 @@ from ffnbench.result import Environment
 from ffnbench.version import __version__
 
 USABLE = 0.95  # of the memory that is available: the rest keeps the machine alive
+OF_HIP = ("HIP_", "HSA_", "ROCR_", "ROCM_", "MIOPEN_", "ROCBLAS_", "HIPBLASLT_", "TENSILE_")
 # the beginnings of variables that change how fast torch is, or which libraries it finds
 SPEAKING = (
     "OMP_", "GOMP_", "KMP_", "MKL_", "ONEDNN_", "DNNL_", "OPENBLAS_", "BLIS_", "TORCH", "PYTORCH_", "ATEN_", "CUDA_",
-    "CUBLAS", "CUDNN_", "NVIDIA_", "TRITON_", "HIP_", "HSA_", "ROCR_", "ROCM_", "MIOPEN_", "ROCBLAS_", "HIPBLASLT_",
-    "TENSILE_", "SYCL_", "ZE_", "ONEAPI_", "MALLOC_", "GLIBC_TUNABLES", "LD_PRELOAD", "LD_LIBRARY_PATH",
-    "PYTHONMALLOC", "PYTHONOPTIMIZE", "PYTHON_GIL",
+    "CUBLAS", "CUDNN_", "NVIDIA_", "TRITON_", *OF_HIP, "SYCL_", "ZE_", "ONEAPI_", "MALLOC_", "GLIBC_TUNABLES",
+    "LD_PRELOAD", "LD_LIBRARY_PATH", "PYTHONMALLOC", "PYTHONOPTIMIZE", "PYTHON_GIL",
 )  # fmt: skip
 
 
@@ -267,6 +267,7 @@ def describe(facts: dict[str, Any] | None) -> Environment:
         facts.get("gpu"),
         facts.get("cuda"),
         *((name, facts[name]) for name in OF_DEVICE if facts.get(name) is not None),
+        *_hip_variables(facts),
     )
     return Environment(
         fingerprint=hashlib.sha256(repr(identity).encode()).hexdigest()[:12],
@@ -289,6 +290,14 @@ def describe(facts: dict[str, Any] | None) -> Environment:
         git_commit=commit,
         git_dirty=dirty,
     )
+
+
+def _hip_variables(facts: dict[str, Any]) -> list[tuple[str, str]]:
+    """Those of a ROCm build that change how fast its kernels are: which one is found, which GPU it is taken for."""
+    if not facts.get("hip"):
+        return []
+    found = sorted(facts.get("build", {}).items())
+    return [(name, value) for name, value in found if name.startswith(OF_HIP) and not name.endswith("VISIBLE_DEVICES")]
 
 
 def advice() -> list[str]:

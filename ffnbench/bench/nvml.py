@@ -186,22 +186,23 @@ def advice(told: dict[str, Any]) -> list[str]:
     user to do: these settings are the machine's, and hold for everybody on it.
     """
     found = []
-    index = str(told.get("gpu_uuid") or "0")
+    uuid = str(told.get("gpu_uuid") or "")
+    which = f"-i {uuid} " if uuid.startswith("GPU-") else ""  # nvidia-smi takes no part of a card
     if told.get("nvml_missing"):
         found.append(f"clocks, throttling and other processes of the GPU can't be seen: {told['nvml_missing']}")
     if told.get("gpu_persistence") is False:
         text = "the GPU's persistence mode is off: its driver unloads between workers, and its clocks start anew"
-        found.append(f"{text}; `sudo nvidia-smi -i {index} -pm 1`")
+        found.append(f"{text}; `sudo nvidia-smi {which}-pm 1`")
     if top := told.get("gpu_max_clock_mhz"):
         steady = round(0.75 * top / 15) * 15  # clocks come in steps of 15 MHz
         found.append(
-            f"the GPU's clock moves with load and heat, up to {top:,} MHz: `sudo nvidia-smi -i {index} -lgc {steady}` "
+            f"the GPU's clock moves with load and heat, up to {top:,} MHz: `sudo nvidia-smi {which}-lgc {steady}` "
             "holds it at one that it can keep (-rgc undoes it)"
         )
     limit, usual = told.get("gpu_power_limit_w"), told.get("gpu_power_default_w")
     if limit and usual and limit < usual:
         text = f"the GPU may take {limit:.0f} W, by default {usual:.0f} W: heavy products are slower so"
-        found.append(f"{text}; `sudo nvidia-smi -i {index} -pl {usual:.0f}`")
+        found.append(f"{text}; `sudo nvidia-smi {which}-pl {usual:.0f}`")
     if told.get("gpu_mig"):
         found.append("the GPU is cut into parts (MIG): neighbours share its memory's speed and its power")
     if others := told.get("gpu_others"):

@@ -21,6 +21,7 @@ from ffnbench.report.records import Record, table_of
 from ffnbench.result import Environment
 from ffnbench.units import IEC, TIME, quantity
 
+UNITS = {"_bytes": "", "_w": "W", "_mhz": "MHz"}  # at the ends of an environment's fields; bytes have several
 PROSE = (
     "aliases",
     "formula",
@@ -216,10 +217,21 @@ def environment_records(found: Environment) -> list[Record]:
     """One record a fact, bytes readable, the unknown left out."""
     from dataclasses import asdict
 
-    shown = {k: quantity(v, IEC) if k.endswith("_bytes") and v else v for k, v in asdict(found).items()}
-    return [
-        {"fact": k.removesuffix("_bytes").replace("_", " "), "value": str(v)} for k, v in shown.items() if v is not None
-    ]
+    known = {name: value for name, value in asdict(found).items() if value is not None}
+    return [{"fact": _fact(name), "value": _readable(name, value)} for name, value in known.items()]
+
+
+def _fact(name: str) -> str:
+    """The name of a field, without the unit at its end."""
+    return next((name.removesuffix(end) for end in UNITS if name.endswith(end)), name).replace("_", " ")
+
+
+def _readable(name: str, value: object) -> str:
+    """A value with its unit."""
+    for end, unit in UNITS.items():
+        if name.endswith(end) and isinstance(value, int | float):
+            return f"{value:,.0f} {unit}" if unit else quantity(value, IEC)
+    return str(value)
 
 
 def device_records(devices: str, of_device: Mapping[str, Any]) -> list[Record]:

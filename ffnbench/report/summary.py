@@ -256,7 +256,7 @@ def _control(report: Report) -> tuple[str, ...]:
     """What the reference differs from itself by."""
     found = report.comparison(CONTROL)
     if found is not None and found.verdict is Verdict.BUSY:
-        return ("control: something else had the CPUs too often for it to say anything",)
+        return ("control: too few of its rounds were clean for it to say anything",)
     if found is None or found.ratio is None or found.ratio.low is None or found.ratio.high is None:
         return ()
     words = {Verdict.SAME: "as it should be", Verdict.UNCLEAR: "too wide to say much"}

@@ -13,7 +13,7 @@ from statistics import fmean, median
 from ffnbench.metrics import LATENCY
 from ffnbench.plan import CONTROL, Note
 from ffnbench.result import POWER_CAP, Comparison, DeviceSeen, Measured, Report, Run, Sample, Verdict
-from ffnbench.stats.rounds import fewest_clean, held_down, is_clean, waited_for
+from ffnbench.stats.rounds import CLOCKS_HELD, CPUS_TAKEN, fewest_clean, held_down, is_clean, waited_for
 from ffnbench.units import counted, percent
 
 DISAGREE = 0.10
@@ -25,7 +25,7 @@ OTHERS_CPUS = 0.15  # of other processes, on average: less is what an idle machi
 STOLEN = 0.01
 BUSY = "busy: "
 DISAGREE_TEXT = "its workers disagree on the seconds by more than 10%"
-CLOCKS_HELD, WAITED_TEXT = "the device's clocks were held down", "the threads waited for a CPU in them"
+WAITED_TEXT = "the threads waited for a CPU in them"
 CLOCK_OF, COMPUTED_ON = "the clock of", "computed on"  # a device
 LEFT_OUT, STOLEN_TEXT = "samples are left out", "of the CPU time to other guests"
 SLOW_START, DRIFT = "the first round of a worker is", "within a worker everything gets"
@@ -64,7 +64,7 @@ def busy_text(run: Run | Report) -> str:
     unclean = [sample for sample in run.samples if sample.metric == LATENCY and not is_clean(sample)]
     if unclean and 2 * sum(map(waited_for, unclean)) < len(unclean):
         return _held_down_text(run, unclean)
-    who = ["something else had the CPUs"]
+    who = [CPUS_TAKEN]
     if around and around.others_cpus is not None and around.others_cpus > OTHERS_CPUS:
         load = f" (load {around.load:.1f})" if around.load is not None else ""
         who = [f"other processes used {around.others_cpus:.1f} CPUs{load}"]

@@ -17,6 +17,7 @@ from ffnbench.metrics import LATENCY
 from ffnbench.plan import Plan, Protocol
 from ffnbench.result import POWER_CAP, Sample
 
+CPUS_TAKEN, CLOCKS_HELD = "something else had the CPUs", "the device's clocks were held down"
 WAITED = 0.03  # quiet samples wait 0.3 % (median), those beside a spinner 77 %; 1 % gives the same rows
 FEWEST_CLEAN = 4  # a worker with fewer clean rounds says nothing
 ENOUGH_CLEAN = 0.5  # of a row's rounds: with fewer, what is not decided is not for want of rounds
@@ -24,11 +25,14 @@ ENOUGH_CLEAN = 0.5  # of a row's rounds: with fewer, what is not decided is not 
 
 @dataclass(frozen=True, slots=True)
 class Timed:
-    """One latency: seconds of a call, whether nothing took the CPU meanwhile, and the placement."""
+    """One latency: seconds of a call, whether nothing took the CPU or the device's clock meanwhile, and the placement;
+    `held` is whether it was the clock.
+    """
 
     seconds: float
     clean: bool
     placement: int
+    held: bool = False
 
 
 Rounds = dict[int, dict[int, Timed]]  # of a case: worker -> round
@@ -84,7 +88,7 @@ def whole_rounds(samples: Iterable[Sample], protocol: Protocol, metric: str = LA
     rounds: dict[str, Rounds] = defaultdict(lambda: defaultdict(dict))
     for sample in samples:
         if sample.metric == metric:
-            timed = Timed(sample.value, is_clean(sample), sample.placement)
+            timed = Timed(sample.value, is_clean(sample), sample.placement, bool(held_down(sample)))
             rounds[sample.case][sample.worker][sample.round] = timed
     return {label: _whole(found, fewest) for label, found in rounds.items()}
 

@@ -19,7 +19,17 @@ from ffnbench.plan import CONTROL, Note, Plan, Protocol
 from ffnbench.result import Comparison, Estimate, FailureKind, Measured, Report, Run, Verdict
 from ffnbench.stats.interval import LEAST_SCATTER, Value, WeightedMean, mean_of, student, value_of, weighted_mean
 from ffnbench.stats.noise import noise_notes
-from ffnbench.stats.rounds import Placed, Rounds, Row, ratio_row, row_of_case, seconds_row, whole_rounds
+from ffnbench.stats.rounds import (
+    CLOCKS_HELD,
+    CPUS_TAKEN,
+    Placed,
+    Rounds,
+    Row,
+    ratio_row,
+    row_of_case,
+    seconds_row,
+    whole_rounds,
+)
 from ffnbench.units import percent
 
 CONFIDENCE = 0.95  # of every interval, as stated
@@ -213,16 +223,17 @@ def _comparisons(plan: Plan, latency: dict[str, Rounds], suspects: set[str]) -> 
             family = len(families[plan.reference_of(label)])
             decided = _compare(plan, label, row, means[label], label in differ, family, 1 - alpha / family, slack)
         if decided is None or (decided.verdict is Verdict.UNCLEAR and row.disturbed):
-            decided = _busy(plan, label, row)
+            held = any(timed.held for made in latency[label].values() for timed in made.values())
+            decided = _busy(plan, label, row, held=held)
         found.append(decided)
     return tuple(found)
 
 
-def _busy(plan: Plan, label: str, row: Row) -> Comparison:
+def _busy(plan: Plan, label: str, row: Row, *, held: bool) -> Comparison:
     """The ratio over all rounds, without an interval: disturbed rounds of two forms differ by more than chance."""
     every = _ratio(mean_of(row.every.values()), row.every, 0.0)
     ratio = replace(every, low=None, high=None, disturbed=True)
-    reason = f"{row.clean_rounds} of its {row.rounds} rounds were clean: something else had the CPUs"
+    reason = f"{row.clean_rounds} of its {row.rounds} rounds were clean: {CLOCKS_HELD if held else CPUS_TAKEN}"
     return _comparison(plan, label, ratio, Verdict.BUSY, reason)
 
 
