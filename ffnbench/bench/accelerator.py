@@ -104,6 +104,7 @@ class Accelerator(Protocol):
 
 SPUN_S = 0.002  # that a spin is calibrated with, at least
 SPINNER = 256  # rows of a product that a spin repeats where the device has no instruction for waiting
+INFINITY_CACHE = 1 << 28  # bytes of AMD's largest, which stands behind the cache that HIP tells of
 LEAST_CACHE = 1 << 25  # bytes, where the device does not tell what its last cache holds
 
 
@@ -153,7 +154,7 @@ class TorchAccelerator:
     def flush(self) -> None:
         """Write a buffer of twice what the last cache holds."""
         if self._buffer is None:
-            size = 2 * max(LEAST_CACHE, self.cache_bytes())
+            size = 2 * max(LEAST_CACHE if torch.version.hip is None else INFINITY_CACHE, self.cache_bytes())
             self._buffer = torch.empty(size, dtype=torch.uint8, device=self.device)
         self._buffer.zero_()
 
@@ -260,7 +261,7 @@ class CudaAccelerator(TorchAccelerator):
             torch.cuda.current_stream(self.device).wait_stream(stream)
             self.synchronize()
             gc.collect()  # what is collected during a capture could not be freed
-            with torch.cuda.stream(stream), _no_collection():
+            with torch.cuda.stream(stream), _no_collection(), _workspaces_of_its_own():
                 begun = True
                 graph.capture_begin(capture_error_mode="global")
                 try:
@@ -310,6 +311,17 @@ def _nothing_waits() -> Iterator[None]:
         yield
     finally:
         torch.cuda.set_sync_debug_mode(before)
+
+
+@contextmanager
+def _workspaces_of_its_own() -> Iterator[None]:
+    """What the matrix library takes in here is memory of the graph, which no call after it uses or gives back."""
+    clear = getattr(torch._C, "_cuda_clearCublasWorkspaces", None) or (lambda: None)
+    clear()
+    try:
+        yield
+    finally:
+        clear()
 
 
 @contextmanager

@@ -135,7 +135,7 @@ def unlike_plain(y: Any, x: Tensor, *, foreign: bool) -> str:
         return f"its output is {shown}, unlike its input"
     if foreign and y.numel() and y.untyped_storage().data_ptr() == x.untyped_storage().data_ptr():
         return "its output is its input's own memory"
-    if not y.is_cuda and y.untyped_storage().is_shared():
+    if y.device.type == "cpu" and y.untyped_storage().is_shared():
         return "its output is memory that it shares with other processes"
     return ""
 

@@ -115,6 +115,7 @@ class Subject:
             self.placement = Placement(self.module, inputs, captured=self.run is not None)
         if self.timer is not None:
             self.timer.forget()
+            self._last = None
         self.clear()
         self.pool.release()
         self.grads.release()
