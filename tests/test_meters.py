@@ -307,6 +307,23 @@ def test_a_queue_that_is_full_makes_the_host_wait_and_fewer_calls_are_queued() -
     assert found.host == pytest.approx(4 * LAUNCH_S, rel=0.02)
 
 
+@pytest.mark.parametrize("captures", [True, False])
+def test_a_host_that_stands_still_for_a_while_is_tried_again(captures: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Somebody else has the CPU for 5 ms, now and then: the device runs out of work meanwhile."""
+    device, launches = Device(captures=captures), 0
+    launch = device.launch
+
+    def disturbed(seconds: float, launch_s: float = LAUNCH_S) -> None:
+        nonlocal launches
+        launches += 1
+        launch(seconds, launch_s + (5e-3 if launches % 601 == 600 else 0.0))
+
+    monkeypatch.setattr(device, "launch", disturbed)
+    subject = on(device, 4e-6)
+    for _ in range(4):
+        assert times_of(subject).device == pytest.approx(16e-6, rel=0.01)
+
+
 def test_without_a_spin_a_graph_still_tells() -> None:
     assert times_of(on(Device(spins=False), 4e-6)).device == pytest.approx(16e-6, rel=0.01)
     bare = times_of(on(Device(spins=False, captures=False), 4e-6))

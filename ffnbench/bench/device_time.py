@@ -14,7 +14,8 @@ from ffnbench.bench.accelerator import Accelerator, CaptureFailed, Replay
 
 GRAPH, QUEUE = "graph", "queue"
 UNROLLED = 64  # calls of a graph, or of a queue, at most
-QUEUES = 2  # of calls that are timed, at most, where each call is launched: that takes the host its time
+QUEUED = 128  # calls of a sample that are timed from queues, at most: launching takes the host its time
+EASY = 8  # queues in a row that were held back at once: then a longer one is tried again
 TRIES = 4
 ROOM = 2.0  # times what launching is known to take, of a spin
 LEAST_SPIN_S = 2e-4
@@ -49,6 +50,7 @@ class DeviceTimer:
     _launch_s: float = 0.0  # of a replay
     _room: float = ROOM
     _most: int = UNROLLED
+    _easy: int = 0
     _missed: int = 0
     _held: bool = False  # whether a queue was ever held back
 
@@ -104,7 +106,7 @@ class DeviceTimer:
         is about what issuing one takes.
         """
         total, done = 0.0, 0
-        while done < min(count, QUEUES * self._most):
+        while done < min(count, QUEUED):
             found = self._queue(make, done, count, host_s, cold)
             if found is None:
                 break
@@ -128,6 +130,7 @@ class DeviceTimer:
             span = self._span(timed.work if timed else _each(calls), self._room * host_s * number)
             if span.apart:
                 self._held = True
+                self._went_well(at_once=not attempt)
                 return (timed.seconds if timed else span.seconds), number
             if not span.spun:
                 return None
@@ -136,6 +139,12 @@ class DeviceTimer:
                 self._most = max(1, self._most // 8)
         self._room = ROOM
         return None
+
+    def _went_well(self, *, at_once: bool) -> None:
+        """What a disturbed host asked for, in room and in shorter queues, is taken back step by step."""
+        self._easy = self._easy + 1 if at_once else 0
+        if self._easy >= EASY:
+            self._easy, self._room, self._most = 0, max(ROOM, self._room / 2), min(UNROLLED, 2 * self._most)
 
     def _span(self, work: Callable[[], None], spin_s: float) -> _Span:
         accelerator = self.accelerator
