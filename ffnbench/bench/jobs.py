@@ -392,8 +392,8 @@ def _apart(subject: meters.Subject, times: meters.Times) -> dict[str, Any]:
     if times.device is not None:
         told[DEVICE_TIME] = times.device
     if times.device is None and subject.timer.gives_up:
-        why = subject.timer.why_not or "no spin holds them back"
-        told["notes"] = [f"no time of the device apart from the host's: its calls can't be captured, {why}"]
+        why = f": {subject.timer.why_not}" if subject.timer.why_not else ""
+        told["notes"] = [f"no time of the device apart from the host's, as its calls wait for the device{why}"]
     elif times.device_by == QUEUE and subject.timer.why_not and not subject.timer.quiet:
         told["notes"] = [f"timed from a queue: its calls can't be captured, {subject.timer.why_not}"]
     return told
