@@ -27,7 +27,7 @@ from ffnbench.planning.lists import one
 from ffnbench.request import CompareRequest
 
 DEVICES = ("auto", "cpu", "cuda", "xpu", "mps")  # as torch calls them; ROCm's are cuda
-ALSO_CUDA = ("rocm", "hip")
+ALSO_CUDA = ("gpu", "nvidia", "rocm", "hip", "amd")
 ON_CPU = "a CPU has no time of its own: what it works and what a caller waits for are one"
 LEAVE_DEVICE_OUT = "leave time=device out"
 _NUMBERED = re.compile(r"(cuda|xpu):[0-9]{1,4}")
@@ -173,7 +173,7 @@ def device_of(text: str) -> str:
     kind, colon, number = text.lower().partition(":")
     if kind in ALSO_CUDA:
         raise FfnbenchError(
-            f"unknown device {text!r}", f"torch calls AMD's GPUs cuda too: --device cuda{colon}{number}"
+            f"unknown device {text!r}", f"torch calls NVIDIA's and AMD's GPUs cuda: --device cuda{colon}{number}"
         )
     if kind not in DEVICES or (colon and not _NUMBERED.fullmatch(text.lower())):
         raise FfnbenchError(
