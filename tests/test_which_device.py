@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import csv
+import inspect
+import io
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 from conftest import FACTS, FakeLaunch, FakeWorker
+from test_cli import call  # noqa: F401 - a fixture
 
+import ffnbench
 from ffnbench import api
 from ffnbench.bench import environment
 from ffnbench.bench.environment import auto_device, why_no_gpu
 from ffnbench.bench.runner import run
+from ffnbench.cli import completing
 from ffnbench.errors import FfnbenchError
 from ffnbench.plan import Arm, NoProbe, Plan, Workload
 from ffnbench.planning.block import plan_block
@@ -157,3 +163,25 @@ def test_why_there_is_no_gpu_of_a_kind(tmp_path: Path, monkeypatch: pytest.Monke
     assert why_no_gpu("cuda") == ""  # a GPU of NVIDIA's does not read it
     (tmp_path / "kfd").touch()
     assert why_no_gpu("cuda") == "HIP_VISIBLE_DEVICES hides every GPU"
+
+
+def test_a_shell_offers_them() -> None:
+    assert completing.variants("swiglu@matmul_precision=") == [
+        f"swiglu@matmul_precision={name}" for name in ("highest", "high", "medium")
+    ]
+    assert completing.variants("swiglu@cac") == ["swiglu@cache=hot", "swiglu@cache=cold"]
+    assert completing.COMPLETERS["time"]("") == ["wall", "device"]
+    assert {"xpu", "mps", "cuda", "cpu", "auto"} == set(completing.COMPLETERS["device"](""))
+
+
+def test_a_file_sets_them_and_python_takes_them(call, tmp_path: Path, monkeypatch) -> None:  # noqa: F811
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "pyproject.toml").write_text(
+        "[tool.ffnbench]\ncache = 'cold'\nmatmul_precision = 'medium'\nreduced_reductions = false\n"
+    )
+    code, out, _ = call("compare", "relu", "swiglu", "--d-model", "64", "--device", "cpu", "--quick", "-f", "csv")
+    row = next(csv.DictReader(io.StringIO(out)))
+    assert code == 0
+    assert (row["cache"], row["matmul_precision"], row["latency_time"]) == ("cold", "medium", "wall")
+    parameters = inspect.signature(ffnbench.compare).parameters
+    assert {"time", "cache", "matmul_precision", "reduced_reductions"} <= parameters.keys()

@@ -176,6 +176,7 @@ class Jobs:
 
     def used(self, label: str, weights: str = "") -> dict[str, Any]:
         """Share of its declared weights that a case's output depends on."""
+        _settle(self.plan.case(label).workload)
         return {"used": self._judge(label, weights).used()}
 
     def _judge(self, label: str, weights: str) -> Judge:
@@ -266,6 +267,7 @@ class Jobs:
 
     def sparsity(self, label: str) -> dict[str, Any]:
         """How sparse the hidden layer is at the declared init and the seeded input."""
+        _settle(self.plan.case(label).workload)
         zero, dead = meters.sparsity(self.subjects[label])
         return {"zero_share": zero, "dead_share": dead}
 
@@ -274,6 +276,7 @@ class Jobs:
         subject = self.subjects[label]
         if not isinstance(subject.module, MixtureOfExperts):
             return {LOAD: None, HIT: None}
+        _settle(self.plan.case(label).workload)
         busiest, hit = expert_load(subject.module, subject.x)
         return {LOAD: busiest, HIT: hit}
 

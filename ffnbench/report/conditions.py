@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from ffnbench.ffn.dtypes import item_bytes
 from ffnbench.metrics import DEVICE_TIME, HOST_TIME
-from ffnbench.plan import Cache, Case, Plan, Time, Workload
+from ffnbench.plan import Cache, Case, MatmulPrecision, Plan, Time, Workload
 from ffnbench.report.words import listed
 from ffnbench.result import Environment, Report
 from ffnbench.stats.launch_bound import launch_bound
@@ -48,7 +48,7 @@ CONDITIONS = (
     Condition("latency_time", "time", Time.WALL.value, lambda work: work.time, "{} time"),
     Condition("cache", "cache", Cache.HOT.value, lambda work: work.cache, "{} cache"),
     Condition(
-        "matmul_precision", "matmul", "highest",
+        "matmul_precision", "matmul", MatmulPrecision.HIGHEST.value,
         lambda work: work.matmul_precision if work.dtype == "float32" else None, "{} matmul precision",
     ),
     Condition("reduced_reductions", "reductions", True, _reductions, "no reduced reductions"),
@@ -69,6 +69,12 @@ def in_title(plan: Plan) -> list[str]:
     """What all rows have of them, where that is not the default."""
     values = {one: _values(one, plan.shown) for one in CONDITIONS}
     return [one.title.format(found[0]) for one, found in values.items() if len(found) == 1 and found[0] != one.default]
+
+
+def exactness_text(work: Workload) -> str:
+    """`float32`; `float32 at high`: what an error is to be held against."""
+    exact = work.dtype != "float32" or work.matmul_precision == MatmulPrecision.HIGHEST.value
+    return work.dtype if exact else f"{work.dtype} at {work.matmul_precision}"
 
 
 def differing(plan: Plan) -> list[Condition]:

@@ -8,7 +8,7 @@ from collections import Counter
 from ffnbench.metrics import LATENCY
 from ffnbench.plan import ACTIVE_PARAMS, CONTROL, Group, Plan, Sizing
 from ffnbench.report.ceilings import ceiling_lines
-from ffnbench.report.conditions import in_title, latency_line, untested_note
+from ffnbench.report.conditions import exactness_text, in_title, latency_line, untested_note
 from ffnbench.report.groups import heading, listed, misses, swept_line
 from ffnbench.report.noise import notes_of_run
 from ffnbench.report.words import backend_text, error_text, half_width, interval_text, side_lines, sizing_text
@@ -163,7 +163,7 @@ def judged_lines(report: Report) -> tuple[str, ...]:
         errors: dict[str, float] = {}
         for one in found:
             if one.error is not None and not report.failure(one.case):
-                dtype = report.plan.case(one.case).workload.dtype
+                dtype = exactness_text(report.plan.case(one.case).workload)
                 errors[dtype] = max(one.error, errors.get(dtype, 0.0))
         several = len(errors) > 1
         largest = ", ".join(error_text(e) + f" ({dtype})" * several for dtype, e in errors.items())
