@@ -54,6 +54,10 @@ def ab(
     mode: str = "forward",
     device: str | torch.device = "auto",
     threads: int | str | None = None,
+    time: str | None = None,
+    cache: str = "hot",
+    matmul_precision: str = "highest",
+    reduced_reductions: bool = True,
     tolerance: str | Sequence[str] | Mapping[str, str] | None = None,
     exact_only: bool = False,
     budget: float | str = 120.0,
@@ -88,8 +92,14 @@ def ab(
         seq_len: Tokens in a sequence; 2k is 2,000, 2Ki is 2,048.
         dtype: float32, bfloat16, float16, float64.
         mode: forward (inference), train (training: forward and backward) or backward alone.
-        device: auto (cuda where there is one), cpu, cuda, cuda:1.
+        device: auto (a GPU where there is one), cpu, cuda (ROCm too), cuda:1, xpu, mps.
         threads: CPU threads. [default: the CPUs this process may use]
+        time: Which time is the latency on a GPU: wall, what a caller waits for, or device, what the GPU works.
+            [default: wall, or device with cache cold]
+        cache: What the last-level cache holds before a call: hot, what the last one left, or cold, nothing of it.
+        matmul_precision: Of float32 matrix products: highest, high (TF32) or medium (bfloat16 inside), as torch
+            has it.
+        reduced_reductions: On a GPU, let 16-bit matrix products add partial sums in 16 bits, as torch does.
         tolerance: How much a metric may grow; latency is the ratio to the reference, and 5% alone is latency's.
             [default: latency=5%]
         exact_only: Parameters, FLOPs and bytes alone; nothing is timed.
@@ -137,6 +147,10 @@ def block(
     mode: str = "forward",
     device: str | torch.device = "auto",
     threads: int | str | None = None,
+    time: str | None = None,
+    cache: str = "hot",
+    matmul_precision: str = "highest",
+    reduced_reductions: bool = True,
     backend: str = "eager",
     workers: int | str | None = None,
     rounds: int | str | None = None,
@@ -173,8 +187,14 @@ def block(
         seq_len: Tokens in a sequence: 128,1024,8192.
         dtype: float32, bfloat16, float16, float64.
         mode: forward (inference), train (training: forward and backward) or backward alone.
-        device: auto (cuda where there is one), cpu, cuda, cuda:1.
+        device: auto (a GPU where there is one), cpu, cuda (ROCm too), cuda:1, xpu, mps.
         threads: CPU threads. [default: the CPUs this process may use]
+        time: Which time is the latency on a GPU: wall, what a caller waits for, or device, what the GPU works.
+            [default: wall, or device with cache cold]
+        cache: What the last-level cache holds before a call: hot, what the last one left, or cold, nothing of it.
+        matmul_precision: Of float32 matrix products: highest, high (TF32) or medium (bfloat16 inside), as torch
+            has it.
+        reduced_reductions: On a GPU, let 16-bit matrix products add partial sums in 16 bits, as torch does.
         backend: eager, packed, packed-up-gate, compile or onednn: `ffnbench list backends`.
         workers: Exactly so many fresh processes, one after another; intervals are over them.
         rounds: Exactly so many rounds in each worker; a round measures each case once.
@@ -288,6 +308,10 @@ def compare(
     mode: str | Sequence[str] = "forward",
     device: str | torch.device = "auto",
     threads: int | str | Sequence[int | str] | None = None,
+    time: str | None = None,
+    cache: str = "hot",
+    matmul_precision: str = "highest",
+    reduced_reductions: bool = True,
     backend: str | Sequence[str] = "eager",
     workers: int | str | None = None,
     rounds: int | str | None = None,
@@ -333,8 +357,14 @@ def compare(
         seq_len: Tokens in a sequence: 1,128,2k are three groups; 2k is 2,000, 2Ki is 2,048.
         dtype: float32, bfloat16, float16, float64, or several of them.
         mode: forward (inference), train (training: forward and backward), backward alone, or several.
-        device: auto (cuda where there is one), cpu, cuda, cuda:1.
+        device: auto (a GPU where there is one), cpu, cuda (ROCm too), cuda:1, xpu, mps.
         threads: CPU threads, or several: 1,2. [default: the CPUs this process may use]
+        time: Which time is the latency on a GPU: wall, what a caller waits for, or device, what the GPU works.
+            [default: wall, or device with cache cold]
+        cache: What the last-level cache holds before a call: hot, what the last one left, or cold, nothing of it.
+        matmul_precision: Of float32 matrix products: highest, high (TF32) or medium (bfloat16 inside), as torch
+            has it.
+        reduced_reductions: On a GPU, let 16-bit matrix products add partial sums in 16 bits, as torch does.
         backend: eager, packed, packed-up-gate, compile, onednn, a list of them, or all: `ffnbench list backends`.
         workers: Exactly so many fresh processes, one after another; intervals are over them.
         rounds: Exactly so many rounds in each worker; a round measures each case once.
@@ -516,7 +546,7 @@ def time_activations(
 
     Arguments:
         activations: Comma separated: names, swish@beta=0.5, file.py:function. Names: `ffnbench list activations`.
-        device: auto (cuda where there is one), cpu, cuda, cuda:1.
+        device: auto (a GPU where there is one), cpu, cuda (ROCm too), cuda:1, xpu, mps.
         threads: CPU threads. [default: the CPUs this process may use]
         workers: Exactly so many fresh processes, one after another; intervals are over them.
         rounds: Exactly so many rounds in each worker; a round measures each case once.

@@ -64,6 +64,7 @@ from ffnbench.planning.effort import check_timeout, pause_of
 from ffnbench.planning.foreseen import Foreseen, foreseen
 from ffnbench.planning.grammar import Variant
 from ffnbench.planning.sides import BASE, plan_sides, sides_asked, variant_of_sides
+from ffnbench.planning.workload import refuse_time
 from ffnbench.report.activations import facts_view
 from ffnbench.report.ceilings import machine_records
 from ffnbench.report.ceilings_cache import keep_ceilings, kept_ceilings
@@ -134,7 +135,11 @@ A = TypeVar("A", bound=AnyRequest)
 T = TypeVar("T", CountedModel, WholeModel)
 SILENT = Silent()
 COUNT_TIMEOUT_S = 300.0
-NO_DEVICE = "use --device cpu, or a CUDA build of torch on a machine with a GPU"
+NO_DEVICE = {
+    "cuda": "use --device cpu, or a CUDA build of torch on a machine with a GPU",
+    "xpu": "use --device cpu, or an XPU build of torch on a machine with a GPU of Intel's",
+    "mps": "use --device cpu, or a Mac with a GPU of Apple's",
+}
 CEILINGS_S = 4.5  # of looking for those of the machine; with what comes before and after it five
 CURVE_POINTS, SURFACE_POINTS = 1601, 161
 PLANS: dict[type, Callable[[Any, Probe], Plan]] = {
@@ -151,7 +156,7 @@ class Machine:
     launch: Launch = Session
     judge: Launch | None = None  # of the process that judges outputs; None where there are none, as in a simulation
     prober: Callable[[float], Prober] = Prober
-    no_gpu: Callable[[], str] = str  # why there is none, where that is known without torch
+    no_gpu: Callable[[str], str] = lambda kind: ""  # why there is none of a kind, where that is known without torch
     others: Callable[[int], float | None] = lambda threads: None  # CPUs that others use now, where that disturbs
 
 
@@ -364,7 +369,7 @@ def backends(ending: Silent = SILENT) -> None:
     """What there is to run a forward by, and which of it can run here, on the device that `auto` would choose."""
     worker = MACHINE.launch()
     try:
-        device = "cuda" if _greeting(worker)["gpus"] else "cpu"
+        device = auto_device(_greeting(worker))
         found = worker.ask({"do": "backends", "device": device}, COUNT_TIMEOUT_S)
     except WorkerLost as lost:
         raise Unfinished(f"a worker could not say what can run: {lost}", "`ffnbench env` shows the machine") from lost
@@ -516,14 +521,17 @@ def _refuse_at_once(plan: Plan) -> None:
     for case in plan.cases:
         if case.arm == OWN:
             _refuse_device(case.workload.device)
+    if all(MACHINE.no_gpu(kind) for kind in NO_DEVICE) and all(case.arm == OWN for case in plan.cases):
+        refuse_time(plan.with_device("cpu"))
     available = memory_for(plan)
     if available is not None:
         check_fits(plan.with_device("cpu"), available)
 
 
 def _refuse_device(device: str) -> None:
-    if device.lower().startswith("cuda") and (why := MACHINE.no_gpu()):
-        raise FfnbenchError(f"device {device!r} was asked for, but {why}", NO_DEVICE)
+    kind = device.lower().partition(":")[0]
+    if kind in NO_DEVICE and (why := MACHINE.no_gpu(kind)):
+        raise FfnbenchError(f"device {device!r} was asked for, but {why}", NO_DEVICE[kind])
 
 
 def _tell_wait(

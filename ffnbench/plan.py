@@ -16,7 +16,7 @@ from ffnbench.activations.user_activation import OwnActivation
 from ffnbench.errors import FfnbenchError
 from ffnbench.ffn.attention import AttentionSpec, attention_cost
 from ffnbench.ffn.cost import Cost, activation_cost, cost
-from ffnbench.ffn.dtypes import DTYPES
+from ffnbench.ffn.dtypes import DTYPES, tolerance
 from ffnbench.ffn.moe import Routing
 from ffnbench.ffn.spec import ActivationSpec, ImportedSpec, NetworkSpec
 from ffnbench.jsonable import LATER, among, least
@@ -157,6 +157,24 @@ class Workload:
     def eager(self) -> bool:
         """Whether it is run as it is written."""
         return self.backend == Backend.EAGER.value
+
+    @property
+    def accelerated(self) -> bool:
+        """Whether its device has a queue of its own, and so a time of its own; not while that is `auto`."""
+        return self.device not in ("cpu", "auto")
+
+    @property
+    def tolerance(self) -> float:
+        """The relative error of an output that rounding alone explains."""
+        return tolerance(self.dtype, self.matmul_precision)
+
+    def on(self, device: str) -> Workload:
+        """The same with `auto` resolved. On an accelerator calls of a cold cache are timed alone, and by the device."""
+        if self.device != "auto":
+            return self
+        found = replace(self, device=device)
+        alone = found.accelerated and found.cache == Cache.COLD.value
+        return replace(found, time=Time.DEVICE.value) if alone else found
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -353,7 +371,7 @@ class Plan:
     def with_device(self, device: str) -> Plan:
         """The same plan with `auto` resolved."""
         auto = {case.workload for case in self.cases if case.workload.device == "auto"}
-        resolved = {workload: replace(workload, device=device) for workload in auto}
+        resolved = {workload: workload.on(device) for workload in auto}
         cases = (replace(c, workload=resolved[c.workload]) if c.workload in resolved else c for c in self.cases)
         return replace(self, cases=tuple(cases))
 

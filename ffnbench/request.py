@@ -135,8 +135,27 @@ class Lists:
 class Device:
     """What it runs on. `threads` None is the CPUs that this process may use: api.py fills it in."""
 
-    device: str = flag("auto", "auto (cuda where there is one), cpu, cuda, cuda:1.", WORKLOAD, "NAME")
+    device: str = flag(
+        "auto", "auto (a GPU where there is one), cpu, cuda (ROCm too), cuda:1, xpu, mps.", WORKLOAD, "NAME")
     threads: int | None = flag(None, "CPU threads. \\[default: the CPUs this process may use]", WORKLOAD, "INT")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Conditions:
+    """Under what a call is timed. `time` None is wall, but the device's where a cache is cold on an accelerator."""
+
+    time: str | None = flag(
+        None, "Which time is the latency on a GPU: wall, what a caller waits for, or device, what the GPU works. "
+        "\\[default: wall, or device with --cache cold]", WORKLOAD, "NAME")
+    cache: str = flag(
+        "hot", "What the last-level cache holds before a call: hot, what the last one left, or cold, nothing of it.",
+        WORKLOAD, "NAME")
+    matmul_precision: str = flag(
+        "highest", "Of float32 matrix products: highest, high (TF32) or medium (bfloat16 inside), as torch has it.",
+        WORKLOAD, "NAME")
+    reduced_reductions: bool = flag(
+        True, "On a GPU, let 16-bit matrix products add partial sums in 16 bits, as torch does.", WORKLOAD,
+        off="--no-reduced-reductions")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -203,7 +222,7 @@ class CostRequest(Lists, Shape, Variants, Request):  # type: ignore[misc]  # a l
 
 
 @dataclass(frozen=True, kw_only=True)
-class CompareRequest(Apart, Effort, Running, Device, Lists, Shape, Variants, Request):  # type: ignore[misc]
+class CompareRequest(Apart, Effort, Running, Conditions, Device, Lists, Shape, Variants, Request):  # type: ignore[misc]
     """`ffnbench compare`."""
 
     threads: int | tuple[int, ...] | None = flag(  # type: ignore[assignment]
@@ -219,7 +238,7 @@ class CompareRequest(Apart, Effort, Running, Device, Lists, Shape, Variants, Req
 
 
 @dataclass(frozen=True, kw_only=True)
-class BlockRequest(Apart, Effort, Running, Device, Shape, Sizes, NamedModel, Request):
+class BlockRequest(Apart, Effort, Running, Conditions, Device, Shape, Sizes, NamedModel, Request):
     """`ffnbench block`."""
 
     variant: str | None = flag(
@@ -302,7 +321,7 @@ class CheckRequest(Tolerances, Request):
 
 
 @dataclass(frozen=True, kw_only=True)
-class SidesRequest(Repeatable, Tolerances, Device, Shape, Sizes, Request):
+class SidesRequest(Repeatable, Tolerances, Conditions, Device, Shape, Sizes, Request):
     """`ffnbench ab`: base and head, as this process has them where nothing else is said; head is the working tree."""
 
     variant: str = ""

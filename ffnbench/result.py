@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 from ffnbench.ffn.cost import Cost
 from ffnbench.jsonable import LATER, least
 from ffnbench.metrics import CLOSED_FORMS, LATENCY
-from ffnbench.plan import CONTROL, Note, Plan, Protocol
+from ffnbench.plan import CONTROL, MatmulPrecision, Note, Plan, Protocol
 
 SCHEMA = 2
 POWER_CAP = "power cap"  # a card at its power limit, where heavy products keep it: no trouble from outside
@@ -129,6 +129,7 @@ class Roof:
     `name` is the `case` of its samples (metric ROOF); no case has such a name, for it begins with a parenthesis.
     `amount` of one call: FLOPs of PRODUCTS, bytes of BYTES, 1 of CALL. `path` is the library or function. `shape` is
     (tokens, out, in) of a product. `level` is the cache that the bytes fit into: L1, L2, L3 or memory.
+    `matmul_precision` is a value of MatmulPrecision.
     """
 
     name: str
@@ -140,6 +141,7 @@ class Roof:
     threads: int = field(metadata=least(1))
     shape: tuple[int, ...] = ()
     level: str = ""
+    matmul_precision: str = field(default=MatmulPrecision.HIGHEST.value, metadata=LATER)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

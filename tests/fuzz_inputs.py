@@ -49,7 +49,7 @@ KEYS = (
     "d_ff", "rule", "ratio", "multiple_of", "ffn_dim_multiplier", "gate", "bias", "beta", "dropout", "init", "limit",
     "offset", "moe", "shared", "shared_gate", "router_bias", "scores", "normalised", "routed_scale", "experts", "batch",
     "seq_len", "dtype", "device", "mode", "threads", "backend", "slowdown", "routing", "python", "source", "env", "x",
-    "groups", "compile", "freeze",
+    "groups", "compile", "freeze", "time", "cache", "matmul_precision", "reduced_reductions",
 )  # fmt: skip
 SIGNS = "@=,:/.-_ xX[]{}()%$\\'\"~*?;&|<>!#^`\n\t\x1b\x07\u202e\u0660²é0123456789"
 PRESETS = ("gpt2", "bert-base", "t5-base", "llama3-8b", "mixtral-8x7b", "deepseek-v3", "gpt-oss-120b", "vit-b16")

@@ -265,10 +265,12 @@ def words_of(report: Report, width: int = 80) -> str:
 def test_each_row_tells_its_error_its_one_off_cost_and_its_bytes() -> None:
     report = measured(backend="eager,onednn,compile")
     rows = list(csv.DictReader(io.StringIO(csv_of(report))))
-    assert list(rows[0])[-13:] == [
+    assert list(rows[0])[-25:] == [
         "compile_mode", "freeze", "pack_s", "held_bytes", "error",
         "judged_against", "judged_name", "judged_outputs", "judged_gradients", "inputs", "input_bytes",
         "flops_timed", "total_bytes",
+        "latency_time", "cache", "matmul_precision", "reduced_reductions", "device_s", "device_low_s", "device_high_s",
+        "host_s", "host_low_s", "host_high_s", "launch_bound", "workspace_bytes",
     ]  # fmt: skip
     eager, onednn, compiled = rows
     assert (eager["compile_mode"], eager["freeze"], eager["pack_s"], eager["held_bytes"]) == ("", "", "", "18874368")

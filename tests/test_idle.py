@@ -132,6 +132,7 @@ VALUES: dict[str, tuple[str, ...]] = {  # by field; each a flag's whole choice w
     "base_source": (".",), "head_source": (".",), "base_env": ("B:1",), "head_env": ("B:1", "A:1"),
     "fail_above": ("4%", "6%"),
     "world": ("spinner", "bursts 1 s"), "repeats": ("2", "20"), "saved": ("live.json",),
+    "time": ("wall", "device"), "cache": ("hot", "cold"), "matmul_precision": ("highest", "high", "medium"),
 }  # fmt: skip
 # a tolerance is of one metric: each is held to account by itself
 TOLERANCES = tuple((f"{name}=4%", f"{name}=7%") for name in
@@ -306,7 +307,8 @@ class Bench:
         what["files"] = {name: path.read_bytes() if path.is_file() and path.suffix != ".json" else
                          path.is_file() and (source / name).exists() and path.samefile(source / name)
                          for name, path in left.items()}  # fmt: skip
-        what["views"] = [seen_in_view(view, bool(what["plans"])) for view in what["views"]]
+        timed = any("latency" in plan["metrics"] for plan in what["plans"])
+        what["views"] = [seen_in_view(view, bool(what["plans"]), timed) for view in what["views"]]
         return Seen(code, what, refused, said)
 
     def _place(self, patch: pytest.MonkeyPatch, world: World, place: Path, what: dict[str, Any]) -> None:
@@ -407,13 +409,14 @@ def seen_in_plan(plan: Any) -> dict[str, Any]:
     protocol = data["protocol"]
     if "latency" not in plan.metrics:
         protocol = {key: protocol[key] for key in ("seed", "timeout_s")}
-    return {"protocol": protocol, "cases": seen_in_cases(data["cases"], True), "metrics": data["metrics"],
+    cases = seen_in_cases(data["cases"], True, timed="latency" in plan.metrics)
+    return {"protocol": protocol, "cases": cases, "metrics": data["metrics"],
             "reference": data["reference"]}  # fmt: skip
 
 
-def seen_in_cases(cases: list[dict], measured: bool) -> list[dict]:
-    """Without what can't be seen: dropout where nothing is trained, and where it
-    would run where nothing runs.
+def seen_in_cases(cases: list[dict], measured: bool, *, timed: bool) -> list[dict]:
+    """Without what can't be seen: dropout where nothing is trained, where it would run where nothing runs, and how it
+    would be timed where nothing is.
     """
     found = []
     for case in cases:
@@ -421,20 +424,29 @@ def seen_in_cases(cases: list[dict], measured: bool) -> list[dict]:
         if work["mode"] == "forward":
             ffn.pop("dropout", None)
         if not measured:
-            for key in ("threads", "device"):
+            for key in ("threads", "device", "matmul_precision", "reduced_reductions"):
+                work.pop(key, None)
+        if not (measured and timed):
+            for key in ("time", "cache"):
                 work.pop(key, None)
         found.append({**case, "ffn": ffn, "workload": work})
     return found
 
 
-def seen_in_view(view: Any, measured: bool) -> Any:
+CONDITIONS = ("time", "cache", "matmul_precision", "reduced_reductions")
+
+
+def seen_in_view(view: Any, measured: bool, timed: bool) -> Any:
     """The table, the records without what only repeats a flag, and what the JSON of a run holds beside its plan."""
     rows = list(csv.DictReader(io.StringIO(view.stdout["csv"]())))
     for row in rows:
         if row.get("mode") == "forward":
             row.pop("dropout", None)
         if not measured:
-            for key in ("threads", "device"):
+            for key in ("threads", "device", *CONDITIONS):
+                row.pop(key, None)
+        if not timed:
+            for key in ("time", "cache"):
                 row.pop(key, None)
     data = json.loads(view.files[".json"]())
     kept = []
@@ -442,7 +454,7 @@ def seen_in_view(view: Any, measured: bool) -> Any:
         if isinstance(part, dict) and "costs" in part:
             keys = ("costs", "measured", "comparisons", "failures", "warnings")
             plan = part["plan"]
-            cases = seen_in_cases(plan["cases"], part["environment"] is not None)
+            cases = seen_in_cases(plan["cases"], part["environment"] is not None, timed=timed)
             kept.append([part[key] for key in keys])
             kept.append([cases, plan["reference"], plan["metrics"], len(part.get("repeats") or ())])
     return view.table, rows, kept or data
@@ -483,7 +495,8 @@ def hold(bench: Bench, command: str, combination: str, option: Any, *, quick: bo
     the first value that does something is the last that is tried.
     """
     line, laid_out = f"{command} {combination}", option.name in ("wide", "columns", "sort")
-    worlds = (GPU, GPU_ELSEWHERE) if "cuda" in combination else (HERE, ELSEWHERE)
+    on_gpu = "cuda" in combination or option.name == "time"  # a CPU has one time
+    worlds = (GPU, GPU_ELSEWHERE) if on_gpu else (HERE, ELSEWHERE)
     base = bench.base(worlds[0], line, laid_out=laid_out)
     assert (base.wrong, base.refused) == (False, []), f"{line}: {base.said} {base.refused}"
     words = combination.split()
@@ -586,6 +599,11 @@ REFUSED = {
     "check timed.json --tolerance latency=5% --tolerance latency=6%": "--tolerance latency=5% would do nothing",
     "check timed.json now.json --budget 60": "--budget would do nothing: a saved run is not measured",
     "ab swiglu --base-env A:1 --exact-only --fail-above 5%": "--fail-above would do nothing: nothing is timed",
+    "compare --device cpu --time wall": "--time would do nothing: nothing runs on a GPU",
+    "compare --metrics memory --cache cold": "--cache would do nothing: latency is not measured",
+    "compare --dtype bf16 --matmul-precision high": "--matmul-precision would do nothing: nothing is computed in float",
+    "compare --no-reduced-reductions": "--no-reduced-reductions would do nothing: nothing is computed in 16 bits on",
+    "compare --dtype bf16 --device cpu --no-reduced-reductions": "--no-reduced-reductions would do nothing: nothing",
     "ab swiglu --base-env A:1 --base-env A:2": "--base-env A:1 would do nothing: the last value of a variable counts",
     "selftest --budget 60": "--budget would do nothing: it is about --live",
     "selftest --from live.json --seed 1": "--seed would do nothing: what --from names is only shown",

@@ -201,12 +201,12 @@ def test_files_of_the_first_method_are_said_to_be(name: str) -> None:
 def test_figures_that_were_edited_are_said_to_be(tmp_path: Path) -> None:
     data = json.loads((OLD / "compare.json").read_text())
     data["comparisons"][1]["ratio"]["value"] *= 0.9
-    data["plan"]["protocol"]["method"] = 4
+    data["plan"]["protocol"]["method"] = 5
     (tmp_path / "run.json").write_text(json.dumps(data))
     assert "are not those of its samples" in api.report(str(tmp_path / "run.json"))[1]
     del data["plan"]["protocol"]["method"]  # of an older method the figures may differ without an edit
     (tmp_path / "run.json").write_text(json.dumps(data))
-    assert "made by method 2 of ffnbench's statistics, these by method 4" in api.report(str(tmp_path / "run.json"))[1]
+    assert "made by method 2 of ffnbench's statistics, these by method 5" in api.report(str(tmp_path / "run.json"))[1]
 
 
 def test_a_count_that_changed_since_an_earlier_file_is_a_regression_and_no_edit(call, tmp_path, monkeypatch) -> None:

@@ -18,7 +18,7 @@ from ffnbench.errors import FfnbenchError
 from ffnbench.report.store import load, report_text
 from ffnbench.request import CompareRequest, TimingRequest
 
-TODAY = 4  # written by hand: whoever raises it says in plan.py what it means
+TODAY = 5  # written by hand: whoever raises it says in plan.py what it means
 OLD = ROOT / "tests" / "golden" / "old"
 
 

@@ -70,7 +70,7 @@ def gone(*_: object) -> None:
 
 def test_no_gpu_no_memory_no_module_are_told_before_any_process(call, monkeypatch) -> None:  # noqa: F811
     made = api.Machine
-    monkeypatch.setattr(api, "Machine", lambda **given: made(**given, no_gpu=lambda: "there is none"))
+    monkeypatch.setattr(api, "Machine", lambda **given: made(**given, no_gpu=lambda kind: "there is none"))
     monkeypatch.setattr(prober, "Session", gone)
     for arguments, said in (
         (["--device", "cuda"], "device 'cuda' was asked for, but there is none"),
@@ -90,7 +90,7 @@ def test_no_gpu_no_memory_no_module_are_told_before_any_process(call, monkeypatc
 
 def test_why_there_is_no_gpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "platform", "linux")
-    monkeypatch.setattr(environment, "GPU_FILES", (str(tmp_path / "nvidiactl"),))
+    monkeypatch.setattr(environment, "GPU_FILES", {"cuda": (str(tmp_path / "nvidiactl"),)})
     assert "no driver" in why_no_gpu()
     (tmp_path / "nvidiactl").touch()
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)

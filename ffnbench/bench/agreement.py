@@ -15,10 +15,10 @@ import torch
 from torch import Tensor, nn
 
 from ffnbench import jsonable
+from ffnbench.bench import precision
 from ffnbench.bench.backends import changed, forward_of
 from ffnbench.bench.building import WEIGHTS, build, carry, seed_all
 from ffnbench.errors import FfnbenchError
-from ffnbench.ffn.dtypes import DTYPES
 from ffnbench.ffn.like import relative_error
 from ffnbench.ffn.modules import OwnForm, reference_output
 from ffnbench.plan import Case
@@ -30,6 +30,7 @@ TOKENS = 16
 def keep(case: dict[str, Any], seed: int, folder: str) -> dict[str, Any]:
     """Job of the base: write what the head is held against. Raises FfnbenchError where its own output is not finite."""
     found = jsonable.decode(Case, case)
+    precision.set_for(found.workload)
     seed_all(seed)
     module = _built(found)
     x = _place(torch.randn(1, min(TOKENS, found.workload.seq_len), found.ffn.d_model), found)
@@ -46,6 +47,7 @@ def hold(case: dict[str, Any], seed: int, folder: str) -> dict[str, Any]:
     """Job of the head: the same input, the base's weights where they fit, and how far the outputs are apart."""
     found = jsonable.decode(Case, case)
     saved = torch.load(Path(folder, WEIGHTS), weights_only=True)
+    precision.set_for(found.workload)
     seed_all(seed)
     module, x = _built(found), _place(saved["x"], found)
     _output(module, x, seed)  # a lazy module has its weights after its first call
@@ -54,7 +56,7 @@ def hold(case: dict[str, Any], seed: int, folder: str) -> dict[str, Any]:
     y = y.cpu()
     agreement = Agreement(
         error=_error(y, saved["y"]),
-        tolerance=DTYPES.get(found.workload.dtype).tolerance,
+        tolerance=found.workload.tolerance,
         exact_error=_error(exact, saved["exact"]),
         base_error=_error(saved["y"], saved["exact"]),
         head_error=_error(y, exact),
@@ -70,8 +72,10 @@ def _built(case: Case) -> nn.Module:
 
 
 def _device(case: Case) -> str:
-    kind = case.workload.device
-    return ("cuda" if torch.cuda.is_available() else "cpu") if kind == "auto" else kind
+    if case.workload.device != "auto":
+        return case.workload.device
+    found = torch.accelerator.current_accelerator(check_available=True)
+    return found.type if found else "cpu"
 
 
 def _place(x: Tensor, case: Case) -> Tensor:

@@ -22,7 +22,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ffnbench.bench import meters
+from ffnbench.bench import meters, precision
 from ffnbench.bench.onednn import unavailable
 from ffnbench.bench.roofs import (
     AGAIN,
@@ -299,7 +299,8 @@ MAKERS: dict[Bound, Callable[[Ceilings, Roof], Call]] = {
 
 @contextmanager
 def _ready(roof: Roof) -> Iterator[None]:
-    """Threads and current device are the roof's."""
+    """Threads, current device and precision are the roof's."""
+    precision.set_to(roof.matmul_precision)
     if roof.device.startswith("cuda"):
         torch.cuda.set_device(torch.device(roof.device).index or 0)
     if roof.bound is not Bound.CALL and torch.get_num_threads() != roof.threads:

@@ -71,25 +71,45 @@ def memory_for(plan: Plan) -> int | None:
     return usable_memory()
 
 
-GPU_FILES = (  # of NVIDIA's driver, of Jetson's, of Windows' for Linux, of AMD's
-    "/dev/nvidiactl", "/dev/nvidia0", "/proc/driver/nvidia", "/dev/nvhost-ctrl-gpu", "/dev/nvmap", "/dev/dxg",
-    "/dev/kfd",
-)  # fmt: skip
+# what a driver leaves in Linux's file system, by what torch calls the kind of its GPUs
+GPU_FILES = {
+    "cuda": (  # of NVIDIA's driver, of Jetson's, of Windows' for Linux, of AMD's
+        "/dev/nvidiactl", "/dev/nvidia0", "/proc/driver/nvidia", "/dev/nvhost-ctrl-gpu", "/dev/nvmap", "/dev/dxg",
+        "/dev/kfd",
+    ),
+    "xpu": ("/dev/dri", "/dev/dxg"),
+}  # fmt: skip
+OTHER_BUILDS = {"cuda": ("cpu", "xpu"), "xpu": ("cpu", "cu", "rocm")}  # of torch, by how the version ends
+HIDING = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES")
+AMD, NVIDIA = "/dev/kfd", "/dev/nvidiactl"
 
 
-def why_no_gpu() -> str:
-    """Why torch can see no GPU in this process, told without loading it; empty where it may see one."""
+def why_no_gpu(kind: str = "cuda") -> str:
+    """Why torch can see no GPU of that kind in this process, told without loading it; empty where it may see one.
+
+    `kind` is cuda, of NVIDIA and of AMD, xpu, of Intel, or mps, of Apple.
+    """
+    if kind == "mps":
+        return "" if sys.platform == "darwin" else f"MPS is of macOS, and this is {sys.platform}"
     if sys.platform != "linux":
-        return "" if sys.platform == "win32" else f"there is no CUDA for {sys.platform}"
-    if not any(Path(file).exists() for file in GPU_FILES):
-        return "this machine has no driver of a GPU (no /dev/nvidiactl)"
-    if os.environ.get("CUDA_VISIBLE_DEVICES", "0") in ("", "-1"):
-        return "CUDA_VISIBLE_DEVICES hides every GPU"
+        return "" if sys.platform == "win32" else f"there is no {kind.upper()} for {sys.platform}"
+    if not any(Path(file).exists() for file in GPU_FILES[kind]):
+        return f"this machine has no driver of {'an Intel' if kind == 'xpu' else 'a'} GPU (no {GPU_FILES[kind][0]})"
+    if kind == "cuda" and (hiding := _hides_every_gpu()):
+        return f"{hiding} hides every GPU"
     try:
         torch = version("torch")
     except PackageNotFoundError:
         return ""
-    return f"torch {torch} is built without CUDA" if torch.endswith("+cpu") else ""
+    build = torch.partition("+")[2]
+    return f"torch {torch} is built without {kind.upper()}" if build.startswith(OTHER_BUILDS[kind]) else ""
+
+
+def _hides_every_gpu() -> str:
+    """The variable that does; those of AMD speak where there is no driver of NVIDIA."""
+    of_amd = Path(AMD).exists() and not Path(NVIDIA).exists()
+    names = HIDING if of_amd else HIDING[:1]
+    return next((name for name in names if os.environ.get(name, "0") in ("", "-1")), "")
 
 
 def auto_device(facts: Mapping[str, Any]) -> str:

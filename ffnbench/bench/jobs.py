@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from ffnbench import jsonable
-from ffnbench.bench import meters
+from ffnbench.bench import meters, precision
 from ffnbench.bench.accelerator import accelerator_of
 from ffnbench.bench.backends import ORDERS, changed, prepare
 from ffnbench.bench.building import as_own, build, carried, impose_routing, seed_all
@@ -35,7 +35,6 @@ from ffnbench.bench.nvml import DeviceWatch
 from ffnbench.bench.waiting import WaitMeter, threads_of
 from ffnbench.errors import FfnbenchError, Unsupported
 from ffnbench.ffn.attention_module import Attention, attention_reference
-from ffnbench.ffn.dtypes import DTYPES
 from ffnbench.ffn.experts import MixtureOfExperts
 from ffnbench.ffn.like import relative_error
 from ffnbench.ffn.modules import OwnForm, reference_output
@@ -177,6 +176,7 @@ class Jobs:
 
     def used(self, label: str, weights: str = "") -> dict[str, Any]:
         """Share of its declared weights that a case's output depends on."""
+        _settle(self.plan.case(label).workload)
         return {"used": self._judge(label, weights).used()}
 
     def _judge(self, label: str, weights: str) -> Judge:
@@ -267,6 +267,7 @@ class Jobs:
 
     def sparsity(self, label: str) -> dict[str, Any]:
         """How sparse the hidden layer is at the declared init and the seeded input."""
+        _settle(self.plan.case(label).workload)
         zero, dead = meters.sparsity(self.subjects[label])
         return {"zero_share": zero, "dead_share": dead}
 
@@ -275,6 +276,7 @@ class Jobs:
         subject = self.subjects[label]
         if not isinstance(subject.module, MixtureOfExperts):
             return {LOAD: None, HIT: None}
+        _settle(self.plan.case(label).workload)
         busiest, hit = expert_load(subject.module, subject.x)
         return {LOAD: busiest, HIT: hit}
 
@@ -324,11 +326,11 @@ class Jobs:
         error = relative_error(y, reference)
         if of is ITS_OWN and (case.workload.eager or (subject.train and list(subject.module.buffers()))):
             # held against itself alone: buffers that a call has moved say nothing of its function
-            if error <= DTYPES.get(case.workload.dtype).tolerance:
+            if error <= case.workload.tolerance:
                 self.errors[case.label] = error
             return
         self.errors[case.label] = error
-        if error > DTYPES.get(case.workload.dtype).tolerance:
+        if error > case.workload.tolerance:
             raise Mismatch(f"the output differs from {of} by {error:.1e} before timing")
 
 
@@ -366,11 +368,12 @@ def _reference(subject: meters.Subject, case: Case) -> tuple[Tensor, str] | None
 
 
 def _settle(work: Workload) -> None:
-    """Threads and current device are properties of the case: user code and other cases may have changed them."""
+    """Threads, device and precision are properties of the case: user code and other cases may have changed them."""
     if work.device.startswith("cuda"):
         torch.cuda.set_device(torch.device(work.device).index or 0)  # events are recorded on the current device
     if torch.get_num_threads() != work.threads:
         torch.set_num_threads(work.threads)
+    precision.set_for(work)
 
 
 def expert_load(module: MixtureOfExperts, x: torch.Tensor) -> tuple[float, int]:

@@ -48,7 +48,7 @@ class Judge:
     def __init__(self, case: Case, seed: int, weights: str) -> None:
         work = case.workload
         self._case, self._train, self._seed = case, work.train, seed
-        self._dtype, self._tolerance = getattr(torch, work.dtype), DTYPES.get(work.dtype).tolerance
+        self._dtype, self._tolerance = getattr(torch, work.dtype), work.tolerance
         seed_all(seed)
         module = build(_run_eagerly(case.ffn), device=work.device, dtype=self._dtype)
         self.made_of = fingerprint(module)

@@ -12,7 +12,7 @@ from typing import Any
 
 from ffnbench.bench.caches import Cache, level_of
 from ffnbench.ffn.dtypes import item_bytes
-from ffnbench.plan import Backend, Case
+from ffnbench.plan import Backend, Case, MatmulPrecision
 from ffnbench.result import Bound, CaseCost, Roof
 from ffnbench.stats.ceilings import ALIKE, needed_by
 
@@ -46,8 +46,8 @@ class Target:
 
     @property
     def kind(self) -> str:
-        """cpu or cuda."""
-        return self.device.partition(":")[0]
+        """cpu, or cuda for every accelerator."""
+        return "cpu" if self.device == "cpu" else "cuda"
 
 
 def roofs_for(cases: Sequence[Case], costs: Iterable[CaseCost], found: Sequence[Cache], room: int) -> list[Roof]:
@@ -62,10 +62,10 @@ def roofs_for(cases: Sequence[Case], costs: Iterable[CaseCost], found: Sequence[
         needs = {case.label: needed_by(case, known[case.label]) for case in mine}
         sizes = {needs[case.label].bytes for case in mine}
         roofs += _reads(target, [_at_most(size, target, found, room) for size in apart(sizes)], found)
-        for dtype in dict.fromkeys(case.workload.dtype for case in mine):
-            here = [case for case in mine if case.workload.dtype == dtype and needs[case.label].flops]
+        for dtype, precision in dict.fromkeys(map(_exactness, mine)):
+            here = [case for case in mine if _exactness(case) == (dtype, precision) and needs[case.label].flops]
             if here:
-                roofs += _products(target, dtype, shapes_of(here, target.kind))
+                roofs += _products(target, dtype, shapes_of(here, target.kind), precision)
         if any(item_bytes(case.workload.dtype) < item_bytes("float32") for case in mine):  # may compute in float32
             roofs += _products(target, "float32", _squares(target.kind))
     return [roof for roof in dict.fromkeys(roofs) if memory_of(roof) <= room]
@@ -85,7 +85,7 @@ def roofs_of_machine(threads: int, dtypes: Iterable[str], found: Sequence[Cache]
 def group_of(roof: Roof) -> tuple[str | int, ...]:
     """Those of one group bound the same: the best of them is a ceiling."""
     if roof.bound is Bound.PRODUCTS:
-        return roof.bound.value, roof.device, roof.threads, roof.dtype
+        return roof.bound.value, roof.device, roof.threads, roof.dtype, roof.matmul_precision
     if roof.bound is Bound.BYTES:
         return roof.bound.value, roof.device, roof.threads, roof.amount // (roof.shape or (1,))[0]
     return roof.bound.value, roof.device
@@ -151,11 +151,21 @@ def _empty(device: str) -> Roof:
     )
 
 
-def _products(target: Target, dtype: str, shapes: Iterable[tuple[int, int, int]]) -> list[Roof]:
+def _exactness(case: Case) -> tuple[str, str]:
+    """The dtype of its products, and their precision, which those of float32 alone have."""
+    work = case.workload
+    return work.dtype, work.matmul_precision if work.dtype == "float32" else MatmulPrecision.HIGHEST.value
+
+
+def _products(
+    target: Target, dtype: str, shapes: Iterable[tuple[int, int, int]], precision: str = MatmulPrecision.HIGHEST.value
+) -> list[Roof]:
+    exact = "" if precision == MatmulPrecision.HIGHEST.value else f" {precision}"
     return [
         Roof(
-            name=f"({path} {'x'.join(map(str, shape))} {dtype} {target.device} {target.threads})",
-            bound=Bound.PRODUCTS, path=path, amount=_flops(shape), shape=shape, **_common(target, dtype),
+            name=f"({path} {'x'.join(map(str, shape))} {dtype}{exact} {target.device} {target.threads})",
+            bound=Bound.PRODUCTS, path=path, amount=_flops(shape), shape=shape, matmul_precision=precision,
+            **_common(target, dtype),
         )
         for shape in shapes
         for path in PRODUCT_PATHS[target.kind]

@@ -33,6 +33,7 @@ from ffnbench.errors import Unfinished, termination_as_interruption
 from ffnbench.ffn.spec import ImportedSpec
 from ffnbench.metrics import CEILINGS, LATENCY, METRICS, ROOF, Metric
 from ffnbench.plan import CONTROL, Backend, Note, Plan
+from ffnbench.planning.workload import refuse_time
 from ffnbench.result import (
     Bound,
     CaseCost,
@@ -331,6 +332,7 @@ class _Runner:
         auto = "auto" in {case.workload.device for case in self.plan.cases}
         plan = self.plan.with_device(auto_device(facts))
         check_devices(plan, facts)
+        refuse_time(plan)
         told = told_of(plan, self._ask_first)
         self._free = {name: int(USABLE * free) for name, one in told.items() if (free := one.get("gpu_free_bytes"))}
         used = {case.workload.device for case in plan.cases}

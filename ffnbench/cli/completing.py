@@ -128,6 +128,12 @@ def _backends() -> list[str]:
     return [*_of_plan("Backend")(), ALL]
 
 
+def _devices() -> Iterable[str]:
+    from ffnbench.planning.workload import DEVICES
+
+    return DEVICES
+
+
 def _gates() -> list[str]:
     from ffnbench.ffn.spec import Gate
 
@@ -177,11 +183,12 @@ def _formats() -> list[str]:
     return list(dict.fromkeys((*FORMATS, *CHECK_FORMATS)))
 
 
-_DEVICES, _SWITCH, _INITS = _of("auto", "cpu", "cuda"), _of("true", "false"), _of("torch", "he_xavier", "normal")
+_DEVICES, _SWITCH, _INITS = _devices, _of("true", "false"), _of("torch", "he_xavier", "normal")
 VALUES: Mapping[str, Names] = {  # of the keys of a variant
     "dtype": dtypes, "mode": _of_plan("Mode"), "backend": _of_plan("Backend"), "compile": _of_plan("CompileMode"),
     "device": _DEVICES, "bias": _SWITCH, "freeze": _SWITCH, "gate": _gates, "rule": rules, "routing": _routings,
-    "init": _INITS, "normalised": _SWITCH, "shared_gate": _SWITCH, "router_bias": _SWITCH,
+    "init": _INITS, "normalised": _SWITCH, "shared_gate": _SWITCH, "router_bias": _SWITCH, "time": _of_plan("Time"),
+    "cache": _of_plan("Cache"), "matmul_precision": _of_plan("MatmulPrecision"), "reduced_reductions": _SWITCH,
 }  # fmt: skip
 COMPLETERS: Mapping[str, Completer] = {  # of flags and arguments, by field
     "variants": variants, "variant": variants, "preset": one(presets), "config": one(presets), "model": one(presets),
@@ -189,7 +196,8 @@ COMPLETERS: Mapping[str, Completer] = {  # of flags and arguments, by field
     "mode": several(_of_plan("Mode")), "device": one(_DEVICES), "backend": several(_backends),
     "routing": one(_routings), "metrics": several(_metrics), "activations": several(activations),
     "world": one(_worlds), "what": one(_listings), "tolerance": one(_tolerances), "export": one(_exports),
-    "on_unclear": one(_of("pass", "fail")), "format": one(_formats),
+    "on_unclear": one(_of("pass", "fail")), "format": one(_formats), "time": one(_of_plan("Time")),
+    "cache": one(_of_plan("Cache")), "matmul_precision": one(_of_plan("MatmulPrecision")),
 }  # fmt: skip
 
 

@@ -16,6 +16,7 @@ from functools import cached_property
 from typing import Any
 
 from ffnbench.errors import FfnbenchError
+from ffnbench.ffn.dtypes import item_bytes
 from ffnbench.ffn.spec import FFNSpec, HFSpec, ImportedSpec
 from ffnbench.ffn.width_rules import RULES
 from ffnbench.metrics import LATENCY
@@ -302,6 +303,20 @@ def _all_routed(asked: Asked, name: str) -> bool:
     return all(name in form.keys for form in asked.forms if form.case.workload.routing)
 
 
+def _clocked(asked: Asked, form: Form) -> bool:
+    return form.case.workload.device != "cpu" and "time" not in form.keys
+
+
+def _float32(asked: Asked, form: Form) -> bool:
+    return form.case.workload.dtype == "float32" and "matmul_precision" not in form.keys
+
+
+def _reduces(asked: Asked, form: Form) -> bool:
+    """In 16 bits, and where it is not known to be a CPU."""
+    work = form.case.workload
+    return item_bytes(work.dtype) == 2 and work.device != "cpu" and "reduced_reductions" not in form.keys
+
+
 def _named(asked: Asked, _: str) -> bool:
     return any(form.named for form in asked.forms)
 
@@ -358,7 +373,10 @@ def _rows_of_sides(asked: Asked) -> set[tuple[str, str]]:
 
 
 EVERY = "list env inspect cost compare block activations check ab report selftest"
-OF_MEASURING = "workers rounds quick precision budget seed runs pause device threads textbook quiet wait"
+OF_CONDITIONS = "time cache matmul_precision reduced_reductions"
+OF_MEASURING = (
+    f"workers rounds quick precision budget seed runs pause device threads {OF_CONDITIONS} textbook quiet wait"
+)
 OF_OUTPUT = ("format", "wide", "quiet", "sort", "columns")  # how an answer is shown: no part of the question
 OF_TIME = "sort columns elements dtype device threads workers rounds quick seed runs pause quiet wait"
 OF_LIVE = "world rivals repeats budget d_model threads"
@@ -385,7 +403,7 @@ AT_ONCE = (
     _rule("plot-activations", "derivative size style dpi", _points_alone, "a .csv holds points alone"),
     _rule("check", "budget quiet wait", _is("current"), "a saved run is not measured"),
     _rule("check", "trust", _is("current"), "a saved run is held against it, and no code runs"),
-    _rule("ab", "budget fail_above wait", _is("exact_only"), "nothing is timed"),
+    _rule("ab", "budget fail_above wait time cache", _is("exact_only"), "nothing is timed"),
     _rule("ab", "base_env head_env", _variable_twice, "the last value of a variable counts"),
     _rule("selftest", f"live judge runs seed quiet {OF_LIVE} wait", _is("saved"), "what --from names is only shown"),
     _rule("selftest", f"live checks runs {OF_LIVE}", _is("judge"), "--judge runs the modules of its table"),
@@ -410,7 +428,11 @@ ONCE_KNOWN = (
     _rule("compare", "routing", _all_routed, "every variant with experts has its own"),
     _rule("compare cost ab", "seq_len", _all_keys, "every variant has its own"),
     _rule("compare cost block ab", "batch dtype mode device threads backend", _all_keys, "every variant has its own"),
-    _rule("compare", "workers rounds quick precision budget wait", _no_latency, "latency is not measured"),
+    _rule("compare block ab", OF_CONDITIONS, _all_keys, "every variant has its own"),
+    _rule("compare block ab", "time", _none(_clocked), "nothing runs on a GPU, and a CPU has no time of its own"),
+    _rule("compare block ab", "matmul_precision", _none(_float32), "nothing is computed in float32"),
+    _rule("compare block ab", "reduced_reductions", _none(_reduces), "nothing is computed in 16 bits on a GPU"),
+    _rule("compare", "workers rounds quick precision budget wait time cache", _no_latency, "latency is not measured"),
     _rule("check", "exact_only", _never_timed, "the baseline has no latencies"),
     _rule("check", "budget absolute across_machines on_unclear wait", _untimed, "nothing is timed"),
     _rule("check ab", "tolerance", _no_row, "no row is held to it"),

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from ffnbench.errors import FfnbenchError
-from ffnbench.ffn.dtypes import DTYPES
+from ffnbench.ffn.dtypes import DTYPES, tolerance
 from ffnbench.ffn.modules import OwnForm, build_module, reference_output
 from ffnbench.ffn.spec import FFNSpec, Gate
 from ffnbench.ffn.weight_names import LIKELY, is_bias, said, stem
@@ -181,9 +181,15 @@ def relative_error(y: Tensor, expected: Tensor) -> float:
 
 
 def tolerance_of(dtype: torch.dtype) -> float:
-    """The relative error that rounding alone explains; that of float32 for a dtype that is none of the table's."""
+    """The relative error that rounding alone explains, as exactly as this process multiplies matrices now; that of
+    float32 for a dtype that is none of the table's.
+    """
     name = str(dtype).removeprefix("torch.")
-    return DTYPES.get(name if name in DTYPES else "float32").tolerance
+    try:
+        inside = torch.get_float32_matmul_precision()
+    except RuntimeError:  # set in both of torch's ways: nobody knows
+        inside = "highest"
+    return tolerance(name if name in DTYPES else "float32", inside)
 
 
 def _plain(shape: Sequence[int]) -> tuple[int, ...]:

@@ -51,7 +51,7 @@ def _grouped(ffn: AnySpec, _: Workload) -> bool:
 
 _ONEDNN, _PACKED = (Backend.ONEDNN,), (Backend.PACKED, Backend.PACKED_UP_GATE)
 LACKS = (
-    _Lack(_ONEDNN, lambda _, work: work.device.startswith("cuda"), "oneDNN runs on the CPU", "use --device cpu"),
+    _Lack(_ONEDNN, lambda _, work: work.accelerated, "oneDNN runs on the CPU", "use --device cpu"),
     _Lack(
         _ONEDNN,
         lambda _, work: work.dtype not in ONEDNN_DTYPES,

@@ -79,7 +79,8 @@ def _ffn(request: BlockRequest, seq_len: int, model: ModelSpec | None, probe: Pr
     """The FFN's case: sized by hand through the same rules as in `compare`, or the model's own."""
     same = CompareRequest(
         seq_len=seq_len, batch=request.batch, dtype=request.dtype, device=request.device, mode=request.mode,
-        threads=request.threads, backend=request.backend,
+        threads=request.threads, backend=request.backend, time=request.time, cache=request.cache,
+        matmul_precision=request.matmul_precision, reduced_reductions=request.reduced_reductions,
     )  # fmt: skip
     if model is not None:
         refuse_sizes(request)

@@ -50,5 +50,5 @@ def _labels(plan: Plan) -> list[str]:
 
 def _call_s(plan: Plan, label: str, flops: Mapping[str, float]) -> float:
     work = plan.case(label).workload
-    speed = FLOPS_OF_CUDA if work.device.startswith("cuda") else FLOPS_A_THREAD * work.threads
+    speed = FLOPS_OF_CUDA if work.accelerated else FLOPS_A_THREAD * work.threads
     return flops.get(label, 0.0) / speed

@@ -75,7 +75,8 @@ def plan_sides(request: SidesRequest, arms: tuple[Arm, Arm], probes: tuple[Probe
     asked = CompareRequest(
         variants=variant.text, d_model=request.d_model, d_ff=request.d_ff, bias=request.bias, batch=request.batch,
         seq_len=request.seq_len, dtype=request.dtype, device=request.device, mode=request.mode,
-        threads=request.threads, metrics=metrics,
+        threads=request.threads, time=request.time, cache=request.cache,
+        matmul_precision=request.matmul_precision, reduced_reductions=request.reduced_reductions, metrics=metrics,
     )  # fmt: skip
     first = plan_compare(asked, probes[0]).cases[0]
     base = replace(first, label=BASE, arm=arms[0])

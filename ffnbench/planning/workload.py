@@ -5,17 +5,32 @@ from __future__ import annotations
 import re
 
 from ffnbench.errors import FfnbenchError
-from ffnbench.ffn.dtypes import DTYPES
+from ffnbench.ffn.dtypes import DTYPES, item_bytes
 from ffnbench.ffn.moe import Routing
 from ffnbench.ffn.spec import Scalar, read_positive
 from ffnbench.names import hint_for, normalise
-from ffnbench.plan import MODE_ALIASES, Backend, CompileMode, Mode, Workload, values_of
+from ffnbench.plan import (
+    MODE_ALIASES,
+    Backend,
+    Cache,
+    CompileMode,
+    MatmulPrecision,
+    Mode,
+    Plan,
+    Time,
+    Workload,
+    values_of,
+)
 from ffnbench.planning.grammar import ALL, COMPILE_KEYS, Variant, choose
 from ffnbench.planning.keys import flag
 from ffnbench.planning.lists import one
 from ffnbench.request import CompareRequest
 
-_NUMBERED = re.compile(r"cuda:[0-9]{1,4}")
+DEVICES = ("auto", "cpu", "cuda", "xpu", "mps")  # as torch calls them; ROCm's are cuda
+ALSO_CUDA = ("rocm", "hip")
+ON_CPU = "a CPU has no time of its own: what it works and what a caller waits for are one"
+LEAVE_DEVICE_OUT = "leave time=device out"
+_NUMBERED = re.compile(r"(cuda|xpu):[0-9]{1,4}")
 
 
 def workload_of(request: CompareRequest, variant: Variant) -> Workload:
@@ -29,16 +44,24 @@ def workload_of(request: CompareRequest, variant: Variant) -> Workload:
         "threads": 1 if request.threads is None else one("threads", request.threads),
         "backend": request.backend,
         "routing": request.routing,
+        "time": request.time,
+        "cache": request.cache,
+        "matmul_precision": request.matmul_precision,
+        "reduced_reductions": request.reduced_reductions,
     }
     given = flags | variant.workload_keys
     slowdown = given.get("slowdown", 0.0)
     if not isinstance(slowdown, int | float) or isinstance(slowdown, bool) or not 0 <= slowdown <= 10:
         raise FfnbenchError(f"slowdown must be a share of the call's own time, not {slowdown!r}", "e.g. 0.05 is 5%")
+    dtype = DTYPES.canonical(str(given["dtype"]))
+    device, cache = device_of(str(given["device"])), choose(Cache, "cache", given["cache"])
+    # the flag speaks of what runs on a GPU, and this variant names the CPU itself
+    elsewhere = "device" in variant.workload_keys and "time" not in variant.workload_keys
     return Workload(
         batch=read_positive("batch", given["batch"]),
         seq_len=read_positive("seq_len", given["seq_len"]),
-        dtype=DTYPES.canonical(str(given["dtype"])),
-        device=device_of(str(given["device"])),
+        dtype=dtype,
+        device=device,
         mode=mode_of(given["mode"]).value,
         threads=read_positive("threads", given["threads"]),
         backend=_backend(str(given["backend"]), variant).value,
@@ -46,7 +69,62 @@ def workload_of(request: CompareRequest, variant: Variant) -> Workload:
         routing=_routing(given["routing"], variant),
         compile=choose(CompileMode, "compile", variant.workload_keys.get("compile", CompileMode.DEFAULT.value)).value,
         freeze=flag(variant.workload_keys, "freeze", False),
+        time=_time(given["time"], device, cache, elsewhere=elsewhere).value,
+        cache=cache.value,
+        matmul_precision=_matmul_precision(given["matmul_precision"], dtype, variant).value,
+        reduced_reductions=_reduces(flag(given, "reduced_reductions", True), dtype, device, variant),
     )
+
+
+def _time(asked: Scalar, device: str, cache: Cache, *, elsewhere: bool) -> Time:
+    """Which time is the latency. Of `auto` some is only known once it has become a device: `refuse_time`."""
+    if device == "cpu" and elsewhere:
+        return Time.WALL
+    if asked is None:
+        return Time.DEVICE if device not in ("cpu", "auto") and cache is Cache.COLD else Time.WALL
+    time = choose(Time, "time", asked)
+    if time is Time.WALL and cache is Cache.COLD and device != "cpu":
+        raise FfnbenchError(
+            "calls of a cold cache are timed one by one, so on a GPU their time is the device's, not what a caller "
+            "waits for",
+            "leave time=wall out, or cache=cold" + "; on a CPU both are one: --device cpu" * (device == "auto"),
+        )
+    if time is Time.DEVICE and device == "cpu":
+        raise FfnbenchError(ON_CPU, LEAVE_DEVICE_OUT)
+    return time
+
+
+def _matmul_precision(asked: Scalar, dtype: str, variant: Variant) -> MatmulPrecision:
+    """That of float32 products; a row of another dtype has the default, for it is no other row by the flag."""
+    chosen = choose(MatmulPrecision, "matmul_precision", asked)
+    if dtype == "float32":
+        return chosen
+    if "matmul_precision" in variant.workload_keys:
+        raise FfnbenchError(
+            f"'matmul_precision' is about float32, and {variant.text!r} is computed in {dtype}",
+            "leave it out, or write @dtype=float32",
+        )
+    return MatmulPrecision.HIGHEST
+
+
+def _reduces(asked: bool, dtype: str, device: str, variant: Variant) -> bool:
+    """Whether 16-bit products on a GPU add in 16 bits; elsewhere the default, for nothing depends on it."""
+    if item_bytes(dtype) == 2 and device != "cpu":
+        return asked
+    if "reduced_reductions" in variant.workload_keys:
+        where = "on a CPU" if device == "cpu" else f"in {dtype}"
+        raise FfnbenchError(
+            f"'reduced_reductions' is about 16-bit products on a GPU, and {variant.text!r} is computed {where}",
+            "leave it out",
+        )
+    return True
+
+
+def refuse_time(plan: Plan) -> None:
+    """Raise FfnbenchError where the device's time is asked for, and `auto` has become the CPU."""
+    for case in plan.cases:
+        if case.workload.device == "cpu" and case.workload.time == Time.DEVICE.value:
+            raise FfnbenchError(f"{case.label!r}: {ON_CPU}", LEAVE_DEVICE_OUT)
 
 
 def mode_of(asked: Scalar) -> Mode:
@@ -92,9 +170,13 @@ def _routing(asked: Scalar, variant: Variant) -> str | None:
 
 def device_of(text: str) -> str:
     """A device by name; raises FfnbenchError for what is none."""
-    kind, colon, _ = text.lower().partition(":")
-    if kind not in ("auto", "cpu", "cuda") or (colon and not _NUMBERED.fullmatch(text.lower())):
+    kind, colon, number = text.lower().partition(":")
+    if kind in ALSO_CUDA:
         raise FfnbenchError(
-            f"unknown device {text!r}", hint_for(kind, ("auto", "cpu", "cuda"), "devices: auto, cpu, cuda, cuda:0")
+            f"unknown device {text!r}", f"torch calls AMD's GPUs cuda too: --device cuda{colon}{number}"
+        )
+    if kind not in DEVICES or (colon and not _NUMBERED.fullmatch(text.lower())):
+        raise FfnbenchError(
+            f"unknown device {text!r}", hint_for(kind, DEVICES, "devices: auto, cpu, cuda, cuda:0, xpu, xpu:0, mps")
         )
     return text.lower()

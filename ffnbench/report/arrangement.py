@@ -23,7 +23,8 @@ SHORT = {
     "tokens": "tokens_per_s", "active": "params_active", "touched": "weight_bytes_touched",
     "of ceiling": "ceiling_share", "ceiling": "ceiling_share", "bound by": "bound_by",
     "zeros": "zero_share", "dead": "dead_share",
-    "compile": "compile_s", "pack": "pack_s", "closed form": "params_formula", "d_ff from": "sizing",
+    "compile": "compile_s", "pack": "pack_s", "host": "host_s", "launch-bound": "launch_bound",
+    "closed form": "params_formula", "d_ff from": "sizing",
     "flops fwd": "flops_forward", "flops bwd": "flops_backward", "macs": "macs_forward",
 }  # fmt: skip
 FIRST_SHOWN = 12  # names in a hint

@@ -12,6 +12,7 @@ from ffnbench.metrics import LATENCY, PEAK
 from ffnbench.plan import Case
 from ffnbench.planning.block import ATTENTION, FFN, Length, lengths_of
 from ffnbench.report.block_records import block_records, ffn_share, ratio_to_ffn, spec_of
+from ffnbench.report.conditions import in_title, latency_line, untested_note
 from ffnbench.report.footnotes import Footnotes, case_notes
 from ffnbench.report.noise import notes_of_run
 from ffnbench.report.records import Record
@@ -101,13 +102,14 @@ def measured_table(report: Report, lengths: Sequence[Length]) -> Table:
     return table_of_fields(
         _measured_fields(report, notes, any(length.textbook for length in lengths)),
         lengths,
-        header=(f"measured: {effort(report)}; {INTERVALS}",),
+        header=(f"measured: {effort(report)}; {INTERVALS}", *latency_line(report)),
         footnotes=notes.lines,
         summary=(
             *overtaken(report, lengths),
             *suspect_lines(report),
             *over_runs(report),
             *judged_lines(report),
+            *untested_note(report),
             *notes_of_run(report),
             *early,
         ),
@@ -268,4 +270,5 @@ def _workload(report: Report, case: Case) -> str:
     threads = f" ({work.threads} thread{'s' if work.threads > 1 else ''})" if work.device == "cpu" else ""
     where = [work.device + threads] if report.environment else []
     batch = [f"batch {work.batch}"] if work.batch > 1 else []
-    return ", ".join([work.dtype, *where, work.mode, *batch]) + f"; {CONVENTION}"
+    conditions = in_title(report.plan) if report.environment else []
+    return ", ".join([work.dtype, *where, work.mode, *batch, *conditions]) + f"; {CONVENTION}"

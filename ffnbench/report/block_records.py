@@ -9,12 +9,14 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ffnbench.ffn.attention import AttentionSpec, kv_bytes, projection_flops, score_flops, value_flops
-from ffnbench.metrics import LATENCY, PEAK
+from ffnbench.metrics import DEVICE_TIME, HOST_TIME, LATENCY, PEAK
 from ffnbench.plan import Mode
 from ffnbench.planning.block import ATTENTION, FFN, TEXTBOOK, Length, lengths_of
-from ffnbench.report.records import Record
+from ffnbench.report.conditions import condition_values
+from ffnbench.report.records import Record, seconds_record
 from ffnbench.report.words import sizing_text
 from ffnbench.result import Estimate, Report
+from ffnbench.stats.launch_bound import launch_bound
 
 PRODUCTS = {Mode.FORWARD.value: 1, Mode.TRAIN.value: 3, Mode.BACKWARD.value: 2}  # backward: two products for each
 
@@ -43,8 +45,10 @@ def _record(report: Report, length: Length) -> Record:
     of_ffn = None if ffn.flops_forward is None else passes * ffn.flops_forward
     of_attention = sum(counted.values())
     measured: Record = {}
+    on_device: Record = condition_values(work)
     for name, case in ((FFN, length.ffn), (ATTENTION, length.attention), (TEXTBOOK, length.textbook)):
         measured |= _measured(report, name, case.label if case else "")
+        on_device |= _on_device(report, name, case.label if case else "")
     share = ffn_share(ratio_to_ffn(report, length.attention.label))
     return {
         "ffn": length.ffn.variant,
@@ -76,6 +80,7 @@ def _record(report: Report, length: Length) -> Record:
         "ffn_share_latency": share.value if share else None,
         "ffn_share_latency_low": share.low if share else None,
         "ffn_share_latency_high": share.high if share else None,
+        **on_device,
     }
 
 
@@ -93,6 +98,15 @@ def _measured(report: Report, name: str, label: str) -> Record:
         f"{name}_ratio": ratio.value if ratio else None,
         f"{name}_ratio_low": ratio.low if ratio else None,
         f"{name}_ratio_high": ratio.high if ratio else None,
+    }
+
+
+def _on_device(report: Report, name: str, label: str) -> Record:
+    """What the device works for a call of a part, and what issuing it takes the CPU."""
+    return {
+        **seconds_record(report, label, DEVICE_TIME, f"{name}_{DEVICE_TIME}"),
+        **seconds_record(report, label, HOST_TIME, f"{name}_{HOST_TIME}"),
+        f"{name}_launch_bound": launch_bound(report, label),
     }
 
 

@@ -10,7 +10,18 @@ from ffnbench.ffn.attention import AttentionSpec
 from ffnbench.ffn.dtypes import DTYPES
 from ffnbench.ffn.spec import ActivationSpec, FFNSpec, ImportedSpec
 from ffnbench.ffn.width_rules import Match
-from ffnbench.metrics import COMPILE, ERROR, HELD, LATENCY, METRIC_GROUPS, METRICS, PACK, ROOF
+from ffnbench.metrics import (
+    COMPILE,
+    DEVICE_TIME,
+    ERROR,
+    HELD,
+    HOST_TIME,
+    LATENCY,
+    METRIC_GROUPS,
+    METRICS,
+    PACK,
+    ROOF,
+)
 from ffnbench.plan import Kind, Plan, Protocol, values_of
 from ffnbench.planning.block import lengths_of
 from ffnbench.result import Bound, Report, Roof, Sample
@@ -131,12 +142,12 @@ def _of_samples(samples: Iterable[Sample]) -> Iterator[str]:
     for sample in samples:
         if sample.metric not in known:
             yield f"a sample is of the metric {sample.metric!r}, which nobody knows"
-        elif sample.metric in (COMPILE, PACK, ROOF) and not sample.value > 0:
+        elif sample.metric in (COMPILE, PACK, ROOF, DEVICE_TIME, HOST_TIME) and not sample.value > 0:
             yield f"a {sample.metric} is not positive"
         elif sample.metric in (HELD, ERROR) and not sample.value >= 0:
             yield f"a {sample.metric} is negative"
         elif (
-            sample.metric in (COMPILE, PACK, LATENCY, ROOF)
+            sample.metric in (COMPILE, PACK, LATENCY, ROOF, DEVICE_TIME, HOST_TIME)
             and sample.value > 0
             and not SHORTEST_S <= sample.value <= LONGEST_S
         ):

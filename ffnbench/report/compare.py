@@ -9,8 +9,10 @@ from ffnbench.ffn.spec import FFNSpec, Gate, ImportedSpec
 from ffnbench.metrics import (
     CEILINGS,
     COMPILE,
+    DEVICE_TIME,
     ERROR,
     HELD,
+    HOST_TIME,
     LATENCY,
     MEMORY,
     METRIC_GROUPS,
@@ -18,13 +20,16 @@ from ffnbench.metrics import (
     PACK,
     PEAK,
     SAVED,
+    WORKSPACE,
     Metric,
 )
-from ffnbench.plan import Backend, Case, Mode, Plan
+from ffnbench.plan import Backend, Case, Mode, Plan, Time
 from ffnbench.report.ceilings import ceiling_fields, ceiling_record, rate_fields
+from ffnbench.report.conditions import condition_values
+from ffnbench.report.conditions import differing as conditions_differing
 from ffnbench.report.footnotes import Footnotes, case_notes
 from ffnbench.report.groups import headings, in_groups, swept_columns
-from ffnbench.report.records import Record
+from ffnbench.report.records import Record, seconds_record
 from ffnbench.report.summary import compare_header, cost_header, summary
 from ffnbench.report.table import (
     EXTRA,
@@ -45,10 +50,12 @@ from ffnbench.report.table import (
 from ffnbench.report.words import error_text, seconds_text, sizing_text
 from ffnbench.result import Report
 from ffnbench.stats.ceilings import needed_by
+from ffnbench.stats.launch_bound import launch_bound
 from ffnbench.stats.rounds import Row, row_of_case, whole_rounds
 from ffnbench.units import IEC, SI, TIME, scale
 
 LONGEST_TITLE = 12
+LATER = [m.name for m in METRICS if m.name not in (LATENCY, WORKSPACE) and m.group not in ("", CEILINGS)]
 UNITS = {"bytes": IEC, "s": TIME, "": SI}  # of a metric's column, by the unit of the metric
 
 
@@ -116,9 +123,21 @@ def _record(report: Report, case: Case, row: Row) -> Record:
         **_disturbed(report, case, row),
         **ceiling_record(report, case),
     }
-    later = [m.name for m in METRICS if m.name not in (*found, LATENCY) and m.group not in ("", CEILINGS)]
-    found |= {name: report.value(case.label, name) for name in later}
-    return found | _running(report, case) | _summed(report, case)
+    found |= {name: report.value(case.label, name) for name in LATER if name not in found}
+    return found | _running(report, case) | _summed(report, case) | _on_device(report, case)
+
+
+def _on_device(report: Report, case: Case) -> Record:
+    """Under what it was timed; of an accelerator the time of device and of host, whether the host's is longer, and what
+    its libraries keep for themselves.
+    """
+    return {
+        **condition_values(case.workload),
+        **seconds_record(report, case.label, DEVICE_TIME),
+        **seconds_record(report, case.label, HOST_TIME),
+        "launch_bound": launch_bound(report, case.label),
+        "workspace_bytes": _whole(report.value(case.label, WORKSPACE)),
+    }
 
 
 def _summed(report: Report, case: Case) -> Record:
@@ -240,6 +259,7 @@ def _measured_fields(report: Report, rows: list[Record]) -> list[Field]:
                 _ratio_column(report.plan.name_of(report.plan.reference).partition(" (")[0]),
                 lambda row: ratio_cell(report.comparison(row["label"])),
             ),
+            *_beside_fields(report, rows),
             *_once_fields(report, rows),
             *_backend_fields(report, rows),
             *rate_fields(),
@@ -345,12 +365,31 @@ def _differing(plan: Plan) -> list[Field]:
     keys = ("dtype", "device", "mode", "batch", "seq_len", "threads")
     differing = {k for k in keys for group in plan.groups if len({getattr(c.workload, k) for c in group.cases}) > 1}
     shown = [*swept_columns(plan), *(key for key in keys if key in differing)]
-    return [text_field(key, key, 1) for key in shown]
+    conditions = [text_field(one.key, one.column, 1) for one in conditions_differing(plan)]
+    return [*(text_field(key, key, 1) for key in shown), *conditions]
 
 
 def _latency_field(report: Report, rows: list[Record]) -> Field:
     name, size = scale([row["latency_s"] for row in rows if row["latency_s"]], TIME)
     return Column(title="latency", unit=name, key="latency_s"), lambda row: latency_cell(report, row["label"], size)
+
+
+def _beside_fields(report: Report, rows: list[Record]) -> list[Field]:
+    """What the device works and what issuing a call takes the CPU, where that is known; not what is the latency."""
+
+    def field(metric: Metric) -> Field:
+        name, size = scale([row[metric.name] for row in rows if row[metric.name]], TIME)
+
+        def cell(row: Any) -> Cell:
+            found = report.estimate(row["label"], metric.name)
+            return Cell(text=UNKNOWN) if found is None else Cell(text=seconds_text(found, size), value=found.value)
+
+        return Column(title=metric.column, unit=name, priority=metric.priority, key=metric.name), cell
+
+    shown: tuple[str, ...] = (DEVICE_TIME, HOST_TIME)
+    if all(case.workload.time == Time.DEVICE.value for case in report.plan.shown):
+        shown = (HOST_TIME,)
+    return [field(metric) for metric in METRICS if metric.name in shown and any(row[metric.name] for row in rows)]
 
 
 def _once_fields(report: Report, rows: list[Record]) -> list[Field]:

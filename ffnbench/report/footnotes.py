@@ -6,8 +6,9 @@ from ffnbench.activations.table import ACTIVATIONS
 from ffnbench.ffn.moe import Routing
 from ffnbench.ffn.spec import FFNSpec, ImportedSpec
 from ffnbench.ffn.variants import GATED
-from ffnbench.metrics import COMPILE, HIT, LATENCY, LOAD, PACK
+from ffnbench.metrics import COMPILE, HIT, LATENCY, LOAD, PACK, WORKSPACE
 from ffnbench.plan import ACTIVE_PARAMS, Case, Mode, Plan
+from ffnbench.report.conditions import launch_bound_note
 from ffnbench.report.words import seconds_text, sizing_text
 from ffnbench.result import Against, Report, Verdict
 from ffnbench.stats.noise import is_noise
@@ -66,6 +67,8 @@ def case_notes(report: Report, label: str) -> list[str]:
         )
     if packing := report.estimate(label, PACK):
         notes.append(f"packing took {seconds_text(packing, 1)} s, once; latency leaves it out")
+    notes += launch_bound_note(report, label)
+    notes += _workspace(report, label)
     notes += _routing(report, label)
     notes += judging_notes(report, label)
     if (latency := report.estimate(label, LATENCY)) and latency.disturbed:
@@ -73,6 +76,12 @@ def case_notes(report: Report, label: str) -> list[str]:
     if comparison and comparison.verdict is Verdict.UNCLEAR and comparison.reason:
         notes.append(comparison.reason)
     return notes + [text for text in report.notes(label) if not is_noise(text)]
+
+
+def _workspace(report: Report, label: str) -> list[str]:
+    """What the device's libraries keep for themselves, which is no part of the peak."""
+    found = report.value(label, WORKSPACE)
+    return [f"the device's libraries keep {quantity(found, IEC)} for themselves, beside its peak"] if found else []
 
 
 def _needed(plan: Plan, text: str) -> bool:

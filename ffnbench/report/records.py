@@ -9,9 +9,20 @@ from typing import Any
 
 from ffnbench.jsonable import text_of
 from ffnbench.report.table import Cell, Column, Table
+from ffnbench.result import Report
 from ffnbench.streams import visible
 
 Record = dict[str, Any]
+
+
+def seconds_record(report: Report, label: str, metric: str, name: str = "") -> Record:
+    """`device_s`, `device_low_s`, `device_high_s`: seconds with their interval, empty where they are not known."""
+    found, stem = report.estimate(label, metric), (name or metric).removesuffix("_s")
+    return {
+        f"{stem}_s": found.value if found else None,
+        f"{stem}_low_s": found.low if found else None,
+        f"{stem}_high_s": found.high if found else None,
+    }
 
 
 def csv_text(records: Sequence[Record]) -> str:

@@ -8,6 +8,7 @@ from collections import Counter
 from ffnbench.metrics import LATENCY
 from ffnbench.plan import ACTIVE_PARAMS, CONTROL, Group, Plan, Sizing
 from ffnbench.report.ceilings import ceiling_lines
+from ffnbench.report.conditions import exactness_text, in_title, latency_line, untested_note
 from ffnbench.report.groups import heading, listed, misses, swept_line
 from ffnbench.report.noise import notes_of_run
 from ffnbench.report.words import backend_text, error_text, half_width, interval_text, side_lines, sizing_text
@@ -40,7 +41,8 @@ def effort(report: Report | Run) -> str:
 def workload_line(plan: Plan, keys: tuple[str, ...] = ("dtype", "device", "mode"), *, backends: bool = True) -> str:
     """What all rows have in common of the workload."""
     if len(plan.groups) > 1:
-        return swept_line(plan, keys, backends=backends)
+        line = swept_line(plan, keys, backends=backends)
+        return ", ".join([line, *(in_title(plan) if "device" in keys else [])])
     first = plan.cases[0].workload
 
     def same(key: str) -> bool:
@@ -56,6 +58,7 @@ def workload_line(plan: Plan, keys: tuple[str, ...] = ("dtype", "device", "mode"
     parts += [getattr(first, key) + (threads if key == "device" else "") for key in keys if same(key)]
     if backends and len(found := {backend_text(case.workload) for case in plan.shown}) == 1:
         parts += found
+    parts += in_title(plan) if "device" in keys else []
     return ", ".join(parts)
 
 
@@ -88,7 +91,7 @@ def compare_header(report: Report) -> tuple[str, ...]:
         if "latency" in report.plan.metrics
         else "exact metrics only: measured once, in one process"
     )
-    return (f"FFN compare: {workload_line(report.plan)}", _sizing_line(report.plan), how)
+    return (f"FFN compare: {workload_line(report.plan)}", _sizing_line(report.plan), how, *latency_line(report))
 
 
 def cost_header(report: Report) -> tuple[str, ...]:
@@ -104,6 +107,7 @@ def summary(report: Report) -> tuple[str, ...]:
     lines += _resolves(report)
     lines += [*_limit(report), *_control(report), *ceiling_lines(report), *over_runs(report), *side_lines(report.sides)]
     lines += judged_lines(report)
+    lines += untested_note(report)
     lines += notes_of_run(report)
     if report.interrupted or report.stopped:
         lines += ended_early(report.samples)
@@ -159,7 +163,7 @@ def judged_lines(report: Report) -> tuple[str, ...]:
         errors: dict[str, float] = {}
         for one in found:
             if one.error is not None and not report.failure(one.case):
-                dtype = report.plan.case(one.case).workload.dtype
+                dtype = exactness_text(report.plan.case(one.case).workload)
                 errors[dtype] = max(one.error, errors.get(dtype, 0.0))
         several = len(errors) > 1
         largest = ", ".join(error_text(e) + f" ({dtype})" * several for dtype, e in errors.items())

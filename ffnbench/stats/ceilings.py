@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from ffnbench.ffn.cost import Cost
 from ffnbench.ffn.dtypes import item_bytes
 from ffnbench.metrics import ROOF
-from ffnbench.plan import Case, Mode
+from ffnbench.plan import Case, MatmulPrecision, Mode
 from ffnbench.result import Bound, CaseCost, Estimate, Roof, Run, Sample, Share
 from ffnbench.stats.interval import mean_of
 from ffnbench.stats.rounds import Rounds, Timed, is_clean, ratio_row, seconds_row, whole_rounds
@@ -69,6 +69,9 @@ def needed_by(case: Case, cost: Cost) -> Needed:
     )
 
 
+_EXACT = [one.value for one in (MatmulPrecision.MEDIUM, MatmulPrecision.HIGH, MatmulPrecision.HIGHEST)]
+
+
 def read_bytes(roof: Roof) -> int:
     """The bytes of its buffer, which a call may read several times: its shape then says how often."""
     return roof.amount // roof.shape[0] if roof.shape else roof.amount
@@ -86,7 +89,8 @@ def fits(roof: Roof, case: Case, needed: Needed) -> bool:
     if roof.threads != work.threads:
         return False
     if roof.bound is Bound.PRODUCTS:
-        return item_bytes(roof.dtype) >= item_bytes(work.dtype)
+        finer = _EXACT.index(roof.matmul_precision) >= _EXACT.index(work.matmul_precision)
+        return item_bytes(roof.dtype) >= item_bytes(work.dtype) and (work.dtype != "float32" or finer)
     size = read_bytes(roof)
     return abs(size - needed.bytes) <= 2 * ALIKE * needed.bytes or (roof.level == MEMORY and size <= needed.bytes)
 

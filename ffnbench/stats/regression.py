@@ -32,6 +32,13 @@ JUDGED = "judged"  # the row of a case that is SUSPECT now: what was found of it
 DEFAULT_LATENCY, DEFAULT_SECONDS = 0.05, 0.10
 
 
+# of what a case is fed: what makes it another row
+IDENTITY = (
+    "batch", "seq_len", "dtype", "mode", "backend", "compile", "freeze", "time", "cache", "matmul_precision",
+    "reduced_reductions",
+)  # fmt: skip
+
+
 class Status(Enum):
     """What a check says of one metric of one case."""
 
@@ -174,7 +181,7 @@ def _other(was: Case, now: Case) -> str:
         return "another network"
     differs = [
         f"{name} {getattr(was.workload, name)} then, {getattr(now.workload, name)} now"
-        for name in ("batch", "seq_len", "dtype", "mode", "backend", "compile", "freeze")
+        for name in IDENTITY
         if getattr(was.workload, name) != getattr(now.workload, name)
     ]
     return "; ".join(differs)

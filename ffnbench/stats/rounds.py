@@ -78,15 +78,16 @@ def held_down(sample: Sample) -> list[str]:
     return [name for name in (sample.throttled or "").split(", ") if name not in ("", POWER_CAP)]
 
 
-def whole_rounds(samples: Iterable[Sample], protocol: Protocol) -> dict[str, Rounds]:
-    """The latencies by case, worker and round, without workers that were cut short where enough whole ones remain.
+def whole_rounds(samples: Iterable[Sample], protocol: Protocol, metric: str = LATENCY) -> dict[str, Rounds]:
+    """The latencies, or other seconds, by case, worker and round, without workers that were cut short where enough
+    whole ones remain.
 
     A disturbed sample may have been taken again: the last one of a round counts.
     """
     fewest = protocol.rounds // 2 + 1 if protocol.precision is None else protocol.rounds
     rounds: dict[str, Rounds] = defaultdict(lambda: defaultdict(dict))
     for sample in samples:
-        if sample.metric == LATENCY:
+        if sample.metric == metric:
             timed = Timed(sample.value, is_clean(sample), sample.placement, bool(held_down(sample)))
             rounds[sample.case][sample.worker][sample.round] = timed
     return {label: _whole(found, fewest) for label, found in rounds.items()}

@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import TypeVar
 
 from ffnbench.errors import FfnbenchError
-from ffnbench.metrics import COMPILE, LATENCY, METRICS, PACK
+from ffnbench.metrics import COMPILE, DEVICE_TIME, HOST_TIME, LATENCY, METRICS, PACK
 from ffnbench.plan import CONTROL, Note, Plan, Protocol
 from ffnbench.result import Comparison, Estimate, FailureKind, Measured, Report, Run, Verdict
 from ffnbench.stats.interval import LEAST_SCATTER, Value, WeightedMean, mean_of, student, value_of, weighted_mean
@@ -42,6 +42,7 @@ CONTROL_CONFIDENCE = 0.99  # a quiet machine is accused once in a hundred runs
 SAME_WITHIN = 0.02
 MUST_TELL = 0.10
 
+BESIDE = (DEVICE_TIME, HOST_TIME)  # seconds that come with each latency of an accelerator
 ONCE = (COMPILE, PACK)  # timed once in every worker, before its rounds
 TIMED = frozenset(metric.name for metric in METRICS if not metric.exact)
 
@@ -108,7 +109,11 @@ def summarise(run: Run) -> tuple[tuple[Measured, ...], tuple[Comparison, ...], t
     confidence = level(run.plan.protocol)
     comparisons = _comparisons(run.plan, latency, suspects) if "latency" in run.plan.metrics else ()
     busy = {c.case for c in comparisons if c.verdict is Verdict.BUSY}
-    measured = [m for label in labels if (m := _latency(label, seconds_row(latency[label]), confidence, label in busy))]
+    measured = [m for label in labels if (m := _seconds(label, latency[label], confidence, label in busy))]
+    for metric in BESIDE:
+        times = whole_rounds(run.samples, run.plan.protocol, metric)
+        found = (_seconds(label, times.get(label, {}), confidence, label in busy, metric) for label in labels)
+        measured += [one for one in found if one]
     measured += [
         Measured(case=s.case, metric=s.metric, estimate=Estimate(value=s.value))
         for s in run.samples
@@ -135,14 +140,15 @@ def with_suspects(report: R, other: Report) -> R:
     return replace(found, measured=measured, comparisons=comparisons, shares=shares)
 
 
-def _latency(label: str, row: Row, confidence: float, busy: bool) -> Measured | None:
+def _seconds(label: str, rounds: Rounds, confidence: float, busy: bool, metric: str = LATENCY) -> Measured | None:
     """Seconds over the clean rounds; over all of them, and marked, where these are too few or the row is busy."""
+    row = seconds_row(rounds)
     if not row.every:
         return None
     disturbed = row.clean_rounds < row.rounds and (busy or len(row.clean) < min(2, len(row.every)))
     workers = row.every if disturbed else row.clean
     estimate = _estimate(seconds_mean(row, disturbed=disturbed), len(workers), _count(workers), confidence)
-    return Measured(case=label, metric=LATENCY, estimate=replace(estimate, disturbed=disturbed))
+    return Measured(case=label, metric=metric, estimate=replace(estimate, disturbed=disturbed))
 
 
 def seconds_mean(row: Row, *, disturbed: bool) -> WeightedMean:
