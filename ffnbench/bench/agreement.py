@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from ffnbench import jsonable
 from ffnbench.bench import precision
+from ffnbench.bench.accelerator import place_of
 from ffnbench.bench.backends import changed, forward_of
 from ffnbench.bench.building import WEIGHTS, build, carry, seed_all
 from ffnbench.errors import FfnbenchError
@@ -71,11 +72,12 @@ def _built(case: Case) -> nn.Module:
     return changed(module, case.ffn, case.workload.backend)
 
 
-def _device(case: Case) -> str:
-    if case.workload.device != "auto":
-        return case.workload.device
-    found = torch.accelerator.current_accelerator(check_available=True)
-    return found.type if found else "cpu"
+def _device(case: Case) -> torch.device:
+    kind = case.workload.device
+    if kind == "auto":
+        found = torch.accelerator.current_accelerator(check_available=True)
+        kind = found.type if found else "cpu"
+    return place_of(kind)
 
 
 def _place(x: Tensor, case: Case) -> Tensor:

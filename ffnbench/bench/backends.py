@@ -74,7 +74,7 @@ def prepare(subject: Subject, work: Workload, split: int | None = None) -> Told:
     weights = sum(parameter.nbytes for parameter in subject.module.parameters())
     if work.compiled:
         subject.run = compiled_of(subject.module, work)
-        cold = compile_now(subject.call, subject.x.device, freeze=work.freeze)
+        cold = compile_now(subject.call, subject.x.device, subject.accelerator, freeze=work.freeze)
         held = cold.frozen_bytes if work.freeze else weights
         return {COMPILE: cold.seconds, "graphs": cold.graphs, HELD: held}
     if work.backend == Backend.ONEDNN.value:

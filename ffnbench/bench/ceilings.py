@@ -23,6 +23,8 @@ import torch
 from torch import Tensor, nn
 
 from ffnbench.bench import meters, precision
+from ffnbench.bench.accelerator import TorchAccelerator, accelerator_of, place_of
+from ffnbench.bench.device_time import device_seconds
 from ffnbench.bench.onednn import unavailable
 from ffnbench.bench.roofs import (
     AGAIN,
@@ -182,7 +184,7 @@ class Ceilings:
         have, most = self._buffers.get(key), max(after + elements, self._most.get((dtype, device), 0))
         if have is None or have.numel() < most:
             drawn = torch.randn(BLOCK, generator=torch.Generator().manual_seed(0))
-            drawn = drawn.to(device, getattr(torch, dtype))
+            drawn = drawn.to(place_of(device), getattr(torch, dtype))
             drawn[drawn == 0] = 1
             have = self._buffers[key] = drawn.repeat(math.ceil(most / BLOCK))
         return have[after : after + elements]
@@ -190,9 +192,10 @@ class Ceilings:
     @staticmethod
     def _levelled(roof: Roof) -> Roof:
         """On a GPU the worker knows what its cache holds."""
-        if roof.bound is not Bound.BYTES or not roof.device.startswith("cuda"):
+        accelerator = accelerator_of(roof.device)
+        if roof.bound is not Bound.BYTES or accelerator is None:
             return roof
-        held = torch.cuda.get_device_properties(roof.device).L2_cache_size
+        held = accelerator.cache_bytes() if isinstance(accelerator, TorchAccelerator) else 0
         return replace(roof, level="L2" if roof.amount <= held else MEMORY)
 
 
@@ -288,8 +291,9 @@ def _nothing(_: Ceilings, roof: Roof) -> Call:
     """A call of an empty module, measured as every other call is."""
     if roof.path != EMPTY:
         raise ValueError(f"no call of {roof.path}")
-    x = torch.randn(1, 1, 8, device=roof.device)
-    return meters.Subject(nn.Identity(), x, torch.randn_like(x), train=False).call
+    x = torch.randn(1, 1, 8, device=place_of(roof.device))
+    of_device = accelerator_of(roof.device)
+    return meters.Subject(nn.Identity(), x, torch.randn_like(x), train=False, accelerator=of_device).call
 
 
 MAKERS: dict[Bound, Callable[[Ceilings, Roof], Call]] = {
@@ -301,8 +305,8 @@ MAKERS: dict[Bound, Callable[[Ceilings, Roof], Call]] = {
 def _ready(roof: Roof) -> Iterator[None]:
     """Threads, current device and precision are the roof's."""
     precision.set_to(roof.matmul_precision)
-    if roof.device.startswith("cuda"):
-        torch.cuda.set_device(torch.device(roof.device).index or 0)
+    if (accelerator := accelerator_of(roof.device)) is not None:
+        accelerator.settle()
     if roof.bound is not Bound.CALL and torch.get_num_threads() != roof.threads:
         torch.set_num_threads(roof.threads)
     with _blas(roof.threads) if roof.path in BLAS_PATHS else nullcontext():
@@ -310,19 +314,12 @@ def _ready(roof: Roof) -> Iterator[None]:
 
 
 def _seconds(roof: Roof, call: Call, calls: int) -> float:
-    """Mean seconds of a call; on a GPU those of the device."""
+    """Mean seconds of a call; on an accelerator those of the device."""
     if roof.bound is Bound.CALL:
-        return meters.sample(call.__self__, [call.__self__.x] * calls)  # type: ignore[attr-defined]
-    device = torch.device(roof.device)
-    if device.type == "cuda":
-        start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-        torch.cuda.synchronize(device)
-        start.record()
-        for _ in range(calls):
-            call()
-        end.record()
-        torch.cuda.synchronize(device)
-        return float(start.elapsed_time(end)) / 1e3 / calls
+        empty = call.__self__  # type: ignore[attr-defined]
+        return float(meters.sample(empty, [empty.x] * calls, apart=False).wall)
+    if (accelerator := accelerator_of(roof.device)) is not None:
+        return device_seconds(accelerator, call, calls)
     begun = perf_counter()
     for _ in range(calls):
         call()

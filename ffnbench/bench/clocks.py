@@ -27,7 +27,9 @@ TORCH = {
     "torch.nn.functional": ("linear", "silu", "gelu", "relu", "sigmoid", "tanh", "softmax", "softplus", "dropout"),
     "torch.nn.Linear": ("forward",),
     "torch.nn.Module": ("__call__",),
-    "torch.cuda": ("Event", "synchronize", "current_stream"),
+    "torch.cuda": ("Event", "synchronize", "current_stream", "CUDAGraph", "Stream", "stream", "_sleep"),
+    "torch.cuda.Event": ("record", "elapsed_time"),
+    "torch.cuda.CUDAGraph": ("capture_begin", "capture_end", "replay"),
 }  # fmt: skip
 
 

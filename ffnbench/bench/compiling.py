@@ -20,6 +20,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from ffnbench.bench.accelerator import Accelerator
 from ffnbench.errors import Unsupported
 from ffnbench.plan import Workload
 
@@ -57,7 +58,9 @@ def compiled_of(module: nn.Module, work: Workload) -> Callable[[Tensor], Tensor]
     return compiled
 
 
-def compile_now(call: Callable[[], None], device: torch.device, *, freeze: bool = False) -> Compiled:
+def compile_now(
+    call: Callable[[], object], device: torch.device, accelerator: Accelerator | None = None, *, freeze: bool = False
+) -> Compiled:
     """Make the first call of a compiled module: cold, as in a process that has never met its kernels.
 
     To `freeze`, weights become constants of the code, in the layout that its kernels want. Raises Unsupported where
@@ -72,8 +75,8 @@ def compile_now(call: Callable[[], None], device: torch.device, *, freeze: bool 
         known = _constants()
         start = perf_counter()
         call()
-        if device.type == "cuda":
-            torch.cuda.synchronize(device)
+        if accelerator is not None:
+            accelerator.synchronize()
         seconds = perf_counter() - start
         frozen = {key: size for key, size in _constants().items() if key not in known}
     graphs = _graphs() - before

@@ -15,6 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from ffnbench.bench.accelerator import Accelerator
 from ffnbench.bench.inputs import Pool
 
 ROWS = 4  # of an output; of a weight's gradient
@@ -35,6 +36,7 @@ class Witness:
     foreign: bool  # code of the user's
     train: bool
     draws: bool  # whether it is known to draw random numbers
+    accelerator: Accelerator | None = None
     x: Tensor | None = None
     y: Tensor | None = None
     problem: str = ""
@@ -42,25 +44,31 @@ class Witness:
     _state: Tensor | None = None
     _buffers: dict[str, Tensor] = field(default_factory=dict)
     _gradients: bool = False
+    _copied: bool = False
     _dx: Tensor | None = None
     _dw: dict[str, tuple[list[int], Tensor]] = field(default_factory=dict)
 
     def before(self, number: int | None = None) -> None:
         """The clock stands, and the call of that number comes next; without a number it is the first of several."""
         if number is None or number <= self.call:
-            self._state = _state_of(self.pool.memory.device)
+            self._state = self._random_state()
             if self.train:
                 self._buffers = moving(self.module)
 
-    def after(self, x: Tensor, y: Any, gradients: bool) -> None:
-        """The clock has stopped: copy first, look afterwards."""
-        plain = type(y) is Tensor
-        self.y = _clone(y.detach()) if plain else None
+    def copy(self, x: Tensor, y: Any, gradients: bool) -> None:
+        """Copy what the call gave. On an accelerator the copy stands in the queue behind the call."""
+        self._copied = True
+        self.y = _clone(y.detach()) if type(y) is Tensor else None
         if gradients and x.grad is not None and type(x.grad) is Tensor:
             self._dx = _clone(x.grad)
+
+    def after(self, x: Tensor, y: Any, gradients: bool) -> None:
+        """The clock has stopped: copy first, look afterwards."""
+        if not self._copied:
+            self.copy(x, y, gradients)
         self.x = x
         self.problem = unlike_plain(y, x, foreign=self.foreign)
-        self.drew = self._state is not None and not torch.equal(self._state, _state_of(x.device))
+        self.drew = self._state is not None and not torch.equal(self._state, self._random_state())
         self._gradients = gradients
         if gradients:
             for name, parameter in self.module.named_parameters():
@@ -87,13 +95,12 @@ class Witness:
             found["buffers"] = {name: packed(value) for name, value in self._buffers.items()}
         return found
 
+    def _random_state(self) -> Tensor:
+        """Of the generator that dropout draws from."""
+        return _get_state() if self.accelerator is None else self.accelerator.rng_state()
+
     def _rows_of(self, values: Tensor, rows: Tensor) -> Tensor:
         return values.detach().reshape(-1, self.pool.width).index_select(0, rows)
-
-
-def _state_of(device: torch.device) -> Tensor:
-    """The state of the generator that dropout draws from."""
-    return torch.cuda.get_rng_state(device) if device.type == "cuda" else _get_state()
 
 
 def moving(module: nn.Module) -> dict[str, Tensor]:
@@ -128,7 +135,7 @@ def unlike_plain(y: Any, x: Tensor, *, foreign: bool) -> str:
         return f"its output is {shown}, unlike its input"
     if foreign and y.numel() and y.untyped_storage().data_ptr() == x.untyped_storage().data_ptr():
         return "its output is its input's own memory"
-    if not y.is_cuda and y.untyped_storage().is_shared():
+    if y.device.type == "cpu" and y.untyped_storage().is_shared():
         return "its output is memory that it shares with other processes"
     return ""
 

@@ -20,15 +20,16 @@ from torch import Tensor
 
 from ffnbench import jsonable
 from ffnbench.bench import meters, precision
-from ffnbench.bench.accelerator import accelerator_of
+from ffnbench.bench.accelerator import accelerator_of, place_of
 from ffnbench.bench.backends import ORDERS, changed, prepare
 from ffnbench.bench.building import as_own, build, carried, impose_routing, seed_all
 from ffnbench.bench.ceilings import Ceilings
 from ffnbench.bench.clocks import BURNS, Originals
 from ffnbench.bench.compiling import settled
 from ffnbench.bench.counting import check_output
+from ffnbench.bench.device_time import QUEUE
 from ffnbench.bench.environment import usable_cpus
-from ffnbench.bench.evidence import Witness, fingerprint
+from ffnbench.bench.evidence import Witness, fingerprint, moving
 from ffnbench.bench.inputs import most_inputs
 from ffnbench.bench.judging import Judge
 from ffnbench.bench.nvml import DeviceWatch
@@ -39,7 +40,7 @@ from ffnbench.ffn.experts import MixtureOfExperts
 from ffnbench.ffn.like import relative_error
 from ffnbench.ffn.modules import OwnForm, reference_output
 from ffnbench.ffn.spec import ActivationSpec, ImportedSpec
-from ffnbench.metrics import ERROR, HIT, LOAD
+from ffnbench.metrics import DEVICE_TIME, ERROR, HIT, HOST_TIME, LOAD
 from ffnbench.plan import Case, Plan, Workload
 from ffnbench.planning.backends import lacks
 from ffnbench.result import Roof
@@ -86,7 +87,7 @@ class Jobs:
             raise Unsupported(reason)
         _settle(work)
         seed_all(protocol.seed)
-        module = build(case.ffn, device=work.device, dtype=getattr(torch, work.dtype))
+        module = build(case.ffn, device=place_of(work.device), dtype=getattr(torch, work.dtype))
         module = changed(module, case.ffn, work.backend)
         impose_routing(module, work, protocol.seed)
         made_of = fingerprint(module) if isinstance(case.ffn, ImportedSpec) and work.backend not in ORDERS else None
@@ -98,6 +99,8 @@ class Jobs:
                 meters.warm_up(subject, protocol.warmup_s)
             elif calls is None:  # the processor is warm; where calls are known, the practice round does the rest
                 meters.warm_up(subject, protocol.warmup_s / 4)
+            if work.slowdown and subject.accelerator is not None:
+                subject.brake(meters.own_times(subject, calls or meters.calls_for(subject, protocol.min_sample_s)))
             calls = calls or meters.calls_for(subject, protocol.min_sample_s)
         free = self.memory_bytes if subject.accelerator is None else subject.accelerator.free_bytes()
         share = None if free is None else free // (COPIES * len(self.plan.cases))
@@ -137,7 +140,8 @@ class Jobs:
             return {"moved": self.subjects[label].place(seed)}
 
     def sample(self, label: str, calls: int, salt: int = 0, looks: Sequence[int] = ()) -> dict[str, Any]:
-        """Mean seconds of one call, and the share of the time that threads waited for a CPU.
+        """Mean seconds of one call, those of the device and of the host where it runs on an accelerator, and the share
+        of the time that threads waited for a CPU.
 
         Inputs are made of `salt`. `looks` are the numbers of the calls, in order, whose outputs are told; `beside_s` is
         all that this took beside the calls.
@@ -148,17 +152,18 @@ class Jobs:
         _settle(work)
         inputs = subject.pool.renew(salt, count) * (calls // count)
         grads = subject.grads.renew(salt + 1, count) * (calls // count) if subject.train else []
-        draws = subject.draws or subject.train  # before a backward there is a pause before each call anyway
+        draws = subject.draws or _pauses(subject)
         witnesses = [
             Witness(subject.module, subject.pool, salt, count, number, isinstance(case.ffn, ImportedSpec),
-                    subject.train, draws)
+                    subject.train, draws, subject.accelerator)
             for number in looks
         ]  # fmt: skip
         with settled(work):
-            value, waited = self.waits.with_share(
+            times, waited = self.waits.with_share(
                 partial(meters.sample, subject, inputs, witnesses, grads), work.threads
             )
-        told: dict[str, Any] = {"value": value, "waited": waited, **self.devices.told(work.device)}
+        told: dict[str, Any] = {"value": times.value, "waited": waited, **self.devices.told(work.device)}
+        told |= _apart(subject, times)
         if witnesses:
             # without a look before the call it is not known what one that draws numbers drew from
             told["evidence"] = [witness.told() for witness in witnesses if draws or not witness.drew]
@@ -166,7 +171,7 @@ class Jobs:
             told["replaced"] = self.originals.replaced()
             if torch.get_num_threads() != work.threads:
                 told["replaced"] = f"the {work.threads} threads of its row by {torch.get_num_threads()}"
-        return told | {"beside_s": perf_counter() - start - value * calls}
+        return told | {"beside_s": perf_counter() - start - times.value * calls}
 
     def judge(self, label: str, evidence: list[dict[str, Any]], seconds: float, weights: str = "") -> dict[str, Any]:
         """What a judge finds of the outputs of timed calls, and a few elements of its own instance's weights."""
@@ -204,9 +209,9 @@ class Jobs:
         with settled(work):
             for _ in range(REPEATS):
                 other, x = subject.pool.renew(int.from_bytes(urandom(7)), 2)
-                meters.sample(subject, [other])
-                first.append(meters.sample(subject, [x]))
-                again.append(meters.sample(subject, [x]))
+                meters.sample(subject, [other], apart=False)
+                first.append(meters.sample(subject, [x], apart=False).wall)
+                again.append(meters.sample(subject, [x], apart=False).wall)
         return {"first": min(first), "again": min(again)}
 
     def idle(self, label: str) -> dict[str, Any]:
@@ -338,7 +343,8 @@ def _in_float64(subject: meters.Subject, *, whole: bool) -> Tensor | None:
     """The first tokens of the output of the module as it is written, run in float64, on the whole input or on these
     tokens alone; None where it can't be copied or run so, or draws random numbers.
     """
-    state = torch.random.get_rng_state()
+    where = subject.accelerator
+    state = torch.random.get_rng_state() if where is None else where.rng_state()
     x = subject.x.detach() if whole else subject.x.detach()[:1, :16]
     try:
         copied = deepcopy(subject.module).double().eval()
@@ -346,8 +352,8 @@ def _in_float64(subject: meters.Subject, *, whole: bool) -> Tensor | None:
             y = copied(x.double())
     except Exception:  # it is code of the user's: a kernel for some dtypes alone, a lock that can't be copied
         return None
-    drew = not torch.equal(state, torch.random.get_rng_state())
-    torch.random.set_rng_state(state)
+    drew = not torch.equal(state, torch.random.get_rng_state() if where is None else where.rng_state())
+    (torch.random.set_rng_state if where is None else where.set_rng_state)(state)
     return y.detach()[:1, :16] if isinstance(y, Tensor) and y.shape == x.shape and not drew else None
 
 
@@ -367,10 +373,34 @@ def _reference(subject: meters.Subject, case: Case) -> tuple[Tensor, str] | None
     return reference_output(ours, x), f"the float64 reference of ffnbench's own {ours.spec.form}"
 
 
+def _pauses(subject: meters.Subject) -> bool:
+    """Whether a sample stands before each call anyway: before a backward on a CPU. On an accelerator training alone is
+    no reason, but buffers that it moves are: a judge needs them as they were.
+    """
+    if subject.accelerator is None:
+        return subject.train or subject.cold
+    return subject.train and bool(moving(subject.module))
+
+
+def _apart(subject: meters.Subject, times: meters.Times) -> dict[str, Any]:
+    """What an accelerator's sample tells beside its value."""
+    if subject.accelerator is None or subject.timer is None:
+        return {}
+    told: dict[str, Any] = {"device_by": times.device_by, HOST_TIME: times.host}
+    if times.device is not None:
+        told[DEVICE_TIME] = times.device
+    if times.device is None and subject.timer.gives_up:
+        why = subject.timer.why_not or "no spin holds them back"
+        told["notes"] = [f"no time of the device apart from the host's: its calls can't be captured, {why}"]
+    elif times.device_by == QUEUE and subject.timer.why_not and not subject.timer.quiet:
+        told["notes"] = [f"timed from a queue: its calls can't be captured, {subject.timer.why_not}"]
+    return told
+
+
 def _settle(work: Workload) -> None:
     """Threads, device and precision are properties of the case: user code and other cases may have changed them."""
-    if work.device.startswith("cuda"):
-        torch.cuda.set_device(torch.device(work.device).index or 0)  # events are recorded on the current device
+    if (accelerator := accelerator_of(work.device)) is not None:
+        accelerator.settle()
     if torch.get_num_threads() != work.threads:
         torch.set_num_threads(work.threads)
     precision.set_for(work)

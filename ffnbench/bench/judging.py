@@ -19,6 +19,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from ffnbench.bench.accelerator import accelerator_of, place_of
 from ffnbench.bench.backends import ORDERS, changed
 from ffnbench.bench.building import as_own, build, carried, impose_routing, seed_all
 from ffnbench.bench.evidence import LEAST_GRADIENT, fingerprint, unpacked
@@ -50,7 +51,7 @@ class Judge:
         self._case, self._train, self._seed = case, work.train, seed
         self._dtype, self._tolerance = getattr(torch, work.dtype), work.tolerance
         seed_all(seed)
-        module = build(_run_eagerly(case.ffn), device=work.device, dtype=self._dtype)
+        module = build(_run_eagerly(case.ffn), device=place_of(work.device), dtype=self._dtype)
         self.made_of = fingerprint(module)
         subject = subject_of(module, work, case.ffn.d_model, seed)
         self._pool, self._grads = Pool(subject.x, train=False), Pool(subject.grad, train=False)
@@ -252,7 +253,7 @@ class Judge:
         return True
 
     def _rows_in(self, one: Evidence) -> Tensor:
-        rows = torch.tensor(one["rows"], device=self._case.workload.device)
+        rows = torch.tensor(one["rows"], device=place_of(self._case.workload.device))
         return self._pool.rows(one["salt"], one["calls"], one["call"], rows)
 
     def _choices(self, some: Sequence[Evidence]) -> Tensor:
@@ -332,8 +333,8 @@ class Judge:
             module.imposed = self._chosen(one) if self._choice is None else self._choice
         if "state" in one:
             state = unpacked(one["state"], torch.uint8, -1)
-            if x.is_cuda:
-                torch.cuda.set_rng_state(state, x.device)
+            if (accelerator := accelerator_of(self._case.workload.device)) is not None:
+                accelerator.set_rng_state(state)
             else:
                 torch.random.set_rng_state(state)
         module.zero_grad(set_to_none=True)

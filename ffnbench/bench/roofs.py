@@ -46,7 +46,7 @@ class Target:
 
     @property
     def kind(self) -> str:
-        """cpu, or cuda for every accelerator."""
+        """cpu, or cuda for what every accelerator is asked."""
         return "cpu" if self.device == "cpu" else "cuda"
 
 

@@ -31,7 +31,7 @@ from ffnbench.bench.session import Session, WorkerLost
 from ffnbench.bench.worker_group import Launch, Worker, sides_of, start_for
 from ffnbench.errors import Unfinished, termination_as_interruption
 from ffnbench.ffn.spec import ImportedSpec
-from ffnbench.metrics import CEILINGS, LATENCY, METRICS, ROOF, Metric
+from ffnbench.metrics import CEILINGS, DEVICE_TIME, HOST_TIME, LATENCY, METRICS, ROOF, Metric
 from ffnbench.plan import CONTROL, Backend, Note, Plan
 from ffnbench.planning.workload import refuse_time
 from ffnbench.result import (
@@ -431,10 +431,13 @@ class _Runner:
             if again and (value := opened.get(metric.name)) is not None:
                 self._keep(label, metric.name, index, value)
                 self._weighed.add((label, metric.name))
-        told = list(opened.get("notes", ()))
+        self._note(label, opened)
         if opened.get("graphs", 1) > 1:
-            told.append(f"compiled as {opened['graphs']} graphs, with Python between them")
-        for text in told:
+            self._note(label, {"notes": [f"compiled as {opened['graphs']} graphs, with Python between them"]})
+
+    def _note(self, label: str, answer: Message) -> None:
+        """What an answer says about its case, once."""
+        for text in answer.get("notes", ()):
             if (note := Note(label=label, text=text)) not in self.warnings:
                 self._warn(note)
 
@@ -646,6 +649,7 @@ class _Runner:
             )
             if not answer or self._suspected(label, answer):
                 return None
+            self._note(label, answer)
             self._clocks.add(label, calls * answer["value"], answer)
             if "device" in answer:
                 self.sightings.add(place.worker, self.plan.case(label).workload.device, answer["device"])
@@ -665,9 +669,16 @@ class _Runner:
                 throttled=answer.get("throttled"),
             )
             self._add(sample)
+            self._keep_apart(sample, answer)
             if clean := is_clean(sample):
                 break
         return clean
+
+    def _keep_apart(self, sample: Sample, answer: Message) -> None:
+        """What the device worked for a call, and what a call took the host, where an accelerator tells."""
+        for metric in (DEVICE_TIME, HOST_TIME):
+            if answer.get(metric) is not None:
+                self._add(replace(sample, metric=metric, value=answer[metric]))
 
     def _suspected(self, label: str, answer: Message) -> bool:
         """Whether an answer itself shows that a case can't be trusted; its evidence is kept for the judge."""

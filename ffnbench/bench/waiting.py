@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 TASKS = Path("/proc/self/task")
 SCHEDSTAT, SWITCHES = "schedstat", "involuntary switches"
@@ -31,6 +32,7 @@ class Thread:
 
 
 Threads = dict[str, Thread]
+Gave = TypeVar("Gave")
 
 
 def threads_of(tasks: Path = TASKS) -> Threads:
@@ -80,7 +82,7 @@ class WaitMeter:
         self._cpus, self._tasks = cpus, tasks
         self.source = source(threads_of(tasks))
 
-    def with_share(self, work: Callable[[], float], threads: int) -> tuple[float, float | None]:
+    def with_share(self, work: Callable[[], Gave], threads: int) -> tuple[Gave, float | None]:
         """`threads` are those that the workload was given: beyond the CPUs, involuntary switches say nothing."""
         before, switches, start = self._read(), _switches(), time.perf_counter()
         value = work()
