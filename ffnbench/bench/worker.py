@@ -16,6 +16,7 @@ import sys
 from typing import Any
 
 from ffnbench.bench.channel import VERSION, Channel, Message
+from ffnbench.bench.compile_errors import not_compiled
 from ffnbench.bench.descendants import guard
 from ffnbench.bench.device_errors import device_error, first_line, is_full, lacks_kernels, out_of_memory
 
@@ -119,6 +120,8 @@ def _kind(torch: Any, problem: BaseException) -> str:
         return "oom"
     if isinstance(problem, NotImplementedError) or "not implemented for" in text or lacks_kernels(problem):
         return "unsupported"
+    if not_compiled(problem):
+        return "unsupported"
     return OWN_KINDS.get(type(problem).__name__, "crash")
 
 
@@ -132,6 +135,8 @@ def _one_line(problem: BaseException) -> str:
         return first_line(str(problem))
     if type(problem).__name__ in ("Mismatch", "Recompiled"):
         return text
+    if told := not_compiled(problem):
+        return told
     return f"{type(problem).__name__}: {text}"[:300] if text else type(problem).__name__
 
 
