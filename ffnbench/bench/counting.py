@@ -1,12 +1,14 @@
 """What a module of the user's own costs: parameters and FLOPs counted by running it. Runs in a worker.
 
 On the meta device, where tensors have shapes and no data, so that a 100 B parameter module counts in a moment;
-on the CPU with a few tokens where a module can't run without data. Operations that torch's counter knows
-nothing of are named, so that a fused kernel is never taken for free.
+with a few tokens where a module can't run without data: on the device that it is measured on, for some kernels run
+nowhere else, or on the CPU. Operations that torch's counter knows nothing of are named, and so are kernels that no
+operation launches, so that a fused kernel is never taken for free.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -14,7 +16,9 @@ from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import FlopCounterMode, flop_registry
 
+from ffnbench.bench.accelerator import Accelerator, accelerator_of
 from ffnbench.bench.building import build_foreign
+from ffnbench.bench.outside import Outside
 from ffnbench.errors import FfnbenchError
 from ffnbench.ffn.cost import Cost, params_active
 from ffnbench.ffn.dtypes import item_bytes
@@ -38,11 +42,17 @@ BOOKKEEPING = frozenset({
 class _Census(TorchDispatchMode):
     """Names the operations that are neither counted, nor element-wise, nor bookkeeping."""
 
+    supports_higher_order_operators = True
+
     def __init__(self) -> None:
         super().__init__()
         self.unknown: dict[str, None] = {}
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if not isinstance(func, torch._ops.OpOverload):  # of higher order: a kernel of Triton, an attention
+            if func not in flop_registry:
+                self.unknown[str(func)] = None
+            return func(*args, **(kwargs or {}))
         packet = func._overloadpacket
         name = packet.__name__
         known = packet in flop_registry or torch.Tag.pointwise in func.tags or func.is_view or name in BOOKKEEPING
@@ -53,42 +63,85 @@ class _Census(TorchDispatchMode):
 
 def count(spec: ImportedSpec, workload: Workload) -> Cost:
     """Count a user's module; raises FfnbenchError where it can't be built or gives another shape than it got."""
-    for device, shape in (("meta", (workload.batch, workload.seq_len)), ("cpu", SMALL)):
+    why = ""
+    for device, shape, accelerator in _places(workload):
         try:
+            if accelerator is not None:
+                accelerator.settle()
             with torch.device(device):
                 module = build_foreign(spec)
-        except Exception:  # a constructor that looks at its data; where it is wrong, it fails with data as well
-            if device == "cpu":
+        except Exception as problem:  # a constructor that looks at its data; if it is wrong, it fails with data as well
+            if device.type == "cpu" and accelerator is None:
                 raise
+            why = one_line(problem)
             continue
         try:
-            result = _run(module, spec, shape, device, workload)
-            break
+            forward, backward, unknown, outside = _run(module, spec, shape, device, workload)
         except FfnbenchError:
             raise
         except Exception as problem:  # data-dependent code, a kernel without a meta implementation, or a plain bug
             why = one_line(problem)
-    else:
-        return _cost(module, spec, workload, None, None, (), f"not counted: it raised {why}")
-    forward, backward, unknown = result
-    tokens = shape[0] * shape[1]
-    how = "on torch's meta device" if device == "meta" else f"on {tokens} tokens"
-    return _cost(module, spec, workload, forward // tokens, backward // tokens, unknown, f"counted by running it {how}")
+            continue
+        if outside and device.type == "meta":
+            continue  # what stands in for its kernels there says nothing of them
+        unknown += outside
+        if outside and not forward:
+            return _cost(module, spec, workload, None, None, unknown, "not counted: torch saw no matrix product")
+        tokens = shape[0] * shape[1]
+        how = "on torch's meta device" if device.type == "meta" else f"on {tokens} tokens"
+        told = f"counted by running it {how}"
+        back = None if backward is None else backward // tokens
+        return _cost(module, spec, workload, forward // tokens, back, unknown, told)
+    return _cost(module, spec, workload, None, None, (), f"not counted: it raised {why}")
+
+
+def _places(workload: Workload) -> Iterator[tuple[torch.device, tuple[int, int], Accelerator | None]]:
+    """Where it is tried, with the (batch, seq_len) of the input: some kernels want more tokens than a few."""
+    whole = (workload.batch, workload.seq_len)
+    yield torch.device("meta"), whole, None
+    name = workload.device
+    if name == "auto":
+        name = "cuda" if torch.cuda.is_available() else "cpu"
+    accelerator = accelerator_of(name)
+    if accelerator is not None:
+        yield accelerator.device, SMALL, accelerator
+        yield accelerator.device, whole, accelerator
+    yield torch.device("cpu"), SMALL, None
 
 
 def _run(
-    module: nn.Module, spec: ImportedSpec, shape: tuple[int, int], device: str, workload: Workload
-) -> tuple[int, int, tuple[str, ...]]:
-    """Matmul FLOPs forward and backward, and what went uncounted."""
-    dtype = torch.float32 if device == "cpu" else getattr(torch, workload.dtype)
+    module: nn.Module, spec: ImportedSpec, shape: tuple[int, int], device: torch.device, workload: Workload
+) -> tuple[int, int | None, tuple[str, ...], tuple[str, ...]]:
+    """Matmul FLOPs forward and backward, which operations went uncounted, and which kernels torch did not see.
+
+    A kernel for inference has no backward.
+    """
+    dtype = torch.float32 if device.type == "cpu" else getattr(torch, workload.dtype)
     x = torch.randn((*shape, spec.d_model), device=device, dtype=dtype, requires_grad=True)
     module = module.to(dtype=dtype)
-    with _Census() as census, FlopCounterMode(display=False) as counter:
+    outside, again = _watch(module, x), None
+    with _Census() as census, FlopCounterMode(display=False) as counter, outside:
         y = module(x)
         check_output(y, x, spec.target)
         forward = counter.get_total_flops()
-        y.sum().backward()
-    return forward, counter.get_total_flops() - forward, tuple(census.unknown)
+        outside.look(y)
+        backward = None
+        if y.requires_grad:
+            y.sum().backward()
+            backward = counter.get_total_flops() - forward
+    if outside.foreign:
+        module.zero_grad()
+        again = _watch(module, x)
+        with again:
+            y = module(torch.randn_like(x, requires_grad=True))
+            again.look(y)
+            if y.requires_grad:
+                y.sum().backward()
+    return forward, backward, tuple(census.unknown), outside.found(again)
+
+
+def _watch(module: nn.Module, x: Tensor) -> Outside:
+    return Outside([*module.parameters(), *module.buffers(), x], tokens=x[..., 0].numel())
 
 
 def check_output(y: object, x: Tensor, name: str) -> None:

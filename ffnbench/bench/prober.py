@@ -11,6 +11,7 @@ import re
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
+from typing import Any
 
 from ffnbench import jsonable
 from ffnbench.activations.facts import Facts
@@ -21,12 +22,15 @@ from ffnbench.errors import FfnbenchError, Unfinished
 from ffnbench.ffn.cost import Cost
 from ffnbench.ffn.spec import HF, ActivationSpec, ImportedSpec
 from ffnbench.models.model import OwnMLP
-from ffnbench.plan import OWN, Arm, Backend, Case, CompileMode, Workload
+from ffnbench.plan import OWN, Arm, Backend, Cache, Case, CompileMode, MatmulPrecision, Time, Workload
 from ffnbench.result import Agreement, Curve
 from ffnbench.targets import refuse_missing
 
 _TARGET = re.compile(r"[^:@=]+:[A-Za-z_][\w.]*")
-DEFAULT = CompileMode.DEFAULT.value
+EAGERLY: dict[str, Any] = {
+    "backend": Backend.EAGER.value, "compile": CompileMode.DEFAULT.value, "freeze": False, "time": Time.WALL.value,
+    "cache": Cache.HOT.value, "matmul_precision": MatmulPrecision.HIGHEST.value, "reduced_reductions": True,
+}  # fmt: skip
 BY_ITSELF = "does it import by itself, in a plain `python`?"
 
 
@@ -71,8 +75,8 @@ class Prober:
 
     def count(self, spec: ImportedSpec, workload: Workload) -> Cost:
         """Parameters and FLOPs of a user's module; raises FfnbenchError where it can't serve as an FFN."""
-        # what a module has and does is the same however it is run
-        key = (spec, replace(workload, device="cpu", backend=Backend.EAGER.value, compile=DEFAULT, freeze=False))
+        # what a module has and does is the same however it is run; the device stays, for some kernels run on one alone
+        key = (spec, replace(workload, **EAGERLY))
         if key not in self._known:
             asked = {"do": "count", "spec": jsonable.encode(spec), "workload": jsonable.encode(key[1])}
             self._known[key] = jsonable.decode(Cost, self._ask(spec.target, asked))

@@ -1,0 +1,332 @@
+"""What a user's module costs where torch does not see all of its kernels, and how it is said."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+
+import pytest
+import torch
+
+from ffnbench.bench import accelerator, counting
+from ffnbench.bench.compile_errors import not_compiled
+from ffnbench.bench.outside import UNNAMED
+from ffnbench.bench.worker import _answer
+from ffnbench.errors import Unsupported
+from ffnbench.ffn.cost import Cost
+from ffnbench.ffn.experts import MixtureOfExperts
+from ffnbench.ffn.moe import Dispatch, MoESpec
+from ffnbench.ffn.spec import FFNSpec, ImportedSpec
+from ffnbench.plan import Workload
+
+D_MODEL, D_FF = 16, 48
+LAYERS = 4 * D_MODEL * D_FF  # FLOPs of two linear layers, a token
+KERNELS = """
+import numpy as np
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+
+class NumPy(torch.autograd.Function):
+    '''x @ w.T where torch does not see it.'''
+
+    @staticmethod
+    def forward(ctx, x, w):
+        ctx.save_for_backward(x, w)
+        return torch.from_numpy(x.detach().numpy() @ w.detach().numpy().T)
+
+    @staticmethod
+    def backward(ctx, dy):
+        x, w = ctx.saved_tensors
+        dy = dy.numpy()
+        return torch.from_numpy(dy @ w.numpy()), torch.from_numpy(
+            np.einsum('bto,bti->oi', dy, x.numpy()))
+
+
+def into(out, x, w):
+    '''Writes x @ w.T into memory that torch has only allocated: what a CUDA extension does.'''
+    np.matmul(x.detach().numpy(), w.detach().numpy().T, out=out.numpy())
+
+
+class Plain(nn.Module):
+    def __init__(self, d_model, d_ff):
+        super().__init__()
+        self.up, self.down = nn.Linear(d_model, d_ff, bias=False), nn.Linear(d_ff, d_model, bias=False)
+
+    def forward(self, x):
+        return self.down(torch.relu(self.up(x)))
+
+
+class AllOutside(Plain):
+    def forward(self, x):
+        return NumPy.apply(torch.relu(NumPy.apply(x, self.up.weight)), self.down.weight)
+
+
+class HalfOutside(Plain):
+    def forward(self, x):
+        return x + NumPy.apply(torch.relu(self.up(x)), self.down.weight)
+
+
+class IntoEmpty(Plain):
+    def forward(self, x):
+        hidden = torch.relu(self.up(x))
+        out = hidden.detach().new_empty(x.shape)
+        into(out, hidden, self.down.weight)
+        return out
+
+
+class IntoZeros(Plain):
+    def forward(self, x):
+        hidden = torch.relu(self.up(x))
+        out = torch.zeros_like(x, requires_grad=False)
+        into(out, hidden, self.down.weight)
+        return x + out.mul_(2.0)
+
+
+class PretendsOnMeta(AllOutside):
+    def forward(self, x):
+        return torch.empty_like(x) if x.is_meta else super().forward(x)
+
+
+class OnMetaAlone(Plain):
+    def forward(self, x):
+        assert x.is_meta
+        return super().forward(x)
+
+
+class Careful(Plain):
+    '''All that is allowed: buffers that are filled, constants, values that Python wrote, products with beta=0.'''
+
+    def __init__(self, d_model, d_ff):
+        super().__init__(d_model, d_ff)
+        self.constant = torch.from_numpy(np.arange(d_model, dtype=np.float32))
+        self.lazy = None
+
+    def forward(self, x):
+        if x.is_meta:
+            raise ValueError('it looks at its data')
+        flat = x.reshape(-1, x.shape[-1])
+        hidden = torch.empty(len(flat), self.up.out_features)
+        for index in range(len(flat)):
+            hidden[index] = torch.relu(self.up(flat[index]))
+        gathered = torch.zeros(len(flat), x.shape[-1])
+        gathered.index_add_(0, torch.tensor(list(range(len(flat)))), self.down(hidden))
+        unused = torch.baddbmm(torch.empty(1, 1, 1), flat[None, :1, :1], flat[None, :1, :1], beta=0, alpha=0)
+        scale = torch.tensor(float(x.detach().abs().max()))
+        return (gathered * scale / scale + 0 * self.constant + unused[0] * 0).view(x.shape)
+
+
+class Launching(Plain):
+    '''Its activation is a kernel of Triton.'''
+
+    def forward(self, x):
+        if x.device.type != 'cpu' or x.requires_grad is False:
+            raise RuntimeError('a kernel of Triton wants data')
+        import triton
+        hidden = self.up(x)
+        triton.runtime.JITFunction('silu_kernel').run(hidden, grid=(1,), warmup=True)
+        triton.runtime.JITFunction('silu_kernel').run(hidden, grid=(1,), warmup=False)
+        return self.down(hidden)
+
+
+class Hungry(Plain):
+    '''Wants whole blocks of 64 tokens.'''
+
+    def forward(self, x):
+        if x.is_meta or x[..., 0].numel() % 64:
+            raise RuntimeError('whole blocks, please')
+        return super().forward(x)
+"""
+
+
+@pytest.fixture
+def kernels(tmp_path: Path) -> str:
+    (tmp_path / "kernels.py").write_text(KERNELS)
+    return f"{tmp_path}/kernels.py"
+
+
+def counted(kernels: str, name: str, device: str = "cpu") -> Cost:
+    work = Workload(batch=2, seq_len=32, dtype="float32", device=device, mode="forward", threads=1)
+    return counting.count(ImportedSpec(target=f"{kernels}:{name}", d_model=D_MODEL, d_ff=D_FF), work)
+
+
+def test_what_torch_sees_is_counted_and_nothing_else_is_said(kernels: str) -> None:
+    for name in ("Plain", "Careful"):
+        cost = counted(kernels, name)
+        assert cost.flops_forward == LAYERS
+        assert not [text for text in cost.uncounted if "kernel" in text]
+
+
+def test_without_any_product_that_torch_saw_flops_are_unknown_and_not_zero(kernels: str) -> None:
+    for name in ("AllOutside", "PretendsOnMeta"):
+        cost = counted(kernels, name)
+        assert (cost.flops_forward, cost.flops_backward) == (None, None)
+        assert cost.uncounted == (UNNAMED,)
+        assert cost.counted_how == "not counted: torch saw no matrix product"
+
+
+@pytest.mark.parametrize("name", ["HalfOutside", "IntoEmpty", "IntoZeros"])
+def test_what_a_kernel_computes_where_torch_does_not_look_is_said_to_be_missing(kernels: str, name: str) -> None:
+    cost = counted(kernels, name)
+    assert cost.flops_forward == LAYERS // 2  # the layer that torch runs
+    assert cost.uncounted == (UNNAMED,)
+    assert cost.counted_how == "counted by running it on 8 tokens"
+    backward = {"HalfOutside": LAYERS, "IntoEmpty": None, "IntoZeros": 0}
+    assert cost.flops_backward == backward[name]
+
+
+def test_kernels_of_triton_are_named_as_they_are_launched(kernels: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    class JITFunction:
+        def __init__(self, name: str) -> None:
+            self.fn = SimpleNamespace(__name__=name)
+
+        def run(self, *args: object, grid: tuple, warmup: bool) -> None:
+            launched.append(warmup)
+
+    launched: list[bool] = []
+    triton = ModuleType("triton")
+    triton.runtime = SimpleNamespace(JITFunction=JITFunction)  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "triton", triton)
+    run = JITFunction.run
+    cost = counted(kernels, "Launching")
+    assert cost.uncounted == ("the Triton kernel silu_kernel",)
+    assert cost.flops_forward == LAYERS
+    assert launched == [True, False]
+    assert JITFunction.run is run
+
+
+def test_a_module_whose_kernels_want_an_accelerator_is_counted_there(
+    kernels: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settled = []
+    place = SimpleNamespace(device=torch.device("cpu"), settle=lambda: settled.append(1))
+    monkeypatch.setattr(accelerator, "MAKERS", {"cuda": lambda name: place})
+    monkeypatch.setattr(accelerator, "_MADE", {})
+    cost = counted(kernels, "Hungry", device="cuda:0")  # with 8 tokens it fails, with its workload's 64 it runs
+    assert (cost.flops_forward, cost.counted_how) == (LAYERS, "counted by running it on 64 tokens")
+    assert settled == [1, 1]
+    assert counted(kernels, "Hungry").counted_how.startswith("not counted: it raised")
+
+
+CAPABILITIES = {
+    "V100": (7, 0),
+    "A100": (8, 0),
+    "RTX 4090": (8, 9),
+    "H200": (9, 0),
+    "B200": (10, 0),
+    "RTX 5090": (12, 0),
+}
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32])
+@pytest.mark.parametrize("gpu", CAPABILITIES)
+def test_grouped_products_are_one_kernel_for_bfloat16_on_hopper_and_its_heir_alone(
+    gpu: str, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By torch's source, aten/src/ATen/native/cuda/GroupedBlas.cpp of 2.10."""
+    from ffnbench.ffn import experts
+
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: CAPABILITIES[gpu])
+    told = experts.loop_of_products(torch.device("cuda:1"), dtype)
+    assert bool(told) is not (gpu in ("H200", "B200") and dtype is torch.bfloat16)
+    if told:
+        assert "is a loop over the experts for" in told
+        assert "{}.{}".format(*CAPABILITIES[gpu]) in told
+    monkeypatch.setattr(torch.version, "hip", "6.4")
+    assert "without CUDA" in experts.loop_of_products(torch.device("cuda"), dtype)
+
+
+def test_on_the_cpu_they_are_a_loop_and_its_row_says_so() -> None:
+    """torch's own profiler sees a product for each expert."""
+    from torch.autograd.profiler import profile
+
+    from ffnbench.bench.jobs import Jobs
+    from ffnbench.planning.compare import plan_compare
+    from ffnbench.request import CompareRequest
+
+    flags = {
+        "d_model": 16,
+        "dtype": "float32",
+        "device": "cpu",
+        "seq_len": 64,
+        "batch": 1,
+        "d_ff": "32",
+        "budget": None,
+    }
+    variants = "relu@moe=4x2@experts=eager,relu@moe=4x2@experts=grouped"
+    plan = plan_compare(CompareRequest(variants=variants, **flags))
+    jobs, cases = Jobs(plan), plan.cases
+    notes = [jobs.open(case.label, 1).get("notes", []) for case in cases]
+    assert ["is a loop over the experts" in " ".join(told) for told in notes] == [False, True]
+    moe = MoESpec(experts=4, top_k=2, dispatch=Dispatch.GROUPED)
+    module = MixtureOfExperts(FFNSpec(d_model=16, d_ff=32, activation="relu", moe=moe))
+    with profile() as recorded, torch.inference_mode():
+        module(torch.randn(1, 64, 16))
+    calls = {event.key: event.count for event in recorded.key_averages()}
+    assert calls["aten::_grouped_mm"] == 2
+    assert calls["aten::mm"] >= 2 * 4
+
+
+def raised(problem: BaseException) -> dict:
+    def job() -> None:
+        raise problem
+
+    return _answer(job, torch, {"do": "open"})
+
+
+def of_triton(name: str, message: str, **facts: str) -> BaseException:
+    """An exception of Triton's, as it has them: of its own module, under TritonError."""
+    parent = type("TritonError", (Exception,), {"__module__": "triton.errors"})
+    problem = type(name, (parent,), {"__module__": "triton.compiler.errors"})(message)
+    for key, value in facts.items():
+        setattr(problem, key, value)
+    return problem
+
+
+def test_what_a_compiler_cannot_compile_is_unsupported_and_says_why() -> None:
+    """Messages are those of Triton 3.4 and torch 2.13."""
+    from torch._dynamo.exc import BackendCompilerFailed
+    from torch._inductor.exc import CppCompileError, InductorError, LoweringException
+
+    where = "at 12:11:\n    x = tl.load(X + i)\n           ^\n"
+    lowering = LoweringException(NotImplementedError("View"), "aten.view", [], {})
+    told = {
+        "Triton can't compile it: NameError('blocks is not defined')": of_triton(
+            "CompilationError", where + "NameError('blocks is not defined')"
+        ),
+        "Triton can't compile it: Input shapes should have M >= 16": of_triton(
+            "CompilationError", where, error_message="Input shapes should have M >= 16"
+        ),
+        "Triton can't compile it: out of resource: shared memory, Required: 294912, Hardware limit: 232448.": of_triton(
+            "OutOfResources", "out of resource: shared memory, Required: 294912, Hardware limit: 232448."
+        ),
+        "torch.compile can't compile it: LoweringException: NotImplementedError: View": InductorError(lowering, None),
+        "torch.compile can't compile it: 'y' was not declared in this scope": InductorError(
+            CppCompileError(["g++"], "/tmp/c.cpp:3:5: error: 'y' was not declared in this scope\n  3 | y\n"), None
+        ),
+        "torch.compile can't compile it: ValueError: what I do not know": BackendCompilerFailed(
+            lambda graph: None, ValueError("what I do not know"), None
+        ),
+    }
+    for says, problem in told.items():
+        assert raised(problem) == {"failure": "unsupported", "message": says}
+    full = InductorError(torch.OutOfMemoryError("CUDA out of memory."), None)
+    assert not_compiled(full) == not_compiled(ValueError("CompilationError")) == ""
+    assert raised(ValueError("x"))["failure"] == "crash"
+    assert raised(Unsupported("no"))["failure"] == "unsupported"
+
+
+def test_a_module_that_inductor_cannot_compile_is_unsupported() -> None:
+    """A real one: an operation that has no kernel for anything but eager mode."""
+    from torch._dynamo.exc import BackendCompilerFailed
+
+    def refusing(graph: object, inputs: object) -> object:
+        raise AssertionError("no rule for this operation")
+
+    with pytest.raises(BackendCompilerFailed) as caught:
+        torch.compile(lambda x: x + 1, backend=refusing)(torch.ones(2))
+    answer = raised(caught.value)
+    assert answer["failure"] == "unsupported"
+    assert answer["message"].endswith("AssertionError: no rule for this operation")
