@@ -1,0 +1,574 @@
+"""A machine with one simulated GPU, by what CUDA documents and nothing else: the examiner of all that times a device.
+
+One stream in order: a kernel starts once its launch has arrived and the one before has ended. The host runs ahead of
+it, until 1,024 launches are in the queue: then it waits for room. An event is stamped when the stream reaches it, in
+steps of half a microsecond (cudaEventElapsedTime). A graph is launched as one, and what it launches is not run while it
+is captured; to wait for the device in a capture is an error. An illegal access is an error of every later call of its
+process. Memory is handed out in blocks of 512 bytes. Reading the host's clock takes time like all that the host does.
+
+Tensors are on the CPU and hold real numbers: a graph that is launched again computes again. Modules of this file launch
+kernels of given lengths; of any other module, in a world with `ops`, each operation is a kernel and takes memory.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from functools import partial
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+from conftest import FACTS
+from torch import Tensor, nn
+from torch.multiprocessing.reductions import StorageWeakRef
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+from ffnbench import jsonable
+from ffnbench.bench import accelerator, nvml
+from ffnbench.bench.accelerator import CaptureFailed, Replay
+from ffnbench.bench.jobs import Jobs
+from ffnbench.bench.session import WorkerLost
+from ffnbench.bench.worker import _answer
+from ffnbench.plan import Plan
+
+US = 1e-6
+ILLEGAL = "CUDA error: an illegal memory access was encountered\nCUDA kernel errors might be asynchronously reported"
+POWER_CAP, THERMAL = 0x4, 0x40  # bits of nvmlClocksEventReasons
+
+
+@dataclass(frozen=True)
+class Slow:
+    """A stretch of the host's time in which the clocks are held down to a share of what they are, and NVML's bits."""
+
+    begin_s: float
+    end_s: float
+    share: float
+    bits: int = THERMAL
+
+
+@dataclass
+class World:
+    """The machine: what everything costs, in seconds. `host_s` is its clock."""
+
+    launch_s: float = 6 * US
+    event_s: float = 2 * US  # of the host
+    mark_s: float = 0.3 * US  # of the stream
+    read_s: float = 0.05 * US  # to read the host's clock
+    wait_s: float = 8 * US  # to wait for a device that has nothing to do
+    replay_s: float = 9 * US
+    latency_s: float = 3 * US  # from a launch to its arrival
+    gap_s: float = 0.1 * US  # between two kernels of a queue
+    flush_s: float = 60 * US
+    spin: float = 1.04  # a spin takes this times what it was asked for; 0 where there is none
+    graphs: bool = True
+    depth: int = 1024
+    tick_s: float = 0.5 * US
+    memory_bytes: int = 80 << 30
+    workspace_bytes: int = 4096 * 1024 * 2 + 16 * 1024 * 8  # cuBLAS's default, CUBLAS_WORKSPACE_CONFIG=:4096:2:16:8
+    slow: tuple[Slow, ...] = ()
+    ops: bool = False  # whether operations of torch are kernels and take memory
+    host_s: float = 1000.0
+
+    def share(self, at: float) -> float:
+        """Of the clocks, at a moment."""
+        return min((one.share for one in self.slow if one.begin_s <= at < one.end_s), default=1.0)
+
+    def bits(self) -> int:
+        """What NVML says now."""
+        return sum({one.bits for one in self.slow if one.begin_s <= self.host_s < one.end_s})
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """What a launch runs: seconds at full clocks; `cold` times that where the cache was flushed since it last ran."""
+
+    seconds: float
+    name: object = None
+    cold: float = 1.0
+    illegal: bool = False
+
+
+@dataclass
+class Context:
+    """One process's use of the device: an Accelerator."""
+
+    world: World
+    name: str = "cuda:0"
+    device: torch.device = field(default_factory=partial(torch.device, "cpu"))
+    free_s: float = 0.0  # when the stream has done all
+    broken_s: float | None = None
+    requested: int = 0
+    blocks: int = 0
+    peak: int = 0
+    launched: int = 0
+    _queue: deque[float] = field(default_factory=deque)
+    _captured: list[Kernel] | None = None
+    _no_waiting: bool = False
+    _flushes: int = 0
+    _seen: dict[object, int] = field(default_factory=dict)
+    _alive: dict[StorageWeakRef, int] = field(default_factory=dict)
+    _workspace: bool = False
+
+    # of the host
+
+    def settle(self) -> None:
+        self.world.host_s += 0.2 * US
+
+    def now(self) -> float:
+        self.world.host_s += self.world.read_s
+        return self.world.host_s
+
+    def python(self, seconds: float) -> None:
+        """The host works by itself."""
+        self.world.host_s += seconds
+
+    def synchronize(self) -> None:
+        if self._no_waiting:
+            raise RuntimeError("called a synchronizing CUDA operation")
+        if self._captured is not None:
+            raise RuntimeError("CUDA error: operation not permitted when stream is capturing")
+        self.world.host_s = max(self.world.host_s, self.free_s) + self.world.wait_s
+        self._check()
+
+    def _check(self) -> None:
+        if self.broken_s is not None and self.world.host_s >= self.broken_s:
+            raise torch.AcceleratorError(ILLEGAL)
+
+    # of the stream
+
+    def launch(self, kernel: Kernel) -> None:
+        """Put a kernel into the queue, or into the graph that is captured."""
+        self._check()
+        self.world.host_s += self.world.launch_s
+        if self._captured is not None:
+            self._captured.append(kernel)
+        else:
+            self._run([kernel])
+
+    def _run(self, kernels: list[Kernel]) -> None:
+        arrives = self._arrival()
+        for kernel in kernels:
+            start = max(arrives, self.free_s + self.world.gap_s)
+            self.free_s = start + self._seconds(kernel, start)
+            if kernel.illegal and self.broken_s is None:
+                self.broken_s = self.free_s
+            self.launched += 1
+        self._queue.append(self.free_s)
+
+    def _arrival(self) -> float:
+        """When what the host launches now gets to the device; it waits while the queue is full."""
+        while self._queue and self._queue[0] <= self.world.host_s:
+            self._queue.popleft()
+        if len(self._queue) >= self.world.depth:
+            self.world.host_s = self._queue.popleft()
+        return self.world.host_s + self.world.latency_s
+
+    def _seconds(self, kernel: Kernel, at: float) -> float:
+        warm = self._seen.get(kernel.name) == self._flushes
+        self._seen[kernel.name] = self._flushes
+        return kernel.seconds * (1.0 if warm else kernel.cold) / self.world.share(at)
+
+    def event(self) -> Mark:
+        return Mark(self)
+
+    def spin(self, seconds: float) -> bool:
+        if self.world.spin:
+            self.launch(Kernel(seconds * self.world.spin))
+        return bool(self.world.spin)
+
+    def flush(self) -> None:
+        self.launch(Kernel(self.world.flush_s))
+        self._flushes += 1
+
+    def capture(self, work: Callable[[], object]) -> Replay:
+        if not self.world.graphs:
+            raise CaptureFailed("this device has no graphs")
+        self._no_waiting = True
+        try:
+            work()
+        except RuntimeError as problem:
+            raise CaptureFailed(str(problem).splitlines()[0]) from problem
+        finally:
+            self._no_waiting = False
+        self.synchronize()
+        self._captured, recorded = [], _Recorded()
+        try:
+            with recorded:
+                kept = work()
+            return Graph(self, self._captured, recorded, kept)
+        except RuntimeError as problem:
+            raise CaptureFailed(str(problem).splitlines()[0]) from problem
+        finally:
+            self._captured = None
+
+    @property
+    def capturing(self) -> bool:
+        """Whether what is launched now goes into a graph."""
+        return self._captured is not None
+
+    # of random numbers
+
+    def rng_state(self) -> Tensor:
+        return torch.get_rng_state()
+
+    def set_rng_state(self, state: Tensor) -> None:
+        torch.set_rng_state(state)
+
+    # of memory
+
+    def allocate(self, size: int) -> None:
+        """Take memory as a tensor does."""
+        block = -(-size // 512) * 512
+        if self.blocks + block > self.world.memory_bytes:
+            whole, free = (
+                f"{b / 2**30:.2f} GiB" for b in (self.world.memory_bytes, self.world.memory_bytes - self.blocks)
+            )
+            raise torch.OutOfMemoryError(
+                f"CUDA out of memory. Tried to allocate {size / 2**30:.2f} GiB. GPU 0 has a total capacity of {whole} "
+                f"of which {free} is free."
+            )
+        self.requested, self.blocks = self.requested + size, self.blocks + block
+        self.peak = max(self.peak, self.requested)
+
+    def release(self, size: int) -> None:
+        """Give it back."""
+        self.requested, self.blocks = self.requested - size, self.blocks - -(-size // 512) * 512
+
+    def made(self, tensor: Tensor) -> None:
+        """A tensor that an operation has made: its storage takes memory for as long as it lives."""
+        key = StorageWeakRef(tensor.untyped_storage())
+        if key not in self._alive:
+            size = tensor.untyped_storage().nbytes()
+            self.allocate(size)
+            self._alive[key] = size
+
+    def sweep(self) -> None:
+        """What nobody holds any longer is free."""
+        for key in [key for key in self._alive if key.expired()]:
+            self.release(self._alive.pop(key))
+
+    def take_workspace(self) -> None:
+        """The matrix library's, at its first product."""
+        if not self._workspace:
+            self._workspace = True
+            self.allocate(self.world.workspace_bytes)
+
+    def requested_bytes(self) -> int:
+        self.sweep()
+        return self.requested
+
+    def peak_requested_bytes(self) -> int:
+        return self.peak
+
+    def reset_peak(self) -> None:
+        self.sweep()
+        self.peak = self.requested
+
+    def free_bytes(self) -> int | None:
+        self.sweep()
+        return self.world.memory_bytes - self.blocks
+
+
+@dataclass
+class Mark:
+    """An event."""
+
+    context: Context
+    stamp: float | None = None
+
+    def record(self) -> None:
+        context = self.context
+        context._check()
+        context.world.host_s += context.world.event_s
+        self.stamp = max(context._arrival(), context.free_s)
+        context.free_s = self.stamp + context.world.mark_s
+        context._queue.append(context.free_s)
+
+    def seconds_since(self, start: Mark) -> float:
+        if self.stamp is None or start.stamp is None:
+            raise ValueError("Both events must be recorded before calculating elapsed time.")
+        if max(self.stamp, start.stamp) > self.context.world.host_s:
+            raise RuntimeError("CUDA error: device not ready")
+        tick = self.context.world.tick_s
+        return (round(self.stamp / tick) - round(start.stamp / tick)) * tick
+
+
+@dataclass
+class Graph:
+    """Kernels in the order of their launches, and the operations that compute what they do."""
+
+    context: Context
+    kernels: list[Kernel]
+    recorded: _Recorded
+    kept: object
+
+    def replay(self) -> None:
+        self.context._check()
+        self.context.world.host_s += self.context.world.replay_s
+        self.context._run(self.kernels)
+        self.recorded.again()
+
+
+class _Recorded(TorchDispatchMode):
+    """Operations with what they gave: played again, they write there once more, by what their inputs hold then."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.steps: list[tuple[Any, Any, Any, Any]] = []
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        given = func(*args, **(kwargs or {}))
+        if not func.is_view:
+            self.steps.append((func, args, kwargs or {}, given))
+        return given
+
+    def again(self) -> None:
+        """Compute once more, below autograd."""
+        with torch.inference_mode(), torch._C._AutoDispatchBelowAutograd():
+            for func, args, kwargs, given in self.steps:
+                found = func(*args, **kwargs)
+                for old, new in zip(tree_leaves(given), tree_leaves(found), strict=True):
+                    if isinstance(old, Tensor) and old is not new:
+                        old.copy_(new)
+
+
+class Ops(TorchDispatchMode):
+    """Every operation is a kernel, of a length by its work, and takes memory for what it makes."""
+
+    PRODUCTS = ("mm", "addmm", "bmm", "baddbmm", "_grouped_mm")
+
+    def __init__(self, context: Context) -> None:
+        super().__init__()
+        self.context = context
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs, context, name = kwargs or {}, self.context, func._overloadpacket.__name__
+        if torch._C._dispatch_has_kernel_for_dispatch_key(func.name(), "CompositeImplicitAutograd"):
+            with self:
+                if (found := func.decompose(*args, **kwargs)) is not NotImplemented:
+                    return found
+        if name == "_local_scalar_dense":
+            context.synchronize()
+        context.sweep()
+        product = name in self.PRODUCTS
+        if product:
+            context.take_workspace()
+        given = func(*args, **kwargs)
+        tensors = [one for one in tree_leaves(given) if isinstance(one, Tensor)]
+        if func.is_view or not tensors:
+            return given
+        for tensor in tensors:
+            context.made(tensor)
+        if not name.startswith(("empty", "new_empty", "lift_fresh", "detach")):
+            read = [one for one in tree_leaves((args, kwargs)) if isinstance(one, Tensor)]
+            moved = sum(one.nbytes for one in (*read, *tensors))
+            flops = 2 * tensors[0].numel() * read[-1].shape[-2] if product and read[-1].dim() > 1 else 0
+            context.launch(Kernel(max(2 * US, moved / 2e12, flops / 4e14), (name, tensors[0].shape)))
+        return given
+
+
+# the process that is running now
+
+
+_current: list[Context] = []
+
+
+def current() -> Context:
+    """The device as the code that runs now has it."""
+    return _current[-1]
+
+
+@contextmanager
+def used(context: Context) -> Iterator[Context]:
+    """In here this context is the process's own."""
+    accelerator._MADE.clear()
+    _current.append(context)
+    try:
+        if context.world.ops:
+            with Ops(context):
+                yield context
+        else:
+            yield context
+    finally:
+        _current.pop()
+        accelerator._MADE.clear()
+
+
+def install(patch: pytest.MonkeyPatch, world: World) -> None:
+    """Put the simulated device where devices are looked for, under the name cuda, and its NVML."""
+    patch.setattr(accelerator, "MAKERS", {"cuda": lambda name: current()})
+    patch.setattr(accelerator, "_MADE", {})
+    library = SimpleNamespace(
+        nvmlDeviceGetCurrentClocksEventReasons=lambda handle: world.bits(),
+        nvmlDeviceGetClockInfo=lambda handle, kind: round(1980 * world.share(world.host_s)),
+        nvmlDeviceGetTemperature=lambda handle, kind: 60,
+        nvmlDeviceGetPowerUsage=lambda handle: 500_000,
+    )
+    card = nvml.Card(nvml.Library(library), 0, 0)
+    patch.setattr(nvml, "card_of", lambda device: card)
+
+
+class Quiet(Jobs):
+    """The real jobs, but for what they ask of the machine that the tests run on."""
+
+    __slots__ = ()
+
+    def rest(self, label: str = "") -> dict[str, Any]:
+        return {"cpus": 0.0}
+
+    def idle(self, label: str) -> dict[str, Any]:
+        return {"cpus": 0.0}
+
+    def tick(self, label: str, seconds: float) -> dict[str, Any]:
+        current().python(seconds)
+        return {"seconds": seconds}
+
+
+class NoWait:
+    """Nobody waits for a CPU."""
+
+    def with_share(self, call: Callable[[], Any], threads: int) -> tuple[Any, float]:
+        return call(), 0.0
+
+
+class SimulatedWorker:
+    """A worker without a process: the real jobs, on a context of its own."""
+
+    settle_s = 0.0
+
+    def __init__(self, world: World) -> None:
+        self.context, self.jobs, self.gone, self.closed = Context(world), None, False, False
+        self.context.free_s = world.host_s
+
+    def greeting(self) -> dict[str, Any]:
+        return {**FACTS, "gpus": 1, "accelerator": "cuda", "gpu_names": ["Simulated"], "cuda": "13.0"}
+
+    def ask(self, request: dict[str, Any], timeout_s: float) -> dict[str, Any]:
+        if self.gone:
+            raise WorkerLost("crash", "it has ended")
+        request = json.loads(json.dumps(request))
+        self.context.world.host_s += 1e-3
+        if request["do"] == "device":
+            return {"gpu": "Simulated", "gpu_memory_bytes": self.context.world.memory_bytes}
+        with used(self.context):
+            if request["do"] == "plan":
+                self.jobs = Quiet(jsonable.decode(Plan, request["plan"]), request["memory_bytes"])
+                self.jobs.waits = NoWait()
+                return {}
+            answer = _answer(getattr(self.jobs, request.pop("do")), torch, request, self.jobs)
+        self.gone = bool(answer.get("ends"))
+        return json.loads(json.dumps(answer))
+
+    def close(self) -> None:
+        self.closed = True
+
+
+@dataclass
+class Launch:
+    """Starts simulated workers on one machine."""
+
+    world: World
+    workers: list[SimulatedWorker] = field(default_factory=list)
+
+    def __call__(self, arm: object = None) -> SimulatedWorker:
+        self.workers.append(SimulatedWorker(self.world))
+        return self.workers[-1]
+
+    def now(self) -> float:
+        """The run's own clock is the machine's."""
+        return self.world.host_s
+
+
+# modules of the user's
+
+
+class _Launching(torch.autograd.Function):
+    """x * weight, by kernels of given lengths; its backward has twice as many."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weight: Tensor, module: Kernels) -> Tensor:
+        ctx.save_for_backward(x, weight)
+        ctx.module = module
+        module.issue(1)
+        return x * weight
+
+    @staticmethod
+    def backward(ctx: Any, dy: Tensor) -> tuple[Tensor, Tensor, None]:
+        x, weight = ctx.saved_tensors
+        ctx.module.issue(2)
+        return dy * weight, (dy * x).flatten(0, -2).sum(0), None
+
+
+class Kernels(nn.Module):
+    """`kernels` launches of `us` microseconds each, after `python_us` of the host's own work; the rest by name.
+
+    `waits`: it asks for a number, as .item() does. `wont`: it can't be captured. `breaks_at`: the call from which on
+    its kernel accesses what is not there. `cold`: times as long, where the cache was flushed.
+    """
+
+    def __init__(
+        self, d_model: int, d_ff: int, kernels: int = 1, us: float = 10.0, python_us: float = 8.0, cold: float = 1.0,
+        breaks_at: int = 0, *, waits: bool = False, wont: bool = False,
+    ) -> None:  # fmt: skip
+        super().__init__()
+        self.weight = nn.Parameter(torch.full((d_model,), 2.0))
+        self.kernels, self.seconds, self.python, self.cold = kernels, us * US, python_us * US, cold
+        self.breaks_at, self.waits, self.wont, self.calls = breaks_at, waits, wont, 0
+
+    def forward(self, x: Tensor) -> Tensor:
+        return _Launching.apply(x, self.weight, self)
+
+    def issue(self, times: int) -> None:
+        """What one call, or its backward, launches."""
+        context = current()
+        self.calls += 1
+        context.python(self.python)
+        if self.wont and context.capturing:
+            raise RuntimeError("CUDA error: operation not permitted when stream is capturing")
+        illegal = bool(self.breaks_at) and self.calls >= self.breaks_at
+        for number in range(times * self.kernels):
+            context.launch(Kernel(self.seconds, (id(self), times, number), self.cold, illegal))
+        if self.waits:
+            context.synchronize()
+
+
+@dataclass(frozen=True)
+class Truth:
+    """What a call of such a module takes, seconds: of the device by itself, and of the host by itself."""
+
+    device: float
+    host: float
+
+    @property
+    def wall(self) -> float:
+        """Calls one after another: who takes longer."""
+        return max(self.device, self.host)
+
+
+def truth_of(world: World, *, kernels: int, us: float, python_us: float = 8.0) -> Truth:
+    """By the world's costs, forward."""
+    return Truth(kernels * (us * US + world.gap_s), python_us * US + kernels * world.launch_s)
+
+
+def shapes(seed: int, count: int) -> list[tuple[World, dict[str, float], Truth]]:
+    """Worlds and modules by a seed, half of them launch-bound; none of which host and device are within 10 %."""
+    dice, found = random.Random(seed), []
+    while len(found) < count:
+        world = World(launch_s=dice.uniform(1, 12) * US, gap_s=dice.choice([0.0, 0.2, 1.0]) * US)
+        module = {
+            "kernels": dice.randint(1, 12),
+            "us": round(2 * 10 ** dice.uniform(0, 2), 2),
+            "python_us": round(dice.uniform(1, 60), 1),
+        }
+        truth = truth_of(world, **module)
+        bound = truth.host > truth.device
+        if abs(truth.host / truth.device - 1) > 0.1 and bound == (len(found) % 2 == 0):
+            found.append((replace(world), module, truth))
+    return found
