@@ -2,12 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 import torch
-from device_world import US, Context, Kernel, Kernels, Slow, World, install, used
+from conftest import KnownProber, csv_of
+from device_world import US, Context, Kernel, Kernels, Launch, Slow, World, install, shapes, truth_of, used
 
+from ffnbench import api
 from ffnbench.bench import meters
+from ffnbench.ffn.cost import cost
+from ffnbench.metrics import DEVICE_TIME, HOST_TIME, LATENCY, PEAK, SAVED
 from ffnbench.plan import Workload
+from ffnbench.report.compare import compare_table
+from ffnbench.report.footnotes import case_notes
+from ffnbench.report.shown_report import ShownReport
+from ffnbench.report.text import plain
+from ffnbench.request import CompareRequest
+from ffnbench.result import Estimate, FailureKind
+from ffnbench.stats.launch_bound import launch_bound
+from ffnbench.stats.rounds import is_clean
 
 
 def context(**costs: object) -> Context:
@@ -145,3 +159,166 @@ def test_device_time_is_that_of_the_kernels(us: float, graphs: bool, monkeypatch
     assert found.device == pytest.approx(us * US + world.gap_s, rel=0.01)
     assert found.device_by == ("graph" if graphs else "queue")
     assert found.host == pytest.approx(14 * US, rel=0.05)
+
+
+# the real jobs, runner, statistics and tables on it
+
+
+Measure = Callable[..., ShownReport]
+
+
+@pytest.fixture
+def measure(monkeypatch: pytest.MonkeyPatch, on_machine: Callable[..., None]) -> Measure:
+    """A comparison on a world; its launch, with all workers, is left in `measure.launch`."""
+
+    def run(world: World, variants: str, **asked: object) -> ShownReport:
+        install(monkeypatch, world)
+        launch = run.launch = Launch(world)  # type: ignore[attr-defined]
+        on_machine(launch, KnownProber)
+        settings = {"d_model": 8, "d_ff": 32, "match": "none", "device": "cuda", "dtype": "float32", "seq_len": 4,
+                    "workers": 3, "rounds": 4, "metrics": "latency", "threads": 1}  # fmt: skip
+        return api.compare(CompareRequest(variants=variants, **{**settings, **asked}))
+
+    return run
+
+
+def module(label: str, **facts: object) -> str:
+    return f"{label}=device_world:Kernels" + "".join(f"@{key}={str(value).lower()}" for key, value in facts.items())
+
+
+def value(report: ShownReport, label: str, metric: str = LATENCY) -> float:
+    found = report.estimate(label, metric)
+    assert isinstance(found, Estimate), (label, metric, report.failures)
+    return found.value
+
+
+def test_launch_bound_is_said_of_those_rows_that_are(measure: Measure) -> None:
+    """Twenty by a seed, on four machines; none of which the host's and the device's time are within 10 %."""
+    said, drawn = 0, shapes(seed=21, count=20)
+    for world in dict.fromkeys(one.launch_s for one, _, _ in drawn):
+        rows = [(f"r{i}", facts, truth) for i, (one, facts, truth) in enumerate(drawn) if one.launch_s == world]
+        machine = next(one for one, _, _ in drawn if one.launch_s == world)
+        report = measure(machine, ",".join(module(label, **facts) for label, facts, _ in rows))
+        table, records = plain(compare_table(report), 200), csv_of(report)
+        for label, _, truth in rows:
+            bound = truth.host > truth.device
+            assert launch_bound(report, label) is bound
+            assert any("launch-bound" in note for note in case_notes(report, label)) is bound
+            assert value(report, label, DEVICE_TIME) == pytest.approx(truth.device, rel=0.01)
+            assert value(report, label, HOST_TIME) == pytest.approx(truth.host, rel=0.05)
+            assert value(report, label) == pytest.approx(truth.wall, rel=0.02)
+            said += bound
+        assert ("launch-bound" in table) is any(truth.host > truth.device for _, _, truth in rows)
+        assert "launch_bound" in records
+    assert said == 10
+
+
+@pytest.mark.parametrize("time", ["wall", "device"])
+def test_a_slowdown_is_what_was_asked_for(time: str, measure: Measure) -> None:
+    """Of a row that the device holds up, and of one that the host does."""
+    rows = {"big": {"kernels": 4, "us": 200}, "small": {"kernels": 2, "us": 3, "python_us": 40}}
+    for label, facts in rows.items():
+        variants = f"{module(label, **facts)},{module('slow', **facts)}@slowdown=0.1"
+        report = measure(World(), variants, time=time)
+        assert value(report, "slow") / value(report, label) == pytest.approx(1.1, rel=0.005)
+
+
+def test_time_device_is_the_devices_and_time_wall_what_a_caller_waits_for(measure: Measure) -> None:
+    small = {"kernels": 4, "us": 4}
+    truth = truth_of(World(), **small)
+    for time, expected in (("wall", truth.host), ("device", truth.device)):
+        report = measure(World(), module("small", **small), time=time)
+        assert value(report, "small") == pytest.approx(expected, rel=0.01)
+
+
+def test_training_is_forward_and_backward_captured_together(measure: Measure) -> None:
+    world = World()
+    report = measure(world, module("row", kernels=2, us=50), mode="train")
+    assert value(report, "row", DEVICE_TIME) == pytest.approx(3 * 2 * (50 * US + world.gap_s), rel=0.01)
+    assert not report.notes("row")
+    backward = measure(world, module("row", kernels=2, us=50), mode="backward")
+    assert value(backward, "row", DEVICE_TIME) == pytest.approx(2 * 2 * (50 * US + world.gap_s), rel=0.01)
+
+
+def test_a_call_that_waits_for_the_device_has_no_time_of_the_device_apart_and_says_so(measure: Measure) -> None:
+    world = World()
+    report = measure(
+        world, ",".join((module("plain", kernels=2, us=50), module("waits", kernels=2, us=50, waits=True)))
+    )
+    assert report.estimate("waits", DEVICE_TIME) is None
+    assert any("wait for the device" in note for note in case_notes(report, "waits"))
+    # by hand: Python, a launch and its way, two kernels, and what it takes to see that the device is idle
+    expected = 8 * US + world.launch_s + world.latency_s + 2 * 50 * US + world.gap_s + world.wait_s
+    assert value(report, "waits") == pytest.approx(expected, rel=0.01)
+    assert value(report, "plain", DEVICE_TIME) == pytest.approx(2 * (50 * US + world.gap_s), rel=0.01)
+
+
+def test_calls_that_cannot_be_captured_are_timed_from_a_queue_and_say_so(measure: Measure) -> None:
+    world = World()
+    report = measure(world, ",".join((module("plain", kernels=3, us=5), module("wont", kernels=3, us=5, wont=True))))
+    for label in ("plain", "wont"):
+        assert value(report, label, DEVICE_TIME) == pytest.approx(3 * (5 * US + world.gap_s), rel=0.01)
+    told = [any("can't be captured" in note for note in case_notes(report, label)) for label in ("plain", "wont")]
+    assert told == [False, True]
+
+
+def test_cold_caches_make_kernels_slower_that_read_from_them_and_no_others(measure: Measure) -> None:
+    rows = ",".join((module("resident", kernels=2, us=20, cold=1.5), module("streaming", kernels=2, us=20)))
+    world, kernels = World(), 2 * 20 * US
+    for cache, share in (("hot", 1.0), ("cold", 1.5)):
+        report = measure(world, rows, cache=cache, time="device")
+        assert value(report, "resident") == pytest.approx(share * kernels + 2 * world.gap_s, rel=0.02)
+        assert value(report, "streaming") == pytest.approx(kernels + 2 * world.gap_s, rel=0.02)
+    queued = measure(World(graphs=False), rows, cache="cold", time="device")
+    assert value(queued, "resident") == pytest.approx(1.5 * kernels, rel=0.02)
+
+
+def test_clocks_that_drop_are_rounds_that_are_not_clean_and_no_slower_row(measure: Measure) -> None:
+    """A quarter of the run at 60 %, which comes over the rows unequally."""
+    rows = ",".join((module("one", kernels=2, us=100), module("two", kernels=2, us=100)))
+    world = World()
+    steady = measure(world, rows, rounds=8)
+    whole = world.host_s - 1000.0
+    dropping = World(slow=(Slow(1000.0 + 0.6 * whole, 1000.0 + 0.85 * whole, 0.6),))
+    report = measure(dropping, rows, rounds=8)
+    latencies = [sample for sample in report.samples if sample.metric == LATENCY]
+    disturbed = [sample for sample in latencies if sample.throttled]
+    assert {sample.throttled for sample in disturbed} == {"hw thermal slowdown"}
+    assert 0 < len(disturbed) < len(latencies) / 2
+    assert not any(map(is_clean, disturbed))
+    assert max(sample.value for sample in disturbed) > 1.5 * value(steady, "one")
+    for label in ("one", "two"):
+        assert value(report, label) == pytest.approx(value(steady, label), rel=0.005)
+
+
+def test_a_device_error_fails_the_row_that_made_it_and_no_other(measure: Measure) -> None:
+    rows = ",".join((module("one", us=50), module("breaks", us=50, breaks_at=2500), module("two", us=50)))
+    report = measure(World(), rows)
+    assert [(failure.case, failure.kind) for failure in report.failures] == [("breaks", FailureKind.CRASH)]
+    assert "an illegal memory access was encountered" in report.failures[0].message
+    for label in ("one", "two"):
+        found = report.estimate(label, LATENCY)
+        assert found is not None
+        assert (found.workers, found.samples) == (3, 12)
+        assert found.value == pytest.approx(truth_of(World(), kernels=1, us=50).device, rel=0.02)
+    assert len(measure.launch.workers) == 4  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("mode", ["forward", "train"])
+@pytest.mark.parametrize("variant", ["relu", "swiglu", "geglu@bias=true"])
+def test_memory_is_the_closed_form_to_the_byte(variant: str, mode: str, measure: Measure) -> None:
+    """Of real modules, whose every operation takes memory; in bytes as asked for, not in the allocator's blocks."""
+    report = measure(World(ops=True), variant, mode=mode, metrics="memory", d_model=20, d_ff=52, seq_len=7)
+    case = report.plan.cases[0]
+    expected = cost(case.ffn, tokens=7, dtype="float32", train=mode == "train", device="cuda")
+    assert value(report, case.label, PEAK) == expected.peak_bytes
+    if mode == "train":
+        assert value(report, case.label, SAVED) == expected.saved_bytes
+
+
+def test_memory_that_is_not_there_is_a_failure_of_its_row(measure: Measure) -> None:
+    world = World(ops=True, launch_s=1e-3, memory_bytes=1 << 20, workspace_bytes=1 << 16)
+    report = measure(world, "relu,swiglu@d_ff=20000")
+    assert [(failure.case, failure.kind) for failure in report.failures] == [("swiglu@d_ff=20000", FailureKind.OOM)]
+    assert "it tried to allocate" in report.failures[0].message
+    assert value(report, "relu") > 0
