@@ -39,6 +39,7 @@ from ffnbench.bench.worker import _answer
 from ffnbench.plan import Plan
 
 US = 1e-6
+AT_ONCE = {"warmup_s": 0.004, "min_sample_s": 0.004}  # nothing here has to get warm, and nothing scatters
 ILLEGAL = "CUDA error: an illegal memory access was encountered\nCUDA kernel errors might be asynchronously reported"
 POWER_CAP, THERMAL = 0x4, 0x40  # bits of nvmlClocksEventReasons
 
@@ -461,7 +462,7 @@ class SimulatedWorker:
         with used(self.context):
             if request["do"] == "plan":
                 plan = jsonable.decode(Plan, request["plan"])
-                plan = replace(plan, protocol=replace(plan.protocol, warmup_s=0.01))  # nothing here has to get warm
+                plan = replace(plan, protocol=replace(plan.protocol, **AT_ONCE))
                 self.jobs = Quiet(plan, request["memory_bytes"])
                 self.jobs.waits = NoWait()
                 return {}
