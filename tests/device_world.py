@@ -27,8 +27,8 @@ import torch
 from conftest import FACTS
 from torch import Tensor, nn
 from torch.multiprocessing.reductions import StorageWeakRef
-from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves
+from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
+from torch.utils._pytree import tree_leaves, tree_map
 
 from ffnbench import jsonable
 from ffnbench.bench import accelerator, nvml
@@ -41,6 +41,7 @@ from ffnbench.plan import Plan
 US = 1e-6
 AT_ONCE = {"warmup_s": 0.004, "min_sample_s": 0.004}  # nothing here has to get warm, and nothing scatters
 ILLEGAL = "CUDA error: an illegal memory access was encountered\nCUDA kernel errors might be asynchronously reported"
+MANY = 200  # tensors, of which it is looked only now and then which are gone
 POWER_CAP, THERMAL = 0x4, 0x40  # bits of nvmlClocksEventReasons
 
 
@@ -74,6 +75,8 @@ class World:
     memory_bytes: int = 80 << 30
     workspace_bytes: int = 4096 * 1024 * 2 + 16 * 1024 * 8  # cuBLAS's default, CUBLAS_WORKSPACE_CONFIG=:4096:2:16:8
     slow: tuple[Slow, ...] = ()
+    stall_s: float = 0.0  # for which the host stands still, once in so many launches
+    stall_every: int = 97
     ops: bool = False  # whether operations of torch are kernels and take memory
     host_s: float = 1000.0
 
@@ -108,7 +111,8 @@ class Context:
     requested: int = 0
     blocks: int = 0
     peak: int = 0
-    launched: int = 0
+    launched: int = 0  # kernels that have run
+    issued: int = 0  # launches by the host
     _queue: deque[float] = field(default_factory=deque)
     _captured: list[Kernel] | None = None
     _no_waiting: bool = False
@@ -148,6 +152,9 @@ class Context:
         """Put a kernel into the queue, or into the graph that is captured."""
         self._check()
         self.world.host_s += self.world.launch_s
+        self.issued += 1
+        if self.issued % self.world.stall_every == 0:
+            self.world.host_s += self.world.stall_s
         if self._captured is not None:
             self._captured.append(kernel)
         else:
@@ -327,17 +334,23 @@ class _Recorded(TorchDispatchMode):
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         given = func(*args, **(kwargs or {}))
         if not func.is_view:
-            self.steps.append((func, args, kwargs or {}, given))
+            self.steps.append((func, *_aliases((args, kwargs or {}, given))))
         return given
 
     def again(self) -> None:
         """Compute once more, below autograd."""
-        with torch.inference_mode(), torch._C._AutoDispatchBelowAutograd():
+        with _disable_current_modes(), torch.inference_mode(), torch._C._AutoDispatchBelowAutograd():
             for func, args, kwargs, given in self.steps:
                 found = func(*args, **kwargs)
                 for old, new in zip(tree_leaves(given), tree_leaves(found), strict=True):
                     if isinstance(old, Tensor) and old is not new:
                         old.copy_(new)
+
+
+def _aliases(values: Any) -> Any:
+    """The same memory by other tensors: autograd takes a gradient over as it is where nobody else holds it."""
+    with _disable_current_modes(), torch._C._AutoDispatchBelowAutograd():
+        return tree_map(lambda one: one.detach() if isinstance(one, Tensor) else one, values)
 
 
 class Ops(TorchDispatchMode):
@@ -347,7 +360,7 @@ class Ops(TorchDispatchMode):
 
     def __init__(self, context: Context) -> None:
         super().__init__()
-        self.context = context
+        self.context, self.count = context, 0
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs, context, name = kwargs or {}, self.context, func._overloadpacket.__name__
@@ -358,7 +371,9 @@ class Ops(TorchDispatchMode):
                     return found
         if name == "_local_scalar_dense":
             context.synchronize()
-        context.sweep()
+        self.count += 1
+        if len(context._alive) < MANY or self.count % MANY == 0:
+            context.sweep()
         product = name in self.PRODUCTS
         if product:
             context.take_workspace()

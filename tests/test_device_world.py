@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 import torch
 from conftest import KnownProber, csv_of
-from device_world import US, Context, Kernel, Kernels, Launch, Slow, World, install, shapes, truth_of, used
+from device_world import POWER_CAP, US, Context, Kernel, Kernels, Launch, Slow, World, install, shapes, truth_of, used
 
 from ffnbench import api
 from ffnbench.bench import meters
@@ -223,6 +223,22 @@ def test_a_slowdown_is_what_was_asked_for(time: str, measure: Measure) -> None:
         assert value(report, "slow") / value(report, label) == pytest.approx(1.1, rel=0.005)
 
 
+@pytest.mark.parametrize("graphs", [True, False])
+def test_a_host_that_stands_still_now_and_then_is_no_slower_device(graphs: bool, measure: Measure) -> None:
+    """Every 97th launch takes half a millisecond more, as where another process takes the CPU."""
+    world = World(graphs=graphs, stall_s=500 * US)
+    report = measure(world, module("row", kernels=3, us=10), rounds=6)
+    assert value(report, "row", DEVICE_TIME) == pytest.approx(3 * (10 * US + world.gap_s), rel=0.01)
+    assert value(report, "row") > 40 * US  # which a caller waits for
+
+
+def test_a_card_at_its_power_limit_is_told_and_clean(measure: Measure) -> None:
+    report = measure(World(slow=(Slow(0.0, 1e9, 0.8, POWER_CAP),)), module("row", kernels=2, us=50))
+    timed = [sample for sample in report.samples if sample.metric == LATENCY]
+    assert all(sample.throttled and is_clean(sample) for sample in timed)
+    assert value(report, "row", DEVICE_TIME) == pytest.approx(2 * (50 / 0.8 * US + 0.1 * US), rel=0.01)
+
+
 def test_time_device_is_the_devices_and_time_wall_what_a_caller_waits_for(measure: Measure) -> None:
     small = {"kernels": 4, "us": 4}
     truth = truth_of(World(), **small)
@@ -246,7 +262,7 @@ def test_a_call_that_waits_for_the_device_has_no_time_of_the_device_apart_and_sa
         world, ",".join((module("plain", kernels=2, us=50), module("waits", kernels=2, us=50, waits=True)))
     )
     assert report.estimate("waits", DEVICE_TIME) is None
-    assert any("wait for the device" in note for note in case_notes(report, "waits"))
+    assert any("no time of the device apart" in note for note in case_notes(report, "waits"))
     # by hand: Python, a launch and its way, two kernels, and what it takes to see that the device is idle
     expected = 8 * US + world.launch_s + world.latency_s + 2 * 50 * US + world.gap_s + world.wait_s
     assert value(report, "waits") == pytest.approx(expected, rel=0.01)
@@ -315,6 +331,20 @@ def test_memory_is_the_closed_form_to_the_byte(variant: str, mode: str, measure:
     assert value(report, case.label, PEAK) == expected.peak_bytes
     if mode == "train":
         assert value(report, case.label, SAVED) == expected.saved_bytes
+
+
+def test_operations_of_real_modules_are_kernels_and_their_rows_are_told_so(measure: Measure) -> None:
+    """Forward and backward of swiglu: small products on a big device are held up by the host."""
+    world = World(ops=True)
+    report = measure(world, "swiglu", mode="train", metrics="latency", d_model=16, d_ff=32, seq_len=4)
+    table = plain(compare_table(report), 200)
+    assert "latency: wall time" in table
+    assert "launch-bound" in table
+    host, device = value(report, "swiglu", HOST_TIME), value(report, "swiglu", DEVICE_TIME)
+    launches = host / world.launch_s  # of a call: each operation is one, and all here take the shortest time
+    assert launches == pytest.approx(round(launches), abs=0.1)
+    assert device == pytest.approx(round(launches) * (2 * US + world.gap_s), rel=0.01)
+    assert value(report, "swiglu") == pytest.approx(host, rel=0.02)
 
 
 def test_memory_that_is_not_there_is_a_failure_of_its_row(measure: Measure) -> None:

@@ -43,7 +43,7 @@ def test_devices_have_torchs_names(name: str) -> None:
 
 @pytest.mark.parametrize(
     ("name", "hint"),
-    [("rocm", "--device cuda"), ("hip:1", "--device cuda:1"), ("gpu", "devices: auto, cpu"), ("mps:0", "devices: auto"),
+    [("rocm", "--device cuda"), ("hip:1", "--device cuda:1"), ("gpu", "--device cuda"), ("mps:0", "devices: auto"),
      ("xpu:", "devices: auto"), ("cuda:x", "devices: auto"), ("cudo", "did you mean 'cuda'")],
 )  # fmt: skip
 def test_what_is_no_device_gets_a_hint(name: str, hint: str) -> None:

@@ -101,7 +101,8 @@ def _places(workload: Workload) -> Iterator[tuple[torch.device, tuple[int, int],
     yield torch.device("meta"), whole, None
     name = workload.device
     if name == "auto":
-        name = "cuda" if torch.cuda.is_available() else "cpu"
+        found = torch.accelerator.current_accelerator(check_available=True)
+        name = found.type if found else "cpu"
     accelerator = accelerator_of(name)
     if accelerator is not None:
         yield accelerator.device, SMALL, accelerator

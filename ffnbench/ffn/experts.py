@@ -214,12 +214,12 @@ def loop_of_products(device: torch.device, dtype: torch.dtype) -> str:
     capability = cuda_capability(device)
     if capability is not None and capability[0] in GROUPED_CAPABILITIES and dtype is torch.bfloat16:
         return ""
-    fast = " and ".join(f"{major}.x" for major in GROUPED_CAPABILITIES)
+    fast = "compute capability " + " and ".join(f"{major}.x" for major in GROUPED_CAPABILITIES)
     what = "the CPU" if device.type == "cpu" else f"{device.type} without CUDA"
     if capability is not None:
         what = f"compute capability {capability[0]}.{capability[1]}"
     here = f"{str(dtype).removeprefix('torch.')} on {what}"
-    return f"torch's grouped product is a loop over the experts for {here}: one kernel is for bfloat16 on {fast} alone"
+    return f"torch's grouped product is a loop over the experts for {here}: it is one kernel for bfloat16 on {fast}"
 
 
 def cuda_capability(device: torch.device) -> tuple[int, int] | None:
