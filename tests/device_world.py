@@ -283,6 +283,11 @@ class Context:
         self.sweep()
         return self.world.memory_bytes - self.blocks
 
+    def release_workspaces(self) -> None:
+        if self._workspace:
+            self._workspace = False
+            self.release(self.world.workspace_bytes)
+
 
 @dataclass
 class Mark:

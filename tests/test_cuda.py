@@ -13,7 +13,7 @@ import torch
 from conftest import ffnbench
 from torch import Tensor, nn
 
-from ffnbench.bench import meters
+from ffnbench.bench import meters, weighing
 from ffnbench.bench.accelerator import accelerator_of
 from ffnbench.errors import Unsupported
 from ffnbench.ffn.cost import cost
@@ -44,10 +44,10 @@ def test_bytes_are_the_closed_form(gate: Gate, bias: bool, dtype: str, mode: str
     subject = subject_of(spec, dtype, mode)
     predicted = cost(spec, tokens=1024, dtype=dtype, train=mode == "train", device="cuda")
     assert predicted.peak_bytes is not None
-    assert (meters.workspace_bytes(subject) or 0) > 0
-    assert meters.peak_bytes(subject) == predicted.peak_bytes  # in bytes as they were asked for, not in blocks
+    assert (weighing.workspace_bytes(subject) or 0) > 0
+    assert weighing.peak_bytes(subject) == predicted.peak_bytes  # in bytes as they were asked for, not in blocks
     if mode == "train":
-        assert meters.saved_bytes(subject) == predicted.saved_bytes
+        assert weighing.saved_bytes(subject) == predicted.saved_bytes
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])

@@ -12,7 +12,7 @@ from device_world import POWER_CAP, US, Context, Kernel, Kernels, Launch, Slow, 
 from ffnbench import api
 from ffnbench.bench import meters
 from ffnbench.ffn.cost import cost
-from ffnbench.metrics import DEVICE_TIME, HOST_TIME, LATENCY, PEAK, SAVED
+from ffnbench.metrics import DEVICE_TIME, HOST_TIME, LATENCY, PEAK, SAVED, WORKSPACE
 from ffnbench.plan import Workload
 from ffnbench.report.compare import compare_table
 from ffnbench.report.footnotes import case_notes
@@ -329,6 +329,7 @@ def test_memory_is_the_closed_form_to_the_byte(variant: str, mode: str, measure:
     case = report.plan.cases[0]
     expected = cost(case.ffn, tokens=7, dtype="float32", train=mode == "train", device="cuda")
     assert value(report, case.label, PEAK) == expected.peak_bytes
+    assert value(report, case.label, WORKSPACE) == World.workspace_bytes
     if mode == "train":
         assert value(report, case.label, SAVED) == expected.saved_bytes
 

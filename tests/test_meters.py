@@ -224,6 +224,9 @@ class Device:
     def free_bytes(self) -> int | None:
         return None
 
+    def release_workspaces(self) -> None:
+        pass
+
 
 @dataclass
 class Replayed:

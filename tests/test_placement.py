@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.profiler import profile
 
-from ffnbench.bench import meters
+from ffnbench.bench import weighing
 from ffnbench.bench.building import build
 from ffnbench.bench.memory_limits import PAD_BYTES
 from ffnbench.bench.meters import subject_of
@@ -147,7 +147,7 @@ def test_no_more_than_one_storage_is_there_twice() -> None:
         assert place.move("0")  # what was there before the recording does not show: these are its own
         assert place.move("1")
     alive = peak = 0
-    for _, size in sorted(meters._tensor_events(recorded)):
+    for _, size in sorted(weighing._tensor_events(recorded)):
         alive += size
         peak = max(peak, alive)
     assert 6 * each < peak <= 7 * each + 6 * PAD_BYTES

@@ -19,7 +19,7 @@ from conftest import ROOT, KnownProber
 
 from ffnbench import api, jsonable
 from ffnbench.api import Machine, Prepared, measure
-from ffnbench.bench import meters
+from ffnbench.bench import meters, weighing
 from ffnbench.bench.descendants import marked
 from ffnbench.bench.prober import Prober
 from ffnbench.bench.runner import run
@@ -223,7 +223,7 @@ class Twice(torch.nn.Module):
 def test_sparsity_is_the_share_over_all_calls_of_the_projection(by_name: bool) -> None:
     work = Workload(batch=1, seq_len=2, dtype="float32", device="cpu", mode="forward", threads=1)
     subject = meters.subject_of(Twice(by_name=by_name), work, 2, 0)
-    assert meters.sparsity(subject) == (3 / 8, 1 / 4)
+    assert weighing.sparsity(subject) == (3 / 8, 1 / 4)
 
 
 class Around(Twice):
@@ -236,7 +236,7 @@ class Around(Twice):
 def test_sparsity_says_where_the_projection_is_never_called() -> None:
     work = Workload(batch=1, seq_len=2, dtype="float32", device="cpu", mode="forward", threads=1)
     with pytest.raises(FfnbenchError, match="never called as a module"):
-        meters.sparsity(meters.subject_of(Around(), work, 2, 0))
+        weighing.sparsity(meters.subject_of(Around(), work, 2, 0))
 
 
 @pytest.mark.parametrize("text", [b'{"x": 1}\n', b"\xff\n"])

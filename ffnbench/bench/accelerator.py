@@ -101,6 +101,10 @@ class Accelerator(Protocol):
         """Bytes that can still be allocated; None where that is not known."""
         ...
 
+    def release_workspaces(self) -> None:
+        """Give back the memory that the device's libraries keep for themselves between calls."""
+        ...
+
 
 SPUN_S = 0.002  # that a spin is calibrated with, at least
 SPINNER = 256  # rows of a product that a spin repeats where the device has no instruction for waiting
@@ -199,6 +203,9 @@ class TorchAccelerator:
             return None
         return int(free + self._torch.memory_reserved(self.device) - self._torch.memory_allocated(self.device))
 
+    def release_workspaces(self) -> None:
+        """Torch offers nothing for it on these kinds of device."""
+
     def _told(self, key: str) -> int:
         if not hasattr(self._torch, "memory_stats"):
             raise Unsupported(f"torch counts no requested bytes on {self.name}")
@@ -247,6 +254,10 @@ class _TorchEvent:
 
 class CudaAccelerator(TorchAccelerator):
     """CUDA, and ROCm, which torch calls by the same names: with graphs, and an instruction that waits."""
+
+    def release_workspaces(self) -> None:
+        """Those of cuBLAS, by the function that torch's own graph trees call."""
+        _release_workspaces()
 
     def capture(self, work: Callable[[], object]) -> Replay:
         """Warm up on a side stream, as torch asks. What waits for the device is found there, before a capture begins:
@@ -316,12 +327,16 @@ def _nothing_waits() -> Iterator[None]:
 @contextmanager
 def _workspaces_of_its_own() -> Iterator[None]:
     """What the matrix library takes in here is memory of the graph, which no call after it uses or gives back."""
-    clear = getattr(torch._C, "_cuda_clearCublasWorkspaces", None) or (lambda: None)
-    clear()
+    _release_workspaces()
     try:
         yield
     finally:
-        clear()
+        _release_workspaces()
+
+
+def _release_workspaces() -> None:
+    if release := getattr(torch._C, "_cuda_clearCublasWorkspaces", None):
+        release()
 
 
 @contextmanager

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from ffnbench import jsonable
-from ffnbench.bench import meters, precision
+from ffnbench.bench import meters, precision, weighing
 from ffnbench.bench.accelerator import accelerator_of, place_of
 from ffnbench.bench.backends import ORDERS, changed, prepare
 from ffnbench.bench.building import as_own, build, carried, impose_routing, seed_all
@@ -265,15 +265,15 @@ class Jobs:
         subject = self.subjects[label]
         _settle(self.plan.case(label).workload)
         return {
-            "workspace_bytes": meters.workspace_bytes(subject),
-            "peak_bytes": meters.peak_bytes(subject),
-            "saved_bytes": meters.saved_bytes(subject) if subject.train else None,
+            "workspace_bytes": weighing.workspace_bytes(subject),
+            "peak_bytes": weighing.peak_bytes(subject),
+            "saved_bytes": weighing.saved_bytes(subject) if subject.train else None,
         }
 
     def sparsity(self, label: str) -> dict[str, Any]:
         """How sparse the hidden layer is at the declared init and the seeded input."""
         _settle(self.plan.case(label).workload)
-        zero, dead = meters.sparsity(self.subjects[label])
+        zero, dead = weighing.sparsity(self.subjects[label])
         return {"zero_share": zero, "dead_share": dead}
 
     def route(self, label: str) -> dict[str, Any]:
