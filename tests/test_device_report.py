@@ -34,7 +34,7 @@ from ffnbench.result import Bound, CaseCost, Estimate, Report, Roof
 from ffnbench.stats.ceilings import fits, needed_by
 from ffnbench.stats.fastest import groups_of
 from ffnbench.stats.launch_bound import is_launch_bound
-from ffnbench.stats.regression import Policy, Status, exact_findings
+from ffnbench.stats.regression import Policy, Status, exact_findings, latency_findings, past_of
 
 GOLDEN = Path(__file__).parent / "golden"
 RUN = GOLDEN / "cuda.json"  # three workers of six rounds of four rows, written by hand
@@ -218,6 +218,11 @@ def test_runs_of_other_conditions_are_other_rows(key: str, run: ShownReport, tmp
     assert {f.status for f in exact_findings(run, run, Policy(tolerances=())) if f.metric == "spec"} == {Status.OK}
     text = plain(side_by_side_view(["old.json", "new.json"], [run, other]).table, 120)
     assert f"not the same row: {key}" in text
+    assert "geometric mean" not in text  # of nothing that could be compared
+    policy = Policy(tolerances=())
+    timed = latency_findings(past_of(run, policy), other, policy)
+    assert {(f.status, key in f.reason) for f in timed} == {(Status.INCOMPARABLE, True)}
+    assert Status.INCOMPARABLE not in {f.status for f in latency_findings(past_of(run, policy), run, policy)}
 
 
 def test_backends_under_other_conditions_are_no_rivals() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ffnbench.metrics import LATENCY
-from ffnbench.plan import Case, Mode
+from ffnbench.plan import Case, MatmulPrecision, Mode
 from ffnbench.report.records import Record
 from ffnbench.report.table import UNKNOWN, Cell, Column, Field, text_field
 from ffnbench.result import Bound, Estimate, MachineCeilings, Report, Roof, Share
@@ -92,7 +92,9 @@ def ceiling_lines(report: Report) -> list[str]:
     for bound in Bound:
         found = [c for c in ceilings if c.roof.bound is bound and (bound is not Bound.CALL or c.roof.name in binding)]
         found.sort(key=lambda c: (c.roof.name not in binding, -c.rate))
-        several = len({c.roof.dtype if bound is Bound.PRODUCTS else read_bytes(c.roof) for c in found[:MOST]}) > 1
+        several = (
+            len({_kind_of_product(c.roof) if bound is Bound.PRODUCTS else read_bytes(c.roof) for c in found[:MOST]}) > 1
+        )
         told += [_ceiling_text(report, c, several=several) for c in found[:MOST]]
     return [f"ceilings of this run: {', '.join(told)}"]
 
@@ -103,12 +105,18 @@ def _ceiling_text(report: Report, ceiling: Ceiling, *, several: bool) -> str:
     if roof.bound is Bound.CALL:
         return f"{quantity(ceiling.seconds, TIME)} (a call of an empty module)"
     if roof.bound is Bound.PRODUCTS:
-        dtype = f"{roof.dtype}: " if several else ""
+        dtype = f"{_kind_of_product(roof)}: " if several else ""
         return f"{digits(ceiling.rate / GIGA)} GFLOP/s ({dtype}{roof.path}, {' x '.join(map(str, roof.shape))})"
     train = any(case.workload.mode != Mode.FORWARD.value for case in report.plan.shown)
     size = f"{quantity(read_bytes(roof), IEC)} read" if several else ""
     what = "weights + input + output" + (" of the forward" if train else "")
     return f"{digits(ceiling.rate / GIGA)} GB/s ({', '.join(filter(None, (size, roof.level, what)))})"
+
+
+def _kind_of_product(roof: Roof) -> str:
+    """`float32`, or `float32, high` where its precision is not the highest."""
+    highest = roof.matmul_precision == MatmulPrecision.HIGHEST.value
+    return roof.dtype if highest else f"{roof.dtype}, {roof.matmul_precision} precision"
 
 
 def machine_records(found: MachineCeilings) -> list[Record]:

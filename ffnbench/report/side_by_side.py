@@ -128,7 +128,9 @@ def _table(
         return found
 
     made = [cells(i) for i in range(len(rows[0])) if _any_value([later[i] for later in rows])]
-    return Table(columns=tuple(columns), rows=tuple(map(tuple, [*made, *_geometric(rows, metric, size)])))
+    same = [i for i, one in enumerate(rows[0]) if not any(_told(runs[0], run, one.label) for run in runs[1:])]
+    mean = _geometric([[later[i] for i in same] for later in rows], metric, size)
+    return Table(columns=tuple(columns), rows=tuple(map(tuple, [*made, *mean])))
 
 
 def _title(metric: str, runs: Sequence[Report]) -> str:
@@ -144,7 +146,7 @@ def _any_value(row: Sequence[Change]) -> bool:
 
 
 def _geometric(rows: Sequence[Sequence[Change]], metric: str, size: float) -> list[list[Cell]]:
-    """The geometric mean over the rows that all runs know; none of a single row."""
+    """The geometric mean over these rows where all runs know them; none of a single row."""
     both = [i for i in range(len(rows[0])) if all(later[i].change and later[i].old and later[i].new for later in rows)]
     if len(both) < 2:
         return []

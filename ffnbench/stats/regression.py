@@ -34,10 +34,8 @@ DEFAULT_LATENCY, DEFAULT_SECONDS = 0.05, 0.10
 
 
 # of what a case is fed: what makes it another row
-IDENTITY = (
-    "batch", "seq_len", "dtype", "mode", "backend", "compile", "freeze", "time", "cache", "matmul_precision",
-    "reduced_reductions",
-)  # fmt: skip
+FED = ("batch", "seq_len", "dtype", "mode", "time", "cache", "matmul_precision", "reduced_reductions")  # what, and how
+IDENTITY = (*FED, "backend", "compile", "freeze")
 
 
 class Status(Enum):
@@ -185,11 +183,13 @@ def exact_findings(before: Report, now: Report, policy: Policy) -> list[Finding]
 
 def _other(was: Case, now: Case) -> str:
     """What is not the same about a case: its network, or what it is fed."""
-    if now.ffn != was.ffn:
-        return "another network"
+    return "another network" if now.ffn != was.ffn else _workloads_differ(was, now, IDENTITY)
+
+
+def _workloads_differ(was: Case, now: Case, names: Iterable[str]) -> str:
     differs = [
         f"{name} {getattr(was.workload, name)} then, {getattr(now.workload, name)} now"
-        for name in IDENTITY
+        for name in names
         if getattr(was.workload, name) != getattr(now.workload, name)
     ]
     return "; ".join(differs)
@@ -255,7 +255,20 @@ def latency_findings(past: Past, now: Report, policy: Policy, confidence: float 
     paid = confidence or level(now.plan.protocol)
     means = {row: _paid(row_of(now, *row), paid) for row in past.rows}
     decided = changes(past.rows, means, policy, control_slack(now))
-    return [_told(decided[row], row, policy, now, past.report) for row in past.rows]
+    return [
+        _finding(*row, Status.INCOMPARABLE, policy, reason=why)
+        if (why := _fed_otherwise(past.report.plan, now.plan, row[0]))
+        else _told(decided[row], row, policy, now, past.report)
+        for row in past.rows
+    ]
+
+
+def _fed_otherwise(then: Plan, now: Plan, label: str) -> str:
+    """What is not the same about what a row, or its reference, is fed; such times say nothing of each other."""
+    labels = dict.fromkeys((label, then.reference_of(label)))
+    present = {case.label for case in now.cases}
+    found = [_workloads_differ(then.case(one), now.case(one), FED) for one in labels if one in present]
+    return next(filter(None, found), "")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
