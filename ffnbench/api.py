@@ -64,7 +64,7 @@ from ffnbench.planning.effort import check_timeout, pause_of
 from ffnbench.planning.foreseen import Foreseen, foreseen
 from ffnbench.planning.grammar import Variant
 from ffnbench.planning.sides import BASE, plan_sides, sides_asked, variant_of_sides
-from ffnbench.planning.workload import refuse_time
+from ffnbench.planning.workload import device_of, refuse_time
 from ffnbench.report.activations import facts_view
 from ffnbench.report.ceilings import machine_records
 from ffnbench.report.ceilings_cache import keep_ceilings, kept_ceilings
@@ -351,7 +351,9 @@ def _devices(told: dict[str, Any]) -> str:
     """The accelerators that a worker sees, or why it sees none; "" where there is nothing to tell."""
     if told["gpus"]:
         return listed(told)
-    return f"cpu alone: {why[0]}; {why[1]}" if (why := why_not_seen(told)) else ""
+    if why := why_not_seen(told):
+        return f"cpu alone: {why[0]}; {why[1]}"
+    return f"cpu alone: {reason}" if (reason := MACHINE.no_gpu("cuda")) else ""
 
 
 def _device_facts(worker: Worker, device: str) -> dict[str, Any]:
@@ -529,7 +531,7 @@ def _refuse_at_once(plan: Plan) -> None:
 
 
 def _refuse_device(device: str) -> None:
-    kind = device.lower().partition(":")[0]
+    kind = device_of(device).partition(":")[0]
     if kind in NO_DEVICE and (why := MACHINE.no_gpu(kind)):
         raise FfnbenchError(f"device {device!r} was asked for, but {why}", NO_DEVICE[kind])
 
@@ -678,6 +680,7 @@ def _look_again(
     """What a check sees: a saved run, exact metrics alone, or two looks at latency as well."""
     if request.current is not None:
         return _look_at_saved(before, load(request.current), policy, request)
+    _refuse_at_once(before.plan)
     with MACHINE.prober(before.plan.protocol.timeout_s) as prober:
         prepared = _priced(before.plan.by_todays_method(), prober)
     if request.exact_only or not is_timed(before):

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import FACTS, FakeLaunch, FakeWorker
+from conftest import FACTS, ROOT, FakeLaunch, FakeWorker
 from test_cli import call  # noqa: F401 - a fixture
 
 import ffnbench
@@ -25,7 +25,7 @@ from ffnbench.planning.block import plan_block
 from ffnbench.planning.compare import plan_compare
 from ffnbench.planning.sides import plan_sides
 from ffnbench.planning.workload import device_of
-from ffnbench.request import BlockRequest, CompareRequest, SidesRequest
+from ffnbench.request import BlockRequest, CheckRequest, CompareRequest, SidesRequest
 
 
 def plan_of(variants: str = "relu", **flags: Any) -> Plan:
@@ -43,8 +43,9 @@ def test_devices_have_torchs_names(name: str) -> None:
 
 @pytest.mark.parametrize(
     ("name", "hint"),
-    [("rocm", "--device cuda"), ("hip:1", "--device cuda:1"), ("gpu", "--device cuda"), ("mps:0", "devices: auto"),
-     ("xpu:", "devices: auto"), ("cuda:x", "devices: auto"), ("cudo", "did you mean 'cuda'")],
+    [("quantum", "devices: auto"), ("rocm", "--device cuda"), ("hip:1", "--device cuda:1"), ("gpu", "--device cuda"),
+     ("mps:0", "devices: auto"), ("xpu:", "devices: auto"), ("cuda:x", "devices: auto"),
+     ("cudo", "did you mean 'cuda'")],
 )  # fmt: skip
 def test_what_is_no_device_gets_a_hint(name: str, hint: str) -> None:
     with pytest.raises(FfnbenchError, match="unknown device") as caught:
@@ -185,3 +186,14 @@ def test_a_file_sets_them_and_python_takes_them(call, tmp_path: Path, monkeypatc
     assert (row["cache"], row["matmul_precision"], row["latency_time"]) == ("cold", "medium", "wall")
     parameters = inspect.signature(ffnbench.compare).parameters
     assert {"time", "cache", "matmul_precision", "reduced_reductions"} <= parameters.keys()
+
+
+def test_a_baseline_of_a_device_that_is_not_here_is_refused_before_anything_is_started(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def started(*_: object) -> Any:
+        raise AssertionError("a process was started")
+
+    monkeypatch.setattr(api, "MACHINE", api.Machine(launch=started, no_gpu=lambda kind: "there is none"))
+    with pytest.raises(FfnbenchError, match="device 'cuda' was asked for, but there is none"):
+        api.check(CheckRequest(baseline=str(ROOT / "tests/golden/cuda.json")))

@@ -164,6 +164,8 @@ class Jobs:
             )
         told: dict[str, Any] = {"value": times.value, "waited": waited, **self.devices.told(work.device)}
         told |= _apart(subject, times)
+        if text := precision.changed(work):
+            told["notes"] = [*told.get("notes", ()), text]
         if witnesses:
             # without a look before the call it is not known what one that draws numbers drew from
             told["evidence"] = [witness.told() for witness in witnesses if draws or not witness.drew]
