@@ -14,7 +14,7 @@ from ffnbench.report.table import Table
 from ffnbench.report.views import figure_of, picture_of, reading_of, report_view
 from ffnbench.result import Report
 from ffnbench.stats.ceilings import shares_of
-from ffnbench.stats.noise import follows_from_samples
+from ffnbench.stats.noise import COMPUTED
 from ffnbench.stats.verdict import summarise
 
 if TYPE_CHECKING:
@@ -71,8 +71,7 @@ def recompute(found: ShownReport) -> ShownReport:
         return found
     measured, comparisons, warnings = summarise(found.run)
     shares = shares_of(found.run, found.costs)
-    kept = [note for note in found.warnings if not follows_from_samples(note.text)]
-    told = (*kept, *(note for note in warnings if note not in kept))
+    told = (*(note for note in found.warnings if note.kind not in COMPUTED), *warnings)
     return replace(found, measured=measured, comparisons=comparisons, shares=shares, warnings=told)
 
 
