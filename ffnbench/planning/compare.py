@@ -181,7 +181,7 @@ def _reference(label: str | None, rows: list[_Rows], groups: list[GroupAsked]) -
     }
     if label not in labels and label in of_group:
         raise FfnbenchError(
-            f"every group has its own reference, and {label!r} is of one", f"for all: --reference {of_group[label]}"
+            f"every group has its own reference, and {label!r} is of one", f"for all: --reference={of_group[label]}"
         )
     if label not in labels:
         raise FfnbenchError(
