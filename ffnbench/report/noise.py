@@ -30,11 +30,6 @@ def noise_line(report: Report) -> tuple[str, ...]:
     return (f"noise: {'; '.join(told)}",) if told else ()
 
 
-def other_notes(report: Report) -> list[str]:
-    """What a reader should know of the whole run beside noise."""
-    return [note.text for note in report.notes("") if note.kind not in NOISES]
-
-
 def notes_of_run(report: Report) -> list[str]:
-    """The line of noise, and the other notes."""
-    return [*noise_line(report), *other_notes(report)]
+    """The line of noise, and what else a reader should know of the whole run."""
+    return [*noise_line(report), *(note.text for note in report.notes("") if note.kind not in NOISES)]

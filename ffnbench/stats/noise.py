@@ -20,7 +20,6 @@ DISAGREE = 0.10
 MOVES = 0.05  # of slow first rounds and of drift
 FEWEST_ROUNDS = 6
 LEAST_OVERHEADS = 100  # a call shorter than so many empty calls is partly harness
-LEAST_TICKS = 1000
 OTHERS_CPUS = 0.15  # of other processes, on average: less is what an idle machine does
 STOLEN = 0.01
 OF_SAMPLES = {NoteKind.BUSY, NoteKind.DISAGREE, NoteKind.MOVES, NoteKind.NOISE}
@@ -37,10 +36,12 @@ def noise_notes(run: Run, measured: list[Measured], comparisons: tuple[Compariso
     ):
         return [*notes, Note(text=busy_text(run), kind=NoteKind.BUSY)]
     series = _series(run)
-    found = [(left_out(run), NoteKind.NOISE), (_stolen(run), NoteKind.MOVES), (device_clocks(run), NoteKind.MOVES),
-             (device_others(run), NoteKind.NOISE), (_slow_start(series), NoteKind.MOVES),
-             (_drift(series), NoteKind.MOVES)]  # fmt: skip
-    return [*notes, *_disagreeing(measured), *(Note(text=text, kind=kind) for text, kind in found if text)]
+    noise, moves = (
+        (left_out(run), device_others(run)),
+        (_stolen(run), device_clocks(run), _slow_start(series), _drift(series)),
+    )
+    found = [Note(text=text, kind=NoteKind.NOISE) for text in noise if text]
+    return [*notes, *_disagreeing(measured), *found, *(Note(text=text, kind=NoteKind.MOVES) for text in moves if text)]
 
 
 def busy_text(run: Run | Report) -> str:
@@ -144,10 +145,9 @@ def _disagreeing(measured: list[Measured]) -> list[Note]:
 
 
 def _overhead(run: Run, measured: list[Measured]) -> list[Note]:
-    """Calls so short that the harness or the clock is a part of them."""
+    """Calls so short that the harness is a part of them."""
     if run.timer is None:
         return []
-    calls = {s.case: s.calls for s in run.samples if s.metric == LATENCY}
     notes = []
     for m in [m for m in measured if m.metric == LATENCY and m.case != CONTROL]:
         empty, seconds = run.timer.empty_call_s, m.estimate.value
@@ -155,9 +155,6 @@ def _overhead(run: Run, measured: list[Measured]) -> list[Note]:
             text = f"one call is only {seconds / empty:.0f} times an empty one ({empty * 1e6:.1f} us): "
             text += "give it more work (--seq-len, --batch, --elements)"
             notes.append(Note(label=m.case, text=text, kind=NoteKind.SHORT))
-        if seconds * calls.get(m.case, 1) < LEAST_TICKS * run.timer.resolution_s:
-            text = f"a sample lasts less than {LEAST_TICKS:,} ticks of the clock ({run.timer.resolution_s * 1e6:g} us)"
-            notes.append(Note(label=m.case, text=text + ": give it more work", kind=NoteKind.SHORT))
     return notes
 
 
