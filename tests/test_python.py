@@ -444,7 +444,7 @@ def test_check_from_python(tmp_path: Path) -> None:
     assert set(found.frame()["status"]) == {"OK"}
     assert "FFN check against" in str(found)
     for size in (0.05, {"latency": 0.05}):
-        with pytest.raises(ffnbench.Error, match=r"could mean 0\.05% or 5%"):
+        with pytest.raises(ffnbench.Error, match=r"could mean 0\.05% or 5%\nhint: write '0\.05%' or '5%'"):
             ffnbench.check(path, tolerance=size)
     other = ffnbench.cost(["relu", "swiglu=swiglu@d_ff=30"], d_model=8).save(tmp_path / "other.json")
     worse = ffnbench.check(path, other, exact_only=True)

@@ -36,10 +36,16 @@ except ImportError:  # Windows
 
 BESIDE = ".ffnbench-"  # how a file begins while it is written
 LONGEST = 200  # characters of a path in an error
-OF_SAMPLES = re.compile(  # how notes that follow from the samples begin in files from before notes had a kind
-    r"busy: |its workers disagree|one call is only|a sample lasts|[\d,]+ of [\d,]+ samples are left out|\d+ other proc"
-    r"|the (hypervisor gave|clock of|first round of a worker)|within a worker everything|this machine can't be trusted"
-)
+KINDS = {  # of notes by how they begin, in files from before notes had a kind
+    r"ge(g)?lu is the exact erf form": NoteKind.NAME,
+    r"the FFN of ": NoteKind.MODEL,
+    r"the CPU's clock fell|another run of ffnbench|\d+ threads on \d+ real CPU": NoteKind.SEEN,
+    r"one call is only|a sample lasts less than": NoteKind.SHORT,
+    r"busy: ": NoteKind.BUSY,
+    r"its workers disagree on the seconds": NoteKind.DISAGREE,
+    r"the hypervisor gave|the clock of|the first round of a worker|within a worker everything": NoteKind.MOVES,
+    r"[\d,]+ of [\d,]+ samples are left out|\d+ other process|this machine can't be trusted": NoteKind.NOISE,
+}
 NAMELESS = 2  # the method of files whose protocol names none; method 1 is known by the lack of a seal
 
 
@@ -420,11 +426,12 @@ def with_method(data: Any) -> Any:
 
 
 def with_kinds(data: Any) -> Any:
-    """The data of a file whose notes have a kind: those that are made anew from its samples had none once."""
-    notes = data.get("warnings")
-    for note in notes if isinstance(notes, list) else ():
-        if isinstance(note, dict) and "kind" not in note and OF_SAMPLES.match(str(note.get("text"))):
-            note["kind"] = NoteKind.NOISE.value
+    """The data of a file, each of its notes with a kind."""
+    for notes in (data["plan"].get("notes"), data.get("warnings")):
+        for note in notes if isinstance(notes, list) else ():
+            if isinstance(note, dict) and "kind" not in note:
+                kinds = (kind.value for start, kind in KINDS.items() if re.match(start, str(note.get("text"))))
+                note["kind"] = next(kinds, NoteKind.GENERAL.value)
     return data
 
 
