@@ -3,6 +3,7 @@
 import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Literal, overload
 
 import torch
 from matplotlib.figure import Figure
@@ -16,9 +17,19 @@ from ffnbench.report.answers import ShownCheck as Check
 from ffnbench.report.shown_report import ShownReport as Report
 from ffnbench.version import __version__ as __version__
 
-Variant = str | Callable[..., nn.Module | torch.Tensor]
+Variant = str | os.PathLike[str] | Callable[..., nn.Module | torch.Tensor]
 Variants = Variant | Sequence[Variant] | Mapping[str, Variant]
-Activations = str | Callable[..., torch.Tensor] | Sequence[str | Callable[..., torch.Tensor]]
+Activation = str | os.PathLike[str] | Callable[..., torch.Tensor]
+Activations = Activation | Sequence[Activation]
+Match = Literal["params", "flops", "none"]
+Mode = Literal["forward", "train", "backward", "inference", "training"]
+Dtype = Literal["float64", "float32", "bfloat16", "float16", "double", "fp64", "float", "fp32", "bf16", "half", "fp16"]
+Time = Literal["wall", "device"]
+Cache = Literal["hot", "cold"]
+MatmulPrecision = Literal["highest", "high", "medium"]
+Backend = Literal["eager", "packed", "packed-up-gate", "compile", "onednn", "all"]
+Init = Literal["torch", "he_xavier", "normal"]
+Routing = Literal["uniform", "skewed", "trained-like"]
 
 __all__ = [
     "Answer",
@@ -50,13 +61,13 @@ def ab(
     bias: bool | None = None,
     batch: int | str = 1,
     seq_len: int | str = 512,
-    dtype: str | torch.dtype = "float32",
-    mode: str = "forward",
+    dtype: Dtype | torch.dtype = "float32",
+    mode: Mode = "forward",
     device: str | torch.device = "auto",
     threads: int | str | None = None,
-    time: str | None = None,
-    cache: str = "hot",
-    matmul_precision: str = "highest",
+    time: Time | None = None,
+    cache: Cache = "hot",
+    matmul_precision: MatmulPrecision = "highest",
     reduced_reductions: bool = True,
     tolerance: str | Sequence[str] | Mapping[str, str] | None = None,
     exact_only: bool = False,
@@ -143,15 +154,15 @@ def block(
     bias: bool | None = None,
     batch: int | str = 1,
     seq_len: int | str | Sequence[int | str] = "512",
-    dtype: str | torch.dtype = "float32",
-    mode: str = "forward",
+    dtype: Dtype | torch.dtype = "float32",
+    mode: Mode = "forward",
     device: str | torch.device = "auto",
     threads: int | str | None = None,
-    time: str | None = None,
-    cache: str = "hot",
-    matmul_precision: str = "highest",
+    time: Time | None = None,
+    cache: Cache = "hot",
+    matmul_precision: MatmulPrecision = "highest",
     reduced_reductions: bool = True,
-    backend: str = "eager",
+    backend: Backend = "eager",
     workers: int | str | None = None,
     rounds: int | str | None = None,
     quick: bool = False,
@@ -218,19 +229,19 @@ def block(
     """
 
 def build(
-    variant: str,
+    variant: str | os.PathLike[str],
     *,
     d_model: int | str | Sequence[int | str] | None = None,
     d_ff: int | str | None = None,
     bias: bool | None = None,
-    match: str = "params",
+    match: Match = "params",
     multiple_of: int | str | None = None,
     rule: str | None = None,
     ratio: float | str | None = None,
     ffn_dim_multiplier: float | str | None = None,
     dropout: float | str = 0.0,
-    init: str = "torch",
-    dtype: str | torch.dtype | None = None,
+    init: Init = "torch",
+    dtype: Dtype | torch.dtype | None = None,
     device: str | torch.device | None = None,
 ) -> nn.Module:
     """The nn.Module of a variant, in this process: maps (..., d_model) to (..., d_model).
@@ -270,7 +281,7 @@ def check(
 ) -> Check:
     """Measure a baseline's own plan again and say what has regressed: `.ok`, `.status`, a row for every metric.
 
-    >>> found = ffnbench.check("baseline.json", tolerance="latency=5%")
+    >>> found = ffnbench.check("baseline.json", tolerance={"latency": "5%"})
     >>> assert found.ok, found
 
     Arguments:
@@ -295,7 +306,7 @@ def compare(
     d_model: int | str | Sequence[int | str] | None = None,
     d_ff: int | str | None = None,
     bias: bool | None = None,
-    match: str = "params",
+    match: Match = "params",
     multiple_of: int | str | None = None,
     rule: str | None = None,
     ratio: float | str | None = None,
@@ -304,15 +315,15 @@ def compare(
     reference: str | None = None,
     batch: int | str | Sequence[int | str] = 1,
     seq_len: int | str | Sequence[int | str] = 512,
-    dtype: str | torch.dtype | Sequence[str | torch.dtype] = "float32",
-    mode: str | Sequence[str] = "forward",
+    dtype: Dtype | torch.dtype | Sequence[Dtype | torch.dtype] = "float32",
+    mode: Mode | Sequence[Mode] = "forward",
     device: str | torch.device = "auto",
     threads: int | str | Sequence[int | str] | None = None,
-    time: str | None = None,
-    cache: str = "hot",
-    matmul_precision: str = "highest",
+    time: Time | None = None,
+    cache: Cache = "hot",
+    matmul_precision: MatmulPrecision = "highest",
     reduced_reductions: bool = True,
-    backend: str | Sequence[str] = "eager",
+    backend: Backend | Sequence[Backend] = "eager",
     workers: int | str | None = None,
     rounds: int | str | None = None,
     quick: bool = False,
@@ -322,8 +333,8 @@ def compare(
     timeout: float | str = 300.0,
     runs: int | str = 1,
     pause: float | str | None = None,
-    init: str = "torch",
-    routing: str | None = None,
+    init: Init = "torch",
+    routing: Routing | None = None,
     control: bool = False,
     metrics: str | Sequence[str] = "latency,memory,ceilings",
     quiet: bool = False,
@@ -393,7 +404,7 @@ def cost(
     d_model: int | str | Sequence[int | str] | None = None,
     d_ff: int | str | None = None,
     bias: bool | None = None,
-    match: str = "params",
+    match: Match = "params",
     multiple_of: int | str | None = None,
     rule: str | None = None,
     ratio: float | str | None = None,
@@ -402,8 +413,8 @@ def cost(
     reference: str | None = None,
     batch: int | str | Sequence[int | str] = 1,
     seq_len: int | str | Sequence[int | str] = 512,
-    dtype: str | torch.dtype | Sequence[str | torch.dtype] = "float32",
-    mode: str | Sequence[str] = "forward",
+    dtype: Dtype | torch.dtype | Sequence[Dtype | torch.dtype] = "float32",
+    mode: Mode | Sequence[Mode] = "forward",
 ) -> Report:
     """Count parameters, FLOPs and bytes of variants; nothing is measured.
 
@@ -452,6 +463,7 @@ def load(
     >>> report = ffnbench.load("run.json")
     """
 
+@overload
 def plot_activations(
     activations: Activations | None = None,
     *,
@@ -462,8 +474,21 @@ def plot_activations(
     dpi: int | str = 150,
     style: str = "default",
     timeout: float | str = 300.0,
-    path: str | os.PathLike[str] | None = None,
-) -> Figure | Path:
+    path: None = None,
+) -> Figure: ...
+@overload
+def plot_activations(
+    activations: Activations | None = None,
+    *,
+    range: str | tuple[float, float] = "-4:4",
+    derivative: bool | None = None,
+    gated: bool = False,
+    size: str | tuple[float, float] | None = None,
+    dpi: int | str = 150,
+    style: str = "default",
+    timeout: float | str = 300.0,
+    path: str | os.PathLike[str],
+) -> Path:
     """Activations with their derivatives, or the surfaces of gated forms (`gated=True`), as a picture.
 
     Gives a matplotlib Figure; with `path` it writes a file and gives its path.
@@ -536,7 +561,7 @@ def time_activations(
     runs: int | str = 1,
     pause: float | str | None = None,
     elements: int | str | Sequence[int | str] = "1048576",
-    dtype: str | torch.dtype | Sequence[str | torch.dtype] = "float32",
+    dtype: Dtype | torch.dtype | Sequence[Dtype | torch.dtype] = "float32",
     quiet: bool = False,
     wait: bool = False,
 ) -> Report:

@@ -56,7 +56,7 @@ from ffnbench.models.configs import Unanswered
 from ffnbench.models.model import CountedModel, WholeModel, count_model
 from ffnbench.models.model import whole_model as whole_of
 from ffnbench.models.presets import config_path, model_of
-from ffnbench.plan import CONTROL, OWN, Arm, Case, NoProbe, Note, Plan, Probe, cost_of
+from ffnbench.plan import CONTROL, OWN, Arm, Case, NoProbe, Note, NoteKind, Plan, Probe, cost_of
 from ffnbench.planning.activations import CHOSEN, every_activation, every_gated_form, parse_range, plan_timing, select
 from ffnbench.planning.block import plan_block
 from ffnbench.planning.compare import plan_compare
@@ -477,7 +477,7 @@ def prepare(request: AnyRequest, ending: Silent = SILENT, *, counts: bool = Fals
 
 def _with_defaults(plan: Plan, ending: Silent) -> Plan:
     """The plan, with a note of the defaults that a file has set for it."""
-    notes = tuple(Note(label="", text=text) for text in ending.said(plan))
+    notes = tuple(Note(text=text, kind=NoteKind.GENERAL) for text in ending.said(plan))
     return replace(plan, notes=(*plan.notes, *notes))
 
 
@@ -584,12 +584,12 @@ def _several(prepared: Prepared, ending: Silent, launch: Launch | None, runs: in
     if not noisy:
         return found
     text = f"{len(noisy)} of {runs} runs are not kept: they were made beside other work, without clean rounds of a row"
-    return replace(found, warnings=(*found.warnings, Note(label="", text=text)))
+    return replace(found, warnings=(*found.warnings, Note(text=text, kind=NoteKind.GENERAL)))
 
 
 def _cut_short(found: ShownReport, runs: int) -> ShownReport:
     text = f"ended early: {len(found.runs)} of {runs} runs are whole, and kept"
-    return replace(found, cut_short=True, warnings=(*found.warnings, Note(label="", text=text)))
+    return replace(found, cut_short=True, warnings=(*found.warnings, Note(text=text, kind=NoteKind.GENERAL)))
 
 
 def _pause(seconds: float, ending: Silent) -> None:
@@ -624,7 +624,7 @@ def _measured(
         )
     costs = prepared.costs_of(done.plan)
     measured, comparisons, warnings = summarise(done)
-    told = (Note(label="", text=beside),) if beside else ()
+    told = (Note(text=beside, kind=NoteKind.SEEN),) if beside else ()
     return replace(
         _new_report(done.plan, costs),
         environment=done.environment,

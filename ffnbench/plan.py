@@ -255,12 +255,30 @@ class Protocol:
     method: int = field(default=METHOD, metadata=least(1))
 
 
+class NoteKind(Enum):
+    """What a note is about. NAME: what a name means. MODEL: whose FFN a variant is. SEEN: noise that was seen beside
+    the run. Read off the samples are SHORT, calls so short that the harness is a part of them, and the other noise:
+    BUSY, no verdict for it; DISAGREE, workers on the seconds of a case; MOVES, seconds more than ratios; NOISE, others.
+    """
+
+    GENERAL = "general"
+    NAME = "name"
+    MODEL = "model"
+    SEEN = "seen"
+    SHORT = "short"
+    BUSY = "busy"
+    DISAGREE = "disagree"
+    MOVES = "moves"
+    NOISE = "noise"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Note:
-    """Something a reader should know of one case: becomes a footnote."""
+    """Something a reader should know of one case, or with an empty label of the whole run."""
 
-    label: str
+    label: str = ""
     text: str
+    kind: NoteKind = NoteKind.GENERAL  # what a file has that was made before notes had one
 
 
 SWEPT = ("d_model", "dtype", "mode", "threads", "batch", "seq_len")  # what groups may differ in, as labels have it

@@ -476,16 +476,16 @@ class Report:
         """How near a case is to its ceiling, or None where that is not known."""
         return next((found for found in self.shares if found.case == label), None)
 
-    def notes(self, label: str) -> list[str]:
+    def notes(self, label: str) -> list[Note]:
         """The warnings of a case; for an empty label those of the run as a whole, after what its plan says of it."""
         return self._notes.get(label, [])
 
     @cached_property
-    def _notes(self) -> dict[str, list[str]]:
-        found: dict[str, list[str]] = {}
+    def _notes(self) -> dict[str, list[Note]]:
+        found: dict[str, list[Note]] = {}
         of_plan = (note for note in self.plan.notes if not note.label)
         for note in (*of_plan, *self.warnings):
-            found.setdefault(note.label, []).append(note.text)
+            found.setdefault(note.label, []).append(note)
         return found
 
     def value(self, label: str, metric: str) -> float | None:

@@ -143,7 +143,8 @@ def read_share(text: str) -> float:
         return _plain(written.removesuffix("%"), "is not a percentage", "for example 5%", shown=text) / 100
     bare = _plain(written, "is not a percentage", "for example 5%", shown=text)
     if bare and isfinite(bare):
-        raise FfnbenchError(f"{text!r} could mean {bare:g}% or {100 * bare:g}%", f"write {bare:g}% or {100 * bare:g}%")
+        either = f"{bare:g}%", f"{100 * bare:g}%"
+        raise FfnbenchError(f"{text!r} could mean {' or '.join(either)}", "write " + " or ".join(map(repr, either)))
     return bare
 
 

@@ -123,7 +123,7 @@ def test_a_mode_by_what_trainers_call_it(asked: str, mode: str) -> None:
         ({"d_model": (64, 128), "preset": "gpt2"}, "64,128 are several widths, and gpt2 has one, 768", "leave"),
         ({"d_model": (64, 128), "variants": "gpt2"}, "several widths, and gpt2 has one, 768", "the model sets it"),
         ({"seq_len": (1, 2), "variants": "relu@seq_len=4"}, "'relu@seq_len=4' has a seq_len of its own", "@seq_len=4"),
-        ({"seq_len": (1, 2), "reference": "gelu@seq_len=2"}, "every group has its own reference", "--reference gelu"),
+        ({"seq_len": (1, 2), "reference": "gelu@seq_len=2"}, "every group has its own reference", "--reference=gelu"),
         ({"seq_len": (1, 2), "reference": "gleu"}, "no variant has the label 'gleu'", "did you mean 'gelu'"),
         ({"d_model": (64, 8), "variants": "relu,silu@gate=output", "ratio": 0.25},
          r"larger than relu at any d_ff \(in the group of d_model 64\)", "--match none"),
@@ -349,7 +349,7 @@ def test_a_saved_run_with_other_references_is_refused(tmp_path: Path, call) -> N
     code, _, err = call("check", tmp_path / "a.json", tmp_path / "b.json")
     assert code == 2
     assert "compares with 'swiglu@seq_len=8', the baseline with 'relu@seq_len=8'" in err
-    assert "hint: measure it with --reference relu\n" in err
+    assert "hint: measure it with --reference=relu\n" in err
 
 
 # Widths that miss, and models by their names

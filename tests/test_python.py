@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import inspect
 import io
 import os
@@ -11,10 +12,13 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pandas as pd
 import pytest
 import torch
 import typer
 from conftest import ROOT, FakeLaunch, in_the_second_worker
+from IPython.core.completer import provisionalcompleter
+from IPython.core.interactiveshell import InteractiveShell
 from torch import nn
 
 import ffnbench
@@ -27,7 +31,14 @@ from ffnbench.python.arguments import arguments_of, as_python, request_of
 from ffnbench.python.stub import STUB, stub_text
 from ffnbench.python.targets import variants_text
 from ffnbench.report.answers import ShownCheck
-from ffnbench.request import BlockRequest, CompareRequest, PictureRequest, SidesRequest
+from ffnbench.request import (
+    BlockRequest,
+    CheckRequest,
+    CompareRequest,
+    PictureRequest,
+    SidesRequest,
+    TimingRequest,
+)
 from ffnbench.stats.regression import Finding, Status
 
 SMALL = {"d_model": 8, "threads": 1, "workers": 3, "rounds": 2}
@@ -107,6 +118,12 @@ def mine(d_model: int, d_ff: int) -> object: ...
 
 report = ffnbench.compare(["relu", "swiglu"], d_model=256, dtype="bf16", quick=True)
 path: Path = report.save(Path("run.json"))
+report.plot().savefig("a.png")
+drawn: Path = report.plot("a.png")
+ffnbench.plot_activations(["relu"]).savefig("b.png")
+drawn = ffnbench.plot_activations(["relu"], path=drawn)
+ffnbench.block(mode="train", backend="onednn")
+ffnbench.cost([Path("mine.py:Mine"), "relu"], mode=["forward", "train"], match="none")
 found = ffnbench.check(path, tolerance={"latency": "5%"})
 done: bool = found.ok
 counted = ffnbench.cost({"a": "relu"}, d_model=64).frame()
@@ -120,6 +137,10 @@ WRONG = {
     'ffnbench.compare("relu", d_model=1.5)': "arg-type",
     'ffnbench.cost("relu").sav("x")': "attr-defined",
     "ffnbench.check()": "call-arg",
+    'ffnbench.compare("relu", mode="trian")': "arg-type",
+    'ffnbench.build("relu", init="kaiming")': "arg-type",
+    'ffnbench.block(backend="onnx")': "arg-type",
+    'ffnbench.cost("relu").plot("a.png").savefig("b.png")': "attr-defined",
     'ffnbench.load("run.json").ok': "attr-defined",
 }
 
@@ -128,7 +149,8 @@ def test_a_type_checker_knows_right_from_wrong(tmp_path: Path) -> None:
     (tmp_path / "right.py").write_text(RIGHT)
     (tmp_path / "wrong.py").write_text("\n".join(["import ffnbench", *WRONG]))
     done = subprocess.run(
-        [sys.executable, "-m", "mypy", "--no-error-summary", str(tmp_path / "right.py"), str(tmp_path / "wrong.py")],
+        [sys.executable, "-m", "mypy", "--strict", "--no-error-summary", f"{tmp_path}/right.py",
+         f"{tmp_path}/wrong.py"],
         capture_output=True, text=True, timeout=300, cwd=ROOT, env={**os.environ, "MYPYPATH": ""},
     )  # fmt: skip
     found = re.findall(r"(\w+)\.py:(\d+): error: .*\[([\w-]+)\]$", done.stdout, re.MULTILINE)
@@ -226,6 +248,59 @@ def test_switches_are_told_as_arguments() -> None:
     assert as_python("--sideways stays", known) == "--sideways stays"
 
 
+@pytest.mark.parametrize(
+    ("call", "code"),
+    [
+        (lambda: ffnbench.cost([]), "variants=['relu', 'gelu', 'swiglu']"),
+        (lambda: ffnbench.plot_activations("relu", range=(3, 3)), "range='3:4'"),
+        (lambda: ffnbench.time_activations([]), "activations=['relu', 'gelu', 'silu']"),
+        (lambda: ffnbench.compare("relu", pause=5), "runs=5, pause=60"),
+        (lambda: ffnbench.compare("relu", control=True, metrics="memory"), "metrics='latency'"),
+        (lambda: ffnbench.cost("relu,gelu", d_model=[64, 128], reference="gelu@d_model=128"), "reference='gelu'"),
+        (lambda: ffnbench.ab(Plain, base_rev="a", base_source="b"), "base_rev and base_source both say"),
+        (lambda: ffnbench.cost("relu", rule="llama", d_ff=64), "rule computes d_ff and d_ff sets it"),
+        (lambda: ffnbench.cost(preset="gpt2", config="x"), "preset and config each name a model"),
+        (lambda: ffnbench.check(ffnbench.cost("relu")), "must be a path, not a Report"),
+        (lambda: ffnbench.check(ffnbench.cost("relu")), "baseline=report.save('baseline.json')"),
+        (lambda: ffnbench.check("base.json", trust=3.5), "help() of the function"),
+    ],
+)
+def test_hints_are_python(call, code: str) -> None:
+    with pytest.raises(ffnbench.Error) as told:
+        call()
+    assert code in str(told.value)
+
+
+def flag_texts() -> list[str]:
+    """Every text of the source that names a flag outside of a command, a number in the place of what it puts in."""
+    found = set()
+    for file in (ROOT / "ffnbench").rglob("*.py"):
+        if file.parent.name in ("cli", "python") or file.name in ("request.py", "output.py"):
+            continue
+        tree = ast.parse(file.read_text(encoding="utf-8"))
+        within = {id(one) for node in ast.walk(tree) if isinstance(node, ast.JoinedStr) for one in node.values}
+        for node in ast.walk(tree):
+            parts = node.values if isinstance(node, ast.JoinedStr) else [node]
+            text = "".join(str(one.value) if isinstance(one, ast.Constant) else "7" for one in parts)
+            if id(node) not in within and re.search(r"(^|[ (])--[a-z]", text) and " " in text:
+                found.add(text)
+    return sorted(found)
+
+
+def test_every_hint_that_names_a_flag_is_python() -> None:
+    """What is written as `name=value` compiles, of every argument that any function has; no flag of theirs stays."""
+    kinds = (SidesRequest, CompareRequest, BlockRequest, PictureRequest, TimingRequest, CheckRequest)
+    known = {name: one for kind in kinds for name, one in arguments_of(kind).items()}
+    texts = flag_texts()
+    assert len(texts) > 60
+    for text in texts:
+        said = re.sub(r"`[^`]*`", "", as_python(text, known))
+        assert not re.findall(rf"--(?:{'|'.join(known)})\b".replace("_", "-"), said), said
+        for start in re.finditer(rf"(?<![\w@])(?:{'|'.join(known)})=(?=\S)", said):
+            rest = re.split(r"(?<=['\])\de])[,.;:)]* (?![\w]+=)(?!'[^ ]*'[\],])", said[start.start() :])[0]
+            ast.parse(f"call({rest.rstrip('.,;:)')})")
+
+
 def test_activations_of_torch_are_their_names() -> None:
     given = [nn.ReLU, nn.GELU, torch.tanh, nn.functional.silu, nn.LeakyReLU]
     assert variants_text(given) == "relu,gelu,tanh,silu,leaky_relu"
@@ -286,7 +361,7 @@ def report(on_machine) -> ffnbench.Report:
 
 def test_a_report_saves_by_suffix_and_loads(report, tmp_path: Path) -> None:
     assert ffnbench.load(report.save(tmp_path / "run.json")).frame().equals(report.frame())
-    assert report.save(tmp_path / "run.csv").read_text().splitlines()[0].split(",") == list(report.frame().columns)
+    assert report.save(tmp_path / "run.csv").read_text().splitlines()[0].split(",") == list(report.rows()[0])
     assert "| gelu" in report.save(tmp_path / "run.md").read_text()
     page = report.save(str(tmp_path / "run.html")).read_text()
     assert page.startswith("<!doctype html>")
@@ -368,10 +443,43 @@ def test_check_from_python(tmp_path: Path) -> None:
     assert found.ok
     assert set(found.frame()["status"]) == {"OK"}
     assert "FFN check against" in str(found)
+    for size in (0.05, {"latency": 0.05}):
+        with pytest.raises(ffnbench.Error, match=r"could mean 0\.05% or 5%\nhint: write '0\.05%' or '5%'"):
+            ffnbench.check(path, tolerance=size)
     other = ffnbench.cost(["relu", "swiglu=swiglu@d_ff=30"], d_model=8).save(tmp_path / "other.json")
     worse = ffnbench.check(path, other, exact_only=True)
     assert (worse.ok, worse.status) == (False, "REGRESSED")
     assert worse.save(tmp_path / "check.xml").read_text().startswith("<?xml")
+
+
+def test_frames_of_several_reports_can_be_told_apart(on_machine, tmp_path: Path) -> None:
+    made = []
+    for seconds in (0.01, 0.02):
+        on_machine(FakeLaunch(lambda label, worker, number, seconds=seconds: seconds))
+        made.append(ffnbench.compare("relu,gelu", **SMALL))
+    one, other = made
+    again = ffnbench.load(one.save(tmp_path / "one.json"))
+    rows = pd.concat([one.frame(), other.frame(), again.frame()])
+    assert rows.columns.tolist()[-7:] == ["created", "machine", "cpu", "torch", "git", "run", "version"]
+    assert not rows[["created", "machine", "cpu", "torch", "run", "version"]].isna().any().any()
+    runs = [frame["run"].unique().tolist() for frame in (one.frame(), other.frame(), again.frame())]
+    assert [len(run) for run in runs] == [1, 1, 1]
+    assert runs[0] == runs[2] != runs[1]
+    found = ffnbench.check(tmp_path / "one.json", other.save(tmp_path / "other.json"), exact_only=True)
+    assert found.frame()["run"].unique().tolist() == runs[1]
+
+
+def test_tab_shows_what_a_user_would_call(report) -> None:
+    """By IPython's own completer."""
+    completer = InteractiveShell.instance().Completer
+    completer.namespace = {"report": report, "answer": ffnbench.inspect("llama3-8b")}
+    for name, most in (("report", 20), ("answer", 4)):
+        with provisionalcompleter():
+            found = completer.completions(f"{name}.", len(name) + 1)
+            shown = {one.text.lstrip(".") for one in found if "._" not in f".{one.text}"}
+        assert {"show", "frame", "rows", "save"} <= shown
+        assert len(shown) <= most
+        assert ("plot" in shown) is (name == "report")
 
 
 # Ctrl-C, mistakes, and what is printed
@@ -458,7 +566,7 @@ def test_nothing_is_printed_but_progress_in_a_terminal(on_machine, capsys, monke
         (lambda: ffnbench.load(None), "path must be a text or a path, not None"),
         (lambda: ffnbench.inspect("llama3-8b", True), "too many positional arguments"),
         (lambda: ffnbench.cost("relu").save(""), "'' is no path"),
-        (lambda: ffnbench.check("base.json", ffnbench.cost("relu")), "save it, and name the file"),
+        (lambda: ffnbench.check("base.json", ffnbench.cost("relu")), "current=report.save"),
         (lambda: ffnbench.build("relu", d_model=[64, 128]), "build makes one module"),
         (lambda: ffnbench.cost({"a": "relu,gelu"}), "more than one variant's name"),
     ],

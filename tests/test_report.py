@@ -206,17 +206,18 @@ def test_noise_is_one_line_that_blames_nobody_by_guess() -> None:
     report = report_of()
     from dataclasses import replace
 
-    from ffnbench.plan import Note
+    from ffnbench.plan import Note, NoteKind
 
     seen = ("24 of 80 samples are left out (the threads waited for a CPU in them), 16 of 40 rounds are clean",
             "within a worker everything gets 8.7% faster")  # fmt: skip
-    noisy = replace(report, warnings=(*report.warnings, *(Note(label="", text=text) for text in seen)))
+    notes = (Note(text=seen[0], kind=NoteKind.NOISE), Note(text=seen[1], kind=NoteKind.MOVES))
+    noisy = replace(report, warnings=(*report.warnings, *notes))
     lines = [line for line in compare_table(noisy).summary if "noise" in line]
     assert lines == [
         f"noise: {seen[0]}; {seen[1]}; the seconds of glu differ by more than 10% between processes; "
         "trust ratios, not seconds"
     ]
-    busy = Note(label="", text="busy: other processes used 1.7 CPUs; wait")
+    busy = Note(text="busy: other processes used 1.7 CPUs; wait", kind=NoteKind.BUSY)
     summary = compare_table(replace(noisy, warnings=(*noisy.warnings, busy))).summary
     assert [line for line in summary if "busy" in line or "within a worker" in line] == [f"{busy.text}; {seen[0]}"]
 

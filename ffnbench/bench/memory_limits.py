@@ -13,7 +13,7 @@ from ffnbench.errors import FfnbenchError
 from ffnbench.ffn.attention import AttentionSpec, Form, working_bytes
 from ffnbench.ffn.dtypes import item_bytes
 from ffnbench.ffn.spec import FFNSpec, HFSpec
-from ffnbench.plan import Backend, Case, Kind, NoProbe, Note, Plan, Workload, cost_of
+from ffnbench.plan import Backend, Case, Kind, NoProbe, Note, NoteKind, Plan, Workload, cost_of
 from ffnbench.units import IEC, quantity
 
 PAD_BYTES = 1 << 18  # at most, before each storage, so that placements differ
@@ -43,8 +43,8 @@ def fit_into(plan: Plan, available: int | None) -> Plan:
         kept.remove(squares[-1])
         left_out.append(squares[-1])
     notes = [
-        Note(label="", text=f"the textbook's form at {case.workload.seq_len:,} tokens is left out: its scores need "
-             f"about {quantity(_working(case), IEC)}, and {quantity(available, IEC)} are there")
+        Note(text=f"the textbook's form at {case.workload.seq_len:,} tokens is left out: its scores need "
+             f"about {quantity(_working(case), IEC)}, and {quantity(available, IEC)} are there", kind=NoteKind.GENERAL)
         for case in reversed(left_out)
     ]  # fmt: skip
     return replace(plan, cases=tuple(kept), notes=(*plan.notes, *notes))

@@ -32,7 +32,7 @@ from ffnbench.bench.worker_group import Launch, Worker, sides_of, start_for
 from ffnbench.errors import Unfinished, termination_as_interruption
 from ffnbench.ffn.spec import ImportedSpec
 from ffnbench.metrics import CEILINGS, DEVICE_TIME, HOST_TIME, LATENCY, METRICS, ROOF, Metric
-from ffnbench.plan import CONTROL, Backend, Note, Plan
+from ffnbench.plan import CONTROL, Backend, Note, NoteKind, Plan
 from ffnbench.planning.workload import refuse_time
 from ffnbench.result import (
     Bound,
@@ -125,7 +125,7 @@ def run(
         plan=runner.plan,
         samples=tuple(runner.samples),
         failures=tuple(runner.failures),
-        warnings=(*runner.warnings, *(Note(label="", text=text) for text in noise)),
+        warnings=(*runner.warnings, *(Note(text=text, kind=NoteKind.SEEN) for text in noise)),
         environment=runner.environment,
         interrupted=interrupted,
         stopped=stopped,
@@ -342,11 +342,11 @@ class _Runner:
         self.on_found(self.plan)
         check_fits(self.plan, usable_memory(), self._free)
         if auto and not told and (why := why_not_seen(facts)):
-            self._warn(Note(label="", text=f"measured on the CPU: {why[0]}; {why[1]}"))
+            self._warn(Note(text=f"measured on the CPU: {why[0]}; {why[1]}", kind=NoteKind.GENERAL))
         for device, one in told.items():
             if missing := one.get("nvml_missing"):
                 text = f"clocks, throttling and other processes of {device} were not seen: {missing}"
-                self._warn(Note(label="", text=text))
+                self._warn(Note(text=text, kind=NoteKind.GENERAL))
 
     def _ask_first(self, request: Message) -> Message:
         """Ask the first worker before it has a plan."""
@@ -438,7 +438,7 @@ class _Runner:
     def _note(self, label: str, answer: Message) -> None:
         """What an answer says about its case, once."""
         for text in answer.get("notes", ()):
-            if (note := Note(label=label, text=text)) not in self.warnings:
+            if (note := Note(label=label, text=text, kind=NoteKind.GENERAL)) not in self.warnings:
                 self._warn(note)
 
     def _keep_inputs(self, label: str, count: int, bytes: int) -> None:
@@ -792,7 +792,7 @@ class _Runner:
             answer = self._ask(worker, label, {"do": job, "label": label})
         except _CaseFailed as problem:
             text = f"{metrics[0].group} could not be measured: {problem.args[0]}"
-            self._warn(Note(label=label, text=text))
+            self._warn(Note(label=label, text=text, kind=NoteKind.GENERAL))
             return
         for metric in metrics:
             if (value := answer.get(metric.name)) is not None:
@@ -833,7 +833,7 @@ class _Runner:
         elif self._losses[label] >= RESTARTS:
             raise Unfinished(f"workers are lost again and again: {lost}", "`ffnbench env` tells what else runs here")
         else:
-            self._warn(Note(label=label, text=f"worker {index + 1} was lost: {lost}"))
+            self._warn(Note(label=label, text=f"worker {index + 1} was lost: {lost}", kind=NoteKind.GENERAL))
 
     def _fail(self, label: str, kind: str, message: str) -> None:
         failure = Failure(case=label, kind=FailureKind(kind), message=message)

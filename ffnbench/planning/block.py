@@ -14,7 +14,7 @@ from ffnbench.ffn.moe import Routing
 from ffnbench.ffn.spec import read_positive, whole_or_text
 from ffnbench.models.model import LayerGroup, ModelSpec, crosses
 from ffnbench.models.presets import model_of
-from ffnbench.plan import Backend, Case, Kind, Note, Plan, Probe, Sizing
+from ffnbench.plan import Backend, Case, Kind, Note, NoteKind, Plan, Probe, Sizing
 from ffnbench.planning.backends import parse_backends, refuse_lacking, refuse_several
 from ffnbench.planning.compare import DEFAULT_D_MODEL, named_model, plan_compare
 from ffnbench.planning.effort import protocol_of
@@ -175,9 +175,11 @@ def _notes(model: ModelSpec | None) -> Iterator[Note]:
     if model is None:
         return
     if model.note:
-        yield Note(label="", text=model.note)
+        yield Note(text=model.note, kind=NoteKind.GENERAL)
     if len(model.groups) > 1:
         kinds = ", ".join(f"{group.count} {group.kind}" for group in model.groups)
-        yield Note(label="", text=f"one of its {model.main.kind} layers; it has {kinds}: --whole-model counts all")
+        text = f"one of its {model.main.kind} layers; it has {kinds}: --whole-model counts all"
+        yield Note(text=text, kind=NoteKind.GENERAL)
     if crosses(model, model.main):
-        yield Note(label="", text="its second attention, to the encoder, is counted by --whole-model and not here")
+        text = "its second attention, to the encoder, is counted by --whole-model and not here"
+        yield Note(text=text, kind=NoteKind.GENERAL)

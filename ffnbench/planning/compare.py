@@ -17,7 +17,7 @@ from ffnbench.metrics import CEILINGS, METRIC_GROUPS
 from ffnbench.models.model import ModelSpec
 from ffnbench.models.presets import model_of
 from ffnbench.names import hint_for
-from ffnbench.plan import Backend, Case, NoProbe, Note, Plan, Probe, control_of, group_suffix
+from ffnbench.plan import Backend, Case, NoProbe, Note, NoteKind, Plan, Probe, control_of, group_suffix
 from ffnbench.planning.backends import labels_of, lacks, parse_backends, refuse_lacking
 from ffnbench.planning.effort import protocol_of
 from ffnbench.planning.grammar import Variant, as_activation_variant, as_model_variant, parse_variants
@@ -50,8 +50,8 @@ def plan_compare(request: CompareRequest, probe: Probe | None = None) -> Plan:
     refused = {label: why for group in sized for label, why in group.refused.items()}
     metrics = _metrics(request, cases)
     of_variant = {label: row.variant for row in rows for label in row.labels}
-    notes = [Note(label=label, text=text) for group in sized for label, bare in group.bare.items()
-             for text in of_variant[bare].notes]  # fmt: skip
+    notes = [replace(note, label=label) for group in sized for label, bare in group.bare.items()
+             for note in of_variant[bare].notes]  # fmt: skip
     return Plan(
         cases=(*cases, *_control(request, metrics, cases, sized[0].against)),
         reference=sized[0].against,
@@ -59,7 +59,7 @@ def plan_compare(request: CompareRequest, probe: Probe | None = None) -> Plan:
         metrics=metrics,
         match=sized[0].sizer.match.value,
         multiple_of=sized[0].sizer.multiple_of,
-        notes=(*notes, *(Note(label=label, text=why) for label, why in refused.items())),
+        notes=(*notes, *(Note(label=label, text=why, kind=NoteKind.GENERAL) for label, why in refused.items())),
         request=request,
     )
 
@@ -181,7 +181,7 @@ def _reference(label: str | None, rows: list[_Rows], groups: list[GroupAsked]) -
     }
     if label not in labels and label in of_group:
         raise FfnbenchError(
-            f"every group has its own reference, and {label!r} is of one", f"for all: --reference {of_group[label]}"
+            f"every group has its own reference, and {label!r} is of one", f"for all: --reference={of_group[label]}"
         )
     if label not in labels:
         raise FfnbenchError(

@@ -19,7 +19,7 @@ from ffnbench.ffn.variants import GATED
 from ffnbench.models.model import ModelSpec, OwnMLP
 from ffnbench.models.presets import PRESETS, as_text, variant_keys
 from ffnbench.names import hint_for, normalise
-from ffnbench.plan import OWN, Arm, Backend, values_of
+from ffnbench.plan import OWN, Arm, Backend, Note, NoteKind, values_of
 from ffnbench.planning.key_table import Of, keys_of
 
 MOE_KEYS, SPEC_KEYS = keys_of(Of.EXPERTS), keys_of(Of.FORM, Of.EXPERTS)
@@ -51,7 +51,7 @@ class Variant:
     spec_keys: dict[str, Scalar]
     workload_keys: dict[str, Scalar]
     arguments: tuple[tuple[str, Scalar], ...] = ()
-    notes: tuple[str, ...] = ()
+    notes: tuple[Note, ...] = ()  # their label is not known yet
     d_model: int | None = None
     form: FFNSpec | None = None
     like: Variant | None = None
@@ -144,16 +144,16 @@ def _published(text: str, label: str, model: ModelSpec, keys: dict[str, Scalar])
         gate=gate,
         spec_keys=given,
         workload_keys={key: value for key, value in keys.items() if key in WORKLOAD_KEYS},
-        notes=(f"the FFN of {model.name} ({model.source})",),
+        notes=(Note(text=f"the FFN of {model.name} ({model.source})", kind=NoteKind.MODEL),),
         d_model=spec.d_model,
     )
 
 
-def _form(name: str) -> tuple[str, Gate, tuple[str, ...]]:
+def _form(name: str) -> tuple[str, Gate, tuple[Note, ...]]:
     """The activation, the gate and what should be said of the name."""
     if name in GATED:
         row = GATED.get(name)
-        return row.activation, Gate.INNER, (row.note,) if row.note else ()
+        return row.activation, Gate.INNER, (Note(text=row.note, kind=NoteKind.NAME),) if row.note else ()
     stem = normalise(name).removesuffix("_glu")
     if name not in ACTIVATIONS and stem in ACTIVATIONS and stem != normalise(name):
         activation = ACTIVATIONS.get(stem)
@@ -184,11 +184,12 @@ def _clamps(name: str) -> dict[str, Scalar]:
     return {} if row is None or row.limit is None else {"limit": row.limit, "offset": row.offset}
 
 
-def _notes(typed: str, canonical: str, note: str) -> tuple[str, ...]:
+def _notes(typed: str, canonical: str, note: str) -> tuple[Note, ...]:
     """What a reader should know of a name: its ambiguity, or which row an alias runs."""
-    if note:
-        return (note,)
-    return () if normalise(typed) == canonical else (f"{typed} is {canonical}: {ACTIVATIONS.get(canonical).formula}",)
+    if not note and normalise(typed) == canonical:
+        return ()
+    text = note or f"{typed} is {canonical}: {ACTIVATIONS.get(canonical).formula}"
+    return (Note(text=text, kind=NoteKind.NAME),)
 
 
 def _with_beta(activation: str, keys: dict[str, Scalar], text: str) -> str:
@@ -211,6 +212,7 @@ def _imported(text: str, label: str, target: str, attr: str, keys: dict[str, Sca
     ours = {"d_ff", "ratio", LIKE}
     shown = "@".join([attr, *text.split("@")[1:]])
     like = _like(text, keys[LIKE]) if LIKE in keys else None
+    held = f"its output is held against ffnbench's own {_named(like)}, on its weights" if like else ""
     return Variant(
         label=label or shown,
         text=text.removeprefix(f"{label}=") if label else text,
@@ -218,7 +220,7 @@ def _imported(text: str, label: str, target: str, attr: str, keys: dict[str, Sca
         spec_keys={k: v for k, v in keys.items() if k in ours and k != LIKE},
         workload_keys={k: v for k, v in keys.items() if k in WORKLOAD_KEYS},
         arguments=tuple((k, v) for k, v in keys.items() if k not in ours and k not in WORKLOAD_KEYS),
-        notes=() if like is None else (f"its output is held against ffnbench's own {_named(like)}, on its weights",),
+        notes=(Note(text=held, kind=NoteKind.GENERAL),) if held else (),
         like=like,
     )
 
@@ -266,10 +268,11 @@ def as_activation_variant(variant: Variant, own: OwnActivation) -> Variant:
     if "beta" in keys:
         raise FfnbenchError(f"{own.target} has no beta, in {variant.text!r}", "put it into the function")
     gate = choose(Gate, "gate", keys.get("gate", Gate.NONE.value))
-    note = () if own.flops is not None else (f"{own.target} declares no cost: its element-wise FLOPs are unknown",)
+    note = Note(text=f"{own.target} declares no cost: its element-wise FLOPs are unknown", kind=NoteKind.GENERAL)
     return replace(
-        variant, target="", arguments=(), activation=own.target, own=own, gate=gate, spec_keys=keys, notes=note
-    )
+        variant, target="", arguments=(), activation=own.target, own=own, gate=gate, spec_keys=keys,
+        notes=() if own.flops is not None else (note,),
+    )  # fmt: skip
 
 
 def as_model_variant(variant: Variant, own: OwnMLP) -> Variant:
@@ -281,7 +284,7 @@ def as_model_variant(variant: Variant, own: OwnMLP) -> Variant:
             "keys of the workload can: " + ", ".join(WORKLOAD_KEYS),
         )
     held = f", held against ffnbench's own {own.form.name} on the same weights" if own.form else ""
-    note = f"{variant.target} is {own.name} of transformers{held}"
+    note = Note(text=f"{variant.target} is {own.name} of transformers{held}", kind=NoteKind.GENERAL)
     return replace(
         variant, d_model=own.d_model, spec_keys={"d_ff": own.d_ff}, form=own.form, notes=(*variant.notes, note)
     )

@@ -47,7 +47,7 @@ def sides_asked(request: SidesRequest, variant: Variant) -> dict[str, SideFlags]
     if of_code and not variant.target:
         raise FfnbenchError(
             f"{variant.text!r} is ffnbench's own and in no revision of yours",
-            f"name your code: package.module:Attr or path/to/file.py:Attr --{of_code[0]}-rev ...",
+            "name your code: package.module:Attr or path/to/file.py:Attr",
         )
     return asked
 

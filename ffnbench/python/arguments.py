@@ -17,15 +17,25 @@ from types import UnionType
 from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from ffnbench.errors import FfnbenchError, WrongArgument
+from ffnbench.ffn.dtypes import DTYPES
 from ffnbench.ffn.imported import D_FF_NAMES, D_MODEL_NAMES
+from ffnbench.ffn.moe import Routing
+from ffnbench.ffn.spec import Init
+from ffnbench.ffn.width_rules import RULES, Match
+from ffnbench.metrics import METRIC_GROUPS
+from ffnbench.plan import MODE_ALIASES, Backend, Cache, MatmulPrecision, Mode, Time, values_of
+from ffnbench.planning.grammar import ALL
 from ffnbench.python.targets import variant_text, variants_text
-from ffnbench.request import CompareRequest, CostRequest, Flag, Request
+from ffnbench.request import CompareRequest, CostRequest, Flag, Request, spelling
 from ffnbench.units import read_count, read_percent, read_seconds
 
 R = TypeVar("R", bound=Request)
 PATHS = ("preset", "config", "baseline", "current", "saved")  # whose value may be a path
 PYTHONS = ("base_python", "head_python", "base_source", "head_source")
+SWITCHES = ("quiet", "wait")  # of every call that measures, and of no request
 LISTED = ("dtype", "mode")  # of variants side by side: a list of them makes groups
+FILES = PATHS + PYTHONS
+NAMED = "help() of the function shows its arguments"
 PAIRED = {"range_": ":", "size": "x"}  # whose two numbers may be given as a pair
 OBJECTS = {"variants": "Variants", "variant": "Variant", "activations": "Activations"}
 ELSEWHERE = {  # what other libraries call an argument
@@ -35,11 +45,16 @@ ELSEWHERE = {  # what other libraries call an argument
     **dict.fromkeys(("batch_size", "batchsize", "bs"), "batch"),
     **dict.fromkeys(("num_threads", "n_threads"), "threads"),
 }
-# words of a hint that follow a flag and are no value of it
-NO_VALUES = frozenset({
-    "and", "are", "for", "in", "is", "itself", "makes", "names", "needs", "or",
-    "out", "says", "sets", "takes", "to", "where", "with",
-})  # fmt: skip
+CHOICES = {  # what a type checker lets an argument be, by the argument
+    "match": values_of(Match), "mode": (*values_of(Mode), *MODE_ALIASES), "dtype": DTYPES.spellings(),
+    "time": values_of(Time), "cache": values_of(Cache), "matmul_precision": values_of(MatmulPrecision),
+    "backend": (*values_of(Backend), ALL), "init": values_of(Init), "routing": values_of(Routing),
+}  # fmt: skip
+WORDS = CHOICES | {"metrics": METRIC_GROUPS, "rule": RULES.names()}  # that are values in a hint
+VALUE = r"'[^']*'|(?:[^\s,;:()`']|[,:](?=[^\s,]))*[^\s,;:()`'.]"
+FLAG = re.compile(rf"--([a-z][a-z-]*)(?:([ =])({VALUE})((?: --\1[ =](?:{VALUE}))*))?")
+# what is typed into a shell: in backticks, or one of our commands to its end
+SHELL = re.compile(r"(`[^`-][^`]*`|\bffnbench (?:compare|cost|block|activations|check|ab|selftest|report) .*)")
 MEANINGS = {  # of fields that are no flags
     "baseline": "A .json that a report's `save` wrote, or `ffnbench compare ... -o baseline.json`.",
     "current": "A saved run to hold against it, in place of measuring now.",
@@ -106,6 +121,8 @@ class Argument:
     def _one(self, given: Any) -> Any:
         """A single value as a request holds it; a text may have a unit, as that of a flag may."""
         how = self.field.metadata.get("flag")
+        if how and how.metavar.endswith("PCT%") and isinstance(given, int | float) and not isinstance(given, bool):
+            given = f"{given:g}"  # percent or a share? the reader of the text asks
         read = UNITS.get(how.metavar if how and self.base is float else self.base.__name__)
         if read is not None and isinstance(given, str):
             try:
@@ -115,8 +132,20 @@ class Argument:
         try:
             return READERS[self.base](given)
         except (TypeError, ValueError):
-            hint = "save it, and name the file" if hasattr(given, "save") else _said(self.base)
-            raise WrongArgument(f"{self.name} must be {NOUNS[self.base]}, not {shown(given)}", hint) from None
+            noun = "a path" if self.field.name in FILES else NOUNS[self.base]
+            hint = (
+                f"save it first: {self.name}=report.save('{self.name}.json')" if hasattr(given, "save") else self._hint
+            )
+            raise WrongArgument(f"{self.name} must be {noun}, not {shown(given)}", hint) from None
+
+    @property
+    def _hint(self) -> str:
+        """What to give in place of a value of another kind."""
+        if self.base is bool:
+            return "give True or False"
+        how, choices = self.field.metadata.get("flag"), CHOICES.get(self.field.name)
+        example = EXAMPLES.get(how.metavar if how else "", EXAMPLES.get(self.base, ""))
+        return f"for example {choices[0]!r}" if choices else f"for example {example}" if example else NAMED
 
 
 def arguments_of(kind: type[Request], hidden: tuple[str, ...] = ()) -> dict[str, Argument]:
@@ -152,33 +181,51 @@ def request_of(kind: type[R], given: Mapping[str, Any], hidden: tuple[str, ...] 
 def unknown_argument(name: str, known: Sequence[str]) -> WrongArgument:
     """What to say of an argument that a call does not have."""
     near = [ELSEWHERE[name]] if ELSEWHERE.get(name) in known else get_close_matches(name, known, n=1)
-    hint = f"did you mean {near[0]!r}?" if near else "help() of the function shows its arguments"
+    hint = f"did you mean {near[0]!r}?" if near else NAMED
     return WrongArgument(f"unexpected argument {name!r}", hint)
 
 
 def as_python(text: str, known: Mapping[str, Argument]) -> str:
-    """A message that names flags, with the arguments of a call in their places; commands in backticks stay."""
-    parts = re.split(r"(`ffnbench [^`]*`)", text)
-    return "".join(part if part.startswith("`ffnbench ") else _respelled(part, known) for part in parts)
+    """A message that names flags, with the arguments of a call in their places; what is typed into a shell stays."""
+    parts = SHELL.split(text)
+    return "".join(part if place % 2 else _respelled(part, known) for place, part in enumerate(parts))
 
 
 def _respelled(text: str, known: Mapping[str, Argument]) -> str:
+    by_flag = {
+        _flag(one.field).name or spelling(one.name): one for one in known.values() if "flag" in one.field.metadata
+    }
+
     def one(found: re.Match[str]) -> str:
-        name, between, value = found[1].replace("-", "_"), found[2] or "", found[3] or ""
-        argument = known.get(name)
-        if argument is None and name.startswith("no_") and name[3:] in known:
-            return f"{name[3:]}=False{between}{value}"
+        flag, rest = found[1], found[0].removeprefix(f"--{found[1]}")
+        argument = by_flag.get(f"--{flag}")
+        if argument is None and flag.startswith("no-") and f"--{flag[3:]}" in by_flag:
+            return f"{by_flag[f'--{flag[3:]}'].name}=False{rest}"
+        if flag in SWITCHES or (argument and argument.base is bool):
+            name = argument.name if argument else flag
+            return f"{name if text[: found.start()].endswith('leave ') else name + '=True'}{rest}"
         if argument is None:
             return found[0]
-        if argument.base is bool:
-            return f"{name if text[: found.start()].endswith('leave ') else name + '=True'}{between}{value}"
-        if not value or value in NO_VALUES or (argument.base is not str and not re.search(r"\d", value)):
-            return f"{name}{between}{value}"
-        if argument.base is not str and re.fullmatch(r"[-+.\d]+", value):
-            return f"{name}={value}"
-        return f"{name}={value!r}"
+        if not found[3] or (found[2] == " " and not _is_value(argument, found[3])):
+            return argument.name + rest
+        values = [found[3], *re.findall(rf"--{flag}[ =]({VALUE})", found[4])]
+        return _keyword(argument, values) + "," * text.startswith(" --", found.end())
 
-    return re.sub(r"--([a-z][a-z-]*)(?:([ =])([^\s,;:()`]*[^\s,;:()`.]))?", one, text)
+    return FLAG.sub(one, text)
+
+
+def _is_value(argument: Argument, text: str) -> bool:
+    """Whether it is a value of the flag before it, and no further word of the sentence."""
+    words = WORDS.get(argument.field.name)
+    return set(text.split(",")) <= set(words) if words else text == "cpu" or not re.fullmatch(r"[a-z-]+", text)
+
+
+def _keyword(argument: Argument, values: Sequence[str]) -> str:
+    """`name=value` of what was typed after a flag, several values as a list."""
+    listed = argument.takes_list or argument.field.name in ("variants", "activations")
+    items = [item.strip("'") for value in values for item in (value.split(",") if listed else [value])]
+    code = [one if argument.base is not str and re.fullmatch(r"[-+.\d]+", one) else repr(one) for one in items]
+    return f"{argument.name}={code[0] if len(code) == 1 else '[' + ', '.join(code) + ']'}"
 
 
 def _left_out(kind: type[Request], name: str, value: Any) -> bool:
@@ -226,11 +273,11 @@ def _type(field: Field[Any], hint: Any, listed: bool) -> TypeText:
         return TypeText(OBJECTS[field.name] + " | None" * optional)
     name = f"{single.__name__} | str" if single in (int, float) else single.__name__
     how = field.metadata.get("flag")
-    if field.name == "dtype":
-        name = "str | torch.dtype"
+    if field.name in CHOICES:
+        name = choice_name(field.name) + " | torch.dtype" * (field.name == "dtype")
     elif field.name == "device":
         name = "str | torch.device"
-    elif field.name in PATHS + PYTHONS:
+    elif field.name in FILES:
         name = "str | os.PathLike[str]"
     elif field.name in PAIRED:
         name = "str | tuple[float, float]"
@@ -242,6 +289,11 @@ def _type(field: Field[Any], hint: Any, listed: bool) -> TypeText:
     return TypeText(f"{found} | None" if optional else found)
 
 
+def choice_name(argument: str) -> str:
+    """What the stub calls the type of one of CHOICES: `MatmulPrecision`."""
+    return argument.title().replace("_", "")
+
+
 def _is_list(given: Any) -> bool:
     return isinstance(given, list | tuple | range | set) or (
         hasattr(given, "__iter__") and not isinstance(given, str | Mapping) and not hasattr(given, "__fspath__")
@@ -251,11 +303,7 @@ def _is_list(given: Any) -> bool:
 def shown(given: Any) -> str:
     """A value in a message: as it is written where that is short, else what it is."""
     text = repr(given)
-    return text if len(text) <= 60 and "\n" not in text else f"a {type(given).__name__}"
-
-
-def _said(base: type) -> str:
-    return "give True or False" if base is bool else f"for example {EXAMPLES[base]}"
+    return text if len(text) <= 60 and "\n" not in text else f"a {type(given).__name__.removeprefix('Shown')}"
 
 
 def _whole(given: Any) -> int:
@@ -291,4 +339,4 @@ def _text(given: Any) -> str:
 READERS: dict[type, Callable[[Any], Any]] = {int: _whole, float: _number, bool: _truth, str: _text}
 UNITS: dict[str, Callable[[str], Any]] = {"int": read_count, "TIME": read_seconds, "PCT": read_percent}
 NOUNS: dict[type, str] = {int: "a whole number", float: "a number", bool: "True or False", str: "a text"}
-EXAMPLES: dict[type, str] = {int: "512", float: "0.5", str: "'name'"}
+EXAMPLES: dict[Any, str] = {int: "512", float: "0.5", "PCT%": "'5%'", "[[CASE:]METRIC=]PCT%": "'latency=5%'"}

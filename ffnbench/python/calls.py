@@ -111,7 +111,7 @@ def plot_activations(
 def check(request: CheckRequest, ending: Following) -> Check:
     """Measure a baseline's own plan again and say what has regressed: `.ok`, `.status`, a row for every metric.
 
-    >>> found = ffnbench.check("baseline.json", tolerance="latency=5%")
+    >>> found = ffnbench.check("baseline.json", tolerance={"latency": "5%"})
     >>> assert found.ok, found
     """
     return as_shown_check(api.check(request, ending))
@@ -154,7 +154,7 @@ def inspect(model: str | os.PathLike[str], *, whole_model: bool = False) -> Answ
     return _answer(ending, "inspect")
 
 
-def build(variant: str, *, device: Any = None, dtype: Any = None, **sizes: Any) -> nn.Module:
+def build(variant: str | os.PathLike[str], *, device: Any = None, dtype: Any = None, **sizes: Any) -> nn.Module:
     """The nn.Module of a variant, in this process: maps (..., d_model) to (..., d_model).
 
     Widths follow the same rules as in `compare`: a gated form has the parameters of the classic one at 4 * d_model
@@ -162,7 +162,7 @@ def build(variant: str, *, device: Any = None, dtype: Any = None, **sizes: Any) 
 
     >>> module = ffnbench.build("swiglu", d_model=768)
     """
-    if not isinstance(variant, str):
+    if not isinstance(variant, str | os.PathLike):
         raise WrongArgument("build takes the name of a variant", "call a class of your own by yourself")
     if isinstance(sizes.get("d_model"), list | tuple):
         raise WrongArgument("build makes one module, and d_model is a list", "build one at a time")
@@ -189,8 +189,10 @@ def _built() -> Callable[..., nn.Module]:
         inspection.Parameter(name, inspection.Parameter.KEYWORD_ONLY, default=known[name].default,
                              annotation=known[name].kind) for name in BUILDS
     ]  # fmt: skip
-    first = inspection.Parameter("variant", inspection.Parameter.POSITIONAL_OR_KEYWORD, annotation=TypeText("str"))
-    own = {"dtype": "str | torch.dtype | None", "device": "str | torch.device | None"}
+    first = inspection.Parameter(
+        "variant", inspection.Parameter.POSITIONAL_OR_KEYWORD, annotation=TypeText("str | os.PathLike[str]")
+    )
+    own = {"dtype": "Dtype | torch.dtype | None", "device": "str | torch.device | None"}
     parameters = [first, *sizes] + [
         inspection.Parameter(name, inspection.Parameter.KEYWORD_ONLY, default=None, annotation=TypeText(type_))
         for name, type_ in own.items()

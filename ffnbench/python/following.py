@@ -17,8 +17,8 @@ from ffnbench.streams import visible
 class Following(Silent):
     """Follows one call. `view` makes the answer readable, once there is one. A context manager."""
 
-    def __init__(self, *, quiet: bool = False, wait: bool = False) -> None:
-        self.waits = wait
+    def __init__(self, *, quiet: bool = False, wait: bool = False, spoken: Callable[[str], str] = str) -> None:
+        self.waits, self._spoken = wait, spoken
         self.view: Callable[[], View] | None = None
         terminal = sys.stderr is not None and sys.stderr.isatty()
         self._bar = NotebookBar() if not quiet and in_notebook() else None
@@ -36,7 +36,8 @@ class Following(Silent):
         self.view = view
 
     def tell(self, text: str) -> None:
-        """One line on stderr, or above the bar of a notebook."""
+        """One line on stderr, or above the bar of a notebook, in the words of the call."""
+        text = self._spoken(text)
         if self._bar is not None:
             self._bar.tell(text)
         elif not self._quiet:

@@ -9,18 +9,17 @@ import inspect
 import os
 import textwrap
 from collections.abc import Callable, Mapping, Sequence
-from functools import wraps
+from functools import partial, wraps
 from typing import Any, TypeVar
 
 from ffnbench.bench.descendants import MARK
 from ffnbench.errors import FfnbenchError, WrongArgument, interruption
-from ffnbench.python.arguments import Argument, TypeText, arguments_of, as_python, request_of, shown
+from ffnbench.python.arguments import NAMED, Argument, TypeText, arguments_of, as_python, request_of, shown
 from ffnbench.python.following import Following
 from ffnbench.request import CompareRequest, Request
 
 F = TypeVar("F", bound=Callable[..., Any])
 T = TypeVar("T")
-NAMED = "help() of the function shows its arguments"
 PATHS = ("path", "model")
 WIDTH = 110  # of a line of help
 QUIET, WAIT, PATH = "quiet", "wait", "path"
@@ -49,7 +48,7 @@ def asks(
             try:
                 _refuse_within_worker(function.__name__)
                 request = request_of(kind, given, hidden, names)
-                with Following(**following) as ending:
+                with Following(**following, spoken=partial(as_python, known=known)) as ending:
                     found = function(request, ending, **own)
             except FfnbenchError as problem:
                 raise in_python(problem, known) from None

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import inspect
 import textwrap
+from collections.abc import Sequence
 from pathlib import Path
 
 import ffnbench
+from ffnbench.python.arguments import CHOICES, choice_name
 from ffnbench.python.calls import PUBLIC
 
 STUB = Path(__file__).parents[1] / "__init__.pyi"
@@ -18,6 +20,7 @@ HEAD = '''"""Generated from the bundles of flags by `python -m ffnbench.python.s
 import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Literal, overload
 
 import torch
 from matplotlib.figure import Figure
@@ -31,29 +34,44 @@ from ffnbench.report.answers import ShownCheck as Check
 from ffnbench.report.shown_report import ShownReport as Report
 from ffnbench.version import __version__ as __version__
 
-Variant = str | Callable[..., nn.Module | torch.Tensor]
+Variant = str | os.PathLike[str] | Callable[..., nn.Module | torch.Tensor]
 Variants = Variant | Sequence[Variant] | Mapping[str, Variant]
-Activations = str | Callable[..., torch.Tensor] | Sequence[str | Callable[..., torch.Tensor]]
+Activation = str | os.PathLike[str] | Callable[..., torch.Tensor]
+Activations = Activation | Sequence[Activation]
 '''
 
 
 def stub_text() -> str:
     """The whole file, as the formatter would have it."""
     names = "\n".join(f'    "{name}",' for name in sorted(ffnbench.__all__))
-    return "\n".join([HEAD, f"__all__ = [\n{names}\n]\n", *(_function(name) for name in sorted(PUBLIC))])
+    choices = (f"{choice_name(name)} = Literal[{', '.join(map(_literal, known))}]" for name, known in CHOICES.items())
+    functions = (_function(name) for name in sorted(PUBLIC))
+    return "\n".join([HEAD + "\n".join(choices), f"\n__all__ = [\n{names}\n]\n", *functions])
 
 
 def _function(name: str) -> str:
     signature = inspect.signature(PUBLIC[name])
+    parameters, doc = list(signature.parameters.values()), f'\n"""{inspect.getdoc(PUBLIC[name])}\n"""\n'
+    if signature.return_annotation != "Figure | Path":
+        return _definition(name, parameters, signature.return_annotation, doc)
+    *others, path = parameters  # with a path it writes a file, and else it gives a figure
+    figure = [*others, path.replace(annotation="None")]
+    file = [*others, path.replace(annotation="str | os.PathLike[str]", default=path.empty)]
+    drawn, written = _definition(name, figure, "Figure", " ..."), _definition(name, file, "Path", doc)
+    return f"@overload\n{drawn}\n@overload\n{written}"
+
+
+def _definition(name: str, parameters: Sequence[inspect.Parameter], returns: str, body: str) -> str:
     lines, starred = [], False
-    for one in signature.parameters.values():
+    for one in parameters:
         if one.kind is inspect.Parameter.KEYWORD_ONLY and not starred:
             lines.append("    *,")
             starred = True
         default = "" if one.default is inspect.Parameter.empty else f" = {_literal(one.default)}"
         lines.append(f"    {one.name}: {one.annotation}{default},")
-    doc = textwrap.indent(f'"""{inspect.getdoc(PUBLIC[name])}\n"""', "    ")
-    return "\n".join([f"def {name}(", *lines, f") -> {signature.return_annotation}:", doc, ""])
+    return "\n".join(
+        [f"def {name}(", *lines, f") -> {returns}:" + textwrap.indent(body, "    " * body.startswith("\n"))]
+    )
 
 
 def _literal(value: object) -> str:

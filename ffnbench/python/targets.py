@@ -27,7 +27,7 @@ def variant_text(given: Any) -> str:
     if isinstance(given, str):
         return given
     if isinstance(given, os.PathLike):
-        return str(os.fspath(given))
+        return _path(str(os.fspath(given)))
     if hasattr(given, "named_parameters") and not inspect.isclass(given):
         kind = type(given).__name__
         raise WrongArgument(
@@ -74,10 +74,14 @@ def target_of(given: Any) -> str:
     if loaded is None or _found(loaded, name) != given:  # a bound method is a new object each time, and equal
         hint = FILE.format(name=name) if module == "__main__" else f"import it again: from {module} import {name}"
         raise FfnbenchError(f"a worker can't find {name!r}: that name in {module!r} is something else now", hint)
-    source = _source(loaded, module, name)
-    if SEPARATORS & set(source):
-        raise FfnbenchError(f"the path {source!r} holds one of , @ =", "move the file to a path without them")
-    return f"{source}:{name}"
+    return f"{_path(_source(loaded, module, name))}:{name}"
+
+
+def _path(text: str) -> str:
+    """A path as part of a variant; raises FfnbenchError for signs that a list of variants is read by."""
+    if SEPARATORS & set(text):
+        raise FfnbenchError(f"the path {text!r} holds one of , @ =", "move the file to a path without them")
+    return text
 
 
 def _activation_of_torch(given: Any) -> str:

@@ -205,7 +205,7 @@ def _said(report: Report, case: Case) -> list[str]:
     """What the reader of a number should know, beside why there is none."""
     comparison = report.comparison(case.label)
     reasons = [comparison.reason] if comparison and comparison.reason else []
-    return reasons + judging_notes(report, case.label) + report.notes(case.label)
+    return reasons + judging_notes(report, case.label) + [note.text for note in report.notes(case.label)]
 
 
 def timing_tables(report: Report) -> Table:

@@ -11,12 +11,12 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from ffnbench.errors import FfnbenchError, WrongArgument
 from ffnbench.report.findings import check_view, finding_records
 from ffnbench.report.formats import View, Write, writer_of
-from ffnbench.report.records import Record
+from ffnbench.report.records import Record, origin_record
 from ffnbench.report.store import Outputs
 from ffnbench.report.table import Table
 from ffnbench.report.text import Terminal, html_fragment, html_page, plain, renderable, show
@@ -27,15 +27,29 @@ if TYPE_CHECKING:
 
 PIPE_WIDTH = 80  # columns, where there is no terminal
 HTML = ".html"
+CALLED = ("frame", "rows", "save", "show")
 
 
 class Shows:
-    """What every answer can do. A subclass has a `table`, and gives its `rows` and its `view`."""
+    """What every answer can do. A subclass has a `table`, and gives its `rows` and its `view`; READ is what else a user
+    asks of it.
+    """
+
+    READ: ClassVar[tuple[str, ...]] = ()
 
     @property
     def _stem(self) -> str:
         """What its files are called in a folder."""
         return "answer"
+
+    @property
+    def _origin(self) -> Record:
+        """What every row of its frame has, so that frames of several can be told apart."""
+        return {}
+
+    def __dir__(self) -> list[str]:
+        """What a user would call or read; the rest is there all the same."""
+        return [*(name for name in super().__dir__() if name.startswith("_")), *CALLED, *self.READ]
 
     @property
     def table(self) -> Table:
@@ -51,10 +65,14 @@ class Shows:
         raise NotImplementedError
 
     def frame(self) -> pd.DataFrame:
-        """The rows as a pandas DataFrame: full precision, seconds and bytes, unknown as missing."""
+        """The rows as a pandas DataFrame: full precision, seconds and bytes, unknown as missing.
+
+        Of a report or a check the last columns are created, machine, cpu, torch, git, run and version: frames of
+        several can be told apart.
+        """
         import pandas as pd
 
-        return pd.DataFrame(self.rows())
+        return pd.DataFrame([row | self._origin for row in self.rows()])
 
     def show(self, *, wide: bool = False) -> None:
         """Print the table: in colour in a terminal, as HTML in a notebook. `wide` prints every column."""
@@ -74,8 +92,8 @@ class Shows:
         view = self.view()
         return written_to(path, {**view.files, HTML: lambda: html_page(view.table, self._stem)}, self._stem)
 
-    def plot(self, path: str | os.PathLike[str] | None = None) -> Any:
-        """The answer as a matplotlib Figure, or written to a file: .png, .svg or .pdf."""
+    def plot(self, *_: Any, **__: Any) -> Any:
+        """A report has a picture, and other answers have none: raises FfnbenchError."""
         raise FfnbenchError("this answer has no picture", "`.show()` prints it, `.frame()` gives its numbers")
 
     def __str__(self) -> str:
@@ -115,9 +133,15 @@ class Answer(Shows):
 class ShownCheck(Shows, Checked):
     """What `check` and `ab` found: a finding for every metric of every case, and the reports that they follow from."""
 
+    READ = ("before", "findings", "now", "ok", "status")
+
     @property
     def _stem(self) -> str:
         return "check"
+
+    @property
+    def _origin(self) -> Record:
+        return origin_record(self.now)
 
     @property
     def ok(self) -> bool:

@@ -46,7 +46,7 @@ def block_tables(report: Report) -> Table:
     if report.environment is not None:
         tables.append(measured_table(report, lengths))
     notes = report.notes("") if report.environment is None else ()  # a table of what was measured has them
-    last = replace(tables[-1], footnotes=(*tables[-1].footnotes, *notes))
+    last = replace(tables[-1], footnotes=(*tables[-1].footnotes, *(note.text for note in notes)))
     return replace(last, above=tuple(tables[:-1]))
 
 

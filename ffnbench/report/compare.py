@@ -242,7 +242,7 @@ def compare_table(report: Report) -> Table:
         rows,
         header=compare_header(report) if measured else cost_header(report),
         footnotes=notes.lines,
-        summary=summary(report) if measured else tuple(report.notes("")),
+        summary=summary(report) if measured else tuple(note.text for note in report.notes("")),
     )
     return replace(table, headings=headings(report.plan))
 

@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-from ffnbench.activations.table import ACTIVATIONS
 from ffnbench.ffn.moe import Routing
 from ffnbench.ffn.spec import FFNSpec, ImportedSpec
-from ffnbench.ffn.variants import GATED
 from ffnbench.metrics import COMPILE, HIT, LATENCY, LOAD, PACK, WORKSPACE
-from ffnbench.plan import ACTIVE_PARAMS, Case, Mode, Plan
+from ffnbench.plan import ACTIVE_PARAMS, Case, Mode, Note, NoteKind, Plan
 from ffnbench.report.conditions import launch_bound_note
 from ffnbench.report.words import seconds_text, sizing_text
 from ffnbench.result import Against, Report, Verdict
-from ffnbench.stats.noise import is_noise
+from ffnbench.stats.noise import NOISES
 from ffnbench.units import IEC, digits, quantity, signed_percent
 
 WORTH_SAYING = 0.005  # of params or FLOPs beside the reference's: both numbers stand in the table
 OTHER_GELUS = ("gelu_tanh", "quick_gelu")
-OF_NAMES = {ACTIVATIONS.get("gelu").note, GATED.get("geglu").note}
-OF_MODEL = "the FFN of "  # a note of planning/grammar.py begins with it
 MATTERS = 0.05  # of the bytes that a call reads and writes: below, it is all one from where an input is read
 UNCHECKED = (
     "function not checked: @like=NAME (such as @like=swiglu) says which form it is; "
@@ -48,7 +44,7 @@ class Footnotes:
 def case_notes(report: Report, label: str) -> list[str]:
     """Everything that a reader of this row should know."""
     cost, failure, comparison = report.cost(label), report.failure(label), report.comparison(label)
-    notes = [note.text for note in report.plan.notes if note.label == label and _needed(report.plan, note.text)]
+    notes = [note.text for note in report.plan.notes if note.label == label and _needed(report.plan, note)]
     notes += _asked(report.plan, report.plan.case(label))
     if failure:
         notes.append(failure.message)
@@ -75,7 +71,7 @@ def case_notes(report: Report, label: str) -> list[str]:
         notes.append("over all rounds, disturbed ones too")
     if comparison and comparison.verdict is Verdict.UNCLEAR and comparison.reason:
         notes.append(comparison.reason)
-    return notes + [text for text in report.notes(label) if not is_noise(text)]
+    return notes + [note.text for note in report.notes(label) if note.kind not in NOISES]
 
 
 def _workspace(report: Report, label: str) -> list[str]:
@@ -84,17 +80,18 @@ def _workspace(report: Report, label: str) -> list[str]:
     return [f"the device's libraries keep {quantity(found, IEC)} for themselves, beside its peak"] if found else []
 
 
-def _needed(plan: Plan, text: str) -> bool:
-    """What a name means is said where a reader could take it for another: `gelu` for `gelu_tanh` beside that one, or
-    beside a model or code of somebody else's.
+def _needed(plan: Plan, note: Note) -> bool:
+    """What `gelu` means is said where a reader could take it for another: beside `gelu_tanh`, or beside a model or code
+    of somebody else's.
     """
     return (
-        text not in OF_NAMES
+        note.kind is not NoteKind.NAME
+        or getattr(plan.case(note.label).ffn, "activation", "") != "gelu"
         or any(
             isinstance(case.ffn, ImportedSpec) or getattr(case.ffn, "activation", "") in OTHER_GELUS
             for case in plan.shown
         )
-        or any(note.text.startswith(OF_MODEL) for note in plan.notes)
+        or any(note.kind is NoteKind.MODEL for note in plan.notes)
     )
 
 

@@ -14,7 +14,7 @@ from typing import Any, BinaryIO, get_args
 
 from ffnbench import jsonable
 from ffnbench.errors import FfnbenchError
-from ffnbench.plan import Note, Plan
+from ffnbench.plan import Note, NoteKind, Plan
 from ffnbench.result import Environment, Failure, Inputs, Judged, Report, Roof, Sample
 from ffnbench.stats.ceilings import shares_of
 from ffnbench.stats.history import KEPT
@@ -138,7 +138,7 @@ def read_journal(content: bytes, path: str) -> Report:
         if [case.label for case in run.plan.cases] == labels:
             first = with_suspects(first, run).with_repeat(with_suspects(run, first), KEPT)
     measured, comparisons, warnings = summarise(first.run)
-    told = (*first.warnings, *warnings, Note(label="", text=ENDED))
+    told = (*first.warnings, *warnings, Note(text=ENDED, kind=NoteKind.GENERAL))
     shares = shares_of(first.run, first.costs)
     return replace(first, measured=measured, comparisons=comparisons, shares=shares, warnings=told)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import hashlib
 import io
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -22,6 +23,26 @@ def seconds_record(report: Report, label: str, metric: str, name: str = "") -> R
         f"{stem}_s": found.value if found else None,
         f"{stem}_low_s": found.low if found else None,
         f"{stem}_high_s": found.high if found else None,
+    }
+
+
+def origin_record(report: Report) -> Record:
+    """When, where and by what a report was made; of one that was not measured machine, cpu, torch and git are None.
+
+    `created` is in ISO 8601; `machine` is the fingerprint of all that latency depends on; `git` is the commit of the
+    folder; `run` is the same for the same run alone; `version` is ffnbench's.
+    """
+    here = report.environment
+    git = here and here.git_commit and here.git_commit + "-dirty" * bool(here.git_dirty)
+    made = [report.created, *(f"{s.case} {s.metric} {s.value:.9g}" for s in report.samples)]
+    return {
+        "created": report.created,
+        "machine": here and here.fingerprint,
+        "cpu": here and here.cpu,
+        "torch": here and here.torch,
+        "git": git,
+        "run": hashlib.sha256("\n".join(made).encode()).hexdigest()[:12],
+        "version": report.version,
     }
 
 

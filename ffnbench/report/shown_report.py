@@ -5,16 +5,17 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 from ffnbench.plan import METHOD, Kind
 from ffnbench.report.answers import Shows, as_displayed, written_to
 from ffnbench.report.formats import PICTURES, View
+from ffnbench.report.records import origin_record
 from ffnbench.report.table import Table
 from ffnbench.report.views import figure_of, picture_of, reading_of, report_view
 from ffnbench.result import Report
 from ffnbench.stats.ceilings import shares_of
-from ffnbench.stats.noise import follows_from_samples
+from ffnbench.stats.noise import COMPUTED
 from ffnbench.stats.verdict import summarise
 
 if TYPE_CHECKING:
@@ -29,9 +30,18 @@ class ShownReport(Shows, Report):
     whether it was ended by hand.
     """
 
+    READ = (
+        "comparisons", "costs", "created", "environment", "failures", "interrupted", "measured", "plan", "plot",
+        "runs", "samples", "version", "warnings",
+    )  # fmt: skip
+
     @property
     def _stem(self) -> str:
         return Kind(self.plan.kind).value
+
+    @property
+    def _origin(self) -> dict[str, Any]:
+        return origin_record(self)
 
     @property
     def table(self) -> Table:
@@ -45,6 +55,12 @@ class ShownReport(Shows, Report):
     def rows(self) -> list[dict[str, Any]]:
         """One flat record a row, in the order and with the names of the CSV contract."""
         return reading_of(self).records(self)
+
+    @overload
+    def plot(self, path: None = None, *, roofline: bool = False) -> Figure: ...
+
+    @overload
+    def plot(self, path: str | os.PathLike[str], *, roofline: bool = False) -> Path: ...
 
     def plot(self, path: str | os.PathLike[str] | None = None, *, roofline: bool = False) -> Figure | Path:
         """The report as a matplotlib Figure, or written to a file (.png, .svg, .pdf), whose path is given back.
@@ -71,8 +87,7 @@ def recompute(found: ShownReport) -> ShownReport:
         return found
     measured, comparisons, warnings = summarise(found.run)
     shares = shares_of(found.run, found.costs)
-    kept = [note for note in found.warnings if not follows_from_samples(note.text)]
-    told = (*kept, *(note for note in warnings if note not in kept))
+    told = (*(note for note in found.warnings if note.kind not in COMPUTED), *warnings)
     return replace(found, measured=measured, comparisons=comparisons, shares=shares, warnings=told)
 
 

@@ -24,7 +24,7 @@ from ffnbench import jsonable
 from ffnbench.errors import FfnbenchError, Unfinished
 from ffnbench.metrics import LATENCY
 from ffnbench.names import hint_for
-from ffnbench.plan import METHOD, Kind
+from ffnbench.plan import METHOD, Kind, NoteKind
 from ffnbench.report.coherent import refuse_incoherent
 from ffnbench.report.journal import is_journal, read_journal
 from ffnbench.result import SCHEMA, Report
@@ -36,6 +36,16 @@ except ImportError:  # Windows
 
 BESIDE = ".ffnbench-"  # how a file begins while it is written
 LONGEST = 200  # characters of a path in an error
+KINDS = {  # of notes by how they begin, in files from before notes had a kind
+    r"ge(g)?lu is the exact erf form": NoteKind.NAME,
+    r"the FFN of ": NoteKind.MODEL,
+    r"the CPU's clock fell|another run of ffnbench|\d+ threads on \d+ real CPU": NoteKind.SEEN,
+    r"one call is only|a sample lasts less than": NoteKind.SHORT,
+    r"busy: ": NoteKind.BUSY,
+    r"its workers disagree on the seconds": NoteKind.DISAGREE,
+    r"the hypervisor gave|the clock of|the first round of a worker|within a worker everything": NoteKind.MOVES,
+    r"[\d,]+ of [\d,]+ samples are left out|\d+ other process|this machine can't be trusted": NoteKind.NOISE,
+}
 NAMELESS = 2  # the method of files whose protocol names none; method 1 is known by the lack of a seal
 
 
@@ -379,7 +389,7 @@ def load(path: str | Path) -> Report:
                 "measure again with this version",
             )
         whole = data.get("seal") == _digest(data["plan"]["cases"], data["costs"])
-        data = with_method(from_schema_1(data) if schema == 1 else data)
+        data = with_kinds(with_method(from_schema_1(data) if schema == 1 else data))
         _refuse_newer(path, data["plan"]["protocol"]["method"])
         for repeat in data.get("repeats") or ():
             if isinstance(repeat, dict) and isinstance(repeat.get("protocol"), dict):
@@ -413,6 +423,16 @@ def with_method(data: Any) -> Any:
     return {name: item for name, item in data.items() if name != "method"} | {
         "plan": data["plan"] | {"protocol": protocol}
     }
+
+
+def with_kinds(data: Any) -> Any:
+    """The data of a file, each of its notes with a kind."""
+    for notes in (data["plan"].get("notes"), data.get("warnings")):
+        for note in notes if isinstance(notes, list) else ():
+            if isinstance(note, dict) and "kind" not in note:
+                kinds = (kind.value for start, kind in KINDS.items() if re.match(start, str(note.get("text"))))
+                note["kind"] = next(kinds, NoteKind.GENERAL.value)
+    return data
 
 
 def _refuse_newer(path: str | Path, method: Any) -> None:

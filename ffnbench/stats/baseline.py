@@ -103,7 +103,7 @@ def refuse_another_reference(path: str, before: Report, now: Report) -> None:
             name = before.plan.name_of(was)
             raise FfnbenchError(
                 f"{path!r} compares with {here!r}, the baseline with {was!r}",
-                f"measure it with --reference {shlex.quote(name)}",
+                f"measure it with --reference={shlex.quote(name)}",
             )
 
 
@@ -242,4 +242,4 @@ def _made_again(path: str, before: Report, precision: float = 0.5) -> str:
         same_operations = replace(asked, workers=None, rounds=None, quick=False)
         more = 2 * before.plan.protocol.workers + 4
         return f"make a better one: {_command(same_operations)} --workers {more} {out}"
-    return f"make a better one with the flags that made this one, and --precision {precision:.2g} {out}"
+    return f"make a better one with the flags that made this one, and --precision {precision:.2g}"

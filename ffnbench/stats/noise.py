@@ -11,7 +11,7 @@ from collections import defaultdict
 from statistics import fmean, median
 
 from ffnbench.metrics import LATENCY
-from ffnbench.plan import CONTROL, Note
+from ffnbench.plan import CONTROL, Note, NoteKind
 from ffnbench.result import POWER_CAP, Comparison, DeviceSeen, Measured, Report, Run, Sample, Verdict
 from ffnbench.stats.rounds import CLOCKS_HELD, CPUS_TAKEN, fewest_clean, held_down, is_clean, waited_for
 from ffnbench.units import counted, percent
@@ -20,29 +20,11 @@ DISAGREE = 0.10
 MOVES = 0.05  # of slow first rounds and of drift
 FEWEST_ROUNDS = 6
 LEAST_OVERHEADS = 100  # a call shorter than so many empty calls is partly harness
-LEAST_TICKS = 1000
 OTHERS_CPUS = 0.15  # of other processes, on average: less is what an idle machine does
 STOLEN = 0.01
-BUSY = "busy: "
-DISAGREE_TEXT = "its workers disagree on the seconds by more than 10%"
-WAITED_TEXT = "the threads waited for a CPU in them"
-CLOCK_OF, COMPUTED_ON = "the clock of", "computed on"  # a device
-LEFT_OUT, STOLEN_TEXT = "samples are left out", "of the CPU time to other guests"
-SLOW_START, DRIFT = "the first round of a worker is", "within a worker everything gets"
-UNTRUSTED = "this machine can't be trusted now"
-SECONDS_MOVE = (STOLEN_TEXT, CLOCK_OF, SLOW_START, DRIFT)  # in notes of what moves seconds more than ratios
-COMPUTED = (BUSY, DISAGREE_TEXT, LEFT_OUT, *SECONDS_MOVE, COMPUTED_ON, UNTRUSTED)
-SEEN = ("the CPU's clock fell", "measured on this machine when", "real CPU")  # during the run: not in its samples
-
-
-def is_noise(text: str) -> bool:
-    """Whether a note tells of noise."""
-    return follows_from_samples(text) or any(mark in text for mark in SEEN)
-
-
-def follows_from_samples(text: str) -> bool:
-    """Whether it is one that `noise_notes` makes, be it in the words of an older file."""
-    return any(mark in text for mark in COMPUTED)
+OF_SAMPLES = {NoteKind.BUSY, NoteKind.DISAGREE, NoteKind.MOVES, NoteKind.NOISE}
+NOISES = OF_SAMPLES | {NoteKind.SEEN}
+COMPUTED = OF_SAMPLES | {NoteKind.SHORT}  # what `noise_notes` makes
 
 
 def noise_notes(run: Run, measured: list[Measured], comparisons: tuple[Comparison, ...]) -> list[Note]:
@@ -52,10 +34,14 @@ def noise_notes(run: Run, measured: list[Measured], comparisons: tuple[Compariso
     if any(c.verdict is Verdict.BUSY and c.case != CONTROL for c in comparisons) or any(
         m.estimate.disturbed for m in shown
     ):
-        return [*notes, Note(label="", text=busy_text(run))]
+        return [*notes, Note(text=busy_text(run), kind=NoteKind.BUSY)]
     series = _series(run)
-    found = [left_out(run), _stolen(run), device_text(run), _slow_start(series), _drift(series)]
-    return [*notes, *_disagreeing(measured), *(Note(label="", text=text) for text in found if text)]
+    noise, moves = (
+        (left_out(run), device_others(run)),
+        (_stolen(run), device_clocks(run), _slow_start(series), _drift(series)),
+    )
+    found = [Note(text=text, kind=NoteKind.NOISE) for text in noise if text]
+    return [*notes, *_disagreeing(measured), *found, *(Note(text=text, kind=NoteKind.MOVES) for text in moves if text)]
 
 
 def busy_text(run: Run | Report) -> str:
@@ -74,7 +60,7 @@ def busy_text(run: Run | Report) -> str:
     ways += ["--threads 1"] if threads > 1 else []
     ways += ["a longer --budget"] if run.plan.protocol.precision is not None else []
     *others, last = ways
-    return f"{BUSY}{' and '.join(who)}; {', '.join(others) + ' or ' if others else ''}{last}"
+    return f"busy: {' and '.join(who)}; {', '.join(others) + ' or ' if others else ''}{last}"
 
 
 def _held_down_text(run: Run | Report, unclean: list[Sample]) -> str:
@@ -82,7 +68,7 @@ def _held_down_text(run: Run | Report, unclean: list[Sample]) -> str:
     causes = " and ".join(dict.fromkeys(name for sample in unclean for name in held_down(sample)))
     rounds = fewest_clean(run.plan, run.samples)
     clean = f", {rounds.clean} of {rounds.made} rounds were clean" if rounds else ""
-    return f"{BUSY}{CLOCKS_HELD} ({causes}){clean}; let it cool, see to its power, or `ffnbench env`"
+    return f"busy: {CLOCKS_HELD} ({causes}){clean}; let it cool, see to its power, or `ffnbench env`"
 
 
 def left_out(run: Run | Report) -> str:
@@ -93,10 +79,10 @@ def left_out(run: Run | Report) -> str:
         return ""
     unclean = [s for s in run.samples if s.metric == LATENCY and not is_clean(s)]
     causes = dict.fromkeys(name for sample in unclean for name in held_down(sample))
-    why = [WAITED_TEXT] if any(map(waited_for, unclean)) else []
+    why = ["the threads waited for a CPU in them"] if any(map(waited_for, unclean)) else []
     why += [f"{CLOCKS_HELD} by {' and '.join(causes)}"] if causes else []
     return (
-        f"{len(clean) - sum(clean):,} of {len(clean):,} {LEFT_OUT} ({' or '.join(why)}), "
+        f"{len(clean) - sum(clean):,} of {len(clean):,} samples are left out ({' or '.join(why)}), "
         f"{rounds.clean:,} of {rounds.made:,} rounds are clean{f' of {rounds.label}' if run.plan.compared > 1 else ''}"
     )
 
@@ -107,18 +93,18 @@ def _stolen(run: Run) -> str:
     if not shares or fmean(shares) <= STOLEN:
         return ""
     return (
-        f"the hypervisor gave {percent(fmean(shares))} {STOLEN_TEXT}, at most {percent(max(shares))} during one worker"
+        f"the hypervisor gave {percent(fmean(shares))} of the CPU time to other guests, "
+        f"at most {percent(max(shares))} during one worker"
     )
 
 
-def device_text(run: Run | Report) -> str:
-    """Where the clock of a device moved, or others computed on it: how far, how hot, at what power."""
+def device_clocks(run: Run | Report) -> str:
+    """Where the clock of a device moved: how far, how hot, at what power."""
     told = []
-    for device in dict.fromkeys(seen.device for seen in run.devices):
-        seen = [one for one in run.devices if one.device == device]
+    for device, seen in _by_device(run).items():
         clocks = [mhz for one in seen for mhz in (one.least_clock_mhz, one.most_clock_mhz) if mhz]
         if clocks and min(clocks) < (1 - MOVES) * max(clocks):
-            text = f"{CLOCK_OF} {device} went from {max(clocks):,} down to {min(clocks):,} MHz"
+            text = f"the clock of {device} went from {max(clocks):,} down to {min(clocks):,} MHz"
             hot = [f"{_most(seen, 'most_temperature_c'):.0f} °C"] if _most(seen, "most_temperature_c") else []
             hot += [f"{_most(seen, 'most_power_w'):.0f} W"] if _most(seen, "most_power_w") else []
             text += f", at most {' and '.join(hot)}" if hot else ""
@@ -126,9 +112,20 @@ def device_text(run: Run | Report) -> str:
             told.append(
                 f"{text}, at its {POWER_CAP} in {percent(fmean(capped))} of the samples" if any(capped) else text
             )
-        if others := _most(seen, "others"):
-            told.append(f"{counted(int(others), 'other process')} {COMPUTED_ON} {device}")
     return "; ".join(told)
+
+
+def device_others(run: Run | Report) -> str:
+    """Who else computed on a device."""
+    most = {device: _most(seen, "others") for device, seen in _by_device(run).items()}
+    return "; ".join(f"{counted(int(n), 'other process')} computed on {device}" for device, n in most.items() if n)
+
+
+def _by_device(run: Run | Report) -> dict[str, list[DeviceSeen]]:
+    found: dict[str, list[DeviceSeen]] = {}
+    for seen in run.devices:
+        found.setdefault(seen.device, []).append(seen)
+    return found
 
 
 def _most(seen: list[DeviceSeen], name: str) -> float | None:
@@ -142,24 +139,22 @@ def _disagreeing(measured: list[Measured]) -> list[Note]:
     for m in [m for m in measured if m.metric == LATENCY]:
         low, high = m.estimate.low, m.estimate.high
         if low and high and m.case != CONTROL and math.sqrt(high / low) - 1 > DISAGREE:
-            notes.append(Note(label=m.case, text=DISAGREE_TEXT))
+            text = f"its workers disagree on the seconds by more than {DISAGREE:.0%}"
+            notes.append(Note(label=m.case, text=text, kind=NoteKind.DISAGREE))
     return notes
 
 
 def _overhead(run: Run, measured: list[Measured]) -> list[Note]:
-    """Calls so short that the harness or the clock is a part of them."""
+    """Calls so short that the harness is a part of them."""
     if run.timer is None:
         return []
-    calls = {s.case: s.calls for s in run.samples if s.metric == LATENCY}
     notes = []
     for m in [m for m in measured if m.metric == LATENCY and m.case != CONTROL]:
         empty, seconds = run.timer.empty_call_s, m.estimate.value
         if seconds < LEAST_OVERHEADS * empty:
             text = f"one call is only {seconds / empty:.0f} times an empty one ({empty * 1e6:.1f} us): "
-            notes.append(Note(label=m.case, text=text + "give it more work (--seq-len, --batch, --elements)"))
-        if seconds * calls.get(m.case, 1) < LEAST_TICKS * run.timer.resolution_s:
-            text = f"a sample lasts less than {LEAST_TICKS:,} ticks of the clock ({run.timer.resolution_s * 1e6:g} us)"
-            notes.append(Note(label=m.case, text=text + ": give it more work"))
+            text += "give it more work (--seq-len, --batch, --elements)"
+            notes.append(Note(label=m.case, text=text, kind=NoteKind.SHORT))
     return notes
 
 
@@ -167,8 +162,8 @@ def _untrusted(comparisons: tuple[Comparison, ...]) -> list[Note]:
     """The control: the reference against itself."""
     for control in [c for c in comparisons if c.case == CONTROL and c.ratio]:
         if control.ratio and control.verdict in (Verdict.SLOWER, Verdict.FASTER):
-            text = f"{UNTRUSTED}: the reference took {control.ratio.value:.3f} times its own time"
-            return [Note(label="", text=f"{text} (see `ffnbench env`, wait, and measure again)")]
+            text = f"this machine can't be trusted now: the reference took {control.ratio.value:.3f} times its own time"
+            return [Note(text=f"{text} (see `ffnbench env`, wait, and measure again)", kind=NoteKind.NOISE)]
     return []
 
 
@@ -197,7 +192,7 @@ def _slow_start(series: list[list[float]]) -> str:
     if len(excess) < 2 or median(excess) < math.log1p(MOVES):
         return ""
     slower = percent(math.expm1(median(excess)))
-    return f"{SLOW_START} {slower} slower than its others"
+    return f"the first round of a worker is {slower} slower than its others"
 
 
 def _drift(series: list[list[float]]) -> str:
@@ -210,4 +205,4 @@ def _drift(series: list[list[float]]) -> str:
         return ""
     word = "slower" if median(changes) > 0 else "faster"
     change = percent(math.expm1(abs(median(changes))))
-    return f"{DRIFT} {change} {word}"
+    return f"within a worker everything gets {change} {word}"
