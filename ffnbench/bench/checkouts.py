@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ffnbench.bench.prober import Prober
-from ffnbench.bench.worktree import Repository
+from ffnbench.bench.repository import Repository
 from ffnbench.errors import FfnbenchError
 from ffnbench.plan import Arm
 from ffnbench.planning.grammar import Variant, parse_env
