@@ -12,8 +12,8 @@ OF_HOOKS = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_PREFIX", "GIT_COM
 ENVIRONMENT = {"GIT_NO_LAZY_FETCH": "1", "GIT_ALLOW_PROTOCOL": "", "GIT_OPTIONAL_LOCKS": "0"}
 # a folder from elsewhere may bring a configuration that names programs, or a repository among its files
 SETTINGS = (
-    "core.fsmonitor=false", f"core.hooksPath={os.devnull}", "protocol.allow=never", "credential.helper=",
-    "submodule.recurse=false", "safe.bareRepository=explicit",
+    "core.fsmonitor=false", f"core.hooksPath={os.devnull}", "protocol.allow=never", "submodule.recurse=false",
+    "safe.bareRepository=explicit",
 )  # fmt: skip
 TIMEOUT_S = 10.0
 Told = subprocess.CompletedProcess[str]
