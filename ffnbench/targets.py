@@ -14,12 +14,13 @@ from functools import cache
 from importlib.machinery import ModuleSpec, SourceFileLoader
 from pathlib import Path
 from types import CodeType, FunctionType, ModuleType
-from typing import Any
+from typing import Any, ClassVar
 
 from ffnbench.errors import FfnbenchError
 from ffnbench.names import did_you_mean
 
 NOT_THERE = "is it installed in this environment, or in a folder below this one?"
+STDLIB = Path(os.__file__).resolve().parent
 
 
 def resolve(target: str) -> Any:
@@ -145,38 +146,34 @@ def _run_file(file: Path, shown: str) -> Any:
 class FromSource(SourceFileLoader):
     """Runs what the source says: byte code that lies beside it may be of something else."""
 
-    def get_code(self, fullname: str) -> CodeType | None:
+    def get_code(self, fullname: str) -> CodeType:
         """The source, compiled."""
         path = self.get_filename(fullname)
         return self.source_to_code(self.get_data(path), path)
 
 
 class SourceFinder:
-    """Finds modules as all other finders do; those below its folders are run from source, installed ones apart."""
+    """Finds modules as the other finders do; those below the folders of user code, not installed, run from source."""
 
-    def __init__(self) -> None:
-        self.folders: set[Path] = set()
+    folders: ClassVar[set[Path]] = set()
 
-    def find_spec(self, name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
+    @classmethod
+    def find_spec(cls, name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
         """As the protocol of importlib has it."""
-        others = (finder for finder in sys.meta_path if finder is not self and hasattr(finder, "find_spec"))
+        others = (finder for finder in sys.meta_path if finder is not cls and hasattr(finder, "find_spec"))
         spec = next((found for finder in others if (found := finder.find_spec(name, path, target))), None)
-        if spec is not None and type(spec.loader) is SourceFileLoader and self._holds(Path(spec.loader.path)):
-            spec.loader = FromSource(spec.loader.name, spec.loader.path)
+        if spec is not None and type(spec.loader) is SourceFileLoader:
+            file = Path(spec.loader.path).resolve()
+            installed = STDLIB in file.parents or {"site-packages", "dist-packages"} & {*file.parts}
+            if not installed and not cls.folders.isdisjoint(file.parents):
+                spec.loader = FromSource(spec.loader.name, spec.loader.path)
         return spec
-
-    def _holds(self, file: Path) -> bool:
-        file = file.resolve()
-        return not {"site-packages", "dist-packages"} & {*file.parts} and not self.folders.isdisjoint(file.parents)
-
-
-_SOURCES = SourceFinder()
 
 
 def _from_source_below(folder: Path) -> None:
-    _SOURCES.folders.add(folder.resolve())
-    if _SOURCES not in sys.meta_path:
-        sys.meta_path.insert(0, _SOURCES)
+    SourceFinder.folders.add(folder.resolve())
+    if SourceFinder not in sys.meta_path:
+        sys.meta_path.insert(0, SourceFinder)  # type: ignore[arg-type]
 
 
 _NEIGHBOURS: dict[Path, dict[str, Any]] = {}  # folder -> the modules that its files imported from it
