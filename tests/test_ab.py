@@ -257,7 +257,7 @@ def test_a_place_below_the_top_and_a_hooks_variables(repository: Path, monkeypat
         place = found.checkout(found.commit("slow"))
         assert place.name == "mypkg"
         assert "0.0044" in (place / "mlp.py").read_text()
-        assert not found.dirty()
+        assert not found.dirty
         with pytest.raises(FfnbenchError, match="has no folder 'mypkg/'"):
             found.checkout(found.commit("before"))
     assert not place.exists()

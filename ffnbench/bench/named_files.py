@@ -19,9 +19,10 @@ MOST, MOST_BYTES, LONGEST = 500, 1 << 22, 8000  # lines, the newest are kept; by
 
 def named_path() -> Path:
     """Where the file is (XDG Base Directory Specification: a relative folder counts as none)."""
-    given = os.environ.get("XDG_STATE_HOME", "")
-    usual = Path(os.path.expanduser("~"), "Library/Application Support" if sys.platform == "darwin" else ".local/state")
-    return (Path(given) if os.path.isabs(given) else usual) / "ffnbench" / "named"
+    given, home = os.environ.get("XDG_STATE_HOME", ""), os.path.expanduser("~")
+    usual = "Library/Application Support" if sys.platform == "darwin" else ".local/state"
+    folder = Path(given) if os.path.isabs(given) else Path(home if os.path.isabs(home) else os.devnull, usual)
+    return folder / "ffnbench" / "named"
 
 
 def known() -> list[str]:

@@ -4,21 +4,22 @@ from __future__ import annotations
 
 import tempfile
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 
-from ffnbench.bench.git import Told, git, has_git, head
+from ffnbench.bench.git import git, has_git, head
 from ffnbench.errors import FfnbenchError
 
 PREFIX, TREE, INDEX = "ffnbench-ab-", "tree", "index"
 CHECKOUT_TIMEOUT_S = 600.0
 
 
-class Repository:
+class Repository(ExitStack):
     """The git repository of a folder. A context manager: every checkout made of it ends with it."""
 
     def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        self._stack = ExitStack()
+        super().__init__()
+        self._git = partial(git, folder)
         if not has_git():
             raise FfnbenchError("a revision needs git, and there is none", "install git, or use --base-source DIR")
         told = self._git("rev-parse", "--is-inside-work-tree", "--show-prefix")
@@ -28,12 +29,7 @@ class Repository:
                 f"{str(folder)!r} is not in a git repository", "run it where your code is, or use --base-source DIR"
             )
         self._prefix = lines[1] if len(lines) > 1 else ""
-
-    def __enter__(self) -> Repository:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stack.close()
+        self.dirty = bool(head(folder)[1])  # whether files that git knows have changes
 
     def commit(self, revision: str) -> str:
         """The full name of a revision's commit; raises FfnbenchError for an unknown one."""
@@ -50,19 +46,15 @@ class Repository:
         """The short name of a commit."""
         return self._git("rev-parse", "--short", commit).stdout.strip() or commit[:7]
 
-    def dirty(self) -> bool:
-        """Whether the working tree has changes to files that git knows."""
-        return bool(head(self._folder)[1])
-
     def checkout(self, commit: str) -> Path:
         """A new folder with that commit's files; the place in it that corresponds to the current folder.
 
         An index of its own: nothing is written into the repository, and a killed run leaves nothing there.
         """
-        box = Path(self._stack.enter_context(tempfile.TemporaryDirectory(prefix=PREFIX))).resolve()
+        box = Path(self.enter_context(tempfile.TemporaryDirectory(prefix=PREFIX))).resolve()
         (box / TREE).mkdir()
-        told = git(
-            self._folder, "read-tree", "--reset", "-u", "--no-sparse-checkout", commit, timeout_s=CHECKOUT_TIMEOUT_S,
+        told = self._git(
+            "read-tree", "--reset", "-u", "--no-sparse-checkout", commit, timeout_s=CHECKOUT_TIMEOUT_S,
             GIT_INDEX_FILE=str(box / INDEX), GIT_WORK_TREE=str(box / TREE),
         )  # fmt: skip
         if told.returncode:
@@ -77,6 +69,3 @@ class Repository:
         if not place.is_dir():
             raise FfnbenchError(f"{commit[:10]} has no folder {self._prefix!r}", "run it from a folder that both have")
         return place
-
-    def _git(self, *arguments: str) -> Told:
-        return git(self._folder, *arguments)
