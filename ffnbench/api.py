@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from ffnbench import jsonable
 from ffnbench.activations.facts import Facts
+from ffnbench.bench import named_files
 from ffnbench.bench.caches import caches
 from ffnbench.bench.checkouts import placed, prober_within
 from ffnbench.bench.devices import listed, why_not_seen
@@ -46,7 +47,7 @@ from ffnbench.bench.prober import Prober
 from ffnbench.bench.roofs import roofs_of_machine
 from ffnbench.bench.runner import run
 from ffnbench.bench.session import Session, WorkerLost
-from ffnbench.bench.trust import refuse_untrusted
+from ffnbench.bench.trust import Named, refuse_reached, refuse_untrusted, remember
 from ffnbench.bench.turn import turn
 from ffnbench.bench.worker_group import Launch, Worker
 from ffnbench.errors import FfnbenchError, Unfinished, termination_as_interruption
@@ -70,7 +71,14 @@ from ffnbench.report.ceilings import machine_records
 from ffnbench.report.ceilings_cache import keep_ceilings, kept_ceilings
 from ffnbench.report.findings import check_view, foretold_text
 from ffnbench.report.formats import Write
-from ffnbench.report.listing import backends_view, device_records, environment_records, records_view, timer_records
+from ffnbench.report.listing import (
+    backends_view,
+    device_records,
+    environment_records,
+    records_view,
+    timer_records,
+    trusted_record,
+)
 from ffnbench.report.models import model_view
 from ffnbench.report.output import Ending, Silent
 from ffnbench.report.parts import parts_view
@@ -198,15 +206,14 @@ def check(request: CheckRequest, ending: Silent = SILENT, *, update: bool = Fals
     ending.known(before)
     for text in ending.said(None):
         ending.tell(f"note: {text}")
-    if request.current is None:
-        refuse_untrusted(before.plan, request.baseline, request.trust)
+    own = [] if request.current else refuse_untrusted(before.plan, request.baseline, request.trust)
     policy = policy_for(before, request)
     here = cache(partial(_environment_here, before.plan))
     if append:
         now = load(request.current) if request.current else replace(before, environment=here())
         refuse_append(before, now, request.baseline, measured_here=request.current is None)
     unclear = _foretold(before, policy, request, ending)
-    looks = _look_again(before, policy, request, ending, here, update=update)
+    looks = _look_again(before, policy, request, ending, here, own, update=update)
     exact = exact_findings(before, looks.now, policy)
     return _decided((*exact, *looks.findings), before, looks, ending, against=request.baseline, unclear=unclear)
 
@@ -254,6 +261,7 @@ def facts(request: FactsRequest, ending: Silent = SILENT) -> None:
     """What is true of activations, found in float64 by a worker."""
     with MACHINE.prober(check_timeout(request.timeout)) as prober:
         chosen = select(every_activation() if request.activations is None else request.activations, prober)
+        remember(chosen.values())
         found = {label: prober.facts(spec) for label, spec in chosen.items()}
     ending.show(lambda: facts_view(chosen, found))
 
@@ -275,6 +283,7 @@ def draw_activations(request: PictureRequest) -> tuple[Figure, dict[str, Write],
     with MACHINE.prober(check_timeout(request.timeout)) as prober:
         default = every_gated_form() if request.gated else CHOSEN
         chosen = select(default if request.activations is None else request.activations, prober, gated=request.gated)
+        remember(chosen.values())
         points = SURFACE_POINTS if request.gated else CURVE_POINTS
         curves = {label: prober.curve(spec, low, high, points) for label, spec in chosen.items()}
         found = {} if request.gated else _facts_where_finite(prober, chosen)
@@ -342,6 +351,7 @@ def environment(
         worker.close()
     set_ = [{"fact": name, "value": value} for name, value in settings]
     devices = device_records(_devices(told), of_device)
+    set_.append(trusted_record(str(named_files.named_path()), len(named_files.known())))
     records = [*environment_records(found), *devices, *set_, *overhead, *(machine_records(reached) if reached else [])]
     noisy = [*advice(), *(device_advice(of_device) if of_device else [])]
     ending.show(lambda: records_view(records, [f"noise: {text}" for text in noisy]))
@@ -471,6 +481,7 @@ def prepare(request: AnyRequest, ending: Silent = SILENT, *, counts: bool = Fals
             _refuse_device(request.device)
     with MACHINE.prober(check_timeout(request.timeout)) as prober:
         plan = replace(PLANS[type(request)](_with_threads(request), prober), request=request)
+        remember(case.ffn for case in plan.cases if case.arm == OWN)
         ending.known(plan)
         return _priced(_with_defaults(plan, ending), prober)
 
@@ -674,14 +685,18 @@ def _look_again(
     request: CheckRequest,
     ending: Silent,
     environment: Callable[[], Environment],
+    own: list[Named],
     *,
     update: bool,
 ) -> Looks:
-    """What a check sees: a saved run, exact metrics alone, or two looks at latency as well."""
+    """What a check sees: a saved run, exact metrics alone, or two looks at latency as well. `own` is code that may run
+    where its file defines it.
+    """
     if request.current is not None:
         return _look_at_saved(before, load(request.current), policy, request)
     _refuse_at_once(before.plan)
     with MACHINE.prober(before.plan.protocol.timeout_s) as prober:
+        refuse_reached(own, request.baseline, prober.home)
         prepared = _priced(before.plan.by_todays_method(), prober)
     if request.exact_only or not is_timed(before):
         return Looks(findings=(), now=_exact(before, prepared, ending))
@@ -766,6 +781,8 @@ def _prepare_sides(
         plan = _with_defaults(plan, ending)
         prepared = _priced(plan, prober)
         base, head = plan.cases
+        if not head.arm.python and head.arm.source in ("", os.getcwd()):
+            remember([head.ffn])
         probes[0].keep(base, request.seed, folder)
         agreement = probes[1].hold(head, request.seed, folder)
     output = output_finding(variant.label, agreement, allowed=request.allow_mismatch)

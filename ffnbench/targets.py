@@ -11,19 +11,22 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
+from importlib.machinery import ModuleSpec, SourceFileLoader
 from pathlib import Path
-from typing import Any
+from types import CodeType, FunctionType, ModuleType
+from typing import Any, ClassVar
 
 from ffnbench.errors import FfnbenchError
 from ffnbench.names import did_you_mean
 
 NOT_THERE = "is it installed in this environment, or in a folder below this one?"
+STDLIB = Path(os.__file__).resolve().parent
 
 
 def resolve(target: str) -> Any:
     """The class or factory that a target names; raises FfnbenchError where there is none."""
     source, _, path = target.rpartition(":")
-    found: Any = _load_file(source) if is_file_name(source) else _load_module(source)
+    found: Any = _load(source)
     for name in path.split("."):
         if not hasattr(found, name):
             near = did_you_mean(name, [n for n in vars(found) if not n.startswith("_")])
@@ -40,11 +43,31 @@ def resolve(target: str) -> Any:
 def origin_of(target: str) -> str:
     """The file that a target's module is read from; raises FfnbenchError where it can't be loaded."""
     resolve(target)
-    source = target.rpartition(":")[0]
-    if is_file_name(source):
-        return str(Path(source).expanduser().resolve())
-    module = sys.modules[source]
+    module = _load(target.rpartition(":")[0])
     return str(Path(module.__file__ or next(iter(module.__path__))).resolve())
+
+
+def home_of(target: str) -> str | None:
+    """The file that defines a target by a class or function of its own; None for whatever else can be reached there.
+
+    Loads the module, and nothing more: neither inheritance nor a `__getattr__` is asked.
+    """
+    source, _, path = target.rpartition(":")
+    module = found = _load(source)
+    for name in path.split("."):
+        found = vars(found).get(name)
+        if not _is_defined_in(module, found):
+            return None
+    return str(Path(module.__file__).resolve())
+
+
+def _is_defined_in(module: ModuleType, found: Any) -> bool:
+    """Whether a class or function says so, and its code too. A class may have methods of others beside its own."""
+    if getattr(found, "__module__", None) != module.__name__ or not isinstance(found, type | FunctionType):
+        return False
+    parts = vars(found).values() if isinstance(found, type) else [found]
+    codes = [part.__code__ for part in parts if isinstance(part, FunctionType)]
+    return not codes or any(code.co_filename == module.__file__ for code in codes)
 
 
 def refuse_missing(target: str) -> None:
@@ -71,10 +94,16 @@ def is_file_name(source: str) -> bool:
     return source.endswith(".py") or "/" in source
 
 
+def _load(source: str) -> Any:
+    return _run_file(_file_of(source), source) if is_file_name(source) else _load_module(source)
+
+
 def _load_module(name: str) -> Any:
     if os.getcwd() not in sys.path:
         sys.path.insert(0, os.getcwd())
     try:
+        if (top := name.partition(".")[0]) not in sys.modules and (spec := importlib.util.find_spec(top)):
+            _from_source_below(Path(next(iter(spec.submodule_search_locations or ()), spec.origin or "")).parent)
         return importlib.import_module(name)
     except Exception as problem:
         missing = problem.name if isinstance(problem, ModuleNotFoundError) else None
@@ -84,10 +113,6 @@ def _load_module(name: str) -> Any:
             itself = f"{name}.".startswith(f"{missing}.")
             hint = NOT_THERE if itself else f"it needs {missing!r}: is that installed in this environment?"
         raise FfnbenchError(f"cannot import {name!r}: {one_line(problem)}", hint) from problem
-
-
-def _load_file(path: str) -> Any:
-    return _run_file(_file_of(path), path)
 
 
 def _file_of(path: str) -> Path:
@@ -102,7 +127,8 @@ def _file_of(path: str) -> Path:
 def _run_file(file: Path, shown: str) -> Any:
     """Run a file once, among the modules of its own folder: two checkouts may each have a kern.py."""
     name = f"ffnbench_user_{hashlib.sha256(os.fsencode(file)).hexdigest()[:12]}"
-    spec = importlib.util.spec_from_file_location(name, file)
+    _from_source_below(file.parent)
+    spec = importlib.util.spec_from_file_location(name, file, loader=FromSource(name, str(file)))
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
@@ -115,6 +141,39 @@ def _run_file(file: Path, shown: str) -> Any:
     except Exception as problem:
         raise FfnbenchError(f"cannot run {shown!r}: {one_line(problem)}", f"does `python {shown}` work?") from problem
     return module
+
+
+class FromSource(SourceFileLoader):
+    """Runs what the source says: byte code that lies beside it may be of something else."""
+
+    def get_code(self, fullname: str) -> CodeType:
+        """The source, compiled."""
+        path = self.get_filename(fullname)
+        return self.source_to_code(self.get_data(path), path)
+
+
+class SourceFinder:
+    """Finds modules as the other finders do; those below the folders of user code, not installed, run from source."""
+
+    folders: ClassVar[set[Path]] = set()
+
+    @classmethod
+    def find_spec(cls, name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
+        """As the protocol of importlib has it."""
+        others = (finder for finder in sys.meta_path if finder is not cls and hasattr(finder, "find_spec"))
+        spec = next((found for finder in others if (found := finder.find_spec(name, path, target))), None)
+        if spec is not None and type(spec.loader) is SourceFileLoader:
+            file = Path(spec.loader.path).resolve()
+            installed = STDLIB in file.parents or {"site-packages", "dist-packages"} & {*file.parts}
+            if not installed and not cls.folders.isdisjoint(file.parents):
+                spec.loader = FromSource(spec.loader.name, spec.loader.path)
+        return spec
+
+
+def _from_source_below(folder: Path) -> None:
+    SourceFinder.folders.add(folder.resolve())
+    if SourceFinder not in sys.meta_path:
+        sys.meta_path.insert(0, SourceFinder)  # type: ignore[arg-type]
 
 
 _NEIGHBOURS: dict[Path, dict[str, Any]] = {}  # folder -> the modules that its files imported from it

@@ -142,6 +142,10 @@ class KnownProber(Prober):
     def origin(self, target: str) -> Path:
         return Path(self._arm.source, "mypkg", "mlp.py").resolve()
 
+    def home(self, target: str) -> Path:
+        source = target.rpartition(":")[0]
+        return Path(source if source.endswith(".py") else source.replace(".", "/") + ".py").resolve()
+
     def describe(self, target: str) -> None:
         return None
 
@@ -169,12 +173,13 @@ def two_sides(folder: Path) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """A folder for temporary files of these tests alone: what runs beside them is none of theirs."""
+    """Folders for temporary files and for state of these tests alone: what else there is is none of theirs."""
     os.environ.setdefault(
         "PYTEST_DEBUG_TEMPROOT", tempfile.gettempdir()
     )  # paths of the tests stay as short as they were
     folder = tempfile.mkdtemp(prefix="ffnbench-tests-")
     os.environ["TMPDIR"], tempfile.tempdir = folder, None
+    os.environ["XDG_STATE_HOME"] = f"{folder}/state"
     config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
 
 
@@ -207,6 +212,10 @@ class ProberHere(SidesProber):
 
     def describe(self, target: str) -> OwnActivation | None:
         return _probe_jobs().InProcess().describe(target)
+
+    def home(self, target: str) -> Path | None:
+        found = _probe_jobs().home(target)["file"]
+        return found and Path(found)
 
     def count(self, spec: ImportedSpec, workload: Workload) -> Cost:
         return _probe_jobs().InProcess().count(spec, workload)

@@ -20,7 +20,7 @@ from fault_rows.kit import FAULTS, Fault, Scene, Shared, Skip
 
 ROOMS = {
     "Streams and terminals": streams, "Files, places, the clock": files, "Signals": signals,
-    "Disk, memory, worktrees": resources, "Modules of the user's": modules, "Data": data, "Code of others": trust,
+    "Disk, memory, checkouts": resources, "Modules of the user's": modules, "Data": data, "Code of others": trust,
 }  # fmt: skip
 HEADER = ("fault", "what is promised", "what happened", "as promised?")
 LONGEST = 100  # characters of what happened

@@ -20,7 +20,7 @@ from conftest import ROOT, FakeLaunch, KnownProber, listen
 from ffnbench import cli, jsonable
 from ffnbench.bench.agreement import hold, keep
 from ffnbench.bench.prober import Prober
-from ffnbench.bench.worktree import PREFIX, Repository
+from ffnbench.bench.repository import PREFIX, Repository
 from ffnbench.errors import FfnbenchError
 from ffnbench.plan import CONTROL, OWN, Arm, Case
 from ffnbench.planning.compare import plan_compare
@@ -89,12 +89,10 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def repository(made: Path, monkeypatch: pytest.MonkeyPatch):
-    """The repository as current folder, its working tree that of `old`; no worktree may be left in the end."""
+    """The repository as current folder, its working tree that of `old`."""
     monkeypatch.chdir(made)
     git(made, "checkout", "-q", "-f", "--detach", "old")
-    yield made
-    assert len(git(made, "worktree", "list").splitlines()) == 1
-    assert not (made / ".git" / "worktrees").exists()
+    return made
 
 
 def machine(factor: float = 1.0, seed: int = 0, scatter: float = 0.002) -> FakeLaunch:
@@ -263,39 +261,33 @@ def test_a_place_below_the_top_and_a_hooks_variables(repository: Path, monkeypat
         place = found.checkout(found.commit("slow"))
         assert place.name == "mypkg"
         assert "0.0044" in (place / "mlp.py").read_text()
-        assert not found.dirty()
+        assert not found.dirty
         with pytest.raises(FfnbenchError, match="has no folder 'mypkg/'"):
             found.checkout(found.commit("before"))
     assert not place.exists()
 
 
-def test_what_a_killed_run_left_is_removed_and_what_a_living_one_uses_is_not(repository: Path) -> None:
-    code = (
-        "import os, sys; from pathlib import Path; from ffnbench.bench.worktree import Repository\n"
-        "r = Repository(Path('.')); print(r.checkout(r.commit('old')), flush=True)\n"
-        "sys.stdin.read(); os._exit(9)"
-    )
+def test_a_checkout_writes_nothing_into_the_repository(repository: Path) -> None:
+    """So a killed run leaves nothing there. Filters of the user's git apply, as in every checkout of his."""
+    git(repository, "config", "filter.louder.smudge", "tr a-z A-Z")
+    (repository / ".git" / "info" / "attributes").write_text("__init__.py filter=louder\nmlp.py filter=louder\n")
 
-    def other() -> tuple[subprocess.Popen, Path]:
-        process = subprocess.Popen(
-            [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=repository,
-            env={**os.environ, "PYTHONPATH": str(ROOT)},
-        )  # fmt: skip
-        return process, Path(process.stdout.readline().strip())
+    def everything() -> dict[Path, tuple[int, int]]:
+        return {path: (path.stat().st_mtime_ns, path.stat().st_size) for path in repository.rglob("*")}
 
-    killed, left = other()
-    killed.communicate("")
-    living, used = other()  # its start removes what was left
-    assert not left.exists()
-    with Repository(repository):
-        assert used.exists()
-    living.communicate("")
-    with Repository(repository):
-        assert not used.exists()
+    before = everything()
+    with Repository(repository) as found, Repository(repository) as other:
+        places = [found.checkout(found.commit("slow")), other.checkout(other.commit("old"))]
+        assert ["SECONDS = 0.0044" in (place / "mypkg" / "mlp.py").read_text() for place in places] == [True, False]
+        assert "CLASS SWIGLU" in (places[0] / "mypkg" / "mlp.py").read_text()
+        assert everything() == before
+    assert not any(place.exists() for place in places)
+    git(repository, "config", "--remove-section", "filter.louder")
+    (repository / ".git" / "info" / "attributes").unlink()
 
 
 @pytest.mark.parametrize("how", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)])
-def test_an_interruption_leaves_no_worktree(repository: Path, tmp_path: Path, how: signal.Signals) -> None:
+def test_an_interruption_leaves_no_checkout(repository: Path, tmp_path: Path, how: signal.Signals) -> None:
     process = subprocess.Popen(
         [sys.executable, "-m", "ffnbench", "ab", TARGET, "--base-rev", "same", *SMALL],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=repository,

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ffnbench.bench.prober import Prober
-from ffnbench.bench.worktree import Repository
+from ffnbench.bench.repository import Repository
 from ffnbench.errors import FfnbenchError
 from ffnbench.plan import Arm
 from ffnbench.planning.grammar import Variant, parse_env
@@ -50,7 +50,7 @@ def _placed(name: str, side: SideFlags, of_code: bool, repository: Repository | 
     elif of_code:
         source, called = str(Path.cwd()), ["working tree"]
         if repository is not None:
-            dirty = ", with changes that are not committed" if repository.dirty() else ""
+            dirty = ", with changes that are not committed" if repository.dirty else ""
             called = [f"the working tree ({repository.short('HEAD')}{dirty})"]
     if side.python is not None:
         called.append(side.python)

@@ -9,7 +9,6 @@ import hashlib
 import os
 import platform
 import re
-import subprocess
 import sys
 import warnings
 from collections.abc import Mapping
@@ -18,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from ffnbench.bench import nvml
+from ffnbench.bench.git import head
 from ffnbench.bench.waiting import source, threads_of
 from ffnbench.plan import Plan
 from ffnbench.result import Environment
@@ -255,7 +255,7 @@ def describe(facts: dict[str, Any] | None) -> Environment:
     used (`about_device`); None where there was none.
     """
     facts = facts or {}
-    commit, dirty = _git()
+    commit, dirty = head(Path())
     cpu, usable = cpu_name(), usable_cpus()
     identity = (
         cpu,
@@ -339,18 +339,6 @@ def _total_memory() -> int | None:
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     except (ValueError, OSError):
         return None
-
-
-def _git() -> tuple[str | None, bool | None]:
-    """Commit of the current folder's repository and whether it has changes; None outside of one."""
-    try:
-        commit = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, timeout=5, check=True)
-        status = subprocess.run(
-            ["git", "status", "--porcelain", "-uno"], capture_output=True, text=True, timeout=5, check=True
-        )
-    except (OSError, subprocess.SubprocessError):
-        return None, None
-    return commit.stdout.strip(), bool(status.stdout.strip())
 
 
 def _read(path: str) -> str | None:

@@ -1,4 +1,4 @@
-"""git, asked in a folder: to its end, without what a hook hands down, running nothing that the folder configures."""
+"""git, asked in a folder: the one way to it. It runs no program that the folder's files name, and fetches nothing."""
 
 from __future__ import annotations
 
@@ -9,8 +9,13 @@ from pathlib import Path
 
 # what git hands to a hook that it runs would lead every git of ours to the wrong repository or index
 OF_HOOKS = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_PREFIX", "GIT_COMMON_DIR", "GIT_OBJECT_DIRECTORY")
-# a folder from elsewhere may bring a configuration that names programs
-NOTHING_OF_ITS_OWN = ("-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null")
+ENVIRONMENT = {"GIT_NO_LAZY_FETCH": "1", "GIT_ALLOW_PROTOCOL": "", "GIT_OPTIONAL_LOCKS": "0"}
+# a folder from elsewhere may bring a configuration that names programs, or a repository among its files
+SETTINGS = (
+    "core.fsmonitor=false", f"core.hooksPath={os.devnull}", "protocol.allow=never", "submodule.recurse=false",
+    "safe.bareRepository=explicit",
+)  # fmt: skip
+TIMEOUT_S = 10.0
 Told = subprocess.CompletedProcess[str]
 
 
@@ -19,36 +24,51 @@ def has_git() -> bool:
     return shutil.which("git") is not None
 
 
-def git(folder: Path, *arguments: str) -> Told:
-    """Run git to its end, an interruption in between or not: half a checkout is worse than none."""
+def git(
+    folder: Path, *arguments: str, settings: tuple[str, ...] = (), timeout_s: float = TIMEOUT_S, **variables: str
+) -> Told:
+    """What git says; a return code that is not zero where there is none, or it takes longer than `timeout_s`."""
     environment = {name: value for name, value in os.environ.items() if name not in OF_HOOKS}
-    process = subprocess.Popen(
-        ["git", "-C", str(folder), *NOTHING_OF_ITS_OWN, *arguments], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE, text=True, errors="surrogateescape", env=environment, start_new_session=True,
-    )  # fmt: skip
+    flags = [part for setting in (*SETTINGS, *settings) for part in ("-c", setting)]
+    command = ["git", "--no-pager", "-C", str(folder), *flags, *arguments]
     try:
-        out, err = process.communicate()
-    except KeyboardInterrupt:
-        process.communicate()
-        raise
-    return subprocess.CompletedProcess(arguments, process.returncode, out, err)
+        return subprocess.run(
+            command, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="surrogateescape",
+            env=environment | ENVIRONMENT | variables, start_new_session=True, timeout=timeout_s, check=False,
+        )  # fmt: skip
+    except (OSError, subprocess.TimeoutExpired) as problem:
+        return subprocess.CompletedProcess(arguments, 1, "", str(problem))
 
 
 def tracked(paths: list[Path], beside: Path) -> set[Path]:
     """Which of these files git tracks in the tree that holds `beside`, none where there is no git. Links are
     followed.
     """
-    folder = beside.resolve().parent
-    if not has_git():
-        return set()
-    top = git(folder, "rev-parse", "--show-toplevel")
+    top = git(beside.resolve().parent, "rev-parse", "--show-toplevel")
     if top.returncode:
         return set()
-    root = Path(top.stdout.removesuffix("\n"))
-    inside = {path.resolve(): path for path in paths if path.resolve().is_relative_to(root.resolve())}
+    root = Path(top.stdout.removesuffix("\n")).resolve()
+    inside = {path.resolve(): path for path in paths if path.resolve().is_relative_to(root)}
     if not inside:
         return set()
-    names = [str(path.relative_to(root.resolve())) for path in inside]
+    names = [str(path.relative_to(root)) for path in inside]
     told = git(root, "--literal-pathspecs", "ls-files", "-z", "--full-name", "--", *names)
     known = set(told.stdout.split("\0")) - {""}
-    return {inside[root.resolve() / name] for name in names if name in known}
+    return {inside[root / name] for name in names if name in known}
+
+
+def head(folder: Path) -> tuple[str | None, bool | None]:
+    """The commit that is checked out, and whether files that git knows have changes; None where that can't be told."""
+    commit = git(folder, "rev-parse", "--verify", "HEAD")
+    if commit.returncode:
+        return None, None
+    told = git(folder, "config", "--show-scope", "-z", "--name-only", "--get-regexp", r"^filter\.").stdout.split("\0")
+    of_folder = [name for scope, name in zip(told[::2], told[1::2], strict=False) if scope in ("local", "worktree")]
+    if any("=" in name for name in of_folder):  # no flag of git's can switch such a filter off
+        return commit.stdout.strip(), None
+    off = tuple(f"{name}={'false' if name.endswith('.required') else ''}" for name in of_folder)
+    status = git(
+        folder, "status", "--porcelain", "--untracked-files=no", "--no-renames", "--ignore-submodules=dirty",
+        settings=off,
+    )  # fmt: skip
+    return commit.stdout.strip(), None if status.returncode else bool(status.stdout.strip())

@@ -27,7 +27,7 @@ from ffnbench.models.model import OwnMLP
 from ffnbench.models.transformers import own_mlp
 from ffnbench.plan import Arm, Backend, Workload
 from ffnbench.result import Roof
-from ffnbench.targets import origin_of, resolve
+from ffnbench.targets import home_of, origin_of, resolve
 
 if TYPE_CHECKING:
     from ffnbench.activations.trace import Function
@@ -84,6 +84,11 @@ def describe(target: str) -> dict[str, Any]:
 def origin(target: str) -> dict[str, str]:
     """Job: which file a target's module is."""
     return {"file": origin_of(target)}
+
+
+def home(target: str) -> dict[str, str | None]:
+    """Job: which file defines a target, if that is the file that it names."""
+    return {"file": home_of(target)}
 
 
 def counted(spec: dict[str, Any], workload: dict[str, Any]) -> dict[str, Any]:
@@ -169,6 +174,6 @@ def backends(device: str) -> dict[str, dict[str, str]]:
 JOBS = {
     "timer": timer, "rival": rival, "describe": describe, "count": counted, "facts": facts, "curve": curve,
     "backends": backends, "ceilings": ceilings, "hf_layers": hf_layers, "hf_whole": hf_whole,
-    "own_mlp": described_mlp, "origin": origin, "keep": agreement.keep, "hold": agreement.hold,
+    "own_mlp": described_mlp, "origin": origin, "home": home, "keep": agreement.keep, "hold": agreement.hold,
     "device": about_device,
 }  # fmt: skip

@@ -1,7 +1,7 @@
 """May this run? What a file from elsewhere names that would be executed, and which of it needs the user's word.
 
-A module runs without a word where git tracks its files in the same tree as the file that names it: so the gate of a
-project runs the project's own code. Nothing is imported to find that out.
+Without a word runs what the user has named on a command line before, and what a file defines that he has named, or
+that git tracks in the same tree as the file that names it. Nothing is imported to find out which files these are.
 """
 
 from __future__ import annotations
@@ -9,17 +9,17 @@ from __future__ import annotations
 import os
 import shlex
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, fields, is_dataclass
 from importlib.machinery import PathFinder
 from pathlib import Path
 from typing import Any
 
 from ffnbench.activations.user_activation import OwnActivation
+from ffnbench.bench import named_files
 from ffnbench.bench.git import tracked
 from ffnbench.errors import FfnbenchError
 from ffnbench.ffn.spec import HF, ImportedSpec
-from ffnbench.names import hint_for
 from ffnbench.plan import OWN, Arm, Plan
 from ffnbench.targets import is_file_name
 
@@ -34,31 +34,49 @@ class Named:
     text: str
     files: tuple[Path, ...] = ()
 
+    @property
+    def lines(self) -> list[str]:
+        """What is remembered of it: its packages, and last the file with the name in it."""
+        names = [""] * (len(self.files) - 1) + [self.text.rpartition(":")[2]]
+        return [f"{file.resolve()}:{name}" for file, name in zip(self.files, names, strict=False)]
 
-def refuse_untrusted(plan: Plan, path: str, trusted: tuple[str, ...]) -> None:
+
+def refuse_untrusted(plan: Plan, path: str, trusted: tuple[str, ...]) -> list[Named]:
     """Raise FfnbenchError, with what is to be typed, for code that the plan in a file names and nobody has vouched for.
 
-    Raises it as well for a `trusted` that the file does not name: it would do nothing.
+    Gives what may run if its file defines it, which shows when that is loaded.
     """
-    named = list(dict.fromkeys(_named(plan)))
-    for text in trusted:
-        if all(text != one.text for one in named):
-            known = [one.text for one in named]
-            there = "it names " + ", ".join(known) if known else "it names no code but ffnbench's own"
-            raise FfnbenchError(f"--trust {text!r}: {path!r} names no such thing", hint_for(text, known, there))
-    unknown = [one for one in named if one.text not in trusted and not _is_tracked(one, path)]
+    everything = list(dict.fromkeys(_named(plan)))
+    named_files.remember(line for one in everything if one.text in trusted for line in one.lines)
+    named, before = [one for one in everything if one.text not in trusted], named_files.known()
+    known_files = {Path(line.rpartition(":")[0]) for line in before}
+    wanted = [Path(path), *(file for one in named for file in one.files)]
+    if Path(path) in (of_git := tracked(wanted, beside=Path(path))):
+        known_files |= {file.resolve() for file in of_git}
+    unknown = [one for one in named if not one.files or not known_files.issuperset(map(Path.resolve, one.files))]
     if unknown:
-        flags = " ".join(f"--trust {shlex.quote(one.text)}" for one in unknown)
-        raise FfnbenchError(
-            f"{path!r} names code that git does not track beside it: {', '.join(one.text for one in unknown)}",
-            f"if it may run here: {flags}",
-        )
+        raise _untrusted(f"{path!r} names code that git does not track beside it", unknown)
+    return [one for one in named if one.lines[-1] not in before]
 
 
-def _is_tracked(one: Named, path: str) -> bool:
-    """Whether git knows all of its files, and the file that names them, in one tree."""
-    wanted = [*one.files, Path(path)]
-    return bool(one.files) and tracked(wanted, beside=Path(path)) >= set(wanted)
+def refuse_reached(named: list[Named], path: str, home: Callable[[str], Path | None]) -> None:
+    """Raise FfnbenchError for what is not defined in the file that it is named by: imported there, say, or an object.
+
+    `home` loads a target's file and tells which one defines it.
+    """
+    if reached := [one for one in named if home(one.text) != one.files[-1].resolve()]:
+        raise _untrusted(f"{path!r} names code that its file does not define", reached)
+
+
+def _untrusted(what: str, named: list[Named]) -> FfnbenchError:
+    flags = " ".join(f"--trust {shlex.quote(one.text)}" for one in named)
+    return FfnbenchError(f"{what}: {', '.join(one.text for one in named)}", f"if it may run here: {flags}")
+
+
+def remember(specs: Iterable[Any]) -> None:
+    """Keep where the code is that specs name, which the user has typed."""
+    targets = (target for spec in specs for target in _targets(spec))
+    named_files.remember(line for target in targets for line in Named(target, _files_of(target)).lines)
 
 
 def _named(plan: Plan) -> Iterator[Named]:
@@ -101,6 +119,8 @@ def _files_of(target: str) -> tuple[Path, ...]:
         if spec is None:
             return ()
         if spec.has_location and spec.origin:
+            if os.path.islink(spec.origin):  # what it imports from its package stands beside the link
+                return ()
             found.append(Path(spec.origin))
         elif spec.submodule_search_locations is None:  # built in: neither a file nor a package without one
             return ()

@@ -161,7 +161,10 @@ class Scene:
         self.broken: list[str] = []
         self._numbers = itertools.count(1)
         ours = {"PYTHONPATH": str(ROOT), "COLUMNS": "100", "TMPDIR": str(self.temporary), "HOME": str(self.home)}
-        out = ("PYTHONIOENCODING", "PYTHONUTF8", "GITHUB_STEP_SUMMARY", "FORCE_COLOR", "NO_COLOR", "OMP_NUM_THREADS")
+        out = (
+            "PYTHONIOENCODING", "PYTHONUTF8", "GITHUB_STEP_SUMMARY", "FORCE_COLOR", "NO_COLOR", "OMP_NUM_THREADS",
+            "XDG_STATE_HOME",
+        )  # fmt: skip
         known = {name: value for name, value in os.environ.items() if name not in out and not name.startswith("GIT_")}
         self.environment = {**known, **ours, MARK: str(base)}
 

@@ -1,4 +1,4 @@
-"""What runs out: space on a disk, memory in a worker and in the parent; and the worktrees of a killed `ab`."""
+"""What runs out: space on a disk, memory in a worker and in the parent; and the checkouts of a killed `ab`."""
 
 from __future__ import annotations
 
@@ -179,21 +179,20 @@ def checked_out(scene: Scene, running: Running) -> None:
     )
 
 
-@fault("SIGKILL of `ab`: worktrees", "the next `ab` removes them; `git worktree list` is clean", -9, 0, leaves=True)
-def worktrees_of_a_killed_run(scene: Scene) -> None:
+@fault("SIGKILL of `ab`: checkouts", "the repository is as it was; a temporary folder is left", -9, 0, leaves=True)
+def checkouts_of_a_killed_run(scene: Scene) -> None:
     repository(scene)
     running = scene.start(*AB, "--budget", "60")
     checked_out(scene, running)
     running.send(signal.SIGKILL)
     scene.ends(running.end(20), -9)
     scene.nobody()
-    scene.expect(len(git(scene.folder, "worktree", "list").splitlines()) == 2, "nothing was left: nothing is shown")
+    untouched(scene)
     scene.ends(scene.run(*AB, "--exact-only"), 0)
-    clean(scene)
 
 
-@fault("SIGINT and SIGTERM of `ab`: worktrees", "exit 130; nothing is left", 130)
-def worktrees_of_an_interrupted_run(scene: Scene) -> None:
+@fault("SIGINT and SIGTERM of `ab`: checkouts", "exit 130; nothing is left", 130)
+def checkouts_of_an_interrupted_run(scene: Scene) -> None:
     repository(scene)
     for number in (signal.SIGINT, signal.SIGTERM):
         running = scene.start(*AB, "--budget", "60")
@@ -203,7 +202,7 @@ def worktrees_of_an_interrupted_run(scene: Scene) -> None:
         clean(scene)
 
 
-@fault("two `ab` at once in one repository", "exit 0 of both; neither removes the other's worktree", 0)
+@fault("two `ab` at once in one repository", "exit 0 of both; neither removes the other's checkout", 0)
 def two_ab(scene: Scene) -> None:
     repository(scene)
     both = [scene.start(*AB, "--exact-only") for _ in range(2)]
@@ -212,8 +211,14 @@ def two_ab(scene: Scene) -> None:
     clean(scene)
 
 
+def untouched(scene: Scene) -> None:
+    """No worktree but the user's own, and no lock."""
+    scene.expect(len(git(scene.folder, "worktree", "list").splitlines()) == 1, "git lists a worktree")
+    scene.expect(not list((scene.folder / ".git").glob("*.lock")), "a lock is left")
+
+
 def clean(scene: Scene) -> None:
-    """No worktree but the user's own."""
-    scene.expect(len(git(scene.folder, "worktree", "list").splitlines()) == 1, "git still lists a worktree")
+    """Neither that, nor a checkout."""
+    untouched(scene)
     left = [path.name for path in scene.temporary.glob("ffnbench-*")]
     scene.expect(not left, f"left: {', '.join(left)}")

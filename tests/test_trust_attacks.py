@@ -1,0 +1,318 @@
+"""Attacks by files, folders and repositories from elsewhere. Each one that succeeds leaves a marker."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import py_compile
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from conftest import FakeLaunch, ProberHere
+from test_ab import git
+
+from ffnbench import api
+from ffnbench.bench.repository import Repository
+from ffnbench.errors import FfnbenchError
+from ffnbench.report.store import report_text
+from ffnbench.request import CompareRequest
+
+MODULE = """
+import functools, os, pathlib
+from os import system
+import helper
+from helper import Foreign, made, wrapped
+from torch import nn
+
+class Mlp(nn.Module):
+    def __init__(self, d_model, d_ff):
+        super().__init__()
+        self.up, self.down = nn.Linear(d_model, d_ff), nn.Linear(d_ff, d_model)
+    def forward(self, x):
+        return self.down(self.up(x).relu())
+    class Inner(nn.Linear):
+        def __init__(self, d_model):
+            super().__init__(d_model, d_model)
+    run = os.system
+
+class Callable:
+    def __call__(self, command):
+        return os.system(command)
+    def run(self, command):
+        return os.system(command)
+
+class Below(Mlp): pass
+def make(d_model, d_ff): return Mlp(d_model, d_ff)
+short = lambda d_model, d_ff: Mlp(d_model, d_ff)
+alias = os.system
+part = functools.partial(os.system)
+instance = Callable()
+bound = instance.run
+
+@wrapped
+def decorated(command): pass
+
+def rebound(command): pass
+globals()["rebound"] = os.system
+
+def __getattr__(name):
+    if name == "lazy":
+        return os.system
+    raise AttributeError(name)
+"""
+HELPER = """
+import functools, os
+class Foreign:
+    def __init__(self, command):
+        os.system(command)
+made = lambda command: os.system(command)
+def wrapped(function):
+    @functools.wraps(function)
+    def outer(command):
+        return os.system(command)
+    return outer
+"""
+
+
+@pytest.fixture
+def marker(tmp_path: Path) -> Path:
+    return tmp_path / "MARKER"
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A repository whose files are as harmless as they are tracked."""
+    folder = tmp_path / "project"
+    (folder / "own").mkdir(parents=True)
+    files = {"mine.py": MODULE, "helper.py": HELPER, "own/mlp.py": MODULE, "own/__init__.py": "", "other.py": HELPER}
+    for name, text in files.items():
+        (folder / name).write_text(text)
+    git(folder, "init", "-q")
+    git(folder, "add", ".")
+    git(folder, "commit", "-qm", "one")
+    monkeypatch.chdir(folder)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    before = {*sys.modules}
+    yield folder
+    for name in {*sys.modules} - before:
+        if str(getattr(sys.modules[name], "__file__", "")).startswith(str(tmp_path)):
+            del sys.modules[name]
+
+
+@pytest.fixture
+def baseline(on_machine, tmp_path: Path) -> Callable[..., Path]:
+    """A baseline with any target, written by hand as far as that is needed."""
+
+    def make(target: str, path: str = "base.json", **arguments: str) -> Path:
+        on_machine(FakeLaunch())
+        request = CompareRequest(variants="relu,gelu", d_model=16, threads=1, match="none", metrics="latency")
+        data = json.loads(report_text(api.measure(api.prepare(request), launch=FakeLaunch())))
+        data["plan"]["cases"][1]["ffn"] = {
+            "target": target, "d_model": 16, "d_ff": 64, "arguments": [*map(list, arguments.items())],
+        }  # fmt: skip
+        Path(path).write_text(json.dumps(data))
+        return Path(path)
+
+    return make
+
+
+@pytest.fixture
+def check(on_machine, in_process) -> Callable[..., tuple[int, str]]:
+    """`ffnbench check`, everything that it loads loaded in this process; exit code and stderr."""
+
+    def run(path: Path | str, *flags: str) -> tuple[int, str]:
+        on_machine(FakeLaunch(), ProberHere)
+        return in_process("check", path, "-q", *flags)[::2]
+
+    return run
+
+
+def commit(folder: Path) -> None:
+    git(folder, "add", ".")
+    git(folder, "commit", "-qm", "more")
+
+
+def script(path: Path, marker: Path, then: str = "cat") -> str:
+    """A program that leaves the marker, as git would be told to run it."""
+    path.write_text(f"#!/bin/sh\ntouch {marker}\n{then}\n")
+    path.chmod(0o755)
+    return str(path)
+
+
+REACHED = (
+    "os.system", "system", "alias", "part", "instance", "bound", "Mlp.run", "helper.Foreign", "Foreign", "made",
+    "decorated", "rebound", "lazy", "Callable.__call__.__globals__", "functools.partial",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("target", [*(f"mine.py:{name}" for name in REACHED), "own.mlp:os.system", "own.mlp:made"])
+def test_what_a_tracked_file_only_reaches_is_not_run(project, baseline, check, marker, target: str) -> None:
+    path = baseline(target, command=f"touch {marker}")
+    commit(project)
+    code, err = check(path)
+    assert code == 2
+    assert f"hint: if it may run here: --trust {target}" in err
+    assert not marker.exists()
+
+
+DEFINED = ["mine.py:Mlp", "mine.py:Mlp.Inner", "mine.py:Below", "mine.py:make", "mine.py:short", "own.mlp:Mlp"]
+
+
+@pytest.mark.parametrize("target", DEFINED)
+def test_what_a_tracked_file_defines_is_run(project, baseline, check, target: str) -> None:
+    path = baseline(target)
+    commit(project)
+    assert "--trust" not in check(path)[1]
+
+
+def test_a_name_that_is_another_modules_in_the_process_that_loads_it(project, baseline, check, marker) -> None:
+    """git tracks ./codecs.py; what a process has under that name is the standard library's."""
+    (project / "codecs.py").write_text("def open(filename, mode): pass\n")
+    path = baseline("codecs:open", filename=str(marker), mode="w")
+    commit(project)
+    assert check(path)[0] == 2
+    assert not marker.exists()
+
+
+@pytest.mark.parametrize("file", ["mine.py", "helper.py", "own/mlp.py"])
+def test_byte_code_beside_a_tracked_source_is_not_read(project, baseline, check, marker, file: str) -> None:
+    """Byte code with a hash that nobody checks, of something else than the source; so too of what a source imports."""
+    path = baseline("own.mlp:Mlp" if "own" in file else "mine.py:Mlp")
+    commit(project)
+    (project / "evil.py").write_text((project / file).read_text() + f"\nopen({str(marker)!r}, 'w').close()\n")
+    made = importlib.util.cache_from_source(str(project / file))
+    py_compile.compile("evil.py", made, doraise=True, invalidation_mode=py_compile.PycInvalidationMode.UNCHECKED_HASH)
+    (project / "evil.py").unlink()
+    assert "--trust" not in check(path)[1]
+    assert not marker.exists()
+    spec = importlib.util.spec_from_file_location("as_python_does", project / file)
+    spec.loader.exec_module(importlib.util.module_from_spec(spec))
+    assert marker.exists()  # Python itself reads it
+
+
+@pytest.mark.parametrize(
+    "ahead", ["own/mlp.pyc", "own/mlp/__init__.py", f"own/mlp{importlib.machinery.EXTENSION_SUFFIXES[0]}"]
+)
+def test_what_lies_beside_or_ahead_of_a_tracked_source(project, baseline, check, marker, ahead: str) -> None:
+    path = baseline("own.mlp:Mlp")
+    commit(project)
+    (project / ahead).parent.mkdir(exist_ok=True)
+    (project / ahead).write_text(f"open({str(marker)!r}, 'w').close()\n" + MODULE)
+    err = check(path)[1]
+    assert ("--trust" in err) == (not ahead.endswith(".pyc"))
+    assert not marker.exists()
+
+
+def test_links_to_tracked_files_bring_no_neighbours(project, baseline, check, marker) -> None:
+    (project / "own" / "near.py").write_text("")
+    (project / "own" / "mlp.py").write_text("from . import near\n" + MODULE)
+    path = baseline("evil.mlp:Mlp")
+    commit(project)
+    (project / "evil").mkdir()
+    for name in ("__init__.py", "mlp.py"):
+        (project / "evil" / name).symlink_to(project / "own" / name)
+    (project / "evil" / "near.py").write_text(f"open({str(marker)!r}, 'w').close()\n")
+    assert check(path)[0] == 2
+    assert not marker.exists()
+
+
+@pytest.mark.parametrize("nested", [False, True])
+def test_a_repository_that_claims_the_files_of_others(tmp_path, project, baseline, check, nested: bool, marker) -> None:
+    """Its configuration puts its working tree elsewhere, so that its index holds what it likes."""
+    (tmp_path / "tool.py").write_text(f"def run(d_model, d_ff): open({str(marker)!r}, 'w').close()\n")
+    path = baseline(f"{tmp_path}/tool.py:run", path=f"{project}/base.json")
+    folder = project
+    if nested:  # a bare repository among the files of another
+        folder = project / "data"
+        git(project, "init", "-q", "--bare", str(folder))
+        path = path.rename(folder / "base.json")
+        git(folder, "config", "core.bare", "false")
+    repository = ("--git-dir", str(folder if nested else folder / ".git"), "--work-tree", str(tmp_path))
+    git(tmp_path, *repository, "add", "tool.py", str(path))
+    git(folder, "--git-dir", repository[1], "config", "core.worktree", str(tmp_path))
+    assert check(path)[0] == 2
+    assert not marker.exists()
+
+
+def everything_that_asks_git(project: Path, on_machine, in_process) -> None:
+    """`check` of what it refuses and `env`, the latter with changes of every kind to look at."""
+    on_machine(FakeLaunch(), ProberHere)
+    os.utime(project / "mine.py", (1, 1))
+    assert in_process("check", "base.json", "-q")[0] == 2
+    assert in_process("env")[0] == 0
+    Repository(project)
+
+
+SETTINGS = ("core.fsmonitor", "core.hooksPath", "filter.x.clean", "filter.x.process", "filter.a=b.clean")
+
+
+@pytest.mark.parametrize("setting", SETTINGS)
+def test_no_program_of_a_folders_configuration_runs(
+    project, baseline, on_machine, in_process, marker, tmp_path, setting: str
+) -> None:
+    baseline("/tmp/no.py:M")
+    driver = "a=b" if "a=b" in setting else "x"
+    if "=" in driver:  # a name that no attribute can have stands for any by its section
+        config = project / ".git" / "config"
+        config.write_text(config.read_text() + f'[filter "{driver}"]\n\tclean = "touch {marker}; cat"\n')
+    (project / ".gitattributes").write_text(f"*.py filter={driver}\n")
+    commit_without = ("-c", "filter.x.clean=", "-c", "filter.x.process=")
+    git(project, *commit_without, "add", ".")
+    git(project, *commit_without, "commit", "-qm", "more")
+    marker.unlink(missing_ok=True)
+    if setting == "core.hooksPath":
+        (hooks := tmp_path / "hooks").mkdir()
+        for hook in ("post-index-change", "post-checkout", "pre-commit", "reference-transaction"):
+            script(hooks / hook, marker)
+        git(project, "config", setting, str(hooks))
+    elif "=" not in driver:
+        git(project, "config", setting, script(tmp_path / "program", marker, then="exit 1"))
+    everything_that_asks_git(project, on_machine, in_process)
+    assert not marker.exists()
+    os.utime(project / "mine.py", (2, 2))
+    subprocess.run(["git", "status"], cwd=project, capture_output=True)
+    assert marker.exists()  # git itself runs it
+
+
+def test_nothing_is_fetched_from_a_clone_that_is_partial(
+    project, tmp_path, baseline, on_machine, in_process, marker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    baseline("/tmp/no.py:M")
+    commit(project)
+    git(project, "config", "uploadpack.allowFilter", "true")
+    (project / "mine.py").write_text("once")
+    commit(project)
+    first = git(project, "rev-parse", "HEAD")
+    (project / "mine.py").write_text("changed")
+    commit(project)
+    clone = tmp_path / "clone"
+    git(tmp_path, "clone", "-q", "--filter=blob:none", f"file://{project}", str(clone))
+    (clone / "mine.py").write_text("changed again")
+    git(clone, "config", "remote.origin.uploadpack", script(tmp_path / "program", marker, then='git-upload-pack "$@"'))
+    monkeypatch.chdir(clone)
+    with Repository(clone) as found, pytest.raises(FfnbenchError, match="can't be checked out") as caught:
+        found.checkout(first)
+    assert "nothing is fetched" in caught.value.hint
+    for pack in (clone / ".git" / "objects" / "pack").iterdir():
+        pack.unlink()  # nothing is there at all: whatever asks for an object would fetch it
+    on_machine(FakeLaunch(), ProberHere)
+    assert in_process("check", "base.json", "-q")[0] == 2
+    assert in_process("env")[0] == 0
+    assert not marker.exists()
+    subprocess.run(["git", "status"], cwd=clone, capture_output=True)
+    assert marker.exists()
+
+
+def test_a_checkout_of_ab_runs_no_hook(project, tmp_path, marker) -> None:
+    script(project / ".git" / "hooks" / "post-checkout", marker)
+    script(project / ".git" / "hooks" / "post-index-change", marker)
+    with Repository(project) as found:
+        assert (found.checkout(found.commit("HEAD")) / "mine.py").is_file()
+    assert not marker.exists()
+    git(project, "worktree", "add", "-q", "--detach", str(tmp_path / "tree"))
+    assert marker.exists()
