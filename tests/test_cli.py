@@ -76,10 +76,6 @@ MISTAKES = [
     (["--precision", "fine"], "--precision: 'fine' is not a percentage", "0.5%"),
     (["--budget", "2"], "--budget 2 is too short: 3 workers take longer", "at least 5 seconds"),
     (["--budget", "inf"], "--budget inf", "at least 5 seconds"),
-    (["--control", "--metrics", "memory"], "--control is about latency", "--metrics latency"),
-    (["--precision", "1", "--metrics", "memory"], "--precision would do nothing: latency is not", "leave it out"),
-    (["--budget", "20", "--metrics", "memory"], "--budget would do nothing: latency is not", "leave it out"),
-    (["--d-ff", "100", "--ratio", "3"], "--ratio would do nothing: --d-ff gives the width", "leave it out"),
     (["--variants", "relu@slowdown=-1"], "slowdown must be a share", "0.05 is 5%"),
     (
         ["--workers", "3", "--variants", ",".join(f"v{i}=relu" for i in range(200))],

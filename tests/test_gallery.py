@@ -128,8 +128,6 @@ MISTAKES = [
     (["--range=1e9:1000000000.5"], "its points would coincide in float64", "at 1e+09, at least 1 wide"),
     (["--activations", ""], "no activation given", "relu"),
     (["--timeout", "0"], "--timeout must be positive seconds", "300"),
-    (["--gated", "--no-derivative"], "--no-derivative would do nothing: --gated draws surfaces", "leave it out"),
-    (["--gated", "--derivative"], "--derivative would do nothing: --gated draws surfaces", "leave it out"),
     (["--gated", "--activations", "relu@gate=output"], "'relu@gate=output' is no surface", "@gate=inner"),
     (["--gated", "--activations", "swiglu@gate=none"], "'swiglu@gate=none' is no surface", "@gate=inner"),
     (["--dpi", "0"], "dpi must be a positive integer", "--dpi"),

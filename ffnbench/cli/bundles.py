@@ -2,7 +2,7 @@
 
 A command is written as a function of bundles, `def compare(request: CompareRequest, output: Output)`. Typer sees a
 function of all their flags, and the command is called with the bundles. Before that defaults of a pyproject.toml are
-filled in (defaults.py), and a typed flag that would do nothing is refused (idle.py).
+filled in (defaults.py), and a typed flag that would mislead is refused (idle.py).
 """
 
 from __future__ import annotations
@@ -99,10 +99,9 @@ def expanded(function: Callable[..., None], words: Mapping[str, str]) -> Callabl
                 return {name: _filled(kind, values) for name, kind in bundles.items()}
 
         asked = _asked(context, filled().values(), arguments, held)
-        while idle := asked.idle_defaults():  # a default that does nothing is left out, and one may hang on another
-            for name in idle:
-                del held[name]
-            asked = _asked(context, filled().values(), arguments, held)
+        for name in asked.idle_defaults():
+            del held[name]
+        asked = _asked(context, filled().values(), arguments, held)
         asked.refuse()
         told = {
             name: replace(of, known=asked.known, said=asked.said) if isinstance(of, Shown) else of

@@ -13,7 +13,6 @@ from ffnbench.cli.bundles import command
 from ffnbench.cli.completing import variants
 from ffnbench.cli.help import examples
 from ffnbench.cli.positional import with_names
-from ffnbench.errors import FfnbenchError
 from ffnbench.report.formats import FORMATS, PICTURES, SUFFIXES
 from ffnbench.report.output import Counted, Ending, Measured, Reported
 from ffnbench.report.store import inputs_of
@@ -106,8 +105,6 @@ def report(paths: Annotated[list[str], FILES], output: Reported) -> None:
 def _side_by_side(paths: list[str], output: Reported) -> None:
     from ffnbench import api
 
-    if output.sort or output.columns:
-        raise FfnbenchError("--sort and --columns are for one run", "several stand in the order of the first")
     with Ending(output, "report", inputs=inputs_of(*paths)) as ending:
         api.reports(paths, ending)
     leave(ending.code)

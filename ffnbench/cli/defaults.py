@@ -147,10 +147,6 @@ def _variants(given: Given) -> str:
     return ",".join(",".join([text] if isinstance(text, str) else text) for text in texts)
 
 
-def _experts(given: Given) -> bool:
-    return "moe=" in _variants(given) or any(given.get(name) for name in MODELS)
-
-
 def _models(given: Given) -> bool:
     """Whether a variant is a published model, which has a width of its own."""
     from ffnbench.models.presets import PRESETS
@@ -160,10 +156,7 @@ def _models(given: Given) -> bool:
 
 
 NEEDS: Mapping[str, Callable[[Given], bool]] = {  # a default that only means something where this holds
-    "pause": lambda given: given.get("runs", 1) != 1,
-    "routing": _experts,
     "ffn_dim_multiplier": lambda given: given.get("rule") is not None,
-    "control": lambda given: "latency" in str(given.get("metrics", "latency")),
     "d_model": lambda given: not any(given.get(name) for name in MODELS) and not _models(given),
 }
 YIELDS: Mapping[str, tuple[str, ...]] = {  # a default gives way where one of these is typed
