@@ -126,7 +126,7 @@ MISTAKES = [
     (["--range=1e-320:2e-320"], "beyond what a picture can show", "--range=-4:4"),
     (["--range=0:1e300"], "beyond what a picture can show", "--range=-4:4"),
     (["--range=1e9:1000000000.5"], "its points would coincide in float64", "at 1e+09, at least 1 wide"),
-    (["--activations", ""], "no activation given", "relu"),
+    (["--activations", ","], "no activation given", "relu"),
     (["--timeout", "0"], "--timeout must be positive seconds", "300"),
     (["--gated", "--activations", "relu@gate=output"], "'relu@gate=output' is no surface", "@gate=inner"),
     (["--gated", "--activations", "swiglu@gate=none"], "'swiglu@gate=none' is no surface", "@gate=inner"),
