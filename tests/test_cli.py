@@ -99,8 +99,8 @@ MISTAKES = [
 
 
 TAKE_TEXTS = {
-    "cost": ["-o", "--out", "--preset", "--config", "--variants", "--rule", "--match", "--reference", "--dtype", "--mode",
-             "--seq-len", "--columns", "--sort", "-f"],
+    "cost": ["-o", "--out", "--preset", "--config", "--variants", "--rule", "--match", "--reference", "--dtype", "-f",
+             "--mode", "--seq-len", "--columns", "--sort"],
     "compare": ["--device", "--metrics", "--backend", "--time", "--init", "--routing"],
     "block": ["--variant", "--seq-len"], "activations": ["--activations", "--elements"],
     "plot-activations": ["--range", "--size", "--style", "-o"], "env": ["-f"], "selftest": ["--from", "--world"],
@@ -124,7 +124,7 @@ def test_a_mistake_is_two_lines_and_exit_2_before_measuring(call, arguments, err
 
 
 def test_no_empty_value_is_taken_for_anything(call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of no flag and no argument: `-o ""` is not the current folder, `--preset ""` not the config.json that is there."""
+    """`-o ""` is not the current folder, and `--preset ""` not the config.json in it."""
     monkeypatch.chdir(tmp_path)
     Path("config.json").write_text("{}")
     lines = [
