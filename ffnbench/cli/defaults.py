@@ -7,6 +7,7 @@ what may be trusted: a file of somebody else's must not run or write anything.
 
 from __future__ import annotations
 
+import os
 import tomllib
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from ffnbench.errors import FfnbenchError
+from ffnbench.files import content_of
 from ffnbench.names import hint_for
 
 FILE, TABLE = "pyproject.toml", "tool.ffnbench"
@@ -70,10 +72,9 @@ def _upwards(here: Path) -> list[Path]:
 
 
 def _table(path: Path) -> dict[str, Any] | None:
-    try:
-        text = path.read_bytes()
-    except OSError:
+    if not os.access(path, os.R_OK):
         return None
+    text = content_of(path)
     if b"ffnbench" not in text:  # somebody else's file is not even read
         return None
     try:
