@@ -240,7 +240,8 @@ def report(path: str, ending: Silent = SILENT) -> tuple[ShownReport, str]:
     stored = load(path)
     ending.known(stored)
     fresh = recompute(stored)
-    return _shown(fresh, ending), difference(stored, fresh)
+    ending.show(lambda: report_view(fresh).ending(0))  # whatever it ended with: it can be shown
+    return fresh, difference(stored, fresh)
 
 
 def reports(paths: Sequence[str], ending: Silent = SILENT) -> list[ShownReport]:
@@ -571,12 +572,17 @@ def _tell_seconds(ending: Silent, wait: Foreseen, threads: int) -> None:
 
 
 def _several(prepared: Prepared, ending: Silent, launch: Launch | None, runs: int, pause: float) -> ShownReport:
-    """So many runs apart in one report. One that is interrupted is not kept, nor is one without clean rounds."""
-    found, noisy = _measured(prepared, ending.within(1, runs), launch), []
-    for number in range(2, runs + 1):
-        if found.interrupted or found.stopped or found.failed_wholly:
+    """So many runs apart in one report. One that is lost, without clean rounds or any row, is made up for, at most half
+    as many times as runs were asked for. One that is interrupted is not kept.
+    """
+    found = _measured(prepared, ending.within(1, runs), launch)
+    if found.interrupted or found.stopped or found.failed_wholly:
+        return found
+    kept = int(not without_quiet(found.plan, found.samples))
+    for _ in range(runs - 1 + (runs + 1) // 2):
+        if kept == runs:
             return found
-        turn = ending.within(number, runs)
+        turn = ending.within(kept + 1, runs)
         try:
             with termination_as_interruption():
                 _pause(pause, turn)
@@ -586,16 +592,11 @@ def _several(prepared: Prepared, ending: Silent, launch: Launch | None, runs: in
         found, now = with_suspects(found, now), with_suspects(now, found)
         if now.interrupted or now.stopped:
             return _cut_short(found, runs)
-        if without_quiet(now.plan, now.samples):
-            noisy.append(number)
-        elif not found.repeats and without_quiet(found.plan, found.samples):
-            noisy, found = [*noisy, 1], now
-        else:
-            found = found.with_repeat(now, KEPT)
-    if not noisy:
-        return found
-    text = f"{len(noisy)} of {runs} runs are not kept: they were made beside other work, without clean rounds of a row"
-    return replace(found, warnings=(*found.warnings, Note(text=text, kind=NoteKind.GENERAL)))
+        if not now.failed_wholly and not without_quiet(now.plan, now.samples):
+            found = found.with_repeat(now, KEPT) if kept else now
+            kept += 1
+    text = f"{len(found.runs)} of {runs} runs could be kept: the others have no clean rounds of a row"
+    return found if kept == runs else replace(found, warnings=(*found.warnings, Note(text=text, kind=NoteKind.GENERAL)))
 
 
 def _cut_short(found: ShownReport, runs: int) -> ShownReport:

@@ -6,6 +6,7 @@ Exit codes live here so that no command invents its own: 2 is the user's input (
 
 from __future__ import annotations
 
+import errno
 import linecache
 import resource
 import signal
@@ -95,6 +96,13 @@ def need_room() -> None:
     soft, _ = resource.getrlimit(resource.RLIMIT_AS)
     if soft != resource.RLIM_INFINITY and soft < LEAST_ADDRESSES and "scipy" not in sys.modules:
         raise MemoryError
+
+
+def want_of_files(problem: BaseException | None) -> bool:
+    """Whether it comes of a limit of open files, whatever was made of that on the way."""
+    while problem is not None and getattr(problem, "errno", None) not in (errno.EMFILE, errno.ENFILE):
+        problem = problem.__cause__ or problem.__context__
+    return problem is not None
 
 
 @contextmanager

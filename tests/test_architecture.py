@@ -26,7 +26,8 @@ PICTURE_FILES = {
 # from the top of the house to its ground: a room imports from those below it; files of one room may import each other
 ROOMS = (
     "__main__", "cli", "python", "api", "report", "selftest", "bench", "stats", "planning", "result", "plan", "metrics",
-    "request", "models", "ffn", "activations", "targets", "names", "units", "errors", "jsonable", "streams", "version",
+    "request", "models", "ffn", "activations", "targets", "files", "names", "units", "errors", "jsonable", "streams",
+    "version",
 )  # fmt: skip
 APART = {("report", "bench")}  # neither knows the other, though one stands above
 

@@ -76,10 +76,6 @@ MISTAKES = [
     (["--precision", "fine"], "--precision: 'fine' is not a percentage", "0.5%"),
     (["--budget", "2"], "--budget 2 is too short: 3 workers take longer", "at least 5 seconds"),
     (["--budget", "inf"], "--budget inf", "at least 5 seconds"),
-    (["--control", "--metrics", "memory"], "--control is about latency", "--metrics latency"),
-    (["--precision", "1", "--metrics", "memory"], "--precision would do nothing: latency is not", "leave it out"),
-    (["--budget", "20", "--metrics", "memory"], "--budget would do nothing: latency is not", "leave it out"),
-    (["--d-ff", "100", "--ratio", "3"], "--ratio would do nothing: --d-ff gives the width", "leave it out"),
     (["--variants", "relu@slowdown=-1"], "slowdown must be a share", "0.05 is 5%"),
     (
         ["--workers", "3", "--variants", ",".join(f"v{i}=relu" for i in range(200))],
@@ -102,6 +98,17 @@ MISTAKES = [
 ]
 
 
+TAKE_TEXTS = {
+    "cost": ["-o", "--out", "--preset", "--config", "--variants", "--rule", "--match", "--reference", "--dtype", "-f",
+             "--mode", "--seq-len", "--columns", "--sort"],
+    "compare": ["--device", "--metrics", "--backend", "--time", "--init", "--routing"],
+    "block": ["--variant", "--seq-len"], "activations": ["--activations", "--elements"],
+    "plot-activations": ["--range", "--size", "--style", "-o"], "env": ["-f"], "selftest": ["--from", "--world"],
+    "check a.json": ["--tolerance", "--trust", "--export", "--on-unclear"],
+    "ab relu": ["--base-rev", "--base-python", "--base-source", "--base-env", "--head-python", "--fail-above"],
+}  # fmt: skip
+
+
 @pytest.mark.parametrize(("arguments", "error", "hint"), MISTAKES, ids=[" ".join(m[0])[:60] for m in MISTAKES])
 def test_a_mistake_is_two_lines_and_exit_2_before_measuring(call, arguments, error, hint) -> None:
     launch = FakeLaunch()
@@ -114,6 +121,30 @@ def test_a_mistake_is_two_lines_and_exit_2_before_measuring(call, arguments, err
     assert hint in lines[1]
     assert "Traceback" not in err
     assert not [job for _, job, _ in launch.log if job != "plan"]
+
+
+def test_no_empty_value_is_taken_for_anything(call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`-o ""` is not the current folder, and `--preset ""` not the config.json in it."""
+    monkeypatch.chdir(tmp_path)
+    Path("config.json").write_text("{}")
+    lines = [
+        [*command.split(), flag, empty]
+        for command, flags in TAKE_TEXTS.items()
+        for flag in flags
+        for empty in ("", " ")
+    ]
+    for line in [
+        *lines,
+        ["report", ""],
+        ["report", "a.json", ""],
+        ["inspect", ""],
+        ["check", ""],
+        ["cost", "relu", ""],
+    ]:
+        code, out, err = call(*line)
+        assert (code, out, err.count("\n")) == (2, "", 2), (line, err)
+        assert re.match(r"error: .* has an empty value\nhint: ", err), line
+    assert os.listdir() == ["config.json"]
 
 
 @pytest.mark.parametrize(

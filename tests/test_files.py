@@ -6,6 +6,7 @@ import errno
 import json
 import os
 import signal
+import socket
 import stat
 import subprocess
 import sys
@@ -141,6 +142,50 @@ def test_a_regression_stays_one_whatever_becomes_of_the_rest(
     )
     assert code == 1
     assert "No space left on device" in err
+
+
+@pytest.mark.parametrize(
+    ("what", "why"),
+    [("/dev/zero", "it is a device"), ("/dev/null", "it is a device"), ("pipe", "it is a pipe that nobody writes to"),
+     ("folder", "it is a folder"), ("socket", "it is a socket"), ("none.json", "No such file or directory"),
+     ("large", "it has more than 256 MiB")],
+)  # fmt: skip
+def test_only_files_and_pipes_are_read_to_a_size_that_is_said(
+    tmp_path: Path, call, monkeypatch: pytest.MonkeyPatch, what: str, why: str
+) -> None:
+    """By every command that reads a file of the user's."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("ffnbench.files.WRITER_S", 0.1)
+    Path("folder").mkdir()
+    os.mkfifo("pipe")
+    with Path("large").open("wb") as file:
+        file.truncate(2**28 + 1)  # takes no room on the disk
+    with socket.socket(socket.AF_UNIX) as bound:
+        bound.bind("socket")
+        for command in ("report", "check", "selftest --from", "inspect", "cost relu --config"):
+            code, out, err = call(*command.split(), what)
+            assert (code, out, err.count("\n")) == (2, "", 2), command
+            lacks = what == "folder" and command in ("inspect", "cost relu --config")  # it may hold a config.json
+            assert ("No such file or directory" if lacks else why) in err.splitlines()[0], command
+
+
+@pytest.mark.parametrize("reader", ["report /dev/stdin", "report <(sleep 1.5; cat {0})", "inspect <(echo '{1}')"])
+def test_a_pipe_is_read_however_slow_it_is(measured: Path, tmp_path: Path, reader: str) -> None:
+    config = (
+        '{"model_type": "llama", "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2, '
+        '"num_attention_heads": 2, "vocab_size": 100, "hidden_act": "silu"}'
+    )
+    done = shell(f"cat {measured} | ffnbench {reader.format(measured, config)}", tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "swiglu" in done.stdout
+
+
+@pytest.mark.parametrize("command", ["compare relu --d-model 8 --quick -q", "cost a.py:M"])
+def test_want_of_file_descriptors_is_told_and_is_3(tmp_path: Path, command: str) -> None:
+    (tmp_path / "a.py").touch()
+    done = shell(f"ulimit -n 6; ffnbench {command}", tmp_path)
+    assert (done.returncode, done.stdout) == (3, "")
+    assert done.stderr.startswith("error: too many files are open: a process may not have more here\nhint: `ulimit -n`")
 
 
 def test_an_input_is_no_output(measured: Path, tmp_path: Path, call) -> None:
@@ -298,8 +343,6 @@ def test_a_pipe_is_written_to_as_it_is(tmp_path: Path, call) -> None:
 def test_what_can_not_be_written_is_told_before_anything_is_done(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, says: str
 ) -> None:
-    import socket
-
     monkeypatch.chdir(tmp_path)
     (tmp_path / "folder.csv").mkdir()
     with socket.socket(socket.AF_UNIX) as bound:

@@ -192,7 +192,6 @@ def test_values_of_a_repeated_flag_add_up(call) -> None:
         ("ab swiglu --base-env A:1 --mode inference,train", "--mode takes one value here", "`ffnbench compare`"),
         ("ab swiglu --base-env A:1 --seq-len 1,2", "'1,2' is a list", "`ffnbench compare`"),
         ("activations --time --threads 1,2", "'1,2' is a list", "`ffnbench compare`"),
-        ("compare swiglu --seq-len 1,2 --reference swiglu", "--reference would do nothing", "leave it out"),
     ],
 )
 def test_what_the_shell_has_cut_is_told(typed: str, error: str, hint: str, call) -> None:

@@ -7,6 +7,7 @@ import re
 import shlex
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 import typer
@@ -91,6 +92,48 @@ def words_of_bash(typed: str) -> list[str]:
 @pytest.fixture(autouse=True)
 def nothing_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(cli.completing._OF_BASH, "prefix", "")
+
+
+@pytest.mark.parametrize(
+    "environment",
+    [{"_FFNBENCH_COMPLETE": "zzz"}, {"_FFNBENCH_COMPLETE": "complete_zzz"}, {"_FFNBENCH_COMPLETE": "source_zzz"},
+     {"_FFNBENCH_COMPLETE": "complete_bash"},
+     {"_FFNBENCH_COMPLETE": "complete_bash", "COMP_WORDS": "ffnbench", "COMP_CWORD": "zz"},
+     {"_FFNBENCH_COMPLETE": "complete_bash", "COMP_WORDS": "ffnbench cost --d", "COMP_CWORD": "-9"}],
+)  # fmt: skip
+def test_garbage_for_completion_is_2(environment: dict, monkeypatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """1 is a regression and nothing else."""
+    for name in ("COMP_WORDS", "COMP_CWORD"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(sys, "argv", ["ffnbench"])
+    with pytest.raises(SystemExit) as caught:
+        cli.main()
+    out, err = capsys.readouterr()
+    assert (caught.value.code, out) == (2, "")
+    assert re.search(r"^error: .*\nhint: .*\n$", err, re.MULTILINE)
+
+
+def test_fish_hears_that_there_is_nothing_by_a_code_that_is_not_1(monkeypatch, capsys) -> None:
+    asked = {"_FFNBENCH_COMPLETE": "complete_fish", "_TYPER_COMPLETE_FISH_ACTION": "is-args",
+             "_TYPER_COMPLETE_ARGS": "ffnbench cost zzz"}  # fmt: skip
+    for name, value in asked.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(sys, "argv", ["ffnbench"])
+    with pytest.raises(SystemExit) as caught:
+        cli.main()
+    assert (caught.value.code, *capsys.readouterr()) == (2, "", "")
+
+
+def test_a_shell_that_nobody_knows_is_2(tmp_path: Path) -> None:
+    (tmp_path / "lines").write_text(f"{sys.executable} -m ffnbench --install-completion; exit $?\n")
+    told = {**os.environ, "HOME": str(tmp_path), "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(["sh", "lines"], cwd=tmp_path, env=told, capture_output=True, text=True, check=False)
+    if "completion installed" in done.stdout:
+        pytest.skip("sh is a shell that can be completed")
+    assert done.returncode == 2
+    assert "error: nothing can be completed for this shell" in done.stderr
 
 
 @pytest.mark.parametrize(

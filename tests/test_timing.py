@@ -100,20 +100,6 @@ def test_timing_mistakes(request_: TimingRequest, says: str) -> None:
         plan_timing(replace(request_, activations="gelu"))
 
 
-@pytest.mark.parametrize(
-    "flags",
-    [["--elements", "5"], ["--dtype", "bf16"], ["--device", "auto"], ["--quick"], ["--seed", "0"], ["--rounds", "3"],
-     ["--workers", "3"], ["--threads", "1"]],
-)  # fmt: skip
-def test_flags_of_timing_need_time(flags: list[str], capsys, monkeypatch) -> None:
-    """Given with their defaults as well: what is typed and ignored is a mistake."""
-    monkeypatch.setattr(sys, "argv", ["ffnbench", "activations", *flags])
-    with pytest.raises(SystemExit) as caught:
-        cli.main()
-    assert caught.value.code == 2
-    assert f"error: {flags[0]} would do nothing: without --time" in capsys.readouterr().err
-
-
 def test_a_size_that_stands_twice_is_measured_once() -> None:
     plan = plan_timing(TimingRequest(activations="gelu", elements="5,05", dtype="fp32,float32"))
     (group,) = groups_of(plan)

@@ -22,12 +22,16 @@ from ffnbench.errors import (
     FfnbenchError,
     complain,
     termination_as_interruption,
+    want_of_files,
 )
 from ffnbench.streams import hush, prepare
 from ffnbench.version import __version__
 
 INTERRUPTED = "interrupted before the answer was complete"
 NO_MEMORY = "there is not enough memory"
+NO_FILES = "too many files are open: a process may not have more here"
+COMPLETE = "_FFNBENCH_COMPLETE"
+NO_COMPLETION = ("nothing can be completed for this shell", "bash, zsh, fish and powershell: `--install-completion`")
 
 
 def _with_dashes(name: str) -> str:
@@ -36,7 +40,13 @@ def _with_dashes(name: str) -> str:
 
 
 class _Commands(Group):
-    """Typer would end silently at an interruption."""
+    """Typer would end silently at an interruption, and with 1 for a shell that it does not know."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        try:
+            return super().parse_args(ctx, args)
+        except typer.Exit as ended:
+            raise typer.Exit(complain(*NO_COMPLETION, EXIT_USAGE) if ended.exit_code else 0) from None
 
     def invoke(self, ctx: Any) -> Any:
         try:
@@ -64,25 +74,35 @@ app = typer.Typer(
 def main() -> None:
     """The console script: one voice for every error, and a bug never looks like a result."""
     prepare()
-    if os.environ.get("_FFNBENCH_COMPLETE") == "complete_bash":
-        prepare_bash()
     try:
+        if os.environ.get(COMPLETE) == "complete_bash":
+            prepare_bash()
         with termination_as_interruption():
             code = app(standalone_mode=False, prog_name="ffnbench")
-    except FfnbenchError as problem:
-        code = complain(problem.message, problem.hint, problem.exit_code)
+    except SystemExit as ended:  # of a completion; fish asks whether there is one, and hears it by the code
+        asks = os.environ.get(COMPLETE) == "complete_fish"
+        code = 0 if not ended.code else EXIT_USAGE if asks else complain(*NO_COMPLETION, EXIT_USAGE)
     except KeyboardInterrupt:
         code = complain(INTERRUPTED, "", EXIT_INTERRUPTED)
     except BrokenPipeError:
         hush()
         code = 0
-    except OSError as problem:
-        code = complain(f"{problem.strerror or problem}", "can stdout be written to?", EXIT_UNFINISHED)
-    except MemoryError:
-        code = complain(NO_MEMORY, "is it limited here? `ulimit -a` shows that", EXIT_UNFINISHED)
     except Exception as problem:
-        code = _usage_error(problem)
+        code = _told(problem)
     sys.exit(code)
+
+
+def _told(problem: Exception) -> int:
+    """Say what is wrong; gives the exit code."""
+    if want_of_files(problem):
+        return complain(NO_FILES, "`ulimit -n` shows how many may be; 256 are enough", EXIT_UNFINISHED)
+    if isinstance(problem, FfnbenchError):
+        return complain(problem.message, problem.hint, problem.exit_code)
+    if isinstance(problem, OSError):
+        return complain(f"{problem.strerror or problem}", "can stdout be written to?", EXIT_UNFINISHED)
+    if isinstance(problem, MemoryError):
+        return complain(NO_MEMORY, "is it limited here? `ulimit -a` shows that", EXIT_UNFINISHED)
+    return _usage_error(problem)
 
 
 def leave(code: int) -> None:

@@ -2,7 +2,7 @@
 
 A command is written as a function of bundles, `def compare(request: CompareRequest, output: Output)`. Typer sees a
 function of all their flags, and the command is called with the bundles. Before that defaults of a pyproject.toml are
-filled in (defaults.py), and a typed flag that would do nothing is refused (idle.py).
+filled in (defaults.py), and a typed flag that would mislead is refused (idle.py).
 """
 
 from __future__ import annotations
@@ -88,6 +88,7 @@ def expanded(function: Callable[..., None], words: Mapping[str, str]) -> Callabl
 
     @wraps(function)
     def call(context: typer.Context, **given: Any) -> None:
+        _refuse_empty(context, given)
         arguments = {name: value for name, value in given.items() if name not in kinds}
         held = _defaults(context, kinds, given)
 
@@ -99,10 +100,9 @@ def expanded(function: Callable[..., None], words: Mapping[str, str]) -> Callabl
                 return {name: _filled(kind, values) for name, kind in bundles.items()}
 
         asked = _asked(context, filled().values(), arguments, held)
-        while idle := asked.idle_defaults():  # a default that does nothing is left out, and one may hang on another
-            for name in idle:
-                del held[name]
-            asked = _asked(context, filled().values(), arguments, held)
+        for name in asked.idle_defaults():
+            del held[name]
+        asked = _asked(context, filled().values(), arguments, held)
         asked.refuse()
         told = {
             name: replace(of, known=asked.known, said=asked.said) if isinstance(of, Shown) else of
@@ -184,7 +184,7 @@ def _read(path: Path, name: str, kind: _Kind, value: Any) -> Any:
     from ffnbench.cli.defaults import shown
 
     is_switch = bool in (kind.type, *get_args(kind.type))
-    if is_switch != isinstance(value, bool):
+    if is_switch != isinstance(value, bool) or _is_empty(value):
         raise FfnbenchError(
             f"{name} of {str(path)!r} is {shown(value)!r}", f"{name} = true, or false" if is_switch else ""
         )
@@ -196,6 +196,21 @@ def _read(path: Path, name: str, kind: _Kind, value: Any) -> Any:
         return kind.parser(shown(value)) if kind.parser else shown(value)
     except FfnbenchError as problem:
         raise FfnbenchError(f"{problem.message}, in {str(path)!r}", problem.hint) from None
+
+
+def _refuse_empty(context: typer.Context, given: Mapping[str, Any]) -> None:
+    """A shell makes an empty value of a variable that is not set. As a path it would be the current folder, and nobody
+    has asked for that.
+    """
+    for one in context.command.params:
+        if _is_empty(given.get(str(one.name))) and _is_typed(context, str(one.name)):
+            name = one.opts[0] if one.param_type_name == "option" else one.metavar or one.name
+            raise FfnbenchError(f"{name} has an empty value", "give it one, or leave it out; is a variable not set?")
+
+
+def _is_empty(value: Any) -> bool:
+    texts = value if isinstance(value, list) else [value]
+    return any(isinstance(text, str) and not text.strip() for text in texts)
 
 
 def _is_typed(context: typer.Context, name: str) -> bool:

@@ -13,7 +13,6 @@ from ffnbench.cli.bundles import command
 from ffnbench.cli.completing import variants
 from ffnbench.cli.help import examples
 from ffnbench.cli.positional import with_names
-from ffnbench.errors import FfnbenchError
 from ffnbench.report.formats import FORMATS, PICTURES, SUFFIXES
 from ffnbench.report.output import Counted, Ending, Measured, Reported
 from ffnbench.report.store import inputs_of
@@ -97,17 +96,14 @@ def report(paths: Annotated[list[str], FILES], output: Reported) -> None:
     if len(paths) > 1:
         return _side_by_side(paths, output)
     with Ending(output, "report", suffixes=ALL_SUFFIXES, inputs=inputs_of(*paths)) as ending:
-        found, differs = api.report(paths[0], ending)
+        _, differs = api.report(paths[0], ending)
     if differs:
         print(visible(f"note: {differs}"), file=sys.stderr)
-    leave(0 if found.interrupted or found.cut_short else ending.code)  # showing it was not interrupted
 
 
 def _side_by_side(paths: list[str], output: Reported) -> None:
     from ffnbench import api
 
-    if output.sort or output.columns:
-        raise FfnbenchError("--sort and --columns are for one run", "several stand in the order of the first")
     with Ending(output, "report", inputs=inputs_of(*paths)) as ending:
         api.reports(paths, ending)
     leave(ending.code)

@@ -11,6 +11,8 @@ import os
 import shlex
 from collections.abc import Callable, Iterable, Mapping
 
+from ffnbench.errors import FfnbenchError
+
 Completer = Callable[[str], list[str]]
 Names = Callable[[], Iterable[str]]
 BREAKS = frozenset("@=:")  # of COMP_WORDBREAKS: bash makes words of their own of these
@@ -202,11 +204,13 @@ COMPLETERS: Mapping[str, Completer] = {  # of flags and arguments, by field
 
 
 def prepare_bash(environment: dict[str, str] | os._Environ[str] = os.environ) -> None:
-    """Put the words together again that bash has broken at `@ = :`, in the variables that Typer reads."""
-    try:
-        words, at = _split(environment["COMP_WORDS"]), int(environment["COMP_CWORD"])
-    except (KeyError, ValueError):
-        return
+    """Put the words together again that bash has broken at `@ = :`, in the variables that Typer reads; raises
+    FfnbenchError where they are none of bash's.
+    """
+    told, number = environment.get("COMP_WORDS", ""), environment.get("COMP_CWORD", "")
+    if not (told.strip() and number.isdecimal()):
+        raise FfnbenchError("COMP_WORDS and COMP_CWORD are not what bash says", "it sets them while it completes")
+    words, at = _split(told), int(number)
     words = [*words, *[""] * (at + 1 - len(words))][: at + 1]
     whole: list[str] = []
     for place, word in enumerate(words):

@@ -7,6 +7,7 @@ what may be trusted: a file of somebody else's must not run or write anything.
 
 from __future__ import annotations
 
+import os
 import tomllib
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from ffnbench.errors import FfnbenchError
+from ffnbench.files import content_of
 from ffnbench.names import hint_for
 
 FILE, TABLE = "pyproject.toml", "tool.ffnbench"
@@ -70,10 +72,9 @@ def _upwards(here: Path) -> list[Path]:
 
 
 def _table(path: Path) -> dict[str, Any] | None:
-    try:
-        text = path.read_bytes()
-    except OSError:
+    if not os.access(path, os.R_OK):
         return None
+    text = content_of(path)
     if b"ffnbench" not in text:  # somebody else's file is not even read
         return None
     try:
@@ -147,10 +148,6 @@ def _variants(given: Given) -> str:
     return ",".join(",".join([text] if isinstance(text, str) else text) for text in texts)
 
 
-def _experts(given: Given) -> bool:
-    return "moe=" in _variants(given) or any(given.get(name) for name in MODELS)
-
-
 def _models(given: Given) -> bool:
     """Whether a variant is a published model, which has a width of its own."""
     from ffnbench.models.presets import PRESETS
@@ -160,10 +157,7 @@ def _models(given: Given) -> bool:
 
 
 NEEDS: Mapping[str, Callable[[Given], bool]] = {  # a default that only means something where this holds
-    "pause": lambda given: given.get("runs", 1) != 1,
-    "routing": _experts,
     "ffn_dim_multiplier": lambda given: given.get("rule") is not None,
-    "control": lambda given: "latency" in str(given.get("metrics", "latency")),
     "d_model": lambda given: not any(given.get(name) for name in MODELS) and not _models(given),
 }
 YIELDS: Mapping[str, tuple[str, ...]] = {  # a default gives way where one of these is typed

@@ -21,6 +21,7 @@ from ffnbench.errors import FfnbenchError
 from ffnbench.ffn.attention import AttentionSpec, MLASpec
 from ffnbench.ffn.moe import MoESpec, Scores
 from ffnbench.ffn.spec import LARGEST, FFNSpec, Gate
+from ffnbench.files import content_of
 from ffnbench.models.defaults import ClassDefaults, Part, defaults, defaults_of
 from ffnbench.models.families import (
     Assumed,
@@ -48,6 +49,7 @@ SYNONYMS = (  # keys that mean one number: where two of them differ, nobody can 
     ("num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts"),
 )
 MOST_SHOWN = 8  # keys of a note
+A_CONFIG = "give a config.json, or the folder that holds one"
 ASK = "with transformers installed `ffnbench inspect` counts it"
 MOST_LAYERS = 100_000  # a list with an element a layer is made
 MOST_WIDTH = 10_000_000  # of a matrix, and the most experts; no model is near it
@@ -69,12 +71,10 @@ def read_file(path: str) -> tuple[Config, str]:
     try:
         file = file.expanduser()
         file = file / "config.json" if file.is_dir() else file
-        data = jsonable.parse(file.read_bytes(), ours=False)
-    except (OSError, RuntimeError) as problem:  # there is no such home
+        data = jsonable.parse(content_of(file, A_CONFIG), ours=False)
+    except (OSError, RuntimeError) as problem:  # there is no such home, a name that is too long
         why = getattr(problem, "strerror", None) or str(problem)
-        raise FfnbenchError(
-            f"cannot read {str(file)!r}: {why}", "give a config.json, or the folder that holds one"
-        ) from problem
+        raise FfnbenchError(f"cannot read {str(file)!r}: {why}", A_CONFIG) from problem
     except ValueError as problem:
         raise FfnbenchError(f"{str(file)!r} is not JSON: {problem}", "give the config.json of a model") from problem
     if not isinstance(data, dict):

@@ -13,6 +13,7 @@ from difflib import SequenceMatcher
 from pathlib import Path
 
 from ffnbench.errors import FfnbenchError
+from ffnbench.files import content_of
 
 PART = r"[A-Za-z0-9_](?:[\w.-]{0,94}[\w-])?"
 NAME = re.compile(rf"(?:{PART}/)?{PART}", re.ASCII)
@@ -55,11 +56,9 @@ def cached_config(name: str) -> Path | None:
 
 def _of_main(model: Path) -> Path | None:
     """That of the commit that `main` was when it was downloaded."""
-    try:
-        with (model / "refs" / "main").open("rb") as file:
-            commit = file.read(200).decode("ascii", "replace").strip()
-    except (FileNotFoundError, NotADirectoryError):
+    if not (main := model / "refs" / "main").is_file():
         return None
+    commit = content_of(main).decode("ascii", "replace").strip()
     config = model / "snapshots" / commit / "config.json"
     return config if COMMIT.fullmatch(commit) and config.is_file() else None
 

@@ -23,6 +23,7 @@ from ffnbench.ffn.cost import params
 from ffnbench.ffn.moe import MoESpec
 from ffnbench.ffn.spec import HF, FFNSpec, Gate
 from ffnbench.ffn.weight_names import DOWN, GATE, PACKED, UP
+from ffnbench.files import content_of
 from ffnbench.models.configs import read_groups
 from ffnbench.models.model import CountedLayers, CountedModel, OwnMLP
 from ffnbench.models.presets import config_path
@@ -99,7 +100,7 @@ def load_config(source: str) -> Any:
             return transformers.CONFIG_MAPPING[source]()
         path = Path(config_path(source)).expanduser()
         path = path / "config.json" if path.is_dir() else path
-        data = json.loads(path.read_text(encoding="utf-8"))
+        data = json.loads(content_of(path))
         return transformers.CONFIG_MAPPING[data["model_type"]].from_dict(data)
     except FfnbenchError:
         raise

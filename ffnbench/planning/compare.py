@@ -193,12 +193,8 @@ def _reference(label: str | None, rows: list[_Rows], groups: list[GroupAsked]) -
 def _control(
     request: CompareRequest, metrics: tuple[str, ...], cases: tuple[Case, ...], reference: str
 ) -> tuple[Case, ...]:
-    """The reference a second time, where that was asked for."""
-    if not request.control:
-        return ()
-    if "latency" not in metrics:
-        raise FfnbenchError("--control is about latency, and latency is not measured", "add it: --metrics latency")
-    return (control_of(cases, reference),)
+    """The reference a second time, where that was asked for and something is timed."""
+    return (control_of(cases, reference),) if request.control and "latency" in metrics else ()
 
 
 def _metrics(request: CompareRequest, cases: tuple[Case, ...]) -> tuple[str, ...]:
@@ -213,7 +209,7 @@ def _metrics(request: CompareRequest, cases: tuple[Case, ...]) -> tuple[str, ...
     if CEILINGS in names and "latency" not in names:
         raise FfnbenchError("ceilings are about latency, and latency is not measured", "add it: --metrics latency")
     experts = any(case.workload.routing for case in cases)
-    if not experts and (request.routing is not None or "routing" in names):
+    if not experts and "routing" in names:
         raise FfnbenchError("routing is about experts, and no variant has any", "for example swiglu@moe=8x2")
     return (*names, "routing") if experts and "routing" not in names else names
 

@@ -63,8 +63,6 @@ def pause_of(runs: int, pause: float | None) -> float:
         raise FfnbenchError(f"--runs {runs} is out of range", f"a file holds 1 to {MOST_RUNS} runs")
     if pause is None:
         return PAUSE_S
-    if runs == 1:
-        raise FfnbenchError("--pause is between two runs, and there is one", "for example --runs 5 --pause 60")
     if not 0 <= pause <= DAY_S:
         raise FfnbenchError(f"--pause {pause:g} is out of range", f"give 0 to {DAY_S} seconds, which is a day")
     return pause

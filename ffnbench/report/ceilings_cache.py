@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import math
 import os
-import stat
 from datetime import datetime
 from pathlib import Path
 
 from ffnbench import jsonable
+from ffnbench.errors import FfnbenchError
+from ffnbench.files import content_of
 from ffnbench.report.store import replace_file
 from ffnbench.result import MachineCeilings
 
@@ -40,20 +41,11 @@ def keep_ceilings(found: MachineCeilings) -> bool:
 def kept_ceilings(fingerprint: str) -> MachineCeilings | None:
     """Those that were kept; None where there are none that could be true."""
     try:
-        found = jsonable.decode(MachineCeilings, jsonable.parse(_content(cache_path(fingerprint))))
+        found = jsonable.decode(MachineCeilings, jsonable.parse(content_of(cache_path(fingerprint), most=MOST_BYTES)))
         datetime.fromisoformat(found.created)
-    except (OSError, ValueError, TypeError, OverflowError):
+    except (FfnbenchError, ValueError, TypeError, OverflowError):
         return None
     return found if found.fingerprint == fingerprint and _possible(found) else None
-
-
-def _content(path: Path) -> bytes:
-    """Of a plain file of a size that ours have; a pipe is not waited for."""
-    with os.fdopen(os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0)), "rb") as file:
-        about = os.fstat(file.fileno())
-        if not stat.S_ISREG(about.st_mode) or about.st_size > MOST_BYTES:
-            raise ValueError("no file of ours")
-        return file.read(MOST_BYTES)
 
 
 def _possible(found: MachineCeilings) -> bool:

@@ -247,7 +247,7 @@ class Ending(Silent):
         return OneOfSeveral(self, number, runs)
 
     def known(self, what: Plan | Report) -> None:
-        """Raises FfnbenchError where a flag that was typed would do nothing, or a file could hold nothing."""
+        """Raises FfnbenchError where a flag that was typed would mislead, or a file could hold nothing."""
         self._known(what)
         drawn = any(map(is_roofline, self._outputs.paths))
         if drawn and (self._counts_only or not has_ceilings(what)):

@@ -22,6 +22,7 @@ from typing import Any, BinaryIO
 
 from ffnbench import jsonable
 from ffnbench.errors import FfnbenchError, Unfinished
+from ffnbench.files import content_of
 from ffnbench.metrics import LATENCY
 from ffnbench.names import hint_for
 from ffnbench.plan import METHOD, Kind, NoteKind
@@ -243,8 +244,8 @@ def _refuse_measured(path: Path) -> None:
     if path.suffix.lower() != ".json" or not _is_file(path):
         return
     try:
-        data = json.loads(path.read_text(encoding="utf-8"))
-    except (ValueError, OSError, RecursionError):
+        data = json.loads(content_of(path))
+    except (ValueError, FfnbenchError, RecursionError):
         return
     if isinstance(data, dict) and data.get("samples"):
         raise FfnbenchError(
@@ -368,7 +369,7 @@ def load(path: str | Path) -> Report:
     a report whose file was edited has no seal.
     """
     try:
-        content = Path(path).read_bytes()
+        content = content_of(path)
         if is_journal(content):
             return _checked(read_journal(content, str(path)))
         data = jsonable.parse(content)
@@ -396,8 +397,6 @@ def load(path: str | Path) -> Report:
                 _refuse_newer(path, repeat["protocol"].get("method"))
         report = jsonable.decode(Report, data)
         return _checked(replace(report, seal=seal(report) if whole else ""))
-    except OSError as problem:
-        raise FfnbenchError(f"cannot read {str(path)!r}: {problem.strerror}", "is the path right?") from problem
     except (ValueError, KeyError, TypeError, AttributeError) as problem:
         raise FfnbenchError(
             f"{str(path)!r} is not a whole ffnbench report: {problem}",

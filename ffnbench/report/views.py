@@ -24,6 +24,7 @@ from ffnbench.report.formats import ROOFLINE, View, view_of
 from ffnbench.report.records import Record
 from ffnbench.report.store import report_text
 from ffnbench.report.table import Table
+from ffnbench.request import Apart
 from ffnbench.result import Environment, Report
 
 if TYPE_CHECKING:
@@ -139,6 +140,10 @@ def report_view(report: Report, how: Arrangement = AS_IT_COMES) -> View:
     if report.failed_wholly:
         why = Unfinished("nothing could be measured: every case failed", "the footnotes of the table say why")
         return view.ending(0, why)
+    wanted = report.plan.request.runs if isinstance(report.plan.request, Apart) else 1
+    if len(report.runs) < wanted:
+        lost = Unfinished(f"{len(report.runs)} of {wanted} runs could be kept", "wait until the machine is quiet")
+        return view.ending(0, lost)
     return view
 
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TypeVar
 
 from ffnbench import jsonable
 from ffnbench.bench.environment import usable_cpus
 from ffnbench.errors import FfnbenchError
 from ffnbench.ffn.spec import require_positive
+from ffnbench.files import content_of
 from ffnbench.planning.effort import check_budget
 from ffnbench.planning.foreseen import Foreseen
 from ffnbench.request import DEFAULT_BUDGET_S, SelftestRequest
@@ -195,9 +195,7 @@ def read_readings(path: str, kind: type[T], command: str) -> list[T]:
     """What a live selftest saved; raises FfnbenchError for anything else, with the command that makes one."""
     hint = f"`{command} -o FILE.json` makes one"
     try:
-        found = [jsonable.decode(kind, item) for item in jsonable.parse(Path(path).read_bytes())]
-    except OSError as problem:
-        raise FfnbenchError(f"cannot read {path!r}: {problem.strerror}", "is the path right?") from problem
+        found = [jsonable.decode(kind, item) for item in jsonable.parse(content_of(path))]
     except (ValueError, TypeError) as problem:
         raise FfnbenchError(f"{path!r} is none that `{command}` saved: {problem}", hint) from problem
     if not found:

@@ -38,7 +38,8 @@ def policy_for(before: Report, request: CheckRequest) -> Policy:
         absolute=request.absolute,
     )
     check_budget(request.budget)
-    if is_timed(before) and not request.exact_only and before.plan.method == METHOD:
+    measures = not request.exact_only and request.current is None
+    if is_timed(before) and measures and before.plan.method == METHOD:
         refuse_unresolvable(foretell(before, policy, request.budget), before, request)
     return policy
 

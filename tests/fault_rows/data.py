@@ -1,11 +1,11 @@
-"""Files that are broken, odd or hostile: saved runs, configs of models; and flags that would do nothing."""
+"""Files that are broken, odd or hostile: saved runs, configs of models."""
 
 from __future__ import annotations
 
 import json
 from typing import Any
 
-from fault_rows.kit import COST, LOOSE, SMALL, Scene, fault, sealed
+from fault_rows.kit import LOOSE, Scene, fault, sealed
 
 LLAMA = {
     "model_type": "llama", "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2, "hidden_act": "silu",
@@ -156,28 +156,3 @@ def odd_words(scene: Scene) -> None:
         done = scene.run("cost", "--config", "config.json")
         scene.one_error(done)
         scene.plain(done)
-
-
-@fault("a flag that would do nothing", "exit 2: it is refused, and not ignored", 2)
-def idle_flags(scene: Scene) -> None:
-    scene.write("base.json", scene.measured())
-    exact = ("check", "base.json", "--exact-only")
-    for command in (
-        [*exact, "--tolerance", "latency=5%"], [*exact, "--absolute"], [*exact, "--budget", "60"],
-        ["selftest", "--from", "base.json", "--repeats", "3"], ["selftest", "--from", "base.json", "--runs", "20"],
-        ["block", *SMALL, "--cost-only", "--rounds", "3"], ["block", *SMALL, "--cost-only", "--precision", "1"],
-        ["block", "--preset", "bert-base", "--whole-model", "--workers", "3"],
-        [*COST, "--d-ff", "100", "--ratio", "3"], ["compare", *SMALL, "--metrics", "memory", "--precision", "1"],
-        ["compare", *SMALL, "--metrics", "memory", "--budget", "20"],
-    ):  # fmt: skip
-        done = scene.run(*command)
-        scene.expect(done.code == 2, f"taken: {' '.join(map(str, command[:1] + command[-4:]))}")
-
-
-@fault("an exact baseline, and flags about its time", "exit 2: they are refused, and not ignored", 2)
-def idle_flags_of_a_baseline(scene: Scene) -> None:
-    scene.ends(scene.run(*COST, "-o", "exact.json"), 0)
-    scene.codes.clear()
-    for more in (["--tolerance", "latency=5%"], ["--absolute"], ["--budget", "60"]):
-        done = scene.run("check", "exact.json", *more)
-        scene.expect(done.code == 2, f"taken: {more[0]}")
