@@ -7,6 +7,7 @@ from collections import Counter
 from dataclasses import replace
 
 import pytest
+import torch
 
 from ffnbench.ffn.attention import pairs
 from ffnbench.models.configs import read_groups
@@ -50,7 +51,6 @@ def ours(data: dict) -> Counter[int] | None:
 
 def theirs(data: dict) -> Counter[int] | None:
     """The same by the masks that the layers of the built model are handed; None where it can't be run."""
-    import torch
     from transformers import AutoConfig, AutoModel
 
     found: Counter[int] = Counter()
@@ -74,14 +74,7 @@ def theirs(data: dict) -> Counter[int] | None:
 def both(types: tuple[str, ...], each: int, seed: str) -> list[tuple[dict, Counter[int], Counter[int] | None]]:
     pytest.importorskip("transformers").logging.set_verbosity_error()
     files = [drawn(name, random.Random(f"{seed} {name} {i}")) for name in types for i in range(each)]
-    import torch
-
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)  # products so small take longer on several
-    try:
-        return [(data, built, ours(data)) for data in files if (built := theirs(data)) is not None]
-    finally:
-        torch.set_num_threads(threads)
+    return [(data, built, ours(data)) for data in files if (built := theirs(data)) is not None]
 
 
 def test_windows_are_those_of_the_masks_of_transformers() -> None:

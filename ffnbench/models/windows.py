@@ -46,9 +46,9 @@ def _always(config: Config, layer: int) -> bool:
     return True
 
 
-def _but_every(n: int, key: str = "") -> Callable[[Config, int], bool]:
-    """All but each n-th layer, n by its key."""
-    return lambda config, layer: (layer + 1) % _number(config, key, n) != 0
+def _but_every(n: int, key: str | None = None) -> Callable[[Config, int], bool]:
+    """All but each n-th layer, n by its key where it has one."""
+    return lambda config, layer: (layer + 1) % (_number(config, key, n) if key else n) != 0
 
 
 def _late(config: Config, layer: int) -> bool:
