@@ -139,7 +139,13 @@ def test_a_wrong_choice_of_experts_is_seen() -> None:
 @pytest.mark.parametrize("dispatch", list(Dispatch), ids=lambda dispatch: dispatch.value)
 def test_the_peak_of_experts_is_the_allocators(dispatch: Dispatch, dtype: str) -> None:
     """Tokens in turns, so that experts differ by one row at most; 64 experts get one or two of the 80, or none."""
-    sizes = ({}, {"experts": 64}, {"experts": 96}, {"experts": 8, "groups": 4, "top_groups": 2}, {"experts": 3, "top_k": 1})
+    sizes = (
+        {},
+        {"experts": 64},
+        {"experts": 96},
+        {"experts": 8, "groups": 4, "top_groups": 2},
+        {"experts": 3, "top_k": 1},
+    )
     for (form, around, bias), more in product(GRID[:40:7], sizes):
         spec = spec_of(form, around, bias, dispatch=dispatch, **more)
         subject = subject_of(spec, dtype)

@@ -78,9 +78,9 @@ def both(types: tuple[str, ...], each: int, seed: str) -> list[tuple[dict, Count
 
 
 def test_windows_are_those_of_the_masks_of_transformers() -> None:
-    found = both(("mistral", "qwen2", "gemma3_text", "gpt_oss"), 8, "few")
+    found = both(("mistral", "qwen2", "gemma3_text", "gpt_oss"), 5, "few")
     assert [(data, built, read) for data, built, read in found if built != read] == []
-    assert len(found) > 20
+    assert len(found) > 12
     assert len({frozenset(built) for _, built, _ in found}) > 3
 
 

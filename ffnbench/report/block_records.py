@@ -21,7 +21,7 @@ from ffnbench.ffn.attention import (
     value_flops,
 )
 from ffnbench.metrics import DEVICE_TIME, HOST_TIME, LATENCY, PEAK
-from ffnbench.plan import Mode, Workload
+from ffnbench.plan import Mode
 from ffnbench.planning.block import ATTENTION, FFN, TEXTBOOK, Length, lengths_of
 from ffnbench.report.conditions import condition_values
 from ffnbench.report.records import Record, seconds_record
@@ -70,11 +70,13 @@ def block_records(report: Report) -> list[Record]:
     Where layers differ in their windows, the mean of them all comes after those of each length.
     """
     found = []
-    for _, lengths in groupby(lengths_of(report.plan), key=lambda length: length.seq_len):
-        counted = {length: _counted(report, length) for length in lengths}
-        found += [row | _all_measured(report, length, length.ffn.workload) for length, row in counted.items()]
-        if len(counted) > 1:
-            found.append(_mean(list(counted.values())) | _all_measured(report, None, next(iter(counted)).ffn.workload))
+    for _, group in groupby(lengths_of(report.plan), key=lambda length: length.seq_len):
+        lengths = list(group)
+        counted = [_counted(report, length) for length in lengths]
+        found += [row | _all_measured(report, length) for row, length in zip(counted, lengths, strict=True)]
+        if len(lengths) > 1:
+            nothing = dict.fromkeys(_all_measured(report, lengths[0]))
+            found.append(_mean(counted) | nothing | condition_values(lengths[0].ffn.workload))
     return found
 
 
@@ -134,15 +136,14 @@ def _counted(report: Report, length: Length) -> Record:
     }
 
 
-def _all_measured(report: Report, length: Length | None, work: Workload) -> Record:
-    """What was measured of one length and window; nothing of a mean."""
-    cases = (length.ffn, length.attention, length.textbook) if length else (None, None, None)
+def _all_measured(report: Report, length: Length) -> Record:
+    """What was measured of one length and window."""
     measured: Record = {}
-    on_device: Record = condition_values(work)
-    for name, case in zip((FFN, ATTENTION, TEXTBOOK), cases, strict=True):
+    on_device: Record = condition_values(length.ffn.workload)
+    for name, case in ((FFN, length.ffn), (ATTENTION, length.attention), (TEXTBOOK, length.textbook)):
         measured |= _measured(report, name, case.label if case else "")
         on_device |= _on_device(report, name, case.label if case else "")
-    share = ffn_share(ratio_to_ffn(report, length.attention.label)) if length else None
+    share = ffn_share(ratio_to_ffn(report, length.attention.label))
     return {
         **measured,
         "ffn_share_latency": share.value if share else None,
