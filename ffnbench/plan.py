@@ -222,6 +222,7 @@ class Case:
     """One row: a network and a workload under a label. `sizing` says where its sizes come from, `arm` where it runs.
 
     `against` is the label of what it is compared with where that is not the plan's reference; its own for another one.
+    `layers` are how many of a model's an attention stands for, where these have several.
     """
 
     label: str
@@ -232,6 +233,7 @@ class Case:
     residual: float | None = None  # what is matched, relative to the reference: 0.002 is 0.2 % above
     against: str | None = field(default=None, metadata=LATER)
     arm: Arm = field(default=OWN, metadata=LATER)
+    layers: int | None = field(default=None, metadata=LATER)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from itertools import product
 
 import pytest
@@ -16,8 +17,11 @@ from ffnbench.ffn.attention import (
     Form,
     MLASpec,
     attention_cost,
+    attention_flops,
+    kept_tokens,
     kv_bytes,
     overtakes_at,
+    pairs,
     projection_flops,
     score_flops,
     value_flops,
@@ -33,6 +37,7 @@ SHAPES = {
     "multi-query": AttentionSpec(d_model=D, heads=6, kv_heads=1, head_dim=4),
     "latent": AttentionSpec(d_model=D, heads=6, kv_heads=6, head_dim=16, mla=MLA, out_bias=True),
     "latent, whole queries": AttentionSpec(d_model=D, heads=6, kv_heads=6, head_dim=16, mla=replace(MLA, q_lora=None)),
+    "windowed": AttentionSpec(d_model=D, heads=6, kv_heads=2, head_dim=8, window=7),
 }
 GRID = [replace(spec, causal=causal, form=form) for spec, causal, form in product(SHAPES.values(), (False, True), Form)]
 IDS = [f"{name}-{'causal' if c else 'full'}-{form.value}" for name, c, form in product(SHAPES, (False, True), Form)]
@@ -62,7 +67,7 @@ def test_parameters_are_the_modules(spec: AttentionSpec) -> None:
 @pytest.mark.parametrize("spec", GRID, ids=IDS)
 def test_flops_are_the_tracers(spec: AttentionSpec) -> None:
     """torch counts the whole square, masked or not, so that only the unmasked one can be compared."""
-    asked = replace(spec, causal=False)
+    asked = replace(spec, causal=False, window=None)
     with torch.device("meta"):
         module, x = build_attention(asked), torch.randn(2, SEQ, D, requires_grad=True)
         with FlopCounterMode(display=False) as counter:
@@ -75,12 +80,26 @@ def test_flops_are_the_tracers(spec: AttentionSpec) -> None:
 
 
 def test_a_causal_token_is_charged_for_what_it_sees() -> None:
-    for spec in SHAPES.values():
+    for spec in (spec for spec in SHAPES.values() if spec.window is None):
         causal, textbook = replace(spec, causal=True), replace(spec, causal=True, form=Form.TEXTBOOK)
-        pairs = int(torch.ones(SEQ, SEQ).tril().sum())
-        assert score_flops(causal, SEQ) * SEQ == 2 * pairs * spec.heads * spec.key_dim
-        assert value_flops(causal, SEQ) * SEQ == 2 * pairs * spec.heads * spec.value_dim
+        seen = int(torch.ones(SEQ, SEQ).tril().sum())
+        assert score_flops(causal, SEQ) * SEQ == 2 * seen * spec.heads * spec.key_dim
+        assert value_flops(causal, SEQ) * SEQ == 2 * seen * spec.heads * spec.value_dim
         assert score_flops(textbook, SEQ) == score_flops(spec, SEQ) == 2 * SEQ * spec.heads * spec.key_dim
+
+
+@pytest.mark.parametrize("seq_len", [1, 2, 6, 7, 8, 15, 40])
+@pytest.mark.parametrize("causal", [False, True])
+def test_a_window_is_counted_position_by_position(seq_len: int, causal: bool) -> None:
+    """As transformers' masks have it: the last 7, or 7 to either side; a cache keeps what the last token sees."""
+    spec = replace(SHAPES["windowed"], causal=causal)
+    sees = [[j for j in range(seq_len) if (0 <= i - j < 7 if causal else abs(i - j) <= 7)] for i in range(seq_len)]
+    assert pairs(spec, seq_len) == sum(map(len, sees))
+    assert score_flops(spec, seq_len) == round(2 * 6 * 8 * sum(map(len, sees)) / seq_len)
+    if causal:
+        assert kept_tokens(spec, seq_len) == len(sees[-1])
+    assert pairs(replace(spec, form=Form.TEXTBOOK), seq_len) == seq_len**2
+    assert spec.windowed(seq_len) == (sum(map(len, sees)) < pairs(replace(spec, window=None), seq_len))
 
 
 def test_element_wise_flops_by_hand() -> None:
@@ -149,7 +168,11 @@ def test_a_cache_keeps_keys_and_values_or_the_latent() -> None:
 @pytest.mark.parametrize("gap", [-5, 0, 1, 479, 480, 481, 960, 4800, 123457])
 def test_the_crossover_is_the_first_length_that_costs_more(spec: AttentionSpec, gap: int) -> None:
     ffn = projection_flops(spec) + gap
-    found = overtakes_at(spec, ffn)
+    found = overtakes_at(partial(attention_flops, spec), ffn)
+    if found is None:
+        widest = spec.window if spec.causal else 2 * spec.window + 1
+        assert projection_flops(spec) + 2 * widest * spec.heads * 2 * spec.key_dim <= ffn
+        return
     assert attention_cost(spec, seq_len=found, dtype="float32").flops_forward > ffn
     assert found == 1 or attention_cost(spec, seq_len=found - 1, dtype="float32").flops_forward <= ffn
 
@@ -162,7 +185,7 @@ def test_the_numbers_of_bert_and_llama() -> None:
     llama = AttentionSpec(d_model=4096, heads=32, kv_heads=8, head_dim=128, causal=True)
     assert llama.params == 41_943_040
     assert kv_bytes(llama, "bfloat16") == 4096
-    assert overtakes_at(llama, 6 * 4096 * 14336) == 32_768
+    assert overtakes_at(partial(attention_flops, llama), 6 * 4096 * 14336) == 32_768
     assert [s.name for s in SHAPES.values()][2:5] == ["grouped-query", "multi-query", "latent"]
 
 

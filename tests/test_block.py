@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -33,7 +34,7 @@ GIB = 2**30
 def seconds(label: str, worker: int, number: int) -> float:
     """The FFN costs a millisecond a token, attention half of it at first and twice as much at 1024; a little noise."""
     name, _, tokens = label.partition("@")
-    share = {"ffn": 1.0, "attention": int(tokens) / 512, "textbook": int(tokens) / 256}[name]
+    share = {"ffn": 1.0, "attention": int(tokens) / 512, "textbook": int(tokens) / 256}[name.partition("-")[0]]
     return 1e-3 * int(tokens) * share * (1 + 0.002 * (len(label) * (worker + 1) * (worker + number + 3) % 11))
 
 
@@ -79,7 +80,7 @@ def test_bert_shows_both_comparisons(capsys) -> None:
 @pytest.mark.parametrize("name", PRESETS.names())
 def test_every_preset_is_counted_alone_and_whole(name: str) -> None:
     report = api.prepare(BlockRequest(preset=name)).priced()
-    (row,) = block_records(report)
+    row, *_ = block_records(report)
     group = PRESETS.get(name).main
     assert (row["ffn_params"], row["attention_params"]) == (params(group.ffn), group.attention.params)
     rows = whole(name)
@@ -97,6 +98,99 @@ def test_the_whole_model_is_the_published_one() -> None:
     total = deepseek["ffn_params"] + deepseek["attention_params"] + embeddings
     assert total == pytest.approx(671.025e9, rel=1e-5)
     assert t5["attention_params"] == 3 * 12 * 2_359_296  # 24 of their own, 12 to the encoder
+
+
+def mean_of(sums: list[tuple[int, int]], ffn: int, projections: int, per_pair: int) -> float:
+    """The FFN's share where so many layers see so many pairs of a sequence of 32,768."""
+    layers = sum(n for n, _ in sums)
+    return ffn / (ffn + projections + per_pair * sum(n * seen for n, seen in sums) / layers / 32768)
+
+
+def test_windows_are_counted_by_kind_of_layer_and_in_the_mean(tmp_path) -> None:
+    """Sums over the positions of 32,768 tokens; the models are Mistral 7B v0.1, gpt-oss-120b and Gemma 3 27B."""
+    (mistral,) = counted("mistral-7b")
+    windowed = {w: sum(min(i + 1, w) for i in range(32768)) for w in (128, 1024, 4096, 32768)}
+    share = mean_of([(32, windowed[4096])], 6 * 4096 * 14336, 4 * 4096 * 5120, 4 * 32 * 128)
+    assert mistral["ffn_share_flops"] == pytest.approx(share) == pytest.approx(0.706, abs=5e-4)
+    assert mistral["kv_bytes"] == 32 * 2**20
+    full, sliding, mean = counted("gpt-oss-120b")
+    assert [row["layers"] for row in (full, sliding, mean)] == [18, 18, 36]
+    assert [row["kv_bytes"] for row in (full, sliding)] == [2**27, 2**19]
+    of_ffn = 2 * 4 * 3 * 2880**2 + 2 * 128 * 2880
+    share = mean_of([(18, windowed[128]), (18, windowed[32768])], of_ffn, 4 * 2880 * 4608, 4 * 64 * 64)
+    assert mean["ffn_share_flops"] == pytest.approx(share, rel=1e-6) == pytest.approx(0.515, abs=5e-4)
+    assert (mean["sees"], mean["kv_bytes"], mean["attention_ratio"]) == ("mean", (2**27 + 2**19) // 2, None)
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps(GEMMA_3))
+    full, sliding, mean = counted(str(path))
+    share = mean_of([(52, windowed[1024]), (10, windowed[32768])], 6 * 5376 * 21504, 4 * 5376 * 6144, 4 * 32 * 128)
+    assert mean["ffn_share_flops"] == pytest.approx(share, rel=1e-6) == pytest.approx(0.786, abs=5e-4)
+    assert [row["kv_bytes"] for row in (full, sliding)] == [512 * 2**20, 16 * 2**20]
+    whole_model = json.loads(whole_model_view(BlockRequest(config=str(path), seq_len="32768")).stdout["json"]())
+    assert whole_model[-1]["ffn_share_flops"] == pytest.approx(share, rel=1e-6)
+    assert whole_model[-1]["kv_bytes"] == 62 * mean["kv_bytes"]
+
+
+def counted(name: str) -> list[dict]:
+    known = {"preset": name} if name in PRESETS else {"config": name}
+    return block_records(api.prepare(BlockRequest(seq_len="32768", **known)).priced())
+
+
+GEMMA_3 = {
+    "model_type": "gemma3_text", "hidden_size": 5376, "intermediate_size": 21504, "num_hidden_layers": 62,
+    "num_attention_heads": 32, "num_key_value_heads": 16, "head_dim": 128, "sliding_window": 1024,
+}  # fmt: skip
+
+
+def test_where_attention_overtakes_is_told_for_each_window(capsys) -> None:
+    assert "in FLOPs attention never overtakes the FFN" in run(capsys, "--preset", "mistral-7b", "--cost-only")
+    said = " ".join(run(capsys, "--preset", "gpt-oss-120b", "--cost-only").split())
+    ffn, projections = 2 * 4 * 3 * 2880**2 + 2 * 128 * 2880, 4 * 2880 * 4608
+
+    def attention(n: int, windows: tuple[int, ...]) -> float:
+        pairs = [sum(min(i + 1, w) for i in range(n)) for w in windows]
+        return projections + 4 * 64 * 64 * sum(pairs) / n / len(pairs)
+
+    found = [int(n.replace(",", "")) for n in re.findall(r"at ([\d,]+) tokens", said)]
+    assert len(found) == 2
+    for n, windows in zip(found, ((10**9,), (10**9, 128)), strict=True):
+        assert attention(n - 1, windows) <= ffn < attention(n, windows)
+    assert "never in the 18 layers that see the last 128" in said
+
+
+@pytest.mark.parametrize(
+    ("config", "said"),
+    [
+        ({"model_type": "llama4_text", "interleave_moe_layer_step": 1, "num_local_experts": 4, "num_hidden_layers": 8},
+         "chunked attention is not counted: 6 of its 8 layers have it"),
+        ({"model_type": "qwen3_next", "num_hidden_layers": 8},
+         "linear attention is not counted: 6 of its 8 layers have it"),
+        ({"model_type": "qwen3_5_text", "layer_types": ["linear_attention", "full_attention"] * 2,
+          "num_hidden_layers": 4}, "linear attention is not counted: 2 of its 4 layers have it"),
+    ],
+)  # fmt: skip
+def test_other_attention_is_said_not_to_be_counted(capsys, tmp_path, config: dict, said: str) -> None:
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps(config))
+    with pytest.raises(FfnbenchError, match=said):
+        app(["block", "--config", str(path), "--cost-only"], standalone_mode=False)
+    heads = ("--heads", "4", "--head-dim", "64")
+    assert said in " ".join(run(capsys, "--config", str(path), "--cost-only", *heads).split())
+    asked = BlockRequest(config=str(path), heads=4, head_dim=64)
+    *_, full, other, total = json.loads(whole_model_view(asked).stdout["json"]())
+    assert min(full["flops_attention"], full["kv_bytes"]) > 0
+    assert [row[key] for row in (other, total) for key in ("flops_attention", "kv_bytes")] == [None] * 4
+    assert total["flops_ffn"] == full["flops_ffn"] + other["flops_ffn"]
+
+
+def test_each_window_is_measured() -> None:
+    report = measured(BlockRequest(preset="modernbert-base", seq_len="32,1024"))
+    rows = [row for row in block_records(report) if row["sees"] != "mean"]
+    assert [(row["seq_len"], row["layers"], row["sees"]) for row in rows] == [
+        (n, layers, sees) for n in (32, 1024) for layers, sees in ((8, "all"), (14, "64 to either side"))
+    ]
+    assert all(row["attention_ratio"] for row in rows)
+    assert "tokens where it sees 64 to either side" in " ".join(repr(report).split())
 
 
 def test_each_length_has_a_reference_of_its_own() -> None:
@@ -143,7 +237,7 @@ def test_a_failed_case_is_a_row(capsys) -> None:
 
 @pytest.mark.parametrize("columns", [60, 80, 120])
 def test_tables_fit(columns: int) -> None:
-    by_length = ["--preset", "deepseek-v3", "--seq-len", "128,8192", "--cost-only"]
+    by_length = ["--preset", "gpt-oss-120b", "--seq-len", "128,8192", "--cost-only"]
     for arguments in (by_length, ["--preset", "t5-base", "--whole-model"]):
         done = ffnbench("block", *arguments, columns=columns)
         assert done.returncode == 0, done.stderr

@@ -277,6 +277,12 @@ def test_the_defaults_hold_every_key_that_the_table_reads() -> None:
     assert LAYOUT_KEYS.keys() == set(Layout)
 
 
+OF_ATTENTION = (  # windows, whose defaults stand with their rules: tests/test_windows.py holds these to transformers
+    "encoder_attention_type", "full_attention_interval", "layer_types", "max_window_layers", "no_rope_layer_interval",
+    "no_rope_layers", "sliding_window", "sliding_window_pattern", "use_bidirectional_attention", "use_sliding_window",
+)  # fmt: skip
+
+
 def test_the_table_reads_no_key_that_it_does_not_name(monkeypatch: pytest.MonkeyPatch) -> None:
     from ffnbench.models import configs
 
@@ -301,6 +307,7 @@ def test_the_table_reads_no_key_that_it_does_not_name(monkeypatch: pytest.Monkey
                 "per_layer_config",
                 "is_gated_act",
                 "dense_act_fn",
+                *OF_ATTENTION,
             }, model_type
 
 

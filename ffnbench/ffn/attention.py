@@ -6,13 +6,16 @@ attention (DeepSeek-V2, 2024). Norms and position encodings are left out everywh
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from bisect import bisect_right
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from enum import Enum
 
 from ffnbench.errors import FfnbenchError
 from ffnbench.ffn.cost import Cost
 from ffnbench.ffn.dtypes import item_bytes
 from ffnbench.ffn.spec import require_positive
+from ffnbench.jsonable import LATER
 
 
 class Form(Enum):
@@ -49,6 +52,7 @@ class AttentionSpec:
     """`heads` query heads and `kv_heads` heads of keys and values, each of `head_dim`; biases of q/k/v and of o.
 
     `causal`: a token sees itself and those before it, else all of its sequence. `form` is how it is computed.
+    `window`: it sees the last so many of them, itself among these; not causal, so many to either side. None: all.
     """
 
     d_model: int
@@ -60,10 +64,13 @@ class AttentionSpec:
     mla: MLASpec | None = None
     causal: bool = False
     form: Form = Form.SDPA
+    window: int | None = field(default=None, metadata=LATER)
 
     def __post_init__(self) -> None:
         for name in ("d_model", "heads", "kv_heads", "head_dim"):
             require_positive(name, getattr(self, name))
+        if self.window is not None:
+            require_positive("window", self.window)
         if self.heads % self.kv_heads:
             raise FfnbenchError(
                 f"{self.heads} heads can't share {self.kv_heads} heads of keys and values",
@@ -117,6 +124,10 @@ class AttentionSpec:
         """Elements that a cache keeps of one token: keys and values, or MLA's latent and its shared rope part."""
         return 2 * self.kv_heads * self.head_dim if self.mla is None else self.mla.kv_lora + self.mla.rope
 
+    def windowed(self, seq_len: int) -> bool:
+        """Whether the window hides anything of so many tokens."""
+        return self.window is not None and self.window < seq_len - (not self.causal)
+
     @property
     def d_ff(self) -> None:
         """There is no hidden layer."""
@@ -134,16 +145,23 @@ class AttentionSpec:
 
 # element-wise, of one score: scaling; softmax's exp, sum, division (its backward is y * (g - sum of y * g))
 SCORE, SCORE_BACKWARD = 4, 5
+BEYOND = 1 << 60  # tokens: longer than any sequence
 
 
-def twice_the_pairs(spec: AttentionSpec, seq_len: int) -> int:
-    """Twice the number of (query, key) pairs of one token, on average over a sequence."""
-    return seq_len + 1 if _half(spec) else 2 * seq_len
+def pairs(spec: AttentionSpec, seq_len: int) -> int:
+    """The (query, key) pairs of one sequence that are computed, in one head: the textbook's form masks them after."""
+    if spec.form is Form.TEXTBOOK:
+        return seq_len**2
+    if spec.causal:
+        most = min(spec.window or seq_len, seq_len)  # the first tokens see fewer
+        return seq_len * most - most * (most - 1) // 2
+    beside = min(spec.window or seq_len, seq_len - 1)  # to either side; those at both ends see fewer
+    return seq_len * (2 * beside + 1) - beside * (beside + 1)
 
 
-def _half(spec: AttentionSpec) -> bool:
-    """Whether the masked half of the scores is left out."""
-    return spec.causal and spec.form is Form.SDPA
+def _of_a_token(total: int, seq_len: int) -> int:
+    """The mean over a sequence, to the nearest whole number: with a window it need not be one."""
+    return (2 * total + seq_len) // (2 * seq_len)
 
 
 def projection_flops(spec: AttentionSpec) -> int:
@@ -152,13 +170,18 @@ def projection_flops(spec: AttentionSpec) -> int:
 
 
 def score_flops(spec: AttentionSpec, seq_len: int) -> int:
-    """Of one token's q k^T, all heads."""
-    return twice_the_pairs(spec, seq_len) * spec.heads * spec.key_dim
+    """Of one token's q k^T, all heads, on average over a sequence."""
+    return _of_a_token(2 * pairs(spec, seq_len) * spec.heads * spec.key_dim, seq_len)
 
 
 def value_flops(spec: AttentionSpec, seq_len: int) -> int:
-    """Of one token's weights times v, all heads."""
-    return twice_the_pairs(spec, seq_len) * spec.heads * spec.value_dim
+    """Of one token's weights times v, all heads, on average over a sequence."""
+    return _of_a_token(2 * pairs(spec, seq_len) * spec.heads * spec.value_dim, seq_len)
+
+
+def attention_flops(spec: AttentionSpec, seq_len: int) -> int:
+    """Of one token's forward pass through all of it."""
+    return projection_flops(spec) + score_flops(spec, seq_len) + value_flops(spec, seq_len)
 
 
 def kv_bytes(spec: AttentionSpec, dtype: str) -> int:
@@ -166,25 +189,31 @@ def kv_bytes(spec: AttentionSpec, dtype: str) -> int:
     return spec.kv_per_token * item_bytes(dtype)
 
 
-def overtakes_at(spec: AttentionSpec, ffn_flops: int | None) -> int | None:
-    """The shortest sequence at which attention needs more FLOPs than an FFN of so many a token; None if not known."""
-    if ffn_flops is None:
+def kept_tokens(spec: AttentionSpec, seq_len: int) -> int:
+    """How many tokens' keys and values a cache keeps of a sequence: no more than a causal token will see."""
+    return min(seq_len, spec.window or seq_len) if spec.causal else seq_len
+
+
+def overtakes_at(attention: Callable[[int], int], ffn_flops: int) -> int | None:
+    """The shortest sequence at which attention needs more FLOPs than `ffn_flops`; None if it never does.
+
+    `attention` gives its FLOPs at a length, and never falls.
+    """
+    if attention(BEYOND) <= ffn_flops:
         return None
-    gap = max(0, ffn_flops - projection_flops(spec))
-    fewest = gap // (spec.heads * (spec.key_dim + spec.value_dim)) + 1  # of twice_the_pairs
-    return max(1, fewest - 1 if _half(spec) else -(-fewest // 2))
+    return bisect_right(range(BEYOND), ffn_flops, lo=1, key=attention)
 
 
 def attention_cost(spec: AttentionSpec, *, seq_len: int, dtype: str) -> Cost:
     """Everything that is known of attention over sequences of `seq_len` tokens. Its bytes at work are measured only."""
-    products = score_flops(spec, seq_len) + value_flops(spec, seq_len)
+    flops = attention_flops(spec, seq_len)
     forward, backward = _elementwise(spec, seq_len)
     return Cost(
         params=spec.params,
         params_active=spec.params,
         params_formula=_formula(spec),
-        flops_forward=projection_flops(spec) + products,
-        flops_backward=2 * (projection_flops(spec) + products),
+        flops_forward=flops,
+        flops_backward=2 * flops,
         flops_elementwise=forward,
         flops_elementwise_backward=backward,
         weight_bytes=spec.params * item_bytes(dtype),
@@ -194,12 +223,13 @@ def attention_cost(spec: AttentionSpec, *, seq_len: int, dtype: str) -> Cost:
 def _elementwise(spec: AttentionSpec, seq_len: int) -> tuple[int, int]:
     """Softmax and scaling of every score that is needed, biases; backward the sums of gradients that meet as well."""
     biases = sum(spec.biases.values())
-    scores = twice_the_pairs(spec, seq_len) * spec.heads
+    scores = pairs(spec, seq_len) * spec.heads
     if spec.mla is None:  # x feeds q, k and v; a key and a value feed all heads of their group
         sums = 2 * spec.d_model + 2 * (spec.heads - spec.kv_heads) * spec.head_dim
     else:  # x feeds q and the latent; all heads share the key's rope part
         sums = spec.d_model + (spec.heads - 1) * spec.mla.rope
-    return scores * SCORE // 2 + biases, -(-scores * SCORE_BACKWARD // 2) + biases + sums
+    forward, backward = (_of_a_token(each * scores, seq_len) for each in (SCORE, SCORE_BACKWARD))
+    return forward + biases, backward + biases + sums
 
 
 def _formula(spec: AttentionSpec) -> str | None:
@@ -216,10 +246,12 @@ def working_bytes(spec: AttentionSpec, *, batch: int, seq_len: int, item: int, t
     """About the most bytes that one call needs beside weights and input, rather too many than too few.
 
     Vectors of a token, and whole squares of scores in the textbook's form; latent attention has them too where its
-    keys and values differ in size, for which torch has no fused kernel on the CPU.
+    keys and values differ in size, for which torch has no fused kernel on the CPU. A window is a mask of the square.
     """
     width = max(spec.d_model, spec.heads * spec.key_dim)
     vectors = batch * seq_len * width * item * (12 if train else 8)
+    if spec.windowed(seq_len):
+        vectors += seq_len**2 * (3 + item)
     if spec.form is Form.SDPA and spec.key_dim == spec.value_dim:
         return vectors
     square = batch * spec.heads * seq_len**2 * item

@@ -48,7 +48,12 @@ class Attention(nn.Module):
         return y.unflatten(-1, (-1, dim)).transpose(1, 2)
 
     def mix(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-        """Each token's values, weighted by softmax of its scores: (batch, heads, seq_len, dim)."""
+        """Each token's values, weighted by softmax of its scores: (batch, heads, seq_len, dim).
+
+        torch has no window: it is a mask, of the whole square, as transformers has it for this function.
+        """
+        if self.spec.windowed(q.shape[2]):
+            return F.scaled_dot_product_attention(q, *_for_each_head(q, k, v), attn_mask=_seen(self.spec, q))
         grouped = q.shape[1] != k.shape[1]
         return F.scaled_dot_product_attention(q, k, v, is_causal=self.spec.causal, enable_gqa=grouped)
 
@@ -68,14 +73,27 @@ class TextbookAttention(Attention):
 
     def mix(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         """Scores, mask, softmax, values: (batch, heads, seq_len, dim)."""
-        group = q.shape[1] // k.shape[1]
-        if group > 1:
-            k, v = k.repeat_interleave(group, dim=1), v.repeat_interleave(group, dim=1)
+        k, v = _for_each_head(q, k, v)
         scores = q @ k.transpose(-2, -1) / math.sqrt(q.shape[-1])
-        if self.spec.causal:
-            later = torch.ones(scores.shape[-2:], dtype=torch.bool, device=q.device).triu(1)
-            scores = scores.masked_fill(later, torch.finfo(scores.dtype).min)
+        if self.spec.causal or self.spec.windowed(q.shape[2]):
+            scores = scores.masked_fill(~_seen(self.spec, q), torch.finfo(scores.dtype).min)
         return F.softmax(scores, dim=-1) @ v
+
+
+def _for_each_head(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+    """Keys and values, those of a group once for each of its query heads."""
+    group = q.shape[1] // k.shape[1]
+    return (k, v) if group == 1 else (k.repeat_interleave(group, dim=1), v.repeat_interleave(group, dim=1))
+
+
+def _seen(spec: AttentionSpec, q: Tensor) -> Tensor:
+    """Which keys each query sees, (seq_len, seq_len)."""
+    seen = torch.ones(q.shape[2], q.shape[2], dtype=torch.bool, device=q.device)
+    if spec.causal:
+        seen = seen.tril()
+    if spec.window is None:
+        return seen
+    return seen.triu(1 - spec.window) if spec.causal else seen.triu(-spec.window).tril(spec.window)
 
 
 _FORMS = {Form.SDPA: Attention, Form.TEXTBOOK: TextbookAttention}
@@ -89,11 +107,12 @@ def build_attention(
 
 
 def attention_reference(module: Attention, x: Tensor) -> Tensor:
-    """The same function in float64, written apart from `forward`: one head after another, the later tokens cut off."""
+    """The same function in float64, written apart from `forward`: one head after another, what is not seen cut off."""
     spec, x = module.spec, x.detach().double()
-    tokens = x.shape[-2]
-    seen = torch.ones(tokens, tokens, dtype=torch.float64, device=x.device)
-    seen = seen.tril() if spec.causal else seen
+    place = torch.arange(x.shape[-2], device=x.device)
+    ago = place[:, None] - place
+    near = ago.abs() < (len(place) if spec.window is None else spec.window + (not spec.causal))
+    seen = (near & (ago >= 0) if spec.causal else near).double()
     mixed = []
     for q, k, v in _reference_heads(module, x):
         scores = torch.einsum("bqd,bkd->bqk", q, k) / math.sqrt(spec.key_dim)

@@ -10,9 +10,12 @@ the matrix library's own scratch buffers are left out.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from itertools import pairwise
 
-from ffnbench.ffn.spec import FFNSpec, Gate
+from ffnbench.ffn.moe import Dispatch, MoESpec
+from ffnbench.ffn.spec import FFNSpec, Gate, shared_expert
 
 EXTERNAL = frozenset({"x"})  # the module's input: alive before and after, so never counted
 
@@ -48,15 +51,21 @@ class Tape:
         return self.kernels[-1].output
 
 
-def tape(spec: FFNSpec, *, tokens: int, item: int, train: bool, device: str) -> Tape:
-    """The kernels of one forward call of modules.py's form, in its order of evaluation."""
+def tape(spec: FFNSpec, *, tokens: int, item: int, train: bool, device: str, grouped: bool = False) -> Tape:
+    """The kernels of one forward call of modules.py's form, in its order of evaluation.
+
+    `grouped`: of all experts at once, whose biases are gathered, one a row, and added to the product.
+    """
     t = Tape()
     hidden, model = tokens * spec.d_ff * item, tokens * spec.d_model * item
     matrix, square = spec.d_model * spec.d_ff, spec.d_model**2
     bias_h, bias_d = (spec.d_ff, spec.d_model) if spec.bias else (0, 0)
 
     def linear(source: str, output: str, size: int, weight: int) -> str:
-        return t.add(size, inputs=(source,), output=output, saves=(source,), grads=(source,), weight=weight * item)
+        return t.add(
+            size, inputs=(source,), output=output, saves=(source,), grads=(source,), weight=weight * item,
+            scratch=2 * size if grouped and spec.bias else 0,
+        )  # fmt: skip
 
     first = linear("x", "gate" if spec.gate is Gate.INNER else "up", hidden, matrix + bias_h)
     if spec.limit is not None:
@@ -91,7 +100,7 @@ def _clamp(t: Tape, source: str, size: int, *, bounds: int, item: int) -> str:
 
 def _number(item: int, device: str) -> int:
     """Bytes of a number that a kernel adds: a float64, and its cast. A device's kernel takes it as an argument."""
-    return 8 + item if device == "cpu" else 0
+    return 8 + item % 8 if device == "cpu" else 0
 
 
 def _masks(masks: int, size: int, item: int) -> int:
@@ -199,10 +208,12 @@ def _size_of_x(t: Tape) -> int:
 def peak_bytes(spec: FFNSpec, *, tokens: int, item: int, train: bool, device: str = "cpu") -> int | None:
     """The most bytes that one call holds at once: forward, or forward and backward with fresh gradients.
 
-    None for an activation whose kernels are not known, and for experts, whose tensors depend on the routing.
+    Of experts with tokens spread evenly over them, forward alone. None for an activation whose kernels are not known.
     """
-    if spec.row.steps is None or spec.moe is not None:
+    if spec.row.steps is None or (train and spec.moe is not None):
         return None
+    if spec.moe is not None:
+        return _peak_of_experts(spec, spec.moe, tokens, item, device)
     t = tape(spec, tokens=tokens, item=item, train=train, device=device)
     ledger = _forward(t, train=train)
     if train:
@@ -210,10 +221,62 @@ def peak_bytes(spec: FFNSpec, *, tokens: int, item: int, train: bool, device: st
     return ledger.peak
 
 
+INDEX = 8  # bytes of the number of an expert, of a row
+
+
+def _peak_of_experts(spec: FFNSpec, moe: MoESpec, tokens: int, item: int, device: str) -> int:
+    """The most of each step of experts.py's forward: the router, the experts in either dispatch, the shared one."""
+    model, weights, grouped = tokens * spec.d_model * item, tokens * moe.top_k * item, moe.dispatch is Dispatch.GROUPED
+
+    def inside(form: FFNSpec, rows: int) -> int:
+        t = tape(form, tokens=rows, item=item, train=False, device=device, grouped=grouped and form.moe is not None)
+        return _forward(t, train=False).peak
+
+    steps = [
+        _router(moe, tokens, item),
+        weights + (_grouped if grouped else _one_by_one)(spec, moe, tokens, item, inside),
+    ]
+    if shared := shared_expert(spec):
+        gate = model + max(2 * tokens * item, model) if moe.shared_gate else model
+        steps += [weights + model + inside(shared, tokens), weights + 2 * model + gate]
+    return max(steps)
+
+
+def _router(moe: MoESpec, tokens: int, item: int) -> int:
+    """While experts are chosen, by scores that are in float32 at least."""
+    wide, chosen, each = max(item, 4), tokens * moe.top_k, tokens * moe.experts
+    scores, groups = each * wide, tokens * moe.groups
+    steps = [each * item + scores * (1 if item == wide else 2), scores + chosen * (wide + INDEX)]
+    if moe.groups > 1:
+        steps += [scores + 2 * groups * (wide + INDEX), 2 * scores + max(each, chosen * (wide + INDEX))]
+    return max(*steps, scores + 2 * chosen * wide + tokens * wide * moe.normalised)
+
+
+def _one_by_one(spec: FFNSpec, moe: MoESpec, tokens: int, item: int, inside: Callable[[FFNSpec, int], int]) -> int:
+    """In the loop over experts, beside the weights of the chosen: the result, and the rows of an expert."""
+    rows, row = tokens * moe.top_k, spec.d_model * item
+    each, more = divmod(rows, moe.experts)
+    loads = [n for expert in range(moe.experts) if (n := each + (expert < more))]
+    found = rows + 2 * INDEX * max(last + n for last, n in pairwise((0, *loads)))  # a mask, and where it is true
+    n = loads[0]
+    one = 4 * spec.d_model if n == 1 and item == 2 else 0  # a single row of 16 bits is added through float32
+    expert = n * row + max(inside(spec, n), n * row + n * item, one)
+    return tokens * row + max(3 * rows * INDEX, found, 2 * INDEX * n + expert)
+
+
+def _grouped(spec: FFNSpec, moe: MoESpec, tokens: int, item: int, inside: Callable[[FFNSpec, int], int]) -> int:
+    """With all experts at once, beside the weights of the chosen: rows sorted by expert, and brought back."""
+    rows, row = tokens * moe.top_k, spec.d_model * item
+    gathered, order, ends = rows * row, 2 * rows * INDEX + moe.experts * INDEX, moe.experts * 4
+    experts = ends + gathered + max(rows * INDEX, inside(spec, rows), gathered + rows * item)
+    back = gathered + max(3 * rows * INDEX, rows * INDEX + gathered, gathered + tokens * row)
+    return order + max(experts, back)
+
+
 def saved_bytes(spec: FFNSpec, *, tokens: int, item: int, device: str = "cpu") -> int | None:
     """Bytes that autograd keeps between forward and backward, each storage once, parameters and input left out.
 
-    None for an activation whose kernels are not known, and for experts, whose tensors depend on the routing.
+    None for an activation whose kernels are not known, and for experts.
     """
     if spec.row.steps is None or spec.moe is not None:
         return None

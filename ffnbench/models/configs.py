@@ -39,6 +39,7 @@ from ffnbench.models.families import (
     families,
 )  # fmt: skip
 from ffnbench.models.model import Beside, LayerGroup, ModelSpec, Rest
+from ffnbench.models.windows import View, sights, views
 from ffnbench.names import did_you_mean
 
 Config = dict[str, Any]
@@ -301,14 +302,27 @@ class _Reader:
         sparse = self.layout(experts, layers) if experts else [False] * layers
         times = WIDENINGS[stack.widened](self, layers) if stack.widened else [1] * layers
         widths = self.widths(stack, layers)
-        kinds = sorted(Counter(zip(sparse, times, widths, strict=True)).items())
+        alike, seen = list(zip(sparse, times, widths, strict=True)), self.views(stack, layers)
+        kinds = sorted(Counter(alike).items())
         each = 1 if stack.times is None else self.count(stack.times, most=MOST_LAYERS)
         return [
             LayerGroup(
-                kind=named[moe], count=count * each, ffn=self.ffn(stack, experts if moe else None, wider, width or None)
+                kind=named[moe],
+                count=count * each,
+                ffn=self.ffn(stack, experts if moe else None, wider, width or None),
+                sights=sights(
+                    (view for view, own in zip(seen, alike, strict=True) if own == (moe, wider, width)), each
+                ),
             )
             for (moe, wider, width), count in kinds
         ]
+
+    def views(self, stack: Stack, layers: int) -> list[View]:
+        """How far each layer sees: all tokens where the keys don't tell it, and then `attention` is not known."""
+        try:
+            return views(self.config, self.model_type, stack.kind, layers, known=stack.attention is not None)
+        except (FfnbenchError, TypeError, LookupError):
+            return [(None, "")] * layers
 
     def stages(self, stack: Stack, key: str) -> list[LayerGroup]:
         """The layers of each stage, as of a model that has no other."""
@@ -367,8 +381,9 @@ class _Reader:
         if any(self.config.get(key, value) != value for key, value in keys.assumes):
             return None
         try:
+            views(self.config, self.model_type, stack.kind, self.count(stack.layers, least=0), known=True)
             return self.heads(keys, self.count(stack.d_model))
-        except (FfnbenchError, TypeError, ZeroDivisionError):
+        except (FfnbenchError, TypeError, LookupError, ZeroDivisionError):
             return None
 
     def heads(self, keys: Heads, d_model: int) -> AttentionSpec:

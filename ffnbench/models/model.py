@@ -101,17 +101,35 @@ class Rest:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Sight:
+    """`count` layers in which a token attends to the last `window` ones, None for all.
+
+    `other` names what they have in place of that, which is not counted: chunked attention, linear attention.
+    """
+
+    count: int
+    window: int | None = None
+    other: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LayerGroup:
     """`count` equal layers: dense, moe, encoder, decoder, vision ... `attention` None is not known or not there.
 
-    `beside` None is not known.
+    `sights` are their attentions, where not every one is to all tokens. `beside` None is not known.
     """
 
     kind: str
     count: int
     ffn: FFNSpec
     attention: AttentionSpec | None = None
+    sights: tuple[Sight, ...] = ()
     beside: Beside | None = None
+
+    @property
+    def seen(self) -> tuple[Sight, ...]:
+        """All of its layers, by how far a token sees."""
+        return self.sights or (Sight(count=self.count),)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

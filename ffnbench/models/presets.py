@@ -19,7 +19,7 @@ from ffnbench.ffn.spec import FFNSpec, Gate, Scalar
 from ffnbench.ffn.variants import GATED
 from ffnbench.models.configs import read_config
 from ffnbench.models.hub import cache_folder, cached_config, is_name, nearest
-from ffnbench.models.model import Beside, HeadNorms, LayerGroup, ModelSpec, Rest
+from ffnbench.models.model import Beside, HeadNorms, LayerGroup, ModelSpec, Rest, Sight
 from ffnbench.names import Registry, did_you_mean
 
 
@@ -45,12 +45,18 @@ RMS, LAYER_NORM = Beside(), Beside(norm_bias=True)
 
 
 def _groups(
-    layers: dict[str, int], ffn: FFNSpec, attention: AttentionSpec, beside: Beside = RMS
+    layers: dict[str, int],
+    ffn: FFNSpec,
+    attention: AttentionSpec,
+    beside: Beside = RMS,
+    windows: dict[int | None, int] | None = None,
 ) -> tuple[LayerGroup, ...]:
+    """Kinds of layers with their numbers, and of one kind the numbers of layers with each window."""
+    sights = tuple(Sight(window=window, count=count) for window, count in (windows or {}).items())
     crossing = replace(beside, norms=beside.norms + 1)
     return tuple(
         LayerGroup(
-            kind=kind, count=count, ffn=ffn, attention=attention,
+            kind=kind, count=count, ffn=ffn, attention=attention, sights=sights,
             beside=crossing if kind == "decoder" and "encoder" in layers else beside,
         )
         for kind, count in layers.items()
@@ -176,11 +182,13 @@ _ROWS = (
         rest=_rest(16384, 128256),
     ),
     ModelSpec(
-        key="mistral-7b", name="Mistral 7B",
-        groups=_groups({"dense": 32}, _ffn("swiglu", 4096, 14336), _attention(4096, 32, 8, 128)),
+        key="mistral-7b", name="Mistral 7B v0.1",
+        groups=_groups(
+            {"dense": 32}, _ffn("swiglu", 4096, 14336), _attention(4096, 32, 8, 128), windows={4096: 32}
+        ),
         source="transformers MistralConfig; torchtune mistral_7b",
         rest=_rest(4096, 32000),
-        rest_note="version 0.1, with 32,000 tokens; version 0.3 has 32,768",
+        rest_note="versions 0.2 and 0.3 have no window, and 0.3 has 32,768 tokens",
     ),
     ModelSpec(
         key="gemma-7b", name="Gemma 7B",
@@ -190,8 +198,10 @@ _ROWS = (
         rest=_rest(3072, 256000, output=False),
     ),
     ModelSpec(
-        key="phi-3-mini", name="Phi-3-mini 3.8B",
-        groups=_groups({"dense": 32}, _ffn("swiglu", 3072, 8192), _attention(3072, 32, 32, 96)),
+        key="phi-3-mini", name="Phi-3-mini 3.8B 4k",
+        groups=_groups(
+            {"dense": 32}, _ffn("swiglu", 3072, 8192), _attention(3072, 32, 32, 96), windows={2047: 32}
+        ),
         source="transformers Phi3Config; litgpt; torchtune",
         note="gate and up packed in one weight of 16384 rows",
         rest=_rest(3072, 32064),
@@ -211,7 +221,9 @@ _ROWS = (
     ),
     ModelSpec(
         key="modernbert-base", name="ModernBERT-base",
-        groups=_groups({"encoder": 22}, _ffn("geglu", 768, 1152), _attention(768, 12, 12, 64)),
+        groups=_groups(
+            {"encoder": 22}, _ffn("geglu", 768, 1152), _attention(768, 12, 12, 64), windows={None: 8, 64: 14}
+        ),
         source="transformers ModernBertConfig",
         note="gate and up packed in one weight of 2304 rows",
         rest=_rest(768, 50368, output=False),
@@ -255,7 +267,7 @@ _ROWS = (
         groups=_groups(
             {"moe": 36},
             _ffn("swiglu_oai", 2880, 2880, bias=True, moe=MoESpec(experts=128, top_k=4, router_bias=True)),
-            _attention(2880, 64, 8, 64, True, True), Beside(sinks=True),
+            _attention(2880, 64, 8, 64, True, True), Beside(sinks=True), {None: 18, 128: 18},
         ),
         source="transformers GptOssConfig; openai/gpt-oss-120b",
         note="clamped gate: quick_gelu(min(gate, 7)) * (clamp(up, -7, 7) + 1)",

@@ -1,24 +1,27 @@
 """A block's question: an FFN, the attention beside it, the lengths of the sequence -> Plan. Pure.
 
-Each length has cases of its own: the FFN, which is their reference, attention, and the textbook's form of it.
+Each length has cases of its own: the FFN, which is their reference, attention, and the textbook's form of it; these two
+for each window that the model's layers have.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from itertools import product
 
 from ffnbench.errors import FfnbenchError
 from ffnbench.ffn.attention import AttentionSpec, Form
-from ffnbench.ffn.moe import Routing
 from ffnbench.ffn.spec import read_positive, whole_or_text
-from ffnbench.models.model import LayerGroup, ModelSpec, crosses
+from ffnbench.models.model import LayerGroup, ModelSpec, Sight, crosses
 from ffnbench.models.presets import model_of
-from ffnbench.plan import Backend, Case, Kind, Note, NoteKind, Plan, Probe, Sizing
+from ffnbench.plan import Case, Kind, Note, NoteKind, Plan, Probe, Sizing
 from ffnbench.planning.backends import parse_backends, refuse_lacking, refuse_several
 from ffnbench.planning.compare import DEFAULT_D_MODEL, named_model, plan_compare
 from ffnbench.planning.effort import protocol_of
+from ffnbench.planning.grammar import parse_variant
 from ffnbench.planning.lists import refuse_lists, several
+from ffnbench.planning.workload import workload_of
 from ffnbench.request import BlockRequest, CompareRequest
 
 FFN, ATTENTION, TEXTBOOK = "ffn", "attention", "textbook"  # what the labels of its cases begin with
@@ -29,7 +32,7 @@ DEFAULT_FORM = "gelu"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Length:
-    """The cases of one length of the sequence."""
+    """The cases of one length of the sequence, and of one kind of attention."""
 
     seq_len: int
     ffn: Case
@@ -45,10 +48,8 @@ def plan_block(request: BlockRequest, probe: Probe | None = None) -> Plan:
     model = None if name is None else model_of(name)
     lengths = parse_lengths(request.seq_len)
     first = _ffn(request, lengths[0], model, probe)
-    attention = attention_of(request, first.ffn.d_model, model.main if model else None)
-    forms = [(ATTENTION, attention)]
-    if request.textbook:
-        forms.append((TEXTBOOK, replace(attention, form=Form.TEXTBOOK)))
+    kinds = attentions_of(request, first.ffn.d_model, model.main if model else None)
+    forms = [(ATTENTION, Form.SDPA), *([(TEXTBOOK, Form.TEXTBOOK)] if request.textbook else [])]
     cases: list[Case] = []
     for seq_len in lengths:
         reference = f"{FFN}@{seq_len}"
@@ -56,10 +57,15 @@ def plan_block(request: BlockRequest, probe: Probe | None = None) -> Plan:
             first, label=reference, workload=replace(first.workload, seq_len=seq_len), against=reference, residual=None
         )
         cases.append(ffn)
-        for name, spec in forms:
-            work = replace(ffn.workload, routing=None)
-            label = f"{name}@{seq_len}"
-            cases.append(replace(ffn, label=label, variant=f"{spec.name} ({name})", ffn=spec, workload=work))
+        work = replace(ffn.workload, routing=None)
+        for (spec, layers), (name, form) in product(kinds, forms):
+            window = f"-{spec.window}" if spec.window and layers else ""
+            cases.append(
+                replace(
+                    ffn, label=f"{name}{window}@{seq_len}", variant=f"{spec.name} ({name})",
+                    ffn=replace(spec, form=form), workload=work, layers=layers,
+                )
+            )  # fmt: skip
     for case in cases:
         refuse_lacking(case)
     return Plan(
@@ -84,13 +90,10 @@ def _ffn(request: BlockRequest, seq_len: int, model: ModelSpec | None, probe: Pr
     )  # fmt: skip
     if model is not None:
         refuse_sizes(request)
-        eager = replace(same, variants="relu", d_model=model.main.ffn.d_model, backend=Backend.EAGER.value)
-        plan = plan_compare(eager)  # what can be run of relu is not what can be run of the model's form
-        routing = Routing.UNIFORM.value if model.main.ffn.moe else None
-        backend = parse_backends(request.backend)[0].value
-        work = replace(plan.cases[0].workload, routing=routing, backend=backend)
+        ffn, backend = model.main.ffn, parse_backends(request.backend)[0].value
+        work = workload_of(replace(same, backend=backend), parse_variant("model", {"model": model}))
         sizing = Sizing(how="model", what=model.name)
-        return replace(plan.cases[0], variant=model.main.ffn.name, ffn=model.main.ffn, workload=work, sizing=sizing)
+        return Case(label=FFN, variant=ffn.name, ffn=ffn, workload=work, sizing=sizing)
     by_hand = replace(
         same,
         variants=request.variant or DEFAULT_FORM,
@@ -114,6 +117,24 @@ def refuse_sizes(request: BlockRequest) -> None:
             )
 
 
+def attentions_of(
+    request: BlockRequest, d_model: int, group: LayerGroup | None
+) -> list[tuple[AttentionSpec, int | None]]:
+    """The attentions of a kind of layer that are counted, by their windows; where these differ with their layers."""
+    spec = attention_of(request, d_model, group)
+    seen = [sight for sight in group.seen if not sight.other] if group else [Sight(count=1)]
+    if not seen and group:
+        raise FfnbenchError(uncounted(group), "`ffnbench inspect` counts its FFNs")
+    return [(replace(spec, window=sight.window), sight.count if len(seen) > 1 else None) for sight in seen]
+
+
+def uncounted(group: LayerGroup) -> str:
+    """Which of its layers have an attention that is not counted, in words; "" where there are none."""
+    found = [sight for sight in group.sights if sight.other]
+    what = " and ".join(sight.other.replace("_", " ") for sight in found)
+    return f"{what} is not counted: {sum(s.count for s in found)} of its {group.count} layers have it" if found else ""
+
+
 def attention_of(request: BlockRequest, d_model: int, group: LayerGroup | None) -> AttentionSpec:
     """The attention of a kind of layer, with what the flags change; by hand: multi-head, heads of 64, causal.
 
@@ -126,7 +147,8 @@ def attention_of(request: BlockRequest, d_model: int, group: LayerGroup | None) 
         spec = _by_hand(sizes, d_model, bool(request.bias))
     elif group.attention is None:
         raise FfnbenchError(
-            "the attention of this model is not known", "give --heads, and --kv-heads and --head-dim where they differ"
+            "; ".join(filter(None, ("the attention of this model is not known", uncounted(group)))),
+            "give --heads, and --kv-heads and --head-dim where they differ",
         )
     elif sizes and group.attention.mla is not None:
         raise FfnbenchError("latent attention has no heads to choose", "leave --heads, --kv-heads and --head-dim out")
@@ -159,16 +181,18 @@ def parse_lengths(text: str) -> list[int]:
 
 
 def lengths_of(plan: Plan) -> Iterator[Length]:
-    """The cases of a block's plan, by length."""
+    """The cases of a block's plan, by length and window."""
     for ffn in (case for case in plan.shown if plan.is_reference(case.label)):
-        found = {
-            case.ffn.form: case
-            for case in plan.shown
-            if isinstance(case.ffn, AttentionSpec) and plan.reference_of(case.label) == ffn.label
-        }
-        yield Length(
-            seq_len=ffn.workload.seq_len, ffn=ffn, attention=found[Form.SDPA], textbook=found.get(Form.TEXTBOOK)
-        )
+        found: dict[int | None, dict[Form, Case]] = {}
+        for case in plan.shown:
+            if isinstance(case.ffn, AttentionSpec) and plan.reference_of(case.label) == ffn.label:
+                found.setdefault(case.ffn.window, {})[case.ffn.form] = case
+        if not found:
+            raise KeyError(ffn.label)
+        for forms in found.values():
+            yield Length(
+                seq_len=ffn.workload.seq_len, ffn=ffn, attention=forms[Form.SDPA], textbook=forms.get(Form.TEXTBOOK)
+            )
 
 
 def _notes(model: ModelSpec | None) -> Iterator[Note]:
@@ -179,6 +203,11 @@ def _notes(model: ModelSpec | None) -> Iterator[Note]:
     if len(model.groups) > 1:
         kinds = ", ".join(f"{group.count} {group.kind}" for group in model.groups)
         text = f"one of its {model.main.kind} layers; it has {kinds}: --whole-model counts all"
+        yield Note(text=text, kind=NoteKind.GENERAL)
+    if uncounted(model.main):
+        yield Note(text=uncounted(model.main), kind=NoteKind.GENERAL)
+    if model.main.attention is None:
+        text = "its own attention is not known: this is one with the heads that were given"
         yield Note(text=text, kind=NoteKind.GENERAL)
     if crosses(model, model.main):
         text = "its second attention, to the encoder, is counted by --whole-model and not here"

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from ffnbench.ffn.attention import overtakes_at
 from ffnbench.ffn.cost import bias_params, matrix_params
 from ffnbench.ffn.spec import FFNSpec
 from ffnbench.metrics import LATENCY, PEAK
 from ffnbench.plan import Case
 from ffnbench.planning.block import ATTENTION, FFN, Length, lengths_of
-from ffnbench.report.block_records import block_records, ffn_share, ratio_to_ffn, spec_of
+from ffnbench.report.block_records import (
+    block_records,
+    crossing,
+    ffn_share,
+    kinds_of,
+    ratio_to_ffn,
+    sees,
+    spec_of,
+)
 from ffnbench.report.conditions import in_title, latency_line, untested_note
 from ffnbench.report.footnotes import Footnotes, case_notes
 from ffnbench.report.noise import notes_of_run
@@ -51,15 +58,20 @@ def block_tables(report: Report) -> Table:
 
 
 def counted_table(report: Report, lengths: Sequence[Length]) -> Table:
-    """FLOPs of a token and bytes of keys and values, one row a length; where attention overtakes."""
+    """FLOPs of a token and bytes of keys and values, one row a length and window; where attention overtakes."""
     rows = block_records(report)
     whole = ("flops_ffn", "flops_attention")  # the parts stand on the scale of the whole
 
     def flops(key: str, title: str, priority: int) -> Field:
         return number_field(rows, key, title, SI, priority, per="/tok", scaled_as=whole)
 
+    several: list[Field] = [
+        (Column(title="layers"), lambda row: count(row["layers"])),
+        (Column(title="sees", left=True), lambda row: Cell(text=row["sees"], value=row["sees"])),
+    ]
     fields: list[Field] = [
         count_field("seq_len", "seq_len", 0),
+        *(several if rows[0]["layers"] else []),
         flops("flops_ffn", "FFN", 1),
         flops("flops_attention", "attention", 1),
         flops("flops_projections", "projections", 4),
@@ -75,7 +87,7 @@ def counted_table(report: Report, lengths: Sequence[Length]) -> Table:
         fields,
         rows,
         header=(f"FLOPs of a token, {PASSES[rows[0]['mode']]}; KV: keys and values of {_sequences(rows[0]['batch'])}",),
-        summary=(f"the FFN has {100 * share:.1f}% of the parameters", crossover(report, lengths[0])),
+        summary=(f"the FFN has {100 * share:.1f}% of the parameters", crossover(report)),
     )
 
 
@@ -83,16 +95,35 @@ def _sequences(batch: int) -> str:
     return f"{batch} sequences" if batch > 1 else "one sequence"
 
 
-def crossover(report: Report, length: Length) -> str:
-    """Where attention's FLOPs overtake the FFN's, by the closed forms."""
-    spec = spec_of(length)
-    at = overtakes_at(spec, report.cost(length.ffn.label).flops_forward)
-    counts = "a causal token counts what it sees" if spec.causal else "every token sees all others"
-    if at is None:
+def crossover(report: Report) -> str:
+    """Where attention's FLOPs overtake the FFN's, by the closed forms: by windows, and in the mean of all layers."""
+    kinds, ffn = kinds_of(report), report.cost(report.plan.reference).flops_forward
+    if ffn is None:
         return "the FFN's FLOPs are not known, so neither is where attention overtakes"
+    spec = spec_of(kinds[0])
+    if len(kinds) == 1:
+        counts = "a causal token counts what it sees" if spec.causal else "every token sees all others"
+        return overtaking_text(crossing(kinds, ffn), "a token counts what it sees" if spec.window else counts)
+    found = [f"{when(crossing([kind], ffn))} in the {_layers_text(kind)}" for kind in kinds]
+    return f"in FLOPs attention overtakes the FFN {', '.join(found)}, {when(crossing(kinds, ffn))} in the mean of all"
+
+
+def _layers_text(kind: Length) -> str:
+    return f"{kind.attention.layers} layers that see {sees(spec_of(kind))}"
+
+
+def when(at: int | None) -> str:
+    """At which length attention overtakes."""
+    return "never" if at is None else "at every length" if at == 1 else f"at {at:,} tokens"
+
+
+def overtaking_text(at: int | None, counts: str) -> str:
+    """The same as a sentence."""
     if at == 1:
         return f"attention needs more FLOPs than the FFN at every length ({counts})"
-    return f"in FLOPs attention overtakes the FFN at {at:,} tokens ({counts})"
+    return (
+        f"in FLOPs attention {'never overtakes the FFN' if at is None else f'overtakes the FFN {when(at)}'} ({counts})"
+    )
 
 
 def measured_table(report: Report, lengths: Sequence[Length]) -> Table:
@@ -105,7 +136,7 @@ def measured_table(report: Report, lengths: Sequence[Length]) -> Table:
         header=(f"measured: {effort(report)}; {INTERVALS}", *latency_line(report)),
         footnotes=notes.lines,
         summary=(
-            *overtaken(report, lengths),
+            *overtaken(report),
             *suspect_lines(report),
             *over_runs(report),
             *judged_lines(report),
@@ -143,8 +174,12 @@ def _measured_fields(report: Report, notes: Footnotes, with_textbook: bool) -> l
     peak_of_textbook: Field = (
         Column(title="textb. peak", unit=unit, priority=7), lambda length: peak(length.textbook),
     )  # fmt: skip
+    several: list[Field] = [
+        (Column(title="sees", left=True), lambda length: Cell(text=sees(spec_of(length)))),
+    ]
     return [
         (Column(title="seq_len"), lambda length: count(length.seq_len)),
+        *(several if len(kinds_of(report)) > 1 else []),
         (Column(title="FFN", unit=time, priority=1), lambda length: latency(length.ffn)),
         (Column(title="attention", unit=time, priority=1), lambda length: latency(length.attention)),
         (Column(title="attention", unit="vs FFN [95%]", priority=4), lambda length: ratio(length.attention)),
@@ -167,18 +202,24 @@ def _share(share: Estimate | None) -> Cell:
     return Cell(text=f"{value}% [{low}, {high}]", value=share.value)
 
 
-def overtaken(report: Report, lengths: Sequence[Length]) -> tuple[str, ...]:
-    """Between which lengths attention becomes the slower one, as far as the intervals tell."""
-    found = {length.seq_len: report.comparison(length.attention.label) for length in lengths}
-    faster = [tokens for tokens, c in found.items() if c and c.verdict is Verdict.FASTER]
-    slower = [tokens for tokens, c in found.items() if c and c.verdict is Verdict.SLOWER]
-    if slower and faster and max(faster) < min(slower):
-        return (f"measured, attention overtakes the FFN between {max(faster):,} and {min(slower):,} tokens",)
-    if faster and not slower:
-        return (f"measured, attention takes less time than the FFN up to {max(faster):,} tokens",)
-    if slower and not faster:
-        return (f"measured, attention takes more time than the FFN from {min(slower):,} tokens on",)
-    return ()
+def overtaken(report: Report) -> Iterator[str]:
+    """Between which lengths attention becomes the slower one, as far as the intervals tell, for each window."""
+    kinds = kinds_of(report)
+    for kind in kinds:
+        where = f" where it sees {sees(spec_of(kind))}" if len(kinds) > 1 else ""
+        found = {
+            length.seq_len: report.comparison(length.attention.label)
+            for length in lengths_of(report.plan)
+            if spec_of(length).window == spec_of(kind).window
+        }
+        faster = [tokens for tokens, c in found.items() if c and c.verdict is Verdict.FASTER]
+        slower = [tokens for tokens, c in found.items() if c and c.verdict is Verdict.SLOWER]
+        if slower and faster and max(faster) < min(slower):
+            yield f"measured, attention overtakes the FFN between {max(faster):,} and {min(slower):,} tokens{where}"
+        elif faster and not slower:
+            yield f"measured, attention takes less time than the FFN up to {max(faster):,} tokens{where}"
+        elif slower and not faster:
+            yield f"measured, attention takes more time than the FFN from {min(slower):,} tokens on{where}"
 
 
 ACTIVE = "ffn, active"  # parameters that one token meets
@@ -260,9 +301,18 @@ def _header(report: Report, length: Length) -> tuple[str, ...]:
         heads += f", {spec.kv_heads} of keys and values" if spec.kv_heads != spec.heads else ""
     return (
         f"Block: {case.variant}, d_model {case.ffn.d_model:,}{width} ({sizing_text(case.sizing)})",
-        f"{spec.name} attention: {heads}, {'causal' if spec.causal else 'not causal'}",
+        f"{spec.name} attention: {heads}, {'causal' if spec.causal else 'not causal'}{_windows(report)}",
         _workload(report, case),
     )
+
+
+def _windows(report: Report) -> str:
+    """What a token sees, where that is not all: in which layers, where these differ."""
+    kinds = kinds_of(report)
+    if len(kinds) == 1:
+        window = spec_of(kinds[0]).window
+        return f", seeing {sees(spec_of(kinds[0]))}" if window else ""
+    return "; " + ", ".join(_layers_text(kind) for kind in kinds)
 
 
 def _workload(report: Report, case: Case) -> str:

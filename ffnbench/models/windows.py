@@ -1,0 +1,126 @@
+"""How far the tokens of each layer see: windows of attention, by the keys of config.json. Held to transformers.
+
+A class decides by `sliding_window` and by `layer_types`, a list with one word a layer, or by a rule where that is left
+out. What is neither attention to all tokens nor to the last of them keeps its word: it is not counted.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ffnbench.errors import FfnbenchError
+from ffnbench.models.model import Sight
+
+Config = Mapping[str, Any]
+View = tuple[int | None, str]  # of one layer: its window, None for all tokens; what it is where that is not counted
+FULL, SLIDING, CHUNKED, LINEAR = "full_attention", "sliding_attention", "chunked_attention", "linear_attention"
+OLD_WORDS = {"attention": FULL, "mamba": LINEAR}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rule:
+    """How a class reads its keys: which layers have `word`, by their number, and the others see all.
+
+    `window` is what it has where sliding_window is left out. `typed`: layer_types comes before the rule. `switched`:
+    use_sliding_window must be true.
+    """
+
+    has: Callable[[Config, int], bool]
+    word: str = SLIDING
+    window: int | None = None
+    typed: bool = True
+    switched: bool = False
+
+
+def _number(config: Config, key: str, default: int) -> int:
+    value = config.get(key, default)
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise FfnbenchError(f"{key} is {value!r}", "a whole number of at least 1")
+    return value
+
+
+def _always(config: Config, layer: int) -> bool:
+    return True
+
+
+def _but_every(n: int, key: str | None = None) -> Callable[[Config, int], bool]:
+    """All but each n-th layer, n by its key where it has one."""
+    return lambda config, layer: (layer + 1) % (_number(config, key, n) if key else n) != 0
+
+
+def _late(config: Config, layer: int) -> bool:
+    return layer >= _number(config, "max_window_layers", 28)
+
+
+def _early_odd(config: Config, layer: int) -> bool:
+    return layer % 2 == 0 and layer < _number(config, "max_window_layers", 28)
+
+
+def _turned(config: Config, layer: int) -> bool:
+    """Whether a layer has rotary positions: all but each n-th, or as listed."""
+    listed = config.get("no_rope_layers")
+    return bool(listed[layer]) if listed else _but_every(4, "no_rope_layer_interval")(config, layer)
+
+
+def _switched_on(config: Config, layer: int) -> bool:
+    switched = config.get("use_sliding_window", False) and config.get("sliding_window") is not None
+    return switched and not _turned(config, layer)
+
+
+_ALL = Rule(has=_always, typed=False)
+_QWEN = Rule(has=_late, window=4096, switched=True)
+_INTERVAL = Rule(has=_but_every(4, "full_attention_interval"), word=LINEAR)
+RULES = {
+    "mistral": Rule(has=_always, typed=False, window=4096),
+    **dict.fromkeys(("ministral3", "mixtral", "phi3", "starcoder2"), _ALL),
+    "qwen2": _QWEN,
+    "qwen3": _QWEN,
+    "qwen2_moe": Rule(has=_early_odd, window=4096, switched=True),
+    "qwen3_moe": Rule(has=_always, typed=False, window=4096, switched=True),
+    "gemma2": Rule(has=_but_every(2), window=4096),
+    "gemma3_text": Rule(has=_but_every(6, "sliding_window_pattern"), window=4096),
+    "gpt_oss": Rule(has=_but_every(2), window=128),
+    "olmo3": Rule(has=_but_every(4), window=4096),
+    "smollm3": Rule(has=_switched_on),
+    "llama4_text": Rule(has=_turned, word=CHUNKED),
+    **dict.fromkeys(("qwen3_next", "qwen3_5_text", "qwen3_5_moe_text"), _INTERVAL),
+}
+FULL_ALONE = Rule(has=lambda config, layer: False, typed=False)  # of a class whose attention is known to have no window
+BY_WORDS = Rule(has=lambda config, layer: False)
+
+
+def views(config: Config, model_type: str, kind: str, layers: int, *, known: bool) -> list[View]:
+    """How far each layer sees; raises FfnbenchError where the keys don't say it. `known`: its attention is."""
+    if config.get("use_bidirectional_attention"):
+        raise FfnbenchError("its attention goes in both directions", "that is not known")
+    if model_type == "longt5" and kind == "encoder":
+        return [(None, f"{config.get('encoder_attention_type', 'local')}_attention")] * layers
+    rule = RULES.get(model_type, FULL_ALONE if known else BY_WORDS)
+    window = config.get("sliding_window", rule.window)
+    if rule.switched and not config.get("use_sliding_window", False):
+        window = None
+    words = config.get("layer_types") if rule.typed else None
+    if words is None:
+        none = window is None and rule.word == SLIDING and (rule.switched or not rule.typed)
+        words = [rule.word if not none and rule.has(config, layer) else FULL for layer in range(layers)]
+    if not isinstance(words, list) or len(words) != layers or not all(isinstance(word, str) for word in words):
+        raise FfnbenchError("layer_types does not fit its layers", "one word a layer")
+    return [_view(OLD_WORDS.get(word, word), window) for word in words]
+
+
+def _view(word: str, window: Any) -> View:
+    if word == SLIDING:
+        return _number({"sliding_window": window}, "sliding_window", 0), ""
+    return None, "" if word == FULL else word
+
+
+def sights(found: Iterable[View], each: int = 1) -> tuple[Sight, ...]:
+    """Equal layers together, those that see all first; nothing where these are all. `each` is for times of each."""
+    counted = Counter(found)
+    if not counted.keys() - {(None, "")}:
+        return ()
+    rows = sorted(counted.items(), key=lambda item: (item[0][1], item[0][0] or 0))
+    return tuple(Sight(count=count * each, window=window, other=other) for (window, other), count in rows)
