@@ -22,7 +22,7 @@ from ffnbench.request import (
 from ffnbench.result import Environment, FailureKind, Report
 from ffnbench.stats.looks import FINEST_PART, RESOLVED, Foretold, foretell, unresolved
 from ffnbench.stats.regression import EXACT, SECONDS, Policy, exact_value, kind, parse_tolerances
-from ffnbench.stats.rounds import without_quiet
+from ffnbench.stats.rounds import table_of
 from ffnbench.units import percent, read_share
 
 FEWEST_WORKERS = 2  # for an interval
@@ -164,7 +164,7 @@ def _refuse_run(told: str, run: Report, hint: str) -> None:
             raise FfnbenchError(f"{told} has no samples of {case.label!r}", hint)
     if len({sample.worker for sample in run.samples if sample.metric == LATENCY}) < FEWEST_WORKERS:
         raise FfnbenchError(f"{told} has one worker alone, and so no interval", hint)
-    if lacking := without_quiet(run.plan, run.samples):
+    if lacking := table_of(run).without_quiet():
         raise FfnbenchError(f"{told} was made beside other work: it has no clean rounds of {lacking[0]!r}", hint)
 
 
