@@ -135,5 +135,3 @@ class RoofSamples:
                 clean.append(answer["value"])
         share = min(1.0, min(clean) / best.seconds) if clean else 0.0
         return replace(floor, seconds=floor.seconds * share)
-
-

@@ -270,7 +270,9 @@ class _Runner:
         """Open every case, one round unrecorded, the recorded rounds, and in the first worker what is exact."""
         first, memory = not self.schedule.whole, usable_memory()
         block = f"{self.plan.protocol.seed}/{place.worker}"
-        self._ask(worker, "", {"do": "plan", "plan": jsonable.encode(self.plan), "memory_bytes": memory, "block": block})
+        self._ask(
+            worker, "", {"do": "plan", "plan": jsonable.encode(self.plan), "memory_bytes": memory, "block": block}
+        )
         if self._timed and self.timer is None and (told := self._ask_of_reference(worker, {"do": "timer"})):
             self.timer = jsonable.decode(Timer, told)
         for label in self.found.alive:

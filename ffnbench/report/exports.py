@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import xml.etree.ElementTree as xml
 from collections.abc import Callable, Sequence
+from statistics import median
 
 from ffnbench.jsonable import text_of
 from ffnbench.metrics import METRICS

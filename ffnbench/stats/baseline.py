@@ -38,7 +38,7 @@ def policy_for(before: Report, request: CheckRequest) -> Policy:
         absolute=request.absolute,
     )
     check_budget(request.budget)
-    if is_timed(before) and not request.exact_only and before.plan.method == METHOD:
+    if is_timed(before) and not request.exact_only and before.plan.protocol.method == METHOD:
         refuse_unresolvable(foretell(before, policy, request.budget), before, request)
     return policy
 
@@ -109,7 +109,7 @@ def refuse_another_reference(path: str, before: Report, now: Report) -> None:
 
 def of_another_method(path: str, run: Report) -> str:
     """Why the latencies of a run can't be compared, with the command that makes it anew; nothing where they can."""
-    method = run.plan.method
+    method = run.plan.protocol.method
     if method == METHOD:
         return ""
     told = f"{path!r} was measured by method {method}, now it is {METHOD}, and ratios of the two can't be compared"
@@ -138,7 +138,7 @@ def _refuse_unusable(before: Report, request: CheckRequest) -> None:
     path, again = request.baseline, _made_again(request.baseline, before)
     if not before.seal and _costs_differ(before):
         raise FfnbenchError(f"{path!r} was edited: its specs and its costs disagree", again)
-    methods = sorted({run.plan.method for run in before.runs})
+    methods = sorted({run.plan.protocol.method for run in before.runs})
     if len(methods) > 1:
         of = " and ".join(map(str, methods))
         raise FfnbenchError(f"{path!r} holds runs of methods {of}, whose ratios can't be compared", again)

@@ -20,7 +20,6 @@ from ffnbench.metrics import ROOF
 from ffnbench.plan import Case, MatmulPrecision, Mode
 from ffnbench.result import Bound, CaseCost, Estimate, Roof, Run, Share
 from ffnbench.stats.rounds import Row, paired, table_of
-from ffnbench.stats.verdict import CONFIDENCE
 
 ALIKE = 0.05  # sizes that differ by no more share one roof
 MEMORY = "memory"
@@ -116,7 +115,9 @@ def ceilings_of(run: Run, costs: Iterable[CaseCost]) -> dict[str, dict[Bound, Ce
     """For each case the fastest roof of each bound, by the run's estimate over clean rounds; those that are known."""
     roofs = table_of(run, ROOF)
     measured = [
-        Ceiling(roof=roof, seconds=math.exp(mean.mean)) for roof in run.roofs if (mean := roofs.seconds(roof.name).mean())
+        Ceiling(roof=roof, seconds=math.exp(mean.mean))
+        for roof in run.roofs
+        if (mean := roofs.seconds(roof.name).mean())
     ]
     known = {found.case: found.cost for found in costs}
     found: dict[str, dict[Bound, Ceiling]] = defaultdict(dict)
@@ -166,12 +167,4 @@ def shares_of(run: Run, costs: Iterable[CaseCost]) -> tuple[Share, ...]:
 
 def _share(row: Row, scale: float) -> Estimate | None:
     """scale * roof / case over the rounds in which both were clean; None where these are too few to say so."""
-    mean = row.mean()
-    if mean is None or row.disturbed:
-        return None
-    value, interval = scale * math.exp(mean.mean), mean.interval(CONFIDENCE)
-    counted = {"workers": len(row.clean), "samples": sum(map(len, row.clean.values()))}
-    if interval is None:
-        return Estimate(value=value, **counted)
-    low, high = (scale * math.exp(end) for end in interval)
-    return Estimate(value=value, low=low, high=high, confidence=CONFIDENCE, **counted)
+    return None if row.disturbed else row.estimate(scale=scale)

@@ -15,9 +15,18 @@ from statistics import fmean, median
 
 from ffnbench.plan import Plan, Protocol
 from ffnbench.result import Sample
-from ffnbench.stats.interval import MEDIAN_COST, STARTERS_FREEDOM, STARTERS_SD, UNKNOWN, Mean, Part, variance, whole
+from ffnbench.stats.interval import (
+    CONFIDENCE,
+    MEDIAN_COST,
+    STARTERS_FREEDOM,
+    STARTERS_SD,
+    UNKNOWN,
+    Mean,
+    Part,
+    variance,
+    whole,
+)
 from ffnbench.stats.rounds import Row, Table, whole_workers
-from ffnbench.stats.verdict import CONFIDENCE
 
 MOST_ROUNDS, MOST_WORKERS = 60, 400
 FIRST_LOOK = 6  # a scatter of fewer values is too uncertain to stop on

@@ -14,9 +14,9 @@ from dataclasses import dataclass, replace
 
 from ffnbench.plan import Backend, Case, Plan
 from ffnbench.result import Estimate, Report, Verdict
-from ffnbench.stats.interval import Mean
+from ffnbench.stats.interval import CONFIDENCE, Mean
 from ffnbench.stats.rounds import Table, table_of
-from ffnbench.stats.verdict import CONFIDENCE, control_slack, decide, holm
+from ffnbench.stats.verdict import control_slack, decide, holm
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

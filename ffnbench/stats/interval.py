@@ -15,6 +15,7 @@ from functools import lru_cache
 
 from ffnbench.errors import need_room
 
+CONFIDENCE = 0.95  # of every interval, as stated
 MEDIAN_COST = math.pi / 2  # variance of a median against that of a mean
 UNKNOWN = 50.0  # half-width of a log that says nothing: more than any ratio
 # the standard deviation between starters before it is known, as if so many degrees of freedom had shown it
@@ -116,7 +117,9 @@ def mean_of(values: Iterable[Value]) -> Mean:
     within = Part(math.fsum(map(_squares, groups.values())) / (count - len(groups)), count - len(groups))
     starters = _between(list(groups.values()), mean, within.variance)
     share = math.fsum(len(group) ** 2 for group in groups.values()) / count**2
-    error = whole((Part(within.variance / count, within.freedom), replace(starters, variance=share * starters.variance)))
+    error = whole(
+        (Part(within.variance / count, within.freedom), replace(starters, variance=share * starters.variance))
+    )
     return Mean(mean, math.sqrt(error.variance), error.freedom)
 
 

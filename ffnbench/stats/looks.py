@@ -14,9 +14,9 @@ from ffnbench.metrics import LATENCY
 from ffnbench.plan import CONTROL, Plan, control_of
 from ffnbench.planning.effort import FINEST, LEAST_BUDGET_S, MIN_ROUNDS, MIN_WORKERS
 from ffnbench.result import Report, Run, Sample
-from ffnbench.stats.enough import FIRST_LOOK, Answered, Pace, hoped_for, scatter, whole_workers
+from ffnbench.stats.enough import FIRST_LOOK, Answered, Pace, hoped_for, scatter
 from ffnbench.stats.history import KEPT, History
-from ffnbench.stats.interval import Mean
+from ffnbench.stats.interval import CONFIDENCE, Mean
 from ffnbench.stats.regression import (
     Finding,
     Policy,
@@ -25,7 +25,8 @@ from ffnbench.stats.regression import (
     latency_findings,
     past_of,
 )
-from ffnbench.stats.verdict import CONFIDENCE, summarise, with_suspects
+from ffnbench.stats.rounds import whole_workers
+from ffnbench.stats.verdict import summarise, with_suspects
 
 LATE = 2 / 3  # of the budget: from then on a suspect waits for its second look
 # A run that stops when each row is decided stops too often on a value that is off by chance, most of all where the true

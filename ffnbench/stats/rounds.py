@@ -11,13 +11,13 @@ from __future__ import annotations
 import math
 from collections import defaultdict, deque
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import median
 
 from ffnbench.metrics import LATENCY
 from ffnbench.plan import Plan
-from ffnbench.result import POWER_CAP, Report, Run, Sample
-from ffnbench.stats.interval import Mean, Value, mean_of
+from ffnbench.result import POWER_CAP, Estimate, Report, Run, Sample
+from ffnbench.stats.interval import CONFIDENCE, Mean, Value, mean_of
 
 CPUS_TAKEN, CLOCKS_HELD = "something else had the CPUs", "the device's clocks were held down"
 WAITED = 0.03  # quiet samples wait 0.3 % (median), those beside a spinner 77 %; 1 % gives the same rows
@@ -69,6 +69,17 @@ class Row:
         workers = self.every if every else self.clean
         values = (Value(median(logs), self.starters.get(worker, worker)) for worker, logs in workers.items())
         return mean_of(values) if workers else None
+
+    def estimate(self, *, every: bool = False, scale: float = 1.0) -> Estimate | None:
+        """scale * exp(mean) with its interval; without one for a single worker."""
+        if (mean := self.mean(every=every)) is None:
+            return None
+        workers, value = self.every if every else self.clean, scale * math.exp(mean.mean)
+        found = Estimate(value=value, workers=len(workers), samples=sum(map(len, workers.values())))
+        if (interval := mean.interval(CONFIDENCE)) is None:
+            return found
+        low, high = (scale * math.exp(end) for end in interval)
+        return replace(found, low=low, high=high, confidence=CONFIDENCE)
 
 
 class Table:

@@ -17,10 +17,9 @@ from ffnbench.plan import Case
 from ffnbench.result import Estimate, Report
 from ffnbench.stats.ceilings import needed_by
 from ffnbench.stats.history import history_of
-from ffnbench.stats.interval import Mean, Part, whole
+from ffnbench.stats.interval import CONFIDENCE, Mean, Part, whole
 from ffnbench.stats.regression import row_of
 from ffnbench.stats.rounds import table_of
-from ffnbench.stats.verdict import CONFIDENCE
 
 RATIO, PARAMS, FLOPS = "ratio", "params", "flops_timed"
 TIMED = (LATENCY, RATIO)

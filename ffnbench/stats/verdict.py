@@ -16,12 +16,11 @@ from ffnbench.errors import FfnbenchError
 from ffnbench.metrics import COMPILE, DEVICE_TIME, HOST_TIME, LATENCY, METRICS, PACK
 from ffnbench.plan import CONTROL, Note, Plan
 from ffnbench.result import Comparison, Estimate, FailureKind, Measured, Report, Run, Verdict
-from ffnbench.stats.interval import Mean, student
+from ffnbench.stats.interval import CONFIDENCE, Mean, student
 from ffnbench.stats.noise import noise_notes
 from ffnbench.stats.rounds import CLOCKS_HELD, CPUS_TAKEN, Row, Table, table_of
 from ffnbench.units import percent
 
-CONFIDENCE = 0.95  # of every interval, as stated
 LEAST_SCATTER = 0.003  # of workers: with less no plan is credited before it is measured
 CONTROL_WITHIN = 0.05  # a control that is known no better says nothing
 CONTROL_CONFIDENCE = 0.99  # a quiet machine is accused once in a hundred runs
@@ -119,30 +118,19 @@ def _seconds(table: Table, label: str, busy: bool) -> Measured | None:
     """Seconds over the clean rounds; over all of them, and marked, where these are too few or the row is busy."""
     row = table.seconds(label)
     disturbed = row.clean_rounds < row.rounds and (busy or len(row.clean) < min(2, len(row.every)))
-    if (mean := row.mean(every=disturbed)) is None:
+    if (estimate := row.estimate(every=disturbed)) is None:
         return None
-    estimate = _estimate(mean, row.every if disturbed else row.clean)
     return Measured(case=label, metric=table.metric, estimate=replace(estimate, disturbed=disturbed))
 
 
 def _once(run: Run, labels: list[str]) -> list[Measured]:
     """Seconds of compiling and of packing, over workers; the number of looks does not depend on them."""
     return [
-        Measured(case=label, metric=metric, estimate=_estimate(mean, row.every))
+        Measured(case=label, metric=metric, estimate=estimate)
         for label in labels
         for metric in ONCE
-        if (mean := (row := table_of(run, metric).seconds(label)).mean(every=True))
+        if (estimate := table_of(run, metric).seconds(label).estimate(every=True))
     ]
-
-
-def _estimate(found: Mean, workers: dict[int, list[float]]) -> Estimate:
-    """exp(mean) with its interval; without one for a single worker."""
-    value, counted = math.exp(found.mean), {"workers": len(workers), "samples": sum(map(len, workers.values()))}
-    interval = found.interval(CONFIDENCE)
-    if interval is None:
-        return Estimate(value=value, **counted)
-    low, high = map(math.exp, interval)
-    return Estimate(value=value, low=low, high=high, confidence=CONFIDENCE, **counted)
 
 
 def _comparisons(table: Table, labels: list[str], suspects: set[str]) -> tuple[Comparison, ...]:
@@ -184,9 +172,8 @@ def _comparisons(table: Table, labels: list[str], suspects: set[str]) -> tuple[C
 
 def _busy(plan: Plan, label: str, row: Row, *, held: bool) -> Comparison:
     """The ratio over all rounds, without an interval: disturbed rounds of two forms differ by more than chance."""
-    mean = row.mean(every=True)
-    assert mean is not None
-    ratio = replace(_estimate(mean, row.every), low=None, high=None, disturbed=True)
+    found = row.estimate(every=True)
+    ratio = replace(found, low=None, high=None, disturbed=True) if found else None
     reason = f"{row.clean_rounds} of its {row.rounds} rounds were clean: {CLOCKS_HELD if held else CPUS_TAKEN}"
     return _comparison(plan, label, ratio, Verdict.BUSY, reason)
 
@@ -207,8 +194,8 @@ def slack_of(control: Mean) -> float:
 
 def _control(plan: Plan, row: Row, mean: Mean, slack: float) -> Comparison:
     """The reference against itself: the same, unless it differs by more than chance."""
-    ratio = _estimate(mean, row.clean)
-    if ratio.low is None:
+    ratio = row.estimate()
+    if ratio is None or ratio.low is None:
         return _comparison(plan, CONTROL, ratio, Verdict.UNCLEAR, "one worker gives no interval")
     differs = Verdict.SLOWER if ratio.value > 1 else Verdict.FASTER
     if slack:
@@ -220,8 +207,8 @@ def _control(plan: Plan, row: Row, mean: Mean, slack: float) -> Comparison:
 def _compare(
     plan: Plan, label: str, row: Row, mean: Mean, differs: bool, family: int, strictest: float, slack: float
 ) -> Comparison:
-    ratio = _estimate(mean, row.clean)
-    if ratio.low is None or ratio.high is None:
+    ratio = row.estimate()
+    if ratio is None or ratio.low is None or ratio.high is None:
         return _comparison(plan, label, ratio, Verdict.UNCLEAR, "one worker gives no interval")
     verdict, reason = decide(ratio.low * math.exp(-slack), ratio.high * math.exp(slack)), ""
     if slack and verdict is Verdict.UNCLEAR:
