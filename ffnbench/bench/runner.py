@@ -94,26 +94,7 @@ def run(
         stopped = problem.message  # what was measured by then is an answer of its own
     finally:
         runner.close()
-    around, noise = watch.around(), watch.notes(_threads_timed(plan))
-    return Run(
-        plan=found.plan,
-        samples=tuple(found.samples),
-        failures=tuple(found.failures),
-        warnings=(*found.notes, *(Note(label="", text=text) for text in noise)),
-        environment=runner.environment,
-        interrupted=interrupted,
-        stopped=stopped,
-        wall_s=now() - start,
-        limit=runner.limit if plan.protocol.precision is not None else "",
-        timer=runner.timer,
-        sides=runner.sides,
-        around=around,
-        roofs=tuple(found.roofs),
-        judged=jury.judged,
-        inputs=tuple(found.inputs.values()),
-        judging_s=jury.seconds,
-        devices=runner.sightings.all,
-    )
+    return runner.run(watch, interrupted=interrupted, stopped=stopped, wall_s=now() - start)
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,6 +197,28 @@ class _Runner:
             self._look()
             index += 1
         self._judge(at_the_end=True)
+
+    def run(self, watch: Watch, **how: Any) -> Run:
+        """All that was found, and `how` it ended."""
+        found, jury = self.found, self.jury
+        around, noise = watch.around(), watch.notes(_threads_timed(self.plan))
+        return Run(
+            plan=found.plan,
+            samples=tuple(found.samples),
+            failures=tuple(found.failures),
+            warnings=(*found.notes, *(Note(label="", text=text) for text in noise)),
+            environment=self.environment,
+            limit=self.limit if self.plan.protocol.precision is not None else "",
+            timer=self.timer,
+            sides=self.sides,
+            around=around,
+            roofs=tuple(found.roofs),
+            judged=jury.judged,
+            inputs=tuple(found.inputs.values()),
+            judging_s=jury.seconds,
+            devices=self.sightings.all,
+            **how,
+        )
 
     def close(self) -> None:
         """End every process."""
@@ -501,7 +504,7 @@ class _Runner:
 
     def _which(self, index: int) -> str:
         workers = "" if self.plan.protocol.precision is not None else f"/{self.plan.protocol.workers}"
-        return f"process {index + 1}{workers}"
+        return f"worker {index + 1}{workers}"
 
     def _tell(self, text: str, round_: int = 0) -> None:
         self.on_progress(self.schedule.progress(round_, text))

@@ -41,19 +41,27 @@ class Source:
 
     def greeting(self) -> dict[str, Any]:
         """What the first one says. Waits until all have started, for none measures beside one that starts; one that
-        dies on the way is started again a few times.
+        dies on the way is replaced a few times.
         """
-        for left in reversed(range(RESTARTS)):
-            try:
-                told = [starter.greeting() for _, starter in self._ready]
-                return told[0]
-            except WorkerLost as lost:
-                if not left:
-                    raise Unfinished(f"a worker could not start: {lost}", "try `python -c 'import torch'`") from lost
-                count = len(self._ready)
-                self._sweep()
-                self.start(count - len(self._ready))
-        raise AssertionError
+        losses = 0
+        for _ in range(len(self._ready)):
+            while True:
+                number, starter = self._ready.popleft()
+                self._ready.append((number, starter))
+                try:
+                    starter.greeting()
+                    break
+                except WorkerLost as lost:
+                    losses += 1
+                    self._ready.pop()
+                    starter.close()
+                    if losses == RESTARTS:
+                        raise Unfinished(
+                            f"a worker could not start: {lost}", "try `python -c 'import torch'`"
+                        ) from lost
+                    self._ready.appendleft((self.started, start_for(self.plan, self.launch)))
+                    self.started += 1
+        return self._ready[0][1].greeting()
 
     def _preload(self, starter: Starter) -> None:
         """What its children need is imported once. Where that hangs or kills it, each child finds out by itself."""

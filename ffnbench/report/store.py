@@ -417,11 +417,15 @@ def with_method(data: Any) -> Any:
 
 def without_placements(data: Any) -> Any:
     """Until method 5 a worker moved its tensors now and then, and said so."""
-    for run in (data, *(data.get("repeats") or ())):
+    for run in filter(_is_data, (data, *(data.get("repeats") or ()))):
         run.pop("placed_once", None)
-        for sample in run["samples"]:
+        for sample in filter(_is_data, run.get("samples") or ()):
             sample.pop("placement", None)
     return data
+
+
+def _is_data(value: Any) -> bool:
+    return isinstance(value, dict)
 
 
 def _refuse_newer(path: str | Path, method: Any) -> None:

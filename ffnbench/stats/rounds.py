@@ -85,17 +85,25 @@ class Row:
 class Table:
     """The rounds of a run by case, of one metric of time."""
 
-    def __init__(self, plan: Plan, samples: Sequence[Sample], metric: str = LATENCY) -> None:
-        """A disturbed sample may have been taken again: the last one of a round counts."""
-        self.plan, self.samples, self.metric = plan, samples, metric
+    def __init__(
+        self, plan: Plan, samples: Sequence[Sample], metric: str = LATENCY, failed: frozenset[str] = frozenset()
+    ) -> None:
+        """A disturbed sample may have been taken again: the last one of a round counts. A worker that was cut short is
+        left out where enough whole ones remain, and so is a case that has `failed`.
+        """
+        self.plan, self.samples, self.metric, self.failed = plan, samples, metric, failed
         found: dict[str, Rounds] = defaultdict(lambda: defaultdict(dict))
         self.starters: dict[int, int] = {}
         for sample in samples:
-            if sample.metric == metric:
+            if sample.metric == metric and sample.case not in failed:
                 timed = Timed(sample.value, is_clean(sample), bool(held_down(sample)))
                 found[sample.case][sample.worker][sample.round] = timed
                 self.starters[sample.worker] = sample.worker if sample.starter is None else sample.starter
-        self.rounds: dict[str, Rounds] = dict(found)
+        protocol = plan.protocol
+        fewest = protocol.rounds // 2 + 1 if protocol.precision is None else protocol.rounds
+        self.rounds: dict[str, Rounds] = {
+            label: _whole(rounds, fewest) if metric == LATENCY else rounds for label, rounds in found.items()
+        }
 
     @property
     def labels(self) -> list[str]:
@@ -142,10 +150,12 @@ _made: deque[Table] = deque(maxlen=KEPT)
 
 def table_of(run: Run | Report, metric: str = LATENCY) -> Table:
     """The table of a run, made once for all who ask."""
+    failed = frozenset(failure.case for failure in run.failures)
     for table in _made:
-        if table.samples is run.samples and table.plan is run.plan and table.metric == metric:
+        same = table.samples is run.samples and table.plan is run.plan and table.failed == failed
+        if same and table.metric == metric:
             return table
-    _made.append(Table(run.plan, run.samples, metric))
+    _made.append(Table(run.plan, run.samples, metric, failed))
     return _made[-1]
 
 
@@ -162,6 +172,11 @@ def waited_for(sample: Sample) -> bool:
 def held_down(sample: Sample) -> list[str]:
     """What held the clocks of its device down, but for the power limit that heavy work meets by itself."""
     return [name for name in (sample.throttled or "").split(", ") if name not in ("", POWER_CAP)]
+
+
+def _whole(rounds: Rounds, fewest: int) -> Rounds:
+    whole = {worker: made for worker, made in rounds.items() if len(made) >= fewest}
+    return whole if len(whole) >= 2 else rounds
 
 
 def paired(rounds: Rounds, others: Rounds, starters: Mapping[int, int]) -> Row:
