@@ -83,7 +83,6 @@ from ffnbench.report.models import model_view
 from ffnbench.report.output import Ending, Silent
 from ffnbench.report.parts import parts_view
 from ffnbench.report.progress import wait_text
-from ffnbench.report.selftest import selftest_view
 from ffnbench.report.shown_report import ShownReport, as_shown, difference, recompute
 from ffnbench.report.side_by_side import side_by_side_view
 from ffnbench.report.store import load as load_report
@@ -102,7 +101,6 @@ from ffnbench.request import (
     TimingRequest,
 )
 from ffnbench.result import CaseCost, Environment, MachineCeilings, Progress, Report
-from ffnbench.selftest.exam import exam
 from ffnbench.stats.baseline import (
     is_timed,
     of_another_method,
@@ -131,7 +129,7 @@ from ffnbench.stats.regression import (
     past_of,
     without_gain,
 )
-from ffnbench.stats.rounds import without_quiet
+from ffnbench.stats.rounds import table_of
 from ffnbench.stats.verdict import refuse_blind, summarise, with_suspects
 from ffnbench.version import __version__
 
@@ -412,6 +410,9 @@ def _ceilings_here(worker: Worker, found: Environment, ending: Silent) -> Machin
 
 def selftest(request: SelftestRequest, ending: Silent = SILENT) -> None:
     """How often ffnbench is wrong: on simulated machines, or on this one."""
+    from ffnbench.report.selftest import selftest_view
+    from ffnbench.selftest.exam import exam
+
     asked = exam(request)
     measures = (request.live or request.judge) and not request.saved
     if asked.wait is not None:
@@ -578,7 +579,7 @@ def _several(prepared: Prepared, ending: Silent, launch: Launch | None, runs: in
     found = _measured(prepared, ending.within(1, runs), launch)
     if found.interrupted or found.stopped or found.failed_wholly:
         return found
-    kept = int(not without_quiet(found.plan, found.samples))
+    kept = int(not table_of(found).without_quiet())
     for _ in range(runs - 1 + (runs + 1) // 2):
         if kept == runs:
             return found
@@ -592,7 +593,7 @@ def _several(prepared: Prepared, ending: Silent, launch: Launch | None, runs: in
         found, now = with_suspects(found, now), with_suspects(now, found)
         if now.interrupted or now.stopped:
             return _cut_short(found, runs)
-        if not now.failed_wholly and not without_quiet(now.plan, now.samples):
+        if not now.failed_wholly and not table_of(now).without_quiet():
             found = found.with_repeat(now, KEPT) if kept else now
             kept += 1
     text = f"{len(found.runs)} of {runs} runs could be kept: the others have no clean rounds of a row"
@@ -651,7 +652,6 @@ def _measured(
         timer=done.timer,
         sides=done.sides,
         around=done.around,
-        placed_once=done.placed_once,
         roofs=done.roofs,
         shares=shares_of(done, costs),
         judged=done.judged,

@@ -28,8 +28,8 @@ DEFAULT_WORKERS, DEFAULT_ROUNDS = 5, 30
 # 1: a plain mean over workers; 2: workers weighted by how sure they are;
 # 3: clean rounds only, and placements spread inside a worker; 4: every call of a sample has an input of its own;
 # 5: on an accelerator wall, device and host time apart, memory in requested bytes, matmul precision set before a sample
-METHOD = 5
-ON_CPU = 4  # since when nothing has changed for what runs on the CPU
+# 6: workers are blocks of rounds in forked processes, equal in weight; the heap keeps what is freed
+METHOD = 6
 
 AnySpec = NetworkSpec | ActivationSpec | AttentionSpec
 
@@ -384,12 +384,6 @@ class Plan:
     def compared(self) -> int:
         """How many rows are compared with a reference."""
         return sum(self.families.values())
-
-    @cached_property
-    def method(self) -> int:
-        """By which method its latencies are to be read: what runs on the CPU is measured as by method 4."""
-        on_cpu = all(case.workload.device == "cpu" for case in self.cases)
-        return METHOD if on_cpu and self.protocol.method >= ON_CPU else self.protocol.method
 
     def by_todays_method(self) -> Plan:
         """The same question, measured as it is measured now."""

@@ -51,7 +51,8 @@ class Sample:
     """One measured value of one case: mean over `calls` calls, at place `order` of a round of a worker.
 
     `waited` is the share of its time that the worker's threads waited for a CPU, None where that is not known;
-    `placement` counts how often the worker had given its tensors new storages. `throttled` names what held the
+    `starter` is the process that the worker was forked from, None where it is an interpreter of its own; `faults` are
+    the page faults while it was measured, None where they are not counted. `throttled` names what held the
     device's clocks down when it ended, by commas, "" for nothing, None where that is not known.
     """
 
@@ -63,7 +64,8 @@ class Sample:
     value: float
     calls: int = field(metadata=least(1))
     waited: float | None = field(default=None, metadata=LATER)
-    placement: int = field(default=0, metadata=LATER)
+    starter: int | None = field(default=None, metadata=LATER)
+    faults: int | None = field(default=None, metadata=LATER)
     throttled: str | None = field(default=None, metadata=LATER)
 
 
@@ -333,7 +335,6 @@ class Run:
     timer: Timer | None = None
     sides: tuple[Side, ...] = ()
     around: Around | None = None
-    placed_once: tuple[str, ...] = ()  # cases whose storages could not be made anew: they hold other memory as well
     roofs: tuple[Roof, ...] = ()
     judged: tuple[Judged, ...] = ()
     inputs: tuple[Inputs, ...] = ()
@@ -376,7 +377,6 @@ class Repeat:
     stopped: str = ""
     limit: str = ""
     around: Around | None = None
-    placed_once: tuple[str, ...] = ()
     wall_s: float | None = None
     judged: tuple[Judged, ...] = field(default=(), metadata=LATER)
     inputs: tuple[Inputs, ...] = field(default=(), metadata=LATER)
@@ -404,7 +404,6 @@ class Report:
     timer: Timer | None = None
     sides: tuple[Side, ...] = field(default=(), metadata=LATER)  # where arms differ, if there are several
     around: Around | None = field(default=None, metadata=LATER)
-    placed_once: tuple[str, ...] = field(default=(), metadata=LATER)
     roofs: tuple[Roof, ...] = field(default=(), metadata=LATER)
     shares: tuple[Share, ...] = field(default=(), metadata=LATER)
     judged: tuple[Judged, ...] = field(default=(), metadata=LATER)

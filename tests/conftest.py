@@ -41,9 +41,7 @@ Seconds = Callable[[str, int, int], float]  # (label, worker, round) -> seconds
 
 
 class FakeWorker:
-    """Answers like a worker, from a script: no process, no torch, no clock, no threads that spin on."""
-
-    settle_s = 0.0
+    """Answers like a process that can't be forked, from a script: no process, no torch, no clock."""
 
     def __init__(self, launch: FakeLaunch, index: int) -> None:
         self.seconds, self.index, self.trouble, self.log = launch.seconds, index, launch.trouble, launch.log
@@ -55,6 +53,9 @@ class FakeWorker:
 
     def greeting(self) -> dict:
         return FACTS | self.facts
+
+    def fork(self, timeout_s: float) -> None:
+        return None
 
     def ask(self, request: dict, timeout_s: float) -> dict:
         self.log.append((self.index, request["do"], request.get("label")))
@@ -84,8 +85,6 @@ class FakeWorker:
             return {"backends": {backend.value: "" for backend in Backend}}
         if request["do"] == "ceilings":
             return {"roofs": request["roofs"], "seconds": [0.001] * len(request["roofs"])}
-        if request["do"] == "prepare_roofs":
-            return {"made": [roof["name"] for roof in request["roofs"]]}
         if request["do"] == "roof":
             return self.roof(request["roof"], self.index)
         if request["do"] == "weigh":

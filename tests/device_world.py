@@ -463,7 +463,10 @@ class NoWait:
 class SimulatedWorker:
     """A worker without a process: the real jobs, on a context of its own."""
 
-    settle_s = 0.0
+    ended = False
+
+    def fork(self, timeout_s: float) -> None:
+        return None
 
     def __init__(self, world: World) -> None:
         self.context, self.jobs, self.gone, self.closed = Context(world), None, False, False

@@ -97,7 +97,10 @@ class World:
 class FuzzWorker:
     """Answers as a worker's process would."""
 
-    settle_s = 0.0
+    ended = False
+
+    def fork(self, timeout_s: float) -> None:
+        return None
 
     def __init__(self, world: World, arm: Arm = OWN) -> None:
         interpreter_of(arm)

@@ -16,7 +16,7 @@ TORCH_FILES = {
     "ffn/modules.py", "ffn/attention_module.py", "ffn/dense.py", "ffn/experts.py", "ffn/like.py", "bench/meters.py",
     "bench/jobs.py", "bench/counting.py", "bench/probe_jobs.py", "bench/rivals.py", "bench/building.py",
     "bench/agreement.py", "bench/backends.py", "bench/ceilings.py", "bench/compiling.py", "bench/onednn.py",
-    "ffn/packed.py", "bench/placement.py", "models/alone.py", "bench/inputs.py", "bench/evidence.py",
+    "ffn/packed.py", "bench/padding.py", "models/alone.py", "bench/inputs.py", "bench/evidence.py",
     "bench/judging.py", "selftest/cheats.py", "bench/accelerator.py", "bench/outside.py", "bench/weighing.py",
     "bench/precision.py",
 }  # fmt: skip

@@ -127,27 +127,6 @@ def test_a_group_is_one_worker_to_the_runner() -> None:
     assert side_lines(done.sides) == ["torch: 2.0 (relu), 2.1 (gelu, silu)", "A: none (relu), 1 (gelu, silu)"]
 
 
-def test_the_next_process_waits_and_wakes_in_a_sample_that_is_not_kept() -> None:
-    """OpenMP's threads of the last process spin on for a while; within one process there is nothing to wait for."""
-    launch, pauses = Launched(), []
-    group = WorkerGroup(plan_of("relu,gelu=gelu@env=A:1,silu=silu@env=A:1"), launch, pauses.append)
-    group.ask({"do": "plan", "plan": jsonable.encode(plan_of("relu,gelu=gelu@env=A:1,silu=silu@env=A:1"))}, 1.0)
-    for label in ("relu", "gelu", "silu", "relu"):
-        group.ask({"do": "sample", "label": label, "calls": 1}, 1.0)
-    assert [label for _, do, label in launch.log if do == "sample"] == ["relu"] * 2 + ["gelu"] * 2 + ["silu"] + [
-        "relu"
-    ] * 2
-    assert len(pauses) == 2
-
-
-def test_a_member_whose_device_breaks_in_the_sample_that_wakes_it_is_asked_no_more() -> None:
-    broken = {"failure": "crash", "message": "CUDA error: unspecified launch failure", "ends": True}
-    launch = Launched()
-    launch.trouble = {("sample", "gelu"): broken}
-    group = WorkerGroup(plan_of("relu,gelu=gelu@env=A:1"), launch, lambda seconds: None)
-    assert group.ask({"do": "sample", "label": "gelu", "calls": 1}, 1.0) == broken
-
-
 def test_a_plan_of_one_arm_needs_no_group() -> None:
     assert not isinstance(start_for(plan_of("relu,gelu"), FakeLaunch()), WorkerGroup)
 
@@ -161,7 +140,7 @@ def test_a_group_that_can_not_be_complete_leaves_nobody_behind() -> None:
         return launch(arm)
 
     with pytest.raises(FfnbenchError, match="no"):
-        WorkerGroup(plan_of("relu,gelu@env=A:1"), start)
+        start_for(plan_of("relu,gelu@env=A:1"), start)
     assert [worker.closed for worker in launch.workers] == [True]
 
 

@@ -156,11 +156,11 @@ def test_a_check_beside_a_neighbour_is_unclear() -> None:
 class Beside:
     """A machine with a neighbour until a moment of its clock: while it works, b takes 1.27 times as long and waits."""
 
-    def __init__(self, until_s: float, movable: tuple[str, ...] = ("a", "b")) -> None:
-        self.until_s, self.movable, self.clock_s = until_s, movable, 0.0
+    def __init__(self, until_s: float) -> None:
+        self.until_s, self.clock_s = until_s, 0.0
         self.asked: list[dict[str, Any]] = []
         self.burst_at = lambda asked: False
-        self.settle_s = 0.0
+        self.ended = False
 
     def now(self) -> float:
         return self.clock_s
@@ -172,12 +172,13 @@ class Beside:
     def greeting(self) -> dict[str, Any]:
         return {"gpus": 0, "version": "none"}
 
+    def fork(self, timeout_s: float) -> None:
+        return None
+
     def ask(self, request: dict[str, Any], timeout_s: float) -> dict[str, Any]:
         self.asked.append(request)
         if request["do"] == "open":
             return {"calls": 1}
-        if request["do"] == "place":
-            return {"moved": request["label"] in self.movable}
         if request["do"] != "sample":
             return {}
         self.clock_s += 0.02
@@ -235,24 +236,12 @@ def test_a_fixed_number_of_rounds_is_what_is_made() -> None:
     assert compared(done)["b"].verdict is Verdict.BUSY
 
 
-def test_tensors_are_placed_anew_every_few_rounds() -> None:
-    machine = Beside(until_s=0.0)
-    done = machine.run(plan_with(workers=3, rounds=12))
-    places = {(s.worker, s.round): s.placement for s in done.samples}
-    assert [places[0, r] for r in range(12)] == [0] * 5 + [1] * 5 + [2] * 2
-    seeds = [r["seed"] for r in machine.asked if r["do"] == "place"]
-    assert len(set(seeds)) == 3 * 2  # each worker and placement its own, the same for its cases
-    assert done.placed_once == ()
-    held = Beside(until_s=0.0, movable=("a",)).run(plan_with(workers=3, rounds=12))
-    assert held.placed_once == ("b",)
-    still = Beside(until_s=0.0, movable=()).run(plan_with(workers=3, rounds=12))
-    assert {s.placement for s in still.samples} == {0}
-
-
 def test_samples_keep_what_they_waited_in_the_file() -> None:
     from ffnbench import jsonable
 
-    sample = Sample(case="a", metric=LATENCY, worker=0, round=0, order=0, value=1.0, calls=1, waited=0.25, placement=3)
+    sample = Sample(
+        case="a", metric=LATENCY, worker=0, round=0, order=0, value=1.0, calls=1, waited=0.25, starter=1, faults=3
+    )
     assert jsonable.decode(Sample, jsonable.encode(sample)) == sample
     assert jsonable.encode(sample)["waited"] == 0.25
 
@@ -285,34 +274,3 @@ def test_a_case_alone_beside_a_neighbour_is_told_once() -> None:
     measured, _, notes = summarise(done)
     assert measured[0].estimate.disturbed
     assert [note.text.partition(":")[0] for note in notes] == ["busy"]
-
-
-def test_samples_go_through_a_group_awake(monkeypatch: pytest.MonkeyPatch) -> None:
-    """After new places every side has a sample that is not kept, whoever was placed last."""
-    from ffnbench.bench.worker_group import WorkerGroup
-    from ffnbench.plan import Arm, Case
-
-    asked: list[tuple[str, str]] = []
-
-    class Member:
-        settle_s = 0.0
-
-        def __init__(self, arm: Arm) -> None:
-            self.arm = arm
-
-        def ask(self, request: dict[str, Any], timeout_s: float) -> dict[str, Any]:
-            asked.append((self.arm.name, request["do"]))
-            return {}
-
-        def close(self) -> None:
-            pass
-
-    def of_arm(case: Case, name: str) -> Case:
-        return replace(case, arm=Arm(name=name))
-
-    plan = plan_of()
-    plan = replace(plan, cases=tuple(of_arm(c, c.label) for c in plan.cases))
-    group = WorkerGroup(plan, Member)
-    for do, label in (("place", "a"), ("place", "b"), ("sample", "b"), ("sample", "b"), ("sample", "a")):
-        group.ask({"do": do, "label": label}, 1.0)
-    assert asked[2:] == [("b", "sample")] * 3 + [("a", "sample")] * 2  # one of each run is not kept

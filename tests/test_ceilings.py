@@ -17,7 +17,7 @@ from ffnbench.bench.peak import flops_a_cycle, peaks
 from ffnbench.bench.roofs import matrix_of, memory_of, roofs_for
 from ffnbench.bench.runner import run
 from ffnbench.bench.waiting import WaitMeter
-from ffnbench.bench.worker_group import WorkerGroup
+from ffnbench.bench.worker_group import WorkerGroup, start_for
 from ffnbench.errors import FfnbenchError
 from ffnbench.plan import NoProbe, cost_of
 from ffnbench.planning.compare import plan_compare
@@ -236,7 +236,7 @@ def test_in_a_group_the_reference_is_asked(tmp_path: Path) -> None:
     first = {index for index, arm in enumerate(arms) if not arm.env}
     assert {index for index, what, _ in launch.log if what in ("explore", "roof")} <= first
     assert len(shares_of(done, costs_of(plan))) == 2
-    assert isinstance(WorkerGroup(plan, start), WorkerGroup)
+    assert isinstance(start_for(plan, start), WorkerGroup)
 
 
 # What is kept, read and shown
@@ -507,7 +507,10 @@ def test_a_cache_that_is_no_folder_or_a_pipe_is_no_error(cache: Path) -> None:
 
 def test_env_measures_shows_and_keeps(cache: Path, on_machine) -> None:
     class Worker:
-        settle_s = 0.0
+        ended = False
+
+        def fork(self, timeout_s: float) -> None:
+            return None
 
         def greeting(self) -> dict:
             return dict(FACTS)

@@ -11,6 +11,9 @@ from dataclasses import fields
 
 import pytest
 from conftest import ROOT, FakeLaunch, ProberHere, SidesProber, ffnbench, two_sides
+from ffnbench.selftest.promises import broken_by_checks, broken_by_intervals
+from ffnbench.selftest.simulated import simulated
+from ffnbench.selftest.tallies import Covered, Tally
 
 from ffnbench import api, jsonable
 from ffnbench.cli import app
@@ -24,11 +27,8 @@ from ffnbench.result import Report
 from ffnbench.selftest.alarms import Alarm, broken_promises, counts
 from ffnbench.selftest.exam import Exam, read_readings
 from ffnbench.selftest.exam import Result as SelftestResult
-from ffnbench.selftest.promises import broken_by_checks, broken_by_intervals
 from ffnbench.selftest.rates import SLOWER, Rates, Share, failures
 from ffnbench.selftest.readings import Reading, contradictions
-from ffnbench.selftest.simulated import simulated
-from ffnbench.selftest.tallies import Covered, Tally
 
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("results/*.md")])
 BLOCK = re.compile(r"```(\w*)\n(.*?)```", re.DOTALL)

@@ -5,10 +5,9 @@ from __future__ import annotations
 import math
 import random
 from dataclasses import replace
+from statistics import median
 
-import numpy as np
 import pytest
-from scipy.special import stdtrit
 
 from ffnbench.bench.runner import run
 from ffnbench.metrics import LATENCY
@@ -17,24 +16,11 @@ from ffnbench.planning.compare import plan_compare
 from ffnbench.planning.effort import MIN_WORKERS, protocol_of
 from ffnbench.request import CompareRequest, Effort
 from ffnbench.result import Sample
-from ffnbench.selftest.machine import START_S, Machine, World
-from ffnbench.stats.enough import (
-    FIRST_LOOK,
-    MOST_WORKERS,
-    Advance,
-    Amount,
-    Pace,
-    Scatter,
-    limit_met,
-    looks,
-    scatter,
-    wanted,
-)
-from ffnbench.stats.verdict import LOOKS_ALPHA, LOOKS_CONFIDENCE, summarise
+from ffnbench.selftest.machine import OPEN_S, SAMPLE_S, START_S, Machine, World
+from ffnbench.stats.enough import FIRST_LOOK, MOST_WORKERS, SEVERAL, Pace, Scatter, limit_met, rounds_wanted, scatter
+from ffnbench.stats.verdict import summarise
 
-PACE = Pace(1.7, 0.075)
-SIX = Amount(rounds_each=6, placements=1)
-TWO = Amount(rounds_each=2, placements=1)
+PACE = Pace(0.2, 0.075)
 
 
 def plan_of(**options: object) -> Plan:
@@ -69,55 +55,46 @@ def test_a_burst_is_not_the_scatter_of_the_other_rounds() -> None:
 
 def test_a_case_alone_is_judged_by_its_seconds() -> None:
     alone = plan_of(variants="a=relu")
-    samples = [replace(s, case="a") for s in samples_of([[0.0, 0.1, 0.2, 0.1]] * 4) if s.case == "b"]
+    samples = [replace(s, case="a") for s in samples_of([[0.0, 0.1, 0.2, 0.1, 0.15, 0.05]] * 6) if s.case == "b"]
     assert scatter(alone, samples).within > 0
     assert limit_met(alone, samples, True) == "precision"
 
 
-def test_rounds_are_added_where_rounds_scatter_and_workers_where_workers_do() -> None:
+def test_rounds_are_added_where_rounds_scatter_or_opening_is_dear() -> None:
     patient = protocol_of(3, Effort(budget=600, precision=1))
-    calm, rounds_scatter, workers_scatter = Scatter(1e-6, 1e-6), Scatter(0.03**2, 1e-6), Scatter(1e-6, 0.02**2)
-    assert wanted(patient, rounds_scatter, PACE).amount.rounds > 2 * wanted(patient, calm, PACE).amount.rounds
-    assert wanted(patient, rounds_scatter, PACE).workers <= 8
-    assert wanted(patient, workers_scatter, PACE).amount.rounds == patient.rounds
-    assert wanted(patient, workers_scatter, PACE).workers > 15
+    rounds_scatter, workers_scatter = Scatter(0.06**2, 0.01**2), Scatter(0.01**2, 0.02**2)
+    assert rounds_wanted(patient, rounds_scatter, PACE, 600) > 1.5 * patient.rounds
+    assert rounds_wanted(patient, workers_scatter, PACE, 600) == patient.rounds
+    dear = Pace(8.0, 0.075)
+    assert rounds_wanted(patient, rounds_scatter, dear, 600) > 3 * rounds_wanted(patient, rounds_scatter, PACE, 600)
 
 
-def test_placements_are_spread_where_placements_scatter() -> None:
-    patient, pace = protocol_of(3, Effort(budget=600, precision=1)), Pace(1.7, 0.075, 0.03)
-    same, apart = Scatter(0.03**2, 1e-6, placement=0.0), Scatter(0.03**2, 1e-6, placement=0.02**2)
-    still, moved = wanted(patient, same, pace).amount, wanted(patient, apart, pace).amount
-    assert moved.placements > 2 * still.placements
-    assert moved.rounds_each < still.rounds_each
-    costly = wanted(patient, apart, Pace(1.7, 0.075, 0.6)).amount
-    assert costly.rounds_each > moved.rounds_each
+@pytest.mark.parametrize(("within", "between", "open_s"), [(0.06, 0.02, 0.2), (0.1, 0.01, 1.0), (0.03, 0.01, 3.0)])
+def test_so_many_rounds_are_best(within: float, between: float, open_s: float) -> None:
+    """Of all numbers of rounds the one that is wanted leaves the least variance of a run's mean, within a few percent:
+    found by trying, from the variance of a median of that many rounds by simulation.
+    """
+    patient, pace = protocol_of(3, Effort(budget=600, precision=1)), Pace(open_s, 0.075)
+    chosen = rounds_wanted(patient, Scatter(within**2, between**2), pace, 600)
+
+    def left(rounds: int) -> float:
+        dice = random.Random(rounds)
+        middles = [median(dice.gauss(0, within) for _ in range(rounds)) for _ in range(400)]
+        of_worker = between**2 + sum(m * m for m in middles) / 400
+        return of_worker * (pace.worker_s + rounds * pace.round_s)
+
+    assert left(chosen) < 1.1 * min(left(rounds) for rounds in range(patient.rounds, 61, 3))
 
 
-def test_what_is_left_of_the_budget_is_shared_by_the_workers_to_come() -> None:
-    protocol, noisy = protocol_of(3, Effort(budget=15, precision=0.1)), Scatter(0.1**2, 0.002**2)
-    last = wanted(protocol, noisy, PACE, Advance(workers=3, elapsed_s=12.0)).amount
-    assert 2.0 < PACE.seconds(last) <= 3.0  # one more worker, as long as it may be
-    early = wanted(protocol, noisy, PACE, Advance(workers=0, elapsed_s=0.0)).amount
-    assert 3 * PACE.seconds(early) <= 15.0
-
-
-def test_what_is_out_of_reach_fills_the_budget_and_no_more() -> None:
-    for budget in (10.0, 15.0, 60.0):
-        protocol = protocol_of(3, Effort(budget=budget, precision=0.1))
-        noisy = Scatter(0.1**2, 0.02**2)
-        amount, workers = wanted(protocol, noisy, PACE).amount, wanted(protocol, noisy, PACE).workers
-        assert workers * PACE.seconds(amount) <= budget
-        assert (workers + 1) * PACE.seconds(amount) > budget
-    slow = Pace(20.0, 5.0)  # three workers take longer than the budget: they are run, with the fewest rounds
-    protocol = protocol_of(3, Effort(budget=15))
-    assert wanted(protocol, noisy, slow).workers == MIN_WORKERS
-    assert wanted(protocol, noisy, slow).amount.rounds == protocol.rounds
+def test_a_run_has_several_workers() -> None:
+    """However much rounds scatter, no worker takes more than its share of what is left."""
+    protocol, noisy = protocol_of(3, Effort(budget=15, precision=0.1)), Scatter(0.3**2, 0.002**2)
+    assert SEVERAL * PACE.seconds(rounds_wanted(protocol, noisy, PACE, 15.0)) <= 15.0
 
 
 def test_a_fixed_protocol_is_what_it_says() -> None:
     protocol = protocol_of(3, Effort(workers=7, rounds=3))
-    assert wanted(protocol, Scatter(1, 1), PACE).workers == 7
-    assert wanted(protocol, Scatter(1, 1), PACE).amount.rounds == 3
+    assert rounds_wanted(protocol, Scatter(1, 1), PACE, 15.0) == 3
     plan = plan_of(workers=3, rounds=2)
     assert limit_met(plan, samples_of([[0, 0]] * 2), False) == ""
     assert limit_met(plan, samples_of([[0, 0]] * 3), True) == "workers"
@@ -126,22 +103,22 @@ def test_a_fixed_protocol_is_what_it_says() -> None:
 def test_limits_and_their_order() -> None:
     plan = plan_of(precision=1.0, budget=30.0)
     sharp, wide = [0.0, 0.001] * 3, [0.0, 0.1, -0.1] * 2
-    apart = [[v + shift for v in wide] for shift in (-0.2, 0.0, 0.2, 0.1)]
+    apart = [[v + shift for v in wide] for shift in (-0.2, 0.0, 0.2, 0.1, -0.1, 0.3)]
     assert limit_met(plan, samples_of([sharp] * 2), False) == ""  # never fewer than three workers
-    assert limit_met(plan, samples_of([sharp] * 3), True) == ""  # three values are too few to stop on
+    assert limit_met(plan, samples_of([sharp] * (FIRST_LOOK - 1)), True) == ""  # too few to stop on
     assert limit_met(plan, samples_of([sharp] * 3), False) == "budget"
-    assert limit_met(plan, samples_of([sharp] * 4), True) == "precision"
+    assert limit_met(plan, samples_of([sharp] * FIRST_LOOK), True) == "precision"
     assert limit_met(plan, samples_of(apart), True) == ""
     assert limit_met(plan, samples_of(apart), False) == "budget"
-    assert limit_met(plan, samples_of(apart * (MOST_WORKERS // 4)), True) == "workers"
+    assert limit_met(plan, samples_of(apart[:4] * (MOST_WORKERS // 4)), True) == "workers"
 
 
 @pytest.mark.parametrize(
     ("world", "options", "limit"),
     [
-        (World(name="still", sample=0.002, layout=0.001), {}, "precision"),
+        (World(name="still", sample=0.002, layout=0.001, starter=0.0005), {}, "precision"),
         (World(name="loud", sample=0.3, layout=0.1), {}, "budget"),
-        (World(name="still", sample=0.002, layout=0.001), {"precision": 0.1}, "precision"),
+        (World(name="still", sample=0.002, layout=0.001, starter=0.0005), {"precision": 0.8}, "precision"),
         (World(name="loud", sample=0.3, layout=0.1), {"precision": 0.1, "budget": 40.0}, "budget"),
     ],
 )
@@ -153,43 +130,22 @@ def test_a_run_ends_at_the_limit_that_it_says(world: World, options: dict, limit
     ratio = summarise(done)[1][1].ratio
     half = math.sqrt(ratio.high / ratio.low) - 1
     assert workers >= MIN_WORKERS
-    assert done.wall_s <= plan.protocol.budget_s + START_S  # a worker's cost is foreseen, not known
+    assert done.wall_s <= 1.05 * plan.protocol.budget_s
     assert (half <= plan.protocol.precision) == (limit == "precision")
-    if limit == "budget":  # the last worker goes on with what is too little for another
-        assert done.wall_s >= 0.98 * plan.protocol.budget_s
+    if limit == "budget":
+        assert done.wall_s >= 0.95 * plan.protocol.budget_s
 
 
 def test_a_finer_precision_costs_more() -> None:
     def seconds(precision: float) -> float:
-        return sum(
-            Machine(World(name="quiet"), plan_of(precision=precision), seed).run(run).wall_s for seed in range(5)
-        )
+        world = World(name="calm", sample=0.01, layout=0.004, starter=0.001)
+        return sum(Machine(world, plan_of(precision=precision, budget=60.0), seed).run(run).wall_s for seed in range(5))
 
-    assert seconds(2.0) < seconds(0.7) < seconds(0.3)
+    assert seconds(2.0) < seconds(1.0) < seconds(0.6)
 
 
-def test_looking_repeatedly_is_paid_for() -> None:
-    """Normal workers, every precision from never reached to reached at once, few and many workers: the worst cases."""
-    workers, runs = MOST_WORKERS, 20_000
-    values = np.random.default_rng(0).standard_normal((runs, workers))
-    count = np.arange(1, workers + 1)
-    mean = np.cumsum(values, 1) / count
-    variance = (np.cumsum(values**2, 1) - count * mean**2) / np.maximum(count - 1, 1)
-    error = np.sqrt(np.maximum(variance, 0) / count)
-    uncorrected = []
-    for most in (FIRST_LOOK, 8, 16, workers):
-        for precision in np.geomspace(0.2, 3, 9):
-            covered, false, naive = (np.zeros(runs, bool) for _ in range(3))
-            going = np.ones(runs, bool)
-            for n in [n for n in looks() if n < most] + [most]:
-                half = stdtrit(n - 1, 0.5 + LOOKS_CONFIDENCE / 2) * error[:, n - 1]
-                stop = going & ((half <= precision) | (n == most))
-                off = np.abs(mean[:, n - 1])
-                covered[stop] = (off <= half)[stop]
-                false[stop] = (off > stdtrit(n - 1, 1 - LOOKS_ALPHA / 2) * error[:, n - 1])[stop]
-                naive[stop] = (off <= stdtrit(n - 1, 0.975) * error[:, n - 1])[stop]
-                going &= ~stop
-            assert 0.93 <= covered.mean() <= 0.97
-            assert false.mean() <= 0.05 + 0.003  # two standard errors
-            uncorrected.append(naive.mean())
-    assert min(uncorrected) < 0.93  # without the correction the interval would not be what it says
+def test_most_of_the_time_is_samples() -> None:
+    done = Machine(World(name="usual"), plan_of(), seed=1).run(run)
+    sampled = SAMPLE_S * len([s for s in done.samples if s.metric == LATENCY])
+    assert sampled > 0.55 * done.wall_s
+    assert OPEN_S < START_S

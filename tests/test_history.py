@@ -6,16 +6,15 @@ import math
 
 import numpy as np
 import pytest
-from scipy import stats
 
 from ffnbench.stats.history import History, Part, history_of, whole
-from ffnbench.stats.interval import WeightedMean
+from ffnbench.stats.interval import Mean
 
 TYPED = 0.004, 3  # the prior as docs/methodology.md states it
 
 
-def run(mean: float, error: float = 0.001, freedom: float = 6.0) -> WeightedMean:
-    return WeightedMean(mean, error, freedom)
+def run(mean: float, error: float = 0.001, freedom: float = 6.0) -> Mean:
+    return Mean(mean, error, freedom)
 
 
 def test_parts_together_have_the_degrees_of_freedom_of_satterthwaite() -> None:
@@ -62,7 +61,7 @@ def test_the_interval_of_a_change_covers(sd: float, runs: int, low: float, high:
     for _ in range(1500):
         means = dice.normal(0, math.hypot(sd, 0.001), runs + 1)
         errors = 0.001 * np.sqrt(dice.chisquare(6, runs + 1) / 6)
-        *past, now = [WeightedMean(m, e, 6.0) for m, e in zip(means, errors, strict=True)]
+        *past, now = [Mean(m, e, 6.0) for m, e in zip(means, errors, strict=True)]
         interval = history_of(past).change(now).interval(0.95)
         covered += interval[0] <= 0 <= interval[1]
     assert low <= covered / 1500 <= high
@@ -95,10 +94,3 @@ def test_more_runs_are_foretold_to_help() -> None:
     history: History = history_of([run(0.0), run(0.004)])
     halves = [history.after(n).change(run(0.0)).half(0.95) for n in (2, 5, 20)]
     assert halves == sorted(halves, reverse=True)
-
-
-def test_what_looking_costs_widens_the_stated_interval() -> None:
-    mean = WeightedMean(0.0, 0.01, 5.0)
-    assert mean.paid(0.99, 0.95).half(0.95) == pytest.approx(0.01 * stats.t.ppf(0.995, 5))
-    assert mean.paid(0.95, 0.95) == mean
-    assert WeightedMean(0.0, math.inf, 0.0).paid(0.99, 0.95).freedom == 0

@@ -1,29 +1,23 @@
-"""The centre of values that are not equally sure: by hand where they are, by simulation where they are not."""
+"""The mean over workers: by hand, against another statistics package, and by simulation."""
 
 from __future__ import annotations
 
 import math
 import random
 
+import numpy as np
 import pytest
+from scipy import stats
 
-from ffnbench.stats.interval import (
-    LEAST_SCATTER,
-    Value,
-    WeightedMean,
-    between_placements,
-    mean_of,
-    value_of,
-    weighted_mean,
-    within_variance,
-)
+from ffnbench.stats.interval import Mean, Value, mean_of
 
 
-def plain(*logs: float) -> WeightedMean:
-    return weighted_mean(Value(log) for log in logs)
+def plain(*logs: float) -> Mean:
+    """Workers that are interpreters of their own."""
+    return mean_of(Value(log, starter) for starter, log in enumerate(logs))
 
 
-def test_among_equals_it_is_students_interval() -> None:
+def test_of_separate_processes_it_is_students_interval() -> None:
     # t(0.975, 2) = 4.302653, t(0.975, 4) = 2.776445: any table
     centre = plain(1.0, 2.0, 3.0)
     assert (centre.mean, centre.freedom) == (pytest.approx(2.0), pytest.approx(2.0))
@@ -50,101 +44,49 @@ def test_one_value_has_no_interval_and_equal_ones_no_doubt() -> None:
         plain()
 
 
-def test_a_disturbed_worker_counts_for_little() -> None:
-    quiet = [Value(log, 1e-6) for log in (0.010, 0.011, 0.009, 0.010)]
-    disturbed = Value(0.2, 0.1**2)
-    centre = weighted_mean([*quiet, disturbed])
-    assert centre.mean == pytest.approx(0.010, abs=0.001)
-    assert centre.half(0.95) < 0.02
-    assert plain(*(v.log for v in [*quiet, disturbed])).mean > 0.04
-    assert 2 < centre.freedom < 4  # four workers carry the weight, and five were there
+def forked(dice: np.random.Generator, workers: int, starters: int, worker: float, starter: float) -> Mean:
+    apart = dice.normal(0, starter, starters)
+    return mean_of(Value(apart[n % starters] + dice.normal(0, worker), n % starters) for n in range(workers))
 
 
-def test_workers_that_scatter_more_than_their_rounds_explain_count_alike() -> None:
-    apart = [Value(log, variance) for log, variance in ((0.1, 1e-6), (-0.1, 1e-4), (0.05, 1e-5), (-0.05, 1e-6))]
-    assert weighted_mean(apart).freedom == pytest.approx(3, abs=0.05)
-    assert weighted_mean(apart).mean == pytest.approx(0.0, abs=0.003)
+def test_that_a_starter_is_unseen_is_paid_for() -> None:
+    """Equal workers of two starters: what may lie between starters, 0.3 %, is left."""
+    forks = mean_of(Value(0.0, n % 2) for n in range(20))
+    assert 0.0015 < forks.error < 0.003
+    assert mean_of(Value(0.0, 0) for _ in range(20)).error > forks.error  # one starter says less than two
 
 
-def test_no_worker_is_taken_to_be_surer_than_the_floor() -> None:
-    certain, sure = Value(0.0, 0.0), Value(0.002, LEAST_SCATTER**2)
-    assert weighted_mean([certain, sure]).mean == pytest.approx(0.002 / 3)  # weights 2 : 1, not infinitely many
+def test_starters_that_differ_widen_the_interval() -> None:
+    """With both parts known well, the error is that of a one-way analysis of variance."""
+    dice = np.random.default_rng(5)
+    apart = dice.normal(0, 0.05, 200)
+    values = [Value(apart[s] + dice.normal(0, 0.02), s) for s in range(200) for _ in range(4)]
+    groups = [[v.log for v in values if v.starter == s] for s in range(200)]
+    by_means = stats.sem([sum(group) / 4 for group in groups])  # of independent groups of equal size
+    assert mean_of(values).error == pytest.approx(by_means, rel=0.02)
 
 
-def test_a_burst_is_not_the_scatter_of_the_other_rounds() -> None:
-    dice = random.Random(0)
-    rounds = [dice.gauss(0, 0.01) for _ in range(90)] + [0.5] * 10
-    assert math.sqrt(within_variance([rounds])) == pytest.approx(0.01, rel=0.4)
-    assert value_of([rounds], 0.0).variance == pytest.approx(math.pi / 2 * within_variance([rounds]) / 100)
-    assert within_variance([[1.0] * 9 + [2.0]]) > 0  # more than half are equal: the plain variance
-
-
-def test_a_workers_value_is_over_its_placements() -> None:
-    """The median of all rounds, as sure as its placements and rounds make it: pi / 2 is what a median costs."""
-    placed = [[0.0, 0.1, 0.2], [0.1, 0.2, 0.3, 0.3, 0.3, 0.4, 0.5]]
-    assert value_of(placed, placement=0.0).log == pytest.approx(0.25)
-    assert value_of([[0.1] * 4, [0.3] * 4], placement=0.04).variance == pytest.approx(math.pi / 2 * 0.02)
-    assert value_of([[0.1] * 8], placement=0.04).variance == pytest.approx(math.pi / 2 * 0.04)
-
-
-def test_a_burst_in_a_few_rounds_of_short_placements_moves_no_worker() -> None:
-    """A seventh of the rounds takes half as long again, on placements of three rounds."""
-    dice, off = random.Random(7), []
-    for _ in range(200):
-        rounds = [dice.gauss(0, 0.01) + (0.4 if dice.random() < 0.15 else 0) for _ in range(30)]
-        off.append(value_of([rounds[i : i + 3] for i in range(0, 30, 3)], 0.0).log)
-    assert math.sqrt(sum(v * v for v in off) / len(off)) < 0.004
-
-
-def made(dice: random.Random, workers: int, placements: int, *, worker: float, placement: float, rounds: float):  # type: ignore[no-untyped-def]
-    """Logs of six rounds on each placement, with these standard deviations."""
-    found = []
-    for _ in range(workers):
-        own = dice.gauss(0, worker)
-        places = [own + dice.gauss(0, placement) for _ in range(placements)]
-        found.append([[dice.gauss(place, rounds) for _ in range(6)] for place in places])
-    return found
-
-
-def test_the_scatter_between_placements_is_found_apart_from_that_of_rounds() -> None:
-    dice = random.Random(3)
-    apart, freedom = between_placements(made(dice, 40, 8, worker=0.05, placement=0.04, rounds=0.03))
-    assert (math.sqrt(apart), freedom) == (pytest.approx(0.04, rel=0.1), 40 * 7)
-    none, _ = between_placements(made(dice, 40, 8, worker=0.05, placement=0.0, rounds=0.03))
-    assert math.sqrt(none) < 0.008
-    assert between_placements([[[0.1, 0.2]], [[0.3]]]) == (0.0, 0)
-
-
-@pytest.mark.parametrize("rounds_each", [2, 3, 4, 5, 6, 8, 10, 15, 30])
-def test_the_scatter_of_rounds_does_not_depend_on_how_many_a_placement_has(rounds_each: int) -> None:
-    dice = random.Random(rounds_each)
-    found = [within_variance([[dice.gauss(5, 0.1) for _ in range(rounds_each)] for _ in range(12)]) for _ in range(300)]
-    assert sum(found) / len(found) == pytest.approx(0.01, rel=0.2)
-
-
-@pytest.mark.parametrize("worker", [0.0, 0.01])
-def test_placements_are_never_counted_as_workers(worker: float) -> None:
-    """Five workers of eight placements each: the interval covers 95 %, whether or not workers differ."""
-    dice, covered, runs = random.Random(4), 0, 1500
+@pytest.mark.parametrize(
+    ("workers", "worker", "starter"),
+    [(6, 0.02, 0.0), (6, 0.02, 0.003), (16, 0.02, 0.003), (16, 0.005, 0.003), (16, 0.03, 0.005), (40, 0.03, 0.003)],
+)
+def test_the_interval_covers(workers: int, worker: float, starter: float) -> None:
+    dice, runs, covered = np.random.default_rng(workers), 1500, 0
     for _ in range(runs):
-        mean = mean_of(made(dice, 5, 8, worker=worker, placement=0.03, rounds=0.02))
-        assert mean.freedom <= 4
+        mean = forked(dice, workers, 2, worker, starter)
         covered += abs(mean.mean) <= mean.half(0.95)
-    assert 0.93 <= covered / runs <= 0.98
+    assert 0.94 <= covered / runs <= 0.985
 
 
-@pytest.mark.parametrize("share", [0.0, 0.3, 0.6])
-def test_the_interval_covers_among_quiet_and_disturbed_workers(share: float) -> None:
-    dice, covered, runs, error = random.Random(1), 0, 2000, []
-    for _ in range(runs):
-        values = []
-        for _ in range(6):
-            own = 0.05 if dice.random() < share else 0.002
-            values.append(Value(dice.gauss(0, math.hypot(own, 0.003)), own**2 * dice.gammavariate(8, 1 / 8)))
-        low, high = weighted_mean(values).interval(0.95)
-        covered += low <= 0 <= high
-        error.append(weighted_mean(values).mean ** 2)
-    assert 0.93 <= covered / runs <= 0.98
-    plain_error = math.hypot(0.003, 0.002) ** 2 / 6 * (1 - share) + share * 0.05**2 / 6
-    if share:
-        assert sum(error) / runs < plain_error / 3
+def test_what_looking_costs_widens_an_interval() -> None:
+    mean = Mean(0.0, 0.01, 5.0)
+    assert mean.inflated(0.99, 0.95).half(0.95) == pytest.approx(0.01 * stats.t.ppf(0.995, 5))
+    assert mean.inflated(0.95, 0.95) == mean
+    assert Mean(0.0, math.inf, 0.0).inflated(0.99, 0.95).freedom == 0
+
+
+def test_the_order_of_values_says_nothing() -> None:
+    values = [Value(log, n % 3) for n, log in enumerate((0.1, 0.4, -0.2, 0.3, 0.0, 0.2, 0.7))]
+    shuffled = values[:]
+    random.Random(1).shuffle(shuffled)
+    assert mean_of(shuffled).error == pytest.approx(mean_of(values).error)

@@ -254,7 +254,10 @@ def test_a_clock_is_tested_before_it_is_accused() -> None:
 class FakeJudge:
     """A judge that says what it is told to say; `fails` are the losses that come first."""
 
-    settle_s = 0.0
+    ended = False
+
+    def fork(self, timeout_s: float) -> None:
+        return None
 
     def __init__(self, answer: dict[str, Any], fails: list[str]) -> None:
         self.answer, self.fails, self.asked = answer, fails, []

@@ -206,7 +206,7 @@ def test_figures_that_were_edited_are_said_to_be(tmp_path: Path) -> None:
     assert "are not those of its samples" in api.report(str(tmp_path / "run.json"))[1]
     del data["plan"]["protocol"]["method"]  # of an older method the figures may differ without an edit
     (tmp_path / "run.json").write_text(json.dumps(data))
-    assert "made by method 2 of ffnbench's statistics, these by method 5" in api.report(str(tmp_path / "run.json"))[1]
+    assert "made by method 2 of ffnbench's statistics, these by method 6" in api.report(str(tmp_path / "run.json"))[1]
 
 
 def test_a_count_that_changed_since_an_earlier_file_is_a_regression_and_no_edit(call, tmp_path, monkeypatch) -> None:

@@ -19,7 +19,7 @@ from ffnbench.stats.regression import Finding, Policy, Status
 RUNS = 6000
 TOLERANCES = (0.3, 0.6, 1.0, 1.5, 2.0, 3.0, 5.0, 10.0)  # in standard deviations of a worker
 CHANGES = (0.0, 0.25, 0.5, 0.75, 0.9, 1.0, 1.1, 1.25, 1.5, 2.0, 2.5, 3.0)  # in tolerances
-WORKERS = (4, 6, 8, 14, 22, 48)  # as many as a budget has room for
+WORKERS = (6, 7, 8, 14, 22, 60)  # as many as a budget has room for
 Level = Callable[[int, bool], float]  # (workers, no further look) -> confidence
 
 
@@ -57,7 +57,7 @@ def table(means: tuple[np.ndarray, np.ndarray], level: Level) -> dict[tuple[int,
 
 
 def paid(workers: int, last: bool) -> float:
-    return FIRST if workers <= 4 else LAST if last else LATER
+    return FIRST if workers <= 6 else LAST if last else LATER
 
 
 def test_the_interval_at_the_end_covers_whatever_the_change(means) -> None:
@@ -90,12 +90,12 @@ def measured(limit: str, workers: int) -> object:
 
 @pytest.mark.parametrize(
     ("limit", "workers", "level"),
-    [("decided", 4, 0.96), ("decided", 5, 0.998), ("budget", 4, 0.96), ("budget", 5, 0.985), ("workers", 12, 0.985)],
+    [("decided", 6, 0.96), ("decided", 7, 0.998), ("budget", 6, 0.96), ("budget", 7, 0.985), ("workers", 12, 0.985)],
 )
 def test_the_level_of_a_run_is_that_of_the_look_that_ended_it(limit: str, workers: int, level: float) -> None:
     report = measured(limit, workers)
     assert level_at_end(report) == level
-    assert look_level(report.plan, report.samples) == (0.96 if workers <= 4 else 0.998)
+    assert look_level(report.plan, report.samples) == (0.96 if workers <= 6 else 0.998)
 
 
 def test_every_look_of_a_check_is_paid_for(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -117,4 +117,4 @@ def test_every_look_of_a_check_is_paid_for(monkeypatch: pytest.MonkeyPatch) -> N
         before, Policy(), 120.0, lambda plan, answered: report_of(run(plan, launch=FakeLaunch(), answered=answered))
     )
     assert [f.status for f in found.findings] == [Status.OK]
-    assert asked == [(4, 0.96), (5, 0.998), (6, 0.998), (7, 0.998), (7, 0.998)]
+    assert asked == [(6, 0.96), (7, 0.998), (8, 0.998), (10, 0.998), (10, 0.998)]

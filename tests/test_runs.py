@@ -314,7 +314,7 @@ def test_a_locked_file_is_left_alone(baseline: Path, call) -> None:
         (lambda run: run.update(samples=[s for s in run["samples"] if s["case"] != "swiglu"]),
          "{third}has no samples of 'swiglu'"),
         (lambda run: run.update(interrupted=True), "{third}ended early"),
-        (lambda run: run["protocol"].update(method=2), "error: '{path}' holds runs of methods 2 and 5"),
+        (lambda run: run["protocol"].update(method=2), "error: '{path}' holds runs of methods 2 and 6"),
         (lambda run: run["protocol"].update(method=9), "error: '{path}' was measured by method 9"),
         (lambda run: run["environment"].update(cpu="Other"), "{third}was made on another"),
         (lambda run: run.update(samples=[s for s in run["samples"] if s["worker"] == 0]),

@@ -8,6 +8,7 @@ from dataclasses import replace
 from statistics import median
 
 import pytest
+from ffnbench.selftest.simulated import simulated
 from test_cli import call  # noqa: F401 - a fixture
 
 from ffnbench import jsonable
@@ -21,7 +22,6 @@ from ffnbench.report.text import plain
 from ffnbench.request import CompareRequest
 from ffnbench.selftest.machine import WORLDS, Machine, World
 from ffnbench.selftest.rates import SLOWER, Share, comparison_plan, failures, simulate, total
-from ffnbench.selftest.simulated import simulated
 
 
 def test_simulated_error_rates_hold() -> None:

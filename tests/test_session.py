@@ -47,7 +47,10 @@ class Shared:
     """That worker as a run has it, which closes its workers; this one goes on."""
 
     def __init__(self, session: Session) -> None:
-        self.greeting, self.ask = session.greeting, session.ask
+        self.greeting, self.ask, self.ended = session.greeting, session.ask, False
+
+    def fork(self, timeout_s: float) -> None:
+        return None
 
     def close(self) -> None:
         pass

@@ -15,7 +15,7 @@ from ffnbench.plan import CONTROL, Plan
 from ffnbench.planning.compare import plan_compare
 from ffnbench.request import CompareRequest
 from ffnbench.result import Comparison, Failure, FailureKind, Report, Run, Sample, Verdict
-from ffnbench.stats.interval import Value, weighted_mean
+from ffnbench.stats.interval import Value, mean_of
 from ffnbench.stats.verdict import decide, holm, refuse_blind, summarise
 
 
@@ -198,5 +198,7 @@ def test_resolution_is_the_widest_half_interval() -> None:
     measured, comparisons, _ = summarise(run_of(plan, values))
     report = Report(plan=plan, costs=(), created="", version="", measured=measured, comparisons=comparisons)
     logs = [0.0, math.log(1.1), math.log(1.2)]
-    half = weighted_mean(map(Value, logs)).half(0.975)  # two rows: Holm's strictest level is 2.5 %
+    half = mean_of(Value(log, worker) for worker, log in enumerate(logs)).half(
+        0.975
+    )  # two rows: Holm's strictest level is 2.5 %
     assert report.resolution == pytest.approx(math.expm1(half))

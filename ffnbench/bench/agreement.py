@@ -32,7 +32,7 @@ def keep(case: dict[str, Any], seed: int, folder: str) -> dict[str, Any]:
     """Job of the base: write what the head is held against. Raises FfnbenchError where its own output is not finite."""
     found = jsonable.decode(Case, case)
     precision.set_for(found.workload)
-    seed_all(seed)
+    seed_all(seed, found.ffn)
     module = _built(found)
     x = _place(torch.randn(1, min(TOKENS, found.workload.seq_len), found.ffn.d_model), found)
     y, exact = _answers(module, found, x, seed)
@@ -49,7 +49,7 @@ def hold(case: dict[str, Any], seed: int, folder: str) -> dict[str, Any]:
     found = jsonable.decode(Case, case)
     saved = torch.load(Path(folder, WEIGHTS), weights_only=True)
     precision.set_for(found.workload)
-    seed_all(seed)
+    seed_all(seed, found.ffn)
     module, x = _built(found), _place(saved["x"], found)
     _output(module, x, seed)  # a lazy module has its weights after its first call
     apart = carry(saved["state"], module)

@@ -21,6 +21,7 @@ from ffnbench.ffn.moe import Routing
 from ffnbench.ffn.spec import ActivationSpec, FFNSpec, HFSpec, ImportedSpec
 from ffnbench.models.transformers import as_ours, build_own
 from ffnbench.plan import AnySpec, Workload
+from ffnbench.targets import resolve
 
 WEIGHTS = "base.pt"  # what a base writes into a folder for its head
 
@@ -36,8 +37,12 @@ def build(spec: AnySpec, *, device: Any, dtype: Any) -> nn.Module:
     return build_foreign(spec).to(device=device, dtype=dtype)
 
 
-def seed_all(seed: int) -> None:
-    """Every generator that a module may draw its weights from: torch's, Python's, and numpy's where it is loaded."""
+def seed_all(seed: int, spec: AnySpec | None = None) -> None:
+    """Every generator that a module may draw its weights from: torch's, Python's, and numpy's where it is loaded. Its
+    code is imported before, since that may draw numbers too.
+    """
+    if isinstance(spec, ImportedSpec) and not isinstance(spec, HFSpec):
+        resolve(spec.target)
     torch.manual_seed(seed)
     random.seed(seed)
     if numpy := sys.modules.get("numpy"):

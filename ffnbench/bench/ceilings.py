@@ -95,19 +95,6 @@ class Ceilings:
             del self._made[name]
         return found
 
-    def prepare(self, roofs: Sequence[Roof]) -> list[str]:
-        """Make the calls of roofs that an earlier worker has found; the names of those that can be made."""
-        self._reserve(roofs)
-        made = []
-        for roof in roofs:
-            try:
-                with _ready(roof), torch.inference_mode():
-                    self._call(roof)
-                made.append(roof.name)
-            except CANNOT:
-                continue
-        return made
-
     def sample(self, roof: Roof, calls: int, waits: WaitMeter) -> tuple[float, float | None]:
         """Mean seconds of a call, and the share of the time that threads waited, after a call that is not timed."""
         with _ready(roof), torch.inference_mode():

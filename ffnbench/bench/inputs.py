@@ -66,10 +66,6 @@ class Pool:
             torch._foreach_copy_([x.detach() for x in self._inputs[:calls]], list(self.memory[:calls].unbind(0)))
         return self._inputs[:calls]
 
-    def release(self) -> None:
-        """Let go of the inputs: `renew` makes them again, on other places."""
-        self._inputs.clear()
-
     def renewed(self, salt: int) -> Sequence[int]:
         """The rows that a sample has renewed."""
         return range(salt % self._step, len(self._rows), self._step)

@@ -11,6 +11,7 @@ from copy import deepcopy
 from dataclasses import dataclass, field
 from functools import partial
 from os import urandom
+from resource import RUSAGE_SELF, getrusage
 from threading import get_native_id
 from time import perf_counter, process_time, sleep
 from typing import Any
@@ -33,6 +34,7 @@ from ffnbench.bench.evidence import Witness, fingerprint, moving
 from ffnbench.bench.inputs import most_inputs
 from ffnbench.bench.judging import Judge
 from ffnbench.bench.nvml import DeviceWatch
+from ffnbench.bench.padding import padded
 from ffnbench.bench.waiting import WaitMeter, threads_of
 from ffnbench.errors import FfnbenchError, Unsupported
 from ffnbench.ffn.attention_module import Attention, attention_reference
@@ -64,6 +66,7 @@ class Jobs:
 
     plan: Plan
     memory_bytes: int | None = None
+    block: str = ""  # the seed of where its tensors lie
     originals: Originals = field(default_factory=Originals)
     subjects: dict[str, meters.Subject] = field(default_factory=dict)
     judges: dict[str, Judge] = field(default_factory=dict)
@@ -86,19 +89,19 @@ class Jobs:
         if reason := lacks(case.ffn, work):
             raise Unsupported(reason)
         _settle(work)
-        seed_all(protocol.seed)
-        module = build(case.ffn, device=place_of(work.device), dtype=getattr(torch, work.dtype))
+        seed_all(protocol.seed, case.ffn)
+        with padded(f"{self.block}/{label}", place_of(work.device)) as pads:
+            module = build(case.ffn, device=place_of(work.device), dtype=getattr(torch, work.dtype))
         module = changed(module, case.ffn, work.backend)
         impose_routing(module, work, protocol.seed)
         made_of = fingerprint(module) if isinstance(case.ffn, ImportedSpec) and work.backend not in ORDERS else None
         subject = meters.subject_of(module, work, case.ffn.d_model, protocol.seed)
+        subject.pads = pads
         made = self._made(subject, case, weights, split, checked)
         self._first_call(subject, case, checked)
         with settled(work):
-            if not self.subjects:
+            if calls is None:  # where they are known, the first call and the practice round do the rest
                 meters.warm_up(subject, protocol.warmup_s)
-            elif calls is None:  # the processor is warm; where calls are known, the practice round does the rest
-                meters.warm_up(subject, protocol.warmup_s / 4)
             if work.slowdown and subject.accelerator is not None:
                 subject.brake(meters.own_times(subject, calls or meters.calls_for(subject, protocol.min_sample_s)))
             calls = calls or meters.calls_for(subject, protocol.min_sample_s)
@@ -132,13 +135,6 @@ class Jobs:
             isinstance(one.ffn, ActivationSpec) and one.ffn.own for one in self.plan.cases
         )
 
-    def place(self, label: str, seed: str) -> dict[str, Any]:
-        """New storages for a case's tensors; `moved` is False for one that can't be moved."""
-        work = self.plan.case(label).workload
-        _settle(work)
-        with settled(work):
-            return {"moved": self.subjects[label].place(seed)}
-
     def sample(self, label: str, calls: int, salt: int = 0, looks: Sequence[int] = ()) -> dict[str, Any]:
         """Mean seconds of one call, those of the device and of the host where it runs on an accelerator, and the share
         of the time that threads waited for a CPU.
@@ -159,10 +155,13 @@ class Jobs:
             for number in looks
         ]  # fmt: skip
         with settled(work):
+            before = getrusage(RUSAGE_SELF).ru_minflt
             times, waited = self.waits.with_share(
                 partial(meters.sample, subject, inputs, witnesses, grads), work.threads
             )
-        told: dict[str, Any] = {"value": times.value, "waited": waited, **self.devices.told(work.device)}
+            faults = getrusage(RUSAGE_SELF).ru_minflt - before
+        told: dict[str, Any] = {"value": times.value, "waited": waited, "faults": faults}
+        told |= self.devices.told(work.device)
         told |= _apart(subject, times)
         if text := precision.changed(work):
             told["notes"] = [*told.get("notes", ()), text]
@@ -249,10 +248,6 @@ class Jobs:
         asked = [jsonable.decode(Roof, roof) for roof in roofs]
         found = self.ceilings.explore(asked, seconds, keep, self.waits)
         return {"found": [{"roof": jsonable.encode(roof), "seconds": s, "calls": calls} for roof, s, calls in found]}
-
-    def prepare_roofs(self, label: str, roofs: list[Any]) -> dict[str, Any]:
-        """Make the calls of roofs that are known; the names of those that can be made."""
-        return {"made": self.ceilings.prepare([jsonable.decode(Roof, roof) for roof in roofs])}
 
     def roof(self, label: str, roof: dict[str, Any], calls: int) -> dict[str, Any]:
         """Mean seconds of one call of a roof, and the share of the time that threads waited for a CPU."""

@@ -50,7 +50,7 @@ class Judge:
         work = case.workload
         self._case, self._train, self._seed = case, work.train, seed
         self._dtype, self._tolerance = getattr(torch, work.dtype), work.tolerance
-        seed_all(seed)
+        seed_all(seed, case.ffn)
         module = build(_run_eagerly(case.ffn), device=place_of(work.device), dtype=self._dtype)
         self.made_of = fingerprint(module)
         subject = subject_of(module, work, case.ffn.d_model, seed)

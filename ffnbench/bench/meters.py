@@ -22,7 +22,6 @@ from ffnbench.bench.caches import caches
 from ffnbench.bench.device_time import GRAPH, QUEUE, UNROLLED, DeviceTimer, device_seconds
 from ffnbench.bench.evidence import Witness
 from ffnbench.bench.inputs import Pool
-from ffnbench.bench.placement import Placement
 from ffnbench.bench.roofs import UNKNOWN_CACHE
 from ffnbench.errors import Unsupported
 from ffnbench.ffn.like import relative_error, tolerance_of
@@ -73,7 +72,7 @@ class Subject:
     by_device: bool = False
     cold: bool = False
     uncaptured: str = ""
-    placement: Placement | None = field(default=None, init=False)
+    pads: list[Tensor] = field(default_factory=list, init=False)  # between its weights, alive as long as these
     pool: Pool = field(init=False)
     grads: Pool = field(init=False)  # fresh ones too: what flows back in one call is in no other
     timer: DeviceTimer | None = field(default=None, init=False)
@@ -93,22 +92,6 @@ class Subject:
     def forward(self) -> Forward:
         """What is timed."""
         return self.run or self.module
-
-    def place(self, seed: str) -> bool:
-        """New storages for everything that it works on; False where that can't be.
-
-        What it may hold is known only after its first call, so the first time decides.
-        """
-        if self.placement is None:
-            inputs = (self.x, self.grad, self.pool.memory, self.grads.memory)
-            self.placement = Placement(self.module, inputs, captured=self.run is not None)
-        if self.timer is not None:
-            self.timer.forget()
-            self._last = None
-        self.clear()
-        self.pool.release()
-        self.grads.release()
-        return self.placement.move(seed)
 
     def call(self, x: Tensor | None = None, grad: Tensor | None = None) -> Tensor:
         """One call as it is timed: forward, or forward and backward through a fresh graph. Gives the output."""

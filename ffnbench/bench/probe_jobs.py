@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+from contextlib import suppress
+from importlib import import_module
 from math import isfinite
 from typing import TYPE_CHECKING, Any
 
@@ -120,7 +122,7 @@ def curve(spec: dict[str, Any], low: float, high: float, points: int) -> dict[st
     }
 
 
-def timer() -> dict[str, float]:
+def timer(label: str = "") -> dict[str, float]:
     """Job: what measuring itself costs here, in seconds."""
     return {"empty_call_s": empty_call(), "resolution_s": time.get_clock_info("perf_counter").resolution}
 
@@ -171,8 +173,19 @@ def backends(device: str) -> dict[str, dict[str, str]]:
     }
 
 
+def preload(targets: list[str], compiles: bool) -> dict[str, Any]:
+    """Job of a starter: import what its children will need. What can't be imported is told by the case that needs it."""
+    for target in targets:
+        with suppress(Exception, SystemExit):
+            resolve(target)
+    for name in ("torch._dynamo", "torch._inductor.compile_fx") if compiles else ():
+        with suppress(ImportError):
+            import_module(name)
+    return {}
+
+
 JOBS = {
-    "timer": timer, "rival": rival, "describe": describe, "count": counted, "facts": facts, "curve": curve,
+    "preload": preload, "timer": timer, "rival": rival, "describe": describe, "count": counted, "facts": facts, "curve": curve,
     "backends": backends, "ceilings": ceilings, "hf_layers": hf_layers, "hf_whole": hf_whole,
     "own_mlp": described_mlp, "origin": origin, "home": home, "keep": agreement.keep, "hold": agreement.hold,
     "device": about_device,

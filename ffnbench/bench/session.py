@@ -1,4 +1,7 @@
-"""The parent's end of one worker: start it, ask it, notice when it hangs or dies. No torch here."""
+"""The parent's end of one process that measures: start it, ask it, notice when it hangs or dies. No torch here.
+
+One that can be forked is a starter: `fork` gives a worker that has torch loaded, for a block of rounds.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,6 @@ import subprocess
 import sys
 import tempfile
 import threading
-import time
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +25,7 @@ from ffnbench.plan import OWN, Arm
 
 BOOT = Path(__file__).with_name("boot.py")
 START_TIMEOUT_S = 300.0
-CLOCKED = ("sample", "tick")  # whose time the parent takes as well
+LEAVE_S = 10.0
 LOUD = ("USDT:",)  # what torch's profiler prints by itself
 
 
@@ -36,9 +38,7 @@ class WorkerLost(Exception):
 
 
 class Session:
-    """A running worker of an arm. `ask` sends one request and waits for its answer; `close` always works."""
-
-    settle_s = 0.02  # twice of what libgomp's threads were seen to need
+    """A running process of an arm. `ask` sends one request and waits for its answer; `close` always works."""
 
     def __init__(self, arm: Arm = OWN) -> None:
         command, folder = [interpreter_of(arm), "-u", str(BOOT)], folder_of(arm)
@@ -62,14 +62,14 @@ class Session:
                 f"{command[0]!r} can't be started: {problem.strerror}", "is it a Python interpreter?"
             ) from problem
         self._answers: queue.Queue[str | None] = queue.Queue()
-        self._asked, self._heard = 0, 0.0
+        self._asked, self._hung = 0, False
+        self._forks: list[int] = []  # the request that the living child answers in place of
         threading.Thread(target=self._listen, daemon=True).start()
         self._facts: dict[str, Any] | None = None
 
     def _listen(self) -> None:
         assert self._process.stdout is not None
         for line in self._process.stdout:
-            self._heard = time.perf_counter()
             self._answers.put(line)
         self._answers.put(None)
 
@@ -94,23 +94,43 @@ class Session:
         self.greeting()
         self._asked += 1
         assert self._process.stdin is not None
-        start = time.perf_counter()
         try:
             self._process.stdin.write(json.dumps({**request, "number": self._asked}) + "\n")
             self._process.stdin.flush()
         except BrokenPipeError:
             pass  # how it died is told below
-        answer = self._receive(timeout_s)
-        if request["do"] in CLOCKED:
-            answer["asked_s"] = self._heard - start  # by a clock that no code of the user's has seen
-        if answer.pop("number", None) != self._asked:  # code of the user's that writes into every file it finds
-            raise _no_answer(json.dumps(answer))
-        return answer
+        while True:
+            answer = self._receive(timeout_s)
+            if "ended" in answer and answer.get("number") in self._forks:
+                self._forks.remove(answer["number"])
+                if request["do"] == "leave":
+                    return {}
+                raise WorkerLost(*self._cause_of(answer["ended"]))
+            number = answer.pop("number", None)
+            if number == self._asked:
+                return answer
+            if not isinstance(number, int) or not number < self._asked:  # code of the user's that writes into pipes
+                raise _no_answer(json.dumps(answer))
+
+    def fork(self, timeout_s: float) -> Fork | None:
+        """A worker that is forked from this process, which is asked for nothing else until that is closed; None where
+        this one can't be forked, and has to serve by itself.
+        """
+        if "forked" not in self.ask({"do": "fork"}, timeout_s):
+            return None
+        self._forks.append(self._asked)
+        return Fork(self)
+
+    @property
+    def ended(self) -> bool:
+        """Whether it is of no use any more."""
+        return self._hung or self._process.poll() is not None
 
     def _receive(self, timeout_s: float) -> Message:
         try:
             line = self._answers.get(timeout=min(timeout_s, threading.TIMEOUT_MAX))
         except queue.Empty:
+            self._hung = True
             raise WorkerLost("timeout", f"no answer within {timeout_s:g} s") from None
         if line is None:
             raise WorkerLost(*self._cause_of_end())
@@ -120,8 +140,10 @@ class Session:
             raise _no_answer(line) from None
 
     def _cause_of_end(self) -> tuple[str, str]:
-        """Kind and message of a worker that ended by itself."""
-        code = self._process.wait()
+        """Kind and message of a process that ended by itself."""
+        return self._cause_of(self._process.wait())
+
+    def _cause_of(self, code: int) -> tuple[str, str]:
         if code == -signal.SIGKILL:
             return "oom", "the process was killed (signal 9), most likely for want of memory"
         names = {one.value: f", {one.name}" for one in signal.Signals}  # those of real time have none
@@ -147,6 +169,36 @@ class Session:
                     stream.close()
                 except BrokenPipeError:
                     continue
+
+
+class Fork:
+    """A worker that was forked from a starter, and is asked over its pipes."""
+
+    def __init__(self, starter: Session) -> None:
+        self._starter, self._gone = starter, False
+
+    def greeting(self) -> dict[str, Any]:
+        """What its starter says."""
+        return self._starter.greeting()
+
+    def ask(self, request: Message, timeout_s: float) -> Message:
+        """As a session does."""
+        try:
+            return self._starter.ask(request, timeout_s)
+        except WorkerLost:
+            self._gone = True
+            raise
+
+    def close(self) -> None:
+        """End it. A starter whose child does not answer ends with it."""
+        if not self._gone:
+            self._gone = True
+            try:
+                self._starter.ask({"do": "leave"}, LEAVE_S)
+            except WorkerLost:
+                self._starter.close()
+        elif self._starter.ended:
+            self._starter.close()
 
 
 def _no_answer(line: str) -> WorkerLost:

@@ -1,24 +1,30 @@
-"""One worker: a fresh process that does what it is asked, one JSON line at a time. boot.py starts it.
+"""A process that does what it is asked, one JSON line at a time. boot.py starts it.
 
 It measures only on request, so that the parent can stop early, show progress and time out a case that hangs.
 Whatever user code does (prints, raises, calls sys.exit) becomes an answer; only a killed process is silent.
+
+Asked to `fork` it is a starter: its child has torch loaded and answers in its place, over the same two pipes, until it
+is asked to `leave` or dies. The starter sleeps meanwhile, and then says how the child has ended.
 """
 
 from __future__ import annotations
 
 import ctypes
 import gc
+import json
 import os
 import re
 import resource
 import signal
 import sys
+from collections.abc import Callable
 from typing import Any
 
 from ffnbench.bench.channel import VERSION, Channel, Message
 from ffnbench.bench.compile_errors import not_compiled
-from ffnbench.bench.descendants import guard
+from ffnbench.bench.descendants import end_group, guard
 from ffnbench.bench.device_errors import device_error, first_line, is_full, lacks_kernels, out_of_memory
+from ffnbench.bench.heap import ALLOCATOR, SYSTEM, keep_freed_memory, preloaded
 
 PR_SET_PDEATHSIG = 1
 # by the names of exceptions, for torch loads in main
@@ -31,6 +37,7 @@ def main() -> None:
     channel = Channel.claim()
     _die_with_parent()
     guard()
+    allocator = keep_freed_memory() if os.environ.get(ALLOCATOR) != SYSTEM else preloaded() or SYSTEM
     gc.disable()  # among the many objects that torch makes while it loads there is no garbage: a tenth of the time
     try:
         import torch
@@ -38,24 +45,28 @@ def main() -> None:
         from ffnbench import jsonable
         from ffnbench.bench.environment import about_torch
         from ffnbench.bench.jobs import Jobs
-        from ffnbench.bench.probe_jobs import JOBS, timer
+        from ffnbench.bench.probe_jobs import JOBS
         from ffnbench.plan import Plan
     except ImportError as problem:
         channel.send({"hello": VERSION, "error": f"{type(problem).__name__}: {problem}"})
         return
     gc.freeze()
     gc.enable()
-    channel.send({"hello": VERSION, "torch": about_torch()})
+    channel.send({"hello": VERSION, "torch": _in_a_child(about_torch) | {"allocator": allocator}})
     torch.set_num_threads(1)  # looking takes small operations, whose threads wait for each other; a case sets its own
     jobs = None
     while (request := channel.receive()) is not None:
         asked = {"number": request.pop("number", None)}  # an answer says which request it is to
-        if request["do"] == "plan":
+        if request["do"] == "fork":
+            channel.send(_forked() | asked)
+        elif request["do"] == "leave":
+            os._exit(0)
+        elif request["do"] == "plan":
             plan = jsonable.decode(Plan, request["plan"])
-            jobs = Jobs(plan, request["memory_bytes"])
+            jobs = Jobs(plan, request["memory_bytes"], request.get("block", ""))
             if all(case.workload.device == "cpu" for case in plan.cases):
                 _limit_memory(request["memory_bytes"])
-            channel.send({"timer": timer(), **asked})
+            channel.send(asked)
         else:
             job = JOBS.get(request["do"]) or getattr(jobs, request["do"], None)
             answer = _answer(job, torch, request, jobs) if job else _no_job(request)
@@ -64,6 +75,45 @@ def main() -> None:
                 os._exit(1)  # what would be torn down stands on a device that answers nothing but its error
             if answer.get("failure") == "oom":
                 _make_room(torch, jobs, request)
+
+
+def _in_a_child(ask: Callable[[], Message]) -> Message:
+    """What a function says in a child: an accelerator that it has looked for can't be used by a process forked later."""
+    if not can_fork():
+        return ask()
+    reading, writing = os.pipe()
+    if not (child := os.fork()):
+        with os.fdopen(writing, "w", encoding="utf-8") as pipe:
+            json.dump(ask(), pipe)
+        os._exit(0)
+    os.close(writing)
+    with os.fdopen(reading, encoding="utf-8") as pipe:
+        told = pipe.read()
+    os.waitpid(child, 0)
+    return json.loads(told) if told else ask()
+
+
+def can_fork() -> bool:
+    """Whether this process can be forked: where the system can, and it has one thread. A lock that another thread holds
+    would never be freed in the child.
+    """
+    try:
+        return sys.platform == "linux" and len(os.listdir("/proc/self/task")) == 1
+    except OSError:
+        return False
+
+
+def _forked() -> Message:
+    """Fork. In the child it comes back at once; in the starter when the child has ended, saying how."""
+    if not can_fork():
+        return {"failure": "threads", "message": "this process can't be forked: it has several threads"}
+    if not (child := os.fork()):
+        _die_with_parent()
+        os.setpgid(0, 0)
+        return {"forked": os.getpid()}
+    _, status = os.waitpid(child, 0)
+    end_group(child)  # what code of the user's has started in it
+    return {"ended": os.waitstatus_to_exitcode(status)}
 
 
 def _no_job(request: Message) -> Message:

@@ -1,14 +1,11 @@
-"""The workers of a plan with several arms, one of each, alive at once: the runner speaks to them as to one worker.
+"""The processes of a plan with several arms, one of each, alive at once: the runner speaks to them as to one worker.
 
-Each case goes to the process of its arm. The runner asks for one sample at a time, so that only one of them works;
-and the next one waits until the threads of the last have gone to sleep. OpenMP's spin for some milliseconds after
-their work, on the CPUs that the next process needs.
+Each case goes to the process of its arm. The runner asks for one sample at a time, so that only one of them works.
 """
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 from ffnbench.bench.channel import Message
@@ -19,64 +16,74 @@ from ffnbench.result import Side
 class Worker(Protocol):
     """What the runner needs of a worker; the tests' fake one has no process and no torch."""
 
-    settle_s: float  # how long its threads spin on after their work
-
     def greeting(self) -> dict[str, Any]: ...
     def ask(self, request: Message, timeout_s: float) -> Message: ...
     def close(self) -> None: ...
 
 
-Launch = Callable[..., Worker]  # of an arm; without one of this process's own
+class Starter(Worker, Protocol):
+    """A process that can be forked, or serves as a worker itself."""
+
+    @property
+    def ended(self) -> bool: ...
+    def fork(self, timeout_s: float) -> Worker | None: ...
 
 
-def start_for(plan: Plan, launch: Launch) -> Worker:
-    """What measures a plan: a plain worker where nothing has an arm of its own, else a group of them."""
-    return launch() if plan.arms == (OWN,) else WorkerGroup(plan, launch)
+Launch = Callable[..., Starter]  # of an arm; without one of this process's own
+
+
+def start_for(plan: Plan, launch: Launch) -> Starter:
+    """What measures a plan: a plain process where nothing has an arm of its own, else a group of them."""
+    if plan.arms == (OWN,):
+        return launch()
+    members: dict[Arm, Starter] = {}
+    try:
+        for arm in plan.arms:
+            members[arm] = launch(arm)
+    except BaseException:
+        for member in members.values():
+            member.close()
+        raise
+    return WorkerGroup(plan, members)
 
 
 class WorkerGroup:
-    """One worker of each arm. Where one is lost, all are: what they had in common was the moment."""
+    """One process of each arm. Where one is lost, all are: what they had in common was the moment."""
 
-    settle_s = 0.0  # it waits between its own
-
-    def __init__(self, plan: Plan, launch: Launch, pause: Callable[[float], None] = time.sleep) -> None:
-        self._pause = pause
-        self._last: Worker | None = None
-        self._awake: Worker | None = None  # whose threads and caches a sample has just warmed
-        self._first = plan.arms[0]
+    def __init__(self, plan: Plan, members: Mapping[Arm, Worker]) -> None:
+        self._plan, self._members = plan, members
         self._arm_of = {case.label: case.arm for case in plan.cases}
-        self._members: dict[Arm, Worker] = {}
-        try:
-            for arm in plan.arms:
-                self._members[arm] = launch(arm)
-        except BaseException:
-            self.close()
-            raise
+
+    @property
+    def ended(self) -> bool:
+        """Whether one of them has ended."""
+        return any(member.ended for member in self._members.values())  # type: ignore[attr-defined]
+
+    def fork(self, timeout_s: float) -> WorkerGroup | None:
+        """A fork of each; None where one can't be forked."""
+        forks: dict[Arm, Worker] = {}
+        for arm, member in self._members.items():
+            if (fork := member.fork(timeout_s)) is None:  # type: ignore[attr-defined]
+                for made in forks.values():
+                    made.close()
+                return None
+            forks[arm] = fork
+        return WorkerGroup(self._plan, forks)
 
     def greeting(self) -> dict[str, Any]:
-        """Those of the reference's worker, the GPUs that all of them see, and under `arms` what each says of itself."""
+        """Those of the reference's, the GPUs that all of them see, and under `arms` what each says of itself."""
         told = {arm: member.greeting() for arm, member in self._members.items()}
         arms = [(arm, self._cases(arm), said.get("build", {})) for arm, said in told.items()]
         fewest = min(said["gpus"] for said in told.values())
-        return told[self._first] | {"gpus": fewest, "arms": [found for found in arms if found[1] != (CONTROL,)]}
+        found = [one for one in arms if one[1] != (CONTROL,)]
+        return told[self._plan.arms[0]] | {"gpus": fewest, "arms": found}
 
     def ask(self, request: Message, timeout_s: float) -> Message:
-        """The plan goes to all of them, each its own part; anything else to the worker of its case."""
-        if request["do"] != "plan":
-            return self._turn(self._members[self._arm_of[request["label"]]], request, timeout_s)
+        """What is for all goes to all of them, the plan in parts; anything else to the process of its case."""
+        if label := request.get("label"):
+            return self._members[self._arm_of[label]].ask(request, timeout_s)
         answers = [member.ask(self._part(request, arm), timeout_s) for arm, member in self._members.items()]
         return next((answer for answer in answers if "failure" in answer), answers[0])
-
-    def _turn(self, member: Worker, request: Message, timeout_s: float) -> Message:
-        """The next works once the last has settled; its own threads and caches wake in a sample that is not kept."""
-        if self._last is not None and self._last is not member:
-            self._pause(self._last.settle_s)
-        if request["do"] == "sample" and self._awake is not member:
-            woken = member.ask(request, timeout_s)
-            if woken.get("ends"):  # it answers no second time
-                return woken
-        self._last, self._awake = member, member if request["do"] in ("sample", "roof") else None
-        return member.ask(request, timeout_s)
 
     def close(self) -> None:
         """End every one."""
@@ -87,6 +94,8 @@ class WorkerGroup:
         return tuple(label for label, own in self._arm_of.items() if own == arm)
 
     def _part(self, request: Message, arm: Arm) -> Message:
+        if "plan" not in request:
+            return request
         mine = self._cases(arm)
         cases = [case for case in request["plan"]["cases"] if case["label"] in mine]
         return {**request, "plan": {**request["plan"], "cases": cases}}

@@ -51,7 +51,7 @@ from ffnbench.report.words import error_text, seconds_text, sizing_text
 from ffnbench.result import Report
 from ffnbench.stats.ceilings import needed_by
 from ffnbench.stats.launch_bound import launch_bound
-from ffnbench.stats.rounds import Row, row_of_case, whole_rounds
+from ffnbench.stats.rounds import Row, table_of
 from ffnbench.units import IEC, SI, TIME, scale
 
 LONGEST_TITLE = 12
@@ -61,8 +61,8 @@ UNITS = {"bytes": IEC, "s": TIME, "": SI}  # of a metric's column, by the unit o
 
 def compare_records(report: Report) -> list[Record]:
     """One flat record a case: the contract of the CSV, these columns in this order; further ones follow at the end."""
-    rounds = whole_rounds(report.samples, report.plan.protocol)
-    return [_record(report, case, row_of_case(report.plan, rounds, case.label)) for case in report.plan.shown]
+    table = table_of(report)
+    return [_record(report, case, table.row(case.label)) for case in report.plan.shown]
 
 
 def _record(report: Report, case: Case, row: Row) -> Record:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import math
 import xml.etree.ElementTree as xml
 from collections.abc import Callable, Sequence
+from statistics import median
 
 from ffnbench.jsonable import text_of
 from ffnbench.metrics import METRICS
 from ffnbench.report.compare import compare_records
 from ffnbench.result import Report
-from ffnbench.stats.interval import value_of
 from ffnbench.stats.regression import Finding, Status
-from ffnbench.stats.rounds import seconds_row, whole_rounds
+from ffnbench.stats.rounds import table_of
 from ffnbench.streams import visible
 from ffnbench.units import percent, signed_percent
 
@@ -55,7 +55,7 @@ def go_bench(report: Report) -> str:
 
     Names end in -THREADS as Go's end in -GOMAXPROCS: benchstat cuts off a last number, and would cut one of the label.
     """
-    environment, rounds = report.environment, whole_rounds(report.samples, report.plan.protocol)
+    environment, table = report.environment, table_of(report)
     lines = ["pkg: ffnbench"]
     if environment:
         system = (environment.system.split() or ["unknown"])[0].lower()
@@ -66,9 +66,9 @@ def go_bench(report: Report) -> str:
             continue
         name = "".join(c if c.isalnum() or c in "_-.=/:" else "_" for c in case.label)
         params = report.cost(case.label).params
-        row = seconds_row(rounds.get(case.label, {}))
-        for placed in (row.clean or row.every).values():
-            seconds, count = math.exp(value_of(placed, 0.0).log), sum(map(len, placed))
+        row = table.seconds(case.label)
+        for logs in (row.clean or row.every).values():
+            seconds, count = math.exp(median(logs)), len(logs)
             counted = f" {params} params" if params is not None else ""
             lines.append(f"BenchmarkFFN/{name}-{case.workload.threads} {count} {seconds * 1e9:.0f} ns/op{counted}")
     return "\n".join(lines) + "\n"

@@ -22,7 +22,7 @@ from ffnbench.report.words import interval_text, side_lines
 from ffnbench.stats.baseline import of_another_method
 from ffnbench.stats.history import KEPT, PRIOR
 from ffnbench.stats.regression import JUDGED, OUTPUT, Checked, Finding, Status, exit_code
-from ffnbench.stats.rounds import disturbed, without_quiet
+from ffnbench.stats.rounds import table_of
 from ffnbench.units import counted, percent, signed_percent
 
 CHECK_FORMATS = (*FORMATS, "github")
@@ -96,7 +96,7 @@ def _longer(checked: Checked) -> Longer:
     """The baseline with this run; not only the good ones are added, for that would make the scatter look small."""
     now, path = checked.now, repr(checked.against)
     regressed = [f"{f.case} {f.metric}" for f in checked.findings if f.status is Status.REGRESSED]
-    busy = disturbed(now.plan, now.samples)
+    busy = table_of(now).disturbed()
     undecided = [f.case for f in checked.findings if f.status is Status.UNCLEAR and f.case in busy]
     missing = [f.case for f in checked.findings if f.status is Status.MISSING]
     lacking = sorted(_lacking(checked))
@@ -123,7 +123,7 @@ def _lacking(checked: Checked) -> set[str]:
     another, none must lack.
     """
     missing = {f.case for f in checked.findings if f.status is Status.MISSING}
-    missing |= set(without_quiet(checked.now.plan, checked.now.samples))
+    missing |= set(table_of(checked.now).without_quiet())
     if of_another_method(checked.against, checked.before) and not of_another_method("", checked.now):
         sampled = {sample.case for sample in checked.now.samples if sample.metric == LATENCY}
         return missing | {case.label for case in checked.before.plan.shown if case.label not in sampled}

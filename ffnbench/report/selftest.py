@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import asdict, replace
+from collections.abc import Sequence
+from dataclasses import asdict
 from math import sqrt
 
 from ffnbench.errors import Interrupted, Unfinished
@@ -15,8 +15,6 @@ from ffnbench.selftest.alarms import NO_ANSWER, ROW, SLOWED, TOLERANCE, Alarm, C
 from ffnbench.selftest.exam import ENDED_EARLY, Result
 from ffnbench.selftest.judge import REFERENCE as HONEST
 from ffnbench.selftest.judge import REFUSED, Judgement, of_cheats
-from ffnbench.selftest.promises import COVERAGE as COVERED
-from ffnbench.selftest.promises import not_of_all_runs
 from ffnbench.selftest.rates import COVERAGE, FALSE_AT_MOST, SLOWER, Rates, Share
 from ffnbench.selftest.readings import (
     BUSY,
@@ -31,8 +29,6 @@ from ffnbench.selftest.readings import (
     score_of,
     truth_half,
 )
-from ffnbench.selftest.simulated import simulated
-from ffnbench.selftest.tallies import AB, CHECK, FIXED, STOPPED, Covered, Tally
 from ffnbench.units import percent
 
 ADDED = f"+{SLOWED_BY:.0%}"
@@ -87,115 +83,6 @@ def _share(share: Share) -> str:
 
 def _part(hits: float, of: float) -> str:
     return f"{100 * hits / of:.1f}%" if of else UNKNOWN
-
-
-def covered_records(covered: Sequence[Covered]) -> list[Record]:
-    """One flat record a world and a way to end a run."""
-    return [asdict(of) for of in covered]
-
-
-def covered_table(covered: Sequence[Covered]) -> Table:
-    """How often intervals of compare hold the truth, one row a world."""
-    ways = list(dict.fromkeys(of.how for of in covered))
-    columns = [Column(title="world", left=True)]
-    columns += [Column(title=how, unit=what) for how in ways for what in ("its run", "all runs")]
-    by = {(of.world, of.how): of for of in covered}
-    rows = []
-    for world in dict.fromkeys(of.world for of in covered):
-        found = [by[world, how] for how in ways]
-        texts = [_part(hits, of.runs) for of in found for hits in (of.in_run, of.in_world)]
-        rows.append(tuple(Cell(text=text) for text in (world, *texts)))
-    low, high = COVERED
-    out = not_of_all_runs(covered)
-    excused = [world.name for world in simulated().worlds if world.missed]
-    notes = (
-        f"its run: intervals that hold the ratio while that run was made ({low:.0%} to {high:.0%}); "
-        "all runs: that hold what runs come to in the long run",
-        *([f"not held to that, for the reasons in the file: {', '.join(excused)}"] if excused else []),
-        *([f"no interval of one run covers what all runs come to in: {', '.join(out)}"] if out else []),
-        WORLDS_NOTE,
-    )
-    header = (
-        f"How often the interval of {FORM} in compare holds the true ratio, of {covered[0].runs:,} drawn runs a world: "
-        f"{FIXED} workers, or {STOPPED} by the precision",
-    )
-    return Table(columns=tuple(columns), rows=tuple(rows), header=header, footnotes=notes)
-
-
-WORLDS_NOTE = "the worlds are those of ffnbench/selftest/simulated.toml"
-PRIORITY = {1: 2, 5: 0, 20: 1}  # of the columns of a baseline of so many runs
-
-
-def tally_records(tallies: Sequence[Tally]) -> list[Record]:
-    """One flat record a question and world."""
-    return [asdict(tally) for tally in tallies]
-
-
-def tally_table(tallies: Sequence[Tally]) -> Table:
-    """One table a tolerance, one row a world; that of ab in the end."""
-    checks = [tally for tally in tallies if tally.command == CHECK]
-    tables = [_checks_table(checks, tolerance) for tolerance in dict.fromkeys(t.tolerance for t in checks)]
-    notes = (
-        "false alarms: checks that accuse a row which has not changed, of the baseline and slow-down with the most",
-        "refused: the baseline can't resolve the tolerance; the other columns are of the rest",
-        "unclear: checks of unchanged code with a row that stays UNCLEAR; +3%: checks that accuse the row slowed by 3%",
-        WORLDS_NOTE,
-    )
-    return replace(_ab_table([t for t in tallies if t.command == AB]), above=tuple(tables), footnotes=notes)
-
-
-def _checks_table(tallies: Sequence[Tally], tolerance: float) -> Table:
-    here = [tally for tally in tallies if tally.tolerance == tolerance]
-    baselines, most = list(dict.fromkeys(t.baseline for t in here)), max(t.slowed for t in here)
-    columns = [Column(title="world", left=True), Column(title="false", unit="alarms")]
-    for title in ("refused", "unclear", f"+{most:.0%}"):
-        columns += [Column(title=title, unit=_runs(n), priority=PRIORITY[n]) for n in baselines]
-    rows = []
-    for world in dict.fromkeys(t.world for t in here):
-        by = {(t.baseline, t.slowed): t for t in here if t.world == world}
-        unchanged, slowed = ([by[n, share] for n in baselines] for share in (0.0, most))
-        texts = [_worst(by.values())]
-        texts += [_part(t.refused, t.checks) for t in unchanged]
-        texts += [_part(t.unclear, t.asked) for t in unchanged]
-        texts += [_part(t.found, t.asked) for t in slowed]
-        rows.append(tuple(Cell(text=text) for text in (world, *texts)))
-    header = (
-        f"ffnbench check at a tolerance of {percent(tolerance)}, with baselines of {_listed(baselines)} runs: "
-        f"{here[0].checks:,} checks a world and baseline of unchanged code, as many of code that is slower",
-    )
-    return Table(columns=tuple(columns), rows=tuple(rows), header=header)
-
-
-def _worst(tallies: Iterable[Tally]) -> str:
-    """The false alarms of the question that has the largest share of them."""
-    asked = [tally for tally in tallies if tally.asked]
-    worst = max(asked, key=lambda tally: tally.false_alarms / tally.asked, default=None)
-    return f"{worst.false_alarms} of {worst.asked}" if worst else UNKNOWN
-
-
-def _runs(count: int) -> str:
-    return f"{count} run" if count == 1 else f"{count} runs"
-
-
-def _listed(numbers: Sequence[int]) -> str:
-    return f"{', '.join(map(str, numbers[:-1]))} and {numbers[-1]}"
-
-
-def _ab_table(tallies: Sequence[Tally]) -> Table:
-    asked = list(dict.fromkeys((t.tolerance, t.slowed) for t in tallies))
-    columns = [Column(title="world", left=True), Column(title="false", unit="alarms")]
-    columns += [
-        Column(title=f"+{slowed:.0%}" if slowed else "unclear", unit=f"at {tolerance:.0%}")
-        for tolerance, slowed in asked
-    ]
-    rows = []
-    for world in dict.fromkeys(t.world for t in tallies):
-        by = {(t.tolerance, t.slowed): t for t in tallies if t.world == world}
-        texts = [_worst(t for t in by.values() if not t.slowed)]
-        texts += [_part(by[key].found if key[1] else by[key].unclear, by[key].asked) for key in asked]
-        rows.append(tuple(Cell(text=text) for text in (world, *texts)))
-    header = (f"ffnbench ab, old and new code in one run: {tallies[0].checks:,} checks a figure",)
-    return Table(columns=tuple(columns), rows=tuple(rows), header=header)
 
 
 def live_records(readings: list[Reading]) -> list[Record]:
@@ -391,20 +278,11 @@ def caught_by(row: Judgement) -> str:
     return "no gain" if row.caught else "NOT CAUGHT"
 
 
-def padded(records: list[Record]) -> list[Record]:
-    """Records with the keys of all of them."""
-    keys = dict.fromkeys(key for record in records for key in record)
-    return [{key: record.get(key) for key in keys} for record in records]
-
-
 def selftest_view(result: Result) -> View:
     """The answer of `selftest`, whichever exam it was; a broken promise is how it ends."""
     records: list[Record]
     if result.rates:
-        records = padded([*rates_records(list(result.rates)), *covered_records(result.covered)])
-        table = replace(covered_table(result.covered), above=(rates_table(list(result.rates)),))
-    elif result.tallies:
-        records, table = tally_records(result.tallies), tally_table(result.tallies)
+        records, table = rates_records(list(result.rates)), rates_table(list(result.rates))
     elif result.readings:
         records = [record for readings in result.readings for record in live_records(list(readings))]
         table = live_table(result.readings)

@@ -95,10 +95,10 @@ def difference(stored: Report, fresh: Report) -> str:
     """What to say where the figures of a file are not those that its samples give now; nothing where they are."""
     if _figures(stored) == _figures(fresh):
         return ""
-    if stored.plan.method != METHOD:
+    if stored.plan.protocol.method != METHOD:
         return (
             "every figure is computed anew from the samples: the file's own were made by method "
-            f"{stored.plan.method} of ffnbench's statistics, these by method {METHOD}"
+            f"{stored.plan.protocol.method} of ffnbench's statistics, these by method {METHOD}"
         )
     return f"the figures stored in the file (by ffnbench {stored.version}) are not those of its samples"
 

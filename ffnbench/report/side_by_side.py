@@ -265,7 +265,7 @@ def _facts(run: Report) -> dict[str, Any]:
         "machine": here and (here.gpu or here.cpu),
         "torch": here and here.torch,
         "git": here and here.git_commit and here.git_commit[:10] + "+" * bool(here.git_dirty),
-        "method": run.plan.method,
+        "method": run.plan.protocol.method,
         "effort": effort,
         "reference": run.plan.reference,
     }

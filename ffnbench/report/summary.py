@@ -15,8 +15,8 @@ from ffnbench.report.words import backend_text, error_text, half_width, interval
 from ffnbench.result import Against, Estimate, Report, Run, Sample, Verdict
 from ffnbench.stats.fastest import Fastest, fastest
 from ffnbench.stats.history import History
+from ffnbench.stats.interval import CONFIDENCE
 from ffnbench.stats.regression import Policy, past_of
-from ffnbench.stats.verdict import CONFIDENCE
 from ffnbench.units import counted, digits, percent
 
 TOO_NOISY = 0.5

@@ -16,33 +16,31 @@ from ffnbench.planning.effort import check_budget
 from ffnbench.planning.foreseen import Foreseen
 from ffnbench.request import DEFAULT_BUDGET_S, SelftestRequest
 from ffnbench.result import Progress
-from ffnbench.selftest.alarms import Alarm, broken_promises, check_plan
+from ffnbench.selftest.alarms import SLOWED, Alarm, broken_promises, check_plan
+from ffnbench.selftest.checks import simulate_checks
 from ffnbench.selftest.judge import Judgement, broken_by_cheats, measure_cheats, seconds_of_cheats
 from ffnbench.selftest.live import BASELINE_RUNS, Trial, checks_in, measure, measure_checks
-from ffnbench.selftest.promises import broken_by_checks, broken_by_intervals
+from ffnbench.selftest.machine import STATES, WORLDS
 from ffnbench.selftest.rates import Rates, failures, simulate, total
 from ffnbench.selftest.readings import Reading, contradictions, exam_plan
-from ffnbench.selftest.simulated import simulated
-from ffnbench.selftest.tallies import Covered, Tally, check_all, cover_all, simulate_draws
 from ffnbench.selftest.worlds import chosen
+from ffnbench.stats.regression import DEFAULT_LATENCY
 
 T = TypeVar("T")
 Listener = Callable[[Progress], None]
 FEWEST_RUNS, MOST_RUNS = 14, 10**7
 ENDED_EARLY = "interrupted; the table holds what was measured by then"
-RUNS = 2000  # of every simulated world
+RUNS, CHECKS = 900, 200  # simulated runs, and baselines of simulated checks
 REPEATS, CHECK_REPEATS, D_MODEL = 20, 10, 768
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Result:
-    """What an exam came to: of simulated runs `rates` and `covered`, of simulated checks `tallies`, of live ones the
-    others, several together, or of cheats `judgements`; and the promises that were broken.
+    """What an exam came to: of simulated runs `rates`, of checks `alarms`, of live runs `readings`,
+    several together, or of cheats `judgements`; and the promises that were broken.
     """
 
     rates: tuple[Rates, ...] = ()
-    covered: tuple[Covered, ...] = ()
-    tallies: tuple[Tally, ...] = ()
     readings: tuple[tuple[Reading, ...], ...] = ()
     alarms: tuple[Alarm, ...] = ()
     judgements: tuple[Judgement, ...] = ()
@@ -74,29 +72,31 @@ def exam(request: SelftestRequest) -> Exam:
 
 
 def seed_of(request: SelftestRequest) -> int:
-    """The seed that was given; else 0 for a live exam, and that of development for a simulated one."""
-    if request.seed is not None:
-        return request.seed
-    return 0 if request.live or request.judge or request.saved else simulated().seeds.development
+    """The seed that was given, or 0."""
+    return 0 if request.seed is None else request.seed
 
 
 def _simulated(request: SelftestRequest) -> Exam:
-    runs, seed, given = RUNS if request.runs is None else request.runs, seed_of(request), simulated()
+    runs, seed = (CHECKS if request.checks else RUNS) if request.runs is None else request.runs, seed_of(request)
     if runs < FEWEST_RUNS:
         raise FfnbenchError(f"--runs {runs} is too few to count anything", f"give at least {FEWEST_RUNS}")
     if runs > MOST_RUNS:
         raise FfnbenchError("--runs is more than anybody can wait for", f"give at most {MOST_RUNS:,}")
 
     def rates(listener: Listener) -> Result:
-        found = simulate(runs // 2, seed=seed, counting=_counting(listener, "worlds of the runner"))
+        """Runs cover what they were made of; states that outlast a run are shown, and no run of one can cover them."""
+        found = simulate(runs, seed=seed, worlds=WORLDS, counting=_counting(listener, "worlds"))
+        beyond = simulate(runs // 3, seed=seed, worlds=STATES, counting=_counting(listener, "worlds with states"))
         whole = total(found)
-        covered = simulate_draws(cover_all, given, runs, seed=seed, counting=_counting(listener, "parts"))
-        broken = failures(whole) + broken_by_intervals(covered, given.worlds)
-        return Result(rates=(*found, whole), covered=tuple(covered), broken=tuple(broken))
+        return Result(rates=(*found, whole, *beyond), broken=tuple(failures(whole)))
 
     def checks(listener: Listener) -> Result:
-        tallies = simulate_draws(check_all, given, runs, seed=seed, counting=_counting(listener, "parts"))
-        return Result(tallies=tuple(tallies), broken=tuple(broken_by_checks(tallies, given.worlds)))
+        worlds = (*WORLDS[:3], STATES[0])
+        alarms = simulate_checks(
+            check_plan(precision=None), DEFAULT_LATENCY, (0.0, *SLOWED.values()), runs // len(worlds), worlds,
+            seed=seed, counting=_counting(listener, "baselines"),
+        )  # fmt: skip
+        return of_alarms(alarms)
 
     return Exam(made=checks if request.checks else rates)
 

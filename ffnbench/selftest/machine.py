@@ -1,8 +1,8 @@
 """A machine made of dice: workers without a process and a clock that they turn themselves. No torch, no waiting.
 
-The real runner, statistics and decisions run on it, so their error rates can be counted. What a world does to
-seconds is what real machines do: processes with a speed and a layout of their own, drift, bursts, two layouts of
-one binary, rounds that remember the last one.
+The real runner, statistics and decisions run on it, so their error rates can be counted. What a world does to seconds is
+what real machines do: blocks with a speed and a layout of their own, rounds with long tails, states that outlast a run,
+starters that differ, drift, bursts, two layouts of one binary, rounds that remember the last one.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from ffnbench.plan import CONTROL, Case, Plan
 from ffnbench.result import Environment, Run
 from ffnbench.stats.enough import Answered
 
-START_S, CALL_S, SAMPLE_S, PLACE_S = 1.5, 0.01, 0.01, 0.01
+START_S, OPEN_S, CALL_S, SAMPLE_S = 1.5, 0.06, 0.01, 0.03
 QUIET, DISTURBED = 0.003, 0.4  # share of a sample that threads wait, as it was seen
 
 
@@ -28,9 +28,10 @@ class World:
 
     name: str
     speed: float = 0.05  # of a worker, all its cases alike
-    layout: float = 0.004  # of a case in a worker, wherever its tensors lie
-    placement: float = 0.002  # of a case on one placement
-    sample: float = 0.01  # of one sample
+    layout: float = 0.015  # of a case in a worker
+    starter: float = 0.002  # of a case in the workers of one starter
+    run: float = 0.0  # of a case in a whole run: a state that outlasts it
+    sample: float = 0.045  # of one sample
     drift: float = 0.0  # a round, all cases alike
     burst: float = 0.0  # share of samples that a neighbour hits
     burst_size: float = 0.4
@@ -42,15 +43,19 @@ class World:
     second_size: float = 0.04
 
 
+# scatters of a shared 2-core machine (docs/methodology.md): ratios of rounds 5-8 %, of blocks 2 %
 WORLDS = (
-    World(name="quiet"),
+    World(name="noisy", sample=0.055, layout=0.018),
+    World(name="usual"),
+    World(name="quiet", speed=0.01, sample=0.01, layout=0.004, starter=0.001),
     World(name="drift", drift=0.01),
     World(name="bursts", burst=0.15),
     World(name="neighbour", neighbour_s=3.0),
     World(name="two layouts", second_layout=0.2),
-    World(name="autocorrelated", memory=0.8, sample=0.02),
-    World(name="all at once", drift=0.005, burst=0.1, memory=0.5, second_layout=0.1, layout=0.008, sample=0.02),
+    World(name="autocorrelated", memory=0.8),
+    World(name="all at once", drift=0.005, burst=0.1, memory=0.5, second_layout=0.1),
 )
+STATES = tuple(World(name=f"states of {share:.1%}", run=share / 2**0.5) for share in (0.005, 0.01, 0.02))
 
 
 @dataclass(slots=True)
@@ -62,7 +67,8 @@ class Machine:
     seed: int
     clock_s: float = 0.0
     dice: random.Random = field(init=False)
-    moved: dict[str, float] = field(default_factory=dict)  # log seconds, the same in all workers of this machine
+    starters: list[dict[str, float]] = field(default_factory=list)  # by case, of this run's
+    _state: dict[str, float] = field(default_factory=dict)
     _asked: Plan = field(init=False)
     _busy: bool = False
     _turn_s: float = 0.0
@@ -76,6 +82,10 @@ class Machine:
         labels = [case.label for case in self._asked.cases]
         return [(n, self.plan.case(self.plan.reference if n == CONTROL else n)) for n in labels]
 
+    def state(self, case: Case) -> float:
+        """What outlasts a run."""
+        return self._state.setdefault(case.label, self.dice.gauss(0, self.world.run))
+
     def disturbed(self) -> bool:
         """Whether the neighbour works now."""
         while self.world.neighbour_s and self.clock_s >= self._turn_s:
@@ -83,10 +93,11 @@ class Machine:
             self._turn_s += self.dice.expovariate(1 / self.world.neighbour_s)
         return self._busy
 
-    def launch(self) -> SimulatedWorker:
-        """A further worker."""
+    def launch(self) -> SimulatedStarter:
+        """A further starter."""
         self.clock_s += START_S / 2  # two start side by side
-        return SimulatedWorker(self)
+        self.starters.append({label: self.dice.gauss(0, self.world.starter) for label, _ in self.truths()})
+        return SimulatedStarter(self, self.starters[-1])
 
     def now(self) -> float:
         """Seconds of this machine."""
@@ -98,31 +109,48 @@ class Machine:
 
     def measure(self, plan: Plan, runner: Callable[..., Run], answered: Answered | None = None) -> Run:
         """Measure a plan of these cases, maybe with a control: the truth about each is that of this machine's plan."""
-        self._asked = plan
+        self._asked, self._state = plan, {}
         return runner(plan, launch=self.launch, now=self.now, describe=lambda facts: ENVIRONMENT, answered=answered)
 
 
-class SimulatedWorker:
-    """Answers the runner as a process would."""
+class SimulatedStarter:
+    """Answers the runner as a process would that can be forked."""
 
-    settle_s = 0.0
+    ended = False
 
-    def __init__(self, machine: Machine) -> None:
-        self._machine, self._round = machine, 0
+    def __init__(self, machine: Machine, layout: dict[str, float]) -> None:
+        self._machine, self._layout = machine, layout
+
+    def fork(self, timeout_s: float) -> SimulatedWorker:
+        """A worker."""
+        return SimulatedWorker(self._machine, self._layout)
+
+    def greeting(self) -> dict[str, Any]:
+        """What it would tell."""
+        return {"gpus": 0, "version": "simulated"}
+
+    def ask(self, request: Message, timeout_s: float) -> Message:
+        """It is asked for nothing but forks."""
+        return {}
+
+    def close(self) -> None:
+        """There is no process."""
+
+
+class SimulatedWorker(SimulatedStarter):
+    """Answers the runner as a forked process would."""
+
+    def __init__(self, machine: Machine, starter: dict[str, float]) -> None:
+        super().__init__(machine, starter)
         world, dice = machine.world, machine.dice
         speed = dice.gauss(0, world.speed)
         self._means = {}
         self._last: dict[str, float] = {}
-        self._places = {label: dice.gauss(0, world.placement) for label, _ in machine.truths()}
         for label, case in machine.truths():
             layout = dice.gauss(0, world.layout) + world.second_size * (dice.random() < world.second_layout)
-            moved = machine.moved.get(case.label, 0.0)
-            self._means[label] = speed + layout + moved + log1p(case.workload.slowdown)
+            fixed = starter.get(label, 0.0) + machine.state(case) + log1p(case.workload.slowdown)
+            self._means[label] = speed + layout + fixed
         self._taken = 0
-
-    def greeting(self) -> dict[str, Any]:
-        """What a worker's greeting would tell."""
-        return {"gpus": 0, "version": "simulated"}
 
     def ask(self, request: Message, timeout_s: float) -> Message:
         """A sample by dice, and nothing where a real worker would build or check."""
@@ -130,17 +158,10 @@ class SimulatedWorker:
             log, disturbed = self._draw(request["label"])
             self._machine.clock_s += SAMPLE_S
             return {"value": CALL_S * exp(log), "waited": DISTURBED if disturbed else QUIET}
-        if request["do"] == "place":
-            self._machine.clock_s += PLACE_S
-            self._places[request["label"]] = self._machine.dice.gauss(0, self._machine.world.placement)
-            return {"moved": True}
         if request["do"] == "open":
-            self._machine.clock_s += 0.1
+            self._machine.clock_s += OPEN_S
             return {"calls": 1}
-        return {}
-
-    def close(self) -> None:
-        """There is no process."""
+        return {"failure": "unsupported", "message": "simulated"} if request["do"] == "timer" else {}
 
     def _draw(self, label: str) -> tuple[float, bool]:
         """The log of seconds, and whether something took the CPU meanwhile."""
@@ -154,7 +175,7 @@ class SimulatedWorker:
         if busy := self._machine.disturbed():
             burst += world.neighbour_sample * (1 + dice.gauss(0, 1))
         disturbed = busy or (world.told and burst > 0)
-        return self._means[label] + self._places[label] + noise + drift + burst, disturbed
+        return self._means[label] + noise + drift + burst, disturbed
 
 
 ENVIRONMENT = Environment(

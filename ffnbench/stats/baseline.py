@@ -22,7 +22,7 @@ from ffnbench.request import (
 from ffnbench.result import Environment, FailureKind, Report
 from ffnbench.stats.looks import FINEST_PART, RESOLVED, Foretold, foretell, unresolved
 from ffnbench.stats.regression import EXACT, SECONDS, Policy, exact_value, kind, parse_tolerances
-from ffnbench.stats.rounds import without_quiet
+from ffnbench.stats.rounds import table_of
 from ffnbench.units import percent, read_share
 
 FEWEST_WORKERS = 2  # for an interval
@@ -39,7 +39,7 @@ def policy_for(before: Report, request: CheckRequest) -> Policy:
     )
     check_budget(request.budget)
     measures = not request.exact_only and request.current is None
-    if is_timed(before) and measures and before.plan.method == METHOD:
+    if is_timed(before) and measures and before.plan.protocol.method == METHOD:
         refuse_unresolvable(foretell(before, policy, request.budget), before, request)
     return policy
 
@@ -110,7 +110,7 @@ def refuse_another_reference(path: str, before: Report, now: Report) -> None:
 
 def of_another_method(path: str, run: Report) -> str:
     """Why the latencies of a run can't be compared, with the command that makes it anew; nothing where they can."""
-    method = run.plan.method
+    method = run.plan.protocol.method
     if method == METHOD:
         return ""
     told = f"{path!r} was measured by method {method}, now it is {METHOD}, and ratios of the two can't be compared"
@@ -139,7 +139,7 @@ def _refuse_unusable(before: Report, request: CheckRequest) -> None:
     path, again = request.baseline, _made_again(request.baseline, before)
     if not before.seal and _costs_differ(before):
         raise FfnbenchError(f"{path!r} was edited: its specs and its costs disagree", again)
-    methods = sorted({run.plan.method for run in before.runs})
+    methods = sorted({run.plan.protocol.method for run in before.runs})
     if len(methods) > 1:
         of = " and ".join(map(str, methods))
         raise FfnbenchError(f"{path!r} holds runs of methods {of}, whose ratios can't be compared", again)
@@ -165,7 +165,7 @@ def _refuse_run(told: str, run: Report, hint: str) -> None:
             raise FfnbenchError(f"{told} has no samples of {case.label!r}", hint)
     if len({sample.worker for sample in run.samples if sample.metric == LATENCY}) < FEWEST_WORKERS:
         raise FfnbenchError(f"{told} has one worker alone, and so no interval", hint)
-    if lacking := without_quiet(run.plan, run.samples):
+    if lacking := table_of(run).without_quiet():
         raise FfnbenchError(f"{told} was made beside other work: it has no clean rounds of {lacking[0]!r}", hint)
 
 

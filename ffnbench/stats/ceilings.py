@@ -18,10 +18,8 @@ from ffnbench.ffn.cost import Cost
 from ffnbench.ffn.dtypes import item_bytes
 from ffnbench.metrics import ROOF
 from ffnbench.plan import Case, MatmulPrecision, Mode
-from ffnbench.result import Bound, CaseCost, Estimate, Roof, Run, Sample, Share
-from ffnbench.stats.interval import mean_of
-from ffnbench.stats.rounds import Rounds, Timed, is_clean, ratio_row, seconds_row, whole_rounds
-from ffnbench.stats.verdict import CONFIDENCE, level
+from ffnbench.result import Bound, CaseCost, Estimate, Roof, Run, Share
+from ffnbench.stats.rounds import Row, paired, table_of
 
 ALIKE = 0.05  # sizes that differ by no more share one roof
 MEMORY = "memory"
@@ -115,11 +113,11 @@ def may_bind(
 
 def ceilings_of(run: Run, costs: Iterable[CaseCost]) -> dict[str, dict[Bound, Ceiling]]:
     """For each case the fastest roof of each bound, by the run's estimate over clean rounds; those that are known."""
-    rounds = _roof_rounds(run.samples)
+    roofs = table_of(run, ROOF)
     measured = [
-        Ceiling(roof=roof, seconds=math.exp(mean_of(row.clean.values()).mean))
+        Ceiling(roof=roof, seconds=math.exp(mean.mean))
         for roof in run.roofs
-        if (row := seconds_row(rounds.get(roof.name, {}))).clean
+        if (mean := roofs.seconds(roof.name).mean())
     ]
     known = {found.case: found.cost for found in costs}
     found: dict[str, dict[Bound, Ceiling]] = defaultdict(dict)
@@ -145,13 +143,13 @@ def _nearest(ceilings: list[Ceiling], needed: Needed) -> list[Ceiling]:
 def shares_of(run: Run, costs: Iterable[CaseCost]) -> tuple[Share, ...]:
     """The share of every case that was timed beside the ceiling that binds it, in the plan's order."""
     costs = tuple(costs)
-    roofs, cases = _roof_rounds(run.samples), whole_rounds(run.samples, run.plan.protocol)
+    roofs, table = table_of(run, ROOF), table_of(run)
     known = {found.case: found.cost for found in costs}
     failed = {failure.case for failure in run.failures}
     bounds = ceilings_of(run, costs) if run.roofs else {}
     shares = []
     for case in run.plan.shown:
-        if case.label in failed or case.label not in cases or case.label not in bounds:
+        if case.label in failed or case.label not in table.rounds or case.label not in bounds:
             continue
         needed = needed_by(case, known[case.label])
         least = {bound: seconds for bound, c in bounds[case.label].items() if (seconds := c.least_s(needed))}
@@ -160,30 +158,13 @@ def shares_of(run: Run, costs: Iterable[CaseCost]) -> tuple[Share, ...]:
         bound = max(least, key=lambda one: least[one])
         ceiling = bounds[case.label][bound]
         scale = least[bound] / ceiling.seconds
-        share = _share(roofs[ceiling.roof.name], cases[case.label], scale, level(run.plan.protocol))
+        row = paired(roofs.rounds[ceiling.roof.name], table.rounds[case.label], table.starters)
+        share = _share(row, scale)
         if share is not None:
             shares.append(Share(case=case.label, bound=bound, roof=ceiling.roof.name, share=share))
     return tuple(shares)
 
 
-def _share(roof: Rounds, case: Rounds, scale: float, confidence: float) -> Estimate | None:
+def _share(row: Row, scale: float) -> Estimate | None:
     """scale * roof / case over the rounds in which both were clean; None where these are too few to say so."""
-    row = ratio_row(roof, case)
-    if not row.clean or row.disturbed:
-        return None
-    mean = mean_of(row.clean.values())
-    value, interval = scale * math.exp(mean.mean), mean.interval(confidence)
-    made = sum(len(logs) for placed in row.clean.values() for logs in placed)
-    if interval is None:
-        return Estimate(value=value, workers=len(row.clean), samples=made)
-    low, high = (scale * math.exp(end) for end in interval)
-    return Estimate(value=value, low=low, high=high, confidence=CONFIDENCE, workers=len(row.clean), samples=made)
-
-
-def _roof_rounds(samples: Iterable[Sample]) -> dict[str, Rounds]:
-    """The samples of roofs by name, worker and round: a few of a worker's rounds have them."""
-    rounds: dict[str, Rounds] = defaultdict(lambda: defaultdict(dict))
-    for sample in samples:
-        if sample.metric == ROOF:
-            rounds[sample.case][sample.worker][sample.round] = Timed(sample.value, is_clean(sample), sample.placement)
-    return rounds
+    return None if row.disturbed else row.estimate(scale=scale)

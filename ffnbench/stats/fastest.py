@@ -14,9 +14,9 @@ from dataclasses import dataclass, replace
 
 from ffnbench.plan import Backend, Case, Plan
 from ffnbench.result import Estimate, Report, Verdict
-from ffnbench.stats.interval import WeightedMean, mean_of
-from ffnbench.stats.rounds import Rounds, ratio_row, whole_rounds
-from ffnbench.stats.verdict import CONFIDENCE, control_slack, decide, error_rate, holm, level
+from ffnbench.stats.interval import CONFIDENCE, Mean
+from ffnbench.stats.rounds import Table, table_of
+from ffnbench.stats.verdict import control_slack, decide, holm
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,33 +48,32 @@ def fastest(report: Report) -> list[Fastest]:
     groups = groups_of(report.plan)
     if not groups:
         return []
-    rounds, slack = whole_rounds(report.samples, report.plan.protocol), control_slack(report)
+    table, slack = table_of(report), control_slack(report)
     failed = {failure.case for failure in report.failures}
     found = (
-        _fastest(report.plan, [case for case in group if case.label in rounds and case.label not in failed],
-                 rounds, slack)
+        _fastest([case for case in group if case.label in table.rounds and case.label not in failed],
+                 table, slack)
         for group in groups
     )  # fmt: skip
     return [one for one in found if one]
 
 
-def _fastest(plan: Plan, cases: list[Case], rounds: dict[str, Rounds], slack: float) -> Fastest | None:
+def _fastest(cases: list[Case], table: Table, slack: float) -> Fastest | None:
     labels = [case.label for case in cases]
     if len(labels) < 2:
         return None
     eager = [case.label for case in cases if case.workload.eager]
-    means = {label: _between(rounds, label, labels[0]) for label in labels[1:]}
+    means = {label: _between(table, label, labels[0]) for label in labels[1:]}
     known = {labels[0]: 0.0} | {label: mean.mean for label, mean in means.items() if mean}
     first = min(known, key=lambda label: known[label])
-    ahead = {label: _between(rounds, first, label) for label in labels if label != first}
-    differ = holm({label: _chance(mean, slack) for label, mean in ahead.items()}, error_rate(plan.protocol))
-    confidence = level(plan.protocol)
-    verdicts = {label: _verdict(mean, label in differ, confidence, slack) for label, mean in ahead.items()}
+    ahead = {label: _between(table, first, label) for label in labels if label != first}
+    differ = holm({label: _chance(mean, slack) for label, mean in ahead.items()}, 1 - CONFIDENCE)
+    verdicts = {label: _verdict(mean, label in differ, slack) for label, mean in ahead.items()}
     beside = sorted(
         (label for label, verdict in verdicts.items() if verdict is not Verdict.FASTER),
         key=lambda label: known.get(label, math.inf),
     )
-    beside = [label for label in beside if not _is_behind(rounds, label, labels, confidence, slack)] or beside
+    beside = [label for label in beside if not _is_behind(table, label, labels, slack)] or beside
     same = all(verdicts[label] is Verdict.SAME for label in beside)
     chosen = (first, *beside)
     others = [label for label in labels if label not in chosen]
@@ -85,46 +84,45 @@ def _fastest(plan: Plan, cases: list[Case], rounds: dict[str, Rounds], slack: fl
         first=chosen,
         verdict=Verdict.FASTER if not beside else Verdict.SAME if same else Verdict.UNCLEAR,
         against=against,
-        ratios=tuple(_ratio(plan, rounds, label, against) for label in chosen),
+        ratios=tuple(_ratio(table, label, against) for label in chosen),
     )
 
 
-def _is_behind(rounds: dict[str, Rounds], label: str, labels: list[str], confidence: float, slack: float) -> bool:
+def _is_behind(table: Table, label: str, labels: list[str], slack: float) -> bool:
     """Whether some other row is faster than it, with a correction for all of them: then it can't be the fastest."""
     for other in labels:
-        mean = _between(rounds, other, label) if other != label else None
-        interval = mean.interval(1 - (1 - confidence) / len(labels)) if mean else None
+        mean = _between(table, other, label) if other != label else None
+        interval = mean.interval(1 - (1 - CONFIDENCE) / len(labels)) if mean else None
         if interval is not None and interval[1] + slack < 0:
             return True
     return False
 
 
-def _between(rounds: dict[str, Rounds], label: str, other: str) -> WeightedMean | None:
+def _between(table: Table, label: str, other: str) -> Mean | None:
     """The mean log of label / other in the same clean rounds; None where there are none."""
-    row = ratio_row(rounds[label], rounds[other])
-    return mean_of(row.clean.values()) if row.clean else None
+    return table.ratio(label, other).mean()
 
 
-def _chance(mean: WeightedMean | None, slack: float) -> float:
+def _chance(mean: Mean | None, slack: float) -> float:
     """Two-sided p of "the first is not faster". `slack` is what the machine is off by."""
     if mean is None or mean.mean + slack >= 0:
         return 1.0
     return replace(mean, mean=mean.mean + slack).p_value()
 
 
-def _verdict(mean: WeightedMean | None, differs: bool, confidence: float, slack: float) -> Verdict:
+def _verdict(mean: Mean | None, differs: bool, slack: float) -> Verdict:
     """Whether the first is FASTER, the SAME within 2 %, or neither is known."""
-    interval = mean.interval(confidence) if mean else None
+    interval = mean.interval(CONFIDENCE) if mean else None
     if interval is None:
         return Verdict.UNCLEAR
     verdict = decide(math.exp(interval[0] - slack), math.exp(interval[1] + slack))
     return Verdict.UNCLEAR if verdict is Verdict.FASTER and not differs else verdict
 
 
-def _ratio(plan: Plan, rounds: dict[str, Rounds], label: str, against: str) -> Estimate:
+def _ratio(table: Table, label: str, against: str) -> Estimate:
     """Of a row's time to another's, as the table has it: without the correction for several rows."""
-    mean = None if label == against else _between(rounds, label, against)
-    interval = mean.interval(level(plan.protocol)) if mean else None
+    mean = None if label == against else _between(table, label, against)
+    interval = mean.interval(CONFIDENCE) if mean else None
     if mean is None or interval is None:
         return Estimate(value=math.exp(mean.mean) if mean else 1.0)
     low, high = map(math.exp, interval)

@@ -8,34 +8,17 @@ they show is drawn towards a prior, as if the prior had been seen in PRIOR_FREED
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from statistics import fmean
 
-from ffnbench.stats.interval import WeightedMean
+from ffnbench.stats.interval import Mean, Part, whole
 
 # sd of a log ratio between runs. On the reference machine, at d_model 768, swiglu / relu moved by 0.47 % (60 checks),
 # by 0.53 % (9 saved runs), gelu / relu by 0.1 %; three degrees of freedom make the interval 1.6 times as wide.
 PRIOR, PRIOR_FREEDOM = 0.004, 3
 KEPT = 20  # runs of a baseline, beside the oldest
-
-
-@dataclass(frozen=True, slots=True)
-class Part:
-    """One part of an error: a variance, and the degrees of freedom that it is known with."""
-
-    variance: float
-    freedom: float
-
-
-def whole(parts: Iterable[Part]) -> Part:
-    """Parts that are independent together, the degrees of freedom by Satterthwaite (1946)."""
-    found = [part for part in parts if part.variance]
-    total = math.fsum(part.variance for part in found)
-    if not total:
-        return Part(0.0, 1.0)
-    return Part(total, total**2 / math.fsum(part.variance**2 / part.freedom for part in found))
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,26 +34,26 @@ class History:
     between: Part
     effective: float
     runs: int
-    oldest: WeightedMean
+    oldest: Mean
 
-    def change(self, now: WeightedMean) -> WeightedMean:
+    def change(self, now: Mean) -> Mean:
         """A run of today less the mean of the baseline's, every part of the error with its own degrees of freedom."""
         moved = replace(self.between, variance=self.between.variance * (1 + 1 / self.effective))
         error = whole((moved, self.own, Part(now.error**2, now.freedom)))
-        return WeightedMean(now.mean - self.mean, math.sqrt(error.variance), error.freedom)
+        return Mean(now.mean - self.mean, math.sqrt(error.variance), error.freedom)
 
-    def drift(self, now: WeightedMean) -> WeightedMean:
+    def drift(self, now: Mean) -> Mean:
         """A run of today less the oldest one."""
         old = self.oldest
         alone = replace(self, mean=old.mean, own=Part(old.error**2, old.freedom), effective=1.0)
         return alone.change(now)
 
     @property
-    def over_runs(self) -> WeightedMean:
+    def over_runs(self) -> Mean:
         """The mean over the runs, with what moves between them in its error."""
         moved = replace(self.between, variance=self.between.variance / self.effective)
         error = whole((moved, self.own))
-        return WeightedMean(self.mean, math.sqrt(error.variance), error.freedom)
+        return Mean(self.mean, math.sqrt(error.variance), error.freedom)
 
     def after(self, runs: int) -> History:
         """The history that so many runs like these would make, as far as it can be foretold."""
@@ -80,7 +63,7 @@ class History:
         return replace(self, own=own, between=between, effective=float(runs), runs=runs)
 
 
-def history_of(runs: Sequence[WeightedMean]) -> History:
+def history_of(runs: Sequence[Mean]) -> History:
     """The history of one or more runs, the oldest first; each has an interval of its own (freedom above 0)."""
     between = _between(runs)
     inverse = [1 / (between.variance + run.error**2) for run in runs]
@@ -95,7 +78,7 @@ def history_of(runs: Sequence[WeightedMean]) -> History:
     )
 
 
-def _between(runs: Sequence[WeightedMean]) -> Part:
+def _between(runs: Sequence[Mean]) -> Part:
     """Variance between runs beyond what their own workers explain, drawn towards the prior.
 
     It is that of successive differences, with their degrees of freedom (von Neumann and others 1941): runs of code that

@@ -14,9 +14,9 @@ from ffnbench.metrics import LATENCY
 from ffnbench.plan import CONTROL, Plan, control_of
 from ffnbench.planning.effort import FINEST, LEAST_BUDGET_S, MIN_ROUNDS, MIN_WORKERS
 from ffnbench.result import Report, Run, Sample
-from ffnbench.stats.enough import FIRST_LOOK, Answered, Pace, hoped_for, scatter, whole_workers
+from ffnbench.stats.enough import FIRST_LOOK, Answered, Pace, hoped_for, scatter
 from ffnbench.stats.history import KEPT, History
-from ffnbench.stats.interval import WeightedMean
+from ffnbench.stats.interval import CONFIDENCE, Mean
 from ffnbench.stats.regression import (
     Finding,
     Policy,
@@ -25,7 +25,8 @@ from ffnbench.stats.regression import (
     latency_findings,
     past_of,
 )
-from ffnbench.stats.verdict import CONFIDENCE, summarise, with_suspects
+from ffnbench.stats.rounds import whole_workers
+from ffnbench.stats.verdict import summarise, with_suspects
 
 LATE = 2 / 3  # of the budget: from then on a suspect waits for its second look
 # A run that stops when each row is decided stops too often on a value that is off by chance, most of all where the true
@@ -202,7 +203,7 @@ def foretell(before: Report, policy: Policy, budget: float) -> list[Foretold]:
     return [foretold(label, policy.of(label, LATENCY), of, hoped) for (label, _), of in rows.items() if of]
 
 
-def foretold(label: str, tolerance: float, history: History, hoped: WeightedMean) -> Foretold:
+def foretold(label: str, tolerance: float, history: History, hoped: Mean) -> Foretold:
     """What to expect of a row with that history, in runs that can know a log ratio as well as `hoped`."""
     limit = math.log1p(tolerance)
     wide, change = half_in_reach(history, hoped), history.change(replace(hoped, mean=history.mean))
@@ -215,13 +216,13 @@ def foretold(label: str, tolerance: float, history: History, hoped: WeightedMean
         runs=history.runs,
         endless=half_in_reach(history, replace(hoped, error=0.0)),
         enough_runs=next((n for n in more if resolves(half_in_reach(history.after(n), hoped), tolerance)), None),
-        own=WeightedMean(0.0, math.sqrt(history.own.variance), history.own.freedom).half(CONFIDENCE),
+        own=Mean(0.0, math.sqrt(history.own.variance), history.own.freedom).half(CONFIDENCE),
     )
 
 
-def half_in_reach(history: History, hoped: WeightedMean) -> float:
+def half_in_reach(history: History, hoped: Mean) -> float:
     """Half the interval of a change (in logs) that runs which know a log ratio as well as `hoped` can reach."""
-    return history.change(replace(hoped, mean=history.mean).paid(LAST, CONFIDENCE)).half(CONFIDENCE)
+    return history.change(replace(hoped, mean=history.mean).inflated(LAST, CONFIDENCE)).half(CONFIDENCE)
 
 
 def resolves(half: float, tolerance: float) -> bool:

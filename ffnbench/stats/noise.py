@@ -13,7 +13,7 @@ from statistics import fmean, median
 from ffnbench.metrics import LATENCY
 from ffnbench.plan import CONTROL, Note, NoteKind
 from ffnbench.result import POWER_CAP, Comparison, DeviceSeen, Measured, Report, Run, Sample, Verdict
-from ffnbench.stats.rounds import CLOCKS_HELD, CPUS_TAKEN, fewest_clean, held_down, is_clean, waited_for
+from ffnbench.stats.rounds import CLOCKS_HELD, CPUS_TAKEN, held_down, is_clean, table_of, waited_for
 from ffnbench.units import counted, percent
 
 DISAGREE = 0.10
@@ -46,7 +46,7 @@ def noise_notes(run: Run, measured: list[Measured], comparisons: tuple[Compariso
 
 def busy_text(run: Run | Report) -> str:
     """Who is busy, as far as that is known, and what to do about it."""
-    around, rounds = run.around, fewest_clean(run.plan, run.samples)
+    around, rounds = run.around, table_of(run).fewest_clean()
     unclean = [sample for sample in run.samples if sample.metric == LATENCY and not is_clean(sample)]
     if unclean and 2 * sum(map(waited_for, unclean)) < len(unclean):
         return _held_down_text(run, unclean)
@@ -66,14 +66,14 @@ def busy_text(run: Run | Report) -> str:
 def _held_down_text(run: Run | Report, unclean: list[Sample]) -> str:
     """The same where it was the device's clocks that were held down, and not the CPUs that others had."""
     causes = " and ".join(dict.fromkeys(name for sample in unclean for name in held_down(sample)))
-    rounds = fewest_clean(run.plan, run.samples)
+    rounds = table_of(run).fewest_clean()
     clean = f", {rounds.clean} of {rounds.made} rounds were clean" if rounds else ""
     return f"busy: {CLOCKS_HELD} ({causes}){clean}; let it cool, see to its power, or `ffnbench env`"
 
 
 def left_out(run: Run | Report) -> str:
     """The count of the disturbed samples, where there are any, and of the rounds that they leave."""
-    rounds = fewest_clean(run.plan, run.samples)
+    rounds = table_of(run).fewest_clean()
     clean = [is_clean(sample) for sample in run.samples if sample.metric == LATENCY]
     if rounds is None or all(clean):
         return ""

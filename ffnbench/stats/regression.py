@@ -20,11 +20,11 @@ from ffnbench.names import hint_for
 from ffnbench.plan import SWEPT, Case, Plan
 from ffnbench.result import Agreement, Environment, Estimate, Report
 from ffnbench.stats.history import History, history_of
-from ffnbench.stats.interval import WeightedMean
+from ffnbench.stats.interval import CONFIDENCE, Mean
 from ffnbench.stats.noise import busy_text
 from ffnbench.stats.rounds import Row as Rounds
-from ffnbench.stats.rounds import ratio_row, seconds_row, whole_rounds
-from ffnbench.stats.verdict import CONFIDENCE, control_slack, holm, level, row_mean
+from ffnbench.stats.rounds import table_of
+from ffnbench.stats.verdict import control_slack, holm
 from ffnbench.units import read_share
 
 Row = tuple[str, str]  # case, metric
@@ -240,19 +240,19 @@ def past_of(before: Report, policy: Policy) -> Past:
 
 
 def _history(before: Report, label: str, metric: str) -> History | None:
-    means = [(run, row_of(run, label, metric)) for run in before.runs]
-    known = [mean.paid(level(run.plan.protocol), CONFIDENCE) for run, mean in means if mean and mean.freedom > 0]
+    means = [row_of(run, label, metric) for run in before.runs]
+    known = [mean for mean in means if mean and mean.freedom > 0]
     return history_of(known) if known else None
 
 
 def latency_findings(past: Past, now: Report, policy: Policy, confidence: float | None = None) -> list[Finding]:
     """The latency of every row of the baseline against the reference's, then and now; seconds where asked for.
 
-    `confidence` is the level that this look takes for a stated 95 %: that of the run's own rule where none is given.
+    `confidence` is the level that this look takes for a stated 95 %.
     """
     if not policy.across_machines and kind(past.report.environment) != kind(now.environment):
         return incomparable(past.report, policy, "another kind of machine: measure old and new code in one job")
-    paid = confidence or level(now.plan.protocol)
+    paid = confidence or CONFIDENCE
     means = {row: _paid(row_of(now, *row), paid) for row in past.rows}
     decided = changes(past.rows, means, policy, control_slack(now))
     return [
@@ -282,7 +282,7 @@ class Decided:
 
 
 def changes(
-    past: Mapping[Row, History | None], now: Mapping[Row, WeightedMean | None], policy: Policy, slack: float
+    past: Mapping[Row, History | None], now: Mapping[Row, Mean | None], policy: Policy, slack: float
 ) -> dict[Row, Decided | None]:
     """What follows for every row of a baseline from today's means; None for a row that one of the two can't tell of.
 
@@ -324,8 +324,8 @@ def _corrected(
     return decided
 
 
-def _paid(mean: WeightedMean | None, confidence: float) -> WeightedMean | None:
-    return mean.paid(confidence, CONFIDENCE) if mean else None
+def _paid(mean: Mean | None, confidence: float) -> Mean | None:
+    return mean.inflated(confidence, CONFIDENCE) if mean else None
 
 
 def incomparable(before: Report, policy: Policy, reason: str) -> list[Finding]:
@@ -385,7 +385,7 @@ class Change:
 
     before: float
     now: float
-    difference: WeightedMean
+    difference: Mean
 
     def estimate(self) -> Estimate:
         """now over before, with the stated Student interval: what the looks cost is in the error."""
@@ -397,19 +397,18 @@ class Change:
         return self.difference.p_above(math.log1p(tolerance))
 
 
-def row_of(report: Report, label: str, metric: str = LATENCY) -> WeightedMean | None:
+def row_of(report: Report, label: str, metric: str = LATENCY) -> Mean | None:
     """The log of a row's ratio to the reference, or of its seconds, over clean rounds; None where there are none, and
     where one of the two is SUSPECT.
     """
     if report.suspect(label) or (metric == LATENCY and report.suspect(report.plan.reference_of(label))):
         return None
-    return row_mean(_rounds_of(report, label, metric))
+    return _rounds_of(report, label, metric).mean()
 
 
 def _rounds_of(report: Report, label: str, metric: str) -> Rounds:
-    rounds = whole_rounds(report.samples, report.plan.protocol)
-    own = rounds.get(label, {})
-    return ratio_row(own, rounds.get(report.plan.reference_of(label), {})) if metric == LATENCY else seconds_row(own)
+    table = table_of(report)
+    return table.ratio(label, report.plan.reference_of(label)) if metric == LATENCY else table.seconds(label)
 
 
 def confirmed(first: list[Finding], second: list[Finding], certain: Collection[str] = ()) -> list[Finding]:
@@ -458,14 +457,14 @@ def paired_findings(run: Report, policy: Policy, confidence: float | None = None
     There is no other run to vary from, so the change is the ratio with its own interval. `confidence` is the level that
     this look takes for a stated 95 %.
     """
-    reference, paid = run.plan.reference, confidence or level(run.plan.protocol)
+    reference, paid = run.plan.reference, confidence or CONFIDENCE
     rows = [(case.label, LATENCY) for case in run.plan.shown if case.label != reference]
     means = {row: _paid(row_of(run, *row), paid) for row in rows}
     decided = paired(means, policy, control_slack(run))
     return [_told(decided.get(row), row, policy, run) for row in rows]
 
 
-def paired(means: Mapping[Row, WeightedMean | None], policy: Policy, slack: float) -> dict[Row, Decided]:
+def paired(means: Mapping[Row, Mean | None], policy: Policy, slack: float) -> dict[Row, Decided]:
     """What follows for every row from its mean in one run, where that is the change itself."""
     known = {row: mean for row, mean in means.items() if mean and mean.freedom > 0}
     found = {(row, False): Change(before=0.0, now=mean.mean, difference=mean) for row, mean in known.items()}

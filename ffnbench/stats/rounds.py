@@ -1,4 +1,4 @@
-"""Samples -> rounds: which of them are clean, on which placement each was made, the logs of a row. Pure.
+"""Samples -> one table of rounds: which of them are clean, the logs of a row by worker. Pure.
 
 A sample is clean where the worker's threads waited for a CPU during no more than WAITED of its time, and nothing held
 the device's clocks down: heat, a power brake. A card at its power limit is where heavy products keep it, whoever runs
@@ -9,50 +9,52 @@ its reference's are. These alone say so, never how long a sample took.
 from __future__ import annotations
 
 import math
-from collections import defaultdict
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections import defaultdict, deque
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from statistics import median
 
 from ffnbench.metrics import LATENCY
-from ffnbench.plan import Plan, Protocol
-from ffnbench.result import POWER_CAP, Sample
+from ffnbench.plan import Plan
+from ffnbench.result import POWER_CAP, Estimate, Report, Run, Sample
+from ffnbench.stats.interval import CONFIDENCE, Mean, Value, mean_of
 
 CPUS_TAKEN, CLOCKS_HELD = "something else had the CPUs", "the device's clocks were held down"
 WAITED = 0.03  # quiet samples wait 0.3 % (median), those beside a spinner 77 %; 1 % gives the same rows
 FEWEST_CLEAN = 4  # a worker with fewer clean rounds says nothing
 ENOUGH_CLEAN = 0.5  # of a row's rounds: with fewer, what is not decided is not for want of rounds
+KEPT = 16  # tables that are asked for again
 
 
 @dataclass(frozen=True, slots=True)
 class Timed:
-    """One latency: seconds of a call, whether nothing took the CPU or the device's clock meanwhile, and the placement;
-    `held` is whether it was the clock.
+    """One latency: seconds of a call, whether nothing took the CPU or the device's clock meanwhile; `held` is whether it
+    was the clock.
     """
 
     seconds: float
     clean: bool
-    placement: int
     held: bool = False
 
 
 Rounds = dict[int, dict[int, Timed]]  # of a case: worker -> round
-Placed = list[list[float]]  # logs of one worker, by placement
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """The logs of a row by worker and placement: of its clean rounds, and of all. `clean` has no worker that made
-    fewer than FEWEST_CLEAN of them, or of few rounds half.
+    """The logs of a row by worker: of its clean rounds, and of all. `clean` has no worker that made fewer than
+    FEWEST_CLEAN of them, or of few rounds half. `starters` are those of the workers.
     """
 
-    clean: dict[int, Placed]
-    every: dict[int, Placed]
+    clean: dict[int, list[float]]
+    every: dict[int, list[float]]
     clean_rounds: int
+    starters: Mapping[int, int]
 
     @property
     def rounds(self) -> int:
         """All of them."""
-        return sum(len(logs) for placed in self.every.values() for logs in placed)
+        return sum(map(len, self.every.values()))
 
     @property
     def disturbed(self) -> bool:
@@ -61,6 +63,100 @@ class Row:
         Then a row that is not decided is not so for want of rounds.
         """
         return self.clean_rounds < ENOUGH_CLEAN * self.rounds or len(self.clean) < min(2, len(self.every))
+
+    def mean(self, *, every: bool = False) -> Mean | None:
+        """Over workers, each of which says the median of its rounds; None where there are none."""
+        workers = self.every if every else self.clean
+        values = (Value(median(logs), self.starters.get(worker, worker)) for worker, logs in workers.items())
+        return mean_of(values) if workers else None
+
+    def estimate(self, *, every: bool = False, scale: float = 1.0) -> Estimate | None:
+        """scale * exp(mean) with its interval; without one for a single worker."""
+        if (mean := self.mean(every=every)) is None:
+            return None
+        workers, value = self.every if every else self.clean, scale * math.exp(mean.mean)
+        found = Estimate(value=value, workers=len(workers), samples=sum(map(len, workers.values())))
+        if (interval := mean.interval(CONFIDENCE)) is None:
+            return found
+        low, high = (scale * math.exp(end) for end in interval)
+        return replace(found, low=low, high=high, confidence=CONFIDENCE)
+
+
+class Table:
+    """The rounds of a run by case, of one metric of time."""
+
+    def __init__(
+        self, plan: Plan, samples: Sequence[Sample], metric: str = LATENCY, failed: frozenset[str] = frozenset()
+    ) -> None:
+        """A disturbed sample may have been taken again: the last one of a round counts. A worker that was cut short is
+        left out where enough whole ones remain, and so is a case that has `failed`.
+        """
+        self.plan, self.samples, self.metric, self.failed = plan, samples, metric, failed
+        found: dict[str, Rounds] = defaultdict(lambda: defaultdict(dict))
+        self.starters: dict[int, int] = {}
+        for sample in samples:
+            if sample.metric == metric and sample.case not in failed:
+                timed = Timed(sample.value, is_clean(sample), bool(held_down(sample)))
+                found[sample.case][sample.worker][sample.round] = timed
+                self.starters[sample.worker] = sample.worker if sample.starter is None else sample.starter
+        protocol = plan.protocol
+        fewest = protocol.rounds // 2 + 1 if protocol.precision is None else protocol.rounds
+        self.rounds: dict[str, Rounds] = {
+            label: _whole(rounds, fewest) if metric == LATENCY else rounds for label, rounds in found.items()
+        }
+
+    @property
+    def labels(self) -> list[str]:
+        """The rows that were measured, in the plan's order."""
+        return [case.label for case in self.plan.shown if case.label in self.rounds]
+
+    def row(self, label: str) -> Row:
+        """Of a case's ratio to what it is compared with; of its seconds where it is that itself, or stands alone."""
+        alone = self.plan.is_reference(label)
+        return self.seconds(label) if alone else self.ratio(label, self.plan.reference_of(label))
+
+    def ratio(self, label: str, other: str) -> Row:
+        """log(case / other) of the same rounds."""
+        return paired(self.rounds.get(label, {}), self.rounds.get(other, {}), self.starters)
+
+    def seconds(self, label: str) -> Row:
+        """log(seconds) of a case."""
+        rounds = self.rounds.get(label, {})
+        return _row(
+            {worker: [(timed.clean, math.log(timed.seconds)) for timed in made.values()]
+             for worker, made in rounds.items()},
+            self.starters,
+        )  # fmt: skip
+
+    def without_quiet(self) -> list[str]:
+        """The rows that were measured, and of which no worker has enough clean rounds."""
+        rows = {label: self.row(label) for label in self.labels}
+        return [label for label, row in rows.items() if row.every and not row.clean]
+
+    def disturbed(self) -> set[str]:
+        """The rows of which too few rounds were clean."""
+        return {label for label in self.labels if self.row(label).disturbed}
+
+    def fewest_clean(self) -> Counted | None:
+        """The row with the smallest share of clean rounds; None where nothing was timed."""
+        labels = [label for label in self.labels if self.plan.compared == 0 or not self.plan.is_reference(label)]
+        rows = {label: self.row(label) for label in labels}
+        found = [Counted(label, row.clean_rounds, row.rounds) for label, row in rows.items() if row.rounds]
+        return min(found, key=lambda row: row.clean / row.made, default=None)
+
+
+_made: deque[Table] = deque(maxlen=KEPT)
+
+
+def table_of(run: Run | Report, metric: str = LATENCY) -> Table:
+    """The table of a run, made once for all who ask."""
+    failed = frozenset(failure.case for failure in run.failures)
+    for table in _made:
+        same = table.samples is run.samples and table.plan is run.plan and table.failed == failed
+        if same and table.metric == metric:
+            return table
+    _made.append(Table(run.plan, run.samples, metric, failed))
+    return _made[-1]
 
 
 def is_clean(sample: Sample) -> bool:
@@ -78,90 +174,35 @@ def held_down(sample: Sample) -> list[str]:
     return [name for name in (sample.throttled or "").split(", ") if name not in ("", POWER_CAP)]
 
 
-def whole_rounds(samples: Iterable[Sample], protocol: Protocol, metric: str = LATENCY) -> dict[str, Rounds]:
-    """The latencies, or other seconds, by case, worker and round, without workers that were cut short where enough
-    whole ones remain.
-
-    A disturbed sample may have been taken again: the last one of a round counts.
-    """
-    fewest = protocol.rounds // 2 + 1 if protocol.precision is None else protocol.rounds
-    rounds: dict[str, Rounds] = defaultdict(lambda: defaultdict(dict))
-    for sample in samples:
-        if sample.metric == metric:
-            timed = Timed(sample.value, is_clean(sample), sample.placement, bool(held_down(sample)))
-            rounds[sample.case][sample.worker][sample.round] = timed
-    return {label: _whole(found, fewest) for label, found in rounds.items()}
-
-
 def _whole(rounds: Rounds, fewest: int) -> Rounds:
-    """A worker that was interrupted or lost before its fewest rounds says too little."""
-    whole = {worker: values for worker, values in rounds.items() if len(values) >= fewest}
+    whole = {worker: made for worker, made in rounds.items() if len(made) >= fewest}
     return whole if len(whole) >= 2 else rounds
 
 
-def ratio_row(rounds: Rounds, reference: Rounds) -> Row:
-    """log(case / reference) of the same rounds."""
-    pairs = {
-        worker: [(own, base[r]) for r, own in values.items() if r in base]
-        for worker, values in rounds.items()
-        if (base := reference.get(worker, {}))
+def paired(rounds: Rounds, others: Rounds, starters: Mapping[int, int]) -> Row:
+    """log(one / other) of the same rounds of the same workers."""
+    points = {
+        worker: [
+            (own.clean and base.clean, math.log(own.seconds / base.seconds))
+            for number, own in made.items()
+            if (base := others[worker].get(number))
+        ]
+        for worker, made in rounds.items()
+        if worker in others
     }
-    return _row(
-        {
-            worker: [(own.placement, own.clean and base.clean, math.log(own.seconds / base.seconds))
-                     for own, base in found]
-            for worker, found in pairs.items()
-        }
-    )  # fmt: skip
+    return _row(points, starters)
 
 
-def seconds_row(rounds: Rounds) -> Row:
-    """log(seconds) of a case."""
-    return _row(
-        {
-            worker: [(timed.placement, timed.clean, math.log(timed.seconds)) for timed in values.values()]
-            for worker, values in rounds.items()
-        }
+def _row(points: dict[int, list[tuple[bool, float]]], starters: Mapping[int, int]) -> Row:
+    every = {worker: [log for _, log in found] for worker, found in points.items() if found}
+    clean = {worker: [log for ok, log in found if ok] for worker, found in points.items()}
+    enough = {worker: min(FEWEST_CLEAN, math.ceil(ENOUGH_CLEAN * len(found))) for worker, found in points.items()}
+    return Row(
+        clean={worker: logs for worker, logs in clean.items() if logs and len(logs) >= enough[worker]},
+        every=every,
+        clean_rounds=sum(map(len, clean.values())),
+        starters=starters,
     )
-
-
-def row_of_case(plan: Plan, rounds: dict[str, Rounds], label: str) -> Row:
-    """Of its ratio to what it is compared with; of its seconds where it is that itself, or stands alone."""
-    own = rounds.get(label, {})
-    return seconds_row(own) if plan.is_reference(label) else ratio_row(own, rounds.get(plan.reference_of(label), {}))
-
-
-def _row(points: dict[int, list[tuple[int, bool, float]]]) -> Row:
-    every = {worker: _placed(found, every=True) for worker, found in points.items() if found}
-    enough = {w: min(FEWEST_CLEAN, math.ceil(ENOUGH_CLEAN * len(found))) for w, found in points.items()}
-    clean = {
-        worker: placed
-        for worker, found in points.items()
-        if (placed := _placed(found, every=False)) and sum(map(len, placed)) >= enough[worker]
-    }
-    return Row(clean=clean, every=every, clean_rounds=sum(ok for found in points.values() for _, ok, _ in found))
-
-
-def _placed(points: list[tuple[int, bool, float]], *, every: bool) -> Placed:
-    found: dict[int, list[float]] = defaultdict(list)
-    for placement, clean, log in points:
-        if clean or every:
-            found[placement].append(log)
-    return list(found.values())
-
-
-def without_quiet(plan: Plan, samples: Iterable[Sample]) -> list[str]:
-    """The rows that were measured, and of which no worker has enough clean rounds."""
-    rounds = whole_rounds(samples, plan.protocol)
-    rows = {case.label: row_of_case(plan, rounds, case.label) for case in plan.shown if case.label in rounds}
-    return [label for label, row in rows.items() if row.every and not row.clean]
-
-
-def disturbed(plan: Plan, samples: Iterable[Sample]) -> set[str]:
-    """The rows of which too few rounds were clean."""
-    rounds = whole_rounds(samples, plan.protocol)
-    labels = [case.label for case in plan.shown if case.label in rounds]
-    return {label for label in labels if row_of_case(plan, rounds, label).disturbed}
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,14 +214,7 @@ class Counted:
     made: int
 
 
-def fewest_clean(plan: Plan, samples: Iterable[Sample]) -> Counted | None:
-    """The row with the smallest share of clean rounds; None where nothing was timed."""
-    rounds = whole_rounds(samples, plan.protocol)
-    labels = [case.label for case in plan.shown if case.label in rounds]
-    rows = {
-        label: row_of_case(plan, rounds, label)
-        for label in labels
-        if plan.compared == 0 or not plan.is_reference(label)
-    }
-    found = [Counted(label, row.clean_rounds, row.rounds) for label, row in rows.items() if row.rounds]
-    return min(found, key=lambda row: row.clean / row.made, default=None)
+def whole_workers(plan: Plan, samples: Iterable[Sample]) -> int:
+    """How many workers have measured every case of a plan whole."""
+    rounds = Table(plan, list(samples)).rounds
+    return min((len(rounds.get(case.label, {})) for case in plan.cases), default=0)

@@ -16,11 +16,10 @@ from ffnbench.metrics import LATENCY, PEAK
 from ffnbench.plan import Case
 from ffnbench.result import Estimate, Report
 from ffnbench.stats.ceilings import needed_by
-from ffnbench.stats.history import Part, history_of, whole
-from ffnbench.stats.interval import WeightedMean
+from ffnbench.stats.history import history_of
+from ffnbench.stats.interval import CONFIDENCE, Mean, Part, whole
 from ffnbench.stats.regression import row_of
-from ffnbench.stats.rounds import seconds_row, whole_rounds
-from ffnbench.stats.verdict import CONFIDENCE, level, seconds_mean
+from ffnbench.stats.rounds import table_of
 
 RATIO, PARAMS, FLOPS = "ratio", "params", "flops_timed"
 TIMED = (LATENCY, RATIO)
@@ -89,7 +88,7 @@ def _value(report: Report, label: str, metric: str) -> Estimate | None:
     return None if exact is None else Estimate(value=exact)
 
 
-def _mean(report: Report, label: str, metric: str) -> WeightedMean | None:
+def _mean(report: Report, label: str, metric: str) -> Mean | None:
     """The log over all runs of a file; None for what was not measured, and for the reference's ratio to itself."""
     if metric == RATIO and report.plan.is_reference(label):
         return None
@@ -97,28 +96,22 @@ def _mean(report: Report, label: str, metric: str) -> WeightedMean | None:
     if shown is None:
         return None
     means = [
-        (run, _seconds(run, label, shown.disturbed) if metric == LATENCY else row_of(run, label, LATENCY))
+        table_of(run).seconds(label).mean(every=shown.disturbed) if metric == LATENCY else row_of(run, label, LATENCY)
         for run in report.runs
     ]
-    known = [mean.paid(level(run.plan.protocol), CONFIDENCE) for run, mean in means if mean]
+    known = [mean for mean in means if mean]
     if len(known) > 1 and all(mean.freedom > 0 for mean in known):
         return history_of(known).over_runs
     return known[0] if known else None
 
 
-def _seconds(run: Report, label: str, disturbed: bool) -> WeightedMean | None:
-    """What the run's own latency is the exponential of, so that new over old is the change."""
-    row = seconds_row(whole_rounds(run.samples, run.plan.protocol).get(label, {}))
-    return seconds_mean(row, disturbed=disturbed) if (row.every if disturbed else row.clean) else None
-
-
-def _difference(old: WeightedMean, new: WeightedMean) -> Estimate:
+def _difference(old: Mean, new: Mean) -> Estimate:
     """new over old; without an interval where one of them is of a single process."""
     value = math.exp(new.mean - old.mean)
     if old.freedom <= 0 or new.freedom <= 0:
         return Estimate(value=value)
     error = whole((Part(old.error**2, old.freedom), Part(new.error**2, new.freedom)))
-    difference = WeightedMean(new.mean - old.mean, math.sqrt(error.variance), error.freedom)
+    difference = Mean(new.mean - old.mean, math.sqrt(error.variance), error.freedom)
     low, high = difference.interval(CONFIDENCE) or (-math.inf, math.inf)
     return Estimate(value=value, low=math.exp(low), high=math.exp(high))
 

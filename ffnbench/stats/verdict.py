@@ -1,9 +1,8 @@
-"""From samples to estimates and verdicts. Pure; the replicate is the worker, a fresh process.
+"""From samples to estimates and verdicts. Pure; the replicate is the worker, a process with a block of rounds.
 
 Within one process samples share memory layout and page placement, so their scatter says little about the next
 process. Each worker therefore gives one value, and every interval is over workers (interval.py). Ratios are paired: per
-round log(case / reference), over the rounds that nothing disturbed (rounds.py); their median, over
-all placements, is the worker's value (docs/methodology.md).
+round log(case / reference), over the rounds that nothing disturbed (rounds.py); their median is the worker's value.
 """
 
 from __future__ import annotations
@@ -15,28 +14,14 @@ from typing import TypeVar
 
 from ffnbench.errors import FfnbenchError
 from ffnbench.metrics import COMPILE, DEVICE_TIME, HOST_TIME, LATENCY, METRICS, PACK
-from ffnbench.plan import CONTROL, Note, Plan, Protocol
+from ffnbench.plan import CONTROL, Note, Plan
 from ffnbench.result import Comparison, Estimate, FailureKind, Measured, Report, Run, Verdict
-from ffnbench.stats.interval import LEAST_SCATTER, Value, WeightedMean, mean_of, student, value_of, weighted_mean
+from ffnbench.stats.interval import CONFIDENCE, Mean, student
 from ffnbench.stats.noise import noise_notes
-from ffnbench.stats.rounds import (
-    CLOCKS_HELD,
-    CPUS_TAKEN,
-    Placed,
-    Rounds,
-    Row,
-    ratio_row,
-    row_of_case,
-    seconds_row,
-    whole_rounds,
-)
+from ffnbench.stats.rounds import CLOCKS_HELD, CPUS_TAKEN, Row, Table, table_of
 from ffnbench.units import percent
 
-CONFIDENCE = 0.95  # of every interval, as stated
-# A run that stops when its intervals are narrow stops too often on a scatter that is small by chance. With these the
-# interval it stops at covers in 93.4-96.6 % and a difference is false in less than 5 %, whatever the precision and
-# the number of workers (tests/test_enough.py simulates it); one that never looks early needs no correction.
-LOOKS_CONFIDENCE, LOOKS_ALPHA = 0.965, 0.024
+LEAST_SCATTER = 0.003  # of workers: with less no plan is credited before it is measured
 CONTROL_WITHIN = 0.05  # a control that is known no better says nothing
 CONTROL_CONFIDENCE = 0.99  # a quiet machine is accused once in a hundred runs
 SAME_WITHIN = 0.02
@@ -48,16 +33,6 @@ TIMED = frozenset(metric.name for metric in METRICS if not metric.exact)
 
 K = TypeVar("K")
 R = TypeVar("R", bound=Report)
-
-
-def level(protocol: Protocol) -> float:
-    """The confidence that an interval takes at each look for a stated 95 %."""
-    return CONFIDENCE if protocol.precision is None else LOOKS_CONFIDENCE
-
-
-def error_rate(protocol: Protocol) -> float:
-    """The family-wise error that decisions take at each look for a stated 5 %."""
-    return 1 - CONFIDENCE if protocol.precision is None else LOOKS_ALPHA
 
 
 def holm(p_values: dict[K, float], alpha: float) -> set[K]:
@@ -104,16 +79,15 @@ def summarise(run: Run) -> tuple[tuple[Measured, ...], tuple[Comparison, ...], t
     failed = {failure.case for failure in run.failures}
     suspects = {failure.case for failure in run.failures if failure.kind is FailureKind.SUSPECT}
     labels = [case.label for case in run.plan.cases if case.label not in failed]
-    rounds = whole_rounds(run.samples, run.plan.protocol)
-    latency = {label: rounds.get(label, {}) for label in labels}
-    confidence = level(run.plan.protocol)
-    comparisons = _comparisons(run.plan, latency, suspects) if "latency" in run.plan.metrics else ()
+    table = table_of(run)
+    comparisons = _comparisons(table, labels, suspects) if "latency" in run.plan.metrics else ()
     busy = {c.case for c in comparisons if c.verdict is Verdict.BUSY}
-    measured = [m for label in labels if (m := _seconds(label, latency[label], confidence, label in busy))]
-    for metric in BESIDE:
-        times = whole_rounds(run.samples, run.plan.protocol, metric)
-        found = (_seconds(label, times.get(label, {}), confidence, label in busy, metric) for label in labels)
-        measured += [one for one in found if one]
+    measured = [
+        found
+        for metric in (LATENCY, *BESIDE)
+        for label in labels
+        if (found := _seconds(table_of(run, metric), label, label in busy))
+    ]
     measured += [
         Measured(case=s.case, metric=s.metric, estimate=Estimate(value=s.value))
         for s in run.samples
@@ -140,63 +114,30 @@ def with_suspects(report: R, other: Report) -> R:
     return replace(found, measured=measured, comparisons=comparisons, shares=shares)
 
 
-def _seconds(label: str, rounds: Rounds, confidence: float, busy: bool, metric: str = LATENCY) -> Measured | None:
+def _seconds(table: Table, label: str, busy: bool) -> Measured | None:
     """Seconds over the clean rounds; over all of them, and marked, where these are too few or the row is busy."""
-    row = seconds_row(rounds)
-    if not row.every:
-        return None
+    row = table.seconds(label)
     disturbed = row.clean_rounds < row.rounds and (busy or len(row.clean) < min(2, len(row.every)))
-    workers = row.every if disturbed else row.clean
-    estimate = _estimate(seconds_mean(row, disturbed=disturbed), len(workers), _count(workers), confidence)
-    return Measured(case=label, metric=metric, estimate=replace(estimate, disturbed=disturbed))
-
-
-def seconds_mean(row: Row, *, disturbed: bool) -> WeightedMean:
-    """The mean log of a row's seconds over its processes: clean rounds, or all of them where these are too few."""
-    workers = row.every if disturbed else row.clean
-    return weighted_mean([Value(value_of(placed, 0.0).log) for placed in workers.values()])
-
-
-def _count(workers: dict[int, Placed]) -> int:
-    return sum(len(logs) for placed in workers.values() for logs in placed)
+    if (estimate := row.estimate(every=disturbed)) is None:
+        return None
+    return Measured(case=label, metric=table.metric, estimate=replace(estimate, disturbed=disturbed))
 
 
 def _once(run: Run, labels: list[str]) -> list[Measured]:
     """Seconds of compiling and of packing, over workers; the number of looks does not depend on them."""
-    logs: dict[tuple[str, str], list[float]] = defaultdict(list)
-    for sample in run.samples:
-        if sample.metric in ONCE:
-            logs[sample.case, sample.metric].append(math.log(sample.value))
     return [
-        Measured(
-            case=label, metric=metric, estimate=_estimate(weighted_mean(map(Value, n)), len(n), len(n), CONFIDENCE)
-        )
+        Measured(case=label, metric=metric, estimate=estimate)
         for label in labels
         for metric in ONCE
-        if (n := logs.get((label, metric)))
+        if (estimate := table_of(run, metric).seconds(label).estimate(every=True))
     ]
 
 
-def _estimate(found: WeightedMean, workers: int, samples: int, confidence: float) -> Estimate:
-    """exp(mean) with its interval; without one for a single worker."""
-    interval = found.interval(confidence)
-    if interval is None:
-        return Estimate(value=math.exp(found.mean), workers=workers, samples=samples)
-    low, high = map(math.exp, interval)
-    value = math.exp(found.mean)
-    return Estimate(value=value, low=low, high=high, confidence=CONFIDENCE, workers=workers, samples=samples)
-
-
-def row_mean(row: Row) -> WeightedMean | None:
-    """The mean log of a row over all workers; None where it has no clean rounds."""
-    return mean_of(row.clean.values()) if row.clean else None
-
-
-def _comparisons(plan: Plan, latency: dict[str, Rounds], suspects: set[str]) -> tuple[Comparison, ...]:
-    measured = [label for label, rounds in latency.items() if rounds]
-    rows = {label: row_of_case(plan, latency, label) for label in measured if not plan.is_reference(label)}
-    means = {label: mean for label, row in rows.items() if (mean := row_mean(row))}
-    alpha = error_rate(plan.protocol)
+def _comparisons(table: Table, labels: list[str], suspects: set[str]) -> tuple[Comparison, ...]:
+    plan, alpha = table.plan, 1 - CONFIDENCE
+    measured = [label for label in labels if label in table.rounds]
+    rows = {label: table.row(label) for label in measured if not plan.is_reference(label)}
+    means = {label: mean for label, row in rows.items() if (mean := row.mean())}
     families: dict[str, dict[str, float]] = defaultdict(dict)
     for label, mean in means.items():
         if label != CONTROL:
@@ -208,7 +149,7 @@ def _comparisons(plan: Plan, latency: dict[str, Rounds], suspects: set[str]) -> 
     for label in measured:
         row = rows.get(label)
         if row is None:
-            one = Estimate(value=1.0, low=1.0, high=1.0, workers=len(latency[label]))
+            one = Estimate(value=1.0, low=1.0, high=1.0, workers=len(table.rounds[label]))
             found.append(_comparison(plan, label, one, Verdict.REFERENCE))
             continue
         if not row.every:
@@ -223,7 +164,7 @@ def _comparisons(plan: Plan, latency: dict[str, Rounds], suspects: set[str]) -> 
             family = len(families[plan.reference_of(label)])
             decided = _compare(plan, label, row, means[label], label in differ, family, 1 - alpha / family, slack)
         if decided is None or (decided.verdict is Verdict.UNCLEAR and row.disturbed):
-            held = any(timed.held for made in latency[label].values() for timed in made.values())
+            held = any(timed.held for made in table.rounds[label].values() for timed in made.values())
             decided = _busy(plan, label, row, held=held)
         found.append(decided)
     return tuple(found)
@@ -231,26 +172,19 @@ def _comparisons(plan: Plan, latency: dict[str, Rounds], suspects: set[str]) -> 
 
 def _busy(plan: Plan, label: str, row: Row, *, held: bool) -> Comparison:
     """The ratio over all rounds, without an interval: disturbed rounds of two forms differ by more than chance."""
-    every = _ratio(mean_of(row.every.values()), row.every, 0.0)
-    ratio = replace(every, low=None, high=None, disturbed=True)
+    found = row.estimate(every=True)
+    ratio = replace(found, low=None, high=None, disturbed=True) if found else None
     reason = f"{row.clean_rounds} of its {row.rounds} rounds were clean: {CLOCKS_HELD if held else CPUS_TAKEN}"
     return _comparison(plan, label, ratio, Verdict.BUSY, reason)
 
 
-def _ratio(mean: WeightedMean, workers: dict[int, Placed], confidence: float) -> Estimate:
-    return _estimate(mean, len(workers), _count(workers), confidence)
-
-
 def control_slack(report: Report) -> float:
     """By how much (in logs) the reference of a run differs from itself, where that is more than chance; else 0."""
-    rounds = whole_rounds(
-        [s for s in report.samples if s.case in (CONTROL, report.plan.reference)], report.plan.protocol
-    )
-    control = row_mean(ratio_row(rounds.get(CONTROL, {}), rounds.get(report.plan.reference, {})))
+    control = table_of(report).ratio(CONTROL, report.plan.reference).mean()
     return slack_of(control) if control else 0.0
 
 
-def slack_of(control: WeightedMean) -> float:
+def slack_of(control: Mean) -> float:
     """By how much (in logs) the reference differs from itself, where that is more than chance; else 0."""
     interval = control.interval(CONTROL_CONFIDENCE)
     if interval is None or interval[0] <= 0 <= interval[1]:
@@ -258,31 +192,30 @@ def slack_of(control: WeightedMean) -> float:
     return max(map(abs, interval))
 
 
-def _control(plan: Plan, row: Row, mean: WeightedMean, slack: float) -> Comparison:
+def _control(plan: Plan, row: Row, mean: Mean, slack: float) -> Comparison:
     """The reference against itself: the same, unless it differs by more than chance."""
-    ratio = _ratio(mean, row.clean, level(plan.protocol))
-    if ratio.low is None:
+    ratio = row.estimate()
+    if ratio is None or ratio.low is None:
         return _comparison(plan, CONTROL, ratio, Verdict.UNCLEAR, "one worker gives no interval")
     differs = Verdict.SLOWER if ratio.value > 1 else Verdict.FASTER
     if slack:
         return _comparison(plan, CONTROL, ratio, differs)
-    wide = mean.half(level(plan.protocol)) > CONTROL_WITHIN
+    wide = mean.half(CONFIDENCE) > CONTROL_WITHIN
     return _comparison(plan, CONTROL, ratio, Verdict.UNCLEAR if wide else Verdict.SAME)
 
 
 def _compare(
-    plan: Plan, label: str, row: Row, mean: WeightedMean, differs: bool, family: int, strictest: float, slack: float
+    plan: Plan, label: str, row: Row, mean: Mean, differs: bool, family: int, strictest: float, slack: float
 ) -> Comparison:
-    ratio = _ratio(mean, row.clean, level(plan.protocol))
-    if ratio.low is None or ratio.high is None:
+    ratio = row.estimate()
+    if ratio is None or ratio.low is None or ratio.high is None:
         return _comparison(plan, label, ratio, Verdict.UNCLEAR, "one worker gives no interval")
     verdict, reason = decide(ratio.low * math.exp(-slack), ratio.high * math.exp(slack)), ""
     if slack and verdict is Verdict.UNCLEAR:
         reason = f"the reference differs from itself by up to {percent(math.expm1(slack))}: this machine can't tell now"
     elif verdict in (Verdict.SLOWER, Verdict.FASTER) and not differs:
         verdict = Verdict.UNCLEAR
-        rows = f"{family} rows (Holm's correction)" if family > 1 else "one row and several looks"
-        reason = f"its interval leaves out 1 by less than chance explains, with {rows}"
+        reason = f"its interval leaves out 1 by less than chance explains, with {family} rows (Holm's correction)"
     told = math.expm1(mean.half(strictest) + slack)
     return replace(_comparison(plan, label, ratio, verdict, reason), resolution=told)
 

@@ -1,0 +1,37 @@
+"""Random gaps in memory between the weights of a module that is built. Needs torch.
+
+Where weights lie decides which cache lines and pages they share, so one layout is one draw of many, and a process that
+is forked would repeat its starter's.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn.modules.module import register_module_parameter_registration_hook
+
+from ffnbench.bench.memory_limits import PAD_BYTES
+
+
+@contextmanager
+def padded(seed: str, device: str) -> Iterator[list[Tensor]]:
+    """While it is open, storage of a size drawn from the seed is taken before everything and after each parameter that
+    a module registers. What it gives has to live as long as the module.
+    """
+    dice = random.Random(seed)
+    pads: list[Tensor] = []
+
+    def pad(*_: Any) -> None:
+        pads.append(torch.empty(dice.randrange(1, PAD_BYTES), dtype=torch.uint8, device=device))
+
+    pad()
+    handle = register_module_parameter_registration_hook(pad)
+    try:
+        yield pads
+    finally:
+        handle.remove()
