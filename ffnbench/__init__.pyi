@@ -74,6 +74,7 @@ def ab(
     budget: float | str = 120.0,
     seed: int | str = 0,
     timeout: float | str = 300.0,
+    allocator: str = "keeps",
     base_rev: str | None = None,
     base_python: str | os.PathLike[str] | None = None,
     base_source: str | os.PathLike[str] | None = None,
@@ -117,6 +118,7 @@ def ab(
         budget: Measure for so long at most, 90s or 5m.
         seed: Seed of inputs, weights and the order of rounds; of simulated machines.
         timeout: Give up a case that takes longer for one step.
+        allocator: Freed memory: keeps, by the process, or system, as the system's allocator does.
         base_rev: Base is this git revision, checked out for the while.
         base_python: Base runs in this interpreter; it needs torch alone.
         base_source: Base is the code in this folder.
@@ -170,6 +172,7 @@ def block(
     budget: float | str | None = None,
     seed: int | str = 0,
     timeout: float | str = 300.0,
+    allocator: str = "keeps",
     runs: int | str = 1,
     pause: float | str | None = None,
     variant: Variant | None = None,
@@ -215,6 +218,7 @@ def block(
             with precision 2m]
         seed: Seed of inputs, weights and the order of rounds; of simulated machines.
         timeout: Give up a case that takes longer for one step.
+        allocator: Freed memory: keeps, by the process, or system, as the system's allocator does.
         runs: Measure so many times, each with fresh processes, and keep all: a baseline.
         pause: Wait so long between two runs. [default: 60s]
         variant: The FFN, as in `compare`, where no model is named. [default: gelu]
@@ -331,6 +335,7 @@ def compare(
     budget: float | str | None = None,
     seed: int | str = 0,
     timeout: float | str = 300.0,
+    allocator: str = "keeps",
     runs: int | str = 1,
     pause: float | str | None = None,
     init: Init = "torch",
@@ -385,6 +390,7 @@ def compare(
             with precision 2m]
         seed: Seed of inputs, weights and the order of rounds; of simulated machines.
         timeout: Give up a case that takes longer for one step.
+        allocator: Freed memory: keeps, by the process, or system, as the system's allocator does.
         runs: Measure so many times, each with fresh processes, and keep all: a baseline.
         pause: Wait so long between two runs. [default: 60s]
         init: Weights: torch, he_xavier or normal.
@@ -474,6 +480,7 @@ def plot_activations(
     dpi: int | str = 150,
     style: str = "default",
     timeout: float | str = 300.0,
+    allocator: str = "keeps",
     path: None = None,
 ) -> Figure: ...
 @overload
@@ -487,6 +494,7 @@ def plot_activations(
     dpi: int | str = 150,
     style: str = "default",
     timeout: float | str = 300.0,
+    allocator: str = "keeps",
     path: str | os.PathLike[str],
 ) -> Path:
     """Activations with their derivatives, or the surfaces of gated forms (`gated=True`), as a picture.
@@ -504,6 +512,7 @@ def plot_activations(
         dpi: Dots per inch.
         style: A matplotlib style, e.g. ggplot.
         timeout: Give up a case that takes longer for one step.
+        allocator: Freed memory: keeps, by the process, or system, as the system's allocator does.
         path: Write the picture there (.png, .svg, .pdf; .csv: its points).
     """
 
@@ -558,6 +567,7 @@ def time_activations(
     quick: bool = False,
     seed: int | str = 0,
     timeout: float | str = 300.0,
+    allocator: str = "keeps",
     runs: int | str = 1,
     pause: float | str | None = None,
     elements: int | str | Sequence[int | str] = "1048576",
@@ -578,6 +588,7 @@ def time_activations(
         quick: 3 workers of 8 rounds: a first look.
         seed: Seed of inputs, weights and the order of rounds; of simulated machines.
         timeout: Give up a case that takes longer for one step.
+        allocator: Freed memory: keeps, by the process, or system, as the system's allocator does.
         runs: Measure so many times, each with fresh processes, and keep all: a baseline.
         pause: Wait so long between two runs. [default: 60s]
         elements: With time: sizes. [default: 1048576]

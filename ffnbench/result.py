@@ -190,6 +190,7 @@ class Environment:
     cpu_capability: str | None = None
     blas: str | None = None
     waits: str | None = field(default=None, metadata=LATER)  # what tells how long threads waited for a CPU
+    allocator: str | None = field(default=None, metadata=LATER)  # keeps, system, or the name of one that was preloaded
     gpu: str | None = None  # the device that is used, where it is not the CPU
     gpu_memory_bytes: int | None = None
     cuda: str | None = None
@@ -209,10 +210,13 @@ class Environment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Timer:
-    """What measuring itself costs in a worker: a call of an empty module, and one tick of the clock, in seconds."""
+    """What measuring itself costs in a worker, in seconds: a call of an empty module, and one tick of the clock; and
+    what a page fault costs.
+    """
 
     empty_call_s: float
     resolution_s: float
+    fault_s: float | None = field(default=None, metadata=LATER)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -283,6 +283,7 @@ def describe(facts: dict[str, Any] | None) -> Environment:
         cpu_capability=facts.get("capability"),
         blas=facts.get("blas"),
         waits=facts.get("waits"),
+        allocator=facts.get("allocator"),
         gpu=facts.get("gpu"),
         gpu_memory_bytes=facts.get("gpu_memory_bytes"),
         cuda=facts.get("cuda"),

@@ -6,6 +6,7 @@ import time
 from contextlib import suppress
 from importlib import import_module
 from math import isfinite
+from mmap import PAGESIZE, mmap
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from ffnbench.activations.trace import Function
 
 
+PAGES = 2048  # touched, to know what one costs
 WIDTH_NAMES = (*D_MODEL_NAMES, *D_FF_NAMES, *RATIO_NAMES, *CONFIG_NAMES)
 
 
@@ -124,7 +126,21 @@ def curve(spec: dict[str, Any], low: float, high: float, points: int) -> dict[st
 
 def timer(label: str = "") -> dict[str, float]:
     """Job: what measuring itself costs here, in seconds."""
-    return {"empty_call_s": empty_call(), "resolution_s": time.get_clock_info("perf_counter").resolution}
+    resolution = time.get_clock_info("perf_counter").resolution
+    return {"empty_call_s": empty_call(), "resolution_s": resolution, "fault_s": min(_fault() for _ in range(3))}
+
+
+def _fault() -> float:
+    """Seconds to touch a page for the first time."""
+    with mmap(-1, PAGES * PAGESIZE) as fresh:
+        start = time.perf_counter()
+        for page in range(PAGES):
+            fresh[page * PAGESIZE] = 1
+        first = time.perf_counter() - start
+        start = time.perf_counter()
+        for page in range(PAGES):
+            fresh[page * PAGESIZE] = 1
+        return max(0.0, first - (time.perf_counter() - start)) / PAGES
 
 
 def ceilings(roofs: list[Any], seconds: float) -> dict[str, Any]:
@@ -174,7 +190,7 @@ def backends(device: str) -> dict[str, dict[str, str]]:
 
 
 def preload(targets: list[str], compiles: bool) -> dict[str, Any]:
-    """Job of a starter: import what its children will need. What can't be imported is told by the case that needs it."""
+    """Job of a starter: import what its children will need. What can't be is told by the case that needs it."""
     for target in targets:
         with suppress(Exception, SystemExit):
             resolve(target)
@@ -185,8 +201,8 @@ def preload(targets: list[str], compiles: bool) -> dict[str, Any]:
 
 
 JOBS = {
-    "preload": preload, "timer": timer, "rival": rival, "describe": describe, "count": counted, "facts": facts, "curve": curve,
-    "backends": backends, "ceilings": ceilings, "hf_layers": hf_layers, "hf_whole": hf_whole,
+    "preload": preload, "timer": timer, "rival": rival, "describe": describe, "count": counted, "facts": facts,
+    "curve": curve, "backends": backends, "ceilings": ceilings, "hf_layers": hf_layers, "hf_whole": hf_whole,
     "own_mlp": described_mlp, "origin": origin, "home": home, "keep": agreement.keep, "hold": agreement.hold,
     "device": about_device,
 }  # fmt: skip

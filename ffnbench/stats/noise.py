@@ -7,7 +7,6 @@ out. The rest tells how far the seconds can be believed, and what would make the
 from __future__ import annotations
 
 import math
-from collections import defaultdict
 from statistics import fmean, median
 
 from ffnbench.metrics import LATENCY
@@ -17,8 +16,8 @@ from ffnbench.stats.rounds import CLOCKS_HELD, CPUS_TAKEN, held_down, is_clean, 
 from ffnbench.units import counted, percent
 
 DISAGREE = 0.10
-MOVES = 0.05  # of slow first rounds and of drift
-FEWEST_ROUNDS = 6
+MOVES = 0.05  # of a device's clock
+FAULTING = 0.02  # of a call's time: less is what a first touch of something leaves
 LEAST_OVERHEADS = 100  # a call shorter than so many empty calls is partly harness
 OTHERS_CPUS = 0.15  # of other processes, on average: less is what an idle machine does
 STOLEN = 0.01
@@ -29,17 +28,13 @@ COMPUTED = OF_SAMPLES | {NoteKind.SHORT}  # what `noise_notes` makes
 
 def noise_notes(run: Run, measured: list[Measured], comparisons: tuple[Comparison, ...]) -> list[Note]:
     """Every warning that can be read off a run's samples and estimates."""
-    notes = [*_overhead(run, measured), *_untrusted(comparisons)]
+    notes = [*_overhead(run, measured), *_faults(run, measured), *_untrusted(comparisons)]
     shown = [m for m in measured if m.metric == LATENCY and m.case != CONTROL]
     if any(c.verdict is Verdict.BUSY and c.case != CONTROL for c in comparisons) or any(
         m.estimate.disturbed for m in shown
     ):
         return [*notes, Note(text=busy_text(run), kind=NoteKind.BUSY)]
-    series = _series(run)
-    noise, moves = (
-        (left_out(run), device_others(run)),
-        (_stolen(run), device_clocks(run), _slow_start(series), _drift(series)),
-    )
+    noise, moves = (left_out(run), device_others(run)), (_stolen(run), device_clocks(run))
     found = [Note(text=text, kind=NoteKind.NOISE) for text in noise if text]
     return [*notes, *_disagreeing(measured), *found, *(Note(text=text, kind=NoteKind.MOVES) for text in moves if text)]
 
@@ -158,6 +153,21 @@ def _overhead(run: Run, measured: list[Measured]) -> list[Note]:
     return notes
 
 
+def _faults(run: Run, measured: list[Measured]) -> list[Note]:
+    """Calls that take pages from the kernel, again and again: how many, and what that costs."""
+    if run.timer is None or run.timer.fault_s is None:
+        return []
+    notes = []
+    for m in [m for m in measured if m.metric == LATENCY and m.case != CONTROL]:
+        of_case = [s for s in run.samples if s.case == m.case and s.metric == LATENCY and s.faults is not None]
+        faults = median(s.faults / s.calls for s in of_case) if of_case else 0  # type: ignore[operator]
+        share = faults * run.timer.fault_s / m.estimate.value
+        if share > FAULTING:
+            text = f"{faults:,.0f} page faults a call, about {percent(share)} of its time: its memory goes back to the "
+            notes.append(Note(label=m.case, text=text + "kernel and is taken again", kind=NoteKind.SHORT))
+    return notes
+
+
 def _untrusted(comparisons: tuple[Comparison, ...]) -> list[Note]:
     """The control: the reference against itself."""
     for control in [c for c in comparisons if c.case == CONTROL and c.ratio]:
@@ -165,44 +175,3 @@ def _untrusted(comparisons: tuple[Comparison, ...]) -> list[Note]:
             text = f"this machine can't be trusted now: the reference took {control.ratio.value:.3f} times its own time"
             return [Note(text=f"{text} (see `ffnbench env`, wait, and measure again)", kind=NoteKind.NOISE)]
     return []
-
-
-def _series(run: Run) -> list[list[float]]:
-    """Per worker the log seconds by round, each relative to its case's own middle, mean over the cases; rounds in which
-    a case was disturbed are left out, and workers whose first one was.
-    """
-    failed = {failure.case for failure in run.failures}
-    by_worker: dict[int, dict[str, dict[int, float]]] = defaultdict(lambda: defaultdict(dict))
-    for s in run.samples:
-        if s.metric == LATENCY and s.case not in failed and is_clean(s):
-            by_worker[s.worker][s.case][s.round] = math.log(s.value)
-    series = []
-    for cases in by_worker.values():
-        rounds = sorted(set.intersection(*(set(line) for line in cases.values())))
-        if len(rounds) >= FEWEST_ROUNDS and rounds[0] == 0:
-            lines = [[line[r] for r in rounds] for line in cases.values()]
-            centred = [[value - median(line) for value in line] for line in lines]
-            series.append([fmean(values) for values in zip(*centred, strict=True)])
-    return series
-
-
-def _slow_start(series: list[list[float]]) -> str:
-    """The first round against the rest of each worker."""
-    excess = [line[0] - median(line[1:]) for line in series]
-    if len(excess) < 2 or median(excess) < math.log1p(MOVES):
-        return ""
-    slower = percent(math.expm1(median(excess)))
-    return f"the first round of a worker is {slower} slower than its others"
-
-
-def _drift(series: list[list[float]]) -> str:
-    """The last third against the first third of each worker, without its first round."""
-    changes = []
-    for line in series:
-        third = max(2, (len(line) - 1) // 3)
-        changes.append(median(line[-third:]) - median(line[1 : 1 + third]))
-    if len(changes) < 2 or abs(median(changes)) < math.log1p(MOVES):
-        return ""
-    word = "slower" if median(changes) > 0 else "faster"
-    change = percent(math.expm1(abs(median(changes))))
-    return f"within a worker everything gets {change} {word}"
