@@ -66,9 +66,12 @@ class Jury:
         self._worker, self._told = start_for(self._plan, self.launch), False
 
     def ready(self) -> None:
-        """Wait until it has started."""
+        """Wait until it has started; one that is lost on the way is started again when something is to be judged."""
         if self._worker is not None:
-            self._worker.greeting()
+            try:
+                self._worker.greeting()
+            except WorkerLost:
+                self.close()
 
     def draw(self, calls: int) -> Draw:
         """Of a sample of so many calls: one look, and in a quarter of the samples another, so that a look which was

@@ -124,6 +124,8 @@ def _record(report: Report, case: Case, row: Row) -> Record:
         **ceiling_record(report, case),
     }
     found |= {name: report.value(case.label, name) for name in LATER if name not in found}
+    if cost.failed:
+        found |= dict.fromkeys(("params", "params_active", "weight_bytes"))
     return found | _running(report, case) | _summed(report, case) | _on_device(report, case)
 
 
