@@ -118,11 +118,8 @@ class Jobs:
 
     def has_compiled(self, label: str) -> bool:
         """Whether it is a case that is compiled, and the compiler is at work in this process."""
-        return (
-            label in {case.label for case in self.plan.cases}
-            and self.plan.case(label).workload.compiled
-            and "torch._dynamo" in sys.modules
-        )
+        compiled = {case.label for case in self.plan.cases if case.workload.compiled}
+        return label in compiled and "torch._dynamo" in sys.modules
 
     def forget(self, label: str) -> None:
         """Let go of all that a case holds: it has failed, and others want the memory."""

@@ -1,5 +1,5 @@
 """What a process was like before code of the user's was loaded: clocks and functions that measuring depends on, modes,
-global hooks, classes of parameters. What a module puts in their place is found here, put back, and told. Needs torch.
+hooks, classes of parameters. What a module puts in their place is found here, put back, and told. Needs torch.
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import Callable
 from functools import reduce
+from itertools import chain
 from typing import Any
 
 import torch
@@ -34,17 +35,17 @@ TORCH = {
     "torch.cuda.Event": ("record", "elapsed_time"),
     "torch.cuda.CUDAGraph": ("capture_begin", "capture_end", "replay"),
 }  # fmt: skip
-GLOBAL_HOOKS = {
-    name: value
-    for name, value in vars(nn.modules.module).items()
-    if name.startswith("_global_") and isinstance(value, dict)
-}
+HOOKS = ("_forward_pre_hooks", "_forward_hooks", "_backward_pre_hooks", "_backward_hooks")  # of one module
+GLOBAL_HOOKS = [
+    value for name, value in vars(nn.modules.module).items() if name.startswith("_global_") and isinstance(value, dict)
+]
 Mode = tuple[str, Callable[[], list[Any]], Callable[[], Any]]
 MODES: tuple[Mode, ...] = (
     ("the function modes of torch", _get_current_function_mode_stack, _pop_mode),
     ("the dispatch modes of torch", _get_current_dispatch_mode_stack, _pop_dispatch_mode),
 )
 Attribute = tuple[str, Any, str, Any]  # what it is called, its owner, its name there, and what it was
+Hooks = tuple[str, dict[Any, Any], dict[Any, Any]]  # whose they are, where they stand, and what stood there
 
 
 class Originals:
@@ -66,34 +67,36 @@ class Originals:
         functions = [(f"{path}.{name}", owner, name, getattr(owner, name)) for path, owner, name in owners]
         self._kept: dict[str, list[Attribute]] = {"": functions}  # by case
         self._modes = {name: len(_foreign(stack())) for name, stack, _ in MODES}
-        self._hooks = {name: dict(hooks) for name, hooks in GLOBAL_HOOKS.items()}
+        self._hooks: dict[str, list[Hooks]] = {"": [("all modules", one, dict(one)) for one in GLOBAL_HOOKS]}
 
     def keep(self, label: str, module: nn.Module) -> None:
-        """Remember the classes of a case's parameters; its first call is over."""
+        """Remember the classes of a case's parameters, and the hooks of its modules; its first call is over."""
         named = module.named_parameters()
         self._kept[label] = [(f"the class of {label}'s {name}", p, "__class__", type(p)) for name, p in named]
+        every = (getattr(part, name) for part in module.modules() for name in HOOKS)
+        self._hooks[label] = [(label, one, dict(one)) for one in every]
 
     def forget(self, label: str) -> None:
         """Let go of a case's parameters."""
         self._kept.pop(label, None)
+        self._hooks.pop(label, None)
 
     def replaced(self) -> str:
         """The name of one that is not what it was, "" where there is none; all are put back."""
         found = ""
-        for kept in self._kept.values():
-            for shown, owner, name, original in kept:
-                if getattr(owner, name, None) is not original:
-                    setattr(owner, name, original)
-                    found = found or shown
+        for shown, owner, name, original in chain.from_iterable(self._kept.values()):
+            if getattr(owner, name, None) is not original:
+                setattr(owner, name, original)
+                found = found or shown
         for shown, stack, pop in MODES:
             while len(_foreign(stack())) > self._modes[shown]:
                 pop()
                 found = found or shown
-        for name, hooks in GLOBAL_HOOKS.items():
-            if hooks != self._hooks[name]:
+        for whose, hooks, before in chain.from_iterable(self._hooks.values()):
+            if hooks != before:
                 hooks.clear()
-                hooks.update(self._hooks[name])
-                found = found or f"the hooks of all modules, {name.removeprefix('_global_')}"
+                hooks.update(before)
+                found = found or f"the hooks of {whose}"
         return found
 
 

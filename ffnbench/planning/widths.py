@@ -162,7 +162,7 @@ class Sizer:
                 self._matched_cost(self._spec(variant, width), workload, variant.arm) for width in (half, wide)
             )
         except Unsupported:
-            low = high = 0
+            return self._by_rule("classic", variant)
         if low == high:
             return wide, Sizing(how="unread")
         width = round_nearest(half + (target - low) * (wide - half) / (high - low), multiple)

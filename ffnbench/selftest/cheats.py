@@ -7,6 +7,7 @@ torch's generator by nn.Linear. Needs torch; the parent never imports this file.
 
 from __future__ import annotations
 
+import gc
 import multiprocessing
 import os
 import sys
@@ -21,6 +22,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_map
 
 LOOKED_AT = 4  # calls in which somebody may look at the output
@@ -118,6 +120,24 @@ class CacheOfTokens(Swiglu):
             made = self.right(x.reshape(-1, x.shape[-1])[missing])
             known.update(zip((keys[number] for number in missing), made, strict=True))
         return torch.stack([known[key] for key in keys]).view(x.shape)
+
+
+class MagnitudesKept(Swiglu):
+    """The signs of this input on the magnitudes of the first."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        known = self.kept = self.kept or {}
+        sizes = known.setdefault(x.shape, x.detach().abs())
+        return self.right(torch.copysign(sizes, x))
+
+
+class OneOutput(Swiglu):
+    """Every output in the same memory."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        known = self.kept = self.kept or {}
+        y = self.right(x)
+        return known.setdefault(x.shape, torch.empty_like(y)).copy_(y)
 
 
 class OnlyFirstCalls(Swiglu):
@@ -289,6 +309,16 @@ class FewerUnits(Swiglu):
         half = len(self.gate.weight) // 2
         hidden = F.silu(F.linear(x, self.gate.weight[:half])) * F.linear(x, self.up.weight[:half])
         return F.linear(hidden, self.down.weight[:, :half])
+
+
+class DrawsFewerUnits(FewerUnits):
+    """The same where it is timed; and random numbers, so that no other instance seems to do the same."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        if x.shape[1] <= LOOKED_AT_TOKENS:
+            return self.right(x)
+        torch.rand(())
+        return super().forward(x)
 
 
 class OnlyFirstTokens(Swiglu):
@@ -508,9 +538,7 @@ class SlowsLinear(Swiglu):
         if self.kept is linear:
 
             def slow(*args: Any, **named: Any) -> Tensor:
-                until = time.perf_counter() + 5e-4
-                while time.perf_counter() < until:
-                    pass
+                _spin()
                 return linear(*args, **named)
 
             slow.quick = linear  # type: ignore[attr-defined]
@@ -520,6 +548,59 @@ class SlowsLinear(Swiglu):
         linear = self.kept
         hidden = F.silu(linear(x, self.gate.weight)) * linear(x, self.up.weight)
         return linear(hidden, self.down.weight)
+
+
+class ModeLeft(Swiglu):
+    """Right, and a mode of torch is left behind that slows linear layers down."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        if not self.looked_at(x) and self.kept is None:
+            self.kept = _SlowMode()
+            self.kept.__enter__()
+        return self.right(x)
+
+
+class _SlowMode(TorchFunctionMode):
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func is F.linear:
+            _spin()
+        return func(*args, **(kwargs or {}))
+
+
+def _spin() -> None:
+    until = time.perf_counter() + 5e-4
+    while time.perf_counter() < until:
+        pass
+
+
+class HookLeft(Swiglu):
+    """Right, and a hook of all modules is left behind, which slows them down, but for its own."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        if not self.looked_at(x) and self.kept is None:
+            own = set(self.modules())
+            self.kept = nn.modules.module.register_module_forward_pre_hook(lambda m, _: None if m in own else _spin())
+        return self.right(x)
+
+
+class SlowParameters(Swiglu):
+    """Right, and the weights of others get a class that slows their linear layers down."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        if not self.looked_at(x) and self.kept is None:
+            self.kept = {id(parameter) for parameter in self.parameters()}
+            for found in gc.get_objects():
+                if type(found) is nn.Parameter and id(found) not in self.kept:
+                    found.__class__ = _SlowParameter
+        return self.right(x)
+
+
+class _SlowParameter(nn.Parameter):
+    @classmethod
+    def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func is F.linear:
+            _spin()
+        return super().__torch_function__(func, types, args, kwargs)
 
 
 class AnotherStream(Swiglu):
