@@ -95,7 +95,7 @@ CHEATS = (
     Cheat("background thread", "BackgroundThread", "filled by a thread later", alone=True),
     Cheat("second half later", "SecondHalfLater", "half of it by a thread later", alone=True),
     Cheat("own process", "OwnProcess", "another process's last result", alone=True),
-    Cheat("slows the others", "SlowsTheOthers", "takes the CPUs from other rows", alone=True),
+    Cheat("slows the others", "SlowsTheOthers", "takes the CPUs from other rows", alone=True, gains=False),
     Cheat("slows linear layers", "SlowsLinear", "makes torch slow for other rows", alone=True),
     Cheat("mode left", "ModeLeft", "a slow mode of torch for other rows", alone=True),
     Cheat("hook left", "HookLeft", "a slow hook of all modules", alone=True),
