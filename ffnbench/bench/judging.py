@@ -232,7 +232,7 @@ class Judge:
         self._exact.zero_grad(set_to_none=True)
         return float(used / max(1, sum(p.numel() for p in every)))
 
-    def _rows(self, some: Sequence[Evidence], found: _Found) -> bool:
+    def _rows(self, some: list[Evidence], found: _Found) -> bool:
         """Run the rows alone; whether that tells. A form's tells always, another module's where it is right."""
         x = torch.cat([self._rows_in(one) for one in some])
         y = torch.cat([self._told(one["y"], len(one["rows"])) for one in some])
@@ -257,6 +257,9 @@ class Judge:
         error = row_error(y, expected)
         if self._form is None and not error <= self._tolerance:
             self._by_rows = False
+            apart = (y.double() - expected.double()).norm(dim=-1).nan_to_num(float("inf"))
+            worst = dict(zip(map(id, some), apart.split([len(one["rows"]) for one in some]), strict=True))
+            some.sort(key=lambda one: -float(worst[id(one)].max()))  # there may be time for the first alone
             return False
         if choice is not None and not error <= self._tolerance and self._case.workload.routing is None:
             kept = ~self._tied(x)

@@ -86,8 +86,8 @@ def _record(report: Report, case: Case, row: Row) -> Record:
         "batch": work.batch,
         "seq_len": work.seq_len,
         "threads": work.threads,
-        "params": cost.params,
-        "params_active": cost.params_active,
+        "params": None if cost.failed else cost.params,
+        "params_active": None if cost.failed else cost.params_active,
         "flops_forward": cost.flops_forward,
         "flops_backward": cost.flops_backward,
         "flops_elementwise": cost.flops_elementwise,
@@ -101,7 +101,7 @@ def _record(report: Report, case: Case, row: Row) -> Record:
         "tokens_per_s": work.tokens / latency.value if latency else None,
         "peak_bytes": _whole(report.value(case.label, PEAK)),
         "saved_bytes": _whole(report.value(case.label, SAVED)),
-        "weight_bytes": cost.weight_bytes,
+        "weight_bytes": None if cost.failed else cost.weight_bytes,
         "workers": latency.workers if latency else None,
         "rounds": report.rounds(case.label) if latency else None,
         "failure": f"{failure.kind.value}: {failure.message}" if failure else None,
@@ -124,8 +124,6 @@ def _record(report: Report, case: Case, row: Row) -> Record:
         **ceiling_record(report, case),
     }
     found |= {name: report.value(case.label, name) for name in LATER if name not in found}
-    if cost.failed:
-        found |= dict.fromkeys(("params", "params_active", "weight_bytes"))
     return found | _running(report, case) | _summed(report, case) | _on_device(report, case)
 
 
