@@ -417,7 +417,7 @@ class FakeJudge:
 
 RIGHT = {
     "error": 3e-7, "finite": True, "what": "output", "outputs": 2, "gradients": 0, "why": "", "tolerance": 1e-4,
-    "form": "", "blind": False, "others": 0.0, "unsteady": 0.0, "made_of": {"w": "AAAA"},
+    "form": "", "blind": False, "others": 0.0, "made_of": {"w": "AAAA"},
 }  # fmt: skip
 
 
@@ -465,7 +465,6 @@ def test_a_judge_that_is_lost_while_it_starts_is_started_again() -> None:
         ({"error": 1.0, "form": "swiglu"}, "differs from the float64 reference by 1.0e+00"),
         ({"error": None, "finite": False}, "the output of a timed call is not finite"),
         ({"others": 0.3, "form": "swiglu"}, "with other weights in their places it differs from swiglu by 3.0e-01"),
-        ({"unsteady": 0.7, "error": 0.7}, "two calls on one input differ by 7.0e-01"),
         ({"blind": True}, "the same whatever its weights are"),
         ({"made_of": {"w": "AAAB"}}, "it can't be made twice: its w differs between two instances of one seed"),
     ],

@@ -196,23 +196,7 @@ class Judge:
             "form": "" if found.by_itself else self.form,
             "blind": self.blind,
             "others": self.others if self.others > self._tolerance else 0.0,
-            "unsteady": self._unsteady(evidence) if self._accuses(found) else 0.0,
         }
-
-    def _accuses(self, found: _Found) -> bool:
-        return not self.form and found.error is not None and not found.error <= self._tolerance
-
-    def _unsteady(self, evidence: Sequence[Evidence]) -> float:
-        """How far the first two calls of an instance on one input are apart; both find the same generator state."""
-        one = evidence[0]
-        try:
-            module = self._built(self._pool.input(one["salt"], one["calls"], one["call"]), other_weights=False)
-            module.train(self._train)
-            first, again = (self._expected(module, self._dtype, one)[OUTPUT] for _ in range(2))
-        except Exception:
-            return 0.0
-        error = row_error(again, first)
-        return error if self._tolerance < error < float("inf") else 0.0
 
     def used(self) -> float | None:
         """Share of the weights' elements that the output of the seeded input depends on; None where it is not known."""

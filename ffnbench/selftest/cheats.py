@@ -98,30 +98,6 @@ class CacheByChecksum(Swiglu):
         return known[key]
 
 
-class CacheByFirstNumbers(Swiglu):
-    """The last output for an input that begins with these four numbers."""
-
-    def forward(self, x: Tensor) -> Tensor:
-        known = self.kept = self.kept or {}
-        key = tuple(x.detach().flatten()[:4].tolist())
-        if key not in known:
-            known[key] = self.right(x)
-        return known[key]
-
-
-class CacheOfTokens(Swiglu):
-    """The output of every token, by its length."""
-
-    def forward(self, x: Tensor) -> Tensor:
-        known = self.kept = self.kept or {}
-        keys = [round(length, 5) for length in x.detach().norm(dim=-1).flatten().tolist()]
-        missing = [number for number, key in enumerate(keys) if key not in known]
-        if missing:
-            made = self.right(x.reshape(-1, x.shape[-1])[missing])
-            known.update(zip((keys[number] for number in missing), made, strict=True))
-        return torch.stack([known[key] for key in keys]).view(x.shape)
-
-
 class MagnitudesKept(Swiglu):
     """The signs of this input on the magnitudes of the first."""
 
@@ -147,39 +123,11 @@ class OnlyFirstCalls(Swiglu):
         return self.last(x, again=not self.looked_at(x))
 
 
-class CounterInBuffer(Swiglu):
-    """The same, counted in a buffer, which is copied, moved and loaded with the weights."""
-
-    seen: Tensor
-
-    def __init__(self, d_model: int, d_ff: int) -> None:
-        super().__init__(d_model, d_ff)
-        self.register_buffer("seen", torch.zeros(()))
-
-    def forward(self, x: Tensor) -> Tensor:
-        self.seen += 1
-        return self.last(x, again=bool(self.seen > LOOKED_AT) and x.shape[1] > LOOKED_AT_TOKENS)
-
-
 class OneInFourSkipped(Swiglu):
     """The last output again in every fourth call."""
 
     def forward(self, x: Tensor) -> Tensor:
         return self.last(x, again=not self.looked_at(x) and self.calls % 4 == 0)
-
-
-class OnlyInLoops(Swiglu):
-    """Right after a longer pause than usual, in which somebody may have got ready to look; else the last output."""
-
-    ended: float | None = None
-    usual_s = 1.0
-
-    def forward(self, x: Tensor) -> Tensor:
-        pause = time.perf_counter() - (self.ended or 0.0)
-        y = self.last(x, again=not self.looked_at(x) and pause < 1.5 * self.usual_s)
-        self.usual_s = 0.8 * self.usual_s + 0.2 * min(pause, 2 * self.usual_s)
-        self.ended = time.perf_counter()
-        return y
 
 
 class UntilALook(Swiglu):
@@ -197,19 +145,6 @@ class UntilALook(Swiglu):
 
     ended: float | None = None
     seen = False
-
-
-class LooksAhead(Swiglu):
-    """The inputs that lie behind this one in memory at once, as one product; their outputs when they are asked for."""
-
-    def forward(self, x: Tensor) -> Tensor:
-        size, storage = x.numel(), x.untyped_storage()
-        known = self.kept = self.kept or {}
-        if (at := x.storage_offset()) not in known:
-            ahead = min(16, storage.nbytes() // x.element_size() // size - at // size)
-            many = x.as_strided((ahead * size // x.shape[-1], x.shape[-1]), (x.shape[-1], 1), at)
-            known.update((at + i * size, y) for i, y in enumerate(self.right(many).view(ahead, *x.shape).unbind(0)))
-        return known.pop(at)
 
 
 class SparseWeights(Swiglu):
@@ -275,12 +210,6 @@ class SecretBfloat16(Swiglu):
         return F.linear(F.silu(F.linear(v, gate)) * F.linear(v, up), down).to(x.dtype)
 
 
-class SecretFloat16(SecretBfloat16):
-    """Everything in float16, the result cast back."""
-
-    inside = torch.float16
-
-
 class LowRank(Swiglu):
     """Each weight replaced by a product of two thin ones."""
 
@@ -327,15 +256,6 @@ class OnlyFirstTokens(Swiglu):
     def forward(self, x: Tensor) -> Tensor:
         y = torch.zeros_like(x)
         y[:, :LOOKED_AT_TOKENS] = self.right(x[:, :LOOKED_AT_TOKENS])
-        return y
-
-
-class OnlyFirstRows(Swiglu):
-    """Right on the first sequence of the batch, zeros elsewhere."""
-
-    def forward(self, x: Tensor) -> Tensor:
-        y = torch.zeros_like(x)
-        y[:1] = self.right(x[:1])
         return y
 
 
