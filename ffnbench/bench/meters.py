@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from ffnbench.bench.accelerator import Accelerator, Replay, accelerator_of, place_of
 from ffnbench.bench.caches import caches
 from ffnbench.bench.device_time import GRAPH, QUEUE, UNROLLED, DeviceTimer, device_seconds
-from ffnbench.bench.evidence import Witness
+from ffnbench.bench.evidence import Places, Witness
 from ffnbench.bench.inputs import Pool
 from ffnbench.bench.placement import Placement
 from ffnbench.bench.roofs import UNKNOWN_CACHE
@@ -73,6 +73,7 @@ class Subject:
     by_device: bool = False
     cold: bool = False
     uncaptured: str = ""
+    outputs: Places = field(default_factory=set)  # those that were looked at
     placement: Placement | None = field(default=None, init=False)
     pool: Pool = field(init=False)
     grads: Pool = field(init=False)  # fresh ones too: what flows back in one call is in no other

@@ -12,7 +12,6 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from functools import partial
 from statistics import median
 from typing import Any
 
@@ -20,7 +19,6 @@ from ffnbench import jsonable
 from ffnbench.bench.caches import caches, level_of
 from ffnbench.bench.channel import Message
 from ffnbench.bench.clock import RunClock
-from ffnbench.bench.clocks import BURNS, ClockWatch
 from ffnbench.bench.devices import Sightings, check_devices, told_of, why_not_seen
 from ffnbench.bench.environment import USABLE, auto_device, describe, usable_cpus, usable_memory
 from ffnbench.bench.jury import Jury
@@ -30,7 +28,6 @@ from ffnbench.bench.roofs import roofs_for
 from ffnbench.bench.session import Session, WorkerLost
 from ffnbench.bench.worker_group import Launch, Worker, sides_of, start_for
 from ffnbench.errors import Unfinished, termination_as_interruption
-from ffnbench.ffn.spec import ImportedSpec
 from ffnbench.metrics import CEILINGS, DEVICE_TIME, HOST_TIME, LATENCY, METRICS, ROOF, Metric
 from ffnbench.plan import CONTROL, Backend, Note, NoteKind, Plan
 from ffnbench.planning.workload import refuse_time
@@ -67,8 +64,6 @@ KEPT_ROOFS = 3  # of each ceiling: which is the fastest is known at the end
 FLOOR_S, AGAIN = 1.0, 3  # for which ceilings are looked for again, and samples, before anything is accused
 LOOKS = 5  # at the roof that says so
 WHAT_TAKES = {Bound.PRODUCTS: "its matrix products take", Bound.BYTES: "reading its weights takes"}
-REMEMBERS = 0.5  # of a first call's time
-TICK_S = 0.1  # for which a worker waits by its own clock where clocks have disagreed
 LONGEST = 20  # times the rounds that a worker should make: then it waits for quiet no longer
 DOING = {Backend.COMPILE.value: "compiling", Backend.ONEDNN.value: "packing"}  # what opening a case is, by backend
 Listener = Callable[[Progress], None]
@@ -213,10 +208,8 @@ class _Runner:
     _current: Worker | None = None
     _calls: dict[str, int] = field(default_factory=dict)
     _checked: set[str] = field(default_factory=set)  # by the first worker, before timing
-    _burning: bool = False  # whether the first worker uses CPUs while nothing is called
     _seconds: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))  # of every sample
     _reached: list[Ceiling] = field(default_factory=list)
-    _clocks: ClockWatch = field(default_factory=ClockWatch)
     _splits: dict[str, int] = field(default_factory=dict)  # tokens of a part, 0 for none
     _losses: Counter[str] = field(default_factory=Counter)
     _whole: int = 0
@@ -383,16 +376,12 @@ class _Runner:
         )
         if self.timer is None and "timer" in answer:
             self.timer = jsonable.decode(Timer, answer["timer"])
-        if not self._whole and self.jury.sits:
-            self._burning = self._ask_of_reference(worker, {"do": "idle"}).get("cpus", 0.0) >= BURNS
         for label in self._alive():
             self._open(worker, label, index)
         if self._timed:
             self._look_at_ceilings(worker)
             self._rounds(worker, index)
             if not self._whole and self.jury.sits:
-                self._test_clocks(worker)
-                self._call_again(worker)
                 self._hold_against_floors(worker)
         for job, metrics in self._exact_jobs().items():
             for label in [label for label in self._alive() if (label, job) not in self._weighed]:
@@ -504,16 +493,12 @@ class _Runner:
     def _ask_of_reference(self, worker: Worker, request: Message) -> Message:
         """Ask the worker of the reference; empty where it can't. One that is lost ends the looking at roofs."""
         try:
-            return self._ask_or_nothing(worker, {**request, "label": self.plan.reference})
+            answer = worker.ask({**request, "label": self.plan.reference}, self.plan.protocol.timeout_s)
+            if answer.get("ends"):
+                raise WorkerLost(answer["failure"], answer["message"])
         except WorkerLost:
             self._roof_calls = {}
             raise
-
-    def _ask_or_nothing(self, worker: Worker, request: Message) -> Message:
-        """Ask for what is no case's fault where it can't be had: the answer is empty then."""
-        answer = worker.ask(request, self.plan.protocol.timeout_s)
-        if answer.get("ends"):
-            raise WorkerLost(answer["failure"], answer["message"])
         return {} if "failure" in answer else answer
 
     def _due_roofs(self, place: _Place) -> list[str]:
@@ -650,7 +635,6 @@ class _Runner:
             if not answer or self._suspected(label, answer):
                 return None
             self._note(label, answer)
-            self._clocks.add(label, calls * answer["value"], answer)
             if "device" in answer:
                 self.sightings.add(place.worker, self.plan.case(label).workload.device, answer["device"])
             self._seconds[label].append(answer["value"])
@@ -684,17 +668,12 @@ class _Runner:
         """Whether an answer itself shows that a case can't be trusted; its evidence is kept for the judge."""
         evidence = answer.get("evidence", [])
         problems = [one["problem"] for one in evidence if one.get("problem")]
-        burns = answer.get("cpus", 0.0) >= BURNS
         if name := answer.get("replaced"):
             self._suspect(label, f"it has replaced {name}")
-        elif burns and not self._burning:
-            text = f"its process goes on working after its calls: {answer['cpus']:.1f} CPUs while nothing is called"
-            self._suspect(label, text)
         elif problems:
             self._suspect(label, f"in a timed call {problems[0]}")
         for one in evidence:
             self.jury.hear(label, one)
-        self._burning |= burns
         return label not in self._alive()
 
     def _suspect(self, label: str, why: str) -> None:
@@ -716,27 +695,6 @@ class _Runner:
                     self.on_found(found)
                 if why:
                     self._suspect(label, why)
-
-    def _test_clocks(self, worker: Worker) -> None:
-        """Where this clock and that of the worker disagreed in every sample, look again."""
-        for label in [label for label in self._alive() if self._clocks.disagree(label)]:
-            request = {"do": "tick", "label": label, "seconds": TICK_S}
-            if why := self._clocks.test(partial(self._ask_or_nothing, worker, request)):
-                self._suspect(label, why)
-
-    def _call_again(self, worker: Worker) -> None:
-        """Code of the user's may not know its inputs again: a second call takes as long as the first."""
-        for label in self._alive():
-            if not isinstance(self.plan.case(label).ffn, ImportedSpec):
-                continue
-            for _ in range(2):  # what is found is looked at again
-                answer = self._try(worker, label, {"do": "repeat", "label": label}) or {}
-                share = answer.get("again", 1.0) / answer.get("first", 1.0)
-                if share >= REMEMBERS:
-                    break
-            else:
-                text = f"a second call on the same input takes {share:.2f} of the time: it keeps what it has seen"
-                self._suspect(label, text)
 
     def _hold_against_floors(self, worker: Worker) -> None:
         """What is faster than this machine can be is measured again, ceilings too, and is suspect then."""

@@ -12,7 +12,6 @@ import subprocess
 import sys
 import tempfile
 import threading
-import time
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +22,6 @@ from ffnbench.plan import OWN, Arm
 
 BOOT = Path(__file__).with_name("boot.py")
 START_TIMEOUT_S = 300.0
-CLOCKED = ("sample", "tick")  # whose time the parent takes as well
 LOUD = ("USDT:",)  # what torch's profiler prints by itself
 
 
@@ -62,14 +60,13 @@ class Session:
                 f"{command[0]!r} can't be started: {problem.strerror}", "is it a Python interpreter?"
             ) from problem
         self._answers: queue.Queue[str | None] = queue.Queue()
-        self._asked, self._heard = 0, 0.0
+        self._asked = 0
         threading.Thread(target=self._listen, daemon=True).start()
         self._facts: dict[str, Any] | None = None
 
     def _listen(self) -> None:
         assert self._process.stdout is not None
         for line in self._process.stdout:
-            self._heard = time.perf_counter()
             self._answers.put(line)
         self._answers.put(None)
 
@@ -94,15 +91,12 @@ class Session:
         self.greeting()
         self._asked += 1
         assert self._process.stdin is not None
-        start = time.perf_counter()
         try:
             self._process.stdin.write(json.dumps({**request, "number": self._asked}) + "\n")
             self._process.stdin.flush()
         except BrokenPipeError:
             pass  # how it died is told below
         answer = self._receive(timeout_s)
-        if request["do"] in CLOCKED:
-            answer["asked_s"] = self._heard - start  # by a clock that no code of the user's has seen
         if answer.pop("number", None) != self._asked:  # code of the user's that writes into every file it finds
             raise _no_answer(json.dumps(answer))
         return answer

@@ -13,7 +13,7 @@ from collections import defaultdict
 from dataclasses import dataclass, replace
 
 from ffnbench.plan import Backend, Case, Plan
-from ffnbench.result import Estimate, Report, Verdict
+from ffnbench.result import Estimate, Report, Verdict, unjudged
 from ffnbench.stats.interval import WeightedMean, mean_of
 from ffnbench.stats.rounds import Rounds, ratio_row, whole_rounds
 from ffnbench.stats.verdict import CONFIDENCE, control_slack, decide, error_rate, holm, level
@@ -49,12 +49,11 @@ def fastest(report: Report) -> list[Fastest]:
     if not groups:
         return []
     rounds, slack = whole_rounds(report.samples, report.plan.protocol), control_slack(report)
-    failed = {failure.case for failure in report.failures}
+    failed = {failure.case for failure in report.failures} | unjudged(report.judged).keys()
     found = (
-        _fastest(report.plan, [case for case in group if case.label in rounds and case.label not in failed],
-                 rounds, slack)
+        _fastest(report.plan, [case for case in group if case.label in rounds.keys() - failed], rounds, slack)
         for group in groups
-    )  # fmt: skip
+    )
     return [one for one in found if one]
 
 

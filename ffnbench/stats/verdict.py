@@ -16,7 +16,7 @@ from typing import TypeVar
 from ffnbench.errors import FfnbenchError
 from ffnbench.metrics import COMPILE, DEVICE_TIME, HOST_TIME, LATENCY, METRICS, PACK
 from ffnbench.plan import CONTROL, Note, Plan, Protocol
-from ffnbench.result import Comparison, Estimate, FailureKind, Measured, Report, Run, Verdict
+from ffnbench.result import Comparison, Estimate, FailureKind, Measured, Report, Run, Verdict, unjudged
 from ffnbench.stats.interval import LEAST_SCATTER, Value, WeightedMean, mean_of, student, value_of, weighted_mean
 from ffnbench.stats.noise import noise_notes
 from ffnbench.stats.rounds import (
@@ -102,12 +102,16 @@ def refuse_blind(plan: Plan) -> None:
 def summarise(run: Run) -> tuple[tuple[Measured, ...], tuple[Comparison, ...], tuple[Note, ...]]:
     """Estimates, comparisons with the reference, and what a reader should be warned of. Failed cases have none."""
     failed = {failure.case for failure in run.failures}
-    suspects = {failure.case for failure in run.failures if failure.kind is FailureKind.SUSPECT}
+    doubts = unjudged(run.judged) | {
+        failure.case: f"the reference {failure.case} is suspect"
+        for failure in run.failures
+        if failure.kind is FailureKind.SUSPECT
+    }
     labels = [case.label for case in run.plan.cases if case.label not in failed]
     rounds = whole_rounds(run.samples, run.plan.protocol)
     latency = {label: rounds.get(label, {}) for label in labels}
     confidence = level(run.plan.protocol)
-    comparisons = _comparisons(run.plan, latency, suspects) if "latency" in run.plan.metrics else ()
+    comparisons = _comparisons(run.plan, latency, doubts) if "latency" in run.plan.metrics else ()
     busy = {c.case for c in comparisons if c.verdict is Verdict.BUSY}
     measured = [m for label in labels if (m := _seconds(label, latency[label], confidence, label in busy))]
     for metric in BESIDE:
@@ -192,7 +196,8 @@ def row_mean(row: Row) -> WeightedMean | None:
     return mean_of(row.clean.values()) if row.clean else None
 
 
-def _comparisons(plan: Plan, latency: dict[str, Rounds], suspects: set[str]) -> tuple[Comparison, ...]:
+def _comparisons(plan: Plan, latency: dict[str, Rounds], doubts: dict[str, str]) -> tuple[Comparison, ...]:
+    """`doubts` are why some rows have no verdict, and none is held against them."""
     measured = [label for label, rounds in latency.items() if rounds]
     rows = {label: row_of_case(plan, latency, label) for label in measured if not plan.is_reference(label)}
     means = {label: mean for label, row in rows.items() if (mean := row_mean(row))}
@@ -211,9 +216,9 @@ def _comparisons(plan: Plan, latency: dict[str, Rounds], suspects: set[str]) -> 
             one = Estimate(value=1.0, low=1.0, high=1.0, workers=len(latency[label]))
             found.append(_comparison(plan, label, one, Verdict.REFERENCE))
             continue
-        if not row.every:
-            reference = plan.reference_of(label)
-            reason = f"the reference {reference} {'is suspect' if reference in suspects else 'was not measured'}"
+        reference = plan.reference_of(label)
+        if (reason := doubts.get(label) or doubts.get(reference, "")) or not row.every:
+            reason = reason or f"the reference {reference} was not measured"
             found.append(_comparison(plan, label, None, Verdict.UNCLEAR, reason))
             continue
         decided = None
