@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from hf import ALIASES, Counts, agree, apart, ours, theirs
+from hf import Counts, agree, apart, ours, theirs
 
 from ffnbench.errors import FfnbenchError
 from ffnbench.models.configs import HF_ACTIVATIONS
@@ -70,7 +70,7 @@ def kind_of(model_type: str) -> Any:
     """transformers' config class."""
     from transformers import CONFIG_MAPPING
 
-    return CONFIG_MAPPING[ALIASES.get(model_type, model_type)]
+    return CONFIG_MAPPING[model_type]
 
 
 def built(kind: Any, data: Data, seconds: float = 4) -> Counts:
