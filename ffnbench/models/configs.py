@@ -89,7 +89,7 @@ def read_config(path: str) -> ModelSpec:
     except RecursionError as problem:
         raise FfnbenchError(f"{file!r} is nested too deep", "give the config.json of a model") from problem
     name = str(config.get("model_type"))
-    notes = (left_out.note(), code_note(config, name))
+    notes = (left_out.note(), code_note(config, _built_of(config)[1]))
     return ModelSpec(key=name, name=name, groups=groups, source=file, note="; ".join(filter(None, notes)), rest=rest)
 
 
@@ -127,8 +127,7 @@ def read_groups(config: Config, left_out: LeftOut | None = None) -> list[LayerGr
             "the config has no model_type",
             "a family is known by it; looked for: model_type, e.g. llama, with hidden_size and intermediate_size",
         )
-    model_type = families().alias.get(model_type, model_type)
-    times, model_type = _built_of(config, model_type) if not left_out.at else (None, model_type)
+    times, model_type = _built_of(config) if not left_out.at else (None, families().alias.get(model_type, model_type))
     family, known = families().by_type.get(model_type), defaults_of(model_type)
     if family is None:
         near = did_you_mean(model_type, families().by_type)
@@ -160,8 +159,10 @@ def read_groups(config: Config, left_out: LeftOut | None = None) -> list[LayerGr
     ]
 
 
-def _built_of(config: Config, model_type: str) -> tuple[tuple[int, ...] | None, str]:
+def _built_of(config: Config) -> tuple[tuple[int, ...] | None, str]:
     """How often the class that a file names has each stack and part, None for once, and the model type that it is."""
+    model_type = str(config.get("model_type"))
+    model_type = families().alias.get(model_type, model_type)
     name = class_named(config, model_type, defaults_of(model_type).classes)
     built = families().classes[name] if name else None
     if isinstance(built, str):
@@ -190,8 +191,7 @@ def _reader(config: Config, model_type: str, known: ClassDefaults, left_out: Lef
 
 def read_rest(config: Config) -> tuple[Rest, ...] | None:
     """What the stacks of a config that `read_groups` takes have beside their layers; None where it is not known."""
-    model_type = str(config.get("model_type"))
-    times, model_type = _built_of(config, families().alias.get(model_type, model_type))
+    times, model_type = _built_of(config)
     outside = families().outside.get(model_type)
     if outside is None or times is not None:
         return None

@@ -205,7 +205,7 @@ SWITCHED = {"latent": LATENT, "patches": ("image_size", "patch_size", "num_chann
 # fields whose keys say something about width, layers, experts or gating
 SPEAKING = frozenset({
     "d_model", "d_ff", "shared_d_ff", "ratio", "layers", "stages", "times", "shrunk", "gated", "bias", "experts", "top_k",
-    "shared", "first_dense", "when", "layout", "blocks", "width",
+    "shared", "first_dense", "when", "layout", "blocks", "width", "router_bias",
 })  # fmt: skip
 WORDS = ("kind", "acts_as", "layout", "head", "head_norms")  # fields whose text is no key
 

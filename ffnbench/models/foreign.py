@@ -45,8 +45,8 @@ def _foreign(model_type: str, key: str, value: str, own: Collection[str]) -> Ffn
 
 
 def _says_the_same(value: Any, fields: frozenset[str], said: Said) -> bool:
-    if value is False or value == 0:  # switched off, or none; without biases is something else
-        return "bias" not in fields or value in said.get("bias", ())
+    if value == 0 and not fields & {"bias", "gated"}:  # switched off, or none of them
+        return True
     if isinstance(value, str):
         value = value in GATED or value.startswith("gated-")
     return any(value == each for field in fields for each in said.get(field, ()))
@@ -67,7 +67,7 @@ def said_by(groups: Iterable[LayerGroup]) -> dict[str, set[Any]]:
             "ratio": (ffn.d_ff / ffn.d_model,), "layers": (group.count,), "gated": (ffn.gated,), "bias": (ffn.bias,),
             "experts": (moe.experts if moe else 1,), "top_k": (moe.top_k if moe else 1,), "when": (moe is not None,),
             "shared": (shared // ffn.d_ff,), "first_dense": (group.count,) if moe is None else (),
-            "layout": () if stack in dense and moe else (1,),
+            "layout": () if stack in dense and moe else (1,), "router_bias": (moe.router_bias,) if moe else (),
         }  # fmt: skip
         for field, each in values.items():
             found.setdefault(field, set()).update(each)
@@ -88,7 +88,7 @@ def class_named(config: Mapping[str, Any], model_type: str, known: Collection[st
         )
     classes, code = families().classes, of_its_own(config)
     for name in (*code, *names):
-        if isinstance(classes.get(name), str):
+        if isinstance(classes.get(name), str):  # code of its own that is known
             return name
     if not names or not known:
         return None
@@ -118,10 +118,10 @@ def of_its_own(config: Mapping[str, Any]) -> list[str]:
     ]
 
 
-def code_note(config: Mapping[str, Any], model_type: str) -> str:
+def code_note(config: Mapping[str, Any], counted_as: str) -> str:
     """One line where `auto_map` names code that is not transformers' own; or nothing."""
     code = ", ".join(dict.fromkeys(of_its_own(config)))
-    return f"auto_map: with trust_remote_code it would be {code}; counted as {model_type}" if code else ""
+    return f"auto_map: with trust_remote_code its code would be {code}; counted as {counted_as}" if code else ""
 
 
 def shown(value: Any) -> str:

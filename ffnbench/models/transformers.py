@@ -61,6 +61,7 @@ BETWEEN = re.compile(r"merger|readout_project")
 NUMBER = re.compile(r"(?<![^.])\d+(?![^.])")
 # a key of older files, found in the source of a class that turns it into another key
 OLD_NAME = re.compile(r'kwargs\.(?:pop|get)\(\s*"(\w+)"|kwargs\["(\w+)"\]|"(\w+)" (?:not )?in kwargs')
+SET = re.compile(r"self\.(\w+)[^=\n]* = ")
 PARTIAL = re.compile(r"PreTrained|Pretrained|(Encoder|Decoder|Stack|Wrapper)$")
 Shapes = tuple[tuple[str, tuple[int, ...]], ...]
 
@@ -129,7 +130,7 @@ def load(source: str) -> tuple[Any, Any, str]:
             f"transformers can't read {source!r}: {type(problem).__name__}: {problem}",
             "give a config.json, the folder that holds one, or a model type such as llama",
         ) from problem
-    return config, own, "; ".join(filter(None, (left_out.note(), code_note(data, model_type))))
+    return config, own, "; ".join(filter(None, (left_out.note(), code_note(data, f"transformers' {model_type}"))))
 
 
 def classes_of(kind: Any) -> dict[str, Any]:
@@ -144,12 +145,13 @@ def classes_of(kind: Any) -> dict[str, Any]:
 
 
 def keys_of_class(kind: Any) -> set[str]:
-    """Every key that a config class takes: its fields and properties, other names, those of older files in its source."""
+    """Every key that a config class takes: its fields and properties, other names, and what its source sets or asks."""
     found = {each.name for each in dataclasses.fields(kind)} | {*kind.attribute_map, *kind.attribute_map.values()}
     found |= {name for name in dir(kind) if isinstance(inspect.getattr_static(kind, name), property)}
     for each in kind.__mro__:
         if each.__module__.startswith("transformers.models."):
-            found |= {next(filter(None, groups)) for groups in OLD_NAME.findall(inspect.getsource(each))}
+            source = inspect.getsource(each)
+            found |= {next(filter(None, groups)) for groups in OLD_NAME.findall(source)} | {*SET.findall(source)}
     return found
 
 
