@@ -68,7 +68,7 @@ def row_of(kind: Any, family: Family, named: frozenset[str]) -> dict[str, Any]:
         "names": names,
         "asks": sorted(asks),
         "also": sorted((keys_of_class(kind) & families().speaking.keys()) - keys - names.keys() - asks),
-        "classes": classes(kind),
+        "classes": sorted(classes_of(kind)),
         "parts": nested,
         "flat": flat(kind, family),
     }
@@ -132,14 +132,6 @@ def built(kind: Any, values: dict[str, Any]) -> Any:
         return kind(**values)
     except Exception:
         return None
-
-
-def classes(kind: Any) -> list[str]:
-    """The models of a config class; none where they need another package, or have no file of their own."""
-    try:
-        return sorted(classes_of(kind))
-    except ImportError:
-        return []
 
 
 def old_names(kind: Any) -> set[str]:

@@ -142,9 +142,7 @@ def sparse(model_type: str, *, seed: str, files: int) -> dict[str, Any]:
             continue
         built = {"ffn": expected}
         if read["attention"] is not None:
-            built["attention"] = built_attentions(
-                CONFIG_MAPPING[model_type].from_dict(json.loads(json.dumps(data)))
-            )
+            built["attention"] = built_attentions(CONFIG_MAPPING[model_type].from_dict(json.loads(json.dumps(data))))
         bad = [key for key in built if not (agree if key == "ffn" else operator.eq)(read[key], built[key])]
         tally["wrong" if bad else "same"] += 1
         tally["attention same"] += "attention" in built and "attention" not in bad

@@ -3,13 +3,14 @@
 `python tests/hf_vary.py one TYPE...` varies every key of the default config by itself, `pairs` two at once of those
 that change the model's FFNs, `random` 2 to 6 of all, `foreign` those and a key of another family, `classes` the class
 that `architectures` names; `all` is every type that the table reads (`classes`: that transformers has). `--seed N` and
-`--count N`, the variations a type; `--routes both` asks the names of modules as well as the table. It prints one JSON line
-a type, and a sum. `random` draws half of its keys from those that the classes of the type read (golden/keys.json), and
-half from all.
+`--count N`, the variations a type; `--routes both` asks the names of modules as well as the table. It prints one JSON
+line a type, and a sum. `random` draws half of its keys from those that the classes of the type read (golden/keys.json),
+and half from all.
 
 A key of another family is one that changes the FFNs of that family's built model, and is no attribute of the config
-that the type's class makes of the file without it. The model is then built as if it were not there, so that any answer to
-a file with a number that is nowhere else in it is wrong; a switch may say what holds anyway. `foreign --write` finds those keys anew and writes golden/foreign.json.
+that the type's class makes of the file without it. The model is then built as if it were not there, so that any answer
+to a file with a number that is nowhere else in it is wrong; a switch may say what holds anyway. `foreign --write` finds
+those keys anew and writes golden/foreign.json.
 """
 
 from __future__ import annotations
@@ -375,7 +376,7 @@ def foreign_key(kind: Any, data: Data, rng: random.Random) -> tuple[str, Any]:
     text = json.dumps(data)
     pool = {k: v for k, v in json.loads(FOREIGN.read_text(encoding="utf-8"))["keys"].items() if not hasattr(config, k)}
     key = rng.choice(sorted(pool))
-    some = pool[key] if bool in map(type, pool[key]) else [*pool[key], 13, 1111]
+    some = pool[key] if bool in map(type, pool[key]) else [13, 17, 1111, 4243]  # and no ratio of what is there
     free = [value for value in some if type(value) is bool or not re.search(rf"\b{value}\b", text)]
     return key, rng.choice(free)
 
@@ -383,7 +384,15 @@ def foreign_key(kind: Any, data: Data, rng: random.Random) -> tuple[str, Any]:
 def telling_keys() -> dict[str, list[Any]]:
     """Keys at the top of common types' configs that change the FFNs of their models, with values that do."""
     found: dict[str, list[Any]] = {}
-    for model_type in [*COMMON, "dinov2_with_registers", "ctrl", "xlnet", "dbrx", "ernie4_5_moe", "switch_transformers"]:
+    for model_type in [
+        *COMMON,
+        "dinov2_with_registers",
+        "ctrl",
+        "xlnet",
+        "dbrx",
+        "ernie4_5_moe",
+        "switch_transformers",
+    ]:
         try:
             (data, base), kind = small(model_type), kind_of(model_type)
         except (Exception, TookTooLong):

@@ -409,19 +409,22 @@ def test_inspect_in_json(tmp_path) -> None:
     assert layers[1]["spec"]["moe"]["experts"] == 8
 
 
-GTE = {  # the last of its three matrices alone has a bias, which no form of ours has
-    "model_type": "gte", "hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 3, "num_attention_heads": 4,
-}  # fmt: skip
+JETMOE = {"model_type": "jetmoe", "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2}
 
 
 def test_inspect_counts_an_unknown_family_by_transformers(tmp_path) -> None:
+    """By hand: 2 of 6 experts, gated and without biases, a router, and a bias behind them."""
     pytest.importorskip("transformers")
-    (tmp_path / "config.json").write_text(json.dumps(GTE))
+    (tmp_path / "config.json").write_text(json.dumps(JETMOE | {"num_local_experts": 6}))
     done = ffnbench("inspect", str(tmp_path / "config.json"), "--format", "json")
     assert done.returncode == 0, done.stderr
     answer = json.loads(done.stdout)
     assert "transformers" in answer["counted_by"]
-    assert [(each["count"], each["params"], each["spec"]) for each in answer["layers"]] == [(3, 18_496, None)]
+    assert answer["note"].endswith(": num_experts_per_tok")
+    every, expert = 6 * 32 + 32, 3 * 32 * 48
+    assert [(each["count"], each["params"], each["params_active"], each["spec"]) for each in answer["layers"]] == [
+        (2, 6 * expert + every, 2 * expert + every, None)
+    ]  # fmt: skip
 
 
 BUILT = [  # worked out by hand from the shapes that the models' papers and classes state

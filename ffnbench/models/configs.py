@@ -147,8 +147,10 @@ def read_groups(config: Config, left_out: LeftOut | None = None) -> list[LayerGr
     outside = families().outside.get(model_type) or [None] * len(family.stacks)
     for stack, keys in zip(family.stacks, outside, strict=True):
         groups, attention, beside = reader.groups(stack), reader.attention(stack), reader.beside(keys)
-        own = {"attention": attention, "beside": beside}
-        found.append([replace(g, **own, more=stack.last_bias * g.ffn.d_model) for g in groups])
+        found.append([
+            replace(group, attention=attention, beside=beside, more=stack.last_bias * group.ffn.d_model)
+            for group in groups
+        ])  # fmt: skip
     found += [_part(config, model_type, part, left_out) for part in family.parts]
     every = [group for groups in found for group in groups]
     refuse_foreign_keys(config, model_type, _own_keys(config, model_type, family, known), said_by(every))
@@ -161,8 +163,8 @@ def read_groups(config: Config, left_out: LeftOut | None = None) -> list[LayerGr
 
 def _built_of(config: Config) -> tuple[tuple[int, ...] | None, str]:
     """How often the class that a file names has each stack and part, None for once, and the model type that it is."""
-    model_type = str(config.get("model_type"))
-    model_type = families().alias.get(model_type, model_type)
+    told = str(config.get("model_type"))
+    model_type = families().alias.get(told, told)
     name = class_named(config, model_type, defaults_of(model_type).classes)
     built = families().classes[name] if name else None
     if isinstance(built, str):
@@ -177,8 +179,8 @@ def _built_of(config: Config) -> tuple[tuple[int, ...] | None, str]:
 
 def _own_keys(config: Config, model_type: str, family: Family, known: ClassDefaults) -> set[str]:
     """The keys of a file that are its class's, read here or not."""
-    parts = {key for key, part in known.parts.items() for key in (key, part.instead) if key}
-    own = {*keys_read(model_type), *known.also, *known.names, *known.asks, *parts, *family.parts}
+    instead = {part.instead for part in known.parts.values() if part.instead}
+    own = {*keys_read(model_type), *known.also, *known.names, *known.asks, *known.parts, *instead, *family.parts}
     if known.flat and config.get(known.flat) is None:
         own |= defaults_of(known.parts[known.flat].type).values.keys()
     return own

@@ -204,8 +204,8 @@ RULE_KEYS: dict[StrEnum, tuple[str, ...]] = {  # of the other rules that have na
 SWITCHED = {"latent": LATENT, "patches": ("image_size", "patch_size", "num_channels")}  # by a field that is true
 # fields whose keys say something about width, layers, experts or gating
 SPEAKING = frozenset({
-    "d_model", "d_ff", "shared_d_ff", "ratio", "layers", "stages", "times", "shrunk", "gated", "bias", "experts", "top_k",
-    "shared", "first_dense", "when", "layout", "blocks", "width", "router_bias",
+    "d_model", "d_ff", "shared_d_ff", "ratio", "layers", "stages", "times", "shrunk", "gated", "bias", "experts",
+    "top_k", "shared", "first_dense", "when", "layout", "blocks", "width", "router_bias",
 })  # fmt: skip
 WORDS = ("kind", "acts_as", "layout", "head", "head_norms")  # fields whose text is no key
 
@@ -265,7 +265,9 @@ class Families:
     harmless_for: Mapping[str, frozenset[str]] = field(default_factory=dict)  # model type -> more of them
     alias: Mapping[str, str] = field(default_factory=dict)  # published model type -> transformers' name for it
     classes: Mapping[str, tuple[int, ...] | str] = field(default_factory=dict)  # class -> what it is built of
-    speaking: Mapping[str, frozenset[str]] = field(default_factory=dict)  # key of any family -> the fields it stands for
+    speaking: Mapping[str, frozenset[str]] = field(
+        default_factory=dict
+    )  # key of any family -> the fields it stands for
 
     def harmless_in(self, model_type: str) -> frozenset[str]:
         """The keys that a model type's FFNs don't depend on."""
@@ -324,13 +326,12 @@ def _decoded(data: Row, name: str, *kinds: Any) -> dict[str, Any]:
 
 def _speaking(more: Mapping[str, tuple[str, ...]], known: Iterable[Family]) -> dict[str, frozenset[str]]:
     """The keys of all families that say something about width, layers, experts or gating, with the fields they are."""
-    pairs = {(field, key) for family in known for stack in family.stacks for field, key in named(stack)}
-    pairs = {pair for pair in pairs if pair[0] in SPEAKING} | {(field, key) for field in more for key in more[field]}
+    pairs = {pair for family in known for stack in family.stacks for pair in named(stack) if pair[0] in SPEAKING}
     found: dict[str, frozenset[str]] = {}
-    for field, key in pairs:
+    for name, key in pairs | {(name, key) for name, keys in more.items() for key in keys}:
         last = key.rpartition(".")[2]
         if not last.startswith("attention"):  # which may have biases by the same switch
-            found[last] = found.get(last, frozenset()) | {field}
+            found[last] = found.get(last, frozenset()) | {name}
     return found
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Set
 from typing import Any
 
 from ffnbench.errors import FfnbenchError
@@ -40,7 +40,8 @@ def _foreign(model_type: str, key: str, value: str, own: Collection[str]) -> Ffn
     alike = sorted(name for name in own if speaking.get(name, frozenset()) & speaking.get(key, frozenset()))
     return FfnbenchError(
         f"the {model_type} config has {key} {value}, which is no key of its class and not what the class would build",
-        (f"its class has {', '.join(alike[:3])}; " if alike else "") + f"take {key} out, or give the model_type it is of",
+        (f"its class has {', '.join(alike[:3])}; " if alike else "")
+        + f"take {key} out, or give the model_type it is of",
     )
 
 
@@ -71,11 +72,11 @@ def said_by(groups: Iterable[LayerGroup]) -> dict[str, set[Any]]:
         }  # fmt: skip
         for field, each in values.items():
             found.setdefault(field, set()).update(each)
-    found.setdefault("layers", set()).update({*layers.values(), sum(layers.values())})
+    found.setdefault("layers", set()).update(layers.values())
     return found
 
 
-def class_named(config: Mapping[str, Any], model_type: str, known: Collection[str]) -> str | None:
+def class_named(config: Mapping[str, Any], model_type: str, known: Set[str]) -> str | None:
     """The class of `architectures`, where it matters which one it is; `known` are those of the model type.
 
     None where the file names none, or one that is the bare model with another head. Raises FfnbenchError for a class of
@@ -89,14 +90,14 @@ def class_named(config: Mapping[str, Any], model_type: str, known: Collection[st
     classes, code = families().classes, of_its_own(config)
     for name in (*code, *names):
         if isinstance(classes.get(name), str):  # code of its own that is known
-            return name
+            return str(name)
     if not names or not known:
         return None
-    name = names[0]
+    name = str(names[0])
     if name in known:
         return name if name in classes else None
-    if not known & classes.keys() and _stem(name) in {_stem(each) for each in known}:
-        return None  # another head
+    if _stem(name) in map(_stem, known) and (name.endswith("WithLMHeadModel") or not known & classes.keys()):
+        return None  # another head, or an older name of one
     whose = f"; its auto_map says whose code it would be: {', '.join(code)}" if code else ""
     raise FfnbenchError(
         f"the {model_type} config is of the class {name}, which is none of {model_type}'s{whose}",

@@ -62,7 +62,7 @@ NUMBER = re.compile(r"(?<![^.])\d+(?![^.])")
 # a key of older files, found in the source of a class that turns it into another key
 OLD_NAME = re.compile(r'kwargs\.(?:pop|get)\(\s*"(\w+)"|kwargs\["(\w+)"\]|"(\w+)" (?:not )?in kwargs')
 SET = re.compile(r"self\.(\w+)[^=\n]* = ")
-PARTIAL = re.compile(r"PreTrained|Pretrained|(Encoder|Decoder|Stack|Wrapper)$")
+PARTIAL = re.compile(r"(Encoder|Decoder|Stack|Wrapper)$")
 Shapes = tuple[tuple[str, tuple[int, ...]], ...]
 
 
@@ -116,13 +116,13 @@ def load(source: str) -> tuple[Any, Any, str]:
         data, _ = read_file(config_path(source))
         model_type = families().alias.get(data["model_type"], data["model_type"])
         kind = transformers.CONFIG_MAPPING[model_type]
-        config = kind.from_dict(json.loads(json.dumps(data | {"model_type": model_type})))
-        _read_by(config, data, left_out)
         classes = classes_of(kind)
         named = class_named(data, model_type, classes.keys())
         if named and named not in classes:
             raise FfnbenchError(f"transformers has no class {named}", "give the config.json of a class that it has")
         own = next((classes[name] for name in data.get("architectures") or () if name in classes), None)
+        config = kind.from_dict(json.loads(json.dumps(data | {"model_type": model_type})))
+        _read_by(config, data, left_out)
     except FfnbenchError:
         raise
     except Exception as problem:
@@ -134,12 +134,21 @@ def load(source: str) -> tuple[Any, Any, str]:
 
 
 def classes_of(kind: Any) -> dict[str, Any]:
-    """The models that have a config class for theirs, by name; not their parts, which no file names."""
+    """The models that have a config class for theirs, by name; not their parts, which no file names.
+
+    None where they stand in the file of another type, or need a package that is not here.
+    """
     from transformers import PreTrainedModel
 
-    module = importlib.import_module(kind.__module__.replace("configuration_", "modeling_"))
+    try:
+        module = importlib.import_module(kind.__module__.replace("configuration_", "modeling_"))
+    except ImportError:
+        return {}
     models = [each for each in vars(module).values() if isinstance(each, type) and issubclass(each, PreTrainedModel)]
-    found = {each.__name__: each for each in models if getattr(each, "config_class", None) is kind}
+    found = {
+        each.__name__: each for each in models
+        if getattr(each, "config_class", None) is kind and "pretrained" not in each.__name__.lower()
+    }  # fmt: skip
     whole = {name for name in found if not PARTIAL.search(name)}
     return {name: found[name] for name in (whole if any(name.endswith("Model") for name in whole) else found)}
 
@@ -157,7 +166,8 @@ def keys_of_class(kind: Any) -> set[str]:
 
 def _read_by(config: Any, data: dict[str, Any], left_out: LeftOut) -> dict[str, set[Any]]:
     """What a built config says, its nested ones with it; refuses keys of the file that its class passes over."""
-    speaking, said = families().speaking, {"layout": {1}}
+    speaking = families().speaking
+    said: dict[str, set[Any]] = {"layout": {1}}
     own, other = keys_of_class(type(config)), {name: key for key, name in config.attribute_map.items()}
     for name in sorted(own & speaking.keys()):
         value = getattr(config, name, None)
@@ -325,16 +335,17 @@ def active_params(found: Found) -> int | None:
 
     None where there are experts that are not one stack of each weight, or where no module says how many are chosen.
     """
-    stacked = {name: shape for name, shape in found.shapes if len(shape) == 3 and "shared" not in name}
+    routable = {name: shape for name, shape in found.shapes if "shared" not in name}
+    stacked: dict[str, tuple[int, ...]] = {name: shape for name, shape in routable.items() if len(shape) == 3}
     if not stacked:
-        return None if any("experts." in name and "shared" not in name for name, _ in found.shapes) else found.params
-    stacked |= {name: shape for name, shape in found.shapes if name.removesuffix("_bias") in stacked}
+        return None if any("experts." in name for name in routable) else found.params
+    stacked |= {name: routable[name] for name in routable if name.removesuffix("_bias") in stacked}
     owners, sizes = {name.rpartition(".")[0] for name in stacked}, {shape[0] for shape in stacked.values()}
     chosen = {module.top_k for module in found.module.modules() if isinstance(getattr(module, "top_k", None), int)}
     if (len(owners) > 1 and any("expert" in owner for owner in owners)) or len(sizes) > 1 or len(chosen) != 1:
         return None
     routed, experts = sum(prod(shape) for shape in stacked.values()), sizes.pop()
-    return found.params - routed // experts * (experts - min(experts, chosen.pop()))
+    return found.params - routed // max(1, experts) * max(0, experts - int(chosen.pop()))
 
 
 def own_mlp(target: str) -> OwnMLP:

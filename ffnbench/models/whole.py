@@ -13,9 +13,7 @@ from collections.abc import Collection
 from typing import Any
 
 from ffnbench.models.model import WholeModel
-from ffnbench.models.transformers import (
-    active_params, below_layer, build_empty, elsewhere, feed_forwards, load,
-)  # fmt: skip
+from ffnbench.models.transformers import active_params, below_layer, build_empty, elsewhere, feed_forwards, load
 
 # Of the classes with an output layer the first that a config has; an encoder's, which fills masks, is taken bare
 WITH_OUTPUT = (
@@ -65,7 +63,9 @@ def count_whole(source: str) -> WholeModel:
 
     model = build_whole(config, named)
     parts = sorted_parts(model)
-    idle = [None if (active := active_params(found)) is None else found.params - active for found in feed_forwards(model)]
+    idle = [
+        None if (active := active_params(found)) is None else found.params - active for found in feed_forwards(model)
+    ]
     return WholeModel(
         name=config.model_type,
         source=source,
