@@ -327,13 +327,12 @@ def inspect_whole(name: str, ending: Silent = SILENT) -> WholeModel:
 
 
 def _counted_besides(name: str, found: WholeModel) -> WholeModel:
-    """The same by transformers; as it is, with what is not known left out, where that can't help."""
+    """The same by transformers; where that can't help, what is not known stays so, and the note says why."""
     unknown = Unanswered("the whole model is not known", "")
     try:
-        counted = _asked_of_transformers("hf_whole", name, unknown, WholeModel)
-    except FfnbenchError:
-        return found
-    return replace(counted, idle=found.idle)
+        return _asked_of_transformers("hf_whole", name, unknown, WholeModel)
+    except FfnbenchError as problem:
+        return replace(found, note="; ".join(filter(None, (found.note, problem.hint.strip("; ")))))
 
 
 def environment(
