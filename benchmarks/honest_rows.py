@@ -51,6 +51,7 @@ X_TRANSFORMERS = tuple(
     for keys in ("", "@glu=true", "@glu=true@swish=true", "@relu_squared=true@no_bias=true", "@dropout=0.2",
                  "@post_act_ln=true")
 )  # fmt: skip
+SWIGLU = ("Plain", "Counted", "Packed", "MovingScalar", "Dropped", "Recomputed", "Remembered")
 MODELS = ("gpt2", "bert", "opt", "vit", "roberta", "modernbert", "clip_vision_model")  # by default of one width
 MODELS_WIDTH = 768
 
@@ -146,6 +147,7 @@ def drawn(dice: random.Random, known: Sources) -> str:
         base = drawn_form(dice, backend)
     elif kind < 0.95 or not known.models:
         base, backend = f"{dice.choice(known.foreign)}@d_ff={dice.choice(D_FFS)}", Backend.EAGER.value
+        base += "@like=swiglu" * (base.partition("@")[0].endswith(tuple(f":{name}" for name in SWIGLU)))
     else:
         base, backend = f"hf:{dice.choice(known.models)}", Backend.EAGER.value
     batch, seq_len = dice.choice(SHAPES)

@@ -50,7 +50,8 @@ from ffnbench.bench.session import Session, WorkerLost
 from ffnbench.bench.trust import Named, refuse_reached, refuse_untrusted, remember
 from ffnbench.bench.turn import turn
 from ffnbench.bench.worker_group import Launch, Worker
-from ffnbench.errors import FfnbenchError, Unfinished, termination_as_interruption
+from ffnbench.errors import FfnbenchError, Unfinished, Unsupported, termination_as_interruption
+from ffnbench.ffn.cost import uncounted
 from ffnbench.ffn.dtypes import DTYPES
 from ffnbench.ffn.spec import ActivationSpec
 from ffnbench.models.configs import Unanswered
@@ -100,7 +101,7 @@ from ffnbench.request import (
     SidesRequest,
     TimingRequest,
 )
-from ffnbench.result import CaseCost, Environment, MachineCeilings, Progress, Report
+from ffnbench.result import CaseCost, Environment, Failure, FailureKind, MachineCeilings, Progress, Report
 from ffnbench.stats.baseline import (
     is_timed,
     of_another_method,
@@ -324,13 +325,12 @@ def inspect_whole(name: str, ending: Silent = SILENT) -> WholeModel:
 
 
 def _counted_besides(name: str, found: WholeModel) -> WholeModel:
-    """The same by transformers; as it is, with what is not known left out, where that can't help."""
+    """The same by transformers; where that can't help, what is not known stays so, and the note says why."""
     unknown = Unanswered("the whole model is not known", "")
     try:
-        counted = _asked_of_transformers("hf_whole", name, unknown, WholeModel)
-    except FfnbenchError:
-        return found
-    return replace(counted, idle=found.idle)
+        return _asked_of_transformers("hf_whole", name, unknown, WholeModel)
+    except FfnbenchError as problem:
+        return replace(found, note="; ".join(filter(None, (found.note, problem.hint.strip("; ")))))
 
 
 def environment(
@@ -457,7 +457,12 @@ class Prepared:
 
     def priced(self) -> ShownReport:
         """The costs alone."""
-        return _new_report(self.plan.with_device("cpu"), self.costs)
+        failed = [
+            Failure(case=one.case, kind=FailureKind.UNSUPPORTED, message=one.cost.failed)
+            for one in self.costs
+            if one.cost.failed
+        ]
+        return replace(_new_report(self.plan.with_device("cpu"), self.costs), failures=tuple(failed))
 
     def costs_of(self, plan: Plan) -> tuple[CaseCost, ...]:
         """The costs of a plan's cases, its device known: dropout's mask is smaller on CUDA. What was counted stays.
@@ -485,7 +490,7 @@ def prepare(request: AnyRequest, ending: Silent = SILENT, *, counts: bool = Fals
         plan = replace(PLANS[type(request)](_with_threads(request), prober), request=request)
         remember(case.ffn for case in plan.cases if case.arm == OWN)
         ending.known(plan)
-        return _priced(_with_defaults(plan, ending), prober)
+        return _priced(_with_defaults(plan, ending), prober, lenient=isinstance(request, CompareRequest))
 
 
 def _with_defaults(plan: Plan, ending: Silent) -> Plan:
@@ -499,10 +504,21 @@ def _with_threads(request: A) -> A:
     return replace(request, threads=usable_cpus()) if request.threads is None else request
 
 
-def _priced(plan: Plan, prober: Prober) -> Prepared:
-    """A plan that is there already, with its costs as they are now; raises FfnbenchError for an arm without torch."""
+def _priced(plan: Plan, prober: Prober, *, lenient: bool = False) -> Prepared:
+    """A plan that is there already, with its costs as they are now; raises FfnbenchError for an arm without torch, and
+    where a case can't be counted: if that is to be a row that failed, where none can.
+    """
     _start_all(prober, plan.arms)
-    return Prepared(plan=plan, costs=tuple(_price(case, prober) for case in plan.cases))
+    costs, problems = [], []
+    for case in plan.cases:
+        try:
+            costs.append(_price(case, prober))
+        except Unsupported as problem:
+            problems.append(problem)
+            if not lenient or len(problems) == len(plan.cases):
+                raise
+            costs.append(CaseCost(case=case.label, cost=uncounted(problem.message)))
+    return Prepared(plan=plan, costs=tuple(costs))
 
 
 def _start_all(prober: Prober, arms: Iterable[Arm]) -> None:

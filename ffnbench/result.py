@@ -6,6 +6,7 @@ Base units (seconds, bytes); unknown is None. Nothing is decided here (stats/) a
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field, fields, replace
 from enum import Enum
 from functools import cached_property
@@ -308,6 +309,15 @@ class Judged:
     why: str = ""
 
 
+def unjudged(judged: Iterable[Judged]) -> dict[str, str]:
+    """The cases of which no output could be judged, with the reason: such a row has no verdict."""
+    return {
+        one.case: f"outputs of {one.case} could not be judged: {one.why or 'no reason is given'}"
+        for one in judged
+        if one.error is None
+    }
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Inputs:
     """The inputs of a sample's calls: so many that none repeats, and the bytes of all. Part of a case's workload.
@@ -466,6 +476,11 @@ class Report:
         labels = (label, CONTROL) if label == self.plan.reference else (label,)
         found = (self._failures.get(one) for one in labels)
         return next((f.message or "no reason is given" for f in found if f and f.kind is FailureKind.SUSPECT), "")
+
+    def unjudged(self, label: str) -> str:
+        """Why no output of a case, or of its reference, could be judged; empty where some were, or nobody judged."""
+        known = unjudged(self.judged)
+        return known.get(label) or known.get(self.plan.reference_of(label), "")
 
     def judgement(self, label: str) -> Judged | None:
         """What was found of the outputs of a case's timed calls, or None."""

@@ -46,9 +46,8 @@ BARE = frozenset({  # attributes of a layer: attention without a class of its ow
     "e_score_correction_bias", "expert_bias", "gate_attn", "gate_ffn", "alpha_cross_attn", "alpha_dense",
     "input_residual", "post_attention_residual", "cls_token", "group_token", "vision_param", "text_param",
     "gamma_1", "gamma_2", "lambdas", "layer_scale", "global_scale", "router_states_scale", "cross_attn_attn_gate",
-    "cross_attn_mlp_gate", "pwconv1", "pwconv2", "conv_blocks",
+    "cross_attn_mlp_gate", "pwconv1", "pwconv2",
 })  # fmt: skip
-ALIASES = {"kimi_k2": "deepseek_v3"}  # published model types that transformers reads as another
 NUMBERED = re.compile(r"(?:^|\.)\d+(?=\.)")
 
 
@@ -112,7 +111,7 @@ def attention(model_type: str) -> dict[str, Any]:
     """The attention of the default config, and of such as differ from it in one key: same, unknown, wrong."""
     from transformers import CONFIG_MAPPING
 
-    kind = CONFIG_MAPPING[ALIASES.get(model_type, model_type)]
+    kind = CONFIG_MAPPING[model_type]
     default = json.loads(kind().to_json_string())
     if "head_dim" in default and default["head_dim"] is None:
         default |= {"head_dim": 48}
@@ -176,8 +175,8 @@ def exact(model_type: str) -> dict[str, Any]:
     from transformers import CONFIG_MAPPING
 
     try:
-        config = CONFIG_MAPPING[ALIASES.get(model_type, model_type)]()
-        data, model = json.loads(config.to_json_string()) | {"model_type": model_type}, build_empty(config)
+        config = CONFIG_MAPPING[model_type]()
+        data, model = json.loads(config.to_json_string()), build_empty(config)
     except Exception as problem:
         return {"status": "unbuildable", "why": str(problem)[:200]}
     expected, by = by_exclusion(model), "table"

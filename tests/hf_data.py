@@ -15,13 +15,10 @@ import sys
 import warnings
 from typing import Any
 
-from hf import ALIASES
-
 from ffnbench.models.defaults import FILE
 from ffnbench.models.families import Family, families, keys_read
+from ffnbench.models.transformers import OLD_NAME, classes_of, keys_of_class
 
-# a key of older files, found in the source of a class, that the class turns into another key
-OLD_NAME = re.compile(r'kwargs\.(?:pop|get)\(\s*"(\w+)"|kwargs\["(\w+)"\]|"(\w+)" (?:not )?in kwargs')
 # of these, what no width, number of layers, switch or expert comes from: positions, windows, tokens, pictures, words
 HARMLESS = re.compile(
     r"rope_|rotary|token_id|sliding_window|tie_|id2label|num_labels|^out_|segmentation_indices|layer_types|index_|dtype"
@@ -51,8 +48,8 @@ def made() -> str:
     warnings.simplefilter("ignore")
     rows = {}
     for model_type, family in sorted(families().by_type.items()):
-        if (kind := ALIASES.get(model_type, model_type)) in transformers.CONFIG_MAPPING:
-            rows[model_type] = row_of(transformers.CONFIG_MAPPING[kind], family, keys_read(model_type))
+        if model_type in transformers.CONFIG_MAPPING:
+            rows[model_type] = row_of(transformers.CONFIG_MAPPING[model_type], family, keys_read(model_type))
     lines = ",\n".join(f"{json.dumps(name)}: {json.dumps(row, sort_keys=True)}" for name, row in rows.items())
     return f'{{"transformers": {json.dumps(transformers.__version__)}, "types": {{\n{lines}\n}}}}\n'
 
@@ -64,11 +61,14 @@ def row_of(kind: Any, family: Family, named: frozenset[str]) -> dict[str, Any]:
     names, unsure = other_names(kind, keys)
     nested = parts(kind) if family.parts else {}
     read = keys | {part["instead"] for part in nested.values() if "instead" in part}
+    asks = (old_names(kind) - read) | unsure
     row = {
         "values": {key: own[key] for key in keys if key in own and key not in {*family.parts, *names}},
         "without": sorted(key for key in keys if key not in own and key not in family.parts),
         "names": names,
-        "asks": sorted((old_names(kind) - read) | unsure),
+        "asks": sorted(asks),
+        "also": sorted((keys_of_class(kind) & families().speaking.keys()) - keys - names.keys() - asks),
+        "classes": sorted(classes_of(kind)),
         "parts": nested,
         "flat": flat(kind, family),
     }

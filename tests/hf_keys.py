@@ -28,7 +28,6 @@ from typing import Any
 
 from hf_vary import GOLDEN, kind_of, small
 
-from ffnbench.models.configs import SYNONYMS
 from ffnbench.models.defaults import defaults_of
 from ffnbench.models.families import Layout, families, keys_of
 from ffnbench.models.transformers import build_empty
@@ -258,10 +257,7 @@ def told(model_type: str, strictly: bool = False) -> set[str]:
         found |= set() if strictly else keys_of(stack)
     if strictly:
         return found
-    found |= {name for name, key in defaults_of(model_type).names.items() if key in found}
-    for names in SYNONYMS:
-        found |= set(names) if found & set(names) else set()  # refused where they differ
-    return found
+    return found | {name for name, key in defaults_of(model_type).names.items() if key in found}
 
 
 def plain(row: Any) -> Any:

@@ -19,7 +19,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from hf import ALIASES, agree, apart, built_attentions, theirs
+from hf import agree, apart, built_attentions, theirs
 
 from ffnbench.errors import FfnbenchError
 from ffnbench.ffn import cost
@@ -110,7 +110,7 @@ def drawn(model_type: str, rng: random.Random) -> tuple[dict[str, Any], Counter[
     """A file and its truth; None where none of several can be built."""
     from transformers import CONFIG_MAPPING
 
-    kind = CONFIG_MAPPING[ALIASES.get(model_type, model_type)]
+    kind = CONFIG_MAPPING[model_type]
     for _ in range(TRIES):
         data = {"model_type": model_type} | draw(kind, rng)
         try:
@@ -142,9 +142,7 @@ def sparse(model_type: str, *, seed: str, files: int) -> dict[str, Any]:
             continue
         built = {"ffn": expected}
         if read["attention"] is not None:
-            built["attention"] = built_attentions(
-                CONFIG_MAPPING[ALIASES.get(model_type, model_type)].from_dict(json.loads(json.dumps(data)))
-            )
+            built["attention"] = built_attentions(CONFIG_MAPPING[model_type].from_dict(json.loads(json.dumps(data))))
         bad = [key for key in built if not (agree if key == "ffn" else operator.eq)(read[key], built[key])]
         tally["wrong" if bad else "same"] += 1
         tally["attention same"] += "attention" in built and "attention" not in bad
@@ -175,7 +173,7 @@ def at_defaults(model_type: str) -> dict[str, Any]:
     """The truth of a file that says its model type and nothing else."""
     from transformers import CONFIG_MAPPING
 
-    return {"ffn": theirs(CONFIG_MAPPING[ALIASES.get(model_type, model_type)]())}
+    return {"ffn": theirs(CONFIG_MAPPING[model_type]())}
 
 
 def one_file(model_type: str, *, seed: str) -> dict[str, Any]:

@@ -1,9 +1,16 @@
 """Configs that differ from a type's default in any of its keys, beside transformers' own models of them.
 
 `python tests/hf_vary.py one TYPE...` varies every key of the default config by itself, `pairs` two at once of those
-that change the model's FFNs, `random` 2 to 6 of all; `all` is every type that the table reads. `--seed N` and
-`--count N`, the variations a type. It prints one JSON line a type, and a sum. `random` draws half of its keys from
-those that the classes of the type read (golden/keys.json), and half from all.
+that change the model's FFNs, `random` 2 to 6 of all, `foreign` those and a key of another family, `classes` the class
+that `architectures` names; `all` is every type that the table reads (`classes`: that transformers has). `--seed N` and
+`--count N`, the variations a type; `--routes both` asks the names of modules as well as the table. It prints one JSON
+line a type, and a sum. `random` draws half of its keys from those that the classes of the type read (golden/keys.json),
+and half from all.
+
+A key of another family is one that changes the FFNs of that family's built model, and is no attribute of the config
+that the type's class makes of the file without it. The model is then built as if it were not there, so that any answer
+to a file with a number that is nowhere else in it is wrong; a switch may say what holds anyway. `foreign --write` finds
+those keys anew and writes golden/foreign.json.
 """
 
 from __future__ import annotations
@@ -13,20 +20,24 @@ import json
 import random
 import re
 import signal
+import tempfile
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from hf import ALIASES, Counts, agree, apart, ours, theirs
+from hf import Counts, agree, apart, by_exclusion, ours, theirs
+from hf_sparse import COMMON
 
 from ffnbench.errors import FfnbenchError
 from ffnbench.models.configs import HF_ACTIVATIONS
 from ffnbench.models.families import families
+from ffnbench.models.transformers import build_empty, classes_of, count_layers
 
 Data = dict[str, Any]
 Where = tuple[str, ...]  # a key, or the way to one in a nested part
 GOLDEN = Path(__file__).parent / "golden" / "keys.json"
+FOREIGN = GOLDEN.with_name("foreign.json")
 MOST = 4  # layers
 LEFT_OUT = object()
 COUNTS = re.compile(r"^(num_hidden_layers|n_layers?|num_layers|depth|((num_)?(encoder|decoder)_layers))$")
@@ -70,7 +81,7 @@ def kind_of(model_type: str) -> Any:
     """transformers' config class."""
     from transformers import CONFIG_MAPPING
 
-    return CONFIG_MAPPING[ALIASES.get(model_type, model_type)]
+    return CONFIG_MAPPING[model_type]
 
 
 def built(kind: Any, data: Data, seconds: float = 4) -> Counts:
@@ -299,7 +310,36 @@ def shown(change: dict[Where, Any]) -> str:
     return ", ".join(f"{'.'.join(w)}={'-' if v is LEFT_OUT else json.dumps(v)}" for w, v in change.items())
 
 
-def vary(model_type: str, mode: str, count: int, seed: int) -> dict[str, Any]:
+def by_names(data: Data) -> Counts:
+    """As `ffnbench inspect` counts where the table has no answer."""
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "config.json"
+        file.write_text(json.dumps(data), encoding="utf-8")
+        found: Counts = Counter()
+        for layers in count_layers(str(file)).layers:
+            found[layers.params] += layers.count
+        return found
+
+
+ROUTES = {"table": ours, "names": by_names}
+
+
+def held(data: Data, expected: Counts | None, routes: Iterable[str], tally: Counter[str]) -> list[str]:
+    """What each route says of a file; nothing at all may be said where `expected` is None."""
+    wrong = []
+    for route in routes:
+        try:
+            found = ROUTES[route](data)
+        except FfnbenchError:
+            tally[f"{route} refused"] += 1
+            continue
+        good = expected is not None and agree(found, expected)
+        tally[f"{route} {'same' if good else 'wrong'}"] += 1
+        wrong += [] if good else [f"{route}: {dict(found)} against {dict(expected or {})}"]
+    return wrong
+
+
+def vary(model_type: str, mode: str, count: int, seed: int, routes: Iterable[str]) -> dict[str, Any]:
     """How many variations of a type read as built, are refused, can't be built, and which are wrong."""
     kind = kind_of(model_type)
     tally: Counter[str] = Counter()
@@ -308,38 +348,131 @@ def vary(model_type: str, mode: str, count: int, seed: int) -> dict[str, Any]:
         data, base = small(model_type)
     except (Exception, TookTooLong) as problem:
         return {"status": "unbuildable", "why": f"{type(problem).__name__}: {problem}"[:200]}
-    for change in changes(mode, model_type, data, base, count, seed):
-        other = changed(data, change)
+    rng = random.Random(f"{seed} foreign {model_type}")
+    for change in changes("random" if mode == "foreign" else mode, model_type, data, base, count, seed):
+        other, key = changed(data, change), None
         try:
             expected = built(kind, other)
+            if mode == "foreign":
+                key, value = foreign_key(kind, other, rng)
+                other = other | {key: value}
+                if built(kind, other) != expected:
+                    raise TookTooLong  # not passed over after all
         except (Exception, TookTooLong):
             tally["unbuildable"] += 1
             continue
+        tally["built"] += 1
         if expected != base:
             matter |= {".".join(where) for where in change}
-        try:
-            found = ours(other)
-        except FfnbenchError:
-            tally["refused"] += 1
-            continue
-        tally["same" if agree(found, expected) else "wrong"] += 1
-        if not agree(found, expected):
-            wrong.append(f"{shown(change)}: {dict(found)} against {dict(expected)}")
+        found = held(other, None if key and type(other[key]) is int else expected, routes, tally)
+        wrong += [f"{shown(change)} {key and {key: other[key]}}: {each}" for each in found]
     answer = {"status": "wrong" if wrong else "exact", "tally": tally, "wrong": wrong}
     return answer | ({"matter": sorted(matter)} if mode == "one" else {}) | {"layers": sum(base.values())}
 
 
+def foreign_key(kind: Any, data: Data, rng: random.Random) -> tuple[str, Any]:
+    """A key of another family, with a value that nothing in the file has."""
+    config = kind.from_dict(json.loads(json.dumps(data)))
+    text = json.dumps(data)
+    pool = {k: v for k, v in json.loads(FOREIGN.read_text(encoding="utf-8"))["keys"].items() if not hasattr(config, k)}
+    key = rng.choice(sorted(pool))
+    some = pool[key] if bool in map(type, pool[key]) else [13, 17, 1111, 4243]  # and no ratio of what is there
+    free = [value for value in some if type(value) is bool or not re.search(rf"\b{value}\b", text)]
+    return key, rng.choice(free)
+
+
+def telling_keys() -> dict[str, list[Any]]:
+    """Keys at the top of common types' configs that change the FFNs of their models, with values that do."""
+    found: dict[str, list[Any]] = {}
+    for model_type in [
+        *COMMON,
+        "dinov2_with_registers",
+        "ctrl",
+        "xlnet",
+        "dbrx",
+        "ernie4_5_moe",
+        "switch_transformers",
+    ]:
+        try:
+            (data, base), kind = small(model_type), kind_of(model_type)
+        except (Exception, TookTooLong):
+            continue
+        for key, value in data.items():
+            if type(value) is not int and type(value) is not bool:
+                continue
+            for other in [not value] if type(value) is bool else [3, 7, 2 * value, value + 192]:
+                try:
+                    tells = built(kind, data | {key: other}) != base
+                except (Exception, TookTooLong):
+                    continue
+                if tells and other not in found.setdefault(key, []):
+                    found[key].append(other)
+    return {key: sorted(some) for key, some in sorted(found.items()) if some}
+
+
+def write_foreign() -> None:
+    """Write the keys, and files of common types with one of them each that transformers passes over."""
+    import transformers
+
+    made: dict[str, Any] = {"transformers": transformers.__version__, "keys": telling_keys(), "files": []}
+    FOREIGN.write_text(json.dumps(made), encoding="utf-8")
+    rng = random.Random("foreign")
+    for model_type in COMMON * 4:
+        kind, data = kind_of(model_type), {"model_type": model_type}
+        default = json.loads(kind().to_json_string())
+        key, value = foreign_key(kind, default, rng)
+        if type(value) is int:
+            made["files"].append({"config": data | {key: value}, "key": key})
+    text = json.dumps(made).replace('}, {"config"', '},\n{"config"')
+    FOREIGN.write_text(text + "\n", encoding="utf-8", newline="\n")
+
+
+def classes(model_type: str, routes: Iterable[str]) -> dict[str, Any]:
+    """Every class of a type by `architectures`, on a small config, and one that is none of its."""
+    kind, tally = kind_of(model_type), Counter[str]()
+    try:
+        data, _ = small(model_type)
+        named = classes_of(kind)
+    except (Exception, TookTooLong) as problem:
+        return {"status": "unbuildable", "why": f"{type(problem).__name__}: {problem}"[:200]}
+    wrong = []
+    for name, each in named.items():
+        file = data | {"architectures": [name]}
+        try:
+            expected = by_exclusion(build_empty(kind.from_dict(json.loads(json.dumps(file))), each))
+        except Exception:
+            tally["unbuildable"] += 1
+            continue
+        tally["built"] += 1
+        wrong += [f"{name}: {told}" for told in held(file, expected, routes, tally)]
+    other = "LlamaForCausalLM" if model_type != "llama" else "GPT2LMHeadModel"
+    wrong += [f"{other}: {told}" for told in held(data | {"architectures": [other]}, None, routes, tally) if named]
+    return {"status": "wrong" if wrong else "exact", "tally": tally, "wrong": wrong}
+
+
 def main() -> None:
     parser = argparse.ArgumentParser()
-    parser.add_argument("mode", choices=["one", "pairs", "random"])
-    parser.add_argument("types", nargs="+")
+    parser.add_argument("mode", choices=["one", "pairs", "random", "foreign", "classes"])
+    parser.add_argument("types", nargs="*")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--count", type=int, default=15)
+    parser.add_argument("--routes", choices=["table", "names", "both"], default="table")
+    parser.add_argument("--write", action="store_true")
     asked = parser.parse_args()
-    types = [name for name, family in sorted(families().by_type.items()) if family.stacks]
+    if asked.write:
+        write_foreign()
+        return
+    from transformers import CONFIG_MAPPING
+
+    types = [name for name, family in sorted(families().by_type.items()) if family.stacks and name in CONFIG_MAPPING]
+    types = sorted(CONFIG_MAPPING) if asked.mode == "classes" else types
+    routes = [*ROUTES] if asked.routes == "both" else [asked.routes]
     total: Counter[str] = Counter()
     for name in types if asked.types == ["all"] else asked.types:
-        line = apart(lambda name: vary(name, asked.mode, asked.count, asked.seed), name, seconds=300)
+        if asked.mode == "classes":
+            line = apart(lambda name: classes(name, routes), name, seconds=300)
+        else:
+            line = apart(lambda name: vary(name, asked.mode, asked.count, asked.seed, routes), name, seconds=300)
         total.update(line.get("tally", {line["status"]: 1}))
         print(json.dumps(line), flush=True)
     print(json.dumps({"type": "all", "seed": asked.seed, "tally": total}), flush=True)

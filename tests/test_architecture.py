@@ -17,8 +17,8 @@ TORCH_FILES = {
     "bench/jobs.py", "bench/counting.py", "bench/probe_jobs.py", "bench/rivals.py", "bench/building.py",
     "bench/agreement.py", "bench/backends.py", "bench/ceilings.py", "bench/compiling.py", "bench/onednn.py",
     "ffn/packed.py", "bench/padding.py", "models/alone.py", "bench/inputs.py", "bench/evidence.py",
-    "bench/judging.py", "selftest/cheats.py", "bench/accelerator.py", "bench/outside.py", "bench/weighing.py",
-    "bench/precision.py",
+    "bench/judging.py", "bench/originals.py", "selftest/cheats.py", "bench/accelerator.py", "bench/outside.py",
+    "bench/weighing.py", "bench/precision.py",
 }  # fmt: skip
 PICTURE_FILES = {
     f"report/{name}picture.py" for name in ("", "curve_", "surface_", "block_", "forest_", "ratio_", "roofline_")

@@ -89,11 +89,11 @@ def test_experts_in_every_second_layer_but_one() -> None:
 
 def test_a_shared_expert_of_no_width_is_none() -> None:
     """It does not take the width of the others."""
-    dots = QWEN | {
+    dots = LLAMA | {
         "model_type": "dots3_note_text", "n_routed_experts": 8, "shared_experts_intermediate_size": 0,
         "n_shared_experts": 1, "first_k_dense_replace": 0, "num_hidden_layers": 2, "mlp_layer_types": None,
+        "moe_intermediate_size": 1408, "num_experts_per_tok": 2,
     }  # fmt: skip
-    del dots["num_experts"]
     assert [cost.params(group.ffn) for group in read_groups(dots)] == [8 * 3 * 4096 * 1408 + 8 * 4096]
 
 
@@ -203,7 +203,7 @@ def test_a_composite_may_have_layers_of_its_own() -> None:
     ("config", "message", "hint"),
     [
         (LLAMA | {"intermediate_size": None}, "no intermediate_size", "looked for the keys: intermediate_size"),
-        ({"model_type": "llama", "d_model": 512}, "no hidden_size, but d_model", "looked for the keys: hidden_size"),
+        ({"model_type": "llama", "d_model": 512}, "d_model 512, which is no key of its class", "hidden_size"),
         (NEMOTRON_H | {"moe_latent_size": 32}, "moe_latent_size null only", "moe_latent_size"),
         (
             NEMOTRON_H | {"moe_shared_expert_intermediate_size": 0},
@@ -220,7 +220,7 @@ def test_a_composite_may_have_layers_of_its_own() -> None:
         (PVT | {"mlp_ratios": [8]}, "2 stages by depths", "mlp_ratios"),
         (DBRX | {"ffn_config": 3}, "no ffn_config.ffn_hidden_size", "ffn_config.ffn_hidden_size"),
         (HUNYUAN | {"moe_topk": [1, 2]}, r"moe_topk \[1, 2\]", "whole number"),
-        (LLAMA | {"ffn_dim": 11008}, "contradicts itself: intermediate_size 14336 and ffn_dim 11008", "keep"),
+        (LLAMA | {"ffn_dim": 11008}, "ffn_dim 11008, which is no key of its class", "its class has intermediate_size"),
         (GPT2 | {"hidden_size": 1024}, "contradicts itself: hidden_size 1024 and n_embd 768", "keep"),
         (LLAMA | {"hidden_act": "silo"}, "the activation 'silo'", "did you mean 'silu'?"),
         (LLAMA | {"hidden_act": "ReLU"}, "the activation 'ReLU'", "transformers calls it 'relu'"),
@@ -409,19 +409,22 @@ def test_inspect_in_json(tmp_path) -> None:
     assert layers[1]["spec"]["moe"]["experts"] == 8
 
 
-GTE = {  # the last of its three matrices alone has a bias, which no form of ours has
-    "model_type": "gte", "hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 3, "num_attention_heads": 4,
-}  # fmt: skip
+JETMOE = {"model_type": "jetmoe", "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2}
 
 
 def test_inspect_counts_an_unknown_family_by_transformers(tmp_path) -> None:
+    """By hand: 2 of 6 experts, gated and without biases, a router, and a bias behind them."""
     pytest.importorskip("transformers")
-    (tmp_path / "config.json").write_text(json.dumps(GTE))
+    (tmp_path / "config.json").write_text(json.dumps(JETMOE | {"num_local_experts": 6}))
     done = ffnbench("inspect", str(tmp_path / "config.json"), "--format", "json")
     assert done.returncode == 0, done.stderr
     answer = json.loads(done.stdout)
     assert "transformers" in answer["counted_by"]
-    assert [(each["count"], each["params"], each["spec"]) for each in answer["layers"]] == [(3, 18_496, None)]
+    assert answer["note"].endswith(": num_experts_per_tok")
+    every, expert = 6 * 32 + 32, 3 * 32 * 48
+    assert [(each["count"], each["params"], each["params_active"], each["spec"]) for each in answer["layers"]] == [
+        (2, 6 * expert + every, 2 * expert + every, None)
+    ]  # fmt: skip
 
 
 BUILT = [  # worked out by hand from the shapes that the models' papers and classes state
@@ -502,7 +505,7 @@ TEXT = json.dumps(LLAMA)
 @pytest.mark.parametrize(
     ("content", "says"),
     [
-        (TEXT[:-1] + ', "ffn_dim": 11008}', "contradicts itself: intermediate_size 14336 and ffn_dim 11008"),
+        (TEXT[:-1] + ', "ffn_dim": 11008}', "ffn_dim 11008, which is no key of its class"),
         (TEXT.replace("4096", "1000000000000"), "hidden_size 1000000000000"),
         (TEXT.replace("14336", "1" + "0" * 12), "intermediate_size 1000000000000"),
         (TEXT.replace(" 32", " 1000000000000"), "num_hidden_layers 1000000000000"),

@@ -323,23 +323,34 @@ def test_what_a_compiler_cannot_compile_is_unsupported_and_says_why() -> None:
 
 FAILS_TO_COMPILE = """
 import torch
+from ffnbench.bench.jobs import Jobs
 from ffnbench.bench.worker import _answer
+from ffnbench.plan import NoProbe
+from ffnbench.planning.compare import plan_compare
+from ffnbench.request import CompareRequest
 
 def refusing(graph, inputs):
     raise AssertionError("no rule for this operation")
 
-def job():
+def job(label):
     return torch.compile(lambda x: x + 1, backend=refusing)(torch.ones(2))
 
-answer = _answer(job, torch, {"do": "job"})
-print(answer["failure"], answer["message"])
+plan = plan_compare(CompareRequest(variants="relu,c=relu@backend=compile", d_model=8, threads=1), NoProbe())
+jobs = Jobs(plan)
+answers = [_answer(job, torch, {"do": "job", "label": label}, jobs) for label in ("relu", "c")]
+print([answer.get("ends") for answer in answers])
+print(answers[1]["failure"], answers[1]["message"])
 """
 
 
 def test_a_module_that_a_backend_cannot_compile_is_unsupported() -> None:
-    """For real, and in a process of its own: after a compile that failed Python's calls keep their arguments longer."""
+    """For real, and in a process of its own: after a compile that failed Python's calls keep their arguments longer.
+    So the worker of a case that is compiled ends with it.
+    """
     done = subprocess.run(
         [sys.executable, "-c", FAILS_TO_COMPILE], capture_output=True, text=True, check=True, cwd=ROOT
     )
-    assert done.stdout.startswith("unsupported ")
+    ends, _, told = done.stdout.partition("\n")
+    assert ends == "[None, True]"
+    assert told.startswith("unsupported ")
     assert done.stdout.strip().endswith("AssertionError: no rule for this operation")

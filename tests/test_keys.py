@@ -21,6 +21,8 @@ FOUND = {name: set(keys.split()) for name, keys in json.loads(GOLDEN.read_text(e
 NOT_LOOKED_AT = {  # no model of transformers is one of these: parts, whose classes stand in the model around them
     "coarse_acoustics",  # Bark's config has them under this name, and transformers under no type
     "fine_acoustics",
+    "jina_bert_v2",  # code that is not transformers' own
+    "mosaic_bert",
     "sam3_geometry_encoder",
     "semantic",
     "t5_gemma_module",
@@ -40,7 +42,6 @@ UNREAD = {  # what a row reads, though the classes of transformers don't
     "florence_vision": STAGES[0],
     "focalnet": STAGES[1],
     "gpt_oss": {"hidden_act"},  # acts_as
-    "kimi_k2": {"moe_layer_freq"},
     "llama4_vision_model": {"hidden_act"},
     "maskformer-swin": STAGES[1],
     "mimo_v2_flash": {"n_shared_experts"},  # the published code does
@@ -135,7 +136,10 @@ def test_two_names_of_one_key() -> None:
 @pytest.mark.parametrize(
     ("config", "params"),
     [
-        (LLAMA | {"model_type": "gpt_neox_japanese", "intermediate_multiple_size": 2}, 2 * 64 * 128),
+        (
+            LLAMA | {"model_type": "gpt_neox_japanese", "intermediate_multiple_size": 2, "intermediate_size": None},
+            2 * 64 * 128,
+        ),
         (LLAMA | {"model_type": "emu3_text_model", "mlp_bias": True}, 3 * 64 * 96 + 2 * 96 + 64),
     ],
 )
@@ -175,8 +179,11 @@ def test_another_form_is_refused(config: dict) -> None:
 )  # fmt: skip
 def test_first_dense_layers_that_the_code_sets(model_type: str, dense: int) -> None:
     """Without a list of their own these classes make so many dense, and first_k_dense_replace is no key of theirs."""
-    groups = read_groups({"model_type": model_type, "num_hidden_layers": 6, "first_k_dense_replace": 4})
+    config = {"model_type": model_type, "num_hidden_layers": 6}
+    groups = read_groups(config | {"first_k_dense_replace": dense})
     assert {group.kind: group.count for group in groups} == {"moe": 6 - dense} | ({"dense": dense} if dense else {})
+    with pytest.raises(FfnbenchError, match="first_k_dense_replace 4, which is no key of its class"):
+        read_groups(config | {"first_k_dense_replace": 4})
 
 
 def test_an_activation_that_the_code_sets() -> None:

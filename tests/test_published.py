@@ -128,7 +128,7 @@ def test_models_of_transformers_have_a_form_of_ours() -> None:
             own = prober.own_mlp(target)
             assert own.form is not None, target
             assert (own.d_model, own.d_ff) == (own.form.d_model, own.form.d_ff)
-        with pytest.raises(FfnbenchError, match="can't read 'lama'"):
+        with pytest.raises(FfnbenchError, match="'lama' is neither a preset nor a file"):
             prober.own_mlp("hf:lama")
 
 

@@ -18,7 +18,7 @@ import torch
 from conftest import ROOT, KnownProber
 
 from ffnbench import api, jsonable
-from ffnbench.api import Machine, Prepared, measure
+from ffnbench.api import Machine, Prepared, _priced, measure
 from ffnbench.bench import meters, weighing
 from ffnbench.bench.descendants import marked
 from ffnbench.bench.prober import Prober
@@ -28,6 +28,7 @@ from ffnbench.errors import FfnbenchError
 from ffnbench.ffn.spec import ImportedSpec
 from ffnbench.plan import Arm, Workload, cost_of
 from ffnbench.planning.compare import plan_compare
+from ffnbench.report.compare import compare_records
 from ffnbench.request import CompareRequest
 from ffnbench.result import CaseCost
 from ffnbench.stats.verdict import summarise
@@ -169,6 +170,27 @@ def test_user_code_that_cannot_serve_is_one_clear_error(prober: Prober, target: 
     assert hint in caught.value.hint
     assert caught.value.hint
     assert caught.value.exit_code == 2
+
+
+def test_a_case_that_can_t_be_counted_is_a_row(prober: Prober, tmp_path: Path) -> None:
+    """Whatever its code does: raise, give another shape, end its process. Those behind it are counted: by hand, a layer
+    that makes its weights in its first call has 16 x 16 and a bias.
+    """
+    (tmp_path / "dies.py").write_text(
+        "import os\nfrom torch import nn\nclass Dies(nn.Linear):\n"
+        "    def __init__(self, d_model): super().__init__(d_model, d_model)\n    def forward(self, x): os._exit(3)\n"
+    )
+    targets = (f"{HOSTILE}:broken", f"{HOSTILE}:BadShape", f"{tmp_path}/dies.py:Dies", "torch.nn:LazyLinear")
+    rows = ",".join(f"m{number}={target}" for number, target in enumerate(targets))
+    request = CompareRequest(variants=f"relu,{rows}", d_model=16, seq_len=8, threads=1, device="cpu")
+    plan = plan_compare(request, prober)
+    found = compare_records(_priced(plan, prober, lenient=True).priced())
+    assert [row["params"] for row in found] == [2 * 16 * 64, None, None, None, 16 * 16 + 16]
+    says = ("", "raised RuntimeError: no GPU here", "returns shape", "the process ended (exit code 3)", "")
+    assert all(text in (row["failure"] or "") for row, text in zip(found, says, strict=True))
+    assert [bool(row["failure"]) for row in found] == [bool(text) for text in says]
+    with pytest.raises(FfnbenchError, match="no GPU here"):
+        _priced(plan, prober)  # of a check
 
 
 def test_who_only_looks_needs_one_thread(prober: Prober, tmp_path: Path) -> None:

@@ -221,6 +221,24 @@ def judged_report(**options: object) -> Report:
     return replace(report, judged=judged, inputs=inputs, judging_s=1.5, wall_s=20.0)
 
 
+def test_a_row_that_could_not_be_judged_has_no_verdict(baseline: Path, tmp_path: Path, call) -> None:
+    """It takes 1.3 times as long, and is called nothing; neither is a row whose reference could not be judged."""
+    why = "outputs of swiglu could not be judged: it can't be made twice"
+    report = recompute(judged_report())
+    found = report.comparison("swiglu")
+    assert (found.verdict, found.ratio, found.reason) == (Verdict.UNCLEAR, None, why)
+    assert report.comparison("gelu").verdict is Verdict.FASTER
+    nobody = replace(report.judged[0], outputs=0, error=None, why="no memory")
+    lost = recompute(replace(report, judged=(nobody, *report.judged[1:])))
+    assert {lost.comparison(label).verdict for label in ("gelu", "swiglu")} == {Verdict.UNCLEAR}
+    now = replace(measured(machine(seed=3), workers=6, rounds=20), judged=report.judged[2:])
+    code, out, _ = call("check", baseline, saved(tmp_path / "run.json", now))
+    assert code == 0
+    assert "swiglu latency UNCLEAR" in out
+    assert why in out
+    assert "gelu latency OK" in out
+
+
 @pytest.mark.parametrize("width", [60, 80, 120])
 def test_golden_tables_of_what_was_judged(width: int) -> None:
     """Delete a golden file and run the tests to write it anew, then read it."""
@@ -259,7 +277,7 @@ def test_the_line_of_what_was_judged() -> None:
 def test_footnotes_of_a_function_that_nobody_checked() -> None:
     notes = compare_table(judged_report()).footnotes
     assert sum("function not checked: @like=NAME" in note for note in notes) == 1
-    assert any(note.endswith("outputs of its timed calls were not judged: it can't be made twice") for note in notes)
+    assert any(note.endswith("outputs of swiglu could not be judged: it can't be made twice") for note in notes)
     two = replace(judged_report(), judged=tuple(replace(one, error=1e-7, outputs=3) for one in judged_report().judged))
     table = compare_table(two)
     assert sum("@like=NAME" in note for note in table.footnotes) == 1  # one text for both rows

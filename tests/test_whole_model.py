@@ -224,7 +224,7 @@ def test_transformers_counts_what_the_table_does_not_know(tmp_path, monkeypatch:
     file.write_text(json.dumps(LLAMA | {"vocab_size": None}))
     counted = WholeModel(
         name="llama", source="x", counted_by="transformers", embeddings=1, attention=2, ffn=3, router=0, norms=4,
-        head=5, idle=None,
+        head=5, idle=0,
     )  # fmt: skip
     worker = Counting({"model": jsonable.encode(counted)})
     monkeypatch.setattr(api, "MACHINE", api.Machine(launch=lambda: worker))

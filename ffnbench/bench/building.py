@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.parameter import is_lazy
 
 from ffnbench.errors import FfnbenchError
 from ffnbench.ffn.attention import AttentionSpec
@@ -74,8 +75,14 @@ def carried(folder: str, module: nn.Module) -> None:
 
 
 def build_foreign(spec: ImportedSpec) -> nn.Module:
-    """A module that ffnbench has no form of, on the device and in the dtype that its own code chooses."""
+    """A module that ffnbench has no form of, on the device and in the dtype that its own code chooses. A lazy one makes
+    its weights now, by a call with one token.
+    """
     module: nn.Module = build_own(spec.target) if isinstance(spec, HFSpec) else build_imported(spec)
+    if lazy := [p for p in (*module.parameters(), *module.buffers()) if is_lazy(p)]:
+        with torch.no_grad():
+            module.eval()(torch.zeros(1, 1, spec.d_model, device=lazy[0].device, dtype=lazy[0].dtype))
+        module.train()
     return module
 
 

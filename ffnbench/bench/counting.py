@@ -19,7 +19,7 @@ from torch.utils.flop_counter import FlopCounterMode, flop_registry
 from ffnbench.bench.accelerator import Accelerator, accelerator_of
 from ffnbench.bench.building import build_foreign
 from ffnbench.bench.outside import Outside
-from ffnbench.errors import FfnbenchError
+from ffnbench.errors import FfnbenchError, Unsupported
 from ffnbench.ffn.cost import Cost, params_active
 from ffnbench.ffn.dtypes import item_bytes
 from ffnbench.ffn.imported import D_FF_NAMES
@@ -146,19 +146,19 @@ def _watch(module: nn.Module, x: Tensor) -> Outside:
 
 
 def check_output(y: object, x: Tensor, name: str) -> None:
-    """An FFN maps (..., d_model) to the same shape and dtype; raises FfnbenchError otherwise."""
+    """An FFN maps (..., d_model) to the same shape and dtype; raises Unsupported otherwise."""
     if not isinstance(y, Tensor):
-        raise FfnbenchError(
+        raise Unsupported(
             f"{name} returns {type(y).__name__}, not a tensor",
             "wrap it so that forward returns the hidden states alone",
         )
     if y.shape != x.shape:
-        raise FfnbenchError(
+        raise Unsupported(
             f"{name} returns shape {tuple(y.shape)} for an input of {tuple(x.shape)}",
             "an FFN keeps the shape (batch, seq_len, d_model)",
         )
     if y.dtype != x.dtype:
-        raise FfnbenchError(
+        raise Unsupported(
             f"{name} returns {y.dtype} for an input of {x.dtype}", "cast the result back inside the module"
         )
 

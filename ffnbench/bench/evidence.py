@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import base64
 import ctypes
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from random import SystemRandom
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.multiprocessing.reductions import StorageWeakRef
 
 from ffnbench.bench.accelerator import Accelerator
 from ffnbench.bench.inputs import Pool
@@ -21,6 +23,7 @@ from ffnbench.bench.inputs import Pool
 ROWS = 4  # of an output; of a weight's gradient
 LARGEST_STATE = 1 << 20  # bytes of buffers that travel
 LEAST_GRADIENT = 8  # elements: of fewer, a sum over all tokens may be near 0, where rounding is all that there is
+Places = set[tuple[StorageWeakRef, int]]  # in memory, of outputs: storages of which no other is taken for one
 _get_state, _clone, _dice = torch.random.get_rng_state, Tensor.clone, SystemRandom()
 
 
@@ -37,6 +40,7 @@ class Witness:
     train: bool
     draws: bool  # whether it is known to draw random numbers
     accelerator: Accelerator | None = None
+    earlier: Places | None = None  # of the outputs that were looked at; None where they may be the same
     x: Tensor | None = None
     y: Tensor | None = None
     problem: str = ""
@@ -68,6 +72,11 @@ class Witness:
             self.copy(x, y, gradients)
         self.x = x
         self.problem = unlike_plain(y, x, foreign=self.foreign)
+        if self.foreign and self.earlier is not None and not self.problem:
+            place = StorageWeakRef(y.untyped_storage()), y.storage_offset()
+            if place in self.earlier:
+                self.problem = "its output is the memory of an earlier one, which it changes"
+            self.earlier.add(place)
         self.drew = self._state is not None and not torch.equal(self._state, self._random_state())
         self._gradients = gradients
         if gradients:
@@ -146,17 +155,17 @@ def packed(values: Tensor) -> str:
     return base64.b64encode(ctypes.string_at(values.data_ptr(), values.nbytes)).decode("ascii")
 
 
-def unpacked(text: str, dtype: torch.dtype, *shape: int) -> Tensor:
+def unpacked(text: str, dtype: torch.dtype, shape: Sequence[int]) -> Tensor:
     """The tensor again."""
     raw = bytearray(base64.b64decode(text))
-    return torch.frombuffer(raw, dtype=dtype).view(*shape) if raw else torch.empty(*shape, dtype=dtype)
+    return torch.frombuffer(raw, dtype=dtype).view(shape) if raw else torch.empty(shape, dtype=dtype)
 
 
 def fingerprint(module: nn.Module) -> dict[str, str]:
     """A few elements of every weight and buffer: two instances of the same seed have the same."""
     found = {}
     for name, value in (*module.named_parameters(), *module.named_buffers()):
-        if isinstance(value, nn.parameter.UninitializedTensorMixin) or not value.numel() or value.is_sparse:
+        if not value.numel() or value.is_sparse:
             continue
         flat = value.detach().reshape(-1)
         places = torch.linspace(0, flat.numel() - 1, min(16, flat.numel())).long()

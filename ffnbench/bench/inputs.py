@@ -1,8 +1,8 @@
 """Fresh inputs for the calls of a sample: no content repeats, and every process can make each of them again.
 
-An input is the seeded one, its columns multiplied by +1 or -1. The signs of a sample are drawn from its salt, a row of
-them for each call. Such an input is as random as the seeded one (N(0, 1) is symmetric), exact in every dtype, and made
-in one pass over memory. Needs torch.
+An input is the seeded one, its columns multiplied by factors of either sign, drawn for each call from the salt of its
+sample: so neither signs nor magnitudes come twice. Every process rounds the products alike, and they are made in one
+pass over memory. Needs torch.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from torch import Tensor
 
 MOST_BYTES = 1 << 28  # of a pool
 WIDEST = 1 << 16  # elements of a token; a wider one is no token but a list of numbers, and is cut into parts
+LEAST, MOST = 0.5, 1.42705098  # a factor without its sign: the mean square of what lies evenly between is 1
 PART = 4096  # at most, of such a list
 STEP = 16  # of such parts one in so many is renewed: what reads them once would take no longer than renewing all
 
@@ -31,10 +32,10 @@ def width_of(d_model: int) -> int:
     return next(width for width in range(PART, 0, -1) if d_model % width == 0)
 
 
-def signs_of(salt: int, calls: int, width: int) -> Tensor:
-    """+1 or -1 for each call and column of a sample, (calls, width) of int8 on the CPU."""
-    generator = torch.Generator().manual_seed(salt)
-    return torch.randint(0, 2, (calls, width), generator=generator, dtype=torch.int8) * 2 - 1
+def factors_of(salt: int, calls: int, width: int) -> Tensor:
+    """For each call and column of a sample, (calls, width) of float32 on the CPU, as often below 0 as above."""
+    drawn = torch.rand(calls, width, generator=torch.Generator().manual_seed(salt)) * 2 - 1
+    return drawn * (MOST - LEAST) + LEAST * drawn.sign()
 
 
 class Pool:
@@ -51,16 +52,16 @@ class Pool:
         self._step = 1 if self.width == base.shape[-1] else STEP
         self.memory = torch.empty(0, *base.shape, dtype=base.dtype, device=base.device)
         self._inputs: list[Tensor] = []
-        self._drawn: tuple[tuple[int, int], Tensor] | None = None  # the signs of the last sample
+        self._drawn: tuple[tuple[int, int], Tensor] | None = None  # the factors of the last sample
 
     def renew(self, salt: int, calls: int) -> list[Tensor]:
         """So many inputs that no call has seen."""
         with torch.no_grad():
             if len(self.memory) < calls:
                 self.memory = self._base.repeat(calls, *[1] * self._base.ndim)
-            signs = self._signs(salt, calls)
+            factors = self._factors(salt, calls)
             written = self.memory[:calls].view(calls, -1, self.width)[:, salt % self._step :: self._step]
-            torch.mul(self._rows[salt % self._step :: self._step], signs.view(calls, 1, self.width), out=written)
+            torch.mul(self._rows[salt % self._step :: self._step], factors.view(calls, 1, self.width), out=written)
             made = [torch.empty_like(self._base) for _ in range(calls - len(self._inputs))]
             self._inputs += [x.requires_grad_(self._train) for x in made]
             torch._foreach_copy_([x.detach() for x in self._inputs[:calls]], list(self.memory[:calls].unbind(0)))
@@ -72,14 +73,14 @@ class Pool:
 
     def rows(self, salt: int, calls: int, call: int, rows: Tensor) -> Tensor:
         """Some renewed rows of one call's input, (rows, width), by their numbers."""
-        return self._rows.index_select(0, rows) * self._signs(salt, calls)[call]
+        return self._rows.index_select(0, rows) * self._factors(salt, calls)[call]
 
     def input(self, salt: int, calls: int, call: int) -> Tensor:
         """The whole input of one call: no view, as it is none in a timed call (autocast asks)."""
-        return (self._rows * self._signs(salt, calls)[call]).view(self._base.shape).clone()
+        return (self._rows * self._factors(salt, calls)[call]).view(self._base.shape).clone()
 
-    def _signs(self, salt: int, calls: int) -> Tensor:
+    def _factors(self, salt: int, calls: int) -> Tensor:
         if self._drawn is None or self._drawn[0] != (salt, calls):
-            signs = signs_of(salt, calls, self.width).to(self._base.device, self._base.dtype)
-            self._drawn = (salt, calls), signs
+            factors = factors_of(salt, calls, self.width).to(self._base.device, self._base.dtype)
+            self._drawn = (salt, calls), factors
         return self._drawn[1]

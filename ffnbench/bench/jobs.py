@@ -6,14 +6,12 @@ worker. What its timed calls give goes to a judge in another process (judging.py
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field
 from functools import partial
-from os import urandom
 from resource import RUSAGE_SELF, getrusage
-from threading import get_native_id
-from time import perf_counter, process_time, sleep
 from typing import Any
 
 import torch
@@ -25,7 +23,6 @@ from ffnbench.bench.accelerator import accelerator_of, place_of
 from ffnbench.bench.backends import ORDERS, changed, prepare
 from ffnbench.bench.building import as_own, build, carried, impose_routing, seed_all
 from ffnbench.bench.ceilings import Ceilings
-from ffnbench.bench.clocks import BURNS, Originals
 from ffnbench.bench.compiling import settled
 from ffnbench.bench.counting import check_output
 from ffnbench.bench.device_time import QUEUE
@@ -34,8 +31,9 @@ from ffnbench.bench.evidence import Witness, fingerprint, moving
 from ffnbench.bench.inputs import most_inputs
 from ffnbench.bench.judging import Judge
 from ffnbench.bench.nvml import DeviceWatch
+from ffnbench.bench.originals import Originals
 from ffnbench.bench.padding import padded
-from ffnbench.bench.waiting import WaitMeter, threads_of
+from ffnbench.bench.waiting import WaitMeter
 from ffnbench.errors import FfnbenchError, Unsupported
 from ffnbench.ffn.attention_module import Attention, attention_reference
 from ffnbench.ffn.experts import MixtureOfExperts
@@ -52,10 +50,8 @@ class Mismatch(Exception):
     """The module does not compute what it claims to."""
 
 
-PAUSES_S, WATCHED_S = (0.03, 0.1, 0.2, 0.2), 0.03  # torch's threads spin on for some 10 ms
 COPIES = 4  # of a pool: as it is written and as it is read, inputs and gradients
 JUDGES_BYTES = 1 << 30  # that they keep at once
-REPEATS = 5
 ITS_OWN = "the module's own in float64"
 NO_ERROR = "its error is not known: it can't be copied and run in float64, or it draws random numbers"
 
@@ -112,9 +108,8 @@ class Jobs:
         subject.pool.renew(protocol.seed, min(calls, most))
         if subject.train:
             subject.grads.renew(protocol.seed, min(calls, most))
-        if isinstance(case.ffn, ImportedSpec) and not checked:
-            made |= self.rest()
         self.subjects[label] = subject
+        self.originals.keep(label, module)
         pool = {"count": min(calls, most), "bytes": subject.pool.memory.nbytes}
         told = {"calls": calls, "inputs": pool, "made_of": made_of, ERROR: self.errors.get(label)}
         return told | {"replaced": self.originals.replaced()} | made
@@ -124,10 +119,16 @@ class Jobs:
         if (accelerator := accelerator_of(self.plan.case(label).workload.device)) is not None:
             accelerator.synchronize()
 
+    def has_compiled(self, label: str) -> bool:
+        """Whether it is a case that is compiled, and the compiler is at work in this process."""
+        compiled = {case.label for case in self.plan.cases if case.workload.compiled}
+        return label in compiled and "torch._dynamo" in sys.modules
+
     def forget(self, label: str) -> None:
         """Let go of all that a case holds: it has failed, and others want the memory."""
         for kept in (self.subjects, self.judges, self.exact):
             kept.pop(label, None)  # type: ignore[attr-defined]
+        self.originals.forget(label)
 
     def _alone(self, case: Case) -> bool:
         """Whether it is an activation of ffnbench's own among such: timed on one input, which stays in a cache."""
@@ -139,10 +140,8 @@ class Jobs:
         """Mean seconds of one call, those of the device and of the host where it runs on an accelerator, and the share
         of the time that threads waited for a CPU.
 
-        Inputs are made of `salt`. `looks` are the numbers of the calls, in order, whose outputs are told; `beside_s` is
-        all that this took beside the calls.
+        Inputs are made of `salt`. `looks` are the numbers of the calls, in order, whose outputs are told.
         """
-        start = perf_counter()
         subject, case = self.subjects[label], self.plan.case(label)
         work, count = case.workload, 1 if self._alone(case) else calls
         _settle(work)
@@ -151,7 +150,7 @@ class Jobs:
         draws = subject.draws or _pauses(subject)
         witnesses = [
             Witness(subject.module, subject.pool, salt, count, number, isinstance(case.ffn, ImportedSpec),
-                    subject.train, draws, subject.accelerator)
+                    subject.train, draws, subject.accelerator, None if subject.uncaptured else subject.outputs)
             for number in looks
         ]  # fmt: skip
         with settled(work):
@@ -172,7 +171,7 @@ class Jobs:
             told["replaced"] = self.originals.replaced()
             if torch.get_num_threads() != work.threads:
                 told["replaced"] = f"the {work.threads} threads of its row by {torch.get_num_threads()}"
-        return told | {"beside_s": perf_counter() - start - times.value * calls}
+        return told
 
     def judge(self, label: str, evidence: list[dict[str, Any]], seconds: float, weights: str = "") -> dict[str, Any]:
         """What a judge finds of the outputs of timed calls, and a few elements of its own instance's weights."""
@@ -191,57 +190,6 @@ class Jobs:
                 self.judges.clear()  # they can be made again
             self.judges[label] = Judge(self.plan.case(label), self.plan.protocol.seed, weights)
         return self.judges[label]
-
-    def tick(self, label: str, seconds: float) -> dict[str, Any]:
-        """Wait for so long by the clock of this process, with nothing else to do."""
-        start = perf_counter()
-        while perf_counter() - start < seconds:
-            pass
-        return {"seconds": perf_counter() - start}
-
-    def repeat(self, label: str) -> dict[str, Any]:
-        """Seconds of a call on an input that was not seen before, and of the next one on the same: the least of a few.
-
-        Another call, on another input, comes first: caches and threads are as warm for both.
-        """
-        subject, work = self.subjects[label], self.plan.case(label).workload
-        _settle(work)
-        first, again = [], []
-        with settled(work):
-            for _ in range(REPEATS):
-                other, x = subject.pool.renew(int.from_bytes(urandom(7)), 2)
-                meters.sample(subject, [other], apart=False)
-                first.append(meters.sample(subject, [x], apart=False).wall)
-                again.append(meters.sample(subject, [x], apart=False).wall)
-        return {"first": min(first), "again": min(again)}
-
-    def idle(self, label: str) -> dict[str, Any]:
-        """As `rest`, before any case is opened: with OMP_WAIT_POLICY=active torch's own threads never sleep."""
-        _settle(self.plan.case(label).workload)
-        a = torch.ones(512, 512)
-        torch.mm(a, a)
-        return self.rest()
-
-    def rest(self, label: str = "") -> dict[str, Any]:
-        """CPUs that threads of this process want while nothing is called, once those that have worked are asleep.
-
-        Where others have the CPUs, torch's threads spin for longer: what still works is looked at again, later.
-        """
-        cpus = 0.0
-        for pause in PAUSES_S:
-            sleep(pause)
-            before, used, start = threads_of(), process_time(), perf_counter()
-            sleep(WATCHED_S)
-            after, seconds = threads_of(), perf_counter() - start
-            wanted = sum(
-                now.ran + now.waited - before[name].ran - before[name].waited
-                for name, now in after.items()
-                if name in before and name != str(get_native_id())
-            )
-            cpus = max(wanted / 1e9, process_time() - used) / seconds
-            if cpus < BURNS:
-                break
-        return {"cpus": cpus}
 
     def explore(self, label: str, roofs: list[Any], seconds: float, keep: int) -> dict[str, Any]:
         """The fastest roofs of each group, with the seconds and the number of calls of a sample."""

@@ -1,9 +1,10 @@
 """Outputs of timed calls, held against what they should be, in a process that times nothing. Needs torch.
 
 A module is built again from its seed. One of ffnbench's forms, or one that `@like` or a config says is such a form, is
-held against the form in float64; any other against itself in float64, and where that differs or can't be run, in its
-own dtype: a choice between near ties, of a router, may fall otherwise in float64. Rows of the input are enough where a
-module treats each token by itself; else, and for gradients, the whole input is run.
+held against the form in float64, whatever state it keeps and numbers it draws; dropout in train mode apart. Any other
+is held against itself in float64, and where that differs or can't be run, in its own dtype: a choice between near ties,
+of a router, may fall otherwise in float64. Rows of the input are enough where a module treats each token by itself;
+else, and for gradients, the whole input is run.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from ffnbench.bench.accelerator import accelerator_of, place_of
 from ffnbench.bench.backends import ORDERS, changed
@@ -55,9 +57,6 @@ class Judge:
         self.made_of = fingerprint(module)
         subject = subject_of(module, work, case.ffn.d_model, seed)
         self._pool, self._grads = Pool(subject.x, train=False), Pool(subject.grad, train=False)
-        if _is_lazy(module):
-            with torch.set_grad_enabled(self._train):
-                module(subject.x)
         if weights:
             carried(weights, module)
         self.blind = isinstance(case.ffn, ImportedSpec) and case.ffn.ours is None and self._is_blind(subject.x)
@@ -80,6 +79,8 @@ class Judge:
             impose_routing(self._router, work, seed)
         # of experts, (tokens, top_k), where it is imposed
         self._choice: Tensor | None = None if self._router is None else self._router.imposed
+        # of a module that is said to be a form: whether it drops out, which the form does not
+        self._drops = self._layout is not None and self._train and self._has_dropout(subject.x)
         self._by_rows = True  # as long as rows alone have given the right output
         self._buffers = {name: b.clone() for name, b in module.named_buffers() if b.is_floating_point()}
 
@@ -87,9 +88,6 @@ class Judge:
         """Another instance, in eval mode; with other weights in their places, drawn before it is called."""
         seed_all(self._seed)
         module = build(_run_eagerly(self._case.ffn), device=x.device, dtype=self._dtype).eval()
-        if _is_lazy(module):
-            with torch.no_grad():
-                module(x)
         if other_weights:
             with torch.no_grad():
                 for weight in module.parameters():
@@ -115,6 +113,19 @@ class Judge:
         weights = {name: weight.detach().clone() for name, weight in module.named_parameters()}
         with torch.no_grad():
             return row_error(module(x)[0], reference_output(on_weights(self._layout, weights), x)[0])
+
+    def _has_dropout(self, x: Tensor) -> bool:
+        """Whether a call in train mode draws which numbers to leave out; so it is taken where it can't be run."""
+        try:
+            with torch.no_grad(), _Drawn() as drawn:
+                self._built(x, other_weights=False).train()(x)
+        except Exception:
+            return True
+        return drawn.dropout
+
+    def _by_form(self, one: Evidence) -> bool:
+        """Whether the form that a module is said to be tells what it should have given."""
+        return self._layout is not None and not (self._drops and "state" in one)
 
     @cached_property
     def _form(self) -> OwnForm | None:
@@ -157,8 +168,9 @@ class Judge:
         def over() -> bool:
             return perf_counter() - start > seconds and found.outputs > 0
 
-        whole = [(one, False) for one in evidence if "state" in one]  # and whether its output has been judged
-        plain = [one for one in evidence if "state" not in one]
+        drew = [one for one in evidence if "state" in one and not self._by_form(one)]
+        whole = [(one, False) for one in drew]  # and whether its output has been judged
+        plain = [one for one in evidence if one not in drew]
         if self._case.workload.compiled and whole:
             whole, found.why = [], "compiled code draws random numbers in its own way, which nothing can draw again"
         while plain and self._by_rows and not over():
@@ -181,26 +193,10 @@ class Judge:
             "gradients": found.gradients,
             "why": found.why,
             "tolerance": self._tolerance,
-            "form": self.form,
+            "form": "" if found.by_itself else self.form,
             "blind": self.blind,
             "others": self.others if self.others > self._tolerance else 0.0,
-            "unsteady": self._unsteady(evidence) if self._accuses(found) else 0.0,
         }
-
-    def _accuses(self, found: _Found) -> bool:
-        return not self.form and found.error is not None and not found.error <= self._tolerance
-
-    def _unsteady(self, evidence: Sequence[Evidence]) -> float:
-        """How far the first two calls of an instance on one input are apart; both find the same generator state."""
-        one = evidence[0]
-        try:
-            module = self._built(self._pool.input(one["salt"], one["calls"], one["call"]), other_weights=False)
-            module.train(self._train)
-            first, again = (self._expected(module, self._dtype, one)[OUTPUT] for _ in range(2))
-        except Exception:
-            return 0.0
-        error = row_error(again, first)
-        return error if self._tolerance < error < float("inf") else 0.0
 
     def used(self) -> float | None:
         """Share of the weights' elements that the output of the seeded input depends on; None where it is not known."""
@@ -220,7 +216,7 @@ class Judge:
         self._exact.zero_grad(set_to_none=True)
         return float(used / max(1, sum(p.numel() for p in every)))
 
-    def _rows(self, some: Sequence[Evidence], found: _Found) -> bool:
+    def _rows(self, some: list[Evidence], found: _Found) -> bool:
         """Run the rows alone; whether that tells. A form's tells always, another module's where it is right."""
         x = torch.cat([self._rows_in(one) for one in some])
         y = torch.cat([self._told(one["y"], len(one["rows"])) for one in some])
@@ -245,6 +241,9 @@ class Judge:
         error = row_error(y, expected)
         if self._form is None and not error <= self._tolerance:
             self._by_rows = False
+            apart = (y.double() - expected.double()).norm(dim=-1).nan_to_num(float("inf"))
+            worst = dict(zip(map(id, some), apart.split([len(one["rows"]) for one in some]), strict=True))
+            some.sort(key=lambda one: -float(worst[id(one)].max()))  # there may be time for the first alone
             return False
         if choice is not None and not error <= self._tolerance and self._case.workload.routing is None:
             kept = ~self._tied(x)
@@ -289,10 +288,11 @@ class Judge:
         for module, dtype in ((self._exact, torch.float64), (self._same, self._dtype)):
             if module is None or (errors is not None and max(errors.values()) <= self._tolerance):
                 continue
-            if module is self._same and self.form and errors is not None and self._layout is not None:
+            by_form = self._by_form(one)
+            if module is self._same and by_form and errors is not None:
                 continue  # of a form that is said to be another's, float64 is the reference
             try:
-                said = self._layout is not None and module is self._exact and "state" not in one
+                said = by_form and module is self._exact
                 expected = self._as_said(one) if said else self._expected(module, dtype, one)
             except Exception as problem:
                 found.why = f"another instance of it can't be run: {type(problem).__name__}: {problem}"[:200]
@@ -306,6 +306,7 @@ class Judge:
         for what, error in errors.items():
             found.add(error, what)
         found.gradients += "dx" in one
+        found.by_itself |= self._layout is not None and not self._by_form(one)
         return True
 
     def _error(self, what: str, values: Tensor, expected: Tensor) -> float:
@@ -332,7 +333,7 @@ class Judge:
         if isinstance(module, MixtureOfExperts):
             module.imposed = self._chosen(one) if self._choice is None else self._choice
         if "state" in one:
-            state = unpacked(one["state"], torch.uint8, -1)
+            state = unpacked(one["state"], torch.uint8, (-1,))
             if (accelerator := accelerator_of(self._case.workload.device)) is not None:
                 accelerator.set_rng_state(state)
             else:
@@ -373,12 +374,12 @@ class Judge:
         """The buffers as they were when it was built, or as they were before the timed call."""
         for name, value in module.named_buffers():
             if name in moved:
-                value.copy_(unpacked(moved[name], self._buffers[name].dtype, *value.shape))
+                value.copy_(unpacked(moved[name], self._buffers[name].dtype, value.shape))
             elif name in self._buffers:
                 value.copy_(self._buffers[name])
 
     def _told(self, text: str, rows: int) -> Tensor:
-        return unpacked(text, self._dtype, rows, -1)
+        return unpacked(text, self._dtype, (rows, -1))
 
 
 @dataclass(slots=True)
@@ -388,10 +389,21 @@ class _Found:
     error: float | None = None
     what: str = ""
     why: str = ""
+    by_itself: bool = False  # though it is said to be a form
 
     def add(self, error: float, what: str) -> None:
         if self.error is None or error > self.error:
             self.error, self.what = error, what
+
+
+class _Drawn(TorchDispatchMode):
+    """Sees whether numbers are drawn for dropout."""
+
+    dropout = False
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self.dropout |= any(name in str(func) for name in ("dropout", "bernoulli"))
+        return func(*args, **(kwargs or {}))
 
 
 def row_error(y: Tensor, expected: Tensor, but: int = 0) -> float:
@@ -413,10 +425,6 @@ def _name_of(spec: AnySpec) -> str:
     if isinstance(spec, ActivationSpec):
         return "" if spec.own else spec.activation
     return spec.name if isinstance(spec, AttentionSpec) else ""
-
-
-def _is_lazy(module: nn.Module) -> bool:
-    return any(isinstance(p, nn.parameter.UninitializedTensorMixin) for p in (*module.parameters(), *module.buffers()))
 
 
 def _run_eagerly(spec: AnySpec) -> AnySpec:

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from ffnbench.bench.accelerator import Accelerator, Replay, accelerator_of, place_of
 from ffnbench.bench.caches import caches
 from ffnbench.bench.device_time import GRAPH, QUEUE, UNROLLED, DeviceTimer, device_seconds
-from ffnbench.bench.evidence import Witness
+from ffnbench.bench.evidence import Places, Witness
 from ffnbench.bench.inputs import Pool
 from ffnbench.bench.roofs import UNKNOWN_CACHE
 from ffnbench.errors import Unsupported
@@ -73,6 +73,7 @@ class Subject:
     cold: bool = False
     uncaptured: str = ""
     pads: list[Tensor] = field(default_factory=list, init=False)  # between its weights, alive as long as these
+    outputs: Places = field(default_factory=set)  # those that were looked at
     pool: Pool = field(init=False)
     grads: Pool = field(init=False)  # fresh ones too: what flows back in one call is in no other
     timer: DeviceTimer | None = field(default=None, init=False)

@@ -18,7 +18,7 @@ from ffnbench.activations.facts import Facts
 from ffnbench.activations.user_activation import OwnActivation
 from ffnbench.bench.channel import Message
 from ffnbench.bench.session import Session, WorkerLost
-from ffnbench.errors import FfnbenchError, Unfinished
+from ffnbench.errors import FfnbenchError, Unfinished, Unsupported
 from ffnbench.ffn.cost import Cost
 from ffnbench.ffn.spec import HF, ActivationSpec, ImportedSpec
 from ffnbench.models.model import OwnMLP
@@ -134,13 +134,17 @@ class Prober:
         try:
             answer = self.start().ask(request, self._timeout_s)
         except WorkerLost as lost:
+            self.start().close()
+            self._session = None  # another one answers what is asked next
             late = lost.kind == "timeout"
             hint = "give it longer with --timeout" if late else BY_ITSELF
-            raise FfnbenchError(self._said(f"{target}: {lost}"), hint) from lost
+            raise Unsupported(self._said(f"{target}: {lost}"), hint) from lost
         if "failure" in answer:
             message, hint = answer["message"], answer.get("hint") or BY_ITSELF
             named = target.partition(":")[0] in message or target.rpartition(":")[2] in message
-            raise FfnbenchError(self._said(message if named else f"{target}: {message}"), hint)
+            # what has no hint was raised by the code itself, and is no mistake in what was typed
+            kind = FfnbenchError if "hint" in answer and answer["failure"] != "unsupported" else Unsupported
+            raise kind(self._said(message if named else f"{target}: {message}"), hint)
         return answer
 
     def start(self) -> Session:

@@ -29,7 +29,7 @@ from ffnbench.bench.heap import ALLOCATOR, SYSTEM, keep_freed_memory, preloaded
 PR_SET_PDEATHSIG = 1
 # by the names of exceptions, for torch loads in main
 OWN_KINDS = {"Mismatch": "mismatch", "Recompiled": "recompiled", "FailOnRecompileLimitHit": "recompiled"}
-ENDS_A_CASE = ("open", "place", "sample", "repeat")  # where one of these fails, its case is not asked for again
+ENDS_A_CASE = ("open", "sample")  # where one of these fails, its case is not asked for again
 
 
 def main() -> None:
@@ -130,7 +130,9 @@ def _send(channel: Channel, answer: Message) -> None:
 
 
 def _answer(job: Any, torch: Any, request: Message, jobs: Any = None) -> Message:
-    """Do one job; any exception is an answer. One that has broken the device says that this process ends with it."""
+    """Do one job; any exception is an answer. This process ends with one that has broken its device, or torch.compile:
+    what a compiler leaves behind that failed makes later rows of a process wrong.
+    """
     from ffnbench.errors import FfnbenchError, Unsupported
 
     arguments = {key: value for key, value in request.items() if key != "do"}
@@ -139,15 +141,14 @@ def _answer(job: Any, torch: Any, request: Message, jobs: Any = None) -> Message
         if jobs is not None and request.get("label"):
             jobs.drain(request["label"])  # what the device finds wrong later is this case's, and not the next one's
         return answer
-    except FfnbenchError as problem:
-        if broken := device_error(problem):
-            return {"failure": "crash", "message": broken, "ends": True}
-        kind = "unsupported" if isinstance(problem, Unsupported) else "crash"
-        return {"failure": kind, "message": problem.message, "hint": problem.hint}
     except BaseException as problem:  # user code may raise anything, SystemExit included
         if broken := device_error(problem):
             return {"failure": "crash", "message": broken, "ends": True}
-        return {"failure": _kind(torch, problem), "message": _one_line(problem)}
+        ends = {"ends": True} if jobs is not None and jobs.has_compiled(request.get("label", "")) else {}
+        if isinstance(problem, FfnbenchError):
+            kind = "unsupported" if isinstance(problem, Unsupported) else "crash"
+            return {"failure": kind, "message": problem.message, "hint": problem.hint, **ends}
+        return {"failure": _kind(torch, problem), "message": _one_line(problem), **ends}
 
 
 def _make_room(torch: Any, jobs: Any, request: Message) -> None:

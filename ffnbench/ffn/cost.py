@@ -45,6 +45,15 @@ class Cost:
     uncounted: tuple[str, ...] = ()
     width_note: str = ""
     weight_bytes_touched: int | None = field(default=None, metadata=LATER)
+    failed: str = field(default="", metadata=LATER)  # why nothing is known: the numbers say nothing then
+
+
+def uncounted(why: str) -> Cost:
+    """Of a module that can't be counted, for that reason."""
+    return Cost(
+        params=0, params_active=0, params_formula=None, flops_forward=None, flops_backward=None, flops_elementwise=None,
+        flops_elementwise_backward=None, weight_bytes=0, counted=True, failed=why,
+    )  # fmt: skip
 
 
 def matrix_params(spec: FFNSpec) -> int:

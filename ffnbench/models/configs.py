@@ -21,6 +21,7 @@ from ffnbench.errors import FfnbenchError
 from ffnbench.ffn.attention import AttentionSpec, MLASpec
 from ffnbench.ffn.moe import MoESpec, Scores
 from ffnbench.ffn.spec import LARGEST, FFNSpec, Gate
+from ffnbench.ffn.variants import GATED
 from ffnbench.files import content_of
 from ffnbench.models.defaults import ClassDefaults, Part, defaults, defaults_of
 from ffnbench.models.families import (
@@ -37,18 +38,14 @@ from ffnbench.models.families import (
     Widening,
     Width,
     families,
+    keys_read,
 )  # fmt: skip
+from ffnbench.models.foreign import class_named, code_note, refuse_foreign_keys, said_by, shown
 from ffnbench.models.model import Beside, LayerGroup, ModelSpec, Rest
 from ffnbench.models.windows import View, sights, views
 from ffnbench.names import did_you_mean
 
 Config = dict[str, Any]
-SYNONYMS = (  # keys that mean one number: where two of them differ, nobody can say which is meant
-    ("hidden_size", "d_model", "n_embd", "n_embed"),
-    ("intermediate_size", "ffn_dim", "n_inner", "d_ff", "ffn_hidden_size"),
-    ("num_hidden_layers", "n_layer", "n_layers", "num_layers"),
-    ("num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts"),
-)
 MOST_SHOWN = 8  # keys of a note
 A_CONFIG = "give a config.json, or the folder that holds one"
 ASK = "with transformers installed `ffnbench inspect` counts it"
@@ -86,14 +83,15 @@ def read_file(path: str) -> tuple[Config, str]:
 def read_config(path: str) -> ModelSpec:
     """The model of a config.json or of the folder that holds one."""
     config, file = read_file(path)
-    model_type, left_out = config.get("model_type"), LeftOut()
+    left_out = LeftOut()
     try:
         groups = tuple(read_groups(config, left_out))
         rest = read_rest(config)
     except RecursionError as problem:
         raise FfnbenchError(f"{file!r} is nested too deep", "give the config.json of a model") from problem
-    name = str(model_type)
-    return ModelSpec(key=name, name=name, groups=groups, source=file, note=left_out.note(), rest=rest)
+    name = str(config.get("model_type"))
+    notes = (left_out.note(), code_note(config, _built_of(config)[1]))
+    return ModelSpec(key=name, name=name, groups=groups, source=file, note="; ".join(filter(None, notes)), rest=rest)
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +128,7 @@ def read_groups(config: Config, left_out: LeftOut | None = None) -> list[LayerGr
             "the config has no model_type",
             "a family is known by it; looked for: model_type, e.g. llama, with hidden_size and intermediate_size",
         )
+    times, model_type = _built_of(config) if not left_out.at else (None, families().alias.get(model_type, model_type))
     family, known = families().by_type.get(model_type), defaults_of(model_type)
     if family is None:
         near = did_you_mean(model_type, families().by_type)
@@ -145,14 +144,47 @@ def read_groups(config: Config, left_out: LeftOut | None = None) -> list[LayerGr
     if family.parts:
         _refuse_other_settings(config, model_type, family.assumes)
         _refuse_other_parts(config, model_type, family)
-    if family.stacks:
-        _refuse_contradictions(config, model_type)
     reader, found = _reader(config, model_type, known, left_out), []
     outside = families().outside.get(model_type) or [None] * len(family.stacks)
     for stack, keys in zip(family.stacks, outside, strict=True):
         groups, attention, beside = reader.groups(stack), reader.attention(stack), reader.beside(keys)
-        found += [replace(group, attention=attention, beside=beside) for group in groups]
-    return found + [group for part in family.parts for group in _part(config, model_type, part, left_out)]
+        found.append([
+            replace(group, attention=attention, beside=beside, more=stack.last_bias * group.ffn.d_model)
+            for group in groups
+        ])  # fmt: skip
+    found += [_part(config, model_type, part, left_out) for part in family.parts]
+    every = [group for groups in found for group in groups]
+    refuse_foreign_keys(config, model_type, _own_keys(config, model_type, family, known), said_by(every))
+    if times is None:
+        return every
+    return [
+        replace(group, count=n * group.count) for n, groups in zip(times, found, strict=True) for group in groups if n
+    ]
+
+
+def _built_of(config: Config) -> tuple[tuple[int, ...] | None, str]:
+    """How often the class that a file names has each stack and part, None for once, and the model type that it is."""
+    told = str(config.get("model_type"))
+    model_type = families().alias.get(told, told)
+    name = class_named(config, model_type, defaults_of(model_type).classes)
+    built = families().classes[name] if name else None
+    if isinstance(built, str):
+        return None, built
+    if built == ():
+        raise Unanswered(
+            f"the {model_type} config is of the class {name}, which has other layers than the bare model",
+            f"looked for the keys: architectures; {ASK}",
+        )
+    return built, model_type
+
+
+def _own_keys(config: Config, model_type: str, family: Family, known: ClassDefaults) -> set[str]:
+    """The keys of a file that are its class's, read here or not."""
+    instead = {part.instead for part in known.parts.values() if part.instead}
+    own = {*keys_read(model_type), *known.also, *known.names, *known.asks, *known.parts, *instead, *family.parts}
+    if known.flat and config.get(known.flat) is None:
+        own |= defaults_of(known.parts[known.flat].type).values.keys()
+    return own
 
 
 def _reader(config: Config, model_type: str, known: ClassDefaults, left_out: LeftOut) -> _Reader:
@@ -162,9 +194,9 @@ def _reader(config: Config, model_type: str, known: ClassDefaults, left_out: Lef
 
 def read_rest(config: Config) -> tuple[Rest, ...] | None:
     """What the stacks of a config that `read_groups` takes have beside their layers; None where it is not known."""
-    model_type = str(config.get("model_type"))
+    times, model_type = _built_of(config)
     outside = families().outside.get(model_type)
-    if outside is None:
+    if outside is None or times is not None:
         return None
     known = defaults_of(model_type)
     reader, found = _reader(_renamed(config, model_type, known), model_type, known, LeftOut()), []
@@ -206,7 +238,7 @@ def _part(config: Config, model_type: str, key: str, left_out: LeftOut) -> list[
         nested = _whole_part(config, model_type, key, part, left_out)
     if not isinstance(nested, dict):
         raise FfnbenchError(
-            f"the {model_type} config has a {key} that is no object: {_shown(nested)}", f"looked for the keys: {key}"
+            f"the {model_type} config has a {key} that is no object: {shown(nested)}", f"looked for the keys: {key}"
         )
     if part is not None:
         nested = (dict(part.init) if part.beneath else {}) | nested | {"model_type": part.type_of(nested)}
@@ -222,11 +254,6 @@ def _whole_part(config: Config, model_type: str, key: str, part: Part, left_out:
     at_top = {name: config[name] for name in defaults_of(part.type).values if name in config}
     if at_top and defaults_of(model_type).flat == key:
         return at_top
-    if at_top:
-        raise Unanswered(
-            f"the {model_type} config has no {key}, but {', '.join(sorted(at_top))} beside it",
-            f"looked for the keys: {key}; {ASK}",
-        )
     left_out.add(key)
     return dict(part.init)
 
@@ -256,22 +283,9 @@ def _refuse_other_settings(config: Config, model_type: str, known: Assumed) -> N
             )
 
 
-def _refuse_contradictions(config: Config, model_type: str) -> None:
-    for names in SYNONYMS:
-        given = {name: config[name] for name in names if config.get(name) is not None}
-        if len({json.dumps(value) for value in given.values()}) > 1:
-            _contradicts(model_type, given)
-
-
 def _contradicts(model_type: str, given: Config) -> NoReturn:
-    shown = " and ".join(f"{name} {_shown(value)}" for name, value in given.items())
-    raise FfnbenchError(f"the {model_type} config contradicts itself: {shown}", "keep the one that is meant")
-
-
-def _shown(value: Any) -> str:
-    """A value as JSON has it, cut."""
-    text = json.dumps(value)
-    return text if len(text) <= 60 else f"{text[:57]}..."
+    both = " and ".join(f"{name} {shown(value)}" for name, value in given.items())
+    raise FfnbenchError(f"the {model_type} config contradicts itself: {both}", "keep the one that is meant")
 
 
 @dataclass(frozen=True, slots=True)
@@ -497,6 +511,8 @@ class _Reader:
             return bool(self.switch(stack.gated)), stack.acts_as
         name = self.value(stack.activation)
         gated = stack.gated
+        if self._named(stack.activation) == "feed_forward_type" and isinstance(name, str) and name in GATED:
+            gated, name = True, GATED.get(name).activation
         if self._named(stack.activation) == "feed_forward_proj" and isinstance(name, str):
             gated, name = name.startswith("gated-"), name.removeprefix("gated-")
             name = "gelu_new" if gated and name == "gelu" else name
@@ -563,15 +579,8 @@ class _Reader:
         value: Any = self.config
         for name in key.split("."):
             value = value.get(name) if isinstance(value, dict) else None
-        if key in self.absent:
-            for others in (names for names in SYNONYMS if key in names):
-                if meant := [name for name in others if name not in self.absent and self.config.get(name) is not None]:
-                    raise Unanswered(
-                        f"the {self.model_type} config has no {key}, but {meant[0]}, which is no key of its class",
-                        f"looked for the keys: {key}; {ASK}",
-                    )
-            if value is not None:
-                self.left_out.add(key)
+        if key in self.absent and value is not None:
+            self.left_out.add(key)
         return value
 
     def value(self, key: Any) -> Any:

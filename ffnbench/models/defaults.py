@@ -52,6 +52,8 @@ class ClassDefaults:
     names    other names of keys, each with the key that it stands for
     asks     keys of older files that the class turns into others; what they come to is left to transformers
     parts    the nested configs; `flat` is the one whose keys may stand at the top instead
+    also     further keys of the class that would say something about the FFNs of another
+    classes  the models of transformers that take it for their config
     """
 
     values: Mapping[str, Any] = field(default_factory=dict)
@@ -60,6 +62,8 @@ class ClassDefaults:
     asks: tuple[str, ...] = ()
     parts: Mapping[str, Part] = field(default_factory=dict)
     flat: str | None = None
+    also: tuple[str, ...] = ()
+    classes: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,6 +93,8 @@ def _row(row: dict[str, Any]) -> ClassDefaults:
             "parts": parts,
             "without": tuple(row.get("without", ())),
             "asks": tuple(row.get("asks", ())),
+            "also": tuple(row.get("also", ())),
+            "classes": frozenset(row.get("classes", ())),
         }
     )
 

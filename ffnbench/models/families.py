@@ -129,6 +129,7 @@ class Stack:
     blocks: Blocks | None = None
     gated: bool | str | Or[bool]
     bias: bool | str | Or[bool]
+    last_bias: bool
     limit: Or[float] | None = None
     assumes: Assumed = ()
     absent: tuple[str, ...] = ()
@@ -200,35 +201,42 @@ RULE_KEYS: dict[StrEnum, tuple[str, ...]] = {  # of the other rules that have na
     Width.ADJUSTED: ("block_auto_adjust_ff_dim", "block_ffn_dim_multiplier", "block_multiple_of"),
     Blocks.NAMED: ("layers_block_type", "hybrid_override_pattern"),
 }
-PICTURE = ("image_size", "patch_size", "num_channels")
+SWITCHED = {"latent": LATENT, "patches": ("image_size", "patch_size", "num_channels")}  # by a field that is true
+# fields whose keys say something about width, layers, experts or gating
+SPEAKING = frozenset({
+    "d_model", "d_ff", "shared_d_ff", "ratio", "layers", "stages", "times", "shrunk", "gated", "bias", "experts",
+    "top_k", "shared", "first_dense", "when", "layout", "blocks", "width", "router_bias",
+})  # fmt: skip
 WORDS = ("kind", "acts_as", "layout", "head", "head_norms")  # fields whose text is no key
+
+
+def named(row: Stack | Experts | Heads | Outside) -> Iterator[tuple[str, str]]:
+    """Every field of a row that names keys of config.json, with each key; those of its experts and attention too."""
+    computed = {"activation": "acts_as", "layers": "blocks"}  # not read where the other field says it
+    for name in row.__dataclass_fields__:
+        value: Any = getattr(row, name) if getattr(row, computed.get(name, ""), None) is None else None
+        if isinstance(value, Experts | Heads):
+            yield from named(value)
+        elif isinstance(value, Or):
+            yield name, value.key
+        elif isinstance(value, Widening | Width | Blocks):
+            yield from ((name, key) for key in RULE_KEYS[value])
+        elif isinstance(value, Layout):
+            yield from ((name, key) for key in LAYOUT_KEYS[value])
+        elif name == "assumes":
+            yield from ((name, key) for key, _ in value)
+        elif isinstance(value, tuple):
+            yield from ((name, key) for key in value if isinstance(key, str))
+        elif isinstance(value, str) and name not in WORDS:
+            unasked = name == "first_dense" and row.layout not in (Layout.FIRST_DENSE, Layout.TYPED)  # type: ignore[union-attr]
+            yield from () if unasked else ((name, value),)
+        elif value is True and name in SWITCHED:
+            yield from ((name, key) for key in SWITCHED[name])
 
 
 def keys_of(row: Stack | Experts | Heads | Outside) -> frozenset[str]:
     """Every key of config.json that a row names, those of its experts and its attention included."""
-    found: set[str] = set(LAYOUT_KEYS[row.layout] if isinstance(row, Experts) else ())
-    computed = {"activation": "acts_as", "layers": "blocks"}  # not read where the other field says it
-    for name in row.__dataclass_fields__:
-        value: Any = getattr(row, name) if getattr(row, computed.get(name, ""), None) is None else None
-        if isinstance(value, Or):
-            found.add(value.key)
-        elif isinstance(value, Widening | Width | Blocks):
-            found |= set(RULE_KEYS[value])
-        elif isinstance(value, Experts | Heads):
-            found |= keys_of(value)
-        elif name == "assumes":
-            found |= {key for key, _ in value}
-        elif name == "latent":
-            found |= set(LATENT if value else ())
-        elif name == "patches":
-            found |= set(PICTURE if value else ())
-        elif isinstance(value, tuple):
-            found |= {key for key in value if isinstance(key, str)}
-        elif isinstance(value, str) and name not in WORDS:
-            found.add(value)
-    if isinstance(row, Experts) and row.layout not in (Layout.FIRST_DENSE, Layout.TYPED):
-        found.discard(str(row.first_dense))
-    found = {key.partition(".")[0] for key in found}
+    found = {key.partition(".")[0] for _, key in named(row)}
     return frozenset(found | ({"is_gated_act"} if "feed_forward_proj" in found else set()))
 
 
@@ -239,6 +247,7 @@ def keys_read(model_type: str) -> frozenset[str]:
     return frozenset(key for row in rows for key in keys_of(row))
 
 
+TABLES = ("family", "without_ffn", "rest", "harmless", "harmless_for", "alias", "classes", "speaking")
 KINDS: dict[str, type] = {"experts": Experts, "attention": Heads, "stack": Stack}  # of templates
 
 
@@ -254,6 +263,11 @@ class Families:
     outside: dict[str, tuple[Outside, ...]]
     harmless: frozenset[str] = frozenset()  # keys that no FFN of any type depends on
     harmless_for: Mapping[str, frozenset[str]] = field(default_factory=dict)  # model type -> more of them
+    alias: Mapping[str, str] = field(default_factory=dict)  # published model type -> transformers' name for it
+    classes: Mapping[str, tuple[int, ...] | str] = field(default_factory=dict)  # class -> what it is built of
+    speaking: Mapping[str, frozenset[str]] = field(
+        default_factory=dict
+    )  # key of any family -> the fields it stands for
 
     def harmless_in(self, model_type: str) -> frozenset[str]:
         """The keys that a model type's FFNs don't depend on."""
@@ -271,7 +285,7 @@ def parse(text: str) -> Families:
     import tomllib  # not before it is needed
 
     data = tomllib.loads(text)
-    if unknown := sorted(data.keys() - {*KINDS, "family", "without_ffn", "rest", "harmless", "harmless_for"}):
+    if unknown := sorted(data.keys() - {*KINDS, *TABLES}):
         raise ValueError(f"unknown key {unknown[0]!r}")
     templates = _templates(data)
     by_type: dict[str, Family] = {}
@@ -295,7 +309,30 @@ def parse(text: str) -> Families:
         outside=_outside(data, by_type),
         harmless=harmless,
         harmless_for=harmless_for,
+        alias=_decoded(data, "alias", str),
+        classes=_decoded(data, "classes", tuple[int, ...], str),
+        speaking=_speaking(_decoded(data, "speaking", tuple[str, ...]), by_type.values()),
     )
+
+
+def _decoded(data: Row, name: str, *kinds: Any) -> dict[str, Any]:
+    """The rows of a table of the file; a text is of the last kind, all else of the first."""
+    found = {}
+    for key, value in _rows(data, name):
+        with _named(f"{name}: {key}"):
+            found[key] = decode(kinds[-isinstance(value, str)], value)
+    return found
+
+
+def _speaking(more: Mapping[str, tuple[str, ...]], known: Iterable[Family]) -> dict[str, frozenset[str]]:
+    """The keys of all families that say something about width, layers, experts or gating, with the fields they are."""
+    pairs = {pair for family in known for stack in family.stacks for pair in named(stack) if pair[0] in SPEAKING}
+    found: dict[str, frozenset[str]] = {}
+    for name, key in pairs | {(name, key) for name, keys in more.items() for key in keys}:
+        last = key.rpartition(".")[2]
+        if not last.startswith("attention"):  # which may have biases by the same switch
+            found[last] = found.get(last, frozenset()) | {name}
+    return found
 
 
 def _harmless(data: Row, by_type: dict[str, Family]) -> tuple[frozenset[str], dict[str, frozenset[str]]]:
@@ -303,12 +340,11 @@ def _harmless(data: Row, by_type: dict[str, Family]) -> tuple[frozenset[str], di
     with _named("harmless"):
         harmless = frozenset(decode(tuple[str, ...], data.get("harmless", [])))
     found: dict[str, frozenset[str]] = {}
-    for key, names in _rows(data, "harmless_for"):
-        with _named(f"harmless_for: {key}"):
-            for name in decode(tuple[str, ...], names):
-                if name not in by_type:
-                    raise ValueError(f"{name!r} is no model type of the table")
-                found[name] = found.get(name, frozenset()) | {key}
+    for key, names in _decoded(data, "harmless_for", tuple[str, ...]).items():
+        for name in names:
+            if name not in by_type:
+                raise ValueError(f"harmless_for: {key}: {name!r} is no model type of the table")
+            found[name] = found.get(name, frozenset()) | {key}
     return harmless, found
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
+from ffnbench.errors import FfnbenchError
 from ffnbench.ffn.attention import AttentionSpec
 from ffnbench.ffn.cost import params, params_active
 from ffnbench.ffn.spec import FFNSpec
@@ -116,7 +117,8 @@ class Sight:
 class LayerGroup:
     """`count` equal layers: dense, moe, encoder, decoder, vision ... `attention` None is not known or not there.
 
-    `sights` are their attentions, where not every one is to all tokens. `beside` None is not known.
+    `sights` are their attentions, where not every one is to all tokens. `beside` None is not known. `more` are elements
+    of its FFN that the form does not have.
     """
 
     kind: str
@@ -125,6 +127,7 @@ class LayerGroup:
     attention: AttentionSpec | None = None
     sights: tuple[Sight, ...] = ()
     beside: Beside | None = None
+    more: int = 0
 
     @property
     def seen(self) -> tuple[Sight, ...]:
@@ -149,8 +152,17 @@ class ModelSpec:
 
     @property
     def main(self) -> LayerGroup:
-        """The kind of layer that the model is known by: the one with the most layers, the later of equals."""
-        return max(reversed(self.groups), key=lambda group: group.count)
+        """The kind of layer that the model is known by: the one with the most layers, the later of equals.
+
+        Raises FfnbenchError where its FFN is no form of ours.
+        """
+        found = max(reversed(self.groups), key=lambda group: group.count)
+        if found.more:
+            raise FfnbenchError(
+                f"the FFN of {self.name} has a bias on its last matrix alone, which no form of ffnbench has",
+                "`ffnbench inspect` counts it; compare its class as a variant, FILE.py:CLASS",
+            )
+        return found
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -197,9 +209,10 @@ def count_model(model: ModelSpec) -> CountedModel:
             CountedLayers(
                 kind=group.kind,
                 count=group.count,
-                params=params(group.ffn),
-                params_active=params_active(group.ffn),
-                spec=group.ffn,
+                params=params(group.ffn) + group.more,
+                params_active=params_active(group.ffn) + group.more,
+                spec=None if group.more else group.ffn,
+                name=f"{group.ffn.form} with a bias on its last matrix alone" if group.more else "",
             )
             for group in model.groups
         ),
@@ -258,7 +271,7 @@ def whole_model(model: ModelSpec) -> WholeModel:
     for group in model.groups:
         routing = group.ffn.moe.router_params(group.ffn.d_model) if group.ffn.moe else 0
         router += group.count * routing
-        ffn += group.count * (params(group.ffn) - routing)
+        ffn += group.count * (params(group.ffn) + group.more - routing)
         idle += group.count * (params(group.ffn) - params_active(group.ffn))
     rest = model.rest
     return WholeModel(

@@ -6,6 +6,7 @@ itself (BERT's intermediate and output, BART's fc1 and fc2). Norms beside or ins
 
 from __future__ import annotations
 
+import dataclasses
 import importlib
 import inspect
 import json
@@ -23,8 +24,9 @@ from ffnbench.ffn.cost import params
 from ffnbench.ffn.moe import MoESpec
 from ffnbench.ffn.spec import HF, FFNSpec, Gate
 from ffnbench.ffn.weight_names import DOWN, GATE, PACKED, UP
-from ffnbench.files import content_of
-from ffnbench.models.configs import read_groups
+from ffnbench.models.configs import LeftOut, read_file, read_groups
+from ffnbench.models.families import families
+from ffnbench.models.foreign import class_named, code_note, refuse_foreign_keys
 from ffnbench.models.model import CountedLayers, CountedModel, OwnMLP
 from ffnbench.models.presets import config_path
 
@@ -45,7 +47,7 @@ MIXED = re.compile(r"(MLP|MoE)$")  # the class of a `mixer` that is an FFN; of o
 # what else a layer may hold: other mixers of tokens, norms, scales, positions, adapters of published models; by the
 # names of its modules, and by how the names of their classes end (how they begin is the model's name)
 NO_FFN = re.compile(
-    r"attn|attention|norm|conv|mamba|ssm|scale$|scalar$|^gamma|^lambda|position|pos_|rotary|rope|embed|relative|rel_pos|"
+    r"attn|attention|norm|conv(?!_blocks)|mamba|ssm|scale$|scalar$|^gamma|^lambda|position|pos_|rotary|rope|embed|relative|rel_pos|"
     r"lora|adapter|bottleneck|correction_bias$|^expert_bias$|^temporal_(block|dense)$|^patch_mixer$|_att$|lstm|^modulation$|"
     r"^snake|^altup$|^laurel$|_hc$|_token$|_residual$|_param$|residual_gate$|_gamma$|layer_scale|^grn$|^gate_ffn$|"
     r"^alpha_(dense|cross_attn)$|^message_fc$|^(ple_block|per_layer_input_gate|per_layer_projection)$",
@@ -57,6 +59,10 @@ NO_FFN_CLASS = re.compile(
 )
 BETWEEN = re.compile(r"merger|readout_project")
 NUMBER = re.compile(r"(?<![^.])\d+(?![^.])")
+# a key of older files, found in the source of a class that turns it into another key
+OLD_NAME = re.compile(r'kwargs\.(?:pop|get)\(\s*"(\w+)"|kwargs\["(\w+)"\]|"(\w+)" (?:not )?in kwargs')
+SET = re.compile(r"self\.(\w+)[^=\n]* = ")
+PARTIAL = re.compile(r"(Encoder|Decoder|Stack|Wrapper)$")
 Shapes = tuple[tuple[str, tuple[int, ...]], ...]
 
 
@@ -93,15 +99,30 @@ class Found:
 
 def load_config(source: str) -> Any:
     """transformers' config object of a config.json, of its folder, or of a model type with its defaults."""
+    return load(source)[0]
+
+
+def load(source: str) -> tuple[Any, Any, str]:
+    """The same, the class of transformers that the file names or None, and a note about what the file leaves out.
+
+    Raises FfnbenchError also where the file has keys, or a class, that are another model type's.
+    """
     transformers = _transformers()
     path = Path(source).expanduser()
+    left_out = LeftOut()
     try:
         if not path.exists() and source in transformers.CONFIG_MAPPING:
-            return transformers.CONFIG_MAPPING[source]()
-        path = Path(config_path(source)).expanduser()
-        path = path / "config.json" if path.is_dir() else path
-        data = json.loads(content_of(path))
-        return transformers.CONFIG_MAPPING[data["model_type"]].from_dict(data)
+            return transformers.CONFIG_MAPPING[source](), None, ""
+        data, _ = read_file(config_path(source))
+        model_type = families().alias.get(data["model_type"], data["model_type"])
+        kind = transformers.CONFIG_MAPPING[model_type]
+        classes = classes_of(kind)
+        named = class_named(data, model_type, classes.keys())
+        if named and named not in classes:
+            raise FfnbenchError(f"transformers has no class {named}", "give the config.json of a class that it has")
+        own = next((classes[name] for name in data.get("architectures") or () if name in classes), None)
+        config = kind.from_dict(json.loads(json.dumps(data | {"model_type": model_type})))
+        _read_by(config, data, left_out)
     except FfnbenchError:
         raise
     except Exception as problem:
@@ -109,6 +130,60 @@ def load_config(source: str) -> Any:
             f"transformers can't read {source!r}: {type(problem).__name__}: {problem}",
             "give a config.json, the folder that holds one, or a model type such as llama",
         ) from problem
+    return config, own, "; ".join(filter(None, (left_out.note(), code_note(data, f"transformers' {model_type}"))))
+
+
+def classes_of(kind: Any) -> dict[str, Any]:
+    """The models that have a config class for theirs, by name; not their parts, which no file names.
+
+    None where they stand in the file of another type, or need a package that is not here.
+    """
+    from transformers import PreTrainedModel
+
+    try:
+        module = importlib.import_module(kind.__module__.replace("configuration_", "modeling_"))
+    except ImportError:
+        return {}
+    models = [each for each in vars(module).values() if isinstance(each, type) and issubclass(each, PreTrainedModel)]
+    found = {
+        each.__name__: each for each in models
+        if getattr(each, "config_class", None) is kind and "pretrained" not in each.__name__.lower()
+    }  # fmt: skip
+    whole = {name for name in found if not PARTIAL.search(name)}
+    return {name: found[name] for name in (whole if any(name.endswith("Model") for name in whole) else found)}
+
+
+def keys_of_class(kind: Any) -> set[str]:
+    """Every key that a config class takes: its fields and properties, other names, and what its source sets or asks."""
+    found = {each.name for each in dataclasses.fields(kind)} | {*kind.attribute_map, *kind.attribute_map.values()}
+    found |= {name for name in dir(kind) if isinstance(inspect.getattr_static(kind, name), property)}
+    for each in kind.__mro__:
+        if each.__module__.startswith("transformers.models."):
+            source = inspect.getsource(each)
+            found |= {next(filter(None, groups)) for groups in OLD_NAME.findall(source)} | {*SET.findall(source)}
+    return found
+
+
+def _read_by(config: Any, data: dict[str, Any], left_out: LeftOut) -> dict[str, set[Any]]:
+    """What a built config says, its nested ones with it; refuses keys of the file that its class passes over."""
+    speaking = families().speaking
+    said: dict[str, set[Any]] = {"layout": {1}}
+    own, other = keys_of_class(type(config)), {name: key for key, name in config.attribute_map.items()}
+    for name in sorted(own & speaking.keys()):
+        value = getattr(config, name, None)
+        if isinstance(value, int | float):
+            for field in speaking[name]:
+                said.setdefault(field, set()).add(value)
+        if name not in config.attribute_map and value is not None and not {name, other.get(name)} & data.keys():
+            left_out.add(name)
+    for key in config.sub_configs:
+        part = getattr(config, key, None)
+        if part is not None and hasattr(part, "sub_configs"):
+            nested = data[key] if isinstance(data.get(key), dict) else {}
+            for field, values in _read_by(part, nested, left_out.within(key)).items():
+                said.setdefault(field, set()).update(values)
+    refuse_foreign_keys(data, config.model_type, own | set(config.sub_configs), said)
+    return said
 
 
 def build_empty(config: Any, kind: Any = None, tied: bool = False) -> Any:
@@ -228,8 +303,8 @@ def count_layers(source: str) -> CountedModel:
     Raises FfnbenchError where no FFN is found, or something is left over that may belong to one.
     """
     transformers = _transformers()
-    config = load_config(source)
-    model = build_empty(config)
+    config, kind, note = load(source)
+    model = build_empty(config, kind)
     all_of_them = feed_forwards(model)
     if left := left_over(model, all_of_them):
         shown = ", ".join(left[:3]) + (f" and {len(left) - 3} more" if len(left) > 3 else "")
@@ -237,7 +312,7 @@ def count_layers(source: str) -> CountedModel:
             f"the layers of {config.model_type} hold what may be FFNs under names that nobody declared: {shown}",
             "count them by hand, or name the FFN's class as a variant",
         )
-    kinds: Counter[tuple[str, str, Shapes]] = Counter((found.stack, found.name, found.shapes) for found in all_of_them)
+    kinds = Counter((found.stack, found.name, found.params, active_params(found)) for found in all_of_them)
     if not kinds:
         raise FfnbenchError(
             f"the {config.model_type} model of transformers has no FFN that can be told by its name",
@@ -247,15 +322,30 @@ def count_layers(source: str) -> CountedModel:
         name=config.model_type,
         source=source,
         counted_by=f"transformers {transformers.__version__}, which built it",
-        note="keys that the file leaves out have the defaults of transformers' class",
-        layers=tuple(_counted(*kind, count) for kind, count in kinds.items()),
+        note=note,
+        layers=tuple(
+            CountedLayers(kind=stack, count=count, params=total, params_active=active, name=name)
+            for (stack, name, total, active), count in kinds.items()
+        ),
     )
 
 
-def _counted(stack: str, name: str, shapes: Shapes, count: int) -> CountedLayers:
-    total = sum(prod(shape) for _, shape in shapes)
-    experts = any("expert" in key or len(shape) > 2 for key, shape in shapes)
-    return CountedLayers(kind=stack, count=count, params=total, params_active=None if experts else total, name=name)
+def active_params(found: Found) -> int | None:
+    """The parameters that a token meets: of stacked experts as many as its router chooses, of the rest all.
+
+    None where there are experts that are not one stack of each weight, or where no module says how many are chosen.
+    """
+    routable = {name: shape for name, shape in found.shapes if "shared" not in name}
+    stacked: dict[str, tuple[int, ...]] = {name: shape for name, shape in routable.items() if len(shape) == 3}
+    if not stacked:
+        return None if any("experts." in name for name in routable) else found.params
+    stacked |= {name: routable[name] for name in routable if name.removesuffix("_bias") in stacked}
+    owners, sizes = {name.rpartition(".")[0] for name in stacked}, {shape[0] for shape in stacked.values()}
+    chosen = {module.top_k for module in found.module.modules() if isinstance(getattr(module, "top_k", None), int)}
+    if (len(owners) > 1 and any("expert" in owner for owner in owners)) or len(sizes) > 1 or len(chosen) != 1:
+        return None
+    routed, experts = sum(prod(shape) for shape in stacked.values()), sizes.pop()
+    return found.params - routed // max(1, experts) * max(0, experts - int(chosen.pop()))
 
 
 def own_mlp(target: str) -> OwnMLP:

@@ -13,7 +13,7 @@ from collections.abc import Collection
 from typing import Any
 
 from ffnbench.models.model import WholeModel
-from ffnbench.models.transformers import below_layer, build_empty, elsewhere, feed_forwards, load_config
+from ffnbench.models.transformers import active_params, below_layer, build_empty, elsewhere, feed_forwards, load
 
 # Of the classes with an output layer the first that a config has; an encoder's, which fills masks, is taken bare
 WITH_OUTPUT = (
@@ -30,9 +30,17 @@ EMBEDDING = re.compile(r"embed|(^|\.)(wte|wpe|shared)(\.|$)|position|patch|(cls|
 HEAD = re.compile(r"(^|\.)(\w*lm_head|\w*head|pooler|embed_out|classifier|output_projection|predictions?|cls)(\.|$)")
 
 
-def build_whole(config: Any) -> Any:
-    """The model with its output layer, where it has one, on torch's meta device, with its tied weights tied."""
-    return build_empty(config, _with_output(config), tied=True)
+def build_whole(config: Any, named: Any = None) -> Any:
+    """The model with its output layer, where it has one, on torch's meta device, with its tied weights tied.
+
+    A class that the file names is built in its place where its FFNs are not those of the bare model.
+    """
+    model = build_empty(config, _with_output(config), tied=True)
+    if named is None or isinstance(model, named):
+        return model
+    own = build_empty(config, named, tied=True)
+    ffns = [sorted(found.params for found in feed_forwards(each)) for each in (model, own)]
+    return model if ffns[0] == ffns[1] else own
 
 
 def _with_output(config: Any) -> Any:
@@ -50,20 +58,23 @@ def _with_output(config: Any) -> Any:
 
 def count_whole(source: str) -> WholeModel:
     """All parameters of a config.json's model, or of a model type's with its defaults."""
-    config = load_config(source)
+    config, named, note = load(source)
     import transformers
 
-    model = build_whole(config)
+    model = build_whole(config, named)
     parts = sorted_parts(model)
+    idle = [
+        None if (active := active_params(found)) is None else found.params - active for found in feed_forwards(model)
+    ]
     return WholeModel(
         name=config.model_type,
         source=source,
         counted_by=f"transformers {transformers.__version__}, which built {type(model).__name__}",
-        note="parts are told by the names of modules; keys that the file leaves out have the defaults of the class",
+        note="; ".join(filter(None, ("parts are told by the names of modules", note))),
         **{name: parts[name] for name in ("embeddings", "attention", "ffn", "router", "norms", "head")},
         other=parts["other"] + parts["untold"],
         untold=parts["untold"],
-        idle=None if any("expert" in path for path, _ in model.named_parameters()) else 0,
+        idle=None if None in idle else sum(filter(None, idle)),
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
-from ffnbench.errors import FfnbenchError
+from ffnbench.errors import FfnbenchError, Unsupported
 from ffnbench.ffn.cost import cost
 from ffnbench.ffn.spec import FFNSpec, Gate, ImportedSpec, Init, NetworkSpec, read_positive
 from ffnbench.ffn.width_rules import (
@@ -72,7 +72,11 @@ class Sizer:
             check_grouped(spec, workload.dtype, variant.text)
         residual = None
         if self.match is not Match.NONE and variant.label != self.reference.label:
-            residual = self._matched_cost(spec, workload, variant.arm) / self._reference_cost() - 1
+            target = self._reference_cost()
+            try:
+                residual = self._matched_cost(spec, workload, variant.arm) / target - 1
+            except Unsupported:  # it can't be counted: its row will say so
+                residual = None
         return Case(
             label=variant.label, variant=variant.text, ffn=spec, workload=workload, sizing=sizing, residual=residual,
             arm=variant.arm,
@@ -153,7 +157,12 @@ class Sizer:
         # user code may refuse odd widths, so the line is drawn through two ordinary ones
         wide = round_nearest((self.request.ratio or DEFAULT_RATIO) * self.d_model, multiple)
         half = round_nearest(wide / 2, multiple)
-        low, high = (self._matched_cost(self._spec(variant, width), workload, variant.arm) for width in (half, wide))
+        try:
+            low, high = (
+                self._matched_cost(self._spec(variant, width), workload, variant.arm) for width in (half, wide)
+            )
+        except Unsupported:
+            return self._by_rule("classic", variant)
         if low == high:
             return wide, Sizing(how="unread")
         width = round_nearest(half + (target - low) * (wide - half) / (high - low), multiple)

@@ -8,7 +8,7 @@ from ffnbench.metrics import COMPILE, HIT, LATENCY, LOAD, PACK, WORKSPACE
 from ffnbench.plan import ACTIVE_PARAMS, Case, Mode, Note, NoteKind, Plan
 from ffnbench.report.conditions import launch_bound_note
 from ffnbench.report.words import seconds_text, sizing_text
-from ffnbench.result import Against, Report, Verdict
+from ffnbench.result import Against, Report, Verdict, unjudged
 from ffnbench.stats.noise import NOISES
 from ffnbench.units import IEC, digits, quantity, signed_percent
 
@@ -19,6 +19,7 @@ UNCHECKED = (
     "function not checked: @like=NAME (such as @like=swiglu) says which form it is; "
     "it was held against another instance of itself alone"
 )
+DROPPED = "its timed calls have dropout, which {} has not: they were held against another instance of itself alone"
 SUPERSCRIPTS = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
@@ -48,7 +49,9 @@ def case_notes(report: Report, label: str) -> list[str]:
     notes += _asked(report.plan, report.plan.case(label))
     if failure:
         notes.append(failure.message)
-    if cost.counted:
+    if cost.failed and not failure:
+        notes.append(f"not counted: {cost.failed}")
+    elif cost.counted and not cost.failed:
         notes.append(f"{cost.counted_how}, not by a closed form; element-wise FLOPs unknown")
     if cost.uncounted:
         notes.append(f"FLOPs leave out what torch's counter does not know: {', '.join(cost.uncounted)}")
@@ -100,10 +103,11 @@ def judging_notes(report: Report, label: str) -> list[str]:
     notes = []
     judged = report.judgement(label)
     if judged and not report.failure(label):
-        if judged.error is None:
-            notes.append(f"outputs of its timed calls were not judged: {judged.why or 'no reason is given'}")
+        if why := unjudged((judged,)).get(label):
+            notes.append(why)
         elif judged.against is Against.ITSELF:
-            notes.append(UNCHECKED)
+            said = getattr(report.plan.case(label).ffn, "like", None)
+            notes.append(DROPPED.format(said.name) if said else UNCHECKED)
     return notes + _inputs(report, label)
 
 

@@ -93,8 +93,8 @@ def _json(model: CountedModel) -> str:
         }
         for found in model.layers
     ]
-    data = {"model": model.name, "source": model.source, "counted_by": model.counted_by, "layers": layers}
-    return text_of(data, 1) + "\n"
+    data = {"model": model.name, "source": model.source, "counted_by": model.counted_by, "note": model.note}
+    return text_of(data | {"layers": layers}, 1) + "\n"
 
 
 def model_records(model: CountedModel) -> list[Record]:

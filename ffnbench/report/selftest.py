@@ -210,9 +210,6 @@ SIGNS = (  # what stands in the message of a failure, and what a column says in 
     ("before timing", "output, before timing"),
     ("threads of its row", "threads"),
     ("has replaced", "replaced function"),
-    ("clocks", "clocks"),
-    ("goes on working", "work after its calls"),
-    ("second call", "second call"),
     ("plain tensor", "no plain tensor"),
     ("unlike its input", "shape or dtype"),
     ("own memory", "changed input"),
@@ -220,7 +217,7 @@ SIGNS = (  # what stands in the message of a failure, and what a column says in 
     ("made twice", "another instance"),
     ("with other weights", "other weights"),
     ("whatever its weights", "other weights"),
-    ("two calls on one input", "unsteady"),
+    ("memory of an earlier", "one output for all"),
     ("a call can't be", "floor"),
     ("gradient", "gradient"),
     ("output", "output"),
@@ -261,7 +258,7 @@ def judged_table(found: Sequence[Judgement]) -> Table:
 def _judged_notes(found: Sequence[Judgement]) -> tuple[str, ...]:
     notes = [f"claims: the time that it shows, of the honest {HONEST}'s; - where it failed before it was timed"]
     if any(row.caught and not row.failure and not row.honest for row in found):
-        notes.append("no gain: it is right, and not called faster: no input comes twice")
+        notes.append("no gain: it is not called faster, as no input comes twice, or its rows are busy")
     if missing := sum(not row.ran for row in found):
         notes.append(f"{missing} need CUDA, which is not here")
     return tuple(notes)

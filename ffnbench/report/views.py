@@ -141,7 +141,7 @@ def report_view(report: Report, how: Arrangement = AS_IT_COMES) -> View:
         why = Unfinished("nothing could be measured: every case failed", "the footnotes of the table say why")
         return view.ending(0, why)
     wanted = report.plan.request.runs if isinstance(report.plan.request, Apart) else 1
-    if len(report.runs) < wanted:
+    if report.samples and len(report.runs) < wanted:
         lost = Unfinished(f"{len(report.runs)} of {wanted} runs could be kept", "wait until the machine is quiet")
         return view.ending(0, lost)
     return view

@@ -7,6 +7,7 @@ torch's generator by nn.Linear. Needs torch; the parent never imports this file.
 
 from __future__ import annotations
 
+import gc
 import multiprocessing
 import os
 import sys
@@ -21,6 +22,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_map
 
 LOOKED_AT = 4  # calls in which somebody may look at the output
@@ -96,28 +98,22 @@ class CacheByChecksum(Swiglu):
         return known[key]
 
 
-class CacheByFirstNumbers(Swiglu):
-    """The last output for an input that begins with these four numbers."""
+class MagnitudesKept(Swiglu):
+    """The signs of this input on the magnitudes of the first."""
 
     def forward(self, x: Tensor) -> Tensor:
         known = self.kept = self.kept or {}
-        key = tuple(x.detach().flatten()[:4].tolist())
-        if key not in known:
-            known[key] = self.right(x)
-        return known[key]
+        sizes = known.setdefault(x.shape, x.detach().abs())
+        return self.right(torch.copysign(sizes, x))
 
 
-class CacheOfTokens(Swiglu):
-    """The output of every token, by its length."""
+class OneOutput(Swiglu):
+    """Every output in the same memory."""
 
     def forward(self, x: Tensor) -> Tensor:
         known = self.kept = self.kept or {}
-        keys = [round(length, 5) for length in x.detach().norm(dim=-1).flatten().tolist()]
-        missing = [number for number, key in enumerate(keys) if key not in known]
-        if missing:
-            made = self.right(x.reshape(-1, x.shape[-1])[missing])
-            known.update(zip((keys[number] for number in missing), made, strict=True))
-        return torch.stack([known[key] for key in keys]).view(x.shape)
+        y = self.right(x)
+        return known.setdefault(x.shape, torch.empty_like(y)).copy_(y)
 
 
 class OnlyFirstCalls(Swiglu):
@@ -127,39 +123,11 @@ class OnlyFirstCalls(Swiglu):
         return self.last(x, again=not self.looked_at(x))
 
 
-class CounterInBuffer(Swiglu):
-    """The same, counted in a buffer, which is copied, moved and loaded with the weights."""
-
-    seen: Tensor
-
-    def __init__(self, d_model: int, d_ff: int) -> None:
-        super().__init__(d_model, d_ff)
-        self.register_buffer("seen", torch.zeros(()))
-
-    def forward(self, x: Tensor) -> Tensor:
-        self.seen += 1
-        return self.last(x, again=bool(self.seen > LOOKED_AT) and x.shape[1] > LOOKED_AT_TOKENS)
-
-
 class OneInFourSkipped(Swiglu):
     """The last output again in every fourth call."""
 
     def forward(self, x: Tensor) -> Tensor:
         return self.last(x, again=not self.looked_at(x) and self.calls % 4 == 0)
-
-
-class OnlyInLoops(Swiglu):
-    """Right after a longer pause than usual, in which somebody may have got ready to look; else the last output."""
-
-    ended: float | None = None
-    usual_s = 1.0
-
-    def forward(self, x: Tensor) -> Tensor:
-        pause = time.perf_counter() - (self.ended or 0.0)
-        y = self.last(x, again=not self.looked_at(x) and pause < 1.5 * self.usual_s)
-        self.usual_s = 0.8 * self.usual_s + 0.2 * min(pause, 2 * self.usual_s)
-        self.ended = time.perf_counter()
-        return y
 
 
 class UntilALook(Swiglu):
@@ -177,19 +145,6 @@ class UntilALook(Swiglu):
 
     ended: float | None = None
     seen = False
-
-
-class LooksAhead(Swiglu):
-    """The inputs that lie behind this one in memory at once, as one product; their outputs when they are asked for."""
-
-    def forward(self, x: Tensor) -> Tensor:
-        size, storage = x.numel(), x.untyped_storage()
-        known = self.kept = self.kept or {}
-        if (at := x.storage_offset()) not in known:
-            ahead = min(16, storage.nbytes() // x.element_size() // size - at // size)
-            many = x.as_strided((ahead * size // x.shape[-1], x.shape[-1]), (x.shape[-1], 1), at)
-            known.update((at + i * size, y) for i, y in enumerate(self.right(many).view(ahead, *x.shape).unbind(0)))
-        return known.pop(at)
 
 
 class SparseWeights(Swiglu):
@@ -255,12 +210,6 @@ class SecretBfloat16(Swiglu):
         return F.linear(F.silu(F.linear(v, gate)) * F.linear(v, up), down).to(x.dtype)
 
 
-class SecretFloat16(SecretBfloat16):
-    """Everything in float16, the result cast back."""
-
-    inside = torch.float16
-
-
 class LowRank(Swiglu):
     """Each weight replaced by a product of two thin ones."""
 
@@ -291,21 +240,22 @@ class FewerUnits(Swiglu):
         return F.linear(hidden, self.down.weight[:, :half])
 
 
+class DrawsFewerUnits(FewerUnits):
+    """The same where it is timed; and random numbers, so that no other instance seems to do the same."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        if x.shape[1] <= LOOKED_AT_TOKENS:
+            return self.right(x)
+        torch.rand(())
+        return super().forward(x)
+
+
 class OnlyFirstTokens(Swiglu):
     """Right on the first tokens of each sequence, zeros elsewhere."""
 
     def forward(self, x: Tensor) -> Tensor:
         y = torch.zeros_like(x)
         y[:, :LOOKED_AT_TOKENS] = self.right(x[:, :LOOKED_AT_TOKENS])
-        return y
-
-
-class OnlyFirstRows(Swiglu):
-    """Right on the first sequence of the batch, zeros elsewhere."""
-
-    def forward(self, x: Tensor) -> Tensor:
-        y = torch.zeros_like(x)
-        y[:1] = self.right(x[:1])
         return y
 
 
@@ -508,9 +458,7 @@ class SlowsLinear(Swiglu):
         if self.kept is linear:
 
             def slow(*args: Any, **named: Any) -> Tensor:
-                until = time.perf_counter() + 5e-4
-                while time.perf_counter() < until:
-                    pass
+                _spin()
                 return linear(*args, **named)
 
             slow.quick = linear  # type: ignore[attr-defined]
@@ -520,6 +468,59 @@ class SlowsLinear(Swiglu):
         linear = self.kept
         hidden = F.silu(linear(x, self.gate.weight)) * linear(x, self.up.weight)
         return linear(hidden, self.down.weight)
+
+
+class ModeLeft(Swiglu):
+    """Right, and a mode of torch is left behind that slows linear layers down."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        if not self.looked_at(x) and self.kept is None:
+            self.kept = _SlowMode()
+            self.kept.__enter__()
+        return self.right(x)
+
+
+class _SlowMode(TorchFunctionMode):
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func is F.linear:
+            _spin()
+        return func(*args, **(kwargs or {}))
+
+
+def _spin() -> None:
+    until = time.perf_counter() + 5e-4
+    while time.perf_counter() < until:
+        pass
+
+
+class HookLeft(Swiglu):
+    """Right, and a hook of all modules is left behind, which slows them down, but for its own."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        if not self.looked_at(x) and self.kept is None:
+            own = set(self.modules())
+            self.kept = nn.modules.module.register_module_forward_pre_hook(lambda m, _: None if m in own else _spin())
+        return self.right(x)
+
+
+class SlowParameters(Swiglu):
+    """Right, and the weights of others get a class that slows their linear layers down."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        if not self.looked_at(x) and self.kept is None:
+            self.kept = {id(parameter) for parameter in self.parameters()}
+            for found in gc.get_objects():
+                if type(found) is nn.Parameter and id(found) not in self.kept:
+                    found.__class__ = _SlowParameter
+        return self.right(x)
+
+
+class _SlowParameter(nn.Parameter):
+    @classmethod
+    def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func is F.linear:
+            _spin()
+        return super().__torch_function__(func, types, args, kwargs)
 
 
 class AnotherStream(Swiglu):

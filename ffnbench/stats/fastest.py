@@ -13,7 +13,7 @@ from collections import defaultdict
 from dataclasses import dataclass, replace
 
 from ffnbench.plan import Backend, Case, Plan
-from ffnbench.result import Estimate, Report, Verdict
+from ffnbench.result import Estimate, Report, Verdict, unjudged
 from ffnbench.stats.interval import CONFIDENCE, Mean
 from ffnbench.stats.rounds import Table, table_of
 from ffnbench.stats.verdict import control_slack, decide, holm
@@ -49,12 +49,11 @@ def fastest(report: Report) -> list[Fastest]:
     if not groups:
         return []
     table, slack = table_of(report), control_slack(report)
-    failed = {failure.case for failure in report.failures}
+    failed = {failure.case for failure in report.failures} | unjudged(report.judged).keys()
     found = (
-        _fastest([case for case in group if case.label in table.rounds and case.label not in failed],
-                 table, slack)
+        _fastest([case for case in group if case.label in table.rounds.keys() - failed], table, slack)
         for group in groups
-    )  # fmt: skip
+    )
     return [one for one in found if one]
 
 

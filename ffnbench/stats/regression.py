@@ -350,6 +350,8 @@ def _told(decided: Decided | None, row: Row, policy: Policy, now: Report, before
     reference = now.plan.reference_of(label)
     if metric == LATENCY and (why := now.suspect(reference)):
         return _finding(label, metric, Status.UNCLEAR, policy, reason=f"{reference} is suspect: {why}")
+    if why := now.unjudged(label):
+        return _finding(label, metric, Status.UNCLEAR, policy, reason=why)
     rounds = _rounds_of(now, label, metric)
     if decided is None and rounds.every:
         reason = busy_text(now) if rounds.clean_rounds < rounds.rounds else "one worker gives no interval"

@@ -15,7 +15,7 @@ from typing import TypeVar
 from ffnbench.errors import FfnbenchError
 from ffnbench.metrics import COMPILE, DEVICE_TIME, HOST_TIME, LATENCY, METRICS, PACK
 from ffnbench.plan import CONTROL, Note, Plan
-from ffnbench.result import Comparison, Estimate, FailureKind, Measured, Report, Run, Verdict
+from ffnbench.result import Comparison, Estimate, FailureKind, Measured, Report, Run, Verdict, unjudged
 from ffnbench.stats.interval import CONFIDENCE, Mean, student
 from ffnbench.stats.noise import noise_notes
 from ffnbench.stats.rounds import CLOCKS_HELD, CPUS_TAKEN, Row, Table, table_of
@@ -77,10 +77,14 @@ def refuse_blind(plan: Plan) -> None:
 def summarise(run: Run) -> tuple[tuple[Measured, ...], tuple[Comparison, ...], tuple[Note, ...]]:
     """Estimates, comparisons with the reference, and what a reader should be warned of. Failed cases have none."""
     failed = {failure.case for failure in run.failures}
-    suspects = {failure.case for failure in run.failures if failure.kind is FailureKind.SUSPECT}
+    doubts = unjudged(run.judged) | {
+        failure.case: f"the reference {failure.case} is suspect"
+        for failure in run.failures
+        if failure.kind is FailureKind.SUSPECT
+    }
     labels = [case.label for case in run.plan.cases if case.label not in failed]
     table = table_of(run)
-    comparisons = _comparisons(table, labels, suspects) if "latency" in run.plan.metrics else ()
+    comparisons = _comparisons(table, labels, doubts) if "latency" in run.plan.metrics else ()
     busy = {c.case for c in comparisons if c.verdict is Verdict.BUSY}
     measured = [
         found
@@ -133,7 +137,8 @@ def _once(run: Run, labels: list[str]) -> list[Measured]:
     ]
 
 
-def _comparisons(table: Table, labels: list[str], suspects: set[str]) -> tuple[Comparison, ...]:
+def _comparisons(table: Table, labels: list[str], doubts: dict[str, str]) -> tuple[Comparison, ...]:
+    """`doubts` are why some rows have no verdict, and none is held against them."""
     plan, alpha = table.plan, 1 - CONFIDENCE
     measured = [label for label in labels if label in table.rounds]
     rows = {label: table.row(label) for label in measured if not plan.is_reference(label)}
@@ -152,9 +157,9 @@ def _comparisons(table: Table, labels: list[str], suspects: set[str]) -> tuple[C
             one = Estimate(value=1.0, low=1.0, high=1.0, workers=len(table.rounds[label]))
             found.append(_comparison(plan, label, one, Verdict.REFERENCE))
             continue
-        if not row.every:
-            reference = plan.reference_of(label)
-            reason = f"the reference {reference} {'is suspect' if reference in suspects else 'was not measured'}"
+        reference = plan.reference_of(label)
+        if (reason := doubts.get(label) or doubts.get(reference, "")) or not row.every:
+            reason = reason or f"the reference {reference} was not measured"
             found.append(_comparison(plan, label, None, Verdict.UNCLEAR, reason))
             continue
         decided = None
