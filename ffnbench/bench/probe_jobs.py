@@ -169,7 +169,7 @@ def backends(device: str) -> dict[str, dict[str, str]]:
 
 
 def preload(targets: list[str], compiles: bool) -> dict[str, Any]:
-    """Job of a starter: import what its children will need. What can't be imported is told by the case that needs it."""
+    """Job of a starter: import what its children will need. What can't be is told by the case that needs it."""
     for target in targets:
         with suppress(Exception, SystemExit):
             resolve(target)
@@ -180,8 +180,7 @@ def preload(targets: list[str], compiles: bool) -> dict[str, Any]:
 
 
 JOBS = {
-    "preload": preload, "timer": timer, "rival": rival, "describe": describe, "count": counted, "facts": facts, "curve": curve,
-    "backends": backends, "ceilings": ceilings, "hf_layers": hf_layers, "hf_whole": hf_whole,
-    "own_mlp": described_mlp, "origin": origin, "keep": agreement.keep, "hold": agreement.hold,
-    "device": about_device,
+    "preload": preload, "timer": timer, "rival": rival, "describe": describe, "count": counted, "facts": facts,
+    "curve": curve, "backends": backends, "ceilings": ceilings, "hf_layers": hf_layers, "hf_whole": hf_whole,
+    "own_mlp": described_mlp, "origin": origin, "keep": agreement.keep, "hold": agreement.hold, "device": about_device,
 }  # fmt: skip

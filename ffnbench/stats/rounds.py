@@ -28,8 +28,8 @@ KEPT = 16  # tables that are asked for again
 
 @dataclass(frozen=True, slots=True)
 class Timed:
-    """One latency: seconds of a call, whether nothing took the CPU or the device's clock meanwhile; `held` is whether it
-    was the clock.
+    """One latency: seconds of a call, whether nothing took the CPU or the device's clock meanwhile; `held`: whether
+    it was the clock.
     """
 
     seconds: float
