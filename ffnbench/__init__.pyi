@@ -539,7 +539,7 @@ def selftest(
 
     Arguments:
         checks: Count the false alarms of `check`, and the slow-downs that it finds.
-        runs: Simulated runs, or checks with gate, in every world. [default: 2000]
+        runs: Simulated runs, or baselines with gate. [default: 900, or 200]
         live: Measure on this machine instead, quiet and beside neighbours that take its CPUs.
         world: With live: only beside this. [default: quiet, spinner, spinners, bursts 0.1 s, bursts 1 s, bursts 3
             s]
@@ -550,8 +550,7 @@ def selftest(
             2m with gate]
         d_model: With live: width of the modules. [default: 768]
         threads: With live: CPU threads. [default: the CPUs this process may use]
-        seed: Seed of inputs, weights and the order of rounds; of simulated worlds. Published tables are made with
-            77130259. [default: 20260301 for development, or 0 with live]
+        seed: Seed of inputs, weights, the order of rounds, and simulated machines. [default: 0]
         saved: Show what live saved with -o FILE.json instead; several together.
         quiet: No progress bar, and no line about the machine.
         wait: Wait while another run of ffnbench measures on this machine.

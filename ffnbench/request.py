@@ -349,7 +349,7 @@ class SelftestRequest(Request):
     checks: bool = flag(
         False, "Count the false alarms of `check`, and the slow-downs that it finds.", MEASURING, name="--gate")
     runs: int | None = flag(
-        None, "Simulated runs, or checks with --gate, in every world. \\[default: 2000]", EFFORT, "INT")
+        None, "Simulated runs, or baselines with --gate. \\[default: 900, or 200]", EFFORT, "INT")
     live: bool = flag(
         False, "Measure on this machine instead, quiet and beside neighbours that take its CPUs.", MEASURING)
     world: tuple[str, ...] = flag(
@@ -368,8 +368,7 @@ class SelftestRequest(Request):
     threads: int | None = flag(
         None, "With --live: CPU threads. \\[default: the CPUs this process may use]", WORKLOAD, "INT")
     seed: int | None = flag(
-        None, "Seed of inputs, weights and the order of rounds; of simulated worlds. Published tables are made with "
-        "77130259. \\[default: 20260301 for development, or 0 with --live]", MEASURING, "INT")
+        None, "Seed of inputs, weights, the order of rounds, and simulated machines. \\[default: 0]", MEASURING, "INT")
     saved: tuple[str, ...] = flag(
         (), "Show what --live saved with -o FILE.json instead; several together. Repeatable.", MEASURING, "FILE",
         name="--from")

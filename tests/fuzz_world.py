@@ -34,7 +34,7 @@ OF_RELU = {
     "minimum_until": 0.0, "minimum_flat": True, "monotonic": "increasing", "jumps": [], "kinks": [0.0], "bends": [],
     "slope_low": 0.0, "slope_high": 1.0, "zero_gradient": 0.5, "saturated": 0.5, "mean": 0.4, "second_moment": 0.5,
 }  # fmt: skip
-JOBS = ("greeting", "plan", "open", "sample", "place", "weigh", "describe", "count", "facts", "curve", "hold",
+JOBS = ("greeting", "plan", "open", "sample", "weigh", "describe", "count", "facts", "curve", "hold",
         "keep", "origin", "hf_layers", "hf_whole", "own_mlp", "timer")  # fmt: skip
 FAILURES = ("oom", "unsupported", "crash", "timeout", "mismatch", "recompiled")
 LOSSES = ("oom", "crash", "timeout")

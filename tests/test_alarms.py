@@ -33,6 +33,7 @@ from ffnbench.stats.looks import report_of, two_looks
 from ffnbench.stats.regression import Status
 
 BESIDE = "bursts 3 s"
+CALM = World(name="calm", layout=0.002, starter=0.001, sample=0.01)
 
 
 def alarm(**facts: object) -> Alarm:
@@ -73,7 +74,7 @@ def test_live_checks_beside_a_baseline_each(monkeypatch: pytest.MonkeyPatch, nei
 
     def fake_run(plan, answered=None, real=live.run):
         asked.append(plan.case("swiglu").workload.slowdown)
-        return Machine(World(name="quiet", layout=0.002), plan, len(asked)).measure(plan, real, answered)
+        return Machine(CALM, plan, len(asked)).measure(plan, real, answered)
 
     monkeypatch.setattr(live, "run", fake_run)
     alarms = live.measure_checks(check_plan(d_model=64, threads=1), chosen(()), 2, 120.0, seed=5)
@@ -93,7 +94,7 @@ def test_live_checks_in_some_worlds(monkeypatch: pytest.MonkeyPatch, neighbours)
 
 
 def on_dice(plan, real, answered):
-    return Machine(World(name="quiet", layout=0.002), plan, 1).measure(plan, real, answered)
+    return Machine(CALM, plan, 1).measure(plan, real, answered)
 
 
 def test_a_check_that_can_not_answer_is_counted_and_no_crash(monkeypatch: pytest.MonkeyPatch, neighbours) -> None:
@@ -159,7 +160,7 @@ def test_the_table_fits(width: int) -> None:
 def test_a_check_that_stays_unclear_has_used_its_budget() -> None:
     """What a second look would need is not kept back where there is no suspect."""
     plan = check_plan(variants="relu,swiglu")
-    before = report_of(Machine(World(name="quiet"), plan, 0).run(run))
+    before = report_of(Machine(CALM, plan, 0).run(run))
     loud = Machine(World(name="loud", sample=0.3, layout=0.1), plan, 1)
 
     def measure(asked: Plan, answered: Answered) -> Report:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -83,8 +84,13 @@ SECONDS = {"torch.mm 512x512x512": 2 * 512**3 / 8e9, "oneDNN 256x256x256": 2 * 2
 
 def machine(seconds: dict[str, float] = SECONDS, case_s: float = 2 * FLOPS / 1e10, noise: float = 1.0) -> FakeLaunch:
     """A machine of these roofs; `noise` is what each next worker's calls take more, those of roofs and cases alike."""
-    launch = FakeLaunch(lambda label, worker, number: case_s * noise**worker)
-    launch.waited = 0.0
+
+    def case(label: str, worker: int, number: int) -> float:
+        launch.clock_s += 10.0  # so long a case takes that there is time for roofs in every round
+        return case_s * noise**worker
+
+    launch = FakeLaunch(case)
+    launch.waited, launch.clock_s = 0.0, 0.0
     launch.roofs = lambda roofs: found_of(roofs, seconds)
 
     def roof(asked: dict, worker: int) -> dict:
@@ -95,8 +101,9 @@ def machine(seconds: dict[str, float] = SECONDS, case_s: float = 2 * FLOPS / 1e1
     return launch
 
 
-def measured(launch: FakeLaunch, now=lambda: 0.0, **options: object):
+def measured(launch: FakeLaunch, now=None, **options: object):
     plan = plan_of(**options)
+    now = now or (lambda: getattr(launch, "clock_s", 0.0))
     return run(plan, launch=launch, costs=costs_of(plan), now=now), costs_of(plan)
 
 
@@ -202,7 +209,7 @@ class Clock:
 
 
 @pytest.mark.parametrize(("roof_s", "case_s"), [(0.2, 0.05), (0.01, 0.05), (0.001, 1.0), (3.0, 0.01)])
-def test_ceilings_take_5_seconds_at_most_and_about_a_sixth(roof_s: float, case_s: float) -> None:
+def test_ceilings_take_a_twentieth_of_the_time_and_a_round_of_each_worker_at_most(roof_s: float, case_s: float) -> None:
     clock, launch = Clock(), machine()
     calm, spent = launch.roof, []
 
@@ -217,10 +224,10 @@ def test_ceilings_take_5_seconds_at_most_and_about_a_sixth(roof_s: float, case_s
 
     launch.roof, launch.seconds = roof, seconds
     done, costs = measured(launch, now=clock, rounds=60)
-    in_all = 3 * 4 * roof_s  # the first round of each worker, which is always asked for
-    assert sum(spent) <= 5.0 + (4 * roof_s if len(spent) == 4 else 0)
-    assert sum(spent) <= max(0.16 * clock.s, in_all)
-    assert shares_of(done, costs)
+    in_all = 3 * 4 * roof_s  # the first round of each of the first three workers, which is always asked for
+    assert sum(spent) <= max(0.05 * clock.s, in_all)
+    [share] = shares_of(done, costs)
+    assert share.share.workers == 3
 
 
 def test_in_a_group_the_reference_is_asked(tmp_path: Path) -> None:
@@ -402,12 +409,15 @@ def test_candidates_keep_to_the_room_and_to_the_sizes_of_the_cases() -> None:
 def test_every_path_computes_what_it_says() -> None:
     """Nothing is left out of a call: its result is that of the operation, on numbers that are not zero."""
     torch = pytest.importorskip("torch")
-    from ffnbench.bench.ceilings import Ceilings
+    from ffnbench.bench.ceilings import CANNOT, Ceilings
 
     plan = plan_of(variants="swiglu", d_model=32, d_ff=96, seq_len=24, threads=1)
     roofs = [r for r in roofs_for(plan.cases, costs_of(plan), CACHES, 1 << 40) if max(r.shape[1:], default=0) < 512]
-    ceilings = Ceilings()
-    made = set(ceilings.prepare(roofs))
+    ceilings, made = Ceilings(), set()
+    for roof in roofs:
+        with suppress(CANNOT):
+            ceilings.sample(roof, 1, WaitMeter(1))
+            made.add(roof.name)
     assert {"torch.mm", "torch.sum", "repeated torch.sum", "torch.mv"} <= {
         roof.path for roof in roofs if roof.name in made
     }

@@ -4,22 +4,17 @@ from __future__ import annotations
 
 import csv
 import importlib
-import json
 import re
 import shlex
-from dataclasses import fields
 
 import pytest
 from conftest import ROOT, FakeLaunch, ProberHere, SidesProber, ffnbench, two_sides
-from ffnbench.selftest.promises import broken_by_checks, broken_by_intervals
-from ffnbench.selftest.simulated import simulated
-from ffnbench.selftest.tallies import Covered, Tally
 
-from ffnbench import api, jsonable
+from ffnbench import api
 from ffnbench.cli import app
 from ffnbench.errors import FfnbenchError
 from ffnbench.report.compare import compare_records, compare_table
-from ffnbench.report.selftest import alarm_table, live_table, selftest_view, tally_table
+from ffnbench.report.selftest import alarm_table, live_table
 from ffnbench.report.store import load, report_text
 from ffnbench.report.text import plain
 from ffnbench.request import CompareRequest
@@ -27,7 +22,7 @@ from ffnbench.result import Report
 from ffnbench.selftest.alarms import Alarm, broken_promises, counts
 from ffnbench.selftest.exam import Exam, read_readings
 from ffnbench.selftest.exam import Result as SelftestResult
-from ffnbench.selftest.rates import SLOWER, Rates, Share, failures
+from ffnbench.selftest.rates import SLOWER, Rates, Share
 from ffnbench.selftest.readings import Reading, contradictions
 
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("results/*.md")])
@@ -106,7 +101,7 @@ def test_every_committed_run_shows_its_own_figures(path) -> None:
     assert api.report(str(path))[1] == ""
 
 
-@pytest.mark.parametrize("name", ["selftest", "selftest-live", "selftest-gate"])
+@pytest.mark.parametrize("name", ["selftest-live", "selftest-gate-live"])
 def test_what_a_selftest_saved_is_no_run_and_says_so(name: str) -> None:
     with pytest.raises(FfnbenchError, match="holds no run: a selftest writes such lists"):
         api.report(str(RESULTS / f"{name}.json"))
@@ -114,11 +109,9 @@ def test_what_a_selftest_saved_is_no_run_and_says_so(name: str) -> None:
 
 HOLDS = {  # which document shows the output of what
     "results/amd-epyc-avx2-2cpu/compare.json": "README.md",
-    "selftest": "docs/methodology.md",
     "selftest-live": "docs/methodology.md",
     "selftest-live-1thread": "docs/methodology.md",
     "checks-live": "docs/methodology.md",
-    "selftest-gate": "docs/methodology.md",
     "selftest-gate-live": "docs/methodology.md",
 }
 
@@ -142,51 +135,10 @@ def trimmed(text: str) -> str:
     return "\n".join(line.rstrip() for line in text.splitlines()).strip()
 
 
-def committed_selftest() -> SelftestResult:
-    """The simulated selftest of results/, as it was answered."""
-    every = json.loads((RESULTS / "selftest.json").read_text())
-    records = [r for r in every if r["how"] is None]
-    covered = [jsonable.decode(Covered, {f.name: r[f.name] for f in fields(Covered)}) for r in every if r["how"]]
-    rates = [
-        Rates(
-            world=r["world"], runs=r["runs"], workers=r["workers"], seconds=r["seconds"],
-            false_difference=share(r["false_difference"], r["runs"]), covered=share(r["coverage"], 5 * r["runs"]),
-            found={name: share(r[f"found_{name}"], r["runs"]) for name in SLOWER},
-            wrong_way=share(r["wrong_way"], 3 * r["runs"]),
-        )
-        for r in records
-    ]  # fmt: skip
-    return SelftestResult(rates=tuple(rates), covered=tuple(covered))
-
-
-def test_the_simulated_selftest_shown_is_the_committed_one() -> None:
-    found = committed_selftest()
-    rates, covered = found.rates, found.covered
-    view = selftest_view(found)
-    assert trimmed(plain(view.table, 80)) == block_after("selftest")
-    assert {of.runs for of in covered} == {2000}
-    told(broken_by_intervals(covered, simulated().worlds))
-    assert rates[-1].runs == 1000
-    assert failures(rates[-1]) == []
-
-
-def share(value: float, of: int) -> Share:
-    return Share(hits=round(value * of), of=of)
-
-
 def told(broken: list[str]) -> None:
     """The document names every promise that the committed figures break."""
     text = " ".join((ROOT / "docs" / "methodology.md").read_text(encoding="utf-8").split())
     assert [promise for promise in broken if promise not in text] == []
-
-
-def test_the_simulated_selftest_of_check_is_the_committed_one_and_what_it_broke_is_told() -> None:
-    """2,000 checks a figure, made with the seed that is not looked at while the code changes."""
-    tallies = [jsonable.decode(Tally, record) for record in json.loads((RESULTS / "selftest-gate.json").read_text())]
-    assert trimmed(plain(tally_table(tallies), 80)) == block_after("selftest-gate")
-    assert {tally.checks for tally in tallies} == {2000}
-    assert {tally.world for tally in tallies} == {world.name for world in simulated().worlds}
-    told(broken_by_checks(tallies, simulated().worlds))
 
 
 def test_the_live_selftest_shown_is_the_committed_one_and_what_it_broke_is_told() -> None:
@@ -230,6 +182,17 @@ def test_committed_runs_read_back(path) -> None:
     assert path.parent.name in (ROOT / "results" / "README.md").read_text()
 
 
+SHARE = Share(hits=9, of=10)
+A_SELFTEST = SelftestResult(
+    rates=(
+        Rates(
+            world="usual", runs=10, false_difference=SHARE, covered=SHARE, found=dict.fromkeys(SLOWER, SHARE),
+            wrong_way=SHARE, workers=20.0, seconds=15.0,
+        ),
+    )
+)  # fmt: skip
+
+
 @pytest.mark.parametrize(("document", "body"), blocks("python"))
 def test_python_blocks_run(document: str, body: str, tmp_path, monkeypatch, on_machine) -> None:
     monkeypatch.chdir(tmp_path)
@@ -238,7 +201,7 @@ def test_python_blocks_run(document: str, body: str, tmp_path, monkeypatch, on_m
     (tmp_path / "baseline.json").write_text(report_text(saved))
     if "ffnbench.ab(" in body:
         two_sides(tmp_path)
-    monkeypatch.setattr(api, "exam", lambda request: Exam(made=lambda listener: committed_selftest()))
+    monkeypatch.setattr(api, "exam", lambda request: Exam(made=lambda listener: A_SELFTEST))
     on_machine(FakeLaunch(), ProberHere)
     exec(compile(body, document, "exec"), {})
 

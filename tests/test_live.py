@@ -19,6 +19,7 @@ from test_cli import call  # noqa: F401 - a fixture
 
 from ffnbench.bench.environment import usable_cpus
 from ffnbench.errors import FfnbenchError, Interrupted
+from ffnbench.plan import Case
 from ffnbench.report.selftest import live_records, live_table
 from ffnbench.report.text import plain
 from ffnbench.request import SelftestRequest
@@ -27,6 +28,7 @@ from ffnbench.selftest.machine import Machine, World
 from ffnbench.selftest.noisy_neighbour import Neighbour
 from ffnbench.selftest.readings import (
     OURS,
+    REFERENCE,
     RIVALS,
     Reading,
     Truth,
@@ -221,8 +223,14 @@ def beside(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int]]:
 
 def simulated(plan, real):
     """A machine with little scatter, on which swiglu is 10 % slower than relu."""
-    moved = dict.fromkeys(("swiglu", "swiglu5"), 0.0953)
-    return Machine(World(name="quiet", layout=0.001), plan, plan.protocol.seed, moved=moved).run(real)
+
+    def slower(case: Case) -> Case:
+        share = 1.0 if case.label == REFERENCE else 1.1
+        return replace(case, workload=replace(case.workload, slowdown=share * (1 + case.workload.slowdown) - 1))
+
+    world = World(name="calm", layout=0.001, starter=0.0, sample=0.01)
+    true = replace(plan, cases=tuple(map(slower, plan.cases)))
+    return Machine(world, true, plan.protocol.seed).measure(plan, real)
 
 
 def test_every_repeat_measures_in_every_world(beside) -> None:

@@ -8,7 +8,6 @@ from dataclasses import replace
 from statistics import median
 
 import pytest
-from ffnbench.selftest.simulated import simulated
 from test_cli import call  # noqa: F401 - a fixture
 
 from ffnbench import jsonable
@@ -20,24 +19,43 @@ from ffnbench.planning.compare import plan_compare
 from ffnbench.report.selftest import rates_table
 from ffnbench.report.text import plain
 from ffnbench.request import CompareRequest
-from ffnbench.selftest.machine import WORLDS, Machine, World
+from ffnbench.selftest.alarms import check_plan, counts
+from ffnbench.selftest.checks import simulate_checks
+from ffnbench.selftest.machine import STATES, WORLDS, Machine, World
 from ffnbench.selftest.rates import SLOWER, Share, comparison_plan, failures, simulate, total
 
 
 def test_simulated_error_rates_hold() -> None:
-    """210 runs over all worlds; `ffnbench selftest` makes 1,000."""
-    rates = simulate(210)
+    """135 runs over all worlds, most of which scatter as a shared machine does; `ffnbench selftest` makes 900."""
+    rates = simulate(135)
     assert [r.world for r in rates] == [w.name for w in WORLDS]
     whole = total(rates)
-    assert whole.runs == 210
-    assert 0.98 * 210 * 5 <= whole.covered.of <= 210 * 5  # a busy row claims no interval
+    assert whole.runs == 135
+    assert 0.9 * 135 * 5 <= whole.covered.of <= 135 * 5  # a busy row claims no interval
     assert failures(whole) == []
     assert 0.93 <= whole.covered.value <= 0.98
     assert whole.false_difference.value <= 0.05
-    assert whole.wrong_way.hits == 0
-    assert whole.found["+3%"].value >= 0.8
-    assert whole.found["+5%"].value >= 0.95
-    assert whole.found["+10%"].value >= 0.99
+    assert whole.wrong_way.value <= 0.01  # +3% is called the same where an interval misses by chance
+    assert whole.found["+5%"].value >= 0.75
+    assert whole.found["+10%"].value >= 0.95
+    quiet = next(of for of in rates if of.world == "quiet")
+    assert {name: share.value for name, share in quiet.found.items()} == dict.fromkeys(SLOWER, 1.0)
+
+
+def test_a_state_that_outlasts_a_run_is_covered_by_no_run() -> None:
+    """The exam sets worlds in which the code must fail."""
+    rates = simulate(12, worlds=STATES[-1:])
+    assert total(rates).covered.value < 0.8
+
+
+def test_checks_go_through_the_real_loop() -> None:
+    """Two baselines of three runs on a quiet machine: none accused of nothing, a fifth is found by both looks."""
+    quiet = next(world for world in WORLDS if world.name == "quiet")
+    alarms = simulate_checks(check_plan(precision=None), 0.05, (0.0, 0.2), 2, [quiet])
+    unchanged, slowed = counts(alarms, "quiet", 0.0), counts(alarms, "quiet", 0.2)
+    assert (unchanged.checks, unchanged.asked, unchanged.false_alarms, unchanged.unclear) == (2, 2, 0, 0)
+    assert (slowed.found, slowed.false_alarms) == (2, 0)
+    assert {alarm.twice for alarm in alarms if alarm.injected} == {True}
 
 
 def test_the_same_seed_gives_the_same_counts() -> None:
@@ -99,13 +117,10 @@ def test_the_command(call, tmp_path) -> None:  # noqa: F811
     code, out, err = call("selftest", "--runs", "28", "-q", "-o", str(tmp_path / "rates.json"))
     assert code == 0, err
     assert "all worlds" in out
-    assert "frequency step" in out
-    records = json.loads((tmp_path / "rates.json").read_text())
-    rates, covered = ([r for r in records if (r["how"] is None) is runner] for runner in (True, False))
-    assert [r["world"] for r in rates] == [*(w.name for w in WORLDS), "all worlds"]
-    assert rates[-1]["runs"] == 14
-    assert {r["world"] for r in covered} == {w.name for w in simulated().worlds}
-    assert {r["runs"] for r in covered} == {28}
+    rates = json.loads((tmp_path / "rates.json").read_text())
+    assert [r["world"] for r in rates] == [*(w.name for w in WORLDS), "all worlds", *(w.name for w in STATES)]
+    by = {r["world"]: r for r in rates}
+    assert by["all worlds"]["runs"] == sum(by[w.name]["runs"] for w in WORLDS) == 28
 
 
 @pytest.mark.parametrize(

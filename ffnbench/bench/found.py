@@ -67,7 +67,7 @@ class Found:
         self.add(Sample(case=label, metric=metric, worker=worker, round=0, order=0, value=value, calls=1))
 
     def timed(self, sample: Sample, answer: dict[str, Any]) -> None:
-        """A latency; where they are told, what the device worked for a call, and what a call took the host."""
+        """A latency; beside it what the device worked for a call and what a call took the host, where they are told."""
         for metric in (LATENCY, DEVICE_TIME, HOST_TIME):
             value = sample.value if metric == LATENCY else answer.get(metric)
             if value is not None:

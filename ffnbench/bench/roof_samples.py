@@ -27,6 +27,7 @@ EXPLORING = 0.03  # of the budget, and at most
 EXPLORING_S, EXPLORING_A_WORKER_S = 1.5, 0.2  # the second where there is no budget
 MAY_BIND = 0.5  # of the least time that a row's ceilings allow: what is farther away is looked at once
 KEPT_ROOFS = 3  # of each ceiling: which is the fastest is known at the end
+FEWEST_WORKERS = 3  # that sample those that may bind, whatever the time: one gives no interval
 LOOKS = 5  # at a roof that says that a row can't be
 
 Ask = Callable[[Message], Message]  # a worker of the reference; empty where it can't
@@ -60,15 +61,16 @@ class RoofSamples:
                 self._set_s = sum(c.seconds * self._calls[c.roof.name] for c in own)
         self.seconds += self.now() - start
 
-    def due(self, first_worker: bool, round_: int, elapsed_s: float) -> list[str]:
-        """The roofs whose turn it is in this round: in the very first all of them, then those that may bind a row, as
-        often as their share of the run's time allows.
+    def due(self, workers: int, round_: int, elapsed_s: float) -> list[str]:
+        """The roofs whose turn it is in this round, after so many whole workers: in the very first all of them, then
+        those that may bind a row, once in each of the first workers and as often as their share of the time allows.
         """
         if round_ < 0 or not self._calls:
             return []
-        if first_worker and not round_:
+        if not workers and not round_:
             return list(self._calls)
-        if self.seconds + self._set_s > SHARE * elapsed_s:
+        first = not round_ and workers < FEWEST_WORKERS
+        if not first and self.seconds + self._set_s > SHARE * elapsed_s:
             return []
         return [name for name in self._calls if name in self._may_bind]
 

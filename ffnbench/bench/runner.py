@@ -353,7 +353,7 @@ class _Runner:
 
         Gives for each case whether its sample was clean.
         """
-        roofs = self.roofs.due(not self.schedule.whole, place.round, self.schedule.elapsed_s)
+        roofs = self.roofs.due(self.schedule.whole, place.round, self.schedule.elapsed_s)
         order = [*self.found.alive, *roofs]
         random.Random(f"{self.plan.protocol.seed}/{place.worker}/{place.round}").shuffle(order)
         if self.plan.protocol.reversed:

@@ -78,7 +78,7 @@ def main() -> None:
 
 
 def _in_a_child(ask: Callable[[], Message]) -> Message:
-    """What a function says in a child: after a look for accelerators a process can't be forked to use one."""
+    """What a function says in a child: an accelerator once looked for can't be used by a process forked later."""
     if not can_fork():
         return ask()
     reading, writing = os.pipe()

@@ -1,7 +1,7 @@
 """A machine made of dice: workers without a process and a clock that they turn themselves. No torch, no waiting.
 
-The real runner, statistics and decisions run on it, so their error rates can be counted. What a world does to seconds
-is what real machines do: blocks with a speed and a layout of their own, rounds with long tails, states that outlast a run,
+The real runner, statistics and decisions run on it, so their error rates can be counted. A world does to seconds
+what real machines do: blocks with a speed and a layout of their own, rounds with long tails, states that outlast a run,
 starters that differ, drift, bursts, two layouts of one binary, rounds that remember the last one.
 """
 

@@ -1,8 +1,8 @@
 """How much is enough: rounds for a worker, workers for a run. Pure; the runner asks and does what it is told.
 
 Two scatters make a ratio uncertain: that of rounds, which more of them shrink, and that between workers, which only
-more workers do. Both are estimated from the clean rounds so far. The precision is looked at rarely enough that stopping by
-it costs no coverage (docs/methodology.md has the simulation).
+more workers do. Both are estimated from the clean rounds so far. The precision is looked at rarely enough that stopping
+by it costs no coverage (tests/test_enough.py has the simulation).
 """
 
 from __future__ import annotations

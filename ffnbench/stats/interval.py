@@ -1,8 +1,8 @@
 """Independent values, one a worker -> their mean, its error, its degrees of freedom.
 
 The interval is Student's over workers. Workers that were forked from one starter share what that one has drawn once,
-its address layout: so there are a few starters, and what differs between them is a part of the error, estimated together
-with a prior, since two or three of them show little.
+its address layout: so there are a few starters, and what differs between them is a part of the error, estimated
+together with a prior, since two or three of them show little.
 """
 
 from __future__ import annotations

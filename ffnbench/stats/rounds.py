@@ -28,7 +28,7 @@ KEPT = 16  # tables that are asked for again
 
 @dataclass(frozen=True, slots=True)
 class Timed:
-    """One latency: seconds of a call, whether nothing took the CPU or the device's clock meanwhile; `held` is whether
+    """One latency: seconds of a call, whether nothing took the CPU or the device's clock meanwhile; `held`: whether
     it was the clock.
     """
 
