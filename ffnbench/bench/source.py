@@ -32,6 +32,7 @@ class Source:
     started: int = 0
     _ready: deque[tuple[int, Starter]] = field(default_factory=deque)  # numbered
     _preloaded: set[int] = field(default_factory=set)
+    _preloads: bool = True  # until that costs a starter
 
     def start(self, count: int = STARTERS) -> None:
         """Start so many processes; they are not waited for."""
@@ -64,7 +65,7 @@ class Source:
         return self._ready[0][1].greeting()
 
     def _preload(self, starter: Starter) -> None:
-        """What its children need is imported once. Where that hangs or kills it, each child finds out by itself."""
+        """What its children need is imported once; WorkerLost where that hangs or kills it."""
         cases = self.plan.cases
         targets = sorted({case.ffn.target for case in cases if isinstance(case.ffn, ImportedSpec)})
         compiles = any(case.workload.backend == Backend.COMPILE.value for case in cases)
@@ -73,25 +74,41 @@ class Source:
 
     def next(self, needed: int) -> tuple[int, Worker]:
         """The next worker, with the number of the starter that it is of. `needed` is how many will be wanted: where
-        each takes an interpreter of its own, as many are started at a time as there are CPUs.
+        each takes an interpreter of its own, as many are started at a time as there are CPUs. Raises Unfinished where
+        one starter after another is lost.
         """
-        self._sweep()
-        if not self._ready:
-            at_once = max(1, usable_cpus() // len(self.plan.arms))
-            self.start(STARTERS if self.forks else max(1, needed if needed == at_once + 1 else min(needed, at_once)))
-        self.greeting()
-        number, starter = self._ready.popleft()
-        worker = self._fork_of(number, starter) if self.forks else None
-        if worker is None:
-            return number, starter
-        self._ready.append((number, starter))
-        return number, worker
+        for left in reversed(range(RESTARTS)):
+            self._sweep()
+            if not self._ready:
+                at_once = max(1, usable_cpus() // len(self.plan.arms))
+                alone = max(1, needed if needed == at_once + 1 else min(needed, at_once))
+                self.start(STARTERS if self.forks else alone)
+            self.greeting()
+            number, starter = self._ready.popleft()
+            try:
+                worker = self._fork_of(number, starter) if self.forks else None
+            except WorkerLost as lost:
+                starter.close()
+                if not left:
+                    raise Unfinished(
+                        f"workers can't be forked: {lost}", "`ffnbench env` tells what else runs"
+                    ) from lost
+                continue
+            if worker is None:
+                return number, starter
+            self._ready.append((number, starter))
+            return number, worker
+        raise AssertionError("not reached")
 
     def _fork_of(self, number: int, starter: Starter) -> Worker | None:
-        """A fork; None where it can't be, and this process is the worker."""
-        if number not in self._preloaded:
+        """A fork; None where it can't be, and this process is the worker. After an import that has cost a starter each
+        child imports for itself, and finds out.
+        """
+        if self._preloads and number not in self._preloaded:
             self._preloaded.add(number)
+            self._preloads = False
             self._preload(starter)
+            self._preloads = True
         worker = starter.fork(self.plan.protocol.timeout_s)
         self.forks = worker is not None
         return worker

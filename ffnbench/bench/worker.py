@@ -29,6 +29,8 @@ from ffnbench.bench.heap import ALLOCATOR, SYSTEM, keep_freed_memory, preloaded
 PR_SET_PDEATHSIG = 1
 # by the names of exceptions, for torch loads in main
 OWN_KINDS = {"Mismatch": "mismatch", "Recompiled": "recompiled", "FailOnRecompileLimitHit": "recompiled"}
+# numpy's OpenBLAS starts its threads as it is loaded, and a process that has several can't be forked
+ONE_THREAD = ("OPENBLAS_NUM_THREADS", "1")
 ENDS_A_CASE = ("open", "sample")  # where one of these fails, its case is not asked for again
 
 
@@ -38,6 +40,7 @@ def main() -> None:
     _die_with_parent()
     guard()
     allocator = keep_freed_memory() if os.environ.get(ALLOCATOR) != SYSTEM else preloaded() or SYSTEM
+    os.environ.setdefault(*ONE_THREAD)
     gc.disable()  # among the many objects that torch makes while it loads there is no garbage: a tenth of the time
     try:
         import torch

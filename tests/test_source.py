@@ -1,0 +1,310 @@
+"""Where workers come from: forks of real starters, and what becomes of those that crash, hang or are left behind."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from conftest import ROOT, FakeLaunch, KnownProber, lost
+
+from ffnbench import jsonable
+from ffnbench.bench import runner
+from ffnbench.bench.heap import ALLOCATOR, KEEPS, SYSTEM, keep_freed_memory
+from ffnbench.bench.runner import run
+from ffnbench.bench.session import Fork, Session, WorkerLost
+from ffnbench.bench.source import STARTERS, Source
+from ffnbench.errors import Unfinished
+from ffnbench.plan import Arm, Plan
+from ffnbench.planning.compare import plan_compare
+from ffnbench.request import CompareRequest
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="workers are forked on Linux")
+
+MODULES = '''
+import os, signal, time
+from torch import nn
+
+
+class Plain(nn.Module):
+    """Tells process, address and sum of its weights."""
+
+    def __init__(self, d_model, d_ff):
+        super().__init__()
+        self.up = nn.Linear(d_model, d_ff, bias=False)
+        self.down = nn.Linear(d_ff, d_model, bias=False)
+        at = self.down.weight.data_ptr()
+        with open(__file__ + ".told", "a") as file:
+            file.write(f"{os.getpid()} {at} {float(self.down.weight.detach().double().sum())!r}\\n")
+
+    def forward(self, x):
+        return self.down(self.up(x).relu())
+
+
+class Exits(Plain):
+    def forward(self, x):
+        os._exit(7)
+
+
+class Segfaults(Plain):
+    def forward(self, x):
+        os.kill(os.getpid(), signal.SIGSEGV)
+
+
+class Hangs(Plain):
+    def forward(self, x):
+        time.sleep(1000)
+
+
+class Large(Plain):
+    """Takes 64 MiB in every call, more than glibc ever keeps by itself."""
+
+    def forward(self, x):
+        return super().forward(x) + 0 * x.new_ones(1 << 24).sum()
+'''
+NAMES = ("Plain", "Exits", "Segfaults", "Hangs", "Large")
+
+
+@pytest.fixture(scope="module")
+def modules(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("modules") / "mine.py"
+    path.write_text(MODULES)
+    return path
+
+
+@pytest.fixture(scope="module")
+def starter() -> Iterator[Session]:
+    with closing(Session()) as session:
+        yield session
+
+
+def plan_of(path: Path, names: tuple[str, ...] = NAMES) -> Plan:
+    variants = ",".join(f"{name}={path}:{name}" for name in names)
+    request = CompareRequest(
+        variants=variants, d_model=64, d_ff=128, seq_len=16, match="none", threads=1, device="cpu", metrics="latency",
+        workers=3, rounds=4,
+    )  # fmt: skip
+    return plan_compare(request, KnownProber())
+
+
+def opened(worker: Session | Fork, path: Path, label: str = "Plain", block: str = "", timeout_s: float = 60.0) -> dict:
+    """A worker that has a plan opens a case."""
+    plan = jsonable.encode(plan_of(path))
+    assert worker.ask({"do": "plan", "plan": plan, "memory_bytes": None, "block": block}, 60.0) == {}
+    return worker.ask({"do": "open", "label": label, "calls": 1, "checked": True}, timeout_s)
+
+
+def children(process: int) -> list[int]:
+    return [int(pid) for pid in Path(f"/proc/{process}/task/{process}/children").read_text().split()]
+
+
+def alive(process: int) -> bool:
+    try:
+        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def gone(*processes: int) -> bool:
+    """Whether all are, after some seconds at most."""
+    end = time.monotonic() + 10
+    while any(map(alive, processes)) and time.monotonic() < end:
+        time.sleep(0.02)
+    return not any(map(alive, processes))
+
+
+def test_a_fork_answers_leaves_and_its_starter_forks_again(starter: Session, modules: Path) -> None:
+    starter.greeting()
+    seen = []
+    for _ in range(2):
+        fork = starter.fork(60.0)
+        [child] = children(starter._process.pid)
+        assert opened(fork, modules)["calls"] == 1
+        assert fork.ask({"do": "sample", "label": "Plain", "calls": 2}, 60.0)["value"] > 0
+        assert int((modules.parent / "mine.py.told").read_text().split("\n")[-2].split()[0]) == child
+        fork.close()
+        assert gone(child)
+        seen.append(child)
+    assert len(set(seen)) == 2
+    assert not starter.ended
+    assert starter.ask({"do": "timer"}, 60.0)["empty_call_s"] > 0  # it answers by itself again
+
+
+@pytest.mark.parametrize(("label", "cause"), [("Exits", "exit code 7"), ("Segfaults", "SIGSEGV")])
+def test_a_child_that_dies_is_a_lost_worker_and_its_starter_goes_on(
+    starter: Session, modules: Path, label: str, cause: str
+) -> None:
+    fork = starter.fork(60.0)
+    with pytest.raises(WorkerLost, match=cause) as caught:
+        opened(fork, modules, label)
+    assert caught.value.kind == "crash"
+    fork.close()
+    assert not starter.ended
+    with closing(starter.fork(60.0)) as again:
+        assert opened(again, modules)["calls"] == 1
+
+
+def test_a_child_that_hangs_is_ended_with_its_starter(modules: Path) -> None:
+    starter = Session()
+    fork = starter.fork(60.0)
+    pids = [starter._process.pid, *children(starter._process.pid)]
+    assert len(pids) == 2
+    assert opened(fork, modules)["calls"] == 1
+    with pytest.raises(WorkerLost, match=r"no answer within 0\.5 s") as caught:
+        fork.ask({"do": "open", "label": "Hangs", "calls": 1, "checked": True}, 0.5)
+    assert caught.value.kind == "timeout"
+    assert starter.ended
+    fork.close()
+    assert gone(*pids)
+
+
+def test_forks_of_one_starter_lie_elsewhere_and_draw_the_same(starter: Session, modules: Path) -> None:
+    told = modules.parent / "mine.py.told"
+    told.unlink(missing_ok=True)
+    for block in range(3):
+        with closing(starter.fork(60.0)) as fork:
+            opened(fork, modules, block=f"0/{block}")
+    first: dict[str, tuple[str, str]] = {}
+    for line in told.read_text().splitlines():
+        process, address, total = line.split()
+        first.setdefault(process, (address, total))
+    addresses, sums = zip(*first.values(), strict=True)
+    assert len(first) == len(set(addresses)) == 3
+    assert len(set(sums)) == 1
+
+
+needs_glibc = pytest.mark.skipif(
+    sys.platform != "linux" or "glibc" not in os.confstr("CS_GNU_LIBC_VERSION"), reason="the switch is glibc's"
+)
+
+
+def faults_of(fork: Fork, modules: Path) -> int:
+    """Page faults of two calls, after as many that are not counted."""
+    assert opened(fork, modules, "Large")["calls"] == 1
+    told = [fork.ask({"do": "sample", "label": "Large", "calls": 2}, 60.0)["faults"] for _ in range(3)]
+    return told[-1]
+
+
+@needs_glibc
+def test_with_the_heap_kept_a_warm_call_has_no_page_faults(starter: Session, modules: Path) -> None:
+    assert starter.greeting()["allocator"] == KEEPS
+    with closing(starter.fork(60.0)) as fork:
+        assert faults_of(fork, modules) < 50
+    with closing(Session(Arm(env=((ALLOCATOR, SYSTEM),)))) as other:
+        assert other.greeting()["allocator"] == SYSTEM
+        fork = other.fork(60.0)
+        assert faults_of(fork, modules) > 1000  # 64 MiB are 16,384 pages
+        fork.close()
+
+
+def test_an_allocator_that_was_preloaded_is_left_alone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    maps = tmp_path / "maps"
+    maps.write_text("7f00-7f01 r-xp 00000000 08:01 1 /usr/lib/x86_64-linux-gnu/libjemalloc.so.2\n")
+    monkeypatch.setattr("ffnbench.bench.heap.preloaded.__defaults__", (maps,))
+    assert keep_freed_memory() == "jemalloc"
+
+
+def test_an_import_that_starts_a_thread_makes_workers_interpreters_of_their_own(
+    modules: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    threaded = modules.with_name("threaded.py")
+    begun = "import threading\nthreading.Thread(target=threading.Event().wait, daemon=True).start()\n"
+    threaded.write_text(MODULES.replace("import os", begun + "import os", 1))
+    plan = plan_of(threaded, ("Plain",))
+    plan = replace(plan, protocol=replace(plan.protocol, workers=2))
+    sources: list[Source] = []
+
+    def kept(*arguments: object) -> Source:
+        sources.append(Source(*arguments))  # type: ignore[arg-type]
+        return sources[-1]
+
+    monkeypatch.setattr(runner, "Source", kept)
+    done = run(plan)
+    [source] = sources
+    assert not source.forks
+    assert not done.failures
+    latencies = [sample for sample in done.samples if sample.metric == "latency"]
+    assert {(s.worker, s.starter) for s in latencies} == {(0, 0), (1, 1)}
+    assert {s.round for s in latencies} == {0, 1, 2, 3}
+
+
+class FakeStarter:
+    """Loses itself when it is asked for what `breaks` names; else it serves."""
+
+    ended = False
+
+    def __init__(self, breaks: str) -> None:
+        self.breaks, self.asked, self.closed = breaks, [], False
+
+    def greeting(self) -> dict:
+        return {}
+
+    def ask(self, request: dict, timeout_s: float) -> dict:
+        self.asked.append(request["do"])
+        if self.breaks == request["do"]:
+            raise lost("timeout")
+        return {}
+
+    def fork(self, timeout_s: float) -> object:
+        if self.breaks == "fork":
+            raise lost("crash")
+        return object()
+
+    def close(self) -> None:
+        self.closed = True
+
+
+def test_an_import_that_hangs_costs_one_starter_and_is_left_to_the_children(modules: Path) -> None:
+    made: list[FakeStarter] = []
+
+    def launch() -> FakeStarter:
+        made.append(FakeStarter("preload"))
+        return made[-1]
+
+    source = Source(plan_of(modules), launch)
+    source.start()
+    numbers = [source.next(3)[0] for _ in range(3)]
+    assert numbers == [1, 1, 1]
+    assert [(one.asked, one.closed) for one in made] == [(["preload"], True), ([], False)]
+
+
+def test_starters_that_are_lost_again_and_again_end_the_run() -> None:
+    source = Source(plan_of(Path("mine.py")), lambda: FakeStarter("fork"))
+    source.start()
+    with pytest.raises(Unfinished, match="workers can't be forked"):
+        source.next(3)
+
+
+def test_a_starter_is_forked_by_turns() -> None:
+    source = Source(plan_of(Path("mine.py")), lambda: FakeStarter(""))
+    source.start()
+    assert [source.next(9)[0] for _ in range(5)] == [0, 1, 0, 1, 0]
+    assert source.started == STARTERS
+    alone = Source(plan_compare(CompareRequest(variants="relu", metrics="latency")), FakeLaunch())
+    alone.start()
+    assert [alone.next(4)[0] for _ in range(4)] == [0, 1, 2, 3]
+
+
+def test_sigkill_of_the_parent_leaves_neither_starter_nor_fork(modules: Path) -> None:
+    code = (
+        "import sys, time\nfrom ffnbench.bench.session import Session\nstarter = Session()\nstarter.fork(60.0)\n"
+        "print(starter._process.pid, flush=True)\ntime.sleep(1000)"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, env=environment) as parent:
+        try:
+            assert parent.stdout is not None
+            starter = int(parent.stdout.readline())
+            pids = [starter, *children(starter)]
+            assert len(pids) == 2
+            assert all(map(alive, pids))
+        finally:
+            parent.send_signal(signal.SIGKILL)
+    assert gone(*pids)
