@@ -67,7 +67,9 @@ def row_of(kind: Any, family: Family, named: frozenset[str]) -> dict[str, Any]:
         "without": sorted(key for key in keys if key not in own and key not in family.parts),
         "names": names,
         "asks": sorted(asks),
-        "also": sorted((keys_of_class(kind) & families().speaking.keys()) - keys - names.keys() - asks),
+        "also": sorted(
+            (keys_of_class(kind) & families().speaking.keys() | {*kind.sub_configs}) - read - names.keys() - asks
+        ),
         "classes": sorted(classes_of(kind)),
         "parts": nested,
         "flat": flat(kind, family),

@@ -147,7 +147,9 @@ def _answer(job: Any, torch: Any, request: Message, jobs: Any = None) -> Message
     except BaseException as problem:  # user code may raise anything, SystemExit included
         if broken := device_error(problem):
             return {"failure": "crash", "message": broken, "ends": True}
-        ends = {"ends": True} if jobs is not None and jobs.has_compiled(request.get("label", "")) else {}
+        cause = problem.__cause__ if isinstance(problem, FfnbenchError) else problem  # one of our own has found out
+        failed = cause is not None and type(cause).__name__ not in OWN_KINDS
+        ends = {"ends": True} if failed and jobs is not None and jobs.has_compiled(request.get("label", "")) else {}
         if isinstance(problem, FfnbenchError):
             kind = "unsupported" if isinstance(problem, Unsupported) else "crash"
             return {"failure": kind, "message": problem.message, "hint": problem.hint, **ends}

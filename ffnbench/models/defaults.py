@@ -52,7 +52,7 @@ class ClassDefaults:
     names    other names of keys, each with the key that it stands for
     asks     keys of older files that the class turns into others; what they come to is left to transformers
     parts    the nested configs; `flat` is the one whose keys may stand at the top instead
-    also     further keys of the class that would say something about the FFNs of another
+    also     further keys of the class that would say something about FFNs in another, and nested configs
     classes  the models of transformers that take it for their config
     """
 
