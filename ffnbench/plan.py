@@ -268,7 +268,7 @@ class Protocol:
 class NoteKind(Enum):
     """What a note is about. NAME: what a name means. MODEL: whose FFN a variant is. SEEN: noise that was seen beside
     the run. Read off the samples are SHORT, calls so short that the harness is a part of them, and the other noise:
-    BUSY, no verdict for it; DISAGREE, workers on the seconds of a case; MOVES, seconds more than ratios; NOISE, others.
+    BUSY, no verdict for it; MOVES, seconds more than ratios; NOISE, others.
     """
 
     GENERAL = "general"
@@ -277,7 +277,6 @@ class NoteKind(Enum):
     SEEN = "seen"
     SHORT = "short"
     BUSY = "busy"
-    DISAGREE = "disagree"
     MOVES = "moves"
     NOISE = "noise"
 

@@ -58,7 +58,7 @@ def test_ratios_are_paired_within_rounds() -> None:
     plan = plan_of(workers=3, rounds=3)
     slow = [[1.0, 10.0, 1.0], [2.0, 2.0, 20.0], [0.1, 0.1, 0.1]]
     b = [[1.10 * v for v in slow[0]], [1.12 * v for v in slow[1]], [1.11 * v for v in slow[2]]]
-    measured, comparisons, notes = summarise(run_of(plan, {"a": slow, "b": b}))
+    measured, comparisons, _ = summarise(run_of(plan, {"a": slow, "b": b}))
     ratio = comparisons[1].ratio
     assert ratio is not None
     assert ratio.value == pytest.approx((1.10 * 1.12 * 1.11) ** (1 / 3))
@@ -66,7 +66,6 @@ def test_ratios_are_paired_within_rounds() -> None:
     assert comparisons[1].verdict is Verdict.SLOWER
     assert comparisons[0].verdict is Verdict.REFERENCE
     assert measured[0].estimate.value == pytest.approx((1.0 * 2.0 * 0.1) ** (1 / 3))
-    assert {note.label for note in notes} == {"a", "b"}  # the seconds disagree, and that is said
 
 
 def test_more_rounds_of_one_process_do_not_narrow_the_interval() -> None:

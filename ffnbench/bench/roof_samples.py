@@ -41,24 +41,21 @@ class RoofSamples:
     costs: tuple[CaseCost, ...]
     now: Callable[[], float]
     seconds: float = 0.0  # spent on ceilings
-    _reached: list[Ceiling] = field(default_factory=list)
+    reached: list[Ceiling] = field(default_factory=list)
     _calls: dict[str, int] = field(default_factory=dict)  # of a sample of those that are still sampled
     _may_bind: frozenset[str] = frozenset()
-    _explored: bool = False
     _set_s: float = 0.0  # what one sample of each that may bind takes
 
     def begin(self, ask: Ask, room: int | None) -> None:
-        """In the first worker find the fastest roofs; in the others make their calls."""
+        """Find the fastest roofs, once in a run."""
         start = self.now()
-        if not self._explored:
-            self._explored = True
-            if CEILINGS in self.found.plan.metrics and self.costs:
-                for roof, _, calls in self._reach(ask, self._exploring_s, room):
-                    self._calls[roof.name] = calls
-                    self.found.roof(roof)
-                self._may_bind = may_bind(self.found.left.shown, self.costs, self._reached, MAY_BIND)
-                own = [c for c in self._reached if c.roof.name in self._may_bind]
-                self._set_s = sum(c.seconds * self._calls[c.roof.name] for c in own)
+        if CEILINGS in self.found.plan.metrics and self.costs:
+            for roof, _, calls in self.reach(ask, self.exploring_s, room):
+                self._calls[roof.name] = calls
+                self.found.roof(roof)
+            self._may_bind = may_bind(self.found.left.shown, self.costs, self.reached, MAY_BIND)
+            own = [c for c in self.reached if c.roof.name in self._may_bind]
+            self._set_s = sum(c.seconds * self._calls[c.roof.name] for c in own)
         self.seconds += self.now() - start
 
     def due(self, workers: int, round_: int, elapsed_s: float) -> list[str]:
@@ -93,12 +90,13 @@ class RoofSamples:
         self._calls = {}
 
     @property
-    def _exploring_s(self) -> float:
+    def exploring_s(self) -> float:
+        """For how long they are looked for."""
         protocol = self.found.plan.protocol
         planned = EXPLORING_A_WORKER_S * protocol.workers
         return min(EXPLORING_S, planned if protocol.budget_s is None else EXPLORING * protocol.budget_s)
 
-    def _reach(self, ask: Ask, seconds: float, room: int | None) -> list[tuple[Roof, float, int]]:
+    def reach(self, ask: Ask, seconds: float, room: int | None) -> list[tuple[Roof, float, int]]:
         """Look for the fastest roofs: each with the seconds of a call and the calls of a sample."""
         left = self.found.left
         asked = roofs_for(left.shown, self.costs, caches(), room_for_ceilings(left.cases, room))
@@ -107,28 +105,19 @@ class RoofSamples:
         roofs = [jsonable.encode(roof) for roof in asked]
         told = ask({"do": "explore", "roofs": roofs, "seconds": seconds, "keep": KEPT_ROOFS}).get("found", [])
         found = [(jsonable.decode(Roof, one["roof"]), float(one["seconds"]), int(one["calls"])) for one in told]
-        self._reached += [Ceiling(roof=roof, seconds=took) for roof, took, _ in found]
+        self.reached += [Ceiling(roof=roof, seconds=took) for roof, took, _ in found]
         return found
-
-    def look_again(self, ask: Ask, seconds: float, room: int | None) -> None:
-        """For so long, before anything is accused."""
-        self._reach(ask, seconds, room)
 
     def floors(self, used: dict[str, float | None] | None = None) -> dict[str, Floor]:
         """The least time that a call of each case can take here."""
-        reached = quickest(self._reached, self.found.samples)
+        reached = quickest(self.reached, self.found.samples)
         return floors_of(self.found.left.shown, self.costs, reached, used or {})
-
-    @property
-    def known(self) -> bool:
-        """Whether any roof was looked for."""
-        return bool(self._reached)
 
     def undisturbed(self, ask: Ask, floor: Floor) -> Floor:
         """The floor by samples of its roof that nothing disturbed; 0 s without any: a busy machine says nothing of what
         it could do.
         """
-        best = min((c for c in self._reached if c.roof.name == floor.roof), key=lambda ceiling: ceiling.seconds)
+        best = min((c for c in self.reached if c.roof.name == floor.roof), key=lambda ceiling: ceiling.seconds)
         clean = []
         for _ in range(LOOKS):
             request = {"do": "roof", "roof": jsonable.encode(best.roof), "calls": self._calls.get(floor.roof, 1)}

@@ -80,7 +80,7 @@ def run(
     jury = Jury(judge if "latency" in plan.metrics else None, weights, plan.protocol.timeout_s, now)
     found = Found(plan, on_found)
     runner = _Runner(
-        found, Source(plan, launch), Schedule(now, plan.protocol), RoofSamples(found, costs, now), jury,
+        found, Source(plan, launch, now), Schedule(now, plan.protocol), RoofSamples(found, costs, now), jury,
         on_progress=on_progress, describe=describe, answered=answered, weights=weights,
     )  # fmt: skip
     watch = Watch()
@@ -161,6 +161,7 @@ class _Runner:
     _weighed: set[tuple[str, str]] = field(default_factory=set)
     _losses: Counter[str] = field(default_factory=Counter)
     _free: dict[str, int] = field(default_factory=dict)  # bytes of each device, where they are known
+    _explored: bool = False
     _quiet: bool = True  # whether a sample of the last round was clean
 
     @property
@@ -284,9 +285,11 @@ class _Runner:
         for label in self.found.alive:
             self._open(worker, label, place.worker)
         if self._timed:
-            start = self.schedule.now()
-            self.roofs.begin(partial(self._ask_of_reference, worker), self._room())
-            self.schedule.beside(self.schedule.now() - start)
+            if not self._explored:
+                self._explored = True
+                start = self.schedule.now()
+                self.roofs.begin(partial(self._ask_of_reference, worker), self._room())
+                self.schedule.beside(self.schedule.now() - start)
             self._rounds(worker, place)
             if first and self.jury.sits:
                 self._hold_against_floors(worker)
@@ -426,11 +429,13 @@ class _Runner:
 
     def _hold_against_floors(self, worker: Worker) -> None:
         """What is faster than this machine can be is measured again, ceilings too, and is suspect then."""
-        if not self.roofs.costs or not self.roofs.known:
+        if not self.roofs.costs:
             return
         ask = partial(self._ask_of_reference, worker)
+        if not self.roofs.reached:
+            self.roofs.reach(ask, self.roofs.exploring_s, self._room())
         for label in self._below_floor():
-            self.roofs.look_again(ask, FLOOR_S, self._room())
+            self.roofs.reach(ask, FLOOR_S, self._room())
             self._known[label].seconds.clear()
             for _ in range(AGAIN):
                 self._sample(worker, _Place(0, 0), label, 0)

@@ -7,7 +7,9 @@ with what differs between them).
 
 from __future__ import annotations
 
+import time
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,8 +19,8 @@ from ffnbench.bench.worker_group import Launch, Starter, Worker, start_for
 from ffnbench.errors import Unfinished
 from ffnbench.ffn.spec import ImportedSpec
 from ffnbench.plan import Backend, Plan
+from ffnbench.stats.enough import SERVES_S, STARTERS
 
-STARTERS = 2
 RESTARTS = 3
 
 
@@ -28,9 +30,11 @@ class Source:
 
     plan: Plan
     launch: Launch
+    now: Callable[[], float] = time.monotonic
     forks: bool = True  # until a starter says that it can't
     started: int = 0
     _ready: deque[tuple[int, Starter]] = field(default_factory=deque)  # numbered
+    _since: float = 0.0  # when the starters that are there began to serve
     _preloaded: set[int] = field(default_factory=set)
     _preloads: bool = True  # until that costs a starter
 
@@ -44,7 +48,7 @@ class Source:
         """What the first one says. Waits until all have started, for none measures beside one that starts; one that
         dies on the way is replaced a few times.
         """
-        losses = 0
+        losses, self._since = 0, self._since or self.now()
         for _ in range(len(self._ready)):
             while True:
                 number, starter = self._ready.popleft()
@@ -83,6 +87,7 @@ class Source:
                 at_once = max(1, usable_cpus() // len(self.plan.arms))
                 alone = max(1, needed if needed == at_once + 1 else min(needed, at_once))
                 self.start(STARTERS if self.forks else alone)
+                self._since = self.now()
             self.greeting()
             number, starter = self._ready.popleft()
             try:
@@ -114,8 +119,9 @@ class Source:
         return worker
 
     def _sweep(self) -> None:
-        """Let go of starters that have ended with a child."""
-        for one in [one for one in self._ready if one[1].ended]:
+        """Let go of starters that have ended with a child, or have served long enough."""
+        late = self.forks and self._since and self.now() - self._since > SERVES_S
+        for one in [one for one in self._ready if late or one[1].ended]:
             self._ready.remove(one)
             one[1].close()
 

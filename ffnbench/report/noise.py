@@ -6,12 +6,8 @@ The findings are separate notes of the run (stats/noise.py, bench/machine_noise.
 from __future__ import annotations
 
 from ffnbench.plan import NoteKind
-from ffnbench.report.words import listed
 from ffnbench.result import Report
-from ffnbench.stats.noise import DISAGREE, NOISES
-from ffnbench.units import counted
-
-MOST_LABELS = 3
+from ffnbench.stats.noise import NOISES
 
 
 def noise_line(report: Report) -> tuple[str, ...]:
@@ -21,11 +17,7 @@ def noise_line(report: Report) -> tuple[str, ...]:
     if busy := [note.text for note in found if note.kind is NoteKind.BUSY]:
         # who was there, and what to do: symptoms of the same would only say it again
         return ("; ".join([*busy, *(n.text for n in found if n.kind not in (NoteKind.BUSY, NoteKind.MOVES))]),)
-    noted = {case.label: report.notes(case.label) for case in report.plan.shown}
-    if labels := [label for label, notes in noted.items() if any(n.kind is NoteKind.DISAGREE for n in notes)]:
-        whose = listed(labels) if len(labels) <= MOST_LABELS else counted(len(labels), "row")
-        told.append(f"the seconds of {whose} differ by more than {DISAGREE:.0%} between processes")
-    if labels or moves:
+    if moves:
         told.append("trust ratios, not seconds")
     return (f"noise: {'; '.join(told)}",) if told else ()
 

@@ -43,7 +43,7 @@ KINDS = {  # of notes by how they begin, in files from before notes had a kind
     r"the CPU's clock fell|another run of ffnbench|\d+ threads on \d+ real CPU": NoteKind.SEEN,
     r"one call is only|a sample lasts less than": NoteKind.SHORT,
     r"busy: ": NoteKind.BUSY,
-    r"its workers disagree on the seconds": NoteKind.DISAGREE,
+    r"its workers disagree on the seconds": NoteKind.NOISE,
     r"the hypervisor gave|the clock of|the first round of a worker|within a worker everything": NoteKind.MOVES,
     r"[\d,]+ of [\d,]+ samples are left out|\d+ other process|this machine can't be trusted": NoteKind.NOISE,
 }

@@ -33,7 +33,8 @@ FIRST_LOOK = 6  # a scatter of fewer values is too uncertain to stop on
 SEVERAL = 8  # workers that a run should have: so long a worker may be, at most
 # the scatter between workers before it is known: 1 %, as if two workers had shown it
 PRIOR_BETWEEN, PRIOR_WEIGHT = 0.01**2, 2
-STARTERS = 2  # that a run is assumed to have, before it has
+# starters at a time, and for how long: what they differ by is a part of the error, so a longer run has more of them
+STARTERS, SERVES_S = 2, 20.0
 Answered = Callable[[Plan, Sequence[Sample]], str]  # whether the question is answered, in a word
 
 
@@ -144,7 +145,8 @@ def hoped_for(protocol: Protocol, found: Scatter, pace: Pace) -> Mean:
     left_s = protocol.budget_s - pace.start_s
     rounds = rounds_wanted(protocol, found, pace, left_s)
     seconds = pace.seconds(rounds)
-    workers = min(MOST_WORKERS, max(STARTERS + 1, protocol.workers, int(left_s / seconds) if seconds else 0))
-    of_workers = Part(found.of_worker(rounds) / workers, workers - STARTERS)
-    error = whole((of_workers, Part(STARTERS_SD**2 / STARTERS, STARTERS_FREEDOM + STARTERS - 1)))
+    starters = STARTERS * max(1, int(left_s / SERVES_S))
+    workers = min(MOST_WORKERS, max(starters + 1, protocol.workers, int(left_s / seconds) if seconds else 0))
+    of_workers = Part(found.of_worker(rounds) / workers, workers - starters)
+    error = whole((of_workers, Part(STARTERS_SD**2 / starters, STARTERS_FREEDOM + starters - 1)))
     return Mean(0.0, math.sqrt(error.variance), error.freedom)

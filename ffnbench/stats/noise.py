@@ -6,7 +6,6 @@ out. The rest tells how far the seconds can be believed, and what would make the
 
 from __future__ import annotations
 
-import math
 from statistics import fmean, median
 
 from ffnbench.metrics import LATENCY
@@ -15,13 +14,12 @@ from ffnbench.result import POWER_CAP, Comparison, DeviceSeen, Measured, Report,
 from ffnbench.stats.rounds import CLOCKS_HELD, CPUS_TAKEN, held_down, is_clean, table_of, waited_for
 from ffnbench.units import counted, percent
 
-DISAGREE = 0.10
 MOVES = 0.05  # of a device's clock
 FAULTING = 0.02  # of a call's time: less is what a first touch of something leaves
 LEAST_OVERHEADS = 100  # a call shorter than so many empty calls is partly harness
 OTHERS_CPUS = 0.15  # of other processes, on average: less is what an idle machine does
 STOLEN = 0.01
-OF_SAMPLES = {NoteKind.BUSY, NoteKind.DISAGREE, NoteKind.MOVES, NoteKind.NOISE}
+OF_SAMPLES = {NoteKind.BUSY, NoteKind.MOVES, NoteKind.NOISE}
 NOISES = OF_SAMPLES | {NoteKind.SEEN}
 COMPUTED = OF_SAMPLES | {NoteKind.SHORT}  # what `noise_notes` makes
 
@@ -36,7 +34,7 @@ def noise_notes(run: Run, measured: list[Measured], comparisons: tuple[Compariso
         return [*notes, Note(text=busy_text(run), kind=NoteKind.BUSY)]
     noise, moves = (left_out(run), device_others(run)), (_stolen(run), device_clocks(run))
     found = [Note(text=text, kind=NoteKind.NOISE) for text in noise if text]
-    return [*notes, *_disagreeing(measured), *found, *(Note(text=text, kind=NoteKind.MOVES) for text in moves if text)]
+    return [*notes, *found, *(Note(text=text, kind=NoteKind.MOVES) for text in moves if text)]
 
 
 def busy_text(run: Run | Report) -> str:
@@ -126,17 +124,6 @@ def _by_device(run: Run | Report) -> dict[str, list[DeviceSeen]]:
 def _most(seen: list[DeviceSeen], name: str) -> float | None:
     """The largest of a figure over the workers."""
     return max((value for one in seen if (value := getattr(one, name)) is not None), default=None)
-
-
-def _disagreeing(measured: list[Measured]) -> list[Note]:
-    """A latency that its own workers disagree on."""
-    notes = []
-    for m in [m for m in measured if m.metric == LATENCY]:
-        low, high = m.estimate.low, m.estimate.high
-        if low and high and m.case != CONTROL and math.sqrt(high / low) - 1 > DISAGREE:
-            text = f"its workers disagree on the seconds by more than {DISAGREE:.0%}"
-            notes.append(Note(label=m.case, text=text, kind=NoteKind.DISAGREE))
-    return notes
 
 
 def _overhead(run: Run, measured: list[Measured]) -> list[Note]:

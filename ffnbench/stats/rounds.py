@@ -152,7 +152,7 @@ def table_of(run: Run | Report, metric: str = LATENCY) -> Table:
     """The table of a run, made once for all who ask."""
     failed = frozenset(failure.case for failure in run.failures)
     for table in _made:
-        same = table.samples is run.samples and table.plan is run.plan and table.failed == failed
+        same = table.samples is run.samples and table.plan == run.plan and table.failed == failed
         if same and table.metric == metric:
             return table
     _made.append(Table(run.plan, run.samples, metric, failed))
