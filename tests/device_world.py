@@ -482,6 +482,8 @@ class SimulatedWorker:
         self.context.world.host_s += 1e-3
         if request["do"] == "device":
             return {"gpu": "Simulated", "gpu_memory_bytes": self.context.world.memory_bytes}
+        if request["do"] in ("preload", "timer"):  # of interpreters, which it has none of
+            return {"failure": "unsupported", "message": "simulated"}
         with used(self.context):
             if request["do"] == "plan":
                 plan = jsonable.decode(Plan, request["plan"])

@@ -57,7 +57,7 @@ def test_a_case_is_warm_before_its_calls_are_counted(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(jobs, "build", lambda spec, **place: again)
     monkeypatch.setattr(meters, "perf_counter", again.clock)
     jobs.Jobs(plan).open("relu", 16)
-    assert again.now >= warmup_s  # a worker that is told the number of calls warms up as well
+    assert again.now < warmup_s  # one that is told the number of calls leaves that to its round of practice
 
 
 class Watched(nn.Parameter):
@@ -354,17 +354,15 @@ def test_a_graph_that_gives_something_else_is_not_used() -> None:
     assert "a replay does not give" in subject.timer.why_not
 
 
-def test_a_graph_is_captured_once_for_a_place_in_memory() -> None:
+def test_a_graph_is_captured_once() -> None:
     device = Device()
     subject = on(device, 100e-6)
     calls = []
-    for place in (False, False, True):
-        if place:
-            assert subject.place("elsewhere")
+    for _ in range(2):
         before = device.log.count("call")
         times_of(subject, 8)
         calls.append(device.log.count("call") - before)
-    assert calls == [8 + 8 + 1, 8, 8 + 8 + 1]  # as timed by the wall; captured; compared with
+    assert calls == [8 + 8 + 1, 8]  # as timed by the wall; captured; compared with
 
 
 @pytest.mark.parametrize(("captures", "by"), [(True, "graph"), (False, "queue")])

@@ -277,7 +277,7 @@ def test_json_holds_everything_and_reads_back(tmp_path: Path) -> None:
     data = json.loads(path.read_text())
     assert data["schema"] == 2
     assert len([s for s in data["samples"] if s["metric"] == "latency"]) == 4 * 5 * 30
-    assert {"case", "metric", "worker", "round", "order", "value", "calls"} == set(data["samples"][0])
+    assert {"case", "metric", "worker", "starter", "round", "order", "value", "calls"} == set(data["samples"][0])
     loaded = load(path)
     assert compare_records(loaded) == compare_records(report)
     assert loaded.plan == report.plan
