@@ -161,7 +161,7 @@ def test_a_check_that_stays_unclear_has_used_its_budget() -> None:
     """What a second look would need is not kept back where there is no suspect."""
     plan = check_plan(variants="relu,swiglu")
     before = report_of(Machine(CALM, plan, 0).run(run))
-    loud = Machine(World(name="loud", sample=0.3, layout=0.1), plan, 1)
+    loud = Machine(World(name="loud", sample=0.5, layout=0.5), plan, 1)
 
     def measure(asked: Plan, answered: Answered) -> Report:
         return report_of(loud.measure(asked, run, answered))

@@ -18,6 +18,9 @@ from torch.nn.modules.module import register_module_parameter_registration_hook
 from ffnbench.bench.memory_limits import PAD_BYTES
 
 
+HOLES, LARGEST_HOLE = 128, 1 << 20  # filled before anything is built, half of them for good; a pad fits into none
+
+
 @contextmanager
 def padded(seed: str, device: str) -> Iterator[list[Tensor]]:
     """While it is open, storage of a size drawn from the seed is taken before everything and after each parameter that
@@ -27,8 +30,14 @@ def padded(seed: str, device: str) -> Iterator[list[Tensor]]:
     pads: list[Tensor] = []
 
     def pad(*_: Any) -> None:
-        pads.append(torch.empty(dice.randrange(1, PAD_BYTES), dtype=torch.uint8, device=device))
+        pads.append(torch.empty(LARGEST_HOLE + dice.randrange(PAD_BYTES), dtype=torch.uint8, device=device))
 
+    # what the imports have freed are holes, which small weights would fall into in the same order each time
+    sizes = [int(2 ** dice.uniform(6, 20)) for _ in range(HOLES)]
+    holes = [torch.empty(size, dtype=torch.uint8, device=device) for size in sizes]
+    dice.shuffle(holes)
+    pads += holes[: HOLES // 2]
+    del holes
     pad()
     handle = register_module_parameter_registration_hook(pad)
     try:
