@@ -17,7 +17,6 @@ from torch.nn.modules.module import register_module_parameter_registration_hook
 
 from ffnbench.bench.memory_limits import PAD_BYTES
 
-
 HOLES, LARGEST_HOLE = 128, 1 << 20  # filled before anything is built, half of them for good; a pad fits into none
 
 
