@@ -258,7 +258,7 @@ def test_a_config_with_prelu_has_one_parameter_more_a_layer() -> None:
 )
 def test_transformers_trains_as_many_scalars(model_type: str, key: str) -> None:
     transformers = pytest.importorskip("transformers")
-    small = {"num_hidden_layers": 3, "n_layer": 3, "num_attention_heads": 2, "n_head": 2, "decoder_sparse_step": 2}
+    small = {"num_hidden_layers": 3, "n_layer": 3, "num_attention_heads": 2, "n_head": 2}
     kind = transformers.CONFIG_MAPPING[model_type]
     config = kind.from_dict({**small, "hidden_size": 8, "n_embd": 8, key: "prelu"})
     with torch.device("meta"):

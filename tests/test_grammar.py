@@ -63,7 +63,7 @@ def test_user_code_keeps_its_own_keys() -> None:
     ],
 )
 def test_a_name_that_is_ambiguous_says_what_it_runs(text: str, says: str) -> None:
-    assert says in " ".join(parse_variant(text).notes)
+    assert says in " ".join(note.text for note in parse_variant(text).notes)
 
 
 @pytest.mark.parametrize("text", ["relu", "swiglu", "swish@beta=0.5", "mish_glu"])

@@ -112,23 +112,6 @@ def test_the_reference_is_relu_and_nothing_else() -> None:
         plan_timing(TimingRequest(activations="relu=gelu"))
 
 
-def noisy(label: str, worker: int, number: int) -> float:
-    """One operation's backward is all over the place, from worker to worker."""
-    wobble = (1, 3, 9)[worker] if label.startswith("gelu") and label.endswith("backward") else 1
-    return 1e-6 * wobble * (2 if label.startswith("gelu") else 1)
-
-
-def test_noise_is_a_footnote_with_its_direction() -> None:
-    report = told("gelu", FakeLaunch(noisy), elements="1000", quick=True)
-    text = " ".join(plain(tables_of(report)[0], 80).split())
-    assert "gelu¹" in text
-    assert "¹ backward: its workers disagree on the seconds" in text
-    notes = {(r["activation"], r["mode"]): r["notes"] for r in timing_records(report)}
-    assert notes["relu", "forward"] is None
-    assert "workers disagree" in notes["gelu", "backward"]
-    assert {r["rounds"] for r in timing_records(report)} == {8}
-
-
 def test_a_worker_lost_on_the_way_is_told_once() -> None:
     gone = lost("crash", "the process ended")
     calls = iter([None] * 30 + [gone])
@@ -203,7 +186,7 @@ def test_the_tables_come_before_the_complaint(how: str, monkeypatch, capsys, on_
 
 
 def test_markdown_holds_every_column_of_every_table(monkeypatch, capsys, on_machine) -> None:
-    on_machine(FakeLaunch(noisy))
+    on_machine(FakeLaunch())
     argv = ["activations", "--time", "--quick", "--activations", "gelu", "--elements", "9,10", "-f", "markdown", "-q"]
     monkeypatch.setattr(sys, "argv", ["ffnbench", *argv])
     with pytest.raises(SystemExit):

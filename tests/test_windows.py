@@ -17,8 +17,11 @@ SMALL = {
     "hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": LAYERS, "num_attention_heads": 2,
     "num_key_value_heads": 1, "head_dim": 8, "vocab_size": 32, "pad_token_id": 0,
 }  # fmt: skip
-EXPERTS = {"num_experts": 2, "num_local_experts": 2, "num_experts_per_tok": 1, "moe_intermediate_size": 8,
-           "shared_expert_intermediate_size": 8}  # fmt: skip
+FEW = {"num_local_experts": 2, "num_experts_per_tok": 1}
+NARROW = {"num_experts": 2, "num_experts_per_tok": 1, "moe_intermediate_size": 8}
+EXPERTS = {
+    "gpt_oss": FEW, "mixtral": FEW, "qwen2_moe": NARROW | {"shared_expert_intermediate_size": 8}, "qwen3_moe": NARROW,
+}  # fmt: skip
 TYPES = (
     "gemma2", "gemma3_text", "gpt_oss", "llama", "ministral3", "mistral", "mixtral", "olmo3", "phi3", "qwen2",
     "qwen2_moe", "qwen3", "qwen3_moe", "smollm3", "starcoder2",
@@ -34,8 +37,7 @@ def drawn(model_type: str, rng: random.Random) -> dict:
         "no_rope_layer_interval": [2, 3],
     }  # fmt: skip
     chosen = {key: rng.choice(values) for key, values in keys.items() if rng.random() < 0.6}
-    experts = EXPERTS if model_type in ("gpt_oss", "mixtral", "qwen2_moe", "qwen3_moe") else {}
-    return SMALL | experts | chosen | {"model_type": model_type}
+    return SMALL | EXPERTS.get(model_type, {}) | chosen | {"model_type": model_type}
 
 
 def ours(data: dict) -> Counter[int] | None:

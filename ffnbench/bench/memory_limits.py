@@ -16,7 +16,6 @@ from ffnbench.ffn.spec import FFNSpec, HFSpec
 from ffnbench.plan import Backend, Case, Kind, NoProbe, Note, NoteKind, Plan, Workload, cost_of
 from ffnbench.units import IEC, quantity
 
-PAD_BYTES = 1 << 18  # at most, and a mebibyte, before each storage, so that layouts differ
 MODEST = 8  # the share of what is free that ceilings may take is one part of so many
 AT_ONCE = 3  # of the largest call: what several of them hold together
 UNKNOWN_MEMORY = 1 << 31
@@ -84,9 +83,8 @@ def memory_needed(cases: list[Case]) -> int:
     weights = [_copies(case.workload) * cost_of(case, NoProbe()).weight_bytes for case in known]
     gradients = max(weights, default=0) if any(case.workload.train for case in known) else 0
     inputs = sum(2 * case.workload.tokens * case.ffn.d_model * item_bytes(case.workload.dtype) for case in known)
-    padding = (PAD_BYTES + (1 << 20)) * sum(TENSORS + 2 * len(case.ffn.matrices) for case in known)  # type: ignore[union-attr,misc]
     in_float64 = max((8 * r * c for case in known for r, c in case.ffn.matrices.values()), default=0)  # type: ignore[union-attr]
-    return sum(weights) + gradients + inputs + padding + in_float64 + max(map(_working, known), default=0)
+    return sum(weights) + gradients + inputs + in_float64 + max(map(_working, known), default=0)
 
 
 def _copies(work: Workload) -> int:

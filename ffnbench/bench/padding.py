@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 from torch.nn.modules.module import register_module_parameter_registration_hook
 
-from ffnbench.bench.memory_limits import PAD_BYTES
+PAD_BYTES = 1 << 18
 
 HOLES, LARGEST_HOLE = 128, 1 << 20  # filled before anything is built, half of them for good; a pad fits into none
 
@@ -23,17 +23,21 @@ HOLES, LARGEST_HOLE = 128, 1 << 20  # filled before anything is built, half of t
 @contextmanager
 def padded(seed: str, device: str) -> Iterator[list[Tensor]]:
     """While it is open, storage of a size drawn from the seed is taken before everything and after each parameter that
-    a module registers. What it gives has to live as long as the module.
+    a module registers. What it gives has to live as long as the module. An accelerator's allocator begins anew in each
+    process, and is left alone.
     """
     dice = random.Random(seed)
     pads: list[Tensor] = []
+    if torch.device(device).type != "cpu":
+        yield pads
+        return
 
     def pad(*_: Any) -> None:
-        pads.append(torch.empty(LARGEST_HOLE + dice.randrange(PAD_BYTES), dtype=torch.uint8, device=device))
+        pads.append(torch.empty(LARGEST_HOLE + dice.randrange(PAD_BYTES), dtype=torch.uint8))
 
     # what the imports have freed are holes, which small weights would fall into in the same order each time
     sizes = [int(2 ** dice.uniform(6, 20)) for _ in range(HOLES)]
-    holes = [torch.empty(size, dtype=torch.uint8, device=device) for size in sizes]
+    holes = [torch.empty(size, dtype=torch.uint8) for size in sizes]
     dice.shuffle(holes)
     pads += holes[: HOLES // 2]
     del holes

@@ -11,7 +11,7 @@ from ffnbench.report.formats import View, view_of
 from ffnbench.report.records import Record
 from ffnbench.report.table import UNKNOWN, Cell, Column, Table
 from ffnbench.result import FailureKind
-from ffnbench.selftest.alarms import NO_ANSWER, ROW, SLOWED, TOLERANCE, Alarm, Counts, conditions, counts
+from ffnbench.selftest.alarms import NO_ANSWER, ROW, Alarm, Counts, conditions, counts, slowed_by
 from ffnbench.selftest.exam import ENDED_EARLY, Result
 from ffnbench.selftest.judge import REFERENCE as HONEST
 from ffnbench.selftest.judge import REFUSED, Judgement, of_cheats
@@ -149,7 +149,7 @@ def alarm_table(alarms: list[Alarm]) -> Table:
     columns = (
         Column(title="", left=True),
         Column(title="false alarms", unit="unchanged"),
-        *(Column(title="finds", unit=name) for name in SLOWED),
+        *(Column(title="finds", unit=name) for name in slowed_by(alarms)),
         Column(title="unclear", unit="unchanged", priority=1),
         Column(title="refused", priority=3),
         Column(title="error", unit="rms", priority=2),
@@ -160,8 +160,7 @@ def alarm_table(alarms: list[Alarm]) -> Table:
     if len(named) > 1:
         rows.append(_alarm_row("all", alarms, None))
     header = (
-        f"ffnbench check at a tolerance of {percent(TOLERANCE)}, on unchanged code and on code whose {ROW} is slower "
-        f"by {' or '.join(SLOWED)}",
+        f"ffnbench check, on unchanged code and on code whose {ROW} is slower by {' or '.join(slowed_by(alarms))}",
     )
     notes = (
         "false alarms: checks of unchanged code that end with REGRESSED; finds: checks that accuse the slowed row",
@@ -181,12 +180,12 @@ def _innocent(alarms: list[Alarm]) -> list[str]:
 
 def _without_answer(alarms: list[Alarm]) -> list[str]:
     """Checks that neither accuse nor acquit."""
-    found = sum(counts(alarms, None, share).without for share in (0.0, *SLOWED.values()))
+    found = sum(counts(alarms, None, share).without for share in (0.0, *slowed_by(alarms).values()))
     return [f"{found} checks had a row that was {' or '.join(NO_ANSWER)}"] if found else []
 
 
 def _alarm_row(name: str, alarms: list[Alarm], condition: str | None) -> tuple[Cell, ...]:
-    every = [counts(alarms, condition, share) for share in (0.0, *SLOWED.values())]
+    every = [counts(alarms, condition, share) for share in (0.0, *slowed_by(alarms).values())]
     unchanged, *slowed = every
     errors = [of.error**2 for of in every if of.error is not None]
     seconds = [of.seconds for of in every if of.asked]

@@ -18,7 +18,8 @@ TOLERANCE = 0.01
 ROW = "swiglu"  # the row that is slowed down
 SLOWED = {"+3%": 0.03, "+5%": 0.05}
 ENOUGH_CHECKS = 20  # for a promise to be taken at its word
-FOUND_AT_LEAST = {"+3%": 0.80, "+5%": 0.95}
+FALSE_AT_MOST = 0.01  # of checks on simulated machines; on a real one there is none
+FOUND_AT_LEAST = {"+3%": 0.80, "+5%": 0.95, "+7%": 0.80, "+10%": 0.95}
 NO_ANSWER = (Status.MISSING.value, Status.INCOMPARABLE.value)
 REFUSED = "REFUSED"  # the baseline was too unsure for the tolerance, and check said so
 
@@ -129,16 +130,22 @@ def counts(alarms: list[Alarm], condition: str | None, injected: float) -> Count
     )
 
 
+def slowed_by(alarms: list[Alarm]) -> dict[str, float]:
+    """The slow-downs that were injected, by how they are called."""
+    return {f"+{share:.0%}": share for share in sorted({alarm.injected for alarm in alarms}) if share}
+
+
 def conditions(alarms: list[Alarm]) -> list[str]:
     """The conditions in the order in which they came."""
     return list(dict.fromkeys(alarm.condition for alarm in alarms))
 
 
 def broken_promises(alarms: list[Alarm]) -> list[str]:
-    """Which promises were not kept: no false alarm at all, and what was not refused found often enough."""
-    wrong = sum(counts(alarms, None, share).false_alarms for share in (0.0, *SLOWED.values()))
-    broken = [f"{wrong} false alarms"] if wrong else []
-    for name, share in SLOWED.items():
+    """Which promises were not kept: hardly a false alarm, and what was not refused found often enough."""
+    of_all = [counts(alarms, None, share) for share in (0.0, *slowed_by(alarms).values())]
+    wrong, asked = sum(of.false_alarms for of in of_all), sum(of.asked for of in of_all)
+    broken = [f"{wrong} false alarms"] if wrong > int(FALSE_AT_MOST * asked) else []
+    for name, share in slowed_by(alarms).items():
         of = counts(alarms, None, share)
         if of.found < _at_least(FOUND_AT_LEAST[name], of.asked):
             broken.append(f"{name} was found in {of.found} of {of.asked} checks")

@@ -16,7 +16,7 @@ from ffnbench.planning.effort import check_budget
 from ffnbench.planning.foreseen import Foreseen
 from ffnbench.request import DEFAULT_BUDGET_S, SelftestRequest
 from ffnbench.result import Progress
-from ffnbench.selftest.alarms import SLOWED, Alarm, broken_promises, check_plan
+from ffnbench.selftest.alarms import Alarm, broken_promises, check_plan
 from ffnbench.selftest.checks import simulate_checks
 from ffnbench.selftest.judge import Judgement, broken_by_cheats, measure_cheats, seconds_of_cheats
 from ffnbench.selftest.live import BASELINE_RUNS, Trial, checks_in, measure, measure_checks
@@ -93,7 +93,7 @@ def _simulated(request: SelftestRequest) -> Exam:
     def checks(listener: Listener) -> Result:
         worlds = (*WORLDS[:3], STATES[0])
         alarms = simulate_checks(
-            check_plan(precision=None), DEFAULT_LATENCY, (0.0, *SLOWED.values()), runs // len(worlds), worlds,
+            check_plan(precision=None), DEFAULT_LATENCY, (0.0, 0.07, 0.10), runs // len(worlds), worlds,
             seed=seed, counting=_counting(listener, "baselines"),
         )  # fmt: skip
         return of_alarms(alarms)
