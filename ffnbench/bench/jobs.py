@@ -86,7 +86,7 @@ class Jobs:
             raise Unsupported(reason)
         _settle(work)
         seed_all(protocol.seed, case.ffn)
-        with padded(f"{self.block}/{label}", place_of(work.device)) as pads:
+        with padded(f"{self.block}/{label}", work.device) as pads:
             module = build(case.ffn, device=place_of(work.device), dtype=getattr(torch, work.dtype))
         module = changed(module, case.ffn, work.backend)
         impose_routing(module, work, protocol.seed)
