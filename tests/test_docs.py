@@ -112,7 +112,7 @@ def test_what_a_selftest_saved_is_no_run_and_says_so(name: str) -> None:
 
 
 HOLDS = {  # which document shows the output of what
-    "results/amd-epyc-avx2-2cpu/compare.json": "README.md",
+    "results/amd-epyc-2cpu/compare.json": "README.md",
     "selftest-live": "docs/methodology.md",
     "selftest-live-1thread": "docs/methodology.md",
     "checks-live": "docs/methodology.md",

@@ -11,7 +11,7 @@ from ffnbench.report.formats import View, view_of
 from ffnbench.report.records import Record
 from ffnbench.report.table import UNKNOWN, Cell, Column, Table
 from ffnbench.result import FailureKind
-from ffnbench.selftest.alarms import NO_ANSWER, ROW, Alarm, Counts, conditions, counts, slowed_by
+from ffnbench.selftest.alarms import NO_ANSWER, ROW, TOLERANCE, Alarm, Counts, conditions, counts, slowed_by
 from ffnbench.selftest.exam import ENDED_EARLY, Result
 from ffnbench.selftest.judge import REFERENCE as HONEST
 from ffnbench.selftest.judge import REFUSED, Judgement, of_cheats
@@ -144,7 +144,7 @@ def alarm_records(alarms: list[Alarm]) -> list[Record]:
     return [asdict(alarm) for alarm in alarms]
 
 
-def alarm_table(alarms: list[Alarm]) -> Table:
+def alarm_table(alarms: list[Alarm], tolerance: float = TOLERANCE) -> Table:
     """One row a condition, all of them together in the last."""
     columns = (
         Column(title="", left=True),
@@ -160,7 +160,8 @@ def alarm_table(alarms: list[Alarm]) -> Table:
     if len(named) > 1:
         rows.append(_alarm_row("all", alarms, None))
     header = (
-        f"ffnbench check, on unchanged code and on code whose {ROW} is slower by {' or '.join(slowed_by(alarms))}",
+        f"ffnbench check at a tolerance of {percent(tolerance)}, on unchanged code and on code whose {ROW} is slower "
+        f"by {' or '.join(slowed_by(alarms))}",
     )
     notes = (
         "false alarms: checks of unchanged code that end with REGRESSED; finds: checks that accuse the slowed row",
@@ -285,7 +286,7 @@ def selftest_view(result: Result) -> View:
     elif result.judgements:
         records, table = judged_records(result.judgements), judged_table(result.judgements)
     else:
-        records, table = alarm_records(list(result.alarms)), alarm_table(list(result.alarms))
+        records, table = alarm_records(list(result.alarms)), alarm_table(list(result.alarms), result.tolerance)
     view = view_of(table, lambda: records)
     if ENDED_EARLY in result.broken:
         return view.ending(0, Interrupted(ENDED_EARLY))

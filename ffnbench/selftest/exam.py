@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from ffnbench import jsonable
@@ -16,7 +16,7 @@ from ffnbench.planning.effort import check_budget
 from ffnbench.planning.foreseen import Foreseen
 from ffnbench.request import DEFAULT_BUDGET_S, SelftestRequest
 from ffnbench.result import Progress
-from ffnbench.selftest.alarms import Alarm, broken_promises, check_plan
+from ffnbench.selftest.alarms import TOLERANCE, Alarm, broken_promises, check_plan
 from ffnbench.selftest.checks import simulate_checks
 from ffnbench.selftest.judge import Judgement, broken_by_cheats, measure_cheats, seconds_of_cheats
 from ffnbench.selftest.live import BASELINE_RUNS, Trial, checks_in, measure, measure_checks
@@ -43,6 +43,7 @@ class Result:
     rates: tuple[Rates, ...] = ()
     readings: tuple[tuple[Reading, ...], ...] = ()
     alarms: tuple[Alarm, ...] = ()
+    tolerance: float = TOLERANCE  # of these
     judgements: tuple[Judgement, ...] = ()
     broken: tuple[str, ...] = ()
 
@@ -96,7 +97,7 @@ def _simulated(request: SelftestRequest) -> Exam:
             check_plan(precision=None), DEFAULT_LATENCY, (0.0, 0.07, 0.10), runs // len(worlds), worlds,
             seed=seed, counting=_counting(listener, "baselines"),
         )  # fmt: skip
-        return of_alarms(alarms)
+        return replace(of_alarms(alarms), tolerance=DEFAULT_LATENCY)
 
     return Exam(made=checks if request.checks else rates)
 
