@@ -74,7 +74,6 @@ def ab(
     budget: float | str = 120.0,
     seed: int | str = 0,
     timeout: float | str = 300.0,
-    allocator: str = "keeps",
     base_rev: str | None = None,
     base_python: str | os.PathLike[str] | None = None,
     base_source: str | os.PathLike[str] | None = None,
@@ -118,7 +117,6 @@ def ab(
         budget: Measure for so long at most, 90s or 5m.
         seed: Seed of inputs, weights and the order of rounds; of simulated machines.
         timeout: Give up a case that takes longer for one step.
-        allocator: Freed memory: keeps, by the process, or system, as the system's allocator does.
         base_rev: Base is this git revision, checked out for the while.
         base_python: Base runs in this interpreter; it needs torch alone.
         base_source: Base is the code in this folder.
@@ -172,7 +170,6 @@ def block(
     budget: float | str | None = None,
     seed: int | str = 0,
     timeout: float | str = 300.0,
-    allocator: str = "keeps",
     runs: int | str = 1,
     pause: float | str | None = None,
     variant: Variant | None = None,
@@ -218,7 +215,6 @@ def block(
             with precision 2m]
         seed: Seed of inputs, weights and the order of rounds; of simulated machines.
         timeout: Give up a case that takes longer for one step.
-        allocator: Freed memory: keeps, by the process, or system, as the system's allocator does.
         runs: Measure so many times, each with fresh processes, and keep all: a baseline.
         pause: Wait so long between two runs. [default: 60s]
         variant: The FFN, as in `compare`, where no model is named. [default: gelu]
@@ -335,7 +331,6 @@ def compare(
     budget: float | str | None = None,
     seed: int | str = 0,
     timeout: float | str = 300.0,
-    allocator: str = "keeps",
     runs: int | str = 1,
     pause: float | str | None = None,
     init: Init = "torch",
@@ -390,7 +385,6 @@ def compare(
             with precision 2m]
         seed: Seed of inputs, weights and the order of rounds; of simulated machines.
         timeout: Give up a case that takes longer for one step.
-        allocator: Freed memory: keeps, by the process, or system, as the system's allocator does.
         runs: Measure so many times, each with fresh processes, and keep all: a baseline.
         pause: Wait so long between two runs. [default: 60s]
         init: Weights: torch, he_xavier or normal.
@@ -480,7 +474,6 @@ def plot_activations(
     dpi: int | str = 150,
     style: str = "default",
     timeout: float | str = 300.0,
-    allocator: str = "keeps",
     path: None = None,
 ) -> Figure: ...
 @overload
@@ -494,7 +487,6 @@ def plot_activations(
     dpi: int | str = 150,
     style: str = "default",
     timeout: float | str = 300.0,
-    allocator: str = "keeps",
     path: str | os.PathLike[str],
 ) -> Path:
     """Activations with their derivatives, or the surfaces of gated forms (`gated=True`), as a picture.
@@ -512,7 +504,6 @@ def plot_activations(
         dpi: Dots per inch.
         style: A matplotlib style, e.g. ggplot.
         timeout: Give up a case that takes longer for one step.
-        allocator: Freed memory: keeps, by the process, or system, as the system's allocator does.
         path: Write the picture there (.png, .svg, .pdf; .csv: its points).
     """
 
@@ -566,7 +557,6 @@ def time_activations(
     quick: bool = False,
     seed: int | str = 0,
     timeout: float | str = 300.0,
-    allocator: str = "keeps",
     runs: int | str = 1,
     pause: float | str | None = None,
     elements: int | str | Sequence[int | str] = "1048576",
@@ -587,7 +577,6 @@ def time_activations(
         quick: 3 workers of 8 rounds: a first look.
         seed: Seed of inputs, weights and the order of rounds; of simulated machines.
         timeout: Give up a case that takes longer for one step.
-        allocator: Freed memory: keeps, by the process, or system, as the system's allocator does.
         runs: Measure so many times, each with fresh processes, and keep all: a baseline.
         pause: Wait so long between two runs. [default: 60s]
         elements: With time: sizes. [default: 1048576]

@@ -88,13 +88,6 @@ class Cache(Enum):
     COLD = "cold"
 
 
-class Allocator(Enum):
-    """What a process that measures does with freed memory. KEEPS: it keeps all of it. SYSTEM: what the system does."""
-
-    KEEPS = "keeps"
-    SYSTEM = "system"
-
-
 class MatmulPrecision(Enum):
     """torch.set_float32_matmul_precision's own: HIGHEST is float32, HIGH may be TF32, MEDIUM bfloat16 inside."""
 
@@ -261,7 +254,6 @@ class Protocol:
     seed: int = field(default=0, metadata=least(0))
     reversed: bool = False  # every round in the opposite order: for a second look
     timeout_s: float = field(default=300.0, metadata=least(0.0))
-    allocator: str = field(default=Allocator.KEEPS.value, metadata=LATER | among(lambda: values_of(Allocator)))
     method: int = field(default=METHOD, metadata=least(1))
 
 

@@ -196,8 +196,6 @@ class Repeatable:
     seed: int = flag(
         0, "Seed of inputs, weights and the order of rounds; of simulated machines.", MEASURING, "INT")
     timeout: float = flag(300.0, "Give up a case that takes longer for one step.", EFFORT, "TIME")
-    allocator: str = flag(
-        "keeps", "Freed memory: keeps, by the process, or system, as the system's allocator does.", MEASURING, "NAME")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -297,8 +295,6 @@ class PictureRequest(Activations, Request):
     dpi: int = flag(150, "Dots per inch.", OUTPUT, "INT")
     style: str = flag("default", "A matplotlib style, e.g. ggplot.", OUTPUT, "NAME")
     timeout: float = flag(300.0, "Give up a case that takes longer for one step.", EFFORT, "TIME")
-    allocator: str = flag(
-        "keeps", "Freed memory: keeps, by the process, or system, as the system's allocator does.", MEASURING, "NAME")
 
 
 @dataclass(frozen=True, kw_only=True)

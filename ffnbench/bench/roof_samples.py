@@ -78,9 +78,7 @@ class RoofSamples:
         answer = ask({"do": "roof", "roof": jsonable.encode(roof), "calls": calls})
         if answer.get("value", 0) > 0:
             waited = answer.get("waited")
-            self.found.add(
-                Sample(case=name, metric=ROOF, value=answer["value"], calls=calls, waited=waited, **place)
-            )  # fmt: skip
+            self.found.add(Sample(case=name, metric=ROOF, value=answer["value"], calls=calls, waited=waited, **place))
         else:
             self._calls.pop(name, None)
         self.seconds += self.now() - start

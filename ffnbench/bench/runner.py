@@ -6,7 +6,6 @@ fails is dropped and told; a worker that dies is replaced without the case that 
 
 from __future__ import annotations
 
-import os
 import random
 import time
 from collections import Counter, defaultdict
@@ -21,7 +20,6 @@ from ffnbench.bench.channel import Message
 from ffnbench.bench.devices import Sightings, check_devices, told_of, why_not_seen
 from ffnbench.bench.environment import USABLE, auto_device, describe, usable_memory
 from ffnbench.bench.found import Finder, Found
-from ffnbench.bench.heap import ALLOCATOR
 from ffnbench.bench.jury import Jury
 from ffnbench.bench.machine_noise import Watch
 from ffnbench.bench.memory_limits import check_fits, fit_into
@@ -76,7 +74,6 @@ def run(
     is told of everything as it comes: the plan with its device, the environment, each sample, failure, note and roof.
     `launch`, `now` and `describe` are the world outside: simulations and tests bring their own.
     """
-    os.environ[ALLOCATOR] = plan.protocol.allocator  # of the processes that are started from here on
     jury = Jury(judge if "latency" in plan.metrics else None, weights, plan.protocol.timeout_s, now)
     found = Found(plan, on_found)
     runner = _Runner(

@@ -184,12 +184,7 @@ def groups_of(plan: Plan) -> list[Group]:
 def _timing_protocol(request: TimingRequest) -> Protocol:
     rounds = TIMING_ROUNDS if request.rounds is None and not request.quick else request.rounds
     effort = Effort(
-        workers=request.workers,
-        rounds=rounds,
-        quick=request.quick,
-        seed=request.seed,
-        timeout=request.timeout,
-        allocator=request.allocator,
+        workers=request.workers, rounds=rounds, quick=request.quick, seed=request.seed, timeout=request.timeout
     )
     return replace(protocol_of(1, effort), warmup_s=TIMING_WARMUP_S)
 

@@ -10,8 +10,7 @@ from math import inf, isfinite
 
 from ffnbench.errors import FfnbenchError
 from ffnbench.ffn.spec import read_positive
-from ffnbench.names import hint_for
-from ffnbench.plan import DEFAULT_ROUNDS, DEFAULT_WORKERS, Allocator, Protocol, values_of
+from ffnbench.plan import DEFAULT_ROUNDS, DEFAULT_WORKERS, Protocol
 from ffnbench.request import DEFAULT_BUDGET_S, Effort
 
 MIN_WORKERS, MIN_ROUNDS = 3, 6
@@ -36,8 +35,7 @@ def protocol_of(cases: int, effort: Effort) -> Protocol:
         if given
         else _adaptive(effort.precision, effort.budget, cases)
     )
-    return replace(how, seed=check_seed(effort.seed), timeout_s=check_timeout(effort.timeout),
-                   allocator=check_allocator(effort.allocator))  # fmt: skip
+    return replace(how, seed=check_seed(effort.seed), timeout_s=check_timeout(effort.timeout))
 
 
 def check_seed(seed: int) -> int:
@@ -45,14 +43,6 @@ def check_seed(seed: int) -> int:
     if not 0 <= seed < 2**63:
         raise FfnbenchError(f"--seed {seed} is out of range", "a seed is between 0 and 2^63 - 1")
     return seed
-
-
-def check_allocator(name: str) -> str:
-    """One of those that are known."""
-    known = values_of(Allocator)
-    if name not in known:
-        raise FfnbenchError(f"--allocator {name!r} is not known", hint_for(name, known, "known: " + ", ".join(known)))
-    return name
 
 
 def check_budget(seconds: float) -> float:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from ffnbench.errors import FfnbenchError
 from ffnbench.plan import CONTROL, OWN, Arm, Kind, Plan, Probe, Protocol
 from ffnbench.planning.compare import plan_compare
-from ffnbench.planning.effort import check_allocator, check_seed, check_timeout
+from ffnbench.planning.effort import check_seed, check_timeout
 from ffnbench.planning.grammar import Variant, parse_variants
 from ffnbench.planning.lists import refuse_lists
 from ffnbench.request import CompareRequest, SidesRequest
@@ -86,7 +86,7 @@ def plan_sides(request: SidesRequest, arms: tuple[Arm, Arm], probes: tuple[Probe
         kind=Kind.SIDES.value,
         cases=(base, head),
         reference=BASE,
-        protocol=Protocol(seed=request.seed, timeout_s=request.timeout, allocator=check_allocator(request.allocator)),
+        protocol=Protocol(seed=request.seed, timeout_s=request.timeout),
         metrics=tuple(metrics.split(",")),
         match="none",
         multiple_of=1,

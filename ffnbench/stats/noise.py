@@ -148,9 +148,9 @@ def _faults(run: Run, measured: list[Measured]) -> list[Note]:
     for m in [m for m in measured if m.metric == LATENCY and m.case != CONTROL]:
         of_case = [s for s in run.samples if s.case == m.case and s.metric == LATENCY and s.faults is not None]
         faults = median(s.faults / s.calls for s in of_case) if of_case else 0  # type: ignore[operator]
-        share = faults * run.timer.fault_s / m.estimate.value
+        share = faults * run.timer.fault_s / run.plan.case(m.case).workload.threads / m.estimate.value
         if share > FAULTING:
-            text = f"{faults:,.0f} page faults a call, about {percent(share)} of its time: its memory goes back to the "
+            text = f"{faults:,.0f} page faults a call, up to {percent(share)} of its time: its memory goes back to the "
             notes.append(Note(label=m.case, text=text + "kernel and is taken again", kind=NoteKind.SHORT))
     return notes
 
