@@ -530,7 +530,7 @@ def selftest(
 
     Arguments:
         checks: Count the false alarms of `check`, and the slow-downs that it finds.
-        runs: Simulated runs, or baselines with gate. [default: 900, or 200]
+        runs: Simulated runs, or baselines with gate. [default: 900, or 60]
         live: Measure on this machine instead, quiet and beside neighbours that take its CPUs.
         world: With live: only beside this. [default: quiet, spinner, spinners, bursts 0.1 s, bursts 1 s, bursts 3
             s]

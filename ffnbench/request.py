@@ -345,7 +345,7 @@ class SelftestRequest(Request):
     checks: bool = flag(
         False, "Count the false alarms of `check`, and the slow-downs that it finds.", MEASURING, name="--gate")
     runs: int | None = flag(
-        None, "Simulated runs, or baselines with --gate. \\[default: 900, or 200]", EFFORT, "INT")
+        None, "Simulated runs, or baselines with --gate. \\[default: 900, or 60]", EFFORT, "INT")
     live: bool = flag(
         False, "Measure on this machine instead, quiet and beside neighbours that take its CPUs.", MEASURING)
     world: tuple[str, ...] = flag(

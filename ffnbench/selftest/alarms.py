@@ -19,7 +19,7 @@ ROW = "swiglu"  # the row that is slowed down
 SLOWED = {"+3%": 0.03, "+5%": 0.05}
 ENOUGH_CHECKS = 20  # for a promise to be taken at its word
 FALSE_AT_MOST = 0.01  # of checks on simulated machines; on a real one there is none
-FOUND_AT_LEAST = {"+3%": 0.80, "+5%": 0.95, "+7%": 0.80, "+10%": 0.95}
+FOUND_AT_LEAST = {"+3%": 0.80, "+5%": 0.95}  # at TOLERANCE
 NO_ANSWER = (Status.MISSING.value, Status.INCOMPARABLE.value)
 REFUSED = "REFUSED"  # the baseline was too unsure for the tolerance, and check said so
 
@@ -147,7 +147,7 @@ def broken_promises(alarms: list[Alarm]) -> list[str]:
     broken = [f"{wrong} false alarms"] if wrong > int(FALSE_AT_MOST * asked) else []
     for name, share in slowed_by(alarms).items():
         of = counts(alarms, None, share)
-        if of.found < _at_least(FOUND_AT_LEAST[name], of.asked):
+        if of.found < _at_least(FOUND_AT_LEAST.get(name, 0.0), of.asked):
             broken.append(f"{name} was found in {of.found} of {of.asked} checks")
     return broken
 

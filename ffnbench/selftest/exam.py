@@ -30,7 +30,7 @@ T = TypeVar("T")
 Listener = Callable[[Progress], None]
 FEWEST_RUNS, MOST_RUNS = 14, 10**7
 ENDED_EARLY = "interrupted; the table holds what was measured by then"
-RUNS, CHECKS = 900, 200  # simulated runs, and baselines of simulated checks
+RUNS, CHECKS = 900, 60  # simulated runs, and baselines of simulated checks
 REPEATS, CHECK_REPEATS, D_MODEL = 20, 10, 768
 
 
