@@ -92,7 +92,8 @@ def test_the_budget_is_of_all_rows() -> None:
 
 def test_memory_is_that_of_all_groups_together() -> None:
     one, many = (planned(variants="relu,swiglu", d_model=256, seq_len=n, device="cpu") for n in (8, (8, 16, 32)))
-    assert 2.5 < memory_needed(list(many.cases)) / memory_needed(list(one.cases)) < 3.5
+    # All weights and inputs at once; one matrix is copied to float64 at a time, and one case is called at a time.
+    assert 2 < memory_needed(list(many.cases)) / memory_needed(list(one.cases)) < 3
     needed = memory_needed(list(many.cases)) + memory_of_judge(many.cases)
     check_fits(one, needed - 1)
     check_fits(many, needed)

@@ -150,7 +150,7 @@ def test_it_is_read_from_files_and_ends_with_0_whatever_has_changed(tmp_path: Pa
 
 def test_a_change_is_that_of_the_shown_figures() -> None:
     """Committed runs with processes that scatter: new over old is what a reader gets with a pocket calculator."""
-    runs = [load(ROOT / "results" / "amd-epyc-avx2-2cpu" / f"{name}.json") for name in ("compare", "compare-again")]
+    runs = [load(ROOT / "results" / "amd-epyc-2cpu" / f"{name}.json") for name in ("compare", "compare-again")]
     for change in changes_between(*runs, ["relu", "gelu", "swiglu"]):
         if change.metric == "latency":
             assert change.change.value == pytest.approx(change.new.value / change.old.value, rel=1e-9), change.label
