@@ -94,9 +94,10 @@ class Jobs:
         subject = meters.subject_of(module, work, case.ffn.d_model, protocol.seed)
         subject.pads = pads
         made = self._made(subject, case, weights, split, checked)
-        self._first_call(subject, case, checked)
+        if not checked or subject.accelerator is not None:
+            self._first_call(subject, case, checked)
         with settled(work):
-            if calls is None:  # where they are known, the first call and the practice round do the rest
+            if calls is None:  # where they are known, the round of practice does the rest
                 meters.warm_up(subject, protocol.warmup_s)
             if work.slowdown and subject.accelerator is not None:
                 subject.brake(meters.own_times(subject, calls or meters.calls_for(subject, protocol.min_sample_s)))

@@ -1,7 +1,7 @@
 """What the parent does about outputs of timed calls: it draws the calls, keeps what comes, asks a judge, and decides.
 
-The judge is a worker of its own that times nothing. It is started beside the first workers, and asked when nothing else
-works. No torch here.
+The judge is a worker of its own that times nothing, forked when there is something to judge and nothing is measured. No
+torch here.
 """
 
 from __future__ import annotations
@@ -37,16 +37,18 @@ class Draw:
 
 @dataclass(slots=True)
 class Jury:
-    """The judge of a run. Without a `launch` there is none, and no output is looked at."""
+    """The judge of a run. Without a `launch` there is none, and no output is looked at. `aside` forks one for a plan, or
+    gives None: then one is launched, and stays.
+    """
 
     launch: Launch | None
     weights: str
     timeout_s: float
     now: Callable[[], float]
+    aside: Callable[[Plan], Worker | None] = lambda _: None
     seconds: float = 0.0
     _worker: Worker | None = None
-    _plan: Plan | None = None
-    _told: bool = False
+    _stays: bool = False
     _waiting: dict[str, list[Message]] = field(default_factory=lambda: defaultdict(list))
     _made_of: dict[str, dict[str, str]] = field(default_factory=dict)
     _found: dict[str, Judged] = field(default_factory=dict)
@@ -56,22 +58,6 @@ class Jury:
     def sits(self) -> bool:
         """Whether outputs are judged."""
         return self.launch is not None
-
-    def start(self, plan: Plan) -> None:
-        """Start the judge's process; `ready` waits for it."""
-        if self.launch is None:
-            return
-        shown = tuple(case for case in plan.shown if not self._by_side(plan) or plan.is_reference(case.label))
-        self._plan = replace(plan, cases=shown)
-        self._worker, self._told = start_for(self._plan, self.launch), False
-
-    def ready(self) -> None:
-        """Wait until it has started; one that is lost on the way is started again when something is to be judged."""
-        if self._worker is not None:
-            try:
-                self._worker.greeting()
-            except WorkerLost:
-                self.close()
 
     def draw(self, calls: int) -> Draw:
         """Of a sample of so many calls: one look, and in a quarter of the samples another, so that a look which was
@@ -108,7 +94,6 @@ class Jury:
 
     def judge(self, label: str, seconds: float, plan: Plan, memory_bytes: int | None) -> str:
         """Judge what waits of a case. Gives why it is suspect, "" where it is not."""
-        assert self._plan is not None
         evidence, case = self._waiting.pop(label), plan.case(label)
         random.shuffle(evidence)
         of = self._label_of(case, plan)
@@ -146,22 +131,30 @@ class Jury:
             self._worker.close()
             self._worker = None
 
+    def rise(self) -> None:
+        """A judge that was forked ends until the next time."""
+        if not self._stays:
+            self.close()
+
     def _ask(self, plan: Plan, memory_bytes: int | None, request: Message) -> Message:
-        assert self._plan is not None
         if self._worker is None:
-            self.start(plan)
-            assert self._worker is not None
-        if not self._told:
-            cases = tuple(plan.case(case.label) for case in self._plan.cases)  # their device is known by now
-            sent = replace(self._plan, cases=cases)
-            told = {"do": "plan", "plan": jsonable.encode(sent), "memory_bytes": memory_bytes}
-            self._worker.ask(told, self.timeout_s)
-            self._told = True
+            self._worker = self._begun(plan, memory_bytes)
         answer = self._worker.ask({**request, "weights": self.weights}, self.timeout_s)
         if answer.get("ends"):
             self.close()
             raise WorkerLost(answer["failure"], answer["message"])
         return answer
+
+    def _begun(self, plan: Plan, memory_bytes: int | None) -> Worker:
+        """A judge that knows the cases which it has modules for."""
+        assert self.launch is not None
+        shown = tuple(case for case in plan.shown if not self._by_side(plan) or plan.is_reference(case.label))
+        sent = replace(plan, cases=shown)
+        forked = self.aside(sent)
+        worker = forked or start_for(sent, self.launch)
+        self._stays = forked is None
+        worker.ask({"do": "plan", "plan": jsonable.encode(sent), "memory_bytes": memory_bytes}, self.timeout_s)
+        return worker
 
     def _label_of(self, case: Case, plan: Plan) -> str:
         """Whose module judges it: in `ab` the base's."""

@@ -19,6 +19,7 @@ from ffnbench.result import Around
 THROTTLED = 0.93
 SHORTEST_S, SHORTEST_STOLEN_S = 2.0, 0.5  # the kernel counts in hundredths
 LOOK_S, BUSY_CPUS = 0.3, 0.25  # for a look before a run; more than a quiet machine's own services use
+GLANCES, GLANCE_S = 4, 0.01  # without anybody else at work in them there is nothing to look at
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,10 +34,21 @@ class _Moment:
 
 def others_now(threads: int, sleep: Callable[[float], None] = time.sleep) -> float | None:
     """CPUs that others use at this moment; None where that leaves enough for so many threads, or is not known."""
+    if not any(_someone_works(sleep) for _ in range(GLANCES)):
+        return None
     watch = Watch()
     sleep(LOOK_S)
     others, cpus = watch.others(), os.cpu_count() or 1
     return others if others is not None and others > max(0, cpus - threads) + BUSY_CPUS else None
+
+
+def _someone_works(sleep: Callable[[float], None]) -> bool:
+    """Whether the kernel runs more than this process at this moment, or does not say."""
+    sleep(GLANCE_S)
+    try:
+        return int(Path("/proc/loadavg").read_text(encoding="ascii").split()[3].partition("/")[0]) > 1
+    except (OSError, ValueError, IndexError):
+        return True
 
 
 def _stolen(start: _Moment | None, end: _Moment | None) -> float | None:

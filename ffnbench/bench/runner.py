@@ -70,14 +70,17 @@ def run(
     more memory than there is, Unfinished where nothing can be measured at all. `answered` is asked at the looks of a
     run with a precision whether the question is answered; by itself that is when the precision is reached. `weights` is
     a folder with the weights that every case takes over. `costs` are those of the cases: without them nothing is known
-    of ceilings. `judge` starts the process that judges the outputs of timed calls: without it nobody does. `on_found`
+    of ceilings. `judge` starts the process that judges the outputs of timed calls, which is forked where it
+    is `launch`: without it nobody does. `on_found`
     is told of everything as it comes: the plan with its device, the environment, each sample, failure, note and roof.
     `launch`, `now` and `describe` are the world outside: simulations and tests bring their own.
     """
+    source, found = Source(plan, launch, now), Found(plan, on_found)
     jury = Jury(judge if "latency" in plan.metrics else None, weights, plan.protocol.timeout_s, now)
-    found = Found(plan, on_found)
+    if judge is launch:
+        jury.aside = source.aside
     runner = _Runner(
-        found, Source(plan, launch, now), Schedule(now, plan.protocol), RoofSamples(found, costs, now), jury,
+        found, source, Schedule(now, plan.protocol), RoofSamples(found, costs, now), jury,
         on_progress=on_progress, describe=describe, answered=answered, weights=weights,
     )  # fmt: skip
     watch = Watch()
@@ -174,9 +177,7 @@ class _Runner:
         """One worker after another, until a limit is met. Each has a number of its own, those that are lost too."""
         self._tell("starting")
         self.source.start()
-        self.jury.start(self.plan)
         facts = self.source.greeting()
-        self.jury.ready()
         self.sides = sides_of(facts.get("arms", []))
         index = 0
         while self.found.alive and not self.limit:
@@ -187,7 +188,6 @@ class _Runner:
                 if self.environment is None:
                     self._find_device(worker, facts)
                 self._one_worker(worker, _Place(index, starter))
-                self._judge()
             except WorkerLost as lost:
                 self._lose(index, lost)
             else:
@@ -195,6 +195,7 @@ class _Runner:
             finally:
                 watch.worker_done()
                 worker.close()
+            self._judge()
             self._look()
             index += 1
         self._judge(at_the_end=True)
@@ -423,6 +424,7 @@ class _Runner:
                     self.found.on_found(judged)
                 if why:
                     self.found.suspect(label, why)
+        self.jury.rise()
 
     def _hold_against_floors(self, worker: Worker) -> None:
         """What is faster than this machine can be is measured again, ceilings too, and is suspect then."""
@@ -437,6 +439,7 @@ class _Runner:
             for _ in range(AGAIN):
                 self._sample(worker, _Place(0, 0), label, 0)
             used = {label: self.jury.used(label, self.plan, usable_memory())}
+            self.jury.rise()
             if label in self._below_floor(used):
                 floor, took = self.roofs.floors(used)[label], median(self._known[label].seconds)
                 if below(took, least := self.roofs.undisturbed(ask, floor)):

@@ -15,7 +15,7 @@ from typing import Any
 
 from ffnbench.bench.environment import usable_cpus
 from ffnbench.bench.session import WorkerLost
-from ffnbench.bench.worker_group import Launch, Starter, Worker, start_for
+from ffnbench.bench.worker_group import Launch, Starter, Worker, WorkerGroup, start_for
 from ffnbench.errors import Unfinished
 from ffnbench.ffn.spec import ImportedSpec
 from ffnbench.plan import Backend, Plan
@@ -117,6 +117,20 @@ class Source:
         worker = starter.fork(self.plan.protocol.timeout_s)
         self.forks = worker is not None
         return worker
+
+    def aside(self, plan: Plan) -> Worker | None:
+        """A fork for what is not timed, of the arms of this plan, while no other of its starter lives; None where that
+        can't be had.
+        """
+        if not self.forks or not self._ready:
+            return None
+        starter = self._ready[0][1]
+        part = starter.part(plan) if isinstance(starter, WorkerGroup) else starter
+        try:
+            return part.fork(self.plan.protocol.timeout_s)
+        except WorkerLost:
+            starter.close()
+            return None
 
     def _sweep(self) -> None:
         """Let go of starters that have ended with a child, or have served long enough."""

@@ -70,6 +70,10 @@ class WorkerGroup:
             forks[arm] = fork
         return WorkerGroup(self._plan, forks)
 
+    def part(self, plan: Plan) -> WorkerGroup:
+        """Its processes that a plan with fewer cases needs."""
+        return WorkerGroup(plan, {arm: self._members[arm] for arm in plan.arms})
+
     def greeting(self) -> dict[str, Any]:
         """Those of the reference's, the GPUs that all of them see, and under `arms` what each says of itself."""
         told = {arm: member.greeting() for arm, member in self._members.items()}

@@ -31,8 +31,8 @@ from ffnbench.stats.rounds import Row, Table, whole_workers
 MOST_ROUNDS, MOST_WORKERS = 60, 400
 FIRST_LOOK = 6  # a scatter of fewer values is too uncertain to stop on
 SEVERAL = 8  # workers that a run should have: so long a worker may be, at most
-# the scatter between workers before it is known: 1 %, as if two workers had shown it
-PRIOR_BETWEEN, PRIOR_WEIGHT = 0.01**2, 2
+# the scatter between workers before it is known: 2 %, as if two workers had shown it
+PRIOR_BETWEEN, PRIOR_WEIGHT = 0.02**2, 2
 # starters at a time, and for how long: what they differ by is a part of the error, so a longer run has more of them
 STARTERS, SERVES_S = 2, 20.0
 Answered = Callable[[Plan, Sequence[Sample]], str]  # whether the question is answered, in a word
