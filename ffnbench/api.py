@@ -115,7 +115,7 @@ from ffnbench.stats.baseline import (
 from ffnbench.stats.ceilings import shares_of
 from ffnbench.stats.enough import Answered
 from ffnbench.stats.history import KEPT
-from ffnbench.stats.looks import Looks, foretell, looks_at, two_looks, unclear_share
+from ffnbench.stats.looks import Look, foretell, look, look_back, unclear_share
 from ffnbench.stats.regression import (
     Checked,
     Finding,
@@ -705,8 +705,8 @@ def _look_again(
     own: list[Named],
     *,
     update: bool,
-) -> Looks:
-    """What a check sees: a saved run, exact metrics alone, or two looks at latency as well. `own` is code that may run
+) -> Look:
+    """What a check sees: a saved run, exact metrics alone, or latency as well. `own` is code that may run
     where its file defines it.
     """
     if request.current is not None:
@@ -716,43 +716,34 @@ def _look_again(
         refuse_reached(own, request.baseline, prober.home)
         prepared = _priced(before.plan.by_todays_method(), prober)
     if request.exact_only or not is_timed(before):
-        return Looks(findings=(), now=_exact(before, prepared, ending))
+        return Look(findings=(), now=_exact(before, prepared, ending))
     if reason := of_another_method(request.baseline, before):
         at_home = request.across_machines or kind(before.environment) == kind(environment())
         now = measure(prepared, ending) if update and at_home else _exact(before, prepared, ending)
-        return Looks(findings=tuple(incomparable(before, policy, reason)), now=now)
+        return Look(findings=tuple(incomparable(before, policy, reason)), now=now)
     here = environment()
     if request.absolute:
         refuse_another_machine(request.baseline, before.environment, here)
     if kind(here) != kind(before.environment) and not request.across_machines:
         now = replace(_exact(before, prepared, ending), environment=here)
-        return Looks(findings=tuple(latency_findings(past_of(before, policy), now, policy)), now=now)
+        return Look(findings=tuple(latency_findings(past_of(before, policy), now, policy)), now=now)
 
     def measured(plan: Plan, answered: Answered) -> Report:
         return _measured(replace(prepared, plan=plan), ending, answered=answered)
 
     _tell_wait(prepared, ending, budget=request.budget)
-    return two_looks(before, policy, request.budget, measured)
+    return look_back(before, policy, request.budget, measured)
 
 
-def _look_at_saved(before: ShownReport, now: ShownReport, policy: Policy, request: CheckRequest) -> Looks:
-    """A run that was saved: nothing is measured, so a suspect can't be measured again."""
+def _look_at_saved(before: ShownReport, now: ShownReport, policy: Policy, request: CheckRequest) -> Look:
+    """A run that was saved: nothing is measured."""
     refuse_another_reference(str(request.current), before, now)
     if not is_timed(before) or request.exact_only:
-        return Looks(findings=(), now=now)
+        return Look(findings=(), now=now)
     runs = ((request.baseline, before), (str(request.current), now))
     if reasons := [reason for path, run_ in runs if (reason := of_another_method(path, run_))]:
-        return Looks(findings=tuple(incomparable(before, policy, "; ".join(reasons))), now=now)
-    once = "measured once: a saved run can't be measured again"
-    return Looks(
-        findings=tuple(
-            replace(finding, reason=once)
-            if finding.status is Status.REGRESSED and not now.suspect(finding.case)
-            else finding
-            for finding in latency_findings(past_of(before, policy), now, policy)
-        ),
-        now=now,
-    )
+        return Look(findings=tuple(incomparable(before, policy, "; ".join(reasons))), now=now)
+    return Look(findings=tuple(latency_findings(past_of(before, policy), now, policy)), now=now)
 
 
 def _exact(before: ShownReport, prepared: Prepared, ending: Silent) -> ShownReport:
@@ -808,26 +799,26 @@ def _prepare_sides(
 
 def _look_at_sides(
     request: SidesRequest, prepared: Prepared, output: Finding, policy: Policy, ending: Silent, weights: str
-) -> Looks:
-    """Two looks at the latency, or one worker of each side for the exact metrics alone; none at another function."""
+) -> Look:
+    """The latency, or one worker of each side for the exact metrics alone; none at another function."""
 
     def measured(plan: Plan, answered: Answered | None = None) -> ShownReport:
         return _measured(replace(prepared, plan=plan), ending, answered=answered, weights=weights)
 
     if output.status is Status.REGRESSED:
-        return Looks(findings=(), now=prepared.priced())
+        return Look(findings=(), now=prepared.priced())
     _tell_wait(prepared, ending, budget=None if request.exact_only else request.budget)
     if request.exact_only:
-        return Looks(findings=(), now=measured(prepared.plan))
+        return Look(findings=(), now=measured(prepared.plan))
 
     def find(now: Report, confidence: float) -> list[Finding]:
         return paired_findings(now, policy, confidence)
 
-    return looks_at(prepared.plan, find, policy, request.budget, measured)
+    return look(prepared.plan, find, policy, request.budget, measured)
 
 
-def _decided(findings: tuple[Finding, ...], before: Report, looks: Looks, ending: Silent, **told: Any) -> Checked:
-    checked = Checked(findings=findings, before=before, now=looks.now, again=looks.again, **told)
+def _decided(findings: tuple[Finding, ...], before: Report, looks: Look, ending: Silent, **told: Any) -> Checked:
+    checked = Checked(findings=findings, before=before, now=looks.now, **told)
     ending.show(lambda: check_view(checked))
     return checked
 

@@ -252,7 +252,6 @@ class Protocol:
     warmup_s: float = field(default=0.1, metadata=least(0.0))
     min_sample_s: float = field(default=0.01, metadata=least(0.0))
     seed: int = field(default=0, metadata=least(0))
-    reversed: bool = False  # every round in the opposite order: for a second look
     timeout_s: float = field(default=300.0, metadata=least(0.0))
     method: int = field(default=METHOD, metadata=least(1))
 

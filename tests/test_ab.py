@@ -143,14 +143,13 @@ def test_the_same_code_passes_and_the_sides_are_named(call, repository: Path) ->
     assert "exact rows are equal" in out
 
 
-def test_a_slower_head_is_measured_twice_and_fails(call, repository: Path, tmp_path: Path) -> None:
+def test_a_slower_head_fails(call, repository: Path, tmp_path: Path) -> None:
     arguments = (TARGET, "--base-rev", "same", "-o", str(tmp_path / "ab.json"), "-o", str(tmp_path / "ab.xml"))
     code, out, _ = call(*arguments, "--format", "github", launch=machine(1.1), prober=KnownProber)
     assert code == 1
     assert rows(out) == {"latency": "REGRESSED", "output": "OK"}
     assert "::error title=ffnbench REGRESSED::SwiGLU latency: REGRESSED, +" in out
     saved = json.loads((tmp_path / "ab.json").read_text())
-    assert saved["again"]["plan"]["protocol"]["reversed"] is True
     arms = {case["label"]: case["arm"] for case in saved["now"]["plan"]["cases"]}
     assert [arm["name"] for arm in arms.values()] == ["base", "head", CONTROL]
     assert arms[CONTROL]["source"] == arms["base"]["source"]

@@ -29,7 +29,7 @@ from ffnbench.selftest.alarms import (
 from ffnbench.selftest.machine import Machine, World
 from ffnbench.selftest.worlds import LIVE_WORLDS, QUIET, chosen
 from ffnbench.stats.enough import Answered
-from ffnbench.stats.looks import report_of, two_looks
+from ffnbench.stats.looks import look_back, report_of
 from ffnbench.stats.regression import Status
 
 BESIDE = "bursts 3 s"
@@ -39,7 +39,7 @@ CALM = World(name="calm", layout=0.002, starter=0.001, sample=0.01)
 def alarm(**facts: object) -> Alarm:
     settings: dict[str, object] = {
         "condition": QUIET, "repeat": 0, "injected": 0.0, "row": "swiglu", "status": "OK", "change": 1.0, "low": 0.99,
-        "high": 1.01, "seconds": 10.0, "twice": False, **facts,
+        "high": 1.01, "seconds": 10.0, **facts,
     }  # fmt: skip
     return Alarm(**settings)  # type: ignore[arg-type]
 
@@ -83,8 +83,7 @@ def test_live_checks_beside_a_baseline_each(monkeypatch: pytest.MonkeyPatch, nei
     assert {a.condition for a in alarms} == set(LIVE_WORLDS.names())
     assert len(set(neighbours)) == 2 * len(LIVE_WORLDS.names())  # each world of each repeat has its own seed
     assert broken_promises(alarms) == []
-    assert asked.count(0.05) == 2 * 2  # each found, hence looked at twice
-    assert {a.twice for a in alarms if a.injected == 0.05} == {True}
+    assert asked.count(0.05) == 2
 
 
 def test_live_checks_in_some_worlds(monkeypatch: pytest.MonkeyPatch, neighbours) -> None:
@@ -158,7 +157,6 @@ def test_the_table_fits(width: int) -> None:
 
 
 def test_a_check_that_stays_unclear_has_used_its_budget() -> None:
-    """What a second look would need is not kept back where there is no suspect."""
     plan = check_plan(variants="relu,swiglu")
     before = report_of(Machine(CALM, plan, 0).run(run))
     loud = Machine(World(name="loud", sample=0.5, layout=0.5), plan, 1)
@@ -166,7 +164,6 @@ def test_a_check_that_stays_unclear_has_used_its_budget() -> None:
     def measure(asked: Plan, answered: Answered) -> Report:
         return report_of(loud.measure(asked, run, answered))
 
-    looks = two_looks(before, check_policy(0.05), 60.0, measure, loud.now)
-    assert [finding.status for finding in looks.findings] == [Status.UNCLEAR]
-    assert looks.again is None
+    look = look_back(before, check_policy(0.05), 60.0, measure)
+    assert [finding.status for finding in look.findings] == [Status.UNCLEAR]
     assert 50.0 < loud.clock_s <= 62.0

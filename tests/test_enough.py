@@ -42,7 +42,7 @@ def test_the_two_scatters_are_told_apart() -> None:
     apart = [[mean + dice.gauss(0, 0.003) for _ in range(60)] for mean in [dice.gauss(0, 0.03) for _ in range(12)]]
     noisy, layouts = scatter(plan_of(), samples_of(wide)), scatter(plan_of(), samples_of(apart))
     assert math.sqrt(noisy.within) == pytest.approx(0.03, rel=0.15)
-    assert math.sqrt(noisy.between) < 0.005
+    assert math.sqrt(noisy.between) < 0.01  # a third of what the others show: it is drawn towards 2 %
     assert math.sqrt(layouts.within) == pytest.approx(0.003, rel=0.15)
     assert 0.015 < math.sqrt(layouts.between) < 0.045
 

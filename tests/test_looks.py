@@ -13,7 +13,7 @@ from ffnbench import api
 from ffnbench.bench.runner import run
 from ffnbench.request import CompareRequest
 from ffnbench.stats.enough import looks
-from ffnbench.stats.looks import FIRST, LAST, LATER, level_at_end, look_level, report_of, two_looks
+from ffnbench.stats.looks import FIRST, LAST, LATER, level_at_end, look_back, look_level, report_of
 from ffnbench.stats.regression import Finding, Policy, Status
 
 RUNS = 6000
@@ -113,7 +113,7 @@ def test_every_look_of_a_check_is_paid_for(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(module, "latency_findings", watched)
     request = CompareRequest(variants="relu,gelu", d_model=64, threads=1, metrics="latency")
     before = api.measure(api.prepare(request), launch=FakeLaunch())
-    found = two_looks(
+    found = look_back(
         before, Policy(), 120.0, lambda plan, answered: report_of(run(plan, launch=FakeLaunch(), answered=answered))
     )
     assert [f.status for f in found.findings] == [Status.OK]

@@ -98,7 +98,7 @@ def opened(worker: Session | Fork, path: Path, label: str = "Plain", block: str 
     """A worker that has a plan opens a case."""
     plan = jsonable.encode(plan_of(path))
     assert worker.ask({"do": "plan", "plan": plan, "memory_bytes": None, "block": block}, 60.0) == {}
-    return worker.ask({"do": "open", "label": label, "calls": 1, "checked": True}, timeout_s)
+    return worker.ask({"do": "open", "label": label, "calls": 1}, timeout_s)
 
 
 def children(process: int) -> list[int]:
@@ -158,7 +158,7 @@ def test_a_child_that_hangs_is_ended_with_its_starter(modules: Path) -> None:
     assert len(pids) == 2
     assert opened(fork, modules)["calls"] == 1
     with pytest.raises(WorkerLost, match=r"no answer within 0\.5 s") as caught:
-        fork.ask({"do": "open", "label": "Hangs", "calls": 1, "checked": True}, 0.5)
+        fork.ask({"do": "open", "label": "Hangs", "calls": 1}, 0.5)
     assert caught.value.kind == "timeout"
     assert starter.ended
     fork.close()

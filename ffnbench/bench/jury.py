@@ -37,8 +37,8 @@ class Draw:
 
 @dataclass(slots=True)
 class Jury:
-    """The judge of a run. Without a `launch` there is none, and no output is looked at. `aside` forks one for a plan, or
-    gives None: then one is launched, and stays.
+    """The judge of a run. Without a `launch` there is none, and no output is looked at. `aside` forks one for a plan;
+    where that gives None, one is launched and stays.
     """
 
     launch: Launch | None
@@ -138,23 +138,22 @@ class Jury:
 
     def _ask(self, plan: Plan, memory_bytes: int | None, request: Message) -> Message:
         if self._worker is None:
-            self._worker = self._begun(plan, memory_bytes)
+            self._begin(plan, memory_bytes)
+        assert self._worker is not None
         answer = self._worker.ask({**request, "weights": self.weights}, self.timeout_s)
         if answer.get("ends"):
             self.close()
             raise WorkerLost(answer["failure"], answer["message"])
         return answer
 
-    def _begun(self, plan: Plan, memory_bytes: int | None) -> Worker:
-        """A judge that knows the cases which it has modules for."""
+    def _begin(self, plan: Plan, memory_bytes: int | None) -> None:
+        """A judge is told the cases which it makes modules of."""
         assert self.launch is not None
         shown = tuple(case for case in plan.shown if not self._by_side(plan) or plan.is_reference(case.label))
         sent = replace(plan, cases=shown)
         forked = self.aside(sent)
-        worker = forked or start_for(sent, self.launch)
-        self._stays = forked is None
-        worker.ask({"do": "plan", "plan": jsonable.encode(sent), "memory_bytes": memory_bytes}, self.timeout_s)
-        return worker
+        self._worker, self._stays = forked or start_for(sent, self.launch), forked is None
+        self._worker.ask({"do": "plan", "plan": jsonable.encode(sent), "memory_bytes": memory_bytes}, self.timeout_s)
 
     def _label_of(self, case: Case, plan: Plan) -> str:
         """Whose module judges it: in `ab` the base's."""

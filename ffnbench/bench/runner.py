@@ -357,8 +357,6 @@ class _Runner:
         roofs = self.roofs.due(self.schedule.whole, place.round, self.schedule.elapsed_s)
         order = [*self.found.alive, *roofs]
         random.Random(f"{self.plan.protocol.seed}/{place.worker}/{place.round}").shuffle(order)
-        if self.plan.protocol.reversed:
-            order.reverse()
         clean: dict[str, bool] = {}
         for turn, label in enumerate(order):
             if label in roofs:

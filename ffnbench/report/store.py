@@ -377,7 +377,7 @@ def load(path: str | Path) -> Report:
         if isinstance(data, dict) and "findings" in data:
             raise FfnbenchError(
                 f"{str(path)!r} holds what a check found, and no run by itself",
-                "its runs stand in it as `now` and `again`",
+                "its run stands in it as `now`",
             )
         if isinstance(data, list) and data and isinstance(data[0], dict) and "world" in data[0]:
             raise FfnbenchError(
@@ -435,9 +435,11 @@ def with_kinds(data: Any) -> Any:
 
 
 def without_placements(data: Any) -> Any:
-    """Until method 5 a worker moved its tensors now and then, and said so."""
+    """Until method 5 a worker moved its tensors now and then, and said so; until 6 a check measured suspects again."""
     for run in filter(_is_data, (data, *(data.get("repeats") or ()))):
         run.pop("placed_once", None)
+        if _is_data(plan := run.get("plan")) and _is_data(protocol := plan.get("protocol")):
+            protocol.pop("reversed", None)
         for sample in filter(_is_data, run.get("samples") or ()):
             sample.pop("placement", None)
     return data

@@ -37,7 +37,6 @@ class Alarm:
     low: float | None
     high: float | None
     seconds: float = field(metadata=least(0))  # the whole check, its second look included
-    twice: bool  # whether there was a second look
 
     @property
     def truth(self) -> float:
@@ -69,14 +68,14 @@ def slowed(plan: Plan, share: float) -> Plan:
 
 
 def alarms_of(
-    findings: Iterable[Finding], *, condition: str, repeat: int, injected: float, seconds: float, twice: bool
+    findings: Iterable[Finding], *, condition: str, repeat: int, injected: float, seconds: float
 ) -> list[Alarm]:
     """What a check's findings say of its latency rows."""
     return [
         Alarm(
             condition=condition, repeat=repeat, injected=injected, row=f.case, status=f.status.value,
             change=f.change.value if f.change else None, low=f.change.low if f.change else None,
-            high=f.change.high if f.change else None, seconds=seconds, twice=twice,
+            high=f.change.high if f.change else None, seconds=seconds,
         )
         for f in findings
     ]  # fmt: skip
@@ -86,7 +85,7 @@ def refused(row: str, *, condition: str, repeat: int, injected: float) -> Alarm:
     """A check that was not begun."""
     return Alarm(
         condition=condition, repeat=repeat, injected=injected, row=row, status=REFUSED, change=None, low=None,
-        high=None, seconds=0.0, twice=False,
+        high=None, seconds=0.0,
     )  # fmt: skip
 
 

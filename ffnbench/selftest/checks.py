@@ -7,15 +7,16 @@ from functools import partial, reduce
 
 from ffnbench.bench.runner import run
 from ffnbench.plan import Plan
+from ffnbench.request import DEFAULT_BUDGET_S
 from ffnbench.result import Report
 from ffnbench.selftest.alarms import Alarm, alarms_of, check_policy, refused, slowed
 from ffnbench.selftest.machine import Machine, World
 from ffnbench.selftest.processes import Counting, each, silent
 from ffnbench.stats.enough import Answered
 from ffnbench.stats.history import KEPT
-from ffnbench.stats.looks import foretell, report_of, two_looks, unresolved
+from ffnbench.stats.looks import foretell, look_back, report_of, unresolved
 
-BASELINE_RUNS, BUDGET_S = 3, 60.0
+BASELINE_RUNS, BUDGET_S = 3, DEFAULT_BUDGET_S
 
 
 def simulate_checks(
@@ -53,8 +54,7 @@ def _check(before: Report, machine: Machine, injected: float, seed: int, toleran
     def measured(asked: Plan, answered: Answered) -> Report:
         return report_of(now.measure(asked, run, answered))
 
-    looks = two_looks(before, check_policy(tolerance), BUDGET_S, measured, now.now)
+    looks = look_back(before, check_policy(tolerance), BUDGET_S, measured)
     return alarms_of(
         looks.findings, condition=machine.world.name, repeat=seed, injected=injected, seconds=now.clock_s,
-        twice=looks.again is not None,
     )  # fmt: skip

@@ -23,7 +23,7 @@ from ffnbench.selftest.readings import FORM, OURS, RIVALS, TRUTH_BUDGETS, Readin
 from ffnbench.selftest.worlds import LIVE_WORLDS, QUIET, LiveWorld, seed_of
 from ffnbench.stats.enough import Answered
 from ffnbench.stats.history import KEPT
-from ffnbench.stats.looks import foretell, report_of, two_looks, unresolved
+from ffnbench.stats.looks import foretell, look_back, report_of, unresolved
 from ffnbench.stats.verdict import decide, summarise
 
 REPEATS_A_TRUTH = 5
@@ -256,8 +256,7 @@ def _check(before: Report, world: LiveWorld, injected: float, repeat: int, budge
 
     start = time.monotonic()
     with Neighbour(world, seed_of(repeat, world.name)):
-        looks = two_looks(before, policy, budget, measured)
+        looks = look_back(before, policy, budget, measured)
     return alarms_of(
         looks.findings, condition=world.name, repeat=repeat, injected=injected, seconds=time.monotonic() - start,
-        twice=looks.again is not None,
     )  # fmt: skip

@@ -1,4 +1,4 @@
-"""How a check measures: a first look at every row until each is decided, a second one at its suspects alone.
+"""How a check measures: until every row is decided, or the budget is spent.
 
 Pure but for the `measure` that it is handed: a real check measures in processes, the selftest on simulated machines.
 """
@@ -6,13 +6,12 @@ Pure but for the `measure` that it is handed: a real check measures in processes
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, fields, replace
 
 from ffnbench.metrics import LATENCY
-from ffnbench.plan import CONTROL, Plan, control_of
-from ffnbench.planning.effort import FINEST, LEAST_BUDGET_S, MIN_ROUNDS, MIN_WORKERS
+from ffnbench.plan import Plan, control_of
+from ffnbench.planning.effort import FINEST, MIN_ROUNDS, MIN_WORKERS
 from ffnbench.result import Report, Run, Sample
 from ffnbench.stats.enough import FIRST_LOOK, Answered, Pace, hoped_for, scatter
 from ffnbench.stats.history import KEPT, History
@@ -21,14 +20,12 @@ from ffnbench.stats.regression import (
     Finding,
     Policy,
     Status,
-    confirmed,
     latency_findings,
     past_of,
 )
 from ffnbench.stats.rounds import whole_workers
-from ffnbench.stats.verdict import summarise, with_suspects
+from ffnbench.stats.verdict import summarise
 
-LATE = 2 / 3  # of the budget: from then on a suspect waits for its second look
 # A run that stops when each row is decided stops too often on a value that is off by chance, most of all where the true
 # change is the tolerance. The first look takes the first of these levels for a stated 95 %, each later one the second,
 # and a run that ends undecided the third: the interval at the end then covers in 94-97.6 % over changes from 0 to three
@@ -42,59 +39,32 @@ Find = Callable[[Report, float], list[Finding]]  # a run so far, and the level o
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Looks:
-    """What the two looks saw; `again` is None where there was no suspect."""
+class Look:
+    """What a check has measured, and what follows for each row of latency."""
 
     findings: tuple[Finding, ...]
     now: Report
-    again: Report | None = None
 
 
-def two_looks(
-    before: Report, policy: Policy, budget: float, measure: Measure, clock: Callable[[], float] = time.monotonic
-) -> Looks:
-    """Measure the latency of a baseline's rows until each is decided; what seems to have regressed, once more.
-
-    `budget` is in seconds of `clock`, for both looks together.
-    """
-
+def look_back(before: Report, policy: Policy, budget: float, measure: Measure) -> Look:
+    """Measure the latency of a baseline's rows until each is decided, for at most so many seconds."""
     past = past_of(before, policy)
 
     def find(now: Report, confidence: float) -> list[Finding]:
         here = replace(now, environment=now.environment or before.environment)
         return latency_findings(past, here, policy, confidence)
 
-    return looks_at(before.plan, find, policy, budget, measure, clock)
+    return look(before.plan, find, policy, budget, measure)
 
 
-def looks_at(
-    plan: Plan, find: Find, policy: Policy, budget: float, measure: Measure, clock: Callable[[], float] = time.monotonic
-) -> Looks:
-    """The two looks at a plan's rows, whatever they are held against: `find` says what a run of it shows."""
-    start = clock()
-    plan = first_plan(plan, policy, budget)
+def look(plan: Plan, find: Find, policy: Policy, budget: float, measure: Measure) -> Look:
+    """Measure a plan's rows, whatever they are held against: `find` says what a run of it shows."""
 
     def answered(part: Plan, samples: Sequence[Sample]) -> str:
-        now = find(_report_so_far(part, samples), look_level(part, samples))
-        return decided(now, clock() - start > LATE * budget)
+        return decided(find(_report_so_far(part, samples), look_level(part, samples)))
 
-    now = measure(plan, answered)
-    level = level_at_end(now)
-    found = find(now, level)
-    suspects = [f.case for f in found if f.status is Status.REGRESSED and not now.suspect(f.case)]
-    if not suspects or now.interrupted or now.stopped:
-        return Looks(findings=tuple(found), now=now)
-    second = _second_plan(plan, suspects, rest_of(budget, clock() - start))
-    again = measure(second, lambda part, samples: _decided(find, part, samples, suspects))
-    looked = [finding for finding in find(again, level_at_end(again)) if finding.case in suspects]
-    now = with_suspects(now, again)
-    certain = {case.label for case in now.plan.cases if now.suspect(case.label)}
-    return Looks(findings=tuple(confirmed(find(now, level), looked, certain)), now=now, again=again)
-
-
-def rest_of(budget: float, spent: float) -> float:
-    """What a second look may take."""
-    return max(LEAST_BUDGET_S, budget - spent)
+    now = measure(plan_of_check(plan, policy, budget), answered)
+    return Look(findings=tuple(find(now, level_at_end(now))), now=now)
 
 
 def look_level(plan: Plan, samples: Sequence[Sample]) -> float:
@@ -113,10 +83,9 @@ def level_of_end(workers: int, limit: str) -> float:
     return level if limit == DECIDED or level == FIRST else LAST
 
 
-def decided(found: Iterable[Finding], late: bool) -> str:
-    """`decided` where no row is unclear, or where it is late and a suspect needs what is left of the budget."""
-    statuses = {finding.status for finding in found}
-    return DECIDED if Status.UNCLEAR not in statuses or (late and Status.REGRESSED in statuses) else ""
+def decided(found: Iterable[Finding]) -> str:
+    """`decided` where no row is unclear."""
+    return DECIDED if Status.UNCLEAR not in {finding.status for finding in found} else ""
 
 
 def level_at_end(run: Report) -> float:
@@ -126,7 +95,7 @@ def level_at_end(run: Report) -> float:
     return level_of_end(whole_workers(plan, run.samples), run.limit)
 
 
-def first_plan(plan: Plan, policy: Policy, budget: float) -> Plan:
+def plan_of_check(plan: Plan, policy: Policy, budget: float) -> Plan:
     """The plan with the control, measured until each row is decided."""
     precision = max(FINEST / 100, min(_tolerances(plan, policy), default=0.05) / FINEST_PART)
     protocol = replace(plan.protocol, workers=MIN_WORKERS, rounds=MIN_ROUNDS, precision=precision, budget_s=budget)
@@ -135,20 +104,6 @@ def first_plan(plan: Plan, policy: Policy, budget: float) -> Plan:
 
 def _tolerances(plan: Plan, policy: Policy) -> list[float]:
     return [policy.of(case.label, LATENCY) for case in plan.shown if not plan.is_reference(case.label)]
-
-
-def _second_plan(plan: Plan, suspects: Sequence[str], budget: float) -> Plan:
-    """The suspects alone, in new workers and every round in the opposite order."""
-    wanted = {*suspects, *map(plan.reference_of, suspects), plan.reference, CONTROL}
-    protocol = replace(plan.protocol, reversed=True, budget_s=budget)
-    cases = tuple(case for case in plan.cases if case.label in wanted)
-    return replace(plan, cases=cases, protocol=protocol, metrics=("latency",))
-
-
-def _decided(find: Find, plan: Plan, samples: Sequence[Sample], rows: Sequence[str]) -> str:
-    """`decided` where none of the latency rows that are asked for is unclear any more."""
-    now = find(_report_so_far(plan, samples), look_level(plan, samples))
-    return decided([finding for finding in now if finding.case in rows], late=False)
 
 
 def _report_so_far(plan: Plan, samples: Sequence[Sample]) -> Report:
@@ -197,8 +152,8 @@ def foretell(before: Report, policy: Policy, budget: float) -> list[Foretold]:
     """What to expect of checks of that budget, for each row whose latency would be checked; a row of which the baseline
     knows nothing is left out.
     """
-    first = first_plan(before.plan, policy, LATE * budget)
-    hoped = hoped_for(first.protocol, scatter(before.plan, before.samples), pace_of(before))
+    planned = plan_of_check(before.plan, policy, budget)
+    hoped = hoped_for(planned.protocol, scatter(before.plan, before.samples), pace_of(before))
     rows = past_of(before, replace(policy, absolute=False)).rows
     return [foretold(label, policy.of(label, LATENCY), of, hoped) for (label, _), of in rows.items() if of]
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
 
@@ -24,7 +24,7 @@ from ffnbench.stats.interval import CONFIDENCE, Mean
 from ffnbench.stats.noise import busy_text
 from ffnbench.stats.rounds import Row as Rounds
 from ffnbench.stats.rounds import table_of
-from ffnbench.stats.verdict import control_slack, holm
+from ffnbench.stats.verdict import control_slack
 from ffnbench.units import read_share
 
 Row = tuple[str, str]  # case, metric
@@ -66,14 +66,13 @@ class Finding:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checked:
-    """The answer of a check: what follows for every row, the two reports that it follows from, the second look at
-    suspects. `against` is where the baseline stands; for two sides of one run `sides` says what they are.
+    """The answer of a check: what follows for every row, and the two reports that it follows from. `against` is where
+    the baseline stands; for two sides of one run `sides` says what they are.
     """
 
     findings: tuple[Finding, ...]
     before: Report
     now: Report
-    again: Report | None = None
     against: str = ""
     sides: tuple[str, ...] = ()
     unclear: float | None = None  # the share of checks of unchanged code that end UNCLEAR, foretold
@@ -91,7 +90,7 @@ class Checked:
     @property
     def interrupted(self) -> bool:
         """Whether it was ended by hand."""
-        return self.now.interrupted or (self.again is not None and self.again.interrupted)
+        return self.now.interrupted
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -287,8 +286,7 @@ def changes(
     """What follows for every row of a baseline from today's means; None for a row that one of the two can't tell of.
 
     Today's run is held against the mean of the baseline's runs, and against the oldest of several, so that steps below
-    the tolerance can't add up unseen. Beyond its tolerance is a row only by Holm's correction over all of these.
-    `slack` (in logs) is what the control asks for.
+    the tolerance can't add up unseen. `slack` (in logs) is what the control asks for.
     """
     known = [(row, of, mean) for row, of in past.items() if of and (mean := now.get(row)) and mean.freedom > 0]
     found = {(row, False): Change(before=of.mean, now=mean.mean, difference=of.change(mean)) for row, of, mean in known}
@@ -297,7 +295,7 @@ def changes(
         for row, of, mean in known
         if of.runs > 1
     }
-    decided = _corrected(found, policy, slack)
+    decided = _held(found, policy, slack)
     rows = {row: decided.get((row, False)) for row in past}
     for (row, drift), one in decided.items():
         if drift and one.status is Status.REGRESSED and decided[row, False].status is not Status.REGRESSED:
@@ -305,11 +303,12 @@ def changes(
     return rows
 
 
-def _corrected(
-    found: Mapping[tuple[Row, bool], Change], policy: Policy, slack: float
-) -> dict[tuple[Row, bool], Decided]:
-    """Each change by its interval and the slack, and by Holm's correction over all; True is for a drift."""
-    worse = holm({key: change.p_above(policy.of(*key[0])) for key, change in found.items()}, (1 - CONFIDENCE) / 2)
+def _held(found: Mapping[tuple[Row, bool], Change], policy: Policy, slack: float) -> dict[tuple[Row, bool], Decided]:
+    """Each change by its interval and the slack; True is for a drift.
+
+    There is no correction for the number of rows: of unchanged code a row lies a whole tolerance below its limit, and a
+    tolerance that is no wider than an interval is refused, so that even twenty rows are not accused by chance.
+    """
     decided = {}
     for key, change in found.items():
         (label, metric), _ = key
@@ -318,8 +317,6 @@ def _corrected(
         status, held = status_of(math.exp(low - extra), math.exp(min(high + extra, 700.0)), limit), ""
         if extra and status is Status.UNCLEAR:
             held = "the reference differs from itself: this machine can't tell now"
-        elif status is Status.REGRESSED and key not in worse:
-            status, held = Status.UNCLEAR, "too little for so many rows (Holm's correction)"
         decided[key] = Decided(change=change, status=status, held=held)
     return decided
 
@@ -394,10 +391,6 @@ class Change:
         low, high = self.difference.interval(CONFIDENCE) or (-math.inf, math.inf)
         return Estimate(value=math.exp(self.difference.mean), low=math.exp(low), high=math.exp(high))
 
-    def p_above(self, tolerance: float) -> float:
-        """One-sided p of "the change is at most the tolerance"."""
-        return self.difference.p_above(math.log1p(tolerance))
-
 
 def row_of(report: Report, label: str, metric: str = LATENCY) -> Mean | None:
     """The log of a row's ratio to the reference, or of its seconds, over clean rounds; None where there are none, and
@@ -411,32 +404,6 @@ def row_of(report: Report, label: str, metric: str = LATENCY) -> Mean | None:
 def _rounds_of(report: Report, label: str, metric: str) -> Rounds:
     table = table_of(report)
     return table.ratio(label, report.plan.reference_of(label)) if metric == LATENCY else table.seconds(label)
-
-
-def confirmed(first: list[Finding], second: list[Finding], certain: Collection[str] = ()) -> list[Finding]:
-    """What seems to have regressed in the first measurement has only if the second, in new workers, says so as well.
-
-    `certain` are cases of which no second one is asked.
-    """
-    again = {(f.case, f.metric): f for f in second}
-    found = []
-    for finding in first:
-        other = again.get((finding.case, finding.metric))
-        if finding.case in certain:
-            pass
-        elif (
-            finding.status is Status.REGRESSED
-            and finding.metric in TIMED
-            and (other is None or other.status is not Status.REGRESSED)
-        ):
-            said = other.status.value if other else "not measured"
-            reason = f"it seemed to have regressed; measured again it was {said}"
-            finding = replace(other or finding, reason=reason, status=other.status if other else Status.UNCLEAR)
-        elif other and finding.status is Status.REGRESSED:
-            twice = "measured twice: the second time in new workers, in the opposite order"
-            finding = replace(finding, reason="; ".join(filter(None, (finding.reason, twice))))
-        found.append(finding)
-    return found
 
 
 def exit_code(findings: list[Finding], *, unclear_fails: bool) -> int:
@@ -470,7 +437,7 @@ def paired(means: Mapping[Row, Mean | None], policy: Policy, slack: float) -> di
     """What follows for every row from its mean in one run, where that is the change itself."""
     known = {row: mean for row, mean in means.items() if mean and mean.freedom > 0}
     found = {(row, False): Change(before=0.0, now=mean.mean, difference=mean) for row, mean in known.items()}
-    return {row: one for (row, _), one in _corrected(found, policy, slack).items()}
+    return {row: one for (row, _), one in _held(found, policy, slack).items()}
 
 
 def without_gain(findings: Iterable[Finding], output: Finding) -> tuple[Finding, ...]:
