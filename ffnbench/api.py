@@ -115,9 +115,10 @@ from ffnbench.stats.baseline import (
 from ffnbench.stats.ceilings import shares_of
 from ffnbench.stats.enough import Answered
 from ffnbench.stats.history import KEPT
-from ffnbench.stats.looks import Look, foretell, look, look_back, unclear_share
+from ffnbench.stats.looks import Look, expected, foretell, look, look_back
 from ffnbench.stats.regression import (
     Checked,
+    Expected,
     Finding,
     Policy,
     Status,
@@ -211,10 +212,10 @@ def check(request: CheckRequest, ending: Silent = SILENT, *, update: bool = Fals
     if append:
         now = load(request.current) if request.current else replace(before, environment=here())
         refuse_append(before, now, request.baseline, measured_here=request.current is None)
-    unclear = _foretold(before, policy, request, ending)
+    foreseen = _foretold(before, policy, request, ending)
     looks = _look_again(before, policy, request, ending, here, own, update=update)
     exact = exact_findings(before, looks.now, policy)
-    return _decided((*exact, *looks.findings), before, looks, ending, against=request.baseline, unclear=unclear)
+    return _decided((*exact, *looks.findings), before, looks, ending, against=request.baseline, expected=foreseen)
 
 
 def ab(request: SidesRequest, ending: Silent = SILENT) -> Checked:
@@ -686,14 +687,14 @@ def _shown(found: ShownReport, ending: Silent) -> ShownReport:
 # The parts of a check
 
 
-def _foretold(before: ShownReport, policy: Policy, request: CheckRequest, ending: Silent) -> float | None:
-    """The share of checks of unchanged code that end UNCLEAR, told before anything is measured; None without timing."""
+def _foretold(before: ShownReport, policy: Policy, request: CheckRequest, ending: Silent) -> Expected | None:
+    """What a check can come to, told before anything is measured; None without timing."""
     timed = is_timed(before) and not request.exact_only and not of_another_method(request.baseline, before)
     if not timed or request.current is not None:
         return None
-    unclear = unclear_share(foretell(before, policy, request.budget))
-    ending.tell(foretold_text(unclear, len(before.runs)))
-    return unclear
+    found = expected(foretell(before, policy, request.budget))
+    ending.tell(foretold_text(found, len(before.runs)))
+    return found
 
 
 def _look_again(

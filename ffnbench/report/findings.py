@@ -21,7 +21,7 @@ from ffnbench.report.table import UNKNOWN, Cell, Column, Table
 from ffnbench.report.words import interval_text, side_lines
 from ffnbench.stats.baseline import of_another_method
 from ffnbench.stats.history import KEPT, PRIOR
-from ffnbench.stats.regression import JUDGED, OUTPUT, Checked, Finding, Status, exit_code
+from ffnbench.stats.regression import JUDGED, OUTPUT, Checked, Expected, Finding, Status, exit_code
 from ffnbench.stats.rounds import table_of
 from ffnbench.units import counted, percent, signed_percent
 
@@ -31,6 +31,7 @@ STYLES = {
     Status.REGRESSED: "bold red", Status.MISSING: "bold red", Status.UNCLEAR: "bold yellow",
     Status.INCOMPARABLE: "bold yellow", Status.IMPROVED: "green", Status.OK: "green",
 }  # fmt: skip
+MANY = 0.1  # checks that end UNCLEAR: with fewer nothing is said of them
 FEW = 3  # runs, of which the scatter is worth less than what is taken for it
 LOUD = {Status.UNCLEAR: "could not be decided", Status.INCOMPARABLE: "could not be compared"}
 
@@ -178,11 +179,11 @@ def _title(checked: Checked) -> str:
 def _summary(checked: Checked, equal: int) -> list[str]:
     findings, now = checked.findings, checked.now
     lines = [f"{counted(equal, 'exact row')} {'is' if equal == 1 else 'are'} equal"] if equal else []
-    if checked.smallest is not None:
+    if checked.expected is not None:
+        lines.append(foretold_text(checked.expected, len(checked.before.runs)))
+    elif checked.smallest is not None:
         wall = f", measured in {now.wall_s:.0f} s" if now.wall_s else ""
         lines.append(f"the smallest change that this run could have caught: {signed_percent(checked.smallest)}{wall}")
-    if checked.unclear is not None:
-        lines.append(foretold_text(checked.unclear, len(checked.before.runs)))
     lines += side_lines(now.sides)
     reasons = {finding.reason for finding in findings}
     lines += [text for text in notes_of_run(now) if text not in reasons]
@@ -202,15 +203,13 @@ def _summary(checked: Checked, equal: int) -> list[str]:
     return lines
 
 
-def foretold_text(unclear: float, runs: int) -> str:
-    """What a check may come to, before it is made."""
-    tens = round(10 * unclear)
-    share = f"about {tens} of 10" if unclear >= 0.1 else f"about {max(1, round(100 * unclear))} of 100"
-    share = "fewer than 1 of 100" if unclear < 0.01 else share
+def foretold_text(expected: Expected, runs: int) -> str:
+    """What a check can come to, before it is made."""
     of = f"the {runs} runs" if runs > 1 else "the one run"
+    told = f"9 of 10 checks find a slow-down of {percent(expected.caught)}, by {of} of the baseline"
     few = f"; so few show little of what moves between runs, which is taken to be {percent(PRIOR)} (sd)"
-    told = f"foretold from {of} of the baseline: {share} checks of unchanged code will be unclear"
-    return told + (few if runs < FEW else "")
+    unclear = f"; about {round(10 * expected.unclear)} of 10 checks of unchanged code end UNCLEAR"
+    return told + (few if runs < FEW else "") + (unclear if expected.unclear >= MANY else "")
 
 
 def _change(finding: Finding) -> str:

@@ -17,6 +17,7 @@ from ffnbench.stats.enough import FIRST_LOOK, Answered, Pace, hoped_for, scatter
 from ffnbench.stats.history import KEPT, History
 from ffnbench.stats.interval import CONFIDENCE, Mean
 from ffnbench.stats.regression import (
+    Expected,
     Finding,
     Policy,
     Status,
@@ -32,6 +33,7 @@ from ffnbench.stats.verdict import summarise
 # times the tolerance, tolerances of 0.3 to 10 sd of a worker, and up to 48 workers (tests/test_looks.py simulates it).
 FIRST, LATER, LAST = 0.96, 0.998, 0.985
 RESOLVED = 1.1  # half-width of a change, in tolerances: with more, most checks of unchanged code would be unclear
+NINE_OF_TEN = 0.8  # two-sided: a value is above the lower end nine times of ten
 FINEST_PART = 3  # rounds are chosen for a precision of this part of the smallest tolerance
 DECIDED = "decided"
 Measure = Callable[[Plan, Answered], Report]
@@ -124,14 +126,16 @@ def report_of(run: Run) -> Report:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Foretold:
-    """What the checks of a row will be like: `half` is that of a change's interval, `unclear` the share of checks of
-    unchanged code that it leaves UNCLEAR, both as far as the baseline's scatter and pace can tell.
+    """What the checks of a row will be like, as far as the baseline's scatter and pace can tell: `half` is that of a
+    change's interval, `unclear` the share of checks of unchanged code that it leaves UNCLEAR, `caught` the slow-down
+    that nine checks of ten find.
     """
 
     case: str
     tolerance: float
     half: float  # in logs
     unclear: float
+    caught: float
     runs: int  # of the baseline
     endless: float  # the half with an endless budget
     enough_runs: int | None  # of the baseline that would do, within the same budget
@@ -168,6 +172,7 @@ def foretold(label: str, tolerance: float, history: History, hoped: Mean) -> For
         tolerance=tolerance,
         half=wide,
         unclear=1 - replace(change, mean=wide).p_above(limit),
+        caught=math.expm1(min(limit + wide + change.half(NINE_OF_TEN), 700.0)),
         runs=history.runs,
         endless=half_in_reach(history, replace(hoped, error=0.0)),
         enough_runs=next((n for n in more if resolves(half_in_reach(history.after(n), hoped), tolerance)), None),
@@ -190,9 +195,10 @@ def unresolved(rows: Sequence[Foretold]) -> Foretold | None:
     return next((row for row in rows if not row.resolved), None)
 
 
-def unclear_share(rows: Sequence[Foretold]) -> float:
-    """Of checks of unchanged code, those that leave at least one row UNCLEAR."""
-    return 1 - math.prod(1 - row.unclear for row in rows)
+def expected(rows: Sequence[Foretold]) -> Expected:
+    """Of all rows together."""
+    unclear = 1 - math.prod(1 - row.unclear for row in rows)
+    return Expected(unclear=unclear, caught=max((row.caught for row in rows), default=0.0))
 
 
 def pace_of(report: Report) -> Pace:

@@ -65,6 +65,16 @@ class Finding:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Expected:
+    """What checks like one will come to, foretold from its baseline: the share of those of unchanged code that end with
+    a row UNCLEAR, and the slow-down that nine of ten find.
+    """
+
+    unclear: float
+    caught: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Checked:
     """The answer of a check: what follows for every row, and the two reports that it follows from. `against` is where
     the baseline stands; for two sides of one run `sides` says what they are.
@@ -75,7 +85,7 @@ class Checked:
     now: Report
     against: str = ""
     sides: tuple[str, ...] = ()
-    unclear: float | None = None  # the share of checks of unchanged code that end UNCLEAR, foretold
+    expected: Expected | None = None
 
     @property
     def smallest(self) -> float | None:
