@@ -209,7 +209,7 @@ def block(
         backend: eager, packed, packed-up-gate, compile or onednn: `ffnbench list backends`.
         workers: Exactly so many fresh processes, one after another; intervals are over them.
         rounds: Exactly so many rounds in each worker; a round measures each case once.
-        quick: 3 workers of 8 rounds: a first look.
+        quick: 5 workers of 4 rounds: a first look.
         precision: Measure until every ratio is known to +-PCT percent, 0.5 or 0.5%. [default: 1%]
         budget: Measure for so long at most, 90s or 5m; 3 workers at least. [default: 5s a variant, 15s at least;
             with precision 2m]
@@ -379,7 +379,7 @@ def compare(
         backend: eager, packed, packed-up-gate, compile, onednn, a list of them, or all: `ffnbench list backends`.
         workers: Exactly so many fresh processes, one after another; intervals are over them.
         rounds: Exactly so many rounds in each worker; a round measures each case once.
-        quick: 3 workers of 8 rounds: a first look.
+        quick: 5 workers of 4 rounds: a first look.
         precision: Measure until every ratio is known to +-PCT percent, 0.5 or 0.5%. [default: 1%]
         budget: Measure for so long at most, 90s or 5m; 3 workers at least. [default: 5s a variant, 15s at least;
             with precision 2m]
@@ -574,7 +574,7 @@ def time_activations(
         threads: CPU threads. [default: the CPUs this process may use]
         workers: Exactly so many fresh processes, one after another; intervals are over them.
         rounds: Exactly so many rounds in each worker; a round measures each case once.
-        quick: 3 workers of 8 rounds: a first look.
+        quick: 5 workers of 4 rounds: a first look.
         seed: Seed of inputs, weights and the order of rounds; of simulated machines.
         timeout: Give up a case that takes longer for one step.
         runs: Measure so many times, each with fresh processes, and keep all: a baseline.

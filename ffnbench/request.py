@@ -175,7 +175,7 @@ class Counts:
         None, "Exactly so many fresh processes, one after another; intervals are over them.", EFFORT, "INT")
     rounds: int | None = flag(
         None, "Exactly so many rounds in each worker; a round measures each case once.", EFFORT, "INT")
-    quick: bool = flag(False, "3 workers of 8 rounds: a first look.", EFFORT)
+    quick: bool = flag(False, "5 workers of 4 rounds: a first look.", EFFORT)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -23,8 +23,8 @@ from ffnbench.stats.floor import Floor, floors_of, quickest
 from ffnbench.stats.rounds import WAITED
 
 SHARE = 0.05  # of a run's time, for all that is about ceilings
-EXPLORING = 0.03  # of the budget, and at most
-EXPLORING_S, EXPLORING_A_WORKER_S = 1.5, 0.2  # the second where there is no budget
+EXPLORING = 0.02  # of the budget, and at most
+EXPLORING_S, EXPLORING_A_WORKER_S = 1.5, 0.05  # the second where there is no budget
 MAY_BIND = 0.5  # of the least time that a row's ceilings allow: what is farther away is looked at once
 KEPT_ROOFS = 3  # of each ceiling: which is the fastest is known at the end
 FEWEST_WORKERS = 3  # that sample those that may bind, whatever the time: one gives no interval

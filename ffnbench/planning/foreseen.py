@@ -11,10 +11,7 @@ from dataclasses import dataclass, replace
 
 from ffnbench.plan import Plan
 
-START_S, CASE_S = (
-    2.5,
-    0.2,
-)  # of a worker: importing torch, two at once; of each case in it: building it, and what is checked
+START_S, CASE_S = 2.5, 0.1  # of a run: importing torch; of each case in a worker that is forked: building it
 FLOPS_A_THREAD, FLOPS_OF_CUDA = 2e10, 1e13  # of one CPU thread, and of a GPU, a second
 PRACTICE = 1  # rounds of a worker that are not kept
 
@@ -34,11 +31,11 @@ class Foreseen:
 def foreseen(plan: Plan, flops: Mapping[str, float]) -> Foreseen:
     """What a run of a plan takes; `flops` are those of one call, by case, as far as they are known."""
     protocol = plan.protocol
-    cases_s = len(plan.cases) * (CASE_S + protocol.warmup_s)
+    once_s, cases_s = START_S + len(plan.cases) * protocol.warmup_s, len(plan.cases) * CASE_S
     if "latency" not in plan.metrics:  # exact metrics need one process
-        return Foreseen(seconds=START_S + cases_s)
+        return Foreseen(seconds=once_s + cases_s)
     round_s = sum(max(protocol.min_sample_s, _call_s(plan, label, flops)) for label in _labels(plan))
-    fixed = protocol.workers * (START_S + cases_s + (protocol.rounds + PRACTICE) * round_s)
+    fixed = once_s + protocol.workers * (cases_s + (protocol.rounds + PRACTICE) * round_s)
     if protocol.budget_s is not None and fixed <= protocol.budget_s:
         return Foreseen(seconds=protocol.budget_s, at_most=True)
     return Foreseen(seconds=fixed)
