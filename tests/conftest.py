@@ -57,6 +57,9 @@ class FakeWorker:
     def fork(self, timeout_s: float) -> None:
         return None
 
+    def rest(self, rests: bool) -> None:
+        pass
+
     def ask(self, request: dict, timeout_s: float) -> dict:
         self.log.append((self.index, request["do"], request.get("label")))
         problem = self.trouble.get((request["do"], request.get("label")))

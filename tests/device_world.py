@@ -468,6 +468,9 @@ class SimulatedWorker:
     def fork(self, timeout_s: float) -> None:
         return None
 
+    def rest(self, rests: bool) -> None:
+        pass
+
     def __init__(self, world: World) -> None:
         self.context, self.jobs, self.gone, self.closed = Context(world), None, False, False
         self.context.free_s = world.host_s

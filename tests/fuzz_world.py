@@ -102,6 +102,9 @@ class FuzzWorker:
     def fork(self, timeout_s: float) -> None:
         return None
 
+    def rest(self, rests: bool) -> None:
+        pass
+
     def __init__(self, world: World, arm: Arm = OWN) -> None:
         interpreter_of(arm)
         variables_of(arm)

@@ -175,6 +175,9 @@ class Beside:
     def fork(self, timeout_s: float) -> None:
         return None
 
+    def rest(self, rests: bool) -> None:
+        pass
+
     def ask(self, request: dict[str, Any], timeout_s: float) -> dict[str, Any]:
         self.asked.append(request)
         if request["do"] == "open":

@@ -397,6 +397,9 @@ class FakeJudge:
     def fork(self, timeout_s: float) -> None:
         return None
 
+    def rest(self, rests: bool) -> None:
+        pass
+
     def __init__(self, answer: dict[str, Any], fails: list[str]) -> None:
         self.answer, self.fails, self.asked = answer, fails, []
 

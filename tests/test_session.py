@@ -53,6 +53,9 @@ class Shared:
     def fork(self, timeout_s: float) -> None:
         return None
 
+    def rest(self, rests: bool) -> None:
+        pass
+
     def close(self) -> None:
         pass
 

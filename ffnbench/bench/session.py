@@ -15,6 +15,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -116,10 +117,14 @@ class Session:
         """A worker that is forked from this process, which is asked for nothing else until that is closed; None where
         this one can't be forked, and has to serve by itself.
         """
-        if "forked" not in self.ask({"do": "fork"}, timeout_s):
+        if (process := self.ask({"do": "fork"}, timeout_s).get("forked")) is None:
             return None
         self._forks.append(self._asked)
-        return Fork(self)
+        return Fork(self, process)
+
+    def rest(self, rests: bool) -> None:
+        """Stop it, or let it go on."""
+        _rest(self._process.pid, rests)
 
     @property
     def ended(self) -> bool:
@@ -174,8 +179,8 @@ class Session:
 class Fork:
     """A worker that was forked from a starter, and is asked over its pipes."""
 
-    def __init__(self, starter: Session) -> None:
-        self._starter, self._gone = starter, False
+    def __init__(self, starter: Session, process: int) -> None:
+        self._starter, self._process, self._gone = starter, process, False
 
     def greeting(self) -> dict[str, Any]:
         """What its starter says."""
@@ -189,6 +194,11 @@ class Fork:
             self._gone = True
             raise
 
+    def rest(self, rests: bool) -> None:
+        """Stop it, or let it go on."""
+        if not self._gone:
+            _rest(self._process, rests)
+
     def close(self) -> None:
         """End it. A starter whose child does not answer ends with it."""
         if not self._gone:
@@ -199,6 +209,11 @@ class Fork:
                 self._starter.close()
         elif self._starter.ended:
             self._starter.close()
+
+
+def _rest(process: int, rests: bool) -> None:
+    with suppress(ProcessLookupError):  # how it has ended is told when it is asked
+        os.kill(process, signal.SIGSTOP if rests else signal.SIGCONT)
 
 
 def _no_answer(line: str) -> WorkerLost:

@@ -18,6 +18,7 @@ class Worker(Protocol):
 
     def greeting(self) -> dict[str, Any]: ...
     def ask(self, request: Message, timeout_s: float) -> Message: ...
+    def rest(self, rests: bool) -> None: ...
     def close(self) -> None: ...
 
 
@@ -62,6 +63,7 @@ class WorkerGroup:
     def fork(self, timeout_s: float) -> WorkerGroup | None:
         """A fork of each; None where one can't be forked."""
         forks: dict[Arm, Worker] = {}
+        self.rest(False)
         for arm, member in self._members.items():
             if (fork := member.fork(timeout_s)) is None:  # type: ignore[attr-defined]
                 for made in forks.values():
@@ -85,12 +87,29 @@ class WorkerGroup:
     def ask(self, request: Message, timeout_s: float) -> Message:
         """What is for all goes to all of them, the plan in parts; anything else to the process of its case."""
         if label := request.get("label"):
-            return self._members[self._arm_of[label]].ask(request, timeout_s)
-        answers = [member.ask(self._part(request, arm), timeout_s) for arm, member in self._members.items()]
+            return self._ask(self._arm_of[label], request, timeout_s)
+        answers = [self._ask(arm, self._part(request, arm), timeout_s) for arm in self._members]
         return next((answer for answer in answers if "failure" in answer), answers[0])
+
+    def _ask(self, arm: Arm, request: Message, timeout_s: float) -> Message:
+        """Ask one while the others are stopped: their OpenMP threads spin for some milliseconds after a product, on the
+        CPUs that it needs.
+        """
+        member = self._members[arm]
+        member.rest(False)
+        try:
+            return member.ask(request, timeout_s)
+        finally:
+            member.rest(True)
+
+    def rest(self, rests: bool) -> None:
+        """Stop all, or let them go on."""
+        for member in self._members.values():
+            member.rest(rests)
 
     def close(self) -> None:
         """End every one."""
+        self.rest(False)
         for member in self._members.values():
             member.close()
 
