@@ -301,7 +301,7 @@ def report(found: Sequence[Judgement]) -> str:
         "no gain: it is not called faster, as no input comes twice, or its rows are busy; not run: it needs CUDA",
         f"{caught} of {len(ran)} cheats were caught; of {len(honest)} honest rows beside them {accused} were accused",
     )
-    return "\n".join((table(("cheat", "what it gives", "caught by", "claims", "judging"), rows), "", *notes))
+    return "\n".join((table(("cheat", "what it gives", "caught by", "claims", "judging"), rows, left=3), "", *notes))
 
 
 def _forget_traces() -> None:

@@ -147,7 +147,7 @@ def report(readings: Sequence[Reading]) -> str:
         f"the truth is known to +-{percent(half)} or better",
         "methods other than ffnbench give no verdict: their ratios are taken at their word, within 2% the same",
     )
-    return "\n".join((table(head, rows), "", *notes))
+    return "\n".join((table(head, rows, left=2), "", *notes))
 
 
 def _texts(score: Score) -> tuple[str, ...]:

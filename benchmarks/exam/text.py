@@ -9,15 +9,16 @@ from pathlib import Path
 from typing import Any
 
 
-def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """The first column stands on the left, all others on the right."""
+def table(head: Sequence[str], rows: Iterable[Sequence[str]], left: int = 1) -> str:
+    """The first `left` columns stand on the left, all others on the right."""
     lines = [head, *rows]
-    widths = [max(len(line[place]) for line in lines) for place in range(len(head))]
-    return "\n".join(
-        "  ".join(text.ljust(width) if not place else text.rjust(width) for place, (text, width) in columns).rstrip()
-        for line in lines
-        for columns in [list(enumerate(zip(line, widths, strict=True)))]
-    )
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+
+    def aligned(line: Sequence[str]) -> str:
+        cells = enumerate(zip(line, widths, strict=True))
+        return "  ".join(t.ljust(width) if place < left else t.rjust(width) for place, (t, width) in cells).rstrip()
+
+    return "\n".join(map(aligned, lines))
 
 
 def share(hits: float, of: float) -> str:
