@@ -20,14 +20,13 @@ DEFAULT_BUDGET_S = 120.0  # of a check, and of a run with --precision
 class Flag:
     """How a field is typed on the command line: its help, its panel, what stands for its value.
 
-    `name` only where it is not the field's own; `short` is a letter; `off` is the name that switches it off; `also` are
-    other names for it, which the help leaves out.
+    `short` is a letter; `off` is the name that switches it off; `also` are other names,
+    which the help leaves out.
     """
 
     help: str
     panel: str
     metavar: str = ""
-    name: str = ""
     short: str = ""
     off: str = ""
     also: tuple[str, ...] = ()
@@ -39,13 +38,12 @@ def flag(
     panel: str,
     metavar: str = "",
     *,
-    name: str = "",
     short: str = "",
     off: str = "",
     also: tuple[str, ...] = (),
 ) -> Any:
     """A field of a bundle that is a flag."""
-    how = Flag(help=help, panel=panel, metavar=metavar, name=name, short=short, off=off, also=also)
+    how = Flag(help=help, panel=panel, metavar=metavar, short=short, off=off, also=also)
     return field(default=default, metadata={"flag": how})
 
 
@@ -361,7 +359,7 @@ def command_line(command: str, request: Request, always: tuple[str, ...] = ()) -
         value, how = getattr(request, one.name), one.metadata.get("flag")
         if how is None or (value == one.default and one.name not in always):
             continue
-        name = how.name or spelling(one.name)
+        name = spelling(one.name)
         if isinstance(value, bool):
             words.append(name if value else how.off)
         else:

@@ -122,6 +122,12 @@ def test_mistakes(call, arguments, error, hint) -> None:  # noqa: F811
     assert hint in err.splitlines()[1]
 
 
+def test_a_machine_that_is_busy_throughout_is_said_to_be() -> None:
+    said = "this machine is busy, and nothing is said of ffnbench"
+    assert said in plain(rates_table(rates_of([told(0, "same1", "busy")])), 80)
+    assert said not in plain(rates_table(rates_of([told(0, "same1", "same", 0.9, 1.1)])), 80)
+
+
 @pytest.mark.parametrize("width", [60, 80, 120])
 def test_the_table_fits(width: int) -> None:
     text = plain(rates_table(rates_of([told(n, "same1", "busy") for n in range(100)])), width)

@@ -40,7 +40,11 @@ def rates_table(rates: Rates) -> Table:
         "finds: runs that call the row slowed by so much slower",
         f"says {BUSY}: runs with a row that is not decided because others use the CPUs",
     )
-    return Table(columns=columns, rows=(tuple(Cell(text=text) for text in texts),), header=header, footnotes=notes)
+    undecided = (f"no row has an interval: this machine is {BUSY}, and nothing is said of ffnbench",)
+    return Table(
+        columns=columns, rows=(tuple(Cell(text=text) for text in texts),), header=header, footnotes=notes,
+        summary=() if rates.covered.of else undecided,
+    )  # fmt: skip
 
 
 def _share(share: Share) -> str:
