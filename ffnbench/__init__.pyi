@@ -509,40 +509,24 @@ def plot_activations(
 
 def selftest(
     *,
-    checks: bool = False,
-    runs: int | str | None = None,
-    live: bool = False,
-    world: str | Sequence[str] | None = None,
-    judge: bool = False,
-    rivals: bool = False,
-    repeats: int | str | None = None,
-    budget: float | str | None = None,
-    d_model: int | str | None = None,
+    repeats: int | str = 10,
+    budget: float | str = 15.0,
+    d_model: int | str = 256,
     threads: int | str | None = None,
-    seed: int | str | None = None,
-    saved: str | os.PathLike[str] | Sequence[str | os.PathLike[str]] | None = None,
+    seed: int | str = 0,
     quiet: bool = False,
     wait: bool = False,
 ) -> Answer:
-    """How often ffnbench is wrong: on simulated machines, or with `live=True` on this one.
+    """How often ffnbench is wrong on this machine, by runs whose true ratios are known.
 
-    >>> ffnbench.selftest(runs=200)
+    >>> ffnbench.selftest(repeats=4)
 
     Arguments:
-        checks: Count the false alarms of `check`, and the slow-downs that it finds.
-        runs: Simulated runs, or baselines with gate. [default: 900, or 60]
-        live: Measure on this machine instead, quiet and beside neighbours that take its CPUs.
-        world: With live: only beside this. [default: quiet, spinner, spinners, bursts 0.1 s, bursts 1 s, bursts 3
-            s]
-        judge: Run modules that cheat on this machine, beside an honest one, and tell which are caught.
-        rivals: With live: torch's Timer and a median loop too, each in the same time.
-        repeats: With live: how often everything is measured. [default: 20, or 10 with gate]
-        budget: With live: time of one run, or check; the truth of a run takes four times that. [default: 15s, or
-            2m with gate]
-        d_model: With live: width of the modules. [default: 768]
-        threads: With live: CPU threads. [default: the CPUs this process may use]
-        seed: Seed of inputs, weights, the order of rounds, and simulated machines. [default: 0]
-        saved: Show what live saved with -o FILE.json instead; several together.
+        repeats: How many runs.
+        budget: Time of one run, 15s or 1m.
+        d_model: Width of the modules.
+        threads: CPU threads. [default: the CPUs this process may use]
+        seed: Seed of inputs, weights, order of rounds; each run adds one.
         quiet: No progress bar, and no line about the machine.
         wait: Wait while another run of ffnbench measures on this machine.
     """

@@ -410,18 +410,15 @@ def _ceilings_here(worker: Worker, found: Environment, ending: Silent) -> Machin
 
 
 def selftest(request: SelftestRequest, ending: Silent = SILENT) -> None:
-    """How often ffnbench is wrong: on simulated machines, or on this one."""
+    """How often ffnbench is wrong on this machine."""
     from ffnbench.report.selftest import selftest_view
-    from ffnbench.selftest.exam import exam
+    from ffnbench.selftest.exam import exam, measure
 
     asked = exam(request)
-    measures = (request.live or request.judge) and not request.saved
-    if asked.wait is not None:
-        _tell_seconds(ending, asked.wait, request.threads or usable_cpus())
-    turns = turn(ending.waits, ending.tell) if measures else nullcontext()
-    with turns, ending.progress() as listener:
-        result = asked(listener)
-    ending.show(lambda: selftest_view(result))
+    _tell_seconds(ending, asked.wait, asked.plan.cases[0].workload.threads)
+    with turn(ending.waits, ending.tell), ending.progress() as listener:
+        told = measure(asked, listener)
+    ending.show(lambda: selftest_view(told, asked.repeats))
 
 
 def build(request: CompareRequest, device: Any = None) -> nn.Module:

@@ -20,14 +20,13 @@ DEFAULT_BUDGET_S = 120.0  # of a check, and of a run with --precision
 class Flag:
     """How a field is typed on the command line: its help, its panel, what stands for its value.
 
-    `name` only where it is not the field's own; `short` is a letter; `off` is the name that switches it off; `also` are
-    other names for it, which the help leaves out.
+    `short` is a letter; `off` is the name that switches it off; `also` are other names,
+    which the help leaves out.
     """
 
     help: str
     panel: str
     metavar: str = ""
-    name: str = ""
     short: str = ""
     off: str = ""
     also: tuple[str, ...] = ()
@@ -39,13 +38,12 @@ def flag(
     panel: str,
     metavar: str = "",
     *,
-    name: str = "",
     short: str = "",
     off: str = "",
     also: tuple[str, ...] = (),
 ) -> Any:
     """A field of a bundle that is a flag."""
-    how = Flag(help=help, panel=panel, metavar=metavar, name=name, short=short, off=off, also=also)
+    how = Flag(help=help, panel=panel, metavar=metavar, short=short, off=off, also=also)
     return field(default=default, metadata={"flag": how})
 
 
@@ -340,34 +338,14 @@ class SidesRequest(Repeatable, Tolerances, Conditions, Device, Shape, Sizes, Req
 
 @dataclass(frozen=True, kw_only=True)
 class SelftestRequest(Request):
-    """`ffnbench selftest`; None is not given."""
+    """`ffnbench selftest`."""
 
-    checks: bool = flag(
-        False, "Count the false alarms of `check`, and the slow-downs that it finds.", MEASURING, name="--gate")
-    runs: int | None = flag(
-        None, "Simulated runs, or baselines with --gate. \\[default: 900, or 60]", EFFORT, "INT")
-    live: bool = flag(
-        False, "Measure on this machine instead, quiet and beside neighbours that take its CPUs.", MEASURING)
-    world: tuple[str, ...] = flag(
-        (), "With --live: only beside this. Repeatable. \\[default: quiet, spinner, spinners, bursts 0.1 s, "
-        "bursts 1 s, bursts 3 s]", MEASURING, "NAME")
-    judge: bool = flag(
-        False, "Run modules that cheat on this machine, beside an honest one, and tell which are caught.", MEASURING)
-    rivals: bool = flag(
-        False, "With --live: torch's Timer and a median loop too, each in the same time.", MEASURING)
-    repeats: int | None = flag(
-        None, "With --live: how often everything is measured. \\[default: 20, or 10 with --gate]", EFFORT, "INT")
-    budget: float | None = flag(
-        None, "With --live: time of one run, or check; the truth of a run takes four times that. "
-        "\\[default: 15s, or 2m with --gate]", EFFORT, "TIME")
-    d_model: int | None = flag(None, "With --live: width of the modules. \\[default: 768]", WIDTHS, "INT")
+    repeats: int = flag(10, "How many runs.", EFFORT, "INT")
+    budget: float = flag(15.0, "Time of one run, 15s or 1m.", EFFORT, "TIME")
+    d_model: int = flag(256, "Width of the modules.", WIDTHS, "INT")
     threads: int | None = flag(
-        None, "With --live: CPU threads. \\[default: the CPUs this process may use]", WORKLOAD, "INT")
-    seed: int | None = flag(
-        None, "Seed of inputs, weights, the order of rounds, and simulated machines. \\[default: 0]", MEASURING, "INT")
-    saved: tuple[str, ...] = flag(
-        (), "Show what --live saved with -o FILE.json instead; several together. Repeatable.", MEASURING, "FILE",
-        name="--from")
+        None, "CPU threads. \\[default: the CPUs this process may use]", WORKLOAD, "INT")
+    seed: int = flag(0, "Seed of inputs, weights, order of rounds; each run adds one.", MEASURING, "INT")
 # fmt: on
 
 
@@ -381,7 +359,7 @@ def command_line(command: str, request: Request, always: tuple[str, ...] = ()) -
         value, how = getattr(request, one.name), one.metadata.get("flag")
         if how is None or (value == one.default and one.name not in always):
             continue
-        name = how.name or spelling(one.name)
+        name = spelling(one.name)
         if isinstance(value, bool):
             words.append(name if value else how.off)
         else:

@@ -27,6 +27,7 @@ from ffnbench.report.records import csv_text
 from ffnbench.result import Agreement, Curve, Report
 
 ROOT = Path(__file__).resolve().parents[1]
+sys.path.append(str(ROOT / "benchmarks"))  # `exam`, and the scripts beside it
 FACTS = {
     "version": "2.0-fake",
     "threads": 2,

@@ -538,13 +538,8 @@ def saved_files(place: Place, watch: Watch) -> dict[str, bytes]:
         assert done.code == 0, (name, done)
         found[name] = (place.work / "x.json").read_bytes()
     found["again"] = found["base"]
-    results = ROOT / "results"
-    for name, path in {
-        "ci": "ci/baseline.json", "old": "../tests/golden/old/compare.json",
-        "readings": "amd-epyc-2cpu/selftest-live.json",
-        "gate-readings": "amd-epyc-2cpu/selftest-gate-live.json",
-    }.items():  # fmt: skip
-        found[name] = (results / path).read_bytes()
+    for name, path in {"ci": "results/ci/baseline.json", "old": "tests/golden/old/compare.json"}.items():
+        found[name] = (ROOT / path).read_bytes()
     early = json.loads(found["base"]) | {"interrupted": True, "stopped": "", "seal": ""}
     found["stopped"] = json.dumps(early).encode()
     return found

@@ -23,7 +23,7 @@ from ffnbench.bench.runner import run
 from ffnbench.bench.session import WorkerLost, interpreter_of, variables_of
 from ffnbench.errors import Unfinished
 from ffnbench.plan import OWN, Arm
-from ffnbench.selftest import exam, live, processes
+from ffnbench.selftest import exam
 
 CALL_S, SAMPLE_S, OPEN_S, START_S = 0.01, 0.05, 0.2, 1.5
 FACTS = {
@@ -210,9 +210,6 @@ class FuzzWorker:
     def job_hf_layers(self, request: dict[str, Any]) -> dict[str, Any]:
         return {"failure": "crash", "message": "transformers is not installed"}
 
-    def job_rival(self, request: dict[str, Any]) -> dict[str, Any]:
-        return {"seconds": {case["label"]: CALL_S for case in request["plan"]["cases"]}}
-
 
 class FuzzProber(Prober):
     """The real prober, its workers those of a world."""
@@ -236,10 +233,7 @@ class FuzzProber(Prober):
 
 @contextmanager
 def installed(world: World) -> Iterator[None]:
-    """Put the machine where every command finds one; the clocks of runs and of pauses are its own, too.
-
-    A selftest makes the fewest runs, in this process, and its neighbours take no CPU.
-    """
+    """Put the machine where every command finds one; the clocks of runs and of pauses are its own, too."""
     launch = partial(FuzzWorker, world)
     with ExitStack() as stack:
 
@@ -249,11 +243,5 @@ def installed(world: World) -> Iterator[None]:
         put(api, "MACHINE", api.Machine(launch=launch, prober=partial(FuzzProber, world)))
         put(api, "run", partial(run, now=world.now))
         put(api, "time", SimpleNamespace(monotonic=world.now, sleep=world.sleep))
-        put(live, "run", partial(run, now=world.now, launch=launch))
-        put(live, "Session", launch)
-        put(live, "Neighbour", lambda *_: ExitStack())
-        put(exam, "RUNS", exam.FEWEST_RUNS)
-        put(exam, "REPEATS", 1)
-        put(exam, "CHECK_REPEATS", 1)
-        put(processes, "usable_cpus", lambda: 1)
+        put(exam, "run", partial(run, now=world.now, launch=launch))
         yield

@@ -2,32 +2,19 @@
 
 from __future__ import annotations
 
-import json
 from contextlib import nullcontext
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
-from test_cli import call  # noqa: F401 - a fixture
+import worlds as script
+from exam import live
+from exam.alarms import REFUSED, TOLERANCE, Alarm, broken_promises, check_plan, check_policy, counts, report
+from exam.machine import Machine, World
+from exam.worlds import LIVE_WORLDS, QUIET, chosen
 
 from ffnbench.bench.runner import run
 from ffnbench.plan import Plan
-from ffnbench.report.selftest import alarm_records, alarm_table
-from ffnbench.report.text import plain
-from ffnbench.request import SelftestRequest
 from ffnbench.result import Failure, FailureKind, Report
-from ffnbench.selftest import alarms as told
-from ffnbench.selftest import exam, live
-from ffnbench.selftest.alarms import (
-    REFUSED,
-    Alarm,
-    broken_promises,
-    check_plan,
-    check_policy,
-    counts,
-)
-from ffnbench.selftest.machine import Machine, World
-from ffnbench.selftest.worlds import LIVE_WORLDS, QUIET, chosen
 from ffnbench.stats.enough import Answered
 from ffnbench.stats.looks import look_back, report_of
 from ffnbench.stats.regression import Status
@@ -77,19 +64,23 @@ def test_live_checks_beside_a_baseline_each(monkeypatch: pytest.MonkeyPatch, nei
         return Machine(CALM, plan, len(asked)).measure(plan, real, answered)
 
     monkeypatch.setattr(live, "run", fake_run)
-    alarms = live.measure_checks(check_plan(d_model=64, threads=1), chosen(()), 2, 120.0, seed=5)
+    alarms = flat(live.checks(check_plan(d_model=64, threads=1), chosen(()), 2, 120.0, seed=5))
     assert {a.repeat for a in alarms} == {5, 6}
     assert {(a.condition, a.injected) for a in alarms} == set(live.CHECKS)
-    assert {a.condition for a in alarms} == set(LIVE_WORLDS.names())
-    assert len(set(neighbours)) == 2 * len(LIVE_WORLDS.names())  # each world of each repeat has its own seed
+    assert {a.condition for a in alarms} == set(LIVE_WORLDS)
+    assert len(set(neighbours)) == 2 * len(LIVE_WORLDS)  # each world of each repeat has its own seed
     assert broken_promises(alarms) == []
     assert asked.count(0.05) == 2
 
 
 def test_live_checks_in_some_worlds(monkeypatch: pytest.MonkeyPatch, neighbours) -> None:
     monkeypatch.setattr(live, "run", lambda plan, answered=None, real=live.run: on_dice(plan, real, answered))
-    alarms = live.measure_checks(check_plan(d_model=64), chosen(["Spinners"]), 1, 120.0)
+    alarms = flat(live.checks(check_plan(d_model=64), chosen(["spinners"]), 1, 120.0))
     assert {(a.condition, a.injected) for a in alarms} == {("spinners", 0.0)}
+
+
+def flat(found) -> list[Alarm]:
+    return [alarm for some in found for alarm in some]
 
 
 def on_dice(plan, real, answered):
@@ -107,11 +98,12 @@ def test_a_check_that_can_not_answer_is_counted_and_no_crash(monkeypatch: pytest
         return replace(done, samples=tuple(s for s in done.samples if s.case != "swiglu"), failures=(lost,))
 
     monkeypatch.setattr(live, "run", fake_run)
-    alarms = live.measure_checks(check_plan(d_model=64), chosen(["quiet", "spinner"]), 1, 120.0)
+    alarms = flat(live.checks(check_plan(d_model=64), chosen(["quiet", "spinner"]), 1, 120.0))
     assert {a.status for a in alarms if a.row == "swiglu"} == {"MISSING"}
     assert counts(alarms, None, 0.0).without == 2
     assert "+3% was found in 0 of 1 checks" in broken_promises(alarms)
-    assert "4 checks had a row that was MISSING or INCOMPARABLE" in plain(alarm_table(alarms), 80)
+    everything = report(alarms, TOLERANCE).splitlines()[3].split()
+    assert everything[-5:-3] == ["0", "4"]  # none refused, four without an answer
 
 
 def test_whole_repeats_of_checks_outlive_an_interruption(monkeypatch: pytest.MonkeyPatch, neighbours) -> None:
@@ -123,37 +115,15 @@ def test_whole_repeats_of_checks_outlive_an_interruption(monkeypatch: pytest.Mon
         return replace(done, interrupted=len(baselines) == live.BASELINE_RUNS + 1)
 
     monkeypatch.setattr(live, "run", fake_run)
-    asked = exam.exam(SelftestRequest(checks=True, live=True, world=("quiet",), repeats=3))
-    result = asked(lambda progress: None)
-    assert {a.repeat for a in result.alarms} == {0}
-    assert result.broken == (exam.ENDED_EARLY,)
+    alarms = script.kept(live.checks(check_plan(), chosen(["quiet"]), 3, 120.0))
+    assert {a.repeat for a in alarms} == {0}
 
 
-def test_what_live_checks_saved_is_shown_again(call, tmp_path: Path) -> None:  # noqa: F811
-    path = tmp_path / "gate.json"
-    path.write_text(
-        json.dumps(alarm_records([alarm(), alarm(repeat=1, injected=0.05, status="REGRESSED", change=1.05)]))
-    )
-    code, out, err = call("selftest", "--gate", "--from", str(path))
-    assert (code, "1 of 1" in out) == (0, True), err
-    code, _, err = call("selftest", "--from", str(path))
-    assert code == 2
-    assert "is none that `ffnbench selftest --live` saved" in err
-
-
-def test_a_broken_promise_ends_with_3(call, tmp_path: Path) -> None:  # noqa: F811
-    path = tmp_path / "gate.json"
-    path.write_text(json.dumps(alarm_records([alarm(status="REGRESSED")])))
-    code, out, err = call("selftest", "--gate", "--from", str(path))
-    assert code == 3
-    assert "1 of" in out
-    assert "1 false alarms" in err
-
-
-@pytest.mark.parametrize("width", [60, 80, 120])
-def test_the_table_fits(width: int) -> None:
-    alarms = [replace(a, condition=c) for c in (QUIET, BESIDE) for a in (alarm(), alarm(injected=told.SLOWED["+3%"]))]
-    assert max(map(len, plain(alarm_table(alarms), width).splitlines())) <= width
+def test_the_script_ends_with_1_at_a_false_alarm(monkeypatch: pytest.MonkeyPatch, capsys) -> None:
+    for status, code in (("OK", 0), ("REGRESSED", 1)):
+        monkeypatch.setattr(live, "checks", lambda *_, status=status: iter([[alarm(status=status)]]))
+        assert script.main(["--checks"]) == code
+        assert f"{code} of 1" in capsys.readouterr().out
 
 
 def test_a_check_that_stays_unclear_has_used_its_budget() -> None:

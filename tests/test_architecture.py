@@ -14,10 +14,10 @@ FILES = sorted(PACKAGE.rglob("*.py"))
 HEAVY = {"torch", "pandas", "matplotlib", "numpy", "scipy"}
 TORCH_FILES = {
     "ffn/modules.py", "ffn/attention_module.py", "ffn/dense.py", "ffn/experts.py", "ffn/like.py", "bench/meters.py",
-    "bench/jobs.py", "bench/counting.py", "bench/probe_jobs.py", "bench/rivals.py", "bench/building.py",
+    "bench/jobs.py", "bench/counting.py", "bench/probe_jobs.py", "bench/building.py",
     "bench/agreement.py", "bench/backends.py", "bench/ceilings.py", "bench/compiling.py", "bench/onednn.py",
     "ffn/packed.py", "bench/padding.py", "models/alone.py", "bench/inputs.py", "bench/evidence.py",
-    "bench/judging.py", "bench/originals.py", "selftest/cheats.py", "bench/accelerator.py", "bench/outside.py",
+    "bench/judging.py", "bench/originals.py", "bench/accelerator.py", "bench/outside.py",
     "bench/weighing.py", "bench/precision.py",
 }  # fmt: skip
 PICTURE_FILES = {
@@ -64,6 +64,11 @@ def test_imports_go_down_between_rooms(path) -> None:
         if name.startswith("ffnbench.") and there != here:
             assert ROOMS.index(there) > ROOMS.index(here), f"{here} knows of {name}"
             assert (here, there) not in APART, f"{here} knows of {name}"
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda p: str(p.relative_to(PACKAGE)))
+def test_nothing_in_the_wheel_needs_what_is_not_in_it(path) -> None:
+    assert not {name.split(".")[0] for name in imports(path)} & {"benchmarks", "exam", "tests", "conftest"}
 
 
 def test_no_circle_of_imports_lazy_ones_included() -> None:

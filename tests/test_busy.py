@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from exam.machine import ENVIRONMENT
 from test_stats import plan_of, run_of
 
 from ffnbench.bench.runner import run
@@ -15,7 +16,6 @@ from ffnbench.plan import CONTROL, Plan
 from ffnbench.report.compare import compare_records, compare_table
 from ffnbench.report.text import plain
 from ffnbench.result import Around, Comparison, Report, Run, Sample, Verdict
-from ffnbench.selftest.machine import ENVIRONMENT
 from ffnbench.stats.looks import report_of
 from ffnbench.stats.regression import Policy, Status, exit_code, latency_findings, past_of
 from ffnbench.stats.verdict import summarise

@@ -4,23 +4,31 @@ from __future__ import annotations
 
 import ast
 import json
-import re
 from dataclasses import replace
 
+import cheats as script
 import pytest
 import torch
 from conftest import ROOT, KnownProber
-from test_cli import call  # noqa: F401 - a fixture
+from exam import cheats as modules
+from exam import judge
+from exam.judge import (
+    CHEATS,
+    OWN_CODE,
+    REFERENCE,
+    Asked,
+    Cheat,
+    Judgement,
+    broken_by_cheats,
+    caught_by,
+    groups,
+    in_order,
+    report,
+)
 from torch.nn import functional
 
-from ffnbench import jsonable
 from ffnbench.plan import Mode
-from ffnbench.report.selftest import caught_by, selftest_view
-from ffnbench.report.text import plain
 from ffnbench.result import FailureKind, Verdict
-from ffnbench.selftest import cheats as modules
-from ffnbench.selftest import exam, judge
-from ffnbench.selftest.judge import CHEATS, OWN_CODE, REFERENCE, Asked, Cheat, Judgement, broken_by_cheats, groups
 
 BY_NAME = {cheat.name: cheat for cheat in CHEATS}
 
@@ -35,20 +43,13 @@ def row(name: str = "zeros", **facts: object) -> Judgement:
 
 def test_the_table_has_every_cheat_and_names_none_twice() -> None:
     """Every class of the file but the honest one and its private parts."""
-    tree = ast.parse((ROOT / "ffnbench" / "selftest" / "cheats.py").read_text(encoding="utf-8"))
+    tree = ast.parse((ROOT / "benchmarks" / "exam" / "cheats.py").read_text(encoding="utf-8"))
     classes = {node.name for node in tree.body if isinstance(node, ast.ClassDef) and not node.name.startswith("_")}
     kinds = [cheat.kind for cheat in CHEATS]
     assert sorted(kinds) == sorted(classes - {"Swiglu"})
     assert len(BY_NAME) == len(CHEATS)
     assert {cheat.mode for cheat in CHEATS} == {Mode.FORWARD.value, Mode.TRAIN.value}
     assert all(len(cheat.does) <= 36 and len(cheat.name) <= 24 for cheat in CHEATS)
-
-
-def test_no_file_of_the_package_imports_the_cheats() -> None:
-    """The parent never loads torch; workers load them by name, as code of a user's."""
-    imports = re.compile(r"selftest\.cheats import|import .*\bcheats\b")
-    for path in (ROOT / "ffnbench").rglob("*.py"):
-        assert not imports.search(path.read_text(encoding="utf-8")), path
 
 
 def test_each_run_is_of_one_mode_and_what_changes_its_process_is_alone() -> None:
@@ -122,7 +123,7 @@ FOUND = [
     row("zeros", claimed=0.004),
     row("patched clock", message="it has replaced time.perf_counter"),
     row("cache by content", failure="", message="", gains=False, verdict=Verdict.UNCLEAR.value, claimed=1.1),
-    row("patched event", ran=False, failure="", message="", judging_s=0.0, wall_s=0.0, cuda=True),
+    row("patched event", ran=False, failure="", message="", judging_s=0.0, wall_s=0.0),
     row("secret bfloat16", failure="mismatch", message="the output differs from that of swiglu by 6e-4 before timing"),
     row("no weight gradients", message="the gradient of gate.weight of a timed call differs by 1"),
     row("own process", failure="crash", message="RuntimeError: no"),
@@ -131,18 +132,26 @@ FOUND = [
 ]
 
 
-def test_the_table_tells_what_caught_each(call, monkeypatch, tmp_path) -> None:  # noqa: F811
-    monkeypatch.setattr(exam, "measure_cheats", lambda *_: FOUND)
-    code, out, err = call("selftest", "--judge", "-q", "-o", str(tmp_path / "cheats.json"))
-    assert code == 0, err
+def test_the_table_tells_what_caught_each(monkeypatch, tmp_path, capsys) -> None:
+    monkeypatch.setattr(script, "judgements_of", lambda *_: iter([[row for row in FOUND if row.ran]]))
+    asked = [word for one in FOUND if not one.honest for word in ("--cheat", one.cheat)]
+    assert script.main([*asked, "-o", str(tmp_path / "cheats.json")]) == 0
+    out = capsys.readouterr().out
     words = [caught_by(one) for one in FOUND[:-1]]
     assert words == ["output", "replaced function", "no gain", "not run", "output, before timing", "gradient",
                      "it fails: crash", "floor"]  # fmt: skip
     assert all(word in out for word in words)
     assert "0.004" in out
-    assert "7 of 7 cheats were caught; of 1 honest rows beside them 0 were accused" in " ".join(out.split())
+    assert "7 of 7 cheats were caught; of 1 honest rows beside them 0 were accused" in out
     saved = json.loads((tmp_path / "cheats.json").read_text())
-    assert [(one["cheat"], one["caught"]) for one in saved] == [(one.cheat, one.caught) for one in FOUND]
+    assert {one["cheat"]: one["ran"] for one in saved} == {one.cheat: one.ran for one in FOUND}
+
+
+def test_rows_come_as_the_table_has_them() -> None:
+    shown = in_order([row("stale memory"), row("swiglu", honest=True), row("zeros")])
+    assert [one.cheat for one in shown] == [*BY_NAME, "swiglu"]
+    assert [one.cheat for one in shown if one.ran] == ["stale memory", "zeros", "swiglu"]
+    assert "2 of 2 cheats were caught" in report(shown)
 
 
 @pytest.mark.parametrize(
@@ -153,20 +162,7 @@ def test_the_table_tells_what_caught_each(call, monkeypatch, tmp_path) -> None: 
         ({"failure": "", "gains": False, "verdict": "faster"}, "1 cheats were not caught: zeros"),
     ],
 )
-def test_a_broken_promise_ends_as_that_of_other_selftests(call, monkeypatch, change, said) -> None:  # noqa: F811
-    monkeypatch.setattr(exam, "measure_cheats", lambda *_: [replace(FOUND[0], **change), *FOUND[1:]])
-    code, out, err = call("selftest", "--judge", "-q")
-    assert code == 3
-    assert f"the selftest failed: {said}" in err
-    assert "cheats were caught" in out
-
-
-@pytest.mark.parametrize("width", [60, 80, 120])
-def test_the_table_fits(width: int) -> None:
-    view = selftest_view(exam.of_judgements([row(c.name, does=c.does) for c in CHEATS]))
-    assert max(map(len, plain(view.table, width).splitlines())) <= width
-
-
-def test_it_reads_back() -> None:
-    for one in FOUND:
-        assert jsonable.decode(Judgement, jsonable.encode(one)) == one
+def test_what_should_not_be_ends_with_1(monkeypatch, change, said, capsys) -> None:
+    monkeypatch.setattr(script, "judgements_of", lambda *_: iter([[replace(FOUND[0], **change), *FOUND[1:]]]))
+    assert script.main([]) == 1
+    assert said in capsys.readouterr().out

@@ -142,8 +142,8 @@ def test_no_file_sets_what_runs_writes_or_trusts(call, project) -> None:  # noqa
         "threads", "backend", "workers", "rounds", "quick", "precision", "budget", "seed", "timeout", "runs", "pause",
         "init", "routing", "control", "metrics", "whole_model", "heads", "kv_heads", "head_dim", "causal", "textbook",
         "cost_only", "elements", "range_", "derivative", "gated", "size", "dpi", "style", "tolerance", "exact_only",
-        "across_machines", "absolute", "base_rev", "head_rev", "fail_above", "allow_mismatch", "checks", "live",
-        "world", "judge", "rivals", "repeats", "format", "wide", "sort", "columns", "quiet", "wait", "on_unclear",
+        "across_machines", "absolute", "base_rev", "head_rev", "fail_above", "allow_mismatch",
+        "repeats", "format", "wide", "sort", "columns", "quiet", "wait", "on_unclear",
         "time", "cache", "matmul_precision", "reduced_reductions",
     }  # fmt: skip
     assert {name for names in bundles.FLAGS.values() for name in names} == may | set(NEVER)

@@ -12,19 +12,14 @@ from conftest import ROOT, FakeLaunch, ProberHere, SidesProber, ffnbench, two_si
 
 from ffnbench import api
 from ffnbench.cli import app
-from ffnbench.errors import FfnbenchError
 from ffnbench.plan import METHOD
 from ffnbench.report.compare import compare_records, compare_table
-from ffnbench.report.selftest import alarm_table, live_table
 from ffnbench.report.store import load, report_text
 from ffnbench.report.text import plain
 from ffnbench.request import CompareRequest
 from ffnbench.result import Report
-from ffnbench.selftest.alarms import Alarm, broken_promises, counts
-from ffnbench.selftest.exam import Exam, read_readings
-from ffnbench.selftest.exam import Result as SelftestResult
-from ffnbench.selftest.rates import SLOWER, Rates, Share
-from ffnbench.selftest.readings import Reading, contradictions
+from ffnbench.selftest import exam
+from ffnbench.selftest.rates import Told
 
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("results/*.md")])
 BLOCK = re.compile(r"```(\w*)\n(.*?)```", re.DOTALL)
@@ -35,6 +30,12 @@ def blocks(kind: str) -> list[tuple[str, str]]:
         (path.name, body) for path in DOCUMENTS for found, body in BLOCK.findall(path.read_text(encoding="utf-8"))
         if found == kind
     ]  # fmt: skip
+
+
+def a_selftest(asked: exam.Exam, _: object) -> list[Told]:
+    """What its runs might say."""
+    said = {"row": "same1", "truth": 1.0, "ratio": 1.0, "low": 0.9, "high": 1.1, "verdict": "same", "seconds": 15.0}
+    return [Told(run=number, **said) for number in range(asked.repeats)]
 
 
 SHELL = [
@@ -66,6 +67,7 @@ def test_shell_lines_are_commands_that_work(document, line, tmp_path, monkeypatc
     on_machine(launch, SidesProber)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setattr(api, "_pause", lambda seconds, ending: None)
+    monkeypatch.setattr(exam, "measure", a_selftest)
     if line.startswith("ffnbench ab "):
         two_sides(tmp_path)
     command, *arguments = shlex.split(line)
@@ -92,8 +94,7 @@ def test_the_readmes_table_is_the_committed_run() -> None:
     assert shown.strip() == found[2].strip()
 
 
-RESULTS = ROOT / "results" / "amd-epyc-2cpu"
-RUNS = sorted(path for path in ROOT.glob("results/*/*.json") if not path.name.startswith("selftest"))
+RUNS = sorted(ROOT.glob("results/*/*.json"))
 
 
 @pytest.mark.parametrize("path", RUNS, ids=lambda path: f"{path.parent.name}/{path.stem}")
@@ -105,26 +106,9 @@ def test_every_committed_run_shows_its_own_figures(path) -> None:
     )
 
 
-@pytest.mark.parametrize("name", ["selftest-live"])
-def test_what_a_selftest_saved_is_no_run_and_says_so(name: str) -> None:
-    with pytest.raises(FfnbenchError, match="holds no run: a selftest writes such lists"):
-        api.report(str(RESULTS / f"{name}.json"))
-
-
 HOLDS = {  # which document shows the output of what
     "results/amd-epyc-2cpu/compare.json": "README.md",
-    "selftest-live": "docs/methodology.md",
-    "selftest-live-1thread": "docs/methodology.md",
-    "checks-live": "docs/methodology.md",
-    "selftest-gate-live": "docs/methodology.md",
 }
-
-
-def block_after(mark: str) -> str:
-    text = (ROOT / HOLDS[mark]).read_text(encoding="utf-8")
-    found = re.search(rf"<!-- output of {mark} -->\n```text\n(.*?)```", text, re.DOTALL)
-    assert found, mark
-    return found[1].strip()
 
 
 def test_every_output_that_is_shown_is_held_here() -> None:
@@ -135,66 +119,12 @@ def test_every_output_that_is_shown_is_held_here() -> None:
     assert sorted(marks) == sorted(HOLDS.items())
 
 
-def trimmed(text: str) -> str:
-    return "\n".join(line.rstrip() for line in text.splitlines()).strip()
-
-
-def told(broken: list[str]) -> None:
-    """The document names every promise that the committed figures break."""
-    text = " ".join((ROOT / "docs" / "methodology.md").read_text(encoding="utf-8").split())
-    assert [promise for promise in broken if promise not in text] == []
-
-
-def test_the_live_selftest_shown_is_the_committed_one_and_what_it_broke_is_told() -> None:
-    for name in ("selftest-live", "selftest-live-1thread"):
-        readings = read_readings(str(RESULTS / f"{name}.json"), Reading, "")
-        assert trimmed(plain(live_table([readings]), 80)) == block_after(name)
-        told(contradictions([readings]))
-
-
-def test_the_checks_shown_are_the_committed_ones() -> None:
-    with (RESULTS / "checks-live.csv").open(encoding="utf-8") as file:
-        rows = list(csv.DictReader(file))
-    text = (ROOT / "docs" / "methodology.md").read_text(encoding="utf-8")
-    shown = text.partition("<!-- output of checks-live -->\n")[2].partition("\n\n")[0].splitlines()[2:]
-    assert len(rows) == 50
-    assert {row["exit_code"] for row in rows} == {"0"}
-    for line in shown:
-        world, *numbers = (part.strip() for part in line.strip("|").split("|"))
-        of = [row["status"] for row in rows if row["world"] == world]
-        assert list(map(int, numbers)) == [len(of), *(of.count(s) for s in ("OK", "UNCLEAR", "REGRESSED"))]
-    assert sum(int(line.split("|")[2]) for line in shown) == 50
-
-
-def test_the_live_selftest_of_check_is_the_committed_one_and_keeps_its_promises() -> None:
-    """20 checks of unchanged code quiet and 20 beside a neighbour without a false alarm; slow-downs found."""
-    alarms = read_readings(str(RESULTS / "selftest-gate-live.json"), Alarm, "")
-    assert trimmed(plain(alarm_table(alarms), 80)) == block_after("selftest-gate-live")
-    for condition in ("quiet", "bursty neighbour"):
-        assert counts(alarms, condition, 0.0).asked >= 20
-    assert broken_promises(alarms) == []
-
-
-RUNS = [path for path in sorted(ROOT.glob("results/*/*.json")) if not path.name.startswith("selftest")]
-
-
 @pytest.mark.parametrize("path", RUNS, ids=str)
 def test_committed_runs_read_back(path) -> None:
     report = load(path)
     assert isinstance(report, Report)
     assert report.samples
     assert path.parent.name in (ROOT / "results" / "README.md").read_text()
-
-
-SHARE = Share(hits=9, of=10)
-A_SELFTEST = SelftestResult(
-    rates=(
-        Rates(
-            world="usual", runs=10, false_difference=SHARE, covered=SHARE, found=dict.fromkeys(SLOWER, SHARE),
-            wrong_way=SHARE, workers=20.0, seconds=15.0,
-        ),
-    )
-)  # fmt: skip
 
 
 @pytest.mark.parametrize(("document", "body"), blocks("python"))
@@ -205,11 +135,7 @@ def test_python_blocks_run(document: str, body: str, tmp_path, monkeypatch, on_m
     (tmp_path / "baseline.json").write_text(report_text(saved))
     if "ffnbench.ab(" in body:
         two_sides(tmp_path)
-    monkeypatch.setattr(
-        importlib.import_module("ffnbench.selftest.exam"),
-        "exam",
-        lambda request: Exam(made=lambda listener: A_SELFTEST),
-    )
+    monkeypatch.setattr(exam, "measure", a_selftest)
     on_machine(FakeLaunch(), ProberHere)
     exec(compile(body, document, "exec"), {})
 

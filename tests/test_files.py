@@ -162,7 +162,7 @@ def test_only_files_and_pipes_are_read_to_a_size_that_is_said(
         file.truncate(2**28 + 1)  # takes no room on the disk
     with socket.socket(socket.AF_UNIX) as bound:
         bound.bind("socket")
-        for command in ("report", "check", "selftest --from", "inspect", "cost relu --config"):
+        for command in ("report", "check", "inspect", "cost relu --config"):
             code, out, err = call(*command.split(), what)
             assert (code, out, err.count("\n")) == (2, "", 2), command
             lacks = what == "folder" and command in ("inspect", "cost relu --config")  # it may hold a config.json

@@ -44,11 +44,6 @@ REFUSED = [  # what is typed, the flag that is refused, and what the number that
     ("check counted.json --tolerance swiglu:latency=5%", "--tolerance swiglu:latency=5%", "no row is held"),
     ("check timed.json --tolerance relu:latency=5%", "--tolerance relu:latency=5%", "no row is held"),  # its ratio is 1
     ("check timed.json --tolerance seconds=5%", "--tolerance seconds=5%", "no row is held"),  # but with --absolute
-    ("selftest --from live.json --world spinner", "--world", "what --from names is only shown"),
-    ("selftest --from live.json --live", "--live", "what --from names is only shown"),
-    ("selftest --d-model 64", "--d-model", "it is about --live"),  # a simulation has no width
-    ("selftest --judge --threads 1", "--threads", "it is about --live"),
-    ("selftest --live --runs 40", "--runs", "it is about simulated runs"),
 ]  # fmt: skip
 WITHOUT_EFFECT = [  # what is typed, and the flags more that change nothing of the answer
     ("cost relu", "--json --format json", "--json"), ("cost relu -f csv", "--wide", ""),
@@ -85,7 +80,6 @@ def call(on_machine, in_process, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
         request = CompareRequest(variants="relu,swiglu", d_model=64, threads=1, precision=0.5, metrics="latency")
         Path(f"{name}.json").write_text(report_text(api.measure(api.prepare(request))))
     Path("counted.json").write_text(report_text(api.cost(CompareRequest(variants="relu,swiglu", d_model=64))))
-    Path("live.json").write_text("[]")
     return lambda line: in_process(*line.split())
 
 

@@ -1,11 +1,10 @@
-"""The live selftest: what is wrong, what is counted, which truth belongs to what, and that its neighbours work."""
+"""The live exam: what is wrong, what is counted, which truth belongs to what, and that its neighbours work."""
 
 from __future__ import annotations
 
 import itertools
 import json
 import os
-import re
 import subprocess
 import sys
 import time
@@ -14,19 +13,12 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import worlds as script
 from conftest import ROOT
-from test_cli import call  # noqa: F401 - a fixture
-
-from ffnbench.bench.environment import usable_cpus
-from ffnbench.errors import FfnbenchError, Interrupted
-from ffnbench.plan import Case
-from ffnbench.report.selftest import live_records, live_table
-from ffnbench.report.text import plain
-from ffnbench.request import SelftestRequest
-from ffnbench.selftest import exam, live
-from ffnbench.selftest.machine import Machine, World
-from ffnbench.selftest.noisy_neighbour import Neighbour
-from ffnbench.selftest.readings import (
+from exam import live
+from exam.machine import Machine, World
+from exam.noisy_neighbour import Neighbour
+from exam.readings import (
     OURS,
     REFERENCE,
     RIVALS,
@@ -36,11 +28,15 @@ from ffnbench.selftest.readings import (
     exam_plan,
     is_wrong,
     lines,
+    report,
     score_of,
     truth_plan,
     truths_of,
 )
-from ffnbench.selftest.worlds import LIVE_WORLDS, QUIET, chosen, seed_of, turns
+from exam.worlds import LIVE_WORLDS, QUIET, chosen, seed_of, turns
+
+from ffnbench.bench.environment import usable_cpus
+from ffnbench.plan import Case
 
 
 def reading(**facts: object) -> Reading:
@@ -96,22 +92,21 @@ def test_counting() -> None:
         reading(world="spinner", seconds=35.0), reading(method="median loop", low=None, high=None, seconds=99.0),
     ]  # fmt: skip
     of = [replace(r, seconds=25.0) if r.repeat else r for r in of]
-    quiet = score_of([of], QUIET, OURS)
+    quiet = score_of(of, QUIET, OURS)
     assert (quiet.runs, quiet.wrong, quiet.busy, quiet.decided) == (4, 1, 2, 1)
     assert quiet.error == pytest.approx(((0.0198**2 + 0.0202**2) / 3) ** 0.5, rel=1e-2)  # ratios 1, 1.02 and 0.98
     assert quiet.half == pytest.approx(0.01)  # the middle one of 1 %, 1 % / 1.02 and 5 % / 0.98
     assert quiet.seconds == (15 + 3 * 25) / 4
-    assert score_of([of], "spinner", OURS).runs == 1
-    assert score_of([of, of], QUIET, OURS).runs == 8  # of two files, repeats of one number are two runs
-    assert score_of([of], "spinners", OURS).error is None
-    assert contradictions([of]) == ["1 of 5 runs are wrong"]
-    assert lines([of]) == [(QUIET, OURS), (QUIET, "median loop"), ("spinner", OURS)]
+    assert score_of(of, "spinner", OURS).runs == 1
+    assert score_of(of, "spinners", OURS).error is None
+    assert contradictions(of) == ["1 of 5 runs are wrong"]
+    assert lines(of) == [(QUIET, OURS), (QUIET, "median loop"), ("spinner", OURS)]
 
 
 def test_a_rival_that_is_wrong_breaks_no_promise() -> None:
     wrong = reading(method="torch Timer", ratio=1.5, low=None, high=None, verdict="faster", truth_low=1.0)
     assert is_wrong(wrong)
-    assert contradictions([[wrong, reading()]]) == []
+    assert contradictions([wrong, reading()]) == []
 
 
 def test_the_truth_of_the_slowed_row() -> None:
@@ -134,7 +129,7 @@ def test_the_truth_is_the_same_question_asked_for_longer() -> None:
 
 
 def test_every_run_has_a_seed_of_its_own() -> None:
-    names = [*LIVE_WORLDS.names(), None]
+    names = [*LIVE_WORLDS, None]
     seeds = [seed_of(repeat, name) for repeat in range(50) for name in names]
     assert len(set(seeds)) == len(seeds)
     assert seed_of(0, QUIET) == 0
@@ -142,11 +137,8 @@ def test_every_run_has_a_seed_of_its_own() -> None:
 
 
 def test_worlds_by_name() -> None:
-    assert [world.name for world in chosen(())] == LIVE_WORLDS.names()
-    assert [world.name for world in chosen(("Bursts 3 s", "quiet", "quiet"))] == ["quiet", "bursts 3 s"]
-    with pytest.raises(FfnbenchError, match="unknown world 'burst 3 s'") as problem:
-        chosen(("burst 3 s",))
-    assert "did you mean 'bursts 3 s'" in problem.value.hint
+    assert [world.name for world in chosen(())] == list(LIVE_WORLDS)
+    assert [world.name for world in chosen(("bursts 3 s", "quiet", "quiet"))] == ["quiet", "bursts 3 s"]
 
 
 def test_turns_of_work_and_rest() -> None:
@@ -161,7 +153,7 @@ def test_turns_of_work_and_rest() -> None:
 
 
 def test_the_worlds_are_what_they_are_called() -> None:
-    assert [(w.name, w.processes, w.mean_s) for w in LIVE_WORLDS] == [
+    assert [(w.name, w.processes, w.mean_s) for w in LIVE_WORLDS.values()] == [
         ("quiet", 0, None), ("spinner", 1, None), ("spinners", None, None), ("bursts 0.1 s", 1, 0.1),
         ("bursts 1 s", 1, 1.0), ("bursts 3 s", None, 3.0),
     ]  # fmt: skip
@@ -189,7 +181,7 @@ needs_proc = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="CP
 @needs_proc
 @pytest.mark.parametrize(("name", "processes"), [(QUIET, 0), ("spinner", 1), ("spinners", usable_cpus())])
 def test_a_neighbour_spins_on_so_many_cpus_and_goes(name: str, processes: int) -> None:
-    with Neighbour(LIVE_WORLDS.get(name), 1) as neighbour:
+    with Neighbour(LIVE_WORLDS[name], 1) as neighbour:
         pids = [process.pid for process in neighbour.processes]
         assert len(pids) == processes
         assert until(lambda: all(state(pid)[1] >= 40 for pid in pids))  # more than it takes to start
@@ -202,12 +194,12 @@ def test_a_neighbour_spins_on_so_many_cpus_and_goes(name: str, processes: int) -
 def test_a_neighbour_ends_with_its_parent(mean_s: float | None) -> None:
     """Killed without a chance to say good-bye, while its neighbour works."""
     code = (
-        "import os\nfrom ffnbench.selftest.noisy_neighbour import Neighbour\n"
-        "from ffnbench.selftest.worlds import LiveWorld\n"
+        "import os\nfrom exam.noisy_neighbour import Neighbour\n"
+        "from exam.worlds import LiveWorld\n"
         f"with Neighbour(LiveWorld(name='', processes=1, mean_s={mean_s}), 1) as neighbour:\n"
         "    print(neighbour.processes[0].pid, flush=True)\n    os._exit(0)"
     )
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, (ROOT, ROOT / "benchmarks")))}
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, env=environment)
     assert until(lambda: state(int(done.stdout))[0] == "Z")
 
@@ -233,25 +225,23 @@ def simulated(plan, real):
     return Machine(world, true, plan.protocol.seed).measure(plan, real)
 
 
+def flat(found) -> list[Reading]:
+    return [one for some in found for one in some]
+
+
 def test_every_repeat_measures_in_every_world(beside) -> None:
-    told: list[tuple[float, str]] = []
-    trial = live.Trial(plan=exam_plan(d_model=64, threads=1), worlds=chosen(()))
-    found = live.measure(trial, 2, 5, lambda done, text: told.append((done, text)))
-    assert len(found) == 2 * trial.readings == 2 * 6 * 2
-    assert [(r.repeat, r.world) for r in found[::2]] == [(n, name) for n in (5, 6) for name in LIVE_WORLDS.names()]
-    assert beside == [(name, seed_of(n, name)) for n in (5, 6) for name in LIVE_WORLDS.names()]
+    found = flat(live.readings(exam_plan(d_model=64, threads=1), chosen(()), 2, 5))
+    assert len(found) == 2 * 6 * 2
+    assert [(r.repeat, r.world) for r in found[::2]] == [(n, name) for n in (5, 6) for name in LIVE_WORLDS]
+    assert beside == [(name, seed_of(n, name)) for n in (5, 6) for name in LIVE_WORLDS]
     assert {(r.truth_low < 1.1 < r.truth_high, r.truth) for r in found if r.row == "swiglu"} == {(True, found[0].truth)}
     assert found[1].truth == pytest.approx(found[0].truth * 1.05)
-    assert contradictions([found]) == []
-    assert score_of([found], QUIET, OURS).decided == 2
-    assert [part for part, _ in told] == sorted(part for part, _ in told)
-    assert told[0] == (0.0, "the truth  quiet")
-    assert told[-1][1] == "repeat 2 of 2  bursts 3 s  ffnbench"
+    assert contradictions(found) == []
+    assert score_of(found, QUIET, OURS).decided == 2
 
 
 def test_a_truth_serves_five_repeats(beside) -> None:
-    trial = live.Trial(plan=exam_plan(d_model=64), worlds=chosen((QUIET,)))
-    found = live.measure(trial, 6)
+    found = flat(live.readings(exam_plan(d_model=64), chosen((QUIET,)), 6))
     truths = [r.truth for r in found if r.row == "swiglu"]
     assert len(set(truths[:5])) == 1
     assert truths[5] != truths[4]
@@ -267,116 +257,48 @@ def test_rivals_get_the_time_that_ours_took(beside, monkeypatch: pytest.MonkeyPa
         ]
 
     monkeypatch.setattr(live, "_theirs", theirs)
-    trial = live.Trial(plan=exam_plan(d_model=64), worlds=chosen(("spinner",)), rivals=True)
-    found = live.measure(trial, 2)
-    assert len(found) == 2 * trial.readings == 2 * 3 * 2
+    found = flat(live.readings(exam_plan(d_model=64), chosen(("spinner",)), 2, rivals=True))
+    assert len(found) == 2 * 3 * 2
     ours = [r for r in found if r.method == OURS and r.row == "swiglu"]
     assert [method for method, _, _ in asked] == [*RIVALS, *reversed(RIVALS)]
     assert [seconds for _, seconds, _ in asked] == [ours[0].seconds] * 2 + [ours[1].seconds] * 2
     assert {seed for _, _, seed in asked} == {seed_of(n, "spinner") for n in (0, 1)}
     assert all((r.low, r.high) == (None, None) for r in found if r.method != OURS)
     assert beside == [("spinner", seed_of(n, "spinner")) for n in (0, 1) for _ in range(3)]
-    table = plain(live_table([found]), 80)
+    table = report(found)
     assert "median loop" in table
     assert "taken at their word" in table
 
 
-def test_what_was_measured_outlives_an_interruption(beside, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_rival_is_measured_by_a_process_of_its_own() -> None:
+    said = live._theirs(exam_plan(d_model=32, seq_len=8, budget=5.0), RIVALS[1], 0.3)
+    assert [(one.row, one.seconds) for one in said] == [("swiglu", 0.3), ("swiglu5", 0.3)]
+    assert all(one.ratio > 0 and one.low is None for one in said)
+
+
+def test_what_was_measured_outlives_an_interruption(beside, monkeypatch: pytest.MonkeyPatch, capsys, tmp_path) -> None:
     """Of three repeats in two worlds the third is interrupted in its second world."""
-    runs = itertools.count()
+    runs, path = itertools.count(), tmp_path / "live.json"
 
     def interrupted(plan, real=live.run):
         return replace(real(plan), interrupted=next(runs) == 6)  # after the truth and five runs
 
     monkeypatch.setattr(live, "run", interrupted)
-    result = exam.exam(SelftestRequest(live=True, world=("quiet", "spinner"), repeats=3))(lambda progress: None)
-    (readings,) = result.readings
-    pairs = {(r.repeat, r.world) for r in readings}
+    asked = ["--world", "quiet", "--world", "spinner", "--repeats", "3", "-o", str(path)]
+    assert script.main(asked) == 0
+    pairs = {(r["repeat"], r["world"]) for r in json.loads(path.read_text())}
     assert pairs == {(0, "quiet"), (0, "spinner"), (1, "quiet"), (1, "spinner"), (2, "quiet")}
-    assert result.broken == (exam.ENDED_EARLY,)
-    assert "spinner" in plain(live_table([list(readings)]), 80)
+    assert "spinner" in capsys.readouterr().out
 
 
-def test_the_only_repeat_is_kept_as_far_as_it_goes(call, beside, tmp_path: Path, monkeypatch) -> None:  # noqa: F811
-    """The truth and the first world are measured; Ctrl-C comes in the second."""
-    runs, path = itertools.count(), tmp_path / "live.json"
-    monkeypatch.setattr(live, "run", lambda plan, real=live.run: replace(real(plan), interrupted=next(runs) == 2))
-    arguments = ("--world", "quiet", "--world", "spinner", "--repeats", "1", "--d-model", "64")
-    code, out, err = call("selftest", "--live", *arguments, "-o", str(path))
-    assert code == 130
-    assert "quiet" in out
-    assert {record["world"] for record in json.loads(path.read_text())} == {"quiet"}
-    assert "measuring takes at most 90 s" in err  # two runs of 15 s, and a truth of four
-    assert re.search(r"the truth  eta 1:[23]\d", err)
-    assert call("selftest", "--from", str(path))[0] in (0, 3)
-
-
-@pytest.mark.parametrize(("repeats", "rivals", "runs"), [(1, False, 2 + 4), (5, False, 10 + 4), (6, True, 36 + 8)])
-def test_the_wait_is_that_of_all_runs(repeats: int, rivals: bool, runs: int) -> None:
-    asked = SelftestRequest(live=True, world=("quiet", "spinner"), repeats=repeats, rivals=rivals, budget=20.0)
-    assert exam.exam(asked).wait.seconds == 20 * runs
-
-
-def test_what_judges_is_not_about_live() -> None:
-    asked = SelftestRequest(live=True, judge=True)
-    assert (
-        exam.exam(asked).wait
-        == exam.exam(SelftestRequest(judge=True)).wait
-        != exam.exam(SelftestRequest(live=True)).wait
-    )
-
-
-def test_an_interruption_before_a_whole_repeat_leaves_nothing(beside, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(live, "run", lambda plan, real=live.run: replace(real(plan), interrupted=True))
-    with pytest.raises(Interrupted):
-        live.measure(live.Trial(plan=exam_plan(d_model=64), worlds=chosen(())), 1)
-
-
-def test_the_command(call, beside, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: F811
-    path, asked = tmp_path / "live.json", []
-    monkeypatch.setattr(live, "run", lambda plan, real=live.run: asked.append(plan) or real(plan))
-    arguments = ("--world", "spinner", "--world", "quiet", "--repeats", "1", "--threads", "1", "--d-model", "64")
-    code, out, err = call("selftest", "--live", *arguments, "-q", "-o", str(path))
-    assert code == 0, err
-    assert {case.workload.threads for plan in asked for case in plan.cases} == {1}
-    assert [r["world"] for r in json.loads(path.read_text())] == ["quiet", "quiet", "spinner", "spinner"]
-    code, again, _ = call("selftest", "--from", str(path))
-    assert (code, again) == (0, out)
-    code, both, _ = call("selftest", "--from", str(path), "--from", str(path))
-    assert code == 0
-    assert "0 of 2" in both
-
-
-def test_a_wrong_run_ends_with_3_and_a_rivals_with_0(call, tmp_path: Path) -> None:  # noqa: F811
-    path = tmp_path / "live.json"
+def test_the_script_ends_with_1_where_ours_is_wrong(monkeypatch: pytest.MonkeyPatch, capsys) -> None:
     wrong = reading(ratio=1.1, low=1.05, high=1.15, verdict="slower")
-    path.write_text(json.dumps(live_records([wrong, reading(repeat=1)])))
-    code, out, err = call("selftest", "--from", str(path))
-    assert code == 3
-    assert "1 of 2" in out
-    assert "1 of 2 runs are wrong" in err
-    path.write_text(json.dumps(live_records([replace(wrong, method="torch Timer"), reading()])))
-    assert call("selftest", "--from", str(path))[0] == 0
-
-
-def test_a_file_of_the_earlier_exam_is_refused(call, tmp_path: Path) -> None:  # noqa: F811
-    path = tmp_path / "old.json"
-    record = live_records([reading()])[0]
-    path.write_text(json.dumps([{"condition": record.pop("world"), **record}]))
-    code, _, err = call("selftest", "--from", str(path))
-    assert code == 2
-    assert "is none that `ffnbench selftest --live` saved: Reading: unknown field 'condition'" in err
-
-
-@pytest.mark.parametrize("width", [60, 80, 120])
-@pytest.mark.parametrize("methods", [(OURS,), (OURS, *RIVALS)])
-def test_the_table_fits(width: int, methods: tuple[str, ...]) -> None:
-    of = [reading(world=w, method=m, repeat=n) for w in LIVE_WORLDS.names() for m in methods for n in range(20)]
-    text = plain(live_table([of]), width)
-    assert max(map(len, text.splitlines())) <= width
-    assert "0 of 20" in text
+    for readings, code in (([wrong, reading(repeat=1)], 1), ([replace(wrong, method=RIVALS[0]), reading()], 0)):
+        monkeypatch.setattr(live, "readings", lambda *_, readings=readings, **__: iter([readings]))
+        assert script.main([]) == code
+        assert ("1 of 2 runs are wrong" in capsys.readouterr().out) == bool(code)
 
 
 def test_the_table_tells_how_well_the_truth_is_known() -> None:
     of = [reading(), reading(repeat=1, truth_low=0.98, truth_high=1.03)]
-    assert "the truth is known to +-2.5% or better" in plain(live_table([of]), 80)
+    assert "the truth is known to +-2.5% or better" in report(of)

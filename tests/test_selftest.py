@@ -1,138 +1,117 @@
-"""The simulated selftest: that its counts are right, that it is deterministic, and that it can fail."""
+"""`ffnbench selftest`: what it counts, what it prints and saves, how it ends."""
 
 from __future__ import annotations
 
+import itertools
 import json
-import math
 from dataclasses import replace
-from statistics import median
+from pathlib import Path
 
 import pytest
+from exam.machine import Machine, World
 from test_cli import call  # noqa: F401 - a fixture
 
-from ffnbench import jsonable
-from ffnbench.bench import probe_jobs as probing
-from ffnbench.bench.jobs import Jobs
-from ffnbench.bench.rivals import METHODS
-from ffnbench.bench.runner import run
-from ffnbench.planning.compare import plan_compare
+from ffnbench.plan import Plan
 from ffnbench.report.selftest import rates_table
 from ffnbench.report.text import plain
-from ffnbench.request import CompareRequest
-from ffnbench.selftest.alarms import check_plan, counts
-from ffnbench.selftest.checks import simulate_checks
-from ffnbench.selftest.machine import STATES, WORLDS, Machine, World
-from ffnbench.selftest.rates import SLOWER, Share, comparison_plan, failures, simulate, total
+from ffnbench.request import SelftestRequest
+from ffnbench.result import Run
+from ffnbench.selftest import exam
+from ffnbench.selftest.rates import SLOWER, Share, Told, rates_of
+
+CALM = World(name="calm", layout=0.001, starter=0.0, sample=0.01)
 
 
-def test_simulated_error_rates_hold() -> None:
-    """135 runs over all worlds, most of which scatter as a shared machine does; `ffnbench selftest` makes 900."""
-    rates = simulate(135)
-    assert [r.world for r in rates] == [w.name for w in WORLDS]
-    whole = total(rates)
-    assert whole.runs == 135
-    assert 0.9 * 135 * 5 <= whole.covered.of <= 135 * 5  # a busy row claims no interval
-    assert failures(whole) == []
-    assert 0.93 <= whole.covered.value <= 0.98
-    assert whole.false_difference.value <= 0.05
-    assert whole.wrong_way.value <= 0.01  # +3% is called the same where an interval misses by chance
-    assert whole.found["+5%"].value >= 0.75
-    assert whole.found["+10%"].value >= 0.95
-    quiet = next(of for of in rates if of.world == "quiet")
-    assert {name: share.value for name, share in quiet.found.items()} == dict.fromkeys(SLOWER, 1.0)
+def on_dice(plan: Plan, real, world: World = CALM) -> Run:
+    return Machine(world, plan, plan.protocol.seed).measure(plan, real)
 
 
-def test_a_state_that_outlasts_a_run_is_covered_by_no_run() -> None:
-    """The exam sets worlds in which the code must fail."""
-    rates = simulate(12, worlds=STATES[-1:])
-    assert total(rates).covered.value < 0.8
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[Plan]:
+    """Runs are simulated; what was asked of them."""
+    plans: list[Plan] = []
+    monkeypatch.setattr(exam, "run", lambda plan, real=exam.run: plans.append(plan) or on_dice(plan, real))
+    return plans
 
 
-def test_checks_go_through_the_real_loop() -> None:
-    """Two baselines of three runs on a quiet machine: none accused of nothing, a fifth is found."""
-    quiet = next(world for world in WORLDS if world.name == "quiet")
-    alarms = simulate_checks(check_plan(precision=None), 0.05, (0.0, 0.2), 2, [quiet])
-    unchanged, slowed = counts(alarms, "quiet", 0.0), counts(alarms, "quiet", 0.2)
-    assert (unchanged.checks, unchanged.asked, unchanged.false_alarms, unchanged.unclear) == (2, 2, 0, 0)
-    assert (slowed.found, slowed.false_alarms) == (2, 0)
+def told(run: int, row: str, verdict: str, *interval: float) -> Told:
+    low, high = interval or (None, None)
+    return Told(run=run, row=row, truth=1 + SLOWER.get(row, 0.0), ratio=1.0, low=low, high=high, verdict=verdict,
+                seconds=10.0 + run)  # fmt: skip
 
 
-def test_the_same_seed_gives_the_same_counts() -> None:
-    alone = simulate(12, worlds=WORLDS[:2], processes=1)
-    assert alone == simulate(12, worlds=WORLDS[:2], processes=2)
+def test_counting() -> None:
+    """A run has one false difference however many of its equal rows are called different."""
+    rates = rates_of([
+        told(0, "same1", "slower", 1.01, 1.02), told(0, "same2", "faster", 0.97, 0.99),
+        told(0, "+3%", "slower", 1.02, 1.04),
+        told(1, "same1", "same", 0.99, 1.01), told(1, "same2", "unclear", 0.9, 1.1), told(1, "+3%", "same", 0.99, 1.01),
+        told(2, "same1", "busy"), told(2, "+5%", "faster", 0.8, 0.9), told(2, "+10%", "slower", 1.05, 1.2),
+    ])  # fmt: skip
+    assert rates.runs == 3
+    assert rates.false_difference == Share(hits=1, of=3)
+    assert rates.wrong_way == Share(hits=2, of=4)
+    assert rates.covered == Share(hits=4, of=8)
+    assert rates.found == {"+3%": Share(hits=1, of=3), "+5%": Share(hits=0, of=3), "+10%": Share(hits=1, of=3)}
+    assert rates.busy == Share(hits=1, of=3)
+    assert rates.seconds == 11.0
 
 
-def test_a_broken_promise_is_noticed() -> None:
-    good = total(simulate(12, processes=1))
-    bad = replace(good, runs=1000, false_difference=Share(hits=300, of=1000), covered=Share(hits=4000, of=5000))
-    assert failures(bad) == ["false differences in 30.0% of the runs", "the 95% intervals cover 80.0%"]
-    always = replace(good, runs=1000, covered=Share(hits=5000, of=5000))
-    assert failures(always) == ["the 95% intervals cover 100.0%"]
-
-
-def test_samples_taken_for_independent_would_be_caught() -> None:
-    """What pooling the rounds of all workers would do: its intervals are far too narrow for these worlds."""
-    covered = runs = 0
-    plan = plan_compare(
-        CompareRequest(variants="a=relu,b=relu", d_model=64, device="cpu", workers=5, metrics="latency")
-    )
-    world = World(name="layouts", layout=0.02, sample=0.01)
-    for seed in range(40):
-        done = Machine(world, plan, seed).run(run)
-        by = {(s.case, s.worker, s.round): s.value for s in done.samples if s.metric == "latency"}
-        logs = [math.log(by["b", w, r] / value) for (case, w, r), value in by.items() if case == "a"]
-        mean = sum(logs) / len(logs)
-        error = math.sqrt(sum((v - mean) ** 2 for v in logs) / (len(logs) - 1) / len(logs))
-        covered += abs(mean) < 1.96 * error
-        runs += 1
-    assert covered / runs < 0.6
-
-
-@pytest.mark.parametrize("mode", ["forward", "train", "backward"])
-def test_a_slow_down_is_exactly_what_was_asked_for(mode: str) -> None:
-    """Real modules, one process: the spin is a share of the call's own time, forward, backward and both."""
-    text = f"a=relu@mode={mode},b=relu@mode={mode}@slowdown=1.0"
-    plan = plan_compare(CompareRequest(variants=text, d_model=128, seq_len=64, workers=3, rounds=9, metrics="latency"))
-    jobs = Jobs(plan.with_device("cpu"))
-    calls = jobs.open("a", None)["calls"]
-    jobs.open("b", calls)
-
-    def ratio() -> float:
-        return median(jobs.sample("b", calls)["value"] / jobs.sample("a", calls)["value"] for _ in range(15))
-
-    tries = (ratio() for _ in range(5))  # other work on the machine may spoil one; a wrong share spoils all
-    assert any(found == pytest.approx(2.0, rel=0.25) for found in tries)
-
-
-@pytest.mark.parametrize("method", METHODS)
-def test_rivals_measure_every_case(method: str) -> None:
-    plan = comparison_plan(d_model=32, seq_len=8, budget=5.0)
-    answer = probing.JOBS["rival"](plan=jsonable.encode(plan), method=method, seconds=0.3)
-    assert set(answer["seconds"]) == {"base", "same1", "same2", *SLOWER}
-    assert all(0 < seconds < 1 for seconds in answer["seconds"].values())
-
-
-def test_the_command(call, tmp_path) -> None:  # noqa: F811
-    code, out, err = call("selftest", "--runs", "28", "-q", "-o", str(tmp_path / "rates.json"))
+def test_the_command(call, asked, tmp_path: Path) -> None:  # noqa: F811
+    path = tmp_path / "told.json"
+    code, out, err = call("selftest", "--repeats", "3", "--threads", "1", "--d-model", "64", "--seed", "7", "-o", path)
     assert code == 0, err
-    assert "all worlds" in out
-    rates = json.loads((tmp_path / "rates.json").read_text())
-    assert [r["world"] for r in rates] == [*(w.name for w in WORLDS), "all worlds", *(w.name for w in STATES)]
-    by = {r["world"]: r for r in rates}
-    assert by["all worlds"]["runs"] == sum(by[w.name]["runs"] for w in WORLDS) == 28
+    assert "measuring takes at most 45 s" in err  # three runs of 15 s
+    assert [plan.protocol.seed for plan in asked] == [7, 8, 9]
+    assert {(case.workload.threads, case.ffn.d_model) for plan in asked for case in plan.cases} == {(1, 64)}
+    assert "100.0%" in out
+    rows = json.loads(path.read_text())
+    assert [(row["run"], row["row"]) for row in rows] == [(n, r) for n in range(3) for r in ("same1", "same2", *SLOWER)]
+    assert {row["row"]: row["truth"] for row in rows} == {"same1": 1, "same2": 1, "+3%": 1.03, "+5%": 1.05, "+10%": 1.1}
+
+
+def test_by_default_it_takes_three_minutes_at_most() -> None:
+    assert exam.exam(SelftestRequest()).wait.seconds <= 180
+
+
+def test_what_was_measured_outlives_an_interruption(call, tmp_path: Path, monkeypatch) -> None:  # noqa: F811
+    runs, path = itertools.count(), tmp_path / "told.json"
+    monkeypatch.setattr(
+        exam, "run", lambda plan, real=exam.run: replace(on_dice(plan, real), interrupted=next(runs) == 2)
+    )
+    code, out, err = call("selftest", "--repeats", "4", "-o", path)
+    assert code == 130
+    assert "the table holds what was measured by then" in err
+    assert out.splitlines()
+    assert {row["run"] for row in json.loads(path.read_text())} == {0, 1}
+
+
+def test_an_interruption_before_a_whole_run_leaves_nothing(call, tmp_path: Path, monkeypatch) -> None:  # noqa: F811
+    monkeypatch.setattr(exam, "run", lambda plan, real=exam.run: replace(on_dice(plan, real), interrupted=True))
+    code, out, err = call("selftest", "-o", tmp_path / "told.json")
+    assert (code, out) == (130, "")
+    assert "before a first run was whole" in err
+    assert not (tmp_path / "told.json").exists()
+
+
+def test_a_broken_promise_ends_with_3(call, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: F811
+    """Each equal row has a state of its own in every run, which no run can see."""
+    restless = World(name="states", run=0.05, sample=0.01)
+    monkeypatch.setattr(exam, "run", lambda plan, real=exam.run: on_dice(plan, real, restless))
+    code, out, err = call("selftest", "--repeats", "8", "-q")
+    assert code == 3
+    assert "the selftest failed: false differences in" in err
+    assert "100.0%" in out
 
 
 @pytest.mark.parametrize(
     ("arguments", "error", "hint"),
     [
-        (["--runs", "3"], "--runs 3 is too few", "at least 14"),
-        (["--runs", "1" + "0" * 30], "--runs is more than anybody can wait for", "at most 10,000,000"),
-        (["--live", "--world", "spiner"], "unknown world 'spiner'", "did you mean 'spinner' or 'spinners'?"),
-        (["--live", "--gate", "--world", "moon"], "unknown world 'moon'", "worlds: quiet, spinner, spinners, bursts"),
-        (["--live", "--repeats", "0"], "repeats must be a positive integer", ""),
-        (["--live", "--threads", "0"], "threads must be a positive integer", ""),
-        (["--live", "--d-model", "0"], "d_model must be a positive integer", ""),
-        (["--live", "--budget", "1"], "--budget 1 is too short", "at least 5"),
+        (["--repeats", "0"], "repeats must be a positive integer", ""),
+        (["--threads", "0"], "threads must be a positive integer", ""),
+        (["--d-model", "0"], "d_model must be a positive integer", ""),
+        (["--budget", "1"], "--budget 1 is too short", "at least 5"),
+        (["--seed", "-1"], "--seed -1 is out of range", "2^31"),
         (["-o", "x.png"], "unknown suffix '.png'", ".json"),
     ],
 )
@@ -143,6 +122,13 @@ def test_mistakes(call, arguments, error, hint) -> None:  # noqa: F811
     assert hint in err.splitlines()[1]
 
 
+def test_a_machine_that_is_busy_throughout_is_said_to_be() -> None:
+    said = "this machine is busy, and nothing is said of ffnbench"
+    assert said in plain(rates_table(rates_of([told(0, "same1", "busy")])), 80)
+    assert said not in plain(rates_table(rates_of([told(0, "same1", "same", 0.9, 1.1)])), 80)
+
+
 @pytest.mark.parametrize("width", [60, 80, 120])
 def test_the_table_fits(width: int) -> None:
-    assert max(map(len, plain(rates_table(simulate(12, processes=1)), width).splitlines())) <= width
+    text = plain(rates_table(rates_of([told(n, "same1", "busy") for n in range(100)])), width)
+    assert max(map(len, text.splitlines())) <= width

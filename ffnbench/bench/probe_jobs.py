@@ -153,13 +153,6 @@ def ceilings(roofs: list[Any], seconds: float) -> dict[str, Any]:
     return {"roofs": [jsonable.encode(roof) for roof, *_ in found], "seconds": [taken for _, taken, _ in found]}
 
 
-def rival(**arguments: Any) -> dict[str, Any]:
-    """Job: time a plan as others would."""
-    from ffnbench.bench.rivals import rival as measured
-
-    return measured(**arguments)
-
-
 def hf_layers(source: str) -> dict[str, Any]:
     """Job: the FFNs of a model as transformers builds it."""
     from ffnbench.models.transformers import count_layers
@@ -200,7 +193,7 @@ def preload(targets: list[str], compiles: bool) -> dict[str, Any]:
 
 
 JOBS = {
-    "preload": preload, "timer": timer, "rival": rival, "describe": describe, "count": counted, "facts": facts,
+    "preload": preload, "timer": timer, "describe": describe, "count": counted, "facts": facts,
     "curve": curve, "backends": backends, "ceilings": ceilings, "hf_layers": hf_layers, "hf_whole": hf_whole,
     "own_mlp": described_mlp, "origin": origin, "home": home, "keep": agreement.keep, "hold": agreement.hold,
     "device": about_device,

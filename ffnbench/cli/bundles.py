@@ -160,7 +160,7 @@ def _kinds(bundle: type) -> dict[str, _Kind]:
     """How the value of each flag of a bundle is read."""
     hints = _types_of(bundle)
     flags = {field.name: field.metadata["flag"] for field in fields(bundle) if "flag" in field.metadata}
-    return {name: _kind(hints[name], how, how.name or spelling(name)) for name, how in flags.items()}
+    return {name: _kind(hints[name], how, spelling(name)) for name, how in flags.items()}
 
 
 def _defaults(context: typer.Context, kinds: Mapping[str, _Kind], given: Mapping[str, Any]) -> dict[str, Default]:
@@ -231,7 +231,7 @@ def _asked(
             how, value = field.metadata.get("flag"), getattr(bundle, field.name)
             values[field.name] = value
             if how and _is_typed(context, field.name):
-                typed[field.name] = how.off if how.off and value is False else how.name or spelling(field.name)
+                typed[field.name] = how.off if how.off and value is False else spelling(field.name)
     return Asked(
         command=str(context.info_name),
         values=values | dict(arguments),
@@ -246,7 +246,7 @@ def _options(bundle: type, words: Mapping[str, str]) -> list[inspect.Parameter]:
     for field in fields(bundle):
         how = field.metadata.get("flag")
         if how is not None:
-            kind = _kind(hints[field.name], how, how.name or spelling(field.name))
+            kind = _kind(hints[field.name], how, spelling(field.name))
             option: Any = Annotated[kind.type, _option(field.name, how, kind, words)]  # type: ignore[name-defined]
             default = list(field.default) or None if isinstance(field.default, tuple) else field.default
             if how.metavar == LIST and default is not None:
@@ -258,7 +258,7 @@ def _options(bundle: type, words: Mapping[str, str]) -> list[inspect.Parameter]:
 
 
 def _option(name: str, how: Flag, kind: _Kind, words: Mapping[str, str]) -> Any:
-    spelled = [how.name or spelling(name)]
+    spelled = [spelling(name)]
     if how.off:
         spelled[0] += f"/{how.off}"
     if how.short:

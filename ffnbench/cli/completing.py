@@ -154,12 +154,6 @@ def _metrics() -> Iterable[str]:
     return METRIC_GROUPS
 
 
-def _worlds() -> list[str]:
-    from ffnbench.selftest.worlds import LIVE_WORLDS
-
-    return LIVE_WORLDS.names()
-
-
 def _listings() -> Iterable[str]:
     from ffnbench.report.listing import LISTINGS
 
@@ -197,7 +191,7 @@ COMPLETERS: Mapping[str, Completer] = {  # of flags and arguments, by field
     "rule": one(rules), "match": one(_of("params", "flops", "none")), "init": one(_INITS), "dtype": several(dtypes),
     "mode": several(_of_plan("Mode")), "device": one(_DEVICES), "backend": several(_backends),
     "routing": one(_routings), "metrics": several(_metrics), "activations": several(activations),
-    "world": one(_worlds), "what": one(_listings), "tolerance": one(_tolerances), "export": one(_exports),
+    "what": one(_listings), "tolerance": one(_tolerances), "export": one(_exports),
     "on_unclear": one(_of("pass", "fail")), "format": one(_formats), "time": one(_of_plan("Time")),
     "cache": one(_of_plan("Cache")), "matmul_precision": one(_of_plan("MatmulPrecision")),
 }  # fmt: skip

@@ -23,7 +23,7 @@ NEVER = {  # fields, and what a file may not say by them
     "trust": "what may be trusted", "out": "an output", "export": "an output", "base_python": "an interpreter",
     "head_python": "an interpreter", "base_source": "where code is", "head_source": "where code is",
     "base_env": "the environment of a process", "head_env": "the environment of a process", "update": "an output",
-    "append": "an output", "force": "an output", "saved": "a file to be read", "json": "a format twice",
+    "append": "an output", "force": "an output", "json": "a format twice",
 }  # fmt: skip
 OF_CODE = ("variants", "variant", "activations", "style")  # may name code, or an address: plain names are taken
 OF_CODE_KEYS = ("@python", "@source", "@env")

@@ -219,16 +219,11 @@ def _no_gate(asked: Asked, name: str) -> str:
 
 OF_OUTPUT = ("format", "wide", "quiet", "sort", "columns")  # how an answer is shown: no part of the question
 OF_WORKLOAD = "batch dtype mode device threads backend routing time cache matmul_precision reduced_reductions"
-OF_LIVE = "world repeats budget d_model threads"
 
 # fmt: off
 AT_ONCE = (
     _rule("block", "mode batch", _another_call, "a whole model is counted for one sequence's forward pass"),
     _rule("activations", "dtype", lambda asked, _: not asked["time"], "without --time facts are found in float64"),
-    _rule("selftest", f"live judge runs seed {OF_LIVE}", lambda asked, _: bool(asked["saved"]),
-          "what --from names is only shown"),
-    _rule("selftest", OF_LIVE, lambda asked, _: not asked["live"] or asked["judge"], "it is about --live"),
-    _rule("selftest", "runs", lambda asked, _: asked["live"] or asked["judge"], "it is about simulated runs"),
 )
 ONCE_KNOWN = (
     _rule("compare cost", "ratio", _none(_ratio), "every width is given, or matched to one that is"),

@@ -192,9 +192,7 @@ def as_python(text: str, known: Mapping[str, Argument]) -> str:
 
 
 def _respelled(text: str, known: Mapping[str, Argument]) -> str:
-    by_flag = {
-        _flag(one.field).name or spelling(one.name): one for one in known.values() if "flag" in one.field.metadata
-    }
+    by_flag = {spelling(one.name): one for one in known.values() if "flag" in one.field.metadata}
 
     def one(found: re.Match[str]) -> str:
         flag, rest = found[1], found[0].removeprefix(f"--{found[1]}")

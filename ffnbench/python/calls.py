@@ -131,9 +131,9 @@ def ab(request: SidesRequest, ending: Following) -> Check:
 
 @asks(SelftestRequest, beside=(QUIET, WAIT))
 def selftest(request: SelftestRequest, ending: Following) -> Answer:
-    """How often ffnbench is wrong: on simulated machines, or with `live=True` on this one.
+    """How often ffnbench is wrong on this machine, by runs whose true ratios are known.
 
-    >>> ffnbench.selftest(runs=200)
+    >>> ffnbench.selftest(repeats=4)
     """
     api.selftest(request, ending)
     return _answer(ending, "selftest")

@@ -379,11 +379,6 @@ def load(path: str | Path) -> Report:
                 f"{str(path)!r} holds what a check found, and no run by itself",
                 "its run stands in it as `now`",
             )
-        if isinstance(data, list) and data and isinstance(data[0], dict) and "world" in data[0]:
-            raise FfnbenchError(
-                f"{str(path)!r} holds no run: a selftest writes such lists",
-                f"`ffnbench selftest --from {path}` shows what one with --live has saved",
-            )
         if schema not in (1, SCHEMA):
             raise FfnbenchError(
                 f"{str(path)!r} has schema {schema}, this ffnbench reads schema {SCHEMA}",

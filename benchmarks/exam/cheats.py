@@ -1,6 +1,6 @@
 """Modules that look faster than they are: each is a SwiGLU that skips work, or has its time measured wrongly.
 
-`ffnbench selftest --judge` runs them in workers, as code of a user's, beside an honest one; selftest/judge.py has their
+`python benchmarks/cheats.py` runs them in workers, as code of a user's, beside an honest one; judge.py has their
 table. Many behave while a benchmark may look: in the first calls, and on a few tokens. Weights are drawn from
 torch's generator by nn.Linear. Needs torch; the parent never imports this file.
 """

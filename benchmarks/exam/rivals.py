@@ -1,18 +1,21 @@
 """How else one might time the cases of a plan: torch.utils.benchmark.Timer, and a loop with a median. For comparison.
 
 Both get the same modules in the same process, one case after another, and the same total time as ffnbench's run.
+`python -m exam.rivals` reads what to measure from stdin.
 """
 
 from __future__ import annotations
 
+import json
+import sys
 from collections.abc import Callable
 from statistics import median
 from time import perf_counter
-from typing import Any
 
 from torch.utils.benchmark import Timer
 
 from ffnbench import jsonable
+from ffnbench.bench.heap import keep_freed_memory
 from ffnbench.bench.jobs import Jobs
 from ffnbench.plan import Plan
 
@@ -42,13 +45,23 @@ def _loop(call: Callable[[], None], seconds: float, threads: int) -> float:
 METHODS = {"torch Timer": _timer, "median loop": _loop}
 
 
-def rival(plan: dict[str, Any], method: str, seconds: float) -> dict[str, Any]:
-    """Job: seconds of every case by one of METHODS, `seconds` in all."""
-    decoded = jsonable.decode(Plan, plan)
-    jobs, share = Jobs(decoded), seconds / len(decoded.cases)
+def rival(plan: Plan, method: str, seconds: float) -> dict[str, float]:
+    """Seconds of every case by one of METHODS, `seconds` in all."""
+    jobs, share = Jobs(plan), seconds / len(plan.cases)
     found = {}
-    for case in decoded.cases:
+    for case in plan.cases:
         jobs.open(case.label, 1)
         call = jobs.subjects[case.label].timed()
         found[case.label] = METHODS[method](call, share, case.workload.threads)
-    return {"seconds": found}
+    return found
+
+
+def main() -> None:
+    """Answer one line of JSON on stdin."""
+    asked = json.load(sys.stdin)
+    json.dump(rival(jsonable.decode(Plan, asked["plan"]), asked["method"], asked["seconds"]), sys.stdout)
+
+
+if __name__ == "__main__":
+    keep_freed_memory()  # as in ffnbench's own workers
+    main()

@@ -1,25 +1,24 @@
-"""What the live selftest asks and what it counts: what runs said of a row, and when that is wrong. Pure."""
+"""What the live exam asks and what it counts: what runs said of a row, and when that is wrong. Pure."""
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from math import log, sqrt
 from statistics import median
 
-from ffnbench.jsonable import least
+from exam.text import table
 from ffnbench.plan import Plan
 from ffnbench.planning.compare import plan_compare
 from ffnbench.request import CompareRequest
 from ffnbench.result import Verdict
 from ffnbench.stats.verdict import SAME_WITHIN
+from ffnbench.units import percent
 
 OURS, RIVALS = "ffnbench", ("torch Timer", "median loop")
 REFERENCE, FORM, SLOWED_FORM, SLOWED_BY = "relu", "swiglu", "swiglu5", 0.05
-BUSY = "busy"  # the verdict of a row that a disturbed run does not decide
 TRUTH_PRECISION, TRUTH_BUDGETS = 0.003, 4  # a fraction; budgets of a run
-LEAST_RATIO = 1e-9  # in a file: there is no ratio of nothing
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,14 +42,14 @@ class Reading:
     method: str
     repeat: int
     row: str
-    truth: float = field(metadata=least(LEAST_RATIO))
-    truth_low: float = field(metadata=least(0))
-    truth_high: float = field(metadata=least(0))
-    ratio: float | None = field(metadata=least(LEAST_RATIO))
+    truth: float
+    truth_low: float
+    truth_high: float
+    ratio: float | None
     low: float | None
     high: float | None
     verdict: str
-    seconds: float = field(metadata=least(0))  # the whole run
+    seconds: float  # the whole run
 
 
 def exam_plan(**options: object) -> Plan:
@@ -101,16 +100,16 @@ class Score:
     seconds: float  # mean
 
 
-def score_of(exams: Sequence[Sequence[Reading]], world: str, method: str) -> Score:
-    """Count the runs of a method in a world, of one exam or of several together."""
-    runs = [run for readings in exams for run in _runs([r for r in readings if (r.world, r.method) == (world, method)])]
+def score_of(readings: Sequence[Reading], world: str, method: str) -> Score:
+    """Count the runs of a method in a world."""
+    runs = _runs([r for r in readings if (r.world, r.method) == (world, method)])
     rows = [reading for run in runs for reading in run if reading.row == FORM]
     errors = [log(r.ratio / r.truth) ** 2 for r in rows if r.ratio]
     halves = [(r.high - r.low) / 2 / r.ratio for r in rows if r.ratio and r.low is not None and r.high is not None]
     return Score(
         runs=len(runs),
         wrong=sum(any(map(is_wrong, run)) for run in runs),
-        busy=sum(any(r.verdict == BUSY for r in run) for run in runs),
+        busy=sum(any(r.verdict == Verdict.BUSY.value for r in run) for run in runs),
         decided=sum(any(r.row == SLOWED_FORM and r.verdict == Verdict.SLOWER.value for r in run) for run in runs),
         error=sqrt(sum(errors) / len(errors)) if errors else None,
         half=median(halves) if halves else None,
@@ -126,20 +125,38 @@ def _runs(readings: Sequence[Reading]) -> list[list[Reading]]:
     return list(found.values())
 
 
-def lines(exams: Sequence[Sequence[Reading]]) -> list[tuple[str, str]]:
+def lines(readings: Sequence[Reading]) -> list[tuple[str, str]]:
     """Each world with each method that measured there, in the order of measuring: worlds first."""
-    pairs = list(dict.fromkeys((r.world, r.method) for readings in exams for r in readings))
-    worlds, methods = (list(dict.fromkeys(names)) for names in zip(*pairs, strict=True))
-    return [(world, method) for world in worlds for method in methods if (world, method) in pairs]
+    pairs = {(r.world, r.method): None for r in readings}
+    worlds = {world: None for world, _ in pairs}
+    return [pair for world in worlds for pair in pairs if pair[0] == world]
 
 
-def truth_half(exams: Sequence[Sequence[Reading]]) -> float:
-    """How well the truth is known where it is known worst: half the width of its interval, relative."""
-    return max((r.truth_high - r.truth_low) / 2 / r.truth for readings in exams for r in readings)
+def report(readings: Sequence[Reading]) -> str:
+    """What each method got wrong in each world."""
+    head = ("world", "method", "runs", "wrong", "busy", "decided", "error", "half-width", "a run")
+    rows = [(world, method, *_texts(score_of(readings, world, method))) for world, method in lines(readings)]
+    half = max((r.truth_high - r.truth_low) / 2 / r.truth for r in readings)
+    notes = (
+        f"{FORM} against {REFERENCE}, and {SLOWED_FORM}, the same slowed down by exactly {SLOWED_BY:.0%}, held against "
+        "a long quiet run, the truth",
+        "wrong: runs with a verdict that the truth's interval contradicts, or an interval that misses the truth's",
+        "busy: runs with a row that is not decided because others use the CPUs",
+        f"decided: runs that call {SLOWED_FORM} slower",
+        f"error: rms of the log of {FORM}'s ratio, against the truth; half-width: of its interval, the median",
+        f"the truth is known to +-{percent(half)} or better",
+        "methods other than ffnbench give no verdict: their ratios are taken at their word, within 2% the same",
+    )
+    return "\n".join((table(head, rows, left=2), "", *notes))
 
 
-def contradictions(exams: Sequence[Sequence[Reading]]) -> list[str]:
+def _texts(score: Score) -> tuple[str, ...]:
+    shares = ("-" if share is None else percent(share) for share in (score.error, score.half))
+    return (*map(str, (score.runs, score.wrong, score.busy, score.decided)), *shares, f"{score.seconds:.0f} s")
+
+
+def contradictions(readings: Sequence[Reading]) -> list[str]:
     """Which promises were not kept: nothing that ffnbench says is wrong."""
-    ours = [score_of(exams, world, method) for world, method in lines(exams) if method == OURS]
+    ours = [score_of(readings, world, method) for world, method in lines(readings) if method == OURS]
     wrong = sum(of.wrong for of in ours)
     return [f"{wrong} of {sum(of.runs for of in ours)} runs are wrong"] if wrong else []

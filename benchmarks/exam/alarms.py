@@ -1,18 +1,18 @@
-"""What live checks are asked and counted for: false alarms on unchanged rows, slow-downs that are found. Pure."""
+"""What checks are asked and counted for: false alarms on unchanged rows, slow-downs that are found. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from math import log, sqrt
 
-from ffnbench.jsonable import least
+from exam.text import table
 from ffnbench.metrics import LATENCY
 from ffnbench.plan import Case, Plan
 from ffnbench.planning.compare import plan_compare
 from ffnbench.request import CompareRequest
-from ffnbench.selftest.readings import LEAST_RATIO
 from ffnbench.stats.regression import Finding, Policy, Status
+from ffnbench.units import percent
 
 TOLERANCE = 0.01
 ROW = "swiglu"  # the row that is slowed down
@@ -30,13 +30,13 @@ class Alarm:
 
     condition: str
     repeat: int
-    injected: float = field(metadata=least(0))
+    injected: float
     row: str
     status: str
-    change: float | None = field(metadata=least(LEAST_RATIO))
+    change: float | None
     low: float | None
     high: float | None
-    seconds: float = field(metadata=least(0))  # the whole check, its second look included
+    seconds: float  # the whole check, its second look included
 
     @property
     def truth(self) -> float:
@@ -134,9 +134,36 @@ def slowed_by(alarms: list[Alarm]) -> dict[str, float]:
     return {f"+{share:.0%}": share for share in sorted({alarm.injected for alarm in alarms}) if share}
 
 
-def conditions(alarms: list[Alarm]) -> list[str]:
-    """The conditions in the order in which they came."""
-    return list(dict.fromkeys(alarm.condition for alarm in alarms))
+def report(alarms: list[Alarm], tolerance: float) -> str:
+    """One row a condition, all of them together in the last."""
+    found = [f"finds {name}" for name in slowed_by(alarms)]
+    head = ("", "false alarms", *found, "unclear", "refused", "no answer", "error", "a check")
+    named = list(dict.fromkeys(alarm.condition for alarm in alarms))
+    rows = [_row(name, alarms, name) for name in named] + [_row("all", alarms, None)] * (len(named) > 1)
+    beside = [a for a in alarms if a.injected and a.row != ROW and a.change is not None]
+    accused = sum(a.status == Status.REGRESSED.value for a in beside)
+    notes = (
+        f"ffnbench check at a tolerance of {percent(tolerance)}, on unchanged code and on code whose {ROW} is slower",
+        "false alarms, unclear: checks of unchanged code that end so; finds: checks that accuse the slowed row",
+        f"of {len(beside)} unchanged rows beside the slowed one, {accused} were accused",
+    )
+    return "\n".join((table(head, rows), "", *notes))
+
+
+def _row(name: str, alarms: list[Alarm], condition: str | None) -> tuple[str, ...]:
+    every = [counts(alarms, condition, share) for share in (0.0, *slowed_by(alarms).values())]
+    unchanged, *slowed = every
+    errors = [of.error**2 for of in every if of.error is not None]
+    seconds = [of.seconds for of in every if of.asked]
+    return (
+        name,
+        *(f"{hits} of {of.asked}" for hits, of in (
+            (unchanged.false_alarms, unchanged), *((of.found, of) for of in slowed), (unchanged.unclear, unchanged),
+        )),
+        *(str(sum(numbers)) for numbers in ([of.refused for of in every], [of.without for of in every])),
+        percent(sqrt(sum(errors) / len(errors))) if errors else "-",
+        f"{sum(seconds) / len(seconds):.0f} s" if seconds else "-",
+    )  # fmt: skip
 
 
 def broken_promises(alarms: list[Alarm]) -> list[str]:

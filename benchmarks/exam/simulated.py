@@ -1,22 +1,40 @@
-"""Checks on machines made of dice: a baseline of a few runs, then unchanged and slower code, by the real loop."""
+"""Runs, and checks of baselines of several runs, on machines made of dice: by the real loop and decisions."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import partial, reduce
 
+from exam.alarms import Alarm, alarms_of, check_policy, refused, slowed
+from exam.machine import WORLDS, Machine, World
+from exam.processes import each
 from ffnbench.bench.runner import run
 from ffnbench.plan import Plan
 from ffnbench.request import DEFAULT_BUDGET_S
 from ffnbench.result import Report
-from ffnbench.selftest.alarms import Alarm, alarms_of, check_policy, refused, slowed
-from ffnbench.selftest.machine import Machine, World
-from ffnbench.selftest.processes import Counting, each, silent
+from ffnbench.selftest.rates import Told, comparison_plan, told_by
 from ffnbench.stats.enough import Answered
 from ffnbench.stats.history import KEPT
 from ffnbench.stats.looks import foretell, look_back, report_of, unresolved
 
 BASELINE_RUNS, BUDGET_S = 3, DEFAULT_BUDGET_S
+AGES = 10**6  # between the seeds of a baseline and of its checks
+
+
+def simulate(
+    runs: int, *, seed: int = 0, worlds: Iterable[World] = WORLDS, processes: int | None = None
+) -> dict[str, list[Told]]:
+    """What `runs` runs say, spread evenly over the worlds; each has a number of its own."""
+    chosen = list(worlds)
+    numbers = [range(place, runs, len(chosen)) for place in range(len(chosen))]
+    told = each(partial(_one_world, seed), list(zip(chosen, numbers, strict=True)), processes)
+    return {world.name: found for world, found in zip(chosen, told, strict=True)}
+
+
+def _one_world(seed: int, task: tuple[World, range]) -> list[Told]:
+    (world, numbers), plan = task, comparison_plan()
+    runs = [(number, Machine(world, plan, seed + place)) for place, number in enumerate(numbers)]
+    return [one for number, machine in runs for one in told_by(machine.run(run), plan, number)]
 
 
 def simulate_checks(
@@ -28,12 +46,11 @@ def simulate_checks(
     *,
     seed: int = 0,
     processes: int | None = None,
-    counting: Counting = silent,
 ) -> list[Alarm]:
     """`repeats` baselines in every world, each with a check of code that is slower by each share."""
     tasks = [(world, seed + number) for world in worlds for number in range(repeats)]
     work = partial(_of_baseline, plan, tolerance, tuple(shares))
-    return [alarm for alarms in each(work, tasks, processes, counting) for alarm in alarms]
+    return [alarm for alarms in each(work, tasks, processes) for alarm in alarms]
 
 
 def _of_baseline(plan: Plan, tolerance: float, shares: tuple[float, ...], task: tuple[World, int]) -> list[Alarm]:
@@ -49,7 +66,7 @@ def _of_baseline(plan: Plan, tolerance: float, shares: tuple[float, ...], task: 
 
 
 def _check(before: Report, machine: Machine, injected: float, seed: int, tolerance: float) -> list[Alarm]:
-    now = Machine(machine.world, slowed(machine.plan, injected), seed + 10**6)
+    now = Machine(machine.world, slowed(machine.plan, injected), seed + AGES)
 
     def measured(asked: Plan, answered: Answered) -> Report:
         return report_of(now.measure(asked, run, answered))

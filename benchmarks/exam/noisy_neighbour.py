@@ -11,10 +11,13 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterable
+from pathlib import Path
 from types import TracebackType
 
+from exam.worlds import LiveWorld, turns
 from ffnbench.bench.environment import usable_cpus
-from ffnbench.selftest.worlds import LiveWorld, turns
+
+HERE = Path(__file__).resolve().parents[1]  # where `exam` is found
 
 LOOK_S = 0.05  # so often a working process looks whether its parent is still there
 
@@ -31,7 +34,7 @@ class Neighbour:
         told = (self._seed, self._world.mean_s or "", time.time())
         command = [sys.executable, "-m", __spec__.name, *map(str, told)]
         for _ in range(wanted):
-            self.processes.append(subprocess.Popen(command, stdin=subprocess.PIPE))
+            self.processes.append(subprocess.Popen(command, stdin=subprocess.PIPE, cwd=HERE))
         return self
 
     def __exit__(

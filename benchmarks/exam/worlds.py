@@ -1,4 +1,4 @@
-"""What works beside a live selftest: a table of neighbours, from none to bursts on every CPU. Pure."""
+"""What works beside a live exam: a table of neighbours, from none to bursts on every CPU. Pure."""
 
 from __future__ import annotations
 
@@ -7,8 +7,6 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import cycle
 from math import inf
-
-from ffnbench.names import Registry
 
 QUIET = "quiet"
 LONGEST = 4  # of a turn, in means
@@ -34,20 +32,18 @@ _TABLE = (
     LiveWorld(name="bursts 1 s", processes=1, mean_s=1.0),
     LiveWorld(name="bursts 3 s", processes=None, mean_s=3.0),
 )
-LIVE_WORLDS: Registry[LiveWorld] = Registry("world", "worlds: " + ", ".join(world.name for world in _TABLE))
-for _world in _TABLE:
-    LIVE_WORLDS.add(_world.name, _world)
+LIVE_WORLDS = {world.name: world for world in _TABLE}
 
 
 def chosen(names: Iterable[str]) -> tuple[LiveWorld, ...]:
-    """The worlds of these names, all where none is named; raises FfnbenchError for an unknown one."""
-    wanted = {LIVE_WORLDS.canonical(name) for name in names} or set(LIVE_WORLDS.names())
-    return tuple(world for world in LIVE_WORLDS if world.name in wanted)
+    """The worlds of these names, all where none is named."""
+    wanted = set(names)
+    return tuple(world for world in _TABLE if not wanted or world.name in wanted)
 
 
 def seed_of(repeat: int, name: str | None) -> int:
     """The seed of one run: each world of each repeat has its own, and so has its truth (None)."""
-    names = LIVE_WORLDS.names()
+    names = list(LIVE_WORLDS)
     return repeat * (len(names) + 1) + (len(names) if name is None else names.index(name))
 
 

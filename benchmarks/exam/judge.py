@@ -8,34 +8,32 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 
+from exam.text import share, table
 from ffnbench.bench.environment import auto_device
 from ffnbench.bench.prober import Prober
 from ffnbench.bench.runner import run
 from ffnbench.bench.session import Session
-from ffnbench.errors import FfnbenchError, Interrupted
-from ffnbench.jsonable import least
+from ffnbench.errors import FfnbenchError
 from ffnbench.metrics import LATENCY
 from ffnbench.plan import Mode, Plan, Probe, cost_of
 from ffnbench.planning.compare import plan_compare
 from ffnbench.request import CompareRequest
-from ffnbench.result import CaseCost, Run, Verdict
+from ffnbench.result import CaseCost, FailureKind, Run, Verdict
 from ffnbench.stats.verdict import summarise
 
 FORWARD, TRAIN = Mode.FORWARD.value, Mode.TRAIN.value
-FILE = "ffnbench.selftest.cheats"
+FILE = Path(__file__).with_name("cheats.py")
 REFERENCE, OWN_CODE = "swiglu", "honest"  # the honest rows of every run: a form of ours, and a module like the cheats
 SIZES = "d_ff=512@batch=4@seq_len=32"
 D_MODEL, WORKERS, ROUNDS = 256, 3, 6
 TOGETHER = 10  # cheats of one run
-START_S, ROW_S = 4.0, 0.6  # of a worker and its judge; of a row in it
 CUDA = "cuda"
 REFUSED = "refused"  # before anything was measured
-Tell = Callable[[float, str], None]  # what part is done, and what is measured now
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,14 +114,13 @@ class Judgement:
     does: str
     honest: bool = False
     ran: bool = True
-    cuda: bool = False
     failure: str = ""
     message: str = ""
     verdict: str = ""
     gains: bool = True
-    claimed: float | None = field(default=None, metadata=least(0))
-    judging_s: float = field(default=0.0, metadata=least(0))
-    wall_s: float = field(default=0.0, metadata=least(0))
+    claimed: float | None = None
+    judging_s: float = 0.0
+    wall_s: float = 0.0
 
     @property
     def caught(self) -> bool:
@@ -131,28 +128,22 @@ class Judgement:
         return bool(self.failure) or (not self.gains and self.verdict != Verdict.FASTER.value)
 
 
-def measure_cheats(
-    seed: int, threads: int, tell: Tell, cheats: Sequence[Cheat] = CHEATS, rounds: int = ROUNDS
-) -> list[Judgement]:
-    """Run every cheat by what `compare` does; those that need CUDA only where it is.
-
-    Interrupted, it gives the rows of the runs that were whole by then; raises where there is none.
-    """
-    found: list[Judgement] = []
+def judgements_of(
+    seed: int, threads: int, cheats: Sequence[Cheat] = CHEATS, rounds: int = ROUNDS
+) -> Iterator[list[Judgement]]:
+    """Every cheat by what `compare` does, a run at a time; those that need CUDA only where it is."""
     try:
-        for number, asked in enumerate(plans := prepared(cheats, seed, threads, rounds)):
-            tell(number / len(plans), ", ".join(cheat.name for cheat in asked.cheats))
-            found += judged(asked)
-    except KeyboardInterrupt:
-        if not found:
-            raise Interrupted("interrupted before one run was whole") from None
+        for asked in prepared(cheats, seed, threads, rounds):
+            yield judged(asked)
     finally:
         _forget_traces()
-    missing = [
-        Judgement(cheat=c.name, does=c.does, cuda=c.cuda, ran=False)
-        for c in cheats
-        if c.name not in {f.cheat for f in found}
-    ]
+
+
+def in_order(found: Iterable[Judgement], cheats: Sequence[Cheat] = CHEATS) -> list[Judgement]:
+    """As the table has them, with those that were not run; honest rows at the end."""
+    found = list(found)
+    known = {row.cheat for row in found}
+    missing = [Judgement(cheat=c.name, does=c.does, ran=False) for c in cheats if c.name not in known]
     order = {cheat.name: number for number, cheat in enumerate(cheats)}
     return sorted([*found, *missing], key=lambda row: order.get(row.cheat, len(order)))
 
@@ -185,12 +176,6 @@ def _prepare(cheats: Sequence[Cheat], seed: int, threads: int, rounds: int, prob
     left = [cheat for cheat in cheats if cheat not in refused]
     plan = cheats_plan(left, seed, threads, rounds, probe)
     return Asked(cheats=cheats, plan=plan, costs=_costs(plan, probe), refused=refused)
-
-
-def seconds_of_cheats(cheats: Iterable[Cheat] = CHEATS) -> float:
-    """About the seconds that all runs take where there is no CUDA."""
-    runs = list(groups(cheat for cheat in cheats if not cheat.cuda))
-    return sum(WORKERS * (START_S + ROW_S * (len(of) + 2)) for of in runs)
 
 
 def _costs(plan: Plan, probe: Probe) -> tuple[CaseCost, ...]:
@@ -265,17 +250,58 @@ def claimed(done: Run, label: str) -> float | None:
     return median(ratios) if ratios else None
 
 
-def of_cheats(found: Iterable[Judgement]) -> list[Judgement]:
-    """The rows of cheats that were run."""
-    return [row for row in found if not row.honest and row.ran]
-
-
 def broken_by_cheats(found: Sequence[Judgement]) -> list[str]:
     """What should not be: a cheat that was not caught, an honest row that failed."""
-    missed = [row.cheat for row in of_cheats(found) if not row.caught]
+    missed = [row.cheat for row in found if row.ran and not row.honest and not row.caught]
     accused = [row for row in found if row.honest and row.failure]
     broken = [f"{len(missed)} cheats were not caught: {', '.join(missed)}"] if missed else []
     return broken + [f"the honest row {row.cheat} is {row.failure}: {row.message}" for row in accused]
+
+
+SIGNS = (  # what stands in the message of a failure, and what a column says in its place; the first that fits
+    ("before timing", "output, before timing"),
+    ("threads of its row", "threads"),
+    ("has replaced", "replaced function"),
+    ("plain tensor", "no plain tensor"),
+    ("unlike its input", "shape or dtype"),
+    ("own memory", "changed input"),
+    ("into its input", "changed input"),
+    ("made twice", "another instance"),
+    ("with other weights", "other weights"),
+    ("whatever its weights", "other weights"),
+    ("memory of an earlier", "one output for all"),
+    ("a call can't be", "floor"),
+    ("gradient", "gradient"),
+    ("output", "output"),
+)
+
+
+def caught_by(row: Judgement) -> str:
+    """What a row failed by, in a word or two."""
+    if not row.ran:
+        return "not run"
+    if row.failure in (FailureKind.MISMATCH.value, FailureKind.SUSPECT.value):
+        return next((word for sign, word in SIGNS if sign in row.message), row.failure)
+    if row.failure:
+        return REFUSED if row.failure == REFUSED else f"it fails: {row.failure}"
+    return "no gain" if row.caught else "NOT CAUGHT"
+
+
+def report(found: Sequence[Judgement]) -> str:
+    """Which cheats were caught, by what, and what looking cost; the honest rows are counted below."""
+    rows = [
+        (row.cheat, row.does, caught_by(row), "-" if row.claimed is None else f"{row.claimed:.3f}",
+         share(row.judging_s, row.wall_s))
+        for row in found if not row.honest
+    ]  # fmt: skip
+    ran, honest = [row for row in found if row.ran and not row.honest], [row for row in found if row.honest]
+    caught, accused = sum(row.caught for row in ran), sum(bool(row.failure) for row in honest)
+    notes = (
+        f"claims: the time that it shows, of the honest {REFERENCE}'s; judging: of the whole run that it was in",
+        "no gain: it is not called faster, as no input comes twice, or its rows are busy; not run: it needs CUDA",
+        f"{caught} of {len(ran)} cheats were caught; of {len(honest)} honest rows beside them {accused} were accused",
+    )
+    return "\n".join((table(("cheat", "what it gives", "caught by", "claims", "judging"), rows, left=3), "", *notes))
 
 
 def _forget_traces() -> None:

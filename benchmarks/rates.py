@@ -1,0 +1,45 @@
+"""How often `compare` is wrong on simulated machines: `python benchmarks/rates.py [--runs N]`, two minutes on two CPUs.
+
+Workers made of dice go through the real runner, statistics and decisions: one module against itself, and slowed down by
+3, 5 and 10 %. Prints a row a world, all together, and worlds with states that outlast a run, which no run can cover.
+Ends with 1 where intervals or verdicts are wrong more often than promised, by more than chance.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+
+from exam.machine import STATES
+from exam.simulated import simulate
+from exam.text import share, table
+
+from ffnbench.selftest.rates import SLOWER, Told, failures, rates_of
+
+HEAD = ("world", "runs", "false diffs", "wrong way", "coverage", *(f"finds {name}" for name in SLOWER), "busy", "a run")
+
+
+def row(name: str, told: Sequence[Told]) -> tuple[str, ...]:
+    """What a world's runs came to."""
+    of = rates_of(told)
+    shares = (of.false_difference, of.wrong_way, of.covered, *of.found.values(), of.busy)
+    return (name, str(of.runs), *(share(one.hits, one.of) for one in shares), f"{of.seconds:.0f} s")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Print the table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--runs", type=int, default=900, help="in all worlds together")
+    parser.add_argument("--seed", type=int, default=0)
+    asked = parser.parse_args(arguments)
+    found = simulate(asked.runs, seed=asked.seed)
+    beyond = simulate(asked.runs // 3, seed=asked.seed, worlds=STATES)
+    whole = [one for told in found.values() for one in told]
+    every = {**found, "all worlds": whole, **beyond}
+    broken = failures(rates_of(whole))
+    print(table(HEAD, [row(name, told) for name, told in every.items() if told]), *broken, sep="\n")
+    return 1 if broken else 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

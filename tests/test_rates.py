@@ -1,0 +1,112 @@
+"""The simulated exams: that their counts are right, that they are deterministic, and that they can fail."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from statistics import median
+
+import pytest
+import rates as script
+from exam.alarms import check_plan, counts
+from exam.machine import STATES, WORLDS, Machine, World
+from exam.rivals import METHODS, rival
+from exam.simulated import simulate, simulate_checks
+
+from ffnbench.bench.jobs import Jobs
+from ffnbench.bench.runner import run
+from ffnbench.planning.compare import plan_compare
+from ffnbench.request import CompareRequest
+from ffnbench.selftest.rates import SLOWER, Share, comparison_plan, failures, rates_of
+
+
+def test_simulated_error_rates_hold() -> None:
+    """135 runs over all worlds, most of which scatter as a shared machine does; benchmarks/rates.py makes 900."""
+    told = simulate(135)
+    assert list(told) == [w.name for w in WORLDS]
+    whole = rates_of([one for of in told.values() for one in of])
+    assert whole.runs == 135
+    assert 0.9 * 135 * 5 <= whole.covered.of <= 135 * 5  # a busy row claims no interval
+    assert failures(whole) == []
+    assert 0.93 <= whole.covered.value <= 0.98
+    assert whole.false_difference.value <= 0.05
+    assert whole.wrong_way.value <= 0.01  # +3% is called the same where an interval misses by chance
+    assert whole.found["+5%"].value >= 0.75
+    assert whole.found["+10%"].value >= 0.95
+    assert {name: share.value for name, share in rates_of(told["quiet"]).found.items()} == dict.fromkeys(SLOWER, 1.0)
+
+
+def test_a_state_that_outlasts_a_run_is_covered_by_no_run() -> None:
+    """The exam sets worlds in which the code must fail."""
+    (told,) = simulate(12, worlds=STATES[-1:]).values()
+    assert rates_of(told).covered.value < 0.8
+
+
+def test_checks_go_through_the_real_loop() -> None:
+    """Two baselines of three runs on a quiet machine: none accused of nothing, a fifth is found."""
+    quiet = next(world for world in WORLDS if world.name == "quiet")
+    alarms = simulate_checks(check_plan(precision=None), 0.05, (0.0, 0.2), 2, [quiet])
+    unchanged, slowed = counts(alarms, "quiet", 0.0), counts(alarms, "quiet", 0.2)
+    assert (unchanged.checks, unchanged.asked, unchanged.false_alarms, unchanged.unclear) == (2, 2, 0, 0)
+    assert (slowed.found, slowed.false_alarms) == (2, 0)
+
+
+def test_the_same_seed_gives_the_same_runs() -> None:
+    alone = simulate(12, worlds=WORLDS[:2], processes=1)
+    assert alone == simulate(12, worlds=WORLDS[:2], processes=2)
+    assert sorted({one.run for told in alone.values() for one in told}) == list(range(12))
+
+
+def test_a_broken_promise_is_noticed(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    told = simulate(12, processes=1)
+    good = rates_of([one for of in told.values() for one in of])
+    bad = replace(good, runs=1000, false_difference=Share(hits=300, of=1000), covered=Share(hits=4000, of=5000))
+    assert failures(bad) == ["false differences in 30.0% of the runs", "the 95% intervals cover 80.0%"]
+    always = replace(good, runs=1000, covered=Share(hits=5000, of=5000))
+    assert failures(always) == ["the 95% intervals cover 100.0%"]
+    assert failures(replace(good, covered=Share(hits=0, of=0))) == []  # every row was busy
+    wrong = {name: [replace(one, verdict="faster") for one in of] for name, of in told.items()}
+    monkeypatch.setattr(script, "simulate", lambda runs, **_: wrong)
+    assert script.main(["--runs", "12"]) == 1
+    assert "false differences in 100.0% of the runs" in capsys.readouterr().out
+
+
+def test_samples_taken_for_independent_would_be_caught() -> None:
+    """What pooling the rounds of all workers would do: its intervals are far too narrow for these worlds."""
+    covered = runs = 0
+    plan = plan_compare(
+        CompareRequest(variants="a=relu,b=relu", d_model=64, device="cpu", workers=5, metrics="latency")
+    )
+    world = World(name="layouts", layout=0.02, sample=0.01)
+    for seed in range(40):
+        done = Machine(world, plan, seed).run(run)
+        by = {(s.case, s.worker, s.round): s.value for s in done.samples if s.metric == "latency"}
+        logs = [math.log(by["b", w, r] / value) for (case, w, r), value in by.items() if case == "a"]
+        mean = sum(logs) / len(logs)
+        error = math.sqrt(sum((v - mean) ** 2 for v in logs) / (len(logs) - 1) / len(logs))
+        covered += abs(mean) < 1.96 * error
+        runs += 1
+    assert covered / runs < 0.6
+
+
+@pytest.mark.parametrize("mode", ["forward", "train", "backward"])
+def test_a_slow_down_is_exactly_what_was_asked_for(mode: str) -> None:
+    """Real modules, one process: the spin is a share of the call's own time, forward, backward and both."""
+    text = f"a=relu@mode={mode},b=relu@mode={mode}@slowdown=1.0"
+    plan = plan_compare(CompareRequest(variants=text, d_model=128, seq_len=64, workers=3, rounds=9, metrics="latency"))
+    jobs = Jobs(plan.with_device("cpu"))
+    calls = jobs.open("a", None)["calls"]
+    jobs.open("b", calls)
+
+    def ratio() -> float:
+        return median(jobs.sample("b", calls)["value"] / jobs.sample("a", calls)["value"] for _ in range(15))
+
+    tries = (ratio() for _ in range(5))  # other work on the machine may spoil one; a wrong share spoils all
+    assert any(found == pytest.approx(2.0, rel=0.25) for found in tries)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_rivals_measure_every_case(method: str) -> None:
+    seconds = rival(comparison_plan(d_model=32, seq_len=8, budget=5.0), method, 0.3)
+    assert set(seconds) == {"base", "same1", "same2", *SLOWER}
+    assert all(0 < each < 1 for each in seconds.values())
