@@ -408,7 +408,7 @@ def test_update_needs_quiet(call, baseline: Path) -> None:
     before = baseline.read_text()
     noisy = machine({"swiglu": 1.3})
     noisy.waited = 0.7
-    code, out, err = call(str(baseline), "--update", launch=noisy)
+    code, out, err = call(str(baseline), "--update", "--budget", "10", launch=noisy)
     assert (code, baseline.read_text()) == (3, before)
     assert "REGRESSED" not in out
     assert "the baseline was not updated: nothing was measured for gelu, relu, swiglu" in err

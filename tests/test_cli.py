@@ -375,7 +375,8 @@ def forked_in(run: subprocess.Popen, folder: Path) -> list[int]:
 
 def test_a_worker_killed_in_the_middle_costs_one_worker_and_is_told(tmp_path: Path) -> None:
     """kill -9 of whichever worker is measuring: the run goes on, and what that worker had measured is kept."""
-    command = [sys.executable, "-m", "ffnbench", "compare", "--d-model", "64", "--workers", "3", "--rounds", "40"]
+    command = [sys.executable, "-m", "ffnbench", "compare", "--d-model", "64", "--seq-len", "16", "--workers", "3",
+               "--rounds", "40", "--threads", "1"]  # fmt: skip
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "FFNBENCH_TEST": str(tmp_path)}
     run = subprocess.Popen(
         [*command, "-o", "run.json"], cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,

@@ -213,7 +213,7 @@ def test_a_regressed_run_is_not_added_and_an_unclear_one_is(baseline: Path, call
 def test_a_busy_run_is_not_added(baseline: Path, call) -> None:
     text, launch = baseline.read_text(), machine(seed=3)
     launch.waited = 0.6
-    code, out, err = call("check", baseline, "-q --append", launch=launch)
+    code, out, err = call("check", baseline, "-q --append --budget 10", launch=launch)
     assert (code, "UNCLEAR" in out, baseline.read_text()) == (0, True, text)
     assert "was not added" in err
     assert "it was busy" in err
