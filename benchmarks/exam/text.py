@@ -26,8 +26,8 @@ def share(hits: float, of: float) -> str:
     return f"{100 * hits / of:.1f}%" if of else "-"
 
 
-def save(path: str | None, records: Iterable[Any]) -> None:
-    """Write dataclasses as a list of JSON, one a line, where a path is given."""
-    if path:
+def save(path: str | None, records: Sequence[Any]) -> None:
+    """Write dataclasses as a list of JSON, one a line, where a path is given and there are any."""
+    if path and records:
         lines = ",\n ".join(json.dumps(asdict(record)) for record in records)
         Path(path).write_text(f"[\n {lines}\n]\n", encoding="utf-8")
