@@ -10,7 +10,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 
-from exam.machine import STATES
+from exam.machine import STATES, WORLDS, as_measured
 from exam.simulated import simulate
 from exam.text import share, table
 
@@ -32,7 +32,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--runs", type=int, default=900, help="in all worlds together")
     parser.add_argument("--seed", type=int, default=0)
     asked = parser.parse_args(arguments)
-    found = simulate(asked.runs, seed=asked.seed)
+    found = simulate(asked.runs, seed=asked.seed, worlds=(as_measured(), *WORLDS))
     beyond = simulate(asked.runs // 3, seed=asked.seed, worlds=STATES)
     whole = [one for told in found.values() for one in told]
     every = {**found, "all worlds": whole, **beyond}

@@ -32,25 +32,24 @@ class Seen:
     seconds: list[float] = field(default_factory=list)
     shares: list[float] = field(default_factory=list)
 
-    def interval(self, name: str, estimate: Any) -> None:
-        """Half the interval of an estimate, relative; infinite where there is none."""
-        known = estimate and estimate.get("low")
-        self.halves[name].append(math.sqrt(estimate["high"] / estimate["low"]) - 1 if known else math.inf)
+    def interval(self, name: str, low: float | None, high: float | None) -> None:
+        """Half an interval, relative; infinite where there is none."""
+        self.halves[name].append(math.sqrt(high / low) - 1 if low and high else math.inf)
 
     def add(self, data: Any, wall_s: float) -> None:
         """A run of `compare`, or what `ab` has found."""
         run = data.get("now", data)
         for finding in data.get("findings", ()):
             if finding["metric"] == LATENCY:
-                self.interval(finding["case"], finding["change"])
+                self.interval(finding["case"], finding["change_low"], finding["change_high"])
                 self.verdicts[finding["case"]][finding["status"]] += 1
         for row in () if "findings" in data else run["comparisons"]:
             self.verdicts[row["case"]][row["verdict"]] += 1
             if row["verdict"] != "reference":
-                self.interval(row["case"], row["ratio"])
+                self.interval(row["case"], row["ratio"].get("low"), row["ratio"].get("high"))
         for one in run["measured"]:
             if one["metric"] == LATENCY:
-                self.interval(f"{one['case']}, ms", one["estimate"])
+                self.interval(f"{one['case']}, ms", one["estimate"].get("low"), one["estimate"].get("high"))
         self.seconds.append(wall_s)
         self.shares.append(sum(s["value"] * s["calls"] for s in run["samples"] if s["metric"] == LATENCY) / wall_s)
 

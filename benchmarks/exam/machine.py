@@ -8,18 +8,26 @@ starters that differ, drift, bursts, two layouts of one binary, rounds that reme
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from math import exp, log1p
+from itertools import cycle
+from math import exp, log, log1p
+from pathlib import Path
+from statistics import median
 from typing import Any
 
 from ffnbench.bench.channel import Message
-from ffnbench.plan import CONTROL, Case, Plan
-from ffnbench.result import Environment, Run
+from ffnbench.metrics import LATENCY
+from ffnbench.plan import CONTROL, METHOD, Case, Plan
+from ffnbench.report.store import load
+from ffnbench.result import Environment, Report, Run
 from ffnbench.stats.enough import Answered
+from ffnbench.stats.rounds import FEWEST_CLEAN
 
 START_S, OPEN_S, CALL_S, SAMPLE_S = 1.5, 0.06, 0.01, 0.03
 QUIET, DISTURBED = 0.003, 0.4  # share of a sample that threads wait, as it was seen
+RESULTS = Path(__file__).resolve().parents[2] / "results"
+Measured = tuple[tuple[tuple[float, float], ...], ...]  # by row, of each sample the log of seconds and what waited
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,6 +47,7 @@ class World:
     memory: float = 0.0  # correlation of a case's sample with its last one
     neighbour_s: float = 0.0  # how long a neighbour works and rests by turns, on average
     neighbour_sample: float = 0.2  # what it adds to a sample's scatter, and as much to its length
+    workers: tuple[Measured, ...] = ()  # of real runs: each simulated one is one of them, on top of all of the above
     second_layout: float = 0.0  # share of workers in which a case has its slow layout
     second_size: float = 0.04
 
@@ -151,13 +160,23 @@ class SimulatedWorker(SimulatedStarter):
             fixed = starter.get(label, 0.0) + machine.state(case) + log1p(case.workload.slowdown)
             self._means[label] = speed + layout + fixed
         self._taken = 0
+        self._samples: dict[str, Iterator[tuple[float, float]]] = {}
+        if world.workers:
+            rows = dice.choice(world.workers)
+            for place, label in enumerate(self._means):
+                row, start = rows[place % len(rows)], dice.randrange(len(rows[0])) if place >= len(rows) else 0
+                self._samples[label] = cycle((*row[start:], *row[:start]))
 
     def ask(self, request: Message, timeout_s: float) -> Message:
         """A sample by dice, and nothing where a real worker would build or check."""
         if request["do"] == "sample":
             log, disturbed = self._draw(request["label"])
+            waited = DISTURBED if disturbed else QUIET
+            if self._samples:
+                more, waited = next(self._samples[request["label"]])
+                log += more
             self._machine.clock_s += SAMPLE_S
-            return {"value": CALL_S * exp(log), "waited": DISTURBED if disturbed else QUIET}
+            return {"value": CALL_S * exp(log), "waited": waited}
         if request["do"] == "open":
             self._machine.clock_s += OPEN_S
             return {"calls": 1}
@@ -176,6 +195,28 @@ class SimulatedWorker(SimulatedStarter):
             burst += world.neighbour_sample * (1 + dice.gauss(0, 1))
         disturbed = busy or (world.told and burst > 0)
         return self._means[label] + noise + drift + burst, disturbed
+
+
+def as_measured(folder: Path = RESULTS) -> World:
+    """A world whose workers are those of the committed runs by today's method. What rows differ by is no part of it."""
+    runs = (load(path) for path in sorted(folder.glob("*/compare*.json")))
+    workers = [one for run in runs if run.plan.protocol.method == METHOD for one in _workers_of(run)]
+    return World(name="as measured", speed=0.0, layout=0.0, starter=0.0, sample=0.0, workers=tuple(workers))
+
+
+def _workers_of(run: Report) -> list[Measured]:
+    """The workers of a run that made a few rounds of every row."""
+    labels = [case.label for case in run.plan.shown]
+    found = {(s.case, s.worker, s.round): s for s in run.samples if s.metric == LATENCY}
+    middle = {name: median(s.value for s in found.values() if s.case == name) for name in labels}
+    workers = []
+    for worker in sorted({worker for _, worker, _ in found}):
+        numbers = sorted({number for _, of, number in found if of == worker})
+        rounds = [n for n in numbers if all((label, worker, n) in found for label in labels)]
+        rows = [[found[label, worker, n] for n in rounds] for label in labels]
+        if len(rounds) >= FEWEST_CLEAN:
+            workers.append(tuple(tuple((log(s.value / middle[s.case]), s.waited or 0.0) for s in row) for row in rows))
+    return workers
 
 
 ENVIRONMENT = Environment(

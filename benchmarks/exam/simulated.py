@@ -44,21 +44,24 @@ def simulate_checks(
     repeats: int,
     worlds: Iterable[World],
     *,
+    runs: int = BASELINE_RUNS,
     seed: int = 0,
     processes: int | None = None,
 ) -> list[Alarm]:
-    """`repeats` baselines in every world, each with a check of code that is slower by each share."""
+    """`repeats` baselines of so many runs in every world, each with a check of code that is slower by each share."""
     tasks = [(world, seed + number) for world in worlds for number in range(repeats)]
-    work = partial(_of_baseline, plan, tolerance, tuple(shares))
+    work = partial(_of_baseline, plan, tolerance, tuple(shares), runs)
     return [alarm for alarms in each(work, tasks, processes) for alarm in alarms]
 
 
-def _of_baseline(plan: Plan, tolerance: float, shares: tuple[float, ...], task: tuple[World, int]) -> list[Alarm]:
+def _of_baseline(
+    plan: Plan, tolerance: float, shares: tuple[float, ...], runs: int, task: tuple[World, int]
+) -> list[Alarm]:
     (world, seed), policy = task, check_policy(tolerance)
     machine = Machine(world, plan, seed)
     before = reduce(
         lambda first, later: first.with_repeat(later, KEPT),
-        [report_of(machine.run(run)) for _ in range(BASELINE_RUNS)],
+        [report_of(machine.run(run)) for _ in range(runs)],
     )
     if blind := unresolved(foretell(before, policy, BUDGET_S)):
         return [refused(blind.case, condition=world.name, repeat=seed, injected=share) for share in shares]
