@@ -89,6 +89,19 @@ def test_initial_weights_have_the_declared_spread(init: Init, up_std: float, dow
     assert bool((module.up.bias == 0).all()) == (init is not Init.TORCH)
 
 
+def test_a_large_weight_repeats_its_draws_and_no_row() -> None:
+    """4096 x 4096 numbers: as many different ones as fit, spread as nn.Linear spreads them, no two rows alike."""
+    torch.manual_seed(0)
+    layer = build_module(FFNSpec(d_model=4096, d_ff=4096, activation="relu", bias=True)).up
+    weight = layer.weight.detach()
+    assert type(layer) is torch.nn.Linear
+    assert layer.weight.requires_grad
+    assert float(weight.std()) == pytest.approx(4096**-0.5 / 3**0.5, rel=0.01)
+    assert float(weight.abs().max()) <= 4096**-0.5
+    assert float(layer.bias.detach().std()) == pytest.approx(4096**-0.5 / 3**0.5, rel=0.05)
+    assert len(weight.unique(dim=0)) == 4096
+
+
 @pytest.mark.parametrize(
     ("field", "value", "says"),
     [

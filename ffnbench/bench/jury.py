@@ -23,6 +23,7 @@ from ffnbench.result import Against, Judged
 
 SHARE = 0.01  # of a run's time that judging may take, once every case has been judged
 AT_FIRST_S = 0.05  # for each case
+FIRST_S = 20.0  # of a run, before anything is judged: so soon a long one finds a case that goes on for nothing
 NO_FAULT = ("oom", "unsupported")  # of a module that its judge can't build
 KEPT = 200  # pieces of evidence of a case that wait, at most: later ones take the places of others
 
@@ -80,8 +81,10 @@ class Jury:
             self._made_of.setdefault(label, made_of)
 
     def due(self, label: str, elapsed_s: float) -> float | None:
-        """For how many seconds a case may be judged now; None where it has to wait, or nothing waits."""
-        if not self._waiting.get(label):
+        """For how many seconds a case may be judged now; None where it has to wait, or nothing waits. A short run is
+        judged at its end alone.
+        """
+        if not self._waiting.get(label) or elapsed_s < FIRST_S:
             return None
         if label not in self._found:
             return AT_FIRST_S

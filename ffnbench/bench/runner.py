@@ -20,7 +20,7 @@ from ffnbench.bench.channel import Message
 from ffnbench.bench.devices import Sightings, check_devices, told_of, why_not_seen
 from ffnbench.bench.environment import USABLE, auto_device, describe, usable_memory
 from ffnbench.bench.found import Finder, Found
-from ffnbench.bench.jury import Jury
+from ffnbench.bench.jury import AT_FIRST_S, Jury
 from ffnbench.bench.machine_noise import Watch
 from ffnbench.bench.memory_limits import check_fits, fit_into
 from ffnbench.bench.roof_samples import RoofSamples
@@ -80,7 +80,7 @@ def run(
     if judge is launch:
         jury.aside = source.aside
     runner = _Runner(
-        found, source, Schedule(now, plan.protocol), RoofSamples(found, costs, now), jury,
+        found, source, Schedule(now, plan.protocol, judged=jury.sits), RoofSamples(found, costs, now), jury,
         on_progress=on_progress, describe=describe, answered=answered, weights=weights,
     )  # fmt: skip
     watch = Watch()
@@ -414,7 +414,7 @@ class _Runner:
         for label in self.found.alive:
             seconds = self.jury.due(label, self.schedule.elapsed_s)
             if seconds is None and at_the_end and self.jury.waits(label):
-                seconds = 0.0
+                seconds = AT_FIRST_S
             if seconds is not None:
                 self._tell(f"judging {label}")
                 why = self.jury.judge(label, seconds, self.plan, usable_memory())

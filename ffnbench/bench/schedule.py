@@ -20,6 +20,7 @@ class Schedule:
 
     now: Callable[[], float]
     protocol: Protocol
+    judged: bool = False  # at the end, which takes about as long as a worker does beside its rounds
     rounds: int = 0  # of the next worker
     whole: int = 0  # workers that are done
     _start: float = 0.0
@@ -70,6 +71,11 @@ class Schedule:
         rest = median(self._rest_s[1:] or self._rest_s or [0.0])
         return Pace(rest, median(self._round_s) if self._round_s else 0.0)
 
+    @property
+    def _after(self) -> float:
+        """Seconds that pass after the last worker."""
+        return self.pace().worker_s if self.judged else 0.0
+
     def look(self, left: Plan, samples: Sequence[Sample]) -> None:
         """From what was measured so far: how many rounds the next worker makes. The last one makes what there is time
         for.
@@ -78,13 +84,13 @@ class Schedule:
         if protocol.precision is None or protocol.budget_s is None or not pace.round_s:
             return
         self.rounds = rounds_wanted(protocol, scatter(left, samples), pace, protocol.budget_s)
-        room = int((protocol.budget_s - self.elapsed_s - pace.worker_s) / pace.round_s)
+        room = int((protocol.budget_s - self.elapsed_s - self._after - pace.worker_s) / pace.round_s)
         self.rounds = max(protocol.rounds, min(self.rounds, room))
 
     def limit(self, left: Plan, samples: Sequence[Sample], answered: Answered | None) -> str:
         """Which limit is met, "" for none."""
         budget = self.protocol.budget_s
-        fits = budget is None or self.elapsed_s + self.pace().seconds(self.rounds) <= budget
+        fits = budget is None or self.elapsed_s + self.pace().seconds(self.rounds) + self._after <= budget
         return limit_met(left, samples, fits, answered)
 
     def enough(self, made: int, clean: int) -> bool:
@@ -94,7 +100,7 @@ class Schedule:
             return made >= protocol.rounds
         if made < protocol.rounds:
             return False
-        over = self.elapsed_s + self.pace().round_s > protocol.budget_s
+        over = self.elapsed_s + self.pace().round_s + self._after > protocol.budget_s
         return clean >= self.rounds or over or made >= MADE_UP * self.rounds
 
     def progress(self, round_: int, text: str) -> Progress:
