@@ -79,6 +79,7 @@ from ffnbench.report.listing import (
     records_view,
     timer_records,
     trusted_record,
+    workers_record,
 )
 from ffnbench.report.models import model_view
 from ffnbench.report.output import Ending, Silent
@@ -351,6 +352,7 @@ def environment(
         worker.close()
     set_ = [{"fact": name, "value": value} for name, value in settings]
     devices = device_records(_devices(told), of_device)
+    set_.append(workers_record(told.get("forks", False)))
     set_.append(trusted_record(str(named_files.named_path()), len(named_files.known())))
     records = [*environment_records(found), *devices, *set_, *overhead, *(machine_records(reached) if reached else [])]
     noisy = [*advice(), *(device_advice(of_device) if of_device else [])]

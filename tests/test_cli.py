@@ -283,6 +283,9 @@ def test_env_tells_the_machine_and_its_fingerprint() -> None:
 
     assert records["torch"] == torch.__version__
     assert len(records["fingerprint"]) == 12
+    assert records["workers"] == (
+        "forked" if sys.platform == "linux" else "an interpreter each: torch can't be forked here"
+    )
     assert int(records["usable cpus"]) >= 1
 
 

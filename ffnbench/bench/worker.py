@@ -55,7 +55,7 @@ def main() -> None:
         return
     gc.freeze()
     gc.enable()
-    channel.send({"hello": VERSION, "torch": _in_a_child(about_torch) | {"allocator": allocator}})
+    channel.send({"hello": VERSION, "torch": _in_a_child(about_torch) | {"allocator": allocator, "forks": can_fork()}})
     torch.set_num_threads(1)  # looking takes small operations, whose threads wait for each other; a case sets its own
     jobs = None
     while (request := channel.receive()) is not None:

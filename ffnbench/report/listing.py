@@ -246,6 +246,11 @@ def device_records(devices: str, of_device: Mapping[str, Any]) -> list[Record]:
     return [{"fact": name, "value": str(value)} for name, value in shown.items() if value not in ("", None)]
 
 
+def workers_record(forks: bool) -> Record:
+    """How workers are made here."""
+    return {"fact": "workers", "value": "forked" if forks else "an interpreter each: torch can't be forked here"}
+
+
 def trusted_record(path: str, lines: int) -> Record:
     """Where it stands which code the user has named, which `check` may run."""
     return {"fact": "code that was named", "value": f"{path} ({lines} {'line' if lines == 1 else 'lines'})"}
