@@ -84,9 +84,9 @@ def test_workload_keys_belong_to_one_case() -> None:
     )
 
 
-def test_quick_is_three_workers_and_what_is_given_wins() -> None:
+def test_quick_is_five_workers_and_what_is_given_wins() -> None:
     quick = plan_compare(CompareRequest(quick=True)).protocol
-    assert (quick.workers, quick.rounds) == (3, 8)
+    assert (quick.workers, quick.rounds) == (5, 4)
     assert plan_compare(CompareRequest(quick=True, workers=4, rounds=2)).protocol.workers == 4
     assert plan_compare(CompareRequest(rounds=9)).protocol.workers == 5
 
