@@ -162,7 +162,8 @@ class SimulatedWorker(SimulatedStarter):
         self._taken = 0
         self._samples: dict[str, Iterator[tuple[float, float]]] = {}
         if world.workers:
-            rows = dice.choice(world.workers)
+            # any row may stand for any case, so that equal cases are equal on average
+            rows = dice.sample(found := dice.choice(world.workers), len(found))
             for place, label in enumerate(self._means):
                 row, start = rows[place % len(rows)], dice.randrange(len(rows[0])) if place >= len(rows) else 0
                 self._samples[label] = cycle((*row[start:], *row[:start]))
