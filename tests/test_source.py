@@ -21,6 +21,7 @@ from ffnbench.bench.heap import ALLOCATOR, KEEPS, SYSTEM, keep_freed_memory
 from ffnbench.bench.runner import run
 from ffnbench.bench.session import Fork, Session, WorkerLost
 from ffnbench.bench.source import STARTERS, Source
+from ffnbench.bench.worker_group import WorkerGroup
 from ffnbench.errors import Unfinished
 from ffnbench.plan import Arm, Plan
 from ffnbench.planning.compare import plan_compare
@@ -308,4 +309,31 @@ def test_sigkill_of_the_parent_leaves_neither_starter_nor_fork(modules: Path) ->
             assert all(map(alive, pids))
         finally:
             parent.send_signal(signal.SIGKILL)
+    assert gone(*pids)
+
+
+def state_of(process: int) -> str:
+    return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0]
+
+
+def test_sides_that_wait_for_their_turn_are_stopped_and_end_with_the_rest(modules: Path) -> None:
+    """Two processes at once: the one that was asked last rests as well, since nobody asks it."""
+    sides = [Arm(env=(("A", "1"),)), Arm(env=(("A", "2"),))]
+    starters = {arm: Session(arm) for arm in sides}
+    one, other = plan_of(modules, ("Plain", "Exits")).cases[:2]
+    plan = replace(plan_of(modules), cases=(replace(one, arm=sides[0]), replace(other, arm=sides[1])))
+    group = WorkerGroup(plan, starters)
+    group.greeting()
+    pids = [starter._process.pid for starter in starters.values()]
+    forks = group.fork(60.0)
+    found = [child for pid in pids for child in children(pid)]
+    assert len(found) == 2
+    assert forks.ask({"do": "plan", "plan": jsonable.encode(plan), "memory_bytes": None}, 60.0) == {}
+    assert forks.ask({"do": "open", "label": one.label, "calls": 1}, 60.0)["calls"] == 1
+    assert [state_of(child) for child in found] == ["T", "T"]
+    forks.close()
+    assert gone(*found)
+    with closing(group.fork(60.0)) as again:
+        assert again.ask({"do": "timer", "label": one.label}, 60.0)["empty_call_s"] > 0
+    group.close()
     assert gone(*pids)
