@@ -21,7 +21,8 @@ from ffnbench import jsonable
 from ffnbench.bench.runner import run
 from ffnbench.errors import Unfinished
 from ffnbench.plan import Plan
-from ffnbench.result import Comparison, Report, Run
+from ffnbench.result import Comparison, Report
+from ffnbench.selftest.exam import finished
 from ffnbench.stats.enough import Answered
 from ffnbench.stats.history import KEPT
 from ffnbench.stats.looks import foretell, look_back, report_of, unresolved
@@ -96,21 +97,12 @@ def _placed(said: Said, world: LiveWorld, repeat: int, truth: Truth) -> Reading:
 
 def _compared(plan: Plan) -> tuple[dict[str, Comparison], float]:
     """The comparison of each row that is no reference, and how many seconds that took."""
-    done = _whole(run(plan))
+    done = finished(run(plan))
     _, comparisons, _ = summarise(done)
     by = {c.case: c for c in comparisons if not plan.is_reference(c.case)}
     if len(by) < plan.compared:
         raise Unfinished("a row has no comparison")
     return by, done.wall_s
-
-
-def _whole(done: Run) -> Run:
-    """A run that nothing went wrong in."""
-    if done.interrupted:
-        raise KeyboardInterrupt
-    if done.failures or done.stopped:
-        raise Unfinished("a case failed", done.failures[0].message if done.failures else done.stopped)
-    return done
 
 
 def _ours(plan: Plan) -> list[Said]:
@@ -143,7 +135,7 @@ def checks(
     """What each check says: `repeats` times a fresh quiet baseline of several runs, then the checks of these worlds."""
     for repeat in range(seed, seed + repeats):
         seeds = range(BASELINE_RUNS * repeat, BASELINE_RUNS * (repeat + 1))
-        runs = [report_of(_whole(run(_seeded(plan, one)))) for one in seeds]
+        runs = [report_of(finished(run(_seeded(plan, one)))) for one in seeds]
         before = reduce(lambda first, later: first.with_repeat(later, KEPT), runs)
         for name, injected in CHECKS:
             for world in worlds:

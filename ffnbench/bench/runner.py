@@ -70,8 +70,8 @@ def run(
     more memory than there is, Unfinished where nothing can be measured at all. `answered` is asked at the looks of a
     run with a precision whether the question is answered; by itself that is when the precision is reached. `weights` is
     a folder with the weights that every case takes over. `costs` are those of the cases: without them nothing is known
-    of ceilings. `judge` starts the process that judges the outputs of timed calls, which is forked where it
-    is `launch`: without it nobody does. `on_found`
+    of ceilings. `judge` starts the process that judges the outputs of timed calls, which is forked where it is
+    `launch`: without it nobody does. `on_found`
     is told of everything as it comes: the plan with its device, the environment, each sample, failure, note and roof.
     `launch`, `now` and `describe` are the world outside: simulations and tests bring their own.
     """

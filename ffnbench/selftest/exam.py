@@ -57,7 +57,7 @@ def measure(asked: Exam, listener: Listener, now: Callable[[], float] = time.mon
             text = f"run {number + 1} of {asked.repeats}"
             listener(Progress(done=done, text=text, eta_s=max(0.0, whole - spent)))
             plan = replace(asked.plan, protocol=replace(asked.plan.protocol, seed=seed + number))
-            told += told_by(_whole(run(plan)), plan, number)
+            told += told_by(finished(run(plan)), plan, number)
     except KeyboardInterrupt:
         if not told:
             raise Interrupted("interrupted before a first run was whole") from None
@@ -67,7 +67,7 @@ def measure(asked: Exam, listener: Listener, now: Callable[[], float] = time.mon
     return told
 
 
-def _whole(done: Run) -> Run:
+def finished(done: Run) -> Run:
     """A run that nothing went wrong in."""
     if done.interrupted:
         raise KeyboardInterrupt
