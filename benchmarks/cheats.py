@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from exam.judge import CHEATS, ROUNDS, broken_by_cheats, in_order, judgements_of, report
 from exam.text import save
 
-from ffnbench.bench.environment import usable_cpus
+from ffnbench.device.environment import usable_cpus
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -16,10 +16,10 @@ from collections import defaultdict
 from statistics import fmean, median, stdev
 
 from ffnbench import jsonable
-from ffnbench.bench.session import Fork, Session
 from ffnbench.plan import Plan
 from ffnbench.planning.compare import plan_compare
 from ffnbench.request import CompareRequest
+from ffnbench.run.session import Fork, Session
 from ffnbench.stats.interval import Mean, student
 
 FORKED, FRESH = "forked", "fresh"

@@ -23,15 +23,15 @@ from pathlib import Path
 from statistics import mean, median, stdev
 
 from ffnbench.activations.table import ACTIVATIONS
-from ffnbench.bench.prober import Prober
-from ffnbench.bench.runner import run
-from ffnbench.bench.session import Session
 from ffnbench.errors import FfnbenchError
 from ffnbench.ffn.variants import GATED
 from ffnbench.plan import Backend, Mode, Plan, cost_of
 from ffnbench.planning.compare import plan_compare
 from ffnbench.request import CompareRequest
 from ffnbench.result import CaseCost, FailureKind, Run
+from ffnbench.run.prober import Prober
+from ffnbench.run.runner import run
+from ffnbench.run.session import Session
 from ffnbench.stats.verdict import summarise
 
 OWN = Path(__file__).with_name("honest_modules.py")

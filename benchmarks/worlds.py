@@ -21,7 +21,7 @@ from exam.readings import report as readings_report
 from exam.text import save
 from exam.worlds import LIVE_WORLDS, chosen
 
-from ffnbench.bench.environment import usable_cpus
+from ffnbench.device.environment import usable_cpus
 from ffnbench.request import DEFAULT_BUDGET_S
 
 T = TypeVar("T")

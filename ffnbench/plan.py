@@ -404,7 +404,7 @@ def control_of(cases: Iterable[Case], reference: str) -> Case:
 
 
 class Probe(Interface):
-    """Looks at code of the user's by running it, which a pure plan can't. bench/prober.py has the real one."""
+    """Looks at code of the user's by running it, which a pure plan can't. run/prober.py has the real one."""
 
     def within(self, arm: Arm) -> Probe:
         """A probe that looks from there; this one where the arm has nothing of its own."""

@@ -14,17 +14,18 @@ from typing import Any
 
 import pytest
 
-from ffnbench import api, cli, jsonable
+from ffnbench import cli, jsonable
 from ffnbench.activations.facts import Facts
 from ffnbench.activations.user_activation import OwnActivation
-from ffnbench.bench.prober import Prober
-from ffnbench.bench.session import Session, WorkerLost
+from ffnbench.api import world
 from ffnbench.ffn.cost import Cost
 from ffnbench.ffn.spec import ActivationSpec, ImportedSpec
 from ffnbench.plan import OWN, Arm, Backend, Case, Workload
 from ffnbench.report.compare import compare_records
 from ffnbench.report.records import csv_text
 from ffnbench.result import Agreement, Curve, Report
+from ffnbench.run.prober import Prober
+from ffnbench.run.session import Session, WorkerLost
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.append(str(ROOT / "benchmarks"))  # `exam`, and the scripts beside it
@@ -198,7 +199,7 @@ def on_machine(monkeypatch: pytest.MonkeyPatch):
     """Put workers and probers that are not real where every command finds them: the one seam."""
 
     def put(launch: object = Session, prober: object = Prober) -> None:
-        monkeypatch.setattr(api, "MACHINE", api.Machine(launch=launch, prober=prober))
+        monkeypatch.setattr(world, "MACHINE", world.Machine(launch=launch, prober=prober))
 
     return put
 
@@ -232,7 +233,7 @@ class ProberHere(SidesProber):
 
 
 def _probe_jobs() -> Any:
-    from ffnbench.bench import probe_jobs  # with torch, which not every test needs
+    from ffnbench.worker import probe_jobs  # with torch, which not every test needs
 
     return probe_jobs
 

@@ -31,12 +31,12 @@ from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_mod
 from torch.utils._pytree import tree_leaves, tree_map
 
 from ffnbench import jsonable
-from ffnbench.bench import accelerator, nvml
-from ffnbench.bench.accelerator import CaptureFailed, Replay
-from ffnbench.bench.jobs import Jobs
-from ffnbench.bench.session import WorkerLost
-from ffnbench.bench.worker import _answer
+from ffnbench.device import accelerator, nvml
+from ffnbench.device.accelerator import CaptureFailed, Replay
 from ffnbench.plan import Plan
+from ffnbench.run.session import WorkerLost
+from ffnbench.worker.jobs import Jobs
+from ffnbench.worker.loop import _answer
 
 US = 1e-6
 AT_ONCE = {"warmup_s": 0.004, "min_sample_s": 0.004}  # nothing here has to get warm, and nothing scatters

@@ -18,11 +18,11 @@ from unittest.mock import patch
 from zlib import crc32
 
 from ffnbench import api
-from ffnbench.bench.prober import Prober
-from ffnbench.bench.runner import run
-from ffnbench.bench.session import WorkerLost, interpreter_of, variables_of
 from ffnbench.errors import Unfinished
 from ffnbench.plan import OWN, Arm
+from ffnbench.run.prober import Prober
+from ffnbench.run.runner import run
+from ffnbench.run.session import WorkerLost, interpreter_of, variables_of
 from ffnbench.selftest import exam
 
 CALL_S, SAMPLE_S, OPEN_S, START_S = 0.01, 0.05, 0.2, 1.5
@@ -240,7 +240,7 @@ def installed(world: World) -> Iterator[None]:
         def put(place: Any, name: str, value: Any) -> None:
             stack.enter_context(patch.object(place, name, value))
 
-        put(api, "MACHINE", api.Machine(launch=launch, prober=partial(FuzzProber, world)))
+        put(world, "MACHINE", world.Machine(launch=launch, prober=partial(FuzzProber, world)))
         put(api, "run", partial(run, now=world.now))
         put(api, "time", SimpleNamespace(monotonic=world.now, sleep=world.sleep))
         put(exam, "run", partial(run, now=world.now, launch=launch))

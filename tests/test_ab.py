@@ -18,15 +18,15 @@ import torch
 from conftest import ROOT, FakeLaunch, KnownProber, listen
 
 from ffnbench import cli, jsonable
-from ffnbench.bench.agreement import hold, keep
-from ffnbench.bench.prober import Prober
-from ffnbench.bench.repository import PREFIX, Repository
 from ffnbench.errors import FfnbenchError
+from ffnbench.gate.regression import Status, output_finding
+from ffnbench.gate.repository import PREFIX, Repository
 from ffnbench.plan import CONTROL, OWN, Arm, Case
 from ffnbench.planning.compare import plan_compare
 from ffnbench.request import CompareRequest
 from ffnbench.result import Agreement
-from ffnbench.stats.regression import Status, output_finding
+from ffnbench.run.prober import Prober
+from ffnbench.worker.agreement import hold, keep
 
 MODULE = """
 import time

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 import torch
 
-from ffnbench.bench import accelerator
-from ffnbench.bench.accelerator import CaptureFailed, CudaAccelerator, TorchAccelerator, accelerator_of, place_of
+from ffnbench.device import accelerator
+from ffnbench.device.accelerator import CaptureFailed, CudaAccelerator, TorchAccelerator, accelerator_of, place_of
 from ffnbench.errors import Unsupported
 
 

@@ -12,12 +12,12 @@ from exam.alarms import REFUSED, TOLERANCE, Alarm, broken_promises, check_plan, 
 from exam.machine import Machine, World
 from exam.worlds import LIVE_WORLDS, QUIET, chosen
 
-from ffnbench.bench.runner import run
+from ffnbench.gate.looks import look_back, report_of
+from ffnbench.gate.regression import Status
 from ffnbench.plan import Plan
 from ffnbench.result import Failure, FailureKind, Report
+from ffnbench.run.runner import run
 from ffnbench.stats.enough import Answered
-from ffnbench.stats.looks import look_back, report_of
-from ffnbench.stats.regression import Status
 
 BESIDE = "bursts 3 s"
 CALM = World(name="calm", layout=0.002, starter=0.001, sample=0.01)

@@ -13,23 +13,24 @@ PACKAGE = ROOT / "ffnbench"
 FILES = sorted(PACKAGE.rglob("*.py"))
 HEAVY = {"torch", "pandas", "matplotlib", "numpy", "scipy"}
 TORCH_FILES = {
-    "ffn/modules.py", "ffn/attention_module.py", "ffn/dense.py", "ffn/experts.py", "ffn/like.py", "bench/meters.py",
-    "bench/jobs.py", "bench/counting.py", "bench/probe_jobs.py", "bench/building.py",
-    "bench/agreement.py", "bench/backends.py", "bench/ceilings.py", "bench/compiling.py", "bench/onednn.py",
-    "ffn/packed.py", "bench/padding.py", "models/alone.py", "bench/inputs.py", "bench/evidence.py",
-    "bench/judging.py", "bench/originals.py", "bench/accelerator.py", "bench/outside.py",
-    "bench/weighing.py", "bench/precision.py",
+    "ffn/modules.py", "ffn/attention_module.py", "ffn/dense.py", "ffn/experts.py", "ffn/like.py", "worker/meters.py",
+    "worker/jobs.py", "worker/counting.py", "worker/probe_jobs.py", "backends/building.py",
+    "worker/agreement.py", "backends/backend.py", "worker/ceiling_calls.py", "backends/compiling.py",
+    "backends/onednn.py",
+    "ffn/packed.py", "worker/padding.py", "models/alone.py", "worker/inputs.py", "worker/evidence.py",
+    "worker/judging.py", "worker/originals.py", "device/accelerator.py", "worker/hidden_kernels.py",
+    "worker/weighing.py", "worker/precision.py",
 }  # fmt: skip
 PICTURE_FILES = {
     f"report/{name}picture.py" for name in ("", "curve_", "surface_", "block_", "forest_", "ratio_", "roofline_")
 }
 # from the top of the house to its ground: a room imports from those below it; files of one room may import each other
 ROOMS = (
-    "__main__", "cli", "python", "api", "report", "selftest", "bench", "stats", "planning", "result", "plan", "metrics",
-    "request", "models", "ffn", "activations", "targets", "files", "names", "units", "errors", "jsonable", "streams",
-    "version",
+    "__main__", "cli", "python", "api", "report", "selftest", "gate", "run", "worker", "backends", "device", "stats",
+    "planning", "result", "plan", "metrics", "request", "models", "ffn", "activations", "targets", "files", "git",
+    "names", "units", "errors", "jsonable", "streams", "version",
 )  # fmt: skip
-APART = {("report", "bench")}  # neither knows the other, though one stands above
+APART = {("report", room) for room in ("run", "worker", "backends", "device")}  # neither knows the other
 
 
 def part_of(name: str) -> str:

@@ -12,10 +12,7 @@ import pytest
 from conftest import FakeLaunch, ffnbench
 
 from ffnbench import api, jsonable
-from ffnbench.bench.environment import about_build
-from ffnbench.bench.runner import run
-from ffnbench.bench.session import BOOT, interpreter_of, variables_of
-from ffnbench.bench.worker_group import WorkerGroup, sides_of, start_for
+from ffnbench.device.environment import about_build
 from ffnbench.errors import FfnbenchError
 from ffnbench.plan import CONTROL, OWN, Arm, Case, Plan
 from ffnbench.planning.compare import plan_compare
@@ -24,6 +21,9 @@ from ffnbench.report.store import load, seal
 from ffnbench.report.words import side_lines
 from ffnbench.request import CompareRequest
 from ffnbench.result import Side
+from ffnbench.run.runner import run
+from ffnbench.run.session import BOOT, interpreter_of, variables_of
+from ffnbench.run.worker_group import WorkerGroup, sides_of, start_for
 
 
 def test_an_arm_is_read_from_the_keys_of_a_variant() -> None:

@@ -15,11 +15,11 @@ from rich.cells import cell_len
 from typer.testing import CliRunner
 
 from ffnbench import api, jsonable
-from ffnbench.bench.prober import Prober
 from ffnbench.cli import app
 from ffnbench.errors import FfnbenchError, Unfinished
 from ffnbench.ffn.attention import AttentionSpec
 from ffnbench.ffn.spec import ActivationSpec, FFNSpec, Gate, HFSpec, ImportedSpec
+from ffnbench.gate.regression import Policy, Status, exact_findings
 from ffnbench.metrics import COMPILE, ERROR, HELD, LATENCY, PACK
 from ffnbench.plan import Backend, Plan, Workload, values_of
 from ffnbench.planning.backends import lacks
@@ -32,8 +32,9 @@ from ffnbench.report.text import plain
 from ffnbench.report.words import backend_text, error_text
 from ffnbench.request import BlockRequest, CompareRequest
 from ffnbench.result import Report, Sample, Verdict
+from ffnbench.run.prober import Prober
+from ffnbench.run.session import WorkerLost
 from ffnbench.stats.fastest import Fastest, fastest
-from ffnbench.stats.regression import Policy, Status, exact_findings
 
 SWIGLU = FFNSpec(d_model=8, d_ff=16, activation="silu", gate=Gate.INNER)
 
@@ -553,7 +554,7 @@ def test_other_lists_start_no_worker(on_machine) -> None:
 
 
 def test_a_list_without_a_worker_is_unfinished(on_machine) -> None:
-    launch = FakeLaunch(trouble={("backends", None): api.WorkerLost("crash", "gone")})
+    launch = FakeLaunch(trouble={("backends", None): WorkerLost("crash", "gone")})
     on_machine(launch=launch)
     with pytest.raises(Unfinished, match="could not say what can run"):
         api.backends()

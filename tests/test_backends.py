@@ -9,7 +9,6 @@ import pytest
 from conftest import FakeLaunch, FakeWorker, KnownProber
 
 from ffnbench import api, jsonable
-from ffnbench.bench.session import Session
 from ffnbench.errors import FfnbenchError
 from ffnbench.metrics import COMPILE
 from ffnbench.plan import CompileMode, Plan
@@ -17,6 +16,7 @@ from ffnbench.planning.compare import plan_compare
 from ffnbench.report.compare import compare_table
 from ffnbench.report.text import plain
 from ffnbench.request import CompareRequest
+from ffnbench.run.session import Session
 
 HOSTILE = str(Path(__file__).with_name("hostile.py"))
 

@@ -13,7 +13,6 @@ import pytest
 from conftest import FakeLaunch, ffnbench
 
 from ffnbench import api
-from ffnbench.bench.memory_limits import fit_into, memory_needed
 from ffnbench.cli import app
 from ffnbench.errors import FfnbenchError
 from ffnbench.ffn.attention import AttentionSpec, Form
@@ -24,9 +23,11 @@ from ffnbench.models.presets import PRESETS
 from ffnbench.planning.block import attention_of, lengths_of, plan_block
 from ffnbench.report.block_picture import block_figure
 from ffnbench.report.block_records import block_records, ffn_share
+from ffnbench.report.shown_report import ShownReport
 from ffnbench.report.whole_model import whole_model_view
 from ffnbench.request import BlockRequest
 from ffnbench.result import Estimate, Verdict
+from ffnbench.run.memory_limits import fit_into, memory_needed
 
 GIB = 2**30
 
@@ -38,7 +39,7 @@ def seconds(label: str, worker: int, number: int) -> float:
     return 1e-3 * int(tokens) * share * (1 + 0.002 * (len(label) * (worker + 1) * (worker + number + 3) % 11))
 
 
-def measured(request: BlockRequest, **launch) -> api.ShownReport:
+def measured(request: BlockRequest, **launch) -> ShownReport:
     return api.measure(api.prepare(replace(request, quick=True)), launch=FakeLaunch(seconds, **launch))
 
 
@@ -278,7 +279,7 @@ def test_memory_is_known_before_the_start() -> None:
 
 @pytest.mark.parametrize("mode", ["forward", "train"])
 def test_the_memory_told_is_no_less_than_the_memory_used(mode: str) -> None:
-    from ffnbench.bench import meters, weighing
+    from ffnbench.worker import meters, weighing
 
     plan = plan_block(BlockRequest(d_model=128, kv_heads=1, seq_len="384", mode=mode, device="cpu", threads=1))
     for case in plan.cases[1:]:

@@ -10,14 +10,14 @@ import pytest
 from exam.machine import ENVIRONMENT
 from test_stats import plan_of, run_of
 
-from ffnbench.bench.runner import run
+from ffnbench.gate.looks import report_of
+from ffnbench.gate.regression import Policy, Status, exit_code, latency_findings, past_of
 from ffnbench.metrics import LATENCY
 from ffnbench.plan import CONTROL, Plan
 from ffnbench.report.compare import compare_records, compare_table
 from ffnbench.report.text import plain
 from ffnbench.result import Around, Comparison, Report, Run, Sample, Verdict
-from ffnbench.stats.looks import report_of
-from ffnbench.stats.regression import Policy, Status, exit_code, latency_findings, past_of
+from ffnbench.run.runner import run
 from ffnbench.stats.verdict import summarise
 
 WAITS, QUIET = 0.5, 0.01

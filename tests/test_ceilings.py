@@ -13,22 +13,23 @@ import pytest
 from conftest import FACTS, FakeLaunch, csv_of, lost
 
 from ffnbench import api
-from ffnbench.bench.caches import Cache, caches, level_of
-from ffnbench.bench.peak import flops_a_cycle, peaks
-from ffnbench.bench.roofs import matrix_of, memory_of, roofs_for
-from ffnbench.bench.runner import run
-from ffnbench.bench.waiting import WaitMeter
-from ffnbench.bench.worker_group import WorkerGroup, start_for
+from ffnbench.device.caches import Cache, caches, level_of
+from ffnbench.device.ceilings import matrix_of, memory_of, roofs_for
+from ffnbench.device.peak_flops import flops_a_cycle, peaks
+from ffnbench.device.waiting import WaitMeter
 from ffnbench.errors import FfnbenchError
 from ffnbench.plan import NoProbe, cost_of
 from ffnbench.planning.compare import plan_compare
 from ffnbench.report.ceilings_cache import cache_path, keep_ceilings, kept_ceilings
 from ffnbench.report.journal import Journal
-from ffnbench.report.shown_report import recompute
+from ffnbench.report.output import NullSink
+from ffnbench.report.shown_report import as_shown, recompute
 from ffnbench.report.store import load, report_text
 from ffnbench.report.text import plain
 from ffnbench.request import CompareRequest
 from ffnbench.result import Bound, CaseCost, MachineCeilings, Roof
+from ffnbench.run.runner import run
+from ffnbench.run.worker_group import WorkerGroup, start_for
 from ffnbench.stats.ceilings import needed_by, shares_of
 from ffnbench.stats.verdict import summarise
 
@@ -266,7 +267,7 @@ def test_a_saved_run_gives_the_same_shares(report, tmp_path: Path) -> None:
     path.write_text(report_text(report))
     again = load(path)
     assert (again.roofs, again.shares) == (report.roofs, report.shares)
-    assert recompute(api.as_shown(again)).shares == report.shares
+    assert recompute(as_shown(again)).shares == report.shares
     both = again.with_repeat(again, 5)
     assert len(both.runs) == 2
     path.write_text(report_text(both))
@@ -409,7 +410,7 @@ def test_candidates_keep_to_the_room_and_to_the_sizes_of_the_cases() -> None:
 def test_every_path_computes_what_it_says() -> None:
     """Nothing is left out of a call: its result is that of the operation, on numbers that are not zero."""
     torch = pytest.importorskip("torch")
-    from ffnbench.bench.ceilings import CANNOT, Ceilings
+    from ffnbench.worker.ceiling_calls import CANNOT, Ceilings
 
     plan = plan_of(variants="swiglu", d_model=32, d_ff=96, seq_len=24, threads=1)
     roofs = [r for r in roofs_for(plan.cases, costs_of(plan), CACHES, 1 << 40) if max(r.shape[1:], default=0) < 512]
@@ -535,13 +536,13 @@ def test_env_measures_shows_and_keeps(cache: Path, on_machine) -> None:
 
     shown = []
 
-    class Ending(api.Silent):
+    class OutputSink(NullSink):
         def show(self, view) -> None:
             shown.append({fact.text: value.text for fact, value in view().table.rows})
 
     on_machine(Worker)
-    api.environment(False, Ending(), ceilings=True)
-    api.environment(False, Ending())
+    api.environment(False, OutputSink(), ceilings=True)
+    api.environment(False, OutputSink())
     assert shown[0] == shown[1]
     assert "10.0 torch.mm (256 x 256 x 256)" in shown[0]["float32 GFLOP/s"]
     assert any(fact.startswith("GB/s from memory, ") for fact in shown[0])

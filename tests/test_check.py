@@ -16,11 +16,7 @@ from conftest import FakeLaunch
 
 from ffnbench import api, cli
 from ffnbench.errors import FfnbenchError
-from ffnbench.planning.compare import plan_compare
-from ffnbench.report.exports import EXPORTS
-from ffnbench.report.store import report_text
-from ffnbench.request import CompareRequest
-from ffnbench.stats.regression import (
+from ffnbench.gate.regression import (
     Finding,
     Policy,
     Status,
@@ -28,6 +24,10 @@ from ffnbench.stats.regression import (
     parse_tolerances,
     status_of,
 )
+from ffnbench.planning.compare import plan_compare
+from ffnbench.report.exports import EXPORTS
+from ffnbench.report.store import report_text
+from ffnbench.request import CompareRequest
 
 VARIANTS = "relu,gelu,swiglu"
 

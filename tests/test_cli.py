@@ -20,6 +20,7 @@ from conftest import ROOT, FakeLaunch, csv_of, ffnbench, listen
 
 from ffnbench import __version__, api, cli
 from ffnbench.activations.table import ACTIVATIONS
+from ffnbench.api import preparing
 from ffnbench.ffn.variants import GATED
 from ffnbench.report.store import report_text
 from ffnbench.request import CompareRequest
@@ -243,8 +244,7 @@ def test_exact_metrics_alone_say_so_and_show_failures(call) -> None:
 
 
 def test_a_bug_shows_its_traceback_and_is_3_never_1(call, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(api, "plan_compare", lambda *_: 1 / 0)
-    monkeypatch.setitem(api.PLANS, CompareRequest, api.plan_compare)
+    monkeypatch.setitem(preparing.PLANS, CompareRequest, lambda *_: 1 / 0)
     code, _, err = call("cost")
     assert code == 3
     assert "ZeroDivisionError" in err
@@ -255,7 +255,7 @@ def test_want_of_memory_is_no_bug(call, monkeypatch: pytest.MonkeyPatch) -> None
     def full(*_: object) -> None:
         raise MemoryError
 
-    monkeypatch.setitem(api.PLANS, CompareRequest, full)
+    monkeypatch.setitem(preparing.PLANS, CompareRequest, full)
     code, out, err = call("cost")
     assert (code, out) == (3, "")
     assert err.startswith("error: there is not enough memory\nhint: ")

@@ -11,16 +11,17 @@ import pytest
 import torch
 from conftest import ROOT
 
-from ffnbench.bench import accelerator, counting
-from ffnbench.bench.compile_errors import not_compiled
-from ffnbench.bench.outside import UNNAMED
-from ffnbench.bench.worker import _answer
+from ffnbench.backends.compile_errors import not_compiled
+from ffnbench.device import accelerator
 from ffnbench.errors import Unsupported
 from ffnbench.ffn.cost import Cost
 from ffnbench.ffn.experts import MixtureOfExperts
 from ffnbench.ffn.moe import Dispatch, MoESpec
 from ffnbench.ffn.spec import FFNSpec, ImportedSpec
 from ffnbench.plan import Workload
+from ffnbench.worker import counting
+from ffnbench.worker.hidden_kernels import UNNAMED
+from ffnbench.worker.loop import _answer
 
 D_MODEL, D_FF = 16, 48
 LAYERS = 4 * D_MODEL * D_FF  # FLOPs of two linear layers, a token
@@ -245,9 +246,9 @@ def test_on_the_cpu_they_are_a_loop_and_its_row_says_so() -> None:
     """torch's own profiler sees a product for each expert."""
     from torch.autograd.profiler import profile
 
-    from ffnbench.bench.jobs import Jobs
     from ffnbench.planning.compare import plan_compare
     from ffnbench.request import CompareRequest
+    from ffnbench.worker.jobs import Jobs
 
     flags = {
         "d_model": 16,
@@ -323,8 +324,8 @@ def test_what_a_compiler_cannot_compile_is_unsupported_and_says_why() -> None:
 
 FAILS_TO_COMPILE = """
 import torch
-from ffnbench.bench.jobs import Jobs
-from ffnbench.bench.worker import _answer
+from ffnbench.worker.jobs import Jobs
+from ffnbench.worker.loop import _answer
 from ffnbench.plan import NoProbe
 from ffnbench.planning.compare import plan_compare
 from ffnbench.request import CompareRequest

@@ -13,14 +13,14 @@ import torch
 from conftest import ffnbench
 from torch import Tensor, nn
 
-from ffnbench.bench import meters, weighing
-from ffnbench.bench.accelerator import accelerator_of
+from ffnbench.device.accelerator import accelerator_of
 from ffnbench.errors import Unsupported
 from ffnbench.ffn.cost import cost
 from ffnbench.ffn.modules import build_module, reference_output
 from ffnbench.ffn.moe import Dispatch, MoESpec
 from ffnbench.ffn.spec import FFNSpec, Gate
 from ffnbench.plan import Workload
+from ffnbench.worker import meters, weighing
 
 pytestmark = [pytest.mark.cuda, pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")]
 

@@ -7,8 +7,8 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from ffnbench.bench import worker
-from ffnbench.bench.device_errors import device_error
+from ffnbench.device.device_errors import device_error
+from ffnbench.worker import loop as worker
 
 # as torch and its libraries write them
 ILLEGAL = (

@@ -17,6 +17,7 @@ from conftest import csv_of
 from rich.cells import cell_len
 
 from ffnbench import api
+from ffnbench.gate.regression import Policy, Status, exact_findings, latency_findings, past_of
 from ffnbench.metrics import DEVICE_TIME, HOST_TIME, LATENCY, WORKSPACE
 from ffnbench.plan import NoProbe, Plan, Workload, cost_of
 from ffnbench.planning.block import plan_block
@@ -34,7 +35,6 @@ from ffnbench.result import Bound, CaseCost, Estimate, Report, Roof
 from ffnbench.stats.ceilings import fits, needed_by
 from ffnbench.stats.fastest import groups_of
 from ffnbench.stats.launch_bound import is_launch_bound
-from ffnbench.stats.regression import Policy, Status, exact_findings, latency_findings, past_of
 
 GOLDEN = Path(__file__).parent / "golden"
 RUN = GOLDEN / "cuda.json"  # three workers of six rounds of four rows, written by hand

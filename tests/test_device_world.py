@@ -10,7 +10,6 @@ from conftest import KnownProber, csv_of
 from device_world import POWER_CAP, US, Context, Kernel, Kernels, Launch, Slow, World, install, shapes, truth_of, used
 
 from ffnbench import api
-from ffnbench.bench import meters
 from ffnbench.ffn.cost import cost
 from ffnbench.metrics import DEVICE_TIME, HOST_TIME, LATENCY, PEAK, SAVED, WORKSPACE
 from ffnbench.plan import Workload
@@ -22,6 +21,7 @@ from ffnbench.request import CompareRequest
 from ffnbench.result import Estimate, FailureKind
 from ffnbench.stats.launch_bound import launch_bound
 from ffnbench.stats.rounds import is_clean
+from ffnbench.worker import meters
 
 
 def context(**costs: object) -> Context:

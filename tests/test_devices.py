@@ -15,20 +15,21 @@ import pytest
 import torch
 from conftest import FACTS, FakeLaunch
 
-from ffnbench.bench import accelerator, environment, meters, nvml, weighing
-from ffnbench.bench.devices import why_not_seen
-from ffnbench.bench.environment import about_accelerators, about_device, describe
-from ffnbench.bench.nvml import DeviceWatch, advice, reasons
-from ffnbench.bench.runner import run
+from ffnbench.device import accelerator, environment, nvml
+from ffnbench.device.environment import about_accelerators, about_device, describe
+from ffnbench.device.nvml import DeviceWatch, advice, reasons
 from ffnbench.errors import FfnbenchError
 from ffnbench.plan import Plan
 from ffnbench.planning.block import plan_block
 from ffnbench.planning.compare import plan_compare
 from ffnbench.request import BlockRequest, CompareRequest
 from ffnbench.result import DeviceSeen, Verdict
+from ffnbench.run.devices import why_not_seen
+from ffnbench.run.runner import run
 from ffnbench.stats.noise import busy_text, device_clocks, device_others, left_out
 from ffnbench.stats.rounds import is_clean
 from ffnbench.stats.verdict import summarise
+from ffnbench.worker import meters, weighing
 
 UUIDS = ("aaaaaaaa-0000-0000-0000-000000000000", "bbbbbbbb-0000-0000-0000-000000000000")
 A100 = {

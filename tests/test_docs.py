@@ -11,9 +11,11 @@ import pytest
 from conftest import ROOT, FakeLaunch, ProberHere, SidesProber, ffnbench, two_sides
 
 from ffnbench import api
+from ffnbench.api import measuring
 from ffnbench.cli import app
 from ffnbench.plan import METHOD
 from ffnbench.report.compare import compare_records, compare_table
+from ffnbench.report.shown_report import recompute
 from ffnbench.report.store import load, report_text
 from ffnbench.report.text import plain
 from ffnbench.request import CompareRequest
@@ -66,7 +68,7 @@ def test_shell_lines_are_commands_that_work(document, line, tmp_path, monkeypatc
         pytest.importorskip("timm")
     on_machine(launch, SidesProber)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.setattr(api, "_pause", lambda seconds, ending: None)
+    monkeypatch.setattr(measuring, "_pause", lambda seconds, sink: None)
     monkeypatch.setattr(exam, "measure", a_selftest)
     if line.startswith("ffnbench ab "):
         two_sides(tmp_path)
@@ -181,7 +183,7 @@ def quoted(ratio: str, low: str, high: str) -> set[str]:
 
 def shown_again(path) -> Report:
     """A saved run with its figures as `ffnbench report` shows them."""
-    return api.recompute(api.load(str(path)))
+    return recompute(api.load(str(path)))
 
 
 def test_the_numbers_of_the_claims_are_those_of_the_committed_runs() -> None:

@@ -10,13 +10,13 @@ from statistics import median
 import pytest
 from exam.machine import OPEN_S, SAMPLE_S, START_S, Machine, World
 
-from ffnbench.bench.runner import run
 from ffnbench.metrics import LATENCY
 from ffnbench.plan import Plan
 from ffnbench.planning.compare import plan_compare
 from ffnbench.planning.effort import MIN_WORKERS, protocol_of
 from ffnbench.request import CompareRequest, Effort
 from ffnbench.result import Sample
+from ffnbench.run.runner import run
 from ffnbench.stats.enough import FIRST_LOOK, MOST_WORKERS, SEVERAL, Pace, Scatter, limit_met, rounds_wanted, scatter
 from ffnbench.stats.verdict import summarise
 

@@ -18,10 +18,10 @@ from ffnbench.activations.acceptance import checked
 from ffnbench.activations.facts import Facts, find_facts
 from ffnbench.activations.table import ACTIVATIONS
 from ffnbench.activations.trace import flat_zones
-from ffnbench.bench.probe_jobs import function_of, scale_of
 from ffnbench.errors import FfnbenchError
 from ffnbench.ffn.spec import ActivationSpec
 from ffnbench.report.activations import _interval
+from ffnbench.worker.probe_jobs import function_of, scale_of
 
 SELU, ALPHA = 1.0507009873554805, 1.6732632423543772
 MU, SIGMA = 0.707107, 0.282095

@@ -13,6 +13,7 @@ from conftest import ROOT, ffnbench
 from hf_vary import FOREIGN
 
 from ffnbench import api
+from ffnbench.api import world
 from ffnbench.errors import FfnbenchError
 from ffnbench.ffn import cost
 from ffnbench.models.configs import Unanswered, read_groups
@@ -136,7 +137,7 @@ def test_why_transformers_can_not_count_is_said(tmp_path, monkeypatch: pytest.Mo
         def close(self) -> None:
             pass
 
-    monkeypatch.setattr(api, "MACHINE", api.Machine(launch=Worker))
+    monkeypatch.setattr(world, "MACHINE", world.Machine(launch=Worker))
     found = api.inspect_whole(written(tmp_path, LLAMA | {"vocab_size": None}))
     assert (found.params, "transformers is not installed" in found.note) == (None, True)
 

@@ -19,17 +19,17 @@ from rich.cells import cell_len
 
 from ffnbench import api, cli
 from ffnbench.activations.table import ACTIVATIONS
-from ffnbench.bench.prober import Prober
 from ffnbench.errors import FfnbenchError
 from ffnbench.plan import NoProbe
 from ffnbench.planning.activations import every_activation, parse_range, select
 from ffnbench.report.activation_pictures import points, titles
 from ffnbench.report.activations import facts_records, facts_table
 from ffnbench.report.formats import PICTURE_SUFFIXES
-from ffnbench.report.output import Ending, Written
+from ffnbench.report.output import OutputSink, Written
 from ffnbench.report.text import plain
 from ffnbench.request import PictureRequest
 from ffnbench.result import Curve
+from ffnbench.run.prober import Prober
 
 OWN = """
 import torch
@@ -71,8 +71,8 @@ def test_the_default_writes_one_picture_and_says_where(folder: Path) -> None:
 
 
 def draw(*, out: list[str], **flags) -> list[str]:
-    with Ending(Written(out=tuple(out)), "activations", suffixes=PICTURE_SUFFIXES) as ending:
-        return api.plot_activations(PictureRequest(**({"dpi": 50, "timeout": 60.0} | flags)), ending)
+    with OutputSink(Written(out=tuple(out)), "activations", suffixes=PICTURE_SUFFIXES) as sink:
+        return api.plot_activations(PictureRequest(**({"dpi": 50, "timeout": 60.0} | flags)), sink)
 
 
 def test_every_format_size_and_style(folder: Path) -> None:

@@ -18,7 +18,6 @@ from rich.cells import cell_len
 
 import ffnbench
 from ffnbench import api
-from ffnbench.bench.memory_limits import check_fits, memory_needed, memory_of_judge
 from ffnbench.errors import FfnbenchError
 from ffnbench.ffn.moe import MoESpec
 from ffnbench.ffn.spec import FFNSpec
@@ -32,6 +31,7 @@ from ffnbench.report.store import load, report_text
 from ffnbench.report.text import html_fragment, markdown, plain
 from ffnbench.request import CompareRequest, CostRequest, command_line
 from ffnbench.result import Report, Verdict
+from ffnbench.run.memory_limits import check_fits, memory_needed, memory_of_judge
 
 LISTS = {"d_model": (64, 96), "dtype": ("float32", "bfloat16"), "mode": ("forward", "train"), "threads": (1, 2),
          "batch": (1, 3), "seq_len": (8, 16)}  # fmt: skip

@@ -8,11 +8,11 @@ import pytest
 import torch
 
 from ffnbench import jsonable
-from ffnbench.bench import agreement
-from ffnbench.bench.jobs import Jobs
 from ffnbench.plan import NoProbe, Plan
 from ffnbench.planning.compare import plan_compare
 from ffnbench.request import CompareRequest
+from ffnbench.worker import agreement
+from ffnbench.worker.jobs import Jobs
 
 
 def plan_of(variants: str = "relu,swiglu", **options: object) -> Plan:
@@ -36,7 +36,7 @@ def test_a_head_takes_over_its_bases_weights(tmp_path: Path) -> None:
 
 
 def test_what_is_warm_is_not_warmed_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    from ffnbench.bench import meters
+    from ffnbench.worker import meters
 
     warmed: list[float] = []
     monkeypatch.setattr(meters, "warm_up", lambda subject, seconds: warmed.append(seconds))

@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from ffnbench.stats.history import History, Part, history_of, whole
+from ffnbench.gate.history import History, Part, history_of, whole
 from ffnbench.stats.interval import Mean
 
 TYPED = 0.004, 3  # the prior as docs/methodology.md states it

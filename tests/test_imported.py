@@ -101,8 +101,8 @@ def test_two_checkouts_keep_their_own_neighbours(tmp_path) -> None:
 def test_the_ecosystems_modules_run_without_an_adapter(target: str, d_ff: int) -> None:
     """Where they are installed; they are no dependency of the tests."""
     pytest.importorskip(target.partition(".")[0])
-    from ffnbench.bench.prober import Prober
     from ffnbench.plan import Workload
+    from ffnbench.run.prober import Prober
 
     work = Workload(batch=1, seq_len=8, dtype="float32", device="cpu", mode="forward", threads=1)
     with Prober() as prober:
@@ -114,8 +114,8 @@ def test_the_ecosystems_modules_run_without_an_adapter(target: str, d_ff: int) -
 
 def test_weights_of_eight_bits_are_counted_as_what_they_are(tmp_path) -> None:
     """A module that declares its weights as integers is not held to reading them as float32."""
-    from ffnbench.bench.counting import count
     from ffnbench.plan import Workload
+    from ffnbench.worker.counting import count
 
     (tmp_path / "q.py").write_text(
         "import torch\n"

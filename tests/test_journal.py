@@ -17,7 +17,7 @@ from conftest import ROOT, FakeLaunch, ffnbench
 from ffnbench import api
 from ffnbench.errors import FfnbenchError
 from ffnbench.report.journal import Journal
-from ffnbench.report.output import Ending, Output
+from ffnbench.report.output import Output, OutputSink
 from ffnbench.report.store import load
 from ffnbench.request import CompareRequest
 
@@ -75,14 +75,15 @@ def killed_at(sample: int, *more: str, folder: Path) -> None:
 import os, signal, sys
 sys.path[:0] = [{str(ROOT)!r}, {str(ROOT / "tests")!r}]
 from conftest import FakeLaunch
-from ffnbench import api, cli
+from ffnbench import cli
+from ffnbench.api import world
 asked = []
 def seconds(label, worker, number):
     asked.append(label)
     if len(asked) == {sample}:
         os.kill(os.getpid(), signal.SIGKILL)
     return 0.01 * (1.0 + 0.001 * (len(asked) % 7)) * (1.3 if label == "swiglu" else 1)
-api.MACHINE = api.Machine(launch=FakeLaunch(seconds))
+world.MACHINE = world.Machine(launch=FakeLaunch(seconds))
 sys.argv = ["ffnbench", *{[*COMPARE, *more]!r}]
 cli.main()
 """
@@ -142,8 +143,8 @@ def test_a_later_run_names_what_is_left_and_mixes_nothing(call, tmp_path: Path) 
 def test_one_that_is_written_now_is_told_as_such(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     first = Journal(tmp_path / "a.json")
     request = CompareRequest(variants="relu,swiglu", d_model=32, threads=1, quick=True)
-    with Ending(Output(out=(str(tmp_path / "a.json"),)), "compare") as ending:
-        api.measure(api.prepare(request), ending, launch=FakeLaunch())
+    with OutputSink(Output(out=(str(tmp_path / "a.json"),)), "compare") as sink:
+        api.measure(api.prepare(request), sink, launch=FakeLaunch())
     assert "a.json.journal is written by another run now" in capsys.readouterr().err
     assert not first.close(keep=True)  # it has no samples
     assert [path.name for path in tmp_path.glob("*.journal")] == ["a.json.2.journal"]  # its run was never shown

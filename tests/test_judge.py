@@ -19,17 +19,17 @@ from torch.overrides import TorchFunctionMode, _get_current_function_mode_stack
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from ffnbench import jsonable
-from ffnbench.bench import evidence, judging, originals
-from ffnbench.bench.inputs import PART, WIDEST, Pool, most_inputs, width_of
-from ffnbench.bench.jobs import Jobs
-from ffnbench.bench.jury import SHARE, Jury
-from ffnbench.bench.originals import Originals
-from ffnbench.bench.runner import run
-from ffnbench.bench.session import WorkerLost
 from ffnbench.plan import NoProbe, Plan, cost_of
 from ffnbench.planning.compare import plan_compare
 from ffnbench.request import CompareRequest
 from ffnbench.result import Against, CaseCost, FailureKind
+from ffnbench.run.output_checks import SHARE, OutputChecks
+from ffnbench.run.runner import run
+from ffnbench.run.session import WorkerLost
+from ffnbench.worker import evidence, judging, originals
+from ffnbench.worker.inputs import PART, WIDEST, Pool, most_inputs, width_of
+from ffnbench.worker.jobs import Jobs
+from ffnbench.worker.originals import Originals
 
 D, H = 32, 48
 
@@ -228,10 +228,10 @@ def test_what_stands_in_for_a_clock_is_found_and_put_back(monkeypatch: pytest.Mo
     assert known.replaced() == "time.perf_counter"
     assert time.perf_counter is right
     assert known.replaced() == ""
-    from ffnbench.bench import meters
+    from ffnbench.worker import meters
 
     monkeypatch.setattr(meters, "perf_counter", ours)
-    assert known.replaced() == "ffnbench.bench.meters.perf_counter"
+    assert known.replaced() == "ffnbench.worker.meters.perf_counter"
     assert meters.perf_counter is right
     monkeypatch.setattr(Tensor, "clone", lambda self: self)
     assert known.replaced() == "torch.Tensor.clone"
@@ -429,15 +429,15 @@ RIGHT = {
 
 def judged_by(
     answer: dict[str, Any], fails: list[str] | None = None, times: int = 1
-) -> tuple[list[str], Jury, FakeJudge]:
+) -> tuple[list[str], OutputChecks, FakeJudge]:
     plan, judge = plan_of("relu,swiglu"), FakeJudge(RIGHT | answer, fails or [])
-    jury = Jury(judge, "", 5.0, time.monotonic)
-    jury.opened("swiglu", {"w": "AAAA"})
+    checks = OutputChecks(judge, "", 5.0, time.monotonic)
+    checks.opened("swiglu", {"w": "AAAA"})
     said = []
     for _ in range(times):
-        jury.hear("swiglu", {"salt": 1})
-        said.append(jury.judge("swiglu", 1.0, plan, None))
-    return said, jury, judge
+        checks.hear("swiglu", {"salt": 1})
+        said.append(checks.judge("swiglu", 1.0, plan, None))
+    return said, checks, judge
 
 
 def test_a_large_weight_has_a_fingerprint() -> None:
@@ -463,11 +463,11 @@ def test_a_judge_that_is_lost_once_is_started_again() -> None:
             return super().ask(request, timeout_s)
 
     plan, judge = plan_of("relu,swiglu"), Gone(RIGHT, [])
-    jury = Jury(judge, "", 5.0, time.monotonic)
+    checks = OutputChecks(judge, "", 5.0, time.monotonic)
     for started in (1, 2):
-        jury.hear("swiglu", {"salt": 1})
-        assert (jury.judge("swiglu", 1.0, plan, None), judge.started) == ("", started)
-    assert jury.found("swiglu").outputs == 2
+        checks.hear("swiglu", {"salt": 1})
+        assert (checks.judge("swiglu", 1.0, plan, None), judge.started) == ("", started)
+    assert checks.found("swiglu").outputs == 2
 
 
 @pytest.mark.parametrize(
@@ -483,41 +483,41 @@ def test_a_judge_that_is_lost_once_is_started_again() -> None:
     ],
 )
 def test_what_makes_a_row_suspect(answer: dict[str, Any], words: str) -> None:
-    (said,), jury, _ = judged_by(answer)
+    (said,), checks, _ = judged_by(answer)
     assert said == words or (words and words in said)
-    for judged in jury.judged:
+    for judged in checks.judged:
         assert judged.against is (Against.FORM if answer.get("form") else Against.ITSELF)
         assert jsonable.decode(type(judged), jsonable.encode(judged)) == judged
 
 
 def test_a_judge_that_is_lost_is_started_again_and_a_second_time_is_the_cases_fault() -> None:
-    said, jury, judge = judged_by({}, ["crash"], times=2)
+    said, checks, judge = judged_by({}, ["crash"], times=2)
     assert said == ["", ""]
-    assert [(found.error, found.why, found.outputs) for found in jury.judged] == [(3e-7, "", 2)]
+    assert [(found.error, found.why, found.outputs) for found in checks.judged] == [(3e-7, "", 2)]
     assert [request["do"] for request in judge.asked] == ["plan", "judge", "plan", "judge"]
-    said, jury, _ = judged_by({}, ["crash", "crash"], times=2)
+    said, checks, _ = judged_by({}, ["crash", "crash"], times=2)
     assert said[0] == ""
     assert "was lost with it twice: it is gone" in said[1]
-    said, jury, _ = judged_by({}, ["oom", "oom"], times=2)
+    said, checks, _ = judged_by({}, ["oom", "oom"], times=2)
     assert said == ["", ""]
-    assert [(found.error, found.why) for found in jury.judged] == [(None, "it is gone")]
+    assert [(found.error, found.why) for found in checks.judged] == [(None, "it is gone")]
 
 
 def test_judging_waits_for_its_share_of_the_time() -> None:
-    _, jury, _ = judged_by({})
-    assert jury.due("swiglu", 100.0) is None  # nothing waits
-    jury.hear("swiglu", {})
-    jury.hear("relu", {})
-    assert jury.due("relu", 10.0) is None  # the run may be a short one
-    assert jury.due("relu", 30.0) > 0  # was never judged
-    jury.seconds = 4.0
-    assert jury.due("swiglu", 4.0 / SHARE - 1) is None
-    assert jury.due("swiglu", 4.0 / SHARE + 100) == pytest.approx(100 * SHARE / 2)
+    _, checks, _ = judged_by({})
+    assert checks.due("swiglu", 100.0) is None  # nothing waits
+    checks.hear("swiglu", {})
+    checks.hear("relu", {})
+    assert checks.due("relu", 10.0) is None  # the run may be a short one
+    assert checks.due("relu", 30.0) > 0  # was never judged
+    checks.seconds = 4.0
+    assert checks.due("swiglu", 4.0 / SHARE - 1) is None
+    assert checks.due("swiglu", 4.0 / SHARE + 100) == pytest.approx(100 * SHARE / 2)
 
 
 def test_drawn_calls_are_spread_and_unforeseen() -> None:
-    jury = Jury(None, "", 1.0, time.monotonic)
-    drawn = [jury.draw(4) for _ in range(400)]
+    checks = OutputChecks(None, "", 1.0, time.monotonic)
+    drawn = [checks.draw(4) for _ in range(400)]
     assert {look for draw in drawn for look in draw.looks} == {0, 1, 2, 3}
     assert all(draw.looks == sorted(set(draw.looks)) for draw in drawn)
     # a quarter, but for those that fall together: 75 expected, standard deviation 8

@@ -16,8 +16,6 @@ import pytest
 from conftest import ROOT, FakeLaunch, ffnbench
 
 from ffnbench import api, cli, plan
-from ffnbench.bench.jobs import Jobs
-from ffnbench.bench.session import Session
 from ffnbench.cli import app
 from ffnbench.ffn.cost import Cost, cost
 from ffnbench.metrics import METRICS
@@ -26,6 +24,8 @@ from ffnbench.report.ratio_picture import ratio_figure
 from ffnbench.report.store import load, report_text, seal
 from ffnbench.report.views import VIEWS
 from ffnbench.request import BlockRequest, CompareRequest, SidesRequest, TimingRequest, command_line
+from ffnbench.run.session import Session
+from ffnbench.worker.jobs import Jobs
 
 STARTS = {".png": b"\x89PNG", ".svg": b"<?xml", ".pdf": b"%PDF"}
 COMMANDS = {
@@ -144,7 +144,7 @@ def test_the_command_line_of_a_request_makes_that_request(command: str, monkeypa
     """What is typed arrives as it was meant: every flag leads to the field of its name, and back."""
     heard = []
     name = {"activations": "time_activations"}.get(command, command)
-    monkeypatch.setattr(api, name, lambda request, ending: heard.append(request))
+    monkeypatch.setattr(api, name, lambda request, sink: heard.append(request))
     _, *words = shlex.split(command_line(command, ASKED[command]))
     words += {"activations": ["--time"], "ab": ["swiglu"]}.get(command, [])
     assert app(words, standalone_mode=False) in (0, None)

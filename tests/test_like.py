@@ -17,8 +17,6 @@ from torch import Tensor, nn
 
 from ffnbench import api, jsonable
 from ffnbench.activations.user_activation import OwnActivation
-from ffnbench.bench.jobs import Jobs, Mismatch
-from ffnbench.bench.worker import _answer
 from ffnbench.errors import FfnbenchError, Unsupported
 from ffnbench.ffn.imported import build_imported
 from ffnbench.ffn.like import as_form, layout_of
@@ -34,6 +32,8 @@ from ffnbench.planning.grammar import parse_variant
 from ffnbench.planning.sides import plan_sides
 from ffnbench.report.compare import compare_table
 from ffnbench.request import CompareRequest, SidesRequest
+from ffnbench.worker.jobs import Jobs, Mismatch
+from ffnbench.worker.loop import _answer
 
 D, H = 12, 20  # d_model and d_ff: neither is the other's double
 Weights = dict[str, Tensor]

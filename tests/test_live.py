@@ -35,7 +35,7 @@ from exam.readings import (
 )
 from exam.worlds import LIVE_WORLDS, QUIET, chosen, seed_of, turns
 
-from ffnbench.bench.environment import usable_cpus
+from ffnbench.device.environment import usable_cpus
 from ffnbench.plan import Case
 
 

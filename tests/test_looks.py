@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,11 +11,11 @@ from conftest import FakeLaunch
 from scipy.special import stdtrit
 
 from ffnbench import api
-from ffnbench.bench.runner import run
+from ffnbench.gate.looks import FIRST, LAST, LATER, level_at_end, look_back, look_level, report_of
+from ffnbench.gate.regression import Finding, Policy, Status
 from ffnbench.request import CompareRequest
+from ffnbench.run.runner import run
 from ffnbench.stats.enough import looks
-from ffnbench.stats.looks import FIRST, LAST, LATER, level_at_end, look_back, look_level, report_of
-from ffnbench.stats.regression import Finding, Policy, Status
 
 RUNS = 6000
 TOLERANCES = (0.3, 0.6, 1.0, 1.5, 2.0, 3.0, 5.0, 10.0)  # in standard deviations of a worker
@@ -56,12 +57,12 @@ def table(means: tuple[np.ndarray, np.ndarray], level: Level) -> dict[tuple[int,
     }
 
 
-def paid(workers: int, last: bool) -> float:
+def inflated(workers: int, last: bool) -> float:
     return FIRST if workers <= 6 else LAST if last else LATER
 
 
 def test_the_interval_at_the_end_covers_whatever_the_change(means) -> None:
-    found = table(means, paid)
+    found = table(means, inflated)
     assert min(found.values()) > 0.935  # 94.2 % with 20,000 runs; two standard errors are 0.6 %
     assert max(found.values()) < 0.985
     assert 0.945 < np.mean(list(found.values())) < 0.975
@@ -85,7 +86,7 @@ def test_other_levels_do_not(means, level: Level, low: float, high: float) -> No
 
 def measured(limit: str, workers: int) -> object:
     request = CompareRequest(variants="relu,gelu", d_model=64, threads=1, metrics="latency", workers=workers, rounds=6)
-    return api.replace(api.measure(api.prepare(request), launch=FakeLaunch()), limit=limit)
+    return replace(api.measure(api.prepare(request), launch=FakeLaunch()), limit=limit)
 
 
 @pytest.mark.parametrize(
@@ -100,7 +101,7 @@ def test_the_level_of_a_run_is_that_of_the_look_that_ended_it(limit: str, worker
 
 def test_every_look_of_a_check_is_paid_for(monkeypatch: pytest.MonkeyPatch) -> None:
     """Which level each look at a check took, and with how many workers."""
-    from ffnbench.stats import looks as module
+    from ffnbench.gate import looks as module
 
     asked: list[tuple[int, float]] = []
     real = module.latency_findings
@@ -108,7 +109,7 @@ def test_every_look_of_a_check_is_paid_for(monkeypatch: pytest.MonkeyPatch) -> N
     def watched(past, now, policy: Policy, confidence: float) -> list[Finding]:
         asked.append((len({sample.worker for sample in now.samples}), confidence))
         found = real(past, now, policy, confidence)
-        return [api.replace(f, status=Status.UNCLEAR) for f in found] if len(asked) < 4 else found
+        return [replace(f, status=Status.UNCLEAR) for f in found] if len(asked) < 4 else found
 
     monkeypatch.setattr(module, "latency_findings", watched)
     request = CompareRequest(variants="relu,gelu", d_model=64, threads=1, metrics="latency")

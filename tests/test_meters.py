@@ -14,13 +14,14 @@ from conftest import FakeLaunch
 from torch import Tensor, nn
 
 from ffnbench import api
-from ffnbench.bench import accelerator, jobs, meters
-from ffnbench.bench.accelerator import CaptureFailed
-from ffnbench.bench.caches import Cache
-from ffnbench.bench.evidence import Witness
+from ffnbench.device import accelerator
+from ffnbench.device.accelerator import CaptureFailed
+from ffnbench.device.caches import Cache
 from ffnbench.errors import Unsupported
 from ffnbench.planning.compare import plan_compare
 from ffnbench.request import CompareRequest
+from ffnbench.worker import jobs, meters
+from ffnbench.worker.evidence import Witness
 
 D, SEQ = 8, 32
 COLD_S, WARM_S = 1 / 64, 1 / 1024  # powers of two, so that their sums are exact

@@ -15,6 +15,7 @@ from conftest import ROOT, FakeLaunch
 
 from ffnbench import api, cli
 from ffnbench.errors import FfnbenchError
+from ffnbench.report.shown_report import as_shown, recompute
 from ffnbench.report.store import load, report_text
 from ffnbench.request import CompareRequest, TimingRequest
 
@@ -100,7 +101,7 @@ def test_the_method_of_files_of_schema_1(name: str, method: int, tmp_path: Path)
     """It stays in what is written from them: figures are computed anew, but the samples are what they were."""
     report = load(OLD / f"{name}.json")
     assert report.plan.protocol.method == method
-    (tmp_path / "again.json").write_text(report_text(api.recompute(api.as_shown(report))))
+    (tmp_path / "again.json").write_text(report_text(recompute(as_shown(report))))
     assert load(tmp_path / "again.json").plan.protocol.method == method
 
 

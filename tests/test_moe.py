@@ -14,7 +14,6 @@ import ffnbench
 from ffnbench import cost as cost_report
 from ffnbench import jsonable
 from ffnbench.api import measure, prepare
-from ffnbench.bench import jobs, meters, weighing
 from ffnbench.errors import FfnbenchError, Unsupported
 from ffnbench.ffn import experts
 from ffnbench.ffn.cost import cost, flops_elementwise, params, params_active, params_touched
@@ -28,6 +27,7 @@ from ffnbench.report.compare import compare_table
 from ffnbench.report.text import plain
 from ffnbench.report.words import sizing_text
 from ffnbench.request import CompareRequest
+from ffnbench.worker import jobs, meters, weighing
 
 D, H, TOKENS = 32, 48, 40
 AROUND = {

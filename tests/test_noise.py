@@ -10,10 +10,11 @@ from conftest import FakeLaunch
 from test_stats import plan_of, run_of
 
 from ffnbench import api
-from ffnbench.bench.machine_noise import Watch
+from ffnbench.device.machine_noise import Watch
 from ffnbench.plan import CONTROL
 from ffnbench.report.compare import compare_table
 from ffnbench.report.noise import noise_line
+from ffnbench.report.shown_report import as_shown, recompute
 from ffnbench.report.store import load, report_text
 from ffnbench.report.text import plain
 from ffnbench.request import CompareRequest
@@ -73,7 +74,7 @@ def test_an_error_of_the_users_is_shown_whatever_its_words(tmp_path: Path) -> No
         api.prepare(CompareRequest(variants="relu,gelu", d_model=64, workers=3, rounds=6)), launch=launch
     )
     (tmp_path / "run.json").write_text(report_text(report))
-    for found in (report, api.recompute(api.as_shown(load(tmp_path / "run.json")))):
+    for found in (report, recompute(as_shown(load(tmp_path / "run.json")))):
         assert f"memory could not be measured: {said}" in plain(compare_table(found), 5000)
         assert not noise_line(found)
 
@@ -83,7 +84,7 @@ OLD = Path(__file__).parent / "golden" / "old"
 
 def test_notes_of_a_file_from_before_they_had_a_kind() -> None:
     """Its noise is told once and by today's words."""
-    found = api.recompute(api.as_shown(load(OLD / "compile.json")))
+    found = recompute(as_shown(load(OLD / "compile.json")))
     assert not [note for note in found.warnings if "disagree" in note.text or "its clock changes" in note.text]
     assert not [text for text in plain(compare_table(found), 400).splitlines() if "disagree" in text]
 
@@ -106,9 +107,9 @@ class Proc:
 def clock(monkeypatch: pytest.MonkeyPatch):
     """Ten seconds pass in the second worker; this process uses none of them."""
     seconds = iter([0.0, 0.0, 0.0, 10.0, 10.0])
-    monkeypatch.setattr("ffnbench.bench.machine_noise.time.monotonic", lambda: next(seconds))
+    monkeypatch.setattr("ffnbench.device.machine_noise.time.monotonic", lambda: next(seconds))
     idle = type("Usage", (), {"ru_utime": 0.0, "ru_stime": 0.0})
-    monkeypatch.setattr("ffnbench.bench.machine_noise.resource.getrusage", lambda who: idle)
+    monkeypatch.setattr("ffnbench.device.machine_noise.resource.getrusage", lambda who: idle)
 
 
 def test_other_processes_stolen_time_and_a_falling_clock_are_told(clock: None) -> None:

@@ -25,7 +25,8 @@ sys.path.insert(0, {str(ROOT / "tests")!r})
 from conftest import FakeLaunch
 from test_notebook import Known
 from ffnbench import api
-api.MACHINE = api.Machine(launch=FakeLaunch(), prober=Known)
+from ffnbench.api import world
+world.MACHINE = world.Machine(launch=FakeLaunch(), prober=Known)
 """
 RELU = Facts(
     low=0.0, low_reached=True, high=None, high_reached=False, minimum=0.0, minimum_at=None, minimum_until=0.0,
@@ -50,7 +51,7 @@ FURTHER = [
     "ffnbench.cost('relu', d_model=64).show()",
     "class Mine:\n    pass\nffnbench.cost(['relu', Mine])",
     "from conftest import in_the_second_worker\n"
-    "api.MACHINE = api.Machine(launch=FakeLaunch(in_the_second_worker))\n"
+    "world.MACHINE = world.Machine(launch=FakeLaunch(in_the_second_worker))\n"
     "ffnbench.compare('relu,gelu', d_model=64, workers=3, rounds=2)",
 ]
 

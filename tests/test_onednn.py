@@ -10,10 +10,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ffnbench.bench import onednn
-from ffnbench.bench.backends import changed, prepare, unavailable
-from ffnbench.bench.jobs import Jobs, Mismatch
-from ffnbench.bench.meters import Subject, subject_of
+from ffnbench.backends import onednn
+from ffnbench.backends.backend import changed, prepare, unavailable
 from ffnbench.errors import Unsupported
 from ffnbench.ffn.modules import build_module
 from ffnbench.ffn.moe import MoESpec
@@ -22,6 +20,8 @@ from ffnbench.ffn.spec import FFNSpec, Gate
 from ffnbench.plan import Backend, Workload
 from ffnbench.planning.compare import plan_compare
 from ffnbench.request import CompareRequest
+from ffnbench.worker.jobs import Jobs, Mismatch
+from ffnbench.worker.meters import Subject, subject_of
 
 D, H = 24, 40
 SWIGLU = FFNSpec(d_model=D, d_ff=H, activation="silu", gate=Gate.INNER)

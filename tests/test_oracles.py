@@ -10,11 +10,11 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from ffnbench.activations.table import ACTIVATIONS
-from ffnbench.bench import meters, weighing
 from ffnbench.ffn.cost import cost, flops_elementwise, matrix_params
 from ffnbench.ffn.modules import build_module, reference_output
 from ffnbench.ffn.spec import FFNSpec, Gate
 from ffnbench.plan import Workload
+from ffnbench.worker import meters, weighing
 
 ACTIVATION_NAMES = [row.name for row in ACTIVATIONS]
 D, H, TOKENS = 64, 176, 80

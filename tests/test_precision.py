@@ -12,16 +12,16 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ffnbench.bench import precision
-from ffnbench.bench.jobs import Jobs
-from ffnbench.bench.judging import row_error
-from ffnbench.bench.probe_jobs import InProcess
 from ffnbench.errors import FfnbenchError
 from ffnbench.ffn.dtypes import DTYPES
 from ffnbench.ffn.like import tolerance_of
 from ffnbench.plan import Workload
 from ffnbench.planning.compare import plan_compare
 from ffnbench.request import CompareRequest
+from ffnbench.worker import precision
+from ffnbench.worker.jobs import Jobs
+from ffnbench.worker.judging import row_error
+from ffnbench.worker.probe_jobs import InProcess
 
 BACKENDS: Any = torch.backends
 BITS = {"high": 10, "medium": 7}  # of the significand of TF32 and of bfloat16 that are kept

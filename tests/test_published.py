@@ -8,8 +8,6 @@ import pytest
 from conftest import ffnbench
 
 from ffnbench.api import measure, prepare
-from ffnbench.bench.memory_limits import check_fits, memory_needed
-from ffnbench.bench.prober import Prober
 from ffnbench.errors import FfnbenchError
 from ffnbench.ffn.spec import FFNSpec, Gate, HFSpec
 from ffnbench.models.model import OwnMLP
@@ -18,6 +16,8 @@ from ffnbench.plan import NoProbe, cost_of
 from ffnbench.planning.compare import plan_compare
 from ffnbench.planning.grammar import parse_variant
 from ffnbench.request import CompareRequest
+from ffnbench.run.memory_limits import check_fits, memory_needed
+from ffnbench.run.prober import Prober
 
 GATED = FFNSpec(d_model=64, d_ff=96, activation="silu", gate=Gate.INNER)
 

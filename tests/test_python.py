@@ -22,11 +22,11 @@ from IPython.core.interactiveshell import InteractiveShell
 from torch import nn
 
 import ffnbench
-from ffnbench import api
 from ffnbench.activations.table import ACTIVATIONS
-from ffnbench.bench.descendants import MARK
+from ffnbench.api import variants
 from ffnbench.cli import app
 from ffnbench.errors import FfnbenchError
+from ffnbench.gate.regression import Finding, Status
 from ffnbench.python.arguments import arguments_of, as_python, request_of
 from ffnbench.python.stub import STUB, stub_text
 from ffnbench.python.targets import variants_text
@@ -39,7 +39,7 @@ from ffnbench.request import (
     SidesRequest,
     TimingRequest,
 )
-from ffnbench.stats.regression import Finding, Status
+from ffnbench.worker.descendants import MARK
 
 SMALL = {"d_model": 8, "threads": 1, "workers": 3, "rounds": 2}
 CALLS = {  # command -> function; flags of the terminal alone, or of another function
@@ -509,7 +509,7 @@ def test_an_interruption_before_there_is_anything_has_no_report(on_machine, monk
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(api, "prepare", interrupted)
+    monkeypatch.setattr(variants, "prepare", interrupted)
     with pytest.raises(KeyboardInterrupt) as caught:
         ffnbench.compare("relu", **SMALL)
     assert caught.value.report is None
@@ -518,8 +518,8 @@ def test_an_interruption_before_there_is_anything_has_no_report(on_machine, monk
 def test_a_script_that_is_interrupted_ends_by_the_signal() -> None:
     """So that the loop of a shell around it ends too; 1 would be a regression."""
     code = (
-        "import sys; sys.path.insert(0, 'tests')\nimport conftest, ffnbench\nfrom ffnbench import api\n"
-        "api.MACHINE = api.Machine(launch=conftest.FakeLaunch(conftest.in_the_second_worker))\n"
+        "import sys; sys.path.insert(0, 'tests')\nimport conftest, ffnbench\nfrom ffnbench.api import world\n"
+        "world.MACHINE = world.Machine(launch=conftest.FakeLaunch(conftest.in_the_second_worker))\n"
         "ffnbench.compare('relu,gelu', d_model=8, threads=1, workers=3, rounds=2)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, cwd=ROOT)

@@ -13,11 +13,11 @@ from exam.machine import STATES, WORLDS, Machine, World
 from exam.rivals import METHODS, rival
 from exam.simulated import simulate, simulate_checks
 
-from ffnbench.bench.jobs import Jobs
-from ffnbench.bench.runner import run
 from ffnbench.planning.compare import plan_compare
 from ffnbench.request import CompareRequest
+from ffnbench.run.runner import run
 from ffnbench.selftest.rates import SLOWER, Share, comparison_plan, failures, rates_of
+from ffnbench.worker.jobs import Jobs
 
 
 def test_simulated_error_rates_hold() -> None:

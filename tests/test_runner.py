@@ -9,11 +9,11 @@ from collections import Counter
 import pytest
 from conftest import FakeLaunch, lost
 
-from ffnbench.bench.runner import run
 from ffnbench.errors import FfnbenchError, Unfinished
 from ffnbench.planning.compare import plan_compare
 from ffnbench.request import CompareRequest
 from ffnbench.result import FailureKind
+from ffnbench.run.runner import run
 from ffnbench.stats.verdict import summarise
 
 
@@ -179,7 +179,7 @@ def test_one_death_in_the_first_worker_costs_no_case(kind: str) -> None:
     assert {c.case: c.ratio.workers for c in summarise(result)[1]} == {"relu": 3, "gelu": 3, "swiglu": 3}
 
 
-class Ending(FakeLaunch):
+class OutputSink(FakeLaunch):
     """Workers of these numbers never start."""
 
     def __init__(self, *dead: int) -> None:
@@ -194,13 +194,13 @@ class Ending(FakeLaunch):
 
 
 def test_what_was_measured_survives_workers_that_can_not_be_had_any_more() -> None:
-    result = run(plan_of(workers=9), launch=Ending(*range(4, 99)))
+    result = run(plan_of(workers=9), launch=OutputSink(*range(4, 99)))
     assert "could not start" in result.stopped
     assert {s.worker for s in latencies(result)} in ({0, 1}, {0, 1, 2, 3})
 
 
 def test_an_idle_worker_that_dies_is_replaced() -> None:
-    result = run(plan_of(), launch=Ending(1))
+    result = run(plan_of(), launch=OutputSink(1))
     assert result.stopped == ""
     assert len(latencies(result)) == 3 * 3 * 4
 

@@ -15,9 +15,10 @@ from pathlib import Path
 import pytest
 from conftest import FakeLaunch
 
-from ffnbench import api, cli
+from ffnbench import cli
+from ffnbench.api import checks, measuring
+from ffnbench.gate import regression as module
 from ffnbench.report.store import load
-from ffnbench.stats import regression as module
 
 COMPARE = "--variants relu,gelu,swiglu --d-model 64 --threads 1 --metrics latency --precision 0.5"
 
@@ -56,14 +57,15 @@ def call(on_machine, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixt
         launch = launch or machine(seed=1)
         on_machine(launch)
         if isinstance(launch, Restless):
-            measured = api._measured
+            measured = measuring.measured_once
 
             def counted(*given: object, **more: object) -> object:
                 launch.runs += 1
                 launch.waited = 0.6 if launch.runs in launch.noisy else None
                 return measured(*given, **more)
 
-            monkeypatch.setattr(api, "_measured", counted)
+            monkeypatch.setattr(measuring, "measured_once", counted)
+            monkeypatch.setattr(checks, "measured_once", counted)
         words = [word for argument in arguments for word in str(argument).split(" ")]
         monkeypatch.setattr(sys, "argv", ["ffnbench", *words])
         with pytest.raises(SystemExit) as caught:

@@ -17,13 +17,11 @@ import pytest
 import torch
 from conftest import ROOT, KnownProber
 
-from ffnbench import api, jsonable
-from ffnbench.api import Machine, Prepared, _priced, measure
-from ffnbench.bench import meters, weighing
-from ffnbench.bench.descendants import marked
-from ffnbench.bench.prober import Prober
-from ffnbench.bench.runner import run
-from ffnbench.bench.session import Session, WorkerLost
+from ffnbench import jsonable
+from ffnbench.api import world
+from ffnbench.api.measuring import measure
+from ffnbench.api.preparing import Prepared, priced
+from ffnbench.api.world import Machine
 from ffnbench.errors import FfnbenchError
 from ffnbench.ffn.spec import ImportedSpec
 from ffnbench.plan import Arm, Workload, cost_of
@@ -31,7 +29,12 @@ from ffnbench.planning.compare import plan_compare
 from ffnbench.report.compare import compare_records
 from ffnbench.request import CompareRequest
 from ffnbench.result import CaseCost
+from ffnbench.run.prober import Prober
+from ffnbench.run.runner import run
+from ffnbench.run.session import Session, WorkerLost
 from ffnbench.stats.verdict import summarise
+from ffnbench.worker import meters, weighing
+from ffnbench.worker.descendants import marked
 
 HOSTILE = str(Path(__file__).with_name("hostile.py"))
 SMALL = Workload(batch=1, seq_len=32, dtype="float32", device="cpu", mode="forward", threads=1)
@@ -79,7 +82,7 @@ def test_trouble_is_a_row_and_the_others_go_on(prober: Prober, monkeypatch: pyte
     costs = tuple(CaseCost(case=case.label, cost=cost_of(case, prober)) for case in plan.cases)
     assert {found.cost.params for found in costs} == {2 * 16 * 32, 2 * 16 * 32 + 32 + 16}
     hasty = replace(plan, protocol=replace(plan.protocol, warmup_s=1e-3))
-    monkeypatch.setattr(api, "MACHINE", Machine(launch=Patient, judge=Session))
+    monkeypatch.setattr(world, "MACHINE", Machine(launch=Patient, judge=Session))
     report = measure(Prepared(plan=hasty, costs=costs))
     failures = {f.case: (f.kind.value, f.message) for f in report.failures}
     assert set(failures) == set(names) - {"Chatty", "Plain"}
@@ -187,13 +190,13 @@ def test_a_case_that_can_t_be_counted_is_a_row(prober: Prober, tmp_path: Path) -
     rows = ",".join(f"m{number}={target}" for number, target in enumerate(targets))
     request = CompareRequest(variants=f"relu,{rows}", d_model=16, seq_len=8, threads=1, device="cpu")
     plan = plan_compare(request, prober)
-    found = compare_records(_priced(plan, prober, lenient=True).priced())
+    found = compare_records(priced(plan, prober, lenient=True).priced())
     assert [row["params"] for row in found] == [2 * 16 * 64, None, None, None, 16 * 16 + 16]
     says = ("", "raised RuntimeError: no GPU here", "returns shape", "the process ended (exit code 3)", "")
     assert all(text in (row["failure"] or "") for row, text in zip(found, says, strict=True))
     assert [bool(row["failure"]) for row in found] == [bool(text) for text in says]
     with pytest.raises(FfnbenchError, match="no GPU here"):
-        _priced(plan, prober)  # of a check
+        priced(plan, prober)  # of a check
 
 
 def test_who_only_looks_needs_one_thread(prober: Prober, tmp_path: Path) -> None:
@@ -306,8 +309,8 @@ def test_a_worker_killed_from_outside_is_told_apart() -> None:
 
 
 def test_an_answer_that_json_cannot_hold_is_a_failure_and_no_death() -> None:
-    from ffnbench.bench.channel import Channel
-    from ffnbench.bench.worker import _send
+    from ffnbench.worker.channel import Channel
+    from ffnbench.worker.loop import _send
 
     (nothing, closed), (heard, out) = os.pipe(), os.pipe()
     channel = Channel(nothing, out)
@@ -324,7 +327,7 @@ def test_an_answer_that_json_cannot_hold_is_a_failure_and_no_death() -> None:
 
 def test_no_worker_outlives_a_parent_that_was_killed() -> None:
     code = (
-        "from ffnbench.bench.session import Session\ns = Session(); s.greeting()\n"
+        "from ffnbench.run.session import Session\ns = Session(); s.greeting()\n"
         "print(s._process.pid, flush=True); input()"
     )
     parent = subprocess.Popen(

@@ -16,16 +16,16 @@ import pytest
 from conftest import ROOT, FakeLaunch, KnownProber, lost
 
 from ffnbench import jsonable
-from ffnbench.bench import runner
-from ffnbench.bench.heap import ALLOCATOR, KEEPS, SYSTEM, keep_freed_memory
-from ffnbench.bench.runner import run
-from ffnbench.bench.session import Fork, Session, WorkerLost
-from ffnbench.bench.source import STARTERS, Source
-from ffnbench.bench.worker_group import WorkerGroup
 from ffnbench.errors import Unfinished
 from ffnbench.plan import Arm, Plan
 from ffnbench.planning.compare import plan_compare
 from ffnbench.request import CompareRequest
+from ffnbench.run import runner
+from ffnbench.run.runner import run
+from ffnbench.run.session import Fork, Session, WorkerLost
+from ffnbench.run.worker_group import WorkerGroup
+from ffnbench.run.worker_source import STARTERS, Source
+from ffnbench.worker.heap import ALLOCATOR, KEEPS, SYSTEM, keep_freed_memory
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="workers are forked on Linux")
 
@@ -209,7 +209,7 @@ def test_with_the_heap_kept_a_warm_call_has_no_page_faults(starter: Session, mod
 def test_an_allocator_that_was_preloaded_is_left_alone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     maps = tmp_path / "maps"
     maps.write_text("7f00-7f01 r-xp 00000000 08:01 1 /usr/lib/x86_64-linux-gnu/libjemalloc.so.2\n")
-    monkeypatch.setattr("ffnbench.bench.heap.preloaded.__defaults__", (maps,))
+    monkeypatch.setattr("ffnbench.worker.heap.preloaded.__defaults__", (maps,))
     assert keep_freed_memory() == "jemalloc"
 
 
@@ -296,7 +296,7 @@ def test_a_starter_is_forked_by_turns() -> None:
 
 def test_sigkill_of_the_parent_leaves_neither_starter_nor_fork(modules: Path) -> None:
     code = (
-        "import sys, time\nfrom ffnbench.bench.session import Session\nstarter = Session()\nstarter.fork(60.0)\n"
+        "import sys, time\nfrom ffnbench.run.session import Session\nstarter = Session()\nstarter.fork(60.0)\n"
         "print(starter._process.pid, flush=True)\ntime.sleep(1000)"
     )
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}

@@ -14,6 +14,7 @@ from conftest import ROOT, ffnbench
 from hf import agree
 
 from ffnbench import api
+from ffnbench.api import world
 from ffnbench.errors import FfnbenchError
 from ffnbench.ffn import cost
 from ffnbench.models.configs import LeftOut, Unanswered, read_config, read_groups
@@ -233,7 +234,7 @@ def test_inspect_asks_transformers_for_a_missing_key(tmp_path, monkeypatch: pyte
         def close(self) -> None:
             asked.append("closed")
 
-    monkeypatch.setattr(api, "MACHINE", api.Machine(launch=Worker))
+    monkeypatch.setattr(world, "MACHINE", world.Machine(launch=Worker))
     with pytest.raises(FfnbenchError, match="has no intermediate_size") as caught:
         api.inspect(str(file))
     assert asked == [{"do": "hf_layers", "source": str(file.resolve())}, "closed"]

@@ -14,13 +14,15 @@ from conftest import FakeLaunch, KnownProber
 from rich.cells import cell_len
 
 from ffnbench import api
+from ffnbench.api import measuring
 from ffnbench.errors import FfnbenchError
+from ffnbench.gate.regression import Finding, Policy, Status, past_of, without_gain
 from ffnbench.metrics import ERROR
 from ffnbench.plan import CONTROL
 from ffnbench.report.compare import compare_records, compare_table
 from ffnbench.report.exports import bencher, github_action_benchmark, go_bench
 from ffnbench.report.journal import Journal
-from ffnbench.report.shown_report import recompute
+from ffnbench.report.shown_report import ShownReport, as_shown, recompute
 from ffnbench.report.store import load, report_text
 from ffnbench.report.text import markdown, plain
 from ffnbench.report.views import report_view
@@ -39,7 +41,6 @@ from ffnbench.result import (
     Verdict,
 )
 from ffnbench.stats.fastest import fastest
-from ffnbench.stats.regression import Finding, Policy, Status, past_of, without_gain
 from ffnbench.stats.verdict import with_suspects
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -62,7 +63,7 @@ def machine(seed: int = 0, suspects: tuple[str, ...] = (), since: int = 0, facto
     return launch
 
 
-def measured(launch: FakeLaunch, asked: type = CompareRequest, **options: object) -> api.ShownReport:
+def measured(launch: FakeLaunch, asked: type = CompareRequest, **options: object) -> ShownReport:
     flags = {"variants": "relu,gelu,swiglu", "d_model": 64, "metrics": "latency"} if asked is CompareRequest else {}
     return api.measure(api.prepare(asked(**{"threads": 1, **flags, **options})), launch=launch)
 
@@ -135,7 +136,7 @@ def test_a_file_is_read_as_strictly_as_it_was_made(tmp_path: Path) -> None:
     assert shown.failure("gelu").kind is FailureKind.SUSPECT
 
 
-def load_shown(path: Path) -> api.ShownReport:
+def load_shown(path: Path) -> ShownReport:
     return api.load(str(path))
 
 
@@ -242,7 +243,7 @@ def test_a_row_that_could_not_be_judged_has_no_verdict(baseline: Path, tmp_path:
 @pytest.mark.parametrize("width", [60, 80, 120])
 def test_golden_tables_of_what_was_judged(width: int) -> None:
     """Delete a golden file and run the tests to write it anew, then read it."""
-    report = recompute(api.as_shown(accused(judged_report(variants="relu,gelu,swiglu,fast=silu"), "fast")))
+    report = recompute(as_shown(accused(judged_report(variants="relu,gelu,swiglu,fast=silu"), "fast")))
     lines = [line.rstrip() for line in plain(compare_table(report), width).splitlines()]
     assert max(cell_len(line) for line in lines) <= width
     golden = GOLDEN / f"judged-{width}.txt"
@@ -403,14 +404,14 @@ def test_what_one_of_several_runs_found_holds_for_all(monkeypatch: pytest.Monkey
     """gelu is found out in the second run: no run of the file, and no mean over them, calls it faster."""
     launches = iter([machine(), machine(1, suspects=("gelu",), since=2), machine(2)])
     launch = [next(launches)]
-    whole = api._measured
+    whole = measuring.measured_once
 
-    def run(*arguments: object, **more: object) -> api.ShownReport:
+    def run(*arguments: object, **more: object) -> ShownReport:
         found = whole(arguments[0], arguments[1], launch[0])
         launch[0] = next(launches, launch[0])
         return found
 
-    monkeypatch.setattr(api, "_measured", run)
+    monkeypatch.setattr(measuring, "measured_once", run)
     report = measured(machine(), workers=5, rounds=6, runs=3, pause=0)
     assert len(report.runs) == 3
     assert all(run.suspect("gelu") for run in report.runs[:2])

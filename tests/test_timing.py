@@ -13,6 +13,7 @@ from conftest import FakeLaunch, ffnbench, lost
 from rich.cells import cell_len
 
 from ffnbench import api, cli
+from ffnbench.api import measuring
 from ffnbench.errors import FfnbenchError, Interrupted
 from ffnbench.planning.activations import groups_of, plan_timing
 from ffnbench.report.activations import timing_records, timing_tables
@@ -169,9 +170,9 @@ def test_the_tables_come_before_the_complaint(how: str, monkeypatch, capsys, on_
     if how == "interrupted":
         launch = interrupted_at((1, 0), KeyboardInterrupt())
     if how == "stopped":
-        real = api.run
+        real = measuring.run
         monkeypatch.setattr(
-            api, "run", lambda *a, **k: replace(real(*a, **k), stopped="workers are lost again and again")
+            measuring, "run", lambda *a, **k: replace(real(*a, **k), stopped="workers are lost again and again")
         )
     on_machine(launch)
     argv = ["ffnbench", "activations", "--time", "--activations", "gelu", "--elements", "9", "-q"]

@@ -14,7 +14,7 @@ import pytest
 from conftest import FakeLaunch, KnownProber, ProberHere, ffnbench
 
 from ffnbench import api, cli
-from ffnbench.bench import named_files
+from ffnbench.gate import named_files
 from ffnbench.report.store import report_text
 from ffnbench.request import CompareRequest
 

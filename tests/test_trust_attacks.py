@@ -16,8 +16,8 @@ from conftest import FakeLaunch, ProberHere
 from test_ab import git
 
 from ffnbench import api
-from ffnbench.bench.repository import Repository
 from ffnbench.errors import FfnbenchError
+from ffnbench.gate.repository import Repository
 from ffnbench.report.store import report_text
 from ffnbench.request import CompareRequest
 

@@ -12,12 +12,13 @@ import pytest
 from conftest import ROOT, FakeLaunch
 
 from ffnbench import api, cli
-from ffnbench.bench.turn import turn
 from ffnbench.report.store import load
+from ffnbench.request import CompareRequest
+from ffnbench.run.lock import turn
 
 HOLD = """
 import sys, tempfile
-from ffnbench.bench.turn import turn
+from ffnbench.run.lock import turn
 with turn(False, print):
     print("mine", flush=True)
     sys.stdin.readline()
@@ -116,6 +117,6 @@ def test_where_there_can_be_no_lock_a_run_is_made(
 
 
 def test_python_calls_are_told_in_the_report(holder) -> None:
-    request = api.CompareRequest(variants="relu,swiglu", d_model=32, threads=1, metrics="latency", quick=True)
+    request = CompareRequest(variants="relu,swiglu", d_model=32, threads=1, metrics="latency", quick=True)
     report = api.measure(api.prepare(request), launch=FakeLaunch())
     assert "another run of ffnbench" in report.warnings[0].text

@@ -10,15 +10,17 @@ from conftest import FakeLaunch
 from test_cli import call  # noqa: F401 - a fixture
 
 from ffnbench import api
-from ffnbench.bench import environment, prober
-from ffnbench.bench.environment import why_no_gpu
-from ffnbench.bench.machine_noise import Watch
-from ffnbench.bench.prober import Prober
+from ffnbench.api import world
+from ffnbench.device import environment
+from ffnbench.device.environment import why_no_gpu
+from ffnbench.device.machine_noise import Watch
 from ffnbench.errors import FfnbenchError
 from ffnbench.planning.compare import plan_compare
 from ffnbench.planning.foreseen import foreseen
 from ffnbench.report.progress import duration, wait_text
 from ffnbench.request import BlockRequest, CompareRequest
+from ffnbench.run import prober
+from ffnbench.run.prober import Prober
 from ffnbench.targets import refuse_missing, resolve
 
 
@@ -47,8 +49,8 @@ def test_the_line_before_a_run(call, monkeypatch: pytest.MonkeyPatch) -> None:  
     assert lines[0] == quiet
     assert "measuring takes about" in call("compare", "--d-model", "64", "--quick")[2]
     assert call("cost")[2] == ""
-    made = api.Machine
-    monkeypatch.setattr(api, "Machine", lambda **given: made(**given, others=lambda threads: 1.7))
+    made = world.Machine
+    monkeypatch.setattr(world, "Machine", lambda **given: made(**given, others=lambda threads: 1.7))
     assert busy in call("compare", "--d-model", "64")[2].splitlines()[0]
     assert call("compare", "--d-model", "64", "-q")[2] == ""
 
@@ -69,8 +71,8 @@ def gone(*_: object) -> None:
 
 
 def test_no_gpu_no_memory_no_module_are_told_before_any_process(call, monkeypatch) -> None:  # noqa: F811
-    made = api.Machine
-    monkeypatch.setattr(api, "Machine", lambda **given: made(**given, no_gpu=lambda kind: "there is none"))
+    made = world.Machine
+    monkeypatch.setattr(world, "Machine", lambda **given: made(**given, no_gpu=lambda kind: "there is none"))
     monkeypatch.setattr(prober, "Session", gone)
     for arguments, said in (
         (["--device", "cuda"], "device 'cuda' was asked for, but there is none"),

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from ffnbench.bench.waiting import (
+from ffnbench.device.waiting import (
     SCHEDSTAT,
     SWITCHES,
     Thread,
@@ -76,7 +76,7 @@ def test_a_thread_without_a_cpu_is_seen_to_wait() -> None:
     """Two processes on one CPU: each has it half of the time. Alone there it waits for next to nothing."""
     cpu = min(os.sched_getaffinity(0))
     code = (
-        "import os, time; from ffnbench.bench.waiting import WaitMeter\n"
+        "import os, time; from ffnbench.device.waiting import WaitMeter\n"
         f"os.sched_setaffinity(0, {{{cpu}}}); m = WaitMeter(1)\n"
         "def spin():\n e = time.perf_counter() + 0.5\n while time.perf_counter() < e: pass\n return 0.0\n"
         "print(m.source, m.with_share(spin, 1)[1])"

@@ -15,10 +15,10 @@ from test_cli import call  # noqa: F401 - a fixture
 
 import ffnbench
 from ffnbench import api
-from ffnbench.bench import environment
-from ffnbench.bench.environment import auto_device, why_no_gpu
-from ffnbench.bench.runner import run
+from ffnbench.api import world
 from ffnbench.cli import completing
+from ffnbench.device import environment
+from ffnbench.device.environment import auto_device, why_no_gpu
 from ffnbench.errors import FfnbenchError
 from ffnbench.plan import Arm, NoProbe, Plan, Workload
 from ffnbench.planning.block import plan_block
@@ -26,6 +26,7 @@ from ffnbench.planning.compare import plan_compare
 from ffnbench.planning.sides import plan_sides
 from ffnbench.planning.workload import device_of
 from ffnbench.request import BlockRequest, CheckRequest, CompareRequest, SidesRequest
+from ffnbench.run.runner import run
 
 
 def plan_of(variants: str = "relu", **flags: Any) -> Plan:
@@ -135,7 +136,7 @@ def test_the_devices_time_is_refused_once_auto_is_the_cpu(monkeypatch: pytest.Mo
     with pytest.raises(FfnbenchError, match="'relu': a CPU has no time of its own"):
         run(plan_of(time="device", workers=3, rounds=1), launch=launch)
     assert not launch.log
-    monkeypatch.setattr(api, "MACHINE", api.Machine(no_gpu=lambda kind: f"no {kind} here"))
+    monkeypatch.setattr(world, "MACHINE", world.Machine(no_gpu=lambda kind: f"no {kind} here"))
     with pytest.raises(FfnbenchError, match="'relu': a CPU has no time of its own"):  # before any process
         api.measure(api.prepare(CompareRequest(time="device", variants="relu", d_model=64)), launch=None)
 
@@ -194,6 +195,6 @@ def test_a_baseline_of_a_device_that_is_not_here_is_refused_before_anything_is_s
     def started(*_: object) -> Any:
         raise AssertionError("a process was started")
 
-    monkeypatch.setattr(api, "MACHINE", api.Machine(launch=started, no_gpu=lambda kind: "there is none"))
+    monkeypatch.setattr(world, "MACHINE", world.Machine(launch=started, no_gpu=lambda kind: "there is none"))
     with pytest.raises(FfnbenchError, match="device 'cuda' was asked for, but there is none"):
         api.check(CheckRequest(baseline=str(ROOT / "tests/golden/cuda.json")))

@@ -14,6 +14,7 @@ import whole
 from conftest import ROOT, ffnbench
 
 from ffnbench import api
+from ffnbench.api import world
 from ffnbench.cli import app
 from ffnbench.errors import FfnbenchError
 from ffnbench.ffn.attention import AttentionSpec, MLASpec
@@ -227,7 +228,7 @@ def test_transformers_counts_what_the_table_does_not_know(tmp_path, monkeypatch:
         head=5, idle=0,
     )  # fmt: skip
     worker = Counting({"model": jsonable.encode(counted)})
-    monkeypatch.setattr(api, "MACHINE", api.Machine(launch=lambda: worker))
+    monkeypatch.setattr(world, "MACHINE", world.Machine(launch=lambda: worker))
     found = api.inspect_whole(str(file))
     assert (found.params, found.active, found.counted_by) == (15, 15, "transformers")
     assert worker.asked == [{"do": "hf_whole", "source": str(file)}]

@@ -7,11 +7,11 @@ from dataclasses import dataclass, replace
 from math import log, sqrt
 
 from exam.text import table
+from ffnbench.gate.regression import Finding, Policy, Status
 from ffnbench.metrics import LATENCY
 from ffnbench.plan import Case, Plan
 from ffnbench.planning.compare import plan_compare
 from ffnbench.request import CompareRequest
-from ffnbench.stats.regression import Finding, Policy, Status
 from ffnbench.units import percent
 
 TOLERANCE = 0.01

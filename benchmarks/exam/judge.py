@@ -14,16 +14,16 @@ from pathlib import Path
 from statistics import median
 
 from exam.text import share, table
-from ffnbench.bench.environment import auto_device
-from ffnbench.bench.prober import Prober
-from ffnbench.bench.runner import run
-from ffnbench.bench.session import Session
+from ffnbench.device.environment import auto_device
 from ffnbench.errors import FfnbenchError
 from ffnbench.metrics import LATENCY
 from ffnbench.plan import Mode, Plan, Probe, cost_of
 from ffnbench.planning.compare import plan_compare
 from ffnbench.request import CompareRequest
 from ffnbench.result import CaseCost, FailureKind, Run, Verdict
+from ffnbench.run.prober import Prober
+from ffnbench.run.runner import run
+from ffnbench.run.session import Session
 from ffnbench.stats.verdict import summarise
 
 FORWARD, TRAIN = Mode.FORWARD.value, Mode.TRAIN.value

@@ -18,14 +18,14 @@ from exam.noisy_neighbour import HERE, Neighbour
 from exam.readings import FORM, OURS, RIVALS, Reading, Truth, truth_plan, truths_of
 from exam.worlds import LIVE_WORLDS, QUIET, LiveWorld, seed_of
 from ffnbench import jsonable
-from ffnbench.bench.runner import run
 from ffnbench.errors import Unfinished
+from ffnbench.gate.history import KEPT
+from ffnbench.gate.looks import foretell, look_back, report_of, unresolved
 from ffnbench.plan import Plan
 from ffnbench.result import Comparison, Report
+from ffnbench.run.runner import run
 from ffnbench.selftest.exam import finished
 from ffnbench.stats.enough import Answered
-from ffnbench.stats.history import KEPT
-from ffnbench.stats.looks import foretell, look_back, report_of, unresolved
 from ffnbench.stats.verdict import decide, summarise
 
 REPEATS_A_TRUTH = 5

@@ -16,13 +16,13 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from ffnbench.bench.channel import Message
 from ffnbench.metrics import LATENCY
 from ffnbench.plan import CONTROL, METHOD, Case, Plan
 from ffnbench.report.store import load
 from ffnbench.result import Environment, Report, Run
 from ffnbench.stats.enough import Answered
 from ffnbench.stats.rounds import FEWEST_CLEAN
+from ffnbench.worker.channel import Message
 
 START_S, OPEN_S, CALL_S, SAMPLE_S = 1.5, 0.06, 0.01, 0.03
 QUIET, DISTURBED = 0.003, 0.4  # share of a sample that threads wait, as it was seen

@@ -15,7 +15,7 @@ from pathlib import Path
 from types import TracebackType
 
 from exam.worlds import LiveWorld, turns
-from ffnbench.bench.environment import usable_cpus
+from ffnbench.device.environment import usable_cpus
 
 HERE = Path(__file__).resolve().parents[1]  # where `exam` is found
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from typing import TypeVar
 
-from ffnbench.bench.environment import usable_cpus
+from ffnbench.device.environment import usable_cpus
 
 Task = TypeVar("Task")
 Answer = TypeVar("Answer")

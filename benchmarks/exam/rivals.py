@@ -15,9 +15,9 @@ from time import perf_counter
 from torch.utils.benchmark import Timer
 
 from ffnbench import jsonable
-from ffnbench.bench.heap import keep_freed_memory
-from ffnbench.bench.jobs import Jobs
 from ffnbench.plan import Plan
+from ffnbench.worker.heap import keep_freed_memory
+from ffnbench.worker.jobs import Jobs
 
 WARM_UP_S = 0.025  # what triton.testing.do_bench takes by default
 

@@ -8,14 +8,14 @@ from functools import partial, reduce
 from exam.alarms import Alarm, alarms_of, check_policy, refused, slowed
 from exam.machine import WORLDS, Machine, World
 from exam.processes import each
-from ffnbench.bench.runner import run
+from ffnbench.gate.history import KEPT
+from ffnbench.gate.looks import foretell, look_back, report_of, unresolved
 from ffnbench.plan import Plan
 from ffnbench.request import DEFAULT_BUDGET_S
 from ffnbench.result import Report
+from ffnbench.run.runner import run
 from ffnbench.selftest.rates import Told, comparison_plan, told_by
 from ffnbench.stats.enough import Answered
-from ffnbench.stats.history import KEPT
-from ffnbench.stats.looks import foretell, look_back, report_of, unresolved
 
 BASELINE_RUNS, BUDGET_S = 3, DEFAULT_BUDGET_S
 AGES = 10**6  # between the seeds of a baseline and of its checks

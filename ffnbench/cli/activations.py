@@ -12,7 +12,7 @@ from ffnbench.cli.bundles import command
 from ffnbench.cli.compare import ALL_SUFFIXES, WORDS
 from ffnbench.cli.help import examples
 from ffnbench.report.formats import PICTURE_SUFFIXES
-from ffnbench.report.output import Ending, Measured, Written
+from ffnbench.report.output import Measured, OutputSink, Written
 from ffnbench.report.store import inputs_of
 from ffnbench.request import MEASURING, FactsRequest, PictureRequest, TimingRequest
 from ffnbench.streams import visible
@@ -38,8 +38,8 @@ def plot_activations(request: PictureRequest, output: Written) -> None:
     from ffnbench import api
 
     written = output if output.out else replace(output, out=(DEFAULT_PICTURE,))
-    with Ending(written, "activations", suffixes=PICTURE_SUFFIXES, inputs=inputs_of(request.activations)) as ending:
-        lines = api.plot_activations(request, ending)
+    with OutputSink(written, "activations", suffixes=PICTURE_SUFFIXES, inputs=inputs_of(request.activations)) as sink:
+        lines = api.plot_activations(request, sink)
     print("\n".join(map(visible, lines)))
 
 
@@ -57,10 +57,10 @@ def activations(request: TimingRequest, output: Measured, time: Annotated[bool, 
     from ffnbench import api
 
     if not time:
-        with Ending(output, "activations", inputs=inputs_of(request.activations)) as ending:
-            api.facts(FactsRequest(activations=request.activations, timeout=request.timeout), ending)
+        with OutputSink(output, "activations", inputs=inputs_of(request.activations)) as sink:
+            api.facts(FactsRequest(activations=request.activations, timeout=request.timeout), sink)
     else:
         inputs = inputs_of(request.activations)
-        with Ending(output, "activations", suffixes=ALL_SUFFIXES, inputs=inputs) as ending:
-            api.time_activations(request, ending)
-    leave(ending.code)
+        with OutputSink(output, "activations", suffixes=ALL_SUFFIXES, inputs=inputs) as sink:
+            api.time_activations(request, sink)
+    leave(sink.code)

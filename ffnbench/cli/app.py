@@ -14,7 +14,7 @@ from typing import Annotated, Any
 import typer
 
 from ffnbench.cli.completing import prepare_bash
-from ffnbench.cli.help import Group, examples
+from ffnbench.cli.help import FlagGroup, examples
 from ffnbench.errors import (
     EXIT_INTERRUPTED,
     EXIT_UNFINISHED,
@@ -39,7 +39,7 @@ def _with_dashes(name: str) -> str:
     return name.replace("_", "-")
 
 
-class _Commands(Group):
+class _Commands(FlagGroup):
     """Typer would end silently at an interruption, and with 1 for a shell that it does not know."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:

@@ -6,7 +6,7 @@ from ffnbench.cli.app import leave
 from ffnbench.cli.bundles import command
 from ffnbench.cli.compare import ALL_SUFFIXES, WORDS
 from ffnbench.cli.help import examples
-from ffnbench.report.output import Ending, Measured
+from ffnbench.report.output import Measured, OutputSink
 from ffnbench.report.store import inputs_of
 from ffnbench.request import BlockRequest
 
@@ -26,9 +26,9 @@ def block(request: BlockRequest, output: Measured) -> None:
 
     inputs = inputs_of(*vars(request).values())
     if request.whole_model:
-        with Ending(output, "model", inputs=inputs) as ending:
-            api.whole_model(request, ending)
+        with OutputSink(output, "model", inputs=inputs) as sink:
+            api.whole_model(request, sink)
     else:
-        with Ending(output, "block", suffixes=ALL_SUFFIXES, inputs=inputs) as ending:
-            api.block(request, ending)
-    leave(ending.code)
+        with OutputSink(output, "block", suffixes=ALL_SUFFIXES, inputs=inputs) as sink:
+            api.block(request, sink)
+    leave(sink.code)

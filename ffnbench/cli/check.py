@@ -14,7 +14,7 @@ from ffnbench.cli.completing import variants
 from ffnbench.cli.help import examples
 from ffnbench.errors import FfnbenchError
 from ffnbench.report.findings import CHECK_FORMATS, CHECK_SUFFIXES
-from ffnbench.report.output import CheckEnding, CheckOutput, Updating
+from ffnbench.report.output import CheckOutput, CheckSink, Updating
 from ffnbench.request import CheckRequest, SidesRequest
 
 BASELINE = typer.Argument(metavar="BASELINE", help="A .json that `ffnbench compare ... -o baseline.json` made.")
@@ -52,10 +52,10 @@ def check(
     if (updating.update or updating.append) and asked.exact_only:
         flag = "--update" if updating.update else "--append"
         raise FfnbenchError(f"{flag} needs the whole measurement", "leave --exact-only out")
-    with CheckEnding(output, baseline, current, updating) as ending:
-        api.check(asked, ending, update=updating.update, append=updating.append)
+    with CheckSink(output, baseline, current, updating) as sink:
+        api.check(asked, sink, update=updating.update, append=updating.append)
     sys.stdout.flush()
-    leave(ending.code)
+    leave(sink.code)
 
 
 @command(
@@ -75,7 +75,7 @@ def ab(variant: Annotated[str, VARIANT], request: SidesRequest, output: CheckOut
     """
     from ffnbench import api
 
-    with CheckEnding(output) as ending:
-        api.ab(replace(request, variant=variant), ending)
+    with CheckSink(output) as sink:
+        api.ab(replace(request, variant=variant), sink)
     sys.stdout.flush()
-    leave(ending.code)
+    leave(sink.code)

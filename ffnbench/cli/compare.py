@@ -14,7 +14,7 @@ from ffnbench.cli.completing import variants
 from ffnbench.cli.help import examples
 from ffnbench.cli.positional import with_names
 from ffnbench.report.formats import FORMATS, PICTURES, SUFFIXES
-from ffnbench.report.output import Counted, Ending, Measured, Reported
+from ffnbench.report.output import Counted, Measured, OutputSink, Reported
 from ffnbench.report.store import inputs_of
 from ffnbench.request import CompareRequest, CostRequest
 from ffnbench.streams import visible
@@ -47,9 +47,9 @@ def compare(
     from ffnbench import api
 
     request = replace(request, variants=with_names(context, request.variants, names))
-    with Ending(output, "compare", suffixes=ALL_SUFFIXES, inputs=inputs_of(*vars(request).values())) as ending:
-        api.compare(request, ending)
-    leave(ending.code)
+    with OutputSink(output, "compare", suffixes=ALL_SUFFIXES, inputs=inputs_of(*vars(request).values())) as sink:
+        api.compare(request, sink)
+    leave(sink.code)
 
 
 @command(
@@ -69,9 +69,9 @@ def cost(
 
     request = replace(request, variants=with_names(context, request.variants, names))
     inputs = inputs_of(*vars(request).values())
-    with Ending(output, "cost", suffixes=ALL_SUFFIXES, inputs=inputs, counts_only=True) as ending:
-        api.cost(CompareRequest(**vars(request)), ending)
-    leave(ending.code)
+    with OutputSink(output, "cost", suffixes=ALL_SUFFIXES, inputs=inputs, counts_only=True) as sink:
+        api.cost(CompareRequest(**vars(request)), sink)
+    leave(sink.code)
 
 
 FILES = typer.Argument(
@@ -95,8 +95,8 @@ def report(paths: Annotated[list[str], FILES], output: Reported) -> None:
 
     if len(paths) > 1:
         return _side_by_side(paths, output)
-    with Ending(output, "report", suffixes=ALL_SUFFIXES, inputs=inputs_of(*paths)) as ending:
-        _, differs = api.report(paths[0], ending)
+    with OutputSink(output, "report", suffixes=ALL_SUFFIXES, inputs=inputs_of(*paths)) as sink:
+        _, differs = api.report(paths[0], sink)
     if differs:
         print(visible(f"note: {differs}"), file=sys.stderr)
 
@@ -104,6 +104,6 @@ def report(paths: Annotated[list[str], FILES], output: Reported) -> None:
 def _side_by_side(paths: list[str], output: Reported) -> None:
     from ffnbench import api
 
-    with Ending(output, "report", inputs=inputs_of(*paths)) as ending:
-        api.reports(paths, ending)
-    leave(ending.code)
+    with OutputSink(output, "report", inputs=inputs_of(*paths)) as sink:
+        api.reports(paths, sink)
+    leave(sink.code)

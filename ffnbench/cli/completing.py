@@ -161,7 +161,7 @@ def _listings() -> Iterable[str]:
 
 
 def _tolerances() -> list[str]:
-    from ffnbench.stats.regression import CHECKED
+    from ffnbench.gate.regression import CHECKED
 
     return [f"{metric}=" for metric in CHECKED]
 

@@ -36,7 +36,7 @@ class Command(TyperCommand):
         _print(self, ctx, panels | last)
 
 
-class Group(TyperGroup):
+class FlagGroup(TyperGroup):
     """The commands together, with a help of its own."""
 
     def format_help(self, ctx: Any, formatter: Any) -> None:

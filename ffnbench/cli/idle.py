@@ -16,12 +16,12 @@ from typing import Any
 from ffnbench.errors import FfnbenchError
 from ffnbench.ffn.spec import FFNSpec, HFSpec, ImportedSpec
 from ffnbench.ffn.width_rules import RULES
+from ffnbench.gate.baseline import is_timed
+from ffnbench.gate.regression import SECONDS, TIMED, parse_tolerances
 from ffnbench.plan import MODE_ALIASES, Case, Mode, Plan
 from ffnbench.planning.grammar import BACKEND_KEYS, parse_variant
 from ffnbench.request import spelling
 from ffnbench.result import Report
-from ffnbench.stats.baseline import is_timed
-from ffnbench.stats.regression import SECONDS, TIMED, parse_tolerances
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

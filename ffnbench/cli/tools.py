@@ -11,7 +11,7 @@ from ffnbench.cli.bundles import command, settings
 from ffnbench.cli.completing import COMPLETERS
 from ffnbench.cli.help import examples
 from ffnbench.report.formats import FORMATS, SUFFIXES
-from ffnbench.report.output import Ending, Kept, Output, Shown, ShownQuietly
+from ffnbench.report.output import Kept, Output, OutputSink, Shown, ShownQuietly
 from ffnbench.report.store import inputs_of
 from ffnbench.request import SelftestRequest
 
@@ -42,13 +42,13 @@ def list_(
     """Show the names there are to choose from."""
     from ffnbench.report.listing import BACKENDS, listing_view
 
-    with Ending(output, "list") as ending:
+    with OutputSink(output, "list") as sink:
         if what == BACKENDS:  # what can run here is known to torch alone: a worker is asked
             from ffnbench import api
 
-            api.backends(ending)
+            api.backends(sink)
         else:
-            ending.show(lambda: listing_view(what))
+            sink.show(lambda: listing_view(what))
 
 
 @command(
@@ -70,10 +70,10 @@ def env(
     """Show where numbers would be made: machine, torch, fingerprint, and what makes it noisy now."""
     from ffnbench import api
 
-    with Ending(output, "env") as ending:
+    with OutputSink(output, "env") as sink:
         found = settings()
         rows = [("defaults from", str(found.path)), *((f"default {n}", v) for n, v in found.rows())] if found else []
-        api.environment(timer, ending, ceilings=ceilings, settings=rows)
+        api.environment(timer, sink, ceilings=ceilings, settings=rows)
 
 
 MODEL = typer.Argument(
@@ -102,11 +102,11 @@ def inspect(
     """Show a model's FFNs in words and numbers, one row a kind of layer."""
     from ffnbench import api
 
-    with Ending(output, "inspect", inputs=inputs_of(model)) as ending:
+    with OutputSink(output, "inspect", inputs=inputs_of(model)) as sink:
         if whole_model:
-            api.inspect_whole(model, ending)
+            api.inspect_whole(model, sink)
         else:
-            api.inspect(model, ending)
+            api.inspect(model, sink)
 
 
 @command(
@@ -122,6 +122,6 @@ def selftest(request: SelftestRequest, output: Output) -> None:
     """Count how often ffnbench is wrong on this machine, where the truth is known."""
     from ffnbench import api
 
-    with Ending(output, "selftest") as ending:
-        api.selftest(request, ending)
-    leave(ending.code)
+    with OutputSink(output, "selftest") as sink:
+        api.selftest(request, sink)
+    leave(sink.code)

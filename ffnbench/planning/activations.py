@@ -106,7 +106,7 @@ def parse_range(text: str) -> tuple[float, float]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Group:
+class ActivationGroup:
     """One size and dtype: the cases of its forward and of its backward, each direction against relu's."""
 
     elements: int
@@ -165,7 +165,7 @@ def cases_of(request: TimingRequest, chosen: dict[str, ActivationSpec]) -> tuple
     return tuple(cases)
 
 
-def groups_of(plan: Plan) -> list[Group]:
+def groups_of(plan: Plan) -> list[ActivationGroup]:
     """The cases of a plan of operations, by dtype and size, in their order."""
     found: dict[tuple[str, int], dict[str, list[Case]]] = {}
     for case in plan.shown:
@@ -173,7 +173,7 @@ def groups_of(plan: Plan) -> list[Group]:
         by_mode = found.setdefault((case.workload.dtype, case.ffn.elements), {})
         by_mode.setdefault(case.workload.mode, []).append(case)
     return [
-        Group(
+        ActivationGroup(
             dtype=dtype, elements=elements, forward=tuple(by_mode.get(Mode.FORWARD.value, ())),
             backward=tuple(by_mode.get(Mode.BACKWARD.value, ())),
         )

@@ -38,7 +38,7 @@ BUILDS = ("d_model", "d_ff", "bias", "match", "multiple_of", "rule", "ratio", "f
 
 
 @asks(CompareRequest, first=("variants",), beside=(QUIET, WAIT))
-def compare(request: CompareRequest, ending: Following) -> Report:
+def compare(request: CompareRequest, sink: Following) -> Report:
     """Measure FFN variants side by side: parameters, FLOPs, latency and memory, at equal parameters.
 
     Fresh processes measure. A class of your own as a variant must stand in a file; where that is the script which calls
@@ -48,51 +48,51 @@ def compare(request: CompareRequest, ending: Following) -> Report:
     >>> report = ffnbench.compare(["relu", "swiglu"], d_model=256, quick=True)
     >>> report.frame()[["label", "params", "latency_s", "ratio", "verdict"]]
     """
-    return api.compare(request, ending)
+    return api.compare(request, sink)
 
 
 @asks(CostRequest, first=("variants",))
-def cost(request: CostRequest, ending: Following) -> Report:
+def cost(request: CostRequest, sink: Following) -> Report:
     """Count parameters, FLOPs and bytes of variants; nothing is measured.
 
     >>> ffnbench.cost(["relu", "swiglu"], d_model=4096).frame()[["label", "d_ff", "params", "flops_forward"]]
     """
-    return api.cost(CompareRequest(**vars(request)), ending)
+    return api.cost(CompareRequest(**vars(request)), sink)
 
 
 @asks(BlockRequest, hidden=("whole_model",), beside=(QUIET, WAIT))
-def block(request: BlockRequest, ending: Following) -> Report:
+def block(request: BlockRequest, sink: Following) -> Report:
     """An FFN beside the attention of its block, by length of the sequence: parameters, FLOPs, latency, shares.
 
     `cost_only=True` counts and measures nothing.
 
     >>> ffnbench.block(preset="llama3-8b", seq_len=[128, 8192], cost_only=True)
     """
-    return api.block(request, ending)
+    return api.block(request, sink)
 
 
 @asks(FactsRequest, first=("activations",), beside=(QUIET,))
-def activations(request: FactsRequest, ending: Following) -> Answer:
+def activations(request: FactsRequest, sink: Following) -> Answer:
     """What is true of activations: minimum, range, kinks, moments, what torch and others call them.
 
     >>> ffnbench.activations(["gelu", "silu"]).frame()[["activation", "formula", "minimum"]]
     """
-    api.facts(request, ending)
-    return _answer(ending, "activations")
+    api.facts(request, sink)
+    return _answer(sink, "activations")
 
 
 @asks(TimingRequest, first=("activations",), beside=(QUIET, WAIT))
-def time_activations(request: TimingRequest, ending: Following) -> Report:
+def time_activations(request: TimingRequest, sink: Following) -> Report:
     """The operations of activations, forward and backward, each against relu's.
 
     >>> ffnbench.time_activations(["relu", "gelu"], elements=65536, quick=True)
     """
-    return api.time_activations(request, ending)
+    return api.time_activations(request, sink)
 
 
 @asks(PictureRequest, first=("activations",), beside=(PATH,))
 def plot_activations(
-    request: PictureRequest, ending: Following, path: str | os.PathLike[str] | None = None
+    request: PictureRequest, sink: Following, path: str | os.PathLike[str] | None = None
 ) -> Figure | Path:
     """Activations with their derivatives, or the surfaces of gated forms (`gated=True`), as a picture.
 
@@ -108,17 +108,17 @@ def plot_activations(
 
 
 @asks(CheckRequest, first=("baseline", "current"), beside=(QUIET, WAIT))
-def check(request: CheckRequest, ending: Following) -> Check:
+def check(request: CheckRequest, sink: Following) -> Check:
     """Measure a baseline's own plan again and say what has regressed: `.ok`, `.status`, a row for every metric.
 
     >>> found = ffnbench.check("baseline.json", tolerance={"latency": "5%"})
     >>> assert found.ok, found
     """
-    return as_shown_check(api.check(request, ending))
+    return as_shown_check(api.check(request, sink))
 
 
 @asks(SidesRequest, first=("variant",), beside=(QUIET, WAIT))
-def ab(request: SidesRequest, ending: Following) -> Check:
+def ab(request: SidesRequest, sink: Following) -> Check:
     """Measure one module twice, old and new side by side in the same minutes, and say what has regressed.
 
     Base and head are git revisions, folders, interpreters or environments; head is the working tree unless it is said
@@ -126,17 +126,17 @@ def ab(request: SidesRequest, ending: Following) -> Check:
 
     >>> found = ffnbench.ab("mypkg.mlp:SwiGLU", base_rev="origin/main", d_model=1024)
     """
-    return as_shown_check(api.ab(request, ending))
+    return as_shown_check(api.ab(request, sink))
 
 
 @asks(SelftestRequest, beside=(QUIET, WAIT))
-def selftest(request: SelftestRequest, ending: Following) -> Answer:
+def selftest(request: SelftestRequest, sink: Following) -> Answer:
     """How often ffnbench is wrong on this machine, by runs whose true ratios are known.
 
     >>> ffnbench.selftest(repeats=4)
     """
-    api.selftest(request, ending)
-    return _answer(ending, "selftest")
+    api.selftest(request, sink)
+    return _answer(sink, "selftest")
 
 
 @spoken
@@ -149,9 +149,9 @@ def inspect(model: str | os.PathLike[str], *, whole_model: bool = False) -> Answ
 
     >>> ffnbench.inspect("mixtral-8x7b").frame()[["kind", "count", "params", "params_active"]]
     """
-    ending = Following(quiet=True)
-    (api.inspect_whole if whole_model else api.inspect)(os.fspath(model), ending)
-    return _answer(ending, "inspect")
+    sink = Following(quiet=True)
+    (api.inspect_whole if whole_model else api.inspect)(os.fspath(model), sink)
+    return _answer(sink, "inspect")
 
 
 def build(variant: str | os.PathLike[str], *, device: Any = None, dtype: Any = None, **sizes: Any) -> nn.Module:
@@ -205,9 +205,9 @@ def _built() -> Callable[..., nn.Module]:
     return call
 
 
-def _answer(ending: Following, name: str) -> Answer:
-    assert ending.view is not None
-    shown: View = ending.view()
+def _answer(sink: Following, name: str) -> Answer:
+    assert sink.view is not None
+    shown: View = sink.view()
     return Answer(shown=shown, name=name)
 
 

@@ -9,12 +9,12 @@ from contextlib import contextmanager, suppress
 from ffnbench.report.answers import in_notebook
 from ffnbench.report.formats import View
 from ffnbench.report.notebook import NotebookBar
-from ffnbench.report.output import Listener, OneOfSeveral, Silent
+from ffnbench.report.output import Listener, NullSink, OneOfSeveral
 from ffnbench.report.progress import ProgressBar
 from ffnbench.streams import visible
 
 
-class Following(Silent):
+class Following(NullSink):
     """Follows one call. `view` makes the answer readable, once there is one. A context manager."""
 
     def __init__(self, *, quiet: bool = False, wait: bool = False, spoken: Callable[[str], str] = str) -> None:
@@ -44,7 +44,7 @@ class Following(Silent):
             with suppress(OSError):  # nobody reads stderr
                 print(visible(text), file=sys.stderr, flush=True)
 
-    def within(self, number: int, runs: int) -> Silent:
+    def within(self, number: int, runs: int) -> NullSink:
         """The ending of one of several runs."""
         return OneOfSeveral(self, number, runs)
 

@@ -12,11 +12,11 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial, wraps
 from typing import Any, TypeVar
 
-from ffnbench.bench.descendants import MARK
 from ffnbench.errors import FfnbenchError, WrongArgument, interruption
 from ffnbench.python.arguments import NAMED, Argument, TypeText, arguments_of, as_python, request_of, shown
 from ffnbench.python.following import Following
 from ffnbench.request import CompareRequest, Request
+from ffnbench.worker.descendants import MARK
 
 F = TypeVar("F", bound=Callable[..., Any])
 T = TypeVar("T")
@@ -48,8 +48,8 @@ def asks(
             try:
                 _refuse_within_worker(function.__name__)
                 request = request_of(kind, given, hidden, names)
-                with Following(**following, spoken=partial(as_python, known=known)) as ending:
-                    found = function(request, ending, **own)
+                with Following(**following, spoken=partial(as_python, known=known)) as sink:
+                    found = function(request, sink, **own)
             except FfnbenchError as problem:
                 raise in_python(problem, known) from None
             except KeyboardInterrupt:

@@ -9,7 +9,7 @@ from ffnbench.activations.facts import Facts
 from ffnbench.ffn.spec import ActivationSpec
 from ffnbench.metrics import LATENCY
 from ffnbench.plan import Case
-from ffnbench.planning.activations import Group, groups_of
+from ffnbench.planning.activations import ActivationGroup, groups_of
 from ffnbench.report.footnotes import Footnotes, judging_notes
 from ffnbench.report.formats import View, view_of
 from ffnbench.report.noise import notes_of_run
@@ -217,7 +217,7 @@ def timing_tables(report: Report) -> Table:
     return replace(tables[-1], above=tuple(tables[:-1]))
 
 
-def _timing_table(report: Report, group: Group, closing: tuple[str, ...]) -> Table:
+def _timing_table(report: Report, group: ActivationGroup, closing: tuple[str, ...]) -> Table:
     """Seconds of the operation and the ratio to relu, forward and backward; where room is short, seconds go first."""
     notes = Footnotes()
     fields: list[Field] = [
@@ -252,7 +252,7 @@ def _direction_fields(report: Report, title: str, cases: Sequence[Case], place: 
     ]
 
 
-def _subject(group: Group) -> str:
+def _subject(group: ActivationGroup) -> str:
     work = group.forward[0].workload
     threads = f" ({counted(work.threads, 'thread')})" if work.device == "cpu" else ""
     return f"The operation itself: {counted(group.elements, 'element')}, {group.dtype}, {work.device}{threads}"
@@ -269,7 +269,7 @@ def _notes_of_both(report: Report, forward: Case, backward: Case) -> list[str]:
     ]
 
 
-def _resolution(report: Report, group: Group) -> tuple[str, ...]:
+def _resolution(report: Report, group: ActivationGroup) -> tuple[str, ...]:
     """What each direction could have shown."""
     said = []
     for name, cases in (("forward", group.forward), ("backward", group.backward)):
@@ -279,7 +279,7 @@ def _resolution(report: Report, group: Group) -> tuple[str, ...]:
     return (f"this run resolves differences of {', '.join(said)}",) if said else ()
 
 
-def _order(report: Report, group: Group) -> tuple[str, ...]:
+def _order(report: Report, group: ActivationGroup) -> tuple[str, ...]:
     """Who is slower and who is not, forward, in one sentence."""
     by: dict[Verdict, list[str]] = {}
     for case in group.forward:

@@ -14,13 +14,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from ffnbench.errors import FfnbenchError, WrongArgument
+from ffnbench.gate.regression import Checked, Status, exit_code
 from ffnbench.report.findings import check_view, finding_records
 from ffnbench.report.formats import View, Write, writer_of
 from ffnbench.report.records import Record, origin_record
 from ffnbench.report.store import Outputs
 from ffnbench.report.table import Table
 from ffnbench.report.text import Terminal, html_fragment, html_page, plain, renderable, show
-from ffnbench.stats.regression import Checked, Status, exit_code
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -7,11 +7,11 @@ import xml.etree.ElementTree as xml
 from collections.abc import Callable, Sequence
 from statistics import median
 
+from ffnbench.gate.regression import Finding, Status
 from ffnbench.jsonable import text_of
 from ffnbench.metrics import METRICS
 from ffnbench.report.compare import compare_records
 from ffnbench.result import Report
-from ffnbench.stats.regression import Finding, Status
 from ffnbench.stats.rounds import table_of
 from ffnbench.streams import visible
 from ffnbench.units import percent, signed_percent

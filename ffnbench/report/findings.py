@@ -7,6 +7,9 @@ from dataclasses import replace
 from functools import partial
 
 from ffnbench.errors import EXIT_INTERRUPTED, Unfinished
+from ffnbench.gate.baseline import of_another_method
+from ffnbench.gate.history import KEPT, PRIOR
+from ffnbench.gate.regression import JUDGED, OUTPUT, Checked, Expected, Finding, Status, exit_code
 from ffnbench.jsonable import text_of
 from ffnbench.metrics import LATENCY
 from ffnbench.report.exports import EXPORTS, described, junit, workflow_commands
@@ -19,9 +22,6 @@ from ffnbench.report.store import report_text
 from ffnbench.report.summary import effort, ended_early, judged_lines
 from ffnbench.report.table import UNKNOWN, Cell, Column, Table
 from ffnbench.report.words import interval_text, side_lines
-from ffnbench.stats.baseline import of_another_method
-from ffnbench.stats.history import KEPT, PRIOR
-from ffnbench.stats.regression import JUDGED, OUTPUT, Checked, Expected, Finding, Status, exit_code
 from ffnbench.stats.rounds import table_of
 from ffnbench.units import counted, percent, signed_percent
 

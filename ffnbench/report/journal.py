@@ -14,10 +14,10 @@ from typing import Any, BinaryIO, get_args
 
 from ffnbench import jsonable
 from ffnbench.errors import FfnbenchError
+from ffnbench.gate.history import KEPT
 from ffnbench.plan import Note, NoteKind, Plan
 from ffnbench.result import Environment, Failure, Inputs, Judged, Report, Roof, Sample
 from ffnbench.stats.ceilings import shares_of
-from ffnbench.stats.history import KEPT
 from ffnbench.stats.verdict import summarise, with_suspects
 
 try:

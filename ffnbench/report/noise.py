@@ -1,6 +1,6 @@
 """What noise did to a run, in one line: what was seen of it, and what to trust then.
 
-The findings are separate notes of the run (stats/noise.py, bench/machine_noise.py); a reader wants one answer.
+The findings are separate notes of the run (stats/noise.py, device/machine_noise.py); a reader wants one answer.
 """
 
 from __future__ import annotations

@@ -140,7 +140,7 @@ class Updating:
     append: bool = flag(False, "Add this run to the baseline's, unless it is busy or REGRESSED.", LIMITS)
 
 
-class Silent:
+class NullSink:
     """Nothing is shown and nothing written: for Python. `waits` is whether a run waits for another one to end, `tells`
     whether anybody reads what is told.
     """
@@ -161,7 +161,7 @@ class Silent:
     def tell(self, text: str) -> None:
         """Nothing."""
 
-    def within(self, number: int, runs: int) -> Silent:
+    def within(self, number: int, runs: int) -> NullSink:
         """The ending of one of several runs: it tells of them all how far they are."""
         return self
 
@@ -175,10 +175,10 @@ class Silent:
         return lambda _: None
 
 
-class OneOfSeveral(Silent):
+class OneOfSeveral(NullSink):
     """Progress of one run as that of all of them."""
 
-    def __init__(self, whole: Silent, number: int, runs: int) -> None:
+    def __init__(self, whole: NullSink, number: int, runs: int) -> None:
         self._whole, self._number, self._runs = whole, number, runs
         self.waits, self.tells = whole.waits, whole.tells
 
@@ -203,7 +203,7 @@ class OneOfSeveral(Silent):
         return self._whole.journal(start)
 
 
-class Ending(Silent):
+class OutputSink(NullSink):
     """A context manager: files that were opened and never written do not stay behind. `code` is the exit code."""
 
     def __init__(
@@ -234,7 +234,7 @@ class Ending(Silent):
         self._lost = True  # what was measured, as long as it stands in no file
         self.code = 0
 
-    def __enter__(self) -> Ending:
+    def __enter__(self) -> OutputSink:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -242,7 +242,7 @@ class Ending(Silent):
             self._say(f"what was measured is in {self._journal.path}: ffnbench report shows it")
         self._outputs.close()
 
-    def within(self, number: int, runs: int) -> Silent:
+    def within(self, number: int, runs: int) -> NullSink:
         """The ending of one of several runs."""
         return OneOfSeveral(self, number, runs)
 
@@ -353,7 +353,7 @@ class Ending(Silent):
             sys.stdout.write(view.stdout[self._format]())
 
 
-class CheckEnding(Ending):
+class CheckSink(OutputSink):
     """The end of a check: exports for other tools as well, and what becomes of the baseline (`updating`).
 
     An exit code that a row which can't be told asks for is given only where `--on-unclear fail` is.
@@ -371,7 +371,7 @@ class CheckEnding(Ending):
         self._same: Callable[[], bool] = lambda: True
         super().__init__(output, "check", suffixes=CHECK_SUFFIXES, formats=CHECK_FORMATS, inputs=inputs)
 
-    def __enter__(self) -> CheckEnding:
+    def __enter__(self) -> CheckSink:
         """Nobody else may write the baseline between reading it and writing it anew."""
         if self._updating.update or self._updating.append:
             try:

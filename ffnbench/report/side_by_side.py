@@ -11,6 +11,17 @@ from dataclasses import replace
 from typing import Any
 
 from ffnbench.errors import FfnbenchError
+from ffnbench.gate.side_by_side import (
+    COMPARED,
+    FLOPS,
+    PARAMS,
+    RATIO,
+    RunChange,
+    apart,
+    changes_between,
+    common_rows,
+    geometric_mean,
+)
 from ffnbench.metrics import LATENCY, PEAK
 from ffnbench.report.footnotes import Footnotes
 from ffnbench.report.formats import View, view_of
@@ -18,17 +29,6 @@ from ffnbench.report.records import Record
 from ffnbench.report.table import UNKNOWN, Cell, Column, Table
 from ffnbench.report.words import WIDEST, half_width, interval_text, listed, seconds_text, side_lines
 from ffnbench.result import Estimate, Report, Side
-from ffnbench.stats.side_by_side import (
-    COMPARED,
-    FLOPS,
-    PARAMS,
-    RATIO,
-    Change,
-    apart,
-    changes_between,
-    common_rows,
-    geometric_mean,
-)
 from ffnbench.units import IEC, SI, TIME, counted, digits, scale, signed_percent
 
 NAMES = {LATENCY: "latency", RATIO: "ratio", PARAMS: "params", FLOPS: "FLOPs", PEAK: "act. peak"}
@@ -66,7 +66,7 @@ def names_of(paths: Sequence[str]) -> list[str]:
 
 
 def side_by_side_records(
-    names: Sequence[str], runs: Sequence[Report], changes: Sequence[Sequence[Change]]
+    names: Sequence[str], runs: Sequence[Report], changes: Sequence[Sequence[RunChange]]
 ) -> list[Record]:
     """One flat record a row, metric and later run, everything in base units."""
     return [
@@ -91,7 +91,7 @@ def _ends(name: str, of: Estimate | None) -> Record:
     return {name: of.value if of else None, f"{name}_low": low, f"{name}_high": high}
 
 
-def _tables(names: Sequence[str], runs: Sequence[Report], changes: Sequence[Sequence[Change]]) -> Table:
+def _tables(names: Sequence[str], runs: Sequence[Report], changes: Sequence[Sequence[RunChange]]) -> Table:
     notes = Footnotes()
     shown = [m for m in COMPARED if any(_worth_showing(c) for found in changes for c in found if c.metric == m)]
     tables = [_table(metric, names, runs, changes, notes) for metric in shown or [PARAMS]]
@@ -101,7 +101,7 @@ def _tables(names: Sequence[str], runs: Sequence[Report], changes: Sequence[Sequ
     return replace(last, above=tuple(tables[:-1]))
 
 
-def _worth_showing(change: Change) -> bool:
+def _worth_showing(change: RunChange) -> bool:
     """What is timed, and what is exact and another one now."""
     if change.metric in (LATENCY, RATIO):
         return change.old is not None or change.new is not None
@@ -109,7 +109,7 @@ def _worth_showing(change: Change) -> bool:
 
 
 def _table(
-    metric: str, names: Sequence[str], runs: Sequence[Report], changes: Sequence[Sequence[Change]], notes: Footnotes
+    metric: str, names: Sequence[str], runs: Sequence[Report], changes: Sequence[Sequence[RunChange]], notes: Footnotes
 ) -> Table:
     rows = [[c for c in found if c.metric == metric] for found in changes]
     known = [e.value for found in rows for c in found for e in (c.old, c.new) if e]
@@ -141,11 +141,11 @@ def _title(metric: str, runs: Sequence[Report]) -> str:
     return f"vs {references.pop()}" if len(references) == 1 else "vs reference"
 
 
-def _any_value(row: Sequence[Change]) -> bool:
+def _any_value(row: Sequence[RunChange]) -> bool:
     return any(c.old or c.new for c in row)
 
 
-def _geometric(rows: Sequence[Sequence[Change]], metric: str, size: float) -> list[list[Cell]]:
+def _geometric(rows: Sequence[Sequence[RunChange]], metric: str, size: float) -> list[list[Cell]]:
     """The geometric mean over these rows where all runs know them; none of a single row."""
     both = [i for i in range(len(rows[0])) if all(later[i].change and later[i].old and later[i].new for later in rows)]
     if len(both) < 2:
@@ -176,7 +176,7 @@ def _value(of: Estimate | None, metric: str, size: float) -> Cell:
     return Cell(text=_plain(of.value, metric, size), value=of.value)
 
 
-def _change_cell(change: Change) -> Cell:
+def _change_cell(change: RunChange) -> Cell:
     """`+12% [+10%, +14%]`; `-0.3% [-1.1%, +0.5%] ~` where no change can be told; `0%` for what is exactly the same."""
     found = change.change
     if found is None:
@@ -206,7 +206,7 @@ def _header(names: Sequence[str], runs: Sequence[Report]) -> list[str]:
 
 
 def _closing(
-    names: Sequence[str], runs: Sequence[Report], changes: Sequence[Sequence[Change]], shown: Sequence[str]
+    names: Sequence[str], runs: Sequence[Report], changes: Sequence[Sequence[RunChange]], shown: Sequence[str]
 ) -> list[str]:
     """What is equal, what is missing, what else is not the same."""
     both = {c.metric for found in changes for c in found if c.old and c.new}
@@ -227,7 +227,7 @@ def _closing(
 
 
 def _lacking(
-    names: Sequence[str], runs: Sequence[Report], changes: Sequence[Sequence[Change]], both: set[str]
+    names: Sequence[str], runs: Sequence[Report], changes: Sequence[Sequence[RunChange]], both: set[str]
 ) -> dict[str, list[str]]:
     """Rows that not all runs have, and metrics that are never in two of them, by the runs that have them."""
     found: dict[str, list[str]] = {}

@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from collections import Counter
 
+from ffnbench.gate.history import History
+from ffnbench.gate.regression import Policy, past_of
 from ffnbench.metrics import LATENCY
 from ffnbench.plan import ACTIVE_PARAMS, CONTROL, Group, Plan, Sizing
 from ffnbench.report.ceilings import ceiling_lines
@@ -14,9 +16,7 @@ from ffnbench.report.noise import notes_of_run
 from ffnbench.report.words import backend_text, error_text, half_width, interval_text, side_lines, sizing_text
 from ffnbench.result import Against, Estimate, Report, Run, Sample, Verdict
 from ffnbench.stats.fastest import Fastest, fastest
-from ffnbench.stats.history import History
 from ffnbench.stats.interval import CONFIDENCE
-from ffnbench.stats.regression import Policy, past_of
 from ffnbench.units import counted, digits, percent
 
 TOO_NOISY = 0.5

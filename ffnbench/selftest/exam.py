@@ -6,14 +6,14 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from ffnbench.bench.environment import usable_cpus
-from ffnbench.bench.runner import run
+from ffnbench.device.environment import usable_cpus
 from ffnbench.errors import FfnbenchError, Interrupted, Unfinished
 from ffnbench.ffn.spec import require_positive
 from ffnbench.plan import Plan
 from ffnbench.planning.foreseen import Foreseen
 from ffnbench.request import SelftestRequest
 from ffnbench.result import Progress, Run
+from ffnbench.run.runner import run
 from ffnbench.selftest.rates import Told, comparison_plan, told_by
 
 Listener = Callable[[Progress], None]

@@ -1,0 +1,246 @@
+"""The commands that ask whether it has got slower: `check` against a baseline, `ab` between two sides."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Callable
+from dataclasses import replace
+from functools import cache, partial
+from typing import Any
+
+from ffnbench.api import world
+from ffnbench.api.measuring import measure, measured_once, tell_wait
+from ffnbench.api.preparing import (
+    NULL_SINK,
+    Prepared,
+    priced,
+    refuse_at_once,
+    refuse_device,
+    start_all,
+    with_defaults,
+    with_threads,
+)
+from ffnbench.api.variants import load
+from ffnbench.api.world import device_facts, greeting
+from ffnbench.device.environment import auto_device, describe
+from ffnbench.gate.baseline import (
+    is_timed,
+    of_another_method,
+    policy_for,
+    policy_of_sides,
+    refuse_another_machine,
+    refuse_another_reference,
+    refuse_append,
+    unpredicted,
+)
+from ffnbench.gate.checkouts import placed, prober_within
+from ffnbench.gate.looks import Look, expected, foretell, look, look_back
+from ffnbench.gate.regression import (
+    Checked,
+    Expected,
+    Finding,
+    Policy,
+    Status,
+    exact_findings,
+    incomparable,
+    kind,
+    latency_findings,
+    output_finding,
+    paired_findings,
+    past_of,
+    without_gain,
+)
+from ffnbench.gate.trust import Named, refuse_reached, refuse_untrusted, remember
+from ffnbench.plan import Arm, Plan
+from ffnbench.planning.grammar import Variant
+from ffnbench.planning.sides import BASE, plan_sides, sides_asked, variant_of_sides
+from ffnbench.report.findings import check_view, foretold_text
+from ffnbench.report.output import NullSink
+from ffnbench.report.shown_report import ShownReport
+from ffnbench.request import CheckRequest, SidesRequest
+from ffnbench.result import CaseCost, Environment, Report
+from ffnbench.stats.enough import Answered
+
+
+def check(request: CheckRequest, sink: NullSink = NULL_SINK, *, update: bool = False, append: bool = False) -> Checked:
+    """A baseline's own plan measured again, or a saved run, held against it.
+
+    `update` says that what is found shall replace the baseline: one of another method is then measured as well, on its
+    own kind of machine, though the two can't be compared. `append` says that it shall be added to it, and raises
+    FfnbenchError where it can't be.
+    """
+    before = load(request.baseline)
+    sink.known(before)
+    for text in sink.said(None):
+        sink.tell(f"note: {text}")
+    own = [] if request.current else refuse_untrusted(before.plan, request.baseline, request.trust)
+    policy = policy_for(before, request)
+    here = cache(partial(_environment_here, before.plan))
+    if append:
+        now = load(request.current) if request.current else replace(before, environment=here())
+        refuse_append(before, now, request.baseline, measured_here=request.current is None)
+    foreseen = _foretold(before, policy, request, sink)
+    looks = _look_again(before, policy, request, sink, here, own, update=update)
+    exact = exact_findings(before, looks.now, policy)
+    return _decided((*exact, *looks.findings), before, looks, sink, against=request.baseline, expected=foreseen)
+
+
+def ab(request: SidesRequest, sink: NullSink = NULL_SINK) -> Checked:
+    """Base and head in the same minutes. Raises FfnbenchError where a side can't be had, and leaves nothing behind."""
+    variant = variant_of_sides(request)
+    policy = policy_of_sides(request, variant.label)
+    if request.base_python is None and request.head_python is None:
+        refuse_device(request.device)
+    with placed(sides_asked(request, variant)) as sides, tempfile.TemporaryDirectory(prefix="ffnbench-") as folder:
+        prepared, output, shared = _prepare_sides(request, variant, (sides[0].arm, sides[1].arm), folder, sink)
+        looks = _look_at_sides(request, prepared, output, policy, sink, folder if shared else "")
+    before, now = (_one_side(looks.now, side, variant.label) for side in (BASE, variant.label))
+    exact = exact_findings(before, now, policy)
+    suspect = before.suspect(variant.label) or now.suspect(variant.label)
+    held = [] if suspect else [output]  # what was found before timing says nothing of rows like that
+    findings = (*without_gain(looks.findings, output), *held, *without_gain(exact, output))
+    return _decided(findings, before, looks, sink, sides=(sides[0].words, sides[1].words))
+
+
+def _foretold(before: ShownReport, policy: Policy, request: CheckRequest, sink: NullSink) -> Expected | None:
+    """What a check can come to, told before anything is measured; None without timing."""
+    timed = is_timed(before) and not request.exact_only and not of_another_method(request.baseline, before)
+    if not timed or request.current is not None:
+        return None
+    found = expected(foretell(before, policy, request.budget))
+    sink.tell(foretold_text(found, len(before.runs)))
+    return found
+
+
+def _look_again(
+    before: ShownReport,
+    policy: Policy,
+    request: CheckRequest,
+    sink: NullSink,
+    environment: Callable[[], Environment],
+    own: list[Named],
+    *,
+    update: bool,
+) -> Look:
+    """What a check sees: a saved run, exact metrics alone, or latency as well. `own` is code that may run
+    where its file defines it.
+    """
+    if request.current is not None:
+        return _look_at_saved(before, load(request.current), policy, request)
+    refuse_at_once(before.plan)
+    with world.MACHINE.prober(before.plan.protocol.timeout_s) as prober:
+        refuse_reached(own, request.baseline, prober.home)
+        prepared = priced(before.plan.by_todays_method(), prober)
+    if request.exact_only or not is_timed(before):
+        return Look(findings=(), now=_exact(before, prepared, sink))
+    if reason := of_another_method(request.baseline, before):
+        at_home = request.across_machines or kind(before.environment) == kind(environment())
+        now = measure(prepared, sink) if update and at_home else _exact(before, prepared, sink)
+        return Look(findings=tuple(incomparable(before, policy, reason)), now=now)
+    here = environment()
+    if request.absolute:
+        refuse_another_machine(request.baseline, before.environment, here)
+    if kind(here) != kind(before.environment) and not request.across_machines:
+        now = replace(_exact(before, prepared, sink), environment=here)
+        return Look(findings=tuple(latency_findings(past_of(before, policy), now, policy)), now=now)
+
+    def measured(plan: Plan, answered: Answered) -> Report:
+        return measured_once(replace(prepared, plan=plan), sink, answered=answered)
+
+    tell_wait(prepared, sink, budget=request.budget)
+    return look_back(before, policy, request.budget, measured)
+
+
+def _look_at_saved(before: ShownReport, now: ShownReport, policy: Policy, request: CheckRequest) -> Look:
+    """A run that was saved: nothing is measured."""
+    refuse_another_reference(str(request.current), before, now)
+    if not is_timed(before) or request.exact_only:
+        return Look(findings=(), now=now)
+    runs = ((request.baseline, before), (str(request.current), now))
+    if reasons := [reason for path, run_ in runs if (reason := of_another_method(path, run_))]:
+        return Look(findings=tuple(incomparable(before, policy, "; ".join(reasons))), now=now)
+    return Look(findings=tuple(latency_findings(past_of(before, policy), now, policy)), now=now)
+
+
+def _exact(before: ShownReport, prepared: Prepared, sink: NullSink) -> ShownReport:
+    """The costs as they are now; bytes are measured only where the baseline has some that no closed form predicts."""
+    now = prepared.priced()
+    if not unpredicted(before, now):
+        return now
+    return measured_once(replace(prepared, plan=replace(prepared.plan, metrics=("memory",))), sink)
+
+
+def _environment_here(plan: Plan) -> Environment:
+    """Where a plan would be measured: the device that it asks for, as far as it is there."""
+    worker = world.MACHINE.launch()
+    try:
+        told = greeting(worker)
+        used = plan.with_device(auto_device(told)).cases[0].workload.device
+        there = used.partition(":")[0] == auto_device(told)
+        return describe(told | (device_facts(worker, used) if there else {}))
+    finally:
+        worker.close()
+
+
+def _prepare_sides(
+    request: SidesRequest, variant: Variant, arms: tuple[Arm, Arm], folder: str, sink: NullSink
+) -> tuple[Prepared, Finding, bool]:
+    """Both sides looked at where they run: what they are, what they cost, and whether they compute the same.
+
+    The base's weights stay in the folder; the last one tells whether the head can take them over.
+    """
+    with world.MACHINE.prober(request.timeout) as prober:
+        start_all(prober, arms)
+        probes = (prober_within(prober, arms[0], variant), prober_within(prober, arms[1], variant))
+        plan = replace(plan_sides(with_threads(request), arms, probes), request=request)
+        sink.known(plan)
+        plan = with_defaults(plan, sink)
+        prepared = priced(plan, prober)
+        base, head = plan.cases
+        if not head.arm.python and head.arm.source in ("", os.getcwd()):
+            remember([head.ffn])
+        probes[0].keep(base, request.seed, folder)
+        agreement = probes[1].hold(head, request.seed, folder)
+    output = output_finding(variant.label, agreement, allowed=request.allow_mismatch)
+    return prepared, output, not agreement.apart
+
+
+def _look_at_sides(
+    request: SidesRequest, prepared: Prepared, output: Finding, policy: Policy, sink: NullSink, weights: str
+) -> Look:
+    """The latency, or one worker of each side for the exact metrics alone; none at another function."""
+
+    def measured(plan: Plan, answered: Answered | None = None) -> ShownReport:
+        return measured_once(replace(prepared, plan=plan), sink, answered=answered, weights=weights)
+
+    if output.status is Status.REGRESSED:
+        return Look(findings=(), now=prepared.priced())
+    tell_wait(prepared, sink, budget=None if request.exact_only else request.budget)
+    if request.exact_only:
+        return Look(findings=(), now=measured(prepared.plan))
+
+    def find(now: Report, confidence: float) -> list[Finding]:
+        return paired_findings(now, policy, confidence)
+
+    return look(prepared.plan, find, policy, request.budget, measured)
+
+
+def _decided(findings: tuple[Finding, ...], before: Report, looks: Look, sink: NullSink, **told: Any) -> Checked:
+    checked = Checked(findings=findings, before=before, now=looks.now, **told)
+    sink.show(lambda: check_view(checked))
+    return checked
+
+
+def _one_side(found: Report, side: str, label: str) -> Report:
+    """One side by itself, under the name of the variant: so that the two can be compared as two runs are."""
+    case = replace(found.plan.case(side), label=label)
+    return replace(
+        found,
+        plan=replace(found.plan, cases=(case,), reference=label),
+        costs=(CaseCost(case=label, cost=found.cost(side)),),
+        measured=tuple(replace(m, case=label) for m in found.measured if m.case == side),
+        failures=tuple(replace(f, case=label) for f in found.failures if f.case == side),
+        judged=tuple(replace(j, case=label) for j in found.judged if j.case == side),
+        inputs=tuple(replace(i, case=label) for i in found.inputs if i.case == side),
+    )

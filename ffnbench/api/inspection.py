@@ -1,0 +1,126 @@
+"""The commands about models and activations: what they are, without timing."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+from ffnbench import jsonable
+from ffnbench.activations.facts import Facts
+from ffnbench.api import world
+from ffnbench.api.preparing import NULL_SINK
+from ffnbench.api.world import COUNT_TIMEOUT_S
+from ffnbench.errors import FfnbenchError
+from ffnbench.ffn.spec import ActivationSpec
+from ffnbench.gate.trust import remember
+from ffnbench.models.configs import Unanswered
+from ffnbench.models.model import CountedModel, WholeModel, count_model
+from ffnbench.models.model import whole_model as whole_of
+from ffnbench.models.presets import config_path, model_of
+from ffnbench.planning.activations import CHOSEN, every_activation, every_gated_form, parse_range, select
+from ffnbench.planning.effort import check_timeout
+from ffnbench.report.activations import facts_view
+from ffnbench.report.formats import Write
+from ffnbench.report.models import model_view
+from ffnbench.report.output import NullSink, OutputSink
+from ffnbench.report.parts import parts_view
+from ffnbench.request import FactsRequest, PictureRequest
+from ffnbench.run.prober import Prober
+from ffnbench.run.session import WorkerLost
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+T = TypeVar("T", CountedModel, WholeModel)
+CURVE_POINTS, SURFACE_POINTS = 1601, 161
+
+
+def facts(request: FactsRequest, sink: NullSink = NULL_SINK) -> None:
+    """What is true of activations, found in float64 by a worker."""
+    with world.MACHINE.prober(check_timeout(request.timeout)) as prober:
+        chosen = select(every_activation() if request.activations is None else request.activations, prober)
+        remember(chosen.values())
+        found = {label: prober.facts(spec) for label, spec in chosen.items()}
+    sink.show(lambda: facts_view(chosen, found))
+
+
+def plot_activations(request: PictureRequest, sink: OutputSink) -> list[str]:
+    """Curves of activations or surfaces of gated forms, into files; gives the lines that tell what was written."""
+    from ffnbench.report.activation_pictures import told
+
+    _, files, chosen = draw_activations(request)
+    return told(request, chosen, sink.write(files))
+
+
+def draw_activations(request: PictureRequest) -> tuple[Figure, dict[str, Write], dict[str, ActivationSpec]]:
+    """The same as a figure, with what writes it by suffix, and the activations that it shows."""
+    from ffnbench.report.activation_pictures import canvas_of, picture_figure, picture_files
+
+    low, high = parse_range(request.range_)
+    canvas = canvas_of(request)
+    with world.MACHINE.prober(check_timeout(request.timeout)) as prober:
+        default = every_gated_form() if request.gated else CHOSEN
+        chosen = select(default if request.activations is None else request.activations, prober, gated=request.gated)
+        remember(chosen.values())
+        points = SURFACE_POINTS if request.gated else CURVE_POINTS
+        curves = {label: prober.curve(spec, low, high, points) for label, spec in chosen.items()}
+        found = {} if request.gated else _facts_where_finite(prober, chosen)
+    figure = picture_figure(request, canvas, chosen, curves, found)
+    return figure, picture_files(request, canvas, figure, curves), chosen
+
+
+def _facts_where_finite(prober: Prober, chosen: dict[str, ActivationSpec]) -> dict[str, Facts]:
+    """Facts for the marks of a picture; none for a function that is finite where it is drawn, and not elsewhere."""
+    found = {}
+    for label, spec in chosen.items():
+        try:
+            found[label] = prober.facts(spec)
+        except FfnbenchError:
+            continue
+    return found
+
+
+def inspect(name: str, sink: NullSink = NULL_SINK) -> CountedModel:
+    """The FFNs of a preset or of a config.json in numbers; what is not known is counted by transformers."""
+    try:
+        found = count_model(model_of(name))
+    except Unanswered as problem:
+        found = _asked_of_transformers("hf_layers", name, problem, CountedModel)
+    sink.show(lambda: model_view(found))
+    return found
+
+
+def inspect_whole(name: str, sink: NullSink = NULL_SINK) -> WholeModel:
+    """All parameters of a preset or of a config.json by part; what the table does not know transformers counts."""
+    try:
+        found = whole_of(model_of(name))
+        if found.params is None:
+            found = _counted_besides(name, found)
+    except Unanswered as problem:
+        found = _asked_of_transformers("hf_whole", name, problem, WholeModel)
+    sink.show(lambda: parts_view(found))
+    return found
+
+
+def _counted_besides(name: str, found: WholeModel) -> WholeModel:
+    """The same by transformers; where that can't help, what is not known stays so, and the note says why."""
+    unknown = Unanswered("the whole model is not known", "")
+    try:
+        return _asked_of_transformers("hf_whole", name, unknown, WholeModel)
+    except FfnbenchError as problem:
+        return replace(found, note="; ".join(filter(None, (found.note, problem.hint.strip("; ")))))
+
+
+def _asked_of_transformers(job: str, path: str, unknown: Unanswered, answer_as: type[T]) -> T:
+    """Ask a worker; where transformers can't help, what was unknown is the error."""
+    worker = world.MACHINE.launch()
+    try:
+        answer = worker.ask({"do": job, "source": str(Path(config_path(path)).expanduser().resolve())}, COUNT_TIMEOUT_S)
+    except WorkerLost as lost:
+        raise FfnbenchError(unknown.message, f"{unknown.hint}; building it: {lost}") from lost
+    finally:
+        worker.close()
+    if "failure" in answer:
+        raise FfnbenchError(unknown.message, f"{unknown.hint}; {answer['message']}")
+    return jsonable.decode(answer_as, answer["model"])

@@ -1,0 +1,156 @@
+"""What was prepared -> a report: one run, or several with a pause between them."""
+
+from __future__ import annotations
+
+import os
+import time
+from contextlib import nullcontext
+from dataclasses import replace
+
+from ffnbench.api import world
+from ffnbench.api.preparing import NULL_SINK, Prepared, new_report, refuse_at_once
+from ffnbench.device.environment import memory_for
+from ffnbench.errors import termination_as_interruption
+from ffnbench.gate.history import KEPT
+from ffnbench.plan import Note, NoteKind
+from ffnbench.planning.effort import pause_of
+from ffnbench.planning.foreseen import Foreseen, foreseen
+from ffnbench.report.output import NullSink
+from ffnbench.report.progress import wait_text
+from ffnbench.report.shown_report import ShownReport
+from ffnbench.request import Apart
+from ffnbench.result import Progress
+from ffnbench.run.lock import turn
+from ffnbench.run.memory_limits import fit_into
+from ffnbench.run.runner import run
+from ffnbench.run.worker_group import Launch
+from ffnbench.stats.ceilings import shares_of
+from ffnbench.stats.enough import Answered
+from ffnbench.stats.rounds import table_of
+from ffnbench.stats.verdict import refuse_blind, summarise, with_suspects
+
+
+def measure(prepared: Prepared, sink: NullSink = NULL_SINK, launch: Launch | None = None) -> ShownReport:
+    """Measure what was prepared; raises FfnbenchError where memory does not hold it, or it could tell nothing."""
+    plan = fit_into(prepared.plan, memory_for(prepared.plan))
+    refuse_blind(plan)
+    refuse_at_once(plan)
+    prepared, asked = replace(prepared, plan=plan), plan.request
+    runs, pause = (asked.runs, pause_of(asked.runs, asked.pause)) if isinstance(asked, Apart) else (1, 0.0)
+    tell_wait(prepared, sink, runs=runs, pause=pause)
+    if runs == 1:
+        return measured_once(prepared, sink, launch)
+    return _several(prepared, sink, launch, runs, pause)
+
+
+def tell_wait(
+    prepared: Prepared, sink: NullSink, *, runs: int = 1, pause: float = 0.0, budget: float | None = None
+) -> None:
+    """One line before anything is measured: how long it will take, and that this machine is busy now."""
+    if not sink.tells:
+        return
+    plan = prepared.plan
+    known = {found.case: found.cost for found in prepared.costs}
+    flops = {}
+    for case in plan.cases:
+        cost = known.get(case.label) or known[plan.reference]
+        backward = (cost.flops_backward or 0) * case.workload.train
+        flops[case.label] = case.workload.tokens * ((cost.flops_forward or 0) + backward)
+    once = foreseen(plan, flops) if budget is None else Foreseen(seconds=budget, at_most=True)
+    tell_seconds(sink, once.times(runs, pause), max(case.workload.threads for case in plan.cases))
+
+
+def tell_seconds(sink: NullSink, wait: Foreseen, threads: int) -> None:
+    if sink.tells:
+        busy = world.MACHINE.others(threads)
+        sink.tell(wait_text(wait.seconds, at_most=wait.at_most, others=busy, cpus=os.cpu_count() or 1))
+
+
+def _several(prepared: Prepared, sink: NullSink, launch: Launch | None, runs: int, pause: float) -> ShownReport:
+    """So many runs apart in one report. One that is lost, without clean rounds or any row, is made up for, at most half
+    as many times as runs were asked for. One that is interrupted is not kept.
+    """
+    found = measured_once(prepared, sink.within(1, runs), launch)
+    if found.interrupted or found.stopped or found.failed_wholly:
+        return found
+    kept = int(not table_of(found).without_quiet())
+    for _ in range(runs - 1 + (runs + 1) // 2):
+        if kept == runs:
+            return found
+        turn = sink.within(kept + 1, runs)
+        try:
+            with termination_as_interruption():
+                _pause(pause, turn)
+            now = measured_once(prepared, turn, launch)
+        except KeyboardInterrupt:
+            return _cut_short(found, runs)
+        found, now = with_suspects(found, now), with_suspects(now, found)
+        if now.interrupted or now.stopped:
+            return _cut_short(found, runs)
+        if not now.failed_wholly and not table_of(now).without_quiet():
+            found = found.with_repeat(now, KEPT) if kept else now
+            kept += 1
+    text = f"{len(found.runs)} of {runs} runs could be kept: the others have no clean rounds of a row"
+    return found if kept == runs else replace(found, warnings=(*found.warnings, Note(text=text, kind=NoteKind.GENERAL)))
+
+
+def _cut_short(found: ShownReport, runs: int) -> ShownReport:
+    text = f"ended early: {len(found.runs)} of {runs} runs are whole, and kept"
+    return replace(found, cut_short=True, warnings=(*found.warnings, Note(text=text, kind=NoteKind.GENERAL)))
+
+
+def _pause(seconds: float, sink: NullSink) -> None:
+    """Wait, and say for how long."""
+    end = time.monotonic() + seconds
+    with sink.progress() as listener:
+        while (left := end - time.monotonic()) > 0:
+            listener(Progress(done=0.0, text="waiting for the next run", eta_s=left))
+            time.sleep(min(1.0, left))
+
+
+def measured_once(
+    prepared: Prepared,
+    sink: NullSink,
+    launch: Launch | None = None,
+    answered: Answered | None = None,
+    weights: str = "",
+) -> ShownReport:
+    costs = prepared.costs_of(prepared.plan)
+    keep = sink.journal(new_report(prepared.plan, costs))
+    timed = "latency" in prepared.plan.metrics  # bytes are the same beside anyone
+    with turn(sink.waits, sink.tell) if timed else nullcontext("") as beside, sink.progress() as listener:
+        done = run(
+            prepared.plan,
+            on_progress=listener,
+            on_found=keep,
+            launch=launch or world.MACHINE.launch,
+            answered=answered,
+            weights=weights,
+            costs=costs,
+            judge=None if launch else world.MACHINE.judge,
+        )
+    costs = prepared.costs_of(done.plan)
+    measured, comparisons, warnings = summarise(done)
+    told = (Note(text=beside, kind=NoteKind.SEEN),) if beside else ()
+    return replace(
+        new_report(done.plan, costs),
+        environment=done.environment,
+        measured=measured,
+        comparisons=comparisons,
+        failures=done.failures,
+        warnings=(*told, *done.warnings, *warnings),
+        samples=done.samples,
+        interrupted=done.interrupted,
+        stopped=done.stopped,
+        limit=done.limit,
+        timer=done.timer,
+        sides=done.sides,
+        around=done.around,
+        roofs=done.roofs,
+        shares=shares_of(done, costs),
+        judged=done.judged,
+        inputs=done.inputs,
+        judging_s=done.judging_s,
+        devices=done.devices,
+        wall_s=done.wall_s,
+    )

@@ -1,0 +1,149 @@
+"""A request -> its plan with the cost of each case; every mistake that can be found before measuring is found here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import Any, TypeVar
+
+from ffnbench.api import world
+from ffnbench.device.environment import memory_for, usable_cpus
+from ffnbench.errors import FfnbenchError, Unsupported
+from ffnbench.ffn.cost import uncounted
+from ffnbench.gate.trust import remember
+from ffnbench.plan import CONTROL, OWN, Arm, Case, NoProbe, Note, NoteKind, Plan, Probe, cost_of
+from ffnbench.planning.activations import plan_timing
+from ffnbench.planning.block import plan_block
+from ffnbench.planning.compare import plan_compare
+from ffnbench.planning.effort import check_timeout, pause_of
+from ffnbench.planning.workload import device_of, refuse_time
+from ffnbench.report.output import NullSink
+from ffnbench.report.shown_report import ShownReport
+from ffnbench.request import AnyRequest, Apart, BlockRequest, CompareRequest, TimingRequest
+from ffnbench.result import CaseCost, Failure, FailureKind
+from ffnbench.run.memory_limits import check_fits
+from ffnbench.run.prober import Prober
+from ffnbench.version import __version__
+
+A = TypeVar("A", bound=AnyRequest)
+NULL_SINK = NullSink()
+NO_DEVICE = {
+    "cuda": "use --device cpu, or a CUDA build of torch on a machine with a GPU",
+    "xpu": "use --device cpu, or an XPU build of torch on a machine with a GPU of Intel's",
+    "mps": "use --device cpu, or a Mac with a GPU of Apple's",
+}
+PLANS: dict[type, Callable[[Any, Probe], Plan]] = {
+    CompareRequest: plan_compare,
+    BlockRequest: plan_block,
+    TimingRequest: plan_timing,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prepared:
+    """A plan with the cost of each case: everything that can fail before measuring is done."""
+
+    plan: Plan
+    costs: tuple[CaseCost, ...]
+
+    def priced(self) -> ShownReport:
+        """The costs alone."""
+        failed = [
+            Failure(case=one.case, kind=FailureKind.UNSUPPORTED, message=one.cost.failed)
+            for one in self.costs
+            if one.cost.failed
+        ]
+        return replace(new_report(self.plan.with_device("cpu"), self.costs), failures=tuple(failed))
+
+    def costs_of(self, plan: Plan) -> tuple[CaseCost, ...]:
+        """The costs of a plan's cases, its device known: dropout's mask is smaller on CUDA. What was counted stays.
+
+        What was not priced is the control, and costs what its reference does.
+        """
+        known = {found.case: found for found in self.costs}
+        return tuple(
+            replace(found, case=case.label) if found.cost.counted else _price(case, NoProbe())
+            for case in plan.cases
+            if (found := known.get(case.label) or known[plan.reference])
+        )
+
+
+def prepare(request: AnyRequest, sink: NullSink = NULL_SINK, *, counts: bool = False) -> Prepared:
+    """Plan a request and price it; raises FfnbenchError for every mistake that can be found before measuring.
+
+    `counts` says that nothing will be measured, so that no GPU need be here.
+    """
+    if isinstance(request, Apart):
+        pause_of(request.runs, request.pause)
+        if not counts:
+            refuse_device(request.device)
+    with world.MACHINE.prober(check_timeout(request.timeout)) as prober:
+        plan = replace(PLANS[type(request)](with_threads(request), prober), request=request)
+        remember(case.ffn for case in plan.cases if case.arm == OWN)
+        sink.known(plan)
+        return priced(with_defaults(plan, sink), prober, lenient=isinstance(request, CompareRequest))
+
+
+def with_defaults(plan: Plan, sink: NullSink) -> Plan:
+    """The plan, with a note of the defaults that a file has set for it."""
+    notes = tuple(Note(text=text, kind=NoteKind.GENERAL) for text in sink.said(plan))
+    return replace(plan, notes=(*plan.notes, *notes))
+
+
+def with_threads(request: A) -> A:
+    """The request with the CPUs that this process may use, where none were typed."""
+    return replace(request, threads=usable_cpus()) if request.threads is None else request
+
+
+def priced(plan: Plan, prober: Prober, *, lenient: bool = False) -> Prepared:
+    """A plan that is there already, with its costs as they are now; raises FfnbenchError for an arm without torch, and
+    where a case can't be counted: if that is to be a row that failed, where none can.
+    """
+    start_all(prober, plan.arms)
+    costs, problems = [], []
+    for case in plan.cases:
+        try:
+            costs.append(_price(case, prober))
+        except Unsupported as problem:
+            problems.append(problem)
+            if not lenient or len(problems) == len(plan.cases):
+                raise
+            costs.append(CaseCost(case=case.label, cost=uncounted(problem.message)))
+    return Prepared(plan=plan, costs=tuple(costs))
+
+
+def start_all(prober: Prober, arms: Iterable[Arm]) -> None:
+    """Look whether each arm has torch; all of them are started before the first is waited for."""
+    probers = [prober.within(arm) for arm in arms if arm != OWN and arm.name != CONTROL]
+    for one in probers:
+        one.start()
+    for one in probers:
+        one.torch_or_error()
+
+
+def _price(case: Case, probe: Probe) -> CaseCost:
+    return CaseCost(case=case.label, cost=cost_of(case, probe))
+
+
+def refuse_at_once(plan: Plan) -> None:
+    """Raise FfnbenchError where the plan can't be measured here, as far as that is known without torch."""
+    for case in plan.cases:
+        if case.arm == OWN:
+            refuse_device(case.workload.device)
+    if all(world.MACHINE.no_gpu(kind) for kind in NO_DEVICE) and all(case.arm == OWN for case in plan.cases):
+        refuse_time(plan.with_device("cpu"))
+    available = memory_for(plan)
+    if available is not None:
+        check_fits(plan.with_device("cpu"), available)
+
+
+def refuse_device(device: str) -> None:
+    kind = device_of(device).partition(":")[0]
+    if kind in NO_DEVICE and (why := world.MACHINE.no_gpu(kind)):
+        raise FfnbenchError(f"device {device!r} was asked for, but {why}", NO_DEVICE[kind])
+
+
+def new_report(plan: Plan, costs: tuple[CaseCost, ...]) -> ShownReport:
+    now = datetime.now(UTC).isoformat(timespec="seconds")
+    return ShownReport(plan=plan, costs=costs, created=now, version=__version__)

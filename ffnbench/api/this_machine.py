@@ -1,0 +1,105 @@
+"""The commands about this machine: what it is, what it can do, which backends can run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from typing import Any
+
+from ffnbench import jsonable
+from ffnbench.api import world
+from ffnbench.api.preparing import NULL_SINK
+from ffnbench.api.world import COUNT_TIMEOUT_S, device_facts, greeting
+from ffnbench.device.caches import caches
+from ffnbench.device.ceilings import roofs_of_machine
+from ffnbench.device.environment import advice, auto_device, describe, physical_cpus, usable_cpus, usable_memory
+from ffnbench.device.nvml import advice as device_advice
+from ffnbench.device.peak_flops import peaks
+from ffnbench.errors import Unfinished
+from ffnbench.ffn.dtypes import DTYPES
+from ffnbench.gate import named_files
+from ffnbench.report.ceilings import machine_records
+from ffnbench.report.ceilings_cache import keep_ceilings, kept_ceilings
+from ffnbench.report.listing import (
+    backends_view,
+    device_records,
+    environment_records,
+    records_view,
+    timer_records,
+    trusted_record,
+    workers_record,
+)
+from ffnbench.report.output import NullSink
+from ffnbench.result import Environment, MachineCeilings
+from ffnbench.run.devices import listed, why_not_seen
+from ffnbench.run.lock import turn
+from ffnbench.run.memory_limits import room_for_ceilings
+from ffnbench.run.session import WorkerLost
+from ffnbench.run.worker_group import Worker
+
+CEILINGS_S = 4.5  # of looking for those of the machine; with what comes before and after it five
+
+
+def environment(
+    timer: bool, sink: NullSink = NULL_SINK, *, ceilings: bool = False, settings: Iterable[tuple[str, str]] = ()
+) -> None:
+    """Where numbers would be made, with what the harness itself costs and what the machine can do where that is asked
+    for; what it could do when that was last asked is shown as such. `settings` are further facts, with their values.
+    """
+    worker = world.MACHINE.launch()
+    try:
+        told = greeting(worker)
+        of_device = device_facts(worker, auto_device(told))
+        overhead = timer_records(worker.ask({"do": "timer"}, COUNT_TIMEOUT_S)) if timer else []
+        found = describe(told | of_device)
+        reached = _ceilings_here(worker, found, sink) if ceilings else kept_ceilings(found.fingerprint)
+    finally:
+        worker.close()
+    set_ = [{"fact": name, "value": value} for name, value in settings]
+    devices = device_records(_devices(told), of_device)
+    set_.append(workers_record(told.get("forks", False)))
+    set_.append(trusted_record(str(named_files.named_path()), len(named_files.known())))
+    records = [*environment_records(found), *devices, *set_, *overhead, *(machine_records(reached) if reached else [])]
+    noisy = [*advice(), *(device_advice(of_device) if of_device else [])]
+    sink.show(lambda: records_view(records, [f"noise: {text}" for text in noisy]))
+
+
+def _devices(told: dict[str, Any]) -> str:
+    """The accelerators that a worker sees, or why it sees none; "" where there is nothing to tell."""
+    if told["gpus"]:
+        return listed(told)
+    if why := why_not_seen(told):
+        return f"cpu alone: {why[0]}; {why[1]}"
+    return f"cpu alone: {reason}" if (reason := world.MACHINE.no_gpu("cuda")) else ""
+
+
+def backends(sink: NullSink = NULL_SINK) -> None:
+    """What there is to run a forward by, and which of it can run here, on the device that `auto` would choose."""
+    worker = world.MACHINE.launch()
+    try:
+        device = auto_device(greeting(worker))
+        found = worker.ask({"do": "backends", "device": device}, COUNT_TIMEOUT_S)
+    except WorkerLost as lost:
+        raise Unfinished(f"a worker could not say what can run: {lost}", "`ffnbench env` shows the machine") from lost
+    finally:
+        worker.close()
+    sink.show(lambda: backends_view(found["backends"], device, found.get("bfloat16", {})))
+
+
+def _ceilings_here(worker: Worker, found: Environment, sink: NullSink) -> MachineCeilings:
+    """What this machine can do, measured now and kept for display."""
+    threads = usable_cpus()
+    asked = roofs_of_machine(threads, DTYPES.names(), caches(), room_for_ceilings((), usable_memory()))
+    request = {"do": "ceilings", "roofs": [jsonable.encode(roof) for roof in asked], "seconds": CEILINGS_S}
+    with turn(sink.waits, sink.tell):
+        answer = worker.ask(request, COUNT_TIMEOUT_S)
+    if "failure" in answer:
+        raise Unfinished(f"the ceilings could not be measured: {answer['message']}", "`ffnbench env` tells the rest")
+    now = datetime.now(UTC).isoformat(timespec="seconds")
+    peak = peaks(min(threads, physical_cpus()))
+    reached = jsonable.decode(
+        MachineCeilings, {**answer, "fingerprint": found.fingerprint, "created": now, "peaks": peak}
+    )
+    if not keep_ceilings(reached):
+        sink.tell("note: the ceilings could not be kept in the cache folder: a later `ffnbench env` has none")
+    return reached

@@ -1,0 +1,49 @@
+"""The world outside that commands use: what starts a worker, what looks at code. A test puts another in its place."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from ffnbench.device.environment import why_no_gpu
+from ffnbench.device.machine_noise import others_now
+from ffnbench.errors import Unfinished
+from ffnbench.run.prober import Prober
+from ffnbench.run.session import Session, WorkerLost
+from ffnbench.run.worker_group import Launch, Worker
+
+COUNT_TIMEOUT_S = 300.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Machine:
+    """The world outside: what starts a worker, and what looks at code without measuring it."""
+
+    launch: Launch = Session
+    judge: Launch | None = None  # of the process that judges outputs; None where there are none, as in a simulation
+    prober: Callable[[float], Prober] = Prober
+    no_gpu: Callable[[str], str] = lambda kind: ""  # why there is none of a kind, where that is known without torch
+    others: Callable[[int], float | None] = lambda threads: None  # CPUs that others use now, where that disturbs
+
+
+MACHINE = Machine(judge=Session, no_gpu=why_no_gpu, others=others_now)  # the one seam: a test puts one of its own here
+
+
+def device_facts(worker: Worker, device: str) -> dict[str, Any]:
+    """What a worker says of a device; nothing of the CPU, nor of one that can't be used."""
+    if device == "cpu":
+        return {}
+    try:
+        answer = worker.ask({"do": "device", "device": device}, COUNT_TIMEOUT_S)
+    except WorkerLost as lost:
+        raise Unfinished(f"a worker was lost over its device: {lost}", "does `nvidia-smi` work?") from lost
+    return {} if "failure" in answer else answer
+
+
+def greeting(worker: Worker) -> dict[str, Any]:
+    """What a worker says of its torch; raises Unfinished for one that ends while it starts."""
+    try:
+        return worker.greeting()
+    except WorkerLost as lost:
+        raise Unfinished(f"a worker could not start: {lost}", "try `python -c 'import torch'`") from lost

@@ -1,0 +1,1 @@
+"""How is a case built and run?"""

@@ -1,0 +1,188 @@
+"""A module through torch.compile. Runs in a worker; needs torch.
+
+Compiling is timed by itself: cold, with an empty cache of kernels, the compiler loaded before. What is timed
+afterwards may not compile again; code that does is a failure of its case, and no slow sample.
+"""
+
+from __future__ import annotations
+
+import sysconfig
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib.util import find_spec
+from itertools import count
+from pathlib import Path
+from time import perf_counter
+from types import FunctionType
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ffnbench.device.accelerator import Accelerator
+from ffnbench.errors import Unsupported
+from ffnbench.plan import Workload
+
+
+class Recompiled(Exception):
+    """Code that compiles again in the middle of its timing."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Compiled:
+    """What the first call of a compiled module took, into how many graphs it was cut, and the bytes of the weights
+    that became constants of the code."""
+
+    seconds: float
+    graphs: int
+    frozen_bytes: int
+
+
+def compiled_of(module: nn.Module, work: Workload) -> Callable[[Tensor], Tensor]:
+    """What a compiler makes of a module, at its first call.
+
+    The compiler keeps what it made by the function that it was made of, and after a second width makes code for any.
+    Cases share their classes' functions; so that none finds another's code, each has a function of its own.
+    """
+
+    def forward(x: Tensor) -> Tensor:
+        y: Tensor = module(x)
+        return y
+
+    name = f"forward_{next(_numbers)}"
+    code = forward.__code__.replace(co_name=name, co_qualname=name)
+    compiled: Callable[[Tensor], Tensor] = torch.compile(
+        FunctionType(code, globals(), name, closure=forward.__closure__), mode=work.compile
+    )
+    return compiled
+
+
+def compile_now(
+    call: Callable[[], object], device: torch.device, accelerator: Accelerator | None = None, *, freeze: bool = False
+) -> Compiled:
+    """Make the first call of a compiled module: cold, as in a process that has never met its kernels.
+
+    To `freeze`, weights become constants of the code, in the layout that its kernels want. Raises Unsupported where
+    there is no compiler, or nothing that could be compiled.
+    """
+    _load(device)
+    import torch._inductor.config as inductor
+
+    before = _graphs()
+    # both the tracer and the code's maker ask the setting of the process
+    with inductor.patch(freezing=freeze), _empty_cache(), _named_errors():
+        known = _constants()
+        start = perf_counter()
+        call()
+        if accelerator is not None:
+            accelerator.synchronize()
+        seconds = perf_counter() - start
+        frozen = {key: size for key, size in _constants().items() if key not in known}
+    graphs = _graphs() - before
+    if not graphs:
+        raise Unsupported("torch.compile found nothing in it that it could compile: it would be timed as eager")
+    if freeze and not frozen:
+        raise Unsupported("torch.compile froze none of its weights: it would be timed as if it were not asked to")
+    return Compiled(seconds=seconds, graphs=graphs, frozen_bytes=sum(frozen.values()))
+
+
+def _constants() -> dict[tuple[int, int], int]:
+    """Bytes of every constant of all code that was made here, by the code's module and the constant."""
+    from torch._inductor.codecache import PyCodeCache
+
+    return {
+        (id(code), id(value)): stored_bytes(value)
+        for code in PyCodeCache.modules
+        for value in vars(code).values()
+        if isinstance(value, Tensor)
+    }
+
+
+def stored_bytes(tensor: Tensor) -> int:
+    """Bytes of a tensor in memory, one that oneDNN or MKL has packed too."""
+    if tensor.layout is torch._mkldnn:  # type: ignore[attr-defined]
+        return int(torch.ops.mkldnn._nbytes(tensor))
+    return tensor.nbytes
+
+
+@contextmanager
+def settled(work: Workload) -> Iterator[None]:
+    """Nothing compiles in here; raises Recompiled where something would."""
+    if not work.compiled:
+        yield
+        return
+    try:
+        with torch.compiler.set_stance("fail_on_recompile"):
+            yield
+    except RuntimeError as problem:
+        if "fail_on_recompile" not in str(problem):
+            raise
+        why = [line.strip(" -") for line in str(problem).splitlines() if line.strip()][-1]
+        raise Recompiled(f"it compiles again while it is timed: {why}"[:300]) from problem
+
+
+_loaded: set[str] = set()
+_numbers = count()
+
+
+def _load(device: torch.device) -> None:
+    """Load the compiler, once in a process: its import and its look at the machine are no module's compile time."""
+    if device.type in _loaded:
+        return
+    import torch._dynamo.config as dynamo
+    import torch._inductor.config as inductor
+
+    if hasattr(dynamo, "fail_on_recompile_limit_hit"):
+        dynamo.fail_on_recompile_limit_hit = True  # by itself it would go on in eager mode, and we would time that
+    inductor.compile_threads = 1  # no pool of processes that lives on beside the timing
+    with _named_errors():
+        torch.compile(_trifle)(torch.randn(64, 64, device=device))
+    _loaded.add(device.type)
+
+
+def _trifle(x: Tensor) -> Tensor:
+    return torch.relu(x @ x)  # a product and an element-wise kernel: what every FFN needs of the compiler
+
+
+def _graphs() -> int:
+    from torch._dynamo.utils import counters
+
+    return int(counters["stats"]["unique_graphs"])
+
+
+def _empty_cache() -> Any:
+    """No kernel of an earlier process or case is found; torch 2.8 gave the context a shorter name."""
+    from torch._inductor import utils
+
+    return (getattr(utils, "fresh_cache", None) or utils.fresh_inductor_cache)()
+
+
+@contextmanager
+def _named_errors() -> Iterator[None]:
+    """A machine without a compiler is no fault of the module's."""
+    try:
+        yield
+    except Exception as problem:
+        text = str(problem)
+        if "InvalidCxxCompiler" in text or "No working C++ compiler" in text:
+            raise Unsupported("torch.compile needs a C++ compiler here, and finds none", "install g++") from problem
+        if "Python.h" in text:
+            raise Unsupported("torch.compile needs Python's headers here", "install python3-dev") from problem
+        raise
+
+
+def no_compiler(device: torch.device) -> str:
+    """Why torch.compile can't make kernels for a device here, as far as a look tells; "" if it can."""
+    if device.type != "cpu":
+        return "" if find_spec("triton") else "torch.compile needs triton for a GPU, and finds none"
+    from torch._inductor.cpp_builder import get_cpp_compiler
+
+    try:
+        with _named_errors():
+            get_cpp_compiler()
+    except Unsupported as problem:
+        return problem.message
+    if not Path(sysconfig.get_path("include"), "Python.h").exists():
+        return "torch.compile needs Python's headers here: install python3-dev"
+    return ""

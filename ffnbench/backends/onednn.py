@@ -1,0 +1,290 @@
+"""Linear layers through oneDNN, reached from torch alone. Runs in a worker; needs torch. Inference on the CPU.
+
+nn.Linear in float32 goes to MKL, which on some processors stays far below what they reach. oneDNN takes the same
+product with its weight packed once, in the layout that is fastest for a number of tokens; where it has the activation,
+or the product of gate and up, that is done on the way out. A module's nn.Linear layers are given another class, and
+keep their parameters: whoever counts them, or reads their weights, finds what was there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from time import perf_counter
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ffnbench.backends.compiling import stored_bytes
+from ffnbench.errors import Unsupported
+from ffnbench.ffn.dense import ClampedFeedForward, FeedForward, GatedFeedForward
+from ffnbench.ffn.experts import ExpertLinear, MixtureOfExperts
+
+Forward = Callable[[Tensor], Tensor]
+Fused = tuple[str, list[float], str]  # oneDNN's name, its scalars, its algorithm
+PLAIN: Fused = ("none", [], "")
+# an activation by its name here, as oneDNN calls it
+FUSED: dict[str, Fused] = {
+    "relu": ("relu", [], ""),
+    "relu6": ("hardtanh", [0.0, 6.0], ""),
+    "leaky_relu": ("leaky_relu", [0.01], ""),
+    "sigmoid": ("sigmoid", [], ""),
+    "tanh": ("tanh", [], ""),
+    "silu": ("swish", [], ""),
+    "hardswish": ("hardswish", [], ""),
+    "gelu": ("gelu", [], "none"),
+    "gelu_tanh": ("gelu", [], "tanh"),
+}
+DTYPES = (torch.float32, torch.bfloat16)
+SPLITS = (256, 512)  # tokens of a part: what is between the layers then stays in a cache
+CLEARLY = 0.97  # of the whole's time: only then are tokens split
+TRIAL_S, TRIALS = 0.1, 2
+
+
+def unavailable(dtype: torch.dtype | None = None) -> str:
+    """Why oneDNN can't run here; "" if it can."""
+    ops = torch.ops.mkldnn
+    if not torch.backends.mkldnn.is_available():
+        return "this torch is built without oneDNN"
+    if not (hasattr(ops, "_linear_pointwise") and hasattr(ops, "_reorder_linear_weight")):
+        return f"torch {torch.__version__} does not offer oneDNN's linear layers for this processor"
+    if dtype is torch.bfloat16 and not ops._is_mkldnn_bf16_supported():
+        return "oneDNN has no bfloat16 products for this processor (it wants AVX-512 or AVX-NE-CONVERT)"
+    if dtype is torch.float16 and not getattr(ops, "_is_mkldnn_fp16_supported", bool)():
+        return "oneDNN has no float16 products for this processor"
+    return "oneDNN has no float64 products" if dtype is torch.float64 else ""
+
+
+def _linear(x: Tensor, weight: Tensor, bias: Tensor | None, fused: Fused) -> Tensor:
+    y: Tensor = torch.ops.mkldnn._linear_pointwise(x, weight, bias, *fused)
+    return y
+
+
+def _product(x: Tensor, other: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    y: Tensor = torch.ops.mkldnn._linear_pointwise.binary(x, other, weight, bias, "mul")
+    return y
+
+
+class PackedLinear(nn.Linear):
+    """nn.Linear with a second, packed copy of its weight, which is what it computes with."""
+
+    packed: Tensor
+
+    def pack(self, tokens: int) -> None:
+        """Pack the weight for that many tokens."""
+        self.packed = torch.ops.mkldnn._reorder_linear_weight(self.weight.detach(), tokens)
+
+    def packed_bytes(self) -> int:
+        """Bytes of the packed weight."""
+        return stored_bytes(self.packed)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.then(x, PLAIN)
+
+    def then(self, x: Tensor, fused: Fused) -> Tensor:
+        """The layer and an activation after it."""
+        return _linear(x, self.packed, self.bias, fused)
+
+    def times(self, x: Tensor, other: Tensor) -> Tensor:
+        """The layer's output times another tensor of its shape."""
+        return _product(x, other, self.packed, self.bias)
+
+
+class PackedExpertLinear(ExpertLinear):
+    """The same for a layer of every expert; packed for the tokens that an expert gets on average."""
+
+    packed: list[Tensor]
+
+    def pack(self, tokens: int) -> None:
+        self.packed = [torch.ops.mkldnn._reorder_linear_weight(matrix, tokens) for matrix in self.weight.detach()]
+
+    def packed_bytes(self) -> int:
+        return sum(map(stored_bytes, self.packed))
+
+    def open(self) -> None:
+        """Nothing is taken apart: each expert's weight is there by itself."""
+
+    def close(self) -> None:
+        """Nothing to let go of."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.then(x, PLAIN)
+
+    def then(self, x: Tensor, fused: Fused) -> Tensor:
+        return _linear(x, self.packed[self.turn.expert], self._bias(), fused)
+
+    def times(self, x: Tensor, other: Tensor) -> Tensor:
+        return _product(x, other, self.packed[self.turn.expert], self._bias())
+
+    def _bias(self) -> Tensor | None:
+        return None if self.bias is None else self.bias[self.turn.expert]
+
+
+AnyPacked = PackedLinear | PackedExpertLinear
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Packed:
+    """What packing a module came to: what to call (None is the module itself), seconds, bytes of all weights that it
+    computes with, tokens of a part where they are split, and layers that are never called as modules."""
+
+    forward: Forward | None
+    seconds: float
+    bytes: int
+    split: int | None
+    unused: int
+    layers: int
+
+
+def pack(module: nn.Module, x: Tensor, split: int | None = None) -> Packed:
+    """Put oneDNN under every linear layer of a module, for inputs of x's shape (batch, seq_len, d_model).
+
+    `split` is what an earlier trial has found: 0 is not to split, None is to try. Raises Unsupported where nothing of
+    the module can be run by oneDNN, or packing fails.
+    """
+    if reason := unavailable(x.dtype):
+        raise Unsupported(reason, "float32 runs: @dtype=float32" if x.dtype is torch.bfloat16 else "")
+    layers = [layer for layer in module.modules() if _takes(layer)]
+    if not layers:
+        raise Unsupported("it has no nn.Linear layer that oneDNN could run")
+    tokens = x[..., 0].numel()
+    for layer in layers:
+        layer.__class__ = PackedExpertLinear if isinstance(layer, ExpertLinear) else PackedLinear
+    for part in module.modules():
+        if isinstance(part, FeedForward):
+            _fuse(part)
+    seconds = _pack_all(module, layers, tokens)
+    used = _used(module, layers, x)
+    if not used:
+        raise Unsupported("its nn.Linear layers are never called as modules, so that nothing can take their place")
+    parts = _part_of(module, layers, x, tokens, split)
+    if parts or _is_tried(tokens, split):
+        seconds = _pack_all(module, layers, parts or tokens)
+    held = {id(layer.weight) for layer in used}
+    rest = sum(p.nbytes for p in module.parameters() if id(p) not in held)
+    return Packed(
+        forward=partial(_in_parts, module, parts) if parts else None,
+        seconds=seconds,
+        bytes=rest + sum(layer.packed_bytes() for layer in used),
+        split=parts,
+        unused=len(layers) - len(used),
+        layers=len(layers),
+    )
+
+
+def _takes(layer: nn.Module) -> bool:
+    """Whether a layer computes what nn.Linear does, from a weight that stays as it is."""
+    if isinstance(layer, ExpertLinear):
+        return layer.weight.dtype in DTYPES
+    return (
+        isinstance(layer, nn.Linear)
+        and type(layer).forward is nn.Linear.forward
+        and "forward" not in vars(layer)
+        and not layer._forward_pre_hooks  # such a hook may make the weight anew at each call
+        and not nn.utils.parametrize.is_parametrized(layer)
+        and layer.weight.dtype in DTYPES
+        and not (layer.weight.dtype is torch.bfloat16 and unavailable(torch.bfloat16))
+    )
+
+
+def _pack_all(module: nn.Module, layers: list[Any], tokens: int) -> float:
+    """Pack every layer for that many tokens; the seconds."""
+    start = perf_counter()
+    try:
+        for layer in layers:
+            layer.pack(_tokens_of(module, layer, tokens))
+    except RuntimeError as problem:
+        raise Unsupported(f"oneDNN can't pack its weights: {_one_line(problem)}") from problem
+    return perf_counter() - start
+
+
+def _one_line(problem: Exception) -> str:
+    return " ".join(str(problem).split())[:200]
+
+
+def _tokens_of(module: nn.Module, layer: AnyPacked, tokens: int) -> int:
+    if not isinstance(layer, PackedExpertLinear) or not isinstance(module, MixtureOfExperts):
+        return tokens
+    return max(1, tokens * module.moe.top_k // module.moe.experts)
+
+
+def _used(module: nn.Module, layers: list[Any], x: Tensor) -> list[Any]:
+    """The layers that a call of the module runs as modules."""
+    called: list[Any] = []
+
+    def note(layer: Any, fused: Callable[..., Tensor], *args: Any) -> Tensor:
+        called.append(layer)
+        return fused(*args)
+
+    for layer in layers:
+        for name in ("forward", "then", "times"):
+            object.__setattr__(layer, name, partial(note, layer, getattr(layer, name)))
+    try:
+        with torch.inference_mode():
+            module(x)
+    except RuntimeError as problem:
+        raise Unsupported(f"oneDNN can't run its layers: {_one_line(problem)}") from problem
+    finally:
+        for layer in layers:
+            for name in ("forward", "then", "times"):
+                object.__delattr__(layer, name)
+    return [layer for layer in layers if any(layer is one for one in called)]
+
+
+def _fuse(form: FeedForward) -> None:
+    """Let oneDNN do what comes after the layers of one of ffnbench's forms, where it can."""
+    if isinstance(form, ClampedFeedForward):
+        return
+    fused = FUSED.get(form.spec.activation) if form.spec.beta is None else None
+    hidden: Any = _gated if isinstance(form, GatedFeedForward) else _classic if fused else None
+    if hidden is not None:
+        object.__setattr__(form, "hidden", partial(hidden, form, fused))
+
+
+def _classic(form: Any, fused: Fused, x: Tensor) -> Tensor:
+    y: Tensor = form.up.then(x, fused)
+    return y
+
+
+def _gated(form: Any, fused: Fused | None, x: Tensor) -> Tensor:
+    g = form.gate.then(x, fused) if fused else form.act(form.gate(x))
+    y: Tensor = form.up.times(x, g)
+    return y
+
+
+def _part_of(module: nn.Module, layers: list[Any], x: Tensor, tokens: int, known: int | None) -> int | None:
+    """Into parts of how many tokens a call is split; None is not at all. Found by trying, where it is not known."""
+    if not _is_tried(tokens, known) or not isinstance(module, FeedForward):  # others may look at all tokens at once
+        return known or None
+    whole = _seconds(module, layers, x, None, tokens)
+    found = {part: _seconds(module, layers, x, part, tokens) for part in SPLITS if 2 * part <= tokens}
+    best = min(found, key=lambda part: found[part], default=None)
+    return best if best is not None and found[best] < CLEARLY * whole else None
+
+
+def _is_tried(tokens: int, known: int | None) -> bool:
+    """Whether there are parts to try."""
+    return known is None and tokens >= 2 * min(SPLITS)
+
+
+def _seconds(module: nn.Module, layers: list[Any], x: Tensor, part: int | None, tokens: int) -> float:
+    """The fastest of a few calls."""
+    _pack_all(module, layers, part or tokens)
+    best, start, made = float("inf"), perf_counter(), 0
+    with torch.inference_mode():
+        while made < TRIALS or perf_counter() - start < TRIAL_S:
+            begun = perf_counter()
+            _in_parts(module, part, x) if part else module(x)
+            best, made = min(best, perf_counter() - begun), made + 1
+    return best
+
+
+def _in_parts(module: nn.Module, part: int | None, x: Tensor) -> Tensor:
+    """The module on so many tokens at a time: each token's output depends on it alone."""
+    rows = x.reshape(-1, x.shape[-1])
+    y = torch.empty_like(rows)
+    for tokens, place in zip(rows.split(part or len(rows)), y.split(part or len(rows)), strict=True):
+        place.copy_(module(tokens))
+    return y.view(x.shape)

@@ -1,1 +1,0 @@
-"""How it is measured: the only room that starts processes."""

@@ -1,0 +1,1 @@
+"""Has it got slower?"""

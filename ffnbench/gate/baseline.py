@@ -1,0 +1,246 @@
+"""Whether a stored run can serve as a baseline, for what policy, and what is to be said where it can't. Pure."""
+
+from __future__ import annotations
+
+import math
+import shlex
+from dataclasses import replace
+
+from ffnbench.errors import FfnbenchError
+from ffnbench.ffn.spec import FFNSpec
+from ffnbench.gate.looks import FINEST_PART, RESOLVED, Foretold, foretell, unresolved
+from ffnbench.gate.regression import EXACT, SECONDS, Policy, exact_value, kind, parse_tolerances
+from ffnbench.metrics import LATENCY
+from ffnbench.plan import METHOD, Case, NoProbe, cost_of
+from ffnbench.planning.effort import check_budget
+from ffnbench.request import (
+    BlockRequest,
+    CheckRequest,
+    CompareRequest,
+    SidesRequest,
+    TimingRequest,
+    command_line,
+)
+from ffnbench.result import Environment, FailureKind, Report
+from ffnbench.stats.rounds import table_of
+from ffnbench.units import percent, read_share
+
+FEWEST_WORKERS = 2  # for an interval
+
+
+def policy_for(before: Report, request: CheckRequest) -> Policy:
+    """The policy of a check; raises FfnbenchError for what is no usable baseline, or no usable policy for it."""
+    _refuse_unusable(before, request)
+    labels = [case.label for case in before.plan.shown]
+    policy = Policy(
+        tolerances=parse_tolerances(request.tolerance, labels),
+        across_machines=request.across_machines,
+        absolute=request.absolute,
+    )
+    check_budget(request.budget)
+    measures = not request.exact_only and request.current is None
+    if is_timed(before) and measures and before.plan.protocol.method == METHOD:
+        refuse_unresolvable(foretell(before, policy, request.budget), before, request)
+    return policy
+
+
+def policy_of_sides(request: SidesRequest, label: str) -> Policy:
+    """The policy of `ab`: the tolerances are those of head's row; raises FfnbenchError for what can't be."""
+    check_budget(request.budget)
+    texts = list(request.tolerance)
+    if request.fail_above is not None:
+        if any("latency" in text or "=" not in text for text in texts):
+            raise FfnbenchError("--fail-above and --tolerance both speak of latency", "give one of the two")
+        try:
+            read_share(request.fail_above)
+        except FfnbenchError as problem:
+            raise FfnbenchError(f"--fail-above {problem.message}", problem.hint) from None
+        texts.append(f"{LATENCY}={request.fail_above}")
+    if any(text.startswith(SECONDS) for text in texts):
+        raise FfnbenchError("ab checks the ratio of head to base, not seconds", "for example --fail-above 5%")
+    return Policy(tolerances=parse_tolerances(texts, [label]))
+
+
+def is_timed(report: Report) -> bool:
+    """Whether a run has latencies."""
+    return "latency" in report.plan.metrics and report.environment is not None
+
+
+def unpredicted(before: Report, priced: Report) -> bool:
+    """Whether the baseline has exact metrics that no closed form predicts, so that they must be measured again."""
+    return any(
+        exact_value(before, case.label, metric) is not None and exact_value(priced, case.label, metric) is None
+        for case in before.plan.shown
+        for metric in EXACT
+        if metric.job
+    )
+
+
+def refuse_another_machine(path: str, before: Environment | None, here: Environment) -> None:
+    """--absolute checks seconds, and they mean nothing on another machine."""
+    if before is None or before.fingerprint == here.fingerprint:
+        return
+    shared = (
+        "cpu", "usable_cpus", "cpu_capability", "torch", "blas", "gpu", "gpu_memory_bytes", "cuda", "hip", "driver",
+        "gpu_power_limit_w", "gpu_max_clock_mhz", "gpu_application_clock_mhz", "gpu_ecc", "gpu_mig",
+    )  # fmt: skip
+    differs = [
+        f"{name} {getattr(before, name)} then, {getattr(here, name)} now"
+        for name in shared
+        if getattr(before, name) != getattr(here, name)
+    ]
+    raise FfnbenchError(
+        f"--absolute needs the machine of {path!r}: {'; '.join(differs) or 'another fingerprint'}",
+        "check ratios (leave --absolute out), or make a baseline here",
+    )
+
+
+def refuse_another_reference(path: str, before: Report, now: Report) -> None:
+    """Two runs whose ratios are relative to different cases can't be compared."""
+    for case in before.plan.shown:
+        known = case.label in {other.label for other in now.plan.shown}
+        was, here = before.plan.reference_of(case.label), now.plan.reference_of(case.label)
+        if known and here != was:
+            name = before.plan.name_of(was)
+            raise FfnbenchError(
+                f"{path!r} compares with {here!r}, the baseline with {was!r}",
+                f"measure it with --reference={shlex.quote(name)}",
+            )
+
+
+def of_another_method(path: str, run: Report) -> str:
+    """Why the latencies of a run can't be compared, with the command that makes it anew; nothing where they can."""
+    method = run.plan.protocol.method
+    if method == METHOD:
+        return ""
+    told = f"{path!r} was measured by method {method}, now it is {METHOD}, and ratios of the two can't be compared"
+    return f"{told}; {made_anew(path, run)}"
+
+
+def made_anew(path: str, run: Report) -> str:
+    """The command that makes a run anew, as precisely as it was asked for; older files know their plan alone."""
+    asked = run.plan.request
+    if asked is None or isinstance(asked, SidesRequest):
+        return f"make it anew: ffnbench check {shlex.quote(path)} --update"
+    return f"make it anew: {_command(asked)} -o {shlex.quote(path)}"
+
+
+def _command(asked: CompareRequest | BlockRequest | TimingRequest) -> str:
+    match asked:
+        case CompareRequest():
+            return command_line("compare", asked, always=("variants",))
+        case BlockRequest():
+            return command_line("block", asked, always=("variants",))
+        case TimingRequest():
+            return command_line("activations --time", asked)
+
+
+def _refuse_unusable(before: Report, request: CheckRequest) -> None:
+    path, again = request.baseline, _made_again(request.baseline, before)
+    if not before.seal and _costs_differ(before):
+        raise FfnbenchError(f"{path!r} was edited: its specs and its costs disagree", again)
+    methods = sorted({run.plan.protocol.method for run in before.runs})
+    if len(methods) > 1:
+        of = " and ".join(map(str, methods))
+        raise FfnbenchError(f"{path!r} holds runs of methods {of}, whose ratios can't be compared", again)
+    for number, run in enumerate(before.runs, start=1):
+        told = f"run {number} of {path!r}, of {run.created}," if before.repeats else repr(path)
+        hint = 'take it out of "repeats"' if number > 1 else again
+        if kind(run.environment) != kind(before.environment):
+            raise FfnbenchError(f"{told} was made on another kind of machine", hint)
+        _refuse_run(told, run, hint)
+
+
+def _refuse_run(told: str, run: Report, hint: str) -> None:
+    """A run that ended early, has a row that is SUSPECT, or nothing clean to say of one, is no part of a baseline."""
+    if run.interrupted or run.stopped:
+        raise FfnbenchError(f"{told} ended early and is no baseline", hint)
+    if suspect := next((failure for failure in run.failures if failure.kind is FailureKind.SUSPECT), None):
+        raise FfnbenchError(f"{told} is no baseline: {suspect.case!r} is suspect in it: {suspect.message}", hint)
+    if not is_timed(run):
+        return
+    sampled = {sample.case for sample in run.samples if sample.metric == LATENCY}
+    for case in run.plan.shown:
+        if case.label not in sampled:
+            raise FfnbenchError(f"{told} has no samples of {case.label!r}", hint)
+    if len({sample.worker for sample in run.samples if sample.metric == LATENCY}) < FEWEST_WORKERS:
+        raise FfnbenchError(f"{told} has one worker alone, and so no interval", hint)
+    if lacking := table_of(run).without_quiet():
+        raise FfnbenchError(f"{told} was made beside other work: it has no clean rounds of {lacking[0]!r}", hint)
+
+
+def _costs_differ(before: Report) -> bool:
+    """Whether a closed form gives something else for a spec than what stands beside it."""
+    own = [case for case in before.plan.shown if isinstance(case.ffn, FFNSpec)]
+    return any(cost_of(case, NoProbe()).params != before.cost(case.label).params for case in own)
+
+
+def refuse_unresolvable(rows: list[Foretold], before: Report, request: CheckRequest) -> None:
+    """A tolerance that can't be told apart from noise is refused, with what would do for all rows."""
+    row = unresolved(rows)
+    if row is None:
+        return
+    half, tolerance = percent(math.expm1(min(row.half, 10.0))), percent(row.tolerance)
+    if row.own > math.log1p(row.tolerance):
+        raise FfnbenchError(
+            f"the baseline knows {row.case!r} to +-{percent(math.expm1(min(row.own, 10.0)))} only, "
+            f"the tolerance is {tolerance}",
+            _made_again(request.baseline, before, precision=100 * row.tolerance / FINEST_PART),
+        )
+    would_do = f"--tolerance {LATENCY}={math.ceil(1000 * max(one.would_do for one in rows)) / 10:g}%"
+    if row.endless <= RESOLVED * math.log1p(row.tolerance):
+        raise FfnbenchError(
+            f"{request.budget:g} s can't resolve a tolerance of {tolerance} for {row.case!r}: "
+            f"about +-{half} is in reach",
+            f"give more --budget, or {would_do}",
+        )
+    refused = [one.enough_runs for one in rows if not one.resolved]
+    more, runs = "", f"{row.runs} run{'s' if row.runs > 1 else ''}"
+    if None not in refused:
+        append = f"ffnbench check {shlex.quote(request.baseline)} {would_do} --append"
+        most = max(n for n in refused if n)
+        more = f"; with {most} runs in the baseline {tolerance} may do: `{append}` adds one"
+    raise FfnbenchError(
+        f"a baseline of {runs} can't resolve a tolerance of {tolerance} for {row.case!r}: "
+        f"a change of unchanged code is known to about +-{half}",
+        f"{would_do} would do{more}; `ffnbench ab` measures both sides in one run",
+    )
+
+
+def refuse_append(before: Report, now: Report, path: str, *, measured_here: bool) -> None:
+    """Raise FfnbenchError for a run that is none of a baseline's plan, method and kind of machine, or is in it already.
+
+    One that will be `measured_here` is not there yet: `now` is where, and of what plan.
+    """
+    if kind(before.environment) != kind(now.environment):
+        raise FfnbenchError(f"another kind of machine than that of {path!r} can't append to it", "make a baseline here")
+    for run in (before, now):
+        if reason := of_another_method(path if run is before else "the run", run):
+            raise FfnbenchError(f"a run can't be appended: {reason.partition(';')[0]}", made_anew(path, before))
+    known = [run.samples for run in before.runs]
+    if now.samples and any(run.samples in known for run in now.runs) and not measured_here:
+        raise FfnbenchError(f"that run is in {path!r} already", "a run that counts twice makes the scatter look small")
+    asked, measured = ({case.label: _question(case) for case in run.plan.shown} for run in (before, now))
+    if asked != measured:
+        differs = sorted(label for label in asked.keys() | measured.keys() if asked.get(label) != measured.get(label))
+        raise FfnbenchError(
+            f"a run of another plan can't be appended to {path!r}: {differs[0]!r} is not the same",
+            "`ffnbench check BASELINE --append` measures the baseline's own plan",
+        )
+
+
+def _question(case: Case) -> object:
+    return case.ffn, replace(case.workload, device=case.workload.device.partition(":")[0])
+
+
+def _made_again(path: str, before: Report, precision: float = 0.5) -> str:
+    """The command that makes a better baseline: what was asked, more precisely."""
+    asked, out = before.plan.request, f"-o {shlex.quote(path)}"
+    if isinstance(asked, CompareRequest | BlockRequest):
+        same = replace(asked, workers=None, rounds=None, quick=False, precision=None, budget=None)
+        return f"make a better one: {_command(same)} --precision {precision:.2g} {out}"
+    if isinstance(asked, TimingRequest):
+        same_operations = replace(asked, workers=None, rounds=None, quick=False)
+        more = 2 * before.plan.protocol.workers + 4
+        return f"make a better one: {_command(same_operations)} --workers {more} {out}"
+    return f"make a better one with the flags that made this one, and --precision {precision:.2g}"

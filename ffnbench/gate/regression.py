@@ -1,0 +1,486 @@
+"""Report x baseline x policy -> findings. Pure, and the only place where the status of a check is decided.
+
+Exact metrics are equal or not. Latency is checked by its in-run ratio to the reference, so that a faster or slower
+machine of the same kind cancels: the change is the ratio now over the ratio of the baseline's runs, with an interval
+that knows of the workers of all of them and of what moves between runs (history.py). Nothing regresses on a point
+estimate.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from enum import Enum
+
+from ffnbench.errors import FfnbenchError
+from ffnbench.gate.history import History, history_of
+from ffnbench.metrics import LATENCY, METRICS, Metric
+from ffnbench.names import hint_for
+from ffnbench.plan import SWEPT, Case, Plan
+from ffnbench.result import Agreement, Environment, Estimate, Report
+from ffnbench.stats.interval import CONFIDENCE, Mean
+from ffnbench.stats.noise import busy_text
+from ffnbench.stats.rounds import Row as Rounds
+from ffnbench.stats.rounds import table_of
+from ffnbench.stats.verdict import control_slack
+from ffnbench.units import read_share
+
+Row = tuple[str, str]  # case, metric
+SECONDS = "seconds"
+JUDGED = "judged"  # the row of a case that is SUSPECT now: what was found of its timed calls
+DEFAULT_LATENCY, DEFAULT_SECONDS = 0.05, 0.10
+
+
+# of what a case is fed: what makes it another row
+FED = ("batch", "seq_len", "dtype", "mode", "time", "cache", "matmul_precision", "reduced_reductions")  # what, and how
+IDENTITY = (*FED, "backend", "compile", "freeze")
+
+
+class Status(Enum):
+    """What a check says of one metric of one case."""
+
+    REGRESSED = "REGRESSED"
+    UNCLEAR = "UNCLEAR"
+    MISSING = "MISSING"
+    INCOMPARABLE = "INCOMPARABLE"
+    NEW = "NEW"
+    IMPROVED = "IMPROVED"
+    OK = "OK"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """One row of a check: what was, what is, and what follows. `change` is now over before."""
+
+    case: str
+    metric: str
+    status: Status
+    tolerance: float
+    before: float | None = None
+    now: float | None = None
+    change: Estimate | None = None
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Expected:
+    """What checks like one will come to, foretold from its baseline: the share of those of unchanged code that end with
+    a row UNCLEAR, and the slow-down that nine of ten find.
+    """
+
+    unclear: float
+    caught: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Checked:
+    """The answer of a check: what follows for every row, and the two reports that it follows from. `against` is where
+    the baseline stands; for two sides of one run `sides` says what they are.
+    """
+
+    findings: tuple[Finding, ...]
+    before: Report
+    now: Report
+    against: str = ""
+    sides: tuple[str, ...] = ()
+    expected: Expected | None = None
+
+    @property
+    def smallest(self) -> float | None:
+        """The smallest change that every latency row could have been caught at."""
+        sizes = [
+            math.sqrt(f.change.high / f.change.low) * (1 + f.tolerance) - 1
+            for f in self.findings
+            if f.metric == LATENCY and f.change and f.change.low and f.change.high
+        ]
+        return max(sizes, default=None)
+
+    @property
+    def interrupted(self) -> bool:
+        """Whether it was ended by hand."""
+        return self.now.interrupted
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Policy:
+    """How much a metric may grow: by case and metric, by metric; exact metrics not at all unless it is said."""
+
+    tolerances: tuple[tuple[str, str, float], ...] = ()  # case or "", metric, fraction
+    across_machines: bool = False
+    absolute: bool = False
+
+    def of(self, case: str, metric: str) -> float:
+        """The tolerance of one metric of one case: the most particular one that was given."""
+        given = {(c, m): t for c, m, t in self.tolerances}
+        default = {LATENCY: DEFAULT_LATENCY, SECONDS: DEFAULT_SECONDS}.get(metric, 0.0)
+        return given.get((case, metric), given.get(("", metric), default))
+
+
+EXACT = tuple(metric for metric in METRICS if metric.checked and metric.exact)
+TIMED = (LATENCY, SECONDS)
+CHECKED = (*(metric.name for metric in EXACT), *TIMED)
+
+
+def parse_tolerances(texts: Iterable[str], labels: Iterable[str]) -> tuple[tuple[str, str, float], ...]:
+    """`latency=5%`, `5%` (latency's), `swiglu:latency=8%`; raises FfnbenchError for what is none of these, and for a
+    bare number, which could be percent or a share.
+    """
+    known = list(labels)
+    found: list[tuple[str, str, float]] = []
+    of_groups: list[tuple[str, str, float]] = []
+    for text in texts:
+        of_latency = "=" not in text and text.strip()[:1].isdigit()
+        name, equals, size = (LATENCY, "=", text) if of_latency else text.rpartition("=")
+        case, _, metric = name.rpartition(":")
+        if not equals:
+            raise FfnbenchError(f"cannot read the tolerance {text!r}", "for example latency=5% or swiglu:latency=8%")
+        if metric not in CHECKED:
+            raise FfnbenchError(
+                f"no metric is called {metric!r}, in {text!r}",
+                hint_for(metric, CHECKED, "metrics: " + ", ".join(CHECKED)),
+            )
+        cases = [case] if not case or case in known else _cases_of(case, known)
+        if not cases:
+            raise FfnbenchError(
+                f"the baseline has no case {case!r}, in {text!r}", hint_for(case, known, "cases: " + ", ".join(known))
+            )
+        try:
+            fraction = read_share(size)
+        except FfnbenchError as problem:
+            raise FfnbenchError(f"the tolerance {text!r}: {problem.message}", problem.hint) from None
+        if not 0 <= fraction < 10 or (metric in TIMED and fraction == 0):
+            raise FfnbenchError(f"the tolerance {text!r} is no share above zero", "for example latency=5%")
+        (found if cases == [case] else of_groups).extend((one, metric, fraction) for one in cases)
+    return (*of_groups, *found)  # what is said of one row by its whole label comes last, and counts
+
+
+def _cases_of(name: str, labels: Iterable[str]) -> list[str]:
+    """The rows that a shorter name means: `llama3-8b` is `llama3-8b (swiglu)`, and `swiglu` is it in every group."""
+    suffix = re.compile(rf"{re.escape(name)}( \(.*\))?(@({'|'.join(SWEPT)})=[^@]*)*")
+    return [label for label in labels if suffix.fullmatch(label)]
+
+
+def exact_value(report: Report, label: str, metric: Metric) -> float | None:
+    """What was measured, or the closed form where nothing was and there is one: the tests hold the two equal."""
+    estimate = report.estimate(label, metric.name)
+    if estimate is None:
+        return getattr(report.cost(label), metric.name) if metric.closed_form else None
+    return estimate.value
+
+
+def exact_findings(before: Report, now: Report, policy: Policy) -> list[Finding]:
+    """Every exact metric that the baseline knows, and the specs; of a case that is SUSPECT now only that it is."""
+    present = {case.label for case in now.plan.shown}
+    suspects = {case.label: why for case in now.plan.shown if (why := now.suspect(case.label))}
+    found = [_finding(label, JUDGED, Status.REGRESSED, policy, reason=_suspect(why)) for label, why in suspects.items()]
+    for case in before.plan.shown:
+        if case.label not in present:
+            found.append(_finding(case.label, "spec", Status.MISSING, policy, reason="the case is not there any more"))
+            continue
+        if case.label in suspects:
+            continue
+        other = _other(case, now.plan.case(case.label))
+        status = Status.REGRESSED if other else Status.OK
+        found.append(_finding(case.label, "spec", status, policy, reason=other))
+        found += [f for metric in EXACT if (f := _exact(before, now, case.label, metric, policy))]
+    known = {case.label for case in before.plan.shown} | suspects.keys()
+    found += [_finding(c.label, "spec", Status.NEW, policy) for c in now.plan.shown if c.label not in known]
+    return found
+
+
+def _other(was: Case, now: Case) -> str:
+    """What is not the same about a case: its network, or what it is fed."""
+    return "another network" if now.ffn != was.ffn else _workloads_differ(was, now, IDENTITY)
+
+
+def _workloads_differ(was: Case, now: Case, names: Iterable[str]) -> str:
+    differs = [
+        f"{name} {getattr(was.workload, name)} then, {getattr(now.workload, name)} now"
+        for name in names
+        if getattr(was.workload, name) != getattr(now.workload, name)
+    ]
+    return "; ".join(differs)
+
+
+def _exact(before: Report, now: Report, label: str, metric: Metric, policy: Policy) -> Finding | None:
+    was, is_ = (exact_value(report, label, metric) for report in (before, now))
+    if was is None:
+        return None if is_ is None else _finding(label, metric.name, Status.NEW, policy, now=is_)
+    failure = now.failure(label)
+    if is_ is None or math.isnan(is_):
+        reason = failure.message if failure else "it has no value now"
+        return _finding(label, metric.name, Status.MISSING, policy, before=was, reason=reason)
+    if is_ == was:
+        status = Status.OK
+    elif metric.less_is_better and is_ < was:
+        status = Status.IMPROVED
+    else:
+        allowed = abs(is_ - was) <= policy.of(label, metric.name) * abs(was)
+        status = Status.OK if allowed else Status.REGRESSED
+    return _finding(label, metric.name, status, policy, before=was, now=is_)
+
+
+def _suspect(why: str) -> str:
+    return f"suspect: {why}"
+
+
+def _finding(case: str, metric: str, status: Status, policy: Policy, **more: object) -> Finding:
+    return Finding(case=case, metric=metric, status=status, tolerance=policy.of(case, metric), **more)  # type: ignore[arg-type]
+
+
+def kind(environment: Environment | None) -> tuple[object, ...]:
+    """What ratios depend on: the processor and the GPU, not their speed of the day."""
+    return (environment.cpu, environment.cpu_capability, environment.gpu) if environment else ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Past:
+    """What a baseline says of the rows whose time is checked; None of a row that it can't say anything of."""
+
+    report: Report
+    rows: dict[Row, History | None]
+
+
+def past_of(before: Report, policy: Policy) -> Past:
+    """A baseline read once, for all the looks that a check takes."""
+    return Past(report=before, rows={row: _history(before, *row) for row in _timed_rows(before.plan, policy)})
+
+
+def _history(before: Report, label: str, metric: str) -> History | None:
+    means = [row_of(run, label, metric) for run in before.runs]
+    known = [mean for mean in means if mean and mean.freedom > 0]
+    return history_of(known) if known else None
+
+
+def latency_findings(past: Past, now: Report, policy: Policy, confidence: float | None = None) -> list[Finding]:
+    """The latency of every row of the baseline against the reference's, then and now; seconds where asked for.
+
+    `confidence` is the level that this look takes for a stated 95 %.
+    """
+    if not policy.across_machines and kind(past.report.environment) != kind(now.environment):
+        return incomparable(past.report, policy, "another kind of machine: measure old and new code in one job")
+    inflated = confidence or CONFIDENCE
+    means = {row: _inflated(row_of(now, *row), inflated) for row in past.rows}
+    decided = changes(past.rows, means, policy, control_slack(now))
+    return [
+        _finding(*row, Status.INCOMPARABLE, policy, reason=why)
+        if (why := _fed_otherwise(past.report.plan, now.plan, row[0]))
+        else _told(decided[row], row, policy, now, past.report)
+        for row in past.rows
+    ]
+
+
+def _fed_otherwise(then: Plan, now: Plan, label: str) -> str:
+    """What is not the same about what a row, or its reference, is fed; such times say nothing of each other."""
+    labels = dict.fromkeys((label, then.reference_of(label)))
+    present = {case.label for case in now.cases}
+    found = [_workloads_differ(then.case(one), now.case(one), FED) for one in labels if one in present]
+    return next(filter(None, found), "")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decided:
+    """What follows for a row from its change; `drifted` where it is the oldest run that it has changed from."""
+
+    change: Change
+    status: Status
+    held: str = ""  # why it is UNCLEAR though its interval alone is not
+    drifted: bool = False
+
+
+def changes(
+    past: Mapping[Row, History | None], now: Mapping[Row, Mean | None], policy: Policy, slack: float
+) -> dict[Row, Decided | None]:
+    """What follows for every row of a baseline from today's means; None for a row that one of the two can't tell of.
+
+    Today's run is held against the mean of the baseline's runs, and against the oldest of several, so that steps below
+    the tolerance can't add up unseen. `slack` (in logs) is what the control asks for.
+    """
+    known = [(row, of, mean) for row, of in past.items() if of and (mean := now.get(row)) and mean.freedom > 0]
+    found = {(row, False): Change(before=of.mean, now=mean.mean, difference=of.change(mean)) for row, of, mean in known}
+    found |= {
+        (row, True): Change(before=of.oldest.mean, now=mean.mean, difference=of.drift(mean))
+        for row, of, mean in known
+        if of.runs > 1
+    }
+    decided = _held(found, policy, slack)
+    rows = {row: decided.get((row, False)) for row in past}
+    for (row, drift), one in decided.items():
+        if drift and one.status is Status.REGRESSED and decided[row, False].status is not Status.REGRESSED:
+            rows[row] = replace(one, drifted=True)
+    return rows
+
+
+def _held(found: Mapping[tuple[Row, bool], Change], policy: Policy, slack: float) -> dict[tuple[Row, bool], Decided]:
+    """Each change by its interval and the slack; True is for a drift.
+
+    There is no correction for the number of rows: of unchanged code a row lies a whole tolerance below its limit, and a
+    tolerance that is no wider than an interval is refused, so that even twenty rows are not accused by chance.
+    """
+    decided = {}
+    for key, change in found.items():
+        (label, metric), _ = key
+        limit, extra = policy.of(label, metric), slack if metric == LATENCY else 0.0
+        low, high = change.difference.interval(CONFIDENCE) or (-math.inf, math.inf)
+        status, held = status_of(math.exp(low - extra), math.exp(min(high + extra, 700.0)), limit), ""
+        if extra and status is Status.UNCLEAR:
+            held = "the reference differs from itself: this machine can't tell now"
+        decided[key] = Decided(change=change, status=status, held=held)
+    return decided
+
+
+def _inflated(mean: Mean | None, confidence: float) -> Mean | None:
+    return mean.inflated(confidence, CONFIDENCE) if mean else None
+
+
+def incomparable(before: Report, policy: Policy, reason: str) -> list[Finding]:
+    """Every row whose time would be checked, as one that can't be."""
+    rows = _timed_rows(before.plan, policy)
+    return [_finding(label, metric, Status.INCOMPARABLE, policy, reason=reason) for label, metric in rows]
+
+
+def _timed_rows(plan: Plan, policy: Policy) -> list[Row]:
+    """Latency of every row that is compared; seconds of every case where asked for."""
+    rows = [(case.label, LATENCY) for case in plan.shown if not plan.is_reference(case.label)]
+    return rows + [(case.label, SECONDS) for case in plan.shown if policy.absolute]
+
+
+def _told(decided: Decided | None, row: Row, policy: Policy, now: Report, before: Report | None = None) -> Finding:
+    """What follows for one row, with the reason where it is not plain. A row that is SUSPECT has regressed; nothing can
+    be held against one that is.
+    """
+    label, metric = row
+    if why := now.suspect(label):
+        return _finding(label, metric, Status.REGRESSED, policy, reason=_suspect(why))
+    reference = now.plan.reference_of(label)
+    if metric == LATENCY and (why := now.suspect(reference)):
+        return _finding(label, metric, Status.UNCLEAR, policy, reason=f"{reference} is suspect: {why}")
+    if why := now.unjudged(label):
+        return _finding(label, metric, Status.UNCLEAR, policy, reason=why)
+    rounds = _rounds_of(now, label, metric)
+    if decided is None and rounds.every:
+        reason = busy_text(now) if rounds.clean_rounds < rounds.rounds else "one worker gives no interval"
+        return _finding(label, metric, Status.UNCLEAR, policy, reason=reason)
+    if decided is None:
+        failure = now.failure(label) or now.failure(reference)
+        reason = failure.message if failure else "it has no samples now"
+        return _finding(label, metric, Status.MISSING, policy, reason=reason)
+    reason = decided.held
+    if decided.status is Status.UNCLEAR and rounds.disturbed:
+        reason = busy_text(now)
+    elif decided.drifted and before:
+        reason = f"step by step since the oldest run of the baseline, of {before.created[:10]}"
+    change = decided.change
+    return _finding(
+        label, metric, decided.status, policy, before=math.exp(change.before), now=math.exp(change.now),
+        change=change.estimate(), reason=reason,
+    )  # fmt: skip
+
+
+def status_of(low: float, high: float, tolerance: float) -> Status:
+    """The status on the interval of a change: beyond the limit, within it, below 1, or on both sides of the limit."""
+    if low > 1 + tolerance:
+        return Status.REGRESSED
+    if high > 1 + tolerance:
+        return Status.UNCLEAR
+    return Status.IMPROVED if high < 1 else Status.OK
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """The log ratio of a row in two runs, and their difference."""
+
+    before: float
+    now: float
+    difference: Mean
+
+    def estimate(self) -> Estimate:
+        """now over before, with the stated Student interval: what the looks cost is in the error."""
+        low, high = self.difference.interval(CONFIDENCE) or (-math.inf, math.inf)
+        return Estimate(value=math.exp(self.difference.mean), low=math.exp(low), high=math.exp(high))
+
+
+def row_of(report: Report, label: str, metric: str = LATENCY) -> Mean | None:
+    """The log of a row's ratio to the reference, or of its seconds, over clean rounds; None where there are none, and
+    where one of the two is SUSPECT.
+    """
+    if report.suspect(label) or (metric == LATENCY and report.suspect(report.plan.reference_of(label))):
+        return None
+    return _rounds_of(report, label, metric).mean()
+
+
+def _rounds_of(report: Report, label: str, metric: str) -> Rounds:
+    table = table_of(report)
+    return table.ratio(label, report.plan.reference_of(label)) if metric == LATENCY else table.seconds(label)
+
+
+def exit_code(findings: list[Finding], *, unclear_fails: bool) -> int:
+    """0 nothing regressed, 1 regressed, 3 a row that should be there is not, 4 unclear and told to fail then."""
+    statuses = {finding.status for finding in findings}
+    if Status.REGRESSED in statuses:
+        return 1
+    if Status.MISSING in statuses:
+        return 3
+    return 4 if unclear_fails and statuses & {Status.UNCLEAR, Status.INCOMPARABLE} else 0
+
+
+OUTPUT = "output"
+EXACT_WITHIN = 1e-6  # of two runs in float64: rounding leaves 1e-15, or 1e-7 where a module casts to float32 inside
+
+
+def paired_findings(run: Report, policy: Policy, confidence: float | None = None) -> list[Finding]:
+    """The latency of every row against the reference of the same run: old and new code in the same rounds.
+
+    There is no other run to vary from, so the change is the ratio with its own interval. `confidence` is the level that
+    this look takes for a stated 95 %.
+    """
+    reference, inflated = run.plan.reference, confidence or CONFIDENCE
+    rows = [(case.label, LATENCY) for case in run.plan.shown if case.label != reference]
+    means = {row: _inflated(row_of(run, *row), inflated) for row in rows}
+    decided = paired(means, policy, control_slack(run))
+    return [_told(decided.get(row), row, policy, run) for row in rows]
+
+
+def paired(means: Mapping[Row, Mean | None], policy: Policy, slack: float) -> dict[Row, Decided]:
+    """What follows for every row from its mean in one run, where that is the change itself."""
+    known = {row: mean for row, mean in means.items() if mean and mean.freedom > 0}
+    found = {(row, False): Change(before=0.0, now=mean.mean, difference=mean) for row, mean in known.items()}
+    return {row: one for (row, _), one in _held(found, policy, slack).items()}
+
+
+def without_gain(findings: Iterable[Finding], output: Finding) -> tuple[Finding, ...]:
+    """The findings; where it is not known whether the two sides compute the same, none of them is a gain."""
+    if output.status is not Status.UNCLEAR:
+        return tuple(findings)
+    why = "less than before, by what may be another function: see output"
+    return tuple(
+        replace(found, status=Status.UNCLEAR, reason=why) if found.status is Status.IMPROVED else found
+        for found in findings
+    )
+
+
+def output_finding(label: str, agreement: Agreement, *, allowed: bool) -> Finding:
+    """Whether head computes what base does: REGRESSED where it does not, OK where that is `allowed`.
+
+    UNCLEAR where their outputs differ and so do their weights, which could not be carried over.
+    """
+    errors = {"": agreement.error, " in float64": agreement.exact_error}
+    limits = {"": agreement.tolerance, " in float64": min(agreement.tolerance, EXACT_WITHIN)}
+    apart = [f"{error:.1e}{how}" for how, error in errors.items() if error is not None and error > limits[how]]
+    if agreement.error is None:
+        apart = ["infinitely: it is not finite, or has another shape"]
+    own = f"; its weights are its own, of the same seed: {agreement.apart}" if agreement.apart else ""
+    told = {"base": agreement.base_error, "head": agreement.head_error}
+    rounding = ", ".join(f"{side} {error:.1e}" for side, error in told.items() if error is not None)
+    against = f"; against its own run in float64: {rounding}" if rounding else ""
+    status, reason = Status.OK, own.removeprefix("; ")
+    if apart:
+        status = Status.OK if allowed else Status.UNCLEAR if agreement.apart else Status.REGRESSED
+        reason = f"head's output differs from base's by {' and '.join(apart)}{against}{own}"
+        reason += "; allowed by --allow-mismatch" if allowed else ""
+        reason += "; nothing was timed: --allow-mismatch goes on" if status is Status.REGRESSED else ""
+    return Finding(
+        case=label, metric=OUTPUT, status=status, tolerance=agreement.tolerance, now=agreement.error, reason=reason
+    )

@@ -1,0 +1,71 @@
+"""The files of a revision in a folder of their own, for as long as they are needed. The repository is only read."""
+
+from __future__ import annotations
+
+import tempfile
+from contextlib import ExitStack
+from functools import partial
+from pathlib import Path
+
+from ffnbench.errors import FfnbenchError
+from ffnbench.git import git, has_git, head
+
+PREFIX, TREE, INDEX = "ffnbench-ab-", "tree", "index"
+CHECKOUT_TIMEOUT_S = 600.0
+
+
+class Repository(ExitStack):
+    """The git repository of a folder. A context manager: every checkout made of it ends with it."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__()
+        self._git = partial(git, folder)
+        if not has_git():
+            raise FfnbenchError("a revision needs git, and there is none", "install git, or use --base-source DIR")
+        told = self._git("rev-parse", "--is-inside-work-tree", "--show-prefix")
+        lines = told.stdout.splitlines()
+        if told.returncode or lines[:1] != ["true"]:
+            raise FfnbenchError(
+                f"{str(folder)!r} is not in a git repository", "run it where your code is, or use --base-source DIR"
+            )
+        self._prefix = lines[1] if len(lines) > 1 else ""
+        self.dirty = bool(head(folder)[1])  # whether files that git knows have changes
+
+    def commit(self, revision: str) -> str:
+        """The full name of a revision's commit; raises FfnbenchError for an unknown one."""
+        told = self._git("rev-parse", "--verify", "--quiet", "--end-of-options", f"{revision}^{{commit}}")
+        if told.returncode:
+            shallow = self._git("rev-parse", "--is-shallow-repository").stdout.strip() == "true"
+            hint = "this clone is shallow: `git fetch --unshallow`, in CI fetch-depth: 0"
+            raise FfnbenchError(
+                f"no revision is called {revision!r}", hint if shallow else "`git branch -a` and `git tag` show some"
+            )
+        return told.stdout.strip()
+
+    def short(self, commit: str) -> str:
+        """The short name of a commit."""
+        return self._git("rev-parse", "--short", commit).stdout.strip() or commit[:7]
+
+    def checkout(self, commit: str) -> Path:
+        """A new folder with that commit's files; the place in it that corresponds to the current folder.
+
+        An index of its own: nothing is written into the repository, and a killed run leaves nothing there.
+        """
+        box = Path(self.enter_context(tempfile.TemporaryDirectory(prefix=PREFIX))).resolve()
+        (box / TREE).mkdir()
+        told = self._git(
+            "read-tree", "--reset", "-u", "--no-sparse-checkout", commit, timeout_s=CHECKOUT_TIMEOUT_S,
+            GIT_INDEX_FILE=str(box / INDEX), GIT_WORK_TREE=str(box / TREE),
+        )  # fmt: skip
+        if told.returncode:
+            last = told.stderr.strip().splitlines() or ["git gave no reason"]
+            partial = self._git("config", "--get-regexp", r"^remote\..*\.promisor$").stdout
+            hint = f"this clone is partial, and nothing is fetched here: `git checkout {commit[:10]}` does that"
+            raise FfnbenchError(
+                f"{commit[:10]} can't be checked out: {last[-1]}",
+                hint if partial else "is there space in the temporary folder?",
+            )
+        place = box / TREE / self._prefix
+        if not place.is_dir():
+            raise FfnbenchError(f"{commit[:10]} has no folder {self._prefix!r}", "run it from a folder that both have")
+        return place

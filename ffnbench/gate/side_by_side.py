@@ -1,0 +1,133 @@
+"""Saved runs beside each other: how each row has changed from the first run to the others, and how sure that is. Pure.
+
+The runs are independent, and so are their processes: the change of a time is the difference of two means of logs, its
+error that of both, its degrees of freedom by Welch (1947) and Satterthwaite (1946). A file that holds several runs
+knows what moves between runs; of a single run nobody does, and the interval is over its processes alone.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, fields
+from statistics import fmean
+
+from ffnbench.gate.history import history_of
+from ffnbench.gate.regression import row_of
+from ffnbench.metrics import LATENCY, PEAK
+from ffnbench.plan import Case
+from ffnbench.result import Estimate, Report
+from ffnbench.stats.ceilings import needed_by
+from ffnbench.stats.interval import CONFIDENCE, Mean, Part, whole
+from ffnbench.stats.rounds import table_of
+
+RATIO, PARAMS, FLOPS = "ratio", "params", "flops_timed"
+TIMED = (LATENCY, RATIO)
+COMPARED = (LATENCY, RATIO, PARAMS, FLOPS, PEAK)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunChange:
+    """One metric of one row in the first run and in another: None where a run does not know it. `change` is new over
+    old, with an interval where it is timed.
+    """
+
+    label: str
+    metric: str
+    old: Estimate | None
+    new: Estimate | None
+    change: Estimate | None
+
+    @property
+    def clear(self) -> bool:
+        """Whether the two differ: by more than the interval for what is timed, at all for what is exact."""
+        if self.change is None:
+            return False
+        if self.change.low is None or self.change.high is None:
+            return self.metric not in TIMED and self.change.value != 1
+        return not self.change.low <= 1 <= self.change.high
+
+
+def common_rows(runs: Sequence[Report]) -> list[str]:
+    """The labels that all runs have, in the order of the first."""
+    others = [{case.label for case in run.plan.shown} for run in runs[1:]]
+    return [case.label for case in runs[0].plan.shown if all(case.label in labels for labels in others)]
+
+
+def changes_between(old: Report, new: Report, labels: Iterable[str]) -> list[RunChange]:
+    """Every metric of every row, metric by metric."""
+    found = list(labels)
+    return [_change(old, new, label, metric) for metric in COMPARED for label in found]
+
+
+def _change(old: Report, new: Report, label: str, metric: str) -> RunChange:
+    was, now = _value(old, label, metric), _value(new, label, metric)
+    change = None
+    if metric == RATIO and old.plan.reference_of(label) != new.plan.reference_of(label):
+        change = None  # ratios to something else
+    elif metric in TIMED:
+        before, after = _mean(old, label, metric), _mean(new, label, metric)
+        change = _difference(before, after) if before and after else None
+    elif was is not None and now is not None and was.value:
+        change = Estimate(value=now.value / was.value)
+    return RunChange(label=label, metric=metric, old=was, new=now, change=change)
+
+
+def _value(report: Report, label: str, metric: str) -> Estimate | None:
+    if metric == LATENCY:
+        return report.estimate(label, LATENCY)
+    if metric == RATIO:
+        found = report.comparison(label)
+        return None if found is None or report.plan.is_reference(label) else found.ratio
+    if metric == FLOPS:
+        case = report.plan.case(label)
+        exact = needed_by(case, report.cost(label)).flops
+        exact = None if exact is None else exact // case.workload.tokens
+    else:
+        exact = report.cost(label).params if metric == PARAMS else report.value(label, metric)  # type: ignore[assignment]
+    return None if exact is None else Estimate(value=exact)
+
+
+def _mean(report: Report, label: str, metric: str) -> Mean | None:
+    """The log over all runs of a file; None for what was not measured, and for the reference's ratio to itself."""
+    if metric == RATIO and report.plan.is_reference(label):
+        return None
+    shown = report.estimate(label, LATENCY)
+    if shown is None:
+        return None
+    means = [
+        table_of(run).seconds(label).mean(every=shown.disturbed) if metric == LATENCY else row_of(run, label, LATENCY)
+        for run in report.runs
+    ]
+    known = [mean for mean in means if mean]
+    if len(known) > 1 and all(mean.freedom > 0 for mean in known):
+        return history_of(known).over_runs
+    return known[0] if known else None
+
+
+def _difference(old: Mean, new: Mean) -> Estimate:
+    """new over old; without an interval where one of them is of a single process."""
+    value = math.exp(new.mean - old.mean)
+    if old.freedom <= 0 or new.freedom <= 0:
+        return Estimate(value=value)
+    error = whole((Part(old.error**2, old.freedom), Part(new.error**2, new.freedom)))
+    difference = Mean(new.mean - old.mean, math.sqrt(error.variance), error.freedom)
+    low, high = difference.interval(CONFIDENCE) or (-math.inf, math.inf)
+    return Estimate(value=value, low=math.exp(low), high=math.exp(high))
+
+
+def geometric_mean(values: Iterable[float]) -> float | None:
+    """None of nothing, and where a value is not above zero."""
+    found = list(values)
+    return math.exp(fmean(map(math.log, found))) if found and min(found) > 0 else None
+
+
+def apart(old: Case, new: Case) -> list[tuple[str, str, str]]:
+    """What is not the same about two cases of one label: its name, then, now; the network, and what it is fed."""
+    found = []
+    if type(old.ffn) is type(new.ffn):
+        found += [(one.name, getattr(old.ffn, one.name), getattr(new.ffn, one.name)) for one in fields(old.ffn)]
+    else:
+        found.append(("network", old.variant, new.variant))
+    found += [(f.name, getattr(old.workload, f.name), getattr(new.workload, f.name)) for f in fields(old.workload)]
+    return [(name, str(was), str(now)) for name, was, now in found if was != now]

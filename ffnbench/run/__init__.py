@@ -1,0 +1,1 @@
+"""How is it measured? The parent's part: the only room that starts processes."""

@@ -1,0 +1,126 @@
+"""Samples of roofs beside those of cases: which calls could be a ceiling, when it is their turn, what they took.
+
+The first worker finds the fastest; they are sampled in its rounds, and in the first round of each later worker, within
+a small share of the run's time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from ffnbench import jsonable
+from ffnbench.device.caches import caches
+from ffnbench.device.ceilings import roofs_for
+from ffnbench.metrics import CEILINGS, ROOF
+from ffnbench.result import CaseCost, Roof, Sample
+from ffnbench.run.log import Found
+from ffnbench.run.memory_limits import room_for_ceilings
+from ffnbench.stats.ceilings import Ceiling, may_bind
+from ffnbench.stats.floor import Floor, floors_of, quickest
+from ffnbench.stats.rounds import WAITED
+from ffnbench.worker.channel import Message
+
+SHARE = 0.05  # of a run's time, for all that is about ceilings
+EXPLORING = 0.02  # of the budget, and at most
+EXPLORING_S, EXPLORING_A_WORKER_S = 1.5, 0.05  # the second where there is no budget
+MAY_BIND = 0.5  # of the least time that a row's ceilings allow: what is farther away is looked at once
+KEPT_ROOFS = 3  # of each ceiling: which is the fastest is known at the end
+FEWEST_WORKERS = 3  # that sample those that may bind, whatever the time: one gives no interval
+LOOKS = 5  # at a roof that says that a row can't be
+
+Ask = Callable[[Message], Message]  # a worker of the reference; empty where it can't
+
+
+@dataclass(slots=True)
+class RoofSamples:
+    """All that a run knows of its ceilings. Without costs nothing is known of them."""
+
+    found: Found
+    costs: tuple[CaseCost, ...]
+    now: Callable[[], float]
+    seconds: float = 0.0  # spent on ceilings
+    reached: list[Ceiling] = field(default_factory=list)
+    _calls: dict[str, int] = field(default_factory=dict)  # of a sample of those that are still sampled
+    _may_bind: frozenset[str] = frozenset()
+    _set_s: float = 0.0  # what one sample of each that may bind takes
+
+    def begin(self, ask: Ask, room: int | None) -> None:
+        """Find the fastest roofs, once in a run."""
+        start = self.now()
+        if CEILINGS in self.found.plan.metrics and self.costs:
+            for roof, _, calls in self.reach(ask, self.exploring_s, room):
+                self._calls[roof.name] = calls
+                self.found.roof(roof)
+            self._may_bind = may_bind(self.found.left.shown, self.costs, self.reached, MAY_BIND)
+            own = [c for c in self.reached if c.roof.name in self._may_bind]
+            self._set_s = sum(c.seconds * self._calls[c.roof.name] for c in own)
+        self.seconds += self.now() - start
+
+    def due(self, workers: int, round_: int, elapsed_s: float) -> list[str]:
+        """The roofs whose turn it is in this round, after so many whole workers: in the very first all of them, then
+        those that may bind a row, once in each of the first workers and as often as their share of the time allows.
+        """
+        if round_ < 0 or not self._calls:
+            return []
+        if not workers and not round_:
+            return list(self._calls)
+        first = not round_ and workers < FEWEST_WORKERS
+        if not first and self.seconds + self._set_s > SHARE * elapsed_s:
+            return []
+        return [name for name in self._calls if name in self._may_bind]
+
+    def sample(self, ask: Ask, name: str, place: dict[str, Any]) -> None:
+        """One sample of a roof; one that can't be had is dropped, and fails no case."""
+        start = self.now()
+        roof, calls = next(roof for roof in self.found.roofs if roof.name == name), self._calls[name]
+        answer = ask({"do": "roof", "roof": jsonable.encode(roof), "calls": calls})
+        if answer.get("value", 0) > 0:
+            waited = answer.get("waited")
+            self.found.add(Sample(case=name, metric=ROOF, value=answer["value"], calls=calls, waited=waited, **place))
+        else:
+            self._calls.pop(name, None)
+        self.seconds += self.now() - start
+
+    def lost(self) -> None:
+        """A worker was lost over them: they are not sampled any more."""
+        self._calls = {}
+
+    @property
+    def exploring_s(self) -> float:
+        """For how long they are looked for."""
+        protocol = self.found.plan.protocol
+        planned = EXPLORING_A_WORKER_S * protocol.workers
+        return min(EXPLORING_S, planned if protocol.budget_s is None else EXPLORING * protocol.budget_s)
+
+    def reach(self, ask: Ask, seconds: float, room: int | None) -> list[tuple[Roof, float, int]]:
+        """Look for the fastest roofs: each with the seconds of a call and the calls of a sample."""
+        left = self.found.left
+        asked = roofs_for(left.shown, self.costs, caches(), room_for_ceilings(left.cases, room))
+        if not asked:
+            return []
+        roofs = [jsonable.encode(roof) for roof in asked]
+        told = ask({"do": "explore", "roofs": roofs, "seconds": seconds, "keep": KEPT_ROOFS}).get("found", [])
+        found = [(jsonable.decode(Roof, one["roof"]), float(one["seconds"]), int(one["calls"])) for one in told]
+        self.reached += [Ceiling(roof=roof, seconds=took) for roof, took, _ in found]
+        return found
+
+    def floors(self, used: dict[str, float | None] | None = None) -> dict[str, Floor]:
+        """The least time that a call of each case can take here."""
+        reached = quickest(self.reached, self.found.samples)
+        return floors_of(self.found.left.shown, self.costs, reached, used or {})
+
+    def undisturbed(self, ask: Ask, floor: Floor) -> Floor:
+        """The floor by samples of its roof that nothing disturbed; 0 s without any: a busy machine says nothing of what
+        it could do.
+        """
+        best = min((c for c in self.reached if c.roof.name == floor.roof), key=lambda ceiling: ceiling.seconds)
+        clean = []
+        for _ in range(LOOKS):
+            request = {"do": "roof", "roof": jsonable.encode(best.roof), "calls": self._calls.get(floor.roof, 1)}
+            answer = ask(request)
+            if answer.get("value", 0) > 0 and (answer.get("waited") is None or answer["waited"] <= WAITED):
+                clean.append(answer["value"])
+        share = min(1.0, min(clean) / best.seconds) if clean else 0.0
+        return replace(floor, seconds=floor.seconds * share)

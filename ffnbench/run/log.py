@@ -1,0 +1,89 @@
+"""What a run has found so far: samples, failures, notes, roofs and inputs, each told as it comes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from ffnbench.device.caches import caches, level_of
+from ffnbench.metrics import DEVICE_TIME, HOST_TIME, LATENCY
+from ffnbench.plan import CONTROL, Note, NoteKind, Plan
+from ffnbench.result import Environment, Failure, FailureKind, Inputs, Judged, Roof, Sample
+
+Finder = Callable[[Plan | Environment | Sample | Failure | Note | Roof | Inputs | Judged], None]
+
+
+@dataclass(slots=True)
+class Found:
+    """Nothing in it is ever taken back. `on_found` is told of everything."""
+
+    plan: Plan
+    on_found: Finder
+    samples: list[Sample] = field(default_factory=list)
+    failures: list[Failure] = field(default_factory=list)
+    notes: list[Note] = field(default_factory=list)
+    roofs: list[Roof] = field(default_factory=list)
+    inputs: dict[str, Inputs] = field(default_factory=dict)
+
+    @property
+    def alive(self) -> list[str]:
+        """The cases that have not failed."""
+        failed = {failure.case for failure in self.failures}
+        return [case.label for case in self.plan.cases if case.label not in failed]
+
+    @property
+    def left(self) -> Plan:
+        """The plan with these."""
+        alive = set(self.alive)
+        return replace(self.plan, cases=tuple(case for case in self.plan.cases if case.label in alive))
+
+    def fail(self, label: str, kind: str, message: str) -> None:
+        """A case is a row without figures from now on."""
+        failure = Failure(case=label, kind=FailureKind(kind), message=message)
+        self.failures.append(failure)
+        self.on_found(failure)
+
+    def suspect(self, label: str, why: str) -> None:
+        """A case that can't be trusted. The control is the reference once more, and so is what is true of it."""
+        self.fail(label, FailureKind.SUSPECT.value, why)
+        if label == CONTROL and self.plan.reference in self.alive:
+            self.fail(self.plan.reference, FailureKind.SUSPECT.value, why)
+
+    def note(self, label: str, text: str) -> None:
+        """Something a reader should know, once."""
+        note = Note(label=label, text=text, kind=NoteKind.GENERAL)
+        if note not in self.notes:
+            self.notes.append(note)
+            self.on_found(note)
+
+    def add(self, sample: Sample) -> None:
+        """One sample."""
+        self.samples.append(sample)
+        self.on_found(sample)
+
+    def once(self, label: str, metric: str, worker: int, value: float) -> None:
+        """A sample of which a worker makes one."""
+        self.add(Sample(case=label, metric=metric, worker=worker, round=0, order=0, value=value, calls=1))
+
+    def timed(self, sample: Sample, answer: dict[str, Any]) -> None:
+        """A latency; beside it what the device worked for a call and what a call took the host, where they are told."""
+        for metric in (LATENCY, DEVICE_TIME, HOST_TIME):
+            value = sample.value if metric == LATENCY else answer.get(metric)
+            if value is not None:
+                self.add(replace(sample, metric=metric, value=value))
+
+    def roof(self, roof: Roof) -> None:
+        """A call that may show what the machine can do."""
+        self.roofs.append(roof)
+        self.on_found(roof)
+
+    def reads(self, label: str, count: int, bytes: int) -> None:
+        """What the calls of a sample read: all of it, and each by itself, in which cache."""
+        work, known = self.plan.case(label).workload, caches()
+        on_cpu = work.device == "cpu"
+        level, one_level = (level_of(size, work.threads, known) if on_cpu else "" for size in (bytes, bytes // count))
+        found = Inputs(case=label, count=count, bytes=bytes, level=level, one_level=one_level)
+        if self.inputs.get(label) != found:
+            self.inputs[label] = found
+            self.on_found(found)

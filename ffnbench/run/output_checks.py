@@ -1,0 +1,234 @@
+"""What the parent does about outputs of timed calls: it draws the calls, keeps what comes, asks a judge, and decides.
+
+The judge is a worker of its own that times nothing, forked when there is something to judge and nothing is measured. No
+torch here.
+"""
+
+from __future__ import annotations
+
+import random
+import secrets
+from collections import defaultdict
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+from ffnbench import jsonable
+from ffnbench.ffn.spec import ImportedSpec
+from ffnbench.plan import CONTROL, Case, Plan
+from ffnbench.request import SidesRequest
+from ffnbench.result import Against, Judged
+from ffnbench.run.session import WorkerLost
+from ffnbench.run.worker_group import Launch, Worker, start_for
+from ffnbench.worker.channel import Message
+
+SHARE = 0.01  # of a run's time that judging may take, once every case has been judged
+AT_FIRST_S = 0.05  # for each case
+FIRST_S = 20.0  # of a run, before anything is judged: so soon a long one finds a case that goes on for nothing
+NO_FAULT = ("oom", "unsupported")  # of a module that its judge can't build
+KEPT = 200  # pieces of evidence of a case that wait, at most: later ones take the places of others
+
+
+@dataclass(slots=True)
+class Draw:
+    """Of a sample: what its inputs are made of, and the calls, in order, whose outputs are looked at."""
+
+    salt: int
+    looks: list[int]
+
+
+@dataclass(slots=True)
+class OutputChecks:
+    """The judge of a run. Without a `launch` there is none, and no output is looked at. `aside` forks one for a plan;
+    where that gives None, one is launched and stays.
+    """
+
+    launch: Launch | None
+    weights: str
+    timeout_s: float
+    now: Callable[[], float]
+    aside: Callable[[Plan], Worker | None] = lambda _: None
+    seconds: float = 0.0
+    _worker: Worker | None = None
+    _stays: bool = False
+    _waiting: dict[str, list[Message]] = field(default_factory=lambda: defaultdict(list))
+    _made_of: dict[str, dict[str, str]] = field(default_factory=dict)
+    _found: dict[str, Judged] = field(default_factory=dict)
+    _losses: dict[str, int] = field(default_factory=lambda: defaultdict(int))
+
+    @property
+    def sits(self) -> bool:
+        """Whether outputs are judged."""
+        return self.launch is not None
+
+    def draw(self, calls: int) -> Draw:
+        """Of a sample of so many calls: one look, and in a quarter of the samples another, so that a look which was
+        noticed need not be the last. No seed tells them in advance.
+        """
+        looks = {secrets.randbelow(calls) for _ in range(2 if secrets.randbelow(4) == 0 else 1)}
+        return Draw(secrets.randbits(56), sorted(looks))
+
+    def hear(self, label: str, evidence: Message) -> None:
+        """Keep what a sample has told."""
+        waiting = self._waiting[label]
+        if len(waiting) < KEPT:
+            waiting.append(evidence)
+        else:
+            waiting[random.randrange(KEPT)] = evidence
+
+    def opened(self, label: str, made_of: dict[str, str] | None) -> None:
+        """A few elements of the weights that a worker's instance was made of."""
+        if made_of is not None:
+            self._made_of.setdefault(label, made_of)
+
+    def due(self, label: str, elapsed_s: float) -> float | None:
+        """For how many seconds a case may be judged now; None where it has to wait, or nothing waits. A short run is
+        judged at its end alone.
+        """
+        if not self._waiting.get(label) or elapsed_s < FIRST_S:
+            return None
+        if label not in self._found:
+            return AT_FIRST_S
+        left = SHARE * elapsed_s - self.seconds
+        return left / max(1, len(self._waiting)) if left > 0 else None
+
+    def waits(self, label: str) -> bool:
+        """Whether anything of a case waits."""
+        return bool(self._waiting.get(label))
+
+    def judge(self, label: str, seconds: float, plan: Plan, memory_bytes: int | None) -> str:
+        """Judge what waits of a case. Gives why it is suspect, "" where it is not."""
+        evidence, case = self._waiting.pop(label), plan.case(label)
+        random.shuffle(evidence)
+        of = self._label_of(case, plan)
+        start = self.now()
+        try:
+            found = self._ask(
+                plan, memory_bytes, {"do": "judge", "label": of, "evidence": evidence, "seconds": seconds}
+            )
+        except WorkerLost as lost:
+            return self._lost(case, plan, lost)
+        finally:
+            self.seconds += self.now() - start
+        return self._weigh(case, plan, found)
+
+    def used(self, label: str, plan: Plan, memory_bytes: int | None) -> float | None:
+        """Share of its declared weights that a case's output depends on; None where that is not known."""
+        try:
+            answer = self._ask(plan, memory_bytes, {"do": "used", "label": self._label_of(plan.case(label), plan)})
+        except WorkerLost:
+            return None
+        return answer.get("used")
+
+    @property
+    def judged(self) -> tuple[Judged, ...]:
+        """What was found of every case."""
+        return tuple(self._found.values())
+
+    def found(self, label: str) -> Judged | None:
+        """What was found of a case so far."""
+        return self._found.get(label)
+
+    def close(self) -> None:
+        """End its process."""
+        if self._worker is not None:
+            self._worker.close()
+            self._worker = None
+
+    def rise(self) -> None:
+        """A judge that was forked ends until the next time."""
+        if not self._stays:
+            self.close()
+
+    def _ask(self, plan: Plan, memory_bytes: int | None, request: Message) -> Message:
+        if self._worker is None:
+            self._begin(plan, memory_bytes)
+        assert self._worker is not None
+        answer = self._worker.ask({**request, "weights": self.weights}, self.timeout_s)
+        if answer.get("ends"):
+            self.close()
+            raise WorkerLost(answer["failure"], answer["message"])
+        return answer
+
+    def _begin(self, plan: Plan, memory_bytes: int | None) -> None:
+        """A judge is told the cases which it makes modules of."""
+        assert self.launch is not None
+        shown = tuple(case for case in plan.shown if not self._by_side(plan) or plan.is_reference(case.label))
+        sent = replace(plan, cases=shown)
+        forked = self.aside(sent)
+        self._worker, self._stays = forked or start_for(sent, self.launch), forked is None
+        self._worker.ask({"do": "plan", "plan": jsonable.encode(sent), "memory_bytes": memory_bytes}, self.timeout_s)
+
+    def _label_of(self, case: Case, plan: Plan) -> str:
+        """Whose module judges it: in `ab` the base's."""
+        return plan.reference if self._by_side(plan) or case.label == CONTROL else case.label
+
+    def _by_side(self, plan: Plan) -> bool:
+        """Whether the base's module, with the weights that both have, says what the head should give."""
+        asked = plan.request
+        return bool(self.weights) and not (isinstance(asked, SidesRequest) and asked.allow_mismatch)
+
+    def _lost(self, case: Case, plan: Plan, lost: WorkerLost) -> str:
+        """Nothing was judged; a second time the case is to blame, unless memory is."""
+        self.close()
+        self._losses[case.label] += 1
+        if self._losses[case.label] > 1 and lost.kind != "oom":
+            return f"the process that judges its outputs was lost with it twice: {lost}"
+        self._keep(case, plan, error=None, why=str(lost))
+        return ""
+
+    def _weigh(self, case: Case, plan: Plan, found: Message) -> str:
+        """From an answer to a reason, or none."""
+        if "failure" in found:
+            self._keep(case, plan, error=None, why=found["message"])
+            if found["failure"] in NO_FAULT:
+                return ""
+            return f"it can't be made twice: {found['message']}" if isinstance(case.ffn, ImportedSpec) else ""
+        own = self._made_of.get(case.label, {})
+        theirs = found.get("made_of", {})
+        if not self.weights and (apart := [name for name, value in own.items() if theirs.get(name, value) != value]):
+            return f"it can't be made twice: its {apart[0]} differs between two instances of one seed"
+        why = found["why"] if found["finite"] else "not finite"
+        self._keep(case, plan, found["error"], why, found["outputs"], found["gradients"], found["form"])
+        error = found["error"]
+        if found["blind"]:
+            return "its output is the same whatever its weights are"
+        if found["others"]:
+            return (
+                f"with other weights in their places it differs from {found['form']} by {found['others']:.1e}: it is "
+                "right for its own weights alone"
+            )
+        if not found["finite"]:
+            return f"the {found['what']} of a timed call is not finite"
+        if error is not None and not error <= found["tolerance"]:
+            return f"the {found['what']} of a timed call differs from {self._of(case, plan)} by {error:.1e}"
+        return ""
+
+    def _keep(
+        self,
+        case: Case,
+        plan: Plan,
+        error: float | None,
+        why: str,
+        outputs: int = 0,
+        gradients: int = 0,
+        form: str = "",
+    ) -> None:
+        before = self._found.get(case.label)
+        side = self._by_side(plan) and not plan.is_reference(case.label) and case.label != CONTROL
+        against = Against.SIDE if side else Against.FORM if form else Against.ITSELF
+        known = [found for found in (error, before.error if before else None) if found is not None]
+        self._found[case.label] = Judged(
+            case=case.label,
+            against=against,
+            name=plan.reference if side else form,
+            outputs=outputs + (before.outputs if before else 0),
+            gradients=gradients + (before.gradients if before else 0),
+            error=max(known, default=None),
+            why="" if known else why,
+        )
+
+    def _of(self, case: Case, plan: Plan) -> str:
+        judged = self._found[case.label]
+        if judged.against is Against.SIDE:
+            return f"{plan.reference}'s"
+        return "the float64 reference" if judged.against is Against.FORM else "that of another instance of it"

@@ -1,0 +1,158 @@
+"""Asks about code without measuring it, in a worker that is used for nothing else and started only if needed.
+
+Handed to `plan_compare` as its probe; every mistake in user code that can be found without measuring comes
+out here as one clear error. Facts and curves of activations come from here too: the parent has no torch.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import replace
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from ffnbench import jsonable
+from ffnbench.activations.facts import Facts
+from ffnbench.activations.user_activation import OwnActivation
+from ffnbench.errors import FfnbenchError, Unfinished, Unsupported
+from ffnbench.ffn.cost import Cost
+from ffnbench.ffn.spec import HF, ActivationSpec, ImportedSpec
+from ffnbench.models.model import OwnMLP
+from ffnbench.plan import OWN, Arm, Backend, Cache, Case, CompileMode, MatmulPrecision, Time, Workload
+from ffnbench.result import Agreement, Curve
+from ffnbench.run.session import Session, WorkerLost
+from ffnbench.targets import refuse_missing
+from ffnbench.worker.channel import Message
+
+_TARGET = re.compile(r"[^:@=]+:[A-Za-z_][\w.]*")
+EAGERLY: dict[str, Any] = {
+    "backend": Backend.EAGER.value, "compile": CompileMode.DEFAULT.value, "freeze": False, "time": Time.WALL.value,
+    "cache": Cache.HOT.value, "matmul_precision": MatmulPrecision.HIGHEST.value, "reduced_reductions": True,
+}  # fmt: skip
+BY_ITSELF = "does it import by itself, in a plain `python`?"
+
+
+class Prober:
+    """A context manager; its first question starts the worker, of one arm, and every answer is remembered."""
+
+    def __init__(self, timeout_s: float = 300.0, arm: Arm = OWN) -> None:
+        self._timeout_s = timeout_s
+        self._arm = arm
+        self._others: dict[Arm, Prober] = {}
+        self._session: Session | None = None
+        self._known: dict[tuple[ImportedSpec, Workload], Cost] = {}
+        self._described: dict[str, OwnActivation | None] = {}
+        self._models: dict[str, OwnMLP] = {}
+
+    def __enter__(self) -> Prober:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for prober in self._others.values():
+            prober.__exit__(kind, problem, trace)
+        if self._session is not None:
+            self._session.close()
+
+    def within(self, arm: Arm) -> Prober:
+        """The prober of another arm, which ends with this one; one with nothing of its own is where this one is."""
+        if arm in (OWN, self._arm):
+            return self
+        return self._others.setdefault(arm, Prober(self._timeout_s, arm))
+
+    def torch_or_error(self) -> Message:
+        """What the worker says of its torch; raises FfnbenchError where it can't start."""
+        try:
+            return self.start().greeting()
+        except (WorkerLost, Unfinished) as problem:
+            if self._arm == OWN and isinstance(problem, Unfinished):
+                raise
+            hint = f"does `{self._arm.python or 'python'} -c 'import torch'` work?"
+            raise FfnbenchError(self._said(getattr(problem, "message", str(problem))), hint) from problem
+
+    def count(self, spec: ImportedSpec, workload: Workload) -> Cost:
+        """Parameters and FLOPs of a user's module; raises FfnbenchError where it can't serve as an FFN."""
+        # what a module has and does is the same however it is run; the device stays, for some kernels run on one alone
+        key = (spec, replace(workload, **EAGERLY))
+        if key not in self._known:
+            asked = {"do": "count", "spec": jsonable.encode(spec), "workload": jsonable.encode(key[1])}
+            self._known[key] = jsonable.decode(Cost, self._ask(spec.target, asked))
+        return self._known[key]
+
+    def describe(self, target: str) -> OwnActivation | None:
+        """What a function declares as an activation; None for a module's class or factory."""
+        if target not in self._described:
+            own = self._ask(target, {"do": "describe", "target": target})["own"]
+            self._described[target] = None if own is None else jsonable.decode(OwnActivation, own)
+        return self._described[target]
+
+    def own_mlp(self, target: str) -> OwnMLP:
+        """The MLP of transformers that `hf:CONFIG` names; raises FfnbenchError where there is none."""
+        if target not in self._models:
+            answer = self._ask(target, {"do": "own_mlp", "target": target})
+            self._models[target] = jsonable.decode(OwnMLP, answer["own"])
+        return self._models[target]
+
+    def facts(self, spec: ActivationSpec) -> Facts:
+        """The facts of an activation."""
+        return jsonable.decode(Facts, self._ask(spec.activation, {"do": "facts", "spec": jsonable.encode(spec)}))
+
+    def curve(self, spec: ActivationSpec, low: float, high: float, points: int) -> Curve:
+        """f and f' at `points` equidistant x of [low, high]; raises FfnbenchError where f is not finite."""
+        asked = {"do": "curve", "spec": jsonable.encode(spec), "low": low, "high": high, "points": points}
+        answer = self._ask(spec.activation, asked)
+        if not answer.pop("finite"):
+            raise FfnbenchError(f"{spec.activation} is not finite on [{low:g}, {high:g}]", "choose a smaller --range")
+        answer["slope"] = [math.nan if slope is None else slope for slope in answer["slope"]]
+        return jsonable.decode(Curve, answer)
+
+    def origin(self, target: str) -> Path:
+        """The file that a target's module is read from there."""
+        return Path(self._ask(target, {"do": "origin", "target": target})["file"])
+
+    def home(self, target: str) -> Path | None:
+        """The file that defines a target, None where it is another's than the one that the target names."""
+        file = self._ask(target, {"do": "home", "target": target})["file"]
+        return None if file is None else Path(file)
+
+    def keep(self, case: Case, seed: int, folder: str) -> None:
+        """Have the base write its weights, an input and its output into a folder."""
+        self._ask(case.variant, {"do": "keep", "case": jsonable.encode(case), "seed": seed, "folder": folder})
+
+    def hold(self, case: Case, seed: int, folder: str) -> Agreement:
+        """Have the head held against what the base wrote there."""
+        asked = {"do": "hold", "case": jsonable.encode(case), "seed": seed, "folder": folder}
+        return jsonable.decode(Agreement, self._ask(case.variant, asked))
+
+    def _ask(self, target: str, request: Message) -> Message:
+        if self._arm == OWN and _TARGET.fullmatch(target) and not target.startswith(HF):
+            refuse_missing(target)  # at once: a worker takes seconds to start
+        self.torch_or_error()
+        try:
+            answer = self.start().ask(request, self._timeout_s)
+        except WorkerLost as lost:
+            self.start().close()
+            self._session = None  # another one answers what is asked next
+            late = lost.kind == "timeout"
+            hint = "give it longer with --timeout" if late else BY_ITSELF
+            raise Unsupported(self._said(f"{target}: {lost}"), hint) from lost
+        if "failure" in answer:
+            message, hint = answer["message"], answer.get("hint") or BY_ITSELF
+            named = target.partition(":")[0] in message or target.rpartition(":")[2] in message
+            # what has no hint was raised by the code itself, and is no mistake in what was typed
+            kind = FfnbenchError if "hint" in answer and answer["failure"] != "unsupported" else Unsupported
+            raise kind(self._said(message if named else f"{target}: {message}"), hint)
+        return answer
+
+    def start(self) -> Session:
+        """The worker, started if it is not there yet; it is not waited for."""
+        if self._session is None:
+            self._session = Session(self._arm)
+        return self._session
+
+    def _said(self, message: str) -> str:
+        """The message, with the arm that it is about where there are several."""
+        return message if self._arm == OWN else f"{self._arm}: {message}"

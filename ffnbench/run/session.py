@@ -1,0 +1,261 @@
+"""The parent's end of one process that measures: start it, ask it, notice when it hangs or dies. No torch here.
+
+One that can be forked is a starter: `fork` gives a worker that has torch loaded, for a block of rounds.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import queue
+import secrets
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from ffnbench.errors import FfnbenchError, Unfinished
+from ffnbench.plan import OWN, Arm
+from ffnbench.worker.channel import VERSION, Message
+from ffnbench.worker.descendants import MARK, end_group, end_marked
+
+BOOT = Path(__file__).parents[1] / "worker" / "boot.py"
+START_TIMEOUT_S = 300.0
+LEAVE_S = 10.0
+LOUD = ("USDT:",)  # what torch's profiler prints by itself
+
+
+class WorkerLost(Exception):
+    """A worker that is gone: `kind` is timeout, oom or crash."""
+
+    def __init__(self, kind: str, message: str) -> None:
+        super().__init__(message)
+        self.kind = kind
+
+
+class Session:
+    """A running process of an arm. `ask` sends one request and waits for its answer; `close` always works."""
+
+    def __init__(self, arm: Arm = OWN) -> None:
+        command, folder = [interpreter_of(arm), "-u", str(BOOT)], folder_of(arm)
+        self._mark = secrets.token_hex(8)
+        self._log = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the session
+        try:
+            self._process = subprocess.Popen(
+                command,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=self._log,
+                env=variables_of(arm) | {MARK: self._mark},
+                cwd=folder,
+                start_new_session=True,
+                text=True,
+                encoding="utf-8",
+                errors="replace",
+            )
+        except OSError as problem:
+            raise FfnbenchError(
+                f"{command[0]!r} can't be started: {problem.strerror}", "is it a Python interpreter?"
+            ) from problem
+        self._answers: queue.Queue[str | None] = queue.Queue()
+        self._asked, self._hung = 0, False
+        self._forks: list[int] = []  # the request that the living child answers in place of
+        threading.Thread(target=self._listen, daemon=True).start()
+        self._facts: dict[str, Any] | None = None
+
+    def _listen(self) -> None:
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            self._answers.put(line)
+        self._answers.put(None)
+
+    def greeting(self) -> dict[str, Any]:
+        """What the worker says of its torch; waits for its start the first time."""
+        if self._facts is None:
+            hello = self._receive(START_TIMEOUT_S)
+            if hello.get("hello") != VERSION:
+                raise Unfinished(
+                    "a worker speaks another version of ffnbench's protocol",
+                    "install one version of ffnbench everywhere",
+                )
+            if "error" in hello:
+                raise Unfinished(
+                    f"a worker could not start: {hello['error']}", "is torch installed for this interpreter?"
+                )
+            self._facts = dict(hello["torch"])
+        return self._facts
+
+    def ask(self, request: Message, timeout_s: float) -> Message:
+        """One request, one answer; raises WorkerLost when none comes, or one that is not to this request."""
+        self.greeting()
+        self._asked += 1
+        assert self._process.stdin is not None
+        try:
+            self._process.stdin.write(json.dumps({**request, "number": self._asked}) + "\n")
+            self._process.stdin.flush()
+        except BrokenPipeError:
+            pass  # how it died is told below
+        while True:
+            answer = self._receive(timeout_s)
+            if "ended" in answer and answer.get("number") in self._forks:
+                self._forks.remove(answer["number"])
+                if request["do"] == "leave":
+                    return {}
+                raise WorkerLost(*self._cause_of(answer["ended"]))
+            number = answer.pop("number", None)
+            if number == self._asked:
+                return answer
+            if not isinstance(number, int) or not number < self._asked:  # code of the user's that writes into pipes
+                raise _no_answer(json.dumps(answer))
+
+    def fork(self, timeout_s: float) -> Fork | None:
+        """A worker that is forked from this process, which is asked for nothing else until that is closed; None where
+        this one can't be forked, and has to serve by itself.
+        """
+        if (process := self.ask({"do": "fork"}, timeout_s).get("forked")) is None:
+            return None
+        self._forks.append(self._asked)
+        return Fork(self, process)
+
+    def rest(self, rests: bool) -> None:
+        """Stop it, or let it go on."""
+        _rest(self._process.pid, rests)
+
+    @property
+    def ended(self) -> bool:
+        """Whether it is of no use any more."""
+        return self._hung or self._process.poll() is not None
+
+    def _receive(self, timeout_s: float) -> Message:
+        try:
+            line = self._answers.get(timeout=min(timeout_s, threading.TIMEOUT_MAX))
+        except queue.Empty:
+            self._hung = True
+            raise WorkerLost("timeout", f"no answer within {timeout_s:g} s") from None
+        if line is None:
+            raise WorkerLost(*self._cause_of_end())
+        try:
+            return dict(json.loads(line))
+        except (ValueError, TypeError, RecursionError):  # an interpreter that is none
+            raise _no_answer(line) from None
+
+    def _cause_of_end(self) -> tuple[str, str]:
+        """Kind and message of a process that ended by itself."""
+        return self._cause_of(self._process.wait())
+
+    def _cause_of(self, code: int) -> tuple[str, str]:
+        if code == -signal.SIGKILL:
+            return "oom", "the process was killed (signal 9), most likely for want of memory"
+        names = {one.value: f", {one.name}" for one in signal.Signals}  # those of real time have none
+        how = f"signal {-code}{names.get(-code, '')}" if code < 0 else f"exit code {code}"
+        last = self.last_output()
+        return "crash", f"the process ended ({how}){'; its last output: ' + last if last else ''}"
+
+    def last_output(self) -> str:
+        """The last line that the worker or its user code printed."""
+        self._log.seek(0)
+        lines = self._log.read().decode("utf-8", "replace").splitlines()
+        return next((line.strip() for line in reversed(lines) if line.strip() and not line.startswith(LOUD)), "")
+
+    def close(self) -> None:
+        """End the worker and all that it started, now."""
+        if self._process.returncode is None:  # not waited for yet, so the number is still its own
+            end_group(self._process.pid)
+        self._process.wait()
+        end_marked(self._mark)
+        for stream in (self._process.stdin, self._process.stdout, self._log):
+            if stream is not None:
+                try:
+                    stream.close()
+                except BrokenPipeError:
+                    continue
+
+
+class Fork:
+    """A worker that was forked from a starter, and is asked over its pipes."""
+
+    def __init__(self, starter: Session, process: int) -> None:
+        self._starter, self._process, self._gone = starter, process, False
+
+    def greeting(self) -> dict[str, Any]:
+        """What its starter says."""
+        return self._starter.greeting()
+
+    def ask(self, request: Message, timeout_s: float) -> Message:
+        """As a session does."""
+        try:
+            return self._starter.ask(request, timeout_s)
+        except WorkerLost:
+            self._gone = True
+            raise
+
+    def rest(self, rests: bool) -> None:
+        """Stop it, or let it go on."""
+        if not self._gone:
+            _rest(self._process, rests)
+
+    def close(self) -> None:
+        """End it. A starter whose child does not answer ends with it."""
+        if not self._gone:
+            self._gone = True
+            try:
+                self._starter.ask({"do": "leave"}, LEAVE_S)
+            except WorkerLost:
+                self._starter.close()
+        elif self._starter.ended:
+            self._starter.close()
+
+
+def _rest(process: int, rests: bool) -> None:
+    with suppress(ProcessLookupError):  # how it has ended is told when it is asked
+        os.kill(process, signal.SIGSTOP if rests else signal.SIGCONT)
+
+
+def _no_answer(line: str) -> WorkerLost:
+    return WorkerLost("crash", f"it said {line.strip()[:60]!r}, which is no worker's answer")
+
+
+def interpreter_of(arm: Arm) -> str:
+    """The absolute path of its interpreter, links kept, for a virtual environment is one; raises FfnbenchError."""
+    if not arm.python:
+        return sys.executable
+    path = os.path.expanduser(arm.python)
+    found = shutil.which(path)
+    if found is not None:
+        return os.path.abspath(found)
+    inside = Path(path, "bin", "python")
+    if inside.exists():
+        hint = f"that is a folder; its interpreter is {inside}"
+    else:
+        hint = "it is the python of another environment, for example .venv-old/bin/python"
+    raise FfnbenchError(f"there is no interpreter {arm.python!r}", hint)
+
+
+def folder_of(arm: Arm) -> Path | None:
+    """The folder that comes first on its module path and is its current one; raises FfnbenchError where it is none."""
+    if not arm.source:
+        return None
+    folder = Path(os.path.expanduser(arm.source)).absolute()
+    if not os.path.isdir(folder):  # a name too long is none either
+        raise FfnbenchError(f"there is no folder {arm.source!r}", "@source= is a checkout of your code")
+    return folder
+
+
+def variables_of(arm: Arm) -> dict[str, str]:
+    """The environment of its process: this one's, its own variables, and its folder on the module path."""
+    environment = {**os.environ, **dict(arm.env)}
+    if folder := folder_of(arm):
+        first = [folder, folder / "src"] if _is_layout(folder / "src") else [folder]
+        paths = [*map(str, first), environment.get("PYTHONPATH", "")]
+        environment["PYTHONPATH"] = os.pathsep.join(filter(None, paths))
+    return environment
+
+
+def _is_layout(folder: Path) -> bool:
+    """Whether packages stand in this `src`: it is none itself."""
+    return folder.is_dir() and not (folder / "__init__.py").exists()

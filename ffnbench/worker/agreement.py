@@ -1,0 +1,117 @@
+"""Do base and head compute the same function? Two jobs, one in the worker of each; a file goes between. Needs torch.
+
+The base writes its weights, the input and its output; the head takes weights and input over and is held against it.
+Input and weights travel, because two versions of torch need not draw the same numbers from one seed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from copy import deepcopy
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ffnbench import jsonable
+from ffnbench.backends.backend import changed, forward_of
+from ffnbench.backends.building import WEIGHTS, build, carry, seed_all
+from ffnbench.device.accelerator import place_of
+from ffnbench.errors import FfnbenchError
+from ffnbench.ffn.like import relative_error
+from ffnbench.ffn.modules import OwnForm, reference_output
+from ffnbench.plan import Case
+from ffnbench.result import Agreement
+from ffnbench.worker import precision
+
+TOKENS = 16
+
+
+def keep(case: dict[str, Any], seed: int, folder: str) -> dict[str, Any]:
+    """Job of the base: write what the head is held against. Raises FfnbenchError where its own output is not finite."""
+    found = jsonable.decode(Case, case)
+    precision.set_for(found.workload)
+    seed_all(seed, found.ffn)
+    module = _built(found)
+    x = _place(torch.randn(1, min(TOKENS, found.workload.seq_len), found.ffn.d_model), found)
+    y, exact = _answers(module, found, x, seed)
+    if not bool(torch.isfinite(y).all()):
+        raise FfnbenchError("its output is not finite", "nothing can be held against it")
+    state = {name: value.cpu() for name, value in module.state_dict().items()}
+    saved = {"state": state, "x": x.cpu(), "y": y.cpu()}
+    torch.save(saved | {"exact": exact}, Path(folder, WEIGHTS))
+    return {}
+
+
+def hold(case: dict[str, Any], seed: int, folder: str) -> dict[str, Any]:
+    """Job of the head: the same input, the base's weights where they fit, and how far the outputs are apart."""
+    found = jsonable.decode(Case, case)
+    saved = torch.load(Path(folder, WEIGHTS), weights_only=True)
+    precision.set_for(found.workload)
+    seed_all(seed, found.ffn)
+    module, x = _built(found), _place(saved["x"], found)
+    _output(module, x, seed)  # a lazy module has its weights after its first call
+    apart = carry(saved["state"], module)
+    y, exact = _answers(module, found, x, seed)
+    y = y.cpu()
+    agreement = Agreement(
+        error=_error(y, saved["y"]),
+        tolerance=found.workload.tolerance,
+        exact_error=_error(exact, saved["exact"]),
+        base_error=_error(saved["y"], saved["exact"]),
+        head_error=_error(y, exact),
+        apart=apart,
+    )
+    answer: dict[str, Any] = jsonable.encode(agreement)
+    return answer
+
+
+def _built(case: Case) -> nn.Module:
+    module = build(case.ffn, device=_device(case), dtype=getattr(torch, case.workload.dtype)).eval()
+    return changed(module, case.ffn, case.workload.backend)
+
+
+def _device(case: Case) -> torch.device:
+    kind = case.workload.device
+    if kind == "auto":
+        found = torch.accelerator.current_accelerator(check_available=True)
+        kind = found.type if found else "cpu"
+    return place_of(kind)
+
+
+def _place(x: Tensor, case: Case) -> Tensor:
+    return x.to(device=_device(case), dtype=getattr(torch, case.workload.dtype))
+
+
+def _answers(module: nn.Module, case: Case, x: Tensor, seed: int) -> tuple[Tensor, Tensor | None]:
+    """The output by the case's backend, and that of the module as it is written in float64."""
+    _output(module, x, seed)  # a lazy module has its weights after its first call
+    exact = _exact(module, x, seed)
+    return _output(forward_of(module, case.workload, x), x, seed), exact
+
+
+def _output(forward: Callable[[Tensor], Tensor], x: Tensor, seed: int) -> Tensor:
+    torch.manual_seed(seed)  # for modules that draw numbers even outside of training
+    with torch.no_grad():
+        y: Tensor = forward(x)
+    return y
+
+
+def _exact(module: nn.Module, x: Tensor, seed: int) -> Tensor | None:
+    """The output with weights and input in float64; None where the module can't be run in it."""
+    if isinstance(module, OwnForm):
+        with torch.no_grad():
+            return reference_output(module, x).cpu()
+    try:
+        return _output(deepcopy(module).double(), x.double(), seed).double().cpu()
+    except Exception:  # a kernel for some dtypes alone, a module that can't be copied
+        return None
+
+
+def _error(y: Tensor | None, expected: Tensor | None) -> float | None:
+    """The relative error; None where there is nothing to compare, or something that is not finite."""
+    if y is None or expected is None or y.shape != expected.shape:
+        return None
+    error = relative_error(y, expected)
+    return error if error < float("inf") else None

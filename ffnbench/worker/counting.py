@@ -1,0 +1,207 @@
+"""What a module of the user's own costs: parameters and FLOPs counted by running it. Runs in a worker.
+
+On the meta device, where tensors have shapes and no data, so that a 100 B parameter module counts in a moment;
+with a few tokens where a module can't run without data: on the device that it is measured on, for some kernels run
+nowhere else, or on the CPU. Operations that torch's counter knows nothing of are named, and so are kernels that no
+operation launches, so that a fused kernel is never taken for free.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils.flop_counter import FlopCounterMode, flop_registry
+
+from ffnbench.backends.building import build_foreign
+from ffnbench.device.accelerator import Accelerator, accelerator_of
+from ffnbench.errors import FfnbenchError, Unsupported
+from ffnbench.ffn.cost import Cost, params_active
+from ffnbench.ffn.dtypes import item_bytes
+from ffnbench.ffn.imported import D_FF_NAMES
+from ffnbench.ffn.spec import ImportedSpec
+from ffnbench.plan import Workload
+from ffnbench.targets import one_line
+from ffnbench.worker.hidden_kernels import Outside
+
+SMALL = (1, 8)
+# neither a matrix product nor arithmetic: moving, making and looking at data
+BOOKKEEPING = frozenset({
+    "clone", "copy_", "_to_copy", "detach", "empty", "empty_like", "zeros", "zeros_like", "ones", "ones_like", "full",
+    "new_empty", "new_zeros", "cat", "stack", "contiguous", "bernoulli_", "native_dropout", "native_dropout_backward",
+    "sum", "mean", "amax", "index_select", "scalar_tensor", "lift_fresh", "_unsafe_view", "fill_", "new_empty_strided",
+    "_local_scalar_dense", "native_layer_norm", "native_layer_norm_backward", "_softmax", "_softmax_backward_data",
+    "arange", "set_", "new_ones", "new_full", "full_like", "empty_strided", "split", "split_with_sizes",
+    "_fused_rms_norm",
+})  # fmt: skip
+
+
+class _Census(TorchDispatchMode):
+    """Names the operations that are neither counted, nor element-wise, nor bookkeeping."""
+
+    supports_higher_order_operators = True
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.unknown: dict[str, None] = {}
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if not isinstance(func, torch._ops.OpOverload):  # of higher order: a kernel of Triton, an attention
+            if func not in flop_registry:
+                self.unknown[str(func)] = None
+            return func(*args, **(kwargs or {}))
+        packet = func._overloadpacket
+        name = packet.__name__
+        known = packet in flop_registry or torch.Tag.pointwise in func.tags or func.is_view or name in BOOKKEEPING
+        if not known and not name.endswith("_backward"):
+            self.unknown[str(packet)] = None
+        return func(*args, **(kwargs or {}))
+
+
+def count(spec: ImportedSpec, workload: Workload) -> Cost:
+    """Count a user's module; raises FfnbenchError where it can't be built or gives another shape than it got."""
+    why = ""
+    for device, shape, accelerator in _places(workload):
+        try:
+            if accelerator is not None:
+                accelerator.settle()
+            with torch.device(device):
+                module = build_foreign(spec)
+        except Exception as problem:  # a constructor that looks at its data; if it is wrong, it fails with data as well
+            if device.type == "cpu" and accelerator is None:
+                raise
+            why = one_line(problem)
+            continue
+        try:
+            forward, backward, unknown, outside = _run(module, spec, shape, device, workload)
+        except FfnbenchError:
+            raise
+        except Exception as problem:  # data-dependent code, a kernel without a meta implementation, or a plain bug
+            why = one_line(problem)
+            continue
+        if outside and device.type == "meta":
+            continue  # what stands in for its kernels there says nothing of them
+        unknown += outside
+        if outside and not forward:
+            return _cost(module, spec, workload, None, None, unknown, "not counted: torch saw no matrix product")
+        tokens = shape[0] * shape[1]
+        how = "on torch's meta device" if device.type == "meta" else f"on {tokens} tokens"
+        told = f"counted by running it {how}"
+        back = None if backward is None else backward // tokens
+        return _cost(module, spec, workload, forward // tokens, back, unknown, told)
+    return _cost(module, spec, workload, None, None, (), f"not counted: it raised {why}")
+
+
+def _places(workload: Workload) -> Iterator[tuple[torch.device, tuple[int, int], Accelerator | None]]:
+    """Where it is tried, with the (batch, seq_len) of the input: some kernels want more tokens than a few."""
+    whole = (workload.batch, workload.seq_len)
+    yield torch.device("meta"), whole, None
+    name = workload.device
+    if name == "auto":
+        found = torch.accelerator.current_accelerator(check_available=True)
+        name = found.type if found else "cpu"
+    accelerator = accelerator_of(name)
+    if accelerator is not None:
+        yield accelerator.device, SMALL, accelerator
+        yield accelerator.device, whole, accelerator
+    yield torch.device("cpu"), SMALL, None
+
+
+def _run(
+    module: nn.Module, spec: ImportedSpec, shape: tuple[int, int], device: torch.device, workload: Workload
+) -> tuple[int, int | None, tuple[str, ...], tuple[str, ...]]:
+    """Matmul FLOPs forward and backward, which operations went uncounted, and which kernels torch did not see.
+
+    A kernel for inference has no backward.
+    """
+    dtype = torch.float32 if device.type == "cpu" else getattr(torch, workload.dtype)
+    x = torch.randn((*shape, spec.d_model), device=device, dtype=dtype, requires_grad=True)
+    module = module.to(dtype=dtype)
+    outside, again = _watch(module, x), None
+    with _Census() as census, FlopCounterMode(display=False) as counter, outside:
+        y = module(x)
+        check_output(y, x, spec.target)
+        forward = counter.get_total_flops()
+        outside.look(y)
+        backward = None
+        if y.requires_grad:
+            y.sum().backward()
+            backward = counter.get_total_flops() - forward
+    if outside.foreign:
+        module.zero_grad()
+        again = _watch(module, x)
+        with again:
+            y = module(torch.randn_like(x, requires_grad=True))
+            again.look(y)
+            if y.requires_grad:
+                y.sum().backward()
+    return forward, backward, tuple(census.unknown), outside.found(again)
+
+
+def _watch(module: nn.Module, x: Tensor) -> Outside:
+    return Outside([*module.parameters(), *module.buffers(), x], tokens=x[..., 0].numel())
+
+
+def check_output(y: object, x: Tensor, name: str) -> None:
+    """An FFN maps (..., d_model) to the same shape and dtype; raises Unsupported otherwise."""
+    if not isinstance(y, Tensor):
+        raise Unsupported(
+            f"{name} returns {type(y).__name__}, not a tensor",
+            "wrap it so that forward returns the hidden states alone",
+        )
+    if y.shape != x.shape:
+        raise Unsupported(
+            f"{name} returns shape {tuple(y.shape)} for an input of {tuple(x.shape)}",
+            "an FFN keeps the shape (batch, seq_len, d_model)",
+        )
+    if y.dtype != x.dtype:
+        raise Unsupported(
+            f"{name} returns {y.dtype} for an input of {x.dtype}", "cast the result back inside the module"
+        )
+
+
+def _cost(
+    module: nn.Module,
+    spec: ImportedSpec,
+    workload: Workload,
+    forward: int | None,
+    backward: int | None,
+    uncounted: tuple[str, ...],
+    how: str,
+) -> Cost:
+    parameters, item = list(module.parameters()), item_bytes(workload.dtype)
+    total = sum(p.numel() for p in parameters)
+    return Cost(
+        params=total,
+        params_active=params_active(spec.ours) if spec.ours is not None and spec.ours.moe else total,
+        params_formula=None,
+        flops_forward=forward,
+        flops_backward=backward,
+        flops_elementwise=None,
+        flops_elementwise_backward=None,
+        weight_bytes=sum(p.numel() * (item if p.is_floating_point() else p.element_size()) for p in parameters),
+        counted=True,
+        counted_how=how,
+        uncounted=uncounted,
+        width_note=width_note(spec, [tuple(p.shape) for p in parameters]),
+    )
+
+
+def width_note(spec: ImportedSpec, shapes: list[tuple[int, ...]]) -> str:
+    """What the module made of d_ff, where its matrices are not d_ff wide; an empty string where they are."""
+    if given := [f"{key}={value}" for key, value in spec.arguments if key in D_FF_NAMES]:
+        return f"its width is set by @{given[0]}"
+    widths = sorted({size for shape in shapes if len(shape) >= 2 for size in shape[-2:]} - {spec.d_model})
+    asked = spec.d_ff
+    if not widths or asked == spec.d_model:
+        return ""
+    if asked in widths:
+        packed = asked % 2 == 0 and asked // 2 in widths
+        return f"reads d_ff {asked:,} as the packed width: each branch is {asked // 2:,} wide" if packed else ""
+    near = min(widths, key=lambda width: abs(width - 2 * asked / 3))
+    if abs(near - 2 * asked / 3) <= 0.05 * asked:
+        return f"takes about 2/3 of d_ff {asked:,} by itself: it is {near:,} wide"
+    return f"was given d_ff {asked:,} and has matrices {', '.join(f'{w:,}' for w in widths[:3])} wide"

@@ -1,0 +1,362 @@
+"""The worker's side of each request: open a case, take a sample, weigh it, check it. Needs torch.
+
+Before timing a subject that claims to be one of ffnbench's forms is held against a float64 reference, in the first
+worker. What its timed calls give goes to a judge in another process (judging.py).
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from copy import deepcopy
+from dataclasses import dataclass, field
+from functools import partial
+from resource import RUSAGE_SELF, getrusage
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ffnbench import jsonable
+from ffnbench.backends.backend import ORDERS, changed, prepare
+from ffnbench.backends.building import as_own, build, carried, impose_routing, seed_all
+from ffnbench.backends.compiling import settled
+from ffnbench.device.accelerator import accelerator_of, place_of
+from ffnbench.device.device_time import QUEUE
+from ffnbench.device.environment import usable_cpus
+from ffnbench.device.nvml import DeviceWatch
+from ffnbench.device.waiting import WaitMeter
+from ffnbench.errors import FfnbenchError, Unsupported
+from ffnbench.ffn.attention_module import Attention, attention_reference
+from ffnbench.ffn.experts import MixtureOfExperts
+from ffnbench.ffn.like import relative_error
+from ffnbench.ffn.modules import OwnForm, reference_output
+from ffnbench.ffn.spec import ActivationSpec, ImportedSpec
+from ffnbench.metrics import DEVICE_TIME, ERROR, HIT, HOST_TIME, LOAD
+from ffnbench.plan import Case, Plan, Workload
+from ffnbench.planning.backends import lacks
+from ffnbench.result import Roof
+from ffnbench.worker import meters, precision, weighing
+from ffnbench.worker.ceiling_calls import Ceilings
+from ffnbench.worker.counting import check_output
+from ffnbench.worker.evidence import Witness, fingerprint, moving
+from ffnbench.worker.inputs import gradient_salt, most_inputs
+from ffnbench.worker.judging import Judge
+from ffnbench.worker.originals import Originals
+from ffnbench.worker.padding import padded
+
+
+class Mismatch(Exception):
+    """The module does not compute what it claims to."""
+
+
+COPIES = 4  # of a pool: as it is written and as it is read, inputs and gradients
+JUDGES_BYTES = 1 << 30  # that they keep at once
+ITS_OWN = "the module's own in float64"
+NO_ERROR = "its error is not known: it can't be copied and run in float64, or it draws random numbers"
+
+
+@dataclass(slots=True)
+class Jobs:
+    """All cases of a plan inside one process. `memory_bytes` is what the machine has to give."""
+
+    plan: Plan
+    memory_bytes: int | None = None
+    block: str = ""  # the seed of where its tensors lie
+    originals: Originals = field(default_factory=Originals)
+    subjects: dict[str, meters.Subject] = field(default_factory=dict)
+    judges: dict[str, Judge] = field(default_factory=dict)
+    exact: dict[str, Tensor | None] = field(default_factory=dict)  # outputs in float64 of modules of the user's
+    errors: dict[str, float] = field(default_factory=dict)  # relative, against float64, before timing
+    waits: WaitMeter = field(default_factory=lambda: WaitMeter(usable_cpus()))
+    ceilings: Ceilings = field(default_factory=Ceilings)
+    devices: DeviceWatch = field(default_factory=DeviceWatch)
+
+    def open(
+        self, label: str, calls: int | None, checked: bool = False, weights: str = "", split: int | None = None
+    ) -> dict[str, Any]:
+        """Build, check and warm up a case; finds how many calls make a sample unless that is known.
+
+        `checked` and `split` are what an earlier worker has found out; `weights` is the folder that a base has written
+        its own to.
+        """
+        case, protocol = self.plan.case(label), self.plan.protocol
+        work = case.workload
+        if reason := lacks(case.ffn, work):
+            raise Unsupported(reason)
+        _settle(work)
+        seed_all(protocol.seed, case.ffn)
+        with padded(f"{self.block}/{label}", work.device) as pads:
+            module = build(case.ffn, device=place_of(work.device), dtype=getattr(torch, work.dtype))
+        module = changed(module, case.ffn, work.backend)
+        impose_routing(module, work, protocol.seed)
+        made_of = fingerprint(module) if isinstance(case.ffn, ImportedSpec) and work.backend not in ORDERS else None
+        subject = meters.subject_of(module, work, case.ffn.d_model, protocol.seed)
+        subject.pads = pads
+        made = self._made(subject, case, weights, split, checked)
+        if not checked or subject.accelerator is not None:
+            self._first_call(subject, case, checked)
+        with settled(work):
+            if calls is None:  # where they are known, the round of practice does the rest
+                meters.warm_up(subject, protocol.warmup_s)
+            if work.slowdown and subject.accelerator is not None:
+                subject.brake(meters.own_times(subject, calls or meters.calls_for(subject, protocol.min_sample_s)))
+            calls = calls or meters.calls_for(subject, protocol.min_sample_s)
+        free = self.memory_bytes if subject.accelerator is None else subject.accelerator.free_bytes()
+        share = None if free is None else free // (COPIES * len(self.plan.cases))
+        most = 1 if self._alone(case) else most_inputs(subject.x, share)
+        calls = calls if self._alone(case) else min(calls, most)
+        subject.pool.renew(protocol.seed, min(calls, most))
+        if subject.train:
+            subject.grads.renew(protocol.seed, min(calls, most))
+        self.subjects[label] = subject
+        self.originals.keep(label, module)
+        pool = {"count": min(calls, most), "bytes": subject.pool.memory.nbytes}
+        told = {"calls": calls, "inputs": pool, "made_of": made_of, ERROR: self.errors.get(label)}
+        return told | {"replaced": self.originals.replaced()} | made
+
+    def drain(self, label: str) -> None:
+        """Wait for the device of a case, so that an error of what it still does comes up now."""
+        if (accelerator := accelerator_of(self.plan.case(label).workload.device)) is not None:
+            accelerator.synchronize()
+
+    def has_compiled(self, label: str) -> bool:
+        """Whether it is a case that is compiled, and the compiler is at work in this process."""
+        compiled = {case.label for case in self.plan.cases if case.workload.compiled}
+        return label in compiled and "torch._dynamo" in sys.modules
+
+    def forget(self, label: str) -> None:
+        """Let go of all that a case holds: it has failed, and others want the memory."""
+        for kept in (self.subjects, self.judges, self.exact):
+            kept.pop(label, None)  # type: ignore[attr-defined]
+        self.originals.forget(label)
+
+    def _alone(self, case: Case) -> bool:
+        """Whether it is an activation of ffnbench's own among such: timed on one input, which stays in a cache."""
+        return isinstance(case.ffn, ActivationSpec) and not any(
+            isinstance(one.ffn, ActivationSpec) and one.ffn.own for one in self.plan.cases
+        )
+
+    def sample(self, label: str, calls: int, salt: int = 0, looks: Sequence[int] = ()) -> dict[str, Any]:
+        """Mean seconds of one call, those of the device and of the host where it runs on an accelerator, and the share
+        of the time that threads waited for a CPU.
+
+        Inputs are made of `salt`. `looks` are the numbers of the calls, in order, whose outputs are told.
+        """
+        subject, case = self.subjects[label], self.plan.case(label)
+        work, count = case.workload, 1 if self._alone(case) else calls
+        _settle(work)
+        inputs = subject.pool.renew(salt, count) * (calls // count)
+        grads = subject.grads.renew(gradient_salt(salt), count) * (calls // count) if subject.train else []
+        draws = subject.draws or _pauses(subject)
+        witnesses = [
+            Witness(subject.module, subject.pool, salt, count, number, isinstance(case.ffn, ImportedSpec),
+                    subject.train, draws, subject.accelerator, None if subject.uncaptured else subject.outputs)
+            for number in looks
+        ]  # fmt: skip
+        with settled(work):
+            before = getrusage(RUSAGE_SELF).ru_minflt
+            times, waited = self.waits.with_share(
+                partial(meters.sample, subject, inputs, witnesses, grads), work.threads
+            )
+            faults = getrusage(RUSAGE_SELF).ru_minflt - before
+        told: dict[str, Any] = {"value": times.value, "waited": waited, "faults": faults}
+        told |= self.devices.told(work.device)
+        told |= _apart(subject, times)
+        if text := precision.changed(work):
+            told["notes"] = [*told.get("notes", ()), text]
+        if witnesses:
+            # without a look before the call it is not known what one that draws numbers drew from
+            told["evidence"] = [witness.told() for witness in witnesses if draws or not witness.drew]
+            subject.draws |= any(witness.drew for witness in witnesses)
+            told["replaced"] = self.originals.replaced()
+            if torch.get_num_threads() != work.threads:
+                told["replaced"] = f"the {work.threads} threads of its row by {torch.get_num_threads()}"
+        return told
+
+    def judge(self, label: str, evidence: list[dict[str, Any]], seconds: float, weights: str = "") -> dict[str, Any]:
+        """What a judge finds of the outputs of timed calls, and a few elements of its own instance's weights."""
+        work = self.plan.case(label).workload
+        _settle(work)
+        return self._judge(label, weights).judge(evidence, seconds) | {"made_of": self._judge(label, weights).made_of}
+
+    def used(self, label: str, weights: str = "") -> dict[str, Any]:
+        """Share of its declared weights that a case's output depends on."""
+        _settle(self.plan.case(label).workload)
+        return {"used": self._judge(label, weights).used()}
+
+    def _judge(self, label: str, weights: str) -> Judge:
+        if label not in self.judges:
+            if sum(one.bytes for one in self.judges.values()) > JUDGES_BYTES:
+                self.judges.clear()  # they can be made again
+            self.judges[label] = Judge(self.plan.case(label), self.plan.protocol.seed, weights)
+        return self.judges[label]
+
+    def explore(self, label: str, roofs: list[Any], seconds: float, keep: int) -> dict[str, Any]:
+        """The fastest roofs of each group, with the seconds and the number of calls of a sample."""
+        asked = [jsonable.decode(Roof, roof) for roof in roofs]
+        found = self.ceilings.explore(asked, seconds, keep, self.waits)
+        return {"found": [{"roof": jsonable.encode(roof), "seconds": s, "calls": calls} for roof, s, calls in found]}
+
+    def roof(self, label: str, roof: dict[str, Any], calls: int) -> dict[str, Any]:
+        """Mean seconds of one call of a roof, and the share of the time that threads waited for a CPU."""
+        value, waited = self.ceilings.sample(jsonable.decode(Roof, roof), calls, self.waits)
+        return {"value": value, "waited": waited}
+
+    def weigh(self, label: str) -> dict[str, Any]:
+        """Exact bytes: peak of one call, in train mode what is kept for backward, and what a device's libraries keep.
+
+        That comes first: what they keep is there then, and no part of the peak.
+        """
+        subject = self.subjects[label]
+        _settle(self.plan.case(label).workload)
+        return {
+            "workspace_bytes": weighing.workspace_bytes(subject),
+            "peak_bytes": weighing.peak_bytes(subject),
+            "saved_bytes": weighing.saved_bytes(subject) if subject.train else None,
+        }
+
+    def sparsity(self, label: str) -> dict[str, Any]:
+        """How sparse the hidden layer is at the declared init and the seeded input."""
+        _settle(self.plan.case(label).workload)
+        zero, dead = weighing.sparsity(self.subjects[label])
+        return {"zero_share": zero, "dead_share": dead}
+
+    def route(self, label: str) -> dict[str, Any]:
+        """How the tokens are spread over the experts, where there are any."""
+        subject = self.subjects[label]
+        if not isinstance(subject.module, MixtureOfExperts):
+            return {LOAD: None, HIT: None}
+        _settle(self.plan.case(label).workload)
+        busiest, hit = expert_load(subject.module, subject.x)
+        return {LOAD: busiest, HIT: hit}
+
+    def _made(
+        self, subject: meters.Subject, case: Case, weights: str, split: int | None, checked: bool
+    ) -> dict[str, Any]:
+        """Make the subject ready by its backend, once it has the weights that it will be called with."""
+        foreign = isinstance(case.ffn, ImportedSpec) and not isinstance(subject.module, OwnForm)
+        known = isinstance(case.ffn, ImportedSpec) and case.ffn.ours is not None
+        several = any(not one.workload.eager for one in self.plan.cases)
+        if weights or (foreign and several):
+            # a lazy module makes its weights now: those of inference mode could not be set afterwards
+            with torch.set_grad_enabled(subject.train):
+                subject.module(subject.x)
+        if weights:
+            carried(weights, subject.module)
+        if foreign and not known and not checked and several:
+            self.exact[case.label] = _in_float64(subject, whole=not case.workload.eager)
+        made = prepare(subject, case.workload, split)
+        if case.label in self.exact and self.exact[case.label] is None:
+            made["notes"] = [*made.get("notes", ()), NO_ERROR]
+        if isinstance(experts := subject.module, MixtureOfExperts) and (told := experts.loop()):
+            made["notes"] = [*made.get("notes", ()), told]
+        return made
+
+    def _first_call(self, subject: meters.Subject, case: Case, checked: bool) -> None:
+        """The first call of all: its shape, its dtype, and unless an earlier worker has checked them its values."""
+        try:
+            with torch.inference_mode(not subject.train):
+                y = subject.forward(subject.x)
+            check_output(y, subject.x, case.label)
+            del y
+        except FfnbenchError as problem:
+            raise Mismatch(problem.message) from problem
+        if not checked:
+            self._check_values(subject, case)
+
+    def _check_values(self, subject: meters.Subject, case: Case) -> None:
+        """Raise Mismatch for wrong values, as far as it is known which are right."""
+        y = subject.output()
+        if not bool(torch.isfinite(y).all()):
+            raise Mismatch("the output is not finite before timing")
+        if (found := _reference(subject, case)) is not None:
+            reference, of = found
+        elif (exact := self.exact.pop(case.label, None)) is not None:
+            reference, of = exact, ITS_OWN
+        else:
+            return
+        error = relative_error(y, reference)
+        if of is ITS_OWN and (case.workload.eager or (subject.train and list(subject.module.buffers()))):
+            # held against itself alone: buffers that a call has moved say nothing of its function
+            if error <= case.workload.tolerance:
+                self.errors[case.label] = error
+            return
+        self.errors[case.label] = error
+        if error > case.workload.tolerance:
+            raise Mismatch(f"the output differs from {of} by {error:.1e} before timing")
+
+
+def _in_float64(subject: meters.Subject, *, whole: bool) -> Tensor | None:
+    """The first tokens of the output of the module as it is written, run in float64, on the whole input or on these
+    tokens alone; None where it can't be copied or run so, or draws random numbers.
+    """
+    where = subject.accelerator
+    state = torch.random.get_rng_state() if where is None else where.rng_state()
+    x = subject.x.detach() if whole else subject.x.detach()[:1, :16]
+    try:
+        copied = deepcopy(subject.module).double().eval()
+        with torch.no_grad():
+            y = copied(x.double())
+    except Exception:  # it is code of the user's: a kernel for some dtypes alone, a lock that can't be copied
+        return None
+    drew = not torch.equal(state, torch.random.get_rng_state() if where is None else where.rng_state())
+    (torch.random.set_rng_state if where is None else where.set_rng_state)(state)
+    return y.detach()[:1, :16] if isinstance(y, Tensor) and y.shape == x.shape and not drew else None
+
+
+def _reference(subject: meters.Subject, case: Case) -> tuple[Tensor, str] | None:
+    """The output of the form that a module is, in float64, and what to call it; None for a form that is not known."""
+    x = subject.x[:1, :16]
+    if isinstance(subject.module, OwnForm):
+        return reference_output(subject.module, x), "the float64 reference"
+    if isinstance(subject.module, Attention):
+        return attention_reference(subject.module, x), "the float64 reference"
+    try:
+        ours = as_own(subject.module, case.ffn, x)
+    except FfnbenchError as problem:
+        raise Mismatch(problem.message) from problem
+    if ours is None:
+        return None
+    return reference_output(ours, x), f"the float64 reference of ffnbench's own {ours.spec.form}"
+
+
+def _pauses(subject: meters.Subject) -> bool:
+    """Whether a sample stands before each call anyway: before a backward on a CPU. On an accelerator training alone is
+    no reason, but buffers that it moves are: a judge needs them as they were.
+    """
+    if subject.accelerator is None:
+        return subject.train or subject.cold
+    return subject.train and bool(moving(subject.module))
+
+
+def _apart(subject: meters.Subject, times: meters.Times) -> dict[str, Any]:
+    """What an accelerator's sample tells beside its value."""
+    if subject.accelerator is None or subject.timer is None:
+        return {}
+    told: dict[str, Any] = {"device_by": times.device_by, HOST_TIME: times.host}
+    if times.device is not None:
+        told[DEVICE_TIME] = times.device
+    if times.device is None and subject.timer.gives_up:
+        why = f": {subject.timer.why_not}" if subject.timer.why_not else ""
+        told["notes"] = [f"no time of the device apart from the host's, as its calls wait for the device{why}"]
+    elif times.device_by == QUEUE and subject.timer.why_not and not subject.timer.quiet:
+        told["notes"] = [f"timed from a queue: its calls can't be captured, {subject.timer.why_not}"]
+    return told
+
+
+def _settle(work: Workload) -> None:
+    """Threads, device and precision are properties of the case: user code and other cases may have changed them."""
+    if (accelerator := accelerator_of(work.device)) is not None:
+        accelerator.settle()
+    if torch.get_num_threads() != work.threads:
+        torch.set_num_threads(work.threads)
+    precision.set_for(work)
+
+
+def expert_load(module: MixtureOfExperts, x: torch.Tensor) -> tuple[float, int]:
+    """The busiest expert's tokens over the mean, and how many experts are asked at all, for an input."""
+    with torch.inference_mode():
+        chosen = module.choose(x.detach().reshape(-1, x.shape[-1]))
+    asked = torch.bincount(chosen.reshape(-1), minlength=module.moe.experts)
+    return float(asked.max() / asked.double().mean()), int((asked > 0).sum())

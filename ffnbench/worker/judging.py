@@ -1,0 +1,435 @@
+"""Outputs of timed calls, held against what they should be, in a process that times nothing. Needs torch.
+
+A module is built again from its seed. One of ffnbench's forms, or one that `@like` or a config says is such a form, is
+held against the form in float64, whatever state it keeps and numbers it draws; dropout in train mode apart. Any other
+is held against itself in float64, and where that differs or can't be run, in its own dtype: a choice between near ties,
+of a router, may fall otherwise in float64. Rows of the input are enough where a module treats each token by itself;
+else, and for gradients, the whole input is run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from copy import deepcopy
+from dataclasses import dataclass, replace
+from functools import cached_property
+from math import isfinite
+from time import perf_counter
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from ffnbench.backends.backend import ORDERS, changed
+from ffnbench.backends.building import as_own, build, carried, impose_routing, seed_all
+from ffnbench.device.accelerator import accelerator_of, place_of
+from ffnbench.ffn.attention import AttentionSpec
+from ffnbench.ffn.dtypes import DTYPES
+from ffnbench.ffn.experts import MixtureOfExperts
+from ffnbench.ffn.like import Layout, layout_of, on_weights
+from ffnbench.ffn.modules import OwnForm, reference_output
+from ffnbench.ffn.moe import Dispatch
+from ffnbench.ffn.spec import ActivationSpec, FFNSpec, ImportedSpec
+from ffnbench.plan import AnySpec, Case
+from ffnbench.worker.evidence import LEAST_GRADIENT, fingerprint, unpacked
+from ffnbench.worker.inputs import Pool, gradient_salt
+from ffnbench.worker.meters import subject_of
+
+Evidence = dict[str, Any]  # what Witness.told gives
+Rows = dict[str, Tensor]  # of the output and of gradients, by what they are
+OUTPUT, INPUT_GRADIENT = "output", "gradient of the input"
+AT_ONCE = 16  # pieces of evidence whose rows are run together
+LOOSER = 0.1  # times the error of a gradient in a narrow dtype: jumps of slopes are many
+CANCELS = 8  # roundings of the largest gradient of a weight: a smaller one says nothing
+NEAR = 16  # roundings: of experts whose scores differ by no more, either may be chosen
+
+
+class Judge:
+    """One case, built anew. `weights` is the folder with a base's. Raises FfnbenchError where it can't be built."""
+
+    def __init__(self, case: Case, seed: int, weights: str) -> None:
+        work = case.workload
+        self._case, self._train, self._seed = case, work.train, seed
+        self._dtype, self._tolerance = getattr(torch, work.dtype), work.tolerance
+        seed_all(seed, case.ffn)
+        module = build(_run_eagerly(case.ffn), device=place_of(work.device), dtype=self._dtype)
+        self.made_of = fingerprint(module)
+        subject = subject_of(module, work, case.ffn.d_model, seed)
+        self._pool, self._grads = Pool(subject.x, train=False), Pool(subject.grad, train=False)
+        if weights:
+            carried(weights, module)
+        self.blind = isinstance(case.ffn, ImportedSpec) and case.ffn.ours is None and self._is_blind(subject.x)
+        self._module = module
+        form: OwnForm | None
+        self.others = 0.0  # the error with other weights
+        first = subject.x.detach()[:1, :16]
+        self._layout: Layout | None = None  # which of its weights are which of the form that it is said to be
+        if isinstance(case.ffn, ImportedSpec) and case.ffn.like is not None:
+            self._layout = layout_of(module, case.ffn.like, first)
+            form = on_weights(self._layout, dict(module.named_parameters()))
+            self.others = self._error_of_other_weights(first)
+        else:
+            form = module if isinstance(module, OwnForm) else as_own(module, case.ffn, first)
+        # by its name; "" where none is known
+        self.form = _name_of(case.ffn) if form is None else form.spec.name
+        self._ours = form
+        self._router = form if isinstance(form, MixtureOfExperts) else None
+        if self._router is not None:
+            impose_routing(self._router, work, seed)
+        # of experts, (tokens, top_k), where it is imposed
+        self._choice: Tensor | None = None if self._router is None else self._router.imposed
+        # of a module that is said to be a form: whether it drops out, which the form does not
+        self._drops = self._layout is not None and self._train and self._has_dropout(subject.x)
+        self._by_rows = True  # as long as rows alone have given the right output
+        self._buffers = {name: b.clone() for name, b in module.named_buffers() if b.is_floating_point()}
+
+    def _built(self, x: Tensor, other_weights: bool) -> nn.Module:
+        """Another instance, in eval mode; with other weights in their places, drawn before it is called."""
+        seed_all(self._seed)
+        module = build(_run_eagerly(self._case.ffn), device=x.device, dtype=self._dtype).eval()
+        if other_weights:
+            with torch.no_grad():
+                for weight in module.parameters():
+                    if weight.numel() > 1:
+                        weight.normal_(std=weight.shape[-1] ** -0.5 if weight.ndim > 1 else 0.1)
+        return module
+
+    def _is_blind(self, x: Tensor) -> bool:
+        """Whether a module that has weights gives the same whatever they are."""
+        x = x.detach()
+        try:
+            one, other = (self._built(x, other_weights=changed) for changed in (False, True))
+            with torch.no_grad():
+                return any(p.numel() > 1 for p in other.parameters()) and torch.equal(one(x), other(x))
+        except Exception:  # what can't be made or changed shows nothing
+            return False
+
+    def _error_of_other_weights(self, x: Tensor) -> float:
+        """How far a module is from the form that it is said to be once other weights are in their places: what is right
+        for its own alone, such as zeros that it leaves out, is another function."""
+        assert self._layout is not None
+        module = self._built(x, other_weights=True)
+        weights = {name: weight.detach().clone() for name, weight in module.named_parameters()}
+        with torch.no_grad():
+            return row_error(module(x)[0], reference_output(on_weights(self._layout, weights), x)[0])
+
+    def _has_dropout(self, x: Tensor) -> bool:
+        """Whether a call in train mode draws which numbers to leave out; so it is taken where it can't be run."""
+        try:
+            with torch.no_grad(), _Drawn() as drawn:
+                self._built(x, other_weights=False).train()(x)
+        except Exception:
+            return True
+        return drawn.dropout
+
+    def _by_form(self, one: Evidence) -> bool:
+        """Whether the form that a module is said to be tells what it should have given."""
+        return self._layout is not None and not (self._drops and "state" in one)
+
+    @cached_property
+    def _form(self) -> OwnForm | None:
+        """Our form of it in float64, where it has one."""
+        return None if self._ours is None else deepcopy(self._ours).double().train(self._train)
+
+    @cached_property
+    def _exact(self) -> nn.Module | None:
+        """The module as a backend changes it, in float64; None where it can't be copied or changed so."""
+        if self._ours is self._module and self._case.workload.backend not in ORDERS:
+            return self._form
+        try:
+            found = changed(deepcopy(self._module), self._case.ffn, self._case.workload.backend)
+            return found.double().train(self._train)
+        except Exception:  # a kernel for some dtypes alone, something that can't be copied
+            return None
+
+    @cached_property
+    def _same(self) -> nn.Module | None:
+        """The module as a backend changes it, in its own dtype; None where that can't be."""
+        if self._case.workload.backend not in ORDERS:
+            return self._module
+        try:
+            return changed(deepcopy(self._module), self._case.ffn, self._case.workload.backend).train(self._train)
+        except Exception:
+            return None
+
+    @property
+    def bytes(self) -> int:
+        """About what it holds: the weights in their dtype and twice in float64."""
+        return sum(p.nbytes + 16 * p.numel() for p in self._module.parameters())
+
+    def judge(self, evidence: Sequence[Evidence], seconds: float) -> dict[str, Any]:
+        """The largest error of a row, and what of; how many outputs were judged and how many with gradients.
+
+        Takes about so many seconds at most, and judges one piece of evidence at least.
+        """
+        start, found = perf_counter(), _Found()
+
+        def over() -> bool:
+            return perf_counter() - start > seconds and found.outputs > 0
+
+        drew = [one for one in evidence if "state" in one and not self._by_form(one)]
+        whole = [(one, False) for one in drew]  # and whether its output has been judged
+        plain = [one for one in evidence if one not in drew]
+        if self._case.workload.compiled and whole:
+            whole, found.why = [], "compiled code draws random numbers in its own way, which nothing can draw again"
+        while plain and self._by_rows and not over():
+            some, plain = plain[:AT_ONCE], plain[AT_ONCE:]
+            right = self._rows(some, found)
+            found.outputs += right * len(some)
+            whole += [(one, right) for one in some if self._train or not right]
+        if not self._by_rows:
+            whole += [(one, False) for one in plain]
+        for one, judged in whole:
+            if over() and (found.gradients or not self._train):
+                break
+            found.outputs += self._whole(one, found) and not judged
+        finite = found.error is None or isfinite(found.error)
+        return {
+            "error": found.error if finite else None,
+            "finite": finite,
+            "what": found.what,
+            "outputs": found.outputs,
+            "gradients": found.gradients,
+            "why": found.why,
+            "tolerance": self._tolerance,
+            "form": "" if found.by_itself else self.form,
+            "blind": self.blind,
+            "others": self.others if self.others > self._tolerance else 0.0,
+        }
+
+    def used(self) -> float | None:
+        """Share of the weights' elements that the output of the seeded input depends on; None where it is not known."""
+        if self._exact is None:
+            return None
+        x = self._pool.input(0, 1, 0).double()
+        try:
+            self._reset(self._exact, {})
+            for parameter in self._exact.parameters():
+                parameter.requires_grad_(True)
+            with torch.enable_grad():
+                self._exact(x).square().sum().backward()
+        except Exception:  # no backward, or none in float64
+            return None
+        every = list(self._exact.parameters())
+        used = sum(int((p.grad != 0).sum()) for p in every if p.grad is not None)
+        self._exact.zero_grad(set_to_none=True)
+        return float(used / max(1, sum(p.numel() for p in every)))
+
+    def _rows(self, some: list[Evidence], found: _Found) -> bool:
+        """Run the rows alone; whether that tells. A form's tells always, another module's where it is right."""
+        x = torch.cat([self._rows_in(one) for one in some])
+        y = torch.cat([self._told(one["y"], len(one["rows"])) for one in some])
+        choice = self._choices(some) if self._router is not None else None
+        try:
+            with torch.no_grad():
+                if isinstance(self._form, MixtureOfExperts):
+                    self._form.imposed = choice
+                if self._form is not None:
+                    expected = reference_output(self._form, x[None])[0]
+                elif self._exact is not None:
+                    self._reset(self._exact, {})
+                    expected = self._exact(x[None].double())[0]
+                else:
+                    return False
+        except Exception:  # a module that takes whole inputs only
+            self._by_rows = False
+            return False
+        if y.shape != expected.shape:
+            self._by_rows = False
+            return False
+        error = row_error(y, expected)
+        if self._form is None and not error <= self._tolerance:
+            self._by_rows = False
+            apart = (y.double() - expected.double()).norm(dim=-1).nan_to_num(float("inf"))
+            worst = dict(zip(map(id, some), apart.split([len(one["rows"]) for one in some]), strict=True))
+            some.sort(key=lambda one: -float(worst[id(one)].max()))  # there may be time for the first alone
+            return False
+        if choice is not None and not error <= self._tolerance and self._case.workload.routing is None:
+            kept = ~self._tied(x)
+            error = row_error(y[kept], expected[kept])
+        found.add(error, OUTPUT)
+        return True
+
+    def _rows_in(self, one: Evidence) -> Tensor:
+        rows = torch.tensor(one["rows"], device=place_of(self._case.workload.device))
+        return self._pool.rows(one["salt"], one["calls"], one["call"], rows)
+
+    def _choices(self, some: Sequence[Evidence]) -> Tensor:
+        """The experts of the rows: those that were imposed, or those that the router chooses in its own dtype."""
+        assert self._router is not None
+        if self._choice is not None:
+            return torch.cat([self._choice[one["rows"]] for one in some])
+        with torch.no_grad():
+            return torch.cat([self._chosen(one)[one["rows"]] for one in some])
+
+    def _chosen(self, one: Evidence) -> Tensor:
+        assert self._router is not None
+        x = self._pool.input(one["salt"], one["calls"], one["call"])
+        return self._router.choose(x.reshape(-1, x.shape[-1]))
+
+    def _tied(self, x: Tensor) -> Tensor:
+        """Rows whose last expert and the next best are so near that rounding may choose either."""
+        assert isinstance(self._form, MixtureOfExperts)
+        moe = self._form.moe
+        logits = self._form.router(x.double())
+        best = logits.topk(min(moe.top_k + 1, moe.experts), dim=-1).values
+        near = NEAR * torch.finfo(self._dtype).eps * logits.abs().amax(-1)
+        return torch.as_tensor((best[:, -2] - best[:, -1] <= near) if moe.groups == 1 else torch.ones_like(near) > 0)
+
+    def _whole(self, one: Evidence, found: _Found) -> bool:
+        """Run the whole input: in float64, and where that differs or can't be, in the dtype. Whether either could."""
+        told: Rows = {OUTPUT: self._told(one["y"], len(one["rows"]))}
+        if "dx" in one:
+            told[INPUT_GRADIENT] = self._told(one["dx"], len(one["rows"]))
+        for name, gradient in one.get("dw", {}).items():
+            told[f"gradient of {name}"] = self._told(gradient["values"], len(gradient["rows"]))
+        errors: dict[str, float] | None = None
+        for module, dtype in ((self._exact, torch.float64), (self._same, self._dtype)):
+            if module is None or (errors is not None and max(errors.values()) <= self._tolerance):
+                continue
+            by_form = self._by_form(one)
+            if module is self._same and by_form and errors is not None:
+                continue  # of a form that is said to be another's, float64 is the reference
+            try:
+                said = by_form and module is self._exact
+                expected = self._as_said(one) if said else self._expected(module, dtype, one)
+            except Exception as problem:
+                found.why = f"another instance of it can't be run: {type(problem).__name__}: {problem}"[:200]
+                continue
+            now = {
+                what: self._error(what, told[what], expected[what]) for what in self._shown_in(expected) if what in told
+            }
+            errors = now if errors is None or max(now.values()) < max(errors.values()) else errors
+        if errors is None:
+            return False
+        for what, error in errors.items():
+            found.add(error, what)
+        found.gradients += "dx" in one
+        found.by_itself |= self._layout is not None and not self._by_form(one)
+        return True
+
+    def _error(self, what: str, values: Tensor, expected: Tensor) -> float:
+        """Of an output the largest error of a row. A slope jumps where rounding falls on the other side of a kink: so
+        of a gradient in float32 the second largest, and in narrow dtypes that of all rows together, and LOOSER.
+        """
+        if what == OUTPUT:
+            return row_error(values, expected)
+        if self._tolerance <= DTYPES.get("float32").tolerance:
+            return row_error(values, expected, but=1 if len(values) > 2 else 0)
+        return row_error(values.reshape(1, -1), expected.reshape(1, -1)) * LOOSER
+
+    def _shown_in(self, expected: Rows) -> list[str]:
+        """What is large enough that rounding does not hide it: not a gradient that is 0 but for what cancels."""
+        sizes = {what: float(rows.double().square().mean().sqrt()) for what, rows in expected.items() if rows.numel()}
+        weights = [size for what, size in sizes.items() if what not in (OUTPUT, INPUT_GRADIENT)]
+        least = CANCELS * torch.finfo(self._dtype).eps * max(weights, default=0.0)
+        return [what for what, size in sizes.items() if what in (OUTPUT, INPUT_GRADIENT) or size > least]
+
+    def _expected(self, module: nn.Module, dtype: torch.dtype, one: Evidence) -> Rows:
+        """Rows of the output and of all gradients of an instance, as they were drawn from the timed call."""
+        self._reset(module, one.get("buffers", {}))
+        x = self._pool.input(one["salt"], one["calls"], one["call"]).to(dtype).requires_grad_(self._train)
+        if isinstance(module, MixtureOfExperts):
+            module.imposed = self._chosen(one) if self._choice is None else self._choice
+        if "state" in one:
+            state = unpacked(one["state"], torch.uint8, (-1,))
+            if (accelerator := accelerator_of(self._case.workload.device)) is not None:
+                accelerator.set_rng_state(state)
+            else:
+                torch.random.set_rng_state(state)
+        module.zero_grad(set_to_none=True)
+        with torch.set_grad_enabled(self._train):
+            y = module(x)
+        return self._gathered(one, x, y, dict(module.named_parameters()))
+
+    def _as_said(self, one: Evidence) -> Rows:
+        """The same of the form that `@like` names, in float64: gradients flow into weights that lie as theirs do."""
+        assert self._layout is not None
+        assert self._form is not None
+        theirs = {name: p.detach().double().requires_grad_() for name, p in self._module.named_parameters()}
+        x = self._pool.input(one["salt"], one["calls"], one["call"]).double().requires_grad_(self._train)
+        with torch.set_grad_enabled(self._train):
+            y = torch.func.functional_call(self._form, self._layout.of(theirs), (x,))
+        return self._gathered(one, x, y, theirs)
+
+    def _gathered(self, one: Evidence, x: Tensor, y: Tensor, weights: Mapping[str, Tensor]) -> Rows:
+        """Rows of the output, and in train mode those of the gradients that were drawn."""
+        width = self._pool.width
+        rows = {OUTPUT: y.detach().reshape(-1, width)[one["rows"]]}
+        if "dw" not in one:
+            return rows
+        gradient = self._grads.input(gradient_salt(one["salt"]), one["calls"], one["call"])
+        y.backward(gradient.view(y.shape).to(y.dtype))
+        assert x.grad is not None
+        rows[INPUT_GRADIENT] = x.grad.reshape(-1, width)[one["rows"]]
+        for name, weight in weights.items():
+            if name in one["dw"] and weight.numel() >= LEAST_GRADIENT:
+                gradient = torch.zeros_like(weight) if weight.grad is None else weight.grad
+                wide = weight.shape[-1] if weight.ndim else 1
+                rows[f"gradient of {name}"] = gradient.reshape(-1, wide)[one["dw"][name]["rows"]]
+            weight.grad = None
+        return rows
+
+    def _reset(self, module: nn.Module, moved: dict[str, str]) -> None:
+        """The buffers as they were when it was built, or as they were before the timed call."""
+        for name, value in module.named_buffers():
+            if name in moved:
+                value.copy_(unpacked(moved[name], self._buffers[name].dtype, value.shape))
+            elif name in self._buffers:
+                value.copy_(self._buffers[name])
+
+    def _told(self, text: str, rows: int) -> Tensor:
+        return unpacked(text, self._dtype, (rows, -1))
+
+
+@dataclass(slots=True)
+class _Found:
+    outputs: int = 0
+    gradients: int = 0
+    error: float | None = None
+    what: str = ""
+    why: str = ""
+    by_itself: bool = False  # though it is said to be a form
+
+    def add(self, error: float, what: str) -> None:
+        if self.error is None or error > self.error:
+            self.error, self.what = error, what
+
+
+class _Drawn(TorchDispatchMode):
+    """Sees whether numbers are drawn for dropout."""
+
+    dropout = False
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self.dropout |= any(name in str(func) for name in ("dropout", "bernoulli"))
+        return func(*args, **(kwargs or {}))
+
+
+def row_error(y: Tensor, expected: Tensor, but: int = 0) -> float:
+    """The largest error of a row but so many, relative to its norm or to the mean one of all, whichever is larger. inf
+    for what is not finite.
+    """
+    y, expected = y.detach().double().cpu(), expected.detach().double().cpu()
+    if not bool(torch.isfinite(y).all()):
+        return float("inf")
+    if not expected.numel():
+        return 0.0
+    norms = expected.norm(dim=-1)
+    scale = norms.clamp_min(float(norms.square().mean().sqrt()))
+    apart = (y - expected).norm(dim=-1)
+    return float(torch.where(scale > 0, apart / scale.clamp_min(1e-300), apart).sort().values[-1 - but])
+
+
+def _name_of(spec: AnySpec) -> str:
+    if isinstance(spec, ActivationSpec):
+        return "" if spec.own else spec.activation
+    return spec.name if isinstance(spec, AttentionSpec) else ""
+
+
+def _run_eagerly(spec: AnySpec) -> AnySpec:
+    """The same form and weights; experts one after another, since grouped products know few dtypes."""
+    if isinstance(spec, FFNSpec) and spec.moe is not None:
+        return replace(spec, moe=replace(spec.moe, dispatch=Dispatch.EAGER))
+    return spec

@@ -1,0 +1,533 @@
+"""What one sample is: seconds of a call. Runs inside a worker.
+
+A subject is a module with its input, ready to be called again and again. On a CPU, timing never includes the clearing
+of gradients.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import cache, partial
+from os import urandom
+from time import perf_counter
+from typing import ParamSpec
+
+import torch
+from torch import Tensor, nn
+
+from ffnbench.device.accelerator import Accelerator, Replay, accelerator_of, place_of
+from ffnbench.device.caches import caches
+from ffnbench.device.ceilings import UNKNOWN_CACHE
+from ffnbench.device.device_time import GRAPH, QUEUE, UNROLLED, DeviceTimer, device_seconds
+from ffnbench.errors import Unsupported
+from ffnbench.ffn.like import relative_error, tolerance_of
+from ffnbench.plan import Cache, CompileMode, Mode, Time, Workload
+from ffnbench.worker.evidence import Places, Witness
+from ffnbench.worker.inputs import Pool
+
+Forward = Callable[[Tensor], Tensor]
+P = ParamSpec("P")
+PASSES = 3  # at the device's time, where it is what was asked for and others disturb the host
+FEW = 3  # calls of an idle device, whose issuing is timed: a queue that is full would make the host wait
+ALONE = "a backward alone"
+OWN_GRAPHS = "its compiled code captures graphs of its own"
+GRAPH_MODES = (CompileMode.REDUCE_OVERHEAD.value, CompileMode.MAX_AUTOTUNE.value)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Times:
+    """Mean seconds of a call of a sample. `value` is what was asked for.
+
+    `wall` is what a caller waits for, calls one after another. On an accelerator `device` is what it works for a call,
+    None where that can't be had apart, `device_by` how that is known (device_time.GRAPH or QUEUE), and `host` is what
+    issuing a call takes.
+    """
+
+    value: float
+    wall: float
+    host: float | None = None
+    device: float | None = None
+    device_by: str = ""
+
+
+@dataclass(slots=True)
+class Subject:
+    """A module and what it is called with: `x` where nothing is timed, and a pool of fresh inputs where it is.
+
+    `grad` is the gradient that flows back where there is a backward. `by_device` asks for the device's time, `cold` for
+    calls that find nothing in the cache; `uncaptured` is why an accelerator should not try to capture its calls.
+    """
+
+    module: nn.Module
+    x: Tensor
+    grad: Tensor
+    train: bool
+    backward_only: bool = False
+    slowdown: float = 0.0
+    draws: bool = False  # random numbers, in its calls
+    run: Forward | None = None  # what a backend calls in place of the module
+    accelerator: Accelerator | None = None
+    by_device: bool = False
+    cold: bool = False
+    uncaptured: str = ""
+    pads: list[Tensor] = field(default_factory=list, init=False)  # between its weights, alive as long as these
+    outputs: Places = field(default_factory=set)  # those that were looked at
+    pool: Pool = field(init=False)
+    grads: Pool = field(init=False)  # fresh ones too: what flows back in one call is in no other
+    timer: DeviceTimer | None = field(default=None, init=False)
+    _spin_s: float = field(default=0.0, init=False)  # of the device and of the host, that slow a call down
+    _busy_s: float = field(default=0.0, init=False)
+    _last: Tensor | None = field(default=None, init=False)  # the input of the last call, whose gradient is still there
+
+    def __post_init__(self) -> None:
+        self.pool = Pool(self.x, train=self.train)
+        self.grads = Pool(self.grad, train=False)
+        if self.accelerator is not None:
+            # a forward that ran on another stream has no backward that can be captured
+            why = ALONE if self.backward_only else self.uncaptured
+            self.timer = DeviceTimer(self.accelerator, why, quiet=self.backward_only)
+
+    @property
+    def forward(self) -> Forward:
+        """What is timed."""
+        return self.run or self.module
+
+    def call(self, x: Tensor | None = None, grad: Tensor | None = None) -> Tensor:
+        """One call as it is timed: forward, or forward and backward through a fresh graph. Gives the output."""
+        run, x = self.run or self.module, self.x if x is None else x
+        if self.train:
+            y = run(x)
+            y.backward(self.grad if grad is None else grad)
+            return y
+        with torch.inference_mode():
+            return run(x)
+
+    def timed(self, x: Tensor | None = None, grad: Tensor | None = None) -> Callable[[], Tensor]:
+        """What to time: the whole call, or for backward alone the second half, its graph built here."""
+        x = self.x if x is None else x
+        call: Callable[[], Tensor] = partial(self.call, x, grad)
+        if self.backward_only:
+            call = partial(self._backward, self.forward(x), grad)
+        return self.slowed(call) if self.slowdown else call
+
+    def _backward(self, y: Tensor, grad: Tensor | None) -> Tensor:
+        y.backward(self.grad if grad is None else grad)
+        return y
+
+    def issues(self, inputs: Sequence[Tensor], grads: Sequence[Tensor]) -> list[Callable[[], Tensor]]:
+        """Calls of an accelerator, one after another: gradients are cleared inside, as in a loop that trains. Of a
+        backward alone the forwards are run here.
+        """
+        calls = [self.timed(x, grad) for x, grad in zip(inputs, grads, strict=True)]
+        return [partial(self._cleared, x, call) for x, call in zip(inputs, calls, strict=True)] if self.train else calls
+
+    def _cleared(self, x: Tensor, call: Callable[[], Tensor]) -> Tensor:
+        if self._last is not None:
+            self._last.grad = None
+        self.clear(x)
+        self._last = x
+        return call()
+
+    def slowed(self, call: Callable[P, Tensor]) -> Callable[P, Tensor]:
+        """The call, and then a spin for the given share of its own time: a slow-down that is known exactly.
+
+        On an accelerator of the times that `brake` was told: whoever waited for the device here would add more.
+        """
+
+        def slow(*args: P.args, **named: P.kwargs) -> Tensor:
+            start = perf_counter()
+            y = call(*args, **named)
+            end = perf_counter()
+            until = end + self.slowdown * (end - start)
+            while perf_counter() < until:
+                pass
+            return y
+
+        def braked(*args: P.args, **named: P.kwargs) -> Tensor:
+            y = call(*args, **named)
+            self._hold_back()
+            return y
+
+        return slow if self.accelerator is None else braked
+
+    def _hold_back(self) -> None:
+        assert self.accelerator is not None
+        if self._spin_s:
+            self.accelerator.spin(self._spin_s)
+        if self._busy_s:
+            until = self.accelerator.now() + self._busy_s
+            while self.accelerator.now() < until:
+                pass
+
+    def brake(self, own: Times) -> None:
+        """Slow down calls that take so long of themselves: the device for its share, and the host where the device
+        waits for it. Issuing a spin takes the host its time too: where there is no room for that, the host alone is
+        slowed down, and so it is where the device's time is not known.
+        """
+        if self.timer is not None:
+            self.timer.forget()  # its graph is of calls that are not slow
+        if self.accelerator is None or own.device is None or own.host is None:
+            self._busy_s = self.slowdown * own.wall
+            return
+        spin, issue = _spin_of(self.accelerator, self.slowdown * own.device)
+        if self.by_device:
+            self._spin_s = spin
+            return
+        room = (1 + self.slowdown) * max(own.host, own.device) - own.host
+        self._spin_s = spin if issue <= room else 0.0
+        if own.host > own.device or not self._spin_s:
+            self._busy_s = room - (issue if self._spin_s else 0.0)
+
+    def clear(self, x: Tensor | None = None) -> None:
+        """Forget all leaf gradients, so that no call pays for adding to the last one's."""
+        if self.train:
+            (self.x if x is None else x).grad = None
+            for parameter in self.module.parameters():
+                parameter.grad = None
+
+    def output(self) -> Tensor:
+        """The result on the first tokens: outside any graph, without dropout.
+
+        By a backend on the whole input, and with a graph where there is a backward: for another shape or grad mode
+        other code would be made, and not that which is timed.
+        """
+        self.module.eval()
+        if self.run:
+            with torch.enable_grad() if self.train else torch.inference_mode():
+                result = self.run(self.x).detach()[:1, :16]
+        else:
+            with torch.inference_mode():
+                result = self.module(self.x.detach()[:1, :16])
+        self.module.train(self.train)
+        return result
+
+
+def subject_of(module: nn.Module, workload: Workload, d_model: int, seed: int) -> Subject:
+    """Move nothing, time nothing: inputs of seeded N(0, 1), gradient of the output's shape, mode set."""
+    dtype, train = getattr(torch, workload.dtype), workload.train
+    generator = torch.Generator().manual_seed(seed)
+    shape, place = (workload.batch, workload.seq_len, d_model), place_of(workload.device)
+    x, grad = (torch.randn(shape, generator=generator).to(place, dtype) for _ in range(2))
+    module.train(train)
+    cold = workload.cache == Cache.COLD.value
+    return Subject(
+        module, x.requires_grad_(train), grad, train, workload.mode == Mode.BACKWARD.value, workload.slowdown,
+        accelerator=accelerator_of(workload.device), by_device=cold or workload.time == Time.DEVICE.value, cold=cold,
+        uncaptured=OWN_GRAPHS if workload.compiled and workload.compile in GRAPH_MODES else "",
+    )  # fmt: skip
+
+
+def empty_call() -> float:
+    """Seconds of a call of an empty module, measured as every other call is: what the harness itself costs."""
+    subject = Subject(nn.Identity(), torch.randn(1, 1, 8), torch.randn(1, 1, 8), train=False)
+    return min(sample(subject, [subject.x] * 200).value for _ in range(10))
+
+
+def warm_up(subject: Subject, seconds: float) -> None:
+    """Call until the time is over and the last calls are no faster than those before, at most 5x as long."""
+    start, best, since = _now(subject), math.inf, 0
+    while (elapsed := _now(subject) - start) < 5 * seconds:
+        took = sample(subject, fresh(subject), apart=subject.by_device).value
+        best, since = (took, 0) if took < 0.98 * best else (best, since + 1)
+        if elapsed >= seconds and since >= 3:
+            return
+
+
+def calls_for(subject: Subject, min_sample_s: float) -> int:
+    """How many calls make one sample last long enough for the clock and for the scheduler.
+
+    On an accelerator one call by itself takes longer than one of several: so several are looked at too.
+    """
+    fastest = math.inf
+    for _ in range(3):
+        fastest = min(fastest, _lasts(subject, 1))
+        if fastest > 2 * min_sample_s:  # one call is long enough, even if this one was disturbed
+            return 1
+    calls = max(1, math.ceil(min_sample_s / max(fastest, 1e-9)))
+    if subject.accelerator is not None and calls > 1:
+        fastest = min(_lasts(subject, min(calls, UNROLLED)) for _ in range(2))
+    return max(1, math.ceil(min_sample_s / max(fastest, 1e-9)))
+
+
+def _lasts(subject: Subject, calls: int) -> float:
+    """Seconds of so many calls, each; with what it takes to flush the cache, where that stands between them."""
+    inputs, start = fresh(subject) * calls, _now(subject)
+    took = sample(subject, inputs, apart=subject.by_device).value
+    return (_now(subject) - start) / calls if subject.cold else took
+
+
+def own_times(subject: Subject, calls: int) -> Times:
+    """The middle one of a few samples, by what was asked for, device and host apart."""
+    inputs = fresh(subject) * calls
+    return sorted((sample(subject, inputs) for _ in range(5)), key=lambda times: times.value)[2]
+
+
+def _spin_of(accelerator: Accelerator, seconds: float) -> tuple[float, float]:
+    """What to ask of a spin so that it takes the device so long, as it was just seen to; and the host to issue one."""
+    took = device_seconds(accelerator, partial(accelerator.spin, seconds), UNROLLED)
+    accelerator.synchronize()
+    begin = accelerator.now()
+    for _ in range(FEW):
+        accelerator.spin(seconds)
+    issue = (accelerator.now() - begin) / FEW
+    accelerator.synchronize()
+    return max(0.0, 2 * seconds - took), issue
+
+
+def _now(subject: Subject) -> float:
+    return perf_counter() if subject.accelerator is None else subject.accelerator.now()
+
+
+def fresh(subject: Subject) -> list[Tensor]:
+    """One input that no call has seen, for a call that is no sample."""
+    return subject.pool.renew(int.from_bytes(urandom(7)), 1)
+
+
+def sample(
+    subject: Subject,
+    inputs: Sequence[Tensor],
+    witnesses: Sequence[Witness] = (),
+    grads: Sequence[Tensor] = (),
+    *,
+    apart: bool = True,
+) -> Times:
+    """Mean seconds of one call over those of these inputs, with these gradients that flow back; without any, always the
+    seeded one. The clock stands while each witness looks at its call; they stand in the order of their calls.
+
+    `apart` is whether an accelerator is asked for its own time. Raises Unsupported where that is what is measured, and
+    can't be had.
+    """
+    grads = grads or [subject.grad] * len(inputs)
+    if subject.accelerator is not None:
+        return _on_accelerator(subject, inputs, grads, witnesses, apart=apart)
+    if subject.train or subject.cold or any(witness.draws for witness in witnesses):
+        seconds = _one_by_one(subject, inputs, grads, witnesses)
+    else:
+        seconds = _in_a_row(subject, inputs, witnesses)
+    return Times(value=seconds / len(inputs), wall=seconds / len(inputs))
+
+
+def _in_a_row(subject: Subject, inputs: Sequence[Tensor], witnesses: Sequence[Witness]) -> float:
+    """On the CPU. Nothing comes before a call that is looked at: a pause would give it away."""
+    call = subject.slowed(subject.call) if subject.slowdown else subject.call
+    total, at = 0.0, 0
+    for witness in witnesses:
+        before, x, at = inputs[at : witness.call], inputs[witness.call], witness.call + 1
+        witness.before()
+        start = perf_counter()
+        for one in before:
+            call(one)
+        y = call(x)
+        total += perf_counter() - start
+        witness.after(x, y, gradients=False)
+        del y
+    rest = inputs[at:]
+    start = perf_counter()
+    for one in rest:
+        call(one)
+    return total + perf_counter() - start
+
+
+def _one_by_one(
+    subject: Subject, inputs: Sequence[Tensor], grads: Sequence[Tensor], witnesses: Sequence[Witness]
+) -> float:
+    """On the CPU: between calls gradients are cleared, caches flushed where they should be cold, and the state that
+    each draws numbers from is noted.
+    """
+    total, looked = 0.0, {witness.call: witness for witness in witnesses}
+    flush = _flusher() if subject.cold else None
+    for number, x in enumerate(inputs):
+        subject.clear(x)
+        for one in witnesses:
+            one.before(number)
+        call, witness = subject.timed(x, grads[number]), looked.get(number)
+        if flush is not None:
+            flush()
+        start = perf_counter()
+        y: Tensor | None = call()
+        if witness is None:
+            y = None
+        total += perf_counter() - start
+        if witness is not None:
+            witness.after(x, y, gradients=subject.train)
+        subject.clear(x)
+    return total
+
+
+@cache
+def _buffer_of(size: int) -> Tensor:
+    return torch.zeros(size, dtype=torch.uint8).view(torch.int64)
+
+
+def _flusher() -> Callable[[], object]:
+    """What evicts the CPU's caches: it reads and writes twice what the last of them holds. To write alone would not do:
+    the C library writes so much past the caches.
+    """
+    known = caches()
+    size = known[-1].capacity(torch.get_num_threads()) if known else UNKNOWN_CACHE
+    return partial(_buffer_of(2 * size).add_, 1)
+
+
+def _on_accelerator(
+    subject: Subject, inputs: Sequence[Tensor], grads: Sequence[Tensor], witnesses: Sequence[Witness], *, apart: bool
+) -> Times:
+    """The wall's time of calls one after another, and the device's own for the same calls."""
+    calls = len(inputs)
+    wall, stood, host = _wall_pass(subject, inputs, grads, witnesses)
+    device, by = None, ""
+    for _ in range((PASSES if subject.by_device else 1) if apart else 0):
+        if device is None:
+            device, by = _device_pass(subject, inputs, grads, host)
+    subject.clear(inputs[-1])
+    # while the clock stood the device may have worked on: then the calls took no less than it worked for them
+    wall = max(wall - stood, min(wall, device * calls)) if device is not None and not subject.cold else wall - stood
+    if subject.by_device and apart:
+        if device is None:
+            raise Unsupported(
+                f"the time of {subject.accelerator.name} can't be had apart: "  # type: ignore[union-attr]
+                "its calls can't be captured, and none is in the queue before the last has begun",
+                "--time wall measures what a caller waits for",
+            )
+        return Times(value=device, wall=wall / calls, host=host, device=device, device_by=by)
+    return Times(value=wall / calls, wall=wall / calls, host=host, device=device, device_by=by)
+
+
+def _wall_pass(
+    subject: Subject, inputs: Sequence[Tensor], grads: Sequence[Tensor], witnesses: Sequence[Witness]
+) -> tuple[float, float, float]:
+    """Seconds of all calls, how much of that the clock should have stood, and the seconds that issuing one takes.
+
+    The device is idle before the first and drained after the last, and where a witness looks: nothing comes before a
+    call that is looked at but what comes before every one up to it. A look's copy stands in the queue behind its call,
+    as whoever uses an output would, and is taken off again. A backward alone is run after its forwards, some at a time.
+    """
+    accelerator = subject.accelerator
+    assert accelerator is not None
+    looked = {witness.call: witness for witness in witnesses}
+    noting = witnesses if any(witness.draws for witness in witnesses) else ()
+    ends = {len(inputs), *(call + 1 for call in looked)}
+    ends |= set(range(UNROLLED, len(inputs), UNROLLED)) if subject.backward_only else set()
+    wall = stood = host = 0.0
+    first = 0
+    for end in sorted(ends):
+        calls, witness = subject.issues(inputs[first:end], grads[first:end]), looked.get(end - 1)
+        start, stop = accelerator.event(), accelerator.event()
+        if witness is not None and not noting:
+            witness.before()
+        accelerator.synchronize()
+        begin = accelerator.now()
+        y, paused = _issue(calls[:FEW], first, noting, accelerator)
+        if not first:
+            host = (accelerator.now() - begin - paused) / len(calls[:FEW])
+        if calls[FEW:]:
+            y = None
+            y, more = _issue(calls[FEW:], first + FEW, noting, accelerator)
+            paused += more
+        if witness is not None:
+            start.record()
+            witness.copy(inputs[end - 1], y, gradients=subject.train)
+            stop.record()
+        accelerator.synchronize()
+        wall += accelerator.now() - begin
+        stood += paused
+        if witness is not None:
+            wall -= stop.seconds_since(start)
+            witness.after(inputs[end - 1], y, gradients=subject.train)
+        y, first = None, end
+    return wall, stood, host
+
+
+def _issue(
+    calls: Sequence[Callable[[], Tensor]], first: int, noting: Sequence[Witness], accelerator: Accelerator
+) -> tuple[Tensor | None, float]:
+    """Issue calls; the last output, and the seconds that noting took, before each call, what it will draw from."""
+    if not noting:
+        for call in calls[:-1]:
+            call()
+        return calls[-1](), 0.0
+    y, stood = None, 0.0
+    for number, call in enumerate(calls, first):
+        y, since = None, accelerator.now()
+        for witness in noting:
+            witness.before(number)
+        stood += accelerator.now() - since
+        y = call()
+    return y, stood
+
+
+def _device_pass(
+    subject: Subject, inputs: Sequence[Tensor], grads: Sequence[Tensor], host: float
+) -> tuple[float | None, str]:
+    """Mean seconds that the device works for a call, and how that is known. A graph reads the inputs where they lie, so
+    each sample's own."""
+    timer = subject.timer
+    assert timer is not None
+    unrolled = 1 if subject.cold else min(len(inputs), UNROLLED)
+    some, back = inputs[:unrolled], grads[:unrolled]
+    key = tuple(one.data_ptr() for one in (*some, *back, *subject.module.parameters()))
+    written: list[Tensor | None] = []
+    work, same = partial(_unrolled, subject, some, back, written), partial(_same, subject, some[-1], back[-1], written)
+    if timer.capture(key, work, same):
+        times = len(inputs) if subject.cold else max(1, round(len(inputs) / unrolled))
+        seconds = timer.replayed_cold(times) if subject.cold else timer.replayed(times)
+        if seconds is not None:
+            return seconds / (times * unrolled), GRAPH
+    if timer.gives_up:
+        return None, ""
+
+    def make(first: int, end: int) -> list[Callable[[], Tensor]]:
+        return subject.issues(inputs[first:end], grads[first:end])
+
+    found = timer.queued(make, len(inputs), host, cold=subject.cold)
+    return (found[0] / found[1], QUEUE) if found else (None, "")
+
+
+def _unrolled(
+    subject: Subject, inputs: Sequence[Tensor], grads: Sequence[Tensor], written: list[Tensor | None]
+) -> list[Tensor | None]:
+    """Calls one after another, with nothing left of those before, so that gradients are made and not added to.
+
+    The gradients of a capture are memory of its graph: they are taken off, so that no later call adds to them.
+    """
+    subject._last = None
+    for call in subject.issues(inputs[:-1], grads[:-1]):
+        call()
+    y = subject.issues(inputs[-1:], grads[-1:])[0]()
+    written[:] = [y.detach(), inputs[-1].grad]
+    weights = [parameter.grad for parameter in subject.module.parameters()]
+    subject.clear(inputs[-1])
+    return [*written, *weights]
+
+
+def _same(subject: Subject, x: Tensor, grad: Tensor, written: Sequence[Tensor | None], replay: Replay) -> bool:
+    """Whether a replay writes what a call gives, on an input that was not there when it was captured: x with its signs
+    turned, and back again afterwards. What draws random numbers is taken as it is.
+    """
+    accelerator = subject.accelerator
+    assert accelerator is not None
+    before = accelerator.rng_state()
+    with torch.no_grad():
+        x.neg_()
+    try:
+        replay.replay()
+        accelerator.synchronize()
+        found = [None if one is None else one.clone() for one in written]
+        drawn = accelerator.rng_state()
+        subject.clear(x)
+        y = subject.call(x, grad)
+        expected = [y.detach(), x.grad]
+        if not torch.equal(drawn, accelerator.rng_state()) or not torch.equal(before, drawn):
+            return True
+        return all(_near(one, other) for one, other in zip(found, expected, strict=True))
+    finally:
+        subject.clear(x)
+        with torch.no_grad():
+            x.neg_()
+
+
+def _near(found: Tensor | None, expected: Tensor | None) -> bool:
+    if found is None or expected is None:
+        return found is expected
+    return found.shape == expected.shape and relative_error(found, expected) <= tolerance_of(expected.dtype)

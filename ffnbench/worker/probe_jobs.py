@@ -1,0 +1,200 @@
+"""Looks at one function or module of the user's, or of ours, without timing it. Runs in a worker; needs torch."""
+
+from __future__ import annotations
+
+import time
+from contextlib import suppress
+from ctypes import byref, c_char, memset
+from importlib import import_module
+from math import isfinite
+from mmap import PAGESIZE, mmap
+from typing import TYPE_CHECKING, Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from ffnbench import jsonable
+from ffnbench.activations.acceptance import checked
+from ffnbench.activations.facts import find_facts
+from ffnbench.activations.trace import flat_zones, value_and_slope
+from ffnbench.activations.user_activation import OwnActivation, as_activation
+from ffnbench.backends.backend import unavailable
+from ffnbench.device.environment import about_device
+from ffnbench.ffn.cost import Cost
+from ffnbench.ffn.imported import CONFIG_NAMES, D_FF_NAMES, D_MODEL_NAMES, RATIO_NAMES
+from ffnbench.ffn.spec import ActivationSpec, HFSpec, ImportedSpec
+from ffnbench.models.model import OwnMLP
+from ffnbench.models.transformers import own_mlp
+from ffnbench.plan import Arm, Backend, Workload
+from ffnbench.result import Roof
+from ffnbench.targets import home_of, origin_of, resolve
+from ffnbench.worker import agreement
+from ffnbench.worker.counting import count
+from ffnbench.worker.meters import empty_call
+
+if TYPE_CHECKING:
+    from ffnbench.activations.trace import Function
+
+
+PAGES = 2048  # touched, to know what one costs
+WIDTH_NAMES = (*D_MODEL_NAMES, *D_FF_NAMES, *RATIO_NAMES, *CONFIG_NAMES)
+
+
+class InProcess:
+    """A plan's probe in this very process, for `ffnbench.build`."""
+
+    def describe(self, target: str) -> OwnActivation | None:
+        """What a function declares as an activation; raises FfnbenchError where it does not behave like one."""
+        found = resolve(target)
+        own = as_activation(found, target, WIDTH_NAMES)
+        if own is not None:
+            checked(found, target)
+        return own
+
+    def within(self, arm: Arm) -> InProcess:
+        """There is this process alone; who builds in it refuses another arm."""
+        return self
+
+    def count(self, spec: ImportedSpec, workload: Workload) -> Cost:
+        """Parameters and FLOPs of a module."""
+        return count(spec, workload)
+
+    def own_mlp(self, target: str) -> OwnMLP:
+        """The MLP of transformers that a target names."""
+        return own_mlp(target)
+
+
+def function_of(spec: ActivationSpec) -> Function:
+    """The activation as a function of one tensor."""
+    beta = 1.0 if spec.beta is None else spec.beta
+
+    def function(x: Tensor) -> Tensor:
+        y: Tensor = spec.row.apply(F, x, beta)
+        return y
+
+    return function
+
+
+def scale_of(spec: ActivationSpec) -> float:
+    """The |x| at which it does what silu does at 1: swish(x) is silu(beta x) / beta, exactly."""
+    return 1 / abs(spec.beta) if spec.beta else 1.0
+
+
+def describe(target: str) -> dict[str, Any]:
+    """Job: is this an activation, and what does it declare?"""
+    return {"own": jsonable.encode(InProcess().describe(target))}
+
+
+def origin(target: str) -> dict[str, str]:
+    """Job: which file a target's module is."""
+    return {"file": origin_of(target)}
+
+
+def home(target: str) -> dict[str, str | None]:
+    """Job: which file defines a target, if that is the file that it names."""
+    return {"file": home_of(target)}
+
+
+def counted(spec: dict[str, Any], workload: dict[str, Any]) -> dict[str, Any]:
+    """Job: parameters and FLOPs of a user's module."""
+    kind = HFSpec if "form" in spec else ImportedSpec
+    found: dict[str, Any] = jsonable.encode(count(jsonable.decode(kind, spec), jsonable.decode(Workload, workload)))
+    return found
+
+
+def facts(spec: dict[str, Any]) -> dict[str, Any]:
+    """Job: the facts of an activation."""
+    chosen = jsonable.decode(ActivationSpec, spec)
+    found: dict[str, Any] = jsonable.encode(find_facts(function_of(chosen), scale_of(chosen)))
+    return found
+
+
+def curve(spec: dict[str, Any], low: float, high: float, points: int) -> dict[str, Any]:
+    """Job: x, f(x), f'(x) in float64, and where the gradient is exactly zero. Where f' is not finite it is None."""
+    chosen = jsonable.decode(ActivationSpec, spec)
+    function = function_of(chosen)
+    x = torch.linspace(low, high, points, dtype=torch.float64)
+    y, slope = value_and_slope(function, x)
+    return {
+        "x": x.tolist(),
+        "y": y.nan_to_num().tolist(),
+        "slope": [s if isfinite(s) else None for s in slope.tolist()],
+        "flat": flat_zones(function, low, high, scale_of(chosen)),
+        "finite": bool(torch.isfinite(y).all()),
+    }
+
+
+def timer(label: str = "") -> dict[str, float]:
+    """Job: what measuring itself costs here, in seconds."""
+    resolution = time.get_clock_info("perf_counter").resolution
+    return {"empty_call_s": empty_call(), "resolution_s": resolution, "fault_s": min(_fault() for _ in range(3))}
+
+
+def _fault() -> float:
+    """Seconds that the first touch of a page takes beyond a later one."""
+    fresh = mmap(-1, PAGES * PAGESIZE)
+    place = c_char.from_buffer(fresh)
+    marks = [time.perf_counter()]
+    for _ in range(2):
+        memset(byref(place), 1, PAGES * PAGESIZE)
+        marks.append(time.perf_counter())
+    return max(0.0, marks[1] - marks[0] - (marks[2] - marks[1])) / PAGES
+
+
+def ceilings(roofs: list[Any], seconds: float) -> dict[str, Any]:
+    """Job: of each path the fastest call, by the kind of ceiling."""
+    from ffnbench.device.environment import usable_cpus
+    from ffnbench.device.waiting import WaitMeter
+    from ffnbench.worker.ceiling_calls import Ceilings
+
+    asked = [jsonable.decode(Roof, roof) for roof in roofs]
+    found = Ceilings().explore(asked, seconds, None, WaitMeter(usable_cpus()))
+    return {"roofs": [jsonable.encode(roof) for roof, *_ in found], "seconds": [taken for _, taken, _ in found]}
+
+
+def hf_layers(source: str) -> dict[str, Any]:
+    """Job: the FFNs of a model as transformers builds it."""
+    from ffnbench.models.transformers import count_layers
+
+    return {"model": jsonable.encode(count_layers(source))}
+
+
+def hf_whole(source: str) -> dict[str, Any]:
+    """Job: all parameters of a model as transformers builds it."""
+    from ffnbench.models.whole import count_whole
+
+    return {"model": jsonable.encode(count_whole(source))}
+
+
+def described_mlp(target: str) -> dict[str, Any]:
+    """Job: the MLP of transformers that a target names."""
+    return {"own": jsonable.encode(own_mlp(target))}
+
+
+def backends(device: str) -> dict[str, dict[str, str]]:
+    """Job: why each backend can't run on a device here, "" where it can."""
+    where, half = torch.device(device), torch.bfloat16
+    return {
+        "backends": {one.value: unavailable(one.value, where) for one in Backend},
+        "bfloat16": {one.value: unavailable(one.value, where, half) for one in Backend},
+    }
+
+
+def preload(targets: list[str], compiles: bool) -> dict[str, Any]:
+    """Job of a starter: import what its children will need. What can't be is told by the case that needs it."""
+    for target in targets:
+        with suppress(Exception, SystemExit):
+            resolve(target)
+    for name in ("torch._dynamo", "torch._inductor.compile_fx") if compiles else ():
+        with suppress(ImportError):
+            import_module(name)
+    return {}
+
+
+JOBS = {
+    "preload": preload, "timer": timer, "describe": describe, "count": counted, "facts": facts,
+    "curve": curve, "backends": backends, "ceilings": ceilings, "hf_layers": hf_layers, "hf_whole": hf_whole,
+    "own_mlp": described_mlp, "origin": origin, "home": home, "keep": agreement.keep, "hold": agreement.hold,
+    "device": about_device,
+}  # fmt: skip

@@ -1,0 +1,168 @@
+"""What a call takes: bytes at its peak, those kept for backward, those that libraries keep; and how sparse it is.
+
+Runs inside a worker. Memory is counted in the bytes of tensors, so that it is the same number on every machine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor, nn
+
+from ffnbench.device.accelerator import Accelerator
+from ffnbench.errors import FfnbenchError
+from ffnbench.ffn.dense import FeedForward
+from ffnbench.ffn.experts import MixtureOfExperts
+from ffnbench.worker.meters import Subject
+
+MATMULS = (
+    "aten::addmm",
+    "aten::mm",
+    "aten::bmm",
+    "aten::baddbmm",
+    "aten::linear",
+    "aten::mkldnn_linear",
+    "aten::_addmm_activation",
+)
+
+
+def peak_bytes(subject: Subject) -> int:
+    """The most bytes of tensors that one call holds at once, beside weights and input."""
+    subject.clear()
+    if subject.accelerator is not None:
+        return _device_peak(subject, subject.accelerator)
+    return _cpu_peak(subject.call, subject.clear)
+
+
+def _device_peak(subject: Subject, accelerator: Accelerator) -> int:
+    """In bytes as they were asked for: the allocator's own blocks are larger."""
+    accelerator.synchronize()
+    accelerator.reset_peak()
+    before = accelerator.requested_bytes()
+    subject.call()
+    accelerator.synchronize()
+    peak = accelerator.peak_requested_bytes() - before
+    subject.clear()
+    return peak
+
+
+def workspace_bytes(subject: Subject) -> int | None:
+    """What the device's libraries keep for themselves after a call whose outputs are gone; None on the CPU, where what
+    they take is not counted as a tensor. Above the bytes before it, once what they kept so far is given back.
+    """
+    if (accelerator := subject.accelerator) is None:
+        return None
+    subject.clear()
+    accelerator.synchronize()
+    accelerator.release_workspaces()
+    before = accelerator.requested_bytes()
+    subject.call()
+    accelerator.synchronize()
+    subject.clear()
+    return max(0, accelerator.requested_bytes() - before)
+
+
+def _cpu_peak(call: Callable[[], None], clear: Callable[[], None]) -> int:
+    """Play the allocator's events, as torch's profiler records them, in the order of time."""
+    from torch.autograd.profiler import profile  # torch.profiler's own would load the compiler first: 1.5 s
+
+    with profile(use_cpu=True, profile_memory=True) as recorded:
+        call()
+    clear()
+    alive = peak = 0
+    for _, size in sorted(_tensor_events(recorded)):
+        alive += size
+        peak = max(peak, alive)
+    return peak
+
+
+def _tensor_events(recorded: object) -> list[tuple[int, int]]:
+    """(time, bytes) of every allocation and release, without the scratch that a matmul takes and gives back."""
+    kept: list[tuple[int, int]] = []
+
+    def visit(nodes: list, parent: str) -> None:
+        own = [node for node in nodes if node.tag == torch._C._profiler._EventType.Allocation]
+        events = [(n.start_time_ns, n.extra_fields.alloc_size, n.extra_fields.ptr) for n in own]
+        kept.extend(without_scratch(events) if parent in MATMULS else [event[:2] for event in events])
+        for node in nodes:
+            if node.tag != torch._C._profiler._EventType.Allocation:
+                visit(node.children, node.name)
+
+    visit(recorded.kineto_results.experimental_event_tree(), "")  # type: ignore[attr-defined]
+    return kept
+
+
+def without_scratch(events: list[tuple[int, int, int]]) -> list[tuple[int, int]]:
+    """(time, bytes) of the events (time, bytes, address) of one operation whose buffers outlive it."""
+    opened: dict[int, int] = {}  # address -> index of its allocation
+    scratch: set[int] = set()
+    for index, (_, size, address) in enumerate(events):
+        if size > 0:
+            opened[address] = index
+        elif address in opened:
+            scratch |= {index, opened.pop(address)}
+    return [(time, size) for index, (time, size, _) in enumerate(events) if index not in scratch]
+
+
+def saved_bytes(subject: Subject) -> int:
+    """Bytes that autograd keeps between forward and backward: each storage once, without parameters and input."""
+    outside = {
+        t.untyped_storage().data_ptr() for t in (*subject.module.parameters(), *subject.module.buffers(), subject.x)
+    }
+    kept: dict[int, Tensor] = {}
+
+    def pack(tensor: Tensor) -> Tensor:
+        kept[tensor.untyped_storage().data_ptr()] = tensor
+        return tensor
+
+    subject.clear()
+    with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
+        result = subject.forward(subject.x)
+    total = sum(t.untyped_storage().nbytes() for address, t in kept.items() if address not in outside)
+    del result
+    return total
+
+
+def sparsity(subject: Subject) -> tuple[float, float]:
+    """Share of exact zeros in the hidden layer, and share of units that no token of the input activates.
+
+    The hidden layer is what enters the down projection, in all of its calls if there are several. Raises
+    FfnbenchError where no such projection is found, or it is never called.
+    """
+    zeros, dead = [], []
+
+    def look(_: nn.Module, args: tuple[Tensor, ...], named: dict[str, Tensor]) -> None:
+        hidden = args[0] if args else named["input"]
+        zero = (hidden == 0).reshape(-1, hidden.shape[-1])  # counted at once: the tensor may be overwritten
+        zeros.append((int(zero.sum()), zero.numel()))
+        dead.append(zero.all(dim=0))
+
+    handle = _down_projection(subject).register_forward_pre_hook(look, with_kwargs=True)
+    subject.module.eval()
+    try:
+        with torch.inference_mode():
+            subject.module(subject.x.detach())
+    finally:
+        handle.remove()
+        subject.module.train(subject.train)
+    total = sum(count for _, count in zeros)
+    if not total:
+        raise FfnbenchError("its nn.Linear back to d_model is never called as a module, so the hidden layer is unseen")
+    return sum(zero for zero, _ in zeros) / total, float(torch.stack(dead).all(dim=0).double().mean())
+
+
+def _down_projection(subject: Subject) -> nn.Module:
+    if isinstance(subject.module, FeedForward):
+        return subject.module.down
+    if isinstance(subject.module, MixtureOfExperts):
+        raise FfnbenchError("each expert has a hidden layer of its own")
+    width = subject.x.shape[-1]
+    linear = [m for m in subject.module.modules() if isinstance(m, nn.Linear) and m.out_features == width]
+    if not linear:
+        raise FfnbenchError("no nn.Linear back to d_model, so the hidden layer can't be found")
+    if len(linear) > 1:
+        raise FfnbenchError(
+            f"{len(linear)} nn.Linear lead to d_model, so it is not known which follows the hidden layer"
+        )
+    return linear[0]
