@@ -13,21 +13,44 @@ report; an `OutputSink` shows it. A file is loaded when a command of it is calle
 from __future__ import annotations
 
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-_WHERE = {
-    "variants": ("compare", "cost", "block", "time_activations", "report", "reports", "load", "build", "selftest",
-                "whole_model"),
-    "this_machine": ("environment", "backends"),
-    "checks": ("check", "ab"),
-    "inspection": ("inspect", "inspect_whole", "facts", "plot_activations", "draw_activations"),
+if TYPE_CHECKING:
+    from ffnbench.api.checks import ab, check
+    from ffnbench.api.inspection import draw_activations, facts, inspect, inspect_whole, plot_activations
+    from ffnbench.api.measuring import measure, measured_once
+    from ffnbench.api.preparing import Prepared, prepare
+    from ffnbench.api.this_machine import backends, environment
+    from ffnbench.api.variants import (
+        block,
+        build,
+        compare,
+        cost,
+        load,
+        report,
+        reports,
+        selftest,
+        time_activations,
+        whole_model,
+    )  # fmt: skip
+
+__all__ = [
+    "Prepared", "ab", "backends", "block", "build", "check", "compare", "cost", "draw_activations", "environment",
+    "facts", "inspect", "inspect_whole", "load", "measure", "measured_once", "plot_activations", "prepare", "report",
+    "reports", "selftest", "time_activations", "whole_model",
+]  # fmt: skip
+_ELSEWHERE = {
+    "checks": ("ab", "check"),
+    "inspection": ("draw_activations", "facts", "inspect", "inspect_whole", "plot_activations"),
     "measuring": ("measure", "measured_once"),
-    "preparing": ("prepare", "Prepared"),
-}  # fmt: skip
+    "preparing": ("Prepared", "prepare"),
+    "this_machine": ("backends", "environment"),
+}  # all others are in variants.py
 
 
 def __getattr__(name: str) -> Any:
-    for file, names in _WHERE.items():
-        if name in names:
-            return getattr(import_module(f"ffnbench.api.{file}"), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    """A command, from its file, which is loaded now."""
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    file = next((file for file, names in _ELSEWHERE.items() if name in names), "variants")
+    return getattr(import_module(f"ffnbench.api.{file}"), name)

@@ -61,6 +61,7 @@ def tell_wait(
 
 
 def tell_seconds(sink: NullSink, wait: Foreseen, threads: int) -> None:
+    """Say how long the wait is, and that others use CPUs now."""
     if sink.tells:
         busy = world.MACHINE.others(threads)
         sink.tell(wait_text(wait.seconds, at_most=wait.at_most, others=busy, cpus=os.cpu_count() or 1))
@@ -115,6 +116,7 @@ def measured_once(
     answered: Answered | None = None,
     weights: str = "",
 ) -> ShownReport:
+    """One run of a prepared plan, with its figures; `answered` may end it early, `weights` holds a base's."""
     costs = prepared.costs_of(prepared.plan)
     keep = sink.journal(new_report(prepared.plan, costs))
     timed = "latency" in prepared.plan.metrics  # bytes are the same beside anyone

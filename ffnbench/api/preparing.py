@@ -139,11 +139,13 @@ def refuse_at_once(plan: Plan) -> None:
 
 
 def refuse_device(device: str) -> None:
+    """Raise FfnbenchError for a device of a kind that is known not to be here."""
     kind = device_of(device).partition(":")[0]
     if kind in NO_DEVICE and (why := world.MACHINE.no_gpu(kind)):
         raise FfnbenchError(f"device {device!r} was asked for, but {why}", NO_DEVICE[kind])
 
 
 def new_report(plan: Plan, costs: tuple[CaseCost, ...]) -> ShownReport:
+    """A report of these costs, with nothing measured yet."""
     now = datetime.now(UTC).isoformat(timespec="seconds")
     return ShownReport(plan=plan, costs=costs, created=now, version=__version__)
