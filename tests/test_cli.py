@@ -244,7 +244,7 @@ def test_exact_metrics_alone_say_so_and_show_failures(call) -> None:
 
 
 def test_a_bug_shows_its_traceback_and_is_3_never_1(call, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(preparing.PLANS, CompareRequest, lambda *_: 1 / 0)
+    monkeypatch.setattr(preparing, "_plan", lambda *_: 1 / 0)
     code, _, err = call("cost")
     assert code == 3
     assert "ZeroDivisionError" in err
@@ -255,7 +255,7 @@ def test_want_of_memory_is_no_bug(call, monkeypatch: pytest.MonkeyPatch) -> None
     def full(*_: object) -> None:
         raise MemoryError
 
-    monkeypatch.setitem(preparing.PLANS, CompareRequest, full)
+    monkeypatch.setattr(preparing, "_plan", full)
     code, out, err = call("cost")
     assert (code, out) == (3, "")
     assert err.startswith("error: there is not enough memory\nhint: ")

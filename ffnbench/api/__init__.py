@@ -20,19 +20,9 @@ if TYPE_CHECKING:
     from ffnbench.api.inspection import draw_activations, facts, inspect, inspect_whole, plot_activations
     from ffnbench.api.measuring import measure, measured_once
     from ffnbench.api.preparing import Prepared, prepare
-    from ffnbench.api.this_machine import backends, environment
-    from ffnbench.api.variants import (
-        block,
-        build,
-        compare,
-        cost,
-        load,
-        report,
-        reports,
-        selftest,
-        time_activations,
-        whole_model,
-    )  # fmt: skip
+    from ffnbench.api.saved import load, report, reports
+    from ffnbench.api.this_machine import backends, environment, selftest
+    from ffnbench.api.variants import block, build, compare, cost, time_activations, whole_model
 
 __all__ = [
     "Prepared", "ab", "backends", "block", "build", "check", "compare", "cost", "draw_activations", "environment",
@@ -44,7 +34,8 @@ _ELSEWHERE = {
     "inspection": ("draw_activations", "facts", "inspect", "inspect_whole", "plot_activations"),
     "measuring": ("measure", "measured_once"),
     "preparing": ("Prepared", "prepare"),
-    "this_machine": ("backends", "environment"),
+    "saved": ("load", "report", "reports"),
+    "this_machine": ("backends", "environment", "selftest"),
 }  # all others are in variants.py
 
 

@@ -21,7 +21,7 @@ from ffnbench.api.preparing import (
     with_defaults,
     with_threads,
 )
-from ffnbench.api.variants import load
+from ffnbench.api.saved import load
 from ffnbench.api.world import device_facts, greeting
 from ffnbench.device.environment import auto_device, describe
 from ffnbench.gate.baseline import (

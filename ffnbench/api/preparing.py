@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import Any, TypeVar
+from importlib import import_module
+from typing import TypeVar
 
 from ffnbench.api import world
 from ffnbench.device.environment import memory_for, usable_cpus
@@ -13,9 +14,6 @@ from ffnbench.errors import FfnbenchError, Unsupported
 from ffnbench.ffn.cost import uncounted
 from ffnbench.gate.trust import remember
 from ffnbench.plan import CONTROL, OWN, Arm, Case, NoProbe, Note, NoteKind, Plan, Probe, cost_of
-from ffnbench.planning.activations import plan_timing
-from ffnbench.planning.block import plan_block
-from ffnbench.planning.compare import plan_compare
 from ffnbench.planning.effort import check_timeout, pause_of
 from ffnbench.planning.workload import device_of, refuse_time
 from ffnbench.report.output import NullSink
@@ -33,11 +31,11 @@ NO_DEVICE = {
     "xpu": "use --device cpu, or an XPU build of torch on a machine with a GPU of Intel's",
     "mps": "use --device cpu, or a Mac with a GPU of Apple's",
 }
-PLANS: dict[type, Callable[[Any, Probe], Plan]] = {
-    CompareRequest: plan_compare,
-    BlockRequest: plan_block,
-    TimingRequest: plan_timing,
-}
+PLANS = {
+    CompareRequest: ("compare", "plan_compare"),
+    BlockRequest: ("block", "plan_block"),
+    TimingRequest: ("activations", "plan_timing"),
+}  # files of planning/, each loaded when a request of its kind comes, and the function (request, probe) -> Plan
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,10 +77,16 @@ def prepare(request: AnyRequest, sink: NullSink = NULL_SINK, *, counts: bool = F
         if not counts:
             refuse_device(request.device)
     with world.MACHINE.prober(check_timeout(request.timeout)) as prober:
-        plan = replace(PLANS[type(request)](with_threads(request), prober), request=request)
+        plan = replace(_plan(with_threads(request), prober), request=request)
         remember(case.ffn for case in plan.cases if case.arm == OWN)
         sink.known(plan)
         return priced(with_defaults(plan, sink), prober, lenient=isinstance(request, CompareRequest))
+
+
+def _plan(request: AnyRequest, probe: Probe) -> Plan:
+    file, function = PLANS[type(request)]
+    plan: Plan = getattr(import_module(f"ffnbench.planning.{file}"), function)(request, probe)
+    return plan
 
 
 def with_defaults(plan: Plan, sink: NullSink) -> Plan:

@@ -30,6 +30,7 @@ from ffnbench.report.listing import (
     workers_record,
 )
 from ffnbench.report.output import NullSink
+from ffnbench.request import SelftestRequest
 from ffnbench.result import Environment, MachineCeilings
 from ffnbench.run.devices import listed, why_not_seen
 from ffnbench.run.lock import turn
@@ -103,3 +104,16 @@ def _ceilings_here(worker: Worker, found: Environment, sink: NullSink) -> Machin
     if not keep_ceilings(reached):
         sink.tell("note: the ceilings could not be kept in the cache folder: a later `ffnbench env` has none")
     return reached
+
+
+def selftest(request: SelftestRequest, sink: NullSink = NULL_SINK) -> None:
+    """How often ffnbench is wrong on this machine."""
+    from ffnbench.api.measuring import tell_seconds
+    from ffnbench.report.selftest import selftest_view
+    from ffnbench.selftest.exam import exam, measure
+
+    asked = exam(request)
+    tell_seconds(sink, asked.wait, asked.plan.cases[0].workload.threads)
+    with turn(sink.waits, sink.tell), sink.progress() as listener:
+        told = measure(asked, listener)
+    sink.show(lambda: selftest_view(told, asked.repeats))

@@ -1,0 +1,35 @@
+"""The commands that read saved runs: every figure is computed anew from the samples."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ffnbench.api.preparing import NULL_SINK
+from ffnbench.report.output import NullSink
+from ffnbench.report.shown_report import ShownReport, as_shown, difference, recompute
+from ffnbench.report.store import load as load_report
+from ffnbench.report.views import report_view
+
+
+def load(path: str) -> ShownReport:
+    """A report that `-o run.json` wrote; raises FfnbenchError for a file that is none, or is of another schema."""
+    return as_shown(load_report(path))
+
+
+def report(path: str, sink: NullSink = NULL_SINK) -> tuple[ShownReport, str]:
+    """A saved run again; and what to say where the file's own figures are others."""
+    stored = load(path)
+    sink.known(stored)
+    fresh = recompute(stored)
+    sink.show(lambda: report_view(fresh).ending(0))  # whatever it ended with: it can be shown
+    return fresh, difference(stored, fresh)
+
+
+def reports(paths: Sequence[str], sink: NullSink = NULL_SINK) -> list[ShownReport]:
+    """Saved runs beside the first of them, row by row: old, new and the change with its interval; nothing is judged."""
+    from ffnbench.report.side_by_side import side_by_side_view
+
+    found = [recompute(load(path)) for path in paths]
+    view = side_by_side_view(paths, found)
+    sink.show(lambda: view)
+    return found
