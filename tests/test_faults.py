@@ -1,4 +1,4 @@
-"""The table of results/faults.md is that of tests/faults.py; quick rows of it that no other test has are provoked here."""
+"""The table of results/faults.md is that of tests/faults.py; quick rows that no other test has are provoked here."""
 
 from __future__ import annotations
 
