@@ -1,7 +1,7 @@
 """What happens when a constant of `check` is wrong by half: `python benchmarks/constants.py`, a minute on one CPU.
 
 Normal workers and runs, drawn and decided in numpy, apart from ffnbench's own code: the table of constants in
-docs/methodology.md has its figures from here. Shares are of a ratio's log, in percent.
+docs/methodology-details.md has its figures from here. Shares are of a ratio's log, in percent.
 """
 
 from __future__ import annotations

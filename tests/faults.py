@@ -88,21 +88,21 @@ def rows_of(chosen: list[Fault], base: Path) -> list[Row]:
 
 
 def markdown(rows: list[Row]) -> str:
-    """The section of docs/trust.md."""
+    """The file results/faults.md."""
     kept, skipped = sum(row.kept and not row.skipped for row in rows), sum(bool(row.skipped) for row in rows)
     missing = f", {skipped} could not be provoked here" if skipped else ""
     lines = [
-        "## Faults", "",
+        "# Faults", "",
         "Each was provoked for real: real processes, real signals, small sizes. Every row promises three things more:",
         "no process of it lives 2 s later; no temporary file is left, unless a result was rescued or a process killed;",
-        "and there is no traceback. `python tests/faults.py --markdown` makes this section, in some minutes.", "",
+        "and there is no traceback. `python tests/faults.py --markdown` makes this file, in some minutes.", "",
         f"{kept} of {len(rows) - skipped} are as promised{missing}.",
     ]  # fmt: skip
     of = {id(row.fault): title for title, room in ROOMS.items() for row in rows if _stands_in(row.fault, room)}
     for title in ROOMS:
         mine = [row for row in rows if of[id(row.fault)] == title]
         if mine:
-            lines += ["", f"### {title}", "", _pipe(HEADER), _pipe((":--",) * 4), *(_pipe(row.cells) for row in mine)]
+            lines += ["", f"## {title}", "", _pipe(HEADER), _pipe((":--",) * 4), *(_pipe(row.cells) for row in mine)]
     return "\n".join(lines) + "\n"
 
 
@@ -128,7 +128,7 @@ def main() -> int:
     """Provoke what was asked for."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("--only", metavar="NAME", action="append", help="a part of a fault's name; repeatable")
-    parser.add_argument("--markdown", action="store_true", help="as the section of docs/trust.md")
+    parser.add_argument("--markdown", action="store_true", help="as results/faults.md")
     parser.add_argument("--list", action="store_true", help="the names alone")
     asked = parser.parse_args()
     chosen = [f for f in FAULTS if not asked.only or any(part.lower() in f.name.lower() for part in asked.only)]

@@ -272,7 +272,7 @@ def test_transformers_trains_as_many_scalars(model_type: str, key: str) -> None:
 
 
 def test_torchs_softplus_has_a_threshold() -> None:
-    """What docs/methodology.md says of it, and of its root."""
+    """What docs/methodology-details.md says of it, and of its root."""
     below, above = torch.tensor([20.0, math.nextafter(20.0, 21.0)], dtype=torch.float64)
     for name, jump in (("softplus", 2.1e-9), ("sqrtsoftplus", 2.3e-10)):
         assert float(apply(name, below) - apply(name, above)) == pytest.approx(jump, rel=0.02)

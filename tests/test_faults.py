@@ -1,4 +1,4 @@
-"""The table of docs/trust.md is that of tests/faults.py; quick rows of it that no other test has are provoked here."""
+"""The table of results/faults.md is that of tests/faults.py; quick rows that no other test has are provoked here."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_every_fault_has_a_name_of_its_own_and_a_room() -> None:
 
 
 def test_the_document_has_a_row_for_each() -> None:
-    text = (ROOT / "docs" / "trust.md").read_text(encoding="utf-8")
+    text = (ROOT / "results" / "faults.md").read_text(encoding="utf-8")
     rows = dict(re.findall(r"^\| (.+?) \| (.+?) \| .+ \| (?:yes|-|\*\*no\*\*.*) \|$", text, re.MULTILINE))
     for fault in FAULTS:
         name, promise = (part.replace("|", "\\|").replace("<", "&lt;") for part in (fault.name, fault.promise))
