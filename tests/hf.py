@@ -29,12 +29,20 @@ BARE = frozenset({  # attributes of a layer: attention without a class of its ow
     "gamma_2", "e_score_correction_bias", "gate_attn", "gate_ffn", "cross_attn_attn_gate", "cross_attn_mlp_gate",
     "layer_scale", "residual_scale",
 })  # fmt: skip
+IMPLIED = {  # keys that go with a field, or with the layout of this name
+    "patches": ("image_size", "patch_size", "num_channels"),
+    "latent": ("q_lora_rank", "kv_lora_rank", "qk_nope_head_dim", "qk_rope_head_dim", "v_head_dim"),
+    "decoder_sparse_step": ("mlp_only_layers",), "expert_layer_period": ("expert_layer_offset",),
+    "moe_layers": ("interleave_moe_layer_step",),
+    "composite": ("multimodal_projector_bias", "projection_dim", "tie_word_embeddings", "vision_feature_layer"),
+}  # fmt: skip
 NUMBERED = re.compile(r"(?:^|\.)\d+(?=\.)")
 TIES_ALWAYS = {"mt5", "t5", "umt5"}  # transformers' class, until it has read a file whose two matrices differ
 LAYERS = 4
 FILLED: dict[str, Data] = {  # what no model can be built without
     "deepseek_v2": {"num_experts_per_tok": 2},
     "esm": {"vocab_size": 33, "pad_token_id": 1, "mask_token_id": 2},
+    "gpt_neo": {"attention_types": [[["global", "local"], LAYERS // 2]]},
     "hunyuan_v1_dense": {"head_dim": 128},
     "ministral": {"head_dim": 128},
     "nemotron": {"head_dim": 128, "num_key_value_heads": 8},
@@ -61,7 +69,7 @@ def default(model_type: str) -> Data:
 def keys_of(row: Row) -> Iterator[str]:
     """Every key of config.json that a row of the table names."""
     for name, told in row.items():
-        if name in ("experts", "attention"):
+        if isinstance(told, dict) and "key" not in told and name in ("experts", "attention"):
             yield from keys_of(told)
         elif name in ("assumes", "equal"):
             yield from told
@@ -70,7 +78,9 @@ def keys_of(row: Row) -> Iterator[str]:
         elif isinstance(told, list | tuple):
             yield from told
         elif isinstance(told, str) and name not in ("kind", "acts_as", "head", "head_norms"):
-            yield told
+            yield from (told, *IMPLIED.get(told, ()))
+        elif told is True:
+            yield from IMPLIED.get(name, ())
 
 
 def varied(model_type: str) -> Iterator[tuple[str, Data]]:
@@ -79,7 +89,8 @@ def varied(model_type: str) -> Iterator[tuple[str, Data]]:
     yield "default", data
     rows = (*table.stacks.get(model_type, ()), *table.rest.get(model_type, ()))
     layers = {key for stack in table.stacks.get(model_type, ()) for key in keys_of({"layers": stack["layers"]})}
-    for key in sorted({key for row in rows for key in keys_of(row)} & data.keys()):
+    keys = {key for row in rows for key in keys_of(row)} or {*IMPLIED["composite"]}
+    for key in sorted(keys & data.keys()):
         if key not in layers:
             yield f"without {key}", {name: value for name, value in data.items() if name != key}
         if isinstance(data[key], bool):

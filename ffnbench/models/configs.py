@@ -116,11 +116,43 @@ def readers(config: Config, model_type: str, left_out: list[str], at: str = "") 
 def read_rest(config: Config) -> tuple[Rest, ...] | None:
     """What the stacks of a config that `read_groups` takes have beside their layers; None where it is not known."""
     model_type = type_of(config)
-    if model_type in families().composites or _times(config, model_type, 2):
-        return None
+    if model_type in families().composites:
+        return _rest_of_parts(config, model_type)
     found = [reader.beside_layers() for reader in readers(config, model_type, [])]
-    known = tuple(each for each in found if each is not None)
-    return known if len(known) == len(found) else None
+    return None if None in found or _times(config, model_type, 2) else tuple(filter(None, found))
+
+
+def _rest_of_parts(config: Config, model_type: str) -> tuple[Rest, ...] | None:
+    """What the parts of a composite have beside their layers, and what stands between them."""
+    if model_type not in BETWEEN or _times(config, model_type, 2):
+        return None
+    text, vision = (read_rest(part) for part in _nested(config, model_type).values())
+    if text is None or vision is None or config.get("tie_word_embeddings", not text[0].output) == text[0].output:
+        return None
+    more = BETWEEN[model_type](config, text[0].width, vision[0].width)
+    return None if more is None else (*text, *vision, Rest(width=0, norms=0, other=more))
+
+
+def _projections(config: Config, text: int, vision: int) -> int | None:
+    """CLIP: each part's vector to a common width, and the scale of their likeness."""
+    width = config.get("projection_dim", 512)
+    return width * (text + vision) + 1 if isinstance(width, int) else None
+
+
+def _two_layers(config: Config, text: int, vision: int) -> int | None:
+    """LLaVA: from the image's width to the text's, with biases."""
+    plain = config.get("multimodal_projector_bias", True) is True and isinstance(
+        config.get("vision_feature_layer", -2), int
+    )
+    return (vision + 1) * text + (text + 1) * text if plain else None
+
+
+# parameters between the parts of a composite, by the widths of text and vision; None is not known
+BETWEEN: dict[str, Callable[[Config, int, int], int | None]] = {
+    "clip": _projections,
+    "gemma3": lambda config, text, vision: vision * (text + 1),  # a matrix, and a norm before it
+    "llava": _two_layers,
+}
 
 
 def _times(config: Config, model_type: str, number: int) -> tuple[int, ...] | None:
@@ -140,7 +172,9 @@ def refuse_unknown_code(config: Config, model_type: str) -> list[str]:
     """The classes that a file names; raises FfnbenchError where one is of code that transformers does not have."""
     names = config.get("architectures") or []
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
-        raise FfnbenchError(f"the {model_type} config has architectures {names!r:.60}", "a list with the name of a class")
+        raise FfnbenchError(
+            f"the {model_type} config has architectures {names!r:.60}", "a list with the name of a class"
+        )
     for name in (*of_its_own(config), *names):
         if families().classes["other"].get(name) == "nobody":
             raise FfnbenchError(
@@ -177,7 +211,7 @@ def _refuse_other_parts(config: Config, model_type: str) -> None:
     """A nested model that the table does not name may hold FFNs too."""
     known = PARTS if model_type in families().composites else ()
     for key, nested in config.items():
-        if isinstance(nested, dict) and "model_type" in nested and key.removesuffix("_dict") not in known:
+        if isinstance(nested, dict) and nested.get("model_type") and key.removesuffix("_dict") not in known:
             raise Unanswered(
                 f"the {model_type} config has a {key} of type {nested['model_type']!r}, which the table does not know "
                 "there",
@@ -229,7 +263,7 @@ class Reader:
         stack, kind = self.stack, self.stack["kind"]
         if wrong := self.other_setting(stack):
             raise Unanswered(
-                f"the table knows {self.model_type} with {wrong[0]} {wrong[1]!r} only, not {self.config[wrong[0]]!r}",
+                f"the table knows {self.model_type} with {wrong[0]} {wrong[1]!r} only",
                 f"looked for the keys: {wrong[0]}; {ASK}",
             )
         layers = self.count(stack["layers"], least=0, most=MOST_LAYERS)
@@ -259,7 +293,8 @@ class Reader:
 
     def other_setting(self, row: Row) -> tuple[str, Any] | None:
         """The first key that is not as a row assumes it, with what is assumed; None where all are."""
-        return next((pair for pair in row.get("assumes", {}).items() if self.config.get(*pair) != pair[1]), None)
+        known = {**families().defaults.get(self.model_type, {}), **self.config}
+        return next((pair for pair in row.get("assumes", {}).items() if known.get(*pair) != pair[1]), None)
 
     def attention(self) -> AttentionSpec | None:
         """The attention of the stack's layers; None where the config does not tell it."""
@@ -420,7 +455,9 @@ class Reader:
             return told.get("default") if found is None else found
         if not isinstance(told, str | list):
             return told
-        found = next((value for key in ([told] if isinstance(told, str) else told) if (value := self.get(key)) is not None), None)
+        found = next(
+            (value for key in ([told] if isinstance(told, str) else told) if (value := self.get(key)) is not None), None
+        )
         if found is None:
             raise Unanswered(
                 f"the {self.model_type} config has no {key_name(told)}",

@@ -80,6 +80,7 @@ class Rest:
     norm_bias: bool = False
     output: bool = False
     pooler: bool = False
+    other: int = 0
 
     @property
     def embedding_params(self) -> int:
@@ -270,6 +271,7 @@ def whole_model(model: ModelSpec) -> WholeModel:
         router=router,
         norms=_sum((*map(_norms, model.groups), None if rest is None else sum(part.norm_params for part in rest))),
         head=None if rest is None else sum(part.head_params for part in rest),
+        other=None if rest is None else sum(part.other for part in rest),
         idle=idle,
     )
 

@@ -288,5 +288,3 @@ def _pairs(module: Any) -> Iterator[tuple[tuple[str, ...], Shapes]]:
         pair = [getattr(module, name, None) for name in names]
         if all(hasattr(half, "named_parameters") and not NO_FFN_CLASS.search(type(half).__name__) for half in pair):
             yield names, tuple(s for half, name in zip(pair, names, strict=True) for s in _shapes(half, f"{name}."))
-
-
