@@ -6,6 +6,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 from ffnbench.ffn import cost
@@ -46,8 +47,15 @@ FILLED: dict[str, Data] = {  # what no model can be built without
     "hunyuan_v1_dense": {"head_dim": 128},
     "ministral": {"head_dim": 128},
     "nemotron": {"head_dim": 128, "num_key_value_heads": 8},
+    "siglip_vision_model": {"vision_use_head": False},  # as published beside a text model
     "videomae": {"image_size": 32},  # its table of positions is made by Python
 }
+
+
+def written(folder: Path, config: Data) -> str:
+    """The folder, with a config.json of this content in it."""
+    (folder / "config.json").write_text(json.dumps(config))
+    return str(folder)
 
 
 def default(model_type: str) -> Data:
@@ -84,7 +92,7 @@ def keys_of(row: Row) -> Iterator[str]:
 
 
 def varied(model_type: str) -> Iterator[tuple[str, Data]]:
-    """The default file, and such as differ from it in one key that the table reads: left out, turned, another number."""
+    """The default file, and such as differ from it in one key of the table: left out, turned, doubled."""
     data, table = default(model_type), families()
     yield "default", data
     rows = (*table.stacks.get(model_type, ()), *table.rest.get(model_type, ()))
@@ -113,19 +121,16 @@ def ours(data: Data) -> tuple[Counts, Counts | None, int | None]:
 
 
 def theirs(data: Data, *, whole: bool) -> tuple[Counts, Counts, int | None]:
-    """The same by building the model."""
+    """The same by building the model, with its output layer where all parameters are asked for."""
     from transformers import CONFIG_MAPPING
 
     from ffnbench.models.whole import build_whole
 
-    def config() -> Any:
-        return CONFIG_MAPPING[data["model_type"]].from_dict(json.loads(json.dumps(data)))
-
-    model, params = build_empty(config()), None
-    if whole:
-        params = build_whole(config()).num_parameters()
-        if data["model_type"] in TIES_ALWAYS and data.get("tie_word_embeddings") is False:
-            params += data["vocab_size"] * data["d_model"]
+    config = CONFIG_MAPPING[data["model_type"]].from_dict(json.loads(json.dumps(data)))
+    model = build_whole(config) if whole else build_empty(config)
+    params = model.num_parameters() if whole else None
+    if whole and data["model_type"] in TIES_ALWAYS and data.get("tie_word_embeddings") is False:
+        params += data["vocab_size"] * data["d_model"]
     return by_exclusion(model), built_attentions(model), params
 
 

@@ -1,8 +1,8 @@
 """Hugging Face's config.json -> ModelSpec, by the table of families.toml. Never a wrong number.
 
 A model type outside the table, a key that the form needs and that neither file nor class has, a switch that the table
-says changes the form: each raises Unanswered, since transformers itself may have the answer. What is of the wrong kind or
-contradictory, and an activation without a row, raises FfnbenchError.
+says changes the form: each raises Unanswered, since transformers itself may have the answer. What is of the wrong kind,
+and an activation without a row, raises FfnbenchError.
 """
 
 from __future__ import annotations
@@ -453,16 +453,13 @@ class Reader:
         if isinstance(told, dict):
             found = self.get(told["key"])
             return told.get("default") if found is None else found
-        if not isinstance(told, str | list):
+        if isinstance(told, list):  # a name that the file has comes before the class's default
+            told = next((key for key in told if self.config.get(key) is not None), told[0])
+        if not isinstance(told, str):
             return told
-        found = next(
-            (value for key in ([told] if isinstance(told, str) else told) if (value := self.get(key)) is not None), None
-        )
+        found = self.get(told)
         if found is None:
-            raise Unanswered(
-                f"the {self.model_type} config has no {key_name(told)}",
-                f"looked for the keys: {key_name(told)}; {ASK}",
-            )
+            raise Unanswered(f"the {self.model_type} config has no {told}", f"looked for the keys: {told}; {ASK}")
         return found
 
     def count(self, told: Any, least: int = 1, most: int = MOST_WIDTH) -> int:

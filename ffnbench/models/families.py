@@ -33,7 +33,7 @@ class Families:
     rest        model type -> what each of these stacks has beside FFNs and attentions; not of every type
     composites  model type -> the model types of its PARTS
     alias       published model type -> transformers' name for it
-    classes     what a file's class is built of: by the end of its name for `stacks` and `parts`, by its name for `other`
+    classes     what a file's class is built of, by the end of its name for `stacks` and `parts`, by all for `other`
     defaults    model type -> key -> what the class of transformers has where the key is left out
     version     of transformers, whose defaults these are
     """

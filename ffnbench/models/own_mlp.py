@@ -1,4 +1,4 @@
-"""`hf:CONFIG`: the MLP class of a model of transformers as a module, and as a form of ours. Runs in a worker; needs `hf`."""
+"""`hf:CONFIG`: the MLP class of a model of transformers, as a module and as a form of ours. Runs in a worker."""
 
 from __future__ import annotations
 
