@@ -17,10 +17,11 @@ from ffnbench.api import world
 from ffnbench.errors import FfnbenchError
 from ffnbench.ffn import cost
 from ffnbench.ffn.spec import Gate
-from ffnbench.models.configs import LAYOUTS, Unanswered, read_config, read_groups
+from ffnbench.models.configs import read_config, read_groups
 from ffnbench.models.families import families
 from ffnbench.models.model import whole_model
 from ffnbench.models.presets import PRESETS, model_of
+from ffnbench.models.reader import LAYOUTS, Unanswered
 from ffnbench.planning.block import plan_block
 from ffnbench.request import BlockRequest
 

@@ -43,18 +43,6 @@ class Projections(nn.Module):
         return self.fc2(self.act(self.fc1(x)))
 
 
-class WithoutResidual(nn.Module):
-    """An MLP whose forward takes the residual as well and adds it (bloom, mpt): with zero for it."""
-
-    def __init__(self, mlp: nn.Module) -> None:
-        super().__init__()
-        self.mlp = mlp
-
-    def forward(self, x: Tensor) -> Tensor:
-        """x: (..., d_model)."""
-        return self.mlp(x, x.new_zeros(()))
-
-
 def own_mlp(target: str) -> OwnMLP:
     """What `hf:CONFIG` is, found without data: the MLP of the kind of layer that the model has most of."""
     config = load(target.removeprefix(HF))[0]
@@ -88,10 +76,12 @@ def build_own(target: str) -> Any:
 
 
 def _module(found: FoundFFN) -> Any:
-    """An FFN as a module of one input: without a residual, which some classes add themselves (bloom, mpt)."""
+    """An FFN as a module of one input; raises FfnbenchError where it takes more (bloom's and mpt's, a residual)."""
     if not found.pair:
-        takes = [each.name for each in inspect.signature(found.module.forward).parameters.values() if _must_be(each)]
-        return WithoutResidual(found.module) if takes[1:] == ["residual"] else found.module
+        takes = inspect.signature(found.module.forward).parameters.values()
+        if sum(each.default is each.empty and each.kind is each.POSITIONAL_OR_KEYWORD for each in takes) > 1:
+            raise FfnbenchError(f"{found.name} takes more than one input", "name a class that takes one")
+        return found.module
     halves = [getattr(found.module, name) for name in found.pair]
     linear = [
         [part for part in half.modules() if getattr(part, "weight", None) is not None and part.weight.ndim > 1]
@@ -104,10 +94,6 @@ def _module(found: FoundFFN) -> Any:
             "name a class that has one",
         )
     return Projections(linear[0][0], acts[0], linear[1][0])
-
-
-def _must_be(parameter: inspect.Parameter) -> bool:
-    return parameter.default is parameter.empty and parameter.kind is parameter.POSITIONAL_OR_KEYWORD
 
 
 def _main(config: Any) -> FoundFFN:
@@ -138,18 +124,12 @@ def _input_width(config: Any, module: Any) -> int:
 def as_ours(module: Any, form: FFNSpec) -> Any:
     """Our module of the form, on the very weights of theirs; None where its projections have other names.
 
-    Also None where the activation is trained and its scalars can't be told: those of nn.PReLU can, if there is one.
+    Also None where the activation is trained.
     """
-    module = module.mlp if isinstance(module, WithoutResidual) else module
     found = _projections(module, form.gate) if form.moe is None else _mixture(module, form.moe)
-    slopes = [p.weight.detach() for p in module.modules() if isinstance(p, nn.PReLU) and p.weight.numel() == 1]
-    shared = form.moe is not None and form.moe.shared_d_ff > 0  # whose activation has a scalar of its own
-    if found is None or (form.row.learned and (len(form.row.learned) != len(slopes) or shared)):
+    if found is None or form.row.learned:
         return None
     ours = build_module(form, device="meta")
-    home = ours if form.moe is None else ours.experts
-    for (name, _), slope in zip(form.row.learned, slopes, strict=False):
-        setattr(home, name, nn.Parameter(slope.view(()), requires_grad=False))
     for name, (weight, bias) in found.items():
         layer = ours.get_submodule(name)
         if layer.weight.shape != weight.shape or (layer.bias is None) != (bias is None):
