@@ -193,7 +193,7 @@ def test_what_only_transformers_can_tell_is_left_to_it(config: dict, message: st
         (LLAMA | {"hidden_size": 10**12}, "hidden_size 1000000000000", "at most 10,000,000"),
         (LLAMA | {"mlp_bias": "yes"}, "mlp_bias 'yes'", "true or false"),
         (LLAMA | {"architectures": "LlamaModel"}, "architectures 'LlamaModel'", "a list"),
-        (QWEN | {"num_experts_per_tok": 9}, "9 of 8 experts: top_k is above", "num_experts_per_tok"),
+        (QWEN | {"num_experts_per_tok": 9}, "top_k 9 is above the number of experts, 8", "published"),
         (QWEN | {"mlp_only_layers": 3}, "mlp_only_layers 3", "list of layers"),
         ({"hidden_size": 768}, "no model_type", "model_type"),
         ({"model_type": "llava", "text_config": [1]}, "a text_config that is no object", "config.json"),

@@ -109,7 +109,7 @@ def _main(config: Any) -> FoundFFN:
 def _form(config: Any, found: FoundFFN) -> FFNSpec | None:
     """The same FFN by the table of families; None where it has none, or another count."""
     try:
-        groups = read_groups(json.loads(config.to_json_string()))
+        groups = read_groups(json.loads(config.to_json_string(use_diff=False)))
     except FfnbenchError:
         return None
     forms = [group.ffn for group in groups if params(group.ffn) == found.params]

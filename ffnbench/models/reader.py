@@ -28,6 +28,10 @@ MOST_WIDTH = 10_000_000  # of a matrix, and the most experts; no model is near i
 HF_ACTIVATIONS = {name: row.name for row in ACTIVATIONS for name in row.names.hf.split(", ") if name}
 
 
+AS_PUBLISHED = "give the config.json as it was published"
+FULL_VIEW: View = (None, "")  # all tokens
+
+
 class Unanswered(FfnbenchError):
     """Table and defaults have no answer; transformers may have one."""
 
@@ -61,25 +65,28 @@ class Reader:
         if experts and self.count(experts["experts"], least=0) < experts["least"]:
             experts = None
         sparse = LAYOUTS[experts["layout"]](self, layers, experts) if experts else [False] * layers
-        attention, beside, seen = self.attention(), self.beside(), self.views(layers)
+        seen, beside = self.views(layers), self.beside()
+        attention = None if seen is None else self.attention()
         return [
             LayerGroup(
                 kind=("moe" if kind == "dense" else f"{kind} moe") if moe else kind,
                 count=count,
                 ffn=self.ffn(experts if moe else None),
-                sights=sights(view for view, own in zip(seen, sparse, strict=True) if own == moe),
+                sights=sights(
+                    view for view, own in zip(seen or [FULL_VIEW] * layers, sparse, strict=True) if own == moe
+                ),
                 attention=attention,
                 beside=beside,
             )
             for moe, count in sorted(Counter(sparse).items())
         ]
 
-    def views(self, layers: int) -> list[View]:
-        """How far each layer sees: all tokens where the keys don't tell it, and then `attention` is not known."""
+    def views(self, layers: int) -> list[View] | None:
+        """How far each layer sees; None where the keys don't tell it."""
         try:
             return views(self.config, self.model_type, layers, known="attention" in self.stack)
         except (FfnbenchError, TypeError, LookupError):
-            return [(None, "")] * layers
+            return None
 
     def other_setting(self, row: Row) -> tuple[str, Any] | None:
         """The first key that is not as a row assumes it, with what is assumed; None where all are."""
@@ -92,7 +99,6 @@ class Reader:
         if keys is None or self.other_setting(keys):
             return None
         try:
-            views(self.config, self.model_type, self.count(self.stack["layers"], least=0), known=True)
             return self._heads(keys, self.count(self.stack["d_model"]))
         except (FfnbenchError, TypeError, LookupError, ZeroDivisionError):
             return None
@@ -204,30 +210,22 @@ class Reader:
             shared = self.count(experts["shared_d_ff"], least=0)
         else:
             shared = self.count(experts["d_ff"]) * self.count(experts["shared"], least=0)
-        if experts["shared_gate"] and not shared:
-            raise Unanswered(
-                f"the {self.model_type} config has a shared expert of no width, whose gate stays",
-                f"looked for the keys: {key_name(experts['shared_d_ff'])}; {ASK}",
-            )
-        number, top_k = self.count(experts["experts"]), self.count(experts["top_k"])
-        if top_k > number:
+        keys = {
+            "experts": self.count(experts["experts"]),
+            "top_k": self.count(experts["top_k"]),
+            "router_bias": self.switch(experts["router_bias"]),
+            "scores": Scores.SIGMOID if experts["sigmoid"] else Scores.SOFTMAX,
+            "normalised": self.switch(experts["normalised"]),
+            "routed_scale": self.number(experts["routed_scale"]),
+            "groups": self.count(experts["groups"]),
+            "top_groups": self.count(experts["top_groups"]),
+        }
+        try:
+            return MoESpec(shared_d_ff=shared, shared_gate=experts["shared_gate"], **keys)
+        except FfnbenchError as problem:
             raise FfnbenchError(
-                f"the {self.model_type} config sends a token to {top_k} of {number} experts: "
-                "top_k is above the number of experts",
-                f"looked for the keys: {key_name(experts['top_k'])}, {key_name(experts['experts'])}",
-            )
-        return MoESpec(
-            experts=number,
-            top_k=top_k,
-            shared_d_ff=shared,
-            shared_gate=experts["shared_gate"],
-            router_bias=self.switch(experts["router_bias"]),
-            scores=Scores.SIGMOID if experts["sigmoid"] else Scores.SOFTMAX,
-            normalised=self.switch(experts["normalised"]),
-            routed_scale=self.number(experts["routed_scale"]),
-            groups=self.count(experts["groups"]),
-            top_groups=self.count(experts["top_groups"]),
-        )
+                f"the {self.model_type} config has odd experts: {problem.message}", AS_PUBLISHED
+            ) from problem
 
     def get(self, key: str) -> Any:
         """What the file says, or the class where the file leaves it out; None for null and for what nobody says."""
