@@ -1,67 +1,137 @@
-"""Our reading of a config.json beside transformers' own model of it, for one model type after another.
-
-`python tests/hf.py exact TYPE...` or `attention TYPE...` prints one JSON line a type; `all` is every
-type of transformers.
-"""
+"""Our reading of a config.json beside transformers' own model of it, built without data."""
 
 from __future__ import annotations
 
 import json
-import multiprocessing
-import os
 import re
-import sys
-import warnings
 from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
-from ffnbench.errors import FfnbenchError
 from ffnbench.ffn import cost
-from ffnbench.models.configs import read_groups
-from ffnbench.models.families import Stack, families
-from ffnbench.models.transformers import build_empty, feed_forwards, left_over
+from ffnbench.models.configs import read_groups, read_rest
+from ffnbench.models.families import Row, families
+from ffnbench.models.model import ModelSpec, crosses, whole_model
+from ffnbench.models.transformers import build_empty
 
-Counts = Counter[int]  # parameters of an FFN -> how many layers have one like it
+Counts = Counter[int]  # parameters of an FFN, or an attention -> how many layers have one like it
+Data = dict[str, Any]
 
 # What a layer holds beside FFNs, by the ends of class names, and by names where a layer holds it bare. The oracle: all
 # else in a numbered layer is an FFN. Nothing here says how an FFN is called, and the reader's lists are not asked.
-MIXES = (  # tokens, or channels by a convolution or a recurrence
-    "Attention", "Attn", "AttentionBlock", "SelfAttention2", "Mixer", "MambaLayer", "Conv", "Conv1d", "Conv2d",
-    "Conv3d", "ConvTranspose1d", "ConvTranspose2d", "ConvolutionModule", "LSTM", "LSTMLayer", "RecurrentBlock",
-    "DeltaNet", "GatedDeltaNet", "DeltaAttention", "ShortConv", "FocalModulation", "FocalNetModulation",
-    "PoolFormerPooling", "TimeMixer", "FourierTransform", "LRU", "PatchMerging", "PatchMerger", "PatchMixerBlock",
-    "MLA", "LxmertSelfAttentionLayer", "LxmertCrossAttentionLayer", "LxmertAttentionOutput", "CausalConv2D",
-    "TokenAssign",
+OTHER = (
+    "Attention", "Attn", "AttentionBlock", "MLA", "Mixer", "MambaLayer", "Conv", "Conv1d", "LSTM", "DeltaNet",
+    "GatedDeltaNet", "Norm", "LayerNorm2d", "LayerScale", "Embedding", "Embeddings", "RotaryEmbedding",
+    "RelativePositionBias", "ConvNormLayer", "SelfAttention2", "LxmertAttentionOutput", "Indexer", "LayerNorm1P",
 )  # fmt: skip
-SCALES = (  # and places: norms, scales, embeddings, positions
-    "Norm", "Norm1", "Norm2d", "Norm1d", "BatchNorm2d", "BatchNorm1d", "LayerNorm2d", "LayerScale", "Embedding",
-    "Embeddings", "RotaryEmbedding", "RelativePositionBias", "GRN", "Snake1d", "SnakeBeta", "AttentionResidual",
-    "AltUp", "LaurelBlock", "PLEBlock", "HyperConnection", "ResidualUnit", "ConvNormLayer", "LayerNormZero",
-    "ResidualGate", "BatchNorm3d", "ResidualScaling", "Adapter", "LayerNorm1P",
-)  # fmt: skip
-BARE = frozenset({  # attributes of a layer: attention without a class of its own, scales, a model's named adapters
-    "q_proj", "k_proj", "v_proj", "o_proj", "temporal_dense", "message_fc", "per_layer_input_gate",
-    "per_layer_projection", "bottleneck", "gamma", "ffn_gamma", "lambda_1", "lambda_2", "layer_scale_1",
-    "layer_scale_2", "layer_scale_parameter", "layer_scalar", "scale", "per_expert_scale", "global_per_expert_scale",
-    "e_score_correction_bias", "expert_bias", "gate_attn", "gate_ffn", "alpha_cross_attn", "alpha_dense",
-    "input_residual", "post_attention_residual", "cls_token", "group_token", "vision_param", "text_param",
-    "gamma_1", "gamma_2", "lambdas", "layer_scale", "global_scale", "router_states_scale", "cross_attn_attn_gate",
-    "cross_attn_mlp_gate", "pwconv1", "pwconv2",
+BARE = frozenset({  # attributes of a layer: attention without a class of its own, scales
+    "q_proj", "k_proj", "v_proj", "o_proj", "lambda_1", "lambda_2", "layer_scale_1", "layer_scale_2", "gamma_1",
+    "gamma_2", "e_score_correction_bias", "gate_attn", "gate_ffn", "cross_attn_attn_gate", "cross_attn_mlp_gate",
+    "layer_scale", "residual_scale",
 })  # fmt: skip
+IMPLIED = {  # keys that go with a field, or with the layout of this name
+    "patches": ("image_size", "patch_size", "num_channels"),
+    "latent": ("q_lora_rank", "kv_lora_rank", "qk_nope_head_dim", "qk_rope_head_dim", "v_head_dim"),
+    "decoder_sparse_step": ("mlp_only_layers",), "expert_layer_period": ("expert_layer_offset",),
+    "moe_layers": ("interleave_moe_layer_step",),
+    "composite": ("multimodal_projector_bias", "projection_dim", "tie_word_embeddings", "vision_feature_layer"),
+}  # fmt: skip
 NUMBERED = re.compile(r"(?:^|\.)\d+(?=\.)")
+TIES_ALWAYS = {"mt5", "t5", "umt5"}  # transformers' class, until it has read a file whose two matrices differ
+LAYERS = 4
+FILLED: dict[str, Data] = {  # what no model can be built without
+    "deepseek_v2": {"num_experts_per_tok": 2},
+    "esm": {"vocab_size": 33, "pad_token_id": 1, "mask_token_id": 2},
+    "gpt_neo": {"attention_types": [[["global", "local"], LAYERS // 2]]},
+    "hunyuan_v1_dense": {"head_dim": 128},
+    "ministral": {"head_dim": 128},
+    "nemotron": {"head_dim": 128, "num_key_value_heads": 8},
+    "siglip_vision_model": {"vision_use_head": False},  # as published beside a text model
+    "videomae": {"image_size": 32},  # its table of positions is made by Python
+}
 
 
-def ours(data: dict[str, Any]) -> Counts:
-    """By the table of families."""
-    found: Counts = Counter()
-    for group in read_groups(data):
-        found[cost.params(group.ffn)] += group.count
-    return found
+def written(folder: Path, config: Data) -> str:
+    """The folder, with a config.json of this content in it."""
+    (folder / "config.json").write_text(json.dumps(config))
+    return str(folder)
 
 
-def theirs(config: Any) -> Counts:
-    """By building the model and leaving out what is no FFN."""
-    return by_exclusion(build_empty(config))
+def default(model_type: str) -> Data:
+    """A file with every key that the class of a type writes, of few layers."""
+    from transformers import CONFIG_MAPPING
+
+    table = families()
+    if model_type in table.composites:
+        names = zip(("text_config", "vision_config"), table.composites[model_type], strict=True)
+        config = CONFIG_MAPPING[model_type](**{key: default(name) for key, name in names})
+    else:
+        layers = [stack["layers"] for stack in table.stacks[model_type]]
+        few = {key: LAYERS for told in layers for key in ([told] if isinstance(told, str) else told)}
+        config = CONFIG_MAPPING[model_type](**FILLED.get(model_type, {}), **few)
+    data: Data = json.loads(json.dumps(config.to_dict(), default=str))
+    return data
+
+
+def keys_of(row: Row) -> Iterator[str]:
+    """Every key of config.json that a row of the table names."""
+    for name, told in row.items():
+        if isinstance(told, dict) and "key" not in told and name in ("experts", "attention"):
+            yield from keys_of(told)
+        elif name in ("assumes", "equal"):
+            yield from told
+        elif isinstance(told, dict):
+            yield told["key"]
+        elif isinstance(told, list | tuple):
+            yield from told
+        elif isinstance(told, str) and name not in ("kind", "acts_as", "head", "head_norms"):
+            yield from (told, *IMPLIED.get(told, ()))
+        elif told is True:
+            yield from IMPLIED.get(name, ())
+
+
+def varied(model_type: str) -> Iterator[tuple[str, Data]]:
+    """The default file, and such as differ from it in one key of the table: left out, turned, doubled."""
+    data, table = default(model_type), families()
+    yield "default", data
+    rows = (*table.stacks.get(model_type, ()), *table.rest.get(model_type, ()))
+    layers = {key for stack in table.stacks.get(model_type, ()) for key in keys_of({"layers": stack["layers"]})}
+    keys = {key for row in rows for key in keys_of(row)} or {*IMPLIED["composite"]}
+    for key in sorted(keys & data.keys()):
+        if key not in layers:
+            yield f"without {key}", {name: value for name, value in data.items() if name != key}
+        if isinstance(data[key], bool):
+            yield f"{key} turned", data | {key: not data[key]}
+        elif isinstance(data[key], int):
+            yield f"{key} {2 * data[key]}", data | {key: 2 * data[key]}
+
+
+def ours(data: Data) -> tuple[Counts, Counts | None, int | None]:
+    """By the table: FFNs, attentions where all are known, and all parameters where they are."""
+    groups = tuple(read_groups(data))
+    model = ModelSpec(key="", name="", groups=groups, source="", rest=read_rest(data))
+    ffns: Counts = Counter()
+    attentions: Counts = Counter()
+    for group in groups:
+        ffns[cost.params(group.ffn)] += group.count
+        if group.attention:
+            attentions[group.attention.params] += group.count * (2 if crosses(model, group) else 1)
+    return ffns, attentions if all(group.attention for group in groups) else None, whole_model(model).params
+
+
+def theirs(data: Data, *, whole: bool) -> tuple[Counts, Counts, int | None]:
+    """The same by building the model, with its output layer where all parameters are asked for."""
+    from transformers import CONFIG_MAPPING
+
+    from ffnbench.models.whole import build_whole
+
+    config = CONFIG_MAPPING[data["model_type"]].from_dict(json.loads(json.dumps(data)))
+    model = build_whole(config) if whole else build_empty(config)
+    params = model.num_parameters() if whole else None
+    if whole and data["model_type"] in TIES_ALWAYS and data.get("tie_word_embeddings") is False:
+        params += data["vocab_size"] * data["d_model"]
+    return by_exclusion(model), built_attentions(model), params
 
 
 def by_exclusion(model: Any) -> Counts:
@@ -69,95 +139,34 @@ def by_exclusion(model: Any) -> Counts:
     modules = dict(model.named_modules())
     layered: dict[str, list[str]] = {}  # parameter -> the numbered modules above it that have parts, outermost first
     for name, _ in model.named_parameters():
-        if any(part.endswith(("merger", "mergers", "merger_list", "readout_projects")) for part in name.split(".")):
+        if any(part.endswith(("merger", "mergers", "merger_list")) for part in name.split(".")):
             continue  # between the towers, no layer
         above = [name[: match.end()] for match in NUMBERED.finditer(name)]
         if above := [path for path in above if any(True for _ in modules[path].children())]:
             layered[name] = above
     other = {name for name, above in layered.items() if is_other(name, above[0], modules)}
     whole = {path for name in other for path in layered[name]}
-    sums: Counts = Counter()
     sizes = {name: parameter.numel() for name, parameter in model.named_parameters()}
     of_layer: Counter[str] = Counter()
     for name in layered.keys() - other:
         of_layer[next((path for path in reversed(layered[name]) if path in whole), layered[name][0])] += sizes[name]
-    for total in of_layer.values():
-        sums[total] += 1
-    return sums
+    return Counter(of_layer.values())
 
 
 def is_other(name: str, layer: str, modules: dict[str, Any]) -> bool:
-    """Whether a parameter of a layer is no FFN's, by the modules from the layer down to it.
-
-    A layer called after its attention or norm that holds norms beside other parts is a whole block all the same.
-    """
+    """Whether a parameter of a layer is no FFN's, by the modules between the layer and it."""
     below = name[len(layer) + 1 :].split(".")
     owners = [".".join([layer, *below[: end + 1]]) for end in range(len(below) - 1)]
-    block = any(type(part).__name__.endswith("Norm") for part in modules[layer].children())
-    if not (block and type(modules[layer]).__name__.endswith(("Attention", "Norm"))):
-        owners.append(layer)
-    classes = [type(modules[owner]).__name__ for owner in owners]
-    return any(kind.endswith((*MIXES, *SCALES)) for kind in classes) or bool(BARE & set(below))
+    return any(type(modules[owner]).__name__.endswith(OTHER) for owner in owners) or bool(BARE & set(below))
 
 
-def agree(found: Counts, expected: Counts) -> bool:
-    """The same FFNs; where a layer holds several, which the oracle can't tell apart, the same sum."""
-    if found.total() == expected.total():
-        return found == expected
-    return sum(k * n for k, n in found.items()) == sum(k * n for k, n in expected.items())
-
-
-def attention(model_type: str) -> dict[str, Any]:
-    """The attention of the default config, and of such as differ from it in one key: same, unknown, wrong."""
-    from transformers import CONFIG_MAPPING
-
-    kind = CONFIG_MAPPING[model_type]
-    default = json.loads(kind().to_json_string())
-    if "head_dim" in default and default["head_dim"] is None:
-        default |= {"head_dim": 48}
-    tally: Counter[str] = Counter()
-    wrong = []
-    for name, data in [("default", default), *heads_varied(model_type, default)]:
-        try:
-            expected = built_attentions(kind.from_dict(json.loads(json.dumps(data))))
-            found: Counts = Counter()
-            groups = read_groups(data)
-        except Exception:
-            tally["unbuildable"] += 1
-            continue
-        if any(group.attention is None for group in groups):
-            tally["unknown"] += 1
-            continue
-        for group in groups:
-            crosses = group.kind == "decoder" and any(other.kind == "encoder" for other in groups)
-            found[group.attention.params] += group.count * (2 if crosses else 1)  # type: ignore[union-attr]
-        tally["same" if found == expected else "wrong"] += 1
-        if found != expected:
-            wrong.append(f"{name}: {dict(found)} against {dict(expected)}")
-    return {"status": "wrong" if wrong or not tally["same"] else "exact", "tally": tally, "wrong": wrong}
-
-
-def heads_varied(model_type: str, default: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
-    """Every truth value turned, every key of the attention changed and left out."""
-    keys = {"head_dim", "num_key_value_heads", "kv_lora_rank", "q_lora_rank", "qk_rope_head_dim", "v_head_dim"}
-    keys |= {stack.attention.heads for stack in stacks_of(model_type) if stack.attention} | {"d_kv"}
-    found = [(f"{k}={not v}", default | {k: not v}) for k, v in default.items() if isinstance(v, bool)]
-    for key in sorted(keys & default.keys()):
-        value = default[key]
-        if isinstance(value, int):
-            found += [(f"{key}={new}", default | {key: new}) for new in (value * 2, value // 2, 2, 1) if new]
-        found.append((f"without {key}", {k: v for k, v in default.items() if k != key}))
-        found.append((f"{key}=null", default | {key: None}))
-    return found
-
-
-def built_attentions(config: Any) -> Counts:
+def built_attentions(model: Any) -> Counts:
     """Parameters of the attentions of a built model, without norms and tables of positions."""
     from torch import nn
 
     found: Counts = Counter()
     inside: tuple[str, ...] = ()
-    for name, module in build_empty(config).named_modules():
+    for name, module in model.named_modules():
         named = type(module).__name__.endswith("Attention") and NUMBERED.search(name)
         if not named or (inside and name.startswith(inside)):
             continue
@@ -167,64 +176,24 @@ def built_attentions(config: Any) -> Counts:
     return found
 
 
-def exact(model_type: str) -> dict[str, Any]:
-    """The default config as transformers writes it: `exact`, `refused`, `wrong`, or `unbuildable`; `by` whom.
-
-    The table answers; where it has no answer the names of transformers' modules do, as in `ffnbench inspect`.
-    """
-    from transformers import CONFIG_MAPPING
-
-    try:
-        config = CONFIG_MAPPING[model_type]()
-        data, model = json.loads(config.to_json_string()), build_empty(config)
-    except Exception as problem:
-        return {"status": "unbuildable", "why": str(problem)[:200]}
-    expected, by = by_exclusion(model), "table"
-    try:
-        found = ours(data)
-    except FfnbenchError as problem:
-        by, ffns = "names", feed_forwards(model)
-        if not ffns or left_over(model, ffns):
-            return {
-                "status": "refused" if expected else "no FFN",
-                "why": problem.message,
-                "left": left_over(model, ffns),
-            }
-        found = Counter(ffn.params for ffn in ffns)
-    return {"status": "exact" if agree(found, expected) else "wrong", "by": by, "ours": found, "theirs": expected}
+def agree(found: Counts, expected: Counts) -> bool:
+    """The same FFNs; where a layer holds several, which the oracle can't tell apart, the same sum."""
+    if found.total() == expected.total():
+        return found == expected
+    return sum(k * n for k, n in found.items()) == sum(k * n for k, n in expected.items())
 
 
-def stacks_of(model_type: str) -> tuple[Stack, ...]:
-    """Its stacks by the table of families."""
-    return families().by_type[model_type].stacks
-
-
-def apart(work: Any, model_type: str, seconds: float = 120) -> dict[str, Any]:
-    """One type in a fork of its own, so that a hang or a crash costs that type alone."""
-    fork = multiprocessing.get_context("fork")
-    read, write = fork.Pipe(False)
-
-    def child() -> None:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
-        warnings.simplefilter("ignore")
-        try:
-            write.send(work(model_type))
-        except BaseException as problem:
-            write.send({"status": "crashed", "why": f"{type(problem).__name__}: {problem}"[:200]})
-
-    process = fork.Process(target=child)
-    process.start()
-    result: dict[str, Any] = read.recv() if read.poll(seconds) else {"status": "timeout"}
-    process.kill()
-    process.join()
-    return {"type": model_type, **result}
-
-
-if __name__ == "__main__":
-    import torch  # noqa: F401 - before the forks, which then need not
-    import transformers.modeling_utils
-
-    transformers.logging.set_verbosity_error()
-    work, types = {"exact": exact, "attention": attention}[sys.argv[1]], sys.argv[2:]
-    for name in sorted(transformers.CONFIG_MAPPING.keys()) if types == ["all"] else types:
-        print(json.dumps(apart(work, name)), flush=True)
+def differences(name: str, data: Data) -> str:
+    """What of a file is read otherwise than transformers builds it; "" for nothing. Raises where it is refused."""
+    ffns, attentions, params = ours(data)
+    built = theirs(data, whole=params is not None)
+    wrong = [
+        f"{what} {found} against {expected}"
+        for what, found, expected, same in (
+            ("FFNs", ffns, built[0], agree(ffns, built[0])),
+            ("attentions", attentions, built[1], attentions in (None, built[1])),
+            ("parameters", params, built[2], params in (None, built[2])),
+        )
+        if not same
+    ]
+    return f"{data['model_type']}, {name}: {'; '.join(wrong)}" if wrong else ""

@@ -15,7 +15,8 @@ from ffnbench.ffn.cost import cost, params
 from ffnbench.ffn.modules import build_module
 from ffnbench.ffn.spec import FFNSpec, Gate, Init
 from ffnbench.ffn.variants import GATED
-from ffnbench.models.configs import HF_ACTIVATIONS, read_groups
+from ffnbench.models.configs import read_groups
+from ffnbench.models.reader import HF_ACTIVATIONS
 
 ALL = [row.name for row in ACTIVATIONS]
 

@@ -17,7 +17,7 @@ TORCH_FILES = {
     "worker/jobs.py", "worker/counting.py", "worker/probe_jobs.py", "backends/building.py",
     "worker/agreement.py", "backends/backend.py", "worker/ceiling_calls.py", "backends/compiling.py",
     "backends/onednn.py",
-    "ffn/packed.py", "worker/padding.py", "models/alone.py", "worker/inputs.py", "worker/evidence.py",
+    "ffn/packed.py", "worker/padding.py", "models/own_mlp.py", "worker/inputs.py", "worker/evidence.py",
     "worker/judging.py", "worker/originals.py", "device/accelerator.py", "worker/hidden_kernels.py",
     "worker/weighing.py", "worker/precision.py",
 }  # fmt: skip

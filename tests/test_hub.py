@@ -173,7 +173,7 @@ def test_a_cache_that_is_no_folder_is_one_error(tmp_path, monkeypatch: pytest.Mo
 
 def test_a_name_reaches_transformers_too(cache: Path) -> None:
     pytest.importorskip("transformers")
-    from ffnbench.models.transformers import load_config
+    from ffnbench.models.transformers import load
 
     keep(cache, NAME, "aaaa")
-    assert load_config(NAME).hidden_size == 64
+    assert load(NAME)[0].hidden_size == 64

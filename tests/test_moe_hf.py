@@ -8,7 +8,7 @@ import torch
 from ffnbench.ffn.modules import build_module
 from ffnbench.ffn.moe import Dispatch, MoESpec, Scores
 from ffnbench.ffn.spec import FFNSpec, Gate
-from ffnbench.models.transformers import as_ours
+from ffnbench.models.own_mlp import as_ours
 
 transformers = pytest.importorskip("transformers")
 D, H, E, K = 32, 48, 8, 2

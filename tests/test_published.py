@@ -6,8 +6,8 @@ import json
 
 import pytest
 from conftest import ffnbench
+from hf import written
 
-from ffnbench.api import measure, prepare
 from ffnbench.errors import FfnbenchError
 from ffnbench.ffn.spec import FFNSpec, Gate, HFSpec
 from ffnbench.models.model import OwnMLP
@@ -17,7 +17,6 @@ from ffnbench.planning.compare import plan_compare
 from ffnbench.planning.grammar import parse_variant
 from ffnbench.request import CompareRequest
 from ffnbench.run.memory_limits import check_fits, memory_needed
-from ffnbench.run.prober import Prober
 
 GATED = FFNSpec(d_model=64, d_ff=96, activation="silu", gate=Gate.INNER)
 
@@ -124,21 +123,22 @@ def test_room_is_the_weights_and_the_dearest_call() -> None:
 
 def test_models_of_transformers_have_a_form_of_ours() -> None:
     pytest.importorskip("transformers")
-    with Prober() as prober:
-        for target in ("hf:gpt2", "hf:llama", "hf:t5", "hf:modernbert", "hf:clip_vision_model", "hf:bert", "hf:bart"):
-            own = prober.own_mlp(target)
-            assert own.form is not None, target
-            assert (own.d_model, own.d_ff) == (own.form.d_model, own.form.d_ff)
-        with pytest.raises(FfnbenchError, match="'lama' is neither a preset nor a file"):
-            prober.own_mlp("hf:lama")
+    from ffnbench.models.own_mlp import own_mlp
+
+    for target in ("hf:gpt2", "hf:llama", "hf:t5", "hf:modernbert", "hf:clip_vision_model", "hf:bert", "hf:bart"):
+        own = own_mlp(target)
+        assert own.form is not None, target
+        assert (own.d_model, own.d_ff) == (own.form.d_model, own.form.d_ff)
+    with pytest.raises(FfnbenchError, match="'lama' is neither a preset nor a file"):
+        own_mlp("hf:lama")
 
 
-@pytest.mark.parametrize("kind", ["bert", "opt", "bloom"])
-def test_projections_of_the_layer_and_mlps_that_take_a_residual_run(kind: str) -> None:
-    """The FFN of a BERT layer is what stands between its attention's norm and its own; bloom's adds no residual."""
+@pytest.mark.parametrize("kind", ["bert", "opt"])
+def test_projections_of_the_layer_run(kind: str) -> None:
+    """The FFN of a BERT layer is what stands between its attention's norm and its own."""
     torch = pytest.importorskip("torch")
     transformers = pytest.importorskip("transformers")
-    from ffnbench.models.transformers import _main, _module
+    from ffnbench.models.own_mlp import _main, _module
 
     config = transformers.CONFIG_MAPPING[kind](num_hidden_layers=2)
     layer = transformers.AutoModel.from_config(config).eval()
@@ -148,62 +148,67 @@ def test_projections_of_the_layer_and_mlps_that_take_a_residual_run(kind: str) -
     )
     x = torch.randn(2, 5, config.hidden_size, generator=torch.Generator().manual_seed(0))
     w1, b1, w2, b2 = (weight.detach().double() for weight in _weights_of(kind, layer))
-    act = torch.relu if kind == "opt" else lambda h: torch.nn.functional.gelu(h, approximate=GELU[kind])
+    act = torch.relu if kind == "opt" else torch.nn.functional.gelu
     expected = act(x.double() @ w1.T + b1) @ w2.T + b2
     with torch.inference_mode():
         y = module.eval()(x)
     assert float((y - expected).norm() / expected.norm()) < 1e-5
 
 
-GELU = {"bert": "none", "bloom": "tanh"}
-
-
 def _weights_of(kind: str, model: object) -> list:
     """Weights and biases of the first layer's projections, by hand."""
-    layer = {"bert": lambda m: m.encoder.layer[0], "opt": lambda m: m.decoder.layers[0], "bloom": lambda m: m.h[0]}
+    layer = {"bert": lambda m: m.encoder.layer[0], "opt": lambda m: m.decoder.layers[0]}
     first, second = {
         "bert": lambda b: (b.intermediate.dense, b.output.dense), "opt": lambda b: (b.fc1, b.fc2),
-        "bloom": lambda b: (b.mlp.dense_h_to_4h, b.mlp.dense_4h_to_h),
     }[kind](layer[kind](model))  # fmt: skip
     return [first.weight, first.bias, second.weight, second.bias]
 
 
-def test_hf_runs_beside_ours_and_is_held_against_it(tmp_path) -> None:
-    """GPT-2's transposed weights; a config with another activation than its class's default runs too."""
+def test_an_mlp_of_transformers_is_built_with_its_own_shapes_and_is_ours_on_its_weights(tmp_path) -> None:
+    """GPT-2's transposed weights, with another activation than its class's default."""
+    torch = pytest.importorskip("torch")
     pytest.importorskip("transformers")
+    from ffnbench.models.own_mlp import as_ours, build_own, own_mlp
+
     config = {"model_type": "gpt2", "n_embd": 32, "n_head": 2, "n_layer": 2, "activation_function": "relu"}
-    (tmp_path / "config.json").write_text(json.dumps(config))
-    done = ffnbench(
-        "compare", "--variants", f"hf={'hf:' + str(tmp_path)},relu@bias=true", "--seq-len", "4", "--workers", "3",
-        "--rounds", "2", "--format", "json", "--metrics", "latency", "-q",
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    report = json.loads(done.stdout)
-    assert report["failures"] == []
-    assert report["plan"]["cases"][0]["ffn"]["form"]["activation"] == "relu"
+    target = f"hf:{written(tmp_path, config)}"
+    theirs, form = build_own(target).eval(), own_mlp(target).form
+    assert (form.d_model, form.d_ff, form.activation, form.bias) == (32, 128, "relu", True)
+    x = torch.randn(5, 32, generator=torch.Generator().manual_seed(0))
+    with torch.inference_mode():
+        assert torch.allclose(as_ours(theirs, form)(x), theirs(x), atol=1e-6)
 
 
-def test_a_mixture_of_transformers_is_held_against_ours(tmp_path) -> None:
-    """Its own routing, shared expert and gate; what a token meets of it is not the whole."""
+@pytest.mark.slow
+def test_hf_runs_beside_ours_and_is_held_against_it(tmp_path) -> None:
+    """GPT-2's transposed weights, with another activation than its class's default; a mixture's own routing."""
     pytest.importorskip("transformers")
-    config = {
+    gpt2 = {"model_type": "gpt2", "n_embd": 32, "n_head": 2, "n_layer": 2, "activation_function": "relu"}
+    qwen = {
         "model_type": "qwen2_moe", "hidden_size": 32, "intermediate_size": 64, "moe_intermediate_size": 16,
         "shared_expert_intermediate_size": 24, "num_experts": 8, "num_experts_per_tok": 2, "num_hidden_layers": 2,
         "num_attention_heads": 4, "num_key_value_heads": 2, "hidden_act": "silu", "norm_topk_prob": False,
     }  # fmt: skip
-    (tmp_path / "config.json").write_text(json.dumps(config))
-    request = CompareRequest(variants=f"hf:{tmp_path}", seq_len=16, workers=3, rounds=1, metrics="latency", threads=1)
-    report = measure(prepare(request))
-    assert report.failures == ()
-    case, cost = report.plan.cases[0], report.costs[0].cost
-    assert case.ffn.form.moe.shared_gate
+    for name, config in (("gpt2", gpt2), ("qwen", qwen)):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "config.json").write_text(json.dumps(config))
+    done = ffnbench(
+        "compare", "--variants", f"hf=hf:{tmp_path}/gpt2,moe=hf:{tmp_path}/qwen,relu@bias=true", "--seq-len", "16",
+        "--workers", "3", "--rounds", "1", "--format", "json", "--metrics", "latency", "-q",
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    report = json.loads(done.stdout)
+    assert report["failures"] == []
+    first, second = (case["ffn"]["form"] for case in report["plan"]["cases"][:2])
+    assert (first["activation"], second["moe"]["shared_gate"]) == ("relu", True)
+    cost = next(each["cost"] for each in report["costs"] if each["case"] == "moe")
     experts, shared, router = 3 * 32 * 16, 3 * 32 * 24 + 32, 8 * 32
-    assert (cost.params, cost.params_active) == (8 * experts + shared + router, 2 * experts + shared + router)
+    assert (cost["params"], cost["params_active"]) == (8 * experts + shared + router, 2 * experts + shared + router)
 
 
 def test_weights_that_do_not_fit_the_form_are_a_mismatch() -> None:
     torch = pytest.importorskip("torch")
-    from ffnbench.models.transformers import as_ours
+    from ffnbench.models.own_mlp import as_ours
 
     module = torch.nn.Module()
     module.up_proj, module.down_proj = torch.nn.Linear(8, 24), torch.nn.Linear(24, 8)
@@ -212,19 +217,3 @@ def test_weights_that_do_not_fit_the_form_are_a_mismatch() -> None:
     with pytest.raises(FfnbenchError, match="with a bias"):
         as_ours(module, FFNSpec(d_model=8, d_ff=24, activation="relu"))
     assert as_ours(module, GATED) is None
-
-
-def test_the_slope_of_a_prelu_is_held_against_ours_where_it_can_be_told() -> None:
-    torch = pytest.importorskip("torch")
-    from ffnbench.ffn.modules import reference_output
-    from ffnbench.models.transformers import as_ours
-
-    module, act = torch.nn.Module(), torch.nn.PReLU(init=-0.5)
-    module.up_proj, module.down_proj, module.act = torch.nn.Linear(8, 24), torch.nn.Linear(24, 8), act
-    ours = as_ours(module, FFNSpec(d_model=8, d_ff=24, activation="prelu", bias=True))
-    x = torch.randn(5, 8)
-    assert torch.allclose(reference_output(ours, x).float(), module.down_proj(act(module.up_proj(x))), atol=1e-6)
-    for other in (torch.nn.PReLU(24), torch.nn.ReLU()):  # as many slopes as units, which is another form; none
-        module.act = other
-        assert as_ours(module, FFNSpec(d_model=8, d_ff=24, activation="prelu", bias=True)) is None
-    assert as_ours(module, FFNSpec(d_model=8, d_ff=24, activation="xielu", bias=True)) is None

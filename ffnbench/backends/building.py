@@ -20,7 +20,7 @@ from ffnbench.ffn.like import as_form
 from ffnbench.ffn.modules import OwnForm, Pointwise, build_module
 from ffnbench.ffn.moe import Routing
 from ffnbench.ffn.spec import ActivationSpec, FFNSpec, HFSpec, ImportedSpec
-from ffnbench.models.transformers import as_ours, build_own
+from ffnbench.models.own_mlp import as_ours, build_own
 from ffnbench.plan import AnySpec, Workload
 from ffnbench.targets import resolve
 

@@ -6,7 +6,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
-from ffnbench.errors import FfnbenchError
 from ffnbench.ffn.attention import AttentionSpec
 from ffnbench.ffn.cost import params, params_active
 from ffnbench.ffn.spec import FFNSpec
@@ -70,8 +69,8 @@ class Rest:
 
     `vocab` and `rows` are the tokens and the further rows (learned positions, token types) that are embedded, each of
     `width`. `patches` are the elements of a projection of patches. `norms` are of that width, two vectors each with
-    `norm_bias`. `output` is a matrix of the vocabulary that is not the embedding's own; `output_bias` its bias;
-    `pooler` a square layer with a bias on the first token.
+    `norm_bias`. `output` is a matrix of the vocabulary that is not the embedding's own; `pooler` a square layer with a
+    bias on the first token; `other` are elements of what stands between the parts of a model.
     """
 
     width: int
@@ -81,8 +80,8 @@ class Rest:
     norms: int = 1
     norm_bias: bool = False
     output: bool = False
-    output_bias: bool = False
     pooler: bool = False
+    other: int = 0
 
     @property
     def embedding_params(self) -> int:
@@ -98,7 +97,7 @@ class Rest:
     def head_params(self) -> int:
         """Elements of what makes vectors into an answer; a tied matrix is the embedding's."""
         pooler = self.width * (self.width + 1) if self.pooler else 0
-        return self.output * self.vocab * self.width + self.output_bias * self.vocab + pooler
+        return self.output * self.vocab * self.width + pooler
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,8 +116,7 @@ class Sight:
 class LayerGroup:
     """`count` equal layers: dense, moe, encoder, decoder, vision ... `attention` None is not known or not there.
 
-    `sights` are their attentions, where not every one is to all tokens. `beside` None is not known. `more` are elements
-    of its FFN that the form does not have.
+    `sights` are their attentions, where not every one is to all tokens. `beside` None is not known.
     """
 
     kind: str
@@ -127,7 +125,6 @@ class LayerGroup:
     attention: AttentionSpec | None = None
     sights: tuple[Sight, ...] = ()
     beside: Beside | None = None
-    more: int = 0
 
     @property
     def seen(self) -> tuple[Sight, ...]:
@@ -152,17 +149,8 @@ class ModelSpec:
 
     @property
     def main(self) -> LayerGroup:
-        """The kind of layer that the model is known by: the one with the most layers, the later of equals.
-
-        Raises FfnbenchError where its FFN is no form of ours.
-        """
-        found = max(reversed(self.groups), key=lambda group: group.count)
-        if found.more:
-            raise FfnbenchError(
-                f"the FFN of {self.name} has a bias on its last matrix alone, which no form of ffnbench has",
-                "`ffnbench inspect` counts it; compare its class as a variant, FILE.py:CLASS",
-            )
-        return found
+        """The kind of layer that the model is known by: the one with the most layers, the later of equals."""
+        return max(reversed(self.groups), key=lambda group: group.count)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -209,10 +197,9 @@ def count_model(model: ModelSpec) -> CountedModel:
             CountedLayers(
                 kind=group.kind,
                 count=group.count,
-                params=params(group.ffn) + group.more,
-                params_active=params_active(group.ffn) + group.more,
-                spec=None if group.more else group.ffn,
-                name=f"{group.ffn.form} with a bias on its last matrix alone" if group.more else "",
+                params=params(group.ffn),
+                params_active=params_active(group.ffn),
+                spec=group.ffn,
             )
             for group in model.groups
         ),
@@ -271,7 +258,7 @@ def whole_model(model: ModelSpec) -> WholeModel:
     for group in model.groups:
         routing = group.ffn.moe.router_params(group.ffn.d_model) if group.ffn.moe else 0
         router += group.count * routing
-        ffn += group.count * (params(group.ffn) + group.more - routing)
+        ffn += group.count * (params(group.ffn) - routing)
         idle += group.count * (params(group.ffn) - params_active(group.ffn))
     rest = model.rest
     return WholeModel(
@@ -285,6 +272,7 @@ def whole_model(model: ModelSpec) -> WholeModel:
         router=router,
         norms=_sum((*map(_norms, model.groups), None if rest is None else sum(part.norm_params for part in rest))),
         head=None if rest is None else sum(part.head_params for part in rest),
+        other=sum(part.other for part in rest or ()),
         idle=idle,
     )
 

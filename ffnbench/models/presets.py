@@ -33,255 +33,199 @@ def _ffn(form: str, d_model: int, d_ff: int, bias: bool = False, moe: MoESpec | 
     )  # fmt: skip
 
 
-def _attention(
-    d_model: int, heads: int, kv_heads: int, head_dim: int, qkv_bias: bool = False, out_bias: bool = False
-) -> AttentionSpec:
-    return AttentionSpec(
-        d_model=d_model, heads=heads, kv_heads=kv_heads, head_dim=head_dim, qkv_bias=qkv_bias, out_bias=out_bias
-    )
-
-
 RMS, LAYER_NORM = Beside(), Beside(norm_bias=True)
 
 
-def _groups(
+def _model(
+    key: str,
+    name: str,
     layers: dict[str, int],
     ffn: FFNSpec,
-    attention: AttentionSpec,
+    heads: tuple[int, int, int],
+    *,
+    vocab: int,
+    source: str,
     beside: Beside = RMS,
+    qkv_bias: bool = False,
+    out_bias: bool = False,
     windows: dict[int | None, int] | None = None,
-) -> tuple[LayerGroup, ...]:
-    """Kinds of layers with their numbers, and of one kind the numbers of layers with each window."""
-    sights = tuple(Sight(window=window, count=count) for window, count in (windows or {}).items())
+    note: str = "",
+    rest_note: str = "",
+    **rest: Any,
+) -> ModelSpec:
+    """A row: kinds of layers with their numbers, all of one form.
+
+    `heads` are those of queries, those of keys and values, and the width of one; `windows` the numbers of layers with
+    each. `rest` are fields of Rest, with an output layer of its own unless they say otherwise.
+    """
+    count, kv_heads, head_dim = heads
+    width = ffn.d_model
+    attention = AttentionSpec(
+        d_model=width, heads=count, kv_heads=kv_heads, head_dim=head_dim, qkv_bias=qkv_bias, out_bias=out_bias
+    )
+    sights = tuple(Sight(window=window, count=number) for window, number in (windows or {}).items())
     crossing = replace(beside, norms=beside.norms + 1)
-    return tuple(
+    groups = tuple(
         LayerGroup(
-            kind=kind, count=count, ffn=ffn, attention=attention, sights=sights,
+            kind=kind, count=number, ffn=ffn, attention=attention, sights=sights,
             beside=crossing if kind == "decoder" and "encoder" in layers else beside,
         )
-        for kind, count in layers.items()
+        for kind, number in layers.items()
     )  # fmt: skip
+    found = Rest(width=width, vocab=vocab, **{"output": True, **rest})
+    return ModelSpec(key=key, name=name, groups=groups, source=source, note=note, rest=(found,), rest_note=rest_note)
 
 
-def _rest(width: int, vocab: int, *, output: bool = True, **keys: Any) -> tuple[Rest, ...]:
-    return (Rest(width=width, vocab=vocab, output=output, **keys),)
+def _t5(key: str, name: str, layers: int, ffn: FFNSpec, heads: int, *, output: bool, source: str) -> ModelSpec:
+    """T5: relative positions, and the embedding beside the decoder's layers."""
+    stacks = {"encoder": layers, "decoder": layers}
+    row = _model(
+        key, name, stacks, ffn, (heads, heads, 64), vocab=32128, output=output, beside=Beside(buckets=32), source=source
+    )
+    return replace(row, rest=(Rest(width=ffn.d_model), *(row.rest or ())))
 
 
-def _deepseek_v3() -> tuple[LayerGroup, ...]:
+def _deepseek_v3() -> ModelSpec:
     mla = MLASpec(q_lora=1536, kv_lora=512, nope=128, rope=64, v=128)
     attention = AttentionSpec(d_model=7168, heads=128, kv_heads=128, head_dim=192, mla=mla)
     moe = MoESpec(
         experts=256, top_k=8, shared_d_ff=2048, scores=Scores.SIGMOID, routed_scale=2.5, groups=8, top_groups=4
     )
     beside = Beside(head_norms=HeadNorms.LATENT)
-    return (
-        *_groups({"dense": 3}, _ffn("swiglu", 7168, 18432), attention, beside),
-        *_groups({"moe": 58}, _ffn("swiglu", 7168, 2048, moe=moe), attention, beside),
-    )
+    dense, sparse = _ffn("swiglu", 7168, 18432), _ffn("swiglu", 7168, 2048, moe=moe)
+    return ModelSpec(
+        key="deepseek-v3", name="DeepSeek-V3 and R1 671B",
+        groups=(
+            LayerGroup(kind="dense", count=3, ffn=dense, attention=attention, beside=beside),
+            LayerGroup(kind="moe", count=58, ffn=sparse, attention=attention, beside=beside),
+        ),
+        source="transformers DeepseekV3Config; deepseek-ai/DeepSeek-V3",
+        rest=(Rest(width=7168, vocab=129280, output=True),),
+        rest_note="the checkpoint has 14,848 correction biases of its routers as well, which are no trained weights",
+    )  # fmt: skip
+
+
+def _dense(layers: int) -> dict[str, int]:
+    return {"dense": layers}
 
 
 # fmt: off
 _ROWS = (
-    ModelSpec(
-        key="transformer-base", name="Transformer base",
-        groups=_groups(
-            {"encoder": 6, "decoder": 6}, _ffn("relu", 512, 2048, bias=True), _attention(512, 8, 8, 64),
-            LAYER_NORM,
-        ),
+    _model(
+        "transformer-base", "Transformer base", {"encoder": 6, "decoder": 6}, _ffn("relu", 512, 2048, bias=True),
+        (8, 8, 64), beside=LAYER_NORM, vocab=37000, output=False, norms=0,
         source="Vaswani et al. 2017, arXiv 1706.03762, table 3",
         note="attention without biases, as in the paper's equations",
-        rest=_rest(512, 37000, output=False, norms=0),
         rest_note="one matrix embeds both languages and is the output's; the paper says about 37,000 tokens",
     ),
-    ModelSpec(
-        key="bert-base", name="BERT-base",
-        groups=_groups(
-            {"encoder": 12}, _ffn("gelu", 768, 3072, bias=True), _attention(768, 12, 12, 64, True, True),
-            LAYER_NORM,
-        ),
-        source="transformers BertConfig; bert-base-uncased",
-        rest=_rest(768, 30522, output=False, rows=512 + 2, norm_bias=True, pooler=True),
-        rest_note="the bare model with its pooler",
+    _model(
+        "bert-base", "BERT-base", {"encoder": 12}, _ffn("gelu", 768, 3072, bias=True), (12, 12, 64), qkv_bias=True,
+        out_bias=True, beside=LAYER_NORM, vocab=30522, output=False, rows=512 + 2, norm_bias=True, pooler=True,
+        source="transformers BertConfig; bert-base-uncased", rest_note="the bare model with its pooler",
     ),
-    ModelSpec(
-        key="gpt2", name="GPT-2 124M",
-        groups=_groups(
-            {"dense": 12}, _ffn("gelu_tanh", 768, 3072, bias=True), _attention(768, 12, 12, 64, True, True),
-            LAYER_NORM,
-        ),
+    _model(
+        "gpt2", "GPT-2 124M", _dense(12), _ffn("gelu_tanh", 768, 3072, bias=True), (12, 12, 64), qkv_bias=True,
+        out_bias=True, beside=LAYER_NORM, vocab=50257, output=False, rows=1024, norm_bias=True,
         source="transformers GPT2Config; gpt2",
-        rest=_rest(768, 50257, output=False, rows=1024, norm_bias=True),
     ),
-    ModelSpec(
-        key="gpt3-175b", name="GPT-3 175B",
-        groups=_groups(
-            {"dense": 96}, _ffn("gelu", 12288, 49152, bias=True), _attention(12288, 96, 96, 128, True, True), LAYER_NORM
-        ),
+    _model(
+        "gpt3-175b", "GPT-3 175B", _dense(96), _ffn("gelu", 12288, 49152, bias=True), (96, 96, 128), qkv_bias=True,
+        out_bias=True, beside=LAYER_NORM, vocab=50257, output=False, rows=2048, norm_bias=True,
         source="Brown et al. 2020, arXiv 2005.14165, table 2.1",
         note="the paper states d_ff = 4 d_model; biases are assumed as in GPT-2",
-        rest=_rest(12288, 50257, output=False, rows=2048, norm_bias=True),
         rest_note="GPT-2's vocabulary, norms and tied output are assumed, 2,048 positions are the paper's",
     ),
-    ModelSpec(
-        key="t5-base", name="T5-base v1.0",
-        groups=_groups(
-            {"encoder": 12, "decoder": 12}, _ffn("relu", 768, 3072), _attention(768, 12, 12, 64),
-            Beside(buckets=32),
-        ),
+    _t5(
+        "t5-base", "T5-base v1.0", 12, _ffn("relu", 768, 3072), 12, output=False,
         source="t5-base config.json; the baseline of Shazeer 2020, arXiv 2002.05202",
-        rest=(Rest(width=768), *_rest(768, 32128, output=False)),
     ),
-    ModelSpec(
-        key="t5-v1.1-xxl", name="T5 v1.1 XXL",
-        groups=_groups(
-            {"encoder": 24, "decoder": 24}, _ffn("geglu_tanh", 4096, 10240), _attention(4096, 64, 64, 64),
-            Beside(buckets=32),
-        ),
+    _t5(
+        "t5-v1.1-xxl", "T5 v1.1 XXL", 24, _ffn("geglu_tanh", 4096, 10240), 64, output=True,
         source="google/t5-v1_1-xxl config.json; torchtune t5_v1_1_xxl_encoder",
-        rest=(Rest(width=4096), *_rest(4096, 32128)),
     ),
-    ModelSpec(
-        key="palm-540b", name="PaLM 540B",
-        groups=_groups({"dense": 118}, _ffn("swiglu", 18432, 73728), _attention(18432, 48, 1, 256), Beside(norms=1)),
-        source="Chowdhery et al. 2022, arXiv 2204.02311, table 1 and section 2",
+    _model(
+        "palm-540b", "PaLM 540B", _dense(118), _ffn("swiglu", 18432, 73728), (48, 1, 256), beside=Beside(norms=1),
+        vocab=256000, output=False, source="Chowdhery et al. 2022, arXiv 2204.02311, table 1 and section 2",
         note="three matrices at d_ff = 4 d_model, without the 2/3",
-        rest=_rest(18432, 256000, output=False),
         rest_note="one norm a layer, without a bias, since FFN and attention stand in parallel",
     ),
-    ModelSpec(
-        key="falcon-7b", name="Falcon 7B",
-        groups=_groups(
-            {"dense": 32}, _ffn("gelu", 4544, 18176), _attention(4544, 71, 1, 64),
-            Beside(norms=1, norm_bias=True),
-        ),
+    _model(
+        "falcon-7b", "Falcon 7B", _dense(32), _ffn("gelu", 4544, 18176), (71, 1, 64),
+        beside=Beside(norms=1, norm_bias=True), vocab=65024, output=False, norm_bias=True,
         source="litgpt config.py, falcon-7b; transformers FalconConfig",
-        rest=_rest(4544, 65024, output=False, norm_bias=True),
     ),
-    ModelSpec(
-        key="llama-7b", name="LLaMA 1 and 2 7B",
-        groups=_groups({"dense": 32}, _ffn("swiglu", 4096, 11008), _attention(4096, 32, 32, 128)),
+    _model(
+        "llama-7b", "LLaMA 1 and 2 7B", _dense(32), _ffn("swiglu", 4096, 11008), (32, 32, 128), vocab=32000,
         source="transformers LlamaConfig; --rule llama",
-        rest=_rest(4096, 32000),
     ),
-    ModelSpec(
-        key="llama2-70b", name="Llama-2 70B",
-        groups=_groups({"dense": 80}, _ffn("swiglu", 8192, 28672), _attention(8192, 64, 8, 128)),
+    _model(
+        "llama2-70b", "Llama-2 70B", _dense(80), _ffn("swiglu", 8192, 28672), (64, 8, 128), vocab=32000,
         source="litgpt config.py, Llama-2-70b-hf; ffn_dim_multiplier 1.3, multiple_of 4096",
-        rest=_rest(8192, 32000),
     ),
-    ModelSpec(
-        key="llama3-8b", name="Llama-3 and 3.1 8B",
-        groups=_groups({"dense": 32}, _ffn("swiglu", 4096, 14336), _attention(4096, 32, 8, 128)),
+    _model(
+        "llama3-8b", "Llama-3 and 3.1 8B", _dense(32), _ffn("swiglu", 4096, 14336), (32, 8, 128), vocab=128256,
         source="litgpt config.py, Llama-3-8B; torchtune; ffn_dim_multiplier 1.3, multiple_of 1024",
-        rest=_rest(4096, 128256),
     ),
-    ModelSpec(
-        key="llama3.1-405b", name="Llama-3.1 405B",
-        groups=_groups({"dense": 126}, _ffn("swiglu", 16384, 53248), _attention(16384, 128, 8, 128)),
+    _model(
+        "llama3.1-405b", "Llama-3.1 405B", _dense(126), _ffn("swiglu", 16384, 53248), (128, 8, 128), vocab=128256,
         source="litgpt config.py; torchtune llama3_1_405b; ffn_dim_multiplier 1.2, multiple_of 4096",
-        rest=_rest(16384, 128256),
     ),
-    ModelSpec(
-        key="mistral-7b", name="Mistral 7B v0.1",
-        groups=_groups(
-            {"dense": 32}, _ffn("swiglu", 4096, 14336), _attention(4096, 32, 8, 128), windows={4096: 32}
-        ),
-        source="transformers MistralConfig; torchtune mistral_7b",
-        rest=_rest(4096, 32000),
+    _model(
+        "mistral-7b", "Mistral 7B v0.1", _dense(32), _ffn("swiglu", 4096, 14336), (32, 8, 128), windows={4096: 32},
+        vocab=32000, source="transformers MistralConfig; torchtune mistral_7b",
         rest_note="versions 0.2 and 0.3 have no window, and 0.3 has 32,768 tokens",
     ),
-    ModelSpec(
-        key="gemma-7b", name="Gemma 7B",
-        groups=_groups({"dense": 28}, _ffn("geglu_tanh", 3072, 24576), _attention(3072, 16, 16, 256)),
-        source="transformers GemmaConfig; litgpt; torchtune",
-        note="the paper prints both branches together: 49152",
-        rest=_rest(3072, 256000, output=False),
+    _model(
+        "gemma-7b", "Gemma 7B", _dense(28), _ffn("geglu_tanh", 3072, 24576), (16, 16, 256), vocab=256000, output=False,
+        source="transformers GemmaConfig; litgpt; torchtune", note="the paper prints both branches together: 49152",
     ),
-    ModelSpec(
-        key="phi-3-mini", name="Phi-3-mini 3.8B 4k",
-        groups=_groups(
-            {"dense": 32}, _ffn("swiglu", 3072, 8192), _attention(3072, 32, 32, 96), windows={2047: 32}
-        ),
-        source="transformers Phi3Config; litgpt; torchtune",
+    _model(
+        "phi-3-mini", "Phi-3-mini 3.8B 4k", _dense(32), _ffn("swiglu", 3072, 8192), (32, 32, 96), windows={2047: 32},
+        vocab=32064, source="transformers Phi3Config; litgpt; torchtune",
         note="gate and up packed in one weight of 16384 rows",
-        rest=_rest(3072, 32064),
     ),
-    ModelSpec(
-        key="qwen2.5-7b", name="Qwen2.5 7B",
-        groups=_groups({"dense": 28}, _ffn("swiglu", 3584, 18944), _attention(3584, 28, 4, 128, True)),
-        source="litgpt config.py; torchtune qwen2_5_7b",
-        note="biases on q, k and v only",
-        rest=_rest(3584, 152064),
+    _model(
+        "qwen2.5-7b", "Qwen2.5 7B", _dense(28), _ffn("swiglu", 3584, 18944), (28, 4, 128), qkv_bias=True, vocab=152064,
+        source="litgpt config.py; torchtune qwen2_5_7b", note="biases on q, k and v only",
     ),
-    ModelSpec(
-        key="nemotron-4-340b", name="Nemotron-4 340B",
-        groups=_groups({"dense": 96}, _ffn("relu2", 18432, 73728), _attention(18432, 96, 8, 192), LAYER_NORM),
+    _model(
+        "nemotron-4-340b", "Nemotron-4 340B", _dense(96), _ffn("relu2", 18432, 73728), (96, 8, 192), beside=LAYER_NORM,
+        vocab=256000, norm_bias=True,
         source="NVIDIA NeMo, Nemotron4Config340B; NVIDIA 2024, arXiv 2406.11704, table 1",
-        rest=_rest(18432, 256000, norm_bias=True),
     ),
-    ModelSpec(
-        key="modernbert-base", name="ModernBERT-base",
-        groups=_groups(
-            {"encoder": 22}, _ffn("geglu", 768, 1152), _attention(768, 12, 12, 64), windows={None: 8, 64: 14}
-        ),
-        source="transformers ModernBertConfig",
+    _model(
+        "modernbert-base", "ModernBERT-base", {"encoder": 22}, _ffn("geglu", 768, 1152), (12, 12, 64),
+        windows={None: 8, 64: 14}, vocab=50368, output=False, source="transformers ModernBertConfig",
         note="gate and up packed in one weight of 2304 rows",
-        rest=_rest(768, 50368, output=False),
         rest_note="the bare model; its first layer has one norm, and the embeddings have one",
     ),
-    ModelSpec(
-        key="vit-b16", name="ViT-B/16",
-        groups=_groups(
-            {"vision": 12}, _ffn("gelu", 768, 3072, bias=True), _attention(768, 12, 12, 64, True, True),
-            LAYER_NORM,
-        ),
-        source="timm vit_base_patch16_224; transformers ViTConfig",
-        rest=_rest(768, 0, output=False, rows=14**2 + 2, patches=(3 * 16**2 + 1) * 768, norm_bias=True, pooler=True),
+    _model(
+        "vit-b16", "ViT-B/16", {"vision": 12}, _ffn("gelu", 768, 3072, bias=True), (12, 12, 64), qkv_bias=True,
+        out_bias=True, beside=LAYER_NORM, vocab=0, output=False, rows=14**2 + 2, patches=(3 * 16**2 + 1) * 768,
+        norm_bias=True, pooler=True, source="timm vit_base_patch16_224; transformers ViTConfig",
         rest_note="the bare model with its pooler, which timm's has not",
     ),
-    ModelSpec(
-        key="mixtral-8x7b", name="Mixtral 8x7B",
-        groups=_groups(
-            {"moe": 32}, _ffn("swiglu", 4096, 14336, moe=MoESpec(experts=8, top_k=2)), _attention(4096, 32, 8, 128)
-        ),
-        source="transformers MixtralConfig; litgpt",
-        rest=_rest(4096, 32000),
+    _model(
+        "mixtral-8x7b", "Mixtral 8x7B", {"moe": 32}, _ffn("swiglu", 4096, 14336, moe=MoESpec(experts=8, top_k=2)),
+        (32, 8, 128), vocab=32000, source="transformers MixtralConfig; litgpt",
     ),
-    ModelSpec(
-        key="qwen3-30b-a3b", name="Qwen3 30B-A3B",
-        groups=_groups(
-            {"moe": 48}, _ffn("swiglu", 2048, 768, moe=MoESpec(experts=128, top_k=8)), _attention(2048, 32, 4, 128),
-            Beside(head_norms=HeadNorms.HEAD),
-        ),
+    _model(
+        "qwen3-30b-a3b", "Qwen3 30B-A3B", {"moe": 48}, _ffn("swiglu", 2048, 768, moe=MoESpec(experts=128, top_k=8)),
+        (32, 4, 128), beside=Beside(head_norms=HeadNorms.HEAD), vocab=151936,
         source="litgpt config.py, Qwen3-30B-A3B",
-        rest=_rest(2048, 151936),
     ),
-    ModelSpec(
-        key="deepseek-v3", name="DeepSeek-V3 and R1 671B", groups=_deepseek_v3(),
-        source="transformers DeepseekV3Config; deepseek-ai/DeepSeek-V3",
-        rest=_rest(7168, 129280),
-        rest_note="the checkpoint has 14,848 correction biases of its routers as well, which are no trained weights",
-    ),
-    ModelSpec(
-        key="gpt-oss-120b", name="gpt-oss-120b",
-        groups=_groups(
-            {"moe": 36},
-            _ffn("swiglu_oai", 2880, 2880, bias=True, moe=MoESpec(experts=128, top_k=4, router_bias=True)),
-            _attention(2880, 64, 8, 64, True, True), Beside(sinks=True), {None: 18, 128: 18},
-        ),
+    _deepseek_v3(),
+    _model(
+        "gpt-oss-120b", "gpt-oss-120b", {"moe": 36},
+        _ffn("swiglu_oai", 2880, 2880, bias=True, moe=MoESpec(experts=128, top_k=4, router_bias=True)), (64, 8, 64),
+        qkv_bias=True, out_bias=True, beside=Beside(sinks=True), windows={None: 18, 128: 18}, vocab=201088,
         source="transformers GptOssConfig; openai/gpt-oss-120b",
         note="clamped gate: quick_gelu(min(gate, 7)) * (clamp(up, -7, 7) + 1)",
-        rest=_rest(2880, 201088),
     ),
-    ModelSpec(
-        key="apertus-8b", name="Apertus 8B",
-        groups=_groups(
-            {"dense": 32}, _ffn("xielu", 4096, 21504), _attention(4096, 32, 8, 128),
-            Beside(head_norms=HeadNorms.HEAD),
-        ),
-        source="swiss-ai/Apertus-8B-2509 config.json",
+    _model(
+        "apertus-8b", "Apertus 8B", _dense(32), _ffn("xielu", 4096, 21504), (32, 8, 128),
+        beside=Beside(head_norms=HeadNorms.HEAD), vocab=131072, source="swiss-ai/Apertus-8B-2509 config.json",
         note="the class's default intermediate_size, 14336, is not the checkpoint's; xielu learns two scalars a layer",
-        rest=_rest(4096, 131072),
     ),
 )
 # fmt: on
@@ -314,17 +258,10 @@ def config_path(name: str) -> str:
             f"{said}give a config.json, or one of `ffnbench list presets`: nothing is downloaded",
         )
     if "/" not in name and Path(name).suffix != ".json":
+        near = did_you_mean(name, PRESETS.names()) or said[:-1]
         raise FfnbenchError(
             f"{name!r} is neither a preset nor a file, nor in the hub's cache on this disk",
-            " ".join(
-                filter(
-                    None,
-                    (
-                        did_you_mean(name, PRESETS.names()) or said[:-1],
-                        "give a config.json, or one of `ffnbench list presets`",
-                    ),
-                )
-            ),
+            f"{near} give a config.json, or one of `ffnbench list presets`".lstrip(),
         )
     return name
 

@@ -21,7 +21,7 @@ OLD_WORDS = {"attention": FULL, "mamba": LINEAR}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rule:
+class WindowRule:
     """How a class reads its keys: which layers have `word`, by their number, and the others see all.
 
     `window` is what it has where sliding_window is left out. `typed`: layer_types comes before the rule. `switched`:
@@ -46,9 +46,9 @@ def _always(config: Config, layer: int) -> bool:
     return True
 
 
-def _but_every(n: int, key: str | None = None) -> Callable[[Config, int], bool]:
+def _but_every(n: int, key: str = "") -> Callable[[Config, int], bool]:
     """All but each n-th layer, n by its key where it has one."""
-    return lambda config, layer: (layer + 1) % (_number(config, key, n) if key else n) != 0
+    return lambda config, layer: (layer + 1) % _number(config, key, n) != 0
 
 
 def _late(config: Config, layer: int) -> bool:
@@ -70,34 +70,32 @@ def _switched_on(config: Config, layer: int) -> bool:
     return switched and not _turned(config, layer)
 
 
-_ALL = Rule(has=_always, typed=False)
-_QWEN = Rule(has=_late, window=4096, switched=True)
-_INTERVAL = Rule(has=_but_every(4, "full_attention_interval"), word=LINEAR)
+_ALL = WindowRule(has=_always, typed=False)
+_QWEN = WindowRule(has=_late, window=4096, switched=True)
+_INTERVAL = WindowRule(has=_but_every(4, "full_attention_interval"), word=LINEAR)
 RULES = {
-    "mistral": Rule(has=_always, typed=False, window=4096),
+    "mistral": WindowRule(has=_always, typed=False, window=4096),
     **dict.fromkeys(("ministral3", "mixtral", "phi3", "starcoder2"), _ALL),
     "qwen2": _QWEN,
     "qwen3": _QWEN,
-    "qwen2_moe": Rule(has=_early_odd, window=4096, switched=True),
-    "qwen3_moe": Rule(has=_always, typed=False, window=4096, switched=True),
-    "gemma2": Rule(has=_but_every(2), window=4096),
-    "gemma3_text": Rule(has=_but_every(6, "sliding_window_pattern"), window=4096),
-    "gpt_oss": Rule(has=_but_every(2), window=128),
-    "olmo3": Rule(has=_but_every(4), window=4096),
-    "smollm3": Rule(has=_switched_on),
-    "llama4_text": Rule(has=_turned, word=CHUNKED),
+    "qwen2_moe": WindowRule(has=_early_odd, window=4096, switched=True),
+    "qwen3_moe": WindowRule(has=_always, typed=False, window=4096, switched=True),
+    "gemma2": WindowRule(has=_but_every(2), window=4096),
+    "gemma3_text": WindowRule(has=_but_every(6, "sliding_window_pattern"), window=4096),
+    "gpt_oss": WindowRule(has=_but_every(2), window=128),
+    "olmo3": WindowRule(has=_but_every(4), window=4096),
+    "smollm3": WindowRule(has=_switched_on),
+    "llama4_text": WindowRule(has=_turned, word=CHUNKED),
     **dict.fromkeys(("qwen3_next", "qwen3_5_text", "qwen3_5_moe_text"), _INTERVAL),
 }
-FULL_ALONE = Rule(has=lambda config, layer: False, typed=False)  # of a class whose attention is known to have no window
-BY_WORDS = Rule(has=lambda config, layer: False)
+FULL_ALONE = WindowRule(has=lambda config, layer: False, typed=False)  # its attention is known to have no window
+BY_WORDS = WindowRule(has=lambda config, layer: False)
 
 
-def views(config: Config, model_type: str, kind: str, layers: int, *, known: bool) -> list[View]:
+def views(config: Config, model_type: str, layers: int, *, known: bool) -> list[View]:
     """How far each layer sees; raises FfnbenchError where the keys don't say it. `known`: its attention is."""
     if config.get("use_bidirectional_attention"):
         raise FfnbenchError("its attention goes in both directions", "that is not known")
-    if model_type == "longt5" and kind == "encoder":
-        return [(None, f"{config.get('encoder_attention_type', 'local')}_attention")] * layers
     rule = RULES.get(model_type, FULL_ALONE if known else BY_WORDS)
     window = config.get("sliding_window", rule.window)
     if rule.switched and not config.get("use_sliding_window", False):
@@ -117,10 +115,10 @@ def _view(word: str, window: Any) -> View:
     return None, "" if word == FULL else word
 
 
-def sights(found: Iterable[View], each: int = 1) -> tuple[Sight, ...]:
-    """Equal layers together, those that see all first; nothing where these are all. `each` is for times of each."""
+def sights(found: Iterable[View]) -> tuple[Sight, ...]:
+    """Equal layers together, those that see all first; nothing where these are all."""
     counted = Counter(found)
     if not counted.keys() - {(None, "")}:
         return ()
     rows = sorted(counted.items(), key=lambda item: (item[0][1], item[0][0] or 0))
-    return tuple(Sight(count=count * each, window=window, other=other) for (window, other), count in rows)
+    return tuple(Sight(count=count, window=window, other=other) for (window, other), count in rows)

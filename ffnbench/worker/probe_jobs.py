@@ -25,7 +25,7 @@ from ffnbench.ffn.cost import Cost
 from ffnbench.ffn.imported import CONFIG_NAMES, D_FF_NAMES, D_MODEL_NAMES, RATIO_NAMES
 from ffnbench.ffn.spec import ActivationSpec, HFSpec, ImportedSpec
 from ffnbench.models.model import OwnMLP
-from ffnbench.models.transformers import own_mlp
+from ffnbench.models.own_mlp import own_mlp
 from ffnbench.plan import Arm, Backend, Workload
 from ffnbench.result import Roof
 from ffnbench.targets import home_of, origin_of, resolve

@@ -1,0 +1,341 @@
+"""A config.json by one row of the table: what its keys say about the layers of one stack.
+
+A key that the form needs and that neither file nor class has, and a switch that the table says changes the form, raise
+Unanswered, since transformers itself may have the answer. What is of the wrong kind raises FfnbenchError.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from ffnbench.activations.table import ACTIVATIONS
+from ffnbench.errors import FfnbenchError
+from ffnbench.ffn.attention import AttentionSpec, MLASpec
+from ffnbench.ffn.moe import MoESpec, Scores
+from ffnbench.ffn.spec import LARGEST, FFNSpec, Gate
+from ffnbench.models.families import Row, families
+from ffnbench.models.model import Beside, HeadNorms, LayerGroup, Rest
+from ffnbench.models.windows import View, sights, views
+from ffnbench.names import did_you_mean
+
+Config = dict[str, Any]
+ASK = "`ffnbench inspect` counts it by transformers: pip install 'ffnbench[hf]'"
+MOST_LAYERS = 100_000  # a list with an element a layer is made
+MOST_WIDTH = 10_000_000  # of a matrix, and the most experts; no model is near it
+HF_ACTIVATIONS = {name: row.name for row in ACTIVATIONS for name in row.names.hf.split(", ") if name}
+
+
+AS_PUBLISHED = "give the config.json as it was published"
+FULL_VIEW: View = (None, "")  # all tokens
+
+
+class Unanswered(FfnbenchError):
+    """Table and defaults have no answer; transformers may have one."""
+
+
+def key_name(told: Any) -> str:
+    """What a value of the table looks for, in words."""
+    return str(told["key"]) if isinstance(told, dict) else " or ".join(told) if isinstance(told, list) else str(told)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reader:
+    """A config by the row of one of its stacks."""
+
+    config: Config
+    model_type: str
+    stack: Row
+    rest: Row | None
+    left_out: list[str] = field(default_factory=list)
+    at: str = ""
+
+    def groups(self) -> list[LayerGroup]:
+        """The layers of the stack: all alike, or dense ones and those with experts."""
+        stack, kind = self.stack, self.stack["kind"]
+        if wrong := self.other_setting(stack):
+            raise Unanswered(
+                f"the table knows {self.model_type} with {wrong[0]} {wrong[1]!r} only",
+                f"looked for the keys: {wrong[0]}; {ASK}",
+            )
+        layers = self.count(stack["layers"], least=0, most=MOST_LAYERS)
+        experts = stack.get("experts")
+        if experts and self.count(experts["experts"], least=0) < experts["least"]:
+            experts = None
+        sparse = LAYOUTS[experts["layout"]](self, layers, experts) if experts else [False] * layers
+        seen, beside = self.views(layers), self.beside()
+        attention = None if seen is None else self.attention()
+        return [
+            LayerGroup(
+                kind=("moe" if kind == "dense" else f"{kind} moe") if moe else kind,
+                count=count,
+                ffn=self.ffn(experts if moe else None),
+                sights=sights(
+                    view for view, own in zip(seen or [FULL_VIEW] * layers, sparse, strict=True) if own == moe
+                ),
+                attention=attention,
+                beside=beside,
+            )
+            for moe, count in sorted(Counter(sparse).items())
+        ]
+
+    def views(self, layers: int) -> list[View] | None:
+        """How far each layer sees; None where the keys don't tell it."""
+        try:
+            return views(self.config, self.model_type, layers, known="attention" in self.stack)
+        except (FfnbenchError, TypeError, LookupError):
+            return None
+
+    def other_setting(self, row: Row) -> tuple[str, Any] | None:
+        """The first key that is not as a row assumes it, with what is assumed; None where all are."""
+        known = {**families().defaults.get(self.model_type, {}), **self.config}
+        return next((pair for pair in row.get("assumes", {}).items() if known.get(*pair) != pair[1]), None)
+
+    def attention(self) -> AttentionSpec | None:
+        """The attention of the stack's layers; None where the config does not tell it."""
+        keys = self.stack.get("attention")
+        if keys is None or self.other_setting(keys):
+            return None
+        try:
+            return self._heads(keys, self.count(self.stack["d_model"]))
+        except (FfnbenchError, TypeError, LookupError, ZeroDivisionError):
+            return None
+
+    def _heads(self, keys: Row, d_model: int) -> AttentionSpec:
+        """What the keys say; raises FfnbenchError where one is missing or the numbers are those of no attention."""
+        heads = self.value(keys["heads"])
+        kv_heads, head_dim = (self.value(keys[key]) if key in keys else None for key in ("kv_heads", "head_dim"))
+        mla = None
+        if keys["latent"]:
+            mla = MLASpec(
+                q_lora=self.get("q_lora_rank"), kv_lora=self.value("kv_lora_rank"),
+                nope=self.value("qk_nope_head_dim"), rope=self.value("qk_rope_head_dim"), v=self.value("v_head_dim"),
+            )  # fmt: skip
+        return AttentionSpec(
+            d_model=d_model,
+            heads=heads,
+            kv_heads=heads if kv_heads is None else kv_heads,
+            head_dim=d_model // heads if head_dim is None else head_dim,
+            qkv_bias=self.switch(keys["qkv_bias"]),
+            out_bias=self.switch(keys["out_bias"]),
+            mla=mla,
+        )
+
+    def beside(self) -> Beside | None:
+        """What the stack's layers have beside FFN and attention; None where the config does not tell it."""
+        keys = self.rest
+        if keys is None or self.other_setting(keys):
+            return None
+        try:
+            return Beside(
+                norms=keys["norms"],
+                norm_bias=keys["norm_bias"],
+                head_norms=HeadNorms(keys["head_norms"] if self.switch(keys["head_normed"]) else "none"),
+                sinks=keys["sinks"],
+                buckets=self.count(keys["buckets"], least=0),
+                buckets_in_each=keys["buckets_in_each"],
+            )
+        except FfnbenchError:
+            return None
+
+    def beside_layers(self) -> Rest | None:
+        """What the stack has beside its layers; None where the config does not tell it."""
+        keys = self.rest
+        if keys is None or self.other_setting(keys):
+            return None
+        try:
+            width = self.count(self.stack["d_model"])
+            if any(self.get(key) not in (None, width) for key in keys.get("equal", ())):
+                return None
+            positions, rows = self.count(keys["positions"], least=0), self.count(keys["token_types"], least=0)
+            patch = self.count("patch_size") if keys["patches"] else 0
+            squares = (self.count("image_size") // patch) ** 2 if patch else 0
+            return Rest(
+                width=width,
+                vocab=self.count(keys["vocab"], least=0),
+                rows=squares + positions + keys["more_positions"] + rows + 2 * keys["tokens"],
+                patches=(self.count("num_channels") * patch**2 + keys["patch_bias"]) * width if patch else 0,
+                norms=keys["outer_norms"],
+                norm_bias=keys["norm_bias"],
+                output=keys["head"] == "output" and not self.switch(keys["tied"]),
+                pooler=keys["head"] == "pooler",
+            )
+        except FfnbenchError:
+            return None
+
+    def ffn(self, experts: Row | None) -> FFNSpec:
+        """The FFN of the stack's layers, or of those with experts."""
+        d_model = self.count(self.stack["d_model"])
+        gated, activation = self.form()
+        row = experts or self.stack
+        return FFNSpec(
+            d_model=d_model,
+            d_ff=self.count(experts["d_ff"]) if experts else self.d_ff(d_model),
+            activation=activation,
+            gate=Gate.INNER if gated else Gate.NONE,
+            bias=self.switch(row["bias"]),
+            moe=self.moe(experts) if experts else None,
+            limit=self.number(row["limit"]) if "limit" in row else None,
+            up_offset=row.get("up_offset", 0.0),
+        )
+
+    def d_ff(self, d_model: int) -> int:
+        """The width per branch: its key, or a ratio of d_model where there is none or it is null."""
+        key, ratio = self.stack["d_ff"], self.stack.get("ratio")
+        by_ratio = ratio is not None and (not key or self.get(key) is None)
+        return int(self.number(ratio) * d_model) if by_ratio else self.count(key)
+
+    def form(self) -> tuple[bool, str]:
+        """Gated or not, and the activation. T5's feed_forward_proj says both: `gated-gelu` means gelu_new."""
+        stack = self.stack
+        gated = stack["gated"]
+        if "acts_as" in stack:
+            return self.switch(gated), stack["acts_as"]
+        name = self.value(stack["activation"])
+        if key_name(stack["activation"]) == "feed_forward_proj" and isinstance(name, str):
+            gated, name = name.startswith("gated-"), name.removeprefix("gated-")
+            name = "gelu_new" if gated and name == "gelu" else name
+        if not isinstance(name, str) or name not in HF_ACTIVATIONS:  # as strict as transformers: ReLU is no name
+            raise FfnbenchError(
+                f"the {self.model_type} config has the activation {name!r}, a name that transformers does not know",
+                _near_activation(str(name)),
+            )
+        return self.switch(gated), HF_ACTIVATIONS[name]
+
+    def moe(self, experts: Row) -> MoESpec:
+        """The experts of a layer."""
+        if "shared_d_ff" in experts:
+            shared = self.count(experts["shared_d_ff"], least=0)
+        else:
+            shared = self.count(experts["d_ff"]) * self.count(experts["shared"], least=0)
+        keys = {
+            "experts": self.count(experts["experts"]),
+            "top_k": self.count(experts["top_k"]),
+            "router_bias": self.switch(experts["router_bias"]),
+            "scores": Scores.SIGMOID if experts["sigmoid"] else Scores.SOFTMAX,
+            "normalised": self.switch(experts["normalised"]),
+            "routed_scale": self.number(experts["routed_scale"]),
+            "groups": self.count(experts["groups"]),
+            "top_groups": self.count(experts["top_groups"]),
+        }
+        try:
+            return MoESpec(shared_d_ff=shared, shared_gate=experts["shared_gate"], **keys)
+        except FfnbenchError as problem:
+            raise FfnbenchError(
+                f"the {self.model_type} config has odd experts: {problem.message}", AS_PUBLISHED
+            ) from problem
+
+    def get(self, key: str) -> Any:
+        """What the file says, or the class where the file leaves it out; None for null and for what nobody says."""
+        if key in self.config:
+            return self.config[key]
+        found = families().defaults.get(self.model_type, {}).get(key)
+        if found is not None:
+            self.left_out.append(self.at + key)
+        return found
+
+    def value(self, told: Any) -> Any:
+        """What stands where a value of the table says; a number or a truth value is itself."""
+        if isinstance(told, dict):
+            found = self.get(told["key"])
+            return told.get("default") if found is None else found
+        if isinstance(told, list):  # a name that the file has comes before the class's default
+            told = next((key for key in told if self.config.get(key) is not None), told[0])
+        if not isinstance(told, str):
+            return told
+        found = self.get(told)
+        if found is None:
+            raise Unanswered(f"the {self.model_type} config has no {told}", f"looked for the keys: {told}; {ASK}")
+        return found
+
+    def count(self, told: Any, least: int = 1, most: int = MOST_WIDTH) -> int:
+        """A whole number of at least `least` and at most `most`."""
+        value = self.value(told)
+        if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+            raise FfnbenchError(
+                f"the {self.model_type} config has {key_name(told)} {value!r:.60}",
+                f"it must be a whole number of at least {least}, and at most {most:,}",
+            )
+        return value
+
+    def number(self, told: Any) -> float:
+        """A positive number of a bearable size."""
+        value = self.value(told)
+        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= LARGEST:
+            raise FfnbenchError(f"{key_name(told)} must be a positive number, not {value!r:.60}", "for example 4")
+        return value
+
+    def listed(self, key: str) -> list[Any] | None:
+        """A list, or None where there is none."""
+        value = self.get(key)
+        if value is not None and not isinstance(value, list):
+            raise FfnbenchError(f"the {self.model_type} config has {key} {value!r:.60}", "it must be a list of layers")
+        return value
+
+    def switch(self, told: Any) -> bool:
+        """A truth value."""
+        value = self.value(told)
+        if not isinstance(value, bool):
+            raise FfnbenchError(f"the {self.model_type} config has {key_name(told)} {value!r:.60}", "true or false")
+        return value
+
+
+def _near_activation(name: str) -> str:
+    """The name that transformers has for what somebody else calls so, the names of its spelling, or all."""
+    hf = ACTIVATIONS.get(name).names.hf if name in ACTIVATIONS else ""
+    if hf:
+        return f"transformers calls it {hf.split(', ')[0]!r}"
+    return did_you_mean(name, HF_ACTIVATIONS) or "it has " + ", ".join(HF_ACTIVATIONS)
+
+
+def _first_dense(reader: Reader, layers: int, experts: Row) -> list[bool]:
+    first = reader.count(experts["first_dense"], least=0)
+    return [i >= first for i in range(layers)]
+
+
+def _sparse_step(reader: Reader, layers: int, experts: Row) -> list[bool]:
+    """Qwen-MoE: every `decoder_sparse_step`-th layer, but for those of `mlp_only_layers`."""
+    step = reader.count({"key": "decoder_sparse_step", "default": 1})
+    dense = reader.listed("mlp_only_layers") or ()
+    return [i not in dense and (i + 1) % step == 0 for i in range(layers)]
+
+
+def _typed(reader: Reader, layers: int, experts: Row) -> list[bool]:
+    """A list with one word a layer, sparse or dense; without it the first ones are dense."""
+    words = reader.listed("mlp_layer_types")
+    if words is None:
+        return _first_dense(reader, layers, experts)
+    if len(words) != layers or any(word not in ("sparse", "dense") for word in words):
+        raise FfnbenchError(
+            f"the {reader.model_type} config has mlp_layer_types that are not {layers} times sparse or dense",
+            "looked for the keys: mlp_layer_types, num_hidden_layers",
+        )
+    return [word == "sparse" for word in words]
+
+
+def _periodic(reader: Reader, layers: int, experts: Row) -> list[bool]:
+    """Jamba: one layer of each period, at an offset."""
+    period, offset = reader.count("expert_layer_period"), reader.count("expert_layer_offset", least=0)
+    return [i % period == offset for i in range(layers)]
+
+
+def _listed(reader: Reader, layers: int, experts: Row) -> list[bool]:
+    """Llama 4: the numbers of the layers with experts; without them every n-th."""
+    numbers = reader.listed("moe_layers")
+    if numbers is None:
+        step = reader.count("interleave_moe_layer_step")
+        return [(i + 1) % step == 0 for i in range(layers)]
+    return [i in numbers for i in range(layers)]
+
+
+# which layers have experts, by the word of the table
+LAYOUTS: dict[str, Callable[[Reader, int, Row], list[bool]]] = {
+    "all": lambda reader, layers, experts: [True] * layers,
+    "first_k_dense_replace": _first_dense,
+    "decoder_sparse_step": _sparse_step,
+    "mlp_layer_types": _typed,
+    "expert_layer_period": _periodic,
+    "moe_layers": _listed,
+}
