@@ -36,7 +36,7 @@ from ffnbench.device.accelerator import CaptureFailed, Replay
 from ffnbench.plan import Plan
 from ffnbench.run.session import WorkerLost
 from ffnbench.worker.jobs import Jobs
-from ffnbench.worker.loop import _answer
+from ffnbench.worker.loop import answer_to
 
 US = 1e-6
 AT_ONCE = {"warmup_s": 0.004, "min_sample_s": 0.004}  # nothing here has to get warm, and nothing scatters
@@ -494,7 +494,7 @@ class SimulatedWorker:
                 self.jobs = Quiet(plan, request["memory_bytes"])
                 self.jobs.waits = NoWait()
                 return {}
-            answer = _answer(getattr(self.jobs, request.pop("do")), torch, request, self.jobs)
+            answer = answer_to(getattr(self.jobs, request.pop("do")), request, self.jobs)
         self.gone = bool(answer.get("ends"))
         return json.loads(json.dumps(answer))
 

@@ -21,7 +21,7 @@ from ffnbench.ffn.spec import FFNSpec, ImportedSpec
 from ffnbench.plan import Workload
 from ffnbench.worker import counting
 from ffnbench.worker.hidden_kernels import UNNAMED
-from ffnbench.worker.loop import _answer
+from ffnbench.worker.loop import answer_to
 
 D_MODEL, D_FF = 16, 48
 LAYERS = 4 * D_MODEL * D_FF  # FLOPs of two linear layers, a token
@@ -277,7 +277,7 @@ def raised(problem: BaseException) -> dict:
     def job() -> None:
         raise problem
 
-    return _answer(job, torch, {"do": "open"})
+    return answer_to(job, {"do": "open"})
 
 
 def of_triton(name: str, message: str, **facts: str) -> BaseException:
@@ -325,7 +325,7 @@ def test_what_a_compiler_cannot_compile_is_unsupported_and_says_why() -> None:
 FAILS_TO_COMPILE = """
 import torch
 from ffnbench.worker.jobs import Jobs
-from ffnbench.worker.loop import _answer
+from ffnbench.worker.loop import answer_to
 from ffnbench.plan import NoProbe
 from ffnbench.planning.compare import plan_compare
 from ffnbench.request import CompareRequest
@@ -338,7 +338,7 @@ def job(label):
 
 plan = plan_compare(CompareRequest(variants="relu,c=relu@backend=compile", d_model=8, threads=1), NoProbe())
 jobs = Jobs(plan)
-answers = [_answer(job, torch, {"do": "job", "label": label}, jobs) for label in ("relu", "c")]
+answers = [answer_to(job, {"do": "job", "label": label}, jobs) for label in ("relu", "c")]
 print([answer.get("ends") for answer in answers])
 print(answers[1]["failure"], answers[1]["message"])
 """

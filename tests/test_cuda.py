@@ -20,7 +20,7 @@ from ffnbench.ffn.modules import build_module, reference_output
 from ffnbench.ffn.moe import Dispatch, MoESpec
 from ffnbench.ffn.spec import FFNSpec, Gate
 from ffnbench.plan import Workload
-from ffnbench.worker import meters, weighing
+from ffnbench.worker import meters, peak_memory
 
 pytestmark = [pytest.mark.cuda, pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")]
 
@@ -44,10 +44,10 @@ def test_bytes_are_the_closed_form(gate: Gate, bias: bool, dtype: str, mode: str
     subject = subject_of(spec, dtype, mode)
     predicted = cost(spec, tokens=1024, dtype=dtype, train=mode == "train", device="cuda")
     assert predicted.peak_bytes is not None
-    assert (weighing.workspace_bytes(subject) or 0) > 0
-    assert weighing.peak_bytes(subject) == predicted.peak_bytes  # in bytes as they were asked for, not in blocks
+    assert (peak_memory.workspace_bytes(subject) or 0) > 0
+    assert peak_memory.peak_bytes(subject) == predicted.peak_bytes  # in bytes as they were asked for, not in blocks
     if mode == "train":
-        assert weighing.saved_bytes(subject) == predicted.saved_bytes
+        assert peak_memory.saved_bytes(subject) == predicted.saved_bytes
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])

@@ -55,7 +55,7 @@ def answer_to(problem: Exception) -> dict:
     def job(label: str) -> dict:
         raise problem
 
-    return worker._answer(job, torch, {"do": "sample", "label": "relu"}, Jobs())
+    return worker.answer_to(job, {"do": "sample", "label": "relu"}, Jobs())
 
 
 @pytest.mark.parametrize(
@@ -107,10 +107,10 @@ def test_after_a_full_device_the_failed_case_is_let_go_and_the_caches_are_emptie
 def test_an_error_that_the_device_finds_later_is_that_of_the_case_that_made_it() -> None:
     """Errors of kernels come up at the next wait: the worker waits before it answers."""
     jobs = Jobs(accelerator_error(ILLEGAL))
-    answer = worker._answer(lambda label: {"value": 1.0}, torch, {"do": "sample", "label": "relu"}, jobs)
+    answer = worker.answer_to(lambda label: {"value": 1.0}, {"do": "sample", "label": "relu"}, jobs)
     assert (answer["failure"], answer["ends"], jobs.drained) == ("crash", True, ["relu"])
     fine = Jobs()
-    assert worker._answer(lambda label: {"value": 1.0}, torch, {"do": "sample", "label": "gelu"}, fine) == {
+    assert worker.answer_to(lambda label: {"value": 1.0}, {"do": "sample", "label": "gelu"}, fine) == {
         "value": 1.0
     }
     assert fine.drained == ["gelu"]

@@ -29,7 +29,7 @@ from ffnbench.run.runner import run
 from ffnbench.stats.noise import busy_text, device_clocks, device_others, left_out
 from ffnbench.stats.rounds import is_clean
 from ffnbench.stats.verdict import summarise
-from ffnbench.worker import meters, weighing
+from ffnbench.worker import meters, peak_memory
 
 UUIDS = ("aaaaaaaa-0000-0000-0000-000000000000", "bbbbbbbb-0000-0000-0000-000000000000")
 A100 = {
@@ -579,5 +579,5 @@ def test_workspace_is_a_number_of_its_own_and_no_part_of_the_peak() -> None:
     x = torch.ones(1, 1, 4)
     subject = meters.Subject(Counting(allocator), x, x, train=False, accelerator=allocator)
     for _ in range(2):
-        assert (weighing.workspace_bytes(subject), weighing.peak_bytes(subject)) == (64, 300)
-    assert weighing.workspace_bytes(meters.Subject(torch.nn.Identity(), x, x, train=False)) is None
+        assert (peak_memory.workspace_bytes(subject), peak_memory.peak_bytes(subject)) == (64, 300)
+    assert peak_memory.workspace_bytes(meters.Subject(torch.nn.Identity(), x, x, train=False)) is None

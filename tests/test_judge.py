@@ -26,7 +26,7 @@ from ffnbench.result import Against, CaseCost, FailureKind
 from ffnbench.run.output_checks import SHARE, OutputChecks
 from ffnbench.run.runner import run
 from ffnbench.run.session import WorkerLost
-from ffnbench.worker import evidence, judging, originals
+from ffnbench.worker import evidence, originals, output_check
 from ffnbench.worker.inputs import PART, WIDEST, Pool, most_inputs, width_of
 from ffnbench.worker.jobs import Jobs
 from ffnbench.worker.originals import Originals
@@ -188,11 +188,11 @@ def test_an_error_is_of_a_row_and_never_of_a_quiet_one() -> None:
     expected[3] = 1e-9
     off = expected.clone()
     off[2] *= 1.5
-    assert judging.row_error(off, expected) == pytest.approx(0.5)
+    assert output_check.row_error(off, expected) == pytest.approx(0.5)
     quiet = expected.clone()
     quiet[3] = 0.0
-    assert judging.row_error(quiet, expected) < 1e-8
-    assert judging.row_error(torch.full((4, 8), float("inf")), expected) == float("inf")
+    assert output_check.row_error(quiet, expected) < 1e-8
+    assert output_check.row_error(torch.full((4, 8), float("inf")), expected) == float("inf")
 
 
 # What an output may be

@@ -33,7 +33,7 @@ from ffnbench.run.prober import Prober
 from ffnbench.run.runner import run
 from ffnbench.run.session import Session, WorkerLost
 from ffnbench.stats.verdict import summarise
-from ffnbench.worker import meters, weighing
+from ffnbench.worker import meters, peak_memory
 from ffnbench.worker.descendants import marked
 
 HOSTILE = str(Path(__file__).with_name("hostile.py"))
@@ -254,7 +254,7 @@ class Twice(torch.nn.Module):
 def test_sparsity_is_the_share_over_all_calls_of_the_projection(by_name: bool) -> None:
     work = Workload(batch=1, seq_len=2, dtype="float32", device="cpu", mode="forward", threads=1)
     subject = meters.subject_of(Twice(by_name=by_name), work, 2, 0)
-    assert weighing.sparsity(subject) == (3 / 8, 1 / 4)
+    assert peak_memory.sparsity(subject) == (3 / 8, 1 / 4)
 
 
 class Around(Twice):
@@ -267,7 +267,7 @@ class Around(Twice):
 def test_sparsity_says_where_the_projection_is_never_called() -> None:
     work = Workload(batch=1, seq_len=2, dtype="float32", device="cpu", mode="forward", threads=1)
     with pytest.raises(FfnbenchError, match="never called as a module"):
-        weighing.sparsity(meters.subject_of(Around(), work, 2, 0))
+        peak_memory.sparsity(meters.subject_of(Around(), work, 2, 0))
 
 
 @pytest.mark.parametrize("text", [b'{"x": 1}\n', b"\xff\n"])

@@ -1,7 +1,7 @@
 """The worker's side of each request: open a case, take a sample, weigh it, check it. Needs torch.
 
 Before timing a subject that claims to be one of ffnbench's forms is held against a float64 reference, in the first
-worker. What its timed calls give goes to a judge in another process (judging.py).
+worker. What its timed calls give goes to a judge in another process (output_check.py).
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ from ffnbench.metrics import DEVICE_TIME, ERROR, HIT, HOST_TIME, LOAD
 from ffnbench.plan import Case, Plan, Workload
 from ffnbench.planning.backends import lacks
 from ffnbench.result import Roof
-from ffnbench.worker import meters, precision, weighing
+from ffnbench.worker import meters, peak_memory, precision
 from ffnbench.worker.ceiling_calls import Ceilings
 from ffnbench.worker.counting import check_output
 from ffnbench.worker.evidence import Witness, fingerprint, moving
 from ffnbench.worker.inputs import gradient_salt, most_inputs
-from ffnbench.worker.judging import Judge
 from ffnbench.worker.originals import Originals
+from ffnbench.worker.output_check import Judge
 from ffnbench.worker.padding import padded
 
 
@@ -72,13 +72,10 @@ class Jobs:
     ceilings: Ceilings = field(default_factory=Ceilings)
     devices: DeviceWatch = field(default_factory=DeviceWatch)
 
-    def open(
-        self, label: str, calls: int | None, checked: bool = False, weights: str = "", split: int | None = None
-    ) -> dict[str, Any]:
+    def open(self, label: str, calls: int | None, checked: bool = False, weights: str = "") -> dict[str, Any]:
         """Build, check and warm up a case; finds how many calls make a sample unless that is known.
 
-        `checked` and `split` are what an earlier worker has found out; `weights` is the folder that a base has written
-        its own to.
+        `checked` is whether an earlier worker has checked it; `weights` is the folder with a base's.
         """
         case, protocol = self.plan.case(label), self.plan.protocol
         work = case.workload
@@ -93,7 +90,7 @@ class Jobs:
         made_of = fingerprint(module) if isinstance(case.ffn, ImportedSpec) and work.backend not in ORDERS else None
         subject = meters.subject_of(module, work, case.ffn.d_model, protocol.seed)
         subject.pads = pads
-        made = self._made(subject, case, weights, split, checked)
+        made = self._made(subject, case, weights, checked)
         if not checked or subject.accelerator is not None:
             self._first_call(subject, case, checked)
         with settled(work):
@@ -106,12 +103,13 @@ class Jobs:
         share = None if free is None else free // (COPIES * len(self.plan.cases))
         most = 1 if self._alone(case) else most_inputs(subject.x, share)
         calls = calls if self._alone(case) else min(calls, most)
-        subject.pool.renew(protocol.seed, min(calls, most))
+        inputs = min(calls, most)
+        subject.pool.renew(protocol.seed, inputs)
         if subject.train:
-            subject.grads.renew(protocol.seed, min(calls, most))
+            subject.grads.renew(protocol.seed, inputs)
         self.subjects[label] = subject
         self.originals.keep(label, module)
-        pool = {"count": min(calls, most), "bytes": subject.pool.memory.nbytes}
+        pool = {"count": inputs, "bytes": subject.pool.memory.nbytes}
         told = {"calls": calls, "inputs": pool, "made_of": made_of, ERROR: self.errors.get(label)}
         return told | {"replaced": self.originals.replaced()} | made
 
@@ -211,15 +209,15 @@ class Jobs:
         subject = self.subjects[label]
         _settle(self.plan.case(label).workload)
         return {
-            "workspace_bytes": weighing.workspace_bytes(subject),
-            "peak_bytes": weighing.peak_bytes(subject),
-            "saved_bytes": weighing.saved_bytes(subject) if subject.train else None,
+            "workspace_bytes": peak_memory.workspace_bytes(subject),
+            "peak_bytes": peak_memory.peak_bytes(subject),
+            "saved_bytes": peak_memory.saved_bytes(subject) if subject.train else None,
         }
 
     def sparsity(self, label: str) -> dict[str, Any]:
         """How sparse the hidden layer is at the declared init and the seeded input."""
         _settle(self.plan.case(label).workload)
-        zero, dead = weighing.sparsity(self.subjects[label])
+        zero, dead = peak_memory.sparsity(self.subjects[label])
         return {"zero_share": zero, "dead_share": dead}
 
     def route(self, label: str) -> dict[str, Any]:
@@ -231,22 +229,16 @@ class Jobs:
         busiest, hit = expert_load(subject.module, subject.x)
         return {LOAD: busiest, HIT: hit}
 
-    def _made(
-        self, subject: meters.Subject, case: Case, weights: str, split: int | None, checked: bool
-    ) -> dict[str, Any]:
+    def _made(self, subject: meters.Subject, case: Case, weights: str, checked: bool) -> dict[str, Any]:
         """Make the subject ready by its backend, once it has the weights that it will be called with."""
         foreign = isinstance(case.ffn, ImportedSpec) and not isinstance(subject.module, OwnForm)
         known = isinstance(case.ffn, ImportedSpec) and case.ffn.ours is not None
         several = any(not one.workload.eager for one in self.plan.cases)
-        if weights or (foreign and several):
-            # a lazy module makes its weights now: those of inference mode could not be set afterwards
-            with torch.set_grad_enabled(subject.train):
-                subject.module(subject.x)
         if weights:
             carried(weights, subject.module)
         if foreign and not known and not checked and several:
             self.exact[case.label] = _in_float64(subject, whole=not case.workload.eager)
-        made = prepare(subject, case.workload, split)
+        made = prepare(subject, case.workload)
         if case.label in self.exact and self.exact[case.label] is None:
             made["notes"] = [*made.get("notes", ()), NO_ERROR]
         if isinstance(experts := subject.module, MixtureOfExperts) and (told := experts.loop()):
