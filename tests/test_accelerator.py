@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from ffnbench.device import accelerator
-from ffnbench.device.accelerator import CaptureFailed, CudaAccelerator, TorchAccelerator, accelerator_of, place_of
+from ffnbench.device.accelerator import Accelerator, CaptureFailed, CudaAccelerator, accelerator_of, place_of
 from ffnbench.errors import Unsupported
 
 
@@ -100,14 +100,13 @@ def test_what_waits_for_the_device_is_found_before_a_capture_begins(cuda: Cuda) 
     assert (cuda.on, cuda.mode) == ("default", 0)
 
 
-@pytest.mark.parametrize("invalid", [False, True])
-def test_after_a_capture_that_broke_off_the_stream_is_as_it_was(cuda: Cuda, invalid: bool) -> None:
+def test_after_a_capture_that_broke_off_the_stream_is_as_it_was(cuda: Cuda) -> None:
     """It is ended, and a trifle is captured after it, which takes the generator out of it."""
 
     def work() -> None:
         cuda.log.append("work")
         if cuda.log.count("work") > 1:
-            cuda.invalid = invalid
+            cuda.invalid = True
             raise ValueError("operation not permitted when stream is capturing")
 
     with pytest.raises(CaptureFailed, match="not permitted"):
@@ -119,21 +118,11 @@ def test_after_a_capture_that_broke_off_the_stream_is_as_it_was(cuda: Cuda, inva
     assert cuda.on == "default"
 
 
-def test_an_interruption_is_no_capture_that_failed(cuda: Cuda) -> None:
-    def work() -> None:
-        if "begin on side" in cuda.log:
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        cuda.of.capture(work)
-    assert cuda.log[-2:] == ["end", "no workspaces"]
-
-
 class Clocked:
     """A kind of device whose clock moves by what it is given to do."""
 
     def __init__(self) -> None:
-        self.seconds, self.state = 0.0, torch.tensor([1])
+        self.seconds = 0.0
         self.told = {"requested_bytes.all.current": 5, "requested_bytes.all.peak": 7}
         clocked = self
 
@@ -154,12 +143,11 @@ class Clocked:
         self.reset_peak_memory_stats = lambda device: self.told.update({"requested_bytes.all.peak": 5})
         self.mem_get_info = lambda device: (100, 1000)
         self.memory_reserved, self.memory_allocated = (lambda device: 30), (lambda device: 10)
-        self.get_rng_state = lambda device: self.state
 
 
 @pytest.fixture
-def common(monkeypatch: pytest.MonkeyPatch) -> tuple[TorchAccelerator, Clocked]:
-    of, clocked = TorchAccelerator("xpu:1"), Clocked()
+def common(monkeypatch: pytest.MonkeyPatch) -> tuple[Accelerator, Clocked]:
+    of, clocked = Accelerator("xpu:1"), Clocked()
     assert of.device == torch.device("xpu:1")
     of.device, of._torch = torch.device("cpu"), clocked
     return of, clocked
@@ -180,28 +168,18 @@ def test_a_spin_without_an_instruction_for_it_is_products_of_known_time(common) 
             assert clocked.seconds - before == pytest.approx(seconds, abs=37e-6)
 
 
-def test_a_flush_writes_twice_the_last_cache(common) -> None:
+def test_a_flush_writes_twice_the_last_cache_and_memory_is_what_was_asked_for(common) -> None:
     of, _ = common
     of.flush()
     assert of._buffer.nbytes == 2 * (40 << 20)
-
-
-def test_memory_is_that_which_was_asked_for(common) -> None:
-    of, _ = common
     assert (of.requested_bytes(), of.peak_requested_bytes()) == (5, 7)
     of.reset_peak()
     assert of.peak_requested_bytes() == 5
     assert of.free_bytes() == 100 + 30 - 10
-
-
-def test_where_torch_counts_no_peak_it_is_said(common) -> None:
-    of, _ = common
-    of._torch = SimpleNamespace()
+    of._torch = SimpleNamespace()  # where torch counts no peak it is said
     for asked in (of.reset_peak, of.peak_requested_bytes):
         with pytest.raises(Unsupported, match="counts no"):
             asked()
-    with pytest.raises(CaptureFailed, match="xpu:1"):
-        of.capture(lambda: None)
 
 
 def test_there_is_one_for_a_name_and_none_for_the_cpu(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -110,7 +110,5 @@ def test_an_error_that_the_device_finds_later_is_that_of_the_case_that_made_it()
     answer = worker.answer_to(lambda label: {"value": 1.0}, {"do": "sample", "label": "relu"}, jobs)
     assert (answer["failure"], answer["ends"], jobs.drained) == ("crash", True, ["relu"])
     fine = Jobs()
-    assert worker.answer_to(lambda label: {"value": 1.0}, {"do": "sample", "label": "gelu"}, fine) == {
-        "value": 1.0
-    }
+    assert worker.answer_to(lambda label: {"value": 1.0}, {"do": "sample", "label": "gelu"}, fine) == {"value": 1.0}
     assert fine.drained == ["gelu"]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import sys
 import warnings
-import weakref
 from collections.abc import Iterator
 from dataclasses import replace
 from types import ModuleType, SimpleNamespace
@@ -15,21 +14,19 @@ import pytest
 import torch
 from conftest import FACTS, FakeLaunch
 
-from ffnbench.device import accelerator, environment, nvml
+from ffnbench.device import accelerator, nvml
 from ffnbench.device.environment import about_accelerators, about_device, describe
 from ffnbench.device.nvml import DeviceWatch, advice, reasons
 from ffnbench.errors import FfnbenchError
 from ffnbench.plan import Plan
-from ffnbench.planning.block import plan_block
 from ffnbench.planning.compare import plan_compare
-from ffnbench.request import BlockRequest, CompareRequest
+from ffnbench.request import CompareRequest
 from ffnbench.result import DeviceSeen, Verdict
 from ffnbench.run.devices import why_not_seen
 from ffnbench.run.runner import run
 from ffnbench.stats.noise import busy_text, device_clocks, device_others, left_out
 from ffnbench.stats.rounds import is_clean
 from ffnbench.stats.verdict import summarise
-from ffnbench.worker import meters, peak_memory
 
 UUIDS = ("aaaaaaaa-0000-0000-0000-000000000000", "bbbbbbbb-0000-0000-0000-000000000000")
 A100 = {
@@ -257,15 +254,6 @@ def test_a_sample_tells_clock_heat_power_and_once_who_else_is_there(
     assert DeviceWatch().told("cuda")["device"]["others"] is None
 
 
-def test_an_older_driver_names_the_reasons_as_throttling(driver: Any) -> None:
-    class Older(FakeNVML):
-        def _nvmlDeviceGetCurrentClocksThrottleReasons(self, handle: int) -> int:
-            return 0x40
-
-    driver(Older(nvmlDeviceGetCurrentClocksEventReasons=AttributeError))
-    assert DeviceWatch().told("cuda")["throttled"] == "hw thermal slowdown"
-
-
 def test_advice_says_what_to_do_and_does_nothing(driver: Any) -> None:
     driver(FakeNVML())
     text = "\n".join(advice(nvml.facts("cuda")))
@@ -403,16 +391,6 @@ def test_what_fits_is_foretold_from_the_free_memory_of_the_device() -> None:
     assert run(plan, launch=launched(gpu_free_bytes=None)).failures == ()  # not known: it is tried
 
 
-def test_a_textbook_form_that_the_device_does_not_hold_is_left_out() -> None:
-    asked = BlockRequest(d_model=512, seq_len="512,16384", textbook=True, device="cuda", workers=3, rounds=3)
-    plan = plan_block(asked)
-    done = run(plan, launch=launched(gpu_free_bytes=2 << 30))
-    assert len(done.plan.cases) == len(plan.cases) - 1
-    (text,) = [note.text for note in done.plan.notes if "is left out" in note.text]
-    assert "16,384 tokens" in text
-    assert len(run(plan, launch=launched()).plan.cases) == len(plan.cases)
-
-
 def told_by(throttled: Any, **now: Any) -> Any:
     """What a sample's answer tells beside its seconds."""
     seen = {"clock_mhz": 1410, "temperature_c": 70, "power_w": 300.0, **now}
@@ -434,13 +412,6 @@ def test_a_round_under_heat_is_not_clean_and_a_card_at_its_power_limit_is() -> N
     for none in ("", None):
         assert is_clean(replace(latencies[0], throttled=none))
     assert not is_clean(replace(latencies[0], waited=0.5))
-
-
-def test_a_row_that_is_always_at_its_power_limit_is_decided() -> None:
-    done = sampled("power cap")
-    verdicts = {c.case: c.verdict for c in summarise(done)[1]}
-    assert Verdict.BUSY not in verdicts.values()
-    assert left_out(done) == ""
 
 
 def test_heat_in_every_round_is_busy_and_says_of_what() -> None:
@@ -500,84 +471,4 @@ def test_a_run_without_nvml_says_so_once_and_goes_on() -> None:
     assert done.failures == ()
 
 
-def test_variables_of_every_vendor_s_libraries_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    names = ("HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "HSA_OVERRIDE_GFX_VERSION", "MIOPEN_FIND_MODE",
-             "ROCBLAS_LAYER", "HIPBLASLT_LOG_MASK", "TENSILE_DB", "SYCL_CACHE_PERSISTENT", "ZE_AFFINITY_MASK",
-             "ONEAPI_DEVICE_SELECTOR", "PYTORCH_MPS_HIGH_WATERMARK_RATIO", "CUBLAS_WORKSPACE_CONFIG")  # fmt: skip
-    for name in names:
-        monkeypatch.setenv(name, "1")
-    monkeypatch.setenv("MY_SECRET", "1")
-    monkeypatch.setattr(torch.version, "hip", "6.2.41133")
-    told = environment.about_build()
-    assert {name: told.get(name) for name in names} == dict.fromkeys(names, "1")
-    assert told["HIP"] == "6.2.41133"
-    assert "MY_SECRET" not in told
-    here = FACTS | {"hip": "6.2.41133", "build": told}
-    prints = {
-        name: describe(here | {"build": {key: value for key, value in told.items() if key != name}}).fingerprint
-        for name in names
-    }
-    changes = [name for name in names if prints[name] != describe(here).fingerprint]
-    assert changes == [
-        "HSA_OVERRIDE_GFX_VERSION", "MIOPEN_FIND_MODE", "ROCBLAS_LAYER", "HIPBLASLT_LOG_MASK", "TENSILE_DB"
-    ]  # fmt: skip
-    assert describe(FACTS | {"build": told}).fingerprint == describe(FACTS).fingerprint  # of a build without HIP
-
-
 # Memory
-
-
-class Allocator:
-    """A device's allocator that counts requested bytes; its tensors live on the CPU."""
-
-    name, device = "cuda:0", torch.device("cpu")
-
-    def __init__(self) -> None:
-        self.now_bytes = self.peak = 1000  # weights and input
-        self.workspace = 0
-
-    def take(self, size: int) -> None:
-        self.now_bytes += size
-        self.peak = max(self.peak, self.now_bytes)
-
-    def synchronize(self) -> None:
-        pass
-
-    def reset_peak(self) -> None:
-        self.peak = self.now_bytes
-
-    def requested_bytes(self) -> int:
-        return self.now_bytes
-
-    def peak_requested_bytes(self) -> int:
-        return self.peak
-
-    def release_workspaces(self) -> None:
-        self.now_bytes, self.workspace = self.now_bytes - self.workspace, 0
-
-
-class Counting(torch.nn.Module):
-    """A forward that takes 300 bytes and gives back 200, whose library keeps 64 from its first call on."""
-
-    def __init__(self, allocator: Allocator) -> None:
-        super().__init__()
-        self.allocator, self.held = allocator, 0
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        if not self.allocator.workspace:
-            self.allocator.workspace = 64
-            self.allocator.take(64)
-        self.allocator.take(300)
-        self.allocator.take(-200)
-        y = x + 1
-        weakref.finalize(y, self.allocator.take, -100)
-        return y
-
-
-def test_workspace_is_a_number_of_its_own_and_no_part_of_the_peak() -> None:
-    allocator: Any = Allocator()
-    x = torch.ones(1, 1, 4)
-    subject = meters.Subject(Counting(allocator), x, x, train=False, accelerator=allocator)
-    for _ in range(2):
-        assert (peak_memory.workspace_bytes(subject), peak_memory.peak_bytes(subject)) == (64, 300)
-    assert peak_memory.workspace_bytes(meters.Subject(torch.nn.Identity(), x, x, train=False)) is None

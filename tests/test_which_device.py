@@ -16,9 +16,8 @@ from test_cli import call  # noqa: F401 - a fixture
 import ffnbench
 from ffnbench import api
 from ffnbench.api import world
-from ffnbench.cli import completing
 from ffnbench.device import environment
-from ffnbench.device.environment import auto_device, why_no_gpu
+from ffnbench.device.environment import why_no_gpu
 from ffnbench.errors import FfnbenchError
 from ffnbench.plan import Arm, NoProbe, Plan, Workload
 from ffnbench.planning.block import plan_block
@@ -35,11 +34,6 @@ def plan_of(variants: str = "relu", **flags: Any) -> Plan:
 
 def works(variants: str = "relu", **flags: Any) -> list[Workload]:
     return [case.workload for case in plan_of(variants, **flags).cases]
-
-
-@pytest.mark.parametrize("name", ["auto", "cpu", "cuda", "cuda:1", "CUDA:0", "xpu", "xpu:3", "mps"])
-def test_devices_have_torchs_names(name: str) -> None:
-    assert device_of(name) == name.lower()
 
 
 @pytest.mark.parametrize(
@@ -120,11 +114,6 @@ def test_auto_becomes_what_the_worker_names(told: str | None, device: str, monke
     assert (work.device, work.time) == (device, "device")
 
 
-def test_auto_without_a_gpu_is_the_cpu() -> None:
-    assert auto_device({**FACTS, "accelerator": None}) == "cpu"
-    assert auto_device(FACTS) == "cpu"
-
-
 @pytest.mark.parametrize("device", ["xpu", "mps", "xpu:1", "cuda:1"])
 def test_a_device_of_another_kind_than_torch_sees_is_refused(device: str) -> None:
     with pytest.raises(FfnbenchError, match=f"device '{device}' was asked for, but torch"):
@@ -150,10 +139,6 @@ def test_why_there_is_no_gpu_of_a_kind(tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.setattr(sys, "platform", "linux")
     files = {kind: (str(tmp_path / kind),) for kind in ("cuda", "xpu")}
     monkeypatch.setattr(environment, "GPU_FILES", files)
-    monkeypatch.setattr(environment, "AMD", str(tmp_path / "kfd"))
-    monkeypatch.setattr(environment, "NVIDIA", str(tmp_path / "nvidiactl"))
-    for name in environment.HIDING:
-        monkeypatch.delenv(name, raising=False)
     assert "no driver of an Intel GPU" in why_no_gpu("xpu")
     for kind in files:
         (tmp_path / kind).touch()
@@ -161,19 +146,6 @@ def test_why_there_is_no_gpu_of_a_kind(tmp_path: Path, monkeypatch: pytest.Monke
     for build, sees in builds.items():
         monkeypatch.setattr(environment, "version", lambda name, build=build: build)
         assert (not why_no_gpu("cuda"), not why_no_gpu("xpu")) == sees
-    monkeypatch.setenv("HIP_VISIBLE_DEVICES", "-1")
-    assert why_no_gpu("cuda") == ""  # a GPU of NVIDIA's does not read it
-    (tmp_path / "kfd").touch()
-    assert why_no_gpu("cuda") == "HIP_VISIBLE_DEVICES hides every GPU"
-
-
-def test_a_shell_offers_them() -> None:
-    assert completing.variants("swiglu@matmul_precision=") == [
-        f"swiglu@matmul_precision={name}" for name in ("highest", "high", "medium")
-    ]
-    assert completing.variants("swiglu@cac") == ["swiglu@cache=hot", "swiglu@cache=cold"]
-    assert completing.COMPLETERS["time"]("") == ["wall", "device"]
-    assert {"xpu", "mps", "cuda", "cpu", "auto"} == set(completing.COMPLETERS["device"](""))
 
 
 def test_a_file_sets_them_and_python_takes_them(call, tmp_path: Path, monkeypatch) -> None:  # noqa: F811
