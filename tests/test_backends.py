@@ -113,6 +113,7 @@ def test_code_that_does_not_compile_once_and_for_all(worker: Session) -> None:
     assert "nothing in it that it could compile" in found["Closed"]["message"]
 
 
+@pytest.mark.slow
 def test_a_machine_without_a_compiler_says_so() -> None:
     session = Session(
         replace(plan_compare(CompareRequest()).cases[0].arm, env=(("CXX", "/nowhere/g++"), ("PATH", "/nowhere")))

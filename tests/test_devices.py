@@ -42,84 +42,38 @@ class NVMLError(Exception):
 
 
 class FakeNVML(ModuleType):
-    """A driver with two cards; torch's first is its second, as CUDA_VISIBLE_DEVICES=1,0 has it."""
+    """A driver with two cards; torch's first is its second, as CUDA_VISIBLE_DEVICES=1,0 has it. `answers` are what its
+    functions give, an exception is what they raise; what is not among them is not supported.
+    """
 
-    def __init__(self, **broken: Any) -> None:
+    def __init__(self, **answers: Any) -> None:
         super().__init__("pynvml")
         self.cards = {f"GPU-{UUIDS[1]}": 0, f"GPU-{UUIDS[0]}": 1}  # NVML's index by UUID
-        self.bits, self.mhz, self.pids = [0, 0], [1980, 1410], [[], []]
-        self.broken, self.started = broken, 0
+        self.bits, self.pids = [0, 0], [[], []]
+        self.answers = {
+            "nvmlInit": lambda: None,
+            "nvmlDeviceGetHandleByUUID": lambda uuid: self.cards[uuid],
+            "nvmlDeviceGetHandleByPciBusId": lambda bus: {"00000000:17:00.0": 1}[bus],
+            "nvmlSystemGetDriverVersion": lambda: b"550.54.15",
+            "nvmlDeviceGetUUID": lambda handle: next(uuid for uuid, index in self.cards.items() if index == handle),
+            "nvmlDeviceGetPowerManagementLimit": lambda handle: 300_000,
+            "nvmlDeviceGetPowerManagementDefaultLimit": lambda handle: 400_000,
+            "nvmlDeviceGetMaxClockInfo": lambda handle, what: {1: 1980, 2: 2619}[what],
+            "nvmlDeviceGetEccMode": lambda handle: [1, 1],
+            "nvmlDeviceGetPersistenceMode": lambda handle: 0,
+            "nvmlDeviceGetCurrentClocksThrottleReasons": lambda handle: self.bits[handle],
+            "nvmlDeviceGetClockInfo": lambda handle, what: [1980, 1410][handle],
+            "nvmlDeviceGetTemperature": lambda handle, sensor: 60 + handle,
+            "nvmlDeviceGetPowerUsage": lambda handle: 250_500,
+            "nvmlDeviceGetComputeRunningProcesses": lambda handle: [SimpleNamespace(pid=p) for p in self.pids[handle]],
+        } | answers  # fmt: skip
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("__"):
+        if name.startswith("__") or name not in self.answers:
             raise AttributeError(name)
-        if name in self.broken and isinstance(self.broken[name], type):
-            raise self.broken[name](name)
-
-        def call(*arguments: Any) -> Any:
-            if problem := self.broken.get(name):
-                raise problem
-            return getattr(self, "_" + name)(*arguments)
-
-        if not any("_" + name in vars(cls) for cls in type(self).__mro__):
-            raise AttributeError(name)
-        return call
-
-    def _nvmlInit(self) -> None:
-        self.started += 1
-
-    def _nvmlDeviceGetHandleByUUID(self, uuid: str) -> int:
-        if uuid not in self.cards:
-            raise NVMLError("Not Found")
-        return self.cards[uuid]
-
-    def _nvmlDeviceGetHandleByPciBusId(self, bus: str) -> int:
-        return {"00000000:17:00.0": 1}[bus]
-
-    def _nvmlDeviceGetDeviceHandleFromMigDeviceHandle(self, handle: int) -> int:
-        raise NVMLError("Invalid Argument")
-
-    def _nvmlSystemGetDriverVersion(self) -> bytes:
-        return b"550.54.15"
-
-    def _nvmlDeviceGetUUID(self, handle: int) -> str:
-        return next(uuid for uuid, index in self.cards.items() if index == handle)
-
-    def _nvmlDeviceGetPowerManagementLimit(self, handle: int) -> int:
-        return 300_000
-
-    def _nvmlDeviceGetPowerManagementDefaultLimit(self, handle: int) -> int:
-        return 400_000
-
-    def _nvmlDeviceGetMaxClockInfo(self, handle: int, what: int) -> int:
-        return {1: 1980, 2: 2619}[what]
-
-    def _nvmlDeviceGetApplicationsClock(self, handle: int, what: int) -> int:
-        raise NVMLError("Not Supported")
-
-    def _nvmlDeviceGetEccMode(self, handle: int) -> list[int]:
-        return [1, 1]
-
-    def _nvmlDeviceGetMigMode(self, handle: int) -> list[int]:
-        raise NVMLError("Not Supported")
-
-    def _nvmlDeviceGetPersistenceMode(self, handle: int) -> int:
-        return 0
-
-    def _nvmlDeviceGetCurrentClocksEventReasons(self, handle: int) -> int:
-        return self.bits[handle]
-
-    def _nvmlDeviceGetClockInfo(self, handle: int, what: int) -> int:
-        return self.mhz[handle]
-
-    def _nvmlDeviceGetTemperature(self, handle: int, sensor: int) -> int:
-        return 60 + handle
-
-    def _nvmlDeviceGetPowerUsage(self, handle: int) -> int:
-        return 250_500
-
-    def _nvmlDeviceGetComputeRunningProcesses(self, handle: int) -> list[SimpleNamespace]:
-        return [SimpleNamespace(pid=pid, usedGpuMemory=None) for pid in self.pids[handle]]
+        if isinstance(self.answers[name], Exception):
+            raise self.answers[name]
+        return self.answers[name]
 
 
 @pytest.fixture
@@ -152,7 +106,6 @@ def test_a_device_is_the_one_that_torch_means_and_not_that_of_the_same_index(dri
     found = driver(FakeNVML())
     assert found is not None
     assert (nvml.facts("cuda")["gpu_uuid"], nvml.facts("cuda:1")["gpu_uuid"]) == tuple(f"GPU-{u}" for u in UUIDS)
-    assert found.started == 1
     found.cards = {}  # a driver that knows no such UUID is asked for the place on the bus
     assert nvml.card_of("cuda:1").handle == 1
     assert nvml.card_of("cpu") is None
@@ -175,21 +128,19 @@ def test_what_a_card_is_and_what_can_not_be_had_is_none(driver: Any) -> None:
     assert {describe(FACTS | told | change).fingerprint for change in same} == {here.fingerprint}
 
 
-REFUSED = [name for name in vars(FakeNVML) if name.startswith("_nvmlDevice")]
-
-
 @pytest.mark.parametrize("how", ["not installed", "does not load", "no driver", "no permission", "no such card"])
 def test_whatever_is_missing_of_nvml_nothing_fails(driver: Any, how: str) -> None:
     if how == "not installed":
         driver(None)  # importing it raises ImportError
     elif how == "does not load":
-        driver(FakeNVML(nvmlInit=OSError))
+        driver(FakeNVML(nvmlInit=OSError("no libnvidia-ml.so")))
     elif how == "no driver":
         driver(FakeNVML(nvmlInit=NVMLError("NVML Shared Library Not Found")))
     else:
-        named = ("_nvmlDeviceGetHandleByUUID", "_nvmlDeviceGetHandleByPciBusId")
-        names = named if how == "no such card" else [name for name in REFUSED if name not in named]
-        driver(FakeNVML(**{name[1:]: NVMLError("Insufficient Permissions") for name in names}))
+        handles = ("nvmlDeviceGetHandleByUUID", "nvmlDeviceGetHandleByPciBusId")
+        every = [name for name in FakeNVML().answers if name.startswith("nvmlDevice") and name not in handles]
+        refused = handles if how == "no such card" else every
+        driver(FakeNVML(**dict.fromkeys(refused, NVMLError("Insufficient Permissions"))))
     told, sample = nvml.facts("cuda"), DeviceWatch().told("cuda")
     if how == "no permission":
         assert {name: value for name, value in told.items() if value is not None} == {"driver": "550.54.15"}
@@ -203,22 +154,14 @@ def test_whatever_is_missing_of_nvml_nothing_fails(driver: Any, how: str) -> Non
 
 
 def test_a_part_of_a_card_has_the_clocks_of_the_whole(driver: Any) -> None:
-    class Cut(FakeNVML):
-        def _nvmlDeviceGetHandleByUUID(self, uuid: str) -> str:
-            if not uuid.startswith("MIG-"):
-                raise NVMLError("Not Found")
-            return "part"
+    def handle(uuid: str) -> str:
+        return {"MIG-" + UUIDS[0]: "part"}[uuid]
 
-        def _nvmlDeviceGetDeviceHandleFromMigDeviceHandle(self, handle: str) -> int:
-            return 0
-
-        def _nvmlDeviceGetUUID(self, handle: Any) -> str:
-            return f"MIG-of-{handle}"
-
-        def _nvmlDeviceGetMigMode(self, handle: int) -> list[int]:
-            return [1, 1]
-
-    driver(Cut())
+    found = FakeNVML(
+        nvmlDeviceGetHandleByUUID=handle, nvmlDeviceGetDeviceHandleFromMigDeviceHandle=lambda part: 0,
+        nvmlDeviceGetUUID=lambda part: f"MIG-of-{part}", nvmlDeviceGetMigMode=lambda handle: [1, 1],
+    )  # fmt: skip
+    driver(found)
     told = nvml.facts("cuda")
     assert (told["gpu_uuid"], told["gpu_mig"], told["gpu_max_clock_mhz"]) == ("MIG-of-part", True, 1980)
     assert DeviceWatch().told("cuda")["device"]["clock_mhz"] == 1980
