@@ -13,7 +13,6 @@ from conftest import FACTS, FakeLaunch, csv_of, lost
 from ffnbench import api
 from ffnbench.device.caches import CacheLevel, caches, level_of
 from ffnbench.device.ceilings import matrix_of, memory_of, roofs_for
-from ffnbench.device.peak_flops import flops_a_cycle, peaks
 from ffnbench.device.waiting import WaitMeter
 from ffnbench.errors import FfnbenchError
 from ffnbench.plan import NoProbe, cost_of
@@ -300,18 +299,6 @@ def test_caches_are_read_as_the_kernel_tells_them(tmp_path: Path) -> None:
     (tmp_path / "cpu0" / "cache" / "index3" / "size").write_text("nonsense\n")
     assert [c.instances for c in caches(tmp_path, [0])] == [1, 1]
     assert caches(tmp_path / "nowhere", [0]) == ()
-
-
-def test_the_peak_is_that_of_clock_width_and_cores(tmp_path: Path) -> None:
-    clock, about = tmp_path / "clock", tmp_path / "cpuinfo"
-    clock.write_text("3500000\n")
-    about.write_text("model name : X\nflags : fpu avx avx2 fma\n")
-    # 3.5 GHz x 2 units x 8 floats x 2 FLOPs x 2 cores
-    assert peaks(2, clock, about) == (("float32", 224e9), ("float64", 112e9))
-    about.write_text("flags : avx2 fma avx512f\n")
-    assert dict(peaks(1, clock, about))["float32"] == 224e9
-    assert flops_a_cycle(["sse2"]) == 0
-    assert peaks(2, tmp_path / "none", about) == ()
 
 
 def test_candidates_keep_to_the_room_and_to_the_sizes_of_the_cases() -> None:

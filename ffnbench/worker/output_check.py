@@ -75,8 +75,7 @@ class Judge:
         self._router = self._ours if isinstance(self._ours, MixtureOfExperts) else None
         if self._router is not None:
             impose_routing(self._router, work, seed)
-        # of experts, (tokens, top_k), where it is imposed
-        self._choice: Tensor | None = None if self._router is None else self._router.imposed
+        self._imposed: Tensor | None = None if self._router is None else self._router.imposed
         self._by_rows = True  # as long as rows alone have given the right output
         self._buffers = {name: b.clone() for name, b in module.named_buffers() if b.is_floating_point()}
 
@@ -207,11 +206,11 @@ class Judge:
         """Run the rows alone; whether that tells. A form's tells always, another module's where it is right."""
         x = torch.cat([self._rows_in(one) for one in some])
         y = torch.cat([self._told(one["y"], len(one["rows"])) for one in some])
-        choice = self._choices(some) if self._router is not None else None
+        choices = [choice[one["rows"]] for one in some if (choice := self._choice(one)) is not None]
         try:
             with torch.no_grad():
                 if isinstance(self._form, MixtureOfExperts):
-                    self._form.imposed = choice
+                    self._form.imposed = torch.cat(choices)
                 if self._form is not None:
                     expected = reference_output(self._form, x[None])[0]
                 elif self._exact is not None:
@@ -232,7 +231,7 @@ class Judge:
             worst = dict(zip(map(id, some), apart.split([len(one["rows"]) for one in some]), strict=True))
             some.sort(key=lambda one: -float(worst[id(one)].max()))  # there may be time for the first alone
             return False
-        if choice is not None and not error <= self._tolerance and self._case.workload.routing is None:
+        if choices and not error <= self._tolerance and self._case.workload.routing is None:
             kept = ~self._tied(x)
             error = row_error(y[kept], expected[kept])
         found.add(error, OUTPUT)
@@ -242,18 +241,13 @@ class Judge:
         rows = torch.tensor(one["rows"], device=place_of(self._case.workload.device))
         return self._pool.rows(one["salt"], one["calls"], one["call"], rows)
 
-    def _choices(self, some: Sequence[Evidence]) -> Tensor:
-        """The experts of the rows: those that were imposed, or those that the router chooses in its own dtype."""
-        assert self._router is not None
-        if self._choice is not None:
-            return torch.cat([self._choice[one["rows"]] for one in some])
-        with torch.no_grad():
-            return torch.cat([self._chosen(one)[one["rows"]] for one in some])
-
-    def _chosen(self, one: Evidence) -> Tensor:
-        assert self._router is not None
+    def _choice(self, one: Evidence) -> Tensor | None:
+        """The experts of all tokens: those that were imposed, or those that the router chooses in its own dtype."""
+        if self._router is None or self._imposed is not None:
+            return self._imposed
         x = self._pool.input(one["salt"], one["calls"], one["call"])
-        return self._router.choose(x.reshape(-1, x.shape[-1]))
+        with torch.no_grad():
+            return self._router.choose(x.reshape(-1, x.shape[-1]))
 
     def _tied(self, x: Tensor) -> Tensor:
         """Rows whose last expert and the next best are so near that rounding may choose either."""
@@ -315,7 +309,7 @@ class Judge:
         self._reset(module, one.get("buffers", {}))
         x = self._pool.input(one["salt"], one["calls"], one["call"]).to(dtype).requires_grad_(self._train)
         if isinstance(module, MixtureOfExperts):
-            module.imposed = self._chosen(one) if self._choice is None else self._choice
+            module.imposed = self._choice(one)
         if "state" in one:
             state = unpacked(one["state"], torch.uint8, (-1,))
             if (accelerator := accelerator_of(self._case.workload.device)) is not None:
