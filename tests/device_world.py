@@ -437,22 +437,6 @@ def install(patch: pytest.MonkeyPatch, world: World) -> None:
     patch.setattr(nvml, "card_of", lambda device: card)
 
 
-class Quiet(Jobs):
-    """The real jobs, but for what they ask of the machine that the tests run on."""
-
-    __slots__ = ()
-
-    def rest(self, label: str = "") -> dict[str, Any]:
-        return {"cpus": 0.0}
-
-    def idle(self, label: str) -> dict[str, Any]:
-        return {"cpus": 0.0}
-
-    def tick(self, label: str, seconds: float) -> dict[str, Any]:
-        current().python(seconds)
-        return {"seconds": seconds}
-
-
 class NoWait:
     """Nobody waits for a CPU."""
 
@@ -491,7 +475,7 @@ class SimulatedWorker:
             if request["do"] == "plan":
                 plan = jsonable.decode(Plan, request["plan"])
                 plan = replace(plan, protocol=replace(plan.protocol, **AT_ONCE))
-                self.jobs = Quiet(plan, request["memory_bytes"])
+                self.jobs = Jobs(plan, request["memory_bytes"])
                 self.jobs.waits = NoWait()
                 return {}
             answer = answer_to(getattr(self.jobs, request.pop("do")), request, self.jobs)

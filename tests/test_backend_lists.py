@@ -14,7 +14,7 @@ from conftest import FakeLaunch, FakeWorker, KnownProber, csv_of
 from rich.cells import cell_len
 from typer.testing import CliRunner
 
-from ffnbench import api, jsonable
+from ffnbench import api
 from ffnbench.cli import app
 from ffnbench.errors import FfnbenchError
 from ffnbench.ffn.attention import AttentionSpec
@@ -27,12 +27,10 @@ from ffnbench.planning.block import plan_block
 from ffnbench.planning.compare import plan_compare
 from ffnbench.report.compare import compare_table
 from ffnbench.report.listing import WHAT_IT_DOES
-from ffnbench.report.store import load, report_text
 from ffnbench.report.text import plain
 from ffnbench.report.words import backend_text
 from ffnbench.request import BlockRequest, CompareRequest
 from ffnbench.result import Report, Sample, Verdict
-from ffnbench.run.prober import Prober
 from ffnbench.stats.fastest import Fastest, fastest
 
 SWIGLU = FFNSpec(d_model=8, d_ff=16, activation="silu", gate=Gate.INNER)
@@ -179,14 +177,6 @@ def test_a_list_that_is_none(asked: str, says: str) -> None:
         plan_block(BlockRequest(backend=asked, threads=1))
 
 
-def test_labels_stay_unique() -> None:
-    said = refusal("swiglu,swiglu@backend=onednn", backend="eager,onednn")
-    assert "two variants have the label 'swiglu@backend=onednn'" in said
-    assert "name it: other=swiglu@backend=onednn" in said
-    assert said == refusal("swiglu@backend=onednn,swiglu", backend="eager,onednn")
-    assert len(plan_of("swiglu,other=swiglu@backend=onednn", backend="eager,onednn").cases) == 3
-
-
 def test_what_can_not_be_is_a_row_of_a_list_with_its_reason() -> None:
     plan = plan_of("relu,swiglu", backend="packed,eager,onednn", mode="train")
     told = {note.label: note.text for note in plan.notes}
@@ -287,19 +277,6 @@ def test_a_row_that_can_not_be_says_so_beside_those_that_can() -> None:
     assert report.comparison("relu").ratio.value == 1.0
 
 
-def test_a_saved_run_of_backends_reads_back(tmp_path) -> None:
-    report = measured(backend="eager,onednn,compile")
-    path = tmp_path / "run.json"
-    path.write_text(report_text(report))
-    again, _ = api.report(str(path))
-    assert plain(compare_table(again), 120) == plain(compare_table(report), 120)
-    for metric, wrong in ((PACK, 0.0), (PACK, 1e12), (ERROR, -1e-7), (HELD, -8)):
-        samples = tuple(replace(s, value=wrong) if s.metric == metric else s for s in report.samples)
-        path.write_text(report_text(replace(report, samples=samples)))
-        with pytest.raises(FfnbenchError, match=metric):
-            load(str(path))
-
-
 def test_a_check_tells_another_way_of_compiling_from_the_same() -> None:
     before = measured("a=swiglu@compile=default")
     for key in ("compile=max-autotune", "freeze=true@backend=compile"):
@@ -336,15 +313,6 @@ def test_the_fastest_backend_is_named_with_how_much() -> None:
     assert "of packed's time" in no_eager
 
 
-def test_variants_by_hand_are_rows_of_one_network_too() -> None:
-    report = measured("swiglu,onednn1=swiglu@backend=onednn,c=swiglu@compile=max-autotune@freeze=true")
-    assert found_by(report).first == ("onednn1",)
-    assert "fastest of swiglu: onednn, 0.4" in words_of(report)
-    twice = measured("swiglu,a=swiglu,onednn1=swiglu@backend=onednn")
-    assert "fastest of swiglu: onednn1, 0.4" in words_of(twice)  # two of them are eager
-    assert fastest(measured("swiglu,b=swiglu,wide=swiglu@backend=onednn@d_ff=4096")) == []
-
-
 def test_rows_within_two_percent_are_the_same_and_others_can_not_be_told() -> None:
     def near(gap: float, noise: float) -> Launch:
         def at(label: str, worker: int, number: int) -> float:
@@ -362,19 +330,6 @@ def test_rows_within_two_percent_are_the_same_and_others_can_not_be_told() -> No
     busy = near(0.5, 0.001)
     busy.waited = 0.5
     assert found_by(measured(launch=busy, backend="eager,onednn,compile")).verdict is Verdict.UNCLEAR
-
-
-def test_what_is_behind_another_is_not_among_the_fastest() -> None:
-    """The first is too noisy to be told from the last, which a quiet one is told from."""
-    seconds = {"swiglu": 10.0, "swiglu@backend=packed": 9.0, "swiglu@backend=onednn": 20.0}
-
-    def at(label: str, worker: int, number: int) -> float:
-        noise = 0.6 if "packed" in label else 0.001
-        return 1e-3 * seconds[label] * math.exp((-1, 0, 1)[worker % 3] * noise)
-
-    found = found_by(measured(launch=Launch(at), backend="eager,packed,onednn"))
-    assert found.verdict is Verdict.UNCLEAR
-    assert set(found.first) == {"swiglu", "swiglu@backend=packed"}
 
 
 def simulated(true: dict[str, float], seed: int, plan: Plan, scatter: float = 0.01) -> Report:
@@ -428,27 +383,6 @@ def test_chance_is_corrected_for_the_number_of_rows(backends: str, verdict: Verd
 
 
 # The list of them, and what a list costs
-
-
-class Counting(Prober):
-    """Answers with a count, and remembers how often it was asked."""
-
-    def __init__(self) -> None:
-        super().__init__(1.0)
-        self.asked: list[dict] = []
-
-    def _ask(self, target: str, request: dict) -> dict:
-        self.asked.append(request)
-        return jsonable.encode(KnownProber(1.0).count(ImportedSpec(target="a:B", d_model=8, d_ff=16), work()))
-
-
-def test_a_module_is_counted_once_for_all_backends() -> None:
-    prober, spec = Counting(), ImportedSpec(target="a:B", d_model=8, d_ff=16)
-    ways = [{"backend": name} for name in values_of(Backend)] + [{"backend": "compile", "freeze": True}]
-    assert len({prober.count(spec, work(**way)).params for way in ways}) == 1
-    assert len(prober.asked) == 1
-    prober.count(spec, work(mode="train"))
-    assert len(prober.asked) == 2
 
 
 class Telling(FakeWorker):

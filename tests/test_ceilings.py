@@ -25,7 +25,6 @@ from ffnbench.report.text import plain
 from ffnbench.request import CompareRequest
 from ffnbench.result import Bound, CaseCost, MachineCeilings, Roof
 from ffnbench.run.runner import run
-from ffnbench.run.worker_group import WorkerGroup, start_for
 from ffnbench.stats.ceilings import needed_by, read_bytes, shares_of
 
 # swiglu at d_model 64, d_ff 172: three matrices of 64 x 172
@@ -121,12 +120,6 @@ def test_a_share_is_the_least_time_of_the_bound_that_binds() -> None:
     assert (share.bound, share.share.value) == (Bound.CALL, pytest.approx(0.8))
 
 
-def test_what_slows_a_whole_worker_changes_no_share() -> None:
-    done, costs = measured(machine(noise=1.3))
-    [share] = shares_of(done, costs)
-    assert (share.share.low, share.share.high) == (pytest.approx(0.5), pytest.approx(0.5))
-
-
 @pytest.mark.parametrize("times", [1.0, 3.0])
 def test_a_row_as_fast_as_its_roof_is_at_one_and_no_slower_row_above(times: float) -> None:
     done, costs = measured(machine(case_s=times * FLOPS / 1e10))
@@ -207,22 +200,6 @@ def test_ceilings_take_a_twentieth_of_the_time_and_a_round_of_each_worker_at_mos
     assert sum(spent) <= max(0.05 * clock.s, in_all)
     [share] = shares_of(done, costs)
     assert share.share.workers == 3
-
-
-def test_in_a_group_the_reference_is_asked(tmp_path: Path) -> None:
-    launch = machine()
-    plan = plan_of(variants="swiglu,other=swiglu@env=A:1")
-    arms = []
-
-    def start(arm: object = None):
-        arms.append(arm)
-        return launch(arm)
-
-    done = run(plan, launch=start, costs=costs_of(plan), now=lambda: 0.0)
-    first = {index for index, arm in enumerate(arms) if not arm.env}
-    assert {index for index, what, _ in launch.log if what in ("explore", "roof")} <= first
-    assert len(shares_of(done, costs_of(plan))) == 2
-    assert isinstance(start_for(plan, start), WorkerGroup)
 
 
 # What is kept, read and shown
@@ -386,13 +363,6 @@ def test_what_was_kept_is_read_again(cache: Path) -> None:
 )
 def test_a_kept_file_that_can_t_be_true_is_none(cache: Path, wrong: dict) -> None:
     keep_ceilings(replace(KEPT, **wrong))
-    assert kept_ceilings("abc") is None
-
-
-@pytest.mark.parametrize("content", [b"{}", b"\xff\xfe", b'{"fingerprint": 1e999}'])
-def test_a_kept_file_that_is_none_is_none(cache: Path, content: bytes) -> None:
-    keep_ceilings(KEPT)
-    cache_path("abc").write_bytes(content)
     assert kept_ceilings("abc") is None
 
 

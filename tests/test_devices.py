@@ -24,7 +24,7 @@ from ffnbench.request import CompareRequest
 from ffnbench.result import DeviceSeen, Verdict
 from ffnbench.run.devices import why_not_seen
 from ffnbench.run.runner import run
-from ffnbench.stats.noise import busy_text, device_clocks, device_others, left_out
+from ffnbench.stats.noise import busy_text, device_clocks, device_others
 from ffnbench.stats.rounds import is_clean
 from ffnbench.stats.verdict import summarise
 
@@ -316,13 +316,6 @@ def test_env_shows_the_device_and_says_what_to_do(on_machine: Any, in_process: A
     assert "cpu alone: the NVIDIA driver is too old" in " ".join(in_process("env")[1].split())
 
 
-def test_a_device_that_can_not_be_used_is_an_error_of_the_user_s() -> None:
-    launch = launched()
-    launch.device = lambda name: {"failure": "crash", "message": "CUDA error: system not yet initialized", "ends": True}
-    with pytest.raises(FfnbenchError, match="device 'cuda' can't be used: CUDA error"):
-        run(on("cuda"), launch=launch)
-
-
 def test_what_fits_is_foretold_from_the_free_memory_of_the_device() -> None:
     plan = on("cuda:1", d_model=4096, d_ff=16384, match="none")
     assert run(plan, launch=launched()).failures == ()
@@ -372,13 +365,6 @@ def test_heat_in_every_round_is_busy_and_says_of_what() -> None:
     )
 
 
-def test_samples_under_heat_are_left_out_and_told() -> None:
-    count = iter(range(1000))
-    done = sampled(lambda request: "hw thermal slowdown" if next(count) % 9 == 8 else "")
-    text = left_out(done)
-    assert "samples are left out (the device's clocks were held down by hw thermal slowdown)" in text
-
-
 def test_what_a_worker_saw_of_its_device_is_kept_and_told_in_one_line() -> None:
     launch, clocks = launched(), iter([1980, 1965, 1410] * 99)
     launch.told = lambda request: {
@@ -404,14 +390,6 @@ def test_what_a_worker_saw_of_its_device_is_kept_and_told_in_one_line() -> None:
     assert device_clocks(sampled("", clock_mhz=1410)) == ""
     notes = [note.text for note in summarise(done)[2]]
     assert {device_clocks(done), device_others(done)} <= set(notes)
-
-
-def test_a_run_without_nvml_says_so_once_and_goes_on() -> None:
-    done = run(on("cuda"), launch=launched(nvml_missing=nvml.NOT_INSTALLED))
-    assert [note.text for note in done.warnings] == [
-        f"clocks, throttling and other processes of cuda were not seen: {nvml.NOT_INSTALLED}"
-    ]
-    assert done.failures == ()
 
 
 # Memory

@@ -25,7 +25,7 @@ from ffnbench.result import Against, CaseCost, FailureKind
 from ffnbench.run.output_checks import SHARE, OutputChecks
 from ffnbench.run.runner import run
 from ffnbench.run.session import WorkerLost
-from ffnbench.worker import evidence, originals, output_check
+from ffnbench.worker import evidence, originals
 from ffnbench.worker.inputs import PART, WIDEST, Pool, most_inputs, width_of
 from ffnbench.worker.jobs import Jobs
 from ffnbench.worker.originals import Originals
@@ -163,18 +163,6 @@ def test_what_is_not_finite_has_no_error_and_is_told() -> None:
     told[0]["y"] = changed(told[0]["y"], float("nan"))
     found = jobs.judge("relu", told, 5.0)
     assert (found["error"], found["finite"], found["what"]) == (None, False, "output")
-
-
-def test_an_error_is_of_a_row_and_never_of_a_quiet_one() -> None:
-    expected = torch.ones(4, 8)
-    expected[3] = 1e-9
-    off = expected.clone()
-    off[2] *= 1.5
-    assert output_check.row_error(off, expected) == pytest.approx(0.5)
-    quiet = expected.clone()
-    quiet[3] = 0.0
-    assert output_check.row_error(quiet, expected) < 1e-8
-    assert output_check.row_error(torch.full((4, 8), float("inf")), expected) == float("inf")
 
 
 # What an output may be
@@ -461,16 +449,6 @@ def test_judging_waits_for_its_share_of_the_time() -> None:
     checks.seconds = 4.0
     assert checks.due("swiglu", 4.0 / SHARE - 1) is None
     assert checks.due("swiglu", 4.0 / SHARE + 100) == pytest.approx(100 * SHARE / 2)
-
-
-def test_drawn_calls_are_spread_and_unforeseen() -> None:
-    checks = OutputChecks(None, "", 1.0, time.monotonic)
-    drawn = [checks.draw(4) for _ in range(400)]
-    assert {look for draw in drawn for look in draw.looks} == {0, 1, 2, 3}
-    assert all(draw.looks == sorted(set(draw.looks)) for draw in drawn)
-    # a quarter, but for those that fall together: 75 expected, standard deviation 8
-    assert 35 < sum(len(draw.looks) == 2 for draw in drawn) < 115
-    assert len({draw.salt for draw in drawn}) == 400
 
 
 # In a run

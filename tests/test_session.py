@@ -186,12 +186,6 @@ def test_a_case_that_can_t_be_counted_is_a_row(prober: Prober, tmp_path: Path) -
         priced(plan, prober)  # of a check
 
 
-def test_an_argument_that_does_not_exist_is_named(prober: Prober) -> None:
-    with pytest.raises(FfnbenchError, match="takes no argument 'hidden_dmi'") as caught:
-        prober.count(spec("Plain", hidden_dmi=3), SMALL)
-    assert "did you mean 'hidden_dim'" in caught.value.hint
-
-
 def test_an_import_that_kills_the_process_is_an_error_too(tmp_path: Path) -> None:
     (tmp_path / "deadly.py").write_text("import os\nos._exit(9)\n")
     with Prober(60) as prober, pytest.raises(FfnbenchError, match="the process ended \\(exit code 9\\)"):
@@ -382,8 +376,3 @@ def test_an_interpreter_that_is_none_is_told(tmp_path: Path) -> None:
     with pytest.raises(WorkerLost, match="which is no worker's answer"):
         session.greeting()
     session.close()
-
-
-def test_a_source_that_can_not_be_is_no_folder() -> None:
-    with pytest.raises(FfnbenchError, match="there is no folder"):
-        Session(Arm(source="~nobody-is-called-so"))

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import inspect
-import io
 import sys
 from pathlib import Path
 from typing import Any
@@ -13,18 +10,15 @@ import pytest
 from conftest import FACTS, ROOT, FakeLaunch, FakeWorker
 from test_cli import call  # noqa: F401 - a fixture
 
-import ffnbench
 from ffnbench import api
 from ffnbench.api import world
 from ffnbench.device import environment
 from ffnbench.device.environment import why_no_gpu
 from ffnbench.errors import FfnbenchError
-from ffnbench.plan import Arm, NoProbe, Plan, Workload
-from ffnbench.planning.block import plan_block
+from ffnbench.plan import Plan, Workload
 from ffnbench.planning.compare import plan_compare
-from ffnbench.planning.sides import plan_sides
 from ffnbench.planning.workload import device_of
-from ffnbench.request import BlockRequest, CheckRequest, CompareRequest, SidesRequest
+from ffnbench.request import CheckRequest, CompareRequest
 from ffnbench.run.runner import run
 
 
@@ -76,20 +70,6 @@ def test_what_contradicts_is_refused_in_a_plan(flags: dict[str, Any], said: str)
     with pytest.raises(FfnbenchError, match=said) as caught:
         plan_of(**flags)
     assert caught.value.hint
-
-
-def test_block_and_ab_take_them_too() -> None:
-    flags: dict[str, Any] = {
-        "device": "cuda", "cache": "cold", "matmul_precision": "high", "dtype": "float32", "threads": 1,
-    }  # fmt: skip
-    block = plan_block(BlockRequest(d_model=64, **flags))
-    model = plan_block(BlockRequest(preset="gpt2", time="device", device="cuda", threads=1))
-    arms = (Arm(env=(("A", "1"),)), Arm())
-    sides = plan_sides(SidesRequest(variant="relu", base_env=("A:1",), d_model=64, **flags), arms, (NoProbe(),) * 2)
-    for case in (*block.cases, *sides.cases):
-        work = case.workload
-        assert (work.time, work.cache, work.matmul_precision) == ("device", "cold", "high")
-    assert {case.workload.time for case in model.cases} == {"device"}
 
 
 class OnGPU(FakeWorker):
@@ -146,19 +126,6 @@ def test_why_there_is_no_gpu_of_a_kind(tmp_path: Path, monkeypatch: pytest.Monke
     for build, sees in builds.items():
         monkeypatch.setattr(environment, "version", lambda name, build=build: build)
         assert (not why_no_gpu("cuda"), not why_no_gpu("xpu")) == sees
-
-
-def test_a_file_sets_them_and_python_takes_them(call, tmp_path: Path, monkeypatch) -> None:  # noqa: F811
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "pyproject.toml").write_text(
-        "[tool.ffnbench]\ncache = 'cold'\nmatmul_precision = 'medium'\nreduced_reductions = false\n"
-    )
-    code, out, _ = call("compare", "relu", "swiglu", "--d-model", "64", "--device", "cpu", "--quick", "-f", "csv")
-    row = next(csv.DictReader(io.StringIO(out)))
-    assert code == 0
-    assert (row["cache"], row["matmul_precision"], row["latency_time"]) == ("cold", "medium", "wall")
-    parameters = inspect.signature(ffnbench.compare).parameters
-    assert {"time", "cache", "matmul_precision", "reduced_reductions"} <= parameters.keys()
 
 
 def test_a_baseline_of_a_device_that_is_not_here_is_refused_before_anything_is_started(
