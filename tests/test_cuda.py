@@ -108,24 +108,16 @@ class Spinning(nn.Module):
 
 
 def spinning(seconds: float, **how: Any) -> meters.Subject:
-    slow = how.pop("slowdown", 0.0)
     x = torch.randn(1, 8, 64, device="cuda")
     where = accelerator_of("cuda")
     where.spin(1e-3)  # calibrated now
-    return meters.Subject(Spinning(seconds, **how), x, x.clone(), False, slowdown=slow, accelerator=where)
+    return meters.Subject(Spinning(seconds, **how), x, x.clone(), False, accelerator=where)
 
 
 @pytest.mark.parametrize("seconds", [50e-6, 1e-3, 0.1])
 def test_a_known_time_of_the_device_is_found(seconds: float) -> None:
     found = times_of(spinning(seconds), 50 if seconds < 0.01 else 2)
     assert found.device == pytest.approx(seconds + 5e-6, rel=0.1)
-
-
-@pytest.mark.parametrize("seconds", [5e-6, 1e-3])
-def test_a_slow_down_is_its_share(seconds: float) -> None:
-    plain, slow = spinning(seconds), spinning(seconds, slowdown=0.5)
-    slow.brake(meters.own_times(slow, 100))
-    assert times_of(slow, 400).wall / times_of(plain, 400).wall == pytest.approx(1.5, abs=0.1)
 
 
 def test_a_call_that_waits_is_timed_by_the_wall_alone() -> None:

@@ -151,16 +151,6 @@ def test_launch_bound_is_said_of_those_rows_that_are(measure: Measure) -> None:
     assert said == 10
 
 
-@pytest.mark.parametrize("time", ["wall", "device"])
-def test_a_slowdown_is_what_was_asked_for(time: str, measure: Measure) -> None:
-    """Of a row that the device holds up, and of one that the host does."""
-    rows = {"big": {"kernels": 4, "us": 200}, "small": {"kernels": 2, "us": 10, "python_us": 60}}
-    for label, facts in rows.items():
-        variants = f"{module(label, **facts)},{module('slow', **facts)}@slowdown=0.1"
-        report = measure(World(), variants, time=time)
-        assert value(report, "slow") / value(report, label) == pytest.approx(1.1, rel=0.005)
-
-
 @pytest.mark.parametrize("graphs", [True, False])
 def test_a_host_that_stands_still_now_and_then_is_no_slower_device(graphs: bool, measure: Measure) -> None:
     """Every 97th launch takes half a millisecond more, as where another process takes the CPU."""

@@ -114,27 +114,21 @@ def reasons(bits: int) -> str:
     return ", ".join(found)
 
 
-def _card(uuid: str, bus: str) -> Card | None:
-    """The GPU of this UUID, or at this place on the PCI bus. Variables may give torch other indices than NVML's."""
-    nvml = library()
-    ways = [("nvmlDeviceGetHandleByUUID", f"{prefix}-{uuid}") for prefix in ("GPU", "MIG")]
-    for how, name in [*ways, ("nvmlDeviceGetHandleByPciBusId", bus)]:
-        if (handle := nvml.ask(how, name)) is not None:
-            whole = nvml.ask("nvmlDeviceGetDeviceHandleFromMigDeviceHandle", handle)
-            return Card(nvml, handle, handle if whole is None else whole)
-    return None
-
-
 def card_of(device: str) -> Card | None:
     """That which torch calls so in this process; None where it is no GPU of NVIDIA's, or NVML is not to be had."""
     import torch
 
     if not device.startswith("cuda") or torch.version.cuda is None or not torch.cuda.is_available():
         return None
+    # by its UUID: variables may give torch other indices than NVML's
     found = torch.cuda.get_device_properties(torch.device(device).index or 0)
-    place = [getattr(found, f"pci_{name}_id", 0) for name in ("domain", "bus", "device")]
-    uuid = str(getattr(found, "uuid", "")).removeprefix("GPU-").removeprefix("MIG-")
-    return _card(uuid, "{:08X}:{:02X}:{:02X}.0".format(*place))
+    uuid = str(found.uuid).removeprefix("GPU-").removeprefix("MIG-")
+    nvml = library()
+    for prefix in ("GPU", "MIG"):
+        if (handle := nvml.ask("nvmlDeviceGetHandleByUUID", f"{prefix}-{uuid}")) is not None:
+            whole = nvml.ask("nvmlDeviceGetDeviceHandleFromMigDeviceHandle", handle)
+            return Card(nvml, handle, handle if whole is None else whole)
+    return None
 
 
 def parent_of(pid: int) -> int | None:

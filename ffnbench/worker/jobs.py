@@ -81,6 +81,8 @@ class Jobs:
         work = case.workload
         if reason := lacks(case.ffn, work):
             raise Unsupported(reason)
+        if work.slowdown and work.device != "cpu":
+            raise Unsupported("a call is slowed down on the CPU alone: @device=cpu")
         _settle(work)
         seed_all(protocol.seed, case.ffn)
         with padded(f"{self.block}/{label}", work.device) as pads:
@@ -96,8 +98,6 @@ class Jobs:
         with settled(work):
             if calls is None:  # where they are known, the round of practice does the rest
                 meters.warm_up(subject, protocol.warmup_s)
-            if work.slowdown and subject.accelerator is not None:
-                subject.brake(meters.own_times(subject, calls or meters.calls_for(subject, protocol.min_sample_s)))
             calls = calls or meters.calls_for(subject, protocol.min_sample_s)
         free = self.memory_bytes if subject.accelerator is None else subject.accelerator.free_bytes()
         share = None if free is None else free // (COPIES * len(self.plan.cases))
