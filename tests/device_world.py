@@ -68,7 +68,7 @@ class World:
     latency_s: float = 3 * US  # from a launch to its arrival
     gap_s: float = 0.1 * US  # between two kernels of a queue
     flush_s: float = 60 * US
-    spin: float = 1.04  # a spin takes this times what it was asked for; 0 where there is none
+    spin: float = 1.04  # a spin takes this times what it was asked for
     graphs: bool = True
     depth: int = 1024
     tick_s: float = 0.5 * US
@@ -186,10 +186,8 @@ class Context:
     def event(self) -> Mark:
         return Mark(self)
 
-    def spin(self, seconds: float) -> bool:
-        if self.world.spin:
-            self.launch(Kernel(seconds * self.world.spin))
-        return bool(self.world.spin)
+    def spin(self, seconds: float) -> None:
+        self.launch(Kernel(seconds * self.world.spin))
 
     def flush(self) -> None:
         self.launch(Kernel(self.world.flush_s))

@@ -88,12 +88,11 @@ class Accelerator:
         kind = getattr(self._torch, "Event", None) or self._torch.event.Event
         return Event(kind(enable_timing=True))
 
-    def spin(self, seconds: float) -> bool:
-        """Queue work that takes about so long and does nothing else; False where the device has none such."""
+    def spin(self, seconds: float) -> None:
+        """Queue work that takes about so long and does nothing else."""
         if not self._rate:
             self._rate = self._calibrated()
         self._spin(max(1, round(seconds * self._rate)))
-        return True
 
     def capture(self, work: Callable[[], object]) -> Replay:
         """A graph of what `work` queues; what that returns stays alive with it. Raises CaptureFailed: of these kinds

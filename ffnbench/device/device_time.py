@@ -34,7 +34,6 @@ class _Span:
     seconds: float
     apart: bool
     queued_s: float
-    spun: bool
 
 
 @dataclass(slots=True)
@@ -95,7 +94,7 @@ class DeviceTimer:
         for _ in range(TRIES):
             span = self._span(work, ROOM * self._launch_s * times)
             self._launch_s = max(self._launch_s, span.queued_s / times)
-            if span.apart or not span.spun:  # without a spin, one launch is inside
+            if span.apart:
                 return span.seconds
         return None
 
@@ -130,8 +129,6 @@ class DeviceTimer:
             if span.apart:
                 self._held = True
                 return (timed.seconds if timed else span.seconds), number
-            if not span.spun:
-                return None
             self._room = max(self._room, min(4 * self._room, ROOM * span.queued_s / max(host_s * number, 1e-9)))
             if attempt:
                 self._most = max(1, self._most // 8)
@@ -143,7 +140,7 @@ class DeviceTimer:
         accelerator.synchronize()
         begin = accelerator.now()
         before.record()
-        spun = accelerator.spin(min(LONGEST_SPIN_S, max(LEAST_SPIN_S, spin_s)))
+        accelerator.spin(min(LONGEST_SPIN_S, max(LEAST_SPIN_S, spin_s)))
         start.record()
         work()
         end.record()
@@ -151,8 +148,8 @@ class DeviceTimer:
         accelerator.synchronize()
         whole = accelerator.now() - begin
         told = end.seconds_since(before)
-        apart = spun and queued <= start.seconds_since(before) and whole <= (1 + LATE) * told + LATE_S
-        return _Span(end.seconds_since(start), apart, queued, spun)
+        apart = queued <= start.seconds_since(before) and whole <= (1 + LATE) * told + LATE_S
+        return _Span(end.seconds_since(start), apart, queued)
 
 
 class _Cold:
@@ -177,8 +174,8 @@ class _Cold:
 
 
 def device_seconds(accelerator: Accelerator, call: Callable[[], object], calls: int) -> float:
-    """Mean seconds that the device works for one of so many calls that wait for nothing. By marks alone where no spin
-    holds them back: what launching takes may be inside then.
+    """Mean seconds that the device works for one of so many calls that wait for nothing. By marks alone where a spin
+    can't hold them back: what launching takes may be inside then.
     """
     begin = accelerator.now()
     call()
