@@ -387,6 +387,3 @@ def test_what_a_worker_saw_of_its_device_is_kept_and_told_in_one_line() -> None:
     assert device_clocks(sampled("", clock_mhz=1410)) == ""
     notes = [note.text for note in summarise(done)[2]]
     assert {device_clocks(done), device_others(done)} <= set(notes)
-
-
-# Memory
