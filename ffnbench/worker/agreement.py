@@ -7,7 +7,6 @@ Input and weights travel, because two versions of torch need not draw the same n
 from __future__ import annotations
 
 from collections.abc import Callable
-from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,7 @@ from torch import Tensor, nn
 
 from ffnbench import jsonable
 from ffnbench.backends.backend import changed, forward_of
-from ffnbench.backends.building import WEIGHTS, build, carry, seed_all
+from ffnbench.backends.building import WEIGHTS, build, carry, in_float64, seed_all
 from ffnbench.device.accelerator import known_device, place_of
 from ffnbench.errors import FfnbenchError
 from ffnbench.ffn.like import relative_error
@@ -97,10 +96,9 @@ def _exact(module: nn.Module, x: Tensor, seed: int) -> Tensor | None:
     if isinstance(module, OwnForm):
         with torch.no_grad():
             return reference_output(module, x).cpu()
-    try:
-        return _output(deepcopy(module).double(), x.double(), seed).double().cpu()
-    except Exception:  # a kernel for some dtypes alone, a module that can't be copied
-        return None
+    torch.manual_seed(seed)
+    y = in_float64(module, x)
+    return None if y is None else y.cpu()
 
 
 def _error(y: Tensor | None, expected: Tensor | None) -> float | None:

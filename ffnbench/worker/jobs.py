@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from copy import deepcopy
 from dataclasses import dataclass, field
 from functools import partial
 from resource import RUSAGE_SELF, getrusage
@@ -19,7 +18,7 @@ from torch import Tensor
 
 from ffnbench import jsonable
 from ffnbench.backends.backend import ORDERS, changed, prepare
-from ffnbench.backends.building import as_own, build, carried, impose_routing, seed_all
+from ffnbench.backends.building import as_own, build, carried, impose_routing, in_float64, seed_all
 from ffnbench.backends.compiling import settled
 from ffnbench.device.accelerator import accelerator_of, place_of
 from ffnbench.device.device_time import QUEUE
@@ -237,7 +236,7 @@ class Jobs:
         if weights:
             carried(weights, subject.module)
         if foreign and not known and not checked and several:
-            self.exact[case.label] = _in_float64(subject, whole=not case.workload.eager)
+            self.exact[case.label] = _exactly(subject, whole=not case.workload.eager)
         made = prepare(subject, case.workload)
         if case.label in self.exact and self.exact[case.label] is None:
             made["notes"] = [*made.get("notes", ()), NO_ERROR]
@@ -279,22 +278,17 @@ class Jobs:
             raise Mismatch(f"the output differs from {of} by {error:.1e} before timing")
 
 
-def _in_float64(subject: meters.Subject, *, whole: bool) -> Tensor | None:
+def _exactly(subject: meters.Subject, *, whole: bool) -> Tensor | None:
     """The first tokens of the output of the module as it is written, run in float64, on the whole input or on these
     tokens alone; None where it can't be copied or run so, or draws random numbers.
     """
     where = subject.accelerator
     state = torch.random.get_rng_state() if where is None else where.rng_state()
     x = subject.x.detach() if whole else subject.x.detach()[:1, :16]
-    try:
-        copied = deepcopy(subject.module).double().eval()
-        with torch.no_grad():
-            y = copied(x.double())
-    except Exception:  # it is code of the user's: a kernel for some dtypes alone, a lock that can't be copied
-        return None
+    y = in_float64(subject.module, x)
     drew = not torch.equal(state, torch.random.get_rng_state() if where is None else where.rng_state())
     (torch.random.set_rng_state if where is None else where.set_rng_state)(state)
-    return y.detach()[:1, :16] if isinstance(y, Tensor) and y.shape == x.shape and not drew else None
+    return y[:1, :16] if y is not None and y.shape == x.shape and not drew else None
 
 
 def _reference(subject: meters.Subject, case: Case) -> tuple[Tensor, str] | None:
