@@ -36,7 +36,7 @@ from ffnbench.device.accelerator import CaptureFailed, Replay
 from ffnbench.plan import Plan
 from ffnbench.run.session import WorkerLost
 from ffnbench.worker.jobs import Jobs
-from ffnbench.worker.loop import _answer
+from ffnbench.worker.loop import answer_to
 
 US = 1e-6
 AT_ONCE = {"warmup_s": 0.004, "min_sample_s": 0.004}  # nothing here has to get warm, and nothing scatters
@@ -68,7 +68,7 @@ class World:
     latency_s: float = 3 * US  # from a launch to its arrival
     gap_s: float = 0.1 * US  # between two kernels of a queue
     flush_s: float = 60 * US
-    spin: float = 1.04  # a spin takes this times what it was asked for; 0 where there is none
+    spin: float = 1.04  # a spin takes this times what it was asked for
     graphs: bool = True
     depth: int = 1024
     tick_s: float = 0.5 * US
@@ -186,10 +186,8 @@ class Context:
     def event(self) -> Mark:
         return Mark(self)
 
-    def spin(self, seconds: float) -> bool:
-        if self.world.spin:
-            self.launch(Kernel(seconds * self.world.spin))
-        return bool(self.world.spin)
+    def spin(self, seconds: float) -> None:
+        self.launch(Kernel(seconds * self.world.spin))
 
     def flush(self) -> None:
         self.launch(Kernel(self.world.flush_s))
@@ -437,22 +435,6 @@ def install(patch: pytest.MonkeyPatch, world: World) -> None:
     patch.setattr(nvml, "card_of", lambda device: card)
 
 
-class Quiet(Jobs):
-    """The real jobs, but for what they ask of the machine that the tests run on."""
-
-    __slots__ = ()
-
-    def rest(self, label: str = "") -> dict[str, Any]:
-        return {"cpus": 0.0}
-
-    def idle(self, label: str) -> dict[str, Any]:
-        return {"cpus": 0.0}
-
-    def tick(self, label: str, seconds: float) -> dict[str, Any]:
-        current().python(seconds)
-        return {"seconds": seconds}
-
-
 class NoWait:
     """Nobody waits for a CPU."""
 
@@ -491,10 +473,10 @@ class SimulatedWorker:
             if request["do"] == "plan":
                 plan = jsonable.decode(Plan, request["plan"])
                 plan = replace(plan, protocol=replace(plan.protocol, **AT_ONCE))
-                self.jobs = Quiet(plan, request["memory_bytes"])
+                self.jobs = Jobs(plan, request["memory_bytes"])
                 self.jobs.waits = NoWait()
                 return {}
-            answer = _answer(getattr(self.jobs, request.pop("do")), torch, request, self.jobs)
+            answer = answer_to(getattr(self.jobs, request.pop("do")), request, self.jobs)
         self.gone = bool(answer.get("ends"))
         return json.loads(json.dumps(answer))
 

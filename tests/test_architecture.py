@@ -18,8 +18,8 @@ TORCH_FILES = {
     "worker/agreement.py", "backends/backend.py", "worker/ceiling_calls.py", "backends/compiling.py",
     "backends/onednn.py",
     "ffn/packed.py", "worker/padding.py", "models/own_mlp.py", "worker/inputs.py", "worker/evidence.py",
-    "worker/judging.py", "worker/originals.py", "device/accelerator.py", "worker/hidden_kernels.py",
-    "worker/weighing.py", "worker/precision.py",
+    "worker/output_check.py", "worker/originals.py", "device/accelerator.py", "worker/hidden_kernels.py",
+    "worker/peak_memory.py", "worker/precision.py",
 }  # fmt: skip
 PICTURE_FILES = {
     f"report/{name}picture.py" for name in ("", "curve_", "surface_", "block_", "forest_", "ratio_", "roofline_")

@@ -14,9 +14,9 @@ from conftest import FakeLaunch, FakeWorker, KnownProber, csv_of
 from rich.cells import cell_len
 from typer.testing import CliRunner
 
-from ffnbench import api, jsonable
+from ffnbench import api
 from ffnbench.cli import app
-from ffnbench.errors import FfnbenchError, Unfinished
+from ffnbench.errors import FfnbenchError
 from ffnbench.ffn.attention import AttentionSpec
 from ffnbench.ffn.spec import ActivationSpec, FFNSpec, Gate, HFSpec, ImportedSpec
 from ffnbench.gate.regression import Policy, Status, exact_findings
@@ -26,14 +26,11 @@ from ffnbench.planning.backends import lacks
 from ffnbench.planning.block import plan_block
 from ffnbench.planning.compare import plan_compare
 from ffnbench.report.compare import compare_table
-from ffnbench.report.listing import WHAT_IT_DOES, listing_view
-from ffnbench.report.store import load, report_text
+from ffnbench.report.listing import WHAT_IT_DOES
 from ffnbench.report.text import plain
-from ffnbench.report.words import backend_text, error_text
+from ffnbench.report.words import backend_text
 from ffnbench.request import BlockRequest, CompareRequest
 from ffnbench.result import Report, Sample, Verdict
-from ffnbench.run.prober import Prober
-from ffnbench.run.session import WorkerLost
 from ffnbench.stats.fastest import Fastest, fastest
 
 SWIGLU = FFNSpec(d_model=8, d_ff=16, activation="silu", gate=Gate.INNER)
@@ -69,15 +66,11 @@ def test_keys_of_compiling_mean_the_compiler() -> None:
     ("variant", "says"),
     [
         ("swiglu@backend=onedn", "unknown backend 'onedn' | did you mean 'onednn'?"),
-        ("swiglu@backend=all", "a key names one backend, and 'all' is several"),
         ("swiglu@backend=eager,onednn", "'onednn' is a backend and no variant | a key names one; --backend"),
-        ("swiglu@compile=fast", "unknown compile 'fast' | one of: default, reduce-overhead, max-autotune, max-auto"),
         ("swiglu@compile=max-autotun", "did you mean 'max-autotune'"),
-        ("swiglu@freeze=maybe", "freeze must be true or false, not 'maybe' | for example swiglu@freeze=true"),
         ("swiglu@freeze=true@backend=eager", "'freeze' is about backend compile, and 'swiglu@freeze=true@backend="),
         ("swiglu@compile=default@backend=onednn", "names onednn | leave one of the two out, or write @backend=compile"),
         ("swiglu@freeze=true@mode=train", "freeze is for inference: constants have no gradient | use --mode forward"),
-        ("relu@backend=packed", "'relu@backend=packed' can't be run: only an inner gate can be packed with up"),
         ("mypkg.mlp:Own@backend=packed-up-gate", "ffnbench can't tell its gate from its up"),
     ],
 )
@@ -155,9 +148,9 @@ def test_a_list_multiplies_every_variant_without_a_backend_of_its_own() -> None:
 
 
 @pytest.mark.parametrize(
-    "flags", [{}, {"match": "flops"}, {"match": "none"}, {"d_ff": 100}, {"rule": "llama"}, {"match": "none", "d_ff": 7}]
+    ("variants", "flags"),
+    [("relu,swiglu", {}), ("swiglu,mypkg.mlp:Own", {"match": "flops"}), ("mypkg.mlp:Own,relu@ratio=2", {"d_ff": 100})],
 )
-@pytest.mark.parametrize("variants", ["relu,swiglu", "swiglu,mypkg.mlp:Own", "mypkg.mlp:Own,relu@ratio=2"])
 def test_every_row_of_a_variant_is_as_wide_as_without_the_list(variants: str, flags: dict) -> None:
     """Also the reference's twin: to be matched to itself would round what the reference is given."""
     alone = {case.label: case for case in plan_of(variants, **flags).cases}
@@ -170,35 +163,18 @@ def test_every_row_of_a_variant_is_as_wide_as_without_the_list(variants: str, fl
         assert case.residual == (0.0 if twin else one.residual)
 
 
-@pytest.mark.parametrize("match", ["params", "flops", "none"])
-def test_rows_of_one_variant_are_matched_to_nothing(match: str) -> None:
-    plan = plan_of("relu", backend="eager,onednn", match=match)
-    assert [case.residual for case in plan.cases] == [None, None]
-
-
 @pytest.mark.parametrize(
     ("asked", "says"),
     [
         ("", "no backend given | backends: eager, packed, packed-up-gate, compile, onednn, all"),
-        (" , ", "no backend given"),
         ("all,eager", "'all' is every backend already, in 'all,eager' | give --backend all, or a list"),
         ("eager,eager", "backend 'eager' stands twice in 'eager,eager' | give each backend once"),
-        ("eager,onedn", "unknown backend 'onedn' | did you mean 'onednn'?"),
-        ("ALL", "unknown backend 'ALL'"),
     ],
 )
 def test_a_list_that_is_none(asked: str, says: str) -> None:
     assert says in refusal("swiglu", backend=asked)
     with pytest.raises(FfnbenchError):
         plan_block(BlockRequest(backend=asked, threads=1))
-
-
-def test_labels_stay_unique() -> None:
-    said = refusal("swiglu,swiglu@backend=onednn", backend="eager,onednn")
-    assert "two variants have the label 'swiglu@backend=onednn'" in said
-    assert "name it: other=swiglu@backend=onednn" in said
-    assert said == refusal("swiglu@backend=onednn,swiglu", backend="eager,onednn")
-    assert len(plan_of("swiglu,other=swiglu@backend=onednn", backend="eager,onednn").cases) == 3
 
 
 def test_what_can_not_be_is_a_row_of_a_list_with_its_reason() -> None:
@@ -272,13 +248,6 @@ def words_of(report: Report, width: int = 80) -> str:
 def test_each_row_tells_its_error_its_one_off_cost_and_its_bytes() -> None:
     report = measured(backend="eager,onednn,compile")
     rows = list(csv.DictReader(io.StringIO(csv_of(report))))
-    assert list(rows[0])[-25:] == [
-        "compile_mode", "freeze", "pack_s", "held_bytes", "error",
-        "judged_against", "judged_name", "judged_outputs", "judged_gradients", "inputs", "input_bytes",
-        "flops_timed", "total_bytes",
-        "latency_time", "cache", "matmul_precision", "reduced_reductions", "device_s", "device_low_s", "device_high_s",
-        "host_s", "host_low_s", "host_high_s", "launch_bound", "workspace_bytes",
-    ]  # fmt: skip
     eager, onednn, compiled = rows
     assert (eager["compile_mode"], eager["freeze"], eager["pack_s"], eager["held_bytes"]) == ("", "", "", "18874368")
     assert (compiled["compile_mode"], compiled["freeze"], compiled["pack_s"]) == ("default", "false", "")
@@ -288,38 +257,14 @@ def test_each_row_tells_its_error_its_one_off_cost_and_its_bytes() -> None:
     assert (packing.workers, packing.samples) == (5, 5)
     assert packing.low < packing.value < packing.high  # sampled in every worker
     assert [s.metric for s in report.samples].count(HELD) == 3  # once
+    assert float(compiled["compile_low_s"]) < float(compiled["compile_s"]) < float(compiled["compile_high_s"])
     text = words_of(report, 200)
     assert "packing took 0.032 ±" in text
     assert "s, once; latency leaves it out" in text
-    columns = [column.name for column in compare_table(report).columns]
-    assert columns[columns.index("error") - 1 :][:3] == ["one-off (s)", "error", "weights (MiB)"]
-    assert " error " in words_of(report, 80)
-    assert " 8e-7 " in text
-    assert " 36.0 " in text
     at_80 = plain(compare_table(report), 80)
     assert all(cell_len(line.rstrip()) <= 80 for line in at_80.splitlines())
     assert "0.42" in at_80.partition("against")[0]  # the ratio stays
     assert "latency" in at_80.partition("hidden")[0]
-
-
-def test_the_one_off_cost_is_called_by_what_it_is() -> None:
-    for asked, title in (("eager,onednn", "pack (s)"), ("eager,compile", "compile (s)")):
-        columns = [column.name for column in compare_table(measured(backend=asked)).columns]
-        assert columns.index(title) == columns.index("error") - 1
-    plain_text = words_of(measured(), 200)
-    assert not any(word in plain_text for word in ("error", "one-off", "pack", "fastest"))
-    titles = [column.title for column in compare_table(measured(backend="eager,onednn")).columns]
-    assert titles.count("weights") == 1
-
-
-def test_the_header_names_the_backend_and_what_of_it_is_not_the_default() -> None:
-    assert "forward, compile (max-autotune, frozen) d_ff" in words_of(
-        measured("swiglu@compile=max-autotune@freeze=true")
-    )
-    assert "forward, onednn d_ff" in words_of(measured("relu,swiglu", backend="onednn"))
-    several = words_of(measured("relu,swiglu", backend="eager,onednn"))
-    assert "forward d_ff" in several
-    assert "matched on params to relu (d_ff 3,072), multiple of 8" in several
 
 
 def test_a_row_that_can_not_be_says_so_beside_those_that_can() -> None:
@@ -332,19 +277,6 @@ def test_a_row_that_can_not_be_says_so_beside_those_that_can() -> None:
     assert report.comparison("relu").ratio.value == 1.0
 
 
-def test_a_saved_run_of_backends_reads_back(tmp_path) -> None:
-    report = measured(backend="eager,onednn,compile")
-    path = tmp_path / "run.json"
-    path.write_text(report_text(report))
-    again, _ = api.report(str(path))
-    assert plain(compare_table(again), 120) == plain(compare_table(report), 120)
-    for metric, wrong in ((PACK, 0.0), (PACK, 1e12), (ERROR, -1e-7), (HELD, -8)):
-        samples = tuple(replace(s, value=wrong) if s.metric == metric else s for s in report.samples)
-        path.write_text(report_text(replace(report, samples=samples)))
-        with pytest.raises(FfnbenchError, match=metric):
-            load(str(path))
-
-
 def test_a_check_tells_another_way_of_compiling_from_the_same() -> None:
     before = measured("a=swiglu@compile=default")
     for key in ("compile=max-autotune", "freeze=true@backend=compile"):
@@ -352,13 +284,6 @@ def test_a_check_tells_another_way_of_compiling_from_the_same() -> None:
         spec = next(f for f in exact_findings(before, now, Policy()) if f.metric == "spec")
         assert spec.status is Status.REGRESSED
         assert key.partition("=")[0] in spec.reason
-
-
-@pytest.mark.parametrize(
-    ("error", "text"), [(8.3e-7, "8e-7"), (4e-3, "4e-3"), (0.0, "0"), (9.6e-8, "1e-7"), (0.2, "2e-1")]
-)
-def test_an_error_has_one_digit(error: float, text: str) -> None:
-    assert error_text(error) == text
 
 
 # The fastest
@@ -388,15 +313,6 @@ def test_the_fastest_backend_is_named_with_how_much() -> None:
     assert "of packed's time" in no_eager
 
 
-def test_variants_by_hand_are_rows_of_one_network_too() -> None:
-    report = measured("swiglu,onednn1=swiglu@backend=onednn,c=swiglu@compile=max-autotune@freeze=true")
-    assert found_by(report).first == ("onednn1",)
-    assert "fastest of swiglu: onednn, 0.4" in words_of(report)
-    twice = measured("swiglu,a=swiglu,onednn1=swiglu@backend=onednn")
-    assert "fastest of swiglu: onednn1, 0.4" in words_of(twice)  # two of them are eager
-    assert fastest(measured("swiglu,b=swiglu,wide=swiglu@backend=onednn@d_ff=4096")) == []
-
-
 def test_rows_within_two_percent_are_the_same_and_others_can_not_be_told() -> None:
     def near(gap: float, noise: float) -> Launch:
         def at(label: str, worker: int, number: int) -> float:
@@ -414,19 +330,6 @@ def test_rows_within_two_percent_are_the_same_and_others_can_not_be_told() -> No
     busy = near(0.5, 0.001)
     busy.waited = 0.5
     assert found_by(measured(launch=busy, backend="eager,onednn,compile")).verdict is Verdict.UNCLEAR
-
-
-def test_what_is_behind_another_is_not_among_the_fastest() -> None:
-    """The first is too noisy to be told from the last, which a quiet one is told from."""
-    seconds = {"swiglu": 10.0, "swiglu@backend=packed": 9.0, "swiglu@backend=onednn": 20.0}
-
-    def at(label: str, worker: int, number: int) -> float:
-        noise = 0.6 if "packed" in label else 0.001
-        return 1e-3 * seconds[label] * math.exp((-1, 0, 1)[worker % 3] * noise)
-
-    found = found_by(measured(launch=Launch(at), backend="eager,packed,onednn"))
-    assert found.verdict is Verdict.UNCLEAR
-    assert set(found.first) == {"swiglu", "swiglu@backend=packed"}
 
 
 def simulated(true: dict[str, float], seed: int, plan: Plan, scatter: float = 0.01) -> Report:
@@ -479,35 +382,7 @@ def test_chance_is_corrected_for_the_number_of_rows(backends: str, verdict: Verd
     assert found_by(Report(plan=plan, costs=(), created="", version="", samples=samples)).verdict is verdict
 
 
-def test_one_that_is_ahead_is_found() -> None:
-    plan = plan_of("swiglu", backend="eager,packed,onednn", workers=5, rounds=6)
-    true = {"swiglu": 0.0, "swiglu@backend=packed": -0.1, "swiglu@backend=onednn": -0.2}
-    claims = [found_by(simulated(true, seed, plan)) for seed in range(60)]
-    assert sum(c.verdict is Verdict.FASTER and c.first == ("swiglu@backend=onednn",) for c in claims) >= 57
-
-
 # The list of them, and what a list costs
-
-
-class Counting(Prober):
-    """Answers with a count, and remembers how often it was asked."""
-
-    def __init__(self) -> None:
-        super().__init__(1.0)
-        self.asked: list[dict] = []
-
-    def _ask(self, target: str, request: dict) -> dict:
-        self.asked.append(request)
-        return jsonable.encode(KnownProber(1.0).count(ImportedSpec(target="a:B", d_model=8, d_ff=16), work()))
-
-
-def test_a_module_is_counted_once_for_all_backends() -> None:
-    prober, spec = Counting(), ImportedSpec(target="a:B", d_model=8, d_ff=16)
-    ways = [{"backend": name} for name in values_of(Backend)] + [{"backend": "compile", "freeze": True}]
-    assert len({prober.count(spec, work(**way)).params for way in ways}) == 1
-    assert len(prober.asked) == 1
-    prober.count(spec, work(mode="train"))
-    assert len(prober.asked) == 2
 
 
 class Telling(FakeWorker):
@@ -526,35 +401,15 @@ def test_the_list_of_backends_asks_a_worker(on_machine) -> None:
 
     on_machine(launch=launch)
     runner = CliRunner()
-    for width in (60, 80, 120):
-        shown = runner.invoke(app, ["list", "backends"], env={"COLUMNS": str(width)})
-        assert shown.exit_code == 0, shown.output
-        assert "no C++ compiler" in " ".join(shown.output.split())
-        assert all(cell_len(line.rstrip()) <= width for line in shown.output.splitlines())
-        assert all(name in shown.output for name in values_of(Backend))
+    shown = runner.invoke(app, ["list", "backends"], env={"COLUMNS": "60"})
+    assert shown.exit_code == 0, shown.output
+    assert "no C++ compiler" in " ".join(shown.output.split())
+    assert all(cell_len(line.rstrip()) <= 60 for line in shown.output.splitlines())
+    assert all(name in shown.output for name in values_of(Backend))
     rows = json.loads(runner.invoke(app, ["list", "backends", "-f", "json"]).output)
     others = {"compile": "no", "onednn": "partly"}
     assert [(row["name"], row["runs"]) for row in rows] == [(b, others.get(b, "yes")) for b in values_of(Backend)]
     assert rows[4]["why not"] == "no bfloat16 products here"
     assert rows[3]["why not"] == "no C++ compiler: install g++"
-    assert "why not" in runner.invoke(app, ["list", "backends", "-f", "csv"]).output.splitlines()[0]
     assert all(worker.closed for worker in workers)
     assert WHAT_IT_DOES.keys() == set(Backend)
-
-
-def test_other_lists_start_no_worker(on_machine) -> None:
-    def launch(arm: object = None) -> FakeWorker:
-        raise AssertionError("no worker is needed")
-
-    on_machine(launch=launch)
-    assert CliRunner().invoke(app, ["list", "dtypes"]).exit_code == 0
-    with pytest.raises(FfnbenchError) as caught:
-        listing_view("backend")
-    assert "did you mean 'backends'?" in caught.value.hint
-
-
-def test_a_list_without_a_worker_is_unfinished(on_machine) -> None:
-    launch = FakeLaunch(trouble={("backends", None): WorkerLost("crash", "gone")})
-    on_machine(launch=launch)
-    with pytest.raises(Unfinished, match="could not say what can run"):
-        api.backends()

@@ -6,64 +6,16 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from conftest import FakeLaunch, FakeWorker, KnownProber
+from conftest import KnownProber
 
 from ffnbench import api, jsonable
-from ffnbench.errors import FfnbenchError
 from ffnbench.metrics import COMPILE
 from ffnbench.plan import CompileMode, Plan
 from ffnbench.planning.compare import plan_compare
-from ffnbench.report.compare import compare_table
-from ffnbench.report.text import plain
 from ffnbench.request import CompareRequest
 from ffnbench.run.session import Session
 
 HOSTILE = str(Path(__file__).with_name("hostile.py"))
-
-
-class Compiling(FakeWorker):
-    """A worker whose compiled cases take 2 s and some hundredths."""
-
-    def ask(self, request: dict, timeout_s: float) -> dict:
-        answer = super().ask(request, timeout_s)
-        if request["do"] == "open" and "compile" in request["label"]:
-            answer |= {COMPILE: 2 + 0.2 * self.index, "graphs": 2}
-        return answer
-
-
-class Launch(FakeLaunch):
-    def __call__(self, arm: object = None) -> FakeWorker:
-        self.workers.append(Compiling(self, len(self.workers)))
-        return self.workers[-1]
-
-
-def test_the_backend_is_a_key_and_a_flag() -> None:
-    plan = plan_compare(CompareRequest(variants="swiglu,swiglu@backend=compile", match="none"))
-    assert [case.workload.backend for case in plan.cases] == ["eager", "compile"]
-    assert [c.workload.backend for c in plan_compare(CompareRequest(backend="compile")).cases] == ["compile"] * 3
-    with pytest.raises(FfnbenchError, match="unknown backend 'compiled'") as caught:
-        plan_compare(CompareRequest(variants="swiglu@backend=compiled"))
-    assert "compile" in caught.value.hint
-
-
-def test_compiling_is_a_number_of_its_own() -> None:
-    """With an interval over workers, in the table and in the rows, and not part of what is compared."""
-    report = api.measure(
-        api.prepare(CompareRequest(variants="swiglu,swiglu@backend=compile", workers=5, rounds=3)), launch=Launch()
-    )
-    eager, compiled = report.rows()
-    assert (eager["compile_s"], eager["backend"], compiled["backend"]) == (None, "eager", "compile")
-    assert compiled["compile_low_s"] < compiled["compile_s"] < compiled["compile_high_s"]
-    assert compiled["compile_s"] == pytest.approx(2.38, abs=0.01)
-    assert compiled["ratio"] == 1.0
-    text = plain(compare_table(report))
-    assert "torch.compile took 2.4 ±" in " ".join(text.split())
-    assert "compile (s)" in [column.name for column in compare_table(report).columns]
-    assert text.count("compiled as 2 graphs") == 1
-    assert "disagree" not in text  # on the seconds of a call
-    assert "compile" not in plain(
-        compare_table(api.measure(api.prepare(CompareRequest(workers=3, rounds=3)), launch=Launch()))
-    )
 
 
 def test_what_a_compiler_fuses_has_no_closed_form() -> None:
@@ -102,7 +54,12 @@ def assert_right(worker: Session, label: str) -> None:
 
 @pytest.mark.parametrize(
     ("mode", "forms"),
-    [("forward", ("swiglu", "wide=swiglu@d_ff=96")), ("train", ("relu@dropout=0.1",)), ("backward", ("relu",))],
+    [
+        ("forward", ("swiglu",)),
+        pytest.param("forward", ("swiglu", "wide=swiglu@d_ff=96"), marks=pytest.mark.slow),
+        pytest.param("train", ("relu@dropout=0.1",), marks=pytest.mark.slow),
+        pytest.param("backward", ("relu",), marks=pytest.mark.slow),
+    ],
 )
 def test_compiled_forms_are_checked_and_timed(worker: Session, mode: str, forms: tuple[str, ...]) -> None:
     """Two widths of one form, so that neither may find the other's code."""
@@ -121,6 +78,7 @@ def test_compiled_forms_are_checked_and_timed(worker: Session, mode: str, forms:
         assert ask(worker, "sample", case.label, calls=2)["value"] > 0
 
 
+@pytest.mark.slow
 def test_compile_modes_and_frozen_weights(worker: Session) -> None:
     """Each mode computes the same; frozen weights are at least the module's own, in a layout of the code's."""
     plan = plan_of("swiglu@backend=compile")
@@ -141,6 +99,7 @@ def test_compile_modes_and_frozen_weights(worker: Session) -> None:
         assert_right(worker, case.label)
 
 
+@pytest.mark.slow
 def test_code_that_does_not_compile_once_and_for_all(worker: Session) -> None:
     names = ("Plain", "TwoGraphs", "Counts", "Closed")
     plan = plan_of(",".join(f"{HOSTILE}:{name}@backend=compile" for name in names))
@@ -154,6 +113,7 @@ def test_code_that_does_not_compile_once_and_for_all(worker: Session) -> None:
     assert "nothing in it that it could compile" in found["Closed"]["message"]
 
 
+@pytest.mark.slow
 def test_a_machine_without_a_compiler_says_so() -> None:
     session = Session(
         replace(plan_compare(CompareRequest()).cases[0].arm, env=(("CXX", "/nowhere/g++"), ("PATH", "/nowhere")))

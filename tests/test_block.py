@@ -282,7 +282,7 @@ def test_memory_is_known_before_the_start() -> None:
 
 @pytest.mark.parametrize("mode", ["forward", "train"])
 def test_the_memory_told_is_no_less_than_the_memory_used(mode: str) -> None:
-    from ffnbench.worker import meters, weighing
+    from ffnbench.worker import meters, peak_memory
 
     plan = plan_block(BlockRequest(d_model=128, kv_heads=1, seq_len="384", mode=mode, device="cpu", threads=1))
     for case in plan.cases[1:]:
@@ -291,7 +291,7 @@ def test_the_memory_told_is_no_less_than_the_memory_used(mode: str) -> None:
         subject.call()
         weights = 4 * case.ffn.params
         inputs = 2 * 4 * 384 * 128
-        used = weights + inputs + weighing.peak_bytes(subject)
+        used = weights + inputs + peak_memory.peak_bytes(subject)
         assert used <= memory_needed([case]) <= 4 * used
 
 

@@ -15,13 +15,11 @@ from ffnbench.backends.compile_errors import not_compiled
 from ffnbench.device import accelerator
 from ffnbench.errors import Unsupported
 from ffnbench.ffn.cost import Cost
-from ffnbench.ffn.experts import MixtureOfExperts
-from ffnbench.ffn.moe import Dispatch, MoESpec
-from ffnbench.ffn.spec import FFNSpec, ImportedSpec
+from ffnbench.ffn.spec import ImportedSpec
 from ffnbench.plan import Workload
 from ffnbench.worker import counting
 from ffnbench.worker.hidden_kernels import UNNAMED
-from ffnbench.worker.loop import _answer
+from ffnbench.worker.loop import answer_to
 
 D_MODEL, D_FF = 16, 48
 LAYERS = 4 * D_MODEL * D_FF  # FLOPs of two linear layers, a token
@@ -67,11 +65,6 @@ class AllOutside(Plain):
         return NumPy.apply(torch.relu(NumPy.apply(x, self.up.weight)), self.down.weight)
 
 
-class HalfOutside(Plain):
-    def forward(self, x):
-        return x + NumPy.apply(torch.relu(self.up(x)), self.down.weight)
-
-
 class IntoEmpty(Plain):
     def forward(self, x):
         hidden = torch.relu(self.up(x))
@@ -80,23 +73,9 @@ class IntoEmpty(Plain):
         return out
 
 
-class IntoZeros(Plain):
-    def forward(self, x):
-        hidden = torch.relu(self.up(x))
-        out = torch.zeros_like(x, requires_grad=False)
-        into(out, hidden, self.down.weight)
-        return x + out.mul_(2.0)
-
-
 class PretendsOnMeta(AllOutside):
     def forward(self, x):
         return torch.empty_like(x) if x.is_meta else super().forward(x)
-
-
-class OnMetaAlone(Plain):
-    def forward(self, x):
-        assert x.is_meta
-        return super().forward(x)
 
 
 class Careful(Plain):
@@ -170,14 +149,11 @@ def test_without_any_product_that_torch_saw_flops_are_unknown_and_not_zero(kerne
         assert cost.counted_how == "not counted: torch saw no matrix product"
 
 
-@pytest.mark.parametrize("name", ["HalfOutside", "IntoEmpty", "IntoZeros"])
-def test_what_a_kernel_computes_where_torch_does_not_look_is_said_to_be_missing(kernels: str, name: str) -> None:
-    cost = counted(kernels, name)
-    assert cost.flops_forward == LAYERS // 2  # the layer that torch runs
+def test_what_a_kernel_computes_where_torch_does_not_look_is_said_to_be_missing(kernels: str) -> None:
+    cost = counted(kernels, "IntoEmpty")
+    assert (cost.flops_forward, cost.flops_backward) == (LAYERS // 2, None)  # the layer that torch runs
     assert cost.uncounted == (UNNAMED,)
     assert cost.counted_how == "counted by running it on 8 tokens"
-    backward = {"HalfOutside": LAYERS, "IntoEmpty": None, "IntoZeros": 0}
-    assert cost.flops_backward == backward[name]
 
 
 def test_kernels_of_triton_are_named_as_they_are_launched(kernels: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -214,70 +190,23 @@ def test_a_module_whose_kernels_want_an_accelerator_is_counted_there(
     assert counted(kernels, "Hungry").counted_how.startswith("not counted: it raised")
 
 
-CAPABILITIES = {
-    "V100": (7, 0),
-    "A100": (8, 0),
-    "RTX 4090": (8, 9),
-    "H200": (9, 0),
-    "B200": (10, 0),
-    "RTX 5090": (12, 0),
-}
-
-
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32])
-@pytest.mark.parametrize("gpu", CAPABILITIES)
-def test_grouped_products_are_one_kernel_for_bfloat16_on_hopper_and_its_heir_alone(
-    gpu: str, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """By torch's source, aten/src/ATen/native/cuda/GroupedBlas.cpp of 2.10."""
-    from ffnbench.ffn import experts
-
-    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: CAPABILITIES[gpu])
-    told = experts.loop_of_products(torch.device("cuda:1"), dtype)
-    assert bool(told) is not (gpu in ("H200", "B200") and dtype is torch.bfloat16)
-    if told:
-        assert "is a loop over the experts for" in told
-        assert "{}.{}".format(*CAPABILITIES[gpu]) in told
-    monkeypatch.setattr(torch.version, "hip", "6.4")
-    assert "without CUDA" in experts.loop_of_products(torch.device("cuda"), dtype)
-
-
-def test_on_the_cpu_they_are_a_loop_and_its_row_says_so() -> None:
-    """torch's own profiler sees a product for each expert."""
-    from torch.autograd.profiler import profile
-
+def test_grouped_products_are_a_loop_on_the_cpu_and_their_row_says_so() -> None:
     from ffnbench.planning.compare import plan_compare
     from ffnbench.request import CompareRequest
     from ffnbench.worker.jobs import Jobs
 
-    flags = {
-        "d_model": 16,
-        "dtype": "float32",
-        "device": "cpu",
-        "seq_len": 64,
-        "batch": 1,
-        "d_ff": "32",
-        "budget": None,
-    }
     variants = "relu@moe=4x2@experts=eager,relu@moe=4x2@experts=grouped"
-    plan = plan_compare(CompareRequest(variants=variants, **flags))
+    plan = plan_compare(CompareRequest(variants=variants, d_model=16, d_ff="32", seq_len=64, device="cpu"))
     jobs, cases = Jobs(plan), plan.cases
     notes = [jobs.open(case.label, 1).get("notes", []) for case in cases]
     assert ["is a loop over the experts" in " ".join(told) for told in notes] == [False, True]
-    moe = MoESpec(experts=4, top_k=2, dispatch=Dispatch.GROUPED)
-    module = MixtureOfExperts(FFNSpec(d_model=16, d_ff=32, activation="relu", moe=moe))
-    with profile() as recorded, torch.inference_mode():
-        module(torch.randn(1, 64, 16))
-    calls = {event.key: event.count for event in recorded.key_averages()}
-    assert calls["aten::_grouped_mm"] == 2
-    assert calls["aten::mm"] >= 2 * 4
 
 
 def raised(problem: BaseException) -> dict:
     def job() -> None:
         raise problem
 
-    return _answer(job, torch, {"do": "open"})
+    return answer_to(job, {"do": "open"})
 
 
 def of_triton(name: str, message: str, **facts: str) -> BaseException:
@@ -291,7 +220,6 @@ def of_triton(name: str, message: str, **facts: str) -> BaseException:
 
 def test_what_a_compiler_cannot_compile_is_unsupported_and_says_why() -> None:
     """Messages are those of Triton 3.4 and torch 2.13."""
-    from torch._dynamo.exc import BackendCompilerFailed
     from torch._inductor.exc import CppCompileError, InductorError, LoweringException
 
     where = "at 12:11:\n    x = tl.load(X + i)\n           ^\n"
@@ -300,18 +228,12 @@ def test_what_a_compiler_cannot_compile_is_unsupported_and_says_why() -> None:
         "Triton can't compile it: NameError('blocks is not defined')": of_triton(
             "CompilationError", where + "NameError('blocks is not defined')"
         ),
-        "Triton can't compile it: Input shapes should have M >= 16": of_triton(
-            "CompilationError", where, error_message="Input shapes should have M >= 16"
-        ),
         "Triton can't compile it: out of resource: shared memory, Required: 294912, Hardware limit: 232448.": of_triton(
             "OutOfResources", "out of resource: shared memory, Required: 294912, Hardware limit: 232448."
         ),
         "torch.compile can't compile it: LoweringException: NotImplementedError: View": InductorError(lowering, None),
         "torch.compile can't compile it: 'y' was not declared in this scope": InductorError(
             CppCompileError(["g++"], "/tmp/c.cpp:3:5: error: 'y' was not declared in this scope\n  3 | y\n"), None
-        ),
-        "torch.compile can't compile it: ValueError: what I do not know": BackendCompilerFailed(
-            lambda graph: None, ValueError("what I do not know"), None
         ),
     }
     for says, problem in told.items():
@@ -325,7 +247,7 @@ def test_what_a_compiler_cannot_compile_is_unsupported_and_says_why() -> None:
 FAILS_TO_COMPILE = """
 import torch
 from ffnbench.worker.jobs import Jobs
-from ffnbench.worker.loop import _answer
+from ffnbench.worker.loop import answer_to
 from ffnbench.plan import NoProbe
 from ffnbench.planning.compare import plan_compare
 from ffnbench.request import CompareRequest
@@ -338,12 +260,13 @@ def job(label):
 
 plan = plan_compare(CompareRequest(variants="relu,c=relu@backend=compile", d_model=8, threads=1), NoProbe())
 jobs = Jobs(plan)
-answers = [_answer(job, torch, {"do": "job", "label": label}, jobs) for label in ("relu", "c")]
+answers = [answer_to(job, {"do": "job", "label": label}, jobs) for label in ("relu", "c")]
 print([answer.get("ends") for answer in answers])
 print(answers[1]["failure"], answers[1]["message"])
 """
 
 
+@pytest.mark.slow
 def test_a_module_that_a_backend_cannot_compile_is_unsupported() -> None:
     """For real, and in a process of its own: after a compile that failed Python's calls keep their arguments longer.
     So the worker of a case that is compiled ends with it.

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
-
 import pytest
 import torch
 
@@ -55,7 +53,7 @@ def answer_to(problem: Exception) -> dict:
     def job(label: str) -> dict:
         raise problem
 
-    return worker._answer(job, torch, {"do": "sample", "label": "relu"}, Jobs())
+    return worker.answer_to(job, {"do": "sample", "label": "relu"}, Jobs())
 
 
 @pytest.mark.parametrize(
@@ -93,24 +91,11 @@ def test_what_leaves_the_context_whole_is_a_row_and_no_more(problem: Exception, 
     assert device_error(problem) == ""
 
 
-def test_after_a_full_device_the_failed_case_is_let_go_and_the_caches_are_emptied(monkeypatch) -> None:
-    told: list[str] = []
-    monkeypatch.setattr(torch.accelerator, "is_available", lambda: True)
-    monkeypatch.setattr(torch.accelerator, "empty_cache", lambda: told.append("emptied"), raising=False)
-    jobs = SimpleNamespace(forget=told.append)
-    worker._make_room(torch, jobs, {"do": "sample", "label": "relu"})
-    assert told == ["relu", "emptied"]
-    worker._make_room(torch, jobs, {"do": "weigh", "label": "gelu"})  # its latency stands, and more is asked of it
-    assert told == ["relu", "emptied", "emptied"]
-
-
 def test_an_error_that_the_device_finds_later_is_that_of_the_case_that_made_it() -> None:
     """Errors of kernels come up at the next wait: the worker waits before it answers."""
     jobs = Jobs(accelerator_error(ILLEGAL))
-    answer = worker._answer(lambda label: {"value": 1.0}, torch, {"do": "sample", "label": "relu"}, jobs)
+    answer = worker.answer_to(lambda label: {"value": 1.0}, {"do": "sample", "label": "relu"}, jobs)
     assert (answer["failure"], answer["ends"], jobs.drained) == ("crash", True, ["relu"])
     fine = Jobs()
-    assert worker._answer(lambda label: {"value": 1.0}, torch, {"do": "sample", "label": "gelu"}, fine) == {
-        "value": 1.0
-    }
+    assert worker.answer_to(lambda label: {"value": 1.0}, {"do": "sample", "label": "gelu"}, fine) == {"value": 1.0}
     assert fine.drained == ["gelu"]

@@ -42,33 +42,6 @@ def test_four_small_kernels_between_two_events_of_an_idle_stream_read_as_their_l
     assert end.seconds_since(start) == pytest.approx(36 * US, abs=0.5 * US)
 
 
-def test_a_stream_runs_in_order_and_the_host_runs_ahead_until_the_queue_is_full() -> None:
-    gpu = context(launch_s=1 * US, latency_s=0.0, wait_s=0.0)
-    began = gpu.now()
-    for _ in range(1024):
-        gpu.launch(Kernel(0.01))
-    assert gpu.now() - began == pytest.approx(1024 * US)
-    for _ in range(10):
-        gpu.launch(Kernel(0.01))  # each waits for one to end
-    assert gpu.now() - began == pytest.approx(1 * US + 10 * 0.01)
-    gpu.synchronize()
-    assert gpu.now() - began == pytest.approx(1 * US + 1034 * 0.01)
-
-
-def test_events_are_stamped_by_the_stream_and_cannot_be_read_before() -> None:
-    gpu = context(event_s=0.0, latency_s=0.0)
-    start, end = gpu.event(), gpu.event()
-    with pytest.raises(ValueError, match="must be recorded"):
-        end.seconds_since(start)
-    start.record()
-    gpu.launch(Kernel(1e-3))
-    end.record()
-    with pytest.raises(RuntimeError, match="not ready"):
-        end.seconds_since(start)
-    gpu.synchronize()
-    assert end.seconds_since(start) == pytest.approx(1e-3 + 6 * US, abs=0.5 * US)
-
-
 def test_a_graph_is_launched_as_one_and_computes_again() -> None:
     gpu = context(launch_s=50 * US, replay_s=9 * US, latency_s=0.0, wait_s=0.0)
     x, given = torch.ones(3), []
@@ -91,28 +64,6 @@ def test_a_graph_is_launched_as_one_and_computes_again() -> None:
     assert out.tolist() == [10.0] * 3
 
 
-def test_clocks_that_are_held_down_and_a_cache_that_was_flushed_lengthen_kernels() -> None:
-    world = World(mark_s=0.0, gap_s=0.0, flush_s=0.0, slow=(Slow(1001.0, 1002.0, 0.5),))
-    gpu = Context(world, free_s=1000.0)
-
-    def took(kernel: Kernel) -> float:
-        start, end = gpu.event(), gpu.event()
-        gpu.spin(1e-3)
-        start.record()
-        gpu.launch(kernel)
-        end.record()
-        gpu.synchronize()
-        return end.seconds_since(start)
-
-    weights = Kernel(100 * US, "weights", cold=1.5)
-    assert [round(took(weights) / US) for _ in range(2)] == [150, 100]
-    gpu.flush()
-    assert round(took(weights) / US) == 150
-    assert world.bits() == 0
-    gpu.python(1.0)
-    assert [round(took(weights) / US), world.bits()] == [200, 0x40]
-
-
 def test_an_illegal_access_is_an_error_of_every_later_call_and_of_no_earlier_one() -> None:
     gpu = context()
     gpu.launch(Kernel(1.0, illegal=True))
@@ -120,19 +71,6 @@ def test_an_illegal_access_is_an_error_of_every_later_call_and_of_no_earlier_one
     for call in (gpu.synchronize, gpu.synchronize, gpu.event().record):
         with pytest.raises(torch.AcceleratorError, match="illegal memory access"):
             call()
-
-
-def test_memory_is_requested_in_bytes_and_given_in_blocks() -> None:
-    gpu = context(memory_bytes=4096)
-    gpu.allocate(1000)
-    gpu.allocate(1)
-    assert (gpu.requested, gpu.blocks, gpu.free_bytes()) == (1001, 1536, 2560)
-    gpu.release(1000)
-    assert (gpu.requested_bytes(), gpu.peak_requested_bytes()) == (1, 1001)
-    gpu.reset_peak()
-    assert gpu.peak_requested_bytes() == 1
-    with pytest.raises(torch.OutOfMemoryError, match=r"total capacity of 0.00 GiB of which 0.00 GiB is free"):
-        gpu.allocate(4000)
 
 
 # the real meters on it
@@ -213,16 +151,6 @@ def test_launch_bound_is_said_of_those_rows_that_are(measure: Measure) -> None:
     assert said == 10
 
 
-@pytest.mark.parametrize("time", ["wall", "device"])
-def test_a_slowdown_is_what_was_asked_for(time: str, measure: Measure) -> None:
-    """Of a row that the device holds up, and of one that the host does."""
-    rows = {"big": {"kernels": 4, "us": 200}, "small": {"kernels": 2, "us": 10, "python_us": 60}}
-    for label, facts in rows.items():
-        variants = f"{module(label, **facts)},{module('slow', **facts)}@slowdown=0.1"
-        report = measure(World(), variants, time=time)
-        assert value(report, "slow") / value(report, label) == pytest.approx(1.1, rel=0.005)
-
-
 @pytest.mark.parametrize("graphs", [True, False])
 def test_a_host_that_stands_still_now_and_then_is_no_slower_device(graphs: bool, measure: Measure) -> None:
     """Every 97th launch takes half a millisecond more, as where another process takes the CPU."""
@@ -237,14 +165,6 @@ def test_a_card_at_its_power_limit_is_told_and_clean(measure: Measure) -> None:
     timed = [sample for sample in report.samples if sample.metric == LATENCY]
     assert all(sample.throttled and is_clean(sample) for sample in timed)
     assert value(report, "row", DEVICE_TIME) == pytest.approx(2 * (50 / 0.8 * US + 0.1 * US), rel=0.01)
-
-
-def test_time_device_is_the_devices_and_time_wall_what_a_caller_waits_for(measure: Measure) -> None:
-    small = {"kernels": 4, "us": 4}
-    truth = truth_of(World(), **small)
-    for time, expected in (("wall", truth.host), ("device", truth.device)):
-        report = measure(World(), module("small", **small), time=time)
-        assert value(report, "small") == pytest.approx(expected, rel=0.01)
 
 
 def test_training_is_forward_and_backward_captured_together(measure: Measure) -> None:
@@ -332,20 +252,6 @@ def test_memory_is_the_closed_form_to_the_byte(variant: str, mode: str, measure:
     assert value(report, case.label, WORKSPACE) == World.workspace_bytes
     if mode == "train":
         assert value(report, case.label, SAVED) == expected.saved_bytes
-
-
-def test_operations_of_real_modules_are_kernels_and_their_rows_are_told_so(measure: Measure) -> None:
-    """Forward and backward of swiglu: small products on a big device are held up by the host."""
-    world = World(ops=True)
-    report = measure(world, "swiglu", mode="train", metrics="latency", d_model=16, d_ff=32, seq_len=4)
-    table = plain(compare_table(report), 200)
-    assert "latency: wall time" in table
-    assert "launch-bound" in table
-    host, device = value(report, "swiglu", HOST_TIME), value(report, "swiglu", DEVICE_TIME)
-    launches = host / world.launch_s  # of a call: each operation is one, and all here take the shortest time
-    assert launches == pytest.approx(round(launches), abs=0.1)
-    assert device == pytest.approx(round(launches) * (2 * US + world.gap_s), rel=0.01)
-    assert value(report, "swiglu") == pytest.approx(host, rel=0.02)
 
 
 def test_memory_that_is_not_there_is_a_failure_of_its_row(measure: Measure) -> None:

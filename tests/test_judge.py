@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import time
 from collections.abc import Callable
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +25,7 @@ from ffnbench.result import Against, CaseCost, FailureKind
 from ffnbench.run.output_checks import SHARE, OutputChecks
 from ffnbench.run.runner import run
 from ffnbench.run.session import WorkerLost
-from ffnbench.worker import evidence, judging, originals
+from ffnbench.worker import evidence, originals
 from ffnbench.worker.inputs import PART, WIDEST, Pool, most_inputs, width_of
 from ffnbench.worker.jobs import Jobs
 from ffnbench.worker.originals import Originals
@@ -50,49 +49,32 @@ def told_by(plan: Plan, calls: int = 3, salts: tuple[int, ...] = (5, 6)) -> tupl
 # Inputs
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16, torch.float64])
-@pytest.mark.parametrize("train", [False, True])
+@pytest.mark.parametrize(("dtype", "train"), [(torch.float32, True), (torch.bfloat16, False)])
 def test_no_content_repeats_and_each_can_be_made_again(dtype: torch.dtype, train: bool) -> None:
     base = torch.randn(2, 5, 24, generator=torch.Generator().manual_seed(1)).to(dtype)
     pool, elsewhere = Pool(base, train=train), Pool(base.clone(), train=False)
     seen, sizes = set[bytes](), set[bytes]()
     for salt in (11, 12, 2**55 + 3):
         inputs = pool.renew(salt, 7)
-        ends = [(x.data_ptr(), x.data_ptr() + x.nbytes) for x in inputs]
-        assert all(start % 64 == 0 for start, _ in ends)
-        assert all(end <= start for (_, end), (start, _) in pairwise(sorted(ends)))
         assert len({x.untyped_storage().data_ptr() for x in inputs}) == 7  # none leads to the next
         for number, x in enumerate(inputs):
             assert (x.shape, x.dtype, x.requires_grad, x.is_leaf, x._base) == (base.shape, dtype, train, True, None)
-            seen.add(x.detach().contiguous().view(torch.uint8).numpy().tobytes())
             assert torch.equal(elsewhere.input(salt, 7, number), x)
             rows = elsewhere.rows(salt, 7, number, torch.tensor([0, 3, 9]))
             assert torch.equal(rows, x.detach().reshape(-1, 24)[[0, 3, 9]])
-            sizes.add(x.detach().abs().contiguous().view(torch.uint8).numpy().tobytes())
+            for found, values in ((seen, x.detach()), (sizes, x.detach().abs())):
+                found.add(values.contiguous().view(torch.uint8).numpy().tobytes())
             assert 0.4 < float(x.detach().double().std()) < 1.6  # of 240 numbers by 24 factors
+            x.detach().fill_(7.0)  # what was written to is whole again in the next sample
     assert (len(seen), len(sizes)) == (21, 21)  # no magnitudes either
 
 
-def test_an_input_that_was_written_to_is_whole_again_in_the_next_sample() -> None:
-    pool = Pool(torch.randn(1, 4, 16), train=False)
-    for x in pool.renew(1, 3):
-        x.fill_(7.0)
-    assert all(float(x.abs().max()) < 7 for x in pool.renew(2, 3))
-
-
 def test_a_long_list_of_numbers_is_renewed_in_parts() -> None:
-    elements = 1 << 20
-    pool = Pool(torch.randn(1, 1, elements, generator=torch.Generator().manual_seed(3)), train=False)
-    assert (pool.width, width_of(WIDEST), width_of(3 * 2**17 + 3)) == (PART, WIDEST, 9)
-    before = [x.clone() for x in pool.renew(1, 2)]
-    after = pool.renew(16, 2)
-    renewed = pool.renewed(16)
-    assert len(renewed) == elements // PART // 16
-    for number, (old, new) in enumerate(zip(before, after, strict=True)):
-        old_rows, new_rows = old.view(-1, PART), new.view(-1, PART)
-        assert torch.equal(new_rows[list(renewed)], pool.rows(16, 2, number, torch.tensor(renewed)))
-        assert not any(torch.equal(old_rows[row], new_rows[row]) for row in renewed)
-    assert not torch.equal(after[0], after[1])
+    elements = 1 << 18
+    pool = Pool(torch.randn(1, 1, elements), train=False)
+    assert (pool.width, width_of(WIDEST), width_of(3 * 2**17 + 3), len(pool)) == (PART, WIDEST, 9, elements // PART)
+    for number, x in enumerate(pool.renew(16, 2)):
+        assert torch.equal(x.view(-1, PART)[[0, 7]], pool.rows(16, 2, number, torch.tensor([0, 7])))
 
 
 def test_memory_bounds_the_pool() -> None:
@@ -183,18 +165,6 @@ def test_what_is_not_finite_has_no_error_and_is_told() -> None:
     assert (found["error"], found["finite"], found["what"]) == (None, False, "output")
 
 
-def test_an_error_is_of_a_row_and_never_of_a_quiet_one() -> None:
-    expected = torch.ones(4, 8)
-    expected[3] = 1e-9
-    off = expected.clone()
-    off[2] *= 1.5
-    assert judging.row_error(off, expected) == pytest.approx(0.5)
-    quiet = expected.clone()
-    quiet[3] = 0.0
-    assert judging.row_error(quiet, expected) < 1e-8
-    assert judging.row_error(torch.full((4, 8), float("inf")), expected) == float("inf")
-
-
 # What an output may be
 
 
@@ -274,15 +244,6 @@ def test_what_a_call_leaves_behind_is_found_and_taken_away(what: str) -> None:
     assert known.replaced() == ""
 
 
-def test_a_default_device_is_no_mode_that_was_left_behind() -> None:
-    known = Originals()
-    torch.set_default_device("cpu")
-    try:
-        assert known.replaced() == ""
-    finally:
-        torch.set_default_device(None)
-
-
 # Modules with a state of their own
 
 
@@ -311,10 +272,6 @@ class Fewer(Swiglu):
     def forward(self, x):
         torch.rand(())
         return super().forward(x, None if x.shape[1] <= 16 else 24)
-
-class Drops(Swiglu):
-    def forward(self, x):
-        return F.dropout(super().forward(x), 0.2, self.training)
 
 class Moves(Swiglu):
     def forward(self, x):
@@ -353,15 +310,22 @@ def stateful(tmp_path: Path) -> Callable[..., Plan]:
     return plan
 
 
-@pytest.mark.parametrize("mode", ["forward", "train"])
-@pytest.mark.parametrize("name", ["Draws", "Fewer", "Drops", "Moves"])
+@pytest.mark.parametrize(
+    ("name", "mode"), [("Draws", "forward"), ("Fewer", "forward"), ("Moves", "forward"), ("Moves", "train")]
+)
 def test_the_form_that_it_is_said_to_be_tells_what_a_module_with_state_should_give(stateful, name, mode) -> None:
-    """Half of the units is wrong whatever is drawn; of dropout alone another instance has to tell, and that is said."""
+    """Half of the units is wrong whatever is drawn."""
     jobs, told = told_by(stateful(f"{name}@like=swiglu", mode=mode), salts=(5, 6, 7))
     found = Jobs(jobs.plan).judge("m", told, 60.0)
-    assert found["form"] == ("" if (name, mode) == ("Drops", "train") else "swiglu")
-    assert found["outputs"] >= 2
+    assert (found["form"], found["outputs"] >= 2) == ("swiglu", True)
     assert found["error"] > 0.1 if name == "Fewer" else found["error"] < 2e-5
+
+
+def test_what_draws_while_it_trains_is_held_against_another_instance_and_that_is_said(stateful) -> None:
+    """It may drop out, which the form does not."""
+    jobs, told = told_by(stateful("Draws@like=swiglu", mode="train"), salts=(5, 6, 7))
+    found = Jobs(jobs.plan).judge("m", told, 60.0)
+    assert (found["form"], found["why"], found["error"] < 2e-5) == ("", "", True)
 
 
 def test_what_differs_most_is_judged_first(stateful) -> None:
@@ -371,13 +335,6 @@ def test_what_differs_most_is_judged_first(stateful) -> None:
     for first in range(len(told)):
         found = judge.judge("m", told[first:] + told[:first], 0.0)
         assert (found["outputs"], found["error"] > 0.1) == (1, True)
-
-
-def test_a_buffer_without_a_dimension_that_training_moves_is_judged(stateful) -> None:
-    jobs, told = told_by(stateful("Moves", mode="train"))
-    found = Jobs(jobs.plan).judge("m", told, 60.0)
-    assert (found["outputs"], found["gradients"], found["why"]) == (2, 2, "")
-    assert found["error"] < 2e-5
 
 
 def test_an_output_that_a_later_call_changes_is_told(stateful) -> None:
@@ -449,27 +406,6 @@ def test_a_large_weight_has_a_fingerprint() -> None:
     assert float(last) == 1.0
 
 
-def test_a_judge_that_is_lost_once_is_started_again() -> None:
-    class Gone(FakeJudge):
-        started = 0
-
-        def __call__(self, arm: object = None) -> FakeJudge:
-            self.started += 1
-            return self
-
-        def ask(self, request: dict[str, Any], timeout_s: float) -> dict[str, Any]:
-            if self.started == 1:
-                raise WorkerLost("oom", "killed")
-            return super().ask(request, timeout_s)
-
-    plan, judge = plan_of("relu,swiglu"), Gone(RIGHT, [])
-    checks = OutputChecks(judge, "", 5.0, time.monotonic)
-    for started in (1, 2):
-        checks.hear("swiglu", {"salt": 1})
-        assert (checks.judge("swiglu", 1.0, plan, None), judge.started) == ("", started)
-    assert checks.found("swiglu").outputs == 2
-
-
 @pytest.mark.parametrize(
     ("answer", "words"),
     [
@@ -513,16 +449,6 @@ def test_judging_waits_for_its_share_of_the_time() -> None:
     checks.seconds = 4.0
     assert checks.due("swiglu", 4.0 / SHARE - 1) is None
     assert checks.due("swiglu", 4.0 / SHARE + 100) == pytest.approx(100 * SHARE / 2)
-
-
-def test_drawn_calls_are_spread_and_unforeseen() -> None:
-    checks = OutputChecks(None, "", 1.0, time.monotonic)
-    drawn = [checks.draw(4) for _ in range(400)]
-    assert {look for draw in drawn for look in draw.looks} == {0, 1, 2, 3}
-    assert all(draw.looks == sorted(set(draw.looks)) for draw in drawn)
-    # a quarter, but for those that fall together: 75 expected, standard deviation 8
-    assert 35 < sum(len(draw.looks) == 2 for draw in drawn) < 115
-    assert len({draw.salt for draw in drawn}) == 400
 
 
 # In a run

@@ -33,7 +33,7 @@ from ffnbench.planning.sides import plan_sides
 from ffnbench.report.compare import compare_table
 from ffnbench.request import CompareRequest, SidesRequest
 from ffnbench.worker.jobs import Jobs, Mismatch
-from ffnbench.worker.loop import _answer
+from ffnbench.worker.loop import answer_to
 
 D, H = 12, 20  # d_model and d_ff: neither is the other's double
 Weights = dict[str, Tensor]
@@ -545,7 +545,7 @@ class HereWorker(FakeWorker):
             work = self.jobs.plan.case(request["label"]).workload
             torch.set_num_threads(work.threads)
             known = {"calls": 1} if request["do"] == "open" else {}  # so that nothing is timed to find out how many
-            return _answer(getattr(self.jobs, request["do"]), torch, request | known)
+            return answer_to(getattr(self.jobs, request["do"]), request | known)
         return super().ask(request, timeout_s)
 
 

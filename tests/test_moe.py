@@ -27,7 +27,7 @@ from ffnbench.report.compare import compare_table
 from ffnbench.report.text import plain
 from ffnbench.report.words import sizing_text
 from ffnbench.request import CompareRequest
-from ffnbench.worker import jobs, meters, weighing
+from ffnbench.worker import jobs, meters, peak_memory
 
 D, H, TOKENS = 32, 48, 40
 AROUND = {
@@ -153,7 +153,7 @@ def test_the_peak_of_experts_is_the_allocators(dispatch: Dispatch, dtype: str) -
         subject.module.imposed = turns
         subject.call()
         predicted = cost(spec, tokens=TOKENS, dtype=dtype, train=False, device="cpu")
-        assert weighing.peak_bytes(subject) == predicted.peak_bytes, (spec, dtype)
+        assert peak_memory.peak_bytes(subject) == predicted.peak_bytes, (spec, dtype)
     assert cost(spec, tokens=TOKENS, dtype=dtype, train=True, device="cpu").peak_bytes is None
 
 

@@ -14,7 +14,7 @@ from ffnbench.ffn.cost import cost, flops_elementwise, matrix_params
 from ffnbench.ffn.modules import build_module, reference_output
 from ffnbench.ffn.spec import FFNSpec, Gate
 from ffnbench.plan import Workload
-from ffnbench.worker import meters, weighing
+from ffnbench.worker import meters, peak_memory
 
 ACTIVATION_NAMES = [row.name for row in ACTIVATIONS]
 D, H, TOKENS = 64, 176, 80
@@ -84,8 +84,8 @@ def test_peak_and_saved_bytes_are_the_allocators(
         spec = spec_of(activation, gate, bias, d_model, d_ff)
         subject, predicted = subject_of(spec, mode=mode, dtype=dtype), cost_of(spec, train=train, dtype=dtype)
         subject.call()
-        assert weighing.peak_bytes(subject) == predicted.peak_bytes
-        assert (weighing.saved_bytes(subject) if train else None) == predicted.saved_bytes
+        assert peak_memory.peak_bytes(subject) == predicted.peak_bytes
+        assert (peak_memory.saved_bytes(subject) if train else None) == predicted.saved_bytes
 
 
 @pytest.mark.parametrize("dtype", ["float64", "float32", "bfloat16"])
@@ -102,8 +102,8 @@ def test_clamped_gates_are_counted_and_computed(
                 cost_of(spec, train=mode == "train", dtype=dtype),
             )
             subject.call()
-            assert weighing.peak_bytes(subject) == predicted.peak_bytes
-        assert weighing.saved_bytes(subject) == predicted.saved_bytes
+            assert peak_memory.peak_bytes(subject) == predicted.peak_bytes
+        assert peak_memory.saved_bytes(subject) == predicted.saved_bytes
     y, expected = subject.module(subject.x).detach().double(), reference_output(subject.module, subject.x)
     assert float((y - expected).norm() / expected.norm()) < {"float64": 1e-13, "float32": 1e-5, "bfloat16": 2e-2}[dtype]
 
@@ -130,8 +130,8 @@ def test_dropout_keeps_its_mask(activation: str, gate: Gate) -> None:
     spec = spec_of(activation, gate, False, dropout=0.1)
     subject, predicted = subject_of(spec, mode="train"), cost_of(spec, train=True)
     subject.call()
-    assert weighing.peak_bytes(subject) == predicted.peak_bytes
-    assert weighing.saved_bytes(subject) == predicted.saved_bytes
+    assert peak_memory.peak_bytes(subject) == predicted.peak_bytes
+    assert peak_memory.saved_bytes(subject) == predicted.saved_bytes
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16"])
@@ -222,4 +222,4 @@ def test_element_wise_flops_by_hand() -> None:
     ],
 )
 def test_scratch_is_what_an_operation_takes_and_gives_back(events: list, kept: list) -> None:
-    assert weighing.without_scratch(events) == kept
+    assert peak_memory.without_scratch(events) == kept

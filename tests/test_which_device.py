@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import inspect
-import io
 import sys
 from pathlib import Path
 from typing import Any
@@ -13,19 +10,15 @@ import pytest
 from conftest import FACTS, ROOT, FakeLaunch, FakeWorker
 from test_cli import call  # noqa: F401 - a fixture
 
-import ffnbench
 from ffnbench import api
 from ffnbench.api import world
-from ffnbench.cli import completing
 from ffnbench.device import environment
-from ffnbench.device.environment import auto_device, why_no_gpu
+from ffnbench.device.environment import why_no_gpu
 from ffnbench.errors import FfnbenchError
-from ffnbench.plan import Arm, NoProbe, Plan, Workload
-from ffnbench.planning.block import plan_block
+from ffnbench.plan import Plan, Workload
 from ffnbench.planning.compare import plan_compare
-from ffnbench.planning.sides import plan_sides
 from ffnbench.planning.workload import device_of
-from ffnbench.request import BlockRequest, CheckRequest, CompareRequest, SidesRequest
+from ffnbench.request import CheckRequest, CompareRequest
 from ffnbench.run.runner import run
 
 
@@ -35,11 +28,6 @@ def plan_of(variants: str = "relu", **flags: Any) -> Plan:
 
 def works(variants: str = "relu", **flags: Any) -> list[Workload]:
     return [case.workload for case in plan_of(variants, **flags).cases]
-
-
-@pytest.mark.parametrize("name", ["auto", "cpu", "cuda", "cuda:1", "CUDA:0", "xpu", "xpu:3", "mps"])
-def test_devices_have_torchs_names(name: str) -> None:
-    assert device_of(name) == name.lower()
 
 
 @pytest.mark.parametrize(
@@ -84,20 +72,6 @@ def test_what_contradicts_is_refused_in_a_plan(flags: dict[str, Any], said: str)
     assert caught.value.hint
 
 
-def test_block_and_ab_take_them_too() -> None:
-    flags: dict[str, Any] = {
-        "device": "cuda", "cache": "cold", "matmul_precision": "high", "dtype": "float32", "threads": 1,
-    }  # fmt: skip
-    block = plan_block(BlockRequest(d_model=64, **flags))
-    model = plan_block(BlockRequest(preset="gpt2", time="device", device="cuda", threads=1))
-    arms = (Arm(env=(("A", "1"),)), Arm())
-    sides = plan_sides(SidesRequest(variant="relu", base_env=("A:1",), d_model=64, **flags), arms, (NoProbe(),) * 2)
-    for case in (*block.cases, *sides.cases):
-        work = case.workload
-        assert (work.time, work.cache, work.matmul_precision) == ("device", "cold", "high")
-    assert {case.workload.time for case in model.cases} == {"device"}
-
-
 class OnGPU(FakeWorker):
     accelerator: str | None = "cuda"
 
@@ -118,11 +92,6 @@ def test_auto_becomes_what_the_worker_names(told: str | None, device: str, monke
     result = run(plan_of(workers=3, rounds=1, metrics="latency", cache="cold"), launch=LaunchGPU())
     work = result.plan.cases[0].workload
     assert (work.device, work.time) == (device, "device")
-
-
-def test_auto_without_a_gpu_is_the_cpu() -> None:
-    assert auto_device({**FACTS, "accelerator": None}) == "cpu"
-    assert auto_device(FACTS) == "cpu"
 
 
 @pytest.mark.parametrize("device", ["xpu", "mps", "xpu:1", "cuda:1"])
@@ -150,10 +119,6 @@ def test_why_there_is_no_gpu_of_a_kind(tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.setattr(sys, "platform", "linux")
     files = {kind: (str(tmp_path / kind),) for kind in ("cuda", "xpu")}
     monkeypatch.setattr(environment, "GPU_FILES", files)
-    monkeypatch.setattr(environment, "AMD", str(tmp_path / "kfd"))
-    monkeypatch.setattr(environment, "NVIDIA", str(tmp_path / "nvidiactl"))
-    for name in environment.HIDING:
-        monkeypatch.delenv(name, raising=False)
     assert "no driver of an Intel GPU" in why_no_gpu("xpu")
     for kind in files:
         (tmp_path / kind).touch()
@@ -161,32 +126,6 @@ def test_why_there_is_no_gpu_of_a_kind(tmp_path: Path, monkeypatch: pytest.Monke
     for build, sees in builds.items():
         monkeypatch.setattr(environment, "version", lambda name, build=build: build)
         assert (not why_no_gpu("cuda"), not why_no_gpu("xpu")) == sees
-    monkeypatch.setenv("HIP_VISIBLE_DEVICES", "-1")
-    assert why_no_gpu("cuda") == ""  # a GPU of NVIDIA's does not read it
-    (tmp_path / "kfd").touch()
-    assert why_no_gpu("cuda") == "HIP_VISIBLE_DEVICES hides every GPU"
-
-
-def test_a_shell_offers_them() -> None:
-    assert completing.variants("swiglu@matmul_precision=") == [
-        f"swiglu@matmul_precision={name}" for name in ("highest", "high", "medium")
-    ]
-    assert completing.variants("swiglu@cac") == ["swiglu@cache=hot", "swiglu@cache=cold"]
-    assert completing.COMPLETERS["time"]("") == ["wall", "device"]
-    assert {"xpu", "mps", "cuda", "cpu", "auto"} == set(completing.COMPLETERS["device"](""))
-
-
-def test_a_file_sets_them_and_python_takes_them(call, tmp_path: Path, monkeypatch) -> None:  # noqa: F811
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "pyproject.toml").write_text(
-        "[tool.ffnbench]\ncache = 'cold'\nmatmul_precision = 'medium'\nreduced_reductions = false\n"
-    )
-    code, out, _ = call("compare", "relu", "swiglu", "--d-model", "64", "--device", "cpu", "--quick", "-f", "csv")
-    row = next(csv.DictReader(io.StringIO(out)))
-    assert code == 0
-    assert (row["cache"], row["matmul_precision"], row["latency_time"]) == ("cold", "medium", "wall")
-    parameters = inspect.signature(ffnbench.compare).parameters
-    assert {"time", "cache", "matmul_precision", "reduced_reductions"} <= parameters.keys()
 
 
 def test_a_baseline_of_a_device_that_is_not_here_is_refused_before_anything_is_started(

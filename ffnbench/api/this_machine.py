@@ -12,9 +12,8 @@ from ffnbench.api.preparing import NULL_SINK
 from ffnbench.api.world import COUNT_TIMEOUT_S, device_facts, greeting
 from ffnbench.device.caches import caches
 from ffnbench.device.ceilings import roofs_of_machine
-from ffnbench.device.environment import advice, auto_device, describe, physical_cpus, usable_cpus, usable_memory
+from ffnbench.device.environment import advice, auto_device, describe, usable_cpus, usable_memory
 from ffnbench.device.nvml import advice as device_advice
-from ffnbench.device.peak_flops import peaks
 from ffnbench.errors import Unfinished
 from ffnbench.ffn.dtypes import DTYPES
 from ffnbench.gate import named_files
@@ -97,10 +96,7 @@ def _ceilings_here(worker: Worker, found: Environment, sink: NullSink) -> Machin
     if "failure" in answer:
         raise Unfinished(f"the ceilings could not be measured: {answer['message']}", "`ffnbench env` tells the rest")
     now = datetime.now(UTC).isoformat(timespec="seconds")
-    peak = peaks(min(threads, physical_cpus()))
-    reached = jsonable.decode(
-        MachineCeilings, {**answer, "fingerprint": found.fingerprint, "created": now, "peaks": peak}
-    )
+    reached = jsonable.decode(MachineCeilings, {**answer, "fingerprint": found.fingerprint, "created": now})
     if not keep_ceilings(reached):
         sink.tell("note: the ceilings could not be kept in the cache folder: a later `ffnbench env` has none")
     return reached

@@ -28,7 +28,7 @@ Facts = dict[str, Any]  # of an answer to `open`
 ORDERS = {Backend.PACKED.value: True, Backend.PACKED_UP_GATE.value: False}  # whether gate's rows are the first
 
 
-class Timed(Protocol):
+class Callee(Protocol):
     """What a backend makes ready: a module, its input, and how it is called (worker/meters.py has it)."""
 
     module: nn.Module
@@ -77,11 +77,9 @@ def _own(module: nn.Module, spec: ImportedSpec) -> nn.Module:
     return ours.requires_grad_()  # to be trained as any other
 
 
-def prepare(subject: Timed, work: Workload, split: int | None = None) -> Facts:
+def prepare(subject: Callee, work: Workload) -> Facts:
     """Make a subject ready to be called by its backend, and say what that took: seconds to compile or to pack, and
     the bytes of the weights that a call computes with. Raises Unsupported where it can't be run so.
-
-    `split` is what an earlier worker has found out.
     """
     weights = sum(parameter.nbytes for parameter in subject.module.parameters())
     if work.compiled:
@@ -90,9 +88,10 @@ def prepare(subject: Timed, work: Workload, split: int | None = None) -> Facts:
         held = cold.frozen_bytes if work.freeze else weights
         return {COMPILE: cold.seconds, "graphs": cold.graphs, HELD: held}
     if work.backend == Backend.ONEDNN.value:
-        packed = onednn.pack(subject.module, subject.x.detach(), split)
-        subject.run = packed.forward
-        return {PACK: packed.seconds, HELD: packed.bytes, "split": packed.split or 0, "notes": _notes(packed)}
+        packed = onednn.pack(subject.module, subject.x.detach())
+        called = f"{packed.layers - packed.unused} of {packed.layers} linear layers"
+        unused = f"oneDNN runs {called}: the others are not called as modules"
+        return {PACK: packed.seconds, HELD: packed.bytes, "notes": [unused] if packed.unused else []}
     return {HELD: weights}
 
 
@@ -101,15 +100,5 @@ def forward_of(module: nn.Module, work: Workload, x: Tensor) -> Callable[[Tensor
     if work.compiled:
         return compiled_of(module, work)
     if work.backend == Backend.ONEDNN.value:
-        onednn.pack(module, x, split=0)
+        onednn.pack(module, x)
     return module
-
-
-def _notes(packed: onednn.Packed) -> list[str]:
-    told = []
-    if packed.split:
-        told.append(f"its tokens are split into parts of {packed.split}, which was faster here than all at once")
-    if packed.unused:
-        told.append(f"oneDNN runs {packed.layers - packed.unused} of {packed.layers} linear layers: "
-                    "the others are not called as modules")  # fmt: skip
-    return told

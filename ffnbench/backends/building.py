@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import sys
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
@@ -48,6 +49,16 @@ def seed_all(seed: int, spec: AnySpec | None = None) -> None:
     random.seed(seed)
     if numpy := sys.modules.get("numpy"):
         numpy.random.seed(seed % 2**32)
+
+
+def in_float64(module: nn.Module, x: Tensor) -> Tensor | None:
+    """The output of a module as it is written, run in float64; None where it can't be copied or run so."""
+    try:
+        with torch.no_grad():
+            y: Tensor = deepcopy(module).double().eval()(x.double()).double()
+    except Exception:  # code of the user's: a kernel for some dtypes alone, a lock that can't be copied
+        return None
+    return y
 
 
 def impose_routing(module: nn.Module, work: Workload, seed: int) -> None:

@@ -22,7 +22,6 @@ from ffnbench.errors import Unsupported
 from ffnbench.ffn.dense import ClampedFeedForward, FeedForward, GatedFeedForward
 from ffnbench.ffn.experts import ExpertLinear, MixtureOfExperts
 
-Forward = Callable[[Tensor], Tensor]
 Fused = tuple[str, list[float], str]  # oneDNN's name, its scalars, its algorithm
 PLAIN: Fused = ("none", [], "")
 # an activation by its name here, as oneDNN calls it
@@ -38,9 +37,6 @@ FUSED: dict[str, Fused] = {
     "gelu_tanh": ("gelu", [], "tanh"),
 }
 DTYPES = (torch.float32, torch.bfloat16)
-SPLITS = (256, 512)  # tokens of a part: what is between the layers then stays in a cache
-CLEARLY = 0.97  # of the whole's time: only then are tokens split
-TRIAL_S, TRIALS = 0.1, 2
 
 
 def unavailable(dtype: torch.dtype | None = None) -> str:
@@ -127,22 +123,20 @@ AnyPacked = PackedLinear | PackedExpertLinear
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Packed:
-    """What packing a module came to: what to call (None is the module itself), seconds, bytes of all weights that it
-    computes with, tokens of a part where they are split, and layers that are never called as modules."""
+    """What packing a module came to: seconds, bytes of all weights that it computes with, and its layers, of which some
+    are never called as modules.
+    """
 
-    forward: Forward | None
     seconds: float
     bytes: int
-    split: int | None
     unused: int
     layers: int
 
 
-def pack(module: nn.Module, x: Tensor, split: int | None = None) -> Packed:
+def pack(module: nn.Module, x: Tensor) -> Packed:
     """Put oneDNN under every linear layer of a module, for inputs of x's shape (batch, seq_len, d_model).
 
-    `split` is what an earlier trial has found: 0 is not to split, None is to try. Raises Unsupported where nothing of
-    the module can be run by oneDNN, or packing fails.
+    Raises Unsupported where nothing of the module can be run by oneDNN, or packing fails.
     """
     if reason := unavailable(x.dtype):
         raise Unsupported(reason, "float32 runs: @dtype=float32" if x.dtype is torch.bfloat16 else "")
@@ -159,16 +153,11 @@ def pack(module: nn.Module, x: Tensor, split: int | None = None) -> Packed:
     used = _used(module, layers, x)
     if not used:
         raise Unsupported("its nn.Linear layers are never called as modules, so that nothing can take their place")
-    parts = _part_of(module, layers, x, tokens, split)
-    if parts or _is_tried(tokens, split):
-        seconds = _pack_all(module, layers, parts or tokens)
     held = {id(layer.weight) for layer in used}
     rest = sum(p.nbytes for p in module.parameters() if id(p) not in held)
     return Packed(
-        forward=partial(_in_parts, module, parts) if parts else None,
         seconds=seconds,
         bytes=rest + sum(layer.packed_bytes() for layer in used),
-        split=parts,
         unused=len(layers) - len(used),
         layers=len(layers),
     )
@@ -252,39 +241,3 @@ def _gated(form: Any, fused: Fused | None, x: Tensor) -> Tensor:
     g = form.gate.then(x, fused) if fused else form.act(form.gate(x))
     y: Tensor = form.up.times(x, g)
     return y
-
-
-def _part_of(module: nn.Module, layers: list[Any], x: Tensor, tokens: int, known: int | None) -> int | None:
-    """Into parts of how many tokens a call is split; None is not at all. Found by trying, where it is not known."""
-    if not _is_tried(tokens, known) or not isinstance(module, FeedForward):  # others may look at all tokens at once
-        return known or None
-    whole = _seconds(module, layers, x, None, tokens)
-    found = {part: _seconds(module, layers, x, part, tokens) for part in SPLITS if 2 * part <= tokens}
-    best = min(found, key=lambda part: found[part], default=None)
-    return best if best is not None and found[best] < CLEARLY * whole else None
-
-
-def _is_tried(tokens: int, known: int | None) -> bool:
-    """Whether there are parts to try."""
-    return known is None and tokens >= 2 * min(SPLITS)
-
-
-def _seconds(module: nn.Module, layers: list[Any], x: Tensor, part: int | None, tokens: int) -> float:
-    """The fastest of a few calls."""
-    _pack_all(module, layers, part or tokens)
-    best, start, made = float("inf"), perf_counter(), 0
-    with torch.inference_mode():
-        while made < TRIALS or perf_counter() - start < TRIAL_S:
-            begun = perf_counter()
-            _in_parts(module, part, x) if part else module(x)
-            best, made = min(best, perf_counter() - begun), made + 1
-    return best
-
-
-def _in_parts(module: nn.Module, part: int | None, x: Tensor) -> Tensor:
-    """The module on so many tokens at a time: each token's output depends on it alone."""
-    rows = x.reshape(-1, x.shape[-1])
-    y = torch.empty_like(rows)
-    for tokens, place in zip(rows.split(part or len(rows)), y.split(part or len(rows)), strict=True):
-        place.copy_(module(tokens))
-    return y.view(x.shape)

@@ -11,100 +11,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from time import perf_counter as clock
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from ffnbench.errors import Unsupported
-
-
-class Event(Protocol):
-    """A mark in the queue of the device."""
-
-    def record(self) -> None:
-        """Put it behind all that is queued."""
-        ...
-
-    def seconds_since(self, start: Event) -> float:
-        """Seconds of the device between two marks that it has passed."""
-        ...
-
-
-class Replay(Protocol):
-    """A graph of device work that was captured once: replaying it launches all of it at once."""
-
-    def replay(self) -> None:
-        """Queue the work."""
-        ...
-
-
-class CaptureFailed(Exception):
-    """What was called can't be captured: it waits for the device, copies to the host, or the device has no graphs."""
-
-
-class Accelerator(Protocol):
-    """One device. Every method but `now` and those that read memory only queues work, unless it says otherwise."""
-
-    name: str  # cuda:0
-    device: torch.device  # where its tensors live
-
-    def settle(self) -> None:
-        """Make it the current device."""
-        ...
-
-    def now(self) -> float:
-        """Seconds of the host's clock."""
-        ...
-
-    def synchronize(self) -> None:
-        """Wait for all that is queued, on every stream."""
-        ...
-
-    def event(self) -> Event:
-        """A new mark."""
-        ...
-
-    def spin(self, seconds: float) -> bool:
-        """Queue work that takes about so long and does nothing else; False where the device has none such."""
-        ...
-
-    def capture(self, work: Callable[[], object]) -> Replay:
-        """A graph of what `work` queues. What it returns stays alive with the graph. Raises CaptureFailed."""
-        ...
-
-    def flush(self) -> None:
-        """Queue a write of more bytes than the last-level cache holds."""
-        ...
-
-    def rng_state(self) -> torch.Tensor:
-        """The state that random numbers on it come from."""
-        ...
-
-    def set_rng_state(self, state: torch.Tensor) -> None:
-        """Go on from that state."""
-        ...
-
-    def requested_bytes(self) -> int:
-        """Bytes of living tensors as they were asked for, without the allocator's rounding."""
-        ...
-
-    def peak_requested_bytes(self) -> int:
-        """The most of them since `reset_peak`."""
-        ...
-
-    def reset_peak(self) -> None:
-        """Forget the peak."""
-        ...
-
-    def free_bytes(self) -> int | None:
-        """Bytes that can still be allocated; None where that is not known."""
-        ...
-
-    def release_workspaces(self) -> None:
-        """Give back the memory that the device's libraries keep for themselves between calls."""
-        ...
-
 
 SPUN_S = 0.002  # that a spin is calibrated with, at least
 SPINNER = 256  # rows of a product that a spin repeats where the device has no instruction for waiting
@@ -112,13 +24,48 @@ INFINITY_CACHE = 1 << 28  # bytes of AMD's largest, which stands behind the cach
 LEAST_CACHE = 1 << 25  # bytes, where the device does not tell what its last cache holds
 
 
-class TorchAccelerator:
-    """What torch offers for every kind of device: of torch.xpu, torch.mps and torch.cuda, what each has."""
+class CaptureFailed(Exception):
+    """What was called can't be captured: it waits for the device, copies to the host, or the device has no graphs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """A mark in the queue of the device."""
+
+    of_torch: Any
+
+    def record(self) -> None:
+        """Put it behind all that is queued."""
+        self.of_torch.record()
+
+    def seconds_since(self, start: Event) -> float:
+        """Seconds of the device between two marks that it has passed."""
+        return float(start.of_torch.elapsed_time(self.of_torch)) / 1e3
+
+
+@dataclass(frozen=True, slots=True)
+class Replay:
+    """A graph of device work that was captured once: replaying it launches all of it at once."""
+
+    graph: Any
+    kept: object  # what the graph writes stays alive with it
+
+    def replay(self) -> None:
+        """Queue the work."""
+        self.graph.replay()
+
+
+class Accelerator:
+    """One device, by what torch offers for every kind: of torch.xpu, torch.mps and torch.cuda, what each has.
+
+    `name` is as in `--device`, `device` is where its tensors live. What is not said to wait only queues work.
+    """
 
     def __init__(self, name: str) -> None:
         kind, _, index = name.partition(":")
         self.name, self._torch = name, getattr(torch, kind)
         self.device = torch.device(name if index or kind == "mps" else f"{kind}:0")
+        self._where = () if kind == "mps" else (self.device,)  # torch.mps knows one device, and takes none
         self._buffer: Tensor | None = None
         self._spinner: tuple[Tensor, Tensor] | None = None
         self._rate = 0.0  # units of spinning a second
@@ -133,30 +80,28 @@ class TorchAccelerator:
         return clock()
 
     def synchronize(self) -> None:
-        """Wait for all streams. torch.mps knows one device, and takes none."""
-        if self.device.type == "mps":
-            self._torch.synchronize()
-        else:
-            self._torch.synchronize(self.device)
+        """Wait for all that is queued, on every stream."""
+        self._torch.synchronize(*self._where)
 
     def event(self) -> Event:
         """A new mark; it is recorded on the current stream."""
         kind = getattr(self._torch, "Event", None) or self._torch.event.Event
-        return _TorchEvent(kind(enable_timing=True))
+        return Event(kind(enable_timing=True))
 
-    def spin(self, seconds: float) -> bool:
-        """Repeat what `_spin` does, as often as fits the time."""
+    def spin(self, seconds: float) -> None:
+        """Queue work that takes about so long and does nothing else."""
         if not self._rate:
             self._rate = self._calibrated()
         self._spin(max(1, round(seconds * self._rate)))
-        return True
 
     def capture(self, work: Callable[[], object]) -> Replay:
-        """Of these kinds of device none has graphs that this torch can capture."""
+        """A graph of what `work` queues; what that returns stays alive with it. Raises CaptureFailed: of these kinds
+        of device none has graphs that torch can capture.
+        """
         raise CaptureFailed(f"torch has no graphs that can be captured on {self.name}")
 
     def flush(self) -> None:
-        """Write a buffer of twice what the last cache holds."""
+        """Queue a write of twice what the last cache holds."""
         if self._buffer is None:
             size = 2 * max(LEAST_CACHE if torch.version.hip is None else INFINITY_CACHE, self.cache_bytes())
             self._buffer = torch.empty(size, dtype=torch.uint8, device=self.device)
@@ -169,32 +114,32 @@ class TorchAccelerator:
         return int(getattr(properties, "L2_cache_size", 0) or getattr(properties, "last_level_cache_size", 0) or 0)
 
     def rng_state(self) -> Tensor:
-        """Of the device's default generator."""
-        state: Tensor = self._torch.get_rng_state(*self._where())
+        """The state that random numbers on it come from."""
+        state: Tensor = self._torch.get_rng_state(*self._where)
         return state
 
     def set_rng_state(self, state: Tensor) -> None:
-        """Of the device's default generator."""
-        self._torch.set_rng_state(state, *self._where())
+        """Go on from that state."""
+        self._torch.set_rng_state(state, *self._where)
 
     def requested_bytes(self) -> int:
-        """By the allocator's own count; on MPS that of living tensors."""
+        """Bytes of living tensors as they were asked for, without the allocator's rounding."""
         if self.device.type == "mps":
             return int(self._torch.current_allocated_memory())
-        return self._told("requested_bytes.all.current")
+        return self._counted("requested_bytes.all.current")
 
     def peak_requested_bytes(self) -> int:
-        """By the allocator's own count; raises Unsupported where it keeps none."""
-        return self._told("requested_bytes.all.peak")
+        """The most of them since `reset_peak`; raises Unsupported where torch keeps no count."""
+        return self._counted("requested_bytes.all.peak")
 
     def reset_peak(self) -> None:
-        """Raises Unsupported where the allocator keeps no peak."""
+        """Forget the peak; raises Unsupported where torch keeps none."""
         if not hasattr(self._torch, "reset_peak_memory_stats"):
             raise Unsupported(f"torch counts no peak of memory on {self.name}")
         self._torch.reset_peak_memory_stats(self.device)
 
     def free_bytes(self) -> int | None:
-        """What the driver has left, and what torch's allocator holds and nobody uses."""
+        """What the driver has left, and what torch's allocator holds and nobody uses; None where it is not known."""
         if self.device.type == "mps":
             return int(self._torch.recommended_max_memory() - self._torch.current_allocated_memory())
         try:
@@ -204,15 +149,12 @@ class TorchAccelerator:
         return int(free + self._torch.memory_reserved(self.device) - self._torch.memory_allocated(self.device))
 
     def release_workspaces(self) -> None:
-        """Torch offers nothing for it on these kinds of device."""
+        """Give back the memory that the device's libraries keep for themselves, where torch can tell them to."""
 
-    def _told(self, key: str) -> int:
+    def _counted(self, key: str) -> int:
         if not hasattr(self._torch, "memory_stats"):
             raise Unsupported(f"torch counts no requested bytes on {self.name}")
         return int(self._torch.memory_stats(self.device).get(key, 0))
-
-    def _where(self) -> tuple[torch.device, ...]:
-        return () if self.device.type == "mps" else (self.device,)
 
     def _spin(self, units: int) -> None:
         """A product over and over: it neither waits for the host nor reads more than a cache holds."""
@@ -240,24 +182,13 @@ class TorchAccelerator:
         return units / max(seconds, 1e-9)
 
 
-@dataclass(frozen=True, slots=True)
-class _TorchEvent:
-    of_torch: Any
-
-    def record(self) -> None:
-        self.of_torch.record()
-
-    def seconds_since(self, start: Event) -> float:
-        assert isinstance(start, _TorchEvent)
-        return float(start.of_torch.elapsed_time(self.of_torch)) / 1e3
-
-
-class CudaAccelerator(TorchAccelerator):
+class CudaAccelerator(Accelerator):
     """CUDA, and ROCm, which torch calls by the same names: with graphs, and an instruction that waits."""
 
     def release_workspaces(self) -> None:
         """Those of cuBLAS, by the function that torch's own graph trees call."""
-        _release_workspaces()
+        if release := getattr(torch._C, "_cuda_clearCublasWorkspaces", None):
+            release()
 
     def capture(self, work: Callable[[], object]) -> Replay:
         """Warm up on a side stream, as torch asks. What waits for the device is found there, before a capture begins:
@@ -272,7 +203,7 @@ class CudaAccelerator(TorchAccelerator):
             torch.cuda.current_stream(self.device).wait_stream(stream)
             self.synchronize()
             gc.collect()  # what is collected during a capture could not be freed
-            with torch.cuda.stream(stream), _no_collection(), _workspaces_of_its_own():
+            with torch.cuda.stream(stream), _no_collection(), self._workspaces_of_its_own():
                 begun = True
                 graph.capture_begin(capture_error_mode="global")
                 try:
@@ -285,8 +216,18 @@ class CudaAccelerator(TorchAccelerator):
             self.synchronize()
             if begun:
                 self._mend(stream)
-            raise CaptureFailed(_one_line(problem)) from problem
-        return _CudaReplay(graph, kept)
+            first = next(iter(str(problem).strip().splitlines()), type(problem).__name__)  # torch adds advice
+            raise CaptureFailed(first.strip()[:200]) from problem
+        return Replay(graph, kept)
+
+    @contextmanager
+    def _workspaces_of_its_own(self) -> Iterator[None]:
+        """What the matrix library takes in here is memory of the graph, which no call after it uses or gives back."""
+        self.release_workspaces()
+        try:
+            yield
+        finally:
+            self.release_workspaces()
 
     def _mend(self, stream: Any) -> None:
         """Capture a trifle: one that ends well takes the generator of random numbers out of one that broke off."""
@@ -302,15 +243,6 @@ class CudaAccelerator(TorchAccelerator):
         torch.cuda._sleep(1000 * units)
 
 
-@dataclass(frozen=True, slots=True)
-class _CudaReplay:
-    graph: Any
-    kept: object  # what the graph writes stays alive with it
-
-    def replay(self) -> None:
-        self.graph.replay()
-
-
 @contextmanager
 def _nothing_waits() -> Iterator[None]:
     """Operations of torch that would wait for the device raise RuntimeError in here."""
@@ -322,21 +254,6 @@ def _nothing_waits() -> Iterator[None]:
         yield
     finally:
         torch.cuda.set_sync_debug_mode(before)
-
-
-@contextmanager
-def _workspaces_of_its_own() -> Iterator[None]:
-    """What the matrix library takes in here is memory of the graph, which no call after it uses or gives back."""
-    _release_workspaces()
-    try:
-        yield
-    finally:
-        _release_workspaces()
-
-
-def _release_workspaces() -> None:
-    if release := getattr(torch._C, "_cuda_clearCublasWorkspaces", None):
-        release()
 
 
 @contextmanager
@@ -358,16 +275,8 @@ def _end(graph: Any) -> None:
         return
 
 
-def _one_line(problem: BaseException) -> str:
-    """The first line of an error: torch adds advice."""
-    lines = str(problem).strip().splitlines()
-    return (lines[0].strip() if lines else type(problem).__name__)[:200]
-
-
 # by the kind of device; tests put theirs here
-MAKERS: dict[str, Callable[[str], Accelerator]] = {
-    "cuda": CudaAccelerator, "xpu": TorchAccelerator, "mps": TorchAccelerator,
-}  # fmt: skip
+MAKERS: dict[str, Callable[[str], Accelerator]] = {"cuda": CudaAccelerator, "xpu": Accelerator, "mps": Accelerator}
 _MADE: dict[str, Accelerator] = {}
 
 
@@ -380,6 +289,14 @@ def accelerator_of(device: str | torch.device) -> Accelerator | None:
     if name not in _MADE:
         _MADE[name] = MAKERS[kind](name)
     return _MADE[name]
+
+
+def known_device(name: str) -> str:
+    """The name of a workload's device; of `auto` what that is in this process."""
+    if name != "auto":
+        return name
+    found = torch.accelerator.current_accelerator(check_available=True)
+    return found.type if found else "cpu"
 
 
 def place_of(device: str) -> torch.device:

@@ -13,7 +13,7 @@ CPUS = Path("/sys/devices/system/cpu")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Cache:
+class CacheLevel:
     """A level of data caches: bytes of one of them, and how many the CPUs that may be used have."""
 
     level: int
@@ -30,7 +30,7 @@ class Cache:
         return self.bytes * max(1, min(threads, self.instances))
 
 
-def caches(root: Path = CPUS, cpus: Iterable[int] | None = None) -> tuple[Cache, ...]:
+def caches(root: Path = CPUS, cpus: Iterable[int] | None = None) -> tuple[CacheLevel, ...]:
     """Those that hold data, the smallest first; empty where the kernel does not tell.
 
     https://www.kernel.org/doc/Documentation/ABI/testing/sysfs-devices-system-cpu
@@ -50,7 +50,7 @@ def caches(root: Path = CPUS, cpus: Iterable[int] | None = None) -> tuple[Cache,
             if kind in ("Data", "Unified") and found > 0:
                 sizes[number] = min(found, sizes.get(number, found))
                 groups.setdefault(number, set()).add(shared)
-    return tuple(Cache(level=level, bytes=sizes[level], instances=len(groups[level])) for level in sorted(sizes))
+    return tuple(CacheLevel(level=level, bytes=sizes[level], instances=len(groups[level])) for level in sorted(sizes))
 
 
 def _usable() -> Iterable[int]:
@@ -63,7 +63,7 @@ def _bytes(text: str) -> int:
     return int(text[:-1]) * units[text[-1]] if text[-1:] in units else int(text)
 
 
-def level_of(size: int, threads: int, found: Iterable[Cache]) -> str:
+def level_of(size: int, threads: int, found: Iterable[CacheLevel]) -> str:
     """The smallest cache that holds so many bytes, memory where none does; empty where no cache is known."""
     known = tuple(found)
     name = next((cache.name for cache in known if size <= cache.capacity(threads)), MEMORY)

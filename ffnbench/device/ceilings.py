@@ -1,33 +1,31 @@
 """Which calls could show what this machine can do, for the cases of a plan or for the machine alone. Pure data.
 
-The worker finds out which of them are the fastest (ceilings.py). Those of a group stand in the order in which they are
-tried, the cheap ones first: there is not always time for all.
+The worker finds out which of them are the fastest (worker/ceiling_calls.py). Those of a group stand in the order in
+which they are tried, the cheap ones first: there is not always time for all.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
-from ffnbench.device.caches import Cache, level_of
+from ffnbench.device.caches import CacheLevel, level_of
 from ffnbench.ffn.dtypes import item_bytes
 from ffnbench.plan import Backend, Case, MatmulPrecision
 from ffnbench.result import Bound, CaseCost, Roof
-from ffnbench.stats.ceilings import ALIKE, needed_by
+from ffnbench.stats.ceilings import ALIKE, needed_by, read_bytes
 
 MM, ONEDNN, OPENBLAS = "torch.mm", "oneDNN", "OpenBLAS"
-SUM, SUM_INT, MV, MATVEC, PACKED, PACKED_16, AGAIN = (
-    "torch.sum", "torch.sum of int64", "torch.mv", "OpenBLAS of a vector", "oneDNN of one token",
-    "oneDNN of one bfloat16 token", "repeated torch.sum",
+SUM, SUM_INT, MV, MATVEC, AGAIN = (
+    "torch.sum", "torch.sum of int64", "torch.mv", "OpenBLAS of a vector", "repeated torch.sum"
 )  # fmt: skip
 EMPTY = "an empty module"
 PRODUCT_PATHS = {"cpu": (MM, ONEDNN, OPENBLAS), "cuda": (MM,)}
-BYTES_PATHS = {"cpu": (SUM, SUM_INT, MATVEC, PACKED, PACKED_16, MV), "cuda": (SUM, MV)}
+BYTES_PATHS = {"cpu": (SUM, SUM_INT, MATVEC), "cuda": (SUM, MV)}
 COLUMNS = 4096  # of a matrix that is read, at most
 SMALL = 1 << 21  # bytes: below, what a call itself takes hides how fast it reads
 READ_IN_ALL = 1 << 23  # by a call that reads a small buffer again and again
-PROBE, SQUARES = 256, {"cpu": (512, 1024, 2048), "cuda": (2048, 4096, 8192)}
+SQUARES = {"cpu": (256, 512, 1024, 2048), "cuda": (256, 2048, 4096, 8192)}
 SPLITS = {"cpu": (128, 512, 2048), "cuda": (2048, 8192, 32768)}  # tokens of a part of a longer input
 LEAST_TOKENS = 16  # with fewer the weights are read, and little is computed
 MOST_FLOPS = {"cpu": 2e10, "cuda": 4e12}  # of one call
@@ -35,6 +33,9 @@ MOST_WIDTHS = 2
 BEYOND = 4  # times the last cache: what is larger is read from memory alone
 UNKNOWN_CACHE = 1 << 25  # bytes, where the kernel does not tell
 GPU_CACHE = 1 << 26
+HIGHEST = MatmulPrecision.HIGHEST.value
+
+Shape = tuple[int, int, int]  # tokens, out, in
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,13 +51,11 @@ class Target:
         return "cpu" if self.device == "cpu" else "cuda"
 
 
-def roofs_for(cases: Sequence[Case], costs: Iterable[CaseCost], found: Sequence[Cache], room: int) -> list[Roof]:
+def roofs_for(cases: Sequence[Case], costs: Iterable[CaseCost], found: Sequence[CacheLevel], room: int) -> list[Roof]:
     """The candidates for the cases of a plan whose devices are known; none that takes more than `room` bytes."""
     known = {one.case: one.cost for one in costs}
     cases = [case for case in cases if case.label in known]
-    roofs = []
-    for device in dict.fromkeys(case.workload.device for case in cases):
-        roofs.append(_empty(device))
+    roofs = [_empty(device) for device in dict.fromkeys(case.workload.device for case in cases)]
     for target in dict.fromkeys(_target(case) for case in cases):
         mine = [case for case in cases if _target(case) == target]
         needs = {case.label: needed_by(case, known[case.label]) for case in mine}
@@ -71,7 +70,7 @@ def roofs_for(cases: Sequence[Case], costs: Iterable[CaseCost], found: Sequence[
     return [roof for roof in dict.fromkeys(roofs) if memory_of(roof) <= room]
 
 
-def roofs_of_machine(threads: int, dtypes: Iterable[str], found: Sequence[Cache], room: int) -> list[Roof]:
+def roofs_of_machine(threads: int, dtypes: Iterable[str], found: Sequence[CacheLevel], room: int) -> list[Roof]:
     """The candidates for the CPU by itself: products by dtype, bytes of each level of cache and of memory."""
     target = Target(device="cpu", threads=threads)
     last = found[-1].capacity(threads) if found else UNKNOWN_CACHE
@@ -87,7 +86,7 @@ def group_of(roof: Roof) -> tuple[str | int, ...]:
     if roof.bound is Bound.PRODUCTS:
         return roof.bound.value, roof.device, roof.threads, roof.dtype, roof.matmul_precision
     if roof.bound is Bound.BYTES:
-        return roof.bound.value, roof.device, roof.threads, roof.amount // (roof.shape or (1,))[0]
+        return roof.bound.value, roof.device, roof.threads, read_bytes(roof)
     return roof.bound.value, roof.device
 
 
@@ -96,7 +95,7 @@ def memory_of(roof: Roof) -> int:
     if roof.bound is Bound.PRODUCTS:
         tokens, out, width = roof.shape
         return item_bytes(roof.dtype) * (tokens * (out + width) + 2 * out * width)
-    return 0 if roof.bound is Bound.CALL else 2 * roof.amount // (roof.shape or (1,))[0]
+    return 0 if roof.bound is Bound.CALL else 2 * read_bytes(roof)
 
 
 def apart(sizes: Iterable[int]) -> list[int]:
@@ -108,8 +107,8 @@ def apart(sizes: Iterable[int]) -> list[int]:
     return kept
 
 
-def shapes_of(cases: Sequence[Case], kind: str) -> list[tuple[int, int, int]]:
-    """(tokens, out, in) of products: square ones, and the cases' own, whole and in parts of fewer tokens."""
+def shapes_of(cases: Sequence[Case], kind: str) -> list[Shape]:
+    """Of products: square ones, and the cases' own, whole and in parts of fewer tokens."""
     widths = list(dict.fromkeys((_widest(case), case.ffn.d_model) for case in cases if case.ffn.d_ff))
     widths = sorted(widths, key=lambda width: -width[0])[:MOST_WIDTHS]
     longest = max(case.workload.tokens for case in cases)
@@ -125,11 +124,11 @@ def _widest(case: Case) -> int:
     return (2 if joined else 1) * (case.ffn.d_ff or 0)
 
 
-def _squares(kind: str) -> list[tuple[int, int, int]]:
-    return [(side, side, side) for side in (PROBE, *SQUARES[kind])]
+def _squares(kind: str) -> list[Shape]:
+    return [(side, side, side) for side in SQUARES[kind]]
 
 
-def _flops(shape: tuple[int, int, int]) -> int:
+def _flops(shape: Shape) -> int:
     tokens, out, width = shape
     return 2 * tokens * out * width
 
@@ -138,7 +137,7 @@ def _target(case: Case) -> Target:
     return Target(device=case.workload.device, threads=case.workload.threads)
 
 
-def _at_most(size: int, target: Target, found: Sequence[Cache], room: int) -> int:
+def _at_most(size: int, target: Target, found: Sequence[CacheLevel], room: int) -> int:
     """A size that is read from memory alone needs not be read whole."""
     last = found[-1].capacity(target.threads) if found else UNKNOWN_CACHE
     last = last if target.kind == "cpu" else GPU_CACHE
@@ -154,25 +153,23 @@ def _empty(device: str) -> Roof:
 def _exactness(case: Case) -> tuple[str, str]:
     """The dtype of its products, and their precision, which those of float32 alone have."""
     work = case.workload
-    return work.dtype, work.matmul_precision if work.dtype == "float32" else MatmulPrecision.HIGHEST.value
+    return work.dtype, work.matmul_precision if work.dtype == "float32" else HIGHEST
 
 
-def _products(
-    target: Target, dtype: str, shapes: Iterable[tuple[int, int, int]], precision: str = MatmulPrecision.HIGHEST.value
-) -> list[Roof]:
-    exact = "" if precision == MatmulPrecision.HIGHEST.value else f" {precision}"
+def _products(target: Target, dtype: str, shapes: Iterable[Shape], precision: str = HIGHEST) -> list[Roof]:
+    exact = "" if precision == HIGHEST else f" {precision}"
     return [
         Roof(
             name=f"({path} {'x'.join(map(str, shape))} {dtype}{exact} {target.device} {target.threads})",
             bound=Bound.PRODUCTS, path=path, amount=_flops(shape), shape=shape, matmul_precision=precision,
-            **_common(target, dtype),
+            device=target.device, threads=target.threads, dtype=dtype,
         )
         for shape in shapes
         for path in PRODUCT_PATHS[target.kind]
     ]  # fmt: skip
 
 
-def _reads(target: Target, sizes: Iterable[int], found: Sequence[Cache]) -> list[Roof]:
+def _reads(target: Target, sizes: Iterable[int], found: Sequence[CacheLevel]) -> list[Roof]:
     """Of each size, rounded down to a matrix of few columns more than rows."""
     roofs = []
     for size in sizes:
@@ -181,13 +178,13 @@ def _reads(target: Target, sizes: Iterable[int], found: Sequence[Cache]) -> list
         level = level_of(amount, target.threads, found) if target.kind == "cpu" else ""
         # the first is tried whatever the time: of a small buffer that which a call itself does not hide
         again = {AGAIN: max(2, READ_IN_ALL // amount)} if amount < SMALL else {}
-        paths = again | dict.fromkeys(BYTES_PATHS[target.kind], 1)
         roofs += [
             Roof(
                 name=f"({path} {amount} bytes {target.device} {target.threads})", bound=Bound.BYTES, path=path,
-                amount=times * amount, shape=(times,) if times > 1 else (), level=level, **_common(target, "float32"),
+                amount=times * amount, shape=(times,) if times > 1 else (), level=level, device=target.device,
+                threads=target.threads, dtype="float32",
             )
-            for path, times in paths.items()
+            for path, times in (again | dict.fromkeys(BYTES_PATHS[target.kind], 1)).items()
         ]  # fmt: skip
     return roofs
 
@@ -197,7 +194,3 @@ def matrix_of(size: int) -> tuple[int, int]:
     elements = max(64, size // 4)
     columns = min(COLUMNS, 1 << (elements.bit_length() - 1) // 2)
     return max(1, elements // columns), columns
-
-
-def _common(target: Target, dtype: str) -> dict[str, Any]:
-    return {"device": target.device, "threads": target.threads, "dtype": dtype}

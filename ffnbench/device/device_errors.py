@@ -18,14 +18,13 @@ FULL = re.compile(
 NO_KERNEL = ("no kernel image is available", "invalid device function")  # this torch was not built for this device
 
 
-def _chain(problem: BaseException) -> Iterator[BaseException]:
+def _chain(problem: BaseException | None) -> Iterator[BaseException]:
     """It, and what it was raised from or while: user code may dress an error as one of its own."""
     seen: set[int] = set()
-    found: BaseException | None = problem
-    while found is not None and id(found) not in seen:
-        seen.add(id(found))
-        yield found
-        found = found.__cause__ or found.__context__
+    while problem is not None and id(problem) not in seen:
+        seen.add(id(problem))
+        yield problem
+        problem = problem.__cause__ or problem.__context__
 
 
 def device_error(problem: BaseException) -> str:
@@ -35,9 +34,8 @@ def device_error(problem: BaseException) -> str:
     """
     for one in _chain(problem):
         text = str(one)
-        named = type(one).__name__ == "AcceleratorError" or (
-            isinstance(one, RuntimeError) and STICKY.search(text) is not None
-        )
+        sticky = isinstance(one, RuntimeError) and STICKY.search(text) is not None
+        named = sticky or type(one).__name__ == "AcceleratorError"
         if named and not FULL.search(text) and not any(mark in text for mark in NO_KERNEL):
             return first_line(text)
     return ""
@@ -45,9 +43,8 @@ def device_error(problem: BaseException) -> str:
 
 def is_full(problem: BaseException) -> bool:
     """Whether the device's memory was too little."""
-    return type(problem).__name__ == "OutOfMemoryError" or (
-        isinstance(problem, RuntimeError) and FULL.search(str(problem)) is not None
-    )
+    full = isinstance(problem, RuntimeError) and FULL.search(str(problem)) is not None
+    return full or type(problem).__name__ == "OutOfMemoryError"
 
 
 def lacks_kernels(problem: BaseException) -> bool:
@@ -64,8 +61,7 @@ def out_of_memory(text: str) -> str:
     """Torch's account of a full device, in a few words: what was asked for, what was free of what there is."""
     asked = re.search(r"Tried to allocate ([\d.]+ \w+)", text)
     there = re.search(r"total capacity of ([\d.]+ \w+) of which ([\d.]+ \w+) is free", text)
-    if asked and there:
-        return f"it tried to allocate {asked[1]} at once, and {there[2]} of the device's {there[1]} were free"
-    if asked:
-        return f"it tried to allocate {asked[1]} at once on the device"
-    return "the device's memory is full" if FULL.search(text) else ""
+    if not asked:
+        return "the device's memory is full" if FULL.search(text) else ""
+    where = f", and {there[2]} of the device's {there[1]} were free" if there else " on the device"
+    return f"it tried to allocate {asked[1]} at once{where}"

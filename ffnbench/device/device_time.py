@@ -15,7 +15,6 @@ from ffnbench.device.accelerator import Accelerator, CaptureFailed, Replay
 GRAPH, QUEUE = "graph", "queue"
 UNROLLED = 64  # calls of a graph, or of a queue, at most
 QUEUED = 128  # calls of a sample that are timed from queues, at most: launching takes the host its time
-EASY = 8  # queues in a row that were held back at once: then a longer one is tried again
 TRIES = 4
 ROOM = 2.0  # times what launching is known to take, of a spin
 LEAST_SPIN_S = 2e-4
@@ -35,7 +34,6 @@ class _Span:
     seconds: float
     apart: bool
     queued_s: float
-    spun: bool
 
 
 @dataclass(slots=True)
@@ -48,9 +46,8 @@ class DeviceTimer:
     _replay: Replay | None = None
     _key: Hashable = None
     _launch_s: float = 0.0  # of a replay
-    _room: float = ROOM
+    _room: float = ROOM  # of a spin, and calls of a queue at most: a disturbed host asks for more, and for fewer
     _most: int = UNROLLED
-    _easy: int = 0
     _missed: int = 0
     _held: bool = False  # whether a queue was ever held back
 
@@ -97,7 +94,7 @@ class DeviceTimer:
         for _ in range(TRIES):
             span = self._span(work, ROOM * self._launch_s * times)
             self._launch_s = max(self._launch_s, span.queued_s / times)
-            if span.apart or not span.spun:  # without a spin, one launch is inside
+            if span.apart:
                 return span.seconds
         return None
 
@@ -106,6 +103,7 @@ class DeviceTimer:
         is about what issuing one takes.
         """
         total, done = 0.0, 0
+        self._room, self._most = ROOM, UNROLLED
         while done < min(count, QUEUED):
             found = self._queue(make, done, count, host_s, cold)
             if found is None:
@@ -130,21 +128,11 @@ class DeviceTimer:
             span = self._span(timed.work if timed else _each(calls), self._room * host_s * number)
             if span.apart:
                 self._held = True
-                self._went_well(at_once=not attempt)
                 return (timed.seconds if timed else span.seconds), number
-            if not span.spun:
-                return None
             self._room = max(self._room, min(4 * self._room, ROOM * span.queued_s / max(host_s * number, 1e-9)))
             if attempt:
                 self._most = max(1, self._most // 8)
-        self._room = ROOM
         return None
-
-    def _went_well(self, *, at_once: bool) -> None:
-        """What a disturbed host asked for, in room and in shorter queues, is taken back step by step."""
-        self._easy = self._easy + 1 if at_once else 0
-        if self._easy >= EASY:
-            self._easy, self._room, self._most = 0, max(ROOM, self._room / 2), min(UNROLLED, 2 * self._most)
 
     def _span(self, work: Callable[[], None], spin_s: float) -> _Span:
         accelerator = self.accelerator
@@ -152,7 +140,7 @@ class DeviceTimer:
         accelerator.synchronize()
         begin = accelerator.now()
         before.record()
-        spun = accelerator.spin(min(LONGEST_SPIN_S, max(LEAST_SPIN_S, spin_s)))
+        accelerator.spin(min(LONGEST_SPIN_S, max(LEAST_SPIN_S, spin_s)))
         start.record()
         work()
         end.record()
@@ -160,8 +148,8 @@ class DeviceTimer:
         accelerator.synchronize()
         whole = accelerator.now() - begin
         told = end.seconds_since(before)
-        apart = spun and queued <= start.seconds_since(before) and whole <= (1 + LATE) * told + LATE_S
-        return _Span(end.seconds_since(start), apart, queued, spun)
+        apart = queued <= start.seconds_since(before) and whole <= (1 + LATE) * told + LATE_S
+        return _Span(end.seconds_since(start), apart, queued)
 
 
 class _Cold:
@@ -186,8 +174,8 @@ class _Cold:
 
 
 def device_seconds(accelerator: Accelerator, call: Callable[[], object], calls: int) -> float:
-    """Mean seconds that the device works for one of so many calls that wait for nothing. By marks alone where no spin
-    holds them back: what launching takes may be inside then.
+    """Mean seconds that the device works for one of so many calls that wait for nothing. By marks alone where a spin
+    can't hold them back: what launching takes may be inside then.
     """
     begin = accelerator.now()
     call()

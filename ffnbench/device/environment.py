@@ -24,13 +24,14 @@ from ffnbench.result import Environment
 from ffnbench.version import __version__
 
 USABLE = 0.95  # of the memory that is available: the rest keeps the machine alive
-OF_HIP = ("HIP_", "HSA_", "ROCR_", "ROCM_", "MIOPEN_", "ROCBLAS_", "HIPBLASLT_", "TENSILE_")
 # the beginnings of variables that change how fast torch is, or which libraries it finds
 SPEAKING = (
     "OMP_", "GOMP_", "KMP_", "MKL_", "ONEDNN_", "DNNL_", "OPENBLAS_", "BLIS_", "TORCH", "PYTORCH_", "ATEN_", "CUDA_",
-    "CUBLAS", "CUDNN_", "NVIDIA_", "TRITON_", *OF_HIP, "SYCL_", "ZE_", "ONEAPI_", "MALLOC_", "GLIBC_TUNABLES",
-    "LD_PRELOAD", "LD_LIBRARY_PATH", "PYTHONMALLOC", "PYTHONOPTIMIZE", "PYTHON_GIL",
+    "CUBLAS", "CUDNN_", "NVIDIA_", "TRITON_", "HIP_", "HSA_", "ROCR_", "ROCM_", "MIOPEN_", "ROCBLAS_", "HIPBLASLT_",
+    "TENSILE_", "SYCL_", "ZE_", "ONEAPI_", "MALLOC_", "GLIBC_TUNABLES", "LD_PRELOAD", "LD_LIBRARY_PATH", "PYTHONMALLOC",
+    "PYTHONOPTIMIZE", "PYTHON_GIL",
 )  # fmt: skip
+NAMED_TWICE = ("TORCH_VERSION", "COMMIT_SHA")  # of the build settings: what names the version once more
 
 
 def usable_cpus() -> int:
@@ -80,8 +81,7 @@ GPU_FILES = {
     "xpu": ("/dev/dri", "/dev/dxg"),
 }  # fmt: skip
 OTHER_BUILDS = {"cuda": ("cpu", "xpu"), "xpu": ("cpu", "cu", "rocm")}  # of torch, by how the version ends
-HIDING = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES")
-AMD, NVIDIA = "/dev/kfd", "/dev/nvidiactl"
+HIDING = "CUDA_VISIBLE_DEVICES"
 
 
 def why_no_gpu(kind: str = "cuda") -> str:
@@ -95,21 +95,14 @@ def why_no_gpu(kind: str = "cuda") -> str:
         return "" if sys.platform == "win32" else f"there is no {kind.upper()} for {sys.platform}"
     if not any(Path(file).exists() for file in GPU_FILES[kind]):
         return f"this machine has no driver of {'an Intel' if kind == 'xpu' else 'a'} GPU (no {GPU_FILES[kind][0]})"
-    if kind == "cuda" and (hiding := _hides_every_gpu()):
-        return f"{hiding} hides every GPU"
+    if kind == "cuda" and os.environ.get(HIDING, "0") in ("", "-1"):
+        return f"{HIDING} hides every GPU"
     try:
         torch = version("torch")
     except PackageNotFoundError:
         return ""
     build = torch.partition("+")[2]
     return f"torch {torch} is built without {kind.upper()}" if build.startswith(OTHER_BUILDS[kind]) else ""
-
-
-def _hides_every_gpu() -> str:
-    """The variable that does; those of AMD speak where there is no driver of NVIDIA."""
-    of_amd = Path(AMD).exists() and not Path(NVIDIA).exists()
-    names = HIDING if of_amd else HIDING[:1]
-    return next((name for name in names if os.environ.get(name, "0") in ("", "-1")), "")
 
 
 def auto_device(facts: Mapping[str, Any]) -> str:
@@ -133,15 +126,16 @@ def about_torch() -> dict[str, Any]:
     """What torch says of itself, and which accelerators it sees; called in a worker."""
     import torch
 
-    accelerators = about_accelerators()
+    accelerators = about_accelerators()  # first of all: torch says only once why it sees none
+    blas = re.search(r"BLAS_INFO=(\w+)", torch.__config__.show())
     return {
         "python": platform.python_version(),
-        "build": about_build(accelerators),
+        "build": about_build(),
         "version": torch.__version__,
         "threads": torch.get_num_threads(),
         "waits": source(threads_of()),
         "capability": torch.backends.cpu.get_cpu_capability(),
-        "blas": _blas(torch.__config__.show()),
+        "blas": blas[1] if blas else None,
         "cuda": torch.version.cuda,
         "hip": torch.version.hip,
         **accelerators,
@@ -185,31 +179,27 @@ def about_device(device: str, label: str = "") -> dict[str, Any]:
     accelerator = accelerator_of(device)
     properties = getattr(getattr(torch, kind, None), "get_device_properties", None)
     found = properties(device) if properties else None
-    major, minor = (getattr(found, name, None) for name in ("major", "minor"))
+    capability = f"{found.major}.{found.minor}" if found and hasattr(found, "major") else None
     told = {
         "device": device,
         "gpu": _device_name(device),
         "gpu_memory_bytes": getattr(found, "total_memory", None),
         "gpu_free_bytes": accelerator.free_bytes() if accelerator else None,
-        "gpu_capability": getattr(found, "gcnArchName", None) if torch.version.hip else _capability(major, minor),
+        "gpu_capability": getattr(found, "gcnArchName", None) if torch.version.hip else capability,
     }
     of_nvidia = kind == "cuda" and torch.version.cuda is not None
     return told | (nvml.facts(device) if of_nvidia else {})
 
 
-def _capability(major: int | None, minor: int | None) -> str | None:
-    return None if major is None or minor is None else f"{major}.{minor}"
-
-
-def about_build(accelerators: dict[str, Any] | None = None) -> dict[str, str]:
+def about_build() -> dict[str, str]:
     """Everything in which two workers may differ and latency may depend on: called in a worker, shown where it differs.
 
     Of the variables only those that speak to torch, its libraries and the loader are told: others may be secrets.
     """
     import torch
 
-    config, accelerators = torch.__config__.show(), accelerators or about_accelerators()
-    facts: dict[str, Any] = {
+    config, accelerators = torch.__config__.show(), about_accelerators()
+    found = {
         "python": platform.python_version(),
         "torch": torch.__version__,
         "torch commit": torch.version.git_version,
@@ -221,22 +211,12 @@ def about_build(accelerators: dict[str, Any] | None = None) -> dict[str, str]:
         "GPU": ", ".join(dict.fromkeys(accelerators["gpu_names"])) or None,
         "float32 matmul": torch.get_float32_matmul_precision(),
     }
-    found = {name: str(value) for name, value in facts.items() if value is not None}
-    found |= {f"build {name}": value.strip() for name, value in re.findall(r"(\w+)=(.*?)(?:, |$)", _settings(config))}
+    settings = re.search(r"Build settings: (.*?)[, ]*$", config, re.M)
+    named = re.findall(r"(\w+)=(.*?)(?:, |$)", settings[1] if settings else "")
+    found |= {f"build {name}": value.strip() for name, value in named if name not in NAMED_TWICE}
     found |= dict(re.findall(r"^  - (?!Build)(.*?)(?: Version)?:? (v?\d.*)$", config, re.M))
-    return found | {name: value for name, value in os.environ.items() if name.startswith(SPEAKING)}
-
-
-def _settings(config: str) -> str:
-    """The line of torch's build settings, without what names the version again."""
-    line = re.search(r"Build settings: (.*?)[, ]*$", config, re.M)
-    return re.sub(r"(TORCH_VERSION|COMMIT_SHA)=.*?, ", "", line[1]) if line else ""
-
-
-def _blas(config: str) -> str | None:
-    """The BLAS that torch was built with, from its build configuration."""
-    found = re.search(r"BLAS_INFO=(\w+)", config)
-    return found[1] if found else None
+    told = {name: str(value) for name, value in found.items() if value is not None}
+    return told | {name: value for name, value in os.environ.items() if name.startswith(SPEAKING)}
 
 
 # of the device that is used: what its speed depends on and nobody changes from run to run, which the fingerprint holds
@@ -244,10 +224,7 @@ OF_DEVICE = (
     "hip", "gpu_capability", "gpu_memory_bytes", "driver", "gpu_power_limit_w", "gpu_max_clock_mhz",
     "gpu_application_clock_mhz", "gpu_ecc", "gpu_mig",
 )  # fmt: skip
-ABOUT_DEVICE = (
-    "hip", "gpu_capability", "gpu_uuid", "driver", "gpu_power_limit_w", "gpu_max_clock_mhz",
-    "gpu_application_clock_mhz", "gpu_ecc", "gpu_mig", "gpu_persistence",
-)  # fmt: skip
+TOLD = ("blas", "waits", "allocator", "gpu", "cuda", "gpu_uuid", "gpu_persistence", *OF_DEVICE)
 
 
 def describe(facts: dict[str, Any] | None) -> Environment:
@@ -258,17 +235,10 @@ def describe(facts: dict[str, Any] | None) -> Environment:
     commit, dirty = head(Path())
     cpu, usable = cpu_name(), usable_cpus()
     identity = (
-        cpu,
-        usable,
-        platform.machine(),
-        facts.get("capability"),
-        facts.get("version"),
-        facts.get("blas"),
-        facts.get("gpu"),
-        facts.get("cuda"),
+        cpu, usable, platform.machine(),
+        *(facts.get(name) for name in ("capability", "version", "blas", "gpu", "cuda")),
         *((name, facts[name]) for name in OF_DEVICE if facts.get(name) is not None),
-        *_hip_variables(facts),
-    )
+    )  # fmt: skip
     return Environment(
         fingerprint=hashlib.sha256(repr(identity).encode()).hexdigest()[:12],
         cpu=cpu,
@@ -281,24 +251,10 @@ def describe(facts: dict[str, Any] | None) -> Environment:
         torch=facts.get("version"),
         torch_threads=facts.get("threads"),
         cpu_capability=facts.get("capability"),
-        blas=facts.get("blas"),
-        waits=facts.get("waits"),
-        allocator=facts.get("allocator"),
-        gpu=facts.get("gpu"),
-        gpu_memory_bytes=facts.get("gpu_memory_bytes"),
-        cuda=facts.get("cuda"),
-        **{name: facts.get(name) for name in ABOUT_DEVICE},
+        **{name: facts.get(name) for name in TOLD},
         git_commit=commit,
         git_dirty=dirty,
     )
-
-
-def _hip_variables(facts: dict[str, Any]) -> list[tuple[str, str]]:
-    """Those of a ROCm build that change how fast its kernels are: which one is found, which GPU it is taken for."""
-    if not facts.get("hip"):
-        return []
-    found = sorted(facts.get("build", {}).items())
-    return [(name, value) for name, value in found if name.startswith(OF_HIP) and not name.endswith("VISIBLE_DEVICES")]
 
 
 def advice() -> list[str]:
@@ -310,13 +266,10 @@ def advice() -> list[str]:
     governor = _read("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor")
     if governor and governor != "performance":
         found.append(f"the CPU governor is {governor!r}: clocks will change; `cpupower frequency-set -g performance`")
-    if (
-        _read("/sys/devices/system/cpu/intel_pstate/no_turbo") == "0"
-        or _read("/sys/devices/system/cpu/cpufreq/boost") == "1"
-    ):
-        found.append(
-            "turbo is on: clocks depend on temperature and on the other cores; switch it off for steadier seconds"
-        )
+    boost = _read("/sys/devices/system/cpu/cpufreq/boost") == "1"
+    if boost or _read("/sys/devices/system/cpu/intel_pstate/no_turbo") == "0":
+        text = "turbo is on: clocks depend on temperature and on the other cores"
+        found.append(f"{text}; switch it off for steadier seconds")
     if "hypervisor" in (_read("/proc/cpuinfo") or ""):
         found.append("this is a virtual machine: neighbours share its cores; trust ratios, not seconds")
     if usable_cpus() < cpus:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache
@@ -49,12 +48,9 @@ def library() -> Library:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # an older package of the same name warns of itself
             import pynvml
+        pynvml.nvmlInit()
     except ImportError:
         return Library(missing=NOT_INSTALLED)
-    except Exception as problem:
-        return Library(missing=f"nvidia-ml-py does not load: {problem}")
-    try:
-        pynvml.nvmlInit()
     except Exception as problem:
         return Library(missing=f"NVML can't be used: {problem}")
     return Library(pynvml)
@@ -88,9 +84,8 @@ class Card:
     def reading(self) -> dict[str, Any]:
         """This moment: `throttled`, and under `device` clock, temperature and power."""
         ask, whole = self.nvml.ask, self.whole
-        bits = ask("nvmlDeviceGetCurrentClocksEventReasons", whole)
-        if bits is None:  # its older name
-            bits = ask("nvmlDeviceGetCurrentClocksThrottleReasons", whole)
+        names = ("nvmlDeviceGetCurrentClocksEventReasons", "nvmlDeviceGetCurrentClocksThrottleReasons")  # and its older
+        bits = next((told for name in names if (told := ask(name, whole)) is not None), None)
         now = {
             "clock_mhz": _number(ask("nvmlDeviceGetClockInfo", whole, SM)),
             "temperature_c": _number(ask("nvmlDeviceGetTemperature", whole, TEMPERATURE)),
@@ -119,44 +114,28 @@ def reasons(bits: int) -> str:
     return ", ".join(found)
 
 
-def card(uuid: str | None, bus: str | None) -> Card | None:
-    """The GPU of this UUID, or at this place on the PCI bus. Variables may give torch other indices than NVML's."""
-    nvml = library()
-    if nvml.module is None:
-        return None
-    ways: Sequence[tuple[str, str]] = [
-        *([("nvmlDeviceGetHandleByUUID", prefix + uuid) for prefix in ("GPU-", "MIG-")] if uuid else []),
-        *([("nvmlDeviceGetHandleByPciBusId", bus)] if bus else []),
-    ]
-    for how, name in ways:
-        handle = nvml.ask(how, name)
-        if handle is None:  # older bindings want bytes
-            handle = nvml.ask(how, name.encode())
-        if handle is not None:
-            whole = nvml.ask("nvmlDeviceGetDeviceHandleFromMigDeviceHandle", handle)
-            return Card(nvml, handle, handle if whole is None else whole)
-    return None
-
-
 def card_of(device: str) -> Card | None:
     """That which torch calls so in this process; None where it is no GPU of NVIDIA's, or NVML is not to be had."""
     import torch
 
     if not device.startswith("cuda") or torch.version.cuda is None or not torch.cuda.is_available():
         return None
+    # by its UUID: variables may give torch other indices than NVML's
     found = torch.cuda.get_device_properties(torch.device(device).index or 0)
-    uuid = getattr(found, "uuid", None)
-    place = [one for name in ("domain", "bus", "device") if (one := getattr(found, f"pci_{name}_id", None)) is not None]
-    bus = "{:08X}:{:02X}:{:02X}.0".format(*place) if len(place) == 3 else None
-    return card(None if uuid is None else str(uuid).removeprefix("GPU-").removeprefix("MIG-"), bus)
+    uuid = str(found.uuid).removeprefix("GPU-").removeprefix("MIG-")
+    nvml = library()
+    for prefix in ("GPU", "MIG"):
+        if (handle := nvml.ask("nvmlDeviceGetHandleByUUID", f"{prefix}-{uuid}")) is not None:
+            whole = nvml.ask("nvmlDeviceGetDeviceHandleFromMigDeviceHandle", handle)
+            return Card(nvml, handle, handle if whole is None else whole)
+    return None
 
 
 def parent_of(pid: int) -> int | None:
     """The process that has started it; None where that is not to be seen."""
     with suppress(OSError, ValueError, IndexError):
-        return int(
-            Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()[1]
-        )
+        stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
+        return int(stat.rpartition(")")[2].split()[1])
     return None
 
 
@@ -195,10 +174,8 @@ def advice(told: dict[str, Any]) -> list[str]:
         found.append(f"{text}; `sudo nvidia-smi {which}-pm 1`")
     if top := told.get("gpu_max_clock_mhz"):
         steady = round(0.75 * top / 15) * 15  # clocks come in steps of 15 MHz
-        found.append(
-            f"the GPU's clock moves with load and heat, up to {top:,} MHz: `sudo nvidia-smi {which}-lgc {steady}` "
-            "holds it at one that it can keep (-rgc undoes it)"
-        )
+        text = f"the GPU's clock moves with load and heat, up to {top:,} MHz: `sudo nvidia-smi {which}-lgc {steady}`"
+        found.append(f"{text} holds it at one that it can keep (-rgc undoes it)")
     limit, usual = told.get("gpu_power_limit_w"), told.get("gpu_power_default_w")
     if limit and usual and limit < usual:
         text = f"the GPU may take {limit:.0f} W, by default {usual:.0f} W: heavy products are slower so"

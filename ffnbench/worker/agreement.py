@@ -7,7 +7,6 @@ Input and weights travel, because two versions of torch need not draw the same n
 from __future__ import annotations
 
 from collections.abc import Callable
-from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +15,8 @@ from torch import Tensor, nn
 
 from ffnbench import jsonable
 from ffnbench.backends.backend import changed, forward_of
-from ffnbench.backends.building import WEIGHTS, build, carry, seed_all
-from ffnbench.device.accelerator import place_of
+from ffnbench.backends.building import WEIGHTS, build, carry, in_float64, seed_all
+from ffnbench.device.accelerator import known_device, place_of
 from ffnbench.errors import FfnbenchError
 from ffnbench.ffn.like import relative_error
 from ffnbench.ffn.modules import OwnForm, reference_output
@@ -51,7 +50,6 @@ def hold(case: dict[str, Any], seed: int, folder: str) -> dict[str, Any]:
     precision.set_for(found.workload)
     seed_all(seed, found.ffn)
     module, x = _built(found), _place(saved["x"], found)
-    _output(module, x, seed)  # a lazy module has its weights after its first call
     apart = carry(saved["state"], module)
     y, exact = _answers(module, found, x, seed)
     y = y.cpu()
@@ -73,11 +71,7 @@ def _built(case: Case) -> nn.Module:
 
 
 def _device(case: Case) -> torch.device:
-    kind = case.workload.device
-    if kind == "auto":
-        found = torch.accelerator.current_accelerator(check_available=True)
-        kind = found.type if found else "cpu"
-    return place_of(kind)
+    return place_of(known_device(case.workload.device))
 
 
 def _place(x: Tensor, case: Case) -> Tensor:
@@ -86,7 +80,6 @@ def _place(x: Tensor, case: Case) -> Tensor:
 
 def _answers(module: nn.Module, case: Case, x: Tensor, seed: int) -> tuple[Tensor, Tensor | None]:
     """The output by the case's backend, and that of the module as it is written in float64."""
-    _output(module, x, seed)  # a lazy module has its weights after its first call
     exact = _exact(module, x, seed)
     return _output(forward_of(module, case.workload, x), x, seed), exact
 
@@ -103,10 +96,9 @@ def _exact(module: nn.Module, x: Tensor, seed: int) -> Tensor | None:
     if isinstance(module, OwnForm):
         with torch.no_grad():
             return reference_output(module, x).cpu()
-    try:
-        return _output(deepcopy(module).double(), x.double(), seed).double().cpu()
-    except Exception:  # a kernel for some dtypes alone, a module that can't be copied
-        return None
+    torch.manual_seed(seed)
+    y = in_float64(module, x)
+    return None if y is None else y.cpu()
 
 
 def _error(y: Tensor | None, expected: Tensor | None) -> float | None:

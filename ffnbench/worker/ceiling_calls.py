@@ -23,31 +23,17 @@ import torch
 from torch import Tensor, nn
 
 from ffnbench.backends.onednn import unavailable
-from ffnbench.device.accelerator import TorchAccelerator, accelerator_of, place_of
-from ffnbench.device.ceilings import (
-    AGAIN,
-    EMPTY,
-    MATVEC,
-    MM,
-    MV,
-    ONEDNN,
-    OPENBLAS,
-    PACKED,
-    PACKED_16,
-    SUM,
-    SUM_INT,
-    group_of,
-    matrix_of,
-)  # fmt: skip
+from ffnbench.device.accelerator import accelerator_of, place_of
+from ffnbench.device.ceilings import AGAIN, MATVEC, MM, MV, ONEDNN, OPENBLAS, SUM, SUM_INT, group_of, matrix_of
 from ffnbench.device.device_time import device_seconds
 from ffnbench.device.waiting import WaitMeter, threads_of
-from ffnbench.ffn.dtypes import item_bytes
 from ffnbench.result import Bound, Roof
-from ffnbench.stats.ceilings import MEMORY
+from ffnbench.stats.ceilings import MEMORY, read_bytes
 from ffnbench.stats.rounds import WAITED
 from ffnbench.worker import meters, precision
 
 Call = Callable[[], Any]
+Reached = tuple[Roof, float, int]  # seconds of a call, and the calls of a sample
 SAMPLE_S = 0.003  # of one sample: a case's is 10 ms, but there are more roofs than cases
 TRIED = 3  # calls of a candidate that are timed, and then as many more of the best
 WEIGHTS = {Bound.PRODUCTS: 4}  # of a group's share of the time; others have 1
@@ -70,27 +56,22 @@ class Ceilings:
 
     _made: dict[str, Call] = field(default_factory=dict)
     _buffers: dict[tuple[str, str], Tensor] = field(default_factory=dict)  # by dtype and device
-    _most: dict[tuple[str, str], int] = field(default_factory=dict)  # elements that they will need
 
-    def explore(
-        self, roofs: Sequence[Roof], seconds: float, keep: int | None, waits: WaitMeter
-    ) -> list[tuple[Roof, float, int]]:
-        """The `keep` fastest of each group, or the best of each path, with seconds of a call and the calls of a sample.
+    def explore(self, roofs: Sequence[Roof], seconds: float, keep: int | None, waits: WaitMeter) -> list[Reached]:
+        """The `keep` fastest of each group, or the best of each path.
 
         Groups share the time, those of products with the greatest parts. Each candidate has a few calls; one that would
         take longer than what is left is passed over, and so is one that this machine can't run.
         """
-        self._reserve(roofs)
         groups: dict[tuple[str | int, ...], list[Roof]] = {}
         for roof in roofs:
             groups.setdefault(group_of(roof), []).append(roof)
-        found, end = [], perf_counter() + seconds
+        found, end = list[Reached](), perf_counter() + seconds
         parts = [WEIGHTS.get(group[0].bound, 1) for group in groups.values()]
         for place, group in enumerate(groups.values()):
             share = max(0.0, end - perf_counter()) * parts[place] / sum(parts[place:])
             most = keep if keep is None or group[0].bound is Bound.PRODUCTS else min(keep, KEPT_READS)
             found += self._best(group, perf_counter() + share, most, waits)
-        found = found if keep is None else _useful(found)
         for name in self._made.keys() - {roof.name for roof, *_ in found}:
             del self._made[name]
         return found
@@ -103,9 +84,7 @@ class Ceilings:
                 _seconds(roof, call, 1)
             return waits.with_share(partial(_seconds, roof, call, calls), roof.threads)
 
-    def _best(
-        self, group: Sequence[Roof], end: float, keep: int | None, waits: WaitMeter
-    ) -> list[tuple[Roof, float, int]]:
+    def _best(self, group: Sequence[Roof], end: float, keep: int | None, waits: WaitMeter) -> list[Reached]:
         seconds: dict[str, float] = {}
         rates: dict[str, float] = {}  # the best so far, by path; of calls that nothing disturbed
         for roof in group:
@@ -133,7 +112,7 @@ class Ceilings:
             if not left:
                 break
         return [
-            (self._levelled(roof), seconds[roof.name], max(1, math.ceil(SAMPLE_S / seconds[roof.name])))
+            (_levelled(roof), seconds[roof.name], max(1, math.ceil(SAMPLE_S / seconds[roof.name])))
             for roof in _fastest(group, seconds, keep)
         ]
 
@@ -158,45 +137,25 @@ class Ceilings:
             self._made[roof.name] = MAKERS[roof.bound](self, roof)
         return self._made[roof.name]
 
-    def _reserve(self, roofs: Sequence[Roof]) -> None:
-        """Buffers that are large enough for all of them: one that grows would leave the old one to its views."""
-        for roof in roofs:
-            for dtype, elements in _operands(roof).items():
-                key = dtype, roof.device
-                self._most[key] = max(elements, self._most.get(key, 0))
-
     def operand(self, elements: int, dtype: str, device: str, after: int = 0) -> Tensor:
         """So many random numbers, never zeros, of the buffer that all share, from `after` on."""
-        key = dtype, device
-        have, most = self._buffers.get(key), max(after + elements, self._most.get((dtype, device), 0))
-        if have is None or have.numel() < most:
+        have = self._buffers.get((dtype, device))
+        if have is None or have.numel() < after + elements:
             drawn = torch.randn(BLOCK, generator=torch.Generator().manual_seed(0))
             drawn = drawn.to(place_of(device), getattr(torch, dtype))
             drawn[drawn == 0] = 1
-            have = self._buffers[key] = drawn.repeat(math.ceil(most / BLOCK))
+            # twice as long each time: older ones, whose views are still there, are no longer than it in all
+            times = 1 << (math.ceil((after + elements) / BLOCK) - 1).bit_length()
+            have = self._buffers[dtype, device] = drawn.repeat(times)
         return have[after : after + elements]
 
-    @staticmethod
-    def _levelled(roof: Roof) -> Roof:
-        """On a GPU the worker knows what its cache holds."""
-        accelerator = accelerator_of(roof.device)
-        if roof.bound is not Bound.BYTES or accelerator is None:
-            return roof
-        held = accelerator.cache_bytes() if isinstance(accelerator, TorchAccelerator) else 0
-        return replace(roof, level="L2" if roof.amount <= held else MEMORY)
 
-
-def _useful(found: list[tuple[Roof, float, int]]) -> list[tuple[Roof, float, int]]:
-    """Without products of a narrow dtype that a wider one leaves far behind: a row may compute in that."""
-    products = [(roof, roof.amount / seconds) for roof, seconds, _ in found if roof.bound is Bound.PRODUCTS]
-
-    def best(roof: Roof) -> float:
-        same = (roof.device, roof.threads)
-        return max(rate for other, rate in products if (other.device, other.threads) == same
-                   and item_bytes(other.dtype) >= item_bytes(roof.dtype))  # fmt: skip
-
-    return [one for one in found
-            if one[0].bound is not Bound.PRODUCTS or one[0].amount / one[1] >= FAR * best(one[0])]  # fmt: skip
+def _levelled(roof: Roof) -> Roof:
+    """On a GPU the worker knows what its cache holds."""
+    accelerator = accelerator_of(roof.device)
+    if roof.bound is not Bound.BYTES or accelerator is None:
+        return roof
+    return replace(roof, level="L2" if roof.amount <= accelerator.cache_bytes() else MEMORY)
 
 
 def _fastest(group: Sequence[Roof], seconds: dict[str, float], keep: int | None, more: int = 0) -> list[Roof]:
@@ -204,9 +163,9 @@ def _fastest(group: Sequence[Roof], seconds: dict[str, float], keep: int | None,
     look at them does not disturb all paths alike. Those that are near the best of all are as good, and the shortest
     calls of them come first: they can be sampled more often.
     """
-    rates = {r.name: r.amount / seconds[r.name] for r in group if r.name in seconds}
-    near = (1 - NEAR) * max(rates.values(), default=0.0)
     known = [r for r in group if r.name in seconds]
+    rates = {r.name: r.amount / seconds[r.name] for r in known}
+    near = (1 - NEAR) * max(rates.values(), default=0.0)
     known.sort(key=lambda r: (0.0, seconds[r.name]) if rates[r.name] >= near else (1.0, 1 / rates[r.name]))
     firsts = list({roof.path: roof for roof in reversed(known)}.values())
     firsts.sort(key=known.index)
@@ -216,21 +175,6 @@ def _fastest(group: Sequence[Roof], seconds: dict[str, float], keep: int | None,
     return (chosen + [roof for roof in known if roof not in chosen])[: keep + more]
 
 
-def _operands(roof: Roof) -> dict[str, int]:
-    """How many elements of which dtype its operands have."""
-    if roof.bound is Bound.PRODUCTS:
-        tokens, out, width = roof.shape
-        return {roof.dtype: (tokens + out) * width}
-    size = roof.amount // (roof.shape or (1,))[0]
-    return (
-        {}
-        if roof.bound is Bound.CALL
-        else {"bfloat16": size // 2}
-        if roof.path == PACKED_16
-        else {"float32": size // 4}
-    )
-
-
 def _product(of: Ceilings, roof: Roof) -> Call:
     tokens, out, width = roof.shape
     x = of.operand(tokens * width, roof.dtype, roof.device).view(tokens, width)
@@ -238,37 +182,25 @@ def _product(of: Ceilings, roof: Roof) -> Call:
     if roof.path == MM:
         return partial(torch.mm, x, w.t(), out=torch.empty(tokens, out, dtype=x.dtype, device=x.device))
     if roof.path == ONEDNN:
-        return _onednn(x, w, tokens)
+        if reason := unavailable(x.dtype):
+            raise ValueError(reason)
+        packed = torch.ops.mkldnn._reorder_linear_weight(w.contiguous(), tokens)
+        return partial(torch.ops.mkldnn._linear_pointwise, x, packed, None, "none", [], "")
     if roof.path == OPENBLAS and roof.dtype in ("float32", "float64"):
-        numpy = _numpy()
         y = torch.empty(tokens, out, dtype=x.dtype).numpy()
-        return partial(numpy.matmul, x.numpy(), w.numpy().T, out=y)
+        return partial(_numpy().matmul, x.numpy(), w.numpy().T, out=y)
     raise ValueError(f"no product by {roof.path}")
 
 
-def _onednn(x: Tensor, w: Tensor, tokens: int) -> Call:
-    """A linear layer with its weights packed for so many tokens."""
-    if reason := unavailable(x.dtype):
-        raise ValueError(reason)
-    packed = torch.ops.mkldnn._reorder_linear_weight(w.contiguous(), tokens)
-    return partial(torch.ops.mkldnn._linear_pointwise, x, packed, None, "none", [], "")
-
-
 def _read(of: Ceilings, roof: Roof) -> Call:
-    size = roof.amount // (roof.shape or (1,))[0]
-    rows, columns = matrix_of(size)
+    rows, columns = matrix_of(read_bytes(roof))
     flat = of.operand(rows * columns, "float32", roof.device)
     if roof.path in (SUM, SUM_INT, AGAIN):
         again = flat.expand(roof.shape[0], flat.numel()) if roof.path == AGAIN else flat
         return partial(torch.sum, again.view(torch.int64) if roof.path == SUM_INT else again)
-    if roof.path == PACKED_16:
-        half = of.operand(2 * rows * columns, "bfloat16", roof.device).view(2 * rows, columns)
-        return _onednn(of.operand(columns, "bfloat16", roof.device).view(1, columns), half, 1)
     matrix, vector = flat.view(rows, columns), of.operand(columns, "float32", roof.device).clone()
     if roof.path == MV:
         return partial(torch.mv, matrix, vector)
-    if roof.path == PACKED:
-        return _onednn(vector.view(1, columns), matrix, 1)
     if roof.path == MATVEC:
         return partial(_numpy().matmul, matrix.numpy(), vector.numpy())
     raise ValueError(f"no reading by {roof.path}")
@@ -276,8 +208,6 @@ def _read(of: Ceilings, roof: Roof) -> Call:
 
 def _nothing(_: Ceilings, roof: Roof) -> Call:
     """A call of an empty module, measured as every other call is."""
-    if roof.path != EMPTY:
-        raise ValueError(f"no call of {roof.path}")
     x = torch.randn(1, 1, 8, device=place_of(roof.device))
     of_device = accelerator_of(roof.device)
     return meters.Subject(nn.Identity(), x, torch.randn_like(x), train=False, accelerator=of_device).call
@@ -315,10 +245,8 @@ def _seconds(roof: Roof, call: Call, calls: int) -> float:
 
 def _numpy() -> Any:
     """The numpy that torch has loaded; raises OSError where there is none, or its OpenBLAS can't be told anything."""
-    found = sys.modules.get("numpy")
-    if found is None or _openblas() is None:
-        raise OSError("no OpenBLAS through numpy")
-    return found
+    _openblas()
+    return sys.modules["numpy"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -331,14 +259,11 @@ class _OpenBlas:
 
 
 @cache
-def _openblas() -> _OpenBlas | None:
-    """The OpenBLAS that numpy is linked to; None where there is none that lets its threads be set and ended."""
-    try:
-        with open("/proc/self/maps", encoding="utf-8", errors="replace") as maps:
-            paths = sorted({found[0] for line in maps if (found := re.search(r"/\S*openblas\S*\.so\S*", line))})
-    except OSError:
-        return None
-    beside = os.path.dirname(os.path.dirname(getattr(sys.modules.get("numpy"), "__file__", "") or ""))
+def _openblas() -> _OpenBlas:
+    """The OpenBLAS that numpy is linked to; raises OSError without one that lets its threads be set and ended."""
+    beside = os.path.dirname(os.path.dirname(getattr(sys.modules.get("numpy"), "__file__", None) or ""))
+    with open("/proc/self/maps", encoding="utf-8", errors="replace") as maps:
+        paths = {found[0] for line in maps if (found := re.search(r"/\S*openblas\S*\.so\S*", line))}
     for path in sorted(paths, key=lambda one: not one.startswith(os.path.join(beside, "numpy"))):
         library = ctypes.CDLL(path)
         for name in BLAS_THREADS:
@@ -350,7 +275,7 @@ def _openblas() -> _OpenBlas | None:
                 continue
             put.argtypes, put.restype = [ctypes.c_int], None
             return _OpenBlas(get, put, end)
-    return None
+    raise OSError("no OpenBLAS through numpy")
 
 
 def _let_sleep() -> None:
@@ -368,8 +293,6 @@ def _let_sleep() -> None:
 def _blas(threads: int) -> Iterator[None]:
     """OpenBLAS with so many threads, torch's asleep; afterwards its own are ended, and their number is as it was."""
     library = _openblas()
-    if library is None:
-        raise OSError("no OpenBLAS through numpy")
     before = library.get_threads()
     _let_sleep()
     library.set_threads(threads)

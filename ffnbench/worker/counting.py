@@ -9,6 +9,7 @@ operation launches, so that a fused kernel is never taken for free.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -17,7 +18,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import FlopCounterMode, flop_registry
 
 from ffnbench.backends.building import build_foreign
-from ffnbench.device.accelerator import Accelerator, accelerator_of
+from ffnbench.device.accelerator import Accelerator, accelerator_of, known_device
 from ffnbench.errors import FfnbenchError, Unsupported
 from ffnbench.ffn.cost import Cost, params_active
 from ffnbench.ffn.dtypes import item_bytes
@@ -25,7 +26,7 @@ from ffnbench.ffn.imported import D_FF_NAMES
 from ffnbench.ffn.spec import ImportedSpec
 from ffnbench.plan import Workload
 from ffnbench.targets import one_line
-from ffnbench.worker.hidden_kernels import Outside
+from ffnbench.worker.hidden_kernels import UNNAMED, HiddenKernels
 
 SMALL = (1, 8)
 # neither a matrix product nor arithmetic: moving, making and looking at data
@@ -76,22 +77,22 @@ def count(spec: ImportedSpec, workload: Workload) -> Cost:
             why = one_line(problem)
             continue
         try:
-            forward, backward, unknown, outside = _run(module, spec, shape, device, workload)
+            found = _run(module, spec, shape, device, workload)
         except FfnbenchError:
             raise
         except Exception as problem:  # data-dependent code, a kernel without a meta implementation, or a plain bug
             why = one_line(problem)
             continue
-        if outside and device.type == "meta":
+        without = not found.forward and any(weight.dim() > 1 for weight in module.parameters())
+        if device.type == "meta" and (found.hidden or without):
             continue  # what stands in for its kernels there says nothing of them
-        unknown += outside
-        if outside and not forward:
-            return _cost(module, spec, workload, None, None, unknown, "not counted: torch saw no matrix product")
+        uncounted = found.unknown + (found.hidden or ((UNNAMED,) if without else ()))
+        if without:
+            return _cost(module, spec, workload, None, None, uncounted, "not counted: torch saw no matrix product")
         tokens = shape[0] * shape[1]
         how = "on torch's meta device" if device.type == "meta" else f"on {tokens} tokens"
-        told = f"counted by running it {how}"
-        back = None if backward is None else backward // tokens
-        return _cost(module, spec, workload, forward // tokens, back, unknown, told)
+        back = None if found.backward is None else found.backward // tokens
+        return _cost(module, spec, workload, found.forward // tokens, back, uncounted, f"counted by running it {how}")
     return _cost(module, spec, workload, None, None, (), f"not counted: it raised {why}")
 
 
@@ -99,50 +100,41 @@ def _places(workload: Workload) -> Iterator[tuple[torch.device, tuple[int, int],
     """Where it is tried, with the (batch, seq_len) of the input: some kernels want more tokens than a few."""
     whole = (workload.batch, workload.seq_len)
     yield torch.device("meta"), whole, None
-    name = workload.device
-    if name == "auto":
-        found = torch.accelerator.current_accelerator(check_available=True)
-        name = found.type if found else "cpu"
-    accelerator = accelerator_of(name)
+    accelerator = accelerator_of(known_device(workload.device))
     if accelerator is not None:
         yield accelerator.device, SMALL, accelerator
         yield accelerator.device, whole, accelerator
     yield torch.device("cpu"), SMALL, None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seen:
+    """What one run showed: FLOPs of matrix products (backward None for a kernel of inference), which operations went
+    uncounted, which kernels torch did not see.
+    """
+
+    forward: int
+    backward: int | None
+    unknown: tuple[str, ...]
+    hidden: tuple[str, ...]
+
+
 def _run(
     module: nn.Module, spec: ImportedSpec, shape: tuple[int, int], device: torch.device, workload: Workload
-) -> tuple[int, int | None, tuple[str, ...], tuple[str, ...]]:
-    """Matmul FLOPs forward and backward, which operations went uncounted, and which kernels torch did not see.
-
-    A kernel for inference has no backward.
-    """
+) -> Seen:
     dtype = torch.float32 if device.type == "cpu" else getattr(torch, workload.dtype)
     x = torch.randn((*shape, spec.d_model), device=device, dtype=dtype, requires_grad=True)
     module = module.to(dtype=dtype)
-    outside, again = _watch(module, x), None
-    with _Census() as census, FlopCounterMode(display=False) as counter, outside:
+    backward = None
+    with _Census() as census, FlopCounterMode(display=False) as counter, HiddenKernels() as hidden:
         y = module(x)
         check_output(y, x, spec.target)
         forward = counter.get_total_flops()
-        outside.look(y)
-        backward = None
+        hidden.look(y)
         if y.requires_grad:
             y.sum().backward()
             backward = counter.get_total_flops() - forward
-    if outside.foreign:
-        module.zero_grad()
-        again = _watch(module, x)
-        with again:
-            y = module(torch.randn_like(x, requires_grad=True))
-            again.look(y)
-            if y.requires_grad:
-                y.sum().backward()
-    return forward, backward, tuple(census.unknown), outside.found(again)
-
-
-def _watch(module: nn.Module, x: Tensor) -> Outside:
-    return Outside([*module.parameters(), *module.buffers(), x], tokens=x[..., 0].numel())
+    return Seen(forward=forward, backward=backward, unknown=tuple(census.unknown), hidden=hidden.found)
 
 
 def check_output(y: object, x: Tensor, name: str) -> None:

@@ -2,13 +2,12 @@
 
 A process group ends what stays in it. What has left it (setsid, a daemon) is found by a mark in the environment that
 it was started with, which Linux shows in /proc; elsewhere only the group ends. The parent looks for them when it closes
-a worker, and a guard of the worker's own where nobody closes it, since the parent was killed as well.
+a worker.
 """
 
 from __future__ import annotations
 
 import os
-import select
 import signal
 from pathlib import Path
 
@@ -24,33 +23,6 @@ def end_group(leader: int) -> None:
             kill(leader, signal.SIGKILL)
         except (ProcessLookupError, PermissionError):
             continue
-
-
-def guard() -> None:
-    """In a worker, before it has threads: a process that sleeps until the worker has ended, and then ends what it left.
-
-    Linux alone. It is no child of the worker's, so that user code which waits for its own children never meets it.
-    """
-    mark = os.environ.get(MARK)
-    if not mark or not hasattr(os, "pidfd_open"):
-        return
-    try:
-        worker = os.pidfd_open(os.getpid())
-    except OSError:  # an older kernel
-        return
-    if child := os.fork():
-        os.close(worker)
-        os.waitpid(child, 0)
-        return
-    try:
-        os.setsid()
-        if os.fork() == 0:
-            os.closerange(0, worker)
-            os.closerange(worker + 1, 1 << 10)
-            select.select([worker], [], [])
-            end_marked(mark)
-    finally:
-        os._exit(0)
 
 
 def end_marked(mark: str) -> None:

@@ -88,8 +88,7 @@ class Witness:
         found: dict[str, Any] = {"salt": self.salt, "calls": self.calls, "call": self.call, "problem": self.problem}
         if self.problem or self.y is None or self.x is None:
             return found
-        renewed = self.pool.renewed(self.salt)
-        rows = torch.tensor(sorted(_dice.sample(renewed, min(ROWS, len(renewed)))), device=self.x.device)
+        rows = torch.tensor(_drawn(len(self.pool)), device=self.x.device)
         found |= {"rows": rows.tolist(), "y": packed(self._rows_of(self.y, rows))}
         expected = self.pool.rows(self.salt, self.calls, self.call, rows)
         if not torch.equal(self._rows_of(self.x, rows), expected):
@@ -115,18 +114,21 @@ class Witness:
 def moving(module: nn.Module) -> dict[str, Tensor]:
     """Copies of a module's small buffers of real numbers: training may move them on purpose."""
     found = {name: value for name, value in module.named_buffers() if value.is_floating_point()}
-    return {name: _clone(value) for name, value in found.items()} if _size(found.values()) <= LARGEST_STATE else {}
+    if sum(value.nbytes for value in found.values()) > LARGEST_STATE:
+        return {}
+    return {name: _clone(value) for name, value in found.items()}
 
 
-def _size(tensors: Any) -> int:
-    return sum(tensor.nbytes for tensor in tensors)
+def _drawn(count: int) -> list[int]:
+    """A few of so many rows, in order, by the system's own dice."""
+    return sorted(_dice.sample(range(count), min(ROWS, count)))
 
 
 def _gradient_rows(parameter: nn.Parameter) -> tuple[list[int], Tensor]:
     """A few rows of a weight's gradient, by their flat numbers; zeros where it has none, as an optimiser takes it."""
     width = parameter.shape[-1] if parameter.ndim else 1
     count = parameter.numel() // max(1, width)
-    rows = sorted(_dice.sample(range(count), min(ROWS, count)))
+    rows = _drawn(count)
     if type(parameter.grad) is not Tensor or not parameter.requires_grad:
         return rows, torch.zeros(len(rows), width, dtype=parameter.dtype)
     return rows, parameter.grad.reshape(-1, width)[rows]

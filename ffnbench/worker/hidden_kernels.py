@@ -1,25 +1,23 @@
-"""Kernels that torch's dispatcher never sees: launched by Triton or by an extension, or NumPy. Runs in a worker.
+"""Kernels that torch's dispatcher never sees: launched by Triton or by an extension. Runs in a worker; needs torch.
 
-What such a kernel computes shows where it comes back. Memory that was allocated empty is read though no operation
-wrote it; a tensor that no operation made is read, and holds other numbers for another input. Kernels of Triton are
-seen as they are launched, by their names. Not seen: an extension that overwrites what an operation has written.
+Kernels of Triton are seen as they are launched, by their names. What an extension computes shows where it comes back:
+memory that was allocated empty is read, or given back, though no operation wrote it. Not seen: an extension that
+overwrites what an operation has written, or brings memory of its own.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.multiprocessing.reductions import StorageWeakRef
-from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
+from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 UNNAMED = "kernels outside torch's dispatcher"
 EMPTY = frozenset({"empty", "empty_like", "empty_strided", "empty_permuted", "new_empty", "new_empty_strided"})
-ZEROS = frozenset({"zeros", "zeros_like", "new_zeros"})
 # of an argument that they change, the old values do not matter; what an index leaves is filled elsewhere
 FILLS = frozenset({
     "copy_", "fill_", "zero_", "uniform_", "normal_", "bernoulli_", "exponential_", "random_", "index_put_",
@@ -28,33 +26,30 @@ FILLS = frozenset({
 BETA = frozenset({"addmm", "baddbmm", "addmv", "addbmm", "addr"})  # beta=0: their first argument is not read
 
 
-class Outside(TorchDispatchMode):
-    """Watches where the tensors of a run come from. `tokens` are those of the input, `known` what was there before."""
+class HiddenKernels(TorchDispatchMode):
+    """Watches which memory of a run was never written by an operation, and what Triton launches."""
 
     supports_higher_order_operators = True
 
-    def __init__(self, known: Iterable[Tensor], tokens: int) -> None:
+    def __init__(self) -> None:
         super().__init__()
-        self.tokens = tokens
-        self.unwritten = 0  # reads of memory that nobody seemed to write
-        self.foreign: list[Tensor] = []  # tensors that no operation made, in the order of their first use
-        self.kernels: dict[str, None] = {}  # of Triton
-        self._from: dict[StorageWeakRef, str] = {}  # "" for what an operation wrote, else the operation that allocated
-        self._unpatch: list[tuple[Any, Any]] = []
-        for tensor in known:
-            self._from[_storage(tensor)] = ""
+        self._unwritten: set[StorageWeakRef] = set()  # allocated empty
+        self._read = False  # some of it, though nobody seemed to write there
+        self._kernels: dict[str, None] = {}  # of Triton
+        self._triton: tuple[Any, Any] | None = None
 
-    def __enter__(self) -> Outside:
-        if (run := _triton_run()) is not None:
-            owner, launch = run
+    def __enter__(self) -> HiddenKernels:
+        self._triton = _triton_run()
+        if self._triton is not None:
+            owner, launch = self._triton
             owner.run = self._named(launch)
-            self._unpatch.append(run)
         super().__enter__()
         return self
 
     def __exit__(self, *exception: Any) -> None:
         super().__exit__(*exception)
-        for owner, launch in self._unpatch:
+        if self._triton is not None:
+            owner, launch = self._triton
             owner.run = launch
 
     def _named(self, launch: Any) -> Any:
@@ -63,7 +58,7 @@ class Outside(TorchDispatchMode):
         def run(kernel: Any, *args: Any, **named: Any) -> Any:
             if not named.get("warmup"):
                 function = getattr(kernel, "fn", kernel)
-                self.kernels[f"the Triton kernel {getattr(function, '__name__', 'without a name')}"] = None
+                self._kernels[f"the Triton kernel {getattr(function, '__name__', 'without a name')}"] = None
             return launch(kernel, *args, **named)
 
         return run
@@ -72,84 +67,47 @@ class Outside(TorchDispatchMode):
         kwargs = kwargs or {}
         if not isinstance(func, torch._ops.OpOverload):  # an operator of higher order may write to what it is given
             result = func(*args, **kwargs)
-            for tensor in _tensors((args, kwargs, result)):
-                self._from[_storage(tensor)] = ""
+            self._unwritten -= _storages((args, kwargs))
             return result
         name = func._overloadpacket.__name__
         read, written = _arguments(func, name, args, kwargs)
-        if name == "lift_fresh":  # a tensor that Python has made
-            for tensor in read:
-                if not (tensor.is_floating_point() and tensor.numel() >= self.tokens):  # of Python's own numbers
-                    self._from.setdefault(_storage(tensor), "")
-        elif not (name in EMPTY or name.endswith("_like") or name.startswith("new_") or func.is_view):
-            for tensor in read:
-                self.look(tensor)
+        if not (func.is_view or name.endswith("_like") or name.startswith("new_")):
+            self.look(read)
         result = func(*args, **kwargs)
-        for tensor in written:
-            self._from[_storage(tensor)] = ""
-        allocated = name if name in EMPTY or name in ZEROS else ""
-        for tensor in _tensors(result):
-            if func.is_view and _storage(tensor) not in self._from:
-                continue  # of a tensor that is unknown: it is met when it is read
-            self._from.setdefault(_storage(tensor), allocated)
+        if name in EMPTY:
+            self._unwritten |= _storages(result)
+        self._unwritten -= _storages(written)
         return result
 
-    def look(self, tensor: Tensor) -> None:
-        """What is read: has an operation written it?"""
-        if not tensor.numel():
-            return
-        key = _storage(tensor)
-        allocated = self._from.get(key)
-        self._from[key] = ""
-        if allocated is None:
-            if not tensor.is_meta:
-                with _disable_current_modes():
-                    self.foreign.append(tensor.detach().clone())
-        elif allocated in EMPTY or (allocated in ZEROS and _not_zero(tensor)):
-            self.unwritten += 1
+    def look(self, values: Any) -> None:
+        """What is read, or given back: has an operation written it?"""
+        self._read |= bool(_storages(values) & self._unwritten)
 
-    def found(self, again: Outside | None) -> tuple[str, ...]:
-        """The kernels, by name where it is known; `again` is the watch of a run on another input."""
-        if self.kernels:
-            return tuple(self.kernels)
-        if self.unwritten or (again is not None and not _alike(self.foreign, again.foreign)):
-            return (UNNAMED,)
-        return ()
+    @property
+    def found(self) -> tuple[str, ...]:
+        """The kernels, by name where it is known."""
+        return tuple(self._kernels) or ((UNNAMED,) if self._read else ())
 
 
-def _not_zero(tensor: Tensor) -> bool:
-    with _disable_current_modes():
-        return not tensor.is_meta and bool(tensor.detach().any())
-
-
-def _alike(some: list[Tensor], others: list[Tensor]) -> bool:
-    """Whether they are the same constants."""
-    return len(some) == len(others) and all(map(torch.equal, some, others))
-
-
-def _storage(tensor: Tensor) -> StorageWeakRef:
+def _storages(values: Any) -> set[StorageWeakRef]:
     """Which memory it is; no other is taken for it, not even once it is freed."""
-    return StorageWeakRef(tensor.untyped_storage())
+    tensors = [one for one in tree_leaves(values) if isinstance(one, Tensor) and one.layout is torch.strided]
+    return {StorageWeakRef(tensor.untyped_storage()) for tensor in tensors if tensor.numel()}
 
 
-def _tensors(values: Any) -> list[Tensor]:
-    return [value for value in tree_leaves(values) if isinstance(value, Tensor) and value.layout is torch.strided]
-
-
-def _arguments(func: Any, name: str, args: Any, kwargs: Any) -> tuple[list[Tensor], list[Tensor]]:
-    """The tensors that an operation reads, and those that it writes."""
-    read: list[Tensor] = []
-    written: list[Tensor] = []
+def _arguments(func: Any, name: str, args: Any, kwargs: Any) -> tuple[list[Any], list[Any]]:
+    """What an operation reads, and what it writes to."""
+    read: list[Any] = []
+    written: list[Any] = []
     schema = func._schema.arguments
     for place, value in [*zip(schema, args, strict=False), *((one, kwargs.get(one.name)) for one in schema)]:
-        tensors = _tensors(value)
         writes = place.alias_info is not None and place.alias_info.is_write
         if writes:
-            written += tensors
+            written.append(value)
         only = writes and (place.kwarg_only or name in FILLS)
         unread = name.rstrip("_") in BETA and place is schema[0] and kwargs.get("beta", 1) == 0
         if not (only or unread):
-            read += tensors
+            read.append(value)
     return read, written
 
 

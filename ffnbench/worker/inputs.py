@@ -7,8 +7,6 @@ pass over memory. Needs torch.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import torch
 from torch import Tensor
 
@@ -16,7 +14,6 @@ MOST_BYTES = 1 << 28  # of a pool
 WIDEST = 1 << 16  # elements of a token; a wider one is no token but a list of numbers, and is cut into parts
 LEAST, MOST = 0.5, 1.42705098  # a factor without its sign: the mean square of what lies evenly between is 1
 PART = 4096  # at most, of such a list
-STEP = 16  # of such parts one in so many is renewed: what reads them once would take no longer than renewing all
 
 
 def most_inputs(x: Tensor, memory_bytes: int | None) -> int:
@@ -26,8 +23,8 @@ def most_inputs(x: Tensor, memory_bytes: int | None) -> int:
 
 
 def gradient_salt(salt: int) -> int:
-    """The salt of the gradients that flow back: other factors, and the same rows are renewed."""
-    return salt + STEP
+    """The salt of the gradients that flow back: other factors."""
+    return salt + 1
 
 
 def width_of(d_model: int) -> int:
@@ -54,7 +51,6 @@ class Pool:
         self._base, self._train = base.detach().clone(), train  # its own: the seeded one is moved
         self.width = width_of(base.shape[-1])
         self._rows = self._base.view(-1, self.width)
-        self._step = 1 if self.width == base.shape[-1] else STEP
         self.memory = torch.empty(0, *base.shape, dtype=base.dtype, device=base.device)
         self._inputs: list[Tensor] = []
         self._drawn: tuple[tuple[int, int], Tensor] | None = None  # the factors of the last sample
@@ -63,21 +59,21 @@ class Pool:
         """So many inputs that no call has seen."""
         with torch.no_grad():
             if len(self.memory) < calls:
-                self.memory = self._base.repeat(calls, *[1] * self._base.ndim)
+                self.memory = self._base.new_empty(calls, *self._base.shape)
             factors = self._factors(salt, calls)
-            written = self.memory[:calls].view(calls, -1, self.width)[:, salt % self._step :: self._step]
-            torch.mul(self._rows[salt % self._step :: self._step], factors.view(calls, 1, self.width), out=written)
+            written = self.memory[:calls].view(calls, -1, self.width)
+            torch.mul(self._rows, factors.view(calls, 1, self.width), out=written)
             made = [torch.empty_like(self._base) for _ in range(calls - len(self._inputs))]
             self._inputs += [x.requires_grad_(self._train) for x in made]
             torch._foreach_copy_([x.detach() for x in self._inputs[:calls]], list(self.memory[:calls].unbind(0)))
         return self._inputs[:calls]
 
-    def renewed(self, salt: int) -> Sequence[int]:
-        """The rows that a sample has renewed."""
-        return range(salt % self._step, len(self._rows), self._step)
+    def __len__(self) -> int:
+        """The rows of an input."""
+        return len(self._rows)
 
     def rows(self, salt: int, calls: int, call: int, rows: Tensor) -> Tensor:
-        """Some renewed rows of one call's input, (rows, width), by their numbers."""
+        """Some rows of one call's input, (rows, width), by their numbers."""
         return self._rows.index_select(0, rows) * self._factors(salt, calls)[call]
 
     def input(self, salt: int, calls: int, call: int) -> Tensor:

@@ -1,14 +1,13 @@
 """The worker's side of each request: open a case, take a sample, weigh it, check it. Needs torch.
 
 Before timing a subject that claims to be one of ffnbench's forms is held against a float64 reference, in the first
-worker. What its timed calls give goes to a judge in another process (judging.py).
+worker. What its timed calls give goes to a judge in another process (output_check.py).
 """
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from copy import deepcopy
 from dataclasses import dataclass, field
 from functools import partial
 from resource import RUSAGE_SELF, getrusage
@@ -19,7 +18,7 @@ from torch import Tensor
 
 from ffnbench import jsonable
 from ffnbench.backends.backend import ORDERS, changed, prepare
-from ffnbench.backends.building import as_own, build, carried, impose_routing, seed_all
+from ffnbench.backends.building import as_own, build, carried, impose_routing, in_float64, seed_all
 from ffnbench.backends.compiling import settled
 from ffnbench.device.accelerator import accelerator_of, place_of
 from ffnbench.device.device_time import QUEUE
@@ -36,13 +35,13 @@ from ffnbench.metrics import DEVICE_TIME, ERROR, HIT, HOST_TIME, LOAD
 from ffnbench.plan import Case, Plan, Workload
 from ffnbench.planning.backends import lacks
 from ffnbench.result import Roof
-from ffnbench.worker import meters, precision, weighing
+from ffnbench.worker import meters, peak_memory, precision
 from ffnbench.worker.ceiling_calls import Ceilings
 from ffnbench.worker.counting import check_output
 from ffnbench.worker.evidence import Witness, fingerprint, moving
 from ffnbench.worker.inputs import gradient_salt, most_inputs
-from ffnbench.worker.judging import Judge
 from ffnbench.worker.originals import Originals
+from ffnbench.worker.output_check import Judge
 from ffnbench.worker.padding import padded
 
 
@@ -72,18 +71,17 @@ class Jobs:
     ceilings: Ceilings = field(default_factory=Ceilings)
     devices: DeviceWatch = field(default_factory=DeviceWatch)
 
-    def open(
-        self, label: str, calls: int | None, checked: bool = False, weights: str = "", split: int | None = None
-    ) -> dict[str, Any]:
+    def open(self, label: str, calls: int | None, checked: bool = False, weights: str = "") -> dict[str, Any]:
         """Build, check and warm up a case; finds how many calls make a sample unless that is known.
 
-        `checked` and `split` are what an earlier worker has found out; `weights` is the folder that a base has written
-        its own to.
+        `checked` is whether an earlier worker has checked it; `weights` is the folder with a base's.
         """
         case, protocol = self.plan.case(label), self.plan.protocol
         work = case.workload
         if reason := lacks(case.ffn, work):
             raise Unsupported(reason)
+        if work.slowdown and work.device != "cpu":
+            raise Unsupported("a call is slowed down on the CPU alone: @device=cpu")
         _settle(work)
         seed_all(protocol.seed, case.ffn)
         with padded(f"{self.block}/{label}", work.device) as pads:
@@ -93,25 +91,24 @@ class Jobs:
         made_of = fingerprint(module) if isinstance(case.ffn, ImportedSpec) and work.backend not in ORDERS else None
         subject = meters.subject_of(module, work, case.ffn.d_model, protocol.seed)
         subject.pads = pads
-        made = self._made(subject, case, weights, split, checked)
+        made = self._made(subject, case, weights, checked)
         if not checked or subject.accelerator is not None:
             self._first_call(subject, case, checked)
         with settled(work):
             if calls is None:  # where they are known, the round of practice does the rest
                 meters.warm_up(subject, protocol.warmup_s)
-            if work.slowdown and subject.accelerator is not None:
-                subject.brake(meters.own_times(subject, calls or meters.calls_for(subject, protocol.min_sample_s)))
             calls = calls or meters.calls_for(subject, protocol.min_sample_s)
         free = self.memory_bytes if subject.accelerator is None else subject.accelerator.free_bytes()
         share = None if free is None else free // (COPIES * len(self.plan.cases))
         most = 1 if self._alone(case) else most_inputs(subject.x, share)
         calls = calls if self._alone(case) else min(calls, most)
-        subject.pool.renew(protocol.seed, min(calls, most))
+        inputs = min(calls, most)
+        subject.pool.renew(protocol.seed, inputs)
         if subject.train:
-            subject.grads.renew(protocol.seed, min(calls, most))
+            subject.grads.renew(protocol.seed, inputs)
         self.subjects[label] = subject
         self.originals.keep(label, module)
-        pool = {"count": min(calls, most), "bytes": subject.pool.memory.nbytes}
+        pool = {"count": inputs, "bytes": subject.pool.memory.nbytes}
         told = {"calls": calls, "inputs": pool, "made_of": made_of, ERROR: self.errors.get(label)}
         return told | {"replaced": self.originals.replaced()} | made
 
@@ -211,15 +208,15 @@ class Jobs:
         subject = self.subjects[label]
         _settle(self.plan.case(label).workload)
         return {
-            "workspace_bytes": weighing.workspace_bytes(subject),
-            "peak_bytes": weighing.peak_bytes(subject),
-            "saved_bytes": weighing.saved_bytes(subject) if subject.train else None,
+            "workspace_bytes": peak_memory.workspace_bytes(subject),
+            "peak_bytes": peak_memory.peak_bytes(subject),
+            "saved_bytes": peak_memory.saved_bytes(subject) if subject.train else None,
         }
 
     def sparsity(self, label: str) -> dict[str, Any]:
         """How sparse the hidden layer is at the declared init and the seeded input."""
         _settle(self.plan.case(label).workload)
-        zero, dead = weighing.sparsity(self.subjects[label])
+        zero, dead = peak_memory.sparsity(self.subjects[label])
         return {"zero_share": zero, "dead_share": dead}
 
     def route(self, label: str) -> dict[str, Any]:
@@ -231,22 +228,16 @@ class Jobs:
         busiest, hit = expert_load(subject.module, subject.x)
         return {LOAD: busiest, HIT: hit}
 
-    def _made(
-        self, subject: meters.Subject, case: Case, weights: str, split: int | None, checked: bool
-    ) -> dict[str, Any]:
+    def _made(self, subject: meters.Subject, case: Case, weights: str, checked: bool) -> dict[str, Any]:
         """Make the subject ready by its backend, once it has the weights that it will be called with."""
         foreign = isinstance(case.ffn, ImportedSpec) and not isinstance(subject.module, OwnForm)
         known = isinstance(case.ffn, ImportedSpec) and case.ffn.ours is not None
         several = any(not one.workload.eager for one in self.plan.cases)
-        if weights or (foreign and several):
-            # a lazy module makes its weights now: those of inference mode could not be set afterwards
-            with torch.set_grad_enabled(subject.train):
-                subject.module(subject.x)
         if weights:
             carried(weights, subject.module)
         if foreign and not known and not checked and several:
-            self.exact[case.label] = _in_float64(subject, whole=not case.workload.eager)
-        made = prepare(subject, case.workload, split)
+            self.exact[case.label] = _exactly(subject, whole=not case.workload.eager)
+        made = prepare(subject, case.workload)
         if case.label in self.exact and self.exact[case.label] is None:
             made["notes"] = [*made.get("notes", ()), NO_ERROR]
         if isinstance(experts := subject.module, MixtureOfExperts) and (told := experts.loop()):
@@ -287,22 +278,17 @@ class Jobs:
             raise Mismatch(f"the output differs from {of} by {error:.1e} before timing")
 
 
-def _in_float64(subject: meters.Subject, *, whole: bool) -> Tensor | None:
+def _exactly(subject: meters.Subject, *, whole: bool) -> Tensor | None:
     """The first tokens of the output of the module as it is written, run in float64, on the whole input or on these
     tokens alone; None where it can't be copied or run so, or draws random numbers.
     """
     where = subject.accelerator
     state = torch.random.get_rng_state() if where is None else where.rng_state()
     x = subject.x.detach() if whole else subject.x.detach()[:1, :16]
-    try:
-        copied = deepcopy(subject.module).double().eval()
-        with torch.no_grad():
-            y = copied(x.double())
-    except Exception:  # it is code of the user's: a kernel for some dtypes alone, a lock that can't be copied
-        return None
+    y = in_float64(subject.module, x)
     drew = not torch.equal(state, torch.random.get_rng_state() if where is None else where.rng_state())
     (torch.random.set_rng_state if where is None else where.set_rng_state)(state)
-    return y.detach()[:1, :16] if isinstance(y, Tensor) and y.shape == x.shape and not drew else None
+    return y[:1, :16] if y is not None and y.shape == x.shape and not drew else None
 
 
 def _reference(subject: meters.Subject, case: Case) -> tuple[Tensor, str] | None:

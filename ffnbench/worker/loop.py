@@ -23,7 +23,7 @@ from typing import Any
 from ffnbench.backends.compile_errors import not_compiled
 from ffnbench.device.device_errors import device_error, first_line, is_full, lacks_kernels, out_of_memory
 from ffnbench.worker.channel import VERSION, Channel, Message
-from ffnbench.worker.descendants import end_group, guard
+from ffnbench.worker.descendants import end_group
 from ffnbench.worker.heap import ALLOCATOR, SYSTEM, keep_freed_memory, preloaded
 
 PR_SET_PDEATHSIG = 1
@@ -38,7 +38,6 @@ def main() -> None:
     """Claim the channel, load torch, answer until the parent closes it."""
     channel = Channel.claim()
     _die_with_parent()
-    guard()
     allocator = keep_freed_memory() if os.environ.get(ALLOCATOR) != SYSTEM else preloaded() or SYSTEM
     os.environ.setdefault(*ONE_THREAD)
     gc.disable()  # among the many objects that torch makes while it loads there is no garbage: a tenth of the time
@@ -72,7 +71,7 @@ def main() -> None:
             channel.send(asked)
         else:
             job = JOBS.get(request["do"]) or getattr(jobs, request["do"], None)
-            answer = _answer(job, torch, request, jobs) if job else _no_job(request)
+            answer = answer_to(job, request, jobs) if job else _no_job(request)
             _send(channel, {**answer, **asked})
             if answer.get("ends"):
                 os._exit(1)  # what would be torn down stands on a device that answers nothing but its error
@@ -132,7 +131,7 @@ def _send(channel: Channel, answer: Message) -> None:
         channel.send({**told, "number": answer.get("number")})
 
 
-def _answer(job: Any, torch: Any, request: Message, jobs: Any = None) -> Message:
+def answer_to(job: Any, request: Message, jobs: Any = None) -> Message:
     """Do one job; any exception is an answer. This process ends with one that has broken its device, or torch.compile:
     what a compiler leaves behind that failed makes later rows of a process wrong.
     """
@@ -153,7 +152,7 @@ def _answer(job: Any, torch: Any, request: Message, jobs: Any = None) -> Message
         if isinstance(problem, FfnbenchError):
             kind = "unsupported" if isinstance(problem, Unsupported) else "crash"
             return {"failure": kind, "message": problem.message, "hint": problem.hint, **ends}
-        return {"failure": _kind(torch, problem), "message": _one_line(problem), **ends}
+        return {"failure": _kind(problem), "message": _one_line(problem), **ends}
 
 
 def _make_room(torch: Any, jobs: Any, request: Message) -> None:
@@ -165,18 +164,13 @@ def _make_room(torch: Any, jobs: Any, request: Message) -> None:
         getattr(torch.accelerator, "empty_cache", torch.cuda.empty_cache)()
 
 
-def _kind(torch: Any, problem: BaseException) -> str:
+def _kind(problem: BaseException) -> str:
     text = str(problem)
-    if (
-        isinstance(problem, MemoryError)
-        or is_full(problem)
-        or "can't allocate memory" in text
-        or "not enough memory" in text
-    ):
+    full = is_full(problem) or "can't allocate memory" in text or "not enough memory" in text
+    if full or isinstance(problem, MemoryError):
         return "oom"
-    if isinstance(problem, NotImplementedError) or "not implemented for" in text or lacks_kernels(problem):
-        return "unsupported"
-    if not_compiled(problem):
+    lacking = isinstance(problem, NotImplementedError) or "not implemented for" in text or lacks_kernels(problem)
+    if lacking or not_compiled(problem):
         return "unsupported"
     return OWN_KINDS.get(type(problem).__name__, "crash")
 

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from ffnbench.device.accelerator import Accelerator, Replay, accelerator_of, place_of
 from ffnbench.device.caches import caches
 from ffnbench.device.ceilings import UNKNOWN_CACHE
-from ffnbench.device.device_time import GRAPH, QUEUE, UNROLLED, DeviceTimer, device_seconds
+from ffnbench.device.device_time import GRAPH, QUEUE, UNROLLED, DeviceTimer
 from ffnbench.errors import Unsupported
 from ffnbench.ffn.like import relative_error, tolerance_of
 from ffnbench.plan import Cache, CompileMode, Mode, Time, Workload
@@ -77,8 +77,6 @@ class Subject:
     pool: Pool = field(init=False)
     grads: Pool = field(init=False)  # fresh ones too: what flows back in one call is in no other
     timer: DeviceTimer | None = field(default=None, init=False)
-    _spin_s: float = field(default=0.0, init=False)  # of the device and of the host, that slow a call down
-    _busy_s: float = field(default=0.0, init=False)
     _last: Tensor | None = field(default=None, init=False)  # the input of the last call, whose gradient is still there
 
     def __post_init__(self) -> None:
@@ -131,10 +129,7 @@ class Subject:
         return call()
 
     def slowed(self, call: Callable[P, Tensor]) -> Callable[P, Tensor]:
-        """The call, and then a spin for the given share of its own time: a slow-down that is known exactly.
-
-        On an accelerator of the times that `brake` was told: whoever waited for the device here would add more.
-        """
+        """The call, and then a spin for the given share of its own time: a slow-down that is known exactly."""
 
         def slow(*args: P.args, **named: P.kwargs) -> Tensor:
             start = perf_counter()
@@ -145,40 +140,7 @@ class Subject:
                 pass
             return y
 
-        def braked(*args: P.args, **named: P.kwargs) -> Tensor:
-            y = call(*args, **named)
-            self._hold_back()
-            return y
-
-        return slow if self.accelerator is None else braked
-
-    def _hold_back(self) -> None:
-        assert self.accelerator is not None
-        if self._spin_s:
-            self.accelerator.spin(self._spin_s)
-        if self._busy_s:
-            until = self.accelerator.now() + self._busy_s
-            while self.accelerator.now() < until:
-                pass
-
-    def brake(self, own: Times) -> None:
-        """Slow down calls that take so long of themselves: the device for its share, and the host where the device
-        waits for it. Issuing a spin takes the host its time too: where there is no room for that, the host alone is
-        slowed down, and so it is where the device's time is not known.
-        """
-        if self.timer is not None:
-            self.timer.forget()  # its graph is of calls that are not slow
-        if self.accelerator is None or own.device is None or own.host is None:
-            self._busy_s = self.slowdown * own.wall
-            return
-        spin, issue = _spin_of(self.accelerator, self.slowdown * own.device)
-        if self.by_device:
-            self._spin_s = spin
-            return
-        room = (1 + self.slowdown) * max(own.host, own.device) - own.host
-        self._spin_s = spin if issue <= room else 0.0
-        if own.host > own.device or not self._spin_s:
-            self._busy_s = room - (issue if self._spin_s else 0.0)
+        return slow
 
     def clear(self, x: Tensor | None = None) -> None:
         """Forget all leaf gradients, so that no call pays for adding to the last one's."""
@@ -256,24 +218,6 @@ def _lasts(subject: Subject, calls: int) -> float:
     inputs, start = fresh(subject) * calls, _now(subject)
     took = sample(subject, inputs, apart=subject.by_device).value
     return (_now(subject) - start) / calls if subject.cold else took
-
-
-def own_times(subject: Subject, calls: int) -> Times:
-    """The middle one of a few samples, by what was asked for, device and host apart."""
-    inputs = fresh(subject) * calls
-    return sorted((sample(subject, inputs) for _ in range(5)), key=lambda times: times.value)[2]
-
-
-def _spin_of(accelerator: Accelerator, seconds: float) -> tuple[float, float]:
-    """What to ask of a spin so that it takes the device so long, as it was just seen to; and the host to issue one."""
-    took = device_seconds(accelerator, partial(accelerator.spin, seconds), UNROLLED)
-    accelerator.synchronize()
-    begin = accelerator.now()
-    for _ in range(FEW):
-        accelerator.spin(seconds)
-    issue = (accelerator.now() - begin) / FEW
-    accelerator.synchronize()
-    return max(0.0, 2 * seconds - took), issue
 
 
 def _now(subject: Subject) -> float:

@@ -5,38 +5,27 @@ Runs inside a worker. Memory is counted in the bytes of tensors, so that it is t
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import torch
 from torch import Tensor, nn
 
-from ffnbench.device.accelerator import Accelerator
 from ffnbench.errors import FfnbenchError
 from ffnbench.ffn.dense import FeedForward
 from ffnbench.ffn.experts import MixtureOfExperts
 from ffnbench.worker.meters import Subject
 
 MATMULS = (
-    "aten::addmm",
-    "aten::mm",
-    "aten::bmm",
-    "aten::baddbmm",
-    "aten::linear",
-    "aten::mkldnn_linear",
+    "aten::addmm", "aten::mm", "aten::bmm", "aten::baddbmm", "aten::linear", "aten::mkldnn_linear",
     "aten::_addmm_activation",
-)
+)  # fmt: skip
 
 
 def peak_bytes(subject: Subject) -> int:
-    """The most bytes of tensors that one call holds at once, beside weights and input."""
+    """The most bytes of tensors that one call holds at once, beside weights and input; on an accelerator as they were
+    asked for, since the allocator's own blocks are larger.
+    """
     subject.clear()
-    if subject.accelerator is not None:
-        return _device_peak(subject, subject.accelerator)
-    return _cpu_peak(subject.call, subject.clear)
-
-
-def _device_peak(subject: Subject, accelerator: Accelerator) -> int:
-    """In bytes as they were asked for: the allocator's own blocks are larger."""
+    if (accelerator := subject.accelerator) is None:
+        return _cpu_peak(subject)
     accelerator.synchronize()
     accelerator.reset_peak()
     before = accelerator.requested_bytes()
@@ -63,13 +52,13 @@ def workspace_bytes(subject: Subject) -> int | None:
     return max(0, accelerator.requested_bytes() - before)
 
 
-def _cpu_peak(call: Callable[[], None], clear: Callable[[], None]) -> int:
+def _cpu_peak(subject: Subject) -> int:
     """Play the allocator's events, as torch's profiler records them, in the order of time."""
     from torch.autograd.profiler import profile  # torch.profiler's own would load the compiler first: 1.5 s
 
     with profile(use_cpu=True, profile_memory=True) as recorded:
-        call()
-    clear()
+        subject.call()
+    subject.clear()
     alive = peak = 0
     for _, size in sorted(_tensor_events(recorded)):
         alive += size
@@ -162,7 +151,6 @@ def _down_projection(subject: Subject) -> nn.Module:
     if not linear:
         raise FfnbenchError("no nn.Linear back to d_model, so the hidden layer can't be found")
     if len(linear) > 1:
-        raise FfnbenchError(
-            f"{len(linear)} nn.Linear lead to d_model, so it is not known which follows the hidden layer"
-        )
+        many = f"{len(linear)} nn.Linear lead to d_model"
+        raise FfnbenchError(f"{many}, so it is not known which follows the hidden layer")
     return linear[0]

@@ -1,8 +1,8 @@
 """Outputs of timed calls, held against what they should be, in a process that times nothing. Needs torch.
 
 A module is built again from its seed. One of ffnbench's forms, or one that `@like` or a config says is such a form, is
-held against the form in float64, whatever state it keeps and numbers it draws; dropout in train mode apart. Any other
-is held against itself in float64, and where that differs or can't be run, in its own dtype: a choice between near ties,
+held against the form in float64, whatever state it keeps; what draws random numbers in train mode apart. Any other is
+held against itself in float64, and where that differs or can't be run, in its own dtype: a choice between near ties,
 of a router, may fall otherwise in float64. Rows of the input are enough where a module treats each token by itself;
 else, and for gradients, the whole input is run.
 """
@@ -19,7 +19,6 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from ffnbench.backends.backend import ORDERS, changed
 from ffnbench.backends.building import as_own, build, carried, impose_routing, seed_all
@@ -61,26 +60,22 @@ class Judge:
             carried(weights, module)
         self.blind = isinstance(case.ffn, ImportedSpec) and case.ffn.ours is None and self._is_blind(subject.x)
         self._module = module
-        form: OwnForm | None
         self.others = 0.0  # the error with other weights
         first = subject.x.detach()[:1, :16]
         self._layout: Layout | None = None  # which of its weights are which of the form that it is said to be
+        self._ours: OwnForm | None
         if isinstance(case.ffn, ImportedSpec) and case.ffn.like is not None:
             self._layout = layout_of(module, case.ffn.like, first)
-            form = on_weights(self._layout, dict(module.named_parameters()))
+            self._ours = on_weights(self._layout, dict(module.named_parameters()))
             self.others = self._error_of_other_weights(first)
         else:
-            form = module if isinstance(module, OwnForm) else as_own(module, case.ffn, first)
+            self._ours = module if isinstance(module, OwnForm) else as_own(module, case.ffn, first)
         # by its name; "" where none is known
-        self.form = _name_of(case.ffn) if form is None else form.spec.name
-        self._ours = form
-        self._router = form if isinstance(form, MixtureOfExperts) else None
+        self.form = _name_of(case.ffn) if self._ours is None else self._ours.spec.name
+        self._router = self._ours if isinstance(self._ours, MixtureOfExperts) else None
         if self._router is not None:
             impose_routing(self._router, work, seed)
-        # of experts, (tokens, top_k), where it is imposed
-        self._choice: Tensor | None = None if self._router is None else self._router.imposed
-        # of a module that is said to be a form: whether it drops out, which the form does not
-        self._drops = self._layout is not None and self._train and self._has_dropout(subject.x)
+        self._imposed: Tensor | None = None if self._router is None else self._router.imposed
         self._by_rows = True  # as long as rows alone have given the right output
         self._buffers = {name: b.clone() for name, b in module.named_buffers() if b.is_floating_point()}
 
@@ -114,18 +109,11 @@ class Judge:
         with torch.no_grad():
             return row_error(module(x)[0], reference_output(on_weights(self._layout, weights), x)[0])
 
-    def _has_dropout(self, x: Tensor) -> bool:
-        """Whether a call in train mode draws which numbers to leave out; so it is taken where it can't be run."""
-        try:
-            with torch.no_grad(), _Drawn() as drawn:
-                self._built(x, other_weights=False).train()(x)
-        except Exception:
-            return True
-        return drawn.dropout
-
     def _by_form(self, one: Evidence) -> bool:
-        """Whether the form that a module is said to be tells what it should have given."""
-        return self._layout is not None and not (self._drops and "state" in one)
+        """Whether the form that a module is said to be tells what it should have given. In train mode what draws
+        numbers may drop out, which the form does not.
+        """
+        return self._layout is not None and not (self._train and "state" in one)
 
     @cached_property
     def _form(self) -> OwnForm | None:
@@ -137,20 +125,18 @@ class Judge:
         """The module as a backend changes it, in float64; None where it can't be copied or changed so."""
         if self._ours is self._module and self._case.workload.backend not in ORDERS:
             return self._form
-        try:
-            found = changed(deepcopy(self._module), self._case.ffn, self._case.workload.backend)
-            return found.double().train(self._train)
-        except Exception:  # a kernel for some dtypes alone, something that can't be copied
-            return None
+        return self._copied(torch.float64)
 
     @cached_property
     def _same(self) -> nn.Module | None:
         """The module as a backend changes it, in its own dtype; None where that can't be."""
-        if self._case.workload.backend not in ORDERS:
-            return self._module
+        return self._module if self._case.workload.backend not in ORDERS else self._copied(self._dtype)
+
+    def _copied(self, dtype: torch.dtype) -> nn.Module | None:
         try:
-            return changed(deepcopy(self._module), self._case.ffn, self._case.workload.backend).train(self._train)
-        except Exception:
+            found = changed(deepcopy(self._module), self._case.ffn, self._case.workload.backend)
+            return found.to(dtype).train(self._train)
+        except Exception:  # a kernel for some dtypes alone, something that can't be copied
             return None
 
     @property
@@ -163,7 +149,7 @@ class Judge:
 
         Takes about so many seconds at most, and judges one piece of evidence at least.
         """
-        start, found = perf_counter(), _Found()
+        start, found = perf_counter(), Differences()
 
         def over() -> bool:
             return perf_counter() - start > seconds and found.outputs > 0
@@ -216,15 +202,15 @@ class Judge:
         self._exact.zero_grad(set_to_none=True)
         return float(used / max(1, sum(p.numel() for p in every)))
 
-    def _rows(self, some: list[Evidence], found: _Found) -> bool:
+    def _rows(self, some: list[Evidence], found: Differences) -> bool:
         """Run the rows alone; whether that tells. A form's tells always, another module's where it is right."""
         x = torch.cat([self._rows_in(one) for one in some])
         y = torch.cat([self._told(one["y"], len(one["rows"])) for one in some])
-        choice = self._choices(some) if self._router is not None else None
+        choices = [choice[one["rows"]] for one in some if (choice := self._choice(one)) is not None]
         try:
             with torch.no_grad():
                 if isinstance(self._form, MixtureOfExperts):
-                    self._form.imposed = choice
+                    self._form.imposed = torch.cat(choices)
                 if self._form is not None:
                     expected = reference_output(self._form, x[None])[0]
                 elif self._exact is not None:
@@ -245,7 +231,7 @@ class Judge:
             worst = dict(zip(map(id, some), apart.split([len(one["rows"]) for one in some]), strict=True))
             some.sort(key=lambda one: -float(worst[id(one)].max()))  # there may be time for the first alone
             return False
-        if choice is not None and not error <= self._tolerance and self._case.workload.routing is None:
+        if choices and not error <= self._tolerance and self._case.workload.routing is None:
             kept = ~self._tied(x)
             error = row_error(y[kept], expected[kept])
         found.add(error, OUTPUT)
@@ -255,18 +241,13 @@ class Judge:
         rows = torch.tensor(one["rows"], device=place_of(self._case.workload.device))
         return self._pool.rows(one["salt"], one["calls"], one["call"], rows)
 
-    def _choices(self, some: Sequence[Evidence]) -> Tensor:
-        """The experts of the rows: those that were imposed, or those that the router chooses in its own dtype."""
-        assert self._router is not None
-        if self._choice is not None:
-            return torch.cat([self._choice[one["rows"]] for one in some])
-        with torch.no_grad():
-            return torch.cat([self._chosen(one)[one["rows"]] for one in some])
-
-    def _chosen(self, one: Evidence) -> Tensor:
-        assert self._router is not None
+    def _choice(self, one: Evidence) -> Tensor | None:
+        """The experts of all tokens: those that were imposed, or those that the router chooses in its own dtype."""
+        if self._router is None or self._imposed is not None:
+            return self._imposed
         x = self._pool.input(one["salt"], one["calls"], one["call"])
-        return self._router.choose(x.reshape(-1, x.shape[-1]))
+        with torch.no_grad():
+            return self._router.choose(x.reshape(-1, x.shape[-1]))
 
     def _tied(self, x: Tensor) -> Tensor:
         """Rows whose last expert and the next best are so near that rounding may choose either."""
@@ -277,22 +258,19 @@ class Judge:
         near = NEAR * torch.finfo(self._dtype).eps * logits.abs().amax(-1)
         return torch.as_tensor((best[:, -2] - best[:, -1] <= near) if moe.groups == 1 else torch.ones_like(near) > 0)
 
-    def _whole(self, one: Evidence, found: _Found) -> bool:
+    def _whole(self, one: Evidence, found: Differences) -> bool:
         """Run the whole input: in float64, and where that differs or can't be, in the dtype. Whether either could."""
         told: Rows = {OUTPUT: self._told(one["y"], len(one["rows"]))}
         if "dx" in one:
             told[INPUT_GRADIENT] = self._told(one["dx"], len(one["rows"]))
         for name, gradient in one.get("dw", {}).items():
             told[f"gradient of {name}"] = self._told(gradient["values"], len(gradient["rows"]))
-        errors: dict[str, float] | None = None
+        errors: dict[str, float] = {}
         for module, dtype in ((self._exact, torch.float64), (self._same, self._dtype)):
-            if module is None or (errors is not None and max(errors.values()) <= self._tolerance):
+            if module is None or (errors and (self._by_form(one) or max(errors.values()) <= self._tolerance)):
                 continue
-            by_form = self._by_form(one)
-            if module is self._same and by_form and errors is not None:
-                continue  # of a form that is said to be another's, float64 is the reference
             try:
-                said = by_form and module is self._exact
+                said = self._by_form(one) and module is self._exact
                 expected = self._as_said(one) if said else self._expected(module, dtype, one)
             except Exception as problem:
                 found.why = f"another instance of it can't be run: {type(problem).__name__}: {problem}"[:200]
@@ -300,8 +278,8 @@ class Judge:
             now = {
                 what: self._error(what, told[what], expected[what]) for what in self._shown_in(expected) if what in told
             }
-            errors = now if errors is None or max(now.values()) < max(errors.values()) else errors
-        if errors is None:
+            errors = min(errors or now, now, key=lambda one: max(one.values()))
+        if not errors:
             return False
         for what, error in errors.items():
             found.add(error, what)
@@ -331,7 +309,7 @@ class Judge:
         self._reset(module, one.get("buffers", {}))
         x = self._pool.input(one["salt"], one["calls"], one["call"]).to(dtype).requires_grad_(self._train)
         if isinstance(module, MixtureOfExperts):
-            module.imposed = self._chosen(one) if self._choice is None else self._choice
+            module.imposed = self._choice(one)
         if "state" in one:
             state = unpacked(one["state"], torch.uint8, (-1,))
             if (accelerator := accelerator_of(self._case.workload.device)) is not None:
@@ -384,7 +362,9 @@ class Judge:
 
 
 @dataclass(slots=True)
-class _Found:
+class Differences:
+    """The largest error of a row so far, and what of; how many outputs were judged, and how many with gradients."""
+
     outputs: int = 0
     gradients: int = 0
     error: float | None = None
@@ -395,16 +375,6 @@ class _Found:
     def add(self, error: float, what: str) -> None:
         if self.error is None or error > self.error:
             self.error, self.what = error, what
-
-
-class _Drawn(TorchDispatchMode):
-    """Sees whether numbers are drawn for dropout."""
-
-    dropout = False
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        self.dropout |= any(name in str(func) for name in ("dropout", "bernoulli"))
-        return func(*args, **(kwargs or {}))
 
 
 def row_error(y: Tensor, expected: Tensor, but: int = 0) -> float:
