@@ -14,7 +14,6 @@ import time
 from pathlib import Path
 
 import pytest
-import torch
 from conftest import ROOT, FakeLaunch, KnownProber, listen
 
 from ffnbench import cli, jsonable
@@ -244,14 +243,6 @@ def test_mistakes_are_found_before_measuring(call, repository: Path, arguments, 
     assert hint in err.splitlines()[1]
 
 
-def test_a_folder_that_is_in_no_repository(call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    code, _, err = call(TARGET, "--base-rev", "main")
-    assert code == 2
-    assert "is not in a git repository" in err
-    assert "--base-source" in err
-
-
 def test_a_place_below_the_top_and_a_hooks_variables(repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """In a hook git says where its index is: that must not be taken for the checkout's."""
     monkeypatch.setenv("GIT_INDEX_FILE", str(repository / ".git" / "index"))
@@ -363,28 +354,3 @@ def test_ten_percent_are_found_and_nothing_is_not(
     assert (done.returncode, rows(done.stdout)) == (code, {"latency": status, "output": "OK"}), (
         done.stdout + done.stderr
     )
-
-
-@pytest.mark.slow
-def test_two_versions_of_torch(tmp_path: Path) -> None:
-    """The other one from FFNBENCH_OTHER_PYTHON, or installed here: some gigabytes."""
-    python = os.environ.get("FFNBENCH_OTHER_PYTHON") or other_torch(tmp_path)
-    asked = [python, "-c", "import torch; print(torch.__version__)"]
-    version = subprocess.run(asked, capture_output=True, text=True, check=True).stdout.strip()
-    assert version != torch.__version__
-    done = measured(tmp_path, "swiglu", "--base-python", python, "--exact-only")
-    assert done.returncode == 0, done.stdout + done.stderr
-    words = " ".join(done.stdout.split())
-    assert f"torch: {version} (base), {torch.__version__} (head)" in words
-    assert "6 exact rows are equal" in words
-
-
-def other_torch(folder: Path) -> str:
-    """A virtual environment with torch alone, of another version than here; skips where there is none to be had."""
-    python = folder / "other" / "bin" / "python"
-    subprocess.run([sys.executable, "-m", "venv", str(folder / "other")], check=True)
-    here = torch.__version__.partition("+")[0]
-    done = subprocess.run([python, "-m", "pip", "install", "-q", f"torch!={here},<{here}"], capture_output=True)
-    if done.returncode:
-        pytest.skip("no other torch can be installed")
-    return str(python)

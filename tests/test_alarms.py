@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from contextlib import nullcontext
-from dataclasses import replace
 
 import pytest
 import worlds as script
 from exam import live
-from exam.alarms import REFUSED, TOLERANCE, Alarm, broken_promises, check_plan, check_policy, counts, report
+from exam.alarms import REFUSED, Alarm, broken_promises, check_plan, check_policy, counts
 from exam.machine import Machine, World
 from exam.worlds import LIVE_WORLDS, QUIET, chosen
 
 from ffnbench.gate.looks import look_back, report_of
 from ffnbench.gate.regression import Status
 from ffnbench.plan import Plan
-from ffnbench.result import Failure, FailureKind, Report
+from ffnbench.result import Report
 from ffnbench.run.runner import run
 from ffnbench.stats.enough import Answered
 
@@ -73,50 +72,12 @@ def test_live_checks_beside_a_baseline_each(monkeypatch: pytest.MonkeyPatch, nei
     assert asked.count(0.05) == 2
 
 
-def test_live_checks_in_some_worlds(monkeypatch: pytest.MonkeyPatch, neighbours) -> None:
-    monkeypatch.setattr(live, "run", lambda plan, answered=None, real=live.run: on_dice(plan, real, answered))
-    alarms = flat(live.checks(check_plan(d_model=64), chosen(["spinners"]), 1, 120.0))
-    assert {(a.condition, a.injected) for a in alarms} == {("spinners", 0.0)}
-
-
 def flat(found) -> list[Alarm]:
     return [alarm for some in found for alarm in some]
 
 
 def on_dice(plan, real, answered):
     return Machine(CALM, plan, 1).measure(plan, real, answered)
-
-
-def test_a_check_that_can_not_answer_is_counted_and_no_crash(monkeypatch: pytest.MonkeyPatch, neighbours) -> None:
-    """A row without samples is MISSING; the world beside it is measured all the same."""
-
-    def fake_run(plan, answered=None, real=live.run):
-        done = on_dice(plan, real, answered)
-        if answered is None:
-            return done
-        lost = Failure(case="swiglu", kind=FailureKind.CRASH, message="gone")
-        return replace(done, samples=tuple(s for s in done.samples if s.case != "swiglu"), failures=(lost,))
-
-    monkeypatch.setattr(live, "run", fake_run)
-    alarms = flat(live.checks(check_plan(d_model=64), chosen(["quiet", "spinner"]), 1, 120.0))
-    assert {a.status for a in alarms if a.row == "swiglu"} == {"MISSING"}
-    assert counts(alarms, None, 0.0).without == 2
-    assert "+3% was found in 0 of 1 checks" in broken_promises(alarms)
-    everything = report(alarms, TOLERANCE).splitlines()[3].split()
-    assert everything[-5:-3] == ["0", "4"]  # none refused, four without an answer
-
-
-def test_whole_repeats_of_checks_outlive_an_interruption(monkeypatch: pytest.MonkeyPatch, neighbours) -> None:
-    baselines = []
-
-    def fake_run(plan, answered=None, real=live.run):
-        baselines.extend([plan] if answered is None else [])
-        done = on_dice(plan, real, answered)
-        return replace(done, interrupted=len(baselines) == live.BASELINE_RUNS + 1)
-
-    monkeypatch.setattr(live, "run", fake_run)
-    alarms = script.kept(live.checks(check_plan(), chosen(["quiet"]), 3, 120.0))
-    assert {a.repeat for a in alarms} == {0}
 
 
 def test_the_script_ends_with_1_at_a_false_alarm(monkeypatch: pytest.MonkeyPatch, capsys) -> None:

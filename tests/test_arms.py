@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from conftest import FakeLaunch, ffnbench
 
-from ffnbench import api, jsonable
+from ffnbench import jsonable
 from ffnbench.device.environment import about_build
 from ffnbench.errors import FfnbenchError
 from ffnbench.plan import CONTROL, OWN, Arm, Case, Plan
@@ -23,7 +23,7 @@ from ffnbench.request import CompareRequest
 from ffnbench.result import Side
 from ffnbench.run.runner import run
 from ffnbench.run.session import BOOT, interpreter_of, variables_of
-from ffnbench.run.worker_group import WorkerGroup, sides_of, start_for
+from ffnbench.run.worker_group import sides_of, start_for
 
 
 def test_an_arm_is_read_from_the_keys_of_a_variant() -> None:
@@ -127,10 +127,6 @@ def test_a_group_is_one_worker_to_the_runner() -> None:
     assert side_lines(done.sides) == ["torch: 2.0 (relu), 2.1 (gelu, silu)", "A: none (relu), 1 (gelu, silu)"]
 
 
-def test_a_plan_of_one_arm_needs_no_group() -> None:
-    assert not isinstance(start_for(plan_of("relu,gelu"), FakeLaunch()), WorkerGroup)
-
-
 def test_a_group_that_can_not_be_complete_leaves_nobody_behind() -> None:
     launch = FakeLaunch()
 
@@ -213,10 +209,3 @@ def test_an_arm_that_is_not_there_is_found_before_measuring(variants: str, says:
     assert (done.returncode, done.stdout) == (2, "")
     assert says in done.stderr.splitlines()[0]
     assert hint in done.stderr.splitlines()[1]
-
-
-def test_an_interpreter_without_torch_is_named(tmp_path: Path) -> None:
-    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(tmp_path / "bare")], check=True)
-    python = tmp_path / "bare" / "bin" / "python"
-    with pytest.raises(FfnbenchError, match=f"{python}: a worker could not start: .*No module named 'torch'"):
-        api.prepare(CompareRequest(variants=f"relu,old=relu@python={python}", match="none"))

@@ -416,19 +416,6 @@ def test_rows_within_two_percent_are_the_same_and_others_can_not_be_told() -> No
     assert found_by(measured(launch=busy, backend="eager,onednn,compile")).verdict is Verdict.UNCLEAR
 
 
-def test_what_is_behind_another_is_not_among_the_fastest() -> None:
-    """The first is too noisy to be told from the last, which a quiet one is told from."""
-    seconds = {"swiglu": 10.0, "swiglu@backend=packed": 9.0, "swiglu@backend=onednn": 20.0}
-
-    def at(label: str, worker: int, number: int) -> float:
-        noise = 0.6 if "packed" in label else 0.001
-        return 1e-3 * seconds[label] * math.exp((-1, 0, 1)[worker % 3] * noise)
-
-    found = found_by(measured(launch=Launch(at), backend="eager,packed,onednn"))
-    assert found.verdict is Verdict.UNCLEAR
-    assert set(found.first) == {"swiglu", "swiglu@backend=packed"}
-
-
 def simulated(true: dict[str, float], seed: int, plan: Plan, scatter: float = 0.01) -> Report:
     """Workers that each have their own luck with a case, rounds that have theirs."""
     dice = random.Random(seed)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
-import json
 import os
 import subprocess
 import sys
@@ -23,17 +21,14 @@ from exam.readings import (
     REFERENCE,
     RIVALS,
     Reading,
-    Truth,
     contradictions,
     exam_plan,
     is_wrong,
     lines,
-    report,
     score_of,
     truth_plan,
-    truths_of,
 )
-from exam.worlds import LIVE_WORLDS, QUIET, chosen, seed_of, turns
+from exam.worlds import LIVE_WORLDS, QUIET, chosen, seed_of
 
 from ffnbench.device.environment import usable_cpus
 from ffnbench.plan import Case
@@ -103,20 +98,6 @@ def test_counting() -> None:
     assert lines(of) == [(QUIET, OURS), (QUIET, "median loop"), ("spinner", OURS)]
 
 
-def test_a_rival_that_is_wrong_breaks_no_promise() -> None:
-    wrong = reading(method="torch Timer", ratio=1.5, low=None, high=None, verdict="faster", truth_low=1.0)
-    assert is_wrong(wrong)
-    assert contradictions([wrong, reading()]) == []
-
-
-def test_the_truth_of_the_slowed_row() -> None:
-    truths = truths_of(Truth(value=1.02, low=1.0, high=1.04), exam_plan(d_model=64))
-    assert list(truths) == ["swiglu", "swiglu5"]
-    assert truths["swiglu"] == Truth(value=1.02, low=1.0, high=1.04)
-    found = truths["swiglu5"]
-    assert (found.value, found.low, found.high) == pytest.approx((1.071, 1.05, 1.092))
-
-
 def test_the_truth_is_the_same_question_asked_for_longer() -> None:
     plan = exam_plan(d_model=64, threads=1)
     truth = truth_plan(plan)
@@ -126,37 +107,6 @@ def test_the_truth_is_the_same_question_asked_for_longer() -> None:
     assert (plan.protocol.precision, plan.protocol.budget_s) == (0.01, 15.0)
     assert (truth.protocol.precision, truth.protocol.budget_s) == (0.003, 60.0)
     assert plan.cases[0].workload.tokens == 512
-
-
-def test_every_run_has_a_seed_of_its_own() -> None:
-    names = [*LIVE_WORLDS, None]
-    seeds = [seed_of(repeat, name) for repeat in range(50) for name in names]
-    assert len(set(seeds)) == len(seeds)
-    assert seed_of(0, QUIET) == 0
-    assert seed_of(3, "spinner") == seed_of(3, "spinner")
-
-
-def test_worlds_by_name() -> None:
-    assert [world.name for world in chosen(())] == list(LIVE_WORLDS)
-    assert [world.name for world in chosen(("bursts 3 s", "quiet", "quiet"))] == ["quiet", "bursts 3 s"]
-
-
-def test_turns_of_work_and_rest() -> None:
-    first = list(itertools.islice(turns(1, 0.5), 400))
-    assert first == list(itertools.islice(turns(1, 0.5), 400))
-    assert first != list(itertools.islice(turns(2, 0.5), 400))
-    assert [works for works, _ in first[:4]] == [True, False, True, False]
-    lengths = [seconds for _, seconds in first]
-    assert 0 < min(lengths) < max(lengths) <= 2.0
-    assert sum(lengths) / 400 == pytest.approx(0.5, rel=0.15)
-    assert list(turns(1, None)) == [(True, float("inf"))]
-
-
-def test_the_worlds_are_what_they_are_called() -> None:
-    assert [(w.name, w.processes, w.mean_s) for w in LIVE_WORLDS.values()] == [
-        ("quiet", 0, None), ("spinner", 1, None), ("spinners", None, None), ("bursts 0.1 s", 1, 0.1),
-        ("bursts 1 s", 1, 1.0), ("bursts 3 s", None, 3.0),
-    ]  # fmt: skip
 
 
 def state(pid: int) -> tuple[str, int]:
@@ -240,55 +190,10 @@ def test_every_repeat_measures_in_every_world(beside) -> None:
     assert score_of(found, QUIET, OURS).decided == 2
 
 
-def test_a_truth_serves_five_repeats(beside) -> None:
-    found = flat(live.readings(exam_plan(d_model=64), chosen((QUIET,)), 6))
-    truths = [r.truth for r in found if r.row == "swiglu"]
-    assert len(set(truths[:5])) == 1
-    assert truths[5] != truths[4]
-
-
-def test_rivals_get_the_time_that_ours_took(beside, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = []
-
-    def theirs(plan, method, seconds):
-        asked.append((method, seconds, plan.protocol.seed))
-        return [
-            live.Said(method=method, row=c.label, ratio=1.5, verdict="slower", seconds=seconds) for c in plan.cases[1:]
-        ]
-
-    monkeypatch.setattr(live, "_theirs", theirs)
-    found = flat(live.readings(exam_plan(d_model=64), chosen(("spinner",)), 2, rivals=True))
-    assert len(found) == 2 * 3 * 2
-    ours = [r for r in found if r.method == OURS and r.row == "swiglu"]
-    assert [method for method, _, _ in asked] == [*RIVALS, *reversed(RIVALS)]
-    assert [seconds for _, seconds, _ in asked] == [ours[0].seconds] * 2 + [ours[1].seconds] * 2
-    assert {seed for _, _, seed in asked} == {seed_of(n, "spinner") for n in (0, 1)}
-    assert all((r.low, r.high) == (None, None) for r in found if r.method != OURS)
-    assert beside == [("spinner", seed_of(n, "spinner")) for n in (0, 1) for _ in range(3)]
-    table = report(found)
-    assert "median loop" in table
-    assert "taken at their word" in table
-
-
 def test_a_rival_is_measured_by_a_process_of_its_own() -> None:
     said = live._theirs(exam_plan(d_model=32, seq_len=8, budget=5.0), RIVALS[1], 0.3)
     assert [(one.row, one.seconds) for one in said] == [("swiglu", 0.3), ("swiglu5", 0.3)]
     assert all(one.ratio > 0 and one.low is None for one in said)
-
-
-def test_what_was_measured_outlives_an_interruption(beside, monkeypatch: pytest.MonkeyPatch, capsys, tmp_path) -> None:
-    """Of three repeats in two worlds the third is interrupted in its second world."""
-    runs, path = itertools.count(), tmp_path / "live.json"
-
-    def interrupted(plan, real=live.run):
-        return replace(real(plan), interrupted=next(runs) == 6)  # after the truth and five runs
-
-    monkeypatch.setattr(live, "run", interrupted)
-    asked = ["--world", "quiet", "--world", "spinner", "--repeats", "3", "-o", str(path)]
-    assert script.main(asked) == 0
-    pairs = {(r["repeat"], r["world"]) for r in json.loads(path.read_text())}
-    assert pairs == {(0, "quiet"), (0, "spinner"), (1, "quiet"), (1, "spinner"), (2, "quiet")}
-    assert "spinner" in capsys.readouterr().out
 
 
 def test_the_script_ends_with_1_where_ours_is_wrong(monkeypatch: pytest.MonkeyPatch, capsys) -> None:
@@ -297,8 +202,3 @@ def test_the_script_ends_with_1_where_ours_is_wrong(monkeypatch: pytest.MonkeyPa
         monkeypatch.setattr(live, "readings", lambda *_, readings=readings, **__: iter([readings]))
         assert script.main([]) == code
         assert ("1 of 2 runs are wrong" in capsys.readouterr().out) == bool(code)
-
-
-def test_the_table_tells_how_well_the_truth_is_known() -> None:
-    of = [reading(), reading(repeat=1, truth_low=0.98, truth_high=1.03)]
-    assert "the truth is known to +-2.5% or better" in report(of)

@@ -17,7 +17,7 @@ from ffnbench import api, cli
 from ffnbench.errors import FfnbenchError
 from ffnbench.report.shown_report import as_shown, recompute
 from ffnbench.report.store import load, report_text
-from ffnbench.request import CompareRequest, TimingRequest
+from ffnbench.request import CompareRequest
 
 TODAY = 6  # written by hand: whoever raises it says in plan.py what it means
 OLD = ROOT / "tests" / "golden" / "old"
@@ -125,13 +125,6 @@ def test_a_newer_method_is_refused_in_one_line(baseline: Path, where: str, check
     assert check(baseline, "--exact-only")[0] == 2
 
 
-@pytest.mark.parametrize("method", ["two", None, 2.5, True, []])
-def test_a_method_that_is_no_number_is_a_broken_file(baseline: Path, method: object) -> None:
-    edited(baseline, lambda data: data["plan"]["protocol"].update(method=method))
-    with pytest.raises(FfnbenchError, match=r"is not a whole ffnbench report: Report\.plan\.protocol\.method"):
-        load(baseline)
-
-
 def test_a_baseline_of_another_method_is_gated_exactly_and_not_timed(baseline: Path, check) -> None:
     code, out, _, launch = check(of_method(baseline, 2), launch=machine(factor=2.0))
     assert (code, timed(launch)) == (0, False)
@@ -161,37 +154,6 @@ def test_the_command_that_makes_it_anew_is_told_once(tmp_path: Path, check) -> N
         assert part in command[1], part
     assert "--precision" not in command[1]
     assert command[1].endswith(f"-o '{path}'")
-
-
-def test_a_precision_that_was_asked_for_is_asked_for_again(tmp_path: Path, check) -> None:
-    path = of_method(saved(tmp_path / "b.json", precision=0.5, budget=33.0), 1)
-    assert "--precision 0.5 --budget 33" in check(path)[1]
-
-
-def test_the_command_of_timed_activations(tmp_path: Path, check, on_machine) -> None:
-    on_machine(machine())
-    request = TimingRequest(activations="relu,silu", workers=3, rounds=7, threads=1)
-    path = tmp_path / "acts.json"
-    path.write_text(report_text(api.time_activations(request)))
-    _, out, _, _ = check(of_method(path, 2))
-    assert "make it anew: ffnbench activations --time --activations relu,silu" in out
-    for part in ("--workers 3", "--rounds 7", "--threads 1"):
-        assert part in out
-    assert f" -o {path}" in out
-
-
-def test_seconds_are_incomparable_as_well(baseline: Path, check) -> None:
-    """On another machine too: what the method says comes first, and nothing is timed."""
-    edited(of_method(baseline, 2), lambda data: data["environment"].update(fingerprint="else"))
-    code, out, _, launch = check(baseline, "--absolute")
-    assert (code, timed(launch)) == (0, False)
-    assert out.count("seconds INCOMPARABLE¹") == 3
-    assert out.count("latency INCOMPARABLE¹") == 2
-
-
-def test_what_could_not_be_resolved_is_not_asked_of_another_method(baseline: Path, check) -> None:
-    assert check(baseline, "--tolerance", "latency=0.01%")[0] == 2
-    assert check(of_method(baseline, 2), "--tolerance", "latency=0.01%")[0] == 0
 
 
 @pytest.mark.parametrize(("then", "now", "told"), [(2, TODAY, ["base"]), (TODAY, 2, ["now"]), (2, 2, ["base", "now"])])
@@ -231,20 +193,3 @@ def test_an_older_baseline_is_kept_where_no_new_one_could_be_made(baseline: Path
     assert (code, timed(launch), baseline.read_text()) == (3, False, text)
     code, _, _, _ = check(baseline, of_method(saved(tmp_path / "now.json"), 2), "--update")
     assert (code, baseline.read_text()) == (3, text)
-
-
-def test_an_older_baseline_is_replaced_by_a_saved_run_of_today(baseline: Path, tmp_path: Path, check) -> None:
-    run = saved(tmp_path / "now.json")
-    code, out, err, launch = check(of_method(baseline, 2), run, "--update")
-    assert (code, timed(launch)) == (0, False), err
-    assert out.count("INCOMPARABLE¹") == 2
-    assert load(baseline).plan.protocol.method == TODAY
-    assert load(baseline).samples == load(run).samples
-
-
-def test_a_file_that_knows_its_plan_alone_is_made_anew_by_update(tmp_path: Path, check) -> None:
-    path = tmp_path / "old.json"
-    path.write_text((OLD / "baseline.json").read_text())
-    code, out, _, launch = check(path)
-    assert (code, timed(launch)) == (0, False)
-    assert out.count(f"make it anew: ffnbench check {path} --update") == 1

@@ -9,7 +9,6 @@ import random
 import re
 import sys
 from collections.abc import Callable, Iterable
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -111,13 +110,6 @@ def test_several_runs_stand_in_one_file_in_the_order_of_their_time(tmp_path: Pat
     assert "first of 4 runs" in call("report", path)[1]
 
 
-def test_a_single_run_is_what_it_was(tmp_path: Path, call) -> None:
-    path = tmp_path / "b.json"
-    assert call("compare", COMPARE, "-q -o", path)[0] == 0
-    assert "repeats" not in json.loads(path.read_text())
-    assert load(path).runs[0].samples == load(path).samples
-
-
 @pytest.mark.parametrize(
     ("flags", "error"),
     [
@@ -190,18 +182,6 @@ def test_append_adds_a_finished_run(baseline: Path, call) -> None:
     assert after.seal
 
 
-def test_append_keeps_the_oldest_and_the_newest_twenty(baseline: Path, call) -> None:
-    def many(data: dict) -> None:
-        data["repeats"] = [data["repeats"][0] | {"created": f"2026-01-{day:02d}"} for day in range(1, 21)]
-
-    edited(baseline, many)
-    assert call("check", baseline, "-q --append")[0] == 0
-    report = load(baseline)
-    assert len(report.repeats) == 20
-    assert report.repeats[0].created == "2026-01-02"
-    assert report.samples
-
-
 def test_a_regressed_run_is_not_added_and_an_unclear_one_is(baseline: Path, call) -> None:
     text = baseline.read_text()
     code, _, err = call("check", baseline, "-q --append", launch=machine(1.3, seed=3))
@@ -264,15 +244,6 @@ def test_a_run_is_added_once(baseline: Path, tmp_path: Path, call) -> None:
         assert f"that run is in '{baseline}' already" in err
 
 
-def test_a_file_of_several_runs_is_added_whole_and_by_time(baseline: Path, tmp_path: Path, call) -> None:
-    several = tmp_path / "several.json"
-    call("compare", COMPARE, "--runs 2 --pause 0 -q -o", several, launch=machine(seed=8))
-    edited(several, lambda data: data.update(created="2020-01-01T00:00:00+00:00"))
-    _, _, err = call("check", baseline, several, "--append")
-    assert f"added to '{baseline}': 5 runs" in err
-    assert load(baseline).repeats[0].created.startswith("2020")
-
-
 def test_what_somebody_else_wrote_meanwhile_is_left(baseline: Path, call, monkeypatch: pytest.MonkeyPatch) -> None:
     """The run is not lost: it stands, with the baseline as it was read, beside."""
     changes = module.changes
@@ -290,11 +261,6 @@ def test_what_somebody_else_wrote_meanwhile_is_left(baseline: Path, call, monkey
     assert f"'{baseline}' was written by somebody else meanwhile, and is left" in err
     (saved,) = baseline.parent.glob("baseline-*.json")
     assert len(load(saved).runs) == 4
-
-
-def test_a_file_that_is_none_is_not_locked(tmp_path: Path, call) -> None:
-    for path in (tmp_path, "/dev/null", tmp_path / "nothing.json"):
-        assert call("check", path, "-q --append")[0] == 2
 
 
 def test_a_locked_file_is_left_alone(baseline: Path, call) -> None:
@@ -367,19 +333,3 @@ def test_what_a_check_may_come_to_is_foretold(tmp_path: Path, call) -> None:
     call("compare", COMPARE, "-q -o", path, launch=Restless([1.0]))
     assert "the one run of the baseline" in (told_of_one := call("check", path)[2])
     assert "which is taken to be 0.4% (sd)" in told_of_one
-
-
-def test_repeats_are_runs_of_their_own(baseline: Path) -> None:
-    report = load(baseline)
-    again = replace(report, repeats=()).with_repeat(report.runs[1], 20)
-    assert again.runs[1].samples == report.runs[1].samples
-
-
-@pytest.mark.parametrize(
-    "command", ["block --d-model 64 --variant relu --quick", "activations --time --activations relu,silu --quick"]
-)
-def test_every_command_says_that_a_file_holds_several_runs(tmp_path: Path, call, command: str) -> None:
-    path = tmp_path / "b.json"
-    assert call(command, "--threads 1 --runs 2 --pause 0 -q -o", path, launch=machine())[0] == 0
-    assert "this is the first of 2 runs" in call("report", path)[1]
-    assert call("check", path, "-q")[0] == 0

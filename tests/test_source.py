@@ -25,7 +25,7 @@ from ffnbench.run.runner import run
 from ffnbench.run.session import Fork, Session, WorkerLost
 from ffnbench.run.worker_group import WorkerGroup
 from ffnbench.run.worker_source import STARTERS, Source
-from ffnbench.worker.heap import ALLOCATOR, KEEPS, SYSTEM, keep_freed_memory
+from ffnbench.worker.heap import ALLOCATOR, KEEPS, SYSTEM
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="workers are forked on Linux")
 
@@ -166,22 +166,6 @@ def test_a_child_that_hangs_is_ended_with_its_starter(modules: Path) -> None:
     assert gone(*pids)
 
 
-def test_forks_of_one_starter_lie_elsewhere_and_draw_the_same(starter: Session, modules: Path) -> None:
-    told = modules.parent / "mine.py.told"
-    told.unlink(missing_ok=True)
-    for block in range(8):
-        with closing(starter.fork(60.0)) as fork:
-            opened(fork, modules, block=f"0/{block}")
-    first: dict[str, tuple[str, str]] = {}
-    for line in told.read_text().splitlines():
-        process, address, total = line.split()
-        first.setdefault(process, (address, total))
-    addresses, sums = zip(*first.values(), strict=True)
-    assert len(first) == 8
-    assert len(set(addresses)) >= 4  # some small matrices fall into one of the few holes that the imports have left
-    assert len(set(sums)) == 1
-
-
 needs_glibc = pytest.mark.skipif(
     sys.platform != "linux" or "glibc" not in os.confstr("CS_GNU_LIBC_VERSION"), reason="the switch is glibc's"
 )
@@ -204,13 +188,6 @@ def test_with_the_heap_kept_a_warm_call_has_no_page_faults(starter: Session, mod
         fork = other.fork(60.0)
         assert faults_of(fork, modules) > 1000  # 64 MiB are 16,384 pages
         fork.close()
-
-
-def test_an_allocator_that_was_preloaded_is_left_alone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    maps = tmp_path / "maps"
-    maps.write_text("7f00-7f01 r-xp 00000000 08:01 1 /usr/lib/x86_64-linux-gnu/libjemalloc.so.2\n")
-    monkeypatch.setattr("ffnbench.worker.heap.preloaded.__defaults__", (maps,))
-    assert keep_freed_memory() == "jemalloc"
 
 
 def test_an_import_that_starts_a_thread_makes_workers_interpreters_of_their_own(

@@ -11,37 +11,29 @@ from pathlib import Path
 
 import pytest
 from conftest import FakeLaunch, KnownProber
-from rich.cells import cell_len
 
 from ffnbench import api
 from ffnbench.api import measuring
 from ffnbench.errors import FfnbenchError
-from ffnbench.gate.regression import Finding, Policy, Status, past_of, without_gain
-from ffnbench.metrics import ERROR
+from ffnbench.gate.regression import Finding, Status, without_gain
 from ffnbench.plan import CONTROL
 from ffnbench.report.compare import compare_records, compare_table
 from ffnbench.report.exports import bencher, github_action_benchmark, go_bench
-from ffnbench.report.journal import Journal
-from ffnbench.report.shown_report import ShownReport, as_shown, recompute
+from ffnbench.report.shown_report import ShownReport, recompute
 from ffnbench.report.store import load, report_text
 from ffnbench.report.text import markdown, plain
 from ffnbench.report.views import report_view
 from ffnbench.request import BlockRequest, CompareRequest, TimingRequest
 from ffnbench.result import (
     Against,
-    Bound,
-    Estimate,
     Failure,
     FailureKind,
     Inputs,
     Judged,
-    Measured,
     Report,
-    Share,
     Verdict,
 )
 from ffnbench.stats.fastest import fastest
-from ffnbench.stats.verdict import with_suspects
 
 GOLDEN = Path(__file__).parent / "golden"
 WHY = "its output of a timed call is off by 0.9 (tolerance 1e-4)"
@@ -127,19 +119,6 @@ def test_it_is_a_red_cell_with_its_reason_and_no_figure(since: int) -> None:
     assert report_view(report).code == 0
 
 
-def test_a_file_is_read_as_strictly_as_it_was_made(tmp_path: Path) -> None:
-    """A verdict that stands in the file beside the failure is not shown again."""
-    report = accused(measured(machine(), workers=5, rounds=6), "gelu")
-    assert report.comparison("gelu").verdict is Verdict.FASTER
-    shown = recompute(load_shown(saved(tmp_path / "a.json", report)))
-    assert shown.comparison("gelu") is None
-    assert shown.failure("gelu").kind is FailureKind.SUSPECT
-
-
-def load_shown(path: Path) -> ShownReport:
-    return api.load(str(path))
-
-
 def test_nothing_is_held_against_a_suspect_reference() -> None:
     report = measured(machine(suspects=("relu",)), workers=5, rounds=6)
     for label in ("gelu", "swiglu"):
@@ -154,18 +133,6 @@ def test_a_suspect_control_is_said_with_its_reason() -> None:
     assert report.suspect("relu") == WHY
     assert report.suspect("gelu") == ""
     assert f"suspect, and without a verdict: relu ({WHY})" in compare_table(recompute(report)).summary
-
-
-def test_what_was_found_last_is_told_first() -> None:
-    """A case that has failed otherwise as well is suspect above all."""
-    report = measured(machine(), workers=5, rounds=6)
-    crash = Failure(case="gelu", kind=FailureKind.CRASH, message="gone")
-    for failures in ((crash,), (crash, replace(crash, kind=FailureKind.SUSPECT, message=WHY))):
-        both = replace(report, failures=failures)
-        assert both.failure("gelu") == failures[-1]
-        assert both.suspect("gelu") == (WHY if len(failures) == 2 else "")
-    silent = replace(crash, kind=FailureKind.SUSPECT, message="")
-    assert replace(report, failures=(silent,)).suspect("gelu") == "no reason is given"
 
 
 def test_it_is_not_among_the_fastest() -> None:
@@ -195,13 +162,6 @@ def test_in_the_tables_of_activations_and_of_a_block(on_machine) -> None:
     text = plain(found.table, 120)
     assert "suspect¹" in text
     assert "suspect, and without a verdict: attention@16" in text
-
-
-def test_in_a_picture() -> None:
-    from ffnbench.report.forest_picture import forest_figure
-
-    figure, _ = forest_figure(measured(machine(suspects=("gelu",)), workers=4, rounds=6))
-    assert "failed: suspect" in [text.get_text() for axes in figure.axes for text in axes.texts]
 
 
 # What was judged
@@ -240,19 +200,6 @@ def test_a_row_that_could_not_be_judged_has_no_verdict(baseline: Path, tmp_path:
     assert "gelu latency OK" in out
 
 
-@pytest.mark.parametrize("width", [60, 80, 120])
-def test_golden_tables_of_what_was_judged(width: int) -> None:
-    """Delete a golden file and run the tests to write it anew, then read it."""
-    report = recompute(as_shown(accused(judged_report(variants="relu,gelu,swiglu,fast=silu"), "fast")))
-    lines = [line.rstrip() for line in plain(compare_table(report), width).splitlines()]
-    assert max(cell_len(line) for line in lines) <= width
-    golden = GOLDEN / f"judged-{width}.txt"
-    if not golden.exists():
-        golden.write_text("\n".join(lines) + "\n", encoding="utf-8")
-        pytest.fail(f"{golden.name} was missing and is written anew: read it, then run again")
-    assert lines == golden.read_text(encoding="utf-8").splitlines()
-
-
 def test_the_line_of_what_was_judged() -> None:
     """The largest error of each dtype, of rows that passed; gradients where there are some; the other side in `ab`."""
     report = judged_report()
@@ -275,45 +222,6 @@ def test_the_line_of_what_was_judged() -> None:
     assert "largest error 3e-7 (float32), 4e-3 (bfloat16)" in text
 
 
-def test_footnotes_of_a_function_that_nobody_checked() -> None:
-    notes = compare_table(judged_report()).footnotes
-    assert sum("function not checked: @like=NAME" in note for note in notes) == 1
-    assert any(note.endswith("outputs of swiglu could not be judged: it can't be made twice") for note in notes)
-    two = replace(judged_report(), judged=tuple(replace(one, error=1e-7, outputs=3) for one in judged_report().judged))
-    table = compare_table(two)
-    assert sum("@like=NAME" in note for note in table.footnotes) == 1  # one text for both rows
-    failed = compare_table(accused(replace(judged_report(), judged=judged_report().judged[:2]), "gelu"))
-    assert not any("@like=NAME" in note for note in failed.footnotes)  # its reason is said in place of it
-    number = next(note for note in table.footnotes if "@like=NAME" in note)[0]
-    assert [number in row[0].text for row in table.rows] == [False, True, True]
-
-
-def test_footnotes_of_inputs_that_no_cache_holds() -> None:
-    """One text for all rows of which it is true; none where the pool is as near as one input."""
-    notes = [note for note in compare_table(judged_report()).footnotes if "input of its own" in note]
-    assert len(notes) == 1
-    assert notes[0].endswith("40 to 64 of them take 60.0 MiB to 96.0 MiB and are read from memory (one alone: from L3)")
-    alone = replace(judged_report(), inputs=judged_report().inputs[:1])
-    assert any("40 of them take 60.0 MiB and" in note for note in compare_table(alone).footnotes)
-    unknown = replace(alone, inputs=(replace(alone.inputs[0], level=""),))
-    assert not any("input of its own" in note for note in compare_table(unknown).footnotes)
-
-
-def test_records_of_what_was_judged() -> None:
-    """The error is the largest that is known, of before timing and of timed calls."""
-    found = {row["label"]: row for row in compare_records(judged_report())}
-    assert [found["relu"][key] for key in ("judged_against", "judged_name", "judged_outputs", "judged_gradients",
-                                           "inputs", "input_bytes", "error")] == [
-        "form", "relu", 150, 0, 40, 60 << 20, 3e-7]  # fmt: skip
-    assert [found["swiglu"][key] for key in ("judged_against", "judged_outputs", "error")] == ["itself", 0, None]
-    for before in (1e-9, 0.1):
-        known = Measured(case="relu", metric=ERROR, estimate=Estimate(value=before))
-        report = replace(judged_report(), measured=(*judged_report().measured, known))
-        assert compare_records(report)[0]["error"] == max(before, 3e-7)
-    bare = compare_records(replace(judged_report(), judged=(), inputs=()))[0]
-    assert not any(bare[key] for key in ("judged_against", "judged_outputs", "inputs", "input_bytes", "error"))
-
-
 # Files
 
 
@@ -331,17 +239,6 @@ def test_files_keep_it_and_older_ones_load(tmp_path: Path) -> None:
     (tmp_path / "old.json").write_text(json.dumps(old))
     assert (load(tmp_path / "old.json").judged, load(tmp_path / "old.json").judging_s) == ((), 0.0)
     assert "judged" not in report_text(replace(report, judged=(), inputs=(), judging_s=0.0))
-
-
-def test_each_run_of_a_file_has_its_own(tmp_path: Path) -> None:
-    """What the control was judged by is of no case that a file of several runs knows."""
-    first = replace(measured(machine(), workers=4, rounds=6), judged=(), inputs=())
-    more = (Judged(case=CONTROL, against=Against.FORM, outputs=3, error=0.0),)
-    later = replace(judged_report(), judged=(*judged_report().judged, *more))
-    both = load(saved(tmp_path / "a.json", first.with_repeat(later, 20)))
-    assert [len(run.judged) for run in both.runs] == [0, 3]
-    assert [len(run.inputs) for run in both.runs] == [0, 3]
-    assert [run.judging_s for run in both.runs] == [0.0, 1.5]
 
 
 @pytest.mark.parametrize(
@@ -373,33 +270,6 @@ def test_what_can_have_come_from_no_judge_is_refused(
         load(tmp_path / "run.json")
 
 
-def test_a_journal_keeps_it_too(tmp_path: Path) -> None:
-    report = judged_report()
-    journal = Journal(tmp_path / "a.json")
-    bare = replace(report, samples=(), judged=(), inputs=(), judging_s=0.0, environment=None, measured=(),
-                   comparisons=(), wall_s=None)  # fmt: skip
-    early = replace(report.judged[0], outputs=1)
-    failure = Failure(case="gelu", kind=FailureKind.SUSPECT, message=WHY)
-    for found in (bare, report.environment, early, *report.samples, *report.judged, *report.inputs, failure):
-        journal.add(found)
-    journal.close(keep=True)
-    back = load(journal.path)
-    assert (set(back.judged), back.inputs) == (set(report.judged), report.inputs)  # of a case the last holds
-    assert back.suspect("gelu") == WHY
-    assert back.comparison("gelu") is None
-    text = journal.path.read_text()
-    later = Journal(tmp_path / "b.json")
-    for found in (bare, report.environment, *report.samples):
-        later.add(found)
-    later.close(keep=True)
-    first, second = later.path.read_text(), text.partition("\n")[2]
-    (tmp_path / "two.journal").write_text(first + second)  # gelu is found out in the second run
-    both = load(tmp_path / "two.journal")
-    assert len(both.runs) == 2
-    assert both.suspect("gelu") == WHY
-    assert both.comparison("gelu") is None
-
-
 def test_what_one_of_several_runs_found_holds_for_all(monkeypatch: pytest.MonkeyPatch) -> None:
     """gelu is found out in the second run: no run of the file, and no mean over them, calls it faster."""
     launches = iter([machine(), machine(1, suspects=("gelu",), since=2), machine(2)])
@@ -420,33 +290,6 @@ def test_what_one_of_several_runs_found_holds_for_all(monkeypatch: pytest.Monkey
     over = next(line for line in report.table.summary if "this is the first of 3 runs" in line)
     assert "swiglu" in over
     assert "gelu" not in over
-
-
-def test_suspects_of_another_run_are_taken_over_once() -> None:
-    report = measured(machine(), workers=5, rounds=6)
-    other = accused(report, "gelu", CONTROL)
-    found = with_suspects(report, other)
-    assert [failure.case for failure in found.failures] == ["gelu"]  # this plan has no control
-    assert (found.comparison("gelu"), found.estimate("gelu", "latency")) == (None, None)
-    assert with_suspects(found, other) is found
-    crash = Failure(case="gelu", kind=FailureKind.CRASH, message="gone")
-    assert with_suspects(report, replace(report, failures=(crash,))) is report
-    shares = tuple(Share(case=one, bound=Bound.CALL, roof="(call cpu)", share=Estimate(value=0.5)) for one in FACTORS)
-    assert [share.case for share in with_suspects(replace(report, shares=shares), other).shares] == ["swiglu"]
-
-
-def test_a_mean_over_runs_leaves_out_what_a_suspect_is_part_of() -> None:
-    """Its own, and of a suspect reference all."""
-    report = measured(machine(), workers=5, rounds=6)
-    both = report.with_repeat(measured(machine(1), workers=5, rounds=6), 20)
-
-    def known(found: Report) -> set[str]:
-        return {label for (label, _), history in past_of(found, Policy()).rows.items() if history}
-
-    assert known(both) == {"gelu", "swiglu"}
-    assert known(report.with_repeat(report, 20)) == {"gelu", "swiglu"}
-    assert known(accused(report, "gelu")) == {"swiglu"}
-    assert known(accused(report, "relu")) == set()
 
 
 # check
@@ -503,14 +346,6 @@ def test_a_saved_run_is_no_way_around_it(baseline: Path, tmp_path: Path, call, f
     assert call("check", baseline, run, *flags)[0] == 1
 
 
-def test_a_case_that_is_new_and_suspect_has_regressed_too(baseline: Path, tmp_path: Path, call) -> None:
-    more = measured(machine(seed=3), variants="relu,gelu,swiglu,silu", workers=6, rounds=20)
-    code, out, _ = call("check", baseline, saved(tmp_path / "run.json", accused(more, "silu")))
-    assert code == 1
-    assert "silu judged REGRESSED" in out
-    assert "NEW" not in out
-
-
 @pytest.mark.parametrize("suspect", ["gelu", "relu"])
 @pytest.mark.parametrize("flag", ["--update", "--append"])
 def test_it_is_stored_in_no_baseline(baseline: Path, call, flag: str, suspect: str) -> None:
@@ -520,17 +355,6 @@ def test_it_is_stored_in_no_baseline(baseline: Path, call, flag: str, suspect: s
     assert (code, baseline.read_text()) == (1, before)
     told = "the baseline was not updated" if flag == "--update" else f"this run was not added to {str(baseline)!r}"
     assert err.splitlines()[-1] == f"{told}: {suspect} is suspect"
-
-
-def test_a_baseline_of_another_method_is_not_replaced_by_it(baseline: Path, call) -> None:
-    data = json.loads(baseline.read_text())
-    data["plan"]["protocol"]["method"] = 3
-    baseline.write_text(json.dumps(data))
-    before = baseline.read_text()
-    code, out, err = call("check", baseline, "-q", "--update", launch=machine(seed=1, suspects=("gelu",), since=3))
-    assert (code, baseline.read_text()) == (1, before)
-    assert "gelu judged REGRESSED" in out
-    assert "the baseline was not updated: gelu is suspect" in err
 
 
 @pytest.mark.parametrize("number", [1, 2])

@@ -7,14 +7,12 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from conftest import FakeLaunch, KnownProber, ProberHere, ffnbench
+from conftest import FakeLaunch, KnownProber, ffnbench
 
 from ffnbench import api, cli
-from ffnbench.gate import named_files
 from ffnbench.report.store import report_text
 from ffnbench.request import CompareRequest
 
@@ -196,71 +194,3 @@ def test_looking_for_a_file_runs_no_code_and_asks_no_program_of_the_folders(proj
     assert done.returncode == 2
     assert "git does not track" in done.stderr
     assert not list(project.rglob("it-ran"))
-
-
-def test_what_its_user_has_named_before_is_trusted_by_its_path(
-    tmp_path: Path, on_machine, in_process, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """In a folder without git: the file that was named, and of another file nothing."""
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    monkeypatch.chdir(folder := tmp_path)
-    for name in ("mod.py", "near.py"):
-        (folder / name).write_text(f"import os\n{EVIL}class Other(Mlp): pass\n")
-    on_machine(FakeLaunch(), ProberHere)
-    assert in_process("cost", "--d-model", 16, "--variants", "relu,mine=mod.py:Mlp", "-o", "base.json")[0] == 0
-    assert in_process("check", "base.json", "-q")[0] == 0
-    text = (folder / "base.json").read_text()
-
-    def named(target: str) -> Path:
-        (folder / "other.json").write_text(text.replace("mod.py:Mlp", target))
-        return folder / "other.json"
-
-    assert in_process("check", named("./mod.py:Other"), "-q")[0] == 0
-    for target in ("near.py:Mlp", "mod.py:nn.Linear", "mod:Mlp.__init__.__globals__"):
-        code, _, err = in_process("check", named(target), "-q")
-        assert (code, f"--trust {target}" in err) == (2, True)
-    assert in_process("check", named("near.py:Mlp"), "-q", "--trust", "near.py:Mlp")[0] == 0
-    assert in_process("check", named("near.py:Mlp"), "-q")[0] == 0  # that was a command line too
-    facts = {row["fact"]: row["value"] for row in json.loads(in_process("env", "--format", "json")[1])}
-    assert facts["code that was named"].startswith(f"{tmp_path}/state/ffnbench/named (")
-    lines = (tmp_path / "state" / "ffnbench" / "named").read_text().splitlines()
-    assert f"{tmp_path}/mod.py:Mlp" in lines
-
-
-@pytest.mark.parametrize("state", ["a file", "read-only", "of others", "a pipe", "a folder", "no text", "too long"])
-def test_a_state_file_that_is_not_this_users_alone_names_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, state: str
-) -> None:
-    path = tmp_path / "ffnbench" / "named"
-    path.parent.mkdir()
-    line = f"{tmp_path}/mod.py:M"
-    path.write_text(f"{line}\n")
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-    assert named_files.known() == [line]
-    if state == "a file":
-        monkeypatch.setenv("XDG_STATE_HOME", str(path))
-    elif state == "read-only":
-        path.unlink()
-        monkeypatch.setenv("XDG_STATE_HOME", "/proc/self")
-    elif state == "of others":
-        path.chmod(0o666)
-    elif state == "no text":
-        path.write_bytes(b"\0" * (5 << 20))
-    elif state == "too long":
-        path.write_text(f"{line}\n" * 200_000)
-    else:
-        path.unlink()
-        os.mkfifo(path) if state == "a pipe" else path.mkdir()
-    named_files.remember(["/x/y.py:M"])
-    assert named_files.known() == []
-
-
-def test_lines_of_many_writers_are_all_there_and_not_too_many(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-    with ThreadPoolExecutor(8) as pool:
-        list(pool.map(lambda number: named_files.remember([f"/x/{number}.py:M", "/x/a\nb.py:M"]), range(100)))
-    assert sorted(named_files.known()) == sorted(f"/x/{number}.py:M" for number in range(100))
-    assert (tmp_path / "ffnbench" / "named").stat().st_mode & 0o777 == 0o600
-    named_files.remember(f"/{'x' * 900}/{number}.py:M" for number in range(6000))
-    assert named_files.known()[-1].endswith("/5999.py:M")
-    assert (tmp_path / "ffnbench" / "named").stat().st_size < 1 << 20

@@ -11,9 +11,8 @@ from pathlib import Path
 import pytest
 from conftest import ROOT, FakeLaunch
 
-from ffnbench import api, cli
+from ffnbench import cli
 from ffnbench.report.store import load
-from ffnbench.request import CompareRequest
 from ffnbench.run.lock import turn
 
 HOLD = """
@@ -114,9 +113,3 @@ def test_where_there_can_be_no_lock_a_run_is_made(
     with turn(True, print) as beside:
         assert beside == ""
     assert trouble != "a link" or (tmp_path / "planted").read_text() == "mine"
-
-
-def test_python_calls_are_told_in_the_report(holder) -> None:
-    request = CompareRequest(variants="relu,swiglu", d_model=32, threads=1, metrics="latency", quick=True)
-    report = api.measure(api.prepare(request), launch=FakeLaunch())
-    assert "another run of ffnbench" in report.warnings[0].text

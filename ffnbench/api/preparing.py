@@ -11,7 +11,6 @@ from ffnbench.api import world
 from ffnbench.device.environment import memory_for, usable_cpus
 from ffnbench.errors import FfnbenchError, Unsupported
 from ffnbench.ffn.cost import uncounted
-from ffnbench.gate.trust import remember
 from ffnbench.plan import CONTROL, OWN, Arm, Case, NoProbe, Note, NoteKind, Plan, Probe, cost_of
 from ffnbench.planning.activations import plan_timing
 from ffnbench.planning.block import plan_block
@@ -80,7 +79,6 @@ def prepare(request: AnyRequest, sink: NullSink = NULL_SINK, *, counts: bool = F
             refuse_device(request.device)
     with world.MACHINE.prober(check_timeout(request.timeout)) as prober:
         plan = replace(PLANS[type(request)](with_threads(request), prober), request=request)
-        remember(case.ffn for case in plan.cases if case.arm == OWN)
         sink.known(plan)
         return priced(with_defaults(plan, sink), prober, lenient=isinstance(request, CompareRequest))
 

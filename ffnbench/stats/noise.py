@@ -6,7 +6,7 @@ out. The rest tells how far the seconds can be believed, and what would make the
 
 from __future__ import annotations
 
-from statistics import fmean, median
+from statistics import fmean
 
 from ffnbench.metrics import LATENCY
 from ffnbench.plan import CONTROL, Note, NoteKind
@@ -15,10 +15,8 @@ from ffnbench.stats.rounds import CLOCKS_HELD, CPUS_TAKEN, held_down, is_clean, 
 from ffnbench.units import counted, percent
 
 MOVES = 0.05  # of a device's clock
-FAULTING = 0.02  # of a call's time: less is what a first touch of something leaves
 LEAST_OVERHEADS = 100  # a call shorter than so many empty calls is partly harness
 OTHERS_CPUS = 0.15  # of other processes, on average: less is what an idle machine does
-STOLEN = 0.01
 OF_SAMPLES = {NoteKind.BUSY, NoteKind.MOVES, NoteKind.NOISE}
 NOISES = OF_SAMPLES | {NoteKind.SEEN}
 COMPUTED = OF_SAMPLES | {NoteKind.SHORT}  # what `noise_notes` makes
@@ -26,15 +24,14 @@ COMPUTED = OF_SAMPLES | {NoteKind.SHORT}  # what `noise_notes` makes
 
 def noise_notes(run: Run, measured: list[Measured], comparisons: tuple[Comparison, ...]) -> list[Note]:
     """Every warning that can be read off a run's samples and estimates."""
-    notes = [*_overhead(run, measured), *_faults(run, measured), *_untrusted(comparisons)]
+    notes = [*_overhead(run, measured), *_untrusted(comparisons)]
     shown = [m for m in measured if m.metric == LATENCY and m.case != CONTROL]
     if any(c.verdict is Verdict.BUSY and c.case != CONTROL for c in comparisons) or any(
         m.estimate.disturbed for m in shown
     ):
         return [*notes, Note(text=busy_text(run), kind=NoteKind.BUSY)]
-    noise, moves = (left_out(run), device_others(run)), (_stolen(run), device_clocks(run))
-    found = [Note(text=text, kind=NoteKind.NOISE) for text in noise if text]
-    return [*notes, *found, *(Note(text=text, kind=NoteKind.MOVES) for text in moves if text)]
+    told = ((left_out, NoteKind.NOISE), (device_others, NoteKind.NOISE), (device_clocks, NoteKind.MOVES))
+    return [*notes, *(Note(text=text, kind=kind) for tell, kind in told if (text := tell(run)))]
 
 
 def busy_text(run: Run | Report) -> str:
@@ -77,17 +74,6 @@ def left_out(run: Run | Report) -> str:
     return (
         f"{len(clean) - sum(clean):,} of {len(clean):,} samples are left out ({' or '.join(why)}), "
         f"{rounds.clean:,} of {rounds.made:,} rounds are clean{f' of {rounds.label}' if run.plan.compared > 1 else ''}"
-    )
-
-
-def _stolen(run: Run) -> str:
-    """Time that the hypervisor gave to other guests: no thread is seen to wait for it."""
-    shares = [share for share in (run.around.stolen if run.around else ()) if share is not None]
-    if not shares or fmean(shares) <= STOLEN:
-        return ""
-    return (
-        f"the hypervisor gave {percent(fmean(shares))} of the CPU time to other guests, "
-        f"at most {percent(max(shares))} during one worker"
     )
 
 
@@ -137,21 +123,6 @@ def _overhead(run: Run, measured: list[Measured]) -> list[Note]:
             text = f"one call is only {seconds / empty:.0f} times an empty one ({empty * 1e6:.1f} us): "
             text += "give it more work (--seq-len, --batch, --elements)"
             notes.append(Note(label=m.case, text=text, kind=NoteKind.SHORT))
-    return notes
-
-
-def _faults(run: Run, measured: list[Measured]) -> list[Note]:
-    """Calls that take pages from the kernel, again and again: how many, and what that costs."""
-    if run.timer is None or run.timer.fault_s is None:
-        return []
-    notes = []
-    for m in [m for m in measured if m.metric == LATENCY and m.case != CONTROL]:
-        of_case = [s for s in run.samples if s.case == m.case and s.metric == LATENCY and s.faults is not None]
-        faults = median(s.faults / s.calls for s in of_case) if of_case else 0  # type: ignore[operator]
-        share = faults * run.timer.fault_s / run.plan.case(m.case).workload.threads / m.estimate.value
-        if share > FAULTING:
-            text = f"{faults:,.0f} page faults a call, up to {percent(share)} of its time: its memory goes back to the "
-            notes.append(Note(label=m.case, text=text + "kernel and is taken again", kind=NoteKind.SHORT))
     return notes
 
 
