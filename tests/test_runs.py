@@ -3,33 +3,21 @@
 from __future__ import annotations
 
 import fcntl
-import json
 import math
 import random
 import re
-import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
 from conftest import FakeLaunch
+from gate_world import edited, machine, timed
 
-from ffnbench import cli
 from ffnbench.api import checks, measuring
 from ffnbench.gate import regression as module
 from ffnbench.report.store import load
 
 COMPARE = "--variants relu,gelu,swiglu --d-model 64 --threads 1 --metrics latency --precision 0.5"
-
-
-def machine(factor: float = 1.0, seed: int = 0) -> FakeLaunch:
-    """Workers of 10 ms a call, swiglu's times a factor, with a little chance."""
-    dice = random.Random(seed)
-
-    def seconds(label: str, worker: int, number: int) -> float:
-        return 0.01 * (factor if label == "swiglu" else 1.0) * math.exp(dice.gauss(0, 0.002))
-
-    return FakeLaunch(seconds)
 
 
 class Restless(FakeLaunch):
@@ -49,29 +37,22 @@ class Restless(FakeLaunch):
 
 
 @pytest.fixture
-def call(on_machine, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
-    """`ffnbench ...` in this process, workers faked; gives exit code, stdout in one line, stderr."""
+def call(on_fakes, monkeypatch: pytest.MonkeyPatch):
+    """`ffnbench ...`, workers faked; gives exit code, stdout in one line, stderr."""
+    real = measuring.measured_once
 
     def run(*arguments: object, launch: FakeLaunch | None = None) -> tuple[int, str, str]:
         launch = launch or machine(seed=1)
-        on_machine(launch)
-        if isinstance(launch, Restless):
-            measured = measuring.measured_once
 
-            def counted(*given: object, **more: object) -> object:
+        def counted(*given: object, **more: object) -> object:
+            if isinstance(launch, Restless):
                 launch.runs += 1
                 launch.waited = 0.6 if launch.runs in launch.noisy else None
-                return measured(*given, **more)
+            return real(*given, **more)
 
-            monkeypatch.setattr(measuring, "measured_once", counted)
-            monkeypatch.setattr(checks, "measured_once", counted)
-        words = [word for argument in arguments for word in str(argument).split(" ")]
-        monkeypatch.setattr(sys, "argv", ["ffnbench", *words])
-        with pytest.raises(SystemExit) as caught:
-            cli.main()
-        monkeypatch.undo()
-        out, err = capsys.readouterr()
-        return caught.value.code or 0, " ".join(out.split()), err
+        for place in (measuring, checks):
+            monkeypatch.setattr(place, "measured_once", counted)
+        return on_fakes(*arguments, launch=launch)
 
     return run
 
@@ -80,13 +61,6 @@ def call(on_machine, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixt
 def baseline(tmp_path: Path, call) -> Path:
     path = tmp_path / "baseline.json"
     assert call("compare", COMPARE, "--runs 3 --pause 0 -o", path, "-q", launch=machine())[0] == 0
-    return path
-
-
-def edited(path: Path, edit: Callable[[dict], object]) -> Path:
-    data = json.loads(path.read_text())
-    edit(data)
-    path.write_text(json.dumps(data))
     return path
 
 
@@ -169,7 +143,7 @@ def test_a_run_beside_other_work_is_made_up_for(
 
 def test_append_adds_a_finished_run(baseline: Path, call) -> None:
     before = load(baseline)
-    code, _, err = call("check", baseline, "--append", launch=machine(1.02, seed=5))
+    code, _, err = call("check", baseline, "--append", launch=machine({"swiglu": 1.02}, seed=5))
     assert code == 0
     assert f"added to '{baseline}': 4 runs" in err
     after = load(baseline)
@@ -184,10 +158,12 @@ def test_append_adds_a_finished_run(baseline: Path, call) -> None:
 
 def test_a_regressed_run_is_not_added_and_an_unclear_one_is(baseline: Path, call) -> None:
     text = baseline.read_text()
-    code, _, err = call("check", baseline, "-q --append", launch=machine(1.3, seed=3))
+    code, _, err = call("check", baseline, "-q --append", launch=machine({"swiglu": 1.3}, seed=3))
     assert (code, baseline.read_text()) == (1, text)
     assert f"this run was not added to '{baseline}': swiglu latency regressed" in err
-    code, out, err = call("check", baseline, "-q --append --tolerance latency=3%", launch=machine(1.03, seed=3))
+    code, out, err = call(
+        "check", baseline, "-q --append --tolerance latency=3%", launch=machine({"swiglu": 1.03}, seed=3)
+    )
     assert (code, "UNCLEAR" in out) == (0, True)
     assert f"added to '{baseline}'" in err
 
@@ -206,7 +182,7 @@ def test_small_steps_do_not_add_up_unseen(tmp_path: Path, call) -> None:
     path = tmp_path / "b.json"
     factors = [1.005**k for k in range(16)]
     assert call("compare", COMPARE, "--runs 16 --pause 0 -q -o", path, launch=Restless(factors))[0] == 0
-    code, out, _ = call("check", path, "-q", launch=machine(1.005**17, seed=2))
+    code, out, _ = call("check", path, "-q", launch=machine({"swiglu": 1.005**17}, seed=2))
     assert code == 1
     assert "step by step since the oldest run of the baseline" in out
 
@@ -222,7 +198,7 @@ def test_another_plan_or_machine_can_not_be_appended(baseline: Path, tmp_path: P
     code, out, err = call("check", baseline, "-q --append", launch=launch)
     assert (code, out, baseline.read_text()) == (2, "", text)
     assert err.startswith("error: another kind of machine than that of")
-    assert not any(job == "sample" for _, job, _ in launch.log)
+    assert not timed(launch)
 
 
 def test_a_saved_run_can_be_appended(baseline: Path, tmp_path: Path, call) -> None:
