@@ -18,16 +18,16 @@ from torch.nn.modules.module import register_module_full_backward_hook
 from torch.overrides import TorchFunctionMode, _get_current_function_mode_stack
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from ffnbench import jsonable
+from ffnbench import api, jsonable
 from ffnbench.plan import NoProbe, Plan, cost_of
 from ffnbench.planning.compare import plan_compare
-from ffnbench.request import CompareRequest
+from ffnbench.request import CompareRequest, TimingRequest
 from ffnbench.result import Against, CaseCost, FailureKind
 from ffnbench.run.output_checks import SHARE, OutputChecks
 from ffnbench.run.runner import run
 from ffnbench.run.session import WorkerLost
 from ffnbench.worker import evidence, judging, originals
-from ffnbench.worker.inputs import PART, WIDEST, Pool, most_inputs, width_of
+from ffnbench.worker.inputs import PART, WIDEST, Pool, gradient_salt, most_inputs, width_of
 from ffnbench.worker.jobs import Jobs
 from ffnbench.worker.originals import Originals
 
@@ -143,7 +143,7 @@ def test_the_rows_that_travel_are_those_of_a_plain_formula() -> None:
         getattr(subject.module, name).weight.detach().double().requires_grad_() for name in ("gate", "up", "down")
     )
     y = (F.silu(x @ gate.T) * (x @ up.T)) @ down.T
-    y.backward(subject.grads.input(told["salt"] + 1, told["calls"], told["call"]).double())
+    y.backward(subject.grads.input(gradient_salt(told["salt"]), told["calls"], told["call"]).double())
     rows = told["rows"]
     for text, whole in ((told["y"], y), (told["dx"], x.grad)):
         values = torch.frombuffer(bytearray(base64.b64decode(text)), dtype=torch.float32).view(len(rows), D)
@@ -570,3 +570,18 @@ def test_evidence_goes_from_workers_to_the_judge() -> None:
     )
     failed = run(plan, launch=launch, judge=FakeJudge(RIGHT, [])).failures
     assert [(f.case, f.message) for f in failed] == [("relu", "in a timed call its output is a Lazy")]
+
+
+def test_gradients_of_a_list_that_is_renewed_in_parts_are_right() -> None:
+    """131,072 numbers are more than WIDEST: of their gradient the same rows are renewed as of the input."""
+    asked = TimingRequest(activations="relu,silu", elements="131072", threads=1, device="cpu")
+    plan = api.prepare(asked).plan
+    label = next(c.label for c in plan.cases if (c.variant, c.workload.mode) == ("silu", "backward"))
+    jobs = Jobs(plan)
+    jobs.open(label, 3)
+    samples = [jobs.sample(label, 3, salt=salt, looks=[0]) for salt in (5, 6, 22)]
+    told = [one for sample in samples for one in sample["evidence"]]
+    assert not any(one.get("problem") for one in told)
+    found = Jobs(plan).judge(label, told, 5.0)
+    assert (found["outputs"], found["gradients"], found["finite"]) == (3, 3, True)
+    assert found["error"] < 2e-6, found
