@@ -59,20 +59,37 @@ def test_a_case_without_an_arm_is_written_as_before_there_were_any() -> None:
 
 
 def test_where_an_arm_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PYTHONPATH", "/theirs")
-    (tmp_path / "src").mkdir()
     assert interpreter_of(OWN) == sys.executable
     link = tmp_path / "python"
     link.symlink_to(sys.executable)
     assert interpreter_of(Arm(python=str(link))) == str(link)  # a virtual environment is known by its link
-    found = variables_of(Arm(source=str(tmp_path), env=(("X", "1"),)))
-    assert (found["PYTHONPATH"], found["X"]) == (f"{tmp_path}:{tmp_path}/src:/theirs", "1")
-    assert variables_of(OWN)["PYTHONPATH"] == "/theirs"
     (tmp_path / "env" / "bin").mkdir(parents=True)
     (tmp_path / "env" / "bin" / "python").symlink_to(sys.executable)
     with pytest.raises(FfnbenchError) as caught:
         interpreter_of(Arm(python=str(tmp_path / "env")))
     assert str(tmp_path / "env" / "bin" / "python") in caught.value.hint
+
+
+def test_an_arms_own_code_comes_before_the_users_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a real interpreter, where all three folders have the module; a `src` that is a package itself is no folder."""
+    for folder in ("theirs", "mine/src", "mine"):
+        (tmp_path / folder).mkdir(parents=True, exist_ok=True)
+        (tmp_path / folder / "which.py").write_text(f"print({folder!r})")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path / "theirs"))
+    mine, command = tmp_path / "mine", [sys.executable, "-c", "import which"]
+    arm = Arm(source=str(mine), env=(("X", "1"),))
+    found = variables_of(arm)
+    assert (found["PYTHONPATH"], found["X"]) == (f"{mine}:{mine}/src:{tmp_path}/theirs", "1")
+    said = []
+    for gone in (None, mine / "which.py", mine / "src" / "which.py"):
+        if gone:
+            gone.unlink()
+        done = subprocess.run(command, env=variables_of(arm), capture_output=True, text=True, check=True, cwd=tmp_path)
+        said.append(done.stdout.strip())
+    assert said == ["mine", "mine/src", "theirs"]
+    (mine / "src" / "__init__.py").touch()
+    assert variables_of(arm)["PYTHONPATH"] == f"{mine}:{tmp_path}/theirs"
+    assert variables_of(OWN)["PYTHONPATH"] == f"{tmp_path}/theirs"
 
 
 def plan_of(variants: str, **options: object) -> Plan:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from ffnbench.gate.history import history_of
-from ffnbench.stats.interval import Mean
+from ffnbench.stats.interval import Mean, Part
 
 TYPED = 0.004, 3  # the prior as docs/methodology.md states it
 
@@ -25,6 +25,16 @@ def test_one_run_is_held_to_the_prior() -> None:
     total = sum(variances)
     assert change.error == pytest.approx(math.sqrt(total))
     assert change.freedom == pytest.approx(total**2 / sum(v**2 / n for v, n in variances.items()))
+
+
+def test_the_prior_counts_as_so_many_degrees_of_freedom() -> None:
+    """By hand, of three runs: successive differences of 1 and 2 %, degrees of freedom 2 * 2^2 / 5, errors of 0.1 %."""
+    sd, freedom = TYPED
+    between = history_of([run(0.0), run(0.01), run(0.03)]).between
+    found, seen = (0.01**2 / 2 + 0.02**2 / 2) / 2 - 0.001**2, 1.6
+    assert between.freedom == pytest.approx(freedom + seen)
+    assert between.variance == pytest.approx((freedom * sd**2 + seen * found) / (freedom + seen))
+    assert history_of([run(0.0)]).between == Part(sd**2, freedom)
 
 
 def test_many_runs_show_what_moves_between_them() -> None:
