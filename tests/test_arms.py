@@ -9,9 +9,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from conftest import FakeLaunch, ffnbench
+from conftest import FakeLaunch
 
-from ffnbench import jsonable
+from ffnbench import api, jsonable
 from ffnbench.device.environment import about_build
 from ffnbench.errors import FfnbenchError
 from ffnbench.plan import CONTROL, OWN, Arm, Case, Plan
@@ -222,7 +222,7 @@ def test_a_worker_needs_torch_and_the_standard_library_alone(tmp_path: Path) -> 
     ],
 )
 def test_an_arm_that_is_not_there_is_found_before_measuring(variants: str, says: str, hint: str) -> None:
-    done = ffnbench("compare", "--variants", variants, "--quick")
-    assert (done.returncode, done.stdout) == (2, "")
-    assert says in done.stderr.splitlines()[0]
-    assert hint in done.stderr.splitlines()[1]
+    with pytest.raises(FfnbenchError) as caught:
+        api.prepare(CompareRequest(variants=variants, quick=True))
+    assert says in caught.value.message
+    assert hint in caught.value.hint
