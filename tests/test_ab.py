@@ -206,8 +206,12 @@ def test_outputs_are_held_against_each_other_and_against_float64(made: Path, tmp
     ("arguments", "error", "hint"),
     [
         (f"{TARGET} --base-rev nope", "no revision is called 'nope'", "git tag"),
-        pytest.param(f"{TARGET} --base-rev broken", "base: cannot import 'mypkg.mlp': ModuleNotFoundError", "installed",
-                     marks=pytest.mark.slow),
+        pytest.param(
+            f"{TARGET} --base-rev broken",
+            "base: cannot import 'mypkg.mlp': ModuleNotFoundError",
+            "installed",
+            marks=pytest.mark.slow,
+        ),
         ("torch.nn:Linear --base-rev same", "which is no part of it", "--base-source"),
         (TARGET, "base and head are the same", "--base-rev"),
         ("swiglu --base-rev same", "'swiglu' is ffnbench's own", "package.module:Attr"),

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,16 +13,15 @@ from conftest import FakeLaunch
 from ffnbench import api, jsonable
 from ffnbench.device.environment import about_build
 from ffnbench.errors import FfnbenchError
-from ffnbench.plan import CONTROL, OWN, Arm, Case, Plan
+from ffnbench.plan import CONTROL, OWN, Arm, Plan
 from ffnbench.planning.compare import plan_compare
 from ffnbench.planning.grammar import parse_variant
-from ffnbench.report.store import load, seal
 from ffnbench.report.words import side_lines
 from ffnbench.request import CompareRequest
 from ffnbench.result import Side
 from ffnbench.run.runner import run
 from ffnbench.run.session import BOOT, interpreter_of, variables_of
-from ffnbench.run.worker_group import sides_of, start_for
+from ffnbench.run.worker_group import start_for
 
 
 def test_an_arm_is_read_from_the_keys_of_a_variant() -> None:
@@ -47,15 +45,6 @@ def test_arms_that_are_none(text: str, says: str) -> None:
     with pytest.raises(FfnbenchError, match=says) as caught:
         parse_variant(text)
     assert caught.value.hint
-
-
-def test_a_case_without_an_arm_is_written_as_before_there_were_any() -> None:
-    case = plan_compare(CompareRequest(variants="relu")).cases[0]
-    assert "arm" not in jsonable.encode(case)
-    away = replace(case, arm=Arm(python="p", env=(("A", "1"),)))
-    assert jsonable.decode(Case, json.loads(json.dumps(jsonable.encode(away)))) == away
-    baseline = load("tests/golden/old/baseline.json")
-    assert baseline.seal == seal(baseline)
 
 
 def test_where_an_arm_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -157,18 +146,6 @@ def test_a_group_that_can_not_be_complete_leaves_nobody_behind() -> None:
     assert [worker.closed for worker in launch.workers] == [True]
 
 
-def test_what_all_sides_share_is_not_told() -> None:
-    told = [(Arm(name="base"), ("base",), {"a": "1", "b": "2"}), (Arm(name="head"), ("x",), {"a": "1", "b": "2"})]
-    assert side_lines(sides_of(told)) == []
-    assert side_lines(()) == []
-    flags = "-O2 " + 30 * "-Wall " + "-m"
-    told = [(arm, cases, {"flags": flags + end}) for (arm, cases, _), end in zip(told, ("avx", "sse"), strict=True)]
-    (line,) = side_lines(sides_of(told))
-    assert "avx (base)" in line
-    assert "sse (head)" in line
-    assert len(line) < 120
-
-
 def test_variables_that_may_be_secrets_are_not_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MY_TOKEN", "secret")
     monkeypatch.setenv("OMP_PROC_BIND", "close")
@@ -182,6 +159,7 @@ def test_variables_that_may_be_secrets_are_not_told(monkeypatch: pytest.MonkeyPa
 NOT_NEEDED = ("typer", "click", "rich", "pandas", "matplotlib", "scipy", "numpy", "pygments", "yaml")
 
 
+@pytest.mark.slow
 def test_a_worker_needs_torch_and_the_standard_library_alone(tmp_path: Path) -> None:
     """All its jobs, where everything else that ffnbench depends on can't be imported."""
     (tmp_path / "mine.py").write_text("from torch import nn\ndef act(x): return x.tanh()\nclass M(nn.Linear): pass\n")

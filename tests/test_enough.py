@@ -123,11 +123,3 @@ def test_a_run_ends_at_the_limit_that_it_says(world: World, options: dict, limit
     assert (half <= plan.protocol.precision) == (limit == "precision")
     if limit == "budget":
         assert done.wall_s >= 0.95 * plan.protocol.budget_s
-
-
-def test_a_finer_precision_costs_more() -> None:
-    def seconds(precision: float) -> float:
-        world = World(name="calm", sample=0.01, layout=0.004, starter=0.001)
-        return sum(Machine(world, plan_of(precision=precision, budget=60.0), seed).run(run).wall_s for seed in range(5))
-
-    assert seconds(2.0) < seconds(1.0) < seconds(0.6)

@@ -10,10 +10,10 @@ from conftest import ROOT
 from ffnbench.ffn.cost import Cost
 from ffnbench.ffn.moe import MoESpec
 from ffnbench.ffn.spec import ActivationSpec, FFNSpec, Gate, ImportedSpec
-from ffnbench.metrics import LATENCY, ROOF
+from ffnbench.metrics import LATENCY
 from ffnbench.plan import GIVEN, Case, NoProbe, Workload, cost_of
 from ffnbench.report.store import load
-from ffnbench.result import Bound, CaseCost, Roof, Sample
+from ffnbench.result import Bound, CaseCost, Roof
 from ffnbench.stats.ceilings import Ceiling
 from ffnbench.stats.floor import Floor, floors_of, quickest
 
@@ -189,17 +189,3 @@ def test_a_short_call_has_none() -> None:
     assert floor(case(tokens=1), reached=(*MACHINE[:2], replace(CALL, seconds=1e-4))) is None
     assert floor(tiny, reached=(product(1e9), read(1 << 16, 40 * GIGA))) is not None
     assert floor(case(ActivationSpec(activation="silu", elements=1 << 20))) is None  # neither products nor weights
-
-
-def test_what_is_not_known_has_none() -> None:
-    assert floors_of((case(),), (), MACHINE) == {}
-    assert floor(case(), reached=()) is None
-    assert floor(case(MODULE), counted(flops=None, params=0)) is None
-
-
-def test_the_quickest_is_of_looking_or_of_any_sample() -> None:
-    roof, other = MACHINE[0], MACHINE[1]
-    samples = [Sample(case=roof.roof.name, metric=ROOF, worker=0, round=n, order=0, value=roof.seconds * f, calls=1)
-               for n, f in enumerate((1.5, 0.9, 1.2))]  # fmt: skip
-    samples.append(replace(samples[0], metric=LATENCY, value=1e-9))
-    assert [c.seconds for c in quickest((roof, other), samples)] == [0.9 * roof.seconds, other.seconds]

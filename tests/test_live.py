@@ -2,20 +2,13 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-import time
 from contextlib import nullcontext
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 import worlds as script
-from conftest import ROOT
 from exam import live
 from exam.machine import Machine, World
-from exam.noisy_neighbour import Neighbour
 from exam.readings import (
     OURS,
     REFERENCE,
@@ -30,7 +23,6 @@ from exam.readings import (
 )
 from exam.worlds import LIVE_WORLDS, QUIET, chosen, seed_of
 
-from ffnbench.device.environment import usable_cpus
 from ffnbench.plan import Case
 
 
@@ -109,51 +101,6 @@ def test_the_truth_is_the_same_question_asked_for_longer() -> None:
     assert plan.cases[0].workload.tokens == 512
 
 
-def state(pid: int) -> tuple[str, int]:
-    """A process's state and its ticks of CPU time; Z, for dead, where there is none."""
-    try:
-        facts = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    except OSError:
-        return "Z", 0
-    return facts[0], int(facts[11]) + int(facts[12])
-
-
-def until(holds) -> bool:
-    deadline = time.monotonic() + 20
-    while not holds() and time.monotonic() < deadline:
-        time.sleep(0.02)
-    return holds()
-
-
-needs_proc = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="CPU time is read from /proc")
-
-
-@needs_proc
-@pytest.mark.parametrize(("name", "processes"), [(QUIET, 0), ("spinner", 1), ("spinners", usable_cpus())])
-def test_a_neighbour_spins_on_so_many_cpus_and_goes(name: str, processes: int) -> None:
-    with Neighbour(LIVE_WORLDS[name], 1) as neighbour:
-        pids = [process.pid for process in neighbour.processes]
-        assert len(pids) == processes
-        assert until(lambda: all(state(pid)[1] >= 40 for pid in pids))  # more than it takes to start
-        assert all(os.sched_getaffinity(pid) == os.sched_getaffinity(0) for pid in pids)
-    assert all(process.poll() is not None for process in neighbour.processes)
-
-
-@needs_proc
-@pytest.mark.parametrize("mean_s", [None, 60.0])
-def test_a_neighbour_ends_with_its_parent(mean_s: float | None) -> None:
-    """Killed without a chance to say good-bye, while its neighbour works."""
-    code = (
-        "import os\nfrom exam.noisy_neighbour import Neighbour\n"
-        "from exam.worlds import LiveWorld\n"
-        f"with Neighbour(LiveWorld(name='', processes=1, mean_s={mean_s}), 1) as neighbour:\n"
-        "    print(neighbour.processes[0].pid, flush=True)\n    os._exit(0)"
-    )
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, (ROOT, ROOT / "benchmarks")))}
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, env=environment)
-    assert until(lambda: state(int(done.stdout))[0] == "Z")
-
-
 @pytest.fixture
 def beside(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int]]:
     """Runs are simulated and no neighbour comes; which ones were asked for."""
@@ -188,12 +135,6 @@ def test_every_repeat_measures_in_every_world(beside) -> None:
     assert found[1].truth == pytest.approx(found[0].truth * 1.05)
     assert contradictions(found) == []
     assert score_of(found, QUIET, OURS).decided == 2
-
-
-def test_a_rival_is_measured_by_a_process_of_its_own() -> None:
-    said = live._theirs(exam_plan(d_model=32, seq_len=8, budget=5.0), RIVALS[1], 0.3)
-    assert [(one.row, one.seconds) for one in said] == [("swiglu", 0.3), ("swiglu5", 0.3)]
-    assert all(one.ratio > 0 and one.low is None for one in said)
 
 
 def test_the_script_ends_with_1_where_ours_is_wrong(monkeypatch: pytest.MonkeyPatch, capsys) -> None:

@@ -143,22 +143,6 @@ def test_a_case_that_ran_through_before_is_not_blamed_for_one_lost_worker() -> N
     assert [f.case for f in again.failures] == ["gelu"]
 
 
-@pytest.mark.parametrize("kind", ["oom", "crash"])
-def test_one_death_in_the_first_worker_costs_no_case(kind: str) -> None:
-    """A worker that is killed once may be nobody's fault; a hang is not tried twice."""
-    left = [lost(kind)]
-
-    def seconds(label: str, worker: int, number: int) -> float:
-        if (label, number) == ("gelu", 1) and left:
-            raise left.pop()
-        return 0.01
-
-    result = run(plan_of(), launch=FakeLaunch(seconds))
-    assert result.failures == ()
-    assert len(result.warnings) == 1
-    assert {c.case: c.ratio.workers for c in summarise(result)[1]} == {"relu": 3, "gelu": 3, "swiglu": 3}
-
-
 class OutputSink(FakeLaunch):
     """Workers of these numbers never start."""
 

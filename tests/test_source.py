@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
-import subprocess
 import sys
 import time
 from collections.abc import Iterator
@@ -13,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from conftest import ROOT, FakeLaunch, KnownProber, lost
+from conftest import FakeLaunch, KnownProber, lost
 
 from ffnbench import jsonable
 from ffnbench.errors import Unfinished
@@ -190,6 +188,7 @@ def test_with_the_heap_kept_a_warm_call_has_no_page_faults(starter: Session, mod
         fork.close()
 
 
+@pytest.mark.slow
 def test_an_import_that_starts_a_thread_makes_workers_interpreters_of_their_own(
     modules: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -269,24 +268,6 @@ def test_a_starter_is_forked_by_turns() -> None:
     alone = Source(plan_compare(CompareRequest(variants="relu", metrics="latency")), FakeLaunch())
     alone.start()
     assert [alone.next(4)[0] for _ in range(4)] == [0, 1, 2, 3]
-
-
-def test_sigkill_of_the_parent_leaves_neither_starter_nor_fork(modules: Path) -> None:
-    code = (
-        "import sys, time\nfrom ffnbench.run.session import Session\nstarter = Session()\nstarter.fork(60.0)\n"
-        "print(starter._process.pid, flush=True)\ntime.sleep(1000)"
-    )
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, env=environment) as parent:
-        try:
-            assert parent.stdout is not None
-            starter = int(parent.stdout.readline())
-            pids = [starter, *children(starter)]
-            assert len(pids) == 2
-            assert all(map(alive, pids))
-        finally:
-            parent.send_signal(signal.SIGKILL)
-    assert gone(*pids)
 
 
 def state_of(process: int) -> str:
