@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -111,12 +111,16 @@ def alive(process: int) -> bool:
         return False
 
 
-def gone(*processes: int) -> bool:
-    """Whether all are, after some seconds at most."""
+def soon(holds: Callable[[], bool]) -> bool:
+    """Whether it holds, after some seconds at most."""
     end = time.monotonic() + 10
-    while any(map(alive, processes)) and time.monotonic() < end:
+    while not holds() and time.monotonic() < end:
         time.sleep(0.02)
-    return not any(map(alive, processes))
+    return holds()
+
+
+def gone(*processes: int) -> bool:
+    return soon(lambda: not any(map(alive, processes)))
 
 
 def test_a_fork_answers_leaves_and_its_starter_forks_again(starter: Session, modules: Path) -> None:
@@ -288,7 +292,7 @@ def test_sides_that_wait_for_their_turn_are_stopped_and_end_with_the_rest(module
     assert len(found) == 2
     assert forks.ask({"do": "plan", "plan": jsonable.encode(plan), "memory_bytes": None}, 60.0) == {}
     assert forks.ask({"do": "open", "label": one.label, "calls": 1}, 60.0)["calls"] == 1
-    assert [state_of(child) for child in found] == ["T", "T"]
+    assert soon(lambda: [state_of(child) for child in found] == ["T", "T"])
     forks.close()
     assert gone(*found)
     with closing(group.fork(60.0)) as again:

@@ -64,6 +64,7 @@ def test_where_it_is_hidden_switches_stand_in(tmp_path: Path, text: str | None) 
     assert meter.with_share(lambda: 7.0, threads=3)[1] is None
 
 
+@pytest.mark.slow  # on a machine without other work
 @pytest.mark.skipif(not Path("/proc/self/schedstat").exists(), reason="Linux tells it")
 def test_a_thread_without_a_cpu_is_seen_to_wait() -> None:
     """Two processes on one CPU: each has it half of the time. Alone there it waits for next to nothing."""
