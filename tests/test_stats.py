@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import math
 import random
-import re
 from dataclasses import replace
 
 import pytest
 
-from ffnbench.errors import FfnbenchError
 from ffnbench.metrics import LATENCY
 from ffnbench.plan import CONTROL, Plan
 from ffnbench.planning.compare import plan_compare
 from ffnbench.request import CompareRequest
 from ffnbench.result import Comparison, Failure, FailureKind, Run, Sample, Verdict
-from ffnbench.stats.verdict import decide, holm, refuse_blind, summarise
+from ffnbench.stats.verdict import decide, holm, summarise
 
 
 def plan_of(variants: str = "a=relu,b=gelu", **options: object) -> Plan:
@@ -169,15 +167,3 @@ def test_what_a_row_alone_would_show_may_be_chance_among_many() -> None:
     assert crowded.verdict is Verdict.UNCLEAR
     assert "20 rows (Holm's correction)" in crowded.reason
     assert crowded.resolution > 4 * alone.resolution
-
-
-def test_a_plan_that_could_never_decide_is_refused_with_the_number_that_would_do() -> None:
-    crowd = ",".join(f"v{i}=relu" for i in range(200))
-    with pytest.raises(FfnbenchError, match="3 workers can tell no difference below") as caught:
-        refuse_blind(plan_of(crowd, workers=3))
-    enough = int(re.search(r"--workers (\d+)", caught.value.hint)[1])
-    refuse_blind(plan_of(crowd, workers=enough))
-    with pytest.raises(FfnbenchError):
-        refuse_blind(plan_of(crowd, workers=enough - 1))
-    refuse_blind(plan_of(workers=3))
-    refuse_blind(plan_of(crowd))  # as many workers as it takes

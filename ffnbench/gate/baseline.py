@@ -72,17 +72,11 @@ def refuse_another_machine(path: str, before: Environment | None, here: Environm
     """--absolute checks seconds, and they mean nothing on another machine."""
     if before is None or before.fingerprint == here.fingerprint:
         return
-    shared = (
-        "cpu", "usable_cpus", "cpu_capability", "torch", "blas", "gpu", "gpu_memory_bytes", "cuda", "hip", "driver",
-        "gpu_power_limit_w", "gpu_max_clock_mhz", "gpu_application_clock_mhz", "gpu_ecc", "gpu_mig",
-    )  # fmt: skip
-    differs = [
-        f"{name} {getattr(before, name)} then, {getattr(here, name)} now"
-        for name in shared
-        if getattr(before, name) != getattr(here, name)
-    ]
+    shared = ("cpu", "usable_cpus", "cpu_capability", "torch", "blas", "gpu", "cuda", "hip", "driver")
+    both = [(name, getattr(before, name), getattr(here, name)) for name in shared]
+    differs = [f"{name} {was} then, {now} now" for name, was, now in both if was != now] or ["another fingerprint"]
     raise FfnbenchError(
-        f"--absolute needs the machine of {path!r}: {'; '.join(differs) or 'another fingerprint'}",
+        f"--absolute needs the machine of {path!r}: {'; '.join(differs)}",
         "check ratios (leave --absolute out), or make a baseline here",
     )
 

@@ -80,20 +80,14 @@ class OutputChecks:
         if made_of is not None:
             self._made_of.setdefault(label, made_of)
 
-    def due(self, label: str, elapsed_s: float) -> float | None:
-        """For how many seconds a case may be judged now; None where it has to wait, or nothing waits. A short run is
+    def due(self, label: str, elapsed_s: float, *, at_the_end: bool = False) -> float:
+        """For how many seconds a case may be judged now; 0 where it has to wait, or nothing waits. A short run is
         judged at its end alone.
         """
-        if not self._waiting.get(label) or elapsed_s < FIRST_S:
-            return None
-        if label not in self._found:
-            return AT_FIRST_S
-        left = SHARE * elapsed_s - self.seconds
-        return left / max(1, len(self._waiting)) if left > 0 else None
-
-    def waits(self, label: str) -> bool:
-        """Whether anything of a case waits."""
-        return bool(self._waiting.get(label))
+        if not self._waiting.get(label) or (elapsed_s < FIRST_S and not at_the_end):
+            return 0.0
+        left = (SHARE * elapsed_s - self.seconds) / max(1, len(self._waiting))
+        return AT_FIRST_S if label not in self._found or (at_the_end and left <= 0) else max(0.0, left)
 
     def judge(self, label: str, seconds: float, plan: Plan, memory_bytes: int | None) -> str:
         """Judge what waits of a case. Gives why it is suspect, "" where it is not."""

@@ -25,7 +25,7 @@ from ffnbench.result import Bound, CaseCost, Environment, FailureKind, Progress,
 from ffnbench.run.ceiling_samples import RoofSamples
 from ffnbench.run.devices import Devices
 from ffnbench.run.log import Finder, Found
-from ffnbench.run.output_checks import AT_FIRST_S, OutputChecks
+from ffnbench.run.output_checks import OutputChecks
 from ffnbench.run.schedule import Schedule, Tally
 from ffnbench.run.session import Session, WorkerLost
 from ffnbench.run.worker_group import Launch, Worker, sides_of
@@ -356,10 +356,7 @@ class _Runner:
     def _judge(self, *, at_the_end: bool = False) -> None:
         """Have judged what waits, as far as there is time for it."""
         for label in self.found.alive:
-            seconds = self.checks.due(label, self.schedule.elapsed_s)
-            if seconds is None and at_the_end and self.checks.waits(label):
-                seconds = AT_FIRST_S
-            if seconds is not None:
+            if seconds := self.checks.due(label, self.schedule.elapsed_s, at_the_end=at_the_end):
                 self._tell(f"judging {label}")
                 why = self.checks.judge(label, seconds, self.plan, usable_memory())
                 if (judged := self.checks.found(label)) is not None:

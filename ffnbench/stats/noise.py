@@ -6,6 +6,7 @@ out. The rest tells how far the seconds can be believed, and what would make the
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from statistics import fmean
 
 from ffnbench.metrics import LATENCY
@@ -36,43 +37,38 @@ def noise_notes(run: Run, measured: list[Measured], comparisons: tuple[Compariso
 
 def busy_text(run: Run | Report) -> str:
     """Who is busy, as far as that is known, and what to do about it."""
-    around, rounds = run.around, table_of(run).fewest_clean()
     unclean = [sample for sample in run.samples if sample.metric == LATENCY and not is_clean(sample)]
-    if unclean and 2 * sum(map(waited_for, unclean)) < len(unclean):
-        return _held_down_text(run, unclean)
-    who = [CPUS_TAKEN]
+    rounds, around = table_of(run).fewest_clean(), run.around
+    clean = f"{rounds.clean} of {rounds.made} rounds were clean" if rounds else ""
+    if unclean and 2 * sum(map(waited_for, unclean)) < len(unclean):  # the device's clocks, and not the CPUs
+        held = f"{CLOCKS_HELD} ({' and '.join(_causes(unclean))})"
+        return f"busy: {', '.join(filter(None, (held, clean)))}; let it cool, see to its power, or `ffnbench env`"
+    who = CPUS_TAKEN
     if around and around.others_cpus is not None and around.others_cpus > OTHERS_CPUS:
         load = f" (load {around.load:.1f})" if around.load is not None else ""
-        who = [f"other processes used {around.others_cpus:.1f} CPUs{load}"]
-    who += [f"{rounds.clean} of {rounds.made} rounds were clean"] if rounds else []
-    threads = max(case.workload.threads for case in run.plan.cases)
+        who = f"other processes used {around.others_cpus:.1f} CPUs{load}"
     ways = ["wait"]
-    ways += ["--threads 1"] if threads > 1 else []
+    ways += ["--threads 1"] if max(case.workload.threads for case in run.plan.cases) > 1 else []
     ways += ["a longer --budget"] if run.plan.protocol.precision is not None else []
     *others, last = ways
-    return f"busy: {' and '.join(who)}; {', '.join(others) + ' or ' if others else ''}{last}"
+    return f"busy: {' and '.join(filter(None, (who, clean)))}; {', '.join(others) + ' or ' if others else ''}{last}"
 
 
-def _held_down_text(run: Run | Report, unclean: list[Sample]) -> str:
-    """The same where it was the device's clocks that were held down, and not the CPUs that others had."""
-    causes = " and ".join(dict.fromkeys(name for sample in unclean for name in held_down(sample)))
-    rounds = table_of(run).fewest_clean()
-    clean = f", {rounds.clean} of {rounds.made} rounds were clean" if rounds else ""
-    return f"busy: {CLOCKS_HELD} ({causes}){clean}; let it cool, see to its power, or `ffnbench env`"
+def _causes(samples: Iterable[Sample]) -> list[str]:
+    """What held the clocks of their device down."""
+    return list(dict.fromkeys(name for sample in samples for name in held_down(sample)))
 
 
 def left_out(run: Run | Report) -> str:
     """The count of the disturbed samples, where there are any, and of the rounds that they leave."""
-    rounds = table_of(run).fewest_clean()
-    clean = [is_clean(sample) for sample in run.samples if sample.metric == LATENCY]
-    if rounds is None or all(clean):
+    rounds, latencies = table_of(run).fewest_clean(), [s for s in run.samples if s.metric == LATENCY]
+    unclean = [sample for sample in latencies if not is_clean(sample)]
+    if rounds is None or not unclean:
         return ""
-    unclean = [s for s in run.samples if s.metric == LATENCY and not is_clean(s)]
-    causes = dict.fromkeys(name for sample in unclean for name in held_down(sample))
     why = ["the threads waited for a CPU in them"] if any(map(waited_for, unclean)) else []
-    why += [f"{CLOCKS_HELD} by {' and '.join(causes)}"] if causes else []
+    why += [f"{CLOCKS_HELD} by {' and '.join(causes)}"] if (causes := _causes(unclean)) else []
     return (
-        f"{len(clean) - sum(clean):,} of {len(clean):,} samples are left out ({' or '.join(why)}), "
+        f"{len(unclean):,} of {len(latencies):,} samples are left out ({' or '.join(why)}), "
         f"{rounds.clean:,} of {rounds.made:,} rounds are clean{f' of {rounds.label}' if run.plan.compared > 1 else ''}"
     )
 

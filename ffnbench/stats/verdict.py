@@ -13,20 +13,17 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TypeVar
 
-from ffnbench.errors import FfnbenchError
 from ffnbench.metrics import COMPILE, DEVICE_TIME, HOST_TIME, LATENCY, METRICS, PACK
 from ffnbench.plan import CONTROL, Note, Plan
 from ffnbench.result import Comparison, Estimate, FailureKind, Measured, Report, Run, Verdict, unjudged
-from ffnbench.stats.interval import CONFIDENCE, Mean, student
+from ffnbench.stats.interval import CONFIDENCE, Mean
 from ffnbench.stats.noise import noise_notes
 from ffnbench.stats.rounds import CLOCKS_HELD, CPUS_TAKEN, Row, Table, table_of
 from ffnbench.units import percent
 
-LEAST_SCATTER = 0.003  # of workers: with less no plan is credited before it is measured
 CONTROL_WITHIN = 0.05  # a control that is known no better says nothing
 CONTROL_CONFIDENCE = 0.99  # a quiet machine is accused once in a hundred runs
 SAME_WITHIN = 0.02
-MUST_TELL = 0.10
 ONE_WORKER = "one worker gives no interval"
 
 BESIDE = (DEVICE_TIME, HOST_TIME)  # seconds that come with each latency of an accelerator
@@ -80,27 +77,6 @@ def verdicts(means: Mapping[K, Mean], slack: float) -> dict[K, tuple[Verdict, st
             )
         found[row] = verdict, reason
     return found
-
-
-def refuse_blind(plan: Plan) -> None:
-    """Raise FfnbenchError for a plan that could tell no difference below MUST_TELL even where workers scatter by
-    LEAST_SCATTER only; the hint has the number of workers that would do.
-    """
-    protocol = plan.protocol
-    rows = max(plan.families.values(), default=0)
-    if protocol.precision is not None or "latency" not in plan.metrics or not rows:
-        return
-
-    def tells(workers: int) -> float:
-        return student(workers - 1, 1 - (1 - CONFIDENCE) / rows) * LEAST_SCATTER / math.sqrt(workers)
-
-    if tells(protocol.workers) > MUST_TELL:
-        enough = next(n for n in range(protocol.workers, 1000) if tells(n) <= MUST_TELL)
-        raise FfnbenchError(
-            f"{protocol.workers} workers can tell no difference below {percent(tells(protocol.workers))} "
-            f"among {rows} variants",
-            f"give --workers {enough}, or fewer variants",
-        )
 
 
 def summarise(run: Run) -> tuple[tuple[Measured, ...], tuple[Comparison, ...], tuple[Note, ...]]:
