@@ -219,47 +219,36 @@ def test_what_ci_reads(on_machine, in_process, baseline: Path, tmp_path: Path, m
     assert latency["lower_value"] < latency["value"] < latency["upper_value"]
     assert latency["value"] == pytest.approx(12e6, rel=0.05)  # nanoseconds
     entries = json.loads((tmp_path / "github-action-benchmark.json").read_text())
-    assert {"name", "unit", "value"} <= set(entries[0])
-    config, units, results = benchfmt((tmp_path / "go.txt").read_text())
-    assert config["pkg"] == "ffnbench"
-    assert units == {"params": {"assume": "exact"}}
-    assert {name for name, _, _ in results} == {f"FFN/{name}-1" for name in ("relu", "gelu", "swiglu")}
-    swiglu = [values for name, _, values in results if name == "FFN/swiglu-1"]
+    of_swiglu = next(one for one in entries if one["name"] == "swiglu latency")
+    half = (latency["upper_value"] - latency["lower_value"]) / 2  # nanoseconds, as bencher has them
+    assert float(of_swiglu["range"].removeprefix("± ")) == pytest.approx(1e-9 * half, rel=0.01)
+    results = benchfmt((tmp_path / "go.txt").read_text())
+    assert results.keys() == {f"FFN/{name}-1" for name in ("relu", "gelu", "swiglu")}
+    swiglu = results["FFN/swiglu-1"]
     assert len(swiglu) >= 4  # one a worker
     assert all(v["ns/op"] == pytest.approx(12e6, rel=0.05) for v in swiglu)
     assert len({v["params"] for v in swiglu}) == 1  # benchstat warns of exact units that differ
 
 
-def benchfmt(text: str) -> tuple[dict[str, str], dict[str, dict[str, str]], list[tuple[str, int, dict[str, float]]]]:
-    """What benchstat reads, by the rules of golang.org/x/perf/benchfmt: configuration, units' metadata, results.
-
-    A line that begins with Benchmark and is malformed is an error there, other lines that fit nothing are ignored;
-    here nothing may be ignored.
-    """
-    config, units, results = {}, {}, []
+def benchfmt(text: str) -> dict[str, list[dict[str, float]]]:
+    """What benchstat reads (golang.org/x/perf/benchfmt): by name the units of each result; nothing may be ignored."""
+    results: dict[str, list[dict[str, float]]] = {}
     for line in text.splitlines():
-        fields = line.split()
-        if line.startswith("Benchmark"):
-            name, iterations, *rest = fields
-            assert len(rest) >= 2
-            assert len(rest) % 2 == 0
-            assert name[len("Benchmark") :][0].isupper()
-            values = {unit: float(value) for value, unit in zip(rest[::2], rest[1::2], strict=True)}
-            results.append((name[len("Benchmark") :], int(iterations), values))
-        elif fields[0] == "Unit":
-            units[fields[1]] = dict(pair.split("=") for pair in fields[2:])
-        else:
-            found = re.fullmatch(r"([^\sA-Z:][^\sA-Z:]*):[ \t]+(.*)", line)
-            assert found, line
-            assert found[1][0].islower()
-            config[found[1]] = found[2]
-    return config, units, results
+        name, *rest = line.split()
+        if not name.startswith("Benchmark"):
+            assert re.fullmatch(r"[a-z][^\sA-Z:]*: .*|Unit \S+ \w+=\w+", line), line
+            continue
+        iterations, *pairs = rest
+        assert int(iterations) > 0
+        values = {unit: float(value) for value, unit in zip(pairs[::2], pairs[1::2], strict=True)}
+        results.setdefault(name.removeprefix("Benchmark"), []).append(values)
+    return results
 
 
 def test_benchstat_keeps_labels_that_end_in_a_number_apart() -> None:
     """benchstat takes a trailing -N for GOMAXPROCS."""
-    _, _, results = benchfmt(EXPORTS["go-bench"](measured(variants="a-1=relu,a-2=gelu", threads=2, precision=0.5)))
-    assert {tuple(name.rsplit("-", 1)) for name, _, _ in results} == {("FFN/a-1", "2"), ("FFN/a-2", "2")}
+    text = EXPORTS["go-bench"](measured(variants="a-1=relu,a-2=gelu", threads=2, precision=0.5))
+    assert benchfmt(text).keys() == {"FFN/a-1-2", "FFN/a-2-2"}
 
 
 def test_update_accepts_and_shows_what(call, baseline: Path) -> None:
