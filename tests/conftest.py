@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import shutil
 import signal
@@ -9,6 +10,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +19,7 @@ import pytest
 from ffnbench import cli, jsonable
 from ffnbench.activations.facts import Facts
 from ffnbench.activations.user_activation import OwnActivation
-from ffnbench.api import world
+from ffnbench.api import measuring, world
 from ffnbench.ffn.cost import Cost
 from ffnbench.ffn.spec import ActivationSpec, ImportedSpec
 from ffnbench.plan import OWN, Arm, Backend, Case, Workload
@@ -248,6 +250,23 @@ def in_process(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[st
             cli.main()
         out, err = capsys.readouterr()
         return caught.value.code or 0, out, err
+
+    return run
+
+
+@pytest.fixture
+def on_fakes(on_machine, in_process, monkeypatch: pytest.MonkeyPatch):
+    """A command in this process, workers faked; gives exit code, stdout in one line, stderr. Words are cut at spaces.
+
+    Its clock is made up: each look at it is 20 ms later, so that no budget is waited for.
+    """
+    ticks = itertools.count(step=0.02)
+    monkeypatch.setattr(measuring, "run", partial(measuring.run, now=lambda: next(ticks)))
+
+    def run(*arguments: object, launch: object = None, prober: object = KnownProber) -> tuple[int, str, str]:
+        on_machine(launch or FakeLaunch(), prober)
+        code, out, err = in_process(*(word for one in arguments for word in str(one).split(" ")))
+        return code, " ".join(out.split()), err
 
     return run
 

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import math
 import os
-import random
 import re
 import signal
 import subprocess
@@ -13,11 +11,11 @@ import sys
 import time
 from pathlib import Path
 
+import gate_world
 import pytest
-import torch
-from conftest import ROOT, FakeLaunch, KnownProber, listen
+from conftest import ROOT, FakeLaunch, KnownProber, ffnbench, listen
 
-from ffnbench import cli, jsonable
+from ffnbench import jsonable
 from ffnbench.errors import FfnbenchError
 from ffnbench.gate.regression import Status, output_finding
 from ffnbench.gate.repository import PREFIX, Repository
@@ -95,59 +93,41 @@ def repository(made: Path, monkeypatch: pytest.MonkeyPatch):
     return made
 
 
-def machine(factor: float = 1.0, seed: int = 0, scatter: float = 0.002) -> FakeLaunch:
+def machine(factor: float = 1.0, scatter: float = 0.002, **more: float) -> FakeLaunch:
     """Workers of 10 ms a call, head's a multiple of it."""
-    dice = random.Random(seed)
-    layouts: dict[int, float] = {}
-
-    def seconds(label: str, worker: int, number: int) -> float:
-        layout = layouts.setdefault(worker, dice.gauss(0, scatter))
-        head = label not in ("base", CONTROL)
-        return 0.01 * (factor if head else 1.0) * math.exp(layout + dice.gauss(0, scatter))
-
-    return FakeLaunch(seconds)
+    return gate_world.machine({"SwiGLU": factor, **more}, scatter)
 
 
 @pytest.fixture
-def call(on_machine, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
-    """`ffnbench ab` in this process, only the workers that time are faked; gives exit code, stdout, stderr."""
+def call(on_fakes):
+    """`ffnbench ab`, only the workers that time are faked; gives exit code, stdout in one line, stderr."""
 
-    def run(*arguments: str, launch: FakeLaunch | None = None, prober: type[Prober] = Prober) -> tuple[int, str, str]:
-        on_machine(launch or machine(), prober)
-        monkeypatch.setattr(sys, "argv", ["ffnbench", "ab", *arguments, *SMALL])
-        monkeypatch.setenv("COLUMNS", "100")
-        with pytest.raises(SystemExit) as caught:
-            cli.main()
-        out, err = capsys.readouterr()
-        return caught.value.code or 0, out, err
+    def run(*arguments: object, launch: FakeLaunch | None = None, prober: type[Prober] = KnownProber):
+        return on_fakes("ab", *arguments, *SMALL, launch=launch or machine(), prober=prober)
 
     return run
 
 
 def rows(out: str) -> dict[str, str]:
     """metric -> status of the table's rows."""
-    lines = [line.split() for line in out.splitlines() if re.match(r"SwiGLU +[a-z_]+ ", line)]
-    return {words[1]: words[2].rstrip("¹²³") for words in lines}
+    return {metric: status.rstrip("¹²³") for metric, status in re.findall(r"SwiGLU ([a-z_]+) ([A-Z¹²³]+) ", out)}
 
 
 def test_the_same_code_passes_and_the_sides_are_named(call, repository: Path) -> None:
     (repository / "mypkg" / "__init__.py").write_text("# a change\n")
-    code, out, err = call(TARGET, "--base-rev", "same", prober=KnownProber)
+    code, out, err = call(TARGET, "--base-rev same")
     assert code == 0, err
-    words = " ".join(out.split())
     base, head = git(repository, "rev-parse", "--short", "same"), git(repository, "rev-parse", "--short", "HEAD")
-    assert f"FFN A/B of {TARGET}: base same ({base}); head the working tree ({head}" in words
-    assert "with changes that are not committed" in words
+    assert f"FFN A/B of {TARGET}: base same ({base}); head the working tree ({head}" in out
+    for text in ("with changes that are not committed", "latency is the ratio to base", "exact rows are equal"):
+        assert text in out
     assert rows(out) == {"latency": "OK", "output": "OK"}
-    assert "latency is the ratio to base" in out
-    assert "exact rows are equal" in out
 
 
 def test_a_slower_head_fails(call, repository: Path, tmp_path: Path) -> None:
-    arguments = (TARGET, "--base-rev", "same", "-o", str(tmp_path / "ab.json"), "-o", str(tmp_path / "ab.xml"))
-    code, out, _ = call(*arguments, "--format", "github", launch=machine(1.1), prober=KnownProber)
-    assert code == 1
-    assert rows(out) == {"latency": "REGRESSED", "output": "OK"}
+    flags = f"--base-rev same --format github -o {tmp_path}/ab.json -o {tmp_path}/ab.xml"
+    code, out, _ = call(TARGET, flags, launch=machine(1.1))
+    assert (code, rows(out)) == (1, {"latency": "REGRESSED", "output": "OK"})
     assert "::error title=ffnbench REGRESSED::SwiGLU latency: REGRESSED, +" in out
     saved = json.loads((tmp_path / "ab.json").read_text())
     arms = {case["label"]: case["arm"] for case in saved["now"]["plan"]["cases"]}
@@ -157,16 +137,30 @@ def test_a_slower_head_fails(call, repository: Path, tmp_path: Path) -> None:
     assert "REGRESSED" in (tmp_path / "ab.xml").read_text()
 
 
-def test_the_tolerance_is_fail_aboves(call, repository: Path) -> None:
-    assert call(TARGET, "--base-rev", "same", "--fail-above", "20%", launch=machine(1.1), prober=KnownProber)[0] == 0
-    arguments = (TARGET, "--base-rev", "same", "--on-unclear", "fail", "--budget", "5")
-    code, out, _ = call(*arguments, launch=machine(1.05, scatter=0.3), prober=KnownProber)
-    assert (code, rows(out)) == (4, {"latency": "UNCLEAR", "output": "OK"})
+def crashing() -> FakeLaunch:
+    launch = machine()
+    launch.trouble = {("open", "SwiGLU"): "crash"}
+    return launch
+
+
+@pytest.mark.parametrize(
+    ("launch", "flags", "code", "status"),
+    [
+        (machine(1.1), "--fail-above 20%", 0, "OK"),
+        (machine(1.05, scatter=0.3), "--on-unclear fail --budget 5", 4, "UNCLEAR"),
+        (machine(1.1, **{CONTROL: 1.1}), "--budget 5", 0, "UNCLEAR"),  # base is 10 % slower than itself as well
+        (crashing(), "--budget 5", 3, "MISSING"),
+    ],
+    ids=["a wide tolerance", "noise", "a base unlike itself", "a head that fails"],
+)
+def test_what_follows_for_head(call, repository: Path, launch: FakeLaunch, flags: str, code: int, status: str) -> None:
+    ended, out, _ = call(TARGET, "--base-rev same", flags, launch=launch)
+    assert (ended, rows(out)["latency"]) == (code, status)
 
 
 def test_a_changed_result_is_a_finding_of_its_own(call, repository: Path) -> None:
     launch = machine()
-    code, out, _ = call(TARGET, "--base-rev", "changed", launch=launch)
+    code, out, _ = call(TARGET, "--base-rev changed", launch=launch, prober=Prober)
     assert (code, rows(out), launch.log) == (1, {"output": "REGRESSED"}, [])
     assert "head's output differs from base's by" in out
 
@@ -177,7 +171,7 @@ def test_a_changed_result_is_a_finding_of_its_own(call, repository: Path) -> Non
         def hold(self, case: Case, seed: int, folder: str) -> Agreement:
             return agreement(error=0.4)
 
-    code, out, _ = call(TARGET, "--base-rev", "changed", "--allow-mismatch", prober=Differs)
+    code, out, _ = call(TARGET, "--base-rev changed --allow-mismatch", prober=Differs)
     assert (code, rows(out)) == (0, {"latency": "OK", "output": "OK"})
     assert "allowed by --allow-mismatch" in out
 
@@ -211,45 +205,32 @@ def test_outputs_are_held_against_each_other_and_against_float64(made: Path, tmp
 @pytest.mark.parametrize(
     ("arguments", "error", "hint"),
     [
-        ([TARGET, "--base-rev", "nope"], "no revision is called 'nope'", "git tag"),
-        ([TARGET, "--base-rev", "broken"], "base: cannot import 'mypkg.mlp': ModuleNotFoundError", "installed"),
-        (["mypkg/mlp.py:SwiGLU", "--head-rev", "absent", "--base-rev", "old"], "head: there is no file", ""),
-        pytest.param([TARGET, "--base-rev", "absent"], "base: cannot import 'mypkg.mlp'", "", marks=pytest.mark.slow),
-        pytest.param(["mypkg.mlp:Mlp", "--base-rev", "same"], "'mypkg.mlp' has no 'Mlp'", "", marks=pytest.mark.slow),
-        (["torch.nn:Linear", "--base-rev", "same"], "which is no part of it", "--base-source"),
-        ([TARGET], "base and head are the same", "--base-rev"),
-        (["swiglu", "--base-rev", "same"], "'swiglu' is ffnbench's own", "package.module:Attr"),
-        ([f"{TARGET},relu", "--base-rev", "same"], "ab measures one variant, not 2", "compare"),
-        ([f"{TARGET}@python=x", "--base-rev", "same"], "not told by @python=x", "--base-python"),
-        ([TARGET, "--base-python", "nowhere/python"], "there is no interpreter 'nowhere/python'", ""),
-        ([TARGET, "--base-source", "nowhere"], "there is no folder 'nowhere'", ""),
-        ([TARGET, "--base-rev", "old", "--base-source", "."], "both say where the code is", ""),
-        ([TARGET, "--base-env", "A=1"], "cannot read the variable 'A=1'", "NAME:VALUE"),
-        (
-            [TARGET, "--base-rev", "old", "--fail-above", "5"],
-            "--fail-above '5' could mean 5% or 500%",
-            "'5%' or '500%'",
+        (f"{TARGET} --base-rev nope", "no revision is called 'nope'", "git tag"),
+        pytest.param(
+            f"{TARGET} --base-rev broken",
+            "base: cannot import 'mypkg.mlp': ModuleNotFoundError",
+            "installed",
+            marks=pytest.mark.slow,
         ),
-        ([TARGET, "--base-rev", "old", "--fail-above", "5%", "--tolerance", "latency=3%"], "both speak of", ""),
-        ([TARGET, "--base-rev", "old", "--tolerance", "seconds=3%"], "not seconds", ""),
-        ([TARGET, "--base-rev", "old", "--budget", "1"], "--budget 1 is too short", ""),
-        ([f"base={TARGET}", "--base-rev", "old"], "'base' is what the other side is called", ""),
+        ("torch.nn:Linear --base-rev same", "which is no part of it", "--base-source"),
+        (TARGET, "base and head are the same", "--base-rev"),
+        ("swiglu --base-rev same", "'swiglu' is ffnbench's own", "package.module:Attr"),
+        (f"{TARGET},relu --base-rev same", "ab measures one variant, not 2", "compare"),
+        (f"{TARGET}@python=x --base-rev same", "not told by @python=x", "--base-python"),
+        (f"{TARGET} --base-python nowhere/python", "there is no interpreter 'nowhere/python'", ""),
+        (f"{TARGET} --base-rev old --base-source .", "both say where the code is", ""),
+        (f"{TARGET} --base-rev old --fail-above 5", "--fail-above '5' could mean 5% or 500%", "'5%' or '500%'"),
+        (f"{TARGET} --base-rev old --fail-above 5% --tolerance latency=3%", "both speak of", ""),
+        (f"{TARGET} --base-rev old --tolerance seconds=3%", "not seconds", ""),
+        (f"base={TARGET} --base-rev old", "'base' is what the other side is called", ""),
     ],
 )
-def test_mistakes_are_found_before_measuring(call, repository: Path, arguments, error: str, hint: str) -> None:
+def test_mistakes_are_found_before_measuring(call, repository: Path, arguments: str, error: str, hint: str) -> None:
     launch = machine()
-    code, out, err = call(*arguments, launch=launch)
+    code, out, err = call(arguments, launch=launch, prober=Prober)
     assert (code, out, launch.log) == (2, "", [])
     assert error in err.splitlines()[0]
     assert hint in err.splitlines()[1]
-
-
-def test_a_folder_that_is_in_no_repository(call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    code, _, err = call(TARGET, "--base-rev", "main")
-    assert code == 2
-    assert "is not in a git repository" in err
-    assert "--base-source" in err
 
 
 def test_a_place_below_the_top_and_a_hooks_variables(repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -285,8 +266,7 @@ def test_a_checkout_writes_nothing_into_the_repository(repository: Path) -> None
     (repository / ".git" / "info" / "attributes").unlink()
 
 
-@pytest.mark.parametrize("how", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)])
-def test_an_interruption_leaves_no_checkout(repository: Path, tmp_path: Path, how: signal.Signals) -> None:
+def test_an_interruption_leaves_no_checkout(repository: Path, tmp_path: Path) -> None:
     process = subprocess.Popen(
         [sys.executable, "-m", "ffnbench", "ab", TARGET, "--base-rev", "same", *SMALL],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=repository,
@@ -295,7 +275,7 @@ def test_an_interruption_leaves_no_checkout(repository: Path, tmp_path: Path, ho
     until = time.monotonic() + 30
     while not list(tmp_path.glob(f"{PREFIX}*/tree/mypkg/mlp.py")) and time.monotonic() < until:
         time.sleep(0.02)
-    process.send_signal(how)
+    process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=60)
     assert process.returncode == 130, err
     assert "interrupted" in err + out
@@ -325,31 +305,6 @@ def test_what_follows_from_two_outputs(found: Agreement, status: Status) -> None
     assert output_finding("x", found, allowed=True).status is Status.OK
 
 
-def test_the_control_speaks_for_an_ab_too(call, repository: Path) -> None:
-    """Head 10 % slower, and base 10 % slower than itself: nothing is decided."""
-    launch = machine(1.1)
-    real = launch.seconds
-    launch.seconds = lambda label, worker, number: real(label, worker, number) * (1.1 if label == CONTROL else 1.0)
-    code, out, _ = call(TARGET, "--base-rev", "same", "--budget", "5", launch=launch, prober=KnownProber)
-    assert (code, rows(out)) == (0, {"latency": "UNCLEAR", "output": "OK"})
-
-
-def test_a_head_that_fails_never_passes(call, repository: Path) -> None:
-    launch = machine()
-    launch.trouble = {("open", "SwiGLU"): "crash"}
-    code, out, _ = call(TARGET, "--base-rev", "same", launch=launch, prober=KnownProber)
-    assert (code, rows(out)["latency"]) == (3, "MISSING")
-    assert "SwiGLU said no" in out
-
-
-def measured(repository: Path, *arguments: str) -> subprocess.CompletedProcess:
-    """The real command with real workers."""
-    return subprocess.run(
-        [sys.executable, "-m", "ffnbench", "ab", *arguments, *SMALL], capture_output=True, text=True, timeout=600,
-        cwd=repository, env={**os.environ, "PYTHONPATH": str(ROOT), "COLUMNS": "100"},
-    )  # fmt: skip
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("base", "head", "code", "status"),
@@ -359,32 +314,7 @@ def test_ten_percent_are_found_and_nothing_is_not(
     repository: Path, base: str, head: str, code: int, status: str
 ) -> None:
     """Calls that take 4 ms and 4.4 ms."""
-    done = measured(repository, TARGET, "--base-rev", base, "--head-rev", head, "--budget", "90")
-    assert (done.returncode, rows(done.stdout)) == (code, {"latency": status, "output": "OK"}), (
-        done.stdout + done.stderr
-    )
-
-
-@pytest.mark.slow
-def test_two_versions_of_torch(tmp_path: Path) -> None:
-    """The other one from FFNBENCH_OTHER_PYTHON, or installed here: some gigabytes."""
-    python = os.environ.get("FFNBENCH_OTHER_PYTHON") or other_torch(tmp_path)
-    asked = [python, "-c", "import torch; print(torch.__version__)"]
-    version = subprocess.run(asked, capture_output=True, text=True, check=True).stdout.strip()
-    assert version != torch.__version__
-    done = measured(tmp_path, "swiglu", "--base-python", python, "--exact-only")
-    assert done.returncode == 0, done.stdout + done.stderr
-    words = " ".join(done.stdout.split())
-    assert f"torch: {version} (base), {torch.__version__} (head)" in words
-    assert "6 exact rows are equal" in words
-
-
-def other_torch(folder: Path) -> str:
-    """A virtual environment with torch alone, of another version than here; skips where there is none to be had."""
-    python = folder / "other" / "bin" / "python"
-    subprocess.run([sys.executable, "-m", "venv", str(folder / "other")], check=True)
-    here = torch.__version__.partition("+")[0]
-    done = subprocess.run([python, "-m", "pip", "install", "-q", f"torch!={here},<{here}"], capture_output=True)
-    if done.returncode:
-        pytest.skip("no other torch can be installed")
-    return str(python)
+    asked = ("ab", TARGET, "--base-rev", base, "--head-rev", head, "--budget", "90", *SMALL)
+    done = ffnbench(*asked, cwd=repository, columns=100)
+    found = rows(" ".join(done.stdout.split()))
+    assert (done.returncode, found) == (code, {"latency": status, "output": "OK"}), done.stdout + done.stderr

@@ -12,11 +12,10 @@ from test_stats import plan_of, run_of
 
 from ffnbench.gate.looks import report_of
 from ffnbench.gate.regression import Policy, Status, exit_code, latency_findings, past_of
-from ffnbench.metrics import LATENCY
 from ffnbench.plan import CONTROL, Plan
 from ffnbench.report.compare import compare_records, compare_table
 from ffnbench.report.text import plain
-from ffnbench.result import Around, Comparison, Report, Run, Sample, Verdict
+from ffnbench.result import Around, Comparison, Report, Run, Verdict
 from ffnbench.run.runner import run
 from ffnbench.stats.verdict import summarise
 
@@ -59,15 +58,6 @@ def test_a_pair_falls_with_the_sample_of_its_reference() -> None:
     row = compared(with_waits(run_of(plan, {"a": a, "b": [[1.0] * 10] * 3}), waits))["b"]
     assert row.ratio is not None
     assert (row.ratio.value, row.ratio.samples) == (pytest.approx(1.0), 18)
-
-
-def test_a_long_sample_is_no_disturbed_one() -> None:
-    """The share of waiting says so, and never the time."""
-    plan = plan_of(workers=3, rounds=4)
-    slow = [[1.0, 1.0, 9.0, 9.0], [1.0, 9.0, 9.0, 9.0], [9.0, 9.0, 9.0, 9.0]]
-    row = compared(with_waits(run_of(plan, {"a": [[1.0] * 4] * 3, "b": slow}), {}))["b"]
-    assert row.ratio is not None
-    assert row.ratio.samples == 12
 
 
 @pytest.mark.parametrize("unknown", [None, 0.0, 0.03])
@@ -118,10 +108,6 @@ def test_a_few_quiet_rounds_may_decide_and_are_counted() -> None:
     record = compare_records(priced(report_of(done)))[1]
     assert (record["clean_rounds"], record["made_rounds"]) == (16, 40)
     assert record["waited_share"] == pytest.approx((4 * QUIET + 6 * WAITS) / 10)
-
-
-def test_fewer_than_four_clean_rounds_of_a_worker_say_nothing() -> None:
-    assert compared(ten_rounds(ratio=1.10, disturbed=1.4, clean=3))["b"].verdict is Verdict.BUSY
 
 
 def test_what_is_wide_on_a_quiet_machine_is_not_busy() -> None:
@@ -233,22 +219,6 @@ def test_it_waits_no_longer_than_its_budget() -> None:
     assert len({s.worker for s in done.samples}) >= 3  # each had its share
 
 
-def test_a_fixed_number_of_rounds_is_what_is_made() -> None:
-    done = Beside(until_s=math.inf).run(plan_with(workers=3, rounds=8))
-    assert {s.round for s in done.samples} == set(range(8))
-    assert compared(done)["b"].verdict is Verdict.BUSY
-
-
-def test_samples_keep_what_they_waited_in_the_file() -> None:
-    from ffnbench import jsonable
-
-    sample = Sample(
-        case="a", metric=LATENCY, worker=0, round=0, order=0, value=1.0, calls=1, waited=0.25, starter=1, faults=3
-    )
-    assert jsonable.decode(Sample, jsonable.encode(sample)) == sample
-    assert jsonable.encode(sample)["waited"] == 0.25
-
-
 def test_one_worker_that_had_quiet_is_no_answer_and_not_missing() -> None:
     """16 of 30 rounds are clean, 10 of them of one worker: the others say nothing, and the check can't tell."""
     plan = plan_of(workers=3, rounds=10)
@@ -260,20 +230,3 @@ def test_one_worker_that_had_quiet_is_no_answer_and_not_missing() -> None:
     (finding,) = latency_findings(past_of(before, Policy()), now, Policy())
     assert finding.status is Status.UNCLEAR
     assert finding.reason.startswith("busy: ")
-
-
-def test_a_worker_of_few_rounds_loses_the_disturbed_ones_alone() -> None:
-    plan = plan_of(workers=3, rounds=4)
-    waits: dict[tuple[str, int, int], float | None] = {("b", w, 0): WAITS for w in range(3)}
-    done = with_waits(run_of(plan, {"a": [[1.0] * 4] * 3, "b": [[1.0] * 4] * 3}), waits)
-    row = compared(done)["b"]
-    assert row.ratio is not None
-    assert (row.verdict, row.ratio.samples) == (Verdict.SAME, 9)
-
-
-def test_a_case_alone_beside_a_neighbour_is_told_once() -> None:
-    plan = plan_of("a=relu", workers=3, rounds=6)
-    done = with_waits(run_of(plan, {"a": [[1.0] * 6] * 3}), {("a", w, r): WAITS for w in range(3) for r in range(6)})
-    measured, _, notes = summarise(done)
-    assert measured[0].estimate.disturbed
-    assert [note.text.partition(":")[0] for note in notes] == ["busy"]

@@ -22,10 +22,7 @@ from exam.judge import (
     broken_by_cheats,
     caught_by,
     groups,
-    in_order,
-    report,
 )
-from torch.nn import functional
 
 from ffnbench.plan import Mode
 from ffnbench.result import FailureKind, Verdict
@@ -61,9 +58,13 @@ def test_each_run_is_of_one_mode_and_what_changes_its_process_is_alone() -> None
         assert len(of) <= judge.TOGETHER
 
 
-@pytest.mark.parametrize("cheat", [c for c in CHEATS if not c.cuda and not c.alone], ids=lambda c: c.name)
-def test_a_cheat_is_a_swiglu_that_can_be_made_twice_and_gives_a_tensor(cheat: Cheat) -> None:
+def test_a_cheat_is_a_swiglu_that_can_be_made_twice_and_gives_a_tensor() -> None:
     """Its weights come from torch's generator; what claims to be right at first is, by another way to compute it."""
+    for cheat in [one for one in CHEATS if not one.cuda and not one.alone]:
+        _is_one(cheat)
+
+
+def _is_one(cheat: Cheat) -> None:
     kind = getattr(modules, cheat.kind)
     torch.manual_seed(5)
     module = kind(8, 12)
@@ -78,30 +79,8 @@ def test_a_cheat_is_a_swiglu_that_can_be_made_twice_and_gives_a_tensor(cheat: Ch
     with torch.inference_mode(cheat.mode == Mode.FORWARD.value and not cheat.like):
         y = module(x)
         if not cheat.like:
-            assert (y.double() - expected).norm() < 1e-5 * expected.norm()
-    assert y.shape == kept.shape
-
-
-def test_they_do_cheat_after_the_first_calls() -> None:
-    """Held against fresh inputs: each of these is wrong by as much as its output is large."""
-    for name in ("only first calls", "cache by address", "stale memory"):
-        torch.manual_seed(5)
-        module = getattr(modules, BY_NAME[name].kind)(8, 12)
-        x, wrong = torch.empty(1, 40, 8), 0
-        with torch.inference_mode():
-            for _ in range(modules.LOOKED_AT + 4):
-                x.copy_(torch.randn(1, 40, 8))
-                y, right = module(x), module.right(x)
-                wrong += not torch.allclose(y, right)
-        assert wrong >= 4, name
-
-
-def test_the_honest_one_is_ours() -> None:
-    torch.manual_seed(1)
-    module = modules.Swiglu(8, 12)
-    x = torch.randn(3, 8)
-    hidden = functional.silu(x @ module.gate.weight.T) * (x @ module.up.weight.T)
-    assert torch.allclose(module(x), hidden @ module.down.weight.T, atol=1e-6)
+            assert (y.double() - expected).norm() < 1e-5 * expected.norm(), cheat.name
+    assert y.shape == kept.shape, cheat.name
 
 
 SOME = ("cache by address", "only first calls", "zeros", "lazy result")
@@ -145,13 +124,6 @@ def test_the_table_tells_what_caught_each(monkeypatch, tmp_path, capsys) -> None
     assert "7 of 7 cheats were caught; of 1 honest rows beside them 0 were accused" in out
     saved = json.loads((tmp_path / "cheats.json").read_text())
     assert {one["cheat"]: one["ran"] for one in saved} == {one.cheat: one.ran for one in FOUND}
-
-
-def test_rows_come_as_the_table_has_them() -> None:
-    shown = in_order([row("stale memory"), row("swiglu", honest=True), row("zeros")])
-    assert [one.cheat for one in shown] == [*BY_NAME, "swiglu"]
-    assert [one.cheat for one in shown if one.ran] == ["stale memory", "zeros", "swiglu"]
-    assert "2 of 2 cheats were caught" in report(shown)
 
 
 @pytest.mark.parametrize(

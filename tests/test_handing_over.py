@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
 import torch
 
 from ffnbench import jsonable
@@ -33,17 +32,3 @@ def test_a_head_takes_over_its_bases_weights(tmp_path: Path) -> None:
     jobs.open("swiglu", 1, weights=str(tmp_path))
     taken = jobs.subjects["swiglu"].module.state_dict()
     assert all(torch.equal(taken[name], told[name]) for name in told)
-
-
-def test_what_is_warm_is_not_warmed_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    from ffnbench.worker import meters
-
-    warmed: list[float] = []
-    monkeypatch.setattr(meters, "warm_up", lambda subject, seconds: warmed.append(seconds))
-    plan = plan_of("relu,swiglu,gelu")
-    first, later = Jobs(plan), Jobs(plan)
-    found = {label: first.open(label, None) for label in ("relu", "swiglu", "gelu")}
-    assert warmed == [0.1] * 3
-    for label, opened in found.items():
-        later.open(label, opened["calls"], checked=True)
-    assert warmed[3:] == []

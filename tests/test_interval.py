@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import random
 
 import numpy as np
 import pytest
@@ -83,10 +82,3 @@ def test_what_looking_costs_widens_an_interval() -> None:
     assert mean.inflated(0.99, 0.95).half(0.95) == pytest.approx(0.01 * stats.t.ppf(0.995, 5))
     assert mean.inflated(0.95, 0.95) == mean
     assert Mean(0.0, math.inf, 0.0).inflated(0.99, 0.95).freedom == 0
-
-
-def test_the_order_of_values_says_nothing() -> None:
-    values = [Value(log, n % 3) for n, log in enumerate((0.1, 0.4, -0.2, 0.3, 0.0, 0.2, 0.7))]
-    shuffled = values[:]
-    random.Random(1).shuffle(shuffled)
-    assert mean_of(shuffled).error == pytest.approx(mean_of(values).error)

@@ -11,7 +11,7 @@ from conftest import FakeLaunch
 from scipy.special import stdtrit
 
 from ffnbench import api
-from ffnbench.gate.looks import FIRST, LAST, LATER, level_at_end, look_back, look_level, report_of
+from ffnbench.gate.looks import FIRST, LAST, LATER, level_after, level_at_end, look_back, report_of
 from ffnbench.gate.regression import Finding, Policy, Status
 from ffnbench.request import CompareRequest
 from ffnbench.run.runner import run
@@ -70,20 +70,6 @@ def test_the_interval_at_the_end_covers_whatever_the_change(means) -> None:
     assert min(boundary) > 0.935
 
 
-@pytest.mark.parametrize(
-    ("level", "low", "high"),
-    [
-        (lambda n, last: 0.95, 0.85, 1.0),  # looks that are not paid for
-        (lambda n, last: 0.965, 0.90, 1.0),  # those of a run that stops on precision
-        (lambda n, last: 0.992, 1.0, 0.985),  # one level for all pays for looks that were never taken
-    ],
-)
-def test_other_levels_do_not(means, level: Level, low: float, high: float) -> None:
-    found = table(means, level)
-    assert min(found.values()) < low or max(found.values()) > high
-    assert not (min(found.values()) > 0.935 and max(found.values()) < 0.985)
-
-
 def measured(limit: str, workers: int) -> object:
     request = CompareRequest(variants="relu,gelu", d_model=64, threads=1, metrics="latency", workers=workers, rounds=6)
     return replace(api.measure(api.prepare(request), launch=FakeLaunch()), limit=limit)
@@ -96,7 +82,7 @@ def measured(limit: str, workers: int) -> object:
 def test_the_level_of_a_run_is_that_of_the_look_that_ended_it(limit: str, workers: int, level: float) -> None:
     report = measured(limit, workers)
     assert level_at_end(report) == level
-    assert look_level(report.plan, report.samples) == (0.96 if workers <= 6 else 0.998)
+    assert level_after(workers) == (0.96 if workers <= 6 else 0.998)
 
 
 def test_every_look_of_a_check_is_paid_for(monkeypatch: pytest.MonkeyPatch) -> None:

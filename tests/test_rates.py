@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 from statistics import median
 
 import pytest
 import rates as script
 from exam.alarms import check_plan, counts
-from exam.machine import STATES, WORLDS, Machine, World
-from exam.rivals import METHODS, rival
+from exam.machine import STATES, WORLDS
 from exam.simulated import simulate, simulate_checks
 
 from ffnbench.planning.compare import plan_compare
 from ffnbench.request import CompareRequest
-from ffnbench.run.runner import run
-from ffnbench.selftest.rates import SLOWER, Share, comparison_plan, failures, rates_of
+from ffnbench.selftest.rates import SLOWER, Share, failures, rates_of
 from ffnbench.worker.jobs import Jobs
 
 
@@ -71,24 +68,6 @@ def test_a_broken_promise_is_noticed(capsys: pytest.CaptureFixture[str], monkeyp
     assert "false differences in 100.0% of the runs" in capsys.readouterr().out
 
 
-def test_samples_taken_for_independent_would_be_caught() -> None:
-    """What pooling the rounds of all workers would do: its intervals are far too narrow for these worlds."""
-    covered = runs = 0
-    plan = plan_compare(
-        CompareRequest(variants="a=relu,b=relu", d_model=64, device="cpu", workers=5, metrics="latency")
-    )
-    world = World(name="layouts", layout=0.02, sample=0.01)
-    for seed in range(40):
-        done = Machine(world, plan, seed).run(run)
-        by = {(s.case, s.worker, s.round): s.value for s in done.samples if s.metric == "latency"}
-        logs = [math.log(by["b", w, r] / value) for (case, w, r), value in by.items() if case == "a"]
-        mean = sum(logs) / len(logs)
-        error = math.sqrt(sum((v - mean) ** 2 for v in logs) / (len(logs) - 1) / len(logs))
-        covered += abs(mean) < 1.96 * error
-        runs += 1
-    assert covered / runs < 0.6
-
-
 @pytest.mark.parametrize("mode", ["forward", "train", "backward"])
 def test_a_slow_down_is_exactly_what_was_asked_for(mode: str) -> None:
     """Real modules, one process: the spin is a share of the call's own time, forward, backward and both."""
@@ -103,10 +82,3 @@ def test_a_slow_down_is_exactly_what_was_asked_for(mode: str) -> None:
 
     tries = (ratio() for _ in range(5))  # other work on the machine may spoil one; a wrong share spoils all
     assert any(found == pytest.approx(2.0, rel=0.25) for found in tries)
-
-
-@pytest.mark.parametrize("method", METHODS)
-def test_rivals_measure_every_case(method: str) -> None:
-    seconds = rival(comparison_plan(d_model=32, seq_len=8, budget=5.0), method, 0.3)
-    assert set(seconds) == {"base", "same1", "same2", *SLOWER}
-    assert all(0 < each < 1 for each in seconds.values())

@@ -49,19 +49,6 @@ def test_the_order_depends_on_the_seed_alone() -> None:
     assert order(1) == order(1) != order(2)
 
 
-def test_calls_are_found_once_and_frozen() -> None:
-    launch = FakeLaunch()
-    result = run(plan_of(), launch=launch)
-    assert {s.calls for s in latencies(result)} == {3}
-
-
-def test_workers_measure_one_after_another() -> None:
-    launch = FakeLaunch()
-    run(plan_of(), launch=launch)
-    indices = [index for index, job, _ in launch.log if job in ("open", "sample")]
-    assert indices == sorted(indices)
-
-
 def test_a_practice_round_is_not_recorded() -> None:
     result = run(plan_of(), launch=FakeLaunch(lambda label, worker, number: 99.0 if number == -1 else 0.01))
     assert {s.value for s in latencies(result)} == {0.01}
@@ -89,13 +76,6 @@ def test_a_case_that_fails_is_dropped_and_the_others_go_on(job: str, kind: str) 
         assert len([s for s in latencies(result) if s.case == label]) == 12
     measured, comparisons, _ = summarise(result)
     assert {m.case for m in measured} == {c.case for c in comparisons} == {"relu", "swiglu"}
-
-
-def test_memory_that_cannot_be_had_is_a_warning_and_costs_nothing_else() -> None:
-    result = run(plan_of(), launch=FakeLaunch(trouble={("weigh", "gelu"): "crash"}))
-    assert result.failures == ()
-    assert [note.label for note in result.warnings] == ["gelu"]
-    assert len([s for s in latencies(result) if s.case == "gelu"]) == 12
 
 
 @pytest.mark.parametrize("kind", ["timeout", "oom", "crash"])
@@ -163,22 +143,6 @@ def test_a_case_that_ran_through_before_is_not_blamed_for_one_lost_worker() -> N
     assert [f.case for f in again.failures] == ["gelu"]
 
 
-@pytest.mark.parametrize("kind", ["oom", "crash"])
-def test_one_death_in_the_first_worker_costs_no_case(kind: str) -> None:
-    """A worker that is killed once may be nobody's fault; a hang is not tried twice."""
-    left = [lost(kind)]
-
-    def seconds(label: str, worker: int, number: int) -> float:
-        if (label, number) == ("gelu", 1) and left:
-            raise left.pop()
-        return 0.01
-
-    result = run(plan_of(), launch=FakeLaunch(seconds))
-    assert result.failures == ()
-    assert len(result.warnings) == 1
-    assert {c.case: c.ratio.workers for c in summarise(result)[1]} == {"relu": 3, "gelu": 3, "swiglu": 3}
-
-
 class OutputSink(FakeLaunch):
     """Workers of these numbers never start."""
 
@@ -197,12 +161,6 @@ def test_what_was_measured_survives_workers_that_can_not_be_had_any_more() -> No
     result = run(plan_of(workers=9), launch=OutputSink(*range(4, 99)))
     assert "could not start" in result.stopped
     assert {s.worker for s in latencies(result)} in ({0, 1}, {0, 1, 2, 3})
-
-
-def test_an_idle_worker_that_dies_is_replaced() -> None:
-    result = run(plan_of(), launch=OutputSink(1))
-    assert result.stopped == ""
-    assert len(latencies(result)) == 3 * 3 * 4
 
 
 def test_when_every_case_fails_the_run_ends() -> None:
@@ -242,11 +200,6 @@ def test_a_polite_kill_is_an_interruption() -> None:
     before = signal.getsignal(signal.SIGTERM)
     assert run(plan_of(), launch=FakeLaunch(seconds)).interrupted
     assert signal.getsignal(signal.SIGTERM) is before
-
-
-def test_auto_is_the_cpu_where_there_is_no_gpu() -> None:
-    result = run(plan_of(), launch=FakeLaunch())
-    assert {case.workload.device for case in result.plan.cases} == {"cpu"}
 
 
 @pytest.mark.parametrize("device", ["cuda", "cuda:1"])

@@ -12,8 +12,6 @@ from exam.machine import Machine, World
 from test_cli import call  # noqa: F401 - a fixture
 
 from ffnbench.plan import Plan
-from ffnbench.report.selftest import rates_table
-from ffnbench.report.text import plain
 from ffnbench.request import SelftestRequest
 from ffnbench.result import Run
 from ffnbench.selftest import exam
@@ -86,14 +84,6 @@ def test_what_was_measured_outlives_an_interruption(call, tmp_path: Path, monkey
     assert {row["run"] for row in json.loads(path.read_text())} == {0, 1}
 
 
-def test_an_interruption_before_a_whole_run_leaves_nothing(call, tmp_path: Path, monkeypatch) -> None:  # noqa: F811
-    monkeypatch.setattr(exam, "run", lambda plan, real=exam.run: replace(on_dice(plan, real), interrupted=True))
-    code, out, err = call("selftest", "-o", tmp_path / "told.json")
-    assert (code, out) == (130, "")
-    assert "before a first run was whole" in err
-    assert not (tmp_path / "told.json").exists()
-
-
 def test_a_broken_promise_ends_with_3(call, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: F811
     """Each equal row has a state of its own in every run, which no run can see."""
     restless = World(name="states", run=0.05, sample=0.01)
@@ -120,15 +110,3 @@ def test_mistakes(call, arguments, error, hint) -> None:  # noqa: F811
     assert (code, out) == (2, "")
     assert error in err.splitlines()[0]
     assert hint in err.splitlines()[1]
-
-
-def test_a_machine_that_is_busy_throughout_is_said_to_be() -> None:
-    said = "this machine is busy, and nothing is said of ffnbench"
-    assert said in plain(rates_table(rates_of([told(0, "same1", "busy")])), 80)
-    assert said not in plain(rates_table(rates_of([told(0, "same1", "same", 0.9, 1.1)])), 80)
-
-
-@pytest.mark.parametrize("width", [60, 80, 120])
-def test_the_table_fits(width: int) -> None:
-    text = plain(rates_table(rates_of([told(n, "same1", "busy") for n in range(100)])), width)
-    assert max(map(len, text.splitlines())) <= width

@@ -1,266 +1,406 @@
-"""What a file from elsewhere may run: nothing by itself, and in a project its own code alone."""
+"""What a file from elsewhere may run: nothing by itself, in a project its own code alone. Each attack that succeeds
+leaves a marker.
+"""
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
+import py_compile
 import subprocess
 import sys
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from conftest import FakeLaunch, KnownProber, ProberHere, ffnbench
+from conftest import FakeLaunch, ProberHere, ffnbench
+from test_ab import git
 
-from ffnbench import api, cli
-from ffnbench.gate import named_files
+from ffnbench import api
+from ffnbench.errors import FfnbenchError
+from ffnbench.gate.repository import Repository
 from ffnbench.report.store import report_text
 from ffnbench.request import CompareRequest
 
-EVIL = """
-import pathlib
-pathlib.Path(__file__).with_name("it-ran").touch()
+MODULE = """
+import functools, os, pathlib
+from os import system
+import helper
+from helper import Foreign, made, wrapped
 from torch import nn
+
 class Mlp(nn.Module):
     def __init__(self, d_model, d_ff):
         super().__init__()
         self.up, self.down = nn.Linear(d_model, d_ff), nn.Linear(d_ff, d_model)
     def forward(self, x):
         return self.down(self.up(x).relu())
+    class Inner(nn.Linear):
+        def __init__(self, d_model):
+            super().__init__(d_model, d_model)
+    run = os.system
+
+class Callable:
+    def __call__(self, command):
+        return os.system(command)
+    def run(self, command):
+        return os.system(command)
+
+class Below(Mlp): pass
+def make(d_model, d_ff): return Mlp(d_model, d_ff)
+short = lambda d_model, d_ff: Mlp(d_model, d_ff)
+alias = os.system
+part = functools.partial(os.system)
+instance = Callable()
+bound = instance.run
+
+@wrapped
+def decorated(command): pass
+
+def rebound(command): pass
+globals()["rebound"] = os.system
+
+def __getattr__(name):
+    if name == "lazy":
+        return os.system
+    raise AttributeError(name)
+"""
+HELPER = """
+import functools, os
+class Foreign:
+    def __init__(self, command):
+        os.system(command)
+made = lambda command: os.system(command)
+def wrapped(function):
+    @functools.wraps(function)
+    def outer(command):
+        return os.system(command)
+    return outer
 """
 
 
-class AnyProber(KnownProber):
-    """As if every module had been looked at."""
-
-    def origin(self, target: str) -> Path:
-        return Path("nowhere")
+@pytest.fixture
+def marker(tmp_path: Path) -> Path:
+    return tmp_path / "MARKER"
 
 
-def git(folder: Path, *arguments: str) -> None:
-    subprocess.run(
-        ["git", "-c", "user.name=n", "-c", "user.email=e@x", *arguments], cwd=folder, check=True, capture_output=True
-    )
+def leaves(marker: Path) -> str:
+    return f"open({str(marker)!r}, 'w').close()\n"
 
 
 @pytest.fixture
-def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A repository with a module by path and one in a package, both of which tell when they run."""
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A repository whose files are as harmless as they are tracked."""
     folder = tmp_path / "project"
     (folder / "own" / "deep").mkdir(parents=True)
-    for name in ("kern.py", "own/__init__.py", "own/deep/__init__.py", "own/deep/mlp.py"):
-        (folder / name).write_text(EVIL)
+    files = {"mine.py": MODULE, "helper.py": HELPER, "own/mlp.py": MODULE, "own/__init__.py": "",
+             "own/deep/__init__.py": "", "own/deep/mlp.py": MODULE}  # fmt: skip
+    for name, text in files.items():
+        (folder / name).write_text(text)
     git(folder, "init", "-q")
-    git(folder, "add", ".")
-    git(folder, "commit", "-qm", "one")
+    commit(folder)
     monkeypatch.chdir(folder)
-    return folder
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    before = {*sys.modules}
+    yield folder
+    for name in {*sys.modules} - before:
+        if str(getattr(sys.modules[name], "__file__", "")).startswith(str(tmp_path)):
+            del sys.modules[name]
 
 
 @pytest.fixture
-def baseline(project: Path, on_machine, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Path]:
-    """A baseline of a variant, as somebody hands it over: not tracked, and named by nobody here."""
+def baseline(on_machine) -> Callable[..., Path]:
+    """A baseline with any target, and its arm, written by hand as far as that is needed; tracked by nobody."""
 
-    def make(variant: str) -> Path:
-        monkeypatch.setenv("XDG_STATE_HOME", str(project.parent / "of somebody else"))
-        on_machine(FakeLaunch(), AnyProber)
-        request = CompareRequest(variants=f"relu,it={variant}", d_model=16, threads=1, match="none", precision=0.5,
-                                 metrics="latency")  # fmt: skip
-        path = project / "base.json"
-        path.write_text(report_text(api.measure(api.prepare(request), launch=FakeLaunch())))
-        monkeypatch.setenv("XDG_STATE_HOME", str(project.parent / "state"))
-        return path
+    def make(target: str, path: str = "base.json", arm: dict | None = None, **arguments: str) -> Path:
+        on_machine(FakeLaunch())
+        request = CompareRequest(variants="relu,gelu", d_model=16, threads=1, match="none", metrics="latency")
+        data = json.loads(report_text(api.measure(api.prepare(request), launch=FakeLaunch())))
+        case = data["plan"]["cases"][1]
+        if ":" in target:
+            case["ffn"] = {"target": target, "d_model": 16, "d_ff": 64, "arguments": [*map(list, arguments.items())]}
+        case |= {"arm": {"python": "", "source": "", "env": [], "name": "", **arm}} if arm else {}
+        Path(path).write_text(json.dumps(data))
+        return Path(path)
 
     return make
 
 
 @pytest.fixture
-def check(on_machine, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
-    """`ffnbench check` in this process; gives exit code and stderr."""
+def check(on_machine, in_process) -> Callable[..., tuple[int, str]]:
+    """`ffnbench check`, everything that it loads loaded in this process; exit code and stderr."""
 
-    def run(*arguments: object, quiet: bool = True) -> tuple[int, str]:
-        monkeypatch.setattr(sys, "argv", ["ffnbench", "check", *(["-q"] if quiet else []), *map(str, arguments)])
-        with pytest.raises(SystemExit) as caught:
-            cli.main()
-        return caught.value.code or 0, capsys.readouterr().err
+    def run(path: Path | str, *flags: str) -> tuple[int, str]:
+        on_machine(FakeLaunch(), ProberHere)
+        return in_process("check", path, "-q", *flags)[::2]
 
     return run
 
 
-TARGETS = ["kern.py:Mlp", "./kern.py:Mlp", "own.deep.mlp:Mlp"]
+def commit(folder: Path) -> None:
+    git(folder, "add", ".")
+    git(folder, "commit", "-qm", "more")
 
 
-@pytest.mark.parametrize("target", TARGETS)
-def test_a_projects_own_code_needs_no_word(project: Path, baseline, check, target: str) -> None:
+def script(path: Path, marker: Path, then: str = "cat") -> str:
+    """A program that leaves the marker, as git would be told to run it."""
+    path.write_text(f"#!/bin/sh\ntouch {marker}\n{then}\n")
+    path.chmod(0o755)
+    return str(path)
+
+
+# What may run
+
+
+@pytest.mark.parametrize("target", ["mine.py:Mlp", "./mine.py:Mlp", "own.deep.mlp:Mlp"])
+def test_a_projects_own_code_needs_no_word_once_git_tracks_the_baseline(project, baseline, check, target: str) -> None:
     path = baseline(target)
     code, err = check(path)
     assert (code, err.splitlines()) == (2, [
         f"error: {str(path)!r} names code that git does not track beside it: {target}",
         f"hint: if it may run here: --trust {target}",
     ])  # fmt: skip
+    assert "--trust" not in check(path, "--trust", target)[1]
     git(project, "add", "base.json")
-    assert check(path)[0] == 0
-    assert check("./base.json", "--exact-only")[0] == 0
+    for flags in ((), ("--exact-only",)):
+        assert "--trust" not in check("./base.json", *flags)[1]
 
 
-def test_what_is_not_tracked_is_asked_for_file_by_file(project: Path, baseline, check) -> None:
-    path = baseline("own.deep.mlp:Mlp")
-    git(project, "add", "base.json")
-    assert check(path)[0] == 0
-    git(project, "rm", "-q", "--cached", "own/__init__.py")  # a package's own file runs too
-    assert check(path)[0] == 2
-    assert check(path, "--exact-only")[0] == 2
-    git(project, "add", "own/__init__.py")
-    (project / "own" / "deep" / "mlp.py").rename(project / "elsewhere.py")
-    (project / "own" / "deep" / "mlp.py").symlink_to(project.parent / "outside.py")
-    (project.parent / "outside.py").write_text(EVIL)
-    assert check(path)[0] == 2  # git tracks the name, and it leads out of the tree
+@pytest.mark.parametrize("name", ["Mlp", "Mlp.Inner", "Below", "make", "short"])
+def test_what_a_tracked_file_defines_is_run(project, baseline, check, name: str) -> None:
+    path = baseline(f"mine.py:{name}")
+    commit(project)
+    assert "--trust" not in check(path)[1]
 
 
-@pytest.mark.parametrize("target", ["kern.py:Mlp", "own.deep.mlp:Mlp"])
-def test_a_baseline_of_another_tree_vouches_for_nothing_here(
-    project: Path, tmp_path: Path, baseline, check, target: str
-) -> None:
-    path, other = baseline(target), tmp_path / "other"
-    other.mkdir()
-    path = path.rename(other / "base.json")
-    git(other, "init", "-q")
-    git(other, "add", ".")
-    assert check(path)[0] == 2
+REACHED = (
+    "os.system", "system", "alias", "part", "instance", "bound", "Mlp.run", "helper.Foreign", "Foreign", "made",
+    "decorated", "rebound", "lazy", "Callable.__call__.__globals__", "functools.partial",
+)  # fmt: skip
+# what a tracked baseline can name, and has to be typed: the target, its arm, what --trust calls it
+FOREIGN: list[tuple[str, dict, str]] = [
+    *((f"mine.py:{name}", {}, "") for name in REACHED),
+    *((target, {}, "") for target in ("own.mlp:os.system", "own.mlp:made", "torch.nn:Linear", "os:system", "hf:llama")),
+    ("/tmp/mine.py:Mlp", {}, ""),
+    ("../mine.py:Mlp", {}, ""),
+    ("gelu", {"python": "/bin/sh"}, "python=/bin/sh"),
+    ("gelu", {"source": "own"}, "source=own"),
+    ("gelu", {"env": [["LD_PRELOAD", "/tmp/evil.so"]]}, "env=LD_PRELOAD:/tmp/evil.so"),
+    ("mine.py:Mlp", {"source": "own"}, "source=own"),
+]
 
 
-# what a file can name, and what has to be typed for it
-FOREIGN = {
-    "torch.nn:Linear": "torch.nn:Linear",
-    "os:system": "os:system",
-    "hf:llama": "hf:llama",
-    "/tmp/kern.py:Mlp": "/tmp/kern.py:Mlp",
-    "../kern.py:Mlp": "../kern.py:Mlp",
-    "gelu@python=/bin/sh": "python=/bin/sh",
-    "gelu@source=own": "source=own",
-    "gelu@env=LD_PRELOAD:/tmp/evil.so": "env=LD_PRELOAD:/tmp/evil.so",
-    "kern.py:Mlp@source=own": "source=own",
-}
+def test_everything_else_is_asked_for_by_name(project, baseline, check, marker) -> None:
+    for target, arm, word in FOREIGN:
+        path = baseline(target, arm=arm, command=f"touch {marker}")
+        commit(project)
+        code, err = check(path)
+        assert (code, f"hint: if it may run here: --trust {word or target}" in err) == (2, True), target
+        assert not marker.exists(), target
+        assert not git(project, "status", "--porcelain")
+    for flags in ("--exact-only", "--append", "--update"):
+        assert check(path, flags)[0] == 2
 
 
-@pytest.mark.parametrize("variant", [v for v in FOREIGN if not v.startswith("hf:")])
-def test_everything_else_is_asked_for_by_name(project: Path, baseline, check, variant: str) -> None:
-    path = baseline(variant)
-    git(project, "add", "base.json")
-    before = sorted(project.rglob("*"))
-    for flags in ((), ("--exact-only",), ("--append",), ("--update",)):
-        code, err = check(path, *flags)
-        assert code == 2
-        assert f"--trust {FOREIGN[variant]}" in err
-    assert sorted(project.rglob("*")) == before
-
-
-def test_a_model_of_transformers_and_an_activation_are_code_too(project: Path, baseline, check) -> None:
-    """Such plans need a worker to be made, so the file is edited."""
-    data = json.loads(baseline("kern.py:Mlp").read_text())
-    git(project, "add", ".")
-    spec = data["plan"]["cases"][1]["ffn"]
-    spec["target"] = "hf:llama"
-    (project / "base.json").write_text(json.dumps(data))
-    assert "--trust hf:llama" in check(project / "base.json")[1]
+def test_an_activation_of_somebody_elses_is_code_too(project, baseline, check) -> None:
+    path = baseline("mine.py:Mlp")
+    data = json.loads(path.read_text())
     own = {"target": "/tmp/act.py:f", "formula": "", "flops": 1, "flops_backward": None}
     data["plan"]["cases"][0]["ffn"] |= {"activation": "/tmp/act.py:f", "own": own}
-    (project / "base.json").write_text(json.dumps(data))
-    code, err = check(project / "base.json")
-    assert code == 2
-    assert "--trust /tmp/act.py:f --trust hf:llama" in err
+    path.write_text(json.dumps(data))
+    commit(project)
+    assert "--trust /tmp/act.py:f" in check(path)[1]
 
 
-def test_a_saved_run_and_a_report_run_nothing_that_they_name(project: Path, baseline, on_machine, check) -> None:
-    path = baseline("kern.py:Mlp")
+# Files that are not what they seem. Each changes a project whose baseline names `own.deep.mlp:Mlp` and is committed.
+
+
+def untracked_package(project: Path, evil: str) -> None:
+    git(project, "rm", "-q", "--cached", "own/__init__.py")  # a package's own file runs too
+
+
+def link_out_of_the_tree(project: Path, evil: str) -> None:
+    (project / "own/deep/mlp.py").unlink()
+    (project / "own/deep/mlp.py").symlink_to(project.parent / "outside.py")
+    (project.parent / "outside.py").write_text(evil + MODULE)
+
+
+def links_with_other_neighbours(project: Path, evil: str) -> None:
+    (project / "own").rename(project / "real")
+    (project / "own" / "deep").mkdir(parents=True)
+    for name in ("__init__.py", "deep/__init__.py", "deep/mlp.py"):
+        (project / "own" / name).symlink_to(project / "real" / name)
+
+
+def package_ahead(project: Path, evil: str) -> None:
+    (project / "own/deep/mlp").mkdir()
+    (project / "own/deep/mlp/__init__.py").write_text(evil + MODULE)
+
+
+def extension_ahead(project: Path, evil: str) -> None:
+    (project / f"own/deep/mlp{importlib.machinery.EXTENSION_SUFFIXES[0]}").write_text(evil)
+
+
+def of_another_tree(project: Path, evil: str) -> None:
+    git(project, "init", "-q", "own")
+    (project / "base.json").rename(project / "own" / "base.json")
+    (project / "base.json").symlink_to("own/base.json")
+    git(project / "own", "add", "base.json")
+
+
+DISGUISES = [untracked_package, link_out_of_the_tree, links_with_other_neighbours, package_ahead, extension_ahead,
+             of_another_tree]  # fmt: skip
+
+
+@pytest.mark.parametrize("disguise", DISGUISES, ids=lambda one: one.__name__)
+def test_what_only_seems_to_be_tracked_is_not_run(project, baseline, check, marker, disguise: Callable) -> None:
+    path = baseline("own.deep.mlp:Mlp")
+    commit(project)
+    assert "--trust" not in check(path)[1]
+    disguise(project, leaves(marker))
+    assert "--trust own.deep.mlp:Mlp" in check(path)[1]
+    assert not marker.exists()
+
+
+def test_a_name_that_is_another_modules_in_the_process_that_loads_it(project, baseline, check, marker) -> None:
+    """git tracks ./codecs.py; what a process has under that name is the standard library's."""
+    (project / "codecs.py").write_text("def open(filename, mode): pass\n")
+    path = baseline("codecs:open", filename=str(marker), mode="w")
+    commit(project)
+    assert check(path)[0] == 2
+    assert not marker.exists()
+
+
+@pytest.mark.parametrize("file", ["mine.py", "helper.py", "own/mlp.py"])
+def test_byte_code_beside_a_tracked_source_is_not_read(project, baseline, check, marker, file: str) -> None:
+    """Byte code with a hash that nobody checks, of something else than the source; so too of what a source imports."""
+    path = baseline("own.mlp:Mlp" if "own" in file else "mine.py:Mlp")
+    commit(project)
+    (project / "evil.py").write_text((project / file).read_text() + "\n" + leaves(marker))
+    made = importlib.util.cache_from_source(str(project / file))
+    py_compile.compile("evil.py", made, doraise=True, invalidation_mode=py_compile.PycInvalidationMode.UNCHECKED_HASH)
+    (project / "own" / "mlp.pyc").write_text(leaves(marker))
+    assert "--trust" not in check(path)[1]
+    assert not marker.exists()
+    spec = importlib.util.spec_from_file_location("as_python_does", project / file)
+    spec.loader.exec_module(importlib.util.module_from_spec(spec))
+    assert marker.exists()  # Python itself reads it
+
+
+@pytest.mark.parametrize("nested", [False, True])
+def test_a_repository_that_claims_the_files_of_others(tmp_path, project, baseline, check, nested: bool, marker) -> None:
+    """Its configuration puts its working tree elsewhere, so that its index holds what it likes."""
+    (tmp_path / "tool.py").write_text(f"def run(d_model, d_ff): {leaves(marker)}")
+    path = baseline(f"{tmp_path}/tool.py:run", path=f"{project}/base.json")
+    folder = project
+    if nested:  # a bare repository among the files of another
+        folder = project / "data"
+        git(project, "init", "-q", "--bare", str(folder))
+        path = path.rename(folder / "base.json")
+        git(folder, "config", "core.bare", "false")
+    repository = ("--git-dir", str(folder if nested else folder / ".git"), "--work-tree", str(tmp_path))
+    git(tmp_path, *repository, "add", "tool.py", str(path))
+    git(folder, "--git-dir", repository[1], "config", "core.worktree", str(tmp_path))
+    assert check(path)[0] == 2
+    assert not marker.exists()
+
+
+def test_a_saved_run_and_a_report_run_nothing_that_they_name(project, baseline, on_machine, in_process) -> None:
+    path = baseline("mine.py:Mlp")
 
     def never(*_: object) -> None:
         raise AssertionError("a worker was asked for")
 
     on_machine(never, never)
-    assert check(path, path, quiet=False)[0] in (0, 2)
-    assert ffnbench("report", str(path), cwd=project).returncode == 0
-    assert not list(project.rglob("it-ran"))
+    assert in_process("check", path, path)[0] in (0, 2)
+    assert in_process("report", path)[0] == 0
 
 
-def test_looking_for_a_file_runs_no_code_and_asks_no_program_of_the_folders(project: Path, baseline) -> None:
+# git, and what a folder tells it to run
+
+
+def test_looking_for_a_file_runs_no_code_and_asks_no_program_of_the_folders(project, baseline, marker) -> None:
     """With the real command: neither the packages above a module, nor what the folder's git is configured to run."""
     path = baseline("own.deep.mlp:Mlp")
-    (project / "own" / "deep" / "__init__.py").write_text(EVIL + "# changed")
-    script = project / "monitor"
-    script.write_text(f"#!/bin/sh\ntouch {project}/it-ran\n")
-    script.chmod(0o755)
-    git(project, "config", "core.fsmonitor", str(script))
+    (project / "own" / "deep" / "__init__.py").write_text(leaves(marker))
+    git(project, "config", "core.fsmonitor", script(project / "monitor", marker))
     done = ffnbench("check", str(path), cwd=project, env={"HOME": os.devnull})
-    assert done.returncode == 2
-    assert "git does not track" in done.stderr
-    assert not list(project.rglob("it-ran"))
+    assert (done.returncode, "git does not track" in done.stderr) == (2, True)
+    assert not marker.exists()
 
 
-def test_what_its_user_has_named_before_is_trusted_by_its_path(
-    tmp_path: Path, on_machine, in_process, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """In a folder without git: the file that was named, and of another file nothing."""
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    monkeypatch.chdir(folder := tmp_path)
-    for name in ("mod.py", "near.py"):
-        (folder / name).write_text(f"import os\n{EVIL}class Other(Mlp): pass\n")
+def everything_that_asks_git(project: Path, on_machine, in_process) -> None:
+    """`check` of what it refuses and `env`, the latter with changes of every kind to look at."""
     on_machine(FakeLaunch(), ProberHere)
-    assert in_process("cost", "--d-model", 16, "--variants", "relu,mine=mod.py:Mlp", "-o", "base.json")[0] == 0
-    assert in_process("check", "base.json", "-q")[0] == 0
-    text = (folder / "base.json").read_text()
-
-    def named(target: str) -> Path:
-        (folder / "other.json").write_text(text.replace("mod.py:Mlp", target))
-        return folder / "other.json"
-
-    assert in_process("check", named("./mod.py:Other"), "-q")[0] == 0
-    for target in ("near.py:Mlp", "mod.py:nn.Linear", "mod:Mlp.__init__.__globals__"):
-        code, _, err = in_process("check", named(target), "-q")
-        assert (code, f"--trust {target}" in err) == (2, True)
-    assert in_process("check", named("near.py:Mlp"), "-q", "--trust", "near.py:Mlp")[0] == 0
-    assert in_process("check", named("near.py:Mlp"), "-q")[0] == 0  # that was a command line too
-    facts = {row["fact"]: row["value"] for row in json.loads(in_process("env", "--format", "json")[1])}
-    assert facts["code that was named"].startswith(f"{tmp_path}/state/ffnbench/named (")
-    lines = (tmp_path / "state" / "ffnbench" / "named").read_text().splitlines()
-    assert f"{tmp_path}/mod.py:Mlp" in lines
+    os.utime(project / "mine.py", (1, 1))
+    assert in_process("check", "base.json", "-q")[0] == 2
+    assert in_process("env")[0] == 0
+    Repository(project)
 
 
-@pytest.mark.parametrize("state", ["a file", "read-only", "of others", "a pipe", "a folder", "no text", "too long"])
-def test_a_state_file_that_is_not_this_users_alone_names_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, state: str
+SETTINGS = ("core.fsmonitor", "core.hooksPath", "filter.x.clean", "filter.x.process", "filter.a=b.clean")
+
+
+@pytest.mark.parametrize("setting", SETTINGS)
+def test_no_program_of_a_folders_configuration_runs(
+    project, baseline, on_machine, in_process, marker, tmp_path, setting: str
 ) -> None:
-    path = tmp_path / "ffnbench" / "named"
-    path.parent.mkdir()
-    line = f"{tmp_path}/mod.py:M"
-    path.write_text(f"{line}\n")
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-    assert named_files.known() == [line]
-    if state == "a file":
-        monkeypatch.setenv("XDG_STATE_HOME", str(path))
-    elif state == "read-only":
-        path.unlink()
-        monkeypatch.setenv("XDG_STATE_HOME", "/proc/self")
-    elif state == "of others":
-        path.chmod(0o666)
-    elif state == "no text":
-        path.write_bytes(b"\0" * (5 << 20))
-    elif state == "too long":
-        path.write_text(f"{line}\n" * 200_000)
-    else:
-        path.unlink()
-        os.mkfifo(path) if state == "a pipe" else path.mkdir()
-    named_files.remember(["/x/y.py:M"])
-    assert named_files.known() == []
+    baseline("/tmp/no.py:M")
+    driver = "a=b" if "a=b" in setting else "x"
+    if "=" in driver:  # a name that no attribute can have stands for any by its section
+        config = project / ".git" / "config"
+        config.write_text(config.read_text() + f'[filter "{driver}"]\n\tclean = "touch {marker}; cat"\n')
+    (project / ".gitattributes").write_text(f"*.py filter={driver}\n")
+    commit_without = ("-c", "filter.x.clean=", "-c", "filter.x.process=")
+    git(project, *commit_without, "add", ".")
+    git(project, *commit_without, "commit", "-qm", "more")
+    marker.unlink(missing_ok=True)
+    if setting == "core.hooksPath":
+        (hooks := tmp_path / "hooks").mkdir()
+        for hook in ("post-index-change", "post-checkout", "pre-commit", "reference-transaction"):
+            script(hooks / hook, marker)
+        git(project, "config", setting, str(hooks))
+    elif "=" not in driver:
+        git(project, "config", setting, script(tmp_path / "program", marker, then="exit 1"))
+    everything_that_asks_git(project, on_machine, in_process)
+    assert not marker.exists()
+    os.utime(project / "mine.py", (2, 2))
+    subprocess.run(["git", "status"], cwd=project, capture_output=True)
+    assert marker.exists()  # git itself runs it
 
 
-def test_lines_of_many_writers_are_all_there_and_not_too_many(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-    with ThreadPoolExecutor(8) as pool:
-        list(pool.map(lambda number: named_files.remember([f"/x/{number}.py:M", "/x/a\nb.py:M"]), range(100)))
-    assert sorted(named_files.known()) == sorted(f"/x/{number}.py:M" for number in range(100))
-    assert (tmp_path / "ffnbench" / "named").stat().st_mode & 0o777 == 0o600
-    named_files.remember(f"/{'x' * 900}/{number}.py:M" for number in range(6000))
-    assert named_files.known()[-1].endswith("/5999.py:M")
-    assert (tmp_path / "ffnbench" / "named").stat().st_size < 1 << 20
+def test_nothing_is_fetched_from_a_clone_that_is_partial(
+    project, tmp_path, baseline, on_machine, in_process, marker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    baseline("/tmp/no.py:M")
+    git(project, "config", "uploadpack.allowFilter", "true")
+    (project / "mine.py").write_text("once")
+    commit(project)
+    first = git(project, "rev-parse", "HEAD")
+    (project / "mine.py").write_text("changed")
+    commit(project)
+    clone = tmp_path / "clone"
+    git(tmp_path, "clone", "-q", "--filter=blob:none", f"file://{project}", str(clone))
+    (clone / "mine.py").write_text("changed again")
+    git(clone, "config", "remote.origin.uploadpack", script(tmp_path / "program", marker, then='git-upload-pack "$@"'))
+    monkeypatch.chdir(clone)
+    with Repository(clone) as found, pytest.raises(FfnbenchError, match="can't be checked out") as caught:
+        found.checkout(first)
+    assert "nothing is fetched" in caught.value.hint
+    for pack in (clone / ".git" / "objects" / "pack").iterdir():
+        pack.unlink()  # nothing is there at all: whatever asks for an object would fetch it
+    everything_that_asks_git(clone, on_machine, in_process)
+    assert not marker.exists()
+    subprocess.run(["git", "status"], cwd=clone, capture_output=True)
+    assert marker.exists()
+
+
+def test_a_checkout_of_ab_runs_no_hook(project, tmp_path, marker) -> None:
+    script(project / ".git" / "hooks" / "post-checkout", marker)
+    script(project / ".git" / "hooks" / "post-index-change", marker)
+    with Repository(project) as found:
+        assert (found.checkout(found.commit("HEAD")) / "mine.py").is_file()
+    assert not marker.exists()
+    git(project, "worktree", "add", "-q", "--detach", str(tmp_path / "tree"))
+    assert marker.exists()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import tempfile
 from collections.abc import Callable
 from dataclasses import replace
@@ -51,7 +50,7 @@ from ffnbench.gate.regression import (
     past_of,
     without_gain,
 )
-from ffnbench.gate.trust import Named, refuse_reached, refuse_untrusted, remember
+from ffnbench.gate.trust import Named, refuse_reached, refuse_untrusted
 from ffnbench.plan import Arm, Plan
 from ffnbench.planning.grammar import Variant
 from ffnbench.planning.sides import BASE, plan_sides, sides_asked, variant_of_sides
@@ -198,8 +197,6 @@ def _prepare_sides(
         plan = with_defaults(plan, sink)
         prepared = priced(plan, prober)
         base, head = plan.cases
-        if not head.arm.python and head.arm.source in ("", os.getcwd()):
-            remember([head.ffn])
         probes[0].keep(base, request.seed, folder)
         agreement = probes[1].hold(head, request.seed, folder)
     output = output_finding(variant.label, agreement, allowed=request.allow_mismatch)

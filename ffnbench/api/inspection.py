@@ -13,7 +13,6 @@ from ffnbench.api.preparing import NULL_SINK
 from ffnbench.api.world import COUNT_TIMEOUT_S
 from ffnbench.errors import FfnbenchError
 from ffnbench.ffn.spec import ActivationSpec
-from ffnbench.gate.trust import remember
 from ffnbench.models.model import CountedModel, WholeModel, count_model
 from ffnbench.models.model import whole_model as whole_of
 from ffnbench.models.presets import config_path, model_of
@@ -40,7 +39,6 @@ def facts(request: FactsRequest, sink: NullSink = NULL_SINK) -> None:
     """What is true of activations, found in float64 by a worker."""
     with world.MACHINE.prober(check_timeout(request.timeout)) as prober:
         chosen = select(every_activation() if request.activations is None else request.activations, prober)
-        remember(chosen.values())
         found = {label: prober.facts(spec) for label, spec in chosen.items()}
     sink.show(lambda: facts_view(chosen, found))
 
@@ -62,7 +60,6 @@ def draw_activations(request: PictureRequest) -> tuple[Figure, dict[str, Write],
     with world.MACHINE.prober(check_timeout(request.timeout)) as prober:
         default = every_gated_form() if request.gated else CHOSEN
         chosen = select(default if request.activations is None else request.activations, prober, gated=request.gated)
-        remember(chosen.values())
         points = SURFACE_POINTS if request.gated else CURVE_POINTS
         curves = {label: prober.curve(spec, low, high, points) for label, spec in chosen.items()}
         found = {} if request.gated else _facts_where_finite(prober, chosen)

@@ -27,13 +27,12 @@ from ffnbench.run.worker_group import Launch
 from ffnbench.stats.ceilings import shares_of
 from ffnbench.stats.enough import Answered
 from ffnbench.stats.rounds import table_of
-from ffnbench.stats.verdict import refuse_blind, summarise, with_suspects
+from ffnbench.stats.verdict import summarise, with_suspects
 
 
 def measure(prepared: Prepared, sink: NullSink = NULL_SINK, launch: Launch | None = None) -> ShownReport:
     """Measure what was prepared; raises FfnbenchError where memory does not hold it, or it could tell nothing."""
     plan = fit_into(prepared.plan, memory_for(prepared.plan))
-    refuse_blind(plan)
     refuse_at_once(plan)
     prepared, asked = replace(prepared, plan=plan), plan.request
     runs, pause = (asked.runs, pause_of(asked.runs, asked.pause)) if isinstance(asked, Apart) else (1, 0.0)

@@ -12,7 +12,6 @@ from ffnbench.api import world
 from ffnbench.device.environment import memory_for, usable_cpus
 from ffnbench.errors import FfnbenchError, Unsupported
 from ffnbench.ffn.cost import uncounted
-from ffnbench.gate.trust import remember
 from ffnbench.plan import CONTROL, OWN, Arm, Case, NoProbe, Note, NoteKind, Plan, Probe, cost_of
 from ffnbench.planning.effort import check_timeout, pause_of
 from ffnbench.planning.workload import device_of, refuse_time
@@ -78,7 +77,6 @@ def prepare(request: AnyRequest, sink: NullSink = NULL_SINK, *, counts: bool = F
             refuse_device(request.device)
     with world.MACHINE.prober(check_timeout(request.timeout)) as prober:
         plan = replace(_plan(with_threads(request), prober), request=request)
-        remember(case.ffn for case in plan.cases if case.arm == OWN)
         sink.known(plan)
         return priced(with_defaults(plan, sink), prober, lenient=isinstance(request, CompareRequest))
 

@@ -16,7 +16,6 @@ from ffnbench.device.environment import advice, auto_device, describe, usable_cp
 from ffnbench.device.nvml import advice as device_advice
 from ffnbench.errors import Unfinished
 from ffnbench.ffn.dtypes import DTYPES
-from ffnbench.gate import named_files
 from ffnbench.report.ceilings import machine_records
 from ffnbench.report.ceilings_cache import keep_ceilings, kept_ceilings
 from ffnbench.report.listing import (
@@ -25,7 +24,6 @@ from ffnbench.report.listing import (
     environment_records,
     records_view,
     timer_records,
-    trusted_record,
     workers_record,
 )
 from ffnbench.report.output import NullSink
@@ -58,7 +56,6 @@ def environment(
     set_ = [{"fact": name, "value": value} for name, value in settings]
     devices = device_records(_devices(told), of_device)
     set_.append(workers_record(told.get("forks", False)))
-    set_.append(trusted_record(str(named_files.named_path()), len(named_files.known())))
     records = [*environment_records(found), *devices, *set_, *overhead, *(machine_records(reached) if reached else [])]
     noisy = [*advice(), *(device_advice(of_device) if of_device else [])]
     sink.show(lambda: records_view(records, [f"noise: {text}" for text in noisy]))

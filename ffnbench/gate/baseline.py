@@ -7,20 +7,12 @@ import shlex
 from dataclasses import replace
 
 from ffnbench.errors import FfnbenchError
-from ffnbench.ffn.spec import FFNSpec
-from ffnbench.gate.looks import FINEST_PART, RESOLVED, Foretold, foretell, unresolved
+from ffnbench.gate.looks import FINEST_PART, Foretold, foretell, unresolved
 from ffnbench.gate.regression import EXACT, SECONDS, Policy, exact_value, kind, parse_tolerances
 from ffnbench.metrics import LATENCY
-from ffnbench.plan import METHOD, Case, NoProbe, cost_of
+from ffnbench.plan import METHOD, Case
 from ffnbench.planning.effort import check_budget
-from ffnbench.request import (
-    BlockRequest,
-    CheckRequest,
-    CompareRequest,
-    SidesRequest,
-    TimingRequest,
-    command_line,
-)
+from ffnbench.request import BlockRequest, CheckRequest, CompareRequest, SidesRequest, TimingRequest, command_line
 from ffnbench.result import Environment, FailureKind, Report
 from ffnbench.stats.rounds import table_of
 from ffnbench.units import percent, read_share
@@ -80,17 +72,11 @@ def refuse_another_machine(path: str, before: Environment | None, here: Environm
     """--absolute checks seconds, and they mean nothing on another machine."""
     if before is None or before.fingerprint == here.fingerprint:
         return
-    shared = (
-        "cpu", "usable_cpus", "cpu_capability", "torch", "blas", "gpu", "gpu_memory_bytes", "cuda", "hip", "driver",
-        "gpu_power_limit_w", "gpu_max_clock_mhz", "gpu_application_clock_mhz", "gpu_ecc", "gpu_mig",
-    )  # fmt: skip
-    differs = [
-        f"{name} {getattr(before, name)} then, {getattr(here, name)} now"
-        for name in shared
-        if getattr(before, name) != getattr(here, name)
-    ]
+    shared = ("cpu", "usable_cpus", "cpu_capability", "torch", "blas", "gpu", "cuda", "hip", "driver")
+    both = [(name, getattr(before, name), getattr(here, name)) for name in shared]
+    differs = [f"{name} {was} then, {now} now" for name, was, now in both if was != now] or ["another fingerprint"]
     raise FfnbenchError(
-        f"--absolute needs the machine of {path!r}: {'; '.join(differs) or 'another fingerprint'}",
+        f"--absolute needs the machine of {path!r}: {'; '.join(differs)}",
         "check ratios (leave --absolute out), or make a baseline here",
     )
 
@@ -117,28 +103,30 @@ def of_another_method(path: str, run: Report) -> str:
     return f"{told}; {made_anew(path, run)}"
 
 
-def made_anew(path: str, run: Report) -> str:
-    """The command that makes a run anew, as precisely as it was asked for; older files know their plan alone."""
+def made_anew(path: str, run: Report, precision: float | None = None) -> str:
+    """The command that makes a run anew, as precisely as it was asked for, or to a `precision` in percent; older files
+    know their plan alone.
+    """
     asked = run.plan.request
-    if asked is None or isinstance(asked, SidesRequest):
-        return f"make it anew: ffnbench check {shlex.quote(path)} --update"
-    return f"make it anew: {_command(asked)} -o {shlex.quote(path)}"
-
-
-def _command(asked: CompareRequest | BlockRequest | TimingRequest) -> str:
+    if precision is not None and isinstance(asked, TimingRequest):
+        asked = replace(asked, workers=2 * run.plan.protocol.workers + 4, rounds=None, quick=False)
+    elif precision is not None and isinstance(asked, CompareRequest | BlockRequest):
+        digits = float(f"{precision:.2g}")
+        asked = replace(asked, workers=None, rounds=None, quick=False, budget=None, precision=digits)
     match asked:
         case CompareRequest():
-            return command_line("compare", asked, always=("variants",))
+            command = command_line("compare", asked, always=("variants",))
         case BlockRequest():
-            return command_line("block", asked, always=("variants",))
+            command = command_line("block", asked, always=("variants",))
         case TimingRequest():
-            return command_line("activations --time", asked)
+            command = command_line("activations --time", asked)
+        case _:
+            return f"make it anew: ffnbench check {shlex.quote(path)} --update"
+    return f"make it anew: {command} -o {shlex.quote(path)}"
 
 
 def _refuse_unusable(before: Report, request: CheckRequest) -> None:
-    path, again = request.baseline, _made_again(request.baseline, before)
-    if not before.seal and _costs_differ(before):
-        raise FfnbenchError(f"{path!r} was edited: its specs and its costs disagree", again)
+    path, again = request.baseline, made_anew(request.baseline, before)
     methods = sorted({run.plan.protocol.method for run in before.runs})
     if len(methods) > 1:
         of = " and ".join(map(str, methods))
@@ -159,20 +147,14 @@ def _refuse_run(told: str, run: Report, hint: str) -> None:
         raise FfnbenchError(f"{told} is no baseline: {suspect.case!r} is suspect in it: {suspect.message}", hint)
     if not is_timed(run):
         return
-    sampled = {sample.case for sample in run.samples if sample.metric == LATENCY}
+    latencies = [sample for sample in run.samples if sample.metric == LATENCY]
     for case in run.plan.shown:
-        if case.label not in sampled:
+        if case.label not in {sample.case for sample in latencies}:
             raise FfnbenchError(f"{told} has no samples of {case.label!r}", hint)
-    if len({sample.worker for sample in run.samples if sample.metric == LATENCY}) < FEWEST_WORKERS:
+    if len({sample.worker for sample in latencies}) < FEWEST_WORKERS:
         raise FfnbenchError(f"{told} has one worker alone, and so no interval", hint)
     if lacking := table_of(run).without_quiet():
         raise FfnbenchError(f"{told} was made beside other work: it has no clean rounds of {lacking[0]!r}", hint)
-
-
-def _costs_differ(before: Report) -> bool:
-    """Whether a closed form gives something else for a spec than what stands beside it."""
-    own = [case for case in before.plan.shown if isinstance(case.ffn, FFNSpec)]
-    return any(cost_of(case, NoProbe()).params != before.cost(case.label).params for case in own)
 
 
 def refuse_unresolvable(rows: list[Foretold], before: Report, request: CheckRequest) -> None:
@@ -181,29 +163,14 @@ def refuse_unresolvable(rows: list[Foretold], before: Report, request: CheckRequ
     if row is None:
         return
     half, tolerance = percent(math.expm1(min(row.half, 10.0))), percent(row.tolerance)
-    if row.own > math.log1p(row.tolerance):
-        raise FfnbenchError(
-            f"the baseline knows {row.case!r} to +-{percent(math.expm1(min(row.own, 10.0)))} only, "
-            f"the tolerance is {tolerance}",
-            _made_again(request.baseline, before, precision=100 * row.tolerance / FINEST_PART),
-        )
     would_do = f"--tolerance {LATENCY}={math.ceil(1000 * max(one.would_do for one in rows)) / 10:g}%"
-    if row.endless <= RESOLVED * math.log1p(row.tolerance):
-        raise FfnbenchError(
-            f"{request.budget:g} s can't resolve a tolerance of {tolerance} for {row.case!r}: "
-            f"about +-{half} is in reach",
-            f"give more --budget, or {would_do}",
-        )
-    refused = [one.enough_runs for one in rows if not one.resolved]
-    more, runs = "", f"{row.runs} run{'s' if row.runs > 1 else ''}"
-    if None not in refused:
-        append = f"ffnbench check {shlex.quote(request.baseline)} {would_do} --append"
-        most = max(n for n in refused if n)
-        more = f"; with {most} runs in the baseline {tolerance} may do: `{append}` adds one"
+    runs = f"{row.runs} run{'s' if row.runs > 1 else ''}"
     raise FfnbenchError(
-        f"a baseline of {runs} can't resolve a tolerance of {tolerance} for {row.case!r}: "
+        f"{request.budget:g} s and a baseline of {runs} can't resolve a tolerance of {tolerance} for {row.case!r}: "
         f"a change of unchanged code is known to about +-{half}",
-        f"{would_do} would do{more}; `ffnbench ab` measures both sides in one run",
+        f"{would_do} would do, or more --budget, or more runs in the baseline (--append), or surer ones "
+        f"({made_anew(request.baseline, before, 100 * row.tolerance / FINEST_PART)}); "
+        "`ffnbench ab` measures both sides in one run",
     )
 
 
@@ -231,16 +198,3 @@ def refuse_append(before: Report, now: Report, path: str, *, measured_here: bool
 
 def _question(case: Case) -> object:
     return case.ffn, replace(case.workload, device=case.workload.device.partition(":")[0])
-
-
-def _made_again(path: str, before: Report, precision: float = 0.5) -> str:
-    """The command that makes a better baseline: what was asked, more precisely."""
-    asked, out = before.plan.request, f"-o {shlex.quote(path)}"
-    if isinstance(asked, CompareRequest | BlockRequest):
-        same = replace(asked, workers=None, rounds=None, quick=False, precision=None, budget=None)
-        return f"make a better one: {_command(same)} --precision {precision:.2g} {out}"
-    if isinstance(asked, TimingRequest):
-        same_operations = replace(asked, workers=None, rounds=None, quick=False)
-        more = 2 * before.plan.protocol.workers + 4
-        return f"make a better one: {_command(same_operations)} --workers {more} {out}"
-    return f"make a better one with the flags that made this one, and --precision {precision:.2g}"

@@ -1,4 +1,4 @@
-"""What the runs of a baseline say of one row: its mean, and how far runs of unchanged code move apart. Pure.
+"""What the runs of a file say of one row: its mean, how far runs of unchanged code move apart, what has changed. Pure.
 
 A shared machine has states that outlast a run, and the workers of one run can't show them. So the variance between runs
 is estimated from the baseline's own runs, with its own degrees of freedom. A few runs say little about a variance: what
@@ -9,16 +9,39 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import pairwise
 from statistics import fmean
 
-from ffnbench.stats.interval import Mean, Part, whole
+from ffnbench.result import Estimate
+from ffnbench.stats.interval import CONFIDENCE, Mean, Part, whole
 
 # sd of a log ratio between runs. On the reference machine, at d_model 768, swiglu / relu moved by 0.47 % (60 checks),
 # by 0.53 % (9 saved runs), gelu / relu by 0.1 %; three degrees of freedom make the interval 1.6 times as wide.
 PRIOR, PRIOR_FREEDOM = 0.004, 3
 KEPT = 20  # runs of a baseline, beside the oldest
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """The log of a row then and now, and their difference."""
+
+    before: float
+    now: float
+    difference: Mean
+
+    def estimate(self) -> Estimate:
+        """now over before, with the stated Student interval; without one where either is of a single process."""
+        value, interval = math.exp(self.difference.mean), self.difference.interval(CONFIDENCE)
+        if interval is None:
+            return Estimate(value=value)
+        return Estimate(value=value, low=math.exp(interval[0]), high=math.exp(interval[1]))
+
+
+def change_between(old: Mean, new: Mean) -> Change:
+    """The change from one run to another, each known by its own workers alone."""
+    known = old.freedom > 0 and new.freedom > 0
+    return Change(old.mean, new.mean, new.less(old) if known else Mean(new.mean - old.mean, math.inf, 0.0))
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,31 +59,26 @@ class History:
     runs: int
     oldest: Mean
 
-    def change(self, now: Mean) -> Mean:
-        """A run of today less the mean of the baseline's, every part of the error with its own degrees of freedom."""
-        moved = replace(self.between, variance=self.between.variance * (1 + 1 / self.effective))
-        error = whole((moved, self.own, Part(now.error**2, now.freedom)))
-        return Mean(now.mean - self.mean, math.sqrt(error.variance), error.freedom)
+    def change(self, now: Mean) -> Change:
+        """From the mean of the baseline's runs to a run of today."""
+        then = self._moved(self.mean, self.own, 1 + 1 / self.effective)
+        return Change(self.mean, now.mean, now.less(then))
 
-    def drift(self, now: Mean) -> Mean:
-        """A run of today less the oldest one."""
+    def drift(self, now: Mean) -> Change:
+        """From the oldest run to a run of today."""
         old = self.oldest
-        alone = replace(self, mean=old.mean, own=Part(old.error**2, old.freedom), effective=1.0)
-        return alone.change(now)
+        then = self._moved(old.mean, Part(old.error**2, old.freedom), 2)
+        return Change(old.mean, now.mean, now.less(then))
 
     @property
     def over_runs(self) -> Mean:
         """The mean over the runs, with what moves between them in its error."""
-        moved = replace(self.between, variance=self.between.variance / self.effective)
-        error = whole((moved, self.own))
-        return Mean(self.mean, math.sqrt(error.variance), error.freedom)
+        return self._moved(self.mean, self.own, 1 / self.effective)
 
-    def after(self, runs: int) -> History:
-        """The history that so many runs like these would make, as far as it can be foretold."""
-        freedom = PRIOR_FREEDOM + _seen(runs)
-        own = replace(self.own, variance=self.own.variance * self.effective / runs)
-        between = replace(self.between, freedom=freedom)
-        return replace(self, own=own, between=between, effective=float(runs), runs=runs)
+    def _moved(self, mean: float, own: Part, times: float) -> Mean:
+        """A mean with so many times the variance between runs, every part with its own degrees of freedom."""
+        error = whole((Part(times * self.between.variance, self.between.freedom), own))
+        return Mean(mean, math.sqrt(error.variance), error.freedom)
 
 
 def history_of(runs: Sequence[Mean]) -> History:

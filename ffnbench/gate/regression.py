@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 
 from ffnbench.errors import FfnbenchError
-from ffnbench.gate.history import History, history_of
+from ffnbench.gate.history import Change, History, history_of
 from ffnbench.metrics import LATENCY, METRICS, Metric
 from ffnbench.names import hint_for
 from ffnbench.plan import SWEPT, Case, Plan
@@ -31,10 +31,8 @@ Row = tuple[str, str]  # case, metric
 SECONDS = "seconds"
 JUDGED = "judged"  # the row of a case that is SUSPECT now: what was found of its timed calls
 DEFAULT_LATENCY, DEFAULT_SECONDS = 0.05, 0.10
-
-
-# of what a case is fed: what makes it another row
-FED = ("batch", "seq_len", "dtype", "mode", "time", "cache", "matmul_precision", "reduced_reductions")  # what, and how
+# of what a case is fed, and how: what makes it another row
+FED = ("batch", "seq_len", "dtype", "mode", "time", "cache", "matmul_precision", "reduced_reductions")
 IDENTITY = (*FED, "backend", "compile", "freeze")
 
 
@@ -174,7 +172,9 @@ def exact_findings(before: Report, now: Report, policy: Policy) -> list[Finding]
     """Every exact metric that the baseline knows, and the specs; of a case that is SUSPECT now only that it is."""
     present = {case.label for case in now.plan.shown}
     suspects = {case.label: why for case in now.plan.shown if (why := now.suspect(case.label))}
-    found = [_finding(label, JUDGED, Status.REGRESSED, policy, reason=_suspect(why)) for label, why in suspects.items()]
+    found = [
+        _finding(label, JUDGED, Status.REGRESSED, policy, reason=f"suspect: {why}") for label, why in suspects.items()
+    ]
     for case in before.plan.shown:
         if case.label not in present:
             found.append(_finding(case.label, "spec", Status.MISSING, policy, reason="the case is not there any more"))
@@ -222,10 +222,6 @@ def _exact(before: Report, now: Report, label: str, metric: Metric, policy: Poli
     return _finding(label, metric.name, status, policy, before=was, now=is_)
 
 
-def _suspect(why: str) -> str:
-    return f"suspect: {why}"
-
-
 def _finding(case: str, metric: str, status: Status, policy: Policy, **more: object) -> Finding:
     return Finding(case=case, metric=metric, status=status, tolerance=policy.of(case, metric), **more)  # type: ignore[arg-type]
 
@@ -245,24 +241,21 @@ class Past:
 
 def past_of(before: Report, policy: Policy) -> Past:
     """A baseline read once, for all the looks that a check takes."""
-    return Past(report=before, rows={row: _history(before, *row) for row in _timed_rows(before.plan, policy)})
+    rows: dict[Row, History | None] = {}
+    for row in _timed_rows(before.plan, policy):
+        known = [mean for run in before.runs if (mean := row_of(run, *row)) and mean.freedom > 0]
+        rows[row] = history_of(known) if known else None
+    return Past(report=before, rows=rows)
 
 
-def _history(before: Report, label: str, metric: str) -> History | None:
-    means = [row_of(run, label, metric) for run in before.runs]
-    known = [mean for mean in means if mean and mean.freedom > 0]
-    return history_of(known) if known else None
-
-
-def latency_findings(past: Past, now: Report, policy: Policy, confidence: float | None = None) -> list[Finding]:
+def latency_findings(past: Past, now: Report, policy: Policy, confidence: float = CONFIDENCE) -> list[Finding]:
     """The latency of every row of the baseline against the reference's, then and now; seconds where asked for.
 
-    `confidence` is the level that this look takes for a stated 95 %.
+    `confidence` is the level that this look takes for the stated CONFIDENCE.
     """
     if not policy.across_machines and kind(past.report.environment) != kind(now.environment):
         return incomparable(past.report, policy, "another kind of machine: measure old and new code in one job")
-    inflated = confidence or CONFIDENCE
-    means = {row: _inflated(row_of(now, *row), inflated) for row in past.rows}
+    means = {row: _inflated(row_of(now, *row), confidence) for row in past.rows}
     decided = changes(past.rows, means, policy, control_slack(now))
     return [
         _finding(*row, Status.INCOMPARABLE, policy, reason=why)
@@ -298,40 +291,34 @@ def changes(
     Today's run is held against the mean of the baseline's runs, and against the oldest of several, so that steps below
     the tolerance can't add up unseen. `slack` (in logs) is what the control asks for.
     """
-    known = [(row, of, mean) for row, of in past.items() if of and (mean := now.get(row)) and mean.freedom > 0]
-    found = {(row, False): Change(before=of.mean, now=mean.mean, difference=of.change(mean)) for row, of, mean in known}
-    found |= {
-        (row, True): Change(before=of.oldest.mean, now=mean.mean, difference=of.drift(mean))
-        for row, of, mean in known
-        if of.runs > 1
-    }
-    decided = _held(found, policy, slack)
-    rows = {row: decided.get((row, False)) for row in past}
-    for (row, drift), one in decided.items():
-        if drift and one.status is Status.REGRESSED and decided[row, False].status is not Status.REGRESSED:
-            rows[row] = replace(one, drifted=True)
-    return rows
+    found: dict[Row, Decided | None] = dict.fromkeys(past)
+    for row, history in past.items():
+        mean = now.get(row)
+        if history is None or mean is None or mean.freedom <= 0:
+            continue
+        found[row] = decided = gated(row, history.change(mean), policy, slack)
+        if history.runs > 1 and decided.status is not Status.REGRESSED:
+            drift = gated(row, history.drift(mean), policy, slack)
+            if drift.status is Status.REGRESSED:
+                found[row] = replace(drift, drifted=True)
+    return found
 
 
-def _held(found: Mapping[tuple[Row, bool], Change], policy: Policy, slack: float) -> dict[tuple[Row, bool], Decided]:
-    """Each change by its interval and the slack; True is for a drift.
+def gated(row: Row, change: Change, policy: Policy, slack: float) -> Decided:
+    """A change by its interval and the slack, which is of ratios.
 
     There is no correction for the number of rows: of unchanged code a row lies a whole tolerance below its limit, and a
     tolerance that is no wider than an interval is refused, so that even twenty rows are not accused by chance.
     """
-    decided = {}
-    for key, change in found.items():
-        (label, metric), _ = key
-        limit, extra = policy.of(label, metric), slack if metric == LATENCY else 0.0
-        low, high = change.difference.interval(CONFIDENCE) or (-math.inf, math.inf)
-        status, held = status_of(math.exp(low - extra), math.exp(min(high + extra, 700.0)), limit), ""
-        if extra and status is Status.UNCLEAR:
-            held = "the reference differs from itself: this machine can't tell now"
-        decided[key] = Decided(change=change, status=status, held=held)
-    return decided
+    extra = slack if row[1] == LATENCY else 0.0
+    low, high = change.difference.interval(CONFIDENCE) or (-math.inf, math.inf)
+    status = status_of(math.exp(low - extra), math.exp(min(high + extra, 700.0)), policy.of(*row))
+    held = "the reference differs from itself: this machine can't tell now"
+    return Decided(change=change, status=status, held=held if extra and status is Status.UNCLEAR else "")
 
 
 def _inflated(mean: Mean | None, confidence: float) -> Mean | None:
+    """With what the looks cost in its error."""
     return mean.inflated(confidence, CONFIDENCE) if mean else None
 
 
@@ -353,7 +340,7 @@ def _told(decided: Decided | None, row: Row, policy: Policy, now: Report, before
     """
     label, metric = row
     if why := now.suspect(label):
-        return _finding(label, metric, Status.REGRESSED, policy, reason=_suspect(why))
+        return _finding(label, metric, Status.REGRESSED, policy, reason=f"suspect: {why}")
     reference = now.plan.reference_of(label)
     if metric == LATENCY and (why := now.suspect(reference)):
         return _finding(label, metric, Status.UNCLEAR, policy, reason=f"{reference} is suspect: {why}")
@@ -388,20 +375,6 @@ def status_of(low: float, high: float, tolerance: float) -> Status:
     return Status.IMPROVED if high < 1 else Status.OK
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Change:
-    """The log ratio of a row in two runs, and their difference."""
-
-    before: float
-    now: float
-    difference: Mean
-
-    def estimate(self) -> Estimate:
-        """now over before, with the stated Student interval: what the looks cost is in the error."""
-        low, high = self.difference.interval(CONFIDENCE) or (-math.inf, math.inf)
-        return Estimate(value=math.exp(self.difference.mean), low=math.exp(low), high=math.exp(high))
-
-
 def row_of(report: Report, label: str, metric: str = LATENCY) -> Mean | None:
     """The log of a row's ratio to the reference, or of its seconds, over clean rounds; None where there are none, and
     where one of the two is SUSPECT.
@@ -430,24 +403,19 @@ OUTPUT = "output"
 EXACT_WITHIN = 1e-6  # of two runs in float64: rounding leaves 1e-15, or 1e-7 where a module casts to float32 inside
 
 
-def paired_findings(run: Report, policy: Policy, confidence: float | None = None) -> list[Finding]:
+def paired_findings(run: Report, policy: Policy, confidence: float = CONFIDENCE) -> list[Finding]:
     """The latency of every row against the reference of the same run: old and new code in the same rounds.
 
     There is no other run to vary from, so the change is the ratio with its own interval. `confidence` is the level that
-    this look takes for a stated 95 %.
+    this look takes for the stated CONFIDENCE.
     """
-    reference, inflated = run.plan.reference, confidence or CONFIDENCE
-    rows = [(case.label, LATENCY) for case in run.plan.shown if case.label != reference]
-    means = {row: _inflated(row_of(run, *row), inflated) for row in rows}
-    decided = paired(means, policy, control_slack(run))
-    return [_told(decided.get(row), row, policy, run) for row in rows]
-
-
-def paired(means: Mapping[Row, Mean | None], policy: Policy, slack: float) -> dict[Row, Decided]:
-    """What follows for every row from its mean in one run, where that is the change itself."""
-    known = {row: mean for row, mean in means.items() if mean and mean.freedom > 0}
-    found = {(row, False): Change(before=0.0, now=mean.mean, difference=mean) for row, mean in known.items()}
-    return {row: one for (row, _), one in _held(found, policy, slack).items()}
+    slack, found = control_slack(run), []
+    for row in _timed_rows(run.plan, replace(policy, absolute=False)):
+        mean = _inflated(row_of(run, *row), confidence)
+        known = mean and mean.freedom > 0
+        decided = gated(row, Change(0.0, mean.mean, mean), policy, slack) if mean and known else None
+        found.append(_told(decided, row, policy, run))
+    return found
 
 
 def without_gain(findings: Iterable[Finding], output: Finding) -> tuple[Finding, ...]:

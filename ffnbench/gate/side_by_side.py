@@ -1,8 +1,7 @@
 """Saved runs beside each other: how each row has changed from the first run to the others, and how sure that is. Pure.
 
-The runs are independent, and so are their processes: the change of a time is the difference of two means of logs, its
-error that of both, its degrees of freedom by Welch (1947) and Satterthwaite (1946). A file that holds several runs
-knows what moves between runs; of a single run nobody does, and the interval is over its processes alone.
+The runs are independent, and so are their processes. A file that holds several runs knows what moves between runs; of a
+single run nobody does, and the interval is over its processes alone.
 """
 
 from __future__ import annotations
@@ -12,13 +11,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
 from statistics import fmean
 
-from ffnbench.gate.history import history_of
+from ffnbench.gate.history import change_between, history_of
 from ffnbench.gate.regression import row_of
 from ffnbench.metrics import LATENCY, PEAK
 from ffnbench.plan import Case
 from ffnbench.result import Estimate, Report
 from ffnbench.stats.ceilings import needed_by
-from ffnbench.stats.interval import CONFIDENCE, Mean, Part, whole
+from ffnbench.stats.interval import Mean
 from ffnbench.stats.rounds import table_of
 
 RATIO, PARAMS, FLOPS = "ratio", "params", "flops_timed"
@@ -64,10 +63,10 @@ def _change(old: Report, new: Report, label: str, metric: str) -> RunChange:
     was, now = _value(old, label, metric), _value(new, label, metric)
     change = None
     if metric == RATIO and old.plan.reference_of(label) != new.plan.reference_of(label):
-        change = None  # ratios to something else
+        pass  # ratios to something else
     elif metric in TIMED:
         before, after = _mean(old, label, metric), _mean(new, label, metric)
-        change = _difference(before, after) if before and after else None
+        change = change_between(before, after).estimate() if before and after else None
     elif was is not None and now is not None and was.value:
         change = Estimate(value=now.value / was.value)
     return RunChange(label=label, metric=metric, old=was, new=now, change=change)
@@ -103,17 +102,6 @@ def _mean(report: Report, label: str, metric: str) -> Mean | None:
     if len(known) > 1 and all(mean.freedom > 0 for mean in known):
         return history_of(known).over_runs
     return known[0] if known else None
-
-
-def _difference(old: Mean, new: Mean) -> Estimate:
-    """new over old; without an interval where one of them is of a single process."""
-    value = math.exp(new.mean - old.mean)
-    if old.freedom <= 0 or new.freedom <= 0:
-        return Estimate(value=value)
-    error = whole((Part(old.error**2, old.freedom), Part(new.error**2, new.freedom)))
-    difference = Mean(new.mean - old.mean, math.sqrt(error.variance), error.freedom)
-    low, high = difference.interval(CONFIDENCE) or (-math.inf, math.inf)
-    return Estimate(value=value, low=math.exp(low), high=math.exp(high))
 
 
 def geometric_mean(values: Iterable[float]) -> float | None:

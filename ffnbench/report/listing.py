@@ -251,11 +251,6 @@ def workers_record(forks: bool) -> Record:
     return {"fact": "workers", "value": "forked" if forks else "an interpreter each: torch can't be forked here"}
 
 
-def trusted_record(path: str, lines: int) -> Record:
-    """Where it stands which code the user has named, which `check` may run."""
-    return {"fact": "code that was named", "value": f"{path} ({lines} {'line' if lines == 1 else 'lines'})"}
-
-
 def timer_records(found: dict[str, float]) -> list[Record]:
     """What the harness itself costs, and the shortest call that it leaves in peace."""
     empty, least, tick = (

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from statistics import median
 from typing import Any
 
 from ffnbench import jsonable
@@ -106,10 +107,11 @@ class RoofSamples:
         self.reached += [Ceiling(roof=roof, seconds=took) for roof, took, _ in found]
         return found
 
-    def floors(self, used: dict[str, float | None] | None = None) -> dict[str, Floor]:
-        """The least time that a call of each case can take here."""
+    def below(self, label: str, seconds: list[float], used: float | None = None) -> Floor | None:
+        """The floor of a case, where the median of what its calls took lies below it; `used` is as in floor.py."""
         reached = quickest(self.reached, self.found.samples)
-        return floors_of(self.found.left.shown, self.costs, reached, used or {})
+        floor = floors_of((self.found.plan.case(label),), self.costs, reached, {label: used}).get(label)
+        return floor if floor and seconds and median(seconds) < floor.seconds else None
 
     def undisturbed(self, ask: Ask, floor: Floor) -> Floor:
         """The floor by samples of its roof that nothing disturbed; 0 s without any: a busy machine says nothing of what

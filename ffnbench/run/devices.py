@@ -9,16 +9,77 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from ffnbench.device.environment import auto_device
-from ffnbench.errors import FfnbenchError
+from ffnbench.device.environment import USABLE, auto_device, usable_memory
+from ffnbench.errors import FfnbenchError, Unfinished
 from ffnbench.plan import Plan
+from ffnbench.planning.workload import refuse_time
 from ffnbench.result import DeviceSeen
+from ffnbench.run.memory_limits import check_fits, fit_into
+from ffnbench.run.session import WorkerLost
 from ffnbench.units import counted
 from ffnbench.worker.channel import Message
 
 SAME_KIND = ("gpu", "gpu_memory_bytes", "gpu_capability", "gpu_power_limit_w", "gpu_max_clock_mhz", "gpu_mig")
 TOO_OLD = re.compile(r"driver on your system is too old \(found version (\d+)\)")
 GET_TORCH = "https://pytorch.org/get-started"
+
+
+class Devices:
+    """The devices of a run: found by its first worker, and what workers read of them with their samples."""
+
+    def __init__(self) -> None:
+        self._free: dict[str, int] = {}  # usable bytes of each that is no CPU, where they are known
+        self._seen: dict[tuple[int, str], dict[str, Any]] = {}
+
+    def find(self, plan: Plan, facts: Message, ask: Callable[[Message], Message]) -> tuple[Plan, Message, list[str]]:
+        """The plan on devices that are there and hold it, what a worker says of itself and of the first of them, and
+        what a reader should know; raises FfnbenchError where one is not there, can't be used or is too small.
+        """
+        auto = "auto" in {case.workload.device for case in plan.cases}
+        plan = plan.with_device(auto_device(facts))
+        check_devices(plan, facts)
+        refuse_time(plan)
+        try:
+            told = told_of(plan, ask)
+        except WorkerLost as lost:
+            raise Unfinished(f"a worker was lost over its device: {lost}", "does `nvidia-smi` work?") from lost
+        self._free = {name: int(USABLE * free) for name, one in told.items() if (free := one.get("gpu_free_bytes"))}
+        plan = fit_into(plan, self._least_free(plan))
+        check_fits(plan, usable_memory(), self._free)
+        notes = [
+            f"clocks, throttling and other processes of {device} were not seen: {missing}"
+            for device, one in told.items() if (missing := one.get("nvml_missing"))
+        ]  # fmt: skip
+        if auto and not told and (why := why_not_seen(facts)):
+            notes.append(f"measured on the CPU: {why[0]}; {why[1]}")
+        return plan, facts | next(iter(told.values()), {}), notes
+
+    def room(self, plan: Plan) -> int | None:
+        """Bytes that there are for what is measured: of the machine, or of the device that has the least."""
+        return usable_memory() if "cpu" in _used(plan) else self._least_free(plan)
+
+    def _least_free(self, plan: Plan) -> int | None:
+        return min((self._free[name] for name in _used(plan) & self._free.keys()), default=None)
+
+    def read(self, worker: int, device: str, now: Message) -> None:
+        """One reading."""
+        seen = self._seen.setdefault((worker, device), {})
+        for name, value, keep in (
+            ("least_clock_mhz", now.get("clock_mhz"), min), ("most_clock_mhz", now.get("clock_mhz"), max),
+            ("most_temperature_c", now.get("temperature_c"), max), ("most_power_w", now.get("power_w"), max),
+            ("others", now.get("others"), max),
+        ):  # fmt: skip
+            if value is not None:
+                seen[name] = value if seen.get(name) is None else keep(seen[name], value)
+
+    @property
+    def seen(self) -> tuple[DeviceSeen, ...]:
+        """The extremes of what was read, by worker and device."""
+        return tuple(DeviceSeen(worker=worker, device=device, **seen) for (worker, device), seen in self._seen.items())
+
+
+def _used(plan: Plan) -> set[str]:
+    return {case.workload.device for case in plan.cases}
 
 
 def check_devices(plan: Plan, facts: Mapping[str, Any]) -> None:
@@ -91,26 +152,3 @@ def _refuse_unlike(told: Sequence[Message]) -> None:
                 "and rows on them can't be compared",
                 f"measure all on one: --device {first['device']}; or each in a run of its own",
             )
-
-
-class DeviceReadings:
-    """What workers saw of their devices, gathered from the answers to their samples."""
-
-    def __init__(self) -> None:
-        self._seen: dict[tuple[int, str], dict[str, Any]] = {}
-
-    def add(self, worker: int, device: str, now: Message) -> None:
-        """One reading."""
-        seen = self._seen.setdefault((worker, device), {})
-        for name, value, keep in (
-            ("least_clock_mhz", now.get("clock_mhz"), min), ("most_clock_mhz", now.get("clock_mhz"), max),
-            ("most_temperature_c", now.get("temperature_c"), max), ("most_power_w", now.get("power_w"), max),
-            ("others", now.get("others"), max),
-        ):  # fmt: skip
-            if value is not None:
-                seen[name] = value if seen.get(name) is None else keep(seen[name], value)
-
-    @property
-    def all(self) -> tuple[DeviceSeen, ...]:
-        """By worker and device."""
-        return tuple(DeviceSeen(worker=worker, device=device, **seen) for (worker, device), seen in self._seen.items())

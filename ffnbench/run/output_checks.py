@@ -80,20 +80,14 @@ class OutputChecks:
         if made_of is not None:
             self._made_of.setdefault(label, made_of)
 
-    def due(self, label: str, elapsed_s: float) -> float | None:
-        """For how many seconds a case may be judged now; None where it has to wait, or nothing waits. A short run is
+    def due(self, label: str, elapsed_s: float, *, at_the_end: bool = False) -> float:
+        """For how many seconds a case may be judged now; 0 where it has to wait, or nothing waits. A short run is
         judged at its end alone.
         """
-        if not self._waiting.get(label) or elapsed_s < FIRST_S:
-            return None
-        if label not in self._found:
-            return AT_FIRST_S
-        left = SHARE * elapsed_s - self.seconds
-        return left / max(1, len(self._waiting)) if left > 0 else None
-
-    def waits(self, label: str) -> bool:
-        """Whether anything of a case waits."""
-        return bool(self._waiting.get(label))
+        if not self._waiting.get(label) or (elapsed_s < FIRST_S and not at_the_end):
+            return 0.0
+        left = (SHARE * elapsed_s - self.seconds) / max(1, len(self._waiting))
+        return AT_FIRST_S if label not in self._found or (at_the_end and left <= 0) else max(0.0, left)
 
     def judge(self, label: str, seconds: float, plan: Plan, memory_bytes: int | None) -> str:
         """Judge what waits of a case. Gives why it is suspect, "" where it is not."""
@@ -173,23 +167,19 @@ class OutputChecks:
         self._losses[case.label] += 1
         if self._losses[case.label] > 1 and lost.kind != "oom":
             return f"the process that judges its outputs was lost with it twice: {lost}"
-        self._keep(case, plan, error=None, why=str(lost))
+        self._keep(case, plan, {}, str(lost))
         return ""
 
     def _weigh(self, case: Case, plan: Plan, found: Message) -> str:
         """From an answer to a reason, or none."""
         if "failure" in found:
-            self._keep(case, plan, error=None, why=found["message"])
-            if found["failure"] in NO_FAULT:
-                return ""
-            return f"it can't be made twice: {found['message']}" if isinstance(case.ffn, ImportedSpec) else ""
-        own = self._made_of.get(case.label, {})
-        theirs = found.get("made_of", {})
-        if not self.weights and (apart := [name for name, value in own.items() if theirs.get(name, value) != value]):
-            return f"it can't be made twice: its {apart[0]} differs between two instances of one seed"
-        why = found["why"] if found["finite"] else "not finite"
-        self._keep(case, plan, found["error"], why, found["outputs"], found["gradients"], found["form"])
-        error = found["error"]
+            self._keep(case, plan, {}, found["message"])
+            excused = found["failure"] in NO_FAULT or not isinstance(case.ffn, ImportedSpec)
+            return "" if excused else f"it can't be made twice: {found['message']}"
+        own, theirs = self._made_of.get(case.label, {}), found.get("made_of", {})
+        if not self.weights and (differ := [name for name in own if theirs.get(name, own[name]) != own[name]]):
+            return f"it can't be made twice: its {differ[0]} differs between two instances of one seed"
+        self._keep(case, plan, found, found["why"] if found["finite"] else "not finite")
         if found["blind"]:
             return "its output is the same whatever its weights are"
         if found["others"]:
@@ -199,32 +189,23 @@ class OutputChecks:
             )
         if not found["finite"]:
             return f"the {found['what']} of a timed call is not finite"
-        if error is not None and not error <= found["tolerance"]:
+        if (error := found["error"]) is not None and not error <= found["tolerance"]:
             return f"the {found['what']} of a timed call differs from {self._of(case, plan)} by {error:.1e}"
         return ""
 
-    def _keep(
-        self,
-        case: Case,
-        plan: Plan,
-        error: float | None,
-        why: str,
-        outputs: int = 0,
-        gradients: int = 0,
-        form: str = "",
-    ) -> None:
-        before = self._found.get(case.label)
+    def _keep(self, case: Case, plan: Plan, found: Message, why: str) -> None:
+        """What an answer has found, beside what was found before; `why` there is no error, where there is none."""
+        before, form = self._found.get(case.label), found.get("form", "")
         side = self._by_side(plan) and not plan.is_reference(case.label) and case.label != CONTROL
-        against = Against.SIDE if side else Against.FORM if form else Against.ITSELF
-        known = [found for found in (error, before.error if before else None) if found is not None]
+        errors = [one for one in (found.get("error"), before.error if before else None) if one is not None]
         self._found[case.label] = Judged(
             case=case.label,
-            against=against,
+            against=Against.SIDE if side else Against.FORM if form else Against.ITSELF,
             name=plan.reference if side else form,
-            outputs=outputs + (before.outputs if before else 0),
-            gradients=gradients + (before.gradients if before else 0),
-            error=max(known, default=None),
-            why="" if known else why,
+            outputs=found.get("outputs", 0) + (before.outputs if before else 0),
+            gradients=found.get("gradients", 0) + (before.gradients if before else 0),
+            error=max(errors, default=None),
+            why="" if errors else why,
         )
 
     def _of(self, case: Case, plan: Plan) -> str:

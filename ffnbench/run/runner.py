@@ -1,7 +1,7 @@
 """The measuring itself, from the parent: one worker after another, rounds shuffled, nothing lost on the way.
 
-A worker is a process with a block of rounds; where it comes from is source.py's. Only one ever measures. A case that
-fails is dropped and told; a worker that dies is replaced without the case that killed it.
+A worker is a process with a block of rounds; where it comes from is worker_source.py's. Only one ever measures. A case
+that fails is dropped and told; a worker that dies is replaced without the case that killed it.
 """
 
 from __future__ import annotations
@@ -16,39 +16,32 @@ from statistics import median
 from typing import Any
 
 from ffnbench import jsonable
-from ffnbench.device.environment import USABLE, auto_device, describe, usable_memory
+from ffnbench.device.environment import describe, usable_memory
 from ffnbench.device.machine_noise import Watch
 from ffnbench.errors import Unfinished, termination_as_interruption
-from ffnbench.metrics import LATENCY, METRICS, Metric
+from ffnbench.metrics import LATENCY, METRICS
 from ffnbench.plan import Backend, Note, NoteKind, Plan
-from ffnbench.planning.workload import refuse_time
 from ffnbench.result import Bound, CaseCost, Environment, FailureKind, Progress, Run, Sample, Side, Timer
 from ffnbench.run.ceiling_samples import RoofSamples
-from ffnbench.run.devices import DeviceReadings, check_devices, told_of, why_not_seen
+from ffnbench.run.devices import Devices
 from ffnbench.run.log import Finder, Found
-from ffnbench.run.memory_limits import check_fits, fit_into
-from ffnbench.run.output_checks import AT_FIRST_S, OutputChecks
+from ffnbench.run.output_checks import OutputChecks
 from ffnbench.run.schedule import Schedule, Tally
 from ffnbench.run.session import Session, WorkerLost
 from ffnbench.run.worker_group import Launch, Worker, sides_of
 from ffnbench.run.worker_source import RESTARTS, Source
 from ffnbench.stats.enough import Answered
-from ffnbench.stats.floor import below
-from ffnbench.stats.rounds import is_clean
+from ffnbench.stats.rounds import Table, is_clean
 from ffnbench.units import TIME, quantity
 from ffnbench.worker.channel import Message
 
 ATTEMPTS = 4  # of a sample in one round, while others leave the CPUs alone now and then
 OPENED = [metric for metric in METRICS if metric.job == "open"]  # what opening a case tells
+EXACT_JOBS = list(dict.fromkeys(metric.job for metric in METRICS if metric.exact and metric.job))
 FLOOR_S, AGAIN = 1.0, 3  # for which ceilings are looked for again, and samples, before anything is accused
 WHAT_TAKES = {Bound.PRODUCTS: "its matrix products take", Bound.BYTES: "reading its weights takes"}
 DOING = {Backend.COMPILE.value: "compiling", Backend.ONEDNN.value: "packing"}  # what opening a case is, by backend
 Listener = Callable[[Progress], None]
-
-
-def _threads_timed(plan: Plan) -> int:
-    """The most threads that a case is timed with; bytes are the same on a noisy machine."""
-    return max(case.workload.threads for case in plan.cases) if "latency" in plan.metrics else 0
 
 
 def run(
@@ -66,14 +59,12 @@ def run(
 ) -> Run:
     """Measure a plan. A failed case is a row of the result; Ctrl-C ends with what was measured by then.
 
-    A worker that is lost is replaced. Raises FfnbenchError where the plan asks for a device that is not there or for
-    more memory than there is, Unfinished where nothing can be measured at all. `answered` is asked at the looks of a
-    run with a precision whether the question is answered; by itself that is when the precision is reached. `weights` is
-    a folder with the weights that every case takes over. `costs` are those of the cases: without them nothing is known
-    of ceilings. `judge` starts the process that judges the outputs of timed calls, which is forked where it is
-    `launch`: without it nobody does. `on_found`
-    is told of everything as it comes: the plan with its device, the environment, each sample, failure, note and roof.
-    `launch`, `now` and `describe` are the world outside: simulations and tests bring their own.
+    Raises FfnbenchError where the plan asks for a device that is not there or for more memory than there is, Unfinished
+    where nothing can be measured at all. `answered` says at the looks of a run with a precision whether the question is
+    answered; by itself that is when the precision is reached. `weights` is a folder with the weights that every case
+    takes over. Without `costs` nothing is known of ceilings, without `judge`, which starts the process that judges
+    outputs, nobody does. `on_found` is told of everything as it comes. `launch`, `now` and `describe` are the world
+    outside: simulations and tests bring their own.
     """
     source, found = Source(plan, launch, now), Found(plan, on_found)
     checks = OutputChecks(judge if "latency" in plan.metrics else None, weights, plan.protocol.timeout_s, now)
@@ -83,8 +74,7 @@ def run(
         found, source, Schedule(now, plan.protocol, judged=checks.sits), RoofSamples(found, costs, now), checks,
         on_progress=on_progress, describe=describe, answered=answered, weights=weights,
     )  # fmt: skip
-    watch = Watch()
-    start = now()
+    watch, start = Watch(), now()
     interrupted, stopped = False, ""
     try:
         with termination_as_interruption():
@@ -96,7 +86,8 @@ def run(
             raise
         stopped = problem.message  # what was measured by then is an answer of its own
     finally:
-        runner.close()
+        source.close()
+        checks.close()
     return runner.run(watch, interrupted=interrupted, stopped=stopped, wall_s=now() - start)
 
 
@@ -108,17 +99,13 @@ class _Place:
     starter: int
     round: int = -1
 
-    def next(self) -> _Place:
-        """The round after this one."""
-        return replace(self, round=self.round + 1)
-
     def at(self, order: int) -> dict[str, int]:
-        """The same in a sample."""
+        """As a sample has it."""
         return {"worker": self.worker, "starter": self.starter, "round": self.round, "order": order}
 
 
 class _CaseFailed(Exception):
-    """An answer that says that a case failed."""
+    """An answer that says that a case failed: kind and message."""
 
 
 class _Lost(WorkerLost):
@@ -134,7 +121,6 @@ class _Known:
     """What one worker has found out of a case and the next does not find out again."""
 
     calls: int | None = None
-    checked: bool = False
     split: int | None = None  # tokens of a part, 0 for none
     seconds: list[float] = field(default_factory=list)  # of every sample
 
@@ -156,11 +142,10 @@ class _Runner:
     timer: Timer | None = None
     sides: tuple[Side, ...] = ()
     limit: str = ""
-    device_readings: DeviceReadings = field(default_factory=DeviceReadings)
+    devices: Devices = field(default_factory=Devices)
     _known: dict[str, _Known] = field(default_factory=lambda: defaultdict(_Known))
-    _weighed: set[tuple[str, str]] = field(default_factory=set)
+    _weighed: set[tuple[str, str]] = field(default_factory=set)  # of a case: an exact metric, or the job for some
     _losses: Counter[str] = field(default_factory=Counter)
-    _free: dict[str, int] = field(default_factory=dict)  # bytes of each device, where they are known
     _explored: bool = False
     _quiet: bool = True  # whether a sample of the last round was clean
 
@@ -186,7 +171,7 @@ class _Runner:
             watch.worker_begins()
             try:
                 if self.environment is None:
-                    self._find_device(worker, facts)
+                    self._find_devices(worker, facts)
                 self._one_worker(worker, _Place(index, starter))
             except WorkerLost as lost:
                 self._lose(index, lost)
@@ -203,7 +188,8 @@ class _Runner:
     def run(self, watch: Watch, **how: Any) -> Run:
         """All that was found, and `how` it ended."""
         found, checks = self.found, self.checks
-        around, noise = watch.around(), watch.notes(_threads_timed(self.plan))
+        around = watch.around()
+        noise = watch.notes(max(case.workload.threads for case in self.plan.cases) if self._timed else 0)
         return Run(
             plan=found.plan,
             samples=tuple(found.samples),
@@ -218,66 +204,35 @@ class _Runner:
             judged=checks.judged,
             inputs=tuple(found.inputs.values()),
             judging_s=checks.seconds,
-            devices=self.device_readings.all,
+            devices=self.devices.seen,
             **how,
         )
-
-    def close(self) -> None:
-        """End every process."""
-        self.source.close()
-        self.checks.close()
 
     def _look(self) -> None:
         """Between two workers: how much the next one makes, and whether there is one."""
         if not self._timed:  # exact metrics alone need one process
             self.limit = "workers" if self.schedule.whole else ""
             return
-        left = self.found.left
-        self.schedule.look(left, self.found.samples)
-        self.limit = self.schedule.limit(left, self.found.samples, self.answered)
+        table = Table(self.found.left, self.found.samples)
+        self.schedule.look(table)
+        self.limit = self.schedule.limit(table, self.answered)
 
-    def _find_device(self, worker: Worker, facts: dict[str, Any]) -> None:
-        """Where all is measured: whether that is there, what it is, and whether its memory holds the plan."""
-        auto = "auto" in {case.workload.device for case in self.plan.cases}
-        plan = self.plan.with_device(auto_device(facts))
-        check_devices(plan, facts)
-        refuse_time(plan)
-        told = told_of(plan, partial(self._ask_first, worker))
-        self._free = {name: int(USABLE * free) for name, one in told.items() if (free := one.get("gpu_free_bytes"))}
-        used = {case.workload.device for case in plan.cases}
-        plan = fit_into(plan, min((self._free[name] for name in used if name in self._free), default=None))
-        self.found.plan = plan
-        self.environment = self.describe(facts | next(iter(told.values()), {}))
+    def _find_devices(self, worker: Worker, facts: Message) -> None:
+        """Where all is measured."""
+        plan, told, notes = self.devices.find(
+            self.plan, facts, lambda request: worker.ask(request, self.plan.protocol.timeout_s)
+        )
+        self.found.plan, self.environment = plan, self.describe(told)
         self.found.on_found(self.environment)
         self.found.on_found(plan)
-        check_fits(plan, usable_memory(), self._free)
-        if auto and not told and (why := why_not_seen(facts)):
-            self.found.note("", f"measured on the CPU: {why[0]}; {why[1]}")
-        for device, one in told.items():
-            if missing := one.get("nvml_missing"):
-                self.found.note("", f"clocks, throttling and other processes of {device} were not seen: {missing}")
-
-    def _ask_first(self, worker: Worker, request: Message) -> Message:
-        """Ask the first worker before it has a plan."""
-        try:
-            return worker.ask(request, self.plan.protocol.timeout_s)
-        except WorkerLost as lost:
-            raise Unfinished(f"a worker was lost over its device: {lost}", "does `nvidia-smi` work?") from lost
-
-    def _room(self) -> int | None:
-        """Bytes that there are for what is measured: of the machine, or of the device that has the least."""
-        used = {case.workload.device for case in self.plan.cases}
-        if "cpu" in used:
-            return usable_memory()
-        return min((self._free[name] for name in used & self._free.keys()), default=None)
+        for text in notes:
+            self.found.note("", text)
 
     def _one_worker(self, worker: Worker, place: _Place) -> None:
-        """Open every case, one round unrecorded, the recorded rounds, and in the first worker what is exact."""
-        first, memory = not self.schedule.whole, usable_memory()
-        block = f"{self.plan.protocol.seed}/{place.worker}"
-        self._ask(
-            worker, "", {"do": "plan", "plan": jsonable.encode(self.plan), "memory_bytes": memory, "block": block}
-        )
+        """Open every case, one round unrecorded, the recorded rounds, and what is exact once in a run."""
+        first, block = not self.schedule.whole, f"{self.plan.protocol.seed}/{place.worker}"
+        plan = {"do": "plan", "plan": jsonable.encode(self.plan), "memory_bytes": usable_memory(), "block": block}
+        self._ask(worker, "", plan)
         if self._timed and self.timer is None and (told := self._ask_of_reference(worker, {"do": "timer"})):
             self.timer = jsonable.decode(Timer, told)
         for label in self.found.alive:
@@ -286,36 +241,25 @@ class _Runner:
             if not self._explored:
                 self._explored = True
                 start = self.schedule.now()
-                self.roofs.begin(partial(self._ask_of_reference, worker), self._room())
+                self.roofs.begin(partial(self._ask_of_reference, worker), self.devices.room(self.plan))
                 self.schedule.beside(self.schedule.now() - start)
             self._rounds(worker, place)
             if first and self.checks.sits:
                 self._hold_against_floors(worker)
-        for job, metrics in self._exact_jobs().items():
-            for label in [label for label in self.found.alive if (label, job) not in self._weighed]:
-                self._exactly(worker, label, job, metrics, place.worker)
-                self._weighed.add((label, job))
-
-    def _exact_jobs(self) -> dict[str, list[Metric]]:
-        """What a worker is asked once for each case, with the metrics that the answer holds."""
-        jobs: dict[str, list[Metric]] = {}
-        for metric in METRICS:
-            if metric.exact and metric.job and metric.group in self.plan.metrics:
-                jobs.setdefault(metric.job, []).append(metric)
-        return jobs
+        for job in EXACT_JOBS:
+            for label in self.found.alive:
+                self._exactly(worker, label, job, place.worker)
 
     def _open(self, worker: Worker, label: str, index: int) -> None:
         """Build and warm up a case in this worker; what compiling and packing took are samples of their own."""
         doing, known = DOING.get(self.plan.case(label).workload.backend, "opening"), self._known[label]
         self._tell(f"{self._which(index)}  {doing} {label}")
-        request = {"do": "open", "label": label, "calls": known.calls, "checked": known.checked,
-                   "weights": self.weights}  # fmt: skip
-        if known.split is not None:
-            request["split"] = known.split
+        request = {"do": "open", "label": label, "calls": known.calls, "checked": known.calls is not None,
+                   "weights": self.weights, "split": known.split}  # fmt: skip
         opened = self._try(worker, label, request)
         if not opened:
             return
-        known.calls, known.checked, known.split = opened["calls"], True, opened.get("split", known.split)
+        known.calls, known.split = opened["calls"], opened.get("split", known.split)
         if self._suspected(label, opened):
             return
         self.checks.opened(label, opened.get("made_of"))
@@ -341,13 +285,13 @@ class _Runner:
         self.schedule.rounds_begin()
         tally = Tally(self.plan)
         while self.found.alive and not self.schedule.enough(tally.made, tally.clean):
-            place = place.next()
+            place = replace(place, round=place.round + 1)
             clean = self._round(worker, place)
             tally.add(clean)
             self._quiet = any(clean.values())
             self.schedule.round_done()
             if not self.schedule.whole:
-                self.schedule.look(self.found.left, self.found.samples)
+                self.schedule.look(Table(self.found.left, self.found.samples))
 
     def _round(self, worker: Worker, place: _Place) -> dict[str, bool]:
         """One sample of every case, in an order that depends on nothing but seed, worker and round.
@@ -384,7 +328,7 @@ class _Runner:
                 return None
             self._note(label, answer)
             if "device" in answer:
-                self.device_readings.add(place.worker, self.plan.case(label).workload.device, answer["device"])
+                self.devices.read(place.worker, self.plan.case(label).workload.device, answer["device"])
             known.seconds.append(answer["value"])
             if place.round < 0:
                 return None
@@ -412,10 +356,7 @@ class _Runner:
     def _judge(self, *, at_the_end: bool = False) -> None:
         """Have judged what waits, as far as there is time for it."""
         for label in self.found.alive:
-            seconds = self.checks.due(label, self.schedule.elapsed_s)
-            if seconds is None and at_the_end and self.checks.waits(label):
-                seconds = AT_FIRST_S
-            if seconds is not None:
+            if seconds := self.checks.due(label, self.schedule.elapsed_s, at_the_end=at_the_end):
                 self._tell(f"judging {label}")
                 why = self.checks.judge(label, seconds, self.plan, usable_memory())
                 if (judged := self.checks.found(label)) is not None:
@@ -428,44 +369,46 @@ class _Runner:
         """What is faster than this machine can be is measured again, ceilings too, and is suspect then."""
         if not self.roofs.costs:
             return
-        ask = partial(self._ask_of_reference, worker)
+        ask, room = partial(self._ask_of_reference, worker), self.devices.room(self.plan)
         if not self.roofs.reached:
-            self.roofs.reach(ask, self.roofs.exploring_s, self._room())
-        for label in self._below_floor():
-            self.roofs.reach(ask, FLOOR_S, self._room())
+            self.roofs.reach(ask, self.roofs.exploring_s, room)
+        for label in self.found.alive:
+            if not self.roofs.below(label, self._known[label].seconds):
+                continue
+            self.roofs.reach(ask, FLOOR_S, room)
             self._known[label].seconds.clear()
             for _ in range(AGAIN):
                 self._sample(worker, _Place(0, 0), label, 0)
-            used = {label: self.checks.used(label, self.plan, usable_memory())}
+            used = self.checks.used(label, self.plan, usable_memory())
             self.checks.rise()
-            if label in self._below_floor(used):
-                floor, took = self.roofs.floors(used)[label], median(self._known[label].seconds)
-                if below(took, least := self.roofs.undisturbed(ask, floor)):
+            seconds = self._known[label].seconds
+            if label in self.found.alive and (floor := self.roofs.below(label, seconds, used)):
+                took, least = median(seconds), self.roofs.undisturbed(ask, floor)
+                if took < least.seconds:
                     text = f"{quantity(took, TIME)} a call can't be: {WHAT_TAKES[floor.bound]} this machine"
                     self.found.suspect(label, f"{text} {quantity(least.seconds, TIME)}")
 
-    def _below_floor(self, used: dict[str, float | None] | None = None) -> list[str]:
-        floors, known = self.roofs.floors(used), self._known
-        alive = [label for label in self.found.alive if label in floors and known[label].seconds]
-        return [label for label in alive if below(median(known[label].seconds), floors[label])]
-
-    def _exactly(self, worker: Worker, label: str, job: str, metrics: list[Metric], index: int) -> None:
+    def _exactly(self, worker: Worker, label: str, job: str, index: int) -> None:
         """Exact metrics need one process only; where they can't be had, the row keeps its latency."""
+        metrics = [m for m in METRICS if m.exact and m.job == job and m.group in self.plan.metrics]
+        if not metrics or (label, job) in self._weighed:
+            return
         try:
             answer = self._ask(worker, label, {"do": job, "label": label})
         except _CaseFailed as problem:
-            self.found.note(label, f"{metrics[0].group} could not be measured: {problem.args[0]}")
-            return
+            answer = {}
+            self.found.note(label, f"{metrics[0].group} could not be measured: {problem.args[1]}")
         for metric in metrics:
             if (value := answer.get(metric.name)) is not None:
                 self.found.once(label, metric.name, index, value)
+        self._weighed.add((label, job))
 
     def _try(self, worker: Worker, label: str, request: Message) -> Message | None:
         """Ask; a failed case is noted and answers None."""
         try:
             return self._ask(worker, label, request)
         except _CaseFailed as problem:
-            self.found.fail(label, problem.args[1], str(problem.args[0]))
+            self.found.fail(label, *problem.args)
             return None
 
     def _ask(self, worker: Worker, label: str, request: Message) -> Message:
@@ -476,7 +419,7 @@ class _Runner:
         if answer.get("ends") or ("failure" in answer and not label):  # no case's, so the worker is of no use
             raise _Lost(label, answer["failure"], answer["message"], known=bool(answer.get("ends")))
         if "failure" in answer:
-            raise _CaseFailed(answer["message"], answer["failure"])
+            raise _CaseFailed(answer["failure"], answer["message"])
         return answer
 
     def _ask_of_reference(self, worker: Worker, request: Message) -> Message:
@@ -497,10 +440,9 @@ class _Runner:
         a single death may be the worker's own, and a hang would cost the whole timeout again. One that broke the
         device is dropped at once: the worker has said so.
         """
-        label = lost.label if isinstance(lost, _Lost) else ""
+        label, known = (lost.label, lost.known) if isinstance(lost, _Lost) else ("", False)
         self._losses[label] += 1
         hung = lost.kind == FailureKind.TIMEOUT.value and not self.schedule.whole
-        known = isinstance(lost, _Lost) and lost.known
         if label and (hung or known or self._losses[label] > 1):
             self.found.fail(label, lost.kind, str(lost))
         elif self._losses[label] >= RESTARTS:

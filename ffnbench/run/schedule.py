@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from statistics import median
 
 from ffnbench.plan import Plan, Protocol
-from ffnbench.result import Progress, Sample
+from ffnbench.result import Progress
 from ffnbench.stats.enough import Answered, Pace, limit_met, rounds_wanted, scatter
+from ffnbench.stats.rounds import Table
 
 MADE_UP = 4  # times the rounds that a worker should make: then it waits for quiet no longer
 
@@ -76,22 +77,22 @@ class Schedule:
         """Seconds that pass after the last worker."""
         return self.pace().worker_s if self.judged else 0.0
 
-    def look(self, left: Plan, samples: Sequence[Sample]) -> None:
+    def look(self, table: Table) -> None:
         """From what was measured so far: how many rounds the next worker makes. The last one makes what there is time
         for.
         """
         protocol, pace = self.protocol, self.pace()
         if protocol.precision is None or protocol.budget_s is None or not pace.round_s:
             return
-        self.rounds = rounds_wanted(protocol, scatter(left, samples), pace, protocol.budget_s)
+        self.rounds = rounds_wanted(protocol, scatter(table), pace, protocol.budget_s)
         room = int((protocol.budget_s - self.elapsed_s - self._after - pace.worker_s) / pace.round_s)
         self.rounds = max(protocol.rounds, min(self.rounds, room))
 
-    def limit(self, left: Plan, samples: Sequence[Sample], answered: Answered | None) -> str:
+    def limit(self, table: Table, answered: Answered | None) -> str:
         """Which limit is met, "" for none."""
         budget = self.protocol.budget_s
         fits = budget is None or self.elapsed_s + self.pace().seconds(self.rounds) + self._after <= budget
-        return limit_met(left, samples, fits, answered)
+        return limit_met(table, fits, answered)
 
     def enough(self, made: int, clean: int) -> bool:
         """Whether a worker has made what it should: so many clean rounds, or as many as there is time for."""

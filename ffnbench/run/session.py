@@ -138,15 +138,11 @@ class Session:
             self._hung = True
             raise WorkerLost("timeout", f"no answer within {timeout_s:g} s") from None
         if line is None:
-            raise WorkerLost(*self._cause_of_end())
+            raise WorkerLost(*self._cause_of(self._process.wait()))  # it has ended by itself
         try:
             return dict(json.loads(line))
         except (ValueError, TypeError, RecursionError):  # an interpreter that is none
             raise _no_answer(line) from None
-
-    def _cause_of_end(self) -> tuple[str, str]:
-        """Kind and message of a process that ended by itself."""
-        return self._cause_of(self._process.wait())
 
     def _cause_of(self, code: int) -> tuple[str, str]:
         if code == -signal.SIGKILL:

@@ -10,7 +10,9 @@ from ffnbench.plan import Plan
 from ffnbench.planning.compare import plan_compare
 from ffnbench.request import CompareRequest
 from ffnbench.result import Comparison, Run, Verdict
+from ffnbench.stats.interval import CONFIDENCE
 from ffnbench.stats.verdict import summarise
+from ffnbench.units import percent
 
 REFERENCE, SAME = "base", ("same1", "same2")
 SLOWER = {"+3%": 0.03, "+5%": 0.05, "+10%": 0.10}
@@ -113,7 +115,7 @@ def failures(of: Rates) -> list[str]:
         found.append(f"false differences in {of.false_difference.value:.1%} of the runs")
     low, high = (_chance(bound, of.runs) for bound in COVERAGE)  # the rows of a run share their reference
     if of.covered.of and not COVERAGE[0] - low <= of.covered.value <= COVERAGE[1] + high:
-        found.append(f"the 95% intervals cover {of.covered.value:.1%}")
+        found.append(f"the {percent(CONFIDENCE)} intervals cover {of.covered.value:.1%}")
     return found
 
 

@@ -8,13 +8,12 @@ by it costs no coverage (tests/test_enough.py has the simulation).
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from statistics import fmean, median
 
-from ffnbench.plan import Plan, Protocol
-from ffnbench.result import Sample
+from ffnbench.plan import Protocol
 from ffnbench.stats.interval import (
     CONFIDENCE,
     MEDIAN_COST,
@@ -26,7 +25,7 @@ from ffnbench.stats.interval import (
     variance,
     whole,
 )
-from ffnbench.stats.rounds import Row, Table, whole_workers
+from ffnbench.stats.rounds import Row, Table
 
 MOST_ROUNDS, MOST_WORKERS = 60, 400
 FIRST_LOOK = 6  # a scatter of fewer values is too uncertain to stop on
@@ -35,7 +34,7 @@ SEVERAL = 8  # workers that a run should have: so long a worker may be, at most
 PRIOR_BETWEEN, PRIOR_WEIGHT = 0.02**2, 2
 # starters at a time, and for how long: what they differ by is a part of the error, so a longer run has more of them
 STARTERS, SERVES_S = 2, 20.0
-Answered = Callable[[Plan, Sequence[Sample]], str]  # whether the question is answered, in a word
+Answered = Callable[[Table], str]  # whether the question is answered, in a word
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,9 +64,9 @@ class Scatter:
         return self.between + MEDIAN_COST * self.within / rounds
 
 
-def scatter(plan: Plan, samples: Sequence[Sample]) -> Scatter:
+def scatter(table: Table) -> Scatter:
     """The variances of the row with the largest sum, the control left out; `within` is 0 where nothing is compared."""
-    found = [_scatter_of(row) for row in _rows(plan, samples) if row.clean]
+    found = [_scatter_of(row) for row in _rows(table) if row.clean]
     return max(found, key=lambda one: one.of_worker(MOST_ROUNDS), default=Scatter(0.0, PRIOR_BETWEEN))
 
 
@@ -82,9 +81,9 @@ def _scatter_of(row: Row) -> Scatter:
     return Scatter(within, (PRIOR_WEIGHT * PRIOR_BETWEEN + more * found) / (PRIOR_WEIGHT + more))
 
 
-def _rows(plan: Plan, samples: Sequence[Sample]) -> list[Row]:
+def _rows(table: Table) -> list[Row]:
     """Of each ratio; of the seconds where nothing is compared."""
-    table = Table(plan, samples)
+    plan = table.plan
     return [table.row(label) for label in table.labels if not (plan.compared and plan.is_reference(label))]
 
 
@@ -99,29 +98,30 @@ def rounds_wanted(protocol: Protocol, found: Scatter, pace: Pace, left_s: float)
     return int(max(protocol.rounds, min(best, room, MOST_ROUNDS)))
 
 
-def limit_met(plan: Plan, samples: Sequence[Sample], fits: bool, answered: Answered | None = None) -> str:
+def limit_met(table: Table, fits: bool, answered: Answered | None = None) -> str:
     """Which limit a run has met after whole workers: budget, workers, or what `answered` says; else nothing.
 
-    `plan` holds the cases that have not failed, `fits` says whether a further worker would end within the budget. Never
-    before the protocol's fewest workers.
+    The table is of the cases that have not failed, `fits` says whether a further worker would end within the budget.
+    Never before the protocol's fewest workers.
     """
-    workers, protocol = whole_workers(plan, samples), plan.protocol
+    workers, protocol = table.whole_workers, table.plan.protocol
     if protocol.precision is None:
         return "workers" if workers >= protocol.workers else ""
     if workers < protocol.workers:
         return ""
-    if workers in looks() and (word := (answered or precise)(plan, samples)):
+    if workers in looks() and (word := (answered or precise)(table)):
         return word
     if not fits:
         return "budget"
     return "workers" if workers >= MOST_WORKERS else ""
 
 
-def precise(plan: Plan, samples: Sequence[Sample]) -> str:
-    """`precision` where every ratio is known to the protocol's."""
-    assert plan.protocol.precision is not None
-    means = [row.mean() for row in _rows(plan, samples)]
-    return "precision" if half_width(means) <= plan.protocol.precision else ""
+def precise(table: Table) -> str:
+    """`precision` where every ratio is known to the protocol's, by half its interval."""
+    halves = [mean.half(CONFIDENCE) if (mean := row.mean()) else math.inf for row in _rows(table)]
+    widest = max((math.expm1(half) if half < UNKNOWN else math.inf for half in halves), default=0.0)
+    assert table.plan.protocol.precision is not None
+    return "precision" if widest <= table.plan.protocol.precision else ""
 
 
 @cache
@@ -131,12 +131,6 @@ def looks() -> tuple[int, ...]:
     while found[-1] < MOST_WORKERS:
         found.append(max(found[-1] + 1, found[-1] * 5 // 4))
     return tuple(found)
-
-
-def half_width(means: Iterable[Mean | None]) -> float:
-    """Half the widest interval of a ratio, relative; infinite for fewer than two workers, or none."""
-    halves = [mean.half(CONFIDENCE) if mean else math.inf for mean in means]
-    return max((math.expm1(half) if half < UNKNOWN else math.inf for half in halves), default=0.0)
 
 
 def hoped_for(protocol: Protocol, found: Scatter, pace: Pace) -> Mean:

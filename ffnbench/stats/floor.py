@@ -55,11 +55,6 @@ def floors_of(
     return found
 
 
-def below(seconds: float, floor: Floor) -> bool:
-    """Whether calls that take so many seconds can't have done their work."""
-    return seconds < floor.seconds
-
-
 def quickest(reached: Iterable[Ceiling], samples: Iterable[Sample]) -> tuple[Ceiling, ...]:
     """The roofs with the least seconds that each was ever seen to take: when it was looked for, or in any sample of it.
 

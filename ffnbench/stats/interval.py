@@ -72,6 +72,11 @@ class Mean:
             return self
         return replace(self, error=self.error * student(self.freedom, confidence) / student(self.freedom, stated))
 
+    def less(self, other: Mean) -> Mean:
+        """The difference to a mean that is independent of this one, its degrees of freedom by Welch (1947)."""
+        error = whole((Part(self.error**2, self.freedom), Part(other.error**2, other.freedom)))
+        return Mean(self.mean - other.mean, math.sqrt(error.variance), error.freedom)
+
     def p_value(self) -> float:
         """Two-sided p of mean 0."""
         return min(1.0, 2 * Mean(abs(self.mean), self.error, self.freedom).p_above(0.0))

@@ -6,7 +6,8 @@ out. The rest tells how far the seconds can be believed, and what would make the
 
 from __future__ import annotations
 
-from statistics import fmean, median
+from collections.abc import Iterable
+from statistics import fmean
 
 from ffnbench.metrics import LATENCY
 from ffnbench.plan import CONTROL, Note, NoteKind
@@ -15,10 +16,8 @@ from ffnbench.stats.rounds import CLOCKS_HELD, CPUS_TAKEN, held_down, is_clean, 
 from ffnbench.units import counted, percent
 
 MOVES = 0.05  # of a device's clock
-FAULTING = 0.02  # of a call's time: less is what a first touch of something leaves
 LEAST_OVERHEADS = 100  # a call shorter than so many empty calls is partly harness
 OTHERS_CPUS = 0.15  # of other processes, on average: less is what an idle machine does
-STOLEN = 0.01
 OF_SAMPLES = {NoteKind.BUSY, NoteKind.MOVES, NoteKind.NOISE}
 NOISES = OF_SAMPLES | {NoteKind.SEEN}
 COMPUTED = OF_SAMPLES | {NoteKind.SHORT}  # what `noise_notes` makes
@@ -26,68 +25,51 @@ COMPUTED = OF_SAMPLES | {NoteKind.SHORT}  # what `noise_notes` makes
 
 def noise_notes(run: Run, measured: list[Measured], comparisons: tuple[Comparison, ...]) -> list[Note]:
     """Every warning that can be read off a run's samples and estimates."""
-    notes = [*_overhead(run, measured), *_faults(run, measured), *_untrusted(comparisons)]
+    notes = [*_overhead(run, measured), *_untrusted(comparisons)]
     shown = [m for m in measured if m.metric == LATENCY and m.case != CONTROL]
     if any(c.verdict is Verdict.BUSY and c.case != CONTROL for c in comparisons) or any(
         m.estimate.disturbed for m in shown
     ):
         return [*notes, Note(text=busy_text(run), kind=NoteKind.BUSY)]
-    noise, moves = (left_out(run), device_others(run)), (_stolen(run), device_clocks(run))
-    found = [Note(text=text, kind=NoteKind.NOISE) for text in noise if text]
-    return [*notes, *found, *(Note(text=text, kind=NoteKind.MOVES) for text in moves if text)]
+    told = ((left_out, NoteKind.NOISE), (device_others, NoteKind.NOISE), (device_clocks, NoteKind.MOVES))
+    return [*notes, *(Note(text=text, kind=kind) for tell, kind in told if (text := tell(run)))]
 
 
 def busy_text(run: Run | Report) -> str:
     """Who is busy, as far as that is known, and what to do about it."""
-    around, rounds = run.around, table_of(run).fewest_clean()
     unclean = [sample for sample in run.samples if sample.metric == LATENCY and not is_clean(sample)]
-    if unclean and 2 * sum(map(waited_for, unclean)) < len(unclean):
-        return _held_down_text(run, unclean)
-    who = [CPUS_TAKEN]
+    rounds, around = table_of(run).fewest_clean(), run.around
+    clean = f"{rounds.clean} of {rounds.made} rounds were clean" if rounds else ""
+    if unclean and 2 * sum(map(waited_for, unclean)) < len(unclean):  # the device's clocks, and not the CPUs
+        held = f"{CLOCKS_HELD} ({' and '.join(_causes(unclean))})"
+        return f"busy: {', '.join(filter(None, (held, clean)))}; let it cool, see to its power, or `ffnbench env`"
+    who = CPUS_TAKEN
     if around and around.others_cpus is not None and around.others_cpus > OTHERS_CPUS:
         load = f" (load {around.load:.1f})" if around.load is not None else ""
-        who = [f"other processes used {around.others_cpus:.1f} CPUs{load}"]
-    who += [f"{rounds.clean} of {rounds.made} rounds were clean"] if rounds else []
-    threads = max(case.workload.threads for case in run.plan.cases)
+        who = f"other processes used {around.others_cpus:.1f} CPUs{load}"
     ways = ["wait"]
-    ways += ["--threads 1"] if threads > 1 else []
+    ways += ["--threads 1"] if max(case.workload.threads for case in run.plan.cases) > 1 else []
     ways += ["a longer --budget"] if run.plan.protocol.precision is not None else []
     *others, last = ways
-    return f"busy: {' and '.join(who)}; {', '.join(others) + ' or ' if others else ''}{last}"
+    return f"busy: {' and '.join(filter(None, (who, clean)))}; {', '.join(others) + ' or ' if others else ''}{last}"
 
 
-def _held_down_text(run: Run | Report, unclean: list[Sample]) -> str:
-    """The same where it was the device's clocks that were held down, and not the CPUs that others had."""
-    causes = " and ".join(dict.fromkeys(name for sample in unclean for name in held_down(sample)))
-    rounds = table_of(run).fewest_clean()
-    clean = f", {rounds.clean} of {rounds.made} rounds were clean" if rounds else ""
-    return f"busy: {CLOCKS_HELD} ({causes}){clean}; let it cool, see to its power, or `ffnbench env`"
+def _causes(samples: Iterable[Sample]) -> list[str]:
+    """What held the clocks of their device down."""
+    return list(dict.fromkeys(name for sample in samples for name in held_down(sample)))
 
 
 def left_out(run: Run | Report) -> str:
     """The count of the disturbed samples, where there are any, and of the rounds that they leave."""
-    rounds = table_of(run).fewest_clean()
-    clean = [is_clean(sample) for sample in run.samples if sample.metric == LATENCY]
-    if rounds is None or all(clean):
+    rounds, latencies = table_of(run).fewest_clean(), [s for s in run.samples if s.metric == LATENCY]
+    unclean = [sample for sample in latencies if not is_clean(sample)]
+    if rounds is None or not unclean:
         return ""
-    unclean = [s for s in run.samples if s.metric == LATENCY and not is_clean(s)]
-    causes = dict.fromkeys(name for sample in unclean for name in held_down(sample))
     why = ["the threads waited for a CPU in them"] if any(map(waited_for, unclean)) else []
-    why += [f"{CLOCKS_HELD} by {' and '.join(causes)}"] if causes else []
+    why += [f"{CLOCKS_HELD} by {' and '.join(causes)}"] if (causes := _causes(unclean)) else []
     return (
-        f"{len(clean) - sum(clean):,} of {len(clean):,} samples are left out ({' or '.join(why)}), "
+        f"{len(unclean):,} of {len(latencies):,} samples are left out ({' or '.join(why)}), "
         f"{rounds.clean:,} of {rounds.made:,} rounds are clean{f' of {rounds.label}' if run.plan.compared > 1 else ''}"
-    )
-
-
-def _stolen(run: Run) -> str:
-    """Time that the hypervisor gave to other guests: no thread is seen to wait for it."""
-    shares = [share for share in (run.around.stolen if run.around else ()) if share is not None]
-    if not shares or fmean(shares) <= STOLEN:
-        return ""
-    return (
-        f"the hypervisor gave {percent(fmean(shares))} of the CPU time to other guests, "
-        f"at most {percent(max(shares))} during one worker"
     )
 
 
@@ -137,21 +119,6 @@ def _overhead(run: Run, measured: list[Measured]) -> list[Note]:
             text = f"one call is only {seconds / empty:.0f} times an empty one ({empty * 1e6:.1f} us): "
             text += "give it more work (--seq-len, --batch, --elements)"
             notes.append(Note(label=m.case, text=text, kind=NoteKind.SHORT))
-    return notes
-
-
-def _faults(run: Run, measured: list[Measured]) -> list[Note]:
-    """Calls that take pages from the kernel, again and again: how many, and what that costs."""
-    if run.timer is None or run.timer.fault_s is None:
-        return []
-    notes = []
-    for m in [m for m in measured if m.metric == LATENCY and m.case != CONTROL]:
-        of_case = [s for s in run.samples if s.case == m.case and s.metric == LATENCY and s.faults is not None]
-        faults = median(s.faults / s.calls for s in of_case) if of_case else 0  # type: ignore[operator]
-        share = faults * run.timer.fault_s / run.plan.case(m.case).workload.threads / m.estimate.value
-        if share > FAULTING:
-            text = f"{faults:,.0f} page faults a call, up to {percent(share)} of its time: its memory goes back to the "
-            notes.append(Note(label=m.case, text=text + "kernel and is taken again", kind=NoteKind.SHORT))
     return notes
 
 

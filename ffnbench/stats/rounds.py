@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict, deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import median
 
@@ -110,6 +110,12 @@ class Table:
         """The rows that were measured, in the plan's order."""
         return [case.label for case in self.plan.shown if case.label in self.rounds]
 
+    @property
+    def whole_workers(self) -> int:
+        """How many workers have measured every case whole that has not failed."""
+        alive = [case.label for case in self.plan.cases if case.label not in self.failed]
+        return min((len(self.rounds.get(label, {})) for label in alive), default=0)
+
     def row(self, label: str) -> Row:
         """Of a case's ratio to what it is compared with; of its seconds where it is that itself, or stands alone."""
         alone = self.plan.is_reference(label)
@@ -121,12 +127,11 @@ class Table:
 
     def seconds(self, label: str) -> Row:
         """log(seconds) of a case."""
-        rounds = self.rounds.get(label, {})
-        return _row(
-            {worker: [(timed.clean, math.log(timed.seconds)) for timed in made.values()]
-             for worker, made in rounds.items()},
-            self.starters,
-        )  # fmt: skip
+        logs = {
+            worker: [(timed.clean, math.log(timed.seconds)) for timed in made.values()]
+            for worker, made in self.rounds.get(label, {}).items()
+        }
+        return _row(logs, self.starters)
 
     def without_quiet(self) -> list[str]:
         """The rows that were measured, and of which no worker has enough clean rounds."""
@@ -212,9 +217,3 @@ class Counted:
     label: str
     clean: int
     made: int
-
-
-def whole_workers(plan: Plan, samples: Iterable[Sample]) -> int:
-    """How many workers have measured every case of a plan whole."""
-    rounds = Table(plan, list(samples)).rounds
-    return min((len(rounds.get(case.label, {})) for case in plan.cases), default=0)

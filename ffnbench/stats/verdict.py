@@ -9,23 +9,22 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import TypeVar
 
-from ffnbench.errors import FfnbenchError
 from ffnbench.metrics import COMPILE, DEVICE_TIME, HOST_TIME, LATENCY, METRICS, PACK
 from ffnbench.plan import CONTROL, Note, Plan
 from ffnbench.result import Comparison, Estimate, FailureKind, Measured, Report, Run, Verdict, unjudged
-from ffnbench.stats.interval import CONFIDENCE, Mean, student
+from ffnbench.stats.interval import CONFIDENCE, Mean
 from ffnbench.stats.noise import noise_notes
 from ffnbench.stats.rounds import CLOCKS_HELD, CPUS_TAKEN, Row, Table, table_of
 from ffnbench.units import percent
 
-LEAST_SCATTER = 0.003  # of workers: with less no plan is credited before it is measured
 CONTROL_WITHIN = 0.05  # a control that is known no better says nothing
 CONTROL_CONFIDENCE = 0.99  # a quiet machine is accused once in a hundred runs
 SAME_WITHIN = 0.02
-MUST_TELL = 0.10
+ONE_WORKER = "one worker gives no interval"
 
 BESIDE = (DEVICE_TIME, HOST_TIME)  # seconds that come with each latency of an accelerator
 ONCE = (COMPILE, PACK)  # timed once in every worker, before its rounds
@@ -35,7 +34,7 @@ K = TypeVar("K")
 R = TypeVar("R", bound=Report)
 
 
-def holm(p_values: dict[K, float], alpha: float) -> set[K]:
+def holm(p_values: Mapping[K, float], alpha: float) -> set[K]:
     """The rows that differ, with a family-wise error of at most alpha (Holm 1979)."""
     found: set[K] = set()
     for rank, (label, p) in enumerate(sorted(p_values.items(), key=lambda item: item[1])):
@@ -46,7 +45,7 @@ def holm(p_values: dict[K, float], alpha: float) -> set[K]:
 
 
 def decide(low: float, high: float) -> Verdict:
-    """The verdict on the interval of a ratio: inside +-2 % is the same, else its side of 1, else can't tell."""
+    """The verdict on the interval of a ratio: within SAME_WITHIN of 1 the same, else its side of 1, else can't tell."""
     if low >= 1 - SAME_WITHIN and high <= 1 + SAME_WITHIN:
         return Verdict.SAME
     if low > 1:
@@ -54,24 +53,30 @@ def decide(low: float, high: float) -> Verdict:
     return Verdict.FASTER if high < 1 else Verdict.UNCLEAR
 
 
-def refuse_blind(plan: Plan) -> None:
-    """Raise FfnbenchError for a plan that could tell no difference below 10 % even where workers scatter by
-    LEAST_SCATTER only; the hint has the number of workers that would do."""
-    protocol = plan.protocol
-    rows = max(plan.families.values(), default=0)
-    if protocol.precision is not None or "latency" not in plan.metrics or not rows:
-        return
+def verdicts(means: Mapping[K, Mean], slack: float) -> dict[K, tuple[Verdict, str]]:
+    """The verdicts on rows that have one reference, by the means of their logs; why, where one is UNCLEAR.
 
-    def tells(workers: int) -> float:
-        return student(workers - 1, 1 - (1 - CONFIDENCE) / rows) * LEAST_SCATTER / math.sqrt(workers)
-
-    if tells(protocol.workers) > MUST_TELL:
-        enough = next(n for n in range(protocol.workers, 1000) if tells(n) <= MUST_TELL)
-        raise FfnbenchError(
-            f"{protocol.workers} workers can tell no difference below {percent(tells(protocol.workers))} "
-            f"among {rows} variants",
-            f"give --workers {enough}, or fewer variants",
-        )
+    The interval decides, widened by the `slack` (in logs) that the machine is off by; a difference has to hold by
+    Holm's correction over all rows as well.
+    """
+    differ = holm({row: mean.p_value() for row, mean in means.items()}, 1 - CONFIDENCE)
+    found = {}
+    for row, mean in means.items():
+        interval = mean.interval(CONFIDENCE)
+        if interval is None:
+            found[row] = Verdict.UNCLEAR, ONE_WORKER
+            continue
+        verdict, reason = decide(math.exp(interval[0] - slack), math.exp(interval[1] + slack)), ""
+        if slack and verdict is Verdict.UNCLEAR:
+            off = percent(math.expm1(slack))
+            reason = f"the reference differs from itself by up to {off}: this machine can't tell now"
+        elif verdict in (Verdict.SLOWER, Verdict.FASTER) and row not in differ:
+            verdict = Verdict.UNCLEAR
+            reason = (
+                f"its interval leaves out 1 by less than chance explains, with {len(means)} rows (Holm's correction)"
+            )
+        found[row] = verdict, reason
+    return found
 
 
 def summarise(run: Run) -> tuple[tuple[Measured, ...], tuple[Comparison, ...], tuple[Note, ...]]:
@@ -139,39 +144,38 @@ def _once(run: Run, labels: list[str]) -> list[Measured]:
 
 def _comparisons(table: Table, labels: list[str], doubts: dict[str, str]) -> tuple[Comparison, ...]:
     """`doubts` are why some rows have no verdict, and none is held against them."""
-    plan, alpha = table.plan, 1 - CONFIDENCE
+    plan = table.plan
     measured = [label for label in labels if label in table.rounds]
     rows = {label: table.row(label) for label in measured if not plan.is_reference(label)}
     means = {label: mean for label, row in rows.items() if (mean := row.mean())}
-    families: dict[str, dict[str, float]] = defaultdict(dict)
+    slack = slack_of(means[CONTROL]) if CONTROL in means else 0.0
+    families: dict[str, dict[str, Mean]] = defaultdict(dict)
     for label, mean in means.items():
         if label != CONTROL:
-            families[plan.reference_of(label)][label] = mean.p_value()
-    differ = {label for family in families.values() for label in holm(family, alpha)}
-    control = means.get(CONTROL)
-    slack = slack_of(control) if control else 0.0
+            families[plan.reference_of(label)][label] = mean
+    decided = {CONTROL: _control(means[CONTROL], slack)} if CONTROL in means else {}
+    for family in families.values():
+        decided |= verdicts(family, slack)
     found = []
     for label in measured:
-        row = rows.get(label)
-        if row is None:
+        reference = plan.reference_of(label)
+        if plan.is_reference(label):
             one = Estimate(value=1.0, low=1.0, high=1.0, workers=len(table.rounds[label]))
             found.append(_comparison(plan, label, one, Verdict.REFERENCE))
-            continue
-        reference = plan.reference_of(label)
-        if (reason := doubts.get(label) or doubts.get(reference, "")) or not row.every:
-            reason = reason or f"the reference {reference} was not measured"
-            found.append(_comparison(plan, label, None, Verdict.UNCLEAR, reason))
-            continue
-        decided = None
-        if label == CONTROL and label in means:
-            decided = _control(plan, row, means[label], slack)
-        elif label in means:
-            family = len(families[plan.reference_of(label)])
-            decided = _compare(plan, label, row, means[label], label in differ, family, 1 - alpha / family, slack)
-        if decided is None or (decided.verdict is Verdict.UNCLEAR and row.disturbed):
+        elif doubt := doubts.get(label) or doubts.get(reference):
+            found.append(_comparison(plan, label, None, Verdict.UNCLEAR, doubt))
+        elif not (row := rows[label]).every:
+            why = f"the reference {reference} was not measured"
+            found.append(_comparison(plan, label, None, Verdict.UNCLEAR, why))
+        elif label not in decided or (decided[label][0] is Verdict.UNCLEAR and row.disturbed):
             held = any(timed.held for made in table.rounds[label].values() for timed in made.values())
-            decided = _busy(plan, label, row, held=held)
-        found.append(decided)
+            found.append(_busy(plan, label, row, held=held))
+        else:
+            one_of = _comparison(plan, label, row.estimate(), *decided[label])
+            if label != CONTROL and means[label].freedom > 0:
+                strictest = 1 - (1 - CONFIDENCE) / len(families[reference])
+                one_of = replace(one_of, resolution=math.expm1(means[label].half(strictest) + slack))
+            found.append(one_of)
     return tuple(found)
 
 
@@ -197,32 +201,13 @@ def slack_of(control: Mean) -> float:
     return max(map(abs, interval))
 
 
-def _control(plan: Plan, row: Row, mean: Mean, slack: float) -> Comparison:
+def _control(mean: Mean, slack: float) -> tuple[Verdict, str]:
     """The reference against itself: the same, unless it differs by more than chance."""
-    ratio = row.estimate()
-    if ratio is None or ratio.low is None:
-        return _comparison(plan, CONTROL, ratio, Verdict.UNCLEAR, "one worker gives no interval")
-    differs = Verdict.SLOWER if ratio.value > 1 else Verdict.FASTER
+    if mean.freedom <= 0:
+        return Verdict.UNCLEAR, ONE_WORKER
     if slack:
-        return _comparison(plan, CONTROL, ratio, differs)
-    wide = mean.half(CONFIDENCE) > CONTROL_WITHIN
-    return _comparison(plan, CONTROL, ratio, Verdict.UNCLEAR if wide else Verdict.SAME)
-
-
-def _compare(
-    plan: Plan, label: str, row: Row, mean: Mean, differs: bool, family: int, strictest: float, slack: float
-) -> Comparison:
-    ratio = row.estimate()
-    if ratio is None or ratio.low is None or ratio.high is None:
-        return _comparison(plan, label, ratio, Verdict.UNCLEAR, "one worker gives no interval")
-    verdict, reason = decide(ratio.low * math.exp(-slack), ratio.high * math.exp(slack)), ""
-    if slack and verdict is Verdict.UNCLEAR:
-        reason = f"the reference differs from itself by up to {percent(math.expm1(slack))}: this machine can't tell now"
-    elif verdict in (Verdict.SLOWER, Verdict.FASTER) and not differs:
-        verdict = Verdict.UNCLEAR
-        reason = f"its interval leaves out 1 by less than chance explains, with {family} rows (Holm's correction)"
-    told = math.expm1(mean.half(strictest) + slack)
-    return replace(_comparison(plan, label, ratio, verdict, reason), resolution=told)
+        return Verdict.SLOWER if mean.mean > 0 else Verdict.FASTER, ""
+    return Verdict.UNCLEAR if mean.half(CONFIDENCE) > CONTROL_WITHIN else Verdict.SAME, ""
 
 
 def _comparison(plan: Plan, label: str, ratio: Estimate | None, verdict: Verdict, reason: str = "") -> Comparison:
