@@ -16,7 +16,7 @@ from ffnbench import jsonable
 from ffnbench.api import measure, prepare
 from ffnbench.errors import FfnbenchError, Unsupported
 from ffnbench.ffn import experts
-from ffnbench.ffn.cost import cost, flops_elementwise, params, params_active, params_touched
+from ffnbench.ffn.cost import cost, flops_elementwise, params, params_active
 from ffnbench.ffn.experts import impose
 from ffnbench.ffn.modules import build_module, reference_output
 from ffnbench.ffn.moe import IMBALANCE, Dispatch, MoESpec, Routing, Scores, shares
@@ -185,7 +185,6 @@ def test_published_mixtures() -> None:
         (1_409_318_912, 352_354_304), (604_241_920, 38_010_880), (11_320_164_352, 398_196_736),
         (3_186_524_288, 99_936_128),
     ]  # fmt: skip
-    assert params_touched(mixtral, 1) == params_active(mixtral)
     assert qwen3.moe.distinct(64) == pytest.approx(125.9, abs=0.05)
     assert [s.name for s in (mixtral, gpt_oss)] == ["swiglu@moe=8x2", "swiglu_oai@moe=128x4"]
 
