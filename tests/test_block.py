@@ -306,7 +306,7 @@ def test_the_memory_told_is_no_less_than_the_memory_used(mode: str) -> None:
         (["--whole-model"], "--whole-model needs a model"),
         (["--seq-len", "12,x"], "seq_len must be a positive integer, not 'x'"),
         (["--seq-len", "1" * 5000], "seq_len must be a positive integer"),
-        (["--seq-len", ","], "--seq-len has no value"),
+        (["--seq-len", ","], "--seq-len ',' has an empty value"),
         (["--preset", "deepseek-v3", "--heads", "4"], "latent attention has no heads to choose"),
         (["--preset", "gpt2", "--whole-model", "--seq-len", "1,2"], "counted at one length"),
         (["--preset", "gpt2", "--whole-model", "--mode", "train"], "one sequence's forward pass"),

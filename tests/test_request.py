@@ -140,7 +140,7 @@ def test_a_module_that_does_not_read_its_width_is_said_to() -> None:
 def test_an_own_activation_takes_the_forms_of_a_built_in_one() -> None:
     plan = plan_compare(CompareRequest(variants="relu,f.py:act,g=f.py:act@gate=inner@bias=true"), Counting(1))
     assert [case.ffn.d_ff for case in plan.cases] == [3072, 3072, 2048]
-    with pytest.raises(FfnbenchError, match="has no beta"):
+    with pytest.raises(FfnbenchError, match=r"beta 2.* do not fit"):
         plan_compare(CompareRequest(variants="f.py:act@beta=2"), Counting(1))
     with pytest.raises(FfnbenchError, match="unknown key 'gat'"):
         plan_compare(CompareRequest(variants="f.py:act@gat=inner"), Counting(1))
@@ -176,7 +176,7 @@ def test_an_own_activation_takes_the_forms_of_a_built_in_one() -> None:
         ({"variants": "relu@bias=3"}, "bias must be true or false"),
         ({"variants": "relu@dropout=x"}, "dropout must be a number"),
         ({"variants": "relu@dropout=2"}, "dropout 2 is not in"),
-        ({"variants": "relu@ratio=x"}, "ratio must be a positive number"),
+        ({"variants": "relu@ratio=x"}, "ratio must be a number"),
         ({"variants": "relu,silu@gate=output", "ratio": 0.25}, "larger than relu at any d_ff"),
         ({"reference": "rely"}, "no variant has the label 'rely'"),
         ({"workers": 2}, "--workers 2 is too few"),
@@ -184,7 +184,7 @@ def test_an_own_activation_takes_the_forms_of_a_built_in_one() -> None:
         ({"timeout": 0.0}, "--timeout must be positive"),
         ({"timeout": math.nan}, "--timeout must be positive"),
         ({"metrics": "latncy"}, "unknown metric 'latncy'"),
-        ({"metrics": ""}, "no metric given"),
+        ({"metrics": ""}, "unknown metric ''"),
         ({"variants": "a.b:C"}, "can only be known by running it"),
     ],
 )
