@@ -20,7 +20,6 @@ ACTIVATION_NAMES = [row.name for row in ACTIVATIONS]
 D, H, TOKENS = 64, 176, 80
 GRID = list(product(ACTIVATION_NAMES, Gate, [False, True]))
 PREDICTED = [row for row in GRID if ACTIVATIONS.get(row[0]).steps is not None]  # the others' bytes are measured only
-IDS = [f"{name}-{gate.value}-{'bias' if bias else 'plain'}" for name, gate, bias in GRID]
 
 
 def spec_of(activation: str, gate: Gate, bias: bool, d_model: int = D, d_ff: int = H, dropout: float = 0.0) -> FFNSpec:
@@ -41,36 +40,23 @@ def subject_of(spec: FFNSpec, *, mode: str = "forward", dtype: str = "float32") 
     return meters.subject_of(module, work, spec.d_model, seed=0)
 
 
-@pytest.mark.parametrize(("activation", "gate", "bias"), GRID, ids=IDS)
-def test_parameters_are_the_modules(activation: str, gate: Gate, bias: bool) -> None:
-    spec = spec_of(activation, gate, bias)
-    with torch.device("meta"):
-        module = build_module(spec)
-    assert cost_of(spec).params == sum(p.numel() for p in module.parameters())
-
-
-@pytest.mark.parametrize(("activation", "gate", "bias"), GRID, ids=IDS)
-def test_the_printed_formula_is_the_number(activation: str, gate: Gate, bias: bool) -> None:
-    found = cost_of(spec_of(activation, gate, bias))
-    assert found.params_formula is not None
-    assert eval(found.params_formula.replace("^", "**"), {"d": D, "d_ff": H}) == found.params
-    usual = cost_of(spec_of(activation, gate, bias, D, 4 * D))
-    assert "4d" in usual.params_formula
-    assert eval(usual.params_formula.replace("^", "**").replace("4d", "4*d"), {"d": D}) == usual.params
-
-
-@pytest.mark.parametrize(("activation", "gate", "bias"), GRID, ids=IDS)
-def test_matmul_flops_are_the_tracers(activation: str, gate: Gate, bias: bool) -> None:
-    spec = spec_of(activation, gate, bias)
-    with torch.device("meta"):
-        module, x = build_module(spec), torch.randn(2, 40, D, requires_grad=True)
-        with FlopCounterMode(display=False) as counter:
-            y = module(x)
-            forward = counter.get_total_flops()
-            y.sum().backward()
-    found = cost_of(spec)
-    assert found.flops_forward * TOKENS == forward
-    assert found.flops_backward * TOKENS == counter.get_total_flops() - forward
+@pytest.mark.parametrize("activation", ACTIVATION_NAMES)
+def test_parameters_and_flops_are_the_modules_and_the_tracers(activation: str) -> None:
+    for gate, bias in product(Gate, (False, True)):
+        spec = spec_of(activation, gate, bias)
+        found, usual = cost_of(spec), cost_of(spec_of(activation, gate, bias, D, 4 * D))
+        with torch.device("meta"):
+            module, x = build_module(spec), torch.randn(2, 40, D, requires_grad=True)
+            with FlopCounterMode(display=False) as counter:
+                y = module(x)
+                forward = counter.get_total_flops()
+                y.sum().backward()
+        assert found.params == sum(p.numel() for p in module.parameters())
+        assert eval(found.params_formula.replace("^", "**"), {"d": D, "d_ff": H}) == found.params
+        assert "4d" in usual.params_formula
+        assert eval(usual.params_formula.replace("^", "**").replace("4d", "4*d"), {"d": D}) == usual.params
+        assert found.flops_forward * TOKENS == forward
+        assert found.flops_backward * TOKENS == counter.get_total_flops() - forward
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
@@ -135,12 +121,13 @@ def test_dropout_keeps_its_mask(activation: str, gate: Gate) -> None:
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16"])
-@pytest.mark.parametrize(("activation", "gate", "bias"), GRID, ids=IDS)
-def test_the_module_computes_the_float64_reference(activation: str, gate: Gate, bias: bool, dtype: str) -> None:
-    subject = subject_of(spec_of(activation, gate, bias), dtype=dtype)
-    y, expected = subject.module(subject.x).detach().double(), reference_output(subject.module, subject.x)
-    tolerance = {"float64": 1e-13, "float32": 1e-5, "bfloat16": 2e-2}[dtype]
-    assert float((y - expected).norm() / expected.norm()) < tolerance
+@pytest.mark.parametrize("activation", ACTIVATION_NAMES)
+def test_the_module_computes_the_float64_reference(activation: str, dtype: str) -> None:
+    for gate, bias in product(Gate, (False, True)):
+        subject = subject_of(spec_of(activation, gate, bias), dtype=dtype)
+        y, expected = subject.module(subject.x).detach().double(), reference_output(subject.module, subject.x)
+        tolerance = {"float64": 1e-13, "float32": 1e-5, "bfloat16": 2e-2}[dtype]
+        assert float((y - expected).norm() / expected.norm()) < tolerance
 
 
 @pytest.mark.parametrize("gate", list(Gate), ids=lambda g: g.value)
