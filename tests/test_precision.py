@@ -199,7 +199,7 @@ def test_a_module_that_switches_tf32_on_leaves_the_next_sample_as_asked(monkeypa
     assert torch.get_float32_matmul_precision() == "highest"
 
 
-def test_keys_that_mean_nothing_are_refused_and_flags_reach_what_they_are_about() -> None:
+def test_keys_and_flags_reach_what_they_are_about() -> None:
     def works(**flags: Any) -> list[Workload]:
         asked = {"variants": "swiglu,other=swiglu@dtype=bf16", "threads": 1, **flags}
         return [case.workload for case in plan_compare(CompareRequest(**asked)).cases]
@@ -208,9 +208,6 @@ def test_keys_that_mean_nothing_are_refused_and_flags_reach_what_they_are_about(
     assert [w.reduced_reductions for w in works(reduced_reductions=False)] == [True, False]
     assert [w.reduced_reductions for w in works(reduced_reductions=False, device="cpu")] == [True, True]
     for variants, said in (
-        ("swiglu@dtype=bf16@matmul_precision=high", "is about float32, and 'swiglu@dtype=bf16@matmul_precision=high'"),
-        ("swiglu@reduced_reductions=false", "is about 16-bit products on a GPU"),
-        ("swiglu@dtype=bf16@device=cpu@reduced_reductions=false", "is computed on a CPU"),
         ("swiglu@matmul_precision=tf32", "unknown matmul_precision 'tf32'"),
         ("swiglu@reduced_reductions=some", "reduced_reductions must be true or false"),
     ):
