@@ -16,7 +16,6 @@ from ffnbench.cli import app
 from ffnbench.errors import FfnbenchError
 from ffnbench.ffn.attention import AttentionSpec, Form
 from ffnbench.ffn.attention_module import build_attention
-from ffnbench.ffn.cost import params
 from ffnbench.models.presets import PRESETS
 from ffnbench.planning.block import attention_of, lengths_of, plan_block
 from ffnbench.report.block_picture import block_figure
@@ -74,18 +73,6 @@ def test_bert_shows_both_comparisons(capsys) -> None:
     for number in ("4,718,592", "1,769,472", "2,359,296", "4,722,432", "2,362,368", "1,771,776"):
         assert number in shown
     assert "2.67 times q + k + v, 2.00 times attention" in shown
-
-
-@pytest.mark.parametrize("name", PRESETS.names())
-def test_every_preset_is_counted_alone_and_whole(name: str) -> None:
-    report = api.prepare(BlockRequest(preset=name)).priced()
-    row, *_ = block_records(report)
-    group = PRESETS.get(name).main
-    assert (row["ffn_params"], row["attention_params"]) == (params(group.ffn), group.attention.params)
-    rows = whole(name)
-    kinds = rows[:-1] if len(rows) > 1 else rows
-    assert sum(r["layers"] for r in kinds) == rows[-1]["layers"] == sum(g.count for g in PRESETS.get(name).groups)
-    assert rows[-1]["ffn_params"] == sum(g.count * params(g.ffn) for g in PRESETS.get(name).groups)
 
 
 def test_the_whole_model_is_the_published_one() -> None:
@@ -179,17 +166,6 @@ def test_measured_shares_follow_from_the_ratio() -> None:
     assert report.comparison("textbook@1024").reference == "ffn@1024"
     assert report.comparison("ffn@1024").verdict is Verdict.REFERENCE
     assert "attention overtakes the FFN between 256 and 1,024 tokens" in repr(report)
-
-
-def test_a_failed_case_is_a_row(capsys) -> None:
-    report = measured(
-        BlockRequest(d_model=64, seq_len="64,128"),
-        trouble={("open", "attention@64"): "oom", ("open", "ffn@128"): "oom"},
-    )
-    shown = repr(report)
-    assert "out of memory" in shown
-    assert block_records(report)[0]["ffn_share_latency"] is None
-    assert report.comparison("attention@128").verdict is Verdict.UNCLEAR
 
 
 def test_memory_is_known_before_the_start() -> None:

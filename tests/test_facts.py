@@ -313,16 +313,6 @@ def test_a_slope_without_bound_and_a_minimum_in_its_cusp() -> None:
     assert facts.second_moment == pytest.approx(math.sqrt(2 / math.pi), rel=1e-10)  # E|x|
 
 
-def test_a_minimum_far_out_and_one_very_near() -> None:
-    for beta in (1e-3, 1e5):
-        facts = find_facts(lambda x, beta=beta: x * (beta * x).sigmoid())  # without being told the scale
-        assert (facts.minimum, facts.minimum_at) == pytest.approx((-W / beta, -(1 + W) / beta), rel=1e-9)
-
-
-def test_of_equal_minima_the_one_nearest_to_zero_is_told() -> None:
-    assert find_facts(torch.sin).minimum_at == pytest.approx(-math.pi / 2, abs=1e-12)
-
-
 def test_a_function_that_is_not_finite_has_no_facts() -> None:
     with pytest.raises(FfnbenchError, match="not finite at x = -40"):
         find_facts(lambda x: x.sqrt())

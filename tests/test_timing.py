@@ -12,11 +12,10 @@ from conftest import FakeLaunch, ffnbench
 from rich.cells import cell_len
 
 from ffnbench import api
-from ffnbench.errors import FfnbenchError, Interrupted
+from ffnbench.errors import FfnbenchError
 from ffnbench.planning.activations import groups_of, plan_timing
 from ffnbench.report.activations import timing_records, timing_tables
 from ffnbench.report.text import plain
-from ffnbench.report.views import report_view
 from ffnbench.request import TimingRequest
 from ffnbench.result import Report
 
@@ -118,9 +117,3 @@ def test_an_interrupted_run_shows_what_was_measured_and_says_so() -> None:
     first, last = (plain(table, 120) for table in tables_of(report))
     assert "3 fresh processes x 3-6 shuffled rounds" in first
     assert "ended early, in worker 3" in last
-
-
-def test_before_anything_was_measured_there_is_nothing_to_show() -> None:
-    report = told("gelu", interrupted_at((0, -1), KeyboardInterrupt()))
-    with pytest.raises(Interrupted):
-        report_view(report)
