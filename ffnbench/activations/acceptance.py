@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ffnbench.errors import FfnbenchError
+from ffnbench.targets import one_line
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -23,17 +24,17 @@ def checked(function: Function, name: str) -> Function:
     for dtype in DTYPES:
         x = torch.linspace(-2, 2, 9, dtype=getattr(torch, dtype), requires_grad=True)
         try:
-            y = function(x)
+            _check_answer(x, function(x), name)
+        except FfnbenchError:
+            raise
         except Exception as problem:
             if dtype != "float64" and "not implemented for" in str(problem):
                 continue  # a kernel that torch has not got, which is told where it is timed
-            raise _raised(problem, name, dtype) from problem
-        _check_answer(x, y, name)
+            raise FfnbenchError(
+                f"{name} raised {one_line(problem)}", f"it is called with one {dtype} tensor"
+            ) from problem
     x = torch.linspace(-2, 2, 9, dtype=torch.float64).repeat(REPEATS)
-    try:
-        y, again, part = (function(z.clone()) for z in (x, x, x[2:3]))
-    except Exception as problem:
-        raise _raised(problem, name, "float64") from problem
+    y, again, part = (function(z.clone()) for z in (x, x, x[2:3]))
     if not torch.equal(y.nan_to_num(), again.nan_to_num()):
         raise FfnbenchError(
             f"{name} is random: two calls with the same x differ",
@@ -42,11 +43,6 @@ def checked(function: Function, name: str) -> Function:
     if not torch.allclose(part, y[2:3], equal_nan=True):
         raise FfnbenchError(f"{name} mixes elements", "an activation works element by element")
     return function
-
-
-def _raised(problem: Exception, name: str, dtype: str) -> FfnbenchError:
-    text = " ".join(str(problem).split())
-    return FfnbenchError(f"{name} raised {type(problem).__name__}: {text}", f"it is called with one {dtype} tensor")
 
 
 def _check_answer(x: Tensor, y: Tensor, name: str) -> None:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from ffnbench.activations.trace import EDGE, FAR, STEP, Stretch, Trace, snapped, typical, value_and_slope
+from ffnbench.activations.trace import EDGE, FAR, HUGE, STEP, Stretch, Trace, snapped, typical, value_and_slope
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -150,7 +150,7 @@ def extreme(trace: Trace, flats: list[Stretch], jumps: tuple[float, ...], sign: 
     """The infimum of f for sign 1, its supremum for sign -1."""
     h = sign * trace.y
     size = typical(trace.x, trace.y)
-    if -math.inf in (sign * trace.beyond[0], sign * trace.beyond[1]) or falls_for_ever(trace.x, h, size):
+    if float(h.min()) <= -HUGE or falls_for_ever(trace.x, h, size):
         return Extreme(value=None)
     same = SAME * max(size, abs(float(h.min())))
     limit = min(float(h[0]), float(h[-1]))
