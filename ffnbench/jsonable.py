@@ -103,15 +103,22 @@ def _decode(kind: Any, data: Any, where: str) -> Any:
         return _dataclass(kind, data, where)
     if get_origin(kind) in (Union, types.UnionType):
         return _union(get_args(kind), data, where)
-    if get_origin(kind) is tuple:
-        return _tuple(get_args(kind), data, where)
+    if get_origin(kind) is tuple and isinstance(data, list | tuple):
+        inner = get_args(kind)
+        if inner[1:] == (Ellipsis,):
+            return tuple(_decode(inner[0], item, f"{where}[{i}]") for i, item in enumerate(data))
+        return tuple(_decode(of, item, where) for of, item in zip(inner, data, strict=True))
     if isinstance(kind, type) and issubclass(kind, Enum):
-        return _enum(kind, data, where)
+        if data in (known := [each.value for each in kind]):
+            return kind(data)
+        raise ValueError(f"{where}: expected one of {', '.join(map(str, known))}, found {data!r}")
     if kind is float and isinstance(data, int) and not isinstance(data, bool):
         return float(data)
-    if kind is Any or (isinstance(data, kind) and not (kind is int and isinstance(data, bool))):
+    if kind is Any or (
+        isinstance(kind, type) and isinstance(data, kind) and not (kind is int and isinstance(data, bool))
+    ):
         return data
-    raise ValueError(f"{where}: expected {kind.__name__}, found {data!r}")
+    raise ValueError(f"{where}: expected {_class(kind).__name__}, found {data!r}")
 
 
 def _dataclass(kind: Any, data: Any, where: str) -> Any:
@@ -151,22 +158,6 @@ def _check(declared: Mapping[str, Any], value: Any, where: str) -> None:
     bound = declared.get("least")
     if bound is not None and isinstance(value, int | float) and not value >= bound:
         raise ValueError(f"{where}: expected at least {bound:g}, found {value!r}")
-
-
-def _enum(kind: type[Enum], data: Any, where: str) -> Enum:
-    try:
-        return kind(data)
-    except ValueError as problem:
-        known = ", ".join(str(each.value) for each in kind)
-        raise ValueError(f"{where}: expected one of {known}, found {data!r}") from problem
-
-
-def _tuple(inner: tuple[Any, ...], data: Any, where: str) -> tuple[Any, ...]:
-    if not isinstance(data, list | tuple):
-        raise ValueError(f"{where}: expected a list, found {data!r}")
-    if len(inner) == 2 and inner[1] is Ellipsis:
-        return tuple(_decode(inner[0], item, f"{where}[{i}]") for i, item in enumerate(data))
-    return tuple(_decode(k, item, where) for k, item in zip(inner, data, strict=True))
 
 
 def _union(choices: tuple[Any, ...], data: Any, where: str) -> Any:

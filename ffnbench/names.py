@@ -39,42 +39,38 @@ class Registry(Generic[T]):
     def __init__(self, kind: str, where: str) -> None:
         self.kind = kind
         self.where = where
-        self._entries: dict[str, T] = {}
-        self._aliases: dict[str, str] = {}
-        self._written: dict[str, str] = {}
+        self._entries: dict[str, T] = {}  # by the names as they are written
+        self._known: dict[str, str] = {}  # every name and alias, normalised, and the name that it leads to
 
     def add(self, name: str, entry: T, aliases: Iterable[str] = ()) -> None:
         """Add an entry; a name or an alias that is taken raises ValueError (a mistake in the table itself)."""
-        for taken in (name, *aliases):
-            if normalise(taken) in self:
-                raise ValueError(f"{self.kind} {taken!r} is registered twice")
-        self._entries[normalise(name)] = entry
-        self._written[normalise(name)] = name
-        self._aliases.update({normalise(alias): normalise(name) for alias in aliases})
+        for spelling in (name, *aliases):
+            if spelling in self:
+                raise ValueError(f"{self.kind} {spelling!r} is registered twice")
+            self._known[normalise(spelling)] = name
+        self._entries[name] = entry
 
     def __contains__(self, name: object) -> bool:
-        return isinstance(name, str) and (normalise(name) in self._entries or normalise(name) in self._aliases)
+        return isinstance(name, str) and normalise(name) in self._known
 
     def __iter__(self) -> Iterator[T]:
         return iter(self._entries.values())
 
     def names(self) -> list[str]:
         """The main names as they are written, in the order of the table."""
-        return list(self._written.values())
+        return list(self._entries)
 
     def spellings(self) -> list[str]:
         """Every name that `get` understands."""
-        return [*self._written.values(), *self._aliases]
+        return [*self._entries, *(known for known in self._known if known not in map(normalise, self._entries))]
 
     def canonical(self, name: str) -> str:
         """The main name behind any spelling, as it is written; raises FfnbenchError for an unknown one."""
-        key = normalise(name)
-        key = self._aliases.get(key, key)
-        if key not in self._entries:
+        if name not in self:
             raise FfnbenchError(f"unknown {self.kind} {name!r}", hint_for(name, self.spellings(), self.where))
-        return self._written[key]
+        return self._known[normalise(name)]
 
     def get(self, name: str) -> T:
         """The entry behind any spelling; raises FfnbenchError with did-you-mean for an unknown one."""
         found = self._entries.get(name)  # as it is written: nothing to normalise
-        return self._entries[normalise(self.canonical(name))] if found is None else found
+        return self._entries[self.canonical(name)] if found is None else found

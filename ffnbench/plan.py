@@ -10,7 +10,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import cached_property
-from typing import Protocol as Interface
 
 from ffnbench.activations.user_activation import OwnActivation
 from ffnbench.errors import FfnbenchError
@@ -403,44 +402,29 @@ def control_of(cases: Iterable[Case], reference: str) -> Case:
     return replace(case, label=CONTROL, residual=None, arm=arm)
 
 
-class Probe(Interface):
-    """Looks at code of the user's by running it, which a pure plan can't. run/prober.py has the real one."""
+class Probe:
+    """Looks at code of the user's by running it, which a pure plan can't. run/prober.py has the one that does; this one
+    stands in where such code is out of reach.
+    """
 
     def within(self, arm: Arm) -> Probe:
         """A probe that looks from there; this one where the arm has nothing of its own."""
-        ...
-
-    def describe(self, target: str) -> OwnActivation | None:
-        """What a function declares as an activation; None for a module's class or factory."""
-        ...
-
-    def count(self, spec: ImportedSpec, workload: Workload) -> Cost:
-        """Parameters and FLOPs of a module."""
-        ...
-
-    def own_mlp(self, target: str) -> OwnMLP:
-        """The MLP that `hf:CONFIG` names."""
-        ...
-
-
-class NoProbe:
-    """Stands in where code of the user's is out of reach."""
-
-    def within(self, arm: Arm) -> NoProbe:
-        """Nowhere is anything known."""
         return self
 
     def describe(self, target: str) -> OwnActivation | None:
-        """Nothing is known."""
+        """What a function declares as an activation; None for a module's class or factory."""
         raise FfnbenchError(f"{target} can only be known by running it", "use `ffnbench compare`")
 
     def count(self, spec: ImportedSpec, workload: Workload) -> Cost:
-        """Nothing can be counted."""
+        """Parameters and FLOPs of a module."""
         raise FfnbenchError(f"{spec.target} can only be counted by running it", "use `ffnbench compare`")
 
     def own_mlp(self, target: str) -> OwnMLP:
-        """Nothing can be built."""
+        """The MLP that `hf:CONFIG` names."""
         raise FfnbenchError(f"{target} can only be known by building it", "use `ffnbench compare`")
+
+
+NoProbe = Probe
 
 
 def cost_of(case: Case, probe: Probe) -> Cost:

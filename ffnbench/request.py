@@ -20,8 +20,7 @@ DEFAULT_BUDGET_S = 120.0  # of a check, and of a run with --precision
 class Flag:
     """How a field is typed on the command line: its help, its panel, what stands for its value.
 
-    `short` is a letter; `off` is the name that switches it off; `also` are other names,
-    which the help leaves out.
+    `short` is a letter; `off` is the name that switches it off; `also` are other names, which the help leaves out.
     """
 
     help: str
@@ -32,19 +31,9 @@ class Flag:
     also: tuple[str, ...] = ()
 
 
-def flag(
-    default: Any,
-    help: str,
-    panel: str,
-    metavar: str = "",
-    *,
-    short: str = "",
-    off: str = "",
-    also: tuple[str, ...] = (),
-) -> Any:
+def flag(default: Any, help: str, panel: str, metavar: str = "", **how: Any) -> Any:
     """A field of a bundle that is a flag."""
-    how = Flag(help=help, panel=panel, metavar=metavar, short=short, off=off, also=also)
-    return field(default=default, metadata={"flag": how})
+    return field(default=default, metadata={"flag": Flag(help=help, panel=panel, metavar=metavar, **how)})
 
 
 def spelling(name: str) -> str:

@@ -48,25 +48,11 @@ def test_build_takes_dtypes_in_every_form() -> None:
     assert ffnbench.cost("relu", d_model=8, dtype=torch.float16).frame()["weight_bytes"].tolist() == [2 * 2 * 8 * 32]
 
 
-def test_a_saved_report_is_loaded_and_shows_itself() -> None:
-    report = ffnbench.load("tests/golden/old/compare.json")
-    assert isinstance(report, ffnbench.Report)
-    assert "FFN compare" in repr(report)
-
-
 def test_cost_counts_without_measuring() -> None:
     report = ffnbench.cost(["relu", "swiglu"], d_model=768)
     assert isinstance(report, ffnbench.Report)
     assert report.frame()["params"].tolist() == [4_718_592, 4_718_592]
     assert report.frame()["latency_s"].isna().all()
-
-
-def test_compare_measures_and_has_a_frame() -> None:
-    report = ffnbench.compare("relu,swiglu", d_model=32, seq_len=16, quick=True, rounds=2, threads=1)
-    frame = report.frame()
-    assert (frame["latency_s"] > 0).all()
-    assert frame["verdict"].tolist()[0] == "reference"
-    assert frame["peak_bytes"].tolist() == [2 * 4 * 16 * 128, 3 * 4 * 16 * 88]
 
 
 def test_costs_are_counted_anew_once_the_device_is_known(monkeypatch: pytest.MonkeyPatch) -> None:

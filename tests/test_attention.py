@@ -24,7 +24,6 @@ from ffnbench.ffn.attention import (
     pairs,
     projection_flops,
     score_flops,
-    value_flops,
 )
 from ffnbench.ffn.attention_module import attention_reference, build_attention
 
@@ -77,15 +76,6 @@ def test_flops_are_the_tracers(spec: AttentionSpec) -> None:
     found = attention_cost(asked, seq_len=SEQ, dtype="float32")
     assert found.flops_forward * 2 * SEQ == forward
     assert found.flops_backward * 2 * SEQ == counter.get_total_flops() - forward
-
-
-def test_a_causal_token_is_charged_for_what_it_sees() -> None:
-    for spec in (spec for spec in SHAPES.values() if spec.window is None):
-        causal, textbook = replace(spec, causal=True), replace(spec, causal=True, form=Form.TEXTBOOK)
-        seen = int(torch.ones(SEQ, SEQ).tril().sum())
-        assert score_flops(causal, SEQ) * SEQ == 2 * seen * spec.heads * spec.key_dim
-        assert value_flops(causal, SEQ) * SEQ == 2 * seen * spec.heads * spec.value_dim
-        assert score_flops(textbook, SEQ) == score_flops(spec, SEQ) == 2 * SEQ * spec.heads * spec.key_dim
 
 
 @pytest.mark.parametrize("seq_len", [1, 2, 6, 7, 8, 15, 40])
@@ -165,16 +155,16 @@ def test_a_cache_keeps_keys_and_values_or_the_latent() -> None:
 
 
 @pytest.mark.parametrize("spec", GRID, ids=IDS)
-@pytest.mark.parametrize("gap", [-5, 0, 1, 479, 480, 481, 960, 4800, 123457])
-def test_the_crossover_is_the_first_length_that_costs_more(spec: AttentionSpec, gap: int) -> None:
-    ffn = projection_flops(spec) + gap
-    found = overtakes_at(partial(attention_flops, spec), ffn)
-    if found is None:
-        widest = spec.window if spec.causal else 2 * spec.window + 1
-        assert projection_flops(spec) + 2 * widest * spec.heads * 2 * spec.key_dim <= ffn
-        return
-    assert attention_cost(spec, seq_len=found, dtype="float32").flops_forward > ffn
-    assert found == 1 or attention_cost(spec, seq_len=found - 1, dtype="float32").flops_forward <= ffn
+def test_the_crossover_is_the_first_length_that_costs_more(spec: AttentionSpec) -> None:
+    for gap in (-5, 0, 1, 479, 480, 481, 960, 4800, 123457):
+        ffn = projection_flops(spec) + gap
+        found = overtakes_at(partial(attention_flops, spec), ffn)
+        if found is None:
+            widest = spec.window if spec.causal else 2 * spec.window + 1
+            assert projection_flops(spec) + 2 * widest * spec.heads * 2 * spec.key_dim <= ffn
+            continue
+        assert attention_cost(spec, seq_len=found, dtype="float32").flops_forward > ffn
+        assert found == 1 or attention_cost(spec, seq_len=found - 1, dtype="float32").flops_forward <= ffn
 
 
 def test_the_numbers_of_bert_and_llama() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from functools import cache
 from itertools import pairwise
 
 import pytest
@@ -108,11 +107,6 @@ def found() -> dict[str, Facts]:
     }
 
 
-@cache
-def test_every_activation_has_its_derivative_and_its_shape_by_hand() -> None:
-    assert sorted(SLOPE) == sorted(SHAPE) == sorted(ACTIVATIONS.names())
-
-
 def facts_of(spec: ActivationSpec) -> Facts:
     return find_facts(function_of(spec), scale_of(spec))
 
@@ -144,14 +138,6 @@ def test_minimum_and_where(name: str, found: dict[str, Facts]) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_slopes_extremes(name: str, found: dict[str, Facts]) -> None:
-    values = [SLOPE[name](i / 2048) for i in range(-24 * 2048, 24 * 2048 + 1)]
-    assert found[name].slope_low == pytest.approx(min(values), abs=1e-4)
-    if found[name].slope_high is not None:
-        assert found[name].slope_high == pytest.approx(max(values), abs=1e-4)
-
-
-@pytest.mark.parametrize("name", NAMES)
 def test_shares_under_the_normal_distribution(name: str, found: dict[str, Facts]) -> None:
     step = 1 / 2048
     points = [(i + 0.5) * step for i in range(-9 * 2048, 9 * 2048)]
@@ -172,14 +158,6 @@ def test_moments_under_the_normal_distribution(name: str, found: dict[str, Facts
         assert ours == pytest.approx(expected, abs=1e-11)
 
 
-def test_known_moments_in_closed_form(found: dict[str, Facts]) -> None:
-    assert found["relu"].mean == pytest.approx(1 / math.sqrt(2 * math.pi), abs=1e-14)
-    assert found["gelu"].mean == pytest.approx(1 / (2 * math.sqrt(math.pi)), abs=1e-14)
-    assert (found["relu"].second_moment, found["relu2"].second_moment) == pytest.approx((0.5, 1.5), abs=1e-13)
-    assert found["hardswish"].zero_gradient == pytest.approx(norm.cdf(-3), abs=1e-14)
-    assert found["selu"].second_moment == pytest.approx(1, abs=1e-13)  # what it was made for
-
-
 def test_a_function_of_the_users_gets_the_same_facts() -> None:
     """telu, x tanh(exp(x)): its minimum is known to ten digits (arXiv 2412.20269)."""
     facts = find_facts(lambda x: x * x.exp().tanh())
@@ -197,7 +175,7 @@ def test_a_kink_is_found_wherever_it_is(at: float) -> None:
 W = float(lambertw(1 / math.e).real)  # silu: f' = 0 is (x + 1) exp(x + 1) = -1/e, the minimum -W(1/e)
 
 
-@pytest.mark.parametrize("beta", [1e-150, 1e-3, 0.01, 0.03, 1.0, 100.0, 1e5, 1e150])
+@pytest.mark.parametrize("beta", [1e-150, 1e-3, 1.0, 1e5, 1e150])
 def test_swish_is_silu_scaled_at_every_beta(beta: float) -> None:
     facts = facts_of(ActivationSpec(activation="swish", beta=beta))
     assert facts.minimum == facts.low == pytest.approx(-W / beta, rel=1e-12)
@@ -206,7 +184,7 @@ def test_swish_is_silu_scaled_at_every_beta(beta: float) -> None:
     assert (facts.slope_low, facts.slope_high) == pytest.approx((-0.0998393201, 1.0998393201), abs=1e-9)
 
 
-@pytest.mark.parametrize("beta", [1e-3, 0.03, 100.0, 1e5, -1.0, -100.0])
+@pytest.mark.parametrize("beta", [1e-3, 1e5, -100.0])
 def test_what_swish_does_to_the_normal_distribution_at_every_beta(beta: float) -> None:
     facts, size = facts_of(ActivationSpec(activation="swish", beta=beta)), abs(beta)
     ends = [brentq(lambda t, s=s: swish_slope(t, 1.0) - s, a, b, xtol=1e-14)
@@ -240,11 +218,6 @@ def test_swish_turned_round_and_swish_that_is_a_line() -> None:
         "increasing",
     )
     assert line.second_moment == pytest.approx(0.25, rel=1e-13)
-
-
-def test_a_beta_beyond_all_floats_is_refused() -> None:
-    with pytest.raises(FfnbenchError, match="scale of 1e\\+250"):
-        facts_of(ActivationSpec(activation="swish", beta=1e-250))
 
 
 UNBOUNDED = {
@@ -338,23 +311,6 @@ def test_a_slope_without_bound_and_a_minimum_in_its_cusp() -> None:
     facts = find_facts(lambda x: x.abs().sqrt())
     assert (facts.slope_low, facts.slope_high, facts.minimum, facts.minimum_at) == (None, None, 0, 0)
     assert facts.second_moment == pytest.approx(math.sqrt(2 / math.pi), rel=1e-10)  # E|x|
-
-
-def test_a_minimum_far_out_and_one_very_near() -> None:
-    for beta in (1e-3, 1e5):
-        facts = find_facts(lambda x, beta=beta: x * (beta * x).sigmoid())  # without being told the scale
-        assert (facts.minimum, facts.minimum_at) == pytest.approx((-W / beta, -(1 + W) / beta), rel=1e-9)
-
-
-def test_of_equal_minima_the_one_nearest_to_zero_is_told() -> None:
-    assert find_facts(torch.sin).minimum_at == pytest.approx(-math.pi / 2, abs=1e-12)
-
-
-def test_the_two_gelus_differ_by_what_is_published() -> None:
-    """max |gelu - gelu_tanh| = 4.7324e-4, from the two sup's of their difference and its negative."""
-    gelu = torch.nn.functional.gelu
-    apart = [find_facts(lambda x, s=s: s * (gelu(x) - gelu(x, approximate="tanh"))).high for s in (1, -1)]
-    assert max(apart) == pytest.approx(4.7324e-4, abs=5e-9)
 
 
 def test_a_function_that_is_not_finite_has_no_facts() -> None:

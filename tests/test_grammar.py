@@ -86,8 +86,6 @@ def test_a_clear_name_says_nothing(text: str) -> None:
         ("silu@gate=ouput", "unknown gate 'ouput'", "did you mean 'output'"),
         ("", "no variant given", "for example"),
         (" , ", "no variant given", "for example"),
-        ("relu,relu", "two variants have the label 'relu'", "other=relu"),
-        ("a=relu,a=gelu", "two variants have the label 'a'", "other=gelu"),
     ],
 )
 def test_mistakes_are_named_with_a_way_out(text: str, error: str, hint: str) -> None:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ffnbench.errors import FfnbenchError
-from ffnbench.ffn.imported import Config, match_arguments
+from ffnbench.ffn.imported import match_arguments
 from ffnbench.ffn.spec import ImportedSpec
 from ffnbench.targets import resolve
 
@@ -52,13 +51,6 @@ def test_a_config_has_the_widths_under_every_name() -> None:
     assert both["config"].activation_function == "gelu_new"
 
 
-def test_an_attribute_that_nobody_knows_is_asked_for() -> None:
-    with pytest.raises(FfnbenchError, match=r"config\.rope_theta") as caught:
-        getattr(Config(spec(), {}), "rope" + "_theta")
-    assert "@rope_theta=VALUE" in caught.value.hint
-    assert not hasattr(Config(spec(), {}), "__deepcopy__")
-
-
 def test_what_the_user_sets_wins() -> None:
     found = match_arguments(timm_swiglu, spec(bias=False, hidden_features=99))
     assert found == {"in_features": 8, "hidden_features": 99, "out_features": 8, "bias": False}
@@ -88,28 +80,6 @@ def test_two_checkouts_keep_their_own_neighbours(tmp_path) -> None:
     assert (one(1, 1), two(1, 1)) == (1, 2)
     assert resolve(f"{tmp_path}/v1/mlp.py:make") is one
     assert resolve(f"{tmp_path}/v1/other.py:same")(1, 1).VERSION == 1
-
-
-@pytest.mark.parametrize(
-    ("target", "d_ff"),
-    [
-        ("timm.layers:SwiGLU", 32),
-        ("timm.layers:Mlp", 48),
-        ("transformers.models.llama.modeling_llama:LlamaMLP", 32),
-    ],
-)
-def test_the_ecosystems_modules_run_without_an_adapter(target: str, d_ff: int) -> None:
-    """Where they are installed; they are no dependency of the tests."""
-    pytest.importorskip(target.partition(".")[0])
-    from ffnbench.plan import Workload
-    from ffnbench.run.prober import Prober
-
-    work = Workload(batch=1, seq_len=8, dtype="float32", device="cpu", mode="forward", threads=1)
-    with Prober() as prober:
-        cost = prober.count(ImportedSpec(target=target, d_model=12, d_ff=d_ff), work)
-    matrices = 2 if target.endswith("Mlp") else 3
-    assert cost.flops_forward == 2 * matrices * 12 * d_ff
-    assert cost.uncounted == ()
 
 
 def test_weights_of_eight_bits_are_counted_as_what_they_are(tmp_path) -> None:

@@ -49,14 +49,6 @@ def test_any_leading_shape_is_kept(gate: Gate, shape: tuple[int, ...]) -> None:
     assert module(torch.randn(shape)).shape == shape
 
 
-@pytest.mark.parametrize("gate", list(Gate))
-def test_weights_have_the_fields_names(gate: Gate) -> None:
-    names = {
-        name for name, _ in build_module(FFNSpec(d_model=4, d_ff=6, activation="relu", gate=gate)).named_children()
-    }
-    assert names == {"up", "down"} | ({"gate"} if gate is not Gate.NONE else set())
-
-
 def test_dropout_is_nothing_at_zero_and_in_eval() -> None:
     x = torch.randn(8, 16)
     assert build_module(FFNSpec(d_model=16, d_ff=64, activation="relu")).drop is None
@@ -117,11 +109,3 @@ def test_a_large_weight_repeats_its_draws_and_no_row() -> None:
 def test_a_spec_that_cannot_be_is_refused(field: str, value: object, says: str) -> None:
     with pytest.raises(FfnbenchError, match=says):
         FFNSpec(**{"d_model": 8, "d_ff": 8, "activation": "relu", field: value})
-
-
-@pytest.mark.parametrize(
-    ("activation", "gate", "name"),
-    [("silu", Gate.INNER, "swiglu"), ("mish", Gate.INNER, "mish_glu"), ("relu", Gate.OUTPUT, "relu@gate=output")],
-)
-def test_a_spec_knows_its_name(activation: str, gate: Gate, name: str) -> None:
-    assert FFNSpec(d_model=8, d_ff=8, activation=activation, gate=gate).name == name

@@ -13,14 +13,12 @@ from ffnbench import api
 from ffnbench.api import world
 from ffnbench.device import environment
 from ffnbench.device.environment import why_no_gpu
-from ffnbench.device.machine_noise import Watch
 from ffnbench.errors import FfnbenchError
 from ffnbench.planning.compare import plan_compare
 from ffnbench.planning.foreseen import foreseen
 from ffnbench.report.progress import duration, wait_text
 from ffnbench.request import BlockRequest, CompareRequest
 from ffnbench.run import prober
-from ffnbench.run.prober import Prober
 from ffnbench.targets import refuse_missing, resolve
 
 
@@ -53,17 +51,6 @@ def test_the_line_before_a_run(call, monkeypatch: pytest.MonkeyPatch) -> None:  
     monkeypatch.setattr(world, "Machine", lambda **given: made(**given, others=lambda threads: 1.7))
     assert busy in call("compare", "--d-model", "64")[2].splitlines()[0]
     assert call("compare", "--d-model", "64", "-q")[2] == ""
-
-
-def test_several_runs_are_told_together(call) -> None:  # noqa: F811
-    err = call("compare", "--d-model", "64", "--runs", "3", "--pause", "0s", "--budget", "20s")[2]
-    assert err.splitlines()[0] == "measuring takes at most 60 s"
-
-
-def test_what_others_use_is_what_the_kernel_counts_without_this_process() -> None:
-    ticks = iter([100, 100 + 10_000_000])
-    watch = Watch(lambda path: f"cpu  {next(ticks)} 0 0 0 0 0 0 0\n")
-    assert (watch.others() or 0) > 1000
 
 
 def gone(*_: object) -> None:
@@ -130,9 +117,3 @@ def test_a_module_that_is_there_and_does_not_load_is_not_said_to_be_missing(tmp_
     with pytest.raises(FfnbenchError) as caught:
         resolve("nowhere_at_all.mlp:X")
     assert "is it installed" in caught.value.hint
-
-
-def test_a_prober_starts_for_what_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(prober, "Session", gone)
-    with pytest.raises(AssertionError, match="was started"):
-        Prober().describe("json.decoder:JSONDecoder")

@@ -57,17 +57,6 @@ def test_every_rule_has_a_vector() -> None:
     assert {rule.name for rule in RULES} == {vector[0] for vector in VECTORS}
 
 
-def test_torchtune_equals_llama_for_the_usual_widths_only() -> None:
-    same = [d for d in range(64, 16385, 64) if width_by_rule("torchtune", d) == width_by_rule("llama", d)]
-    assert len(same) == 256
-    by_eight = {"multiple_of": 8}
-    differ = [
-        d for d in range(64, 16385, 64)
-        if width_by_rule("torchtune", d, **by_eight) != width_by_rule("llama", d, **by_eight)
-    ]  # fmt: skip
-    assert (len(differ), differ[:3]) == (86, [64, 256, 448])
-
-
 @pytest.mark.parametrize(
     ("rule", "d_model", "options", "says"),
     [

@@ -7,6 +7,7 @@ as well. torch is imported where it is used: the dataclass belongs to the parent
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -15,17 +16,9 @@ from ffnbench.activations.trace import EDGE, Trace, scaled, stretches, trace, ty
 from ffnbench.errors import FfnbenchError
 
 if TYPE_CHECKING:
-    from ffnbench.activations.trace import Function
-
-
-from collections.abc import Callable
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
     from torch import Tensor
 
-    from ffnbench.activations.trace import Function, Stretch
-
+    from ffnbench.activations.trace import Function
 
 SATURATED = 0.01
 ZERO = 1e-14  # a mean below this share of the root of the second moment is the rounding of its sum
@@ -80,7 +73,8 @@ def find_facts(function: Function, scale: float = 1.0) -> Facts:
     seen = trace(g, breaks.sides + breaks.jumps + breaks.kinks)
     flats = stretches(g, seen.x, seen.y, seen.slope)
     low, high = (extreme(seen, flats, breaks.jumps, sign) for sign in (1, -1))
-    mean, second_moment = moment(function, 1), moment(function, 2)
+    places = [x * scale for x in breaks.jumps + breaks.kinks]
+    mean, second_moment = (moment(function, power, places) for power in (1, 2))
 
     def times(value: float | None) -> float | None:
         return None if value is None else value * scale
@@ -100,7 +94,10 @@ def find_facts(function: Function, scale: float = 1.0) -> Facts:
         bends=tuple(x * scale for x in breaks.bends),
         slope_low=bound_of_slope(seen, breaks.kinks, 1),
         slope_high=bound_of_slope(seen, breaks.kinks, -1),
-        zero_gradient=interval_share(flats, scale),
+        zero_gradient=sum(
+            _between(-math.inf if s.start is None else s.start * scale, math.inf if s.end is None else s.end * scale)
+            for s in flats
+        ),
         saturated=share(lambda x: value_and_slope(function, x)[1].abs() < SATURATED, seen.x * scale),
         mean=mean if abs(mean) > ZERO * math.sqrt(second_moment) else 0.0,
         second_moment=second_moment,
@@ -120,14 +117,7 @@ def _monotony(seen: Trace) -> str:
     return "decreasing" if bool((change <= noise).all() and (slope[core] <= little).all()) else "no"
 
 
-REACH, PANELS, NODES = 12.0, 2048, 8
-HALVINGS, EXACT = 50, 1e-15  # of a panel on which the function is not yet a polynomial; relative to the integral
-
-
-def interval_share(stretches: list[Stretch], scale: float) -> float:
-    """P(x in any of the stretches), which are in units of `scale` and do not overlap."""
-    ends = ((-math.inf if s.start is None else s.start, math.inf if s.end is None else s.end) for s in stretches)
-    return sum(_between(start * scale, end * scale) for start, end in ends)
+REACH, PANELS, NODES, NEARER = 12.0, 2048, 16, 120
 
 
 def share(holds: Callable[[Tensor], Tensor], x: Tensor) -> float:
@@ -146,38 +136,20 @@ def share(holds: Callable[[Tensor], Tensor], x: Tensor) -> float:
     return sum(_between(start, end) for start, end in zip(edges[skip::2], edges[skip + 1 :: 2], strict=False))
 
 
-def moment(function: Function, power: int) -> float:
-    """E f(x)^power by Gauss-Legendre on panels of [-12, 12], each halved until its two halves agree with it."""
+def moment(function: Function, power: int, places: list[float]) -> float:
+    """E f(x)^power by Gauss-Legendre on panels of [-12, 12], cut at these places, and ever smaller towards zero."""
     import torch
+    from numpy.polynomial.legendre import leggauss
 
-    edges = torch.linspace(-REACH, REACH, PANELS + 1, dtype=torch.float64)
-    a, b = edges[:-1], edges[1:]
-    whole, total = _panels(function, power, a, b), 0.0
-    size = max(float(whole.abs().sum()), 1e-300)
-    for _ in range(HALVINGS):
-        middle = (a + b) / 2
-        left, right = _panels(function, power, a, middle), _panels(function, power, middle, b)
-        rough = (left + right - whole).abs() > EXACT * size
-        total += float((left + right)[~rough].sum())
-        if not bool(rough.any()):
-            return total
-        a, b = torch.cat([a[rough], middle[rough]]), torch.cat([middle[rough], b[rough]])
-        whole = torch.cat([left[rough], right[rough]])
-    return total + float(whole.sum())
-
-
-def _panels(function: Function, power: int, a: Tensor, b: Tensor) -> Tensor:
-    """The integral of f^power times the density over each [a, b]."""
-    import torch
-
-    k = torch.arange(1, NODES, dtype=torch.float64)
-    off = k / torch.sqrt(4 * k**2 - 1)  # Golub & Welsch 1969
-    at, vectors = torch.linalg.eigh(torch.diag(off, 1) + torch.diag(off, -1))
-    half = (b - a)[:, None] / 2
-    x = (a[:, None] + half + half * at).flatten()
+    near = REACH / PANELS * 2 ** (-torch.arange(NEARER, dtype=torch.float64) / 2)
+    inside = torch.tensor([x for x in places if abs(x) < REACH], dtype=torch.float64)
+    edges = torch.cat([torch.linspace(-REACH, REACH, PANELS + 1, dtype=torch.float64), near, -near, inside]).unique()
+    at, weights = (torch.from_numpy(each) for each in leggauss(NODES))
+    half = edges.diff()[:, None] / 2
+    x = edges[:-1, None] + half * (1 + at)
     density = torch.exp(-(x**2) / 2) / math.sqrt(2 * math.pi)
-    values = (function(x).detach() ** power * density).reshape(len(a), NODES)
-    return (values * (2 * vectors[0] ** 2) * half).sum(1)
+    values = function(x.flatten()).detach().view(x.shape) ** power
+    return float((values * density * weights * half).sum())
 
 
 def _between(start: float, end: float) -> float:

@@ -6,25 +6,18 @@ is a jump, or has become as small as the step.
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from ffnbench.activations.trace import EDGE, STEP, snapped, typical, value_and_slope
+from ffnbench.activations.trace import EDGE, FAR, HUGE, STEP, Stretch, Trace, snapped, typical, value_and_slope
 
 if TYPE_CHECKING:
     from torch import Tensor
 
     from ffnbench.activations.trace import Function
-
-import math
-from collections.abc import Callable
-from itertools import pairwise
-from typing import TYPE_CHECKING
-
-from ffnbench.activations.trace import FAR, Stretch, Trace
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 
 CANDIDATES = 400  # steps that are looked at: a staircase has three for each of its jumps
@@ -157,7 +150,7 @@ def extreme(trace: Trace, flats: list[Stretch], jumps: tuple[float, ...], sign: 
     """The infimum of f for sign 1, its supremum for sign -1."""
     h = sign * trace.y
     size = typical(trace.x, trace.y)
-    if -math.inf in (sign * trace.beyond[0], sign * trace.beyond[1]) or falls_for_ever(trace.x, h, size):
+    if float(h.min()) <= -HUGE or falls_for_ever(trace.x, h, size):
         return Extreme(value=None)
     same = SAME * max(size, abs(float(h.min())))
     limit = min(float(h[0]), float(h[-1]))
@@ -195,7 +188,7 @@ def bound_of_slope(trace: Trace, kinks: tuple[float, ...], sign: int) -> float |
         return None
     i = int(h.argmin())
     a, b = float(x[max(i - 1, 0)]), float(x[min(i + 1, len(x) - 1)])
-    found = _golden(lambda x: sign * trace.slope_at(x), a, b)[0]
+    found = _least(lambda x: sign * trace.slope_at(x), a, b)[0]
     lowest = min(found, float(h[i])) if math.isfinite(found) else float(h[i])
     return 0.0 if abs(lowest) < SAME * typical(x, h) else sign * lowest
 
@@ -232,25 +225,22 @@ def _refined(trace: Trace, sign: int, i: int) -> tuple[float, float]:
     The place is where f' changes its sign: the values alone would give half the digits.
     """
     a, b = float(trace.x[i - 1]), float(trace.x[i + 1])
-    value, at = _golden(lambda x: sign * trace.value(x), a, b)
     if not sign * trace.slope_at(a) < 0 < sign * trace.slope_at(b):
         on_grid = sign * float(trace.y[i])
-        return (value, at) if value < on_grid else (on_grid, float(trace.x[i]))
+        return min(_least(lambda x: sign * trace.value(x), a, b), (on_grid, float(trace.x[i])))
     for _ in range(80):
         middle = (a + b) / 2
         a, b = (middle, b) if sign * trace.slope_at(middle) < 0 else (a, middle)
     at = 0.0 if abs(a + b) < 2e-12 else (a + b) / 2
-    return min(value, sign * trace.value(at)), at
+    return sign * trace.value(at), at
 
 
-def _golden(f: Callable[[float], float], a: float, b: float) -> tuple[float, float]:
-    """Minimum and place within [a, b], by golden section (Kiefer 1953)."""
-    ratio = (math.sqrt(5) - 1) / 2
-    for _ in range(60):
-        c, d = b - ratio * (b - a), a + ratio * (b - a)
-        a, b = (a, d) if f(c) <= f(d) else (c, b)
-    middle = (a + b) / 2
-    return f(middle), middle
+def _least(f: Callable[[float], float], a: float, b: float) -> tuple[float, float]:
+    """Minimum and place within [a, b]."""
+    from scipy.optimize import minimize_scalar
+
+    found = minimize_scalar(f, bounds=(a, b), method="bounded", options={"xatol": 1e-12 * (b - a)})
+    return float(found.fun), float(found.x)
 
 
 def _only_approached(trace: Trace, value: float, at: float, jumps: tuple[float, ...], size: float) -> bool:

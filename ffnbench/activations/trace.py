@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 EDGE, STEP = 40.0, 1 / 1024  # the core of the grid: kinks at binary fractions lie on it
 FAR, GROWTH = 1e64, 1.1  # the tails: each point is a tenth farther out
+HUGE = 1e300  # in place of infinity
 TYPICAL = 4.0  # sizes are means over [-4, 4]
 BESIDE, ROUNDED = 1 / 256, 1e-12  # a slope this small, this near to a stretch of zero slope, is rounded to zero there
 
@@ -28,15 +29,13 @@ BESIDE, ROUNDED = 1 / 256, 1e-12  # a slope this small, this near to a stretch o
 class Trace:
     """x in increasing order, f(x), and f'(x), which may be NaN at single points.
 
-    Finite in y: where f is no number from some x on, the trace ends before it. `beyond` tells what f is just
-    outside the first and the last x: -inf or inf where it has overflowed, 0 otherwise.
+    Where f is no number from some x on, the trace ends before it; where it overflows, y is -HUGE or HUGE.
     """
 
     function: Function
     x: Tensor
     y: Tensor
     slope: Tensor
-    beyond: tuple[float, float]
 
     def value(self, x: float) -> float:
         """f(x)."""
@@ -100,15 +99,11 @@ def trace(function: Function, extra: tuple[float, ...] = ()) -> Trace:
                 f"{what} is not finite at x = {where:g}", f"facts are about all x of [-{EDGE:g}, {EDGE:g}]"
             )
     middle = len(x) // 2
-    ends = (~y.isfinite()).nonzero().flatten().tolist()
+    ends = y.isnan().nonzero().flatten().tolist()
     first = max((i for i in ends if i < middle), default=-1)
     last = min((i for i in ends if i > middle), default=len(x))
-    beyond = (float(y[first]) if first >= 0 else 0.0, float(y[last]) if last < len(x) else 0.0)
     kept = slice(first + 1, last)
-    return Trace(
-        function=function, x=x[kept], y=y[kept], slope=slope[kept],
-        beyond=(beyond[0] if math.isinf(beyond[0]) else 0.0, beyond[1] if math.isinf(beyond[1]) else 0.0),
-    )  # fmt: skip
+    return Trace(function=function, x=x[kept], y=y[kept].clamp(-HUGE, HUGE), slope=slope[kept])
 
 
 def typical(x: Tensor, values: Tensor) -> float:

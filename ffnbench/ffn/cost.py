@@ -76,11 +76,6 @@ def params_active(spec: FFNSpec) -> int:
     return round(_params(spec, spec.moe.top_k if spec.moe else 1))
 
 
-def params_touched(spec: FFNSpec, tokens: int) -> float:
-    """The parameters that one call of so many tokens reads, where each chooses its experts uniformly and by itself."""
-    return _params(spec, spec.moe.distinct(tokens) if spec.moe else 1)
-
-
 def _params(spec: FFNSpec, experts: float) -> float:
     """With so many experts; the scalars of their activation are trained together."""
     each = matrix_params(spec) + bias_params(spec)
@@ -91,10 +86,6 @@ def _always(spec: FFNSpec, moe: MoESpec) -> int:
     """The parameters that every token meets: the router, and the shared experts."""
     shared = shared_expert(spec)
     return moe.router_params(spec.d_model) + (params(shared) if shared else 0)
-
-
-def _expert(spec: FFNSpec) -> FFNSpec:
-    return replace(spec, moe=None)
 
 
 def params_formula(spec: FFNSpec) -> str:
@@ -139,7 +130,7 @@ def flops_elementwise(spec: FFNSpec) -> tuple[int | None, int | None]:
     """
     if spec.moe is None:
         return _elementwise(spec)
-    expert, routing = _elementwise(_expert(spec)), _routing(spec, spec.moe)
+    expert, routing = _elementwise(replace(spec, moe=None)), _routing(spec, spec.moe)
     shared = _elementwise(found) if (found := shared_expert(spec)) else (0, 0)
     forward, backward = (
         None if one is None or other is None else spec.moe.top_k * one + other + beside
@@ -200,7 +191,8 @@ def cost(spec: FFNSpec, *, tokens: int, dtype: str, train: bool, device: str) ->
         flops_elementwise=forward,
         flops_elementwise_backward=backward,
         weight_bytes=total * item,
-        weight_bytes_touched=round(params_touched(spec, tokens) * item) if spec.moe else total * item,
+        # expected, where each token chooses its experts uniformly and by itself
+        weight_bytes_touched=round(_params(spec, spec.moe.distinct(tokens)) * item) if spec.moe else total * item,
         peak_bytes=peak_bytes(spec, tokens=tokens, item=item, train=train, device=device),
         saved_bytes=saved_bytes(spec, tokens=tokens, item=item, device=device) if train else None,
     )

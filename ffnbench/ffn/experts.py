@@ -103,7 +103,7 @@ class MixtureOfExperts(nn.Module):
         self.register_buffer("imposed", None, persistent=False)
         self.reset_parameters()
         if self.moe.dispatch is Dispatch.GROUPED:
-            check_grouped(self.router.weight.device, self.router.weight.dtype)
+            check_grouped(spec, self.router.weight.device, self.router.weight.dtype)
 
     def reset_parameters(self) -> None:
         """The router and the shared expert's gate: N(0, 0.02) where that is the init, else nn.Linear's own."""
@@ -229,8 +229,8 @@ def cuda_capability(device: torch.device) -> tuple[int, int] | None:
     return torch.cuda.get_device_capability(device)
 
 
-def check_grouped(device: torch.device, dtype: torch.dtype) -> None:
-    """Raises Unsupported where torch has no grouped matrix product for that device and dtype, backward included."""
+def check_grouped(spec: FFNSpec, device: torch.device, dtype: torch.dtype) -> None:
+    """Raises Unsupported where torch has no grouped matrix product for that device, dtype and widths, backward too."""
     where = (
         f"torch {torch.__version__} has no grouped matrix product for {str(dtype).removeprefix('torch.')} on {device}"
     )
@@ -238,6 +238,8 @@ def check_grouped(device: torch.device, dtype: torch.dtype) -> None:
         raise Unsupported(where, "use @experts=eager")
     if device.type == "meta":
         return
+    if spec.d_model * dtype.itemsize % 16 or spec.d_ff * dtype.itemsize % 16:
+        raise Unsupported(f"grouped matrix products need d_model and d_ff in multiples of {16 // dtype.itemsize}")
     x, weight = (
         torch.zeros(*shape, device=device, dtype=dtype, requires_grad=True) for shape in ((16, 16), (2, 16, 16))
     )

@@ -1,34 +1,29 @@
 """A module of somebody else's as the form that it is said to be, on its very weights. Needs torch.
 
 Its parameters are told by shape, and by name where a name says a role in words (gate, up, down, and what T5 and timm
-have for them). Where that leaves several ways, as with w1 and w2, packed rows or square matrices, all are tried and the
-one is taken whose float64 output is nearest to the module's own. A norm inside is not covered, nor are experts; dropout
-is as it is in eval mode: off.
+have for them). Where that leaves several layouts, as with w1 and w2, packed rows or square matrices, all are tried and
+the one is taken whose float64 output is nearest to the module's own. Norms and experts are not covered.
 """
 
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from itertools import permutations, product
 
 import torch
 from torch import Tensor, nn
 
 from ffnbench.errors import FfnbenchError
+from ffnbench.ffn.cost import matrix_params
 from ffnbench.ffn.dtypes import DTYPES, tolerance
 from ffnbench.ffn.modules import OwnForm, build_module, reference_output
 from ffnbench.ffn.spec import FFNSpec, Gate
 from ffnbench.ffn.weight_names import LIKELY, is_bias, said, stem
 
-NORM = re.compile(r"Norm(\d?d)?$")  # how the class of a norm ends
-CLEAR = 0.2  # of the tolerance: an output nearer than that is the form's own, and no other way need be tried
-TURNS = {"Conv1D": (True,), "Conv1d": (False,), "Conv2d": (False,)}  # transformers' own layer is nn.Linear turned
-SHOWN = 4  # parameters that an error names
-Way = dict[str, "Piece"]  # name of our parameter -> what of theirs it is
-Key = tuple[str, int | None]  # what a weight and its bias have in common: the stem of the name, the number in a stack
+CLEAR = 0.2  # of the tolerance: an output nearer than that is the form's own, and no other layout need be tried
+TURNED = {"Conv1D": True, "Conv1d": False, "Conv2d": False}  # transformers' own layer is nn.Linear turned
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,46 +48,35 @@ class Piece:
         tensor = tensor.mT if self.turned else tensor
         return tensor if self.rows is None else tensor[self.rows]
 
+    @property
+    def place(self) -> int:
+        """Before which others of the same parameter it stands."""
+        return self.part[1] if self.part else (self.rows and self.rows.start) or 0
+
+    @property
+    def key(self) -> tuple[str, int | None]:
+        """What a weight and its bias have in common: the stem of the name, the number in a stack."""
+        return stem(self.name), self.part and self.part[1]
+
+
+Pieces = dict[str, Piece]  # by the name of our parameter, or by its role
+
 
 @dataclass(frozen=True, slots=True)
 class Layout:
     """Which parameters of a module are which of a form's. `form` has the module's own d_ff and bias."""
 
     form: FFNSpec
-    pieces: Way
+    pieces: Pieces
 
     def of(self, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """By the names of our module's parameters: views of theirs, or of whatever has their names and shapes."""
         return {name: piece.of(tensors[piece.name]) for name, piece in self.pieces.items()}
 
-
-@dataclass(frozen=True, slots=True)
-class _Matrix:
-    """A parameter, or a part of one, of two dimensions. `turns`: (False,) for rows of outputs, both where unknown."""
-
-    name: str
-    shape: tuple[int, int]
-    turns: tuple[bool, ...]
-    key: Key
-    part: tuple[int, int] | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class _Vector:
-    name: str
-    size: int
-    key: Key
-    part: tuple[int, int] | None = None
-
-
-@dataclass(slots=True)
-class _Found:
-    """The parameters of a module by what they can be; `shapes` are those of all."""
-
-    matrices: list[_Matrix] = field(default_factory=list)
-    vectors: list[_Vector] = field(default_factory=list)
-    scalars: list[str] = field(default_factory=list)
-    shapes: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    @property
+    def weights(self) -> Pieces:
+        """The matrices by role."""
+        return {role: self.pieces[f"{role}.weight"] for role in self.form.matrices}
 
 
 def as_form(module: nn.Module, form: FFNSpec, x: Tensor) -> OwnForm:
@@ -122,24 +106,20 @@ def on_weights(layout: Layout, tensors: Mapping[str, Tensor]) -> OwnForm:
 
 def layout_of(module: nn.Module, form: FFNSpec, x: Tensor) -> Layout:
     """How the module's parameters are those of the form; x and errors as for `as_form`."""
-    if form.moe is not None:
-        raise FfnbenchError("experts can't be held against a form of ffnbench's by their weights")
     x = x.detach().clone()  # at an address of its own: the module may have seen the old one
     theirs = output_of(module, x)  # first of all: a lazy module makes its weights now
-    found = _parameters(module)
-    every = list(_ways(form, found))
+    every = sorted(_layouts(module, form), key=_unlikely)
     if not every:
-        raise FfnbenchError(_misfit(form, found))
-    claims = _claims(form, found.matrices)
-    by_name = [one for one in every if _as_said(one, claims)] or every
+        raise FfnbenchError(_misfit(module, form))
+    by_name = [layout for layout in every if _as_named(layout)] or every
     if len(every) == 1 or x.is_meta:
         return by_name[0]
     best, error = _nearest(module, by_name, x, theirs)
-    others = [one for one in every if one not in by_name]
+    others = [layout for layout in every if layout not in by_name]
     if others and error > tolerance_of(theirs.dtype):
         other, error = _nearest(module, others, x, theirs)
         if error <= tolerance_of(theirs.dtype):
-            told = ", ".join(f"{role} is {other.pieces[f'{role}.weight'].name}" for role in form.matrices)
+            told = ", ".join(f"{role} is {piece.name}" for role, piece in other.weights.items())
             raise FfnbenchError(f"its weights are not what their names say: by its output {told}")
     return best
 
@@ -202,104 +182,84 @@ def _plain(shape: Sequence[int]) -> tuple[int, ...]:
     return found
 
 
-def _parameters(module: nn.Module) -> _Found:
-    """The parameters by what they can be; raises FfnbenchError for what no form has."""
-    for name, part in module.named_modules():
-        if name and NORM.search(type(part).__name__):
-            raise FfnbenchError(f"it has a norm inside, {name}")
-    found = _Found()
-    for name, parameter in module.named_parameters():
-        if not parameter.is_floating_point():
-            raise FfnbenchError(f"its {name} is of {str(parameter.dtype).removeprefix('torch.')}")
-        found.shapes[name] = tuple(parameter.shape)
-        kind = type(module.get_submodule(name.rpartition(".")[0]))
-        turns = (False,) if issubclass(kind, nn.Linear) else TURNS.get(kind.__name__, (False, True))
-        _sort(found, name, _plain(parameter.shape), turns)
-    return found
-
-
-def _sort(found: _Found, name: str, shape: tuple[int, ...], turns: tuple[bool, ...]) -> None:
-    """Of three dimensions it is a stack of matrices: gate and up, or all three."""
-    key = stem(name)
-    if not shape or shape == (1,):
-        found.scalars.append(name)
-    elif len(shape) == 1:
-        found.vectors.append(_Vector(name, shape[0], (key, None)))
-    elif len(shape) == 2 and shape[0] <= 3 and is_bias(name):
-        keys = [(key, i if shape[0] > 1 else None) for i in range(shape[0])]
-        found.vectors += [_Vector(name, shape[1], keys[i], (0, i)) for i in range(shape[0])]
-    elif len(shape) == 2:
-        found.matrices.append(_Matrix(name, (shape[0], shape[1]), turns, (key, None)))
-    else:
-        dims = [dim for dim, size in enumerate(shape) if size in (2, 3)]
-        if len(shape) > 3 or not dims:
-            raise FfnbenchError(f"its {name} is {shape}, which is no matrix of a form's")
-        rows, columns = (size for dim, size in enumerate(shape) if dim != dims[0])
-        parts = [(dims[0], i) for i in range(shape[dims[0]])]
-        found.matrices += [_Matrix(name, (rows, columns), turns, (key, part[1]), part) for part in parts]
-
-
-def _ways(form: FFNSpec, found: _Found) -> Iterator[Layout]:
-    """Every layout that the shapes allow, the likeliest by name first."""
-    wanted = {"packed", "down"} if form.gate is Gate.INNER and len(found.matrices) == 2 else set(form.matrices)
-    if len(found.matrices) != len(wanted):
+def _layouts(module: nn.Module, form: FFNSpec) -> Iterator[Layout]:
+    """Every layout that the shapes allow."""
+    tensors = dict(module.named_parameters())
+    for name, tensor in tensors.items():
+        if not tensor.is_floating_point():
+            raise FfnbenchError(f"its {name} is of {str(tensor.dtype).removeprefix('torch.')}")
+    shapes = {name: _plain(tensor.shape) for name, tensor in tensors.items()}
+    scalars = [name for name, shape in shapes.items() if shape in ((), (1,))]
+    vectors = [piece for name, shape in shapes.items() for piece in _vectors(name, shape)]
+    matrices = [name for name in shapes if name not in scalars and name not in {piece.name for piece in vectors}]
+    one, two = (matrix_params(replace(form, d_ff=width)) for width in (1, 2))
+    more, rest = divmod(sum(tensors[name].numel() for name in matrices) - one, two - one)
+    if rest or more < 0 or len(matrices) > len(form.matrices) or form.moe is not None:
         return
-    roles: list[str] = [role for role in ("gate", "packed", "up", "down") if role in wanted]
-    placed = [
-        dict(zip(roles, zip(matrices, turns, strict=True), strict=True))
-        for matrices in permutations(found.matrices)
-        for turns in product(*(matrix.turns for matrix in matrices))
-    ]
-    fitting = [(places, width) for places in placed if (width := _width(form, places)) is not None]
-    for places, width in sorted(fitting, key=lambda fit: -_likelihood(fit[0])):
-        weights = {role: Piece(m.name, m.part, turned) for role, (m, turned) in places.items()}
-        for biases in _biases(form, places, width, found.vectors):
-            for scalars in _scalars(form, found.scalars):
-                for pieces in _unpacked(weights, biases, width):
-                    yield Layout(replace(form, d_ff=width, bias=bool(biases)), pieces | scalars)
+    form = replace(form, d_ff=1 + more)
+    turns = {name: _turns(module, name) for name in matrices}
+    for readings in product(*(list(_readings(name, shapes[name], turns[name])) for name in matrices)):
+        pieces = [piece for reading in readings for piece in reading]
+        for roles in permutations(form.matrices) if len(pieces) == len(form.matrices) else ():
+            weights = dict(zip(roles, pieces, strict=True))
+            raw = {p.turned for role, p in weights.items() if role != "down" and len(turns[p.name]) > 1}
+            if len(raw) > 1 or any(p.of(tensors[p.name]).shape != form.matrices[role] for role, p in weights.items()):
+                continue  # raw weights of one kind lie in one way
+            for biases in _biases(form, weights, vectors, tensors):
+                named = {f"{role}.weight": p for role, p in weights.items()} | biases
+                for learned in _scalars(form, scalars):
+                    yield Layout(replace(form, bias=bool(biases)), named | learned)
 
 
-Places = dict[str, tuple[_Matrix, bool]]  # role -> the matrix, and whether it is turned
+def _turns(module: nn.Module, name: str) -> tuple[bool, ...]:
+    """Whether its rows are inputs; both where its module's class does not tell."""
+    kind = type(module.get_submodule(name.rpartition(".")[0]))
+    if issubclass(kind, nn.Linear):
+        return (False,)
+    return (TURNED[kind.__name__],) if kind.__name__ in TURNED else (False, True)
 
 
-def _width(form: FFNSpec, places: Places) -> int | None:
-    """d_ff where all matrices have the shapes of the form, else None."""
-    shapes = {role: matrix.shape[::-1] if turned else matrix.shape for role, (matrix, turned) in places.items()}
-    width = shapes["down"][1]
-    wanted = replace(form, d_ff=width).matrices
-    if "packed" in shapes:
-        wanted = {"packed": (2 * width, form.d_model), "down": wanted["down"]}
-    beside = {turned for role, (matrix, turned) in places.items() if role != "down" and len(matrix.turns) > 1}
-    return width if shapes == wanted and len(beside) < 2 else None  # raw weights of one kind lie in one way
+def _vectors(name: str, shape: tuple[int, ...]) -> list[Piece]:
+    """The biases that a parameter can be."""
+    if len(shape) == 1 and shape != (1,):
+        return [Piece(name)]
+    return [Piece(name, (0, i)) for i in range(shape[0])] if len(shape) == 2 and shape[0] <= 3 and is_bias(name) else []
 
 
-def _likelihood(places: Places) -> int:
-    """How many matrices have a name that is often their role's; weights that lie as nn.Linear's before turned ones."""
-    likely = sum(_leaf(matrix.name) in LIKELY.get(role, ()) for role, (matrix, _) in places.items())
-    return 4 * likely - sum(turned for _, turned in places.values())
+def _readings(name: str, shape: tuple[int, ...], turns: tuple[bool, ...]) -> Iterator[list[Piece]]:
+    """Every way to see matrices in a parameter: one; two, their rows in halves or in turns; a stack of two or three."""
+    for dim in (dim for dim, size in enumerate(shape) if len(shape) == 3 and size in (2, 3)):
+        for each in product(turns, repeat=shape[dim]):
+            yield [Piece(name, (dim, i), turned) for i, turned in enumerate(each)]
+    for turned in turns if len(shape) == 2 else ():
+        yield [Piece(name, turned=turned)]
+        half = shape[turned] // 2
+        yield [Piece(name, turned=turned, rows=rows) for rows in (slice(0, half), slice(half, None))]
+        yield [Piece(name, turned=turned, rows=rows) for rows in (slice(0, None, 2), slice(1, None, 2))]
 
 
-def _leaf(name: str) -> str:
-    owner, _, leaf = name.rpartition(".")
-    return owner.rpartition(".")[2] if leaf == "weight" else leaf
+def _biases(form: FFNSpec, weights: Pieces, vectors: list[Piece], tensors: Mapping[str, Tensor]) -> Iterator[Pieces]:
+    """Every way to give the vectors to the weights as their biases: by name, and by size where names don't tell."""
+    sharing: dict[tuple[str, int | None], list[str]] = {}  # weights that are rows of one matrix have one bias
+    for role, weight in weights.items():
+        sharing.setdefault(weight.key, []).append(role)
+    known = {vector.key: vector for vector in vectors if vector.key in sharing}
+    rest = [vector for vector in vectors if vector not in known.values()]
+    free = [key for key in sharing if key not in known]
+    for keys in permutations(free, len(rest)):
+        given = known | dict(zip(keys, rest, strict=True))
+        if all(
+            len(vector.of(tensors[vector.name])) == sum(form.matrices[role][0] for role in sharing[key])
+            for key, vector in given.items()
+        ):
+            yield {
+                f"{role}.bias": replace(vector, rows=weights[role].rows)
+                for key, vector in given.items()
+                for role in sharing[key]
+            }
 
 
-def _biases(form: FFNSpec, places: Places, width: int, vectors: Sequence[_Vector]) -> Iterator[dict[str, Piece]]:
-    """Every way to give the vectors to the matrices as their biases: by name, and by size where names don't tell."""
-    sizes = {"packed": 2 * width} | {role: rows for role, (rows, _) in replace(form, d_ff=width).matrices.items()}
-    keys = {matrix.key: role for role, (matrix, _) in places.items()}
-    known = {keys[vector.key]: vector for vector in vectors if vector.key in keys}
-    rest = [vector for vector in vectors if vector.key not in keys]
-    if len(known) + len(rest) < len(vectors) or any(sizes[role] != vector.size for role, vector in known.items()):
-        return
-    free = [role for role in places if role not in known]
-    for roles in permutations(free, len(rest)):
-        if all(sizes[role] == vector.size for role, vector in zip(roles, rest, strict=True)):
-            given = known | dict(zip(roles, rest, strict=True))
-            yield {role: Piece(vector.name, vector.part) for role, vector in given.items()}
-
-
-def _scalars(form: FFNSpec, scalars: Sequence[str]) -> Iterator[Way]:
+def _scalars(form: FFNSpec, scalars: Sequence[str]) -> Iterator[Pieces]:
     """Every way to give the module's scalars to the activation's trained ones; one where the names are the same."""
     ours = [name for name, _ in form.row.learned]
     if len(ours) != len(scalars):
@@ -310,86 +270,38 @@ def _scalars(form: FFNSpec, scalars: Sequence[str]) -> Iterator[Way]:
         yield {name: Piece(theirs, scalar=True) for name, theirs in zip(ours, order, strict=True)}
 
 
-def _unpacked(weights: Mapping[str, Piece], biases: Mapping[str, Piece], width: int) -> Iterator[Way]:
-    """The pieces by our names. Packed rows: gate's or up's first, in halves or in turns."""
-    kinds = {"weight": weights, "bias": biases}
-    named = {f"{role}.{kind}": piece for kind, pieces in kinds.items() for role, piece in pieces.items()}
-    packed = {name: piece for name, piece in named.items() if name.startswith("packed.")}
-    if not packed:
-        yield named
-        return
-    halves, turns = (slice(0, width), slice(width, None)), (slice(0, None, 2), slice(1, None, 2))
-    for cut in (halves, turns):
-        for order in (("gate", "up"), ("up", "gate")):
-            yield {name: piece for name, piece in named.items() if name not in packed} | {
-                name.replace("packed", role): replace(piece, rows=rows)
-                for name, piece in packed.items()
-                for role, rows in zip(order, cut, strict=True)
-            }
+def _unlikely(layout: Layout) -> int:
+    """The less, the more matrices have a name that is often their role's; nn.Linear's lie before turned ones."""
+    likely = sum(_leaf(piece.name) in LIKELY.get(role, ()) for role, piece in layout.weights.items())
+    return sum(piece.turned for piece in layout.weights.values()) - 4 * likely
 
 
-Claims = dict[tuple[str, int | None], tuple[str, ...]]  # name of a parameter, number in a stack -> roles in its words
+def _leaf(name: str) -> str:
+    owner, _, leaf = name.rpartition(".")
+    return owner.rpartition(".")[2] if leaf == "weight" else leaf
 
 
-def _claims(form: FFNSpec, matrices: Sequence[_Matrix]) -> Claims:
-    """What the names say in words; nothing where two say the same, as "gate" in the name of the whole may."""
-    claims: Claims = {}
-    for matrix in matrices:
-        roles = tuple(role for role in said(matrix.name) if role in form.matrices)
-        if matrix.part is not None:
-            stacked = [other for other in matrices if other.name == matrix.name]
-            roles = (roles[matrix.part[1]],) if len(roles) == len(stacked) else ()
-        claims[matrix.name, _number(matrix.part)] = roles
-    every = [role for roles in claims.values() for role in roles]
-    return claims if len(every) == len(set(every)) else {}
+def _as_named(layout: Layout) -> bool:
+    """Whether no weight is another one than its name says in words. Of several in one parameter they say the order, if
+    anything; nothing is said where two names say the same, as "gate" in the name of the whole may.
+    """
+    placed: dict[str, list[str]] = {}
+    for role, piece in sorted(layout.weights.items(), key=lambda item: item[1].place):
+        placed.setdefault(piece.name, []).append(role)
+    words = {name: [role for role in said(name) if role in layout.form.matrices] for name in placed}
+    every = [role for roles in words.values() for role in roles]
+    if len(every) > len(set(every)):
+        return True
+    return all(
+        "down" in roles if words[name] == ["down"] else words[name] == roles or len(words[name]) != len(roles)
+        for name, roles in placed.items()
+    )
 
 
-def _as_said(layout: Layout, claims: Claims) -> bool:
-    """Whether no weight is another one than its name says. Of packed rows the name says the order, if anything."""
-    for role in layout.form.matrices:
-        piece = layout.pieces[f"{role}.weight"]
-        claim = claims.get((piece.name, _number(piece.part)), ())
-        packed = piece.rows is not None
-        if packed and len(claim) == 2:
-            claim = (claim[1 if piece.rows and piece.rows.start else 0],)
-        elif packed and claim != ("down",):
-            continue
-        if len(claim) == 1 and claim != (role,):
-            return False
-    return True
-
-
-def _number(part: tuple[int, int] | None) -> int | None:
-    return None if part is None else part[1]
-
-
-def _misfit(form: FFNSpec, found: _Found) -> str:
-    """What does not fit: the matrices, then the biases, then the scalars of the activation."""
-    names, scalars = [name for name, _ in form.row.learned], [""] * len(form.row.learned)
-    fitting = next(_ways(form, replace(found, vectors=[], scalars=scalars)), None)
-    if fitting is None:
-        shown = _shown(found, [matrix.name for matrix in found.matrices])
-        return f"its weights are {shown}, where {form.form} has {_wanted(form)}" if shown else "it has no weights"
-    if next(_ways(form, replace(found, scalars=scalars)), None) is None:
-        sizes = {role: rows for role, (rows, _) in fitting.form.matrices.items()}
-        told = ", ".join(f"{role} ({size},)" for role, size in sizes.items())
-        return f"its {_shown(found, [vector.name for vector in found.vectors])} can't be the biases of {told}"
-    theirs = _shown(found, found.scalars) or "none"
-    return f"the trained scalars of {form.form} are {', '.join(names) or 'none'}, those of the module {theirs}"
-
-
-def _wanted(form: FFNSpec) -> str:
-    d = form.d_model
-    down = f"down ({d}, d_ff)"
-    match form.gate:
-        case Gate.NONE:
-            return f"up (d_ff, {d}) and {down}"
-        case Gate.INNER:
-            return f"gate and up (d_ff, {d}), or both in one (2 d_ff, {d}), and {down}"
-        case Gate.OUTPUT:
-            return f"gate ({d}, {d}), up (d_ff, {d}) and {down}"
-
-
-def _shown(found: _Found, names: Sequence[str]) -> str:
-    told = [f"{name} {found.shapes[name]}" for name in dict.fromkeys(names)]
-    return ", ".join(told[:SHOWN]) + (f" and {len(told) - SHOWN} more" if len(told) > SHOWN else "")
+def _misfit(module: nn.Module, form: FFNSpec) -> str:
+    """What the module has, and what it should have."""
+    theirs = ", ".join(f"{name} {tuple(p.shape)}" for name, p in module.named_parameters()) or "none"
+    gate = f"({'d_ff' if form.gate is Gate.INNER else form.d_model}, {form.d_model})"
+    shapes = {"gate": gate, "up": f"(d_ff, {form.d_model})", "down": f"({form.d_model}, d_ff)"}
+    wanted = [f"{role} {shapes[role]}" for role in form.matrices] + [f"{name} ()" for name, _ in form.row.learned]
+    return f"its parameters are {theirs}, where {form.form} has {', '.join(wanted)}, and biases of their rows"

@@ -180,7 +180,8 @@ def _forward(t: Tape, *, train: bool) -> _Ledger:
 def _backward(t: Tape, ledger: _Ledger) -> None:
     """Play the tape backward: gradients of inputs and weights appear, then saved tensors and the used gradient go."""
     gradients: set[str] = set()
-    ledger.sizes = {**t.sizes, **{f"d_{name}": size for name, size in t.sizes.items()}, "d_x": _size_of_x(t)}
+    of_x = t.sizes[t.kernels[-1].output]  # the input is as large as the output
+    ledger.sizes = {**t.sizes, **{f"d_{name}": size for name, size in t.sizes.items()}, "d_x": of_x}
     for kernel in reversed(t.kernels):
         if not kernel.grads:
             continue
@@ -198,11 +199,6 @@ def _backward(t: Tape, ledger: _Ledger) -> None:
         for name in again:  # two gradients of one tensor are summed into a third, then both go
             ledger.allocate(ledger.sizes[f"d_{name}"])
             ledger.alive -= 2 * ledger.sizes[f"d_{name}"]
-
-
-def _size_of_x(t: Tape) -> int:
-    """The input is as large as the output."""
-    return t.sizes[t.kernels[-1].output]
 
 
 def peak_bytes(spec: FFNSpec, *, tokens: int, item: int, train: bool, device: str = "cpu") -> int | None:

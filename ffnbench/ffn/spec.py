@@ -22,18 +22,6 @@ Scalar = bool | int | float | str | None
 HF = "hf:"  # a target that begins so is the MLP of a model of transformers: hf:llama, hf:path/to/config.json
 LIKE = "like"  # the key of a module of the user's that names the form of ffnbench that it is said to be
 LARGEST = 10**12
-EXAMPLES = {
-    "batch": 4,
-    "seq_len": 512,
-    "threads": 2,
-    "multiple_of": 8,
-    "dpi": 150,
-    "elements": 1048576,
-    "rounds": 30,
-    "heads": 12,
-    "kv_heads": 4,
-    "head_dim": 64,
-}
 
 
 class Gate(Enum):
@@ -236,9 +224,9 @@ def check_beta(row: Activation, beta: float | None) -> None:
 def require_positive(name: str, value: object) -> int:
     """A width or a count is a positive integer; anything else is the user's mistake."""
     if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-        raise FfnbenchError(f"{name} must be a positive integer, not {value!r}", _example(name))
+        raise FfnbenchError(f"{name} must be a positive integer, not {value!r}", "for example 512")
     if value > LARGEST:
-        raise FfnbenchError(f"{name} is larger than {LARGEST:,}", _example(name))
+        raise FfnbenchError(f"{name} is larger than {LARGEST:,}", "for example 512")
     return value
 
 
@@ -255,8 +243,3 @@ def whole_or_text(text: str) -> int | str:
         return read_count(text)
     except FfnbenchError:
         return text
-
-
-def _example(name: str) -> str:
-    flag = f"--{name.replace('_', '-')}"
-    return f"for example {flag} {EXAMPLES.get(name, 768)}"

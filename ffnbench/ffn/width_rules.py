@@ -25,26 +25,16 @@ class Match(Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RuleInput:
-    """What a width rule may use: the model's width, the expansion ratio, the rounding, Llama's multiplier."""
-
-    d_model: int
-    ratio: float
-    multiple_of: int
-    multiplier: float | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Rule:
-    """A published width rule. `multiple_of` and `ratio` are its defaults, used where none is given.
+    """A published width rule: `apply` gives d_ff of d_model, the ratio, the multiple and Llama's multiplier.
 
-    `reads` names what it can be told; anything else given to it is a mistake, not to be ignored.
+    `multiple_of` and `ratio` are used where none is given. `reads` is what it can be told; anything else is a mistake.
     """
 
     name: str
     formula: str
     source: str
-    apply: Callable[[RuleInput], int]
+    apply: Callable[[int, float, int, float | None], int]
     multiple_of: int = 1
     ratio: float = DEFAULT_RATIO
     reads: tuple[str, ...] = ("ratio", "multiple_of")
@@ -61,65 +51,35 @@ def round_nearest(width: float, multiple: int) -> int:
     return max(multiple, below if width - below <= multiple / 2 else below + multiple)
 
 
-def _ratio(r: RuleInput) -> int:
-    width = r.ratio * r.d_model
+def _ratio(d: int, ratio: float, multiple: int, _: float | None = None) -> int:
+    width = ratio * d
     if width != int(width):
-        raise FfnbenchError(
-            f"{r.ratio:g} * d_model is not whole for d_model {r.d_model}", "give --d-ff, or another ratio"
-        )
-    return round_up(int(width), r.multiple_of)
+        raise FfnbenchError(f"{ratio:g} * d_model is not whole for d_model {d}", "give --d-ff, or another ratio")
+    return round_up(int(width), multiple)
 
 
-def _two_thirds(r: RuleInput) -> int:
-    twice = 2 * r.ratio * r.d_model
-    if twice % 3 and r.multiple_of == 1:
+def _two_thirds(d: int, ratio: float, multiple: int, _: float | None = None) -> int:
+    if 2 * ratio * d % 3 and multiple == 1:
         raise FfnbenchError(
-            f"the two_thirds rule needs 2 * {r.ratio:g} * d_model divisible by 3, and d_model is {r.d_model}",
+            f"the two_thirds rule needs 2 * {ratio:g} * d_model divisible by 3, and d_model is {d}",
             "round it with --multiple-of 8, or use --rule llama",
         )
-    return round_up(int(twice // 3), r.multiple_of)
+    return round_up(int(2 * ratio * d // 3), multiple)
 
 
-def _llama(r: RuleInput) -> int:
-    width = int(2 * int(r.ratio * r.d_model) / 3)
-    if r.multiplier is not None:
-        width = int(r.multiplier * width)
-    return round_up(width, r.multiple_of)
-
-
-def _lfm2(r: RuleInput) -> int:
-    return _llama(r) if r.multiplier is not None else int(2 * int(r.ratio * r.d_model) / 3)
-
-
-def _torchtune(r: RuleInput) -> int:
-    return round_up(4 * int(2 * r.d_model / 3), r.multiple_of)
-
-
-def _dinov2(r: RuleInput) -> int:
-    return (int(int(r.d_model * r.ratio) * 2 / 3) + 7) // 8 * 8
-
-
-def _flash_attn(r: RuleInput) -> int:
-    return round_up(int(2 * r.ratio * r.d_model / 3), r.multiple_of)
-
-
-def _grok(r: RuleInput) -> int:
-    width = int(r.ratio * r.d_model) * 2 // 3
-    return width + (8 - width) % 8
-
-
-def _notes(r: RuleInput) -> int:
-    return round_up(2 * int(r.ratio * r.d_model) // 3, r.multiple_of)
+def _llama(d: int, ratio: float, multiple: int, multiplier: float | None) -> int:
+    width = int(2 * int(ratio * d) / 3)
+    return round_up(width if multiplier is None else int(multiplier * width), multiple)
 
 
 _T5_V1_1 = {512: 1024, 768: 2048, 1024: 2816, 2048: 5120, 4096: 10240}
 
 
-def _t5(r: RuleInput) -> int:
-    if r.d_model not in _T5_V1_1:
+def _t5(d: int, *_: object) -> int:
+    if d not in _T5_V1_1:
         known = ", ".join(map(str, _T5_V1_1))
-        raise FfnbenchError(f"T5 v1.1 has no model of d_model {r.d_model}", f"its d_model are {known}")
-    return _T5_V1_1[r.d_model]
+        raise FfnbenchError(f"T5 v1.1 has no model of d_model {d}", f"its d_model are {known}")
+    return _T5_V1_1[d]
 
 
 # fmt: off
@@ -134,24 +94,26 @@ _ROWS = (
     ),
     Rule(
         name="lfm2", formula="as llama; rounded only where ffn_dim_multiplier is given",
-        source="Hugging Face Lfm2MLP", apply=_lfm2, multiple_of=256,
+        source="Hugging Face Lfm2MLP", multiple_of=256,
+        apply=lambda d, ratio, multiple, factor: _llama(d, ratio, 1 if factor is None else multiple, factor),
         reads=("ratio", "multiple_of", "ffn_dim_multiplier"),
     ),
     Rule(
         name="torchtune", formula="4 * int(2 * d_model / 3), up to multiple_of", source="torchtune",
-        apply=_torchtune, multiple_of=256, reads=("multiple_of",),
+        apply=lambda d, ratio, multiple, _: round_up(4 * int(2 * d / 3), multiple), multiple_of=256,
+        reads=("multiple_of",),
     ),
-    Rule(name="dinov2", formula="(int(int(ratio * d_model) * 2 / 3) + 7) // 8 * 8", source="DINOv2", apply=_dinov2,
-         reads=("ratio",)),
+    Rule(name="dinov2", formula="(int(int(ratio * d_model) * 2 / 3) + 7) // 8 * 8", source="DINOv2",
+         apply=lambda d, ratio, multiple, _: (int(int(d * ratio) * 2 / 3) + 7) // 8 * 8, reads=("ratio",)),
     Rule(
         name="flash_attn", formula="int(2 * ratio * d_model / 3), up to multiple_of", source="flash-attn GatedMlp",
-        apply=_flash_attn, multiple_of=128,
+        apply=lambda d, ratio, multiple, _: round_up(int(2 * ratio * d / 3), multiple), multiple_of=128,
     ),
-    Rule(name="grok", formula="int(ratio * d_model) * 2 // 3, up to 8", source="grok-1", apply=_grok, ratio=8.0,
-         reads=("ratio",)),
+    Rule(name="grok", formula="int(ratio * d_model) * 2 // 3, up to 8", source="grok-1",
+         apply=lambda d, ratio, multiple, _: round_up(int(ratio * d) * 2 // 3, 8), ratio=8.0, reads=("ratio",)),
     Rule(
         name="notes", formula="2 * int(ratio * d_model) // 3, up to multiple_of", source="docs/forms.md",
-        apply=_notes, multiple_of=8,
+        apply=lambda d, ratio, multiple, _: round_up(2 * int(ratio * d) // 3, multiple), multiple_of=8,
     ),
     Rule(name="t5_v1_1", formula="a table: 512, 768, 1024, 2048, 4096", source="T5 v1.1 checkpoints", apply=_t5,
          reads=()),
@@ -182,12 +144,10 @@ def width_by_rule(
             reads = ", ".join(rule.reads) or "nothing but d_model"
             raise FfnbenchError(f"the width rule {rule.name} does not read {key}", f"it reads {reads}")
     return rule.apply(
-        RuleInput(
-            d_model=d_model,
-            ratio=rule.ratio if ratio is None else ratio,
-            multiple_of=rule.multiple_of if multiple_of is None else multiple_of,
-            multiplier=multiplier,
-        )
+        d_model,
+        rule.ratio if ratio is None else ratio,
+        rule.multiple_of if multiple_of is None else multiple_of,
+        multiplier,
     )
 
 

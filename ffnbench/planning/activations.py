@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from math import isfinite
+from itertools import product
 
 from ffnbench.activations.table import ACTIVATIONS
 from ffnbench.errors import FfnbenchError
-from ffnbench.ffn.dtypes import DTYPES
-from ffnbench.ffn.spec import ActivationSpec, Gate, read_positive, whole_or_text
+from ffnbench.ffn.spec import ActivationSpec, Gate
 from ffnbench.ffn.variants import GATED
 from ffnbench.names import hint_for
-from ffnbench.plan import GIVEN, Case, Kind, Mode, NoProbe, Plan, Probe, Protocol, Workload
+from ffnbench.plan import GIVEN, Case, Kind, Mode, NoProbe, Plan, Probe, Protocol
+from ffnbench.planning.compare import as_compare, identify
 from ffnbench.planning.effort import protocol_of
-from ffnbench.planning.grammar import Variant, as_activation_variant, parse_variant
-from ffnbench.planning.lists import refuse_lists
-from ffnbench.planning.workload import device_of
+from ffnbench.planning.grammar import Variant, parse_variant
+from ffnbench.planning.groups import groups_asked
+from ffnbench.planning.workload import workload_of
 from ffnbench.request import Effort, TimingRequest
 
 CHOSEN = "relu,relu2,gelu,silu,mish"  # what people choose between for an FFN
@@ -55,52 +55,33 @@ def _activation(text: str, probe: Probe, gated: bool) -> Variant:
     name = text.split("@")[0].rpartition("=")[2]
     if ":" not in name and name not in ACTIVATIONS and name not in GATED and not name.endswith("_glu"):
         raise FfnbenchError(f"unknown activation {name!r}", hint_for(name, ACTIVATIONS.spellings(), ACTIVATIONS.where))
-    variant = parse_variant(text)
+    variant = identify(parse_variant(text), probe)
     if variant.target:
-        own = probe.describe(variant.target)
-        if own is None:
-            raise FfnbenchError(f"{variant.target} is not a function of one tensor", "for example def act(x): ...")
-        variant = as_activation_variant(variant, own)
+        raise FfnbenchError(f"{variant.target} is not a function of one tensor", "for example def act(x): ...")
     if variant.gate is not Gate.NONE and not gated:
         raise FfnbenchError(
             f"{variant.text!r} is a gated form, not an activation",
             f"`ffnbench plot-activations --gated` draws its surface; its activation is {variant.activation}",
         )
-    clamped = {"limit", "offset"} & variant.spec_keys.keys()
-    if gated and (clamped or variant.spec_keys.get("gate", Gate.INNER.value) != Gate.INNER.value):
-        raise FfnbenchError(
-            f"{variant.text!r} is no surface act(g) * u",
-            "that needs the activation on the gate: leave @gate out, or @gate=inner, and no limits",
-        )
-    if other := sorted((variant.spec_keys.keys() | variant.workload_keys.keys()) - {"beta", "gate"}):
-        raise FfnbenchError(f"an activation has no {other[0]!r}, in {text!r}", "its one key is beta: swish@beta=0.5")
+    outer = gated and variant.spec_keys.get("gate", Gate.INNER.value) != Gate.INNER.value
+    other = sorted((variant.spec_keys.keys() | variant.workload_keys.keys()) - {"beta", "gate"})
+    if other or outer:
+        raise FfnbenchError(f"an activation has no {(*other, 'gate')[0]!r}, in {text!r}", "its one key is beta")
     return variant
 
 
 def parse_range(text: str) -> tuple[float, float]:
-    """`LO:HI`, both finite, LO below HI."""
-    low, colon, high = text.partition(":")
+    """`LO:HI`, both finite, LO below HI by so much that float64 tells the points between them apart."""
+    low, _, high = text.partition(":")
     try:
         bounds = float(low), float(high)
     except ValueError:
         raise FfnbenchError(f"cannot read the range {text!r}", "a range is LO:HI, for example --range=-4:4") from None
-    if not colon or not all(map(isfinite, bounds)):
-        raise FfnbenchError(f"the range {text!r} is not finite", "for example --range=-4:4")
-    if bounds[0] >= bounds[1]:
-        first, last = sorted(bounds)
-        kind = "empty" if first == last else "reversed"
-        room = 1 if kind == "empty" else 0
-        raise FfnbenchError(f"the range {text!r} is {kind}", f"for example --range={first:g}:{last + room:g}")
     size, width = max(map(abs, bounds)), bounds[1] - bounds[0]
-    if size > LARGEST_X or width < NARROWEST:
+    if not (size <= LARGEST_X and width >= NARROWEST * max(size, 1)):
         raise FfnbenchError(
-            f"the range {text!r} is beyond what a picture can show",
-            f"bounds up to {LARGEST_X:g}, at least {NARROWEST:g} apart: --range=-4:4",
-        )
-    if width < NARROWEST * size:
-        raise FfnbenchError(
-            f"the range {text!r} is so narrow that its points would coincide in float64",
-            f"at {size:g}, at least {NARROWEST * size:g} wide",
+            f"the range {text!r} is empty, or beyond what a picture can show",
+            f"LO is below HI, both are at most {LARGEST_X:g} in size: --range=-4:4",
         )
     return bounds
 
@@ -142,40 +123,36 @@ def cases_of(request: TimingRequest, chosen: dict[str, ActivationSpec]) -> tuple
     if specs[REFERENCE].activation != REFERENCE:
         raise FfnbenchError(f"{REFERENCE!r} is the reference, and no label for another", "for example mine=...")
     _timing_protocol(request)
-    device = device_of(request.device)
-    refuse_lists(request, "threads")
-    threads = read_positive("threads", 1 if request.threads is None else request.threads)
     cases = []
-    for dtype in dict.fromkeys(DTYPES.canonical(part) for part in _parts(request.dtype, "dtype")):
-        for elements in dict.fromkeys(_count(part) for part in _parts(request.elements, "elements")):
-            for mode in (Mode.FORWARD.value, Mode.BACKWARD.value):
-                work = Workload(batch=1, seq_len=1, dtype=dtype, device=device, mode=mode, threads=threads)
-                of_group = f"{dtype} {elements} {mode}"
-                cases += [
-                    Case(
-                        label=f"{name} {of_group}",
-                        variant=name,
-                        ffn=replace(spec, elements=elements),
-                        workload=work,
-                        sizing=GIVEN,
-                        against=f"{REFERENCE} {of_group}",
-                    )
-                    for name, spec in specs.items()
-                ]
+    for group, mode in product(groups_asked(request, ("dtype", "elements")), (Mode.FORWARD, Mode.BACKWARD)):
+        asked, elements = group.request, int(group.request.elements)
+        work = workload_of(as_compare(asked, seq_len=1, mode=mode.value), parse_variant(REFERENCE))
+        of_group = f"{work.dtype} {elements} {mode.value}"
+        cases += [
+            Case(
+                label=f"{name} {of_group}",
+                variant=name,
+                ffn=replace(spec, elements=elements),
+                workload=work,
+                sizing=GIVEN,
+                against=f"{REFERENCE} {of_group}",
+            )
+            for name, spec in specs.items()
+        ]
     return tuple(cases)
 
 
 def groups_of(plan: Plan) -> list[ActivationGroup]:
-    """The cases of a plan of operations, by dtype and size, in their order."""
-    found: dict[tuple[str, int], dict[str, list[Case]]] = {}
-    for case in plan.shown:
-        assert isinstance(case.ffn, ActivationSpec)
-        by_mode = found.setdefault((case.workload.dtype, case.ffn.elements), {})
-        by_mode.setdefault(case.workload.mode, []).append(case)
+    """The groups of a plan of operations, those of both directions together, in their order."""
+    found: dict[tuple[str, int], dict[str, tuple[Case, ...]]] = {}
+    for group in plan.groups:
+        work, spec = group.cases[0].workload, group.cases[0].ffn
+        assert isinstance(spec, ActivationSpec)
+        found.setdefault((work.dtype, spec.elements), {})[work.mode] = group.cases
     return [
         ActivationGroup(
-            dtype=dtype, elements=elements, forward=tuple(by_mode.get(Mode.FORWARD.value, ())),
-            backward=tuple(by_mode.get(Mode.BACKWARD.value, ())),
+            dtype=dtype, elements=elements, forward=by_mode.get(Mode.FORWARD.value, ()),
+            backward=by_mode.get(Mode.BACKWARD.value, ()),
         )
         for (dtype, elements), by_mode in found.items()
     ]  # fmt: skip
@@ -187,16 +164,3 @@ def _timing_protocol(request: TimingRequest) -> Protocol:
         workers=request.workers, rounds=rounds, quick=request.quick, seed=request.seed, timeout=request.timeout
     )
     return replace(protocol_of(1, effort), warmup_s=TIMING_WARMUP_S)
-
-
-def _parts(text: str, name: str) -> list[str]:
-    parts = list(dict.fromkeys(part.strip() for part in text.split(",") if part.strip()))
-    if not parts:
-        raise FfnbenchError(
-            f"no {name} given", f"for example --{name} " + ("1048576" if name == "elements" else "float32")
-        )
-    return parts
-
-
-def _count(text: str) -> int:
-    return read_positive("elements", whole_or_text(text))

@@ -104,20 +104,11 @@ def refuse_lacking(case: Case) -> None:
 
 
 def parse_backends(text: str) -> tuple[Backend, ...]:
-    """One backend, `eager,onednn`, or `all`; raises FfnbenchError for none, for unknown ones, for one named twice."""
+    """One backend, `eager,onednn`, or `all`, each once; raises FfnbenchError for none, and for unknown ones."""
     parts = [part.strip() for part in text.split(",") if part.strip()]
-    every = "backends: " + ", ".join((*values_of(Backend), ALL))
     if not parts:
-        raise FfnbenchError("no backend given", every)
-    if parts == [ALL]:
-        return tuple(Backend)
-    if ALL in parts:
-        raise FfnbenchError(f"{ALL!r} is every backend already, in {text!r}", f"give --backend {ALL}, or a list")
-    found = [choose(Backend, "backend", part) for part in parts]
-    for backend in found:
-        if found.count(backend) > 1:
-            raise FfnbenchError(f"backend {backend.value!r} stands twice in {text!r}", "give each backend once")
-    return tuple(found)
+        raise FfnbenchError("no backend given", "backends: " + ", ".join((*values_of(Backend), ALL)))
+    return tuple(Backend) if ALL in parts else tuple(dict.fromkeys(choose(Backend, "backend", part) for part in parts))
 
 
 def refuse_several(text: str, what: str) -> None:

@@ -12,17 +12,18 @@ from itertools import product
 
 from ffnbench.errors import FfnbenchError
 from ffnbench.ffn.attention import AttentionSpec, Form
-from ffnbench.ffn.spec import read_positive, whole_or_text
+from ffnbench.ffn.spec import read_positive
 from ffnbench.models.model import LayerGroup, ModelSpec, Sight, crosses
 from ffnbench.models.presets import model_of
-from ffnbench.plan import Case, Kind, Note, NoteKind, Plan, Probe, Sizing
+from ffnbench.plan import Case, Kind, Note, Plan, Probe, Sizing
 from ffnbench.planning.backends import parse_backends, refuse_lacking, refuse_several
-from ffnbench.planning.compare import DEFAULT_D_MODEL, named_model, plan_compare
+from ffnbench.planning.compare import as_compare, named_model, plan_compare
 from ffnbench.planning.effort import protocol_of
 from ffnbench.planning.grammar import parse_variant
+from ffnbench.planning.groups import READ
 from ffnbench.planning.lists import refuse_lists, several
 from ffnbench.planning.workload import workload_of
-from ffnbench.request import BlockRequest, CompareRequest
+from ffnbench.request import BlockRequest
 
 FFN, ATTENTION, TEXTBOOK = "ffn", "attention", "textbook"  # what the labels of its cases begin with
 NOT_CAUSAL = ("encoder", "vision", "audio")  # kinds of layers in which a token sees all others
@@ -47,7 +48,7 @@ def plan_block(request: BlockRequest, probe: Probe | None = None) -> Plan:
     name = named_model(request.preset, request.config)
     model = None if name is None else model_of(name)
     lengths = parse_lengths(request.seq_len)
-    first = _ffn(request, lengths[0], model, probe)
+    first = _ffn(replace(request, seq_len=str(lengths[0])), model, probe)
     kinds = attentions_of(request, first.ffn.d_model, model.main if model else None)
     forms = [(ATTENTION, Form.SDPA), *([(TEXTBOOK, Form.TEXTBOOK)] if request.textbook else [])]
     cases: list[Case] = []
@@ -81,27 +82,15 @@ def plan_block(request: BlockRequest, probe: Probe | None = None) -> Plan:
     )
 
 
-def _ffn(request: BlockRequest, seq_len: int, model: ModelSpec | None, probe: Probe | None) -> Case:
+def _ffn(request: BlockRequest, model: ModelSpec | None, probe: Probe | None) -> Case:
     """The FFN's case: sized by hand through the same rules as in `compare`, or the model's own."""
-    same = CompareRequest(
-        seq_len=seq_len, batch=request.batch, dtype=request.dtype, device=request.device, mode=request.mode,
-        threads=request.threads, backend=request.backend, time=request.time, cache=request.cache,
-        matmul_precision=request.matmul_precision, reduced_reductions=request.reduced_reductions,
-    )  # fmt: skip
     if model is not None:
         refuse_sizes(request)
         ffn, backend = model.main.ffn, parse_backends(request.backend)[0].value
-        work = workload_of(replace(same, backend=backend), parse_variant("model", {"model": model}))
+        work = workload_of(as_compare(request, backend=backend), parse_variant("model", {"model": model}))
         sizing = Sizing(how="model", what=model.name)
         return Case(label=FFN, variant=ffn.name, ffn=ffn, workload=work, sizing=sizing)
-    by_hand = replace(
-        same,
-        variants=request.variant or DEFAULT_FORM,
-        d_model=DEFAULT_D_MODEL if request.d_model is None else request.d_model,
-        d_ff=request.d_ff,
-        bias=request.bias,
-    )
-    plan = plan_compare(by_hand, probe)
+    plan = plan_compare(as_compare(request, variants=request.variant or DEFAULT_FORM), probe)
     if len(plan.cases) > 1:
         raise FfnbenchError("a block has one FFN", "give one --variant; `ffnbench compare` measures several")
     return plan.cases[0]
@@ -177,19 +166,18 @@ def _by_hand(sizes: dict[str, int], d_model: int, bias: bool) -> AttentionSpec:
 
 def parse_lengths(text: str) -> list[int]:
     """`128,1024,8192`, ascending."""
-    return sorted(several("seq_len", text, lambda part: read_positive("seq_len", whole_or_text(part))))
+    return sorted(int(length) for length in several("seq_len", text, READ["seq_len"]))
 
 
 def lengths_of(plan: Plan) -> Iterator[Length]:
     """The cases of a block's plan, by length and window."""
-    for ffn in (case for case in plan.shown if plan.is_reference(case.label)):
-        found: dict[int | None, dict[Form, Case]] = {}
-        for case in plan.shown:
-            if isinstance(case.ffn, AttentionSpec) and plan.reference_of(case.label) == ffn.label:
-                found.setdefault(case.ffn.window, {})[case.ffn.form] = case
-        if not found:
+    for group in plan.groups:
+        ffn = plan.case(group.reference)
+        beside = [(case.ffn, case) for case in group.cases if isinstance(case.ffn, AttentionSpec)]
+        if not beside:
             raise KeyError(ffn.label)
-        for forms in found.values():
+        for window in dict.fromkeys(spec.window for spec, _ in beside):
+            forms = {spec.form: case for spec, case in beside if spec.window == window}
             yield Length(
                 seq_len=ffn.workload.seq_len, ffn=ffn, attention=forms[Form.SDPA], textbook=forms.get(Form.TEXTBOOK)
             )
@@ -199,16 +187,13 @@ def _notes(model: ModelSpec | None) -> Iterator[Note]:
     if model is None:
         return
     if model.note:
-        yield Note(text=model.note, kind=NoteKind.GENERAL)
+        yield Note(text=model.note)
     if len(model.groups) > 1:
         kinds = ", ".join(f"{group.count} {group.kind}" for group in model.groups)
-        text = f"one of its {model.main.kind} layers; it has {kinds}: --whole-model counts all"
-        yield Note(text=text, kind=NoteKind.GENERAL)
+        yield Note(text=f"one of its {model.main.kind} layers; it has {kinds}: --whole-model counts all")
     if uncounted(model.main):
-        yield Note(text=uncounted(model.main), kind=NoteKind.GENERAL)
+        yield Note(text=uncounted(model.main))
     if model.main.attention is None:
-        text = "its own attention is not known: this is one with the heads that were given"
-        yield Note(text=text, kind=NoteKind.GENERAL)
+        yield Note(text="its own attention is not known: this is one with the heads that were given")
     if crosses(model, model.main):
-        text = "its second attention, to the encoder, is counted by --whole-model and not here"
-        yield Note(text=text, kind=NoteKind.GENERAL)
+        yield Note(text="its second attention, to the encoder, is counted by --whole-model and not here")

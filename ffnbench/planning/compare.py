@@ -7,8 +7,9 @@ ffnbench's own forms.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from typing import Any
 
 from ffnbench.errors import FfnbenchError
 from ffnbench.ffn.spec import HF
@@ -17,14 +18,14 @@ from ffnbench.metrics import CEILINGS, METRIC_GROUPS
 from ffnbench.models.model import ModelSpec
 from ffnbench.models.presets import model_of
 from ffnbench.names import hint_for
-from ffnbench.plan import Backend, Case, NoProbe, Note, NoteKind, Plan, Probe, control_of, group_suffix
+from ffnbench.plan import Backend, Case, NoProbe, Note, Plan, Probe, control_of, group_suffix
 from ffnbench.planning.backends import labels_of, lacks, parse_backends, refuse_lacking
 from ffnbench.planning.effort import protocol_of
 from ffnbench.planning.grammar import Variant, as_activation_variant, as_model_variant, parse_variants
-from ffnbench.planning.groups import GroupAsked, groups_asked, refuse_own_values
-from ffnbench.planning.lists import one
+from ffnbench.planning.groups import READ, GroupAsked, groups_asked, refuse_own_values
+from ffnbench.planning.lists import several
 from ffnbench.planning.widths import Sizer
-from ffnbench.request import CompareRequest
+from ffnbench.request import CompareRequest, Request
 
 
 def plan_compare(request: CompareRequest, probe: Probe | None = None) -> Plan:
@@ -40,111 +41,99 @@ def plan_compare(request: CompareRequest, probe: Probe | None = None) -> Plan:
         bias=biased(request.bias, chosen),
         backend=backends[0].value,
     )
-    rows = [_Rows(variant, labels_of(variant, backends)) for variant in variants]
+    rows = [
+        _Row(label, variant, backend, several=backend is not None and len(backends) > 1)
+        for variant in variants
+        for label, backend in labels_of(variant, backends).items()
+    ]
     _refuse_twins(rows)
     groups = groups_asked(asked)
     refuse_own_values(groups, variants)
-    reference, named = _reference(request.reference, rows, groups)
-    sized = [_group(group, rows, reference, named, probe) for group in groups]
-    cases = tuple(case for group in sized for case in group.cases)
-    refused = {label: why for group in sized for label, why in group.refused.items()}
-    metrics = _metrics(request, cases)
-    of_variant = {label: row.variant for row in rows for label in row.labels}
-    notes = [replace(note, label=label) for group in sized for label, bare in group.bare.items()
-             for note in of_variant[bare].notes]  # fmt: skip
+    references = _references(request.reference, rows)
+    found = [_group(group, rows, references, probe) for group in groups]
+    cases = tuple(case for group in found for case in group.cases)
+    refused = [Note(label=label, text=why) for group in found for label, why in group.refused.items()]
+    notes = [
+        replace(note, label=case.label)
+        for group in found
+        for case, row in zip(group.cases, rows, strict=True)
+        for note in row.variant.notes
+    ]
+    metrics, reference = _metrics(request, cases), found[0].against
+    control = (control_of(cases, reference),) if request.control and "latency" in metrics else ()
     return Plan(
-        cases=(*cases, *_control(request, metrics, cases, sized[0].against)),
-        reference=sized[0].against,
+        cases=(*cases, *control),
+        reference=reference,
         protocol=protocol_of(len(cases) - len(refused), request),
         metrics=metrics,
-        match=sized[0].sizer.match.value,
-        multiple_of=sized[0].sizer.multiple_of,
-        notes=(*notes, *(Note(label=label, text=why, kind=NoteKind.GENERAL) for label, why in refused.items())),
+        match=found[0].sizer.match.value,
+        multiple_of=found[0].sizer.multiple_of,
+        notes=(*notes, *refused),
         request=request,
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Group:
-    """The cases of one combination of the lists' values: those that can't be run with the reason, and the reference.
+@dataclass(frozen=True, slots=True)
+class _Row:
+    """A row of every group: the variant, and the backend that a flag gives it; None where it says that itself.
 
-    `bare` has the label of each as it would be if there were no other group.
+    `several`: a list of backends made it, so that it may be one that can't be run.
     """
+
+    label: str
+    variant: Variant
+    backend: Backend | None
+    several: bool
+
+    def case(self, base: Case) -> Case:
+        """Its case: of the width of its variant, and of its workload but for the backend."""
+        work = base.workload if self.backend is None else replace(base.workload, backend=self.backend.value)
+        return replace(base, label=self.label, workload=work)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Sized:
+    """The cases of one group, row by row; why some of them can't be run; and the label of the reference."""
 
     cases: tuple[Case, ...]
     refused: dict[str, str]
     against: str
     sizer: Sizer
-    bare: dict[str, str]
 
 
-def _group(group: GroupAsked, rows: list[_Rows], reference: _Rows, named: str | None, probe: Probe) -> _Group:
+def _group(group: GroupAsked[CompareRequest], rows: list[_Row], references: list[str], probe: Probe) -> _Sized:
     """One group sized: every one has its own target to match, and so its own widths."""
-    with group.told():
-        sizer = Sizer(group.request, reference.variant, probe)
-        sized = [(row, sizer.case(row.variant)) for row in rows]
-        cases = tuple(case for row, base in sized for case in row.cases(base))
-        refused = _lacking(cases, {label for row in rows if row.several for label in row.labels})
-        against = _first_that_runs(named, reference, cases, refused)
-    if sizer.match is not Match.NONE and len(rows) > 1:  # what is of the reference's own variant is as wide as it
-        cases = tuple(replace(c, residual=0.0) if c.residual is None and c.label != against else c for c in cases)
-    end = group_suffix(group.values)
-    return _Group(
-        cases=tuple(replace(c, label=c.label + end, against=against + end) for c in cases) if end else cases,
-        refused={label + end: why for label, why in refused.items()},
-        against=against + end,
-        sizer=sizer,
-        bare={case.label + end: case.label for case in cases},
-    )
+    sizer = Sizer(group.request, next(row.variant for row in rows if row.label == references[0]), probe)
+    variants = {row.variant.label: row.variant for row in rows}
+    bases = {label: sizer.case(variant) for label, variant in variants.items()}
+    cases = [row.case(bases[row.variant.label]) for row in rows]
+    refused = _lacking(cases, rows)
+    against = next((label for label in references if label not in refused), None)
+    if against is None:
+        raise FfnbenchError(
+            f"the reference {references[0]!r} can't be run: {refused[references[0]]}", "give another with --reference"
+        )
+    if sizer.match is not Match.NONE and len(bases) > 1:  # what is of the reference's own variant is as wide as it
+        cases = [replace(c, residual=0.0) if c.residual is None and c.label != against else c for c in cases]
+    if end := group_suffix(group.values):
+        cases = [replace(case, label=case.label + end, against=against + end) for case in cases]
+    refused = {label + end: why for label, why in refused.items()}
+    return _Sized(cases=tuple(cases), refused=refused, against=against + end, sizer=sizer)
 
 
-@dataclass(frozen=True, slots=True)
-class _Rows:
-    """The rows that are made of one variant: their labels, and by which backend each is run, None for its own."""
-
-    variant: Variant
-    labels: dict[str, Backend | None]
-
-    @property
-    def several(self) -> bool:
-        """Whether a list of backends made them."""
-        return len(self.labels) > 1
-
-    def cases(self, base: Case) -> list[Case]:
-        """Its cases: of one width, and of one workload but for the backend."""
-        return [
-            replace(
-                base, label=label, workload=replace(base.workload, backend=backend.value) if backend else base.workload
-            )
-            for label, backend in self.labels.items()
-        ]
-
-
-def _lacking(cases: Iterable[Case], of_lists: Collection[str]) -> dict[str, str]:
+def _lacking(cases: list[Case], rows: list[_Row]) -> dict[str, str]:
     """Why cases of a list of backends can't be run, by label; raises FfnbenchError for a case that stands by itself,
     and where none at all is left.
     """
     found: dict[str, str] = {}
-    whole = list(cases)
-    for case in whole:
-        if case.label not in of_lists:
+    for case, row in zip(cases, rows, strict=True):
+        if not row.several:
             refuse_lacking(case)
         elif why := lacks(case.ffn, case.workload):
             found[case.label] = why
-    if len(found) == len(whole):
-        refuse_lacking(whole[0])
+    if len(found) == len(cases):
+        refuse_lacking(cases[0])
     return found
-
-
-def _first_that_runs(named: str | None, reference: _Rows, cases: Iterable[Case], refused: Mapping[str, str]) -> str:
-    """The label of the reference: the one that was named, or the first row of the first variant that can be run."""
-    labels = list(reference.labels) if named is None else [named]
-    for label in labels:
-        if label not in refused:
-            return label
-    raise FfnbenchError(
-        f"the reference {labels[0]!r} can't be run: {refused[labels[0]]}", "give another one with --reference"
-    )
 
 
 def identify(variant: Variant, probe: Probe) -> Variant:
@@ -156,56 +145,38 @@ def identify(variant: Variant, probe: Probe) -> Variant:
     return as_activation_variant(variant, own) if own else variant
 
 
-def _refuse_twins(rows: list[_Rows]) -> None:
-    """A row that a list of backends makes may have the label of a variant that was typed."""
-    seen: dict[str, Variant] = {}
-    for row in rows:
-        for label in row.labels:
-            if label in seen:
-                typed = row.variant if len(row.labels) == 1 else seen[label]
-                hint = f"--backend makes a row of that name: leave {typed.text} out, or name it: other={typed.text}"
-                raise FfnbenchError(f"two variants have the label {label!r}", hint)
-            seen[label] = row.variant
+def _refuse_twins(rows: list[_Row]) -> None:
+    """Two variants may be called alike, and a row that a list of backends makes as a variant that was typed."""
+    labels = [row.label for row in rows]
+    for place, row in enumerate(rows):
+        if row.label in labels[:place]:
+            raise FfnbenchError(
+                f"two variants have the label {row.label!r}", f"name one of them: other={row.variant.text}"
+            )
 
 
-def _reference(label: str | None, rows: list[_Rows], groups: list[GroupAsked]) -> tuple[_Rows, str | None]:
-    """The rows that the reference is among, and its own label where it was named."""
+def _references(label: str | None, rows: list[_Row]) -> list[str]:
+    """The label of the reference; where none was named those of the first variant, of which the first that runs is."""
     if label is None:
-        return rows[0], None
-    labels = [known for row in rows for known in row.labels]
-    short = {other + known.removeprefix(row.variant.label): known for row in rows for known in row.labels
-             for other in row.variant.also if known.startswith(row.variant.label)}  # fmt: skip
-    label = short.get(label, label) if label not in labels else label
-    of_group = {
-        name + group_suffix(group.values): name for name in (*labels, *short) for group in groups if group.values
-    }
-    if label not in labels and label in of_group:
-        raise FfnbenchError(
-            f"every group has its own reference, and {label!r} is of one", f"for all: --reference={of_group[label]}"
-        )
-    if label not in labels:
+        return [row.label for row in rows if row.variant is rows[0].variant]
+    known = {other + row.label.removeprefix(row.variant.label): row.label for row in rows
+             for other in row.variant.also}  # fmt: skip
+    known |= {row.label: row.label for row in rows}
+    if label not in known:
+        labels = [row.label for row in rows]
         raise FfnbenchError(
             f"no variant has the label {label!r}", hint_for(label, labels, "labels: " + ", ".join(labels))
         )
-    return next(row for row in rows if label in row.labels), label
-
-
-def _control(
-    request: CompareRequest, metrics: tuple[str, ...], cases: tuple[Case, ...], reference: str
-) -> tuple[Case, ...]:
-    """The reference a second time, where that was asked for and something is timed."""
-    return (control_of(cases, reference),) if request.control and "latency" in metrics else ()
+    return [known[label]]
 
 
 def _metrics(request: CompareRequest, cases: tuple[Case, ...]) -> tuple[str, ...]:
     names = tuple(dict.fromkeys(part.strip() for part in request.metrics.split(",") if part.strip()))
-    for name in names:
+    for name in names or ("",):
         if name not in METRIC_GROUPS:
             raise FfnbenchError(
                 f"unknown metric {name!r}", hint_for(name, METRIC_GROUPS, "metrics: " + ", ".join(METRIC_GROUPS))
             )
-    if not names:
-        raise FfnbenchError("no metric given", "metrics: " + ", ".join(METRIC_GROUPS))
     if CEILINGS in names and "latency" not in names:
         raise FfnbenchError("ceilings are about latency, and latency is not measured", "add it: --metrics latency")
     experts = any(case.workload.routing for case in cases)
@@ -216,6 +187,12 @@ def _metrics(request: CompareRequest, cases: tuple[Case, ...]) -> tuple[str, ...
 
 DEFAULT_D_MODEL = 768
 Chosen = Mapping[str, ModelSpec]  # at most one model, under the name that stands for it among the variants
+
+
+def as_compare(request: Request, **more: Any) -> CompareRequest:
+    """What another command's request says of what `compare` asks as well, with these fields in place of its own."""
+    shared = {one.name: getattr(request, one.name) for one in fields(CompareRequest) if hasattr(request, one.name)}
+    return CompareRequest(**shared | more)
 
 
 def named_model(preset: str | None, config: str | None) -> str | None:
@@ -246,33 +223,28 @@ def biased(given: bool | None, chosen: Chosen) -> bool:
     return any(model.main.ffn.bias for model in chosen.values()) if given is None else given
 
 
-def shared_widths(request: CompareRequest, chosen: Chosen, variants: list[Variant]) -> int | tuple[int, ...]:
+def shared_widths(request: CompareRequest, chosen: Chosen, variants: list[Variant]) -> tuple[int, ...]:
     """d_model of the comparison, or of each group: the flag's, the models', or the default; raises FfnbenchError where
     they differ, and for several beside what has one width.
     """
     named = {model.key: model.main.ffn.d_model for model in chosen.values()}
     named |= {(*variant.also, variant.label)[0]: variant.d_model for variant in variants if variant.d_model}
-    widths = sorted(set(named.values()))
+    widths = tuple(sorted(set(named.values())))
     if len(widths) > 1:
         shown = ", ".join(f"{name} {width:,}" for name, width in named.items())
         raise FfnbenchError(f"these models have different d_model: {shown}", "compare models of one width")
-    given, name = request.d_model, next(iter(named), "")
-    if isinstance(given, tuple | list) and len(given) > 1:
-        typed = ",".join(map(str, given))
-        if named:
-            raise FfnbenchError(
-                f"--d-model {typed} are several widths, and {name} has one, {widths[0]:,}",
-                "leave --d-model out: the model sets it",
-            )
-        if request.d_ff is not None:
-            raise FfnbenchError(
-                f"--d-ff {request.d_ff:,} is one width, and --d-model {typed} are several",
-                "leave --d-ff out: each group finds its own; --ratio says how wide",
-            )
-        return tuple(given)
-    given = one("d_model", given)
-    if given is not None and widths and widths != [given]:
+    if request.d_model is None:
+        return widths or (DEFAULT_D_MODEL,)
+    given = tuple(int(width) for width in several("d_model", request.d_model, READ["d_model"]))
+    typed = ",".join(map(str, given))
+    if widths and given != widths:
         raise FfnbenchError(
-            f"--d-model {given:,} is not the width of {name}, {widths[0]:,}", "leave --d-model out: the model sets it"
+            f"--d-model {typed} is not the width of {next(iter(named))}, {widths[0]:,}",
+            "leave --d-model out: the model sets it",
         )
-    return given if given is not None else widths[0] if widths else DEFAULT_D_MODEL
+    if len(given) > 1 and request.d_ff is not None:
+        raise FfnbenchError(
+            f"--d-ff {request.d_ff:,} is one width, and --d-model {typed} are several",
+            "leave --d-ff out: each group finds its own; --ratio says how wide",
+        )
+    return given

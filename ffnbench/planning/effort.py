@@ -30,11 +30,7 @@ def protocol_of(cases: int, effort: Effort) -> Protocol:
             f"{given[0]} fixes how much is measured, {limited[0]} lets the run find out",
             "give --workers and --rounds, or --precision and --budget",
         )
-    how = (
-        _fixed(effort.workers, effort.rounds, effort.quick)
-        if given
-        else _adaptive(effort.precision, effort.budget, cases)
-    )
+    how = _fixed(effort) if given else _adaptive(effort.precision, effort.budget, cases)
     return replace(how, seed=check_seed(effort.seed), timeout_s=check_timeout(effort.timeout))
 
 
@@ -48,12 +44,8 @@ def check_seed(seed: int) -> int:
 def check_budget(seconds: float) -> float:
     """A budget that the fewest workers can keep to."""
     if not LEAST_BUDGET_S <= seconds < inf:
-        raise FfnbenchError(
-            f"--budget {seconds:g} is too short: {MIN_WORKERS} workers take longer to start"
-            if seconds < LEAST_BUDGET_S
-            else f"--budget {seconds:g} is no number of seconds",
-            f"give at least {LEAST_BUDGET_S:g} seconds",
-        )
+        why = f"too short: {MIN_WORKERS} workers take longer to start" if seconds < LEAST_BUDGET_S else "no time"
+        raise FfnbenchError(f"--budget {seconds:g} is {why}", f"give at least {LEAST_BUDGET_S:g} seconds")
     return seconds
 
 
@@ -75,24 +67,21 @@ def check_timeout(seconds: float) -> float:
     return seconds
 
 
-def _fixed(workers: int | None, rounds: int | None, quick: bool) -> Protocol:
-    if workers is None:
-        workers = QUICK_WORKERS if quick else DEFAULT_WORKERS
-    if rounds is None:
-        rounds = QUICK_ROUNDS if quick else DEFAULT_ROUNDS
-    if read_positive("workers", workers) < MIN_WORKERS:
+def _fixed(effort: Effort) -> Protocol:
+    workers, rounds = (QUICK_WORKERS, QUICK_ROUNDS) if effort.quick else (DEFAULT_WORKERS, DEFAULT_ROUNDS)
+    workers = read_positive("workers", workers if effort.workers is None else effort.workers)
+    if workers < MIN_WORKERS:
         raise FfnbenchError(
             f"--workers {workers} is too few for an interval that can decide anything",
             f"give at least {MIN_WORKERS}: every interval is over workers, not over samples",
         )
-    return Protocol(workers=workers, rounds=read_positive("rounds", rounds))
+    return Protocol(workers=workers, rounds=read_positive("rounds", rounds if effort.rounds is None else effort.rounds))
 
 
 def _adaptive(precision: float | None, budget: float | None, cases: int) -> Protocol:
     if budget is None:
         budget = BUDGET_A_CASE_S * max(cases, 3) if precision is None else DEFAULT_BUDGET_S
-    if precision is None:
-        precision = DEFAULT_PRECISION
+    precision = DEFAULT_PRECISION if precision is None else precision
     if not FINEST <= precision <= COARSEST:
         raise FfnbenchError(
             f"--precision must be between {FINEST:g} and {COARSEST:g} percent, not {precision:g}",

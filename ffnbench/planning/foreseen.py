@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from ffnbench.plan import Plan
+from ffnbench.plan import Plan, Workload
 
 START_S, CASE_S = 2.5, 0.1  # of a run: importing torch; of each case in a worker that is forked: building it
 FLOPS_A_THREAD, FLOPS_OF_CUDA = 2e10, 1e13  # of one CPU thread, and of a GPU, a second
@@ -34,18 +34,13 @@ def foreseen(plan: Plan, flops: Mapping[str, float]) -> Foreseen:
     once_s, cases_s = START_S + len(plan.cases) * protocol.warmup_s, len(plan.cases) * CASE_S
     if "latency" not in plan.metrics:  # exact metrics need one process
         return Foreseen(seconds=once_s + cases_s)
-    round_s = sum(max(protocol.min_sample_s, _call_s(plan, label, flops)) for label in _labels(plan))
+    round_s = sum(max(protocol.min_sample_s, flops.get(case.label, 0.0) / _speed(case.workload)) for case in plan.cases)
     fixed = once_s + protocol.workers * (cases_s + (protocol.rounds + PRACTICE) * round_s)
     if protocol.budget_s is not None and fixed <= protocol.budget_s:
         return Foreseen(seconds=protocol.budget_s, at_most=True)
     return Foreseen(seconds=fixed)
 
 
-def _labels(plan: Plan) -> list[str]:
-    return [case.label for case in plan.cases]
-
-
-def _call_s(plan: Plan, label: str, flops: Mapping[str, float]) -> float:
-    work = plan.case(label).workload
-    speed = FLOPS_OF_CUDA if work.accelerated else FLOPS_A_THREAD * work.threads
-    return flops.get(label, 0.0) / speed
+def _speed(work: Workload) -> float:
+    """FLOPs a second, by the order of magnitude."""
+    return FLOPS_OF_CUDA if work.accelerated else FLOPS_A_THREAD * work.threads

@@ -60,21 +60,14 @@ class Variant:
 
 
 def parse_variants(text: str, models: Mapping[str, ModelSpec] | None = None) -> list[Variant]:
-    """Parse a comma separated list; raises FfnbenchError for an empty one and for labels that are not unique.
+    """Parse a comma separated list; raises FfnbenchError for an empty one.
 
     `models` are names beside those of the presets: `preset` and `config`, where these were given.
     """
     parts = [part.strip() for part in text.split(",") if part.strip()]
     if not parts:
         raise FfnbenchError("no variant given", "for example --variants relu,gelu,swiglu")
-    variants = [parse_variant(part, models) for part in parts]
-    seen = set()
-    for variant in variants:
-        if variant.label in seen:
-            hint = f"name one of them: other={variant.text}"
-            raise FfnbenchError(f"two variants have the label {variant.label!r}", hint)
-        seen.add(variant.label)
-    return variants
+    return [parse_variant(part, models) for part in parts]
 
 
 def parse_variant(text: str, models: Mapping[str, ModelSpec] | None = None) -> Variant:
@@ -85,9 +78,7 @@ def parse_variant(text: str, models: Mapping[str, ModelSpec] | None = None) -> V
     keys = _parse_keys(text, pairs)
     if name.startswith(HF):
         if LIKE in keys:
-            raise FfnbenchError(
-                f"{LIKE!r} says what code of yours computes, in {text!r}", "leave it out: a model's config says that"
-            )
+            raise _unknown(LIKE, text)
         return replace(_imported(text, label, name, name, keys), arm=arm)
     if (models and name in models) or name in PRESETS:
         model = models[name] if models and name in models else PRESETS.get(name)
@@ -120,8 +111,7 @@ def choose(kind: type[E], name: str, value: object) -> E:
     try:
         return kind(text)
     except ValueError:
-        values = [member.value for member in kind]
-        hint = hint_for(text, values, "one of: " + ", ".join(values))
+        hint = hint_for(text, values_of(kind), "one of: " + ", ".join(values_of(kind)))
         raise FfnbenchError(f"unknown {name} {text!r}", hint) from None
 
 
@@ -212,7 +202,8 @@ def _imported(text: str, label: str, target: str, attr: str, keys: dict[str, Sca
     ours = {"d_ff", "ratio", LIKE}
     shown = "@".join([attr, *text.split("@")[1:]])
     like = _like(text, keys[LIKE]) if LIKE in keys else None
-    held = f"its output is held against ffnbench's own {_named(like)}, on its weights" if like else ""
+    form = form_like(like, d_model=1, d_ff=1).form if like else ""
+    held = f"its output is held against ffnbench's own {form}, on its weights"
     return Variant(
         label=label or shown,
         text=text.removeprefix(f"{label}=") if label else text,
@@ -220,27 +211,19 @@ def _imported(text: str, label: str, target: str, attr: str, keys: dict[str, Sca
         spec_keys={k: v for k, v in keys.items() if k in ours and k != LIKE},
         workload_keys={k: v for k, v in keys.items() if k in WORKLOAD_KEYS},
         arguments=tuple((k, v) for k, v in keys.items() if k not in ours and k not in WORKLOAD_KEYS),
-        notes=(Note(text=held, kind=NoteKind.GENERAL),) if held else (),
+        notes=(Note(text=held),) if like else (),
         like=like,
     )
 
 
 def _like(text: str, value: Scalar) -> Variant:
     """The form that `@like` names; raises FfnbenchError for what is no form's name, and for experts."""
-    name = "none" if value is None else str(value)
-    if name.startswith(HF) or not set("=:").isdisjoint(name):
-        raise FfnbenchError(f"{LIKE!r} takes a form's name and not {name!r}, in {text!r}", "for example @like=swiglu")
-    try:
-        like = parse_variant(name)
-    except FfnbenchError as problem:
-        raise FfnbenchError(f"{problem.message}, in {text!r}", problem.hint) from None
-    if like.spec_keys.get("moe") is not None:
-        raise FfnbenchError(f"{name} has experts, which {LIKE!r} does not know, in {text!r}", "name a form without any")
+    like = parse_variant("none" if value is None else str(value))
+    if like.target or like.spec_keys.get("moe") is not None:
+        raise FfnbenchError(
+            f"{LIKE!r} takes the name of a form without experts, in {text!r}", "for example @like=swiglu"
+        )
     return like
-
-
-def _named(like: Variant) -> str:
-    return form_like(like, d_model=1, d_ff=1).form
 
 
 def form_like(like: Variant, *, d_model: int, d_ff: int) -> FFNSpec:
@@ -258,17 +241,10 @@ def form_like(like: Variant, *, d_model: int, d_ff: int) -> FFNSpec:
 
 def as_activation_variant(variant: Variant, own: OwnActivation) -> Variant:
     """The form around an activation of the user's: classic, or gated where `@gate=` says so."""
-    if variant.like is not None:
-        raise FfnbenchError(
-            f"{LIKE!r} says what a module computes, and {own.target} is an activation, in {variant.text!r}",
-            "leave it out: the form around it is ffnbench's own",
-        )
     keys = variant.spec_keys | dict(variant.arguments)
-    _check_keys(variant.text, keys)
-    if "beta" in keys:
-        raise FfnbenchError(f"{own.target} has no beta, in {variant.text!r}", "put it into the function")
+    _check_keys(variant.text, [*keys, *[LIKE] * (variant.like is not None)])
     gate = choose(Gate, "gate", keys.get("gate", Gate.NONE.value))
-    note = Note(text=f"{own.target} declares no cost: its element-wise FLOPs are unknown", kind=NoteKind.GENERAL)
+    note = Note(text=f"{own.target} declares no cost: its element-wise FLOPs are unknown")
     return replace(
         variant, target="", arguments=(), activation=own.target, own=own, gate=gate, spec_keys=keys,
         notes=() if own.flops is not None else (note,),
@@ -284,7 +260,7 @@ def as_model_variant(variant: Variant, own: OwnMLP) -> Variant:
             "keys of the workload can: " + ", ".join(WORKLOAD_KEYS),
         )
     held = f", held against ffnbench's own {own.form.name} on the same weights" if own.form else ""
-    note = Note(text=f"{variant.target} is {own.name} of transformers{held}", kind=NoteKind.GENERAL)
+    note = Note(text=f"{variant.target} is {own.name} of transformers{held}")
     return replace(
         variant, d_model=own.d_model, spec_keys={"d_ff": own.d_ff}, form=own.form, notes=(*variant.notes, note)
     )
@@ -298,21 +274,22 @@ def module_spec(variant: Variant, d_model: int, d_ff: int) -> ImportedSpec:
     return ImportedSpec(target=variant.target, d_model=d_model, d_ff=d_ff, arguments=variant.arguments, like=like)
 
 
-def _check_keys(text: str, keys: dict[str, Scalar]) -> None:
+ELSEWHERE = {
+    LIKE: "it says what code of yours computes: @like=swiglu",
+    "d_model": "it is not of one variant but of all: --d-model 512,1024 makes a group of each",
+}
+
+
+def _unknown(key: str, text: str) -> FfnbenchError:
+    known = sorted(SPEC_KEYS + WORKLOAD_KEYS + ARM_KEYS)
+    hint = ELSEWHERE.get(key) or hint_for(key, known, "`ffnbench list keys` shows all keys")
+    return FfnbenchError(f"unknown key {key!r} in {text!r}", hint)
+
+
+def _check_keys(text: str, keys: Iterable[str]) -> None:
     for key in keys:
-        if key == LIKE:
-            raise FfnbenchError(
-                f"{LIKE!r} says what code of yours computes, in {text!r}", "leave it out: this is ffnbench's own form"
-            )
-        if key == "d_model":
-            raise FfnbenchError(
-                f"{key!r} is not of one variant but of all, in {text!r}", "--d-model 512,1024 makes a group of each"
-            )
         if key not in SPEC_KEYS + WORKLOAD_KEYS:
-            known = sorted(SPEC_KEYS + WORKLOAD_KEYS + ARM_KEYS)
-            raise FfnbenchError(
-                f"unknown key {key!r} in {text!r}", hint_for(key, known, "`ffnbench list keys` shows all keys")
-            )
+            raise _unknown(key, text)
 
 
 def _parse_keys(text: str, pairs: list[str]) -> dict[str, Scalar]:

@@ -9,9 +9,8 @@ import re
 from collections.abc import Mapping
 
 from ffnbench.errors import FfnbenchError
-from ffnbench.ffn.dtypes import DTYPES
 from ffnbench.ffn.moe import Dispatch, MoESpec, Scores
-from ffnbench.ffn.spec import LARGEST, FFNSpec, Scalar
+from ffnbench.ffn.spec import LARGEST, Scalar
 from ffnbench.planning.grammar import MOE_KEYS, choose
 
 Keys = Mapping[str, Scalar]
@@ -78,19 +77,3 @@ def _shared(keys: Keys) -> int:
             f"shared must be the width of the shared experts, not {width!r}", "for example @shared=2048"
         )
     return width
-
-
-def check_grouped(spec: FFNSpec, dtype: str, text: str) -> None:
-    """Grouped matrix products exist for some dtypes, and want rows of whole 16 bytes: known before anything starts."""
-    if spec.moe is None or spec.moe.dispatch is not Dispatch.GROUPED:
-        return
-    multiple = DTYPES.get(dtype).grouped_multiple
-    if multiple is None:
-        known = ", ".join(row.name for row in DTYPES if row.grouped_multiple)
-        raise FfnbenchError(f"there are no grouped matrix products of {dtype}, in {text!r}", f"there are for {known}")
-    for name, width in (("d_model", spec.d_model), ("d_ff", spec.d_ff)):
-        if width % multiple:
-            raise FfnbenchError(
-                f"grouped products of {dtype} need multiples of {multiple}, and {name} is {width:,}, in {text!r}",
-                f"round it: --multiple-of {multiple}, or use @experts=eager",
-            )

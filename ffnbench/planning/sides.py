@@ -9,11 +9,11 @@ from dataclasses import dataclass, replace
 
 from ffnbench.errors import FfnbenchError
 from ffnbench.plan import CONTROL, OWN, Arm, Kind, Plan, Probe, Protocol
-from ffnbench.planning.compare import plan_compare
+from ffnbench.planning.compare import as_compare, plan_compare
 from ffnbench.planning.effort import check_seed, check_timeout
 from ffnbench.planning.grammar import Variant, parse_variants
 from ffnbench.planning.lists import refuse_lists
-from ffnbench.request import CompareRequest, SidesRequest
+from ffnbench.request import SidesRequest
 
 BASE, HEAD = "base", "head"
 
@@ -72,12 +72,7 @@ def plan_sides(request: SidesRequest, arms: tuple[Arm, Arm], probes: tuple[Probe
     """A case of base and one of head, of the same width, each on its arm and looked at there by its probe."""
     variant = variant_of_sides(request)
     metrics = "memory" if request.exact_only else "latency,memory"
-    asked = CompareRequest(
-        variants=variant.text, d_model=request.d_model, d_ff=request.d_ff, bias=request.bias, batch=request.batch,
-        seq_len=request.seq_len, dtype=request.dtype, device=request.device, mode=request.mode,
-        threads=request.threads, time=request.time, cache=request.cache,
-        matmul_precision=request.matmul_precision, reduced_reductions=request.reduced_reductions, metrics=metrics,
-    )  # fmt: skip
+    asked = as_compare(request, variants=variant.text, metrics=metrics, budget=None)
     first = plan_compare(asked, probes[0]).cases[0]
     base = replace(first, label=BASE, arm=arms[0])
     there = plan_compare(replace(asked, d_ff=base.ffn.d_ff, match="none"), probes[1]).cases[0]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from contextlib import suppress
+from dataclasses import replace
+from functools import cached_property
 
 from ffnbench.errors import FfnbenchError, Unsupported
 from ffnbench.ffn.cost import cost
@@ -18,7 +20,7 @@ from ffnbench.ffn.width_rules import (
 )
 from ffnbench.plan import ACTIVE_PARAMS, GIVEN, Arm, Case, Probe, Sizing, Workload
 from ffnbench.planning.grammar import MOE_KEYS, Variant, choose, module_spec
-from ffnbench.planning.keys import check_grouped, flag, limit_of, moe_of, number
+from ffnbench.planning.keys import flag, limit_of, moe_of, number
 from ffnbench.planning.lists import one
 from ffnbench.planning.workload import workload_of
 from ffnbench.request import CompareRequest
@@ -26,25 +28,15 @@ from ffnbench.request import CompareRequest
 SIZING_KEYS = {"rule", "ratio", "multiple_of", "ffn_dim_multiplier"}
 
 
-@dataclass(slots=True)
 class Sizer:
     """Turns variants into cases: final widths, found by rule, by hand or by matching the reference."""
 
-    request: CompareRequest
-    reference: Variant
-    probe: Probe
-    match: Match = field(init=False)
-    multiple_of: int = field(init=False)
-    d_model: int = field(init=False)
-    _target: int | None = field(init=False, default=None)
-    _reference_width: int | None = field(init=False, default=None)
-    _plain_workload: Workload | None = field(init=False, default=None)
-
-    def __post_init__(self) -> None:
-        self.match = choose(Match, "match", self.request.match)
-        self.multiple_of = DEFAULT_MULTIPLE if self.request.multiple_of is None else self.request.multiple_of
-        self.d_model = read_positive("d_model", one("d_model", self.request.d_model))
-        read_positive("multiple_of", self.multiple_of)
+    def __init__(self, request: CompareRequest, reference: Variant, probe: Probe) -> None:
+        self.request, self.reference, self.probe = request, reference, probe
+        self.match = choose(Match, "match", request.match)
+        multiple = DEFAULT_MULTIPLE if request.multiple_of is None else request.multiple_of
+        self.multiple_of = read_positive("multiple_of", multiple)
+        self.d_model = read_positive("d_model", one("d_model", request.d_model))
         self._check_flags()
 
     def _check_flags(self) -> None:
@@ -65,30 +57,18 @@ class Sizer:
 
     def case(self, variant: Variant) -> Case:
         """The sized case of a variant, with its residual against the reference."""
-        workload = self._workload(variant)
+        workload = workload_of(self.request, variant)
         width, sizing = self._width(variant, workload)
         spec = self._spec(variant, width)
-        if isinstance(spec, FFNSpec):
-            check_grouped(spec, workload.dtype, variant.text)
         residual = None
         if self.match is not Match.NONE and variant.label != self.reference.label:
-            target = self._reference_cost()
-            try:
+            _, target = self._matched
+            with suppress(Unsupported):  # it can't be counted: its row will say so
                 residual = self._matched_cost(spec, workload, variant.arm) / target - 1
-            except Unsupported:  # it can't be counted: its row will say so
-                residual = None
         return Case(
             label=variant.label, variant=variant.text, ffn=spec, workload=workload, sizing=sizing, residual=residual,
             arm=variant.arm,
         )  # fmt: skip
-
-    def _workload(self, variant: Variant) -> Workload:
-        """That of the flags, made once, where the variant has nothing to say about it."""
-        if variant.workload_keys or variant.spec_keys.get("moe") is not None:
-            return workload_of(self.request, variant)
-        if self._plain_workload is None:
-            self._plain_workload = workload_of(self.request, variant)
-        return self._plain_workload
 
     def _width(self, variant: Variant, workload: Workload) -> tuple[int, Sizing]:
         """d_ff and where it comes from. Order: the variant's own keys, the flags, the match."""
@@ -109,7 +89,7 @@ class Sizer:
             return self._by_rule(request.rule, variant)
         if self.match is Match.NONE or (is_reference and not gated and not experts):
             return self._by_rule("classic", variant)
-        target = self._classic_cost(variant, workload) if is_reference else self._reference_cost()
+        target = self._classic_cost(variant, workload) if is_reference else self._matched[1]
         multiple = read_positive("multiple_of", keys.get("multiple_of", self.multiple_of))
         if variant.target:
             return self._imported_width(variant, workload, target, multiple)
@@ -118,23 +98,21 @@ class Sizer:
         return self._own_width(variant, workload, target, multiple), Sizing(how="matched", what=what)
 
     def _by_rule(self, rule: str, variant: Variant) -> tuple[int, Sizing]:
-        def number(key: str, default: float | None) -> float | None:
+        def given(key: str, default: float | None) -> float | None:
             value = variant.spec_keys.get(key, default)
-            if value is not None and (
-                isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < 1e6
-            ):
+            if value is not None and not 0 < number({key: value}, key, 0, "for example 4") < 1e6:
                 raise FfnbenchError(f"{key} must be a positive number, not {value!r}", "for example 4")
-            return value
+            return value if value is None else float(value)
 
         explicit = rule != "classic"  # the flags of a rule are not meant for the classic form beside it
-        ratio = number("ratio", self.request.ratio)
+        ratio = given("ratio", self.request.ratio)
         multiple = variant.spec_keys.get("multiple_of", self.request.multiple_of)
         width = width_by_rule(
             rule,
             self.d_model,
             ratio=ratio,
             multiple_of=None if multiple is None else read_positive("multiple_of", multiple),
-            multiplier=number("ffn_dim_multiplier", self.request.ffn_dim_multiplier if explicit else None),
+            multiplier=given("ffn_dim_multiplier", self.request.ffn_dim_multiplier if explicit else None),
         )
         if explicit:
             return width, Sizing(how="rule", what=rule)
@@ -145,8 +123,8 @@ class Sizer:
         def at(width: int) -> int:
             return self._matched_cost(self._spec(variant, width), workload, variant.arm)
 
-        if self._reference_width is not None and at(self._reference_width) == target:
-            return self._reference_width  # the same form: no rounding may come between
+        if variant.label != self.reference.label and at(self._matched[0]) == target:
+            return self._matched[0]  # the same form: no rounding may come between
         if at(1) >= target:
             raise FfnbenchError(
                 f"{variant.label} is larger than {self.reference.label} at any d_ff", "use --match none"
@@ -168,14 +146,12 @@ class Sizer:
         width = round_nearest(half + (target - low) * (wide - half) / (high - low), multiple)
         return width, Sizing(how="matched", what=self.match.value)
 
-    def _reference_cost(self) -> int:
-        """What the others are matched to: the reference at its own width."""
-        if self._target is None:
-            workload = self._workload(self.reference)
-            width, _ = self._width(self.reference, workload)
-            self._reference_width = width
-            self._target = self._matched_cost(self._spec(self.reference, width), workload, self.reference.arm)
-        return self._target
+    @cached_property
+    def _matched(self) -> tuple[int, int]:
+        """What the others are matched to: the reference's own width, and its cost at that."""
+        workload = workload_of(self.request, self.reference)
+        width, _ = self._width(self.reference, workload)
+        return width, self._matched_cost(self._spec(self.reference, width), workload, self.reference.arm)
 
     def _classic_cost(self, variant: Variant, workload: Workload) -> int:
         """What a reference without a width is matched to, gated or of experts: the classic form with its keys."""

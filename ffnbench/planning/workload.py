@@ -28,35 +28,29 @@ from ffnbench.request import CompareRequest
 
 DEVICES = ("auto", "cpu", "cuda", "xpu", "mps")  # as torch calls them; ROCm's are cuda
 ALSO_CUDA = ("gpu", "nvidia", "rocm", "hip", "amd")
-ON_CPU = "a CPU has no time of its own: what it works and what a caller waits for are one"
-LEAVE_DEVICE_OUT = "leave time=device out"
 _NUMBERED = re.compile(r"(cuda|xpu):[0-9]{1,4}")
 
 
 def workload_of(request: CompareRequest, variant: Variant) -> Workload:
     """The workload of a variant: its own keys win over the flags. Raises FfnbenchError for what can't be."""
+    names = ("dtype", "device", "mode", "backend", "routing", "time", "cache", "matmul_precision", "reduced_reductions")
     flags: dict[str, Scalar] = {
         "batch": one("batch", request.batch),
         "seq_len": one("seq_len", request.seq_len),
-        "dtype": request.dtype,
-        "device": request.device,
-        "mode": request.mode,
         "threads": 1 if request.threads is None else one("threads", request.threads),
-        "backend": request.backend,
-        "routing": request.routing,
-        "time": request.time,
-        "cache": request.cache,
-        "matmul_precision": request.matmul_precision,
-        "reduced_reductions": request.reduced_reductions,
+        **{name: getattr(request, name) for name in names},
     }
-    given = flags | variant.workload_keys
+    own = variant.workload_keys
+    given = flags | own
     slowdown = given.get("slowdown", 0.0)
     if not isinstance(slowdown, int | float) or isinstance(slowdown, bool) or not 0 <= slowdown <= 10:
         raise FfnbenchError(f"slowdown must be a share of the call's own time, not {slowdown!r}", "e.g. 0.05 is 5%")
     dtype = DTYPES.canonical(str(given["dtype"]))
     device, cache = device_of(str(given["device"])), choose(Cache, "cache", given["cache"])
-    # the flag speaks of what runs on a GPU, and this variant names the CPU itself
-    elsewhere = "device" in variant.workload_keys and "time" not in variant.workload_keys
+    precision = choose(MatmulPrecision, "matmul_precision", given["matmul_precision"])
+    reduced = flag(given, "reduced_reductions", True)
+    # a flag about the time of a GPU is not meant for a variant that names the CPU itself
+    wall = device == "cpu" and "device" in own and "time" not in own
     return Workload(
         batch=read_positive("batch", given["batch"]),
         seq_len=read_positive("seq_len", given["seq_len"]),
@@ -67,19 +61,18 @@ def workload_of(request: CompareRequest, variant: Variant) -> Workload:
         backend=_backend(str(given["backend"]), variant).value,
         slowdown=float(slowdown),
         routing=_routing(given["routing"], variant),
-        compile=choose(CompileMode, "compile", variant.workload_keys.get("compile", CompileMode.DEFAULT.value)).value,
-        freeze=flag(variant.workload_keys, "freeze", False),
-        time=_time(given["time"], device, cache, elsewhere=elsewhere).value,
+        compile=choose(CompileMode, "compile", own.get("compile", CompileMode.DEFAULT.value)).value,
+        freeze=flag(own, "freeze", False),
+        time=(Time.WALL if wall else _time(given["time"], device, cache)).value,
         cache=cache.value,
-        matmul_precision=_matmul_precision(given["matmul_precision"], dtype, variant).value,
-        reduced_reductions=_reduces(flag(given, "reduced_reductions", True), dtype, device, variant),
+        # what nothing depends on is at its default, so that the row is no other one
+        matmul_precision=(precision if dtype == "float32" else MatmulPrecision.HIGHEST).value,
+        reduced_reductions=reduced or item_bytes(dtype) != 2 or device == "cpu",
     )
 
 
-def _time(asked: Scalar, device: str, cache: Cache, *, elsewhere: bool) -> Time:
+def _time(asked: Scalar, device: str, cache: Cache) -> Time:
     """Which time is the latency. Of `auto` some is only known once it has become a device: `refuse_time`."""
-    if device == "cpu" and elsewhere:
-        return Time.WALL
     if asked is None:
         return Time.DEVICE if device not in ("cpu", "auto") and cache is Cache.COLD else Time.WALL
     time = choose(Time, "time", asked)
@@ -87,44 +80,23 @@ def _time(asked: Scalar, device: str, cache: Cache, *, elsewhere: bool) -> Time:
         raise FfnbenchError(
             "calls of a cold cache are timed one by one, so on a GPU their time is the device's, not what a caller "
             "waits for",
-            "leave time=wall out, or cache=cold" + "; on a CPU both are one: --device cpu" * (device == "auto"),
+            "leave time=wall out, or cache=cold",
         )
     if time is Time.DEVICE and device == "cpu":
-        raise FfnbenchError(ON_CPU, LEAVE_DEVICE_OUT)
+        raise _none_of_a_cpu()
     return time
 
 
-def _matmul_precision(asked: Scalar, dtype: str, variant: Variant) -> MatmulPrecision:
-    """That of float32 products; a row of another dtype has the default, for it is no other row by the flag."""
-    chosen = choose(MatmulPrecision, "matmul_precision", asked)
-    if dtype == "float32":
-        return chosen
-    if "matmul_precision" in variant.workload_keys:
-        raise FfnbenchError(
-            f"'matmul_precision' is about float32, and {variant.text!r} is computed in {dtype}",
-            "leave it out, or write @dtype=float32",
-        )
-    return MatmulPrecision.HIGHEST
-
-
-def _reduces(asked: bool, dtype: str, device: str, variant: Variant) -> bool:
-    """Whether 16-bit products on a GPU add in 16 bits; elsewhere the default, for nothing depends on it."""
-    if item_bytes(dtype) == 2 and device != "cpu":
-        return asked
-    if "reduced_reductions" in variant.workload_keys:
-        where = "on a CPU" if device == "cpu" else f"in {dtype}"
-        raise FfnbenchError(
-            f"'reduced_reductions' is about 16-bit products on a GPU, and {variant.text!r} is computed {where}",
-            "leave it out",
-        )
-    return True
+def _none_of_a_cpu(label: str = "") -> FfnbenchError:
+    told = "a CPU has no time of its own: what it works and what a caller waits for are one"
+    return FfnbenchError(f"{label!r}: {told}" if label else told, "leave time=device out")
 
 
 def refuse_time(plan: Plan) -> None:
     """Raise FfnbenchError where the device's time is asked for, and `auto` has become the CPU."""
     for case in plan.cases:
         if case.workload.device == "cpu" and case.workload.time == Time.DEVICE.value:
-            raise FfnbenchError(f"{case.label!r}: {ON_CPU}", LEAVE_DEVICE_OUT)
+            raise _none_of_a_cpu(case.label)
 
 
 def mode_of(asked: Scalar) -> Mode:
@@ -141,9 +113,8 @@ def mode_of(asked: Scalar) -> Mode:
 
 def _backend(asked: str, variant: Variant) -> Backend:
     """Keys about compiling mean that it is compiled, where the variant names no backend itself."""
-    keys = variant.workload_keys
-    about = [key for key in COMPILE_KEYS if key in keys]
-    if about and "backend" not in keys:
+    about = [key for key in COMPILE_KEYS if key in variant.workload_keys]
+    if about and "backend" not in variant.workload_keys:
         return Backend.COMPILE
     if asked == ALL:
         raise FfnbenchError(

@@ -20,7 +20,7 @@ from ffnbench.errors import FfnbenchError, Unfinished, Unsupported
 from ffnbench.ffn.cost import Cost
 from ffnbench.ffn.spec import HF, ActivationSpec, ImportedSpec
 from ffnbench.models.model import OwnMLP
-from ffnbench.plan import OWN, Arm, Backend, Cache, Case, CompileMode, MatmulPrecision, Time, Workload
+from ffnbench.plan import OWN, Arm, Backend, Cache, Case, CompileMode, MatmulPrecision, Probe, Time, Workload
 from ffnbench.result import Agreement, Curve
 from ffnbench.run.session import Session, WorkerLost
 from ffnbench.targets import refuse_missing
@@ -34,7 +34,7 @@ EAGERLY: dict[str, Any] = {
 BY_ITSELF = "does it import by itself, in a plain `python`?"
 
 
-class Prober:
+class Prober(Probe):
     """A context manager; its first question starts the worker, of one arm, and every answer is remembered."""
 
     def __init__(self, timeout_s: float = 300.0, arm: Arm = OWN) -> None:

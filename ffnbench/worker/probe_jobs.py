@@ -26,7 +26,7 @@ from ffnbench.ffn.imported import CONFIG_NAMES, D_FF_NAMES, D_MODEL_NAMES, RATIO
 from ffnbench.ffn.spec import ActivationSpec, HFSpec, ImportedSpec
 from ffnbench.models.model import OwnMLP
 from ffnbench.models.own_mlp import own_mlp
-from ffnbench.plan import Arm, Backend, Workload
+from ffnbench.plan import Arm, Backend, Probe, Workload
 from ffnbench.result import Roof
 from ffnbench.targets import home_of, origin_of, resolve
 from ffnbench.worker import agreement
@@ -41,7 +41,7 @@ PAGES = 2048  # touched, to know what one costs
 WIDTH_NAMES = (*D_MODEL_NAMES, *D_FF_NAMES, *RATIO_NAMES, *CONFIG_NAMES)
 
 
-class InProcess:
+class InProcess(Probe):
     """A plan's probe in this very process, for `ffnbench.build`."""
 
     def describe(self, target: str) -> OwnActivation | None:
