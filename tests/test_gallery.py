@@ -24,8 +24,9 @@ from ffnbench.plan import NoProbe
 from ffnbench.planning.activations import every_activation, parse_range, select
 from ffnbench.report.activation_pictures import points, titles
 from ffnbench.report.activations import facts_records, facts_table
+from ffnbench.report.flags import Written
 from ffnbench.report.formats import PICTURE_SUFFIXES
-from ffnbench.report.output import OutputSink, Written
+from ffnbench.report.output import OutputSink
 from ffnbench.report.text import plain
 from ffnbench.request import PictureRequest
 from ffnbench.result import Curve

@@ -21,12 +21,11 @@ from ffnbench.ffn.dtypes import DTYPES
 from ffnbench.ffn.imported import D_FF_NAMES, D_MODEL_NAMES
 from ffnbench.ffn.moe import Routing
 from ffnbench.ffn.spec import Init
-from ffnbench.ffn.width_rules import RULES, Match
-from ffnbench.metrics import METRIC_GROUPS
+from ffnbench.ffn.width_rules import Match
 from ffnbench.plan import MODE_ALIASES, Backend, Cache, MatmulPrecision, Mode, Time, values_of
 from ffnbench.planning.grammar import ALL
 from ffnbench.python.targets import variant_text, variants_text
-from ffnbench.request import CompareRequest, CostRequest, Flag, Request, spelling
+from ffnbench.request import CompareRequest, CostRequest, Flag, Request
 from ffnbench.units import read_count, read_percent, read_seconds
 
 R = TypeVar("R", bound=Request)
@@ -45,16 +44,12 @@ ELSEWHERE = {  # what other libraries call an argument
     **dict.fromkeys(("batch_size", "batchsize", "bs"), "batch"),
     **dict.fromkeys(("num_threads", "n_threads"), "threads"),
 }
-CHOICES = {  # what a type checker lets an argument be, by the argument
+CHOICES = {  # what a type checker lets an argument be, and a shell offers, by the argument
     "match": values_of(Match), "mode": (*values_of(Mode), *MODE_ALIASES), "dtype": DTYPES.spellings(),
     "time": values_of(Time), "cache": values_of(Cache), "matmul_precision": values_of(MatmulPrecision),
     "backend": (*values_of(Backend), ALL), "init": values_of(Init), "routing": values_of(Routing),
 }  # fmt: skip
-WORDS = CHOICES | {"metrics": METRIC_GROUPS, "rule": RULES.names()}  # that are values in a hint
-VALUE = r"'[^']*'|(?:[^\s,;:()`']|[,:](?=[^\s,]))*[^\s,;:()`'.]"
-FLAG = re.compile(rf"--([a-z][a-z-]*)(?:([ =])({VALUE})((?: --\1[ =](?:{VALUE}))*))?")
-# what is typed into a shell: in backticks, or one of our commands to its end
-SHELL = re.compile(r"(`[^`-][^`]*`|\bffnbench (?:compare|cost|block|activations|check|ab|selftest|report) .*)")
+FLAG = re.compile(r"--(no-)?([a-z][a-z-]*)(?: (\d[\w.%]*|[\w.:]+(?:,[\w.:]+)+))?")  # with what can only be its value
 MEANINGS = {  # of fields that are no flags
     "baseline": "A .json that a report's `save` wrote, or `ffnbench compare ... -o baseline.json`.",
     "current": "A saved run to hold against it, in place of measuring now.",
@@ -186,44 +181,19 @@ def unknown_argument(name: str, known: Sequence[str]) -> WrongArgument:
 
 
 def as_python(text: str, known: Mapping[str, Argument]) -> str:
-    """A message that names flags, with the arguments of a call in their places; what is typed into a shell stays."""
-    parts = SHELL.split(text)
-    return "".join(part if place % 2 else _respelled(part, known) for place, part in enumerate(parts))
-
-
-def _respelled(text: str, known: Mapping[str, Argument]) -> str:
-    by_flag = {spelling(one.name): one for one in known.values() if "flag" in one.field.metadata}
+    """A message that names flags, with the arguments of a call in their places; what stands in backticks stays."""
 
     def one(found: re.Match[str]) -> str:
-        flag, rest = found[1], found[0].removeprefix(f"--{found[1]}")
-        argument = by_flag.get(f"--{flag}")
-        if argument is None and flag.startswith("no-") and f"--{flag[3:]}" in by_flag:
-            return f"{by_flag[f'--{flag[3:]}'].name}=False{rest}"
-        if flag in SWITCHES or (argument and argument.base is bool):
-            name = argument.name if argument else flag
-            return f"{name if text[: found.start()].endswith('leave ') else name + '=True'}{rest}"
-        if argument is None:
+        name, value = found[2].replace("-", "_"), found[3]
+        if name not in known and name not in SWITCHES:
             return found[0]
-        if not found[3] or (found[2] == " " and not _is_value(argument, found[3])):
-            return argument.name + rest
-        values = [found[3], *re.findall(rf"--{flag}[ =]({VALUE})", found[4])]
-        return _keyword(argument, values) + "," * text.startswith(" --", found.end())
+        if value is not None:
+            is_number = value.replace(".", "", 1).isdigit()
+            return f"{name}={value if is_number else repr(value)}"
+        return f"{name}=False" if found[1] else name
 
-    return FLAG.sub(one, text)
-
-
-def _is_value(argument: Argument, text: str) -> bool:
-    """Whether it is a value of the flag before it, and no further word of the sentence."""
-    words = WORDS.get(argument.field.name)
-    return set(text.split(",")) <= set(words) if words else text == "cpu" or not re.fullmatch(r"[a-z-]+", text)
-
-
-def _keyword(argument: Argument, values: Sequence[str]) -> str:
-    """`name=value` of what was typed after a flag, several values as a list."""
-    listed = argument.takes_list or argument.field.name in ("variants", "activations")
-    items = [item.strip("'") for value in values for item in (value.split(",") if listed else [value])]
-    code = [one if argument.base is not str and re.fullmatch(r"[-+.\d]+", one) else repr(one) for one in items]
-    return f"{argument.name}={code[0] if len(code) == 1 else '[' + ', '.join(code) + ']'}"
+    parts = text.split("`")
+    return "`".join(part if place % 2 else FLAG.sub(one, part) for place, part in enumerate(parts))
 
 
 def _left_out(kind: type[Request], name: str, value: Any) -> bool:

@@ -48,7 +48,8 @@ def compare(request: CompareRequest, sink: Following) -> Report:
     >>> report = ffnbench.compare(["relu", "swiglu"], d_model=256, quick=True)
     >>> report.frame()[["label", "params", "latency_s", "ratio", "verdict"]]
     """
-    return api.compare(request, sink)
+    found: Report = api.compare(request, sink)
+    return found
 
 
 @asks(CostRequest, first=("variants",))
@@ -57,7 +58,8 @@ def cost(request: CostRequest, sink: Following) -> Report:
 
     >>> ffnbench.cost(["relu", "swiglu"], d_model=4096).frame()[["label", "d_ff", "params", "flops_forward"]]
     """
-    return api.cost(CompareRequest(**vars(request)), sink)
+    found: Report = api.cost(CompareRequest(**vars(request)), sink)
+    return found
 
 
 @asks(BlockRequest, hidden=("whole_model",), beside=(QUIET, WAIT))
@@ -68,7 +70,8 @@ def block(request: BlockRequest, sink: Following) -> Report:
 
     >>> ffnbench.block(preset="llama3-8b", seq_len=[128, 8192], cost_only=True)
     """
-    return api.block(request, sink)
+    found: Report = api.block(request, sink)
+    return found
 
 
 @asks(FactsRequest, first=("activations",), beside=(QUIET,))
@@ -87,7 +90,8 @@ def time_activations(request: TimingRequest, sink: Following) -> Report:
 
     >>> ffnbench.time_activations(["relu", "gelu"], elements=65536, quick=True)
     """
-    return api.time_activations(request, sink)
+    found: Report = api.time_activations(request, sink)
+    return found
 
 
 @asks(PictureRequest, first=("activations",), beside=(PATH,))
@@ -100,6 +104,7 @@ def plot_activations(
 
     >>> figure = ffnbench.plot_activations(["relu", "gelu", "silu"])
     """
+    figure: Figure
     figure, files, _ = api.draw_activations(request)
     if path is None:
         as_displayed(figure)
@@ -170,7 +175,8 @@ def build(variant: str | os.PathLike[str], *, device: Any = None, dtype: Any = N
     hidden = tuple(one.field.name for one in arguments_of(CompareRequest).values() if one.name not in BUILDS)
     hidden = tuple(name for name in hidden if name not in ("variants", "dtype"))
     request = request_of(CompareRequest, values, hidden, [*BUILDS, "device"])
-    return api.build(request, device)
+    module: nn.Module = api.build(request, device)
+    return module
 
 
 @spoken
@@ -179,7 +185,8 @@ def load(path: str | os.PathLike[str]) -> Report:
 
     >>> report = ffnbench.load("run.json")
     """
-    return api.load(os.fspath(path))
+    found: Report = api.load(os.fspath(path))
+    return found
 
 
 def _built() -> Callable[..., nn.Module]:
