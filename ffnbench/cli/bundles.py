@@ -15,7 +15,7 @@ from types import UnionType
 from typing import TYPE_CHECKING, Annotated, Any, Union, get_args, get_origin, get_type_hints
 
 import typer
-from typer.core import TyperCommand
+from typer.core import TyperArgument, TyperCommand
 
 from ffnbench.cli.completing import completer
 from ffnbench.cli.help import write_examples, write_options
@@ -85,6 +85,10 @@ class Command(TyperCommand):
     """A command with panels in its help, and with defaults of a pyproject.toml in the place of its own."""
 
     commands: Callable[[], list[Described]]  # all there are: a file's keys are those of their flags
+
+    def collect_usage_pieces(self, ctx: Any) -> list[str]:
+        names = [(one, str(one.metavar or one.name)) for one in self.params if isinstance(one, TyperArgument)]
+        return ["[OPTIONS]", *(name if one.required else f"[{name}]" for one, name in names)]
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
         write_options(self, ctx, formatter)
