@@ -49,7 +49,8 @@ CHOICES = {  # what a type checker lets an argument be, and a shell offers, by t
     "time": values_of(Time), "cache": values_of(Cache), "matmul_precision": values_of(MatmulPrecision),
     "backend": (*values_of(Backend), ALL), "init": values_of(Init), "routing": values_of(Routing),
 }  # fmt: skip
-FLAG = re.compile(r"--(no-)?([a-z][a-z-]*)(?: (\d[\w.%]*|[\w.:]+(?:,[\w.:]+)+))?")  # with what can only be its value
+# with what can only be its value: behind `=`, a number, a list
+FLAG = re.compile(r"--(no-)?([a-z][a-z-]*)(?:=([^\s,;]*[^\s,;.])| (\d[\w.%]*|[\w.:]+(?:,[\w.:]+)+))?")
 MEANINGS = {  # of fields that are no flags
     "baseline": "A .json that a report's `save` wrote, or `ffnbench compare ... -o baseline.json`.",
     "current": "A saved run to hold against it, in place of measuring now.",
@@ -184,7 +185,7 @@ def as_python(text: str, known: Mapping[str, Argument]) -> str:
     """A message that names flags, with the arguments of a call in their places; what stands in backticks stays."""
 
     def one(found: re.Match[str]) -> str:
-        name, value = found[2].replace("-", "_"), found[3]
+        name, value = found[2].replace("-", "_"), found[3] or found[4]
         if name not in known and name not in SWITCHES:
             return found[0]
         if value is not None:
