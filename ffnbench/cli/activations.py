@@ -7,7 +7,8 @@ from typing import Annotated
 
 import typer
 
-from ffnbench.cli.bundles import command, leave, sink_of
+from ffnbench.cli.app import leave
+from ffnbench.cli.bundles import command, sink_of
 from ffnbench.cli.help import examples
 from ffnbench.report.flags import Measured, Written
 from ffnbench.request import MEASURING, FactsRequest, PictureRequest, TimingRequest

@@ -143,6 +143,12 @@ def _told(problem: Exception) -> int:
     return _usage_error(problem)
 
 
+def leave(code: int) -> None:
+    """End a command with this exit code."""
+    if code:
+        raise typer.Exit(code)
+
+
 def _usage_error(problem: Exception) -> int:
     """Typer's own complaints (an unknown option, a word for a number) in our voice; anything else is a bug."""
     if not isinstance(problem, typer.BadParameter.__bases__[0]):

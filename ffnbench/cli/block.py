@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from ffnbench.cli.bundles import command, leave, sink_of
+from ffnbench.cli.app import leave
+from ffnbench.cli.bundles import command, sink_of
 from ffnbench.cli.help import examples
 from ffnbench.report.flags import Measured
 from ffnbench.request import BlockRequest

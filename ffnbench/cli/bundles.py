@@ -75,12 +75,6 @@ def registered(name: str) -> Described:
     return _REGISTERED[name]
 
 
-def leave(code: int) -> None:
-    """End a command with this exit code."""
-    if code:
-        raise typer.Exit(code)
-
-
 class Command(TyperCommand):
     """A command with panels in its help, and with defaults of a pyproject.toml in the place of its own."""
 

@@ -8,7 +8,8 @@ from typing import Annotated
 
 import typer
 
-from ffnbench.cli.bundles import command, leave
+from ffnbench.cli.app import leave
+from ffnbench.cli.bundles import command
 from ffnbench.cli.completing import completer
 from ffnbench.cli.help import examples
 from ffnbench.errors import FfnbenchError

@@ -8,7 +8,8 @@ from typing import Annotated, TypeVar
 
 import typer
 
-from ffnbench.cli.bundles import command, is_typed, leave, sink_of
+from ffnbench.cli.app import leave
+from ffnbench.cli.bundles import command, is_typed, sink_of
 from ffnbench.cli.completing import completer
 from ffnbench.cli.help import examples
 from ffnbench.report.flags import Counted, Measured, Reported

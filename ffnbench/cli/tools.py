@@ -6,7 +6,8 @@ from typing import Annotated
 
 import typer
 
-from ffnbench.cli.bundles import command, leave, sink_of
+from ffnbench.cli.app import leave
+from ffnbench.cli.bundles import command, sink_of
 from ffnbench.cli.completing import completer
 from ffnbench.cli.help import examples
 from ffnbench.report.flags import Kept, Output, Shown, ShownQuietly
