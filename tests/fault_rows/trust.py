@@ -66,59 +66,38 @@ def files(folder: Path) -> set[str]:
     return {str(path) for path in folder.rglob("*")}
 
 
-@fault("a baseline that names a module in a file", PROMISE, 0, 1, 2, 3)
-def a_file(scene: Scene) -> None:
+@fault("a baseline that names a module in a file, of a package, of the standard library", PROMISE, 0, 1, 2, 3)
+def a_module(scene: Scene) -> None:
     scene.write("mine.py", evil(scene) + NET)
-    harmless(scene, with_case(scene, ffn=module("mine.py:Net")))
-
-
-@fault("a baseline that names a module of an installed package", PROMISE, 0, 1, 2, 3)
-def a_package(scene: Scene) -> None:
     scene.write("installed/evilpkg/__init__.py", evil(scene) + NET)
     scene.environment["PYTHONPATH"] += f":{scene.folder / 'installed'}"
-    harmless(scene, with_case(scene, ffn=module("evilpkg:Net")))
-    harmless(scene, with_case(scene, ffn=module("os:system", arguments=[["command", f"touch {WITNESS}"]])))
+    for spec in (module("mine.py:Net"), module("evilpkg:Net"),
+                 module("os:system", arguments=[["command", f"touch {WITNESS}"]])):  # fmt: skip
+        harmless(scene, with_case(scene, ffn=spec))
 
 
-@fault("a baseline that names an interpreter", PROMISE, 0, 1, 2, 3)
-def an_interpreter(scene: Scene) -> None:
+@fault("a baseline that names an interpreter, a source tree, variables of a process", PROMISE, 0, 1, 2, 3)
+def an_arm(scene: Scene) -> None:
     path = scene.write("python", f"#!/bin/sh\ntouch {scene.folder / WITNESS}\n")
     path.chmod(0o755)
-    harmless(scene, with_case(scene, arm=arm(python=str(path))))
-    harmless(scene, with_case(scene, arm=arm(python="./python")))
-
-
-@fault("a baseline that names a source tree", PROMISE, 0, 1, 2, 3)
-def a_source_tree(scene: Scene) -> None:
     for name in ("sitecustomize", "torch", "numpy"):
         scene.write(f"tree/{name}.py", evil(scene))
-    harmless(scene, with_case(scene, arm=arm(source="tree")))
+    tree = str(scene.folder / "tree")
+    for named in (arm(python=str(path)), arm(python="./python"), arm(source="tree"), arm(env=[["PYTHONPATH", tree]]),
+                  arm(env=[["PYTHONHOME", "/nowhere"], ["PATH", str(scene.folder)]])):  # fmt: skip
+        harmless(scene, with_case(scene, arm=named))
+    if (compiler := shutil.which("cc") or shutil.which("gcc")) is not None:
+        source, library = scene.write("evil.c", LIBRARY.format(path=scene.folder / WITNESS)), scene.folder / "evil.so"
+        subprocess.run([compiler, "-shared", "-fPIC", "-o", str(library), str(source)], check=True, capture_output=True)
+        harmless(scene, with_case(scene, arm=arm(env=[["LD_PRELOAD", str(library)]])))
 
 
-@fault("a baseline that sets LD_PRELOAD, PYTHONPATH or PYTHONSTARTUP", PROMISE, 0, 1, 2, 3)
-def variables(scene: Scene) -> None:
-    scene.write("path/sitecustomize.py", evil(scene))
-    harmless(scene, with_case(scene, arm=arm(env=[["PYTHONPATH", str(scene.folder / "path")]])))
-    harmless(scene, with_case(scene, arm=arm(env=[["PYTHONHOME", "/nowhere"], ["PATH", str(scene.folder)]])))
-    compiler = shutil.which("cc") or shutil.which("gcc")
-    if compiler is None:
-        return scene.tell("LD_PRELOAD skipped: no compiler")
-    source = scene.write("evil.c", LIBRARY.format(path=scene.folder / WITNESS))
-    library = scene.folder / "evil.so"
-    subprocess.run([compiler, "-shared", "-fPIC", "-o", str(library), str(source)], check=True, capture_output=True)
-    harmless(scene, with_case(scene, arm=arm(env=[["LD_PRELOAD", str(library)]])))
-
-
-@fault("a baseline that names hf:CONFIG", PROMISE, 0, 1, 2, 3)
+@fault("a baseline that names hf:CONFIG, or an activation of its own", PROMISE, 0, 1, 2, 3)
 def a_model(scene: Scene) -> None:
     scene.write("model/modeling.py", evil(scene))
     auto = {"AutoConfig": "modeling.Config", "AutoModel": "modeling.Model"}
     scene.write("model/config.json", {"model_type": "evil", "hidden_size": 32, "auto_map": auto})
     harmless(scene, with_case(scene, ffn=module("hf:model", form=None)))
-
-
-@fault("a baseline with an activation of its own", PROMISE, 0, 1, 2, 3)
-def an_activation(scene: Scene) -> None:
     scene.write("act.py", evil(scene) + "def act(x):\n    return x.tanh()\n")
     own = {"target": "act.py:act", "formula": "tanh", "flops": 1, "flops_backward": 1}
     spec = scene.measured()["plan"]["cases"][1]["ffn"]
@@ -128,7 +107,6 @@ def an_activation(scene: Scene) -> None:
 @fault("a baseline whose request has odd values", "nothing runs; the command that is shown is quoted", 0, 1, 2, 3)
 def an_odd_request(scene: Scene) -> None:
     run = f"touch {scene.folder / WITNESS}"
-    shown = 0
     for changes in ({"variants": f"relu,$({run})"}, {"variants": f"relu';{run};'"}, {"device": f"`{run}`"},
                     {"variants": "mine.py:Net"}, {"preset": "../../etc/passwd"}, {"metrics": "\x1b[31m"}):  # fmt: skip
         data = scene.measured()
@@ -137,11 +115,9 @@ def an_odd_request(scene: Scene) -> None:
         harmless(scene, sealed(data), 0, 1, 2, 3)
         told = scene.run("check", "evil.json", "--exact-only", env={"COLUMNS": "2000"}).flat
         if command := re.search(r"ffnbench compare .*-o evil\.json", told):
-            shown += 1
             typed = ["bash", "-c", "ffnbench() { :; }; " + command[0]]
             subprocess.run(typed, cwd=scene.folder, capture_output=True, check=False)
             scene.expect(not (scene.folder / WITNESS).exists(), "the command that it shows runs something else")
-    scene.tell(f"{shown} commands shown, and typed")
 
 
 @fault("a baseline whose workload would take the machine", "exit 2 or 3: one line, or a row that failed", 2, 3)
