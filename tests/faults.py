@@ -1,7 +1,8 @@
 """What is promised for each fault, provoked for real: `python tests/faults.py [--only NAME]`.
 
 Prints what is not as promised, and ends with 1 if there is any. Each fault has a folder of its own, real processes and
-real signals; a look at the processes and at what is left behind belongs to every one. Some minutes; Linux.
+real signals; a look at the processes and at what is left behind belongs to every one. Some minutes; Linux. Files and
+words that are odd: tests/fuzz.py; baselines of somebody else: tests/test_trust_attacks.py.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from fault_rows import data, files, modules, resources, signals, streams, trust  # noqa: F401 - they are the rows
+from fault_rows import files, modules, resources, signals, streams  # noqa: F401 - they are the rows
 from fault_rows.kit import FAULTS, Fault, Scene, Shared, Skip
 
 

@@ -63,7 +63,11 @@ def found_settings(commands: Callable[[], list[Any]]) -> Settings | None:
     """The settings that hold in this folder; `commands` gives all that there are, with their flags. Raises
     FfnbenchError for a table that can't be read, an unknown key, and a key that no file may set.
     """
-    for folder in _upwards(Path.cwd()):
+    try:
+        here = Path.cwd()
+    except FileNotFoundError:  # it is deleted, and there is no file in it
+        return None
+    for folder in _upwards(here):
         if (path := folder / FILE).is_file() and (table := _table(path)) is not None:
             return _checked(path, table, {one.name: one.flags for one in commands()})
     return None

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shlex
-import socket
 import stat
 import subprocess
 import time
@@ -12,7 +11,7 @@ import time
 from fault_rows.kit import COST, LOOSE, QUICK, QUICK_SAMPLES, Scene, can_be_ordinary, fault, ordinary
 
 
-@fault("an output over an input: the file, a symlink, a hard link, a config", "exit 2, every byte stays", 2)
+@fault("an output over an input: the file, a symlink, a hard link", "exit 2, every byte stays", 2)
 def over_an_input(scene: Scene) -> None:
     base = scene.write("base.json", scene.measured())
     before = base.read_bytes()
@@ -27,11 +26,6 @@ def over_an_input(scene: Scene) -> None:
         scene.says(scene.run(*COST, "-o", to), "holds what was measured")
     scene.same("base.json", before)
     scene.expect((scene.folder / "link.json").is_symlink(), "the link is none any more")
-    llama = {"model_type": "llama", "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2}
-    config = scene.write("config.json", {**llama, "hidden_act": "silu"}).read_bytes()
-    for how in (["inspect", "config.json"], ["inspect", "."], ["cost", "--config", "config.json"]):
-        scene.says(scene.run(*how, "-o", "config.json"), "is read by this command")
-    scene.same("config.json", config)
 
 
 @fault("an output that is a symlink, one that leads nowhere, one of mode 600, a pipe with a reader",
@@ -68,22 +62,6 @@ def pipe_without_reader(scene: Scene) -> None:
     scene.expect(stat.S_ISFIFO((scene.folder / "pipe.json").stat().st_mode), "the pipe is a file now")
 
 
-@fault("an output that is a socket, a folder as an export", "exit 2, nothing is done", 2)
-def no_files(scene: Scene) -> None:
-    scene.write("base.json", scene.measured())
-    with socket.socket(socket.AF_UNIX) as bound:
-        here = os.open(".", os.O_RDONLY)
-        os.chdir(scene.folder)  # the name of a socket is short
-        try:
-            bound.bind("s.csv")
-        finally:
-            os.fchdir(here)
-            os.close(here)
-        scene.one_error(scene.run(*COST, "-o", "s.csv"))
-        scene.one_error(scene.run("check", "base.json", "--exact-only", "--export", "bencher=."))
-        scene.one_error(scene.run("check", "base.json", "--exact-only", "--export", f"bencher={scene.folder}/"))
-
-
 @fault("an output's name of 255 characters", "exit 0, the file is whole", 0)
 def longest_name(scene: Scene) -> None:
     name = "x" * (255 - len(".json")) + ".json"
@@ -113,23 +91,6 @@ def no_permission(scene: Scene) -> None:
         scene.expect("starting workers" not in done.err, "it is found after the work has begun")
     folder.chmod(0o755)
     scene.same("kept.csv", b"old")
-
-
-@fault("names of files and labels that are no UTF-8", "exit 0; files are UTF-8, nothing is shown raw", 0)
-def not_utf_8(scene: Scene) -> None:
-    bad = os.fsdecode(b"caf\xe9\xff")
-    done = scene.run(*COST[:1], "--variants", f"{bad}=relu,gelu", "--d-model", "32", "-o", f"{bad}.json", "-o", "a.csv")
-    scene.plain(done)
-    scene.whole(f"{bad}.json", 0)
-    (scene.folder / "a.csv").read_text(encoding="utf-8")
-    scene.plain(scene.run("report", f"{bad}.json", "-o", "a.md"))
-    scene.write(f"{bad}.py", "def act(x):\n    return x.tanh()\n")
-    done = scene.run("compare", *QUICK, "--variants", f"relu,{bad}.py:act,{bad}=gelu", "-q", "-o", f"run{bad}.json")
-    scene.plain(done)
-    scene.whole(f"run{bad}.json", 3 * 3 * 2)
-    scene.write(f"base{bad}.json", scene.measured())
-    scene.plain(scene.run("check", f"base{bad}.json", "--exact-only"))
-    scene.plain(scene.run(*COST, "-o", f"{bad}/"))
 
 
 @fault("an export that fails beside a regression", "exit 1 stays 1, with a line about it", 1)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 
-from fault_rows.kit import QUICK, QUICK_SAMPLES, SMALL, Scene, fault
+from fault_rows.kit import FEW, QUICK_SAMPLES, SMALL, Scene, fault
 from fault_rows.resources import NET
 
 FOUR = (*SMALL, "--variants", "relu,mine.py:Net", "--workers", "3")
@@ -90,6 +90,6 @@ def misbehaving(scene: Scene) -> None:
     )  # fmt: skip
     scene.write("mine.py", text)
     names = ",".join(["relu", "mine.py:Net", *(f"mine.py:{name}" for name in ways)])
-    scene.run("compare", *QUICK, "--variants", names, "-q", "-o", "a.json")
+    scene.run("compare", *SMALL, *FEW, "--variants", names, "-q", "-o", "a.json")
     failed = {f["case"] for f in scene.whole("a.json", QUICK_SAMPLES).get("failures", ())}
     scene.expect(failed == set(ways), f"failures: {sorted(failed)}")

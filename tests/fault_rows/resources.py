@@ -10,7 +10,7 @@ import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
-from fault_rows.kit import COST, QUICK, QUICK_SAMPLES, SMALL, Done, Scene, Skip, fault, wait_until
+from fault_rows.kit import COST, FEW, QUICK, QUICK_SAMPLES, SMALL, Done, Scene, Skip, fault, wait_until
 
 MIB = 1 << 20
 AB = ("ab", "mypkg.mlp:Net", "--base-rev", "old", *SMALL, "-q")
@@ -103,7 +103,7 @@ def disk_full(scene: Scene) -> None:
 @fault("a module that allocates without end", "exit 0: a row that failed for want of memory, the others go on", 0)
 def endless_module(scene: Scene) -> None:
     scene.write("endless.py", ENDLESS)
-    how = ("compare", *QUICK, "--variants", "relu,endless.py:Endless,gelu", "-q", "-o", "a.json")
+    how = ("compare", *SMALL, *FEW, "--variants", "relu,endless.py:Endless,gelu", "-q", "-o", "a.json")
     done = scene.run(*how, before=limited(resource.RLIMIT_DATA, 4096 * MIB))  # of this machine it shall not take more
     scene.says(done, "out of memory")
     data = scene.whole("a.json", QUICK_SAMPLES)

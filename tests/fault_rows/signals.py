@@ -7,7 +7,7 @@ import re
 import signal
 import time
 
-from fault_rows.kit import COST, LONG, QUICK, QUICK_SAMPLES, TWO, Running, Scene, fault
+from fault_rows.kit import COST, LONG, QUICK, QUICK_SAMPLES, SMALL, Running, Scene, fault
 
 OLD = b"precious"
 EARLY = [0.04 * number for number in range(1, 11)]  # 40 to 400 ms
@@ -120,7 +120,7 @@ def worker_killed(scene: Scene) -> None:
 
 @fault("SIGSTOP of the measuring worker, --timeout 3", "exit 0; its case is a row that failed, the others go on", 0)
 def worker_stopped(scene: Scene) -> None:
-    three = (*TWO, "--variants", "relu,gelu,silu", "--workers", "3", "--rounds", "60", "--timeout", "3")
+    three = (*SMALL, "--variants", "relu,gelu,silu", "--workers", "3", "--rounds", "60", "--timeout", "3")
     running = scene.start("compare", *three, "-o", "a.json")
     running.measuring()
     for number in scene.workers():

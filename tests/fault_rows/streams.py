@@ -7,7 +7,7 @@ import re
 import shlex
 import xml.etree.ElementTree as xml
 
-from fault_rows.kit import COST, OBEYED, QUICK, QUICK_SAMPLES, TWO, Scene, fault, relabelled, sealed
+from fault_rows.kit import COST, FEW, OBEYED, QUICK, QUICK_SAMPLES, SMALL, Scene, fault, relabelled, sealed
 
 HOSTILE = "\x1b]0;owned\x07\x9b31m\u202e[/red]<script>"
 LINES = "a\n::error ::owned\n::add-mask::owned\r::warning ::owned"
@@ -65,10 +65,10 @@ def encoded(scene: Scene) -> None:
 
 @fault("rich markup in labels, in a terminal; Ctrl-C there", "the labels as they were typed; exit 130", 0, 130)
 def markup_in_a_terminal(scene: Scene) -> None:
-    running, _ = scene.terminal("compare", *QUICK, "--variants", "[/x]=relu,[bold]b[/bold]=gelu")
+    running, _ = scene.terminal("compare", *SMALL, *FEW, "--variants", "[/x]=relu,[bold]b[/bold]=gelu")
     done = scene.ends(running.end(), 0)
     scene.expect("[/x]" in done.out and "[bold]b[/bold]" in done.out, "labels are read as markup")
-    running, keys = scene.terminal("compare", *TWO, "--variants", "[/x]=relu,gelu", "--budget", "60", "-o", "a.json")
+    running, keys = scene.terminal("compare", *SMALL, "--variants", "[/x]=relu,gelu", "--budget", "60", "-o", "a.json")
     running.measuring()
     os.write(keys, b"\x03")
     scene.ends(running.end(30), 130)
@@ -95,7 +95,7 @@ def controls(scene: Scene) -> None:
     scene.expect(not OBEYED.search((scene.folder / "junit.xml").read_text()), "junit.xml holds a control")
     scene.plain(scene.ends(scene.run(*COST[:1], "--variants", f"{HOSTILE}=relu", "--d-model", "32"), 0))
     scene.write("raises.py", f"raise ValueError({HOSTILE!r})\n")
-    done = scene.ends(scene.run("compare", *QUICK, "--variants", "relu,raises.py:Net", "-q"), 2)
+    done = scene.ends(scene.run("compare", *SMALL, *FEW, "--variants", "relu,raises.py:Net", "-q"), 2)
     scene.plain(done)
     scene.one_error(done)
 
