@@ -52,9 +52,13 @@ def plot_activations(request: PictureRequest, output: Written) -> None:
 def activations(request: TimingRequest, output: Measured, time: Annotated[bool, TIME] = False) -> None:
     """Show the facts of activations, or with --time what their operations cost."""
     from ffnbench import api
+    from ffnbench.ffn.dtypes import DTYPES
+    from ffnbench.planning.lists import parts_of
     from ffnbench.planning.workload import device_of
 
     device_of(request.device)  # a word that is none is a mistake, whatever is asked of them
+    for name in parts_of("dtype", request.dtype):
+        DTYPES.get(name)
     with sink_of(output, "activations", request.activations, pictures=time) as sink:
         if time:
             api.time_activations(request, sink)
