@@ -301,7 +301,9 @@ def test_names_of_every_kind_run_for_real(tmp_path: Path) -> None:
 
 
 def runs_for_real(names: list[str], folder: Path) -> None:
-    prepared = api.prepare(CompareRequest(variants=",".join(names), d_model=64, seq_len=32, workers=3, rounds=2))
+    prepared = api.prepare(
+        CompareRequest(variants=",".join(names), d_model=64, seq_len=32, workers=3, rounds=2, metrics="latency,memory")
+    )
     protocol = replace(prepared.plan.protocol, warmup_s=1e-3, min_sample_s=1e-4)
     report = api.measure(replace(prepared, plan=replace(prepared.plan, protocol=protocol)))
     (folder / "compare.json").write_text(report_text(report))
