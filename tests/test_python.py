@@ -231,7 +231,7 @@ def test_a_wrong_argument_is_told_with_a_hint(given: dict, says: str) -> None:
         (lambda: ffnbench.load(None), "path must be a text or a path, not None"),
         (lambda: ffnbench.inspect("llama3-8b", True), "too many positional arguments"),
         (lambda: ffnbench.cost("relu").save(""), "'' is no path"),
-        (lambda: ffnbench.build("relu", d_model=[64, 128]), "build makes one module"),
+        (lambda: ffnbench.build("relu", d_model=[64, 128]), "build one at a time"),
         (lambda: ffnbench.cost({"a": "relu,gelu"}), "more than one variant's name"),
     ],
 )

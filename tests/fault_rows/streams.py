@@ -23,7 +23,7 @@ def redirected(scene: Scene, how: str, compared: int = 0) -> None:
         scene.says(done, "cannot write to stdout: No space left on device")
     else:
         scene.expect("error" not in done.err, "it complains")
-    scene.ends(scene.shell(f"ffnbench {shlex.join(COST)} -q -o b.json {how}"), compared)
+    scene.ends(scene.shell(f"ffnbench {shlex.join(COST)} -o b.json {how}"), compared)
     scene.whole("b.json")
     scene.ends(scene.shell(f"ffnbench {shlex.join(scene.pair())} -o a.md {how}"), 1)
 
