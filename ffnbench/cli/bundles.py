@@ -28,6 +28,7 @@ from ffnbench.units import read_count, read_number, read_percent, read_seconds
 if TYPE_CHECKING:
     from ffnbench.report.output import OutputSink
 
+TYPED, OF_FILE = "COMMANDLINE", "DEFAULT_MAP"  # as Typer calls them
 LIST = "LIST"  # stands for the value of a flag that is a comma separated list, and that adds up if it is repeated
 
 
@@ -132,7 +133,9 @@ def _expanded(function: Callable[..., None]) -> Callable[..., None]:
         from ffnbench.cli.defaults import explained, noted
 
         _refuse_empty(context, given)
-        held = {name: value for name, value in (context.default_map or {}).items() if is_default(context, name)}
+        held = {
+            name: value for name, value in (context.default_map or {}).items() if source_of(context, name) == OF_FILE
+        }
         with explained(held):
             told = {name: _filled(kind, given) for name, kind in bundles.items()}
             for name, of in told.items():
@@ -145,16 +148,10 @@ def _expanded(function: Callable[..., None]) -> Callable[..., None]:
     return call
 
 
-def is_typed(context: typer.Context, name: str) -> bool:
-    """Whether a flag or an argument stands on the command line."""
+def source_of(context: typer.Context, name: str) -> str:
+    """Where the value of a flag or an argument is from: TYPED, OF_FILE, or elsewhere."""
     source = context.get_parameter_source(name)
-    return source is not None and source.name == "COMMANDLINE"
-
-
-def is_default(context: typer.Context, name: str) -> bool:
-    """Whether the value of a flag is that of a file."""
-    source = context.get_parameter_source(name)
-    return source is not None and source.name == "DEFAULT_MAP"
+    return source.name if source is not None else ""
 
 
 def _refuse_empty(context: typer.Context, given: Mapping[str, Any]) -> None:
@@ -164,9 +161,8 @@ def _refuse_empty(context: typer.Context, given: Mapping[str, Any]) -> None:
     for one in context.command.params:
         value = given.get(str(one.name))
         texts = value if isinstance(value, list) else [value]
-        if any(isinstance(text, str) and not text.strip() for text in texts) and (
-            is_typed(context, str(one.name)) or is_default(context, str(one.name))
-        ):
+        empty = any(isinstance(text, str) and not text.strip() for text in texts)
+        if empty and source_of(context, str(one.name)) in (TYPED, OF_FILE):
             name = one.opts[0] if one.param_type_name == "option" else one.metavar or one.name
             raise FfnbenchError(f"{name} has an empty value", "give it one, or leave it out; is a variable not set?")
 

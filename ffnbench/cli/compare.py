@@ -9,7 +9,7 @@ from typing import Annotated, TypeVar
 import typer
 
 from ffnbench.cli.app import leave
-from ffnbench.cli.bundles import command, is_typed, sink_of
+from ffnbench.cli.bundles import TYPED, command, sink_of, source_of
 from ffnbench.cli.completing import completer
 from ffnbench.cli.help import examples
 from ffnbench.report.flags import Counted, Measured, Reported
@@ -25,7 +25,7 @@ NAMES = typer.Argument(
 
 def with_names(request: R, context: typer.Context, names: list[str] | None) -> R:
     """The request with the variants that are typed without a flag, after those of the flag."""
-    given: list[str] = [request.variants] if not names or is_typed(context, "variants") else []
+    given: list[str] = [request.variants] if not names or source_of(context, "variants") == TYPED else []
     return replace(request, variants=",".join([*given, *(names or ())]))
 
 

@@ -25,14 +25,13 @@ from ffnbench.ffn.width_rules import Match
 from ffnbench.plan import MODE_ALIASES, Backend, Cache, MatmulPrecision, Mode, Time, values_of
 from ffnbench.planning.grammar import ALL
 from ffnbench.python.targets import variant_text, variants_text
-from ffnbench.request import CompareRequest, CostRequest, Flag, Request
+from ffnbench.request import Flag, Request
 from ffnbench.units import read_count, read_percent, read_seconds
 
 R = TypeVar("R", bound=Request)
 PATHS = ("preset", "config", "baseline", "current", "saved")  # whose value may be a path
 PYTHONS = ("base_python", "head_python", "base_source", "head_source")
 SWITCHES = ("quiet", "wait")  # of every call that measures, and of no request
-LISTED = ("dtype", "mode")  # of variants side by side: a list of them makes groups
 FILES = PATHS + PYTHONS
 NAMED = "help() of the function shows its arguments"
 PAIRED = {"range_": ":", "size": "x"}  # whose two numbers may be given as a pair
@@ -87,7 +86,7 @@ class Argument:
     def value(self, given: Any) -> Any:
         """The value as a request holds it; raises WrongArgument for one of another kind."""
         if given is None and (self.default is None or type(None) in get_args(self.hint)):
-            return None
+            return () if isinstance(self.field.default, tuple) else None
         if self.field.name == "variants":
             return variants_text(given)
         if self.field.name in OBJECTS:
@@ -159,7 +158,7 @@ def _arguments_of(kind: Any, hidden: tuple[str, ...]) -> dict[str, Argument]:
         hint, name = hints[field.name], field.name.rstrip("_")
         default = None if isinstance(field.default, tuple) else field.default
         default = inspect.Parameter.empty if default == "" or default is MISSING else default
-        listed = _is_tuple(hint) or (_single(hint) is str and _takes_list(kind, field))
+        listed = _is_tuple(hint) or (_single(hint) is str and how is not None and how.metavar == "LIST")
         found[name] = Argument(name, field, hint, _type(field, hint, listed), default, _help(field), listed)
     return found
 
@@ -170,8 +169,7 @@ def request_of(kind: type[R], given: Mapping[str, Any], hidden: tuple[str, ...] 
     for name in given:
         if name not in known:
             raise unknown_argument(name, [*known, *also])
-    values = {known[name].field.name: known[name].value(one) for name, one in given.items()}
-    return kind(**{name: value for name, value in values.items() if not _left_out(kind, name, value)})
+    return kind(**{known[name].field.name: known[name].value(one) for name, one in given.items()})
 
 
 def unknown_argument(name: str, known: Sequence[str]) -> WrongArgument:
@@ -197,11 +195,6 @@ def as_python(text: str, known: Mapping[str, Argument]) -> str:
     return "`".join(part if place % 2 else FLAG.sub(one, part) for place, part in enumerate(parts))
 
 
-def _left_out(kind: type[Request], name: str, value: Any) -> bool:
-    """None for a flag that may stand several times: as if it were not given."""
-    return value is None and any(f.name == name and isinstance(f.default, tuple) for f in fields(kind))
-
-
 def _flag(field: Field[Any]) -> Flag:
     found: Flag = field.metadata["flag"]
     return found
@@ -213,13 +206,6 @@ def _help(field: Field[Any]) -> str:
         return MEANINGS.get(field.name, "")
     text = _flag(field).help.replace("\\[", "[").replace(" Repeatable.", "")
     return re.sub(r"--([a-z][a-z-]*)", lambda found: found[1].replace("-", "_"), text)
-
-
-def _takes_list(kind: type[Request], field: Field[Any]) -> bool:
-    how = field.metadata.get("flag")
-    return bool(how and how.metavar == "LIST") or (
-        field.name in LISTED and issubclass(kind, CompareRequest | CostRequest)
-    )
 
 
 def _members(hint: Any) -> list[Any]:
