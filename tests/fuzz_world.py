@@ -160,6 +160,9 @@ class FuzzWorker:
             "uncounted": ["an operation"] if self.world.dice.random() < 0.2 else [],
         }  # fmt: skip
 
+    def job_ceilings(self, request: dict[str, Any]) -> dict[str, Any]:
+        return {"roofs": request["roofs"], "seconds": [0.001] * len(request["roofs"])}
+
     def job_curve(self, request: dict[str, Any]) -> dict[str, Any]:
         low, high, points = request["low"], request["high"], request["points"]
         x = [low + (high - low) * i / (points - 1) for i in range(points)]

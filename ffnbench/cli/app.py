@@ -137,6 +137,7 @@ def _told(problem: Exception) -> int:
     if isinstance(problem, FfnbenchError):
         return complain(problem.message, problem.hint, problem.exit_code)
     if isinstance(problem, OSError):
+        hush()
         return complain(f"{problem.strerror or problem}", "can stdout be written to?", EXIT_UNFINISHED)
     if isinstance(problem, MemoryError):
         return complain(NO_MEMORY, "is it limited here? `ulimit -a` shows that", EXIT_UNFINISHED)

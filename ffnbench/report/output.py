@@ -215,6 +215,7 @@ class OutputSink(NullSink):
         except BrokenPipeError:
             hush()
         except OSError as problem:
+            hush()  # what is left in its buffer would end the process with a code of Python's own
             return [Unfinished(f"cannot write to stdout: {problem.strerror or problem}", "is the disk full?")]
         return []
 
