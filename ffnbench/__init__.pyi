@@ -229,7 +229,7 @@ def block(
     """
 
 def build(
-    variant: str | os.PathLike[str],
+    variants: Variants = "relu,gelu,swiglu",
     *,
     d_model: int | str | Sequence[int | str] | None = None,
     d_ff: int | str | None = None,
@@ -240,11 +240,11 @@ def build(
     ratio: float | str | None = None,
     ffn_dim_multiplier: float | str | None = None,
     dropout: float | str = 0.0,
+    dtype: Dtype | torch.dtype | Sequence[Dtype | torch.dtype] = "float32",
     init: Init = "torch",
-    dtype: Dtype | torch.dtype | None = None,
     device: str | torch.device | None = None,
 ) -> nn.Module:
-    """The nn.Module of a variant, in this process: maps (..., d_model) to (..., d_model).
+    """The nn.Module of one variant, in this process: maps (..., d_model) to (..., d_model).
 
     Widths follow the same rules as in `compare`: a gated form has the parameters of the classic one at 4 * d_model
     unless d_ff, rule or match="none" say otherwise. `@dtype=` and `@device=` in the variant work too.
@@ -252,6 +252,8 @@ def build(
     >>> module = ffnbench.build("swiglu", d_model=768)
 
     Arguments:
+        variants: Comma separated [LABEL=]NAME[@KEY=VALUE]...; names: `ffnbench list variants`; your own:
+            pkg.mod:Class, file.py:Class, with @like=NAME held against that form.
         d_model: Width of the model, or several: 512,1024. [default: the model's that is named, else 768]
         d_ff: Final width per branch of the reference. [default: 4 * d_model, classic form]
         bias: Biases in all linear layers. [default: where the named model has some]
@@ -261,8 +263,8 @@ def build(
         ratio: Expansion, d_ff / d_model. [default: 4]
         ffn_dim_multiplier: Llama's ffn_dim_multiplier, for rule llama.
         dropout: Dropout on the hidden layer, in train mode.
-        init: Weights: torch, he_xavier or normal.
         dtype: float32, bfloat16, float16, float64, or several of them.
+        init: Weights: torch, he_xavier or normal.
         device: torch's device.
     """
 

@@ -1,4 +1,4 @@
-"""What tests/fuzz.py types: command lines with their files, valid as often as not. Every list here is written by hand.
+"""What tests/fuzz.py types: command lines with their files, valid as often as not. What is odd is written by hand.
 
 A valid input is built first; then, in about half of the cases, a value, a word, a flag or a file of it is changed.
 """
@@ -9,9 +9,14 @@ import copy
 import hashlib
 import json
 import random
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
+
+from fuzz_world import FAILURES, JOBS, LOSSES, Trouble
+
+from ffnbench.planning.grammar import ARM_KEYS, SPEC_KEYS, WORKLOAD_KEYS
 
 LONG = "x" * 5000
 EVIL = (
@@ -45,15 +50,10 @@ FORMS = (
     "swiglu@slowdown=0.1", "x=relu@threads=1", "swiglu@experts=eager@moe=4x2",
 )  # fmt: skip
 EXPERTS = ("swiglu@moe=4x2", "g=swiglu@moe=4x2@experts=grouped@d_ff=64", "s=relu@moe=4x1@shared=16@routing=skewed")
-KEYS = (
-    "d_ff", "rule", "ratio", "multiple_of", "ffn_dim_multiplier", "gate", "bias", "beta", "dropout", "init", "limit",
-    "offset", "moe", "shared", "shared_gate", "router_bias", "scores", "normalised", "routed_scale", "experts", "batch",
-    "seq_len", "dtype", "device", "mode", "threads", "backend", "slowdown", "routing", "python", "source", "env", "x",
-    "groups", "compile", "freeze", "time", "cache", "matmul_precision", "reduced_reductions",
-)  # fmt: skip
+KEYS = (*SPEC_KEYS, *WORKLOAD_KEYS, *ARM_KEYS, "x")
 SIGNS = "@=,:/.-_ xX[]{}()%$\\'\"~*?;&|<>!#^`\n\t\x1b\x07\u202e\u0660²é0123456789"
+OWN_FORMS = tuple(form for form in FORMS if "mine.py" not in form)
 PRESETS = ("gpt2", "bert-base", "t5-base", "llama3-8b", "mixtral-8x7b", "deepseek-v3", "gpt-oss-120b", "vit-b16")
-LISTS = ("variants", "activations", "rules", "presets", "dtypes")
 CURVES = ("relu", "gelu", "silu", "mish", "swish@beta=0.5", "mine.py:act", "relu2", "identity", "my=gelu", "tanh")
 SURFACES = ("swiglu", "geglu", "reglu", "silu", "glu", "bilinear")
 
@@ -79,6 +79,13 @@ VALUES: dict[str, tuple[str, ...]] = {
     "--fail-above": ("5%", "0.1"), "--repeats": ("1", "2"),
     "--preset": PRESETS, "--activations": ("relu,gelu", "silu", "swish@beta=0.5,relu"), "--variant": ("gelu", "swiglu"),
     "--base-env": ("A:1",), "--head-env": ("A:2",), "--base-source": ("old",), "--head-source": (".",),
+}  # fmt: skip
+FOLDER_NAMES = ("old", ".", "mine.py", "~nobody-there", "/", LONG, "", "here")
+REVISIONS = ("v1", "HEAD", "HEAD~9", "--upload-pack=x", "\x1b[31m", "", "@{1}", LONG)
+VARIABLES = ("A:1", "A", ":", "1:2", "A:\x1b[31m", "PATH:", f"A:{LONG}", "A:\n")
+SIDES = {  # what may be typed of a side of `ab`
+    f"--{side}-{what}": known for side in ("base", "head")
+    for what, known in (("source", FOLDER_NAMES), ("python", FOLDER_NAMES), ("rev", REVISIONS), ("env", VARIABLES))
 }  # fmt: skip
 OUTPUTS = (
     "out.csv", "out.json", "out.md", "OUT.CSV", "a b.csv", "é\u202e.json", "here/../out.csv", "null.json", "kept.json",
@@ -119,24 +126,13 @@ CONFIGS: tuple[dict[str, Any], ...] = (
     {"model_type": "gpt2", "n_embd": 64, "n_layer": 2, "n_inner": None, "activation_function": "gelu_new", "n_head": 2},
     {"model_type": "t5", "d_model": 64, "d_ff": 128, "num_layers": 2, "num_heads": 2, "d_kv": 32,
      "feed_forward_proj": "gated-gelu"},
-    {"model_type": "bert", "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2, "hidden_act": "gelu",
-     "num_attention_heads": 2},
     LLAMA | {"model_type": "qwen2_moe", "num_experts": 8, "num_experts_per_tok": 2, "moe_intermediate_size": 32,
              "shared_expert_intermediate_size": 64, "decoder_sparse_step": 2, "mlp_only_layers": [3],
              "num_hidden_layers": 6},
     LLAMA | {"model_type": "mixtral", "num_local_experts": 4, "num_experts_per_tok": 2},
-    {"model_type": "deepseek_v3", "hidden_size": 64, "intermediate_size": 128, "moe_intermediate_size": 32,
-     "num_hidden_layers": 4, "first_k_dense_replace": 1, "n_routed_experts": 8, "n_shared_experts": 1,
-     "num_experts_per_tok": 2, "hidden_act": "silu", "num_attention_heads": 4, "num_key_value_heads": 4,
-     "q_lora_rank": 16, "kv_lora_rank": 8, "qk_nope_head_dim": 8, "qk_rope_head_dim": 4, "v_head_dim": 8},
     LLAMA | {"model_type": "gpt_oss", "num_local_experts": 4, "num_experts_per_tok": 2, "head_dim": 16,
              "swiglu_limit": 7.0},
-    LLAMA | {"model_type": "llama4_text", "intermediate_size_mlp": 128, "num_local_experts": 4,
-             "num_experts_per_tok": 1, "moe_layers": [1], "interleave_moe_layer_step": 2},
     {"model_type": "llava", "text_config": LLAMA, "vision_config": VISION},
-    LLAMA | {"model_type": "jamba", "num_experts": 4, "num_experts_per_tok": 2, "expert_layer_period": 2,
-             "expert_layer_offset": 1},
-    {"model_type": "bloom", "hidden_size": 64, "n_layer": 3},
 )  # fmt: skip
 ODD: tuple[Any, ...] = (
     None, True, False, 0, -1, 1, 2, 3, 7, 0.0, -0.5, 1e308, 1e-308, 2**63 - 1, 10**12, 10**18, "", "x", "relu", "gelu",
@@ -146,7 +142,7 @@ ODD: tuple[Any, ...] = (
 
 @dataclass(frozen=True)
 class File:
-    """What stands under a name: text, folder, link, pipe or repository; `data` is its content, or where a link goes."""
+    """What stands under a name: text, folder, link, pipe, repository; `data` is its content, or where a link goes."""
 
     kind: str
     data: bytes | str = b""
@@ -197,27 +193,65 @@ Commands = dict[str, list[Option]]
 Dice = random.Random
 
 
+# what is typed to be answered: how often, lines with {what} is filled in, and flags that may stand beside each of them
+CHECKED = ("base", "several", "memory", "block", "time", "control")  # saved runs that a check can be made of
+LOAD = "--batch --dtype --mode --dropout --multiple-of"
+RUN = "--seed --timeout --device --threads --format --wide --quiet"
+EFFORT = ("", "--quick", "--workers 3 --rounds 6", "--precision 5", "--budget 15", "--precision 1 --budget 40",
+          "--workers 4 --runs 2 --pause 0.5")  # fmt: skip
+LINES: dict[str, tuple[int, tuple[str, ...], str]] = {
+    "compare": (24, (
+        "--variants {forms} {size} {effort}", "--variants {forms} {effort} --match none", "{model} --quick",
+        "--variants {experts},relu --d-model 64 --quick --routing skewed", "--variants {forms} --control --workers 4",
+        "{forms} {size} --metrics memory", "{forms} --backend compile --quick", "{forms} --seq-len 16,128 --quick",
+    ), f"{LOAD} {RUN} --init --sort --columns"),
+    "cost": (16, ("--variants {own} {size}", "{model}", "{own} --match flops", "{own} --ratio 2", "{own},{experts}",
+                  "{own} {size} --seq-len 1,16", "{own} --bias", "{own} --rule llama"), f"{LOAD} --format --wide"),
+    "block": (12, (
+        "{model} --whole-model", "{size} --cost-only --seq-len 16,32", "{model} --cost-only --seq-len 128,1024",
+        "--d-model 16 --heads 2 --seq-len 16 {effort}", "--d-model 64 --variant {own} --no-textbook --quick",
+        "{model} --seq-len 1 --quick",
+    ), "--format --wide --quiet --causal --dtype"),
+    "check": (22, (
+        "{saved}", "base.json again.json", "several.json base.json", "{saved} --exact-only", "ci.json --exact-only",
+        "base.json --update", "several.json --append", "{saved} --format github", "base.json --tolerance latency=5%",
+        "{saved} --across-machines", "base.json --budget 40 -o out.xml",
+    ), "--on-unclear --export --quiet --wide"),
+    "report": (18, ("{any}",) * 6 + ("base.json again.json",), "--format --wide"),
+    "ab": (8, (
+        "mine.py:Net --base-rev v1 --d-model 16", "mine.py:Net --base-rev HEAD --head-env A:2 --d-model 16",
+        "mine.py:act --base-source old --d-model 64", "pkg.mod:Net --base-env A:1 --d-model 16",
+        "swiglu --base-env OMP_NUM_THREADS:1 --d-model 64", "mine.py:Net --base-env A:1 --d-model 16 --exact-only",
+    ), "--batch --seq-len --dtype --mode --threads --seed --allow-mismatch --fail-above --on-unclear --export"),
+    "activations": (8, ("", "--activations {curves}", "--activations {curves} --time --workers 3 --elements 1,64"),
+                    "--format --wide --quiet"),
+    "plot-activations": (1, (
+        "--activations {curves} --dpi 50", "--gated --activations {surfaces} --dpi 20 -o out.png",
+        "--activations {curves} --no-derivative -o points.csv", "--activations {curves} -o out.svg -o out.pdf",
+    ), "--range --size --style"),
+    "inspect": (12, ("{preset}", "{config}", "{config}", "{config} --whole-model"), "--format --wide"),
+    "list": (3, ("", "variants", "activations", "rules", "presets", "dtypes"), "--format --wide"),
+    "env": (2, ("", "--timer"), "--format --wide"),
+    "selftest": (1, ("--repeats 1 --budget 5", "--repeats 2 --budget 5 --d-model 64"), "--threads --seed"),
+}  # fmt: skip
+
+
 class Maker:
     """Makes inputs of dice. `saved` are files that commands wrote, by name."""
 
     def __init__(self, commands: Commands, saved: dict[str, bytes]) -> None:
         self.commands, self.saved = commands, saved
-        self.recipes: dict[str, tuple[int, Callable[[Dice, Input], None]]] = {
-            "compare": (24, self.compare), "cost": (16, self.cost), "block": (12, self.block),
-            "check": (22, self.check),
-            "report": (18, self.report), "ab": (8, self.ab), "activations": (8, self.activations),
-            "plot-activations": (1, self.plot), "inspect": (12, self.inspect), "list": (3, self.list),
-            "env": (2, self.env), "selftest": (1, self.selftest),
-        }  # fmt: skip
 
     def make(self, dice: Dice) -> Input:
         """One input."""
-        known = [name for name in self.commands if name in self.recipes]
-        weights = [self.recipes[name][0] for name in known]
-        given = Input(command=dice.choices(known, weights)[0])
-        given.files["mine.py"] = File("text", MODULE.encode())
-        self.recipes[given.command][1](dice, given)
-        self.shown(dice, given)
+        given = Input(command=dice.choices(list(LINES), [weight for weight, _, _ in LINES.values()])[0])
+        given.files["mine.py"] = given.files["old/mine.py"] = File("text", MODULE.encode())
+        _, lines, beside = LINES[given.command]
+        self.type(dice, given, dice.choice(lines))
+        for name in beside.split():
+            if dice.random() < 0.12 and self.knows(given, name) and not given.has(name):
+                given.flag(name, dice.choice(VALUES[name]) if name in VALUES else None)
+        self.written(dice, given)
         self.around(dice, given)
         if dice.random() < 0.52:
             given.meant = False
@@ -226,187 +260,78 @@ class Maker:
         dice.shuffle(given.flags)
         return given
 
-    # what is typed to be answered
+    def type(self, dice: Dice, given: Input, line: str) -> None:
+        """The words of a line, filled in; a word behind a flag that takes one is its value."""
+        takes = {name for one in self.commands[given.command] if one.takes_value for name in one.spelled}
+        words = [part for word in line.split() for part in self.filled(dice, given, word)]
+        while words:
+            word = words.pop(0)
+            if not word.startswith("--") and word != "-o":
+                given.words.append(word)
+            else:
+                given.flag(word, words.pop(0) if word in takes else None)
+        for word in given.words:
+            if word.removesuffix(".json") in self.saved:
+                self.file(given, word.removesuffix(".json"))
+        if given.has("--base-rev"):
+            given.files["."] = File("repository")
 
-    def some(self, dice: Dice, given: Input, names: tuple[str, ...], chance: float = 0.15) -> None:
-        """Each of these flags now and then, with a value that is valid."""
-        for name in names:
-            if self.knows(given, name) and dice.random() < chance:
-                given.flag(name, dice.choice(VALUES[name]) if name in VALUES else None)
+    def filled(self, dice: Dice, given: Input, word: str) -> list[str]:
+        """The words that stand for one with {what} in it."""
+        found = re.fullmatch(r"(?P<before>[^{]*)\{(?P<what>\w+)\}(?P<after>.*)", word)
+        if found is None:
+            return [word]
+        what = found["what"]
+        if what == "effort":
+            return dice.choice(EFFORT).split()
+        if what == "size":
+            return dice.choice((["--d-model", dice.choice(VALUES["--d-model"])], [], self.model(dice, given)))
+        if what == "model":
+            return self.model(dice, given)
+        text = {
+            "forms": lambda: self.forms(dice), "own": lambda: ",".join(dice.sample(OWN_FORMS, dice.randint(1, 3))),
+            "experts": lambda: dice.choice(EXPERTS), "preset": lambda: dice.choice(PRESETS),
+            "config": lambda: self.config(dice, given), "curves": lambda: ",".join(dice.sample(CURVES, 2)),
+            "surfaces": lambda: ",".join(dice.sample(SURFACES, 2)),
+            "any": lambda: f"{dice.choice(list(self.saved))}.json", "saved": lambda: f"{dice.choice(CHECKED)}.json",
+        }[what]()  # fmt: skip
+        return self.filled(dice, given, f"{found['before']}{text}{found['after']}")
 
     def knows(self, given: Input, name: str) -> bool:
         """Whether the command has the flag."""
         return any(name in option.spelled for option in self.commands.get(given.command, []))
 
-    def forms(self, dice: Dice, most: int = 3) -> str:
+    def forms(self, dice: Dice) -> str:
         """A list of variants."""
-        pool = FORMS if dice.random() < 0.85 else EXPERTS
-        return ",".join(dice.sample(pool, dice.randint(1, min(most, len(pool)))))
+        return ",".join(dice.sample(FORMS, dice.randint(1, 3)))
 
-    def effort(self, dice: Dice, given: Input) -> None:
-        """How much is measured: one way of saying so."""
-        for name in dice.choice(((), ("--quick",), ("--workers", "--rounds"), ("--precision",), ("--budget",),
-                                 ("--precision", "--budget"), ("--workers",))):  # fmt: skip
-            self.some(dice, given, (name,), 1.0)
-        if self.knows(given, "--runs") and dice.random() < 0.1:
-            given.flag("--runs", dice.choice(("2", "3")))
-            self.some(dice, given, ("--pause",), 0.5)
-        self.some(dice, given, ("--seed", "--timeout"), 0.1)
-
-    def sizes(self, dice: Dice, given: Input) -> None:
-        """A model, or a width."""
-        choice = dice.random()
-        if choice < 0.12:
-            given.flag("--preset", dice.choice(PRESETS))
-        elif choice < 0.24:
-            given.flag("--config", self.config(dice, given))
-        elif choice < 0.9:
-            given.flag("--d-model", dice.choice(("16", "64", "128", "256")))
+    def model(self, dice: Dice, given: Input) -> list[str]:
+        """A model, as it is typed."""
+        if dice.random() < 0.5:
+            return ["--preset", dice.choice(PRESETS)]
+        return ["--config", self.config(dice, given)]
 
     def config(self, dice: Dice, given: Input) -> str:
         """The path of a config.json."""
-        text = json.dumps(dice.choice(CONFIGS[:-1]))
+        text = json.dumps(dice.choice(CONFIGS))
         if dice.random() < 0.2:
             given.files["model/config.json"] = File("text", text.encode())
             return "model"
         given.files["config.json"] = File("text", text.encode())
         return "config.json"
 
-    def compare(self, dice: Dice, given: Input) -> None:
-        self.cost(dice, given)
-        self.effort(dice, given)
-        self.some(dice, given, ("--device", "--threads", "--backend", "--init", "--control", "--metrics"), 0.1)
-        if "moe=" in str(given.flags):
-            self.some(dice, given, ("--routing",), 0.3)
-
-    def cost(self, dice: Dice, given: Input) -> None:
-        self.sizes(dice, given)
-        if dice.random() < 0.9:
-            forms = self.forms(dice)
-            if given.command == "cost":
-                forms = ",".join(part for part in forms.split(",") if "mine.py" not in part) or "relu"
-            given.flag("--variants", forms)
-        self.some(dice, given, ("--batch", "--seq-len", "--dtype", "--mode", "--dropout", "--multiple-of"), 0.1)
-        self.some(dice, given, dice.choice((("--bias",), ("--no-bias",), ("--match",), ("--ratio",), ())), 0.5)
-
-    def block(self, dice: Dice, given: Input) -> None:
-        self.sizes(dice, given)
-        model = given.has("--preset", "--config")
-        if model and dice.random() < 0.5:
-            given.flag("--whole-model")
-        elif dice.random() < 0.4:
-            given.flag("--cost-only")
-        else:
-            self.effort(dice, given)
-            self.some(dice, given, ("--no-textbook", "--device", "--threads", "--backend"), 0.15)
-        if not given.has("--whole-model"):
-            given.flag("--seq-len", dice.choice(("16", "16,32", "128,1024", "1")))
-            self.some(dice, given, ("--batch", "--mode"), 0.1)
-        self.some(dice, given, ("--dtype", "--causal", "--no-causal"), 0.1)
-        if not model:
-            if ["--d-model", "16"] in given.flags:
-                given.flag("--heads", "2")
-            self.some(dice, given, ("--variant",), 0.3)
-
-    def check(self, dice: Dice, given: Input) -> None:
-        name = dice.choice(("base", "base", "several", "memory", "block", "time", "several", "ci", "control"))
-        given.words.append(self.file(given, name))
-        if dice.random() < 0.15:
-            given.words.append(self.file(given, dice.choice(("base", "again", "several"))))
-        elif dice.random() < 0.35:
-            given.flag("--exact-only")
-        else:
-            self.some(dice, given, ("--across-machines", "--absolute", "--budget"), 0.1)
-            self.some(dice, given, dice.choice((("--update",), ("--append",), ())), 0.3)
-            self.some(dice, given, ("--tolerance",), 0.1)
-        self.some(dice, given, ("--on-unclear", "--export"), 0.15)
-        if dice.random() < 0.15:
-            given.flag("--format", "github")
-        if dice.random() < 0.1:
-            given.flag("-o", "out.xml")
-
-    def report(self, dice: Dice, given: Input) -> None:
-        names = ("base", "several", "memory", "block", "time", "counts", "ci", "old", "compiled", "experts", "control",
-                 "arms", "stopped", "own")  # fmt: skip
-        given.words.append(self.file(given, dice.choice(names)))
-
-    def ab(self, dice: Dice, given: Input) -> None:
-        way = dice.randrange(4)
-        given.words.append(dice.choice(("mine.py:Net", "mine.py:act", "pkg.mod:Net")) if way != 3 else "swiglu")
-        if way == 0:
-            given.files["."] = File("repository")
-            given.flag("--base-rev", dice.choice(("v1", "HEAD")))
-            self.some(dice, given, ("--head-env",), 0.2)
-        elif way == 1:
-            given.files["old/mine.py"] = File("text", MODULE.encode())
-            given.flag("--base-source", "old")
-        elif way == 2:
-            given.flag("--base-env", "A:1")
-        else:
-            given.flag("--base-env", "OMP_NUM_THREADS:1")
-        given.flag("--d-model", dice.choice(("16", "64")))
-        self.some(dice, given, ("--batch", "--seq-len", "--dtype", "--mode", "--threads", "--seed", "--bias"), 0.1)
-        self.some(dice, given, ("--exact-only",), 0.2)
-        self.some(dice, given, ("--allow-mismatch", "--fail-above", "--on-unclear", "--export"), 0.15)
-
-    def activations(self, dice: Dice, given: Input) -> None:
-        if dice.random() < 0.8:
-            given.flag("--activations", ",".join(dice.sample(CURVES, dice.randint(1, 3))))
-        if dice.random() < 0.5:
-            given.flag("--time")
-            given.flag("--workers", "3")
-            self.some(dice, given, ("--rounds", "--dtype", "--device", "--threads", "--seed"), 0.2)
-            given.flag("--elements", dice.choice(("1024", "1,64")))
-
-    def plot(self, dice: Dice, given: Input) -> None:
-        gated = dice.random() < 0.4
-        if gated:
-            given.flag("--gated")
-        given.flag("--activations", ",".join(dice.sample(SURFACES if gated else CURVES, dice.randint(1, 3))))
-        if not gated:
-            self.some(dice, given, dice.choice((("--derivative",), ("--no-derivative",), ())), 0.5)
-        self.some(dice, given, ("--range", "--size", "--style"), 0.25)
-        self.some(dice, given, ("--dpi",), 0.7)
-        for _ in range(dice.randint(0, 2)):
-            given.flag("-o", dice.choice((*PICTURES, "points.csv")))
-
-    def inspect(self, dice: Dice, given: Input) -> None:
-        if dice.random() < 0.25:
-            given.words.append(dice.choice(PRESETS))
-        else:
-            given.words.append(self.config(dice, given))
-        if dice.random() < 0.3:
-            given.flag("--whole-model")
-
-    def list(self, dice: Dice, given: Input) -> None:
-        if dice.random() < 0.8:
-            given.words.append(dice.choice(LISTS))
-
-    def env(self, dice: Dice, given: Input) -> None:
-        self.some(dice, given, ("--timer",), 0.5)
-
-    def selftest(self, dice: Dice, given: Input) -> None:
-        given.flag("--repeats", dice.choice(("1", "2")))
-        given.flag("--budget", "5")
-        self.some(dice, given, ("--d-model", "--threads", "--seed"), 0.2)
-
     def file(self, given: Input, name: str) -> str:
         """A saved file, beside the input."""
         given.files[f"{name}.json"] = File("text", self.saved[name])
         return f"{name}.json"
 
-    def shown(self, dice: Dice, given: Input) -> None:
-        """How the answer is shown, and which files are written."""
-        if not given.has("--format"):
-            self.some(dice, given, ("--format",), 0.5)
-        self.some(dice, given, ("--wide", "--quiet"), 0.15)
+    def written(self, dice: Dice, given: Input) -> None:
+        """Which files are written, and what stands there."""
         if self.knows(given, "-o") and given.command != "plot-activations":
             while dice.random() < 0.2:
                 given.flag("-o", dice.choice(OUTPUTS))
-            if dice.random() < 0.02:
+            if dice.random() < 0.03:
                 given.flag("-o", dice.choice(FOLDERS))
-            if given.command in ("compare", "cost", "block") and dice.random() < 0.02:
-                given.flag("-o", dice.choice(PICTURES))
         given.files |= {
             "kept.json": File("text", b'{"a file": "of somebody"}'), "folder.csv/x": File("text", b"x"),
             "here/x": File("text", b"x"), "link.csv": File("link", "target.csv"), "target.csv": File("text", b"old"),
@@ -428,7 +353,6 @@ class Maker:
             "scatter": dice.choice((0.002, 0.002, 0.002, 0.002, 0.02, 0.0, 3.0)),
             "slow": dice.choice((1.0, 1.0, 1.0, 1.3, 0.7)),
             "waited": dice.choice((0.003, 0.003, 0.003, None, 0.5)),
-            "moves": dice.random() < 0.9,
         }
 
     # what is changed of it
@@ -437,8 +361,7 @@ class Maker:
         """One change."""
         ways: list[tuple[int, Callable[[Dice, Input], None]]] = [
             (5, self.change_value), (4, self.add_flag), (2, self.drop), (3, self.change_text), (1, self.repeat),
-            (6, self.change_file), (2, self.trouble), (2, self.bad_output), (1, self.change_word), (1, self.swap),
-            (1, self.nonsense),
+            (6, self.change_file), (2, self.trouble), (1, self.change_word), (1, self.swap), (1, self.nonsense),
         ]  # fmt: skip
         dice.choices([way for _, way in ways], [weight for weight, _ in ways])[0](dice, given)
 
@@ -480,12 +403,8 @@ class Maker:
             given.flag(name, self.forms(dice))
         elif name == "--export":
             given.flag(name, f"{dice.choice(('bencher', 'go-bench', 'x'))}={dice.choice((*OUTPUTS, *BAD_OUTPUTS))}")
-        elif name in ("--base-source", "--head-source", "--base-python", "--head-python"):
-            given.flag(name, dice.choice(("old", ".", "mine.py", "~nobody-there", "/", LONG, "", "here")))
-        elif name in ("--base-rev", "--head-rev"):
-            given.flag(name, dice.choice(("v1", "HEAD", "HEAD~9", "--upload-pack=x", "\x1b[31m", "", "@{1}", LONG)))
-        elif name in ("--base-env", "--head-env"):
-            given.flag(name, dice.choice(("A:1", "A", ":", "1:2", "A:\x1b[31m", "PATH:", f"A:{LONG}", "A:\n")))
+        elif name in SIDES:
+            given.flag(name, dice.choice(SIDES[name]))
         else:
             given.flag(name, self.value(dice, name, option.metavar))
 
@@ -529,18 +448,7 @@ class Maker:
             given.words.append(dice.choice(EVIL))
             return
         place = dice.randrange(len(given.words))
-        others = (
-            "",
-            ".",
-            "/",
-            "~nobody-there/x.json",
-            "no.json",
-            "folder.csv",
-            "loop.csv",
-            "/dev/null",
-            LONG,
-            "kept.json",
-        )
+        others = ("", ".", "/", "~nobody-there/x.json", "no.json", "folder.csv", "loop.csv", "/dev/null", LONG)
         given.words[place] = dice.choice((edited(dice, given.words[place]), *others, dice.choice(EVIL)))
 
     def swap(self, dice: Dice, given: Input) -> None:
@@ -553,15 +461,8 @@ class Maker:
         if names:
             given.flag(dice.choice(names), NONSENSE)
 
-    def bad_output(self, dice: Dice, given: Input) -> None:
-        """A file that can't be written, or should not be."""
-        if self.knows(given, "-o"):
-            given.flag("-o", dice.choice(BAD_OUTPUTS))
-
     def trouble(self, dice: Dice, given: Input) -> None:
         """Something goes wrong in a worker."""
-        from fuzz_world import FAILURES, JOBS, LOSSES, Trouble
-
         how = dice.choice(("failure", "failure", "lost", "unfinished", "interrupt"))
         given.world["trouble"] = Trouble(
             job=dice.choice(JOBS), how=how, kind=dice.choice(FAILURES if how == "failure" else LOSSES),

@@ -17,7 +17,10 @@ from typing import Any
 from unittest.mock import patch
 from zlib import crc32
 
-from ffnbench import api
+from conftest import FACTS
+
+from ffnbench.api import measuring
+from ffnbench.api import world as outside
 from ffnbench.errors import Unfinished
 from ffnbench.plan import OWN, Arm
 from ffnbench.run.prober import Prober
@@ -26,16 +29,20 @@ from ffnbench.run.session import WorkerLost, interpreter_of, variables_of
 from ffnbench.selftest import exam
 
 CALL_S, SAMPLE_S, OPEN_S, START_S = 0.01, 0.05, 0.2, 1.5
-FACTS = {
-    "version": "2.0-fuzz", "threads": 2, "blas": "fuzz", "gpus": 0, "gpu": None, "gpu_memory_bytes": None, "cuda": None,
-}  # fmt: skip
 OF_RELU = {
     "low": 0.0, "low_reached": True, "high": None, "high_reached": False, "minimum": 0.0, "minimum_at": None,
     "minimum_until": 0.0, "minimum_flat": True, "monotonic": "increasing", "jumps": [], "kinks": [0.0], "bends": [],
     "slope_low": 0.0, "slope_high": 1.0, "zero_gradient": 0.5, "saturated": 0.5, "mean": 0.4, "second_moment": 0.5,
 }  # fmt: skip
-JOBS = ("greeting", "plan", "open", "sample", "weigh", "describe", "count", "facts", "curve", "hold",
-        "keep", "origin", "hf_layers", "hf_whole", "own_mlp", "timer")  # fmt: skip
+MISSING = "transformers is not installed"
+ANSWERS: dict[str, dict[str, Any]] = {  # of jobs that nothing else is known of
+    "timer": {"empty_call_s": 1e-6, "resolution_s": 1e-9}, "weigh": {"peak_bytes": 4096, "saved_bytes": None},
+    "plan": {"timer": {"empty_call_s": 1e-6, "resolution_s": 1e-9}}, "facts": OF_RELU,
+    "sparsity": {"zero_share": 0.5, "dead_share": 0.0}, "route": {"expert_load_max": 1.25, "experts_hit": 4},
+    "own_mlp": {"own": {"name": "LlamaMLP", "d_model": 64, "d_ff": 128, "form": None}},
+    "hf_whole": {"failure": "unsupported", "message": MISSING}, "hf_layers": {"failure": "crash", "message": MISSING},
+}  # fmt: skip
+JOBS = ("greeting", "open", "sample", "describe", "count", "curve", "hold", "origin", "keep", *ANSWERS)
 FAILURES = ("oom", "unsupported", "crash", "timeout", "mismatch", "recompiled")
 LOSSES = ("oom", "crash", "timeout")
 
@@ -60,7 +67,6 @@ class World:
     scatter: float = 0.002
     slow: float = 1.0
     waited: float | None = 0.003
-    moves: bool = True
     trouble: Trouble | None = None
     clock_s: float = 0.0
     asked: int = 0
@@ -95,22 +101,15 @@ class World:
 
 
 class FuzzWorker:
-    """Answers as a worker's process would."""
+    """Answers as a worker's process would, which can't be forked."""
 
     ended = False
-
-    def fork(self, timeout_s: float) -> None:
-        return None
-
-    def rest(self, rests: bool) -> None:
-        pass
 
     def __init__(self, world: World, arm: Arm = OWN) -> None:
         interpreter_of(arm)
         variables_of(arm)
         self.world, self.arm = world, arm
         self.layout: dict[str, float] = {}
-        self.compiled: set[str] = set()
         world.clock_s += START_S
 
     def greeting(self) -> dict[str, Any]:
@@ -118,33 +117,25 @@ class FuzzWorker:
         self.world.refusal("greeting")
         return {**FACTS, "build": {"torch": "2.0-fuzz", **dict(self.arm.env)}}
 
-    def ask(self, request: dict[str, Any], timeout_s: float) -> dict[str, Any]:
-        """One job."""
-        refused = self.world.refusal(request["do"])
-        if refused is not None:
-            return refused
-        job = getattr(self, "job_" + request["do"], None)
-        return job(request) if job else {}
+    def fork(self, timeout_s: float) -> None:
+        return None
+
+    def rest(self, rests: bool) -> None:
+        pass
 
     def close(self) -> None:
-        """There is no process."""
+        pass
 
-    def start(self) -> FuzzWorker:
-        """For a prober."""
-        return self
-
-    def job_plan(self, request: dict[str, Any]) -> dict[str, Any]:
-        cases = request["plan"]["cases"]
-        self.compiled = {case["label"] for case in cases if case["workload"].get("backend") == "compile"}
-        return {"timer": self.job_timer(request)}
-
-    def job_timer(self, request: dict[str, Any]) -> dict[str, Any]:
-        return {"empty_call_s": 1e-6, "resolution_s": 1e-9}
+    def ask(self, request: dict[str, Any], timeout_s: float) -> dict[str, Any]:
+        """One job."""
+        job = request["do"]
+        refused = self.world.refusal(job)
+        answer = getattr(self, f"job_{job}", lambda _: dict(ANSWERS.get(job, {})))
+        return refused if refused is not None else answer(request)  # type: ignore[no-any-return]
 
     def job_open(self, request: dict[str, Any]) -> dict[str, Any]:
         self.world.clock_s += OPEN_S
-        told = {"compile_s": 1.5, "graphs": 2} if request["label"] in self.compiled else {}
-        return {"calls": request["calls"] or 3, **told}
+        return {"calls": request["calls"] or 3}
 
     def job_sample(self, request: dict[str, Any]) -> dict[str, Any]:
         world, label = self.world, request["label"]
@@ -153,18 +144,6 @@ class FuzzWorker:
         factor = world.slow if crc32(ascii(label).encode()) % 3 == 1 else 1.0
         value = CALL_S * factor * math.exp(layout + world.dice.gauss(0, world.scatter))
         return {"value": value, "waited": world.waited}
-
-    def job_place(self, request: dict[str, Any]) -> dict[str, Any]:
-        return {"moved": self.world.moves}
-
-    def job_weigh(self, request: dict[str, Any]) -> dict[str, Any]:
-        return {"peak_bytes": 4096, "saved_bytes": None}
-
-    def job_sparsity(self, request: dict[str, Any]) -> dict[str, Any]:
-        return {"zero_share": 0.5, "dead_share": 0.0}
-
-    def job_route(self, request: dict[str, Any]) -> dict[str, Any]:
-        return {"expert_load_max": 1.25, "experts_hit": 4}
 
     def job_describe(self, request: dict[str, Any]) -> dict[str, Any]:
         target = request["target"]
@@ -181,11 +160,8 @@ class FuzzWorker:
             "uncounted": ["an operation"] if self.world.dice.random() < 0.2 else [],
         }  # fmt: skip
 
-    def job_own_mlp(self, request: dict[str, Any]) -> dict[str, Any]:
-        return {"own": {"name": "LlamaMLP", "d_model": 64, "d_ff": 128, "form": None}}
-
-    def job_facts(self, request: dict[str, Any]) -> dict[str, Any]:
-        return dict(OF_RELU)
+    def job_ceilings(self, request: dict[str, Any]) -> dict[str, Any]:
+        return {"roofs": request["roofs"], "seconds": [0.001] * len(request["roofs"])}
 
     def job_curve(self, request: dict[str, Any]) -> dict[str, Any]:
         low, high, points = request["low"], request["high"], request["points"]
@@ -198,17 +174,14 @@ class FuzzWorker:
     def job_origin(self, request: dict[str, Any]) -> dict[str, Any]:
         return {"file": str(Path(self.arm.source or ".").expanduser().resolve() / "mine.py")}
 
+    def job_home(self, request: dict[str, Any]) -> dict[str, Any]:
+        return {"file": str(Path("mine.py").resolve())}
+
     def job_hold(self, request: dict[str, Any]) -> dict[str, Any]:
         choice = self.world.dice.random()
         error = None if choice < 0.05 else 0.5 if choice < 0.1 else 1e-7
         apart = "the weight of 'up' has another shape" if choice > 0.95 else ""
         return {"error": error, "tolerance": 1e-4, "exact_error": 1e-16, "base_error": 1e-8, "apart": apart}
-
-    def job_hf_whole(self, request: dict[str, Any]) -> dict[str, Any]:
-        return {"failure": "unsupported", "message": "transformers is not installed"}
-
-    def job_hf_layers(self, request: dict[str, Any]) -> dict[str, Any]:
-        return {"failure": "crash", "message": "transformers is not installed"}
 
 
 class FuzzProber(Prober):
@@ -235,13 +208,13 @@ class FuzzProber(Prober):
 def installed(world: World) -> Iterator[None]:
     """Put the machine where every command finds one; the clocks of runs and of pauses are its own, too."""
     launch = partial(FuzzWorker, world)
+    machine = outside.Machine(launch=launch, prober=partial(FuzzProber, world))
     with ExitStack() as stack:
-
-        def put(place: Any, name: str, value: Any) -> None:
+        for place, name, value in (
+            (outside, "MACHINE", machine),
+            (measuring, "run", partial(run, now=world.now)),
+            (measuring, "time", SimpleNamespace(monotonic=world.now, sleep=world.sleep)),
+            (exam, "run", partial(run, now=world.now, launch=launch)),
+        ):
             stack.enter_context(patch.object(place, name, value))
-
-        put(world, "MACHINE", world.Machine(launch=launch, prober=partial(FuzzProber, world)))
-        put(api, "run", partial(run, now=world.now))
-        put(api, "time", SimpleNamespace(monotonic=world.now, sleep=world.sleep))
-        put(exam, "run", partial(run, now=world.now, launch=launch))
         yield

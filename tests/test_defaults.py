@@ -6,10 +6,9 @@ import json
 from pathlib import Path
 
 import pytest
-from conftest import FakeLaunch
 from test_cli import call  # noqa: F401 - a fixture
 
-from ffnbench.cli import bundles
+from ffnbench.cli.app import described_all
 from ffnbench.cli.defaults import NEVER
 
 
@@ -28,8 +27,8 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     return write
 
 
-def asked(call, *words: str, launch: FakeLaunch | None = None) -> dict:  # noqa: F811
-    code, out, err = call(*words, "--json", launch=launch)
+def asked(call, *words: str) -> dict:  # noqa: F811
+    code, out, err = call(*words, "--json")
     assert code == 0, err
     plan = json.loads(out)["plan"]
     return {**plan["request"], "notes": [note["text"] for note in plan["notes"] if not note["label"]],
@@ -82,7 +81,6 @@ def test_the_nearest_table_counts_and_none_beyond_the_repository(call, project, 
         ("workers = 4", ["--precision", "2"], "workers", None),
         ("pause = 0", ["--runs", "2"], "pause", 0.0),
         ("d_model = 64", ["--preset", "gpt2"], "d_model", None),
-        ("d_model = 64", ["--variants", "gpt2"], "d_model", None),
         ("preset = 'gpt2'", ["--d-model", "64"], "preset", None),
         ("preset = 'gpt2'", ["--config", "bert-base"], "preset", None),
         ("ratio = 3", ["--d-ff", "64"], "ratio", None),
@@ -99,13 +97,6 @@ def test_a_default_gives_way_without_a_word(call, project, line: str, typed: lis
     if field is not None:
         assert found[field] == value
     assert bool(found["notes"]) == (value is not None and value is not False)
-
-
-def test_a_default_that_does_nothing_for_a_plan_is_not_told(call, project) -> None:  # noqa: F811
-    project("dropout = 0.5", "seq_len = 64")
-    typed = ["cost", "--variants", "relu@dropout=0.1@seq_len=8", "--mode", "train"]
-    assert asked(call, *typed)["notes"] == []
-    assert call("cost", "--dropout", "0.5", *typed[1:])[0] == 2  # as it is where it is typed
 
 
 @pytest.mark.parametrize(
@@ -146,7 +137,7 @@ def test_no_file_sets_what_runs_writes_or_trusts(call, project) -> None:  # noqa
         "repeats", "format", "wide", "sort", "columns", "quiet", "wait", "on_unclear",
         "time", "cache", "matmul_precision", "reduced_reductions",
     }  # fmt: skip
-    assert {name for names in bundles.FLAGS.values() for name in names} == may | set(NEVER)
+    assert {name for one in described_all() for name in one.flags} == may | set(NEVER)
     for name in NEVER:
         project(f"{name} = 'x'")
         code, _, err = call("list")

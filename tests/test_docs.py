@@ -7,7 +7,7 @@ import re
 import shlex
 
 import pytest
-from conftest import ROOT, FakeLaunch, ProberHere, SidesProber, ffnbench, two_sides
+from conftest import ROOT, FakeLaunch, ProberHere, SidesProber, two_sides
 
 from ffnbench import api
 from ffnbench.api import measuring
@@ -78,11 +78,13 @@ def test_shell_lines_are_commands_that_work(document, line, tmp_path, monkeypatc
 
 
 @pytest.mark.parametrize(("document", "body"), blocks("console"))
-def test_console_blocks_show_the_real_output(document: str, body: str) -> None:
+def test_console_blocks_show_the_real_output(document: str, body: str, in_process, monkeypatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.chdir(ROOT)
     command, _, expected = body.partition("\n")
-    done = ffnbench(*shlex.split(command.removeprefix("$ ffnbench ")), columns=80)
-    assert done.returncode == 0, done.stderr
-    shown = "\n".join(line.rstrip() for line in done.stdout.splitlines())
+    code, out, err = in_process(*shlex.split(command.removeprefix("$ ffnbench ")))
+    assert code == 0, err
+    shown = "\n".join(line.rstrip() for line in out.splitlines())
     assert shown.strip() == expected.strip()
 
 
@@ -164,9 +166,10 @@ def test_the_architecture_names_what_is_there() -> None:
         assert not name or re.search(rf"^(def |class ){name}\b|^{name}\b.* = ", path.read_text(), re.MULTILINE), name
 
 
-def test_every_command_and_flag_of_the_readme_exists() -> None:
+def test_every_command_and_flag_of_the_readme_exists(in_process, monkeypatch) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
     text = (ROOT / "README.md").read_text(encoding="utf-8") + (ROOT / "docs" / "forms.md").read_text(encoding="utf-8")
-    helps = "".join(ffnbench(name, "--help", columns=200).stdout for name in ("compare", "cost", "block", "selftest"))
+    helps = "".join(in_process(name, "--help")[1] for name in ("compare", "cost", "block", "selftest"))
     for flag in set(re.findall(r"`(--[a-z-]+)", text)):
         assert flag in helps, flag
 

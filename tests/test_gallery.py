@@ -17,8 +17,9 @@ from ffnbench.plan import Probe
 from ffnbench.planning.activations import every_activation, select
 from ffnbench.report.activation_pictures import points, titles
 from ffnbench.report.activations import facts_records, facts_table, facts_view
+from ffnbench.report.flags import Written
 from ffnbench.report.formats import PICTURE_SUFFIXES
-from ffnbench.report.output import OutputSink, Written
+from ffnbench.report.output import OutputSink
 from ffnbench.report.text import plain
 from ffnbench.request import PictureRequest
 from ffnbench.result import Curve

@@ -16,8 +16,9 @@ from conftest import ROOT, FakeLaunch, ffnbench
 
 from ffnbench import api
 from ffnbench.errors import FfnbenchError
+from ffnbench.report.flags import Output
 from ffnbench.report.journal import Journal
-from ffnbench.report.output import Output, OutputSink
+from ffnbench.report.output import OutputSink
 from ffnbench.report.store import load
 from ffnbench.request import CompareRequest
 

@@ -5,21 +5,24 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 import shlex
-import sys
 from dataclasses import replace
 from math import exp, log
 from pathlib import Path
 from statistics import fmean, median
 
 import pytest
-from conftest import ROOT, FakeLaunch, ffnbench
+from conftest import ROOT, FakeLaunch
 
-from ffnbench import api, cli, plan
+from ffnbench import api, plan
 from ffnbench.cli import app
 from ffnbench.ffn.cost import Cost, cost
 from ffnbench.metrics import METRICS
 from ffnbench.plan import METHOD, Kind
+from ffnbench.report.findings import CHECK_FORMATS, CHECK_SUFFIXES
+from ffnbench.report.flags import CheckOutput, Counted, Kept, Measured, Written
+from ffnbench.report.formats import FORMATS, PICTURE_SUFFIXES, PICTURES, SUFFIXES
 from ffnbench.report.ratio_picture import ratio_figure
 from ffnbench.report.store import load, report_text, seal
 from ffnbench.report.views import VIEWS
@@ -41,18 +44,10 @@ def seconds(label: str, worker: int, number: int) -> float:
 
 
 @pytest.fixture
-def call(on_machine, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
+def call(on_machine, in_process):
     """A command in this process, on workers that are not real; gives exit code, stdout, stderr."""
     on_machine(FakeLaunch(seconds))
-
-    def run(*arguments: str) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["ffnbench", *arguments])
-        with pytest.raises(SystemExit) as caught:
-            cli.main()
-        out, err = capsys.readouterr()
-        return caught.value.code or 0, out, err
-
-    return run
+    return in_process
 
 
 @pytest.mark.parametrize("kind", COMMANDS)
@@ -68,7 +63,8 @@ def test_what_is_measured_is_saved_shown_drawn_and_checked(kind: Kind, call, tmp
     for file in files[3:]:
         assert file.read_bytes()[: len(STARTS[file.suffix])] == STARTS[file.suffix]
     assert json.loads(files[0].read_text())["plan"]["request"]
-    code, checked, err = call("check", saved, "--budget", "30", "-q")
+    again = [] if kind == Kind.COMPARE else [saved]  # measured again once, by the shortest
+    code, checked, err = call("check", saved, *again, "-q")
     assert code == 0, err
     assert "exact rows are equal" in checked
     assert " latency " in " ".join(checked.split())
@@ -236,11 +232,16 @@ def test_a_folder_that_was_made_for_nothing_does_not_stay(call, tmp_path: Path) 
     assert list(tmp_path.iterdir()) == []
 
 
-def test_documents_of_commands_name_every_suffix() -> None:
-    for command, suffixes in (("compare", ".png, .svg, .pdf"), ("check", ".xml, .md"), ("plot-activations", ".csv")):
-        said = " ".join(ffnbench(command, "--help", columns=200).stdout.split())
-        assert suffixes in said, command
-        assert "{" not in said.partition("Example")[0].replace("{BASELINE}", ""), command
+def test_the_help_of_commands_names_every_suffix() -> None:
+    for flags, suffixes in (
+        (Measured, (*SUFFIXES, *PICTURES)), (Counted, (*SUFFIXES, *PICTURES)), (Kept, SUFFIXES),
+        (Written, PICTURE_SUFFIXES), (CheckOutput, CHECK_SUFFIXES),
+    ):  # fmt: skip
+        told = flags.__dataclass_fields__["out"].metadata["flag"].help
+        assert {word for word in re.findall(r"(?<![\w/])\.\w+", told)} == set(suffixes), flags
+    for flags, formats in ((Measured, FORMATS), (CheckOutput, CHECK_FORMATS)):
+        told = flags.__dataclass_fields__["format"].metadata["flag"].help
+        assert set(re.findall(r"\w+", told)) == {"On", "stdout", "or", *formats}, flags
 
 
 def test_every_metric_has_a_job_that_a_worker_knows() -> None:

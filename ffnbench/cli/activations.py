@@ -8,14 +8,10 @@ from typing import Annotated
 import typer
 
 from ffnbench.cli.app import leave
-from ffnbench.cli.bundles import command
-from ffnbench.cli.compare import ALL_SUFFIXES, WORDS
+from ffnbench.cli.bundles import command, sink_of
 from ffnbench.cli.help import examples
-from ffnbench.report.formats import PICTURE_SUFFIXES
-from ffnbench.report.output import Measured, OutputSink, Written
-from ffnbench.report.store import inputs_of
+from ffnbench.report.flags import Measured, Written
 from ffnbench.request import MEASURING, FactsRequest, PictureRequest, TimingRequest
-from ffnbench.streams import visible
 
 DEFAULT_PICTURE = "activations.png"
 TIME = typer.Option(
@@ -31,36 +27,41 @@ TIME = typer.Option(
         "ffnbench plot-activations --gated -o surfaces.pdf",
         docs="docs/methodology.md#facts-of-activations",
     ),
-    words={"suffixes": ", ".join(PICTURE_SUFFIXES) + f"; default: {DEFAULT_PICTURE}"},
 )
 def plot_activations(request: PictureRequest, output: Written) -> None:
     """Draw activations with their derivatives, or the surfaces of gated forms, to png, svg, pdf or csv."""
     from ffnbench import api
+    from ffnbench.report.formats import PICTURE_SUFFIXES
+    from ffnbench.streams import visible
 
     written = output if output.out else replace(output, out=(DEFAULT_PICTURE,))
-    with OutputSink(written, "activations", suffixes=PICTURE_SUFFIXES, inputs=inputs_of(request.activations)) as sink:
+    with sink_of(written, "activations", request.activations, suffixes=PICTURE_SUFFIXES) as sink:
         lines = api.plot_activations(request, sink)
     print("\n".join(map(visible, lines)))
 
 
 @command(
+    "activations",
     epilog=examples(
         "ffnbench activations --wide",
         "ffnbench activations --activations gelu,swish@beta=0.5,mine=act.py:soft",
         "ffnbench activations --time --quick --dtype float32,bf16 --elements 64Ki,1Mi",
         docs="docs/methodology.md#facts-of-activations",
     ),
-    words=WORDS,
 )
 def activations(request: TimingRequest, output: Measured, time: Annotated[bool, TIME] = False) -> None:
     """Show the facts of activations, or with --time what their operations cost."""
     from ffnbench import api
+    from ffnbench.ffn.dtypes import DTYPES
+    from ffnbench.planning.lists import parts_of
+    from ffnbench.planning.workload import device_of
 
-    if not time:
-        with OutputSink(output, "activations", inputs=inputs_of(request.activations)) as sink:
-            api.facts(FactsRequest(activations=request.activations, timeout=request.timeout), sink)
-    else:
-        inputs = inputs_of(request.activations)
-        with OutputSink(output, "activations", suffixes=ALL_SUFFIXES, inputs=inputs) as sink:
+    device_of(request.device)  # a word that is none is a mistake, whatever is asked of them
+    for name in parts_of("dtype", request.dtype):
+        DTYPES.get(name)
+    with sink_of(output, "activations", request.activations, pictures=time) as sink:
+        if time:
             api.time_activations(request, sink)
+        else:
+            api.facts(FactsRequest(activations=request.activations, timeout=request.timeout), sink)
     leave(sink.code)

@@ -1,8 +1,7 @@
 """Bundles of flags as the parameters of a command: each field of a request that is a flag becomes an option.
 
 A command is written as a function of bundles, `def compare(request: CompareRequest, output: Output)`. Typer sees a
-function of all their flags, and the command is called with the bundles. Before that defaults of a pyproject.toml are
-filled in (defaults.py), and a typed flag that would mislead is refused (idle.py).
+function of all their flags, and the command is called with the bundles.
 """
 
 from __future__ import annotations
@@ -12,127 +11,163 @@ import sys
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, fields, is_dataclass, replace
 from functools import cache, wraps
-from pathlib import Path
 from types import UnionType
 from typing import TYPE_CHECKING, Annotated, Any, Union, get_args, get_origin, get_type_hints
 
 import typer
+from typer.core import TyperArgument, TyperCommand
 
-from ffnbench.cli.app import app
-from ffnbench.cli.completing import COMPLETERS
-from ffnbench.cli.help import Command
+from ffnbench.cli.completing import completer
+from ffnbench.cli.help import write_examples, write_options
 from ffnbench.errors import FfnbenchError
 from ffnbench.planning.lists import EXAMPLES, TAKE_LISTS, several
-from ffnbench.report.output import Shown
-from ffnbench.request import (
-    ATTENTION,
-    CURVES,
-    EFFORT,
-    LIMITS,
-    MEASURING,
-    MODEL,
-    OUTPUT,
-    SIDES,
-    WIDTHS,
-    WORKLOAD,
-    Flag,
-    spelling,
-)
+from ffnbench.report.flags import Shown, Written
+from ffnbench.request import Flag, spelling
 from ffnbench.units import read_count, read_number, read_percent, read_seconds
 
 if TYPE_CHECKING:
-    from ffnbench.cli.defaults import Settings
-    from ffnbench.cli.idle import Asked
+    from ffnbench.report.output import OutputSink
 
+TYPED, OF_FILE = "COMMANDLINE", "DEFAULT_MAP"  # as Typer calls them
 LIST = "LIST"  # stands for the value of a flag that is a comma separated list, and that adds up if it is repeated
-PANELS = (  # in the order of the help
-    SIDES, MODEL, WIDTHS, ATTENTION, CURVES, WORKLOAD, LIMITS, MEASURING, EFFORT, OUTPUT,
-)  # fmt: skip
 
 
-def command(
-    name: str | None = None, *, epilog: str, words: Mapping[str, str] | None = None
-) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Register a function of bundles; `words` are filled into the help of flags, such as {formats}."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Described:
+    """A command before it is built: the function of bundles, and the end of its help."""
+
+    name: str
+    function: Callable[..., None]
+    epilog: str
+
+    @property
+    def help(self) -> str:
+        """What it does."""
+        return inspect.getdoc(self.function) or ""
+
+    @property
+    def flags(self) -> dict[str, Flag]:
+        """Its flags, by field."""
+        hints = get_type_hints(self.function, include_extras=True)
+        return {
+            field.name: field.metadata["flag"]
+            for kind in hints.values()
+            if is_dataclass(kind)
+            for field in fields(kind)
+            if "flag" in field.metadata
+        }
+
+
+_REGISTERED: dict[str, Described] = {}
+
+
+def command(name: str, *, epilog: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Register a function of bundles as the command of that name."""
 
     def register(function: Callable[..., None]) -> Callable[..., None]:
-        app.command(name, cls=Command, epilog=epilog)(expanded(function, words or {}))
+        _REGISTERED[name] = Described(name=name, function=function, epilog=epilog)
         return function
 
     return register
 
 
-def expanded(function: Callable[..., None], words: Mapping[str, str]) -> Callable[..., None]:
+def registered(name: str) -> Described:
+    """The command of a file that is loaded."""
+    return _REGISTERED[name]
+
+
+class Command(TyperCommand):
+    """A command with panels in its help, and with defaults of a pyproject.toml in the place of its own."""
+
+    commands: Callable[[], list[Described]]  # all there are: a file's keys are those of their flags
+
+    def collect_usage_pieces(self, ctx: Any) -> list[str]:
+        names = [(one, str(one.metavar or one.name)) for one in self.params if isinstance(one, TyperArgument)]
+        return ["[OPTIONS]", *(name if one.required else f"[{name}]" for one, name in names)]
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        write_options(self, ctx, formatter)
+
+    def format_epilog(self, ctx: Any, formatter: Any) -> None:
+        write_examples(self, formatter)
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        from ffnbench.cli.defaults import explained, found_settings, values_of
+
+        wants_help = {"-h", "--help"} & {*args}
+        found = None if wants_help else found_settings(self.commands)
+        if found is None:
+            return super().parse_args(ctx, args)
+        ctx.default_map = values_of(found, self, args)
+        with explained(ctx.default_map):
+            return super().parse_args(ctx, args)
+
+
+def built(one: Described, commands: Callable[[], list[Described]]) -> Command:
+    """A command as Typer has it."""
+    alone = typer.Typer(add_completion=False, rich_markup_mode=None)
+    alone.command(one.name, cls=Command, epilog=one.epilog)(_expanded(one.function))
+    made: Any = typer.main.get_command(alone)
+    made.commands = commands
+    return made  # type: ignore[no-any-return]
+
+
+def _expanded(function: Callable[..., None]) -> Callable[..., None]:
     """The function with the fields of its bundles as parameters of their own."""
     hints = get_type_hints(function, include_extras=True)
-    parameters: list[inspect.Parameter] = []
-    bundles: dict[str, type] = {}
+    context = inspect.Parameter("context", inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context)
+    parameters: list[inspect.Parameter] = [context]
+    bundles: dict[str, Any] = {}
     of_context = [name for name, kind in hints.items() if kind is typer.Context]  # handed on, as it is
     for parameter in inspect.signature(function).parameters.values():
         kind = hints[parameter.name]
-        if kind is typer.Context:
-            continue
-        if not is_dataclass(kind):
+        if is_dataclass(kind):
+            bundles[parameter.name] = kind
+            parameters += _options(kind)
+        elif kind is not typer.Context:
             parameters.append(parameter.replace(annotation=kind, kind=inspect.Parameter.KEYWORD_ONLY))
-            continue
-        assert isinstance(kind, type)
-        bundles[parameter.name] = kind
-        parameters += _options(kind, words)
-    options = [p for p in parameters if p.default is not inspect.Parameter.empty]
-    parameters = [p for p in parameters if p.default is inspect.Parameter.empty] + sorted(options, key=_place)
-
-    parameters.insert(0, inspect.Parameter("context", inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context))
-
-    kinds = {name: kind for bundle in bundles.values() for name, kind in _kinds(bundle).items()}
-    FLAGS[_name_of(function)] = kinds
+    parameters.sort(key=lambda one: one.default is not inspect.Parameter.empty)
 
     @wraps(function)
     def call(context: typer.Context, **given: Any) -> None:
+        from ffnbench.cli.defaults import explained, noted
+
         _refuse_empty(context, given)
-        arguments = {name: value for name, value in given.items() if name not in kinds}
-        held = _defaults(context, kinds, given)
-
-        def filled() -> dict[str, Any]:
-            from ffnbench.cli.idle import of_file
-
-            values = {**given, **{name: value for name, (value, _) in held.items()}}
-            with of_file([text for _, text in held.values()]):
-                return {name: _filled(kind, values) for name, kind in bundles.items()}
-
-        asked = _asked(context, filled().values(), arguments, held)
-        for name in asked.idle_defaults():
-            del held[name]
-        asked = _asked(context, filled().values(), arguments, held)
-        asked.refuse()
-        told = {
-            name: replace(of, known=asked.known, said=asked.said) if isinstance(of, Shown) else of
-            for name, of in filled().items()
+        held = {
+            name: value for name, value in (context.default_map or {}).items() if source_of(context, name) == OF_FILE
         }
-        with asked.explained():
-            function(**told, **arguments, **dict.fromkeys(of_context, context))
+        with explained(held):
+            told = {name: _filled(kind, given) for name, kind in bundles.items()}
+            for name, of in told.items():
+                if isinstance(of, Shown):
+                    told[name] = replace(of, said=noted(held))
+            function(**told, **given, **dict.fromkeys(of_context, context))
 
     call.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     call.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     return call
 
 
-@dataclass(frozen=True, slots=True)
-class _Kind:
-    """How a value is read: its type for Typer, and the parser of its text."""
-
-    type: Any
-    parser: Callable[[str], Any] | None = None
+def source_of(context: typer.Context, name: str) -> str:
+    """Where the value of a flag or an argument is from: TYPED, OF_FILE, or elsewhere."""
+    source = context.get_parameter_source(name)
+    return source.name if source is not None else ""
 
 
-Default = tuple[Any, str]  # its value, and how it is told
-FLAGS: dict[str, Mapping[str, _Kind]] = {}  # by command, the fields that are flags
+def _refuse_empty(context: typer.Context, given: Mapping[str, Any]) -> None:
+    """A shell makes an empty value of a variable that is not set. As a path it would be the current folder, and nobody
+    has asked for that.
+    """
+    for one in context.command.params:
+        value = given.get(str(one.name))
+        texts = value if isinstance(value, list) else [value]
+        empty = any(isinstance(text, str) and not text.strip() for text in texts)
+        if empty and source_of(context, str(one.name)) in (TYPED, OF_FILE):
+            name = one.opts[0] if one.param_type_name == "option" else one.metavar or one.name
+            raise FfnbenchError(f"{name} has an empty value", "give it one, or leave it out; is a variable not set?")
 
 
-def settings() -> Settings | None:
-    """What a pyproject.toml sets here."""
-    from ffnbench.cli.defaults import found_settings
-
-    return found_settings(FLAGS)
+# Fields as options
 
 
 @cache
@@ -152,148 +187,42 @@ def _type_of(module: str, text: str) -> Any:
     return eval(text, vars(sys.modules[module]))
 
 
-def _name_of(function: Callable[..., None]) -> str:
-    return function.__name__.rstrip("_").replace("_", "-")
-
-
-def _kinds(bundle: type) -> dict[str, _Kind]:
-    """How the value of each flag of a bundle is read."""
+def _options(bundle: Any) -> Iterable[inspect.Parameter]:
     hints = _types_of(bundle)
-    flags = {field.name: field.metadata["flag"] for field in fields(bundle) if "flag" in field.metadata}
-    return {name: _kind(hints[name], how, spelling(name)) for name, how in flags.items()}
-
-
-def _defaults(context: typer.Context, kinds: Mapping[str, _Kind], given: Mapping[str, Any]) -> dict[str, Default]:
-    """What a pyproject.toml sets and nothing typed contradicts: by field the value, and how it is told."""
-    from ffnbench.cli.defaults import shown, that_hold
-
-    found = settings()
-    if found is None:
-        return {}
-    typed = {name for name in kinds if _is_typed(context, name)}
-    read = {
-        name: _read(found.path, name, kinds[name], v) for name, v in found.of(str(context.info_name), kinds).items()
-    }
-    held = that_hold(read, typed, given)
-    texts = found.of(str(context.info_name), kinds)
-    return {name: (value, f"{name.rstrip('_')} {shown(texts[name])}") for name, value in held.items()}
-
-
-def _read(path: Path, name: str, kind: _Kind, value: Any) -> Any:
-    """A value of a file as it would be if it had been typed."""
-    from ffnbench.cli.defaults import shown
-
-    is_switch = bool in (kind.type, *get_args(kind.type))
-    if is_switch != isinstance(value, bool) or _is_empty(value):
-        raise FfnbenchError(
-            f"{name} of {str(path)!r} is {shown(value)!r}", f"{name} = true, or false" if is_switch else ""
-        )
-    if is_switch:
-        return value
-    if list[str] in (kind.type, *get_args(kind.type)):
-        return [shown(one) for one in (value if isinstance(value, list) else [value])]
-    try:
-        return kind.parser(shown(value)) if kind.parser else shown(value)
-    except FfnbenchError as problem:
-        raise FfnbenchError(f"{problem.message}, in {str(path)!r}", problem.hint) from None
-
-
-def _refuse_empty(context: typer.Context, given: Mapping[str, Any]) -> None:
-    """A shell makes an empty value of a variable that is not set. As a path it would be the current folder, and nobody
-    has asked for that.
-    """
-    for one in context.command.params:
-        if _is_empty(given.get(str(one.name))) and _is_typed(context, str(one.name)):
-            name = one.opts[0] if one.param_type_name == "option" else one.metavar or one.name
-            raise FfnbenchError(f"{name} has an empty value", "give it one, or leave it out; is a variable not set?")
-
-
-def _is_empty(value: Any) -> bool:
-    texts = value if isinstance(value, list) else [value]
-    return any(isinstance(text, str) and not text.strip() for text in texts)
-
-
-def _is_typed(context: typer.Context, name: str) -> bool:
-    source = context.get_parameter_source(name)
-    return source is not None and source.name == "COMMANDLINE"
-
-
-def _asked(
-    context: typer.Context, bundles: Iterable[Any], arguments: Mapping[str, Any], held: Mapping[str, Default]
-) -> Asked:
-    """All values of a command, and which flags were typed, be it with the value of their default."""
-    from ffnbench.cli.idle import Asked
-
-    values: dict[str, Any] = {}
-    typed: dict[str, str] = {}
-    for bundle in bundles:
-        for field in fields(bundle):
-            how, value = field.metadata.get("flag"), getattr(bundle, field.name)
-            values[field.name] = value
-            if how and _is_typed(context, field.name):
-                typed[field.name] = how.off if how.off and value is False else spelling(field.name)
-    return Asked(
-        command=str(context.info_name),
-        values=values | dict(arguments),
-        typed=typed,
-        set_={name: text for name, (_, text) in held.items()},
-    )
-
-
-def _options(bundle: type, words: Mapping[str, str]) -> list[inspect.Parameter]:
-    hints = _types_of(bundle)
-    found = []
     for field in fields(bundle):
         how = field.metadata.get("flag")
         if how is not None:
-            kind = _kind(hints[field.name], how, spelling(field.name))
-            option: Any = Annotated[kind.type, _option(field.name, how, kind, words)]  # type: ignore[name-defined]
+            kind, read = _kind(hints[field.name], how, spelling(field.name))
             default = list(field.default) or None if isinstance(field.default, tuple) else field.default
             if how.metavar == LIST and default is not None:
                 default = [str(default)]
-            found.append(
-                inspect.Parameter(field.name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=option)
-            )
-    return found
+            option: Any = Annotated[kind, _option(field.name, how, read)]
+            yield inspect.Parameter(field.name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=option)
 
 
-def _option(name: str, how: Flag, kind: _Kind, words: Mapping[str, str]) -> Any:
-    spelled = [spelling(name)]
-    if how.off:
-        spelled[0] += f"/{how.off}"
-    if how.short:
-        spelled.append(how.short)
-    help_ = how.help
-    for word, text in words.items():
-        help_ = help_.replace("{" + word + "}", text)
+def _option(name: str, how: Flag, read: Callable[[str], Any] | None) -> Any:
+    spelled = [spelling(name) + (f"/{how.off}" if how.off else ""), *([how.short] if how.short else [])]
     return typer.Option(
-        *spelled,
-        *how.also,
-        help=help_,
-        rich_help_panel=how.panel,
-        metavar=how.metavar or None,
-        parser=kind.parser,
-        autocompletion=COMPLETERS.get(name),
-    )
+        *spelled, *how.also, help=how.help, rich_help_panel=how.panel, metavar=how.metavar or None, parser=read,
+        autocompletion=completer(name),
+    )  # fmt: skip
 
 
-def _kind(hint: Any, how: Flag, name: str) -> _Kind:
-    """How a value is read: whole numbers, with `2k`; times; percentages; plain numbers.
+def _kind(hint: Any, how: Flag, name: str) -> tuple[Any, Callable[[str], Any] | None]:
+    """The type for Typer, and what reads the text: whole numbers, with `2k`; times; percentages; plain numbers.
 
     A tuple of texts is a flag that may stand several times, and so is a comma separated list.
     """
     if get_origin(hint) is tuple or how.metavar == LIST:
-        return _Kind(list[str] | None)
-    inner = (
-        [one for one in get_args(hint) if one is not type(None)] if get_origin(hint) in (Union, UnionType) else [hint]
-    )
+        return list[str] | None, None
+    members = get_args(hint) if get_origin(hint) in (Union, UnionType) else [hint]
     by_unit = {"TIME": read_seconds, "PCT": read_percent}
-    read = {int: _count, float: by_unit.get(how.metavar, read_number)}.get(inner[0])
-    return _Kind(hint, _told(name, read) if read else None)
+    read = {int: _count, float: by_unit.get(how.metavar, read_number)}.get(members[0])
+    return hint, _told(name, read) if read else None
 
 
-def _count(text: int | str) -> int:
-    if isinstance(text, str) and "," in text:
+def _count(text: str) -> int:
+    if "," in text:
         raise FfnbenchError(f"{text!r} is a list, and this takes one whole number", TAKE_LISTS)
     return read_count(text)
 
@@ -319,33 +248,40 @@ def _told(name: str, read: Callable[[str], Any]) -> Callable[[str], Any]:
 
     def told(text: str) -> Any:
         try:
-            return read(text)
+            return read(str(text))
         except FfnbenchError as problem:
             raise FfnbenchError(f"{name}: {problem.message}", problem.hint) from None
 
     return told
 
 
-def _place(parameter: inspect.Parameter) -> int:
-    """Where a flag stands in the help: panel by panel."""
-    option = next(one for one in get_args(parameter.annotation)[1:] if hasattr(one, "rich_help_panel"))
-    return PANELS.index(option.rich_help_panel) if option.rich_help_panel in PANELS else len(PANELS)
-
-
-def _filled(bundle: type, given: dict[str, Any]) -> Any:
+def _filled(bundle: Any, given: dict[str, Any]) -> Any:
     """The bundle with its flags, taken out of what was given. A flag that may stand several times becomes a tuple; a
     comma separated list that does is one list.
     """
-    values = {field.name: given.pop(field.name) for field in fields(bundle) if "flag" in field.metadata}
-    hints = _types_of(bundle)
+    values, hints = {}, _types_of(bundle)
     for field in fields(bundle):
-        if (how := field.metadata.get("flag")) and how.metavar == LIST and values[field.name] is not None:
-            text = ",".join(values[field.name])
+        if (how := field.metadata.get("flag")) is None:
+            continue
+        value = given.pop(field.name)
+        if isinstance(field.default, tuple):
+            value = tuple(value or ())
+        elif how.metavar == LIST and value is not None:
             numbers = any(get_origin(one) is tuple for one in get_args(hints[field.name]))
-            values[field.name] = _counts(field.name, text) if numbers else text
+            value = _counts(field.name, ",".join(value)) if numbers else ",".join(value)
+        values[field.name] = value
     if values.get("json"):
         if values["format"] not in ("table", "json"):
             raise FfnbenchError(f"--json and --format {values['format']} both say what is shown", "give one of the two")
         values["format"] = "json"
-    repeatable = {field.name for field in fields(bundle) if isinstance(field.default, tuple)}
-    return bundle(**{name: tuple(value or ()) if name in repeatable else value for name, value in values.items()})
+    return bundle(**values)
+
+
+def sink_of(output: Shown | Written, stem: str, *inputs: object, pictures: bool = False, **how: Any) -> OutputSink:
+    """The one way in which a command ends; `inputs` are values that may be paths: no output is written over these."""
+    from ffnbench.report.formats import PICTURES, SUFFIXES
+    from ffnbench.report.output import OutputSink
+    from ffnbench.report.store import inputs_of
+
+    how = {"suffixes": (*SUFFIXES, *(PICTURES if pictures else ())), **how}
+    return OutputSink(output, stem, inputs=inputs_of(*inputs), **how)

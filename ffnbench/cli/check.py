@@ -10,11 +10,10 @@ import typer
 
 from ffnbench.cli.app import leave
 from ffnbench.cli.bundles import command
-from ffnbench.cli.completing import variants
+from ffnbench.cli.completing import completer
 from ffnbench.cli.help import examples
 from ffnbench.errors import FfnbenchError
-from ffnbench.report.findings import CHECK_FORMATS, CHECK_SUFFIXES
-from ffnbench.report.output import CheckOutput, CheckSink, Updating
+from ffnbench.report.flags import CheckOutput, Updating
 from ffnbench.request import CheckRequest, SidesRequest
 
 BASELINE = typer.Argument(metavar="BASELINE", help="A .json that `ffnbench compare ... -o baseline.json` made.")
@@ -22,19 +21,18 @@ CURRENT = typer.Argument(metavar="CURRENT", help="A saved run to hold against it
 VARIANT = typer.Argument(
     metavar="VARIANT",
     help="package.module:Attr, path/to/file.py:Attr, or a name of `ffnbench list variants`.",
-    autocompletion=variants,
+    autocompletion=completer("variant"),
 )
-WORDS = {"formats": ", ".join(CHECK_FORMATS), "suffixes": ", ".join(CHECK_SUFFIXES)}
 
 
 @command(
+    "check",
     epilog=examples(
         "ffnbench check baseline.json --tolerance 5% --format github",
         "ffnbench check baseline.json --exact-only",
         "ffnbench check baseline.json --budget 5m --append",
         docs="docs/ci.md#a-stored-baseline",
     ),
-    words=WORDS,
 )
 def check(
     baseline: Annotated[str, BASELINE],
@@ -45,6 +43,7 @@ def check(
 ) -> None:
     """Measure a baseline's own plan again and say what has regressed: exit 1, and nothing else exits 1."""
     from ffnbench import api
+    from ffnbench.report.output import CheckSink
 
     asked = replace(request, baseline=baseline, current=current)
     if updating.update and updating.append:
@@ -59,13 +58,13 @@ def check(
 
 
 @command(
+    "ab",
     epilog=examples(
         "ffnbench ab mypkg.mlp:SwiGLU --base-rev origin/main --d-model 1024 --fail-above 5%",
         "ffnbench ab swiglu --base-python old/bin/python --head-python new/bin/python",
         "ffnbench ab gelu --head-env MKL_ENABLE_INSTRUCTIONS:AVX2 --budget 5m",
         docs="docs/ci.md#ab-in-a-pull-request",
     ),
-    words=WORDS,
 )
 def ab(variant: Annotated[str, VARIANT], request: SidesRequest, output: CheckOutput) -> None:
     """Measure one module twice, old and new side by side, and say what has regressed: exit 1.
@@ -74,6 +73,7 @@ def ab(variant: Annotated[str, VARIANT], request: SidesRequest, output: CheckOut
     tree as it is, unless it is said otherwise. With no baseline to be kept, it decides as `ffnbench check` does.
     """
     from ffnbench import api
+    from ffnbench.report.output import CheckSink
 
     with CheckSink(output) as sink:
         api.ab(replace(request, variant=variant), sink)

@@ -1,15 +1,16 @@
 """Defaults of flags from `[tool.ffnbench]` of a pyproject.toml: of all commands, or of one (`[tool.ffnbench.compare]`).
 
 The nearest file with such a table counts, from the working folder upwards to the root of the repository. What is typed
-wins, and a default that would do nothing beside it is left out. No default names code, an interpreter, an output, or
-what may be trusted: a file of somebody else's must not run or write anything.
+wins, and a default that contradicts it is left out. No default names code, an interpreter, an output, or what may be
+trusted: a file of somebody else's must not run or write anything.
 """
 
 from __future__ import annotations
 
 import os
 import tomllib
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from typing import Any
 from ffnbench.errors import FfnbenchError
 from ffnbench.files import content_of
 from ffnbench.names import hint_for
+from ffnbench.request import spelling
 
 FILE, TABLE = "pyproject.toml", "tool.ffnbench"
 NEVER = {  # fields, and what a file may not say by them
@@ -27,6 +29,13 @@ NEVER = {  # fields, and what a file may not say by them
 }  # fmt: skip
 OF_CODE = ("variants", "variant", "activations", "style")  # may name code, or an address: plain names are taken
 OF_CODE_KEYS = ("@python", "@source", "@env")
+OF_OUTPUT = ("format", "wide", "quiet", "sort", "columns")  # how an answer is shown: not told with it
+EXACT, FREE = ("workers", "rounds", "quick"), ("precision", "budget")
+YIELDS: Mapping[str, tuple[str, ...]] = {  # a default gives way where one of these is typed
+    **dict.fromkeys(EXACT, FREE), **dict.fromkeys(FREE, EXACT), "preset": ("config", "d_model"),
+    "config": ("preset", "d_model"), "d_model": ("preset", "config"), "d_ff": ("ratio", "rule"), "ratio": ("d_ff",),
+    "rule": ("d_ff",), "format": ("json",), "tolerance": ("fail_above",), "fail_above": ("tolerance",),
+}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,11 +45,6 @@ class Settings:
     path: Path
     shared: Mapping[str, Any]
     own: Mapping[str, Mapping[str, Any]]
-
-    def of(self, command: str, known: Collection[str]) -> dict[str, Any]:
-        """What is set for a command that has these fields."""
-        found = {name: value for name, value in self.shared.items() if name in known}
-        return found | dict(self.own.get(command, {}))
 
     def rows(self) -> list[tuple[str, str]]:
         """Names and values, as they stand in the file."""
@@ -55,13 +59,17 @@ def shown(value: Any) -> str:
     return ",".join(map(shown, value)) if isinstance(value, list) else str(value)
 
 
-def found_settings(flags: Mapping[str, Collection[str]], here: Path | None = None) -> Settings | None:
-    """The settings that hold in a folder; `flags` are the fields of each command. Raises FfnbenchError for a table
-    that can't be read, an unknown key, and a key that no file may set.
+def found_settings(commands: Callable[[], list[Any]]) -> Settings | None:
+    """The settings that hold in this folder; `commands` gives all that there are, with their flags. Raises
+    FfnbenchError for a table that can't be read, an unknown key, and a key that no file may set.
     """
-    for folder in _upwards(here or Path.cwd()):
+    try:
+        here = Path.cwd()
+    except FileNotFoundError:  # it is deleted, and there is no file in it
+        return None
+    for folder in _upwards(here):
         if (path := folder / FILE).is_file() and (table := _table(path)) is not None:
-            return _checked(path, table, flags)
+            return _checked(path, table, {one.name: one.flags for one in commands()})
     return None
 
 
@@ -81,32 +89,30 @@ def _table(path: Path) -> dict[str, Any] | None:
         tool = tomllib.loads(text.decode()).get("tool", {})
     except (ValueError, RecursionError) as problem:
         raise FfnbenchError(f"cannot read {str(path)!r}: {problem}", "it has to be TOML") from None
-    table = tool.get("ffnbench") if isinstance(tool, dict) else None
-    if table is not None and not isinstance(table, dict):
-        raise FfnbenchError(f"{TABLE} of {str(path)!r} is no table", f"write [{TABLE}] and a line a flag")
-    return table
+    found = tool.get("ffnbench") if isinstance(tool, dict) else None
+    return found if isinstance(found, dict) else None
 
 
-def _checked(path: Path, table: Mapping[str, Any], flags: Mapping[str, Collection[str]]) -> Settings:
+def _checked(path: Path, table: dict[str, Any], flags: Mapping[str, Collection[str]]) -> Settings:
     every = {name for names in flags.values() for name in names}
     shared: dict[str, Any] = {}
     own: dict[str, dict[str, Any]] = {}
     for key, value in table.items():
-        if isinstance(value, dict):
-            if key not in flags:
-                raise FfnbenchError(
-                    f"no command is called {key!r}, in [{TABLE}.{key}] of {str(path)!r}",
-                    hint_for(key, flags, "commands: " + ", ".join(flags)),
-                )
-            names = {_field(path, f"{TABLE}.{key}", one, flags[key]): of for one, of in value.items()}
-            own[key] = {name: _value(path, name, of) for name, of in names.items()}
+        if not isinstance(value, dict):
+            name, found = _setting(path, TABLE, key, value, every)
+            shared[name] = found
+        elif key in flags:
+            own[key] = dict(_setting(path, f"{TABLE}.{key}", name, of, flags[key]) for name, of in value.items())
         else:
-            name = _field(path, TABLE, key, every)
-            shared[name] = _value(path, name, value)
+            raise FfnbenchError(
+                f"no command is called {key!r}, in [{TABLE}.{key}] of {str(path)!r}",
+                hint_for(key, flags, "commands: " + ", ".join(flags)),
+            )
     return Settings(path=path, shared=shared, own=own)
 
 
-def _field(path: Path, table: str, key: str, known: Collection[str]) -> str:
+def _setting(path: Path, table: str, key: str, value: Any, known: Collection[str]) -> tuple[str, Any]:
+    """The field of a key with its value, if a file may set that."""
     name = key.strip().replace("-", "_")
     if name not in known:
         plain = sorted(one.rstrip("_") for one in known if one not in NEVER)
@@ -114,64 +120,51 @@ def _field(path: Path, table: str, key: str, known: Collection[str]) -> str:
             f"unknown key {key!r} in [{table}] of {str(path)!r}",
             hint_for(name, plain, "a key is the name of a flag: seq_len, dtype, budget, ..."),
         )
+    elsewhere = "type it where it is wanted"
     if name in NEVER:
-        raise FfnbenchError(
-            f"{str(path)!r} sets {name}, which names {NEVER[name]}: no file may do that", "type it where it is wanted"
-        )
-    return name
-
-
-def _value(path: Path, name: str, value: Any) -> Any:
-    if not isinstance(value, bool | int | float | str | list) or (
-        isinstance(value, list) and not all(isinstance(one, int | float | str) for one in value)
-    ):
+        raise FfnbenchError(f"{str(path)!r} sets {name}, which names {NEVER[name]}: no file may do that", elsewhere)
+    parts = value if isinstance(value, list) else [value]
+    if not all(isinstance(one, int | float | str) for one in parts) or not shown(value).strip():
         raise FfnbenchError(f"{name} of {str(path)!r} is no value of a flag", 'for example seq_len = 128 or "2Ki"')
     text = shown(value)
     if name in OF_CODE and (":" in text or any(key in text for key in OF_CODE_KEYS)):
         raise FfnbenchError(
-            f"{str(path)!r} sets {name} to {text!r}, which is no plain name: no file may set that",
-            "type it where it is wanted",
+            f"{str(path)!r} sets {name} to {text!r}, which is no plain name: no file may set that", elsewhere
         )
-    return value
+    return name, value
 
 
-# Which defaults give way
-
-EXACT, FREE = ("workers", "rounds", "quick"), ("precision", "budget")
-MODELS = ("preset", "config")
-Given = Mapping[str, Any]
-
-
-def _variants(given: Given) -> str:
-    """What is compared, as one list, typed with a flag or without."""
-    texts = [given.get(name) or () for name in ("variants", "variant", "names")]
-    return ",".join(",".join([text] if isinstance(text, str) else text) for text in texts)
-
-
-def _models(given: Given) -> bool:
-    """Whether a variant is a published model, which has a width of its own."""
-    from ffnbench.models.presets import PRESETS
-
-    parts = _variants(given).split(",")
-    return any(part.partition("@")[0].rpartition("=")[2].strip() in PRESETS for part in parts)
+def values_of(settings: Settings, command: Any, args: list[str]) -> dict[str, Any]:
+    """What a file sets for a command, by field, as Typer takes it; without what contradicts the words typed."""
+    words = {arg.partition("=")[0].replace("_", "-") for arg in args}
+    params = {str(one.name): one for one in command.params}
+    typed = {name for name, one in params.items() if words & {*one.opts, *one.secondary_opts}}
+    found = {}
+    for name, value in {**settings.shared, **settings.own.get(command.name, {})}.items():
+        if name not in params or {*YIELDS.get(name, ())} & typed:
+            continue
+        if params[name].is_flag != isinstance(value, bool):
+            hint = f"{name} = true, or false" if params[name].is_flag else ""
+            raise FfnbenchError(f"{name} of {str(settings.path)!r} is {shown(value)!r}", hint)
+        texts = [shown(one) for one in (value if isinstance(value, list) else [value])]
+        found[name] = value if isinstance(value, bool) else texts if params[name].multiple else shown(value)
+    return found
 
 
-NEEDS: Mapping[str, Callable[[Given], bool]] = {  # a default that only means something where this holds
-    "ffn_dim_multiplier": lambda given: given.get("rule") is not None,
-    "d_model": lambda given: not any(given.get(name) for name in MODELS) and not _models(given),
-}
-YIELDS: Mapping[str, tuple[str, ...]] = {  # a default gives way where one of these is typed
-    **dict.fromkeys(EXACT, FREE), **dict.fromkeys(FREE, EXACT), "preset": ("config", "d_model"),
-    "config": ("preset", "d_model"), "d_ff": ("ratio", "rule"), "ratio": ("d_ff",), "rule": ("d_ff",),
-    "format": ("json",), "tolerance": ("fail_above",), "fail_above": ("tolerance",), "base_rev": ("base_source",),
-    "head_rev": ("head_source",),
-}  # fmt: skip
+@contextmanager
+def explained(values: Mapping[str, Any]) -> Iterator[None]:
+    """Say of a mistake that it is one of these defaults, which a file sets."""
+    try:
+        yield
+    except FfnbenchError as problem:
+        for name, value in values.items():
+            if repr(shown(value)) in problem.message or spelling(name) in problem.message:
+                problem.message += f" ({name} is set in pyproject.toml)"
+                break
+        raise
 
 
-def that_hold(set_: Mapping[str, Any], typed: Collection[str], given: Given) -> dict[str, Any]:
-    """The defaults that are not typed, and that nothing typed contradicts; `given` are all values without them."""
-    found = {
-        name: value for name, value in set_.items() if name not in typed and not {*YIELDS.get(name, ())} & {*typed}
-    }
-    together = {**given, **found}
-    return {name: value for name, value in found.items() if name not in NEEDS or NEEDS[name](together)}
+def noted(held: Mapping[str, Any]) -> tuple[str, ...]:
+    """What a reader should know of the defaults that a file has set."""
+    told = [f"{name.rstrip('_')} {shown(value)}" for name, value in held.items() if name not in OF_OUTPUT]
+    return (f"defaults from pyproject.toml: {', '.join(told)}",) if told else ()

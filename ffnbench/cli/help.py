@@ -1,19 +1,29 @@
-"""How `--help` reads: names are never cut. Where there is room the meaning stands beside a flag, else below it."""
+"""How `--help` reads: flags by panel, further spellings of them left out, examples as they are typed."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
 
-from rich.console import Console
-from rich.text import Text
-from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
+from typer.core import TyperArgument
 
-from ffnbench.report.text import Terminal
+from ffnbench.request import (
+    ATTENTION,
+    CURVES,
+    EFFORT,
+    LIMITS,
+    MEASURING,
+    MODEL,
+    OUTPUT,
+    SIDES,
+    WIDTHS,
+    WORKLOAD,
+)
 
-BESIDE = 76  # columns, from which on the meaning stands beside the name
-WIDEST, LEFT = 100, 28  # columns of all, and of names
-ARGUMENTS, OPTIONS = "Arguments", "Options"
+PANELS = (
+    "Arguments", SIDES, MODEL, WIDTHS, ATTENTION, CURVES, WORKLOAD, LIMITS, MEASURING, EFFORT, OUTPUT, "Options",
+)  # fmt: skip
+LEFT = 28  # columns of names; the meaning of a longer one stands below it
 
 
 def examples(*lines: str, docs: str) -> str:
@@ -21,91 +31,31 @@ def examples(*lines: str, docs: str) -> str:
     return "\n".join(["Examples:", *(f"  {line}" for line in lines), "", f"More: {docs}"])
 
 
-class Command(TyperCommand):
-    """A command with a help of its own."""
-
-    def format_help(self, ctx: Any, formatter: Any) -> None:
-        """Print it."""
-        panels: dict[str, list[tuple[Text, Text]]] = {}
-        for param in self.get_params(ctx):
-            if not getattr(param, "hidden", False):
-                panel = getattr(param, "rich_help_panel", None)
-                default = ARGUMENTS if isinstance(param, TyperArgument) else OPTIONS
-                panels.setdefault(panel or default, []).append(_row(param, ctx))
-        last = {OPTIONS: panels.pop(OPTIONS)} if OPTIONS in panels else {}  # --help itself
-        _print(self, ctx, panels | last)
+def write_examples(command: Any, formatter: Any) -> None:
+    """The end of a help, its lines as they are: they are copied."""
+    formatter.write(f"\n{command.epilog}\n")
 
 
-class FlagGroup(TyperGroup):
-    """The commands together, with a help of its own."""
-
-    def format_help(self, ctx: Any, formatter: Any) -> None:
-        """Print it."""
-        commands = [self.commands[name] for name in self.list_commands(ctx)]
-        shown = [(Text(str(c.name), "bold cyan"), Text((c.help or "").partition("\n\n")[0])) for c in commands]
-        options = [_row(param, ctx) for param in self.get_params(ctx)]
-        _print(self, ctx, {"Commands": shown, OPTIONS: options})
-
-
-def _print(command: Any, ctx: Any, panels: dict[str, list[tuple[Text, Text]]]) -> None:
-    console = Terminal(highlight=False, width=min(Terminal().width, WIDEST))
-    left = min(LEFT, max(len(name) for rows in panels.values() for name, _ in rows))
-    _put(console, Text(f"Usage: {ctx.command_path} [OPTIONS]{_arguments(command, ctx)}"))
-    for paragraph in (command.help or "").split("\n\n"):
-        _put(console, Text(), Text(" ".join(paragraph.split())))
+def write_options(command: Any, ctx: Any, formatter: Any) -> None:
+    """Arguments and flags, panel by panel."""
+    panels: dict[str, list[tuple[str, str]]] = {name: [] for name in PANELS}
+    for param in command.get_params(ctx):
+        own = "Arguments" if isinstance(param, TyperArgument) else "Options"
+        panels[getattr(param, "rich_help_panel", None) or own].append((_name(param), _meaning(param, ctx)))
     for title, rows in panels.items():
-        _put(console, Text(), Text(title, "bold"))
-        for name, meaning in rows:
-            _put_row(console, name, meaning, left)
-    if command.epilog:
-        console.print()
-        for line in command.epilog.splitlines():
-            _put(console, Text(line.strip()), indent=len(line) - len(line.lstrip()))
+        if rows:
+            with formatter.section(title):
+                formatter.write_dl(rows, col_max=LEFT)
 
 
-def _arguments(command: Any, ctx: Any) -> str:
-    if isinstance(command, TyperGroup):
-        return " COMMAND [ARGS]..."
-    names = [(one, one.metavar or one.name) for one in command.get_params(ctx) if isinstance(one, TyperArgument)]
-    return "".join(f" {name}" if one.required else f" [{name}]" for one, name in names)
-
-
-def _put(console: Console, *texts: Text, indent: int = 0) -> None:
-    """Texts one below the other, wrapped, and without blanks at the end of a line."""
-    for text in texts:
-        for line in text.wrap(console, console.width - indent) or [Text()]:
-            line.rstrip()
-            console.print(Text(" " * indent) + line if line else "", soft_wrap=True)
-
-
-def _put_row(console: Console, name: Text, meaning: Text, left: int) -> None:
-    if console.width < BESIDE:
-        _put(console, name, indent=2)
-        return _put(console, meaning, indent=6)
-    at = 2 + left + 2
-    lines = meaning.wrap(console, console.width - at)
-    if len(name) > left:
-        _put(console, name, indent=2)
-        name = Text()
-    for number, line in enumerate(lines):
-        line.rstrip()
-        before = Text("  ") + name if number == 0 else Text()
-        before.pad_right(at - len(before))
-        console.print(before + line, soft_wrap=True)
-
-
-def _row(param: Any, ctx: Any) -> tuple[Text, Text]:
-    """The name of a flag or an argument with what stands for its value; and what it means."""
+def _name(param: Any) -> str:
+    """A flag or an argument, with what stands for its value."""
     if isinstance(param, TyperArgument):
-        name = Text(str(param.metavar or param.name), "bold cyan")
-        return name, _meaning(param, ctx)
+        return str(param.metavar or param.name)
     shorts = [one for one in param.opts if not one.startswith("--")]
-    name = Text(", ".join((*shorts, _first_long(param.opts))), "bold cyan")
-    if param.secondary_opts:
-        name.append(" / ").append(_first_long(param.secondary_opts), "bold cyan")
-    if not (param.is_flag or param.count) and param.metavar:
-        name.append(f" {param.metavar}", "yellow")
-    return name, _meaning(param, ctx)
+    off = f" / {_first_long(param.secondary_opts)}" if param.secondary_opts else ""
+    value = f" {param.metavar}" if param.metavar and not param.is_flag else ""
+    return f"{', '.join((*shorts, _first_long(param.opts)))}{off}{value}"
 
 
 def _first_long(names: Sequence[str]) -> str:
@@ -113,16 +63,12 @@ def _first_long(names: Sequence[str]) -> str:
     return next((one for one in names if one.startswith("--")), names[0])
 
 
-def _meaning(param: TyperOption | TyperArgument, ctx: Any) -> Text:
-    found = Text.from_markup(" ".join((param.help or "").split()))
+def _meaning(param: Any, ctx: Any) -> str:
+    text = " ".join((param.help or "").replace("\\[", "[").split())
     default = param.get_default(ctx, call=False)
     if isinstance(default, list):  # of a flag whose values add up to one list
         default = ",".join(map(str, default))
-    if "[default:" in found.plain or default is None or default == "" or isinstance(default, bool | tuple):
-        return found
-    return found.append(f" [default: {_default(param, default)}]")
-
-
-def _default(param: TyperOption | TyperArgument, value: object) -> str:
-    text = f"{value:g}" if isinstance(value, float) else str(value)
-    return f"{text}s" if param.metavar == "TIME" else text
+    if "[default:" in text or default is None or default == "" or isinstance(default, bool | tuple):
+        return text
+    shown = f"{default:g}" if isinstance(default, float) else str(default)
+    return f"{text} [default: {shown}{'s' if param.metavar == 'TIME' else ''}]"

@@ -21,19 +21,17 @@ from ffnbench.ffn.dtypes import DTYPES
 from ffnbench.ffn.imported import D_FF_NAMES, D_MODEL_NAMES
 from ffnbench.ffn.moe import Routing
 from ffnbench.ffn.spec import Init
-from ffnbench.ffn.width_rules import RULES, Match
-from ffnbench.metrics import METRIC_GROUPS
+from ffnbench.ffn.width_rules import Match
 from ffnbench.plan import MODE_ALIASES, Backend, Cache, MatmulPrecision, Mode, Time, values_of
 from ffnbench.planning.grammar import ALL
 from ffnbench.python.targets import variant_text, variants_text
-from ffnbench.request import CompareRequest, CostRequest, Flag, Request, spelling
+from ffnbench.request import Flag, Request
 from ffnbench.units import read_count, read_percent, read_seconds
 
 R = TypeVar("R", bound=Request)
 PATHS = ("preset", "config", "baseline", "current", "saved")  # whose value may be a path
 PYTHONS = ("base_python", "head_python", "base_source", "head_source")
 SWITCHES = ("quiet", "wait")  # of every call that measures, and of no request
-LISTED = ("dtype", "mode")  # of variants side by side: a list of them makes groups
 FILES = PATHS + PYTHONS
 NAMED = "help() of the function shows its arguments"
 PAIRED = {"range_": ":", "size": "x"}  # whose two numbers may be given as a pair
@@ -45,16 +43,13 @@ ELSEWHERE = {  # what other libraries call an argument
     **dict.fromkeys(("batch_size", "batchsize", "bs"), "batch"),
     **dict.fromkeys(("num_threads", "n_threads"), "threads"),
 }
-CHOICES = {  # what a type checker lets an argument be, by the argument
+CHOICES = {  # what a type checker lets an argument be, and a shell offers, by the argument
     "match": values_of(Match), "mode": (*values_of(Mode), *MODE_ALIASES), "dtype": DTYPES.spellings(),
     "time": values_of(Time), "cache": values_of(Cache), "matmul_precision": values_of(MatmulPrecision),
     "backend": (*values_of(Backend), ALL), "init": values_of(Init), "routing": values_of(Routing),
 }  # fmt: skip
-WORDS = CHOICES | {"metrics": METRIC_GROUPS, "rule": RULES.names()}  # that are values in a hint
-VALUE = r"'[^']*'|(?:[^\s,;:()`']|[,:](?=[^\s,]))*[^\s,;:()`'.]"
-FLAG = re.compile(rf"--([a-z][a-z-]*)(?:([ =])({VALUE})((?: --\1[ =](?:{VALUE}))*))?")
-# what is typed into a shell: in backticks, or one of our commands to its end
-SHELL = re.compile(r"(`[^`-][^`]*`|\bffnbench (?:compare|cost|block|activations|check|ab|selftest|report) .*)")
+# with what can only be its value: behind `=`, a number, a list
+FLAG = re.compile(r"--(no-)?([a-z][a-z-]*)(?:=([^\s,;]*[^\s,;.])| (\d[\w.%]*|[\w.:]+(?:,[\w.:]+)+))?")
 MEANINGS = {  # of fields that are no flags
     "baseline": "A .json that a report's `save` wrote, or `ffnbench compare ... -o baseline.json`.",
     "current": "A saved run to hold against it, in place of measuring now.",
@@ -91,7 +86,7 @@ class Argument:
     def value(self, given: Any) -> Any:
         """The value as a request holds it; raises WrongArgument for one of another kind."""
         if given is None and (self.default is None or type(None) in get_args(self.hint)):
-            return None
+            return () if isinstance(self.field.default, tuple) else None
         if self.field.name == "variants":
             return variants_text(given)
         if self.field.name in OBJECTS:
@@ -163,7 +158,7 @@ def _arguments_of(kind: Any, hidden: tuple[str, ...]) -> dict[str, Argument]:
         hint, name = hints[field.name], field.name.rstrip("_")
         default = None if isinstance(field.default, tuple) else field.default
         default = inspect.Parameter.empty if default == "" or default is MISSING else default
-        listed = _is_tuple(hint) or (_single(hint) is str and _takes_list(kind, field))
+        listed = _is_tuple(hint) or (_single(hint) is str and how is not None and how.metavar == "LIST")
         found[name] = Argument(name, field, hint, _type(field, hint, listed), default, _help(field), listed)
     return found
 
@@ -174,8 +169,7 @@ def request_of(kind: type[R], given: Mapping[str, Any], hidden: tuple[str, ...] 
     for name in given:
         if name not in known:
             raise unknown_argument(name, [*known, *also])
-    values = {known[name].field.name: known[name].value(one) for name, one in given.items()}
-    return kind(**{name: value for name, value in values.items() if not _left_out(kind, name, value)})
+    return kind(**{known[name].field.name: known[name].value(one) for name, one in given.items()})
 
 
 def unknown_argument(name: str, known: Sequence[str]) -> WrongArgument:
@@ -186,49 +180,19 @@ def unknown_argument(name: str, known: Sequence[str]) -> WrongArgument:
 
 
 def as_python(text: str, known: Mapping[str, Argument]) -> str:
-    """A message that names flags, with the arguments of a call in their places; what is typed into a shell stays."""
-    parts = SHELL.split(text)
-    return "".join(part if place % 2 else _respelled(part, known) for place, part in enumerate(parts))
-
-
-def _respelled(text: str, known: Mapping[str, Argument]) -> str:
-    by_flag = {spelling(one.name): one for one in known.values() if "flag" in one.field.metadata}
+    """A message that names flags, with the arguments of a call in their places; what stands in backticks stays."""
 
     def one(found: re.Match[str]) -> str:
-        flag, rest = found[1], found[0].removeprefix(f"--{found[1]}")
-        argument = by_flag.get(f"--{flag}")
-        if argument is None and flag.startswith("no-") and f"--{flag[3:]}" in by_flag:
-            return f"{by_flag[f'--{flag[3:]}'].name}=False{rest}"
-        if flag in SWITCHES or (argument and argument.base is bool):
-            name = argument.name if argument else flag
-            return f"{name if text[: found.start()].endswith('leave ') else name + '=True'}{rest}"
-        if argument is None:
+        name, value = found[2].replace("-", "_"), found[3] or found[4]
+        if name not in known and name not in SWITCHES:
             return found[0]
-        if not found[3] or (found[2] == " " and not _is_value(argument, found[3])):
-            return argument.name + rest
-        values = [found[3], *re.findall(rf"--{flag}[ =]({VALUE})", found[4])]
-        return _keyword(argument, values) + "," * text.startswith(" --", found.end())
+        if value is not None:
+            is_number = value.replace(".", "", 1).isdigit()
+            return f"{name}={value if is_number else repr(value)}"
+        return f"{name}=False" if found[1] else name
 
-    return FLAG.sub(one, text)
-
-
-def _is_value(argument: Argument, text: str) -> bool:
-    """Whether it is a value of the flag before it, and no further word of the sentence."""
-    words = WORDS.get(argument.field.name)
-    return set(text.split(",")) <= set(words) if words else text == "cpu" or not re.fullmatch(r"[a-z-]+", text)
-
-
-def _keyword(argument: Argument, values: Sequence[str]) -> str:
-    """`name=value` of what was typed after a flag, several values as a list."""
-    listed = argument.takes_list or argument.field.name in ("variants", "activations")
-    items = [item.strip("'") for value in values for item in (value.split(",") if listed else [value])]
-    code = [one if argument.base is not str and re.fullmatch(r"[-+.\d]+", one) else repr(one) for one in items]
-    return f"{argument.name}={code[0] if len(code) == 1 else '[' + ', '.join(code) + ']'}"
-
-
-def _left_out(kind: type[Request], name: str, value: Any) -> bool:
-    """None for a flag that may stand several times: as if it were not given."""
-    return value is None and any(f.name == name and isinstance(f.default, tuple) for f in fields(kind))
+    parts = text.split("`")
+    return "`".join(part if place % 2 else FLAG.sub(one, part) for place, part in enumerate(parts))
 
 
 def _flag(field: Field[Any]) -> Flag:
@@ -242,13 +206,6 @@ def _help(field: Field[Any]) -> str:
         return MEANINGS.get(field.name, "")
     text = _flag(field).help.replace("\\[", "[").replace(" Repeatable.", "")
     return re.sub(r"--([a-z][a-z-]*)", lambda found: found[1].replace("-", "_"), text)
-
-
-def _takes_list(kind: type[Request], field: Field[Any]) -> bool:
-    how = field.metadata.get("flag")
-    return bool(how and how.metavar == "LIST") or (
-        field.name in LISTED and issubclass(kind, CompareRequest | CostRequest)
-    )
 
 
 def _members(hint: Any) -> list[Any]:

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import inspect as inspection
 import os
-from collections.abc import Callable
+from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ffnbench import api
-from ffnbench.errors import WrongArgument
-from ffnbench.python.arguments import TypeText, arguments_of, request_of
 from ffnbench.python.following import Following
-from ffnbench.python.public import PATH, QUIET, WAIT, asks, listed, spoken
+from ffnbench.python.public import DEVICE, PATH, QUIET, WAIT, asks, spoken
 from ffnbench.report.answers import Answer, as_displayed, as_shown_check, written_to
 from ffnbench.report.answers import ShownCheck as Check
 from ffnbench.report.formats import View
@@ -33,8 +30,11 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from torch import nn
 
-BUILDS = ("d_model", "d_ff", "bias", "match", "multiple_of", "rule", "ratio", "ffn_dim_multiplier", "dropout",
-          "init")  # fmt: skip
+BUILDS = {
+    "variants", "d_model", "d_ff", "bias", "match", "multiple_of", "rule", "ratio", "ffn_dim_multiplier", "dropout",
+    "init", "dtype",
+}  # fmt: skip
+HIDDEN = tuple(field.name for field in fields(CompareRequest) if field.name not in BUILDS)  # for a module alone
 
 
 @asks(CompareRequest, first=("variants",), beside=(QUIET, WAIT))
@@ -48,7 +48,8 @@ def compare(request: CompareRequest, sink: Following) -> Report:
     >>> report = ffnbench.compare(["relu", "swiglu"], d_model=256, quick=True)
     >>> report.frame()[["label", "params", "latency_s", "ratio", "verdict"]]
     """
-    return api.compare(request, sink)
+    found: Report = api.compare(request, sink)
+    return found
 
 
 @asks(CostRequest, first=("variants",))
@@ -57,7 +58,8 @@ def cost(request: CostRequest, sink: Following) -> Report:
 
     >>> ffnbench.cost(["relu", "swiglu"], d_model=4096).frame()[["label", "d_ff", "params", "flops_forward"]]
     """
-    return api.cost(CompareRequest(**vars(request)), sink)
+    found: Report = api.cost(CompareRequest(**vars(request)), sink)
+    return found
 
 
 @asks(BlockRequest, hidden=("whole_model",), beside=(QUIET, WAIT))
@@ -68,7 +70,8 @@ def block(request: BlockRequest, sink: Following) -> Report:
 
     >>> ffnbench.block(preset="llama3-8b", seq_len=[128, 8192], cost_only=True)
     """
-    return api.block(request, sink)
+    found: Report = api.block(request, sink)
+    return found
 
 
 @asks(FactsRequest, first=("activations",), beside=(QUIET,))
@@ -87,7 +90,8 @@ def time_activations(request: TimingRequest, sink: Following) -> Report:
 
     >>> ffnbench.time_activations(["relu", "gelu"], elements=65536, quick=True)
     """
-    return api.time_activations(request, sink)
+    found: Report = api.time_activations(request, sink)
+    return found
 
 
 @asks(PictureRequest, first=("activations",), beside=(PATH,))
@@ -100,6 +104,7 @@ def plot_activations(
 
     >>> figure = ffnbench.plot_activations(["relu", "gelu", "silu"])
     """
+    figure: Figure
     figure, files, _ = api.draw_activations(request)
     if path is None:
         as_displayed(figure)
@@ -154,23 +159,17 @@ def inspect(model: str | os.PathLike[str], *, whole_model: bool = False) -> Answ
     return _answer(sink, "inspect")
 
 
-def build(variant: str | os.PathLike[str], *, device: Any = None, dtype: Any = None, **sizes: Any) -> nn.Module:
-    """The nn.Module of a variant, in this process: maps (..., d_model) to (..., d_model).
+@asks(CompareRequest, first=("variants",), hidden=HIDDEN, beside=(DEVICE,))
+def build(request: CompareRequest, sink: Following, device: Any = None) -> nn.Module:
+    """The nn.Module of one variant, in this process: maps (..., d_model) to (..., d_model).
 
     Widths follow the same rules as in `compare`: a gated form has the parameters of the classic one at 4 * d_model
     unless d_ff, rule or match="none" say otherwise. `@dtype=` and `@device=` in the variant work too.
 
     >>> module = ffnbench.build("swiglu", d_model=768)
     """
-    if not isinstance(variant, str | os.PathLike):
-        raise WrongArgument("build takes the name of a variant", "call a class of your own by yourself")
-    if isinstance(sizes.get("d_model"), list | tuple):
-        raise WrongArgument("build makes one module, and d_model is a list", "build one at a time")
-    values = {"variants": variant, **sizes, **({"dtype": dtype} if dtype is not None else {})}
-    hidden = tuple(one.field.name for one in arguments_of(CompareRequest).values() if one.name not in BUILDS)
-    hidden = tuple(name for name in hidden if name not in ("variants", "dtype"))
-    request = request_of(CompareRequest, values, hidden, [*BUILDS, "device"])
-    return api.build(request, device)
+    module: nn.Module = api.build(request, device)
+    return module
 
 
 @spoken
@@ -179,30 +178,8 @@ def load(path: str | os.PathLike[str]) -> Report:
 
     >>> report = ffnbench.load("run.json")
     """
-    return api.load(os.fspath(path))
-
-
-def _built() -> Callable[..., nn.Module]:
-    """`build` with the arguments that its sizes have in `compare`."""
-    known = arguments_of(CompareRequest)
-    sizes = [
-        inspection.Parameter(name, inspection.Parameter.KEYWORD_ONLY, default=known[name].default,
-                             annotation=known[name].kind) for name in BUILDS
-    ]  # fmt: skip
-    first = inspection.Parameter(
-        "variant", inspection.Parameter.POSITIONAL_OR_KEYWORD, annotation=TypeText("str | os.PathLike[str]")
-    )
-    own = {"dtype": "Dtype | torch.dtype | None", "device": "str | torch.device | None"}
-    parameters = [first, *sizes] + [
-        inspection.Parameter(name, inspection.Parameter.KEYWORD_ONLY, default=None, annotation=TypeText(type_))
-        for name, type_ in own.items()
-    ]
-    call = spoken(build)
-    call.__signature__ = inspection.Signature(parameters, return_annotation=TypeText("nn.Module"))  # type: ignore[attr-defined]
-    told = {**{name: known[name].help for name in BUILDS}, "dtype": known["dtype"].help, "device": "torch's device."}
-    call.__doc__ = f"{inspection.getdoc(build)}\n\n{listed(told)}"
-    del call.__wrapped__  # type: ignore[attr-defined]
-    return call
+    found: Report = api.load(os.fspath(path))
+    return found
 
 
 def _answer(sink: Following, name: str) -> Answer:
@@ -215,5 +192,6 @@ PUBLIC = {
     function.__name__: function
     for function in (
         compare, cost, block, activations, time_activations, plot_activations, check, ab, inspect, selftest, load,
+        build,
     )
-} | {"build": _built()}  # fmt: skip
+}  # fmt: skip

@@ -22,10 +22,11 @@ F = TypeVar("F", bound=Callable[..., Any])
 T = TypeVar("T")
 PATHS = ("path", "model")
 WIDTH = 110  # of a line of help
-QUIET, WAIT, PATH = "quiet", "wait", "path"
+QUIET, WAIT, PATH, DEVICE = "quiet", "wait", "path", "device"
 BESIDE = {  # arguments that are of the call, and not of what is asked
     QUIET: ("bool", False, "No progress bar, and no line about the machine."),
     WAIT: ("bool", False, "Wait while another run of ffnbench measures on this machine."),
+    DEVICE: ("str | torch.device | None", None, "torch's device."),
     PATH: ("str | os.PathLike[str] | None", None, "Write the picture there (.png, .svg, .pdf; .csv: its points)."),
 }
 
@@ -46,7 +47,8 @@ def asks(
             own = {name: given.pop(name) for name in beside if name in given}
             following = {name: own.pop(name) for name in (QUIET, WAIT) if name in own}
             try:
-                _refuse_within_worker(function.__name__)
+                if DEVICE not in beside:  # a factory in a file may build
+                    _refuse_within_worker(function.__name__)
                 request = request_of(kind, given, hidden, names)
                 with Following(**following, spoken=partial(as_python, known=known)) as sink:
                     found = function(request, sink, **own)
@@ -131,10 +133,10 @@ def _placed(name: str, first: Sequence[str], places: tuple[Any, ...]) -> dict[st
 
 def _told(kind: type[Request], names: Sequence[str], hidden: tuple[str, ...]) -> str:
     known = arguments_of(kind, hidden)
-    return listed({name: known[name].help if name in known else BESIDE[name][2] for name in names})
+    return _listed({name: known[name].help if name in known else BESIDE[name][2] for name in names})
 
 
-def listed(told: dict[str, str]) -> str:
+def _listed(told: dict[str, str]) -> str:
     """What arguments mean, a line each."""
     lines = (
         textwrap.fill(f"{name}: {text}", WIDTH, initial_indent="    ", subsequent_indent="        ")

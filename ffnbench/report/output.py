@@ -10,7 +10,7 @@ import secrets
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from ffnbench.errors import EXIT_INTERRUPTED, EXIT_REGRESSED, FfnbenchError, Unfinished, complain
@@ -19,6 +19,7 @@ from ffnbench.plan import Plan
 from ffnbench.report.arrangement import Arrangement
 from ffnbench.report.exports import EXPORTS
 from ffnbench.report.findings import CHECK_FORMATS, CHECK_SUFFIXES
+from ffnbench.report.flags import CheckOutput, Shown, Updating, Written
 from ffnbench.report.formats import FORMATS, SUFFIXES, View, Write, is_roofline, writer_of
 from ffnbench.report.journal import Found, Journal
 from ffnbench.report.progress import ProgressBar
@@ -26,118 +27,14 @@ from ffnbench.report.roofline import has_ceilings, no_ceilings
 from ffnbench.report.store import Outputs, append, inputs_of, locked, refuse_unwritable, save
 from ffnbench.report.text import Terminal, show
 from ffnbench.report.views import refuse_unknown_columns
-from ffnbench.request import EFFORT, LIMITS, OUTPUT, flag
 from ffnbench.result import Progress, Report
 from ffnbench.streams import hush, visible
 
 Listener = Callable[[Progress], None]
 Finder = Callable[[Found], None]
-Heard = Callable[[Plan | Report], None]
 STDOUT_OF_CI = 100  # columns
 SHORT_FORMATS = {"md": "markdown"}
-
-
-Sayer = Callable[[Plan | None], tuple[str, ...]]
-
-
-def _unheard(_: Plan | Report) -> None:
-    """Nobody wants to know."""
-
-
-def _nothing(_: Plan | None) -> tuple[str, ...]:
-    """There is nothing to say."""
-    return ()
-
-
-@dataclass(frozen=True, kw_only=True)
-class Shown:
-    """The flags of what stands on stdout."""
-
-    format: str = flag("table", "On stdout: {formats}.", OUTPUT, "NAME", short="-f")
-    json: bool = flag(False, "Short for --format json.", OUTPUT)
-    wide: bool = flag(False, "Show every column, in blocks that fit.", OUTPUT)
-    known: Heard = _unheard  # is told what is asked as soon as that is known: a plan, or the baseline of a check
-    said: Sayer = _nothing  # what a reader should know of how a plan, or None, was asked for
-
-
-@dataclass(frozen=True, kw_only=True)
-class Arranged:
-    """The flags of which columns are shown, and in which order rows stand."""
-
-    columns: str = flag(
-        "", "Only these, named as in the CSV or by their heading: params,latency,ratio; +gflops adds one.", OUTPUT,
-        "LIST")  # fmt: skip
-    sort: str = flag(
-        "", "Sort rows by a column, the reference among them; -latency or latency:desc: largest first. Rows of one "
-        "reference stay together.", OUTPUT, "COLUMN")  # fmt: skip
-
-
-@dataclass(frozen=True, kw_only=True)
-class Written:
-    """The flag of files."""
-
-    out: tuple[str, ...] = flag(
-        (), "Write a file ({suffixes}), or all of them into a folder/. Repeatable.", OUTPUT, "PATH", short="-o"
-    )
-
-
-@dataclass(frozen=True, kw_only=True)
-class Kept(Written, Shown):
-    """How an answer is shown and written where nothing is measured."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Reported(Arranged, Kept):
-    """How a saved run is shown and written."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Counted(Arranged, Kept):
-    """How what is counted is shown and written."""
-
-    force: bool = flag(False, "Write over a .json that holds what was measured.", OUTPUT)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Quiet:
-    """The flag of progress."""
-
-    quiet: bool = flag(False, "No progress on stderr.", OUTPUT, short="-q")
-
-
-@dataclass(frozen=True, kw_only=True)
-class ShownQuietly(Quiet, Shown):
-    """How an answer is shown, and whether anything is told beside it."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Output(Quiet, Kept):
-    """How an answer is shown and written, whether progress is told, and whether it waits for its turn."""
-
-    wait: bool = flag(False, "Wait while another run of ffnbench measures on this machine.", EFFORT)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Measured(Arranged, Output):
-    """How what was measured is shown and written."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class CheckOutput(Output):
-    """How a check is shown and written, and what follows from it."""
-
-    export: tuple[str, ...] = flag(
-        (), "bencher, github-action-benchmark or go-bench. Repeatable.", OUTPUT, "NAME[=PATH]"
-    )
-    on_unclear: str = flag("pass", "What follows where the run can't tell.", LIMITS, "pass|fail")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Updating:
-    """What a check does to its baseline."""
-
-    update: bool = flag(False, "Accept what was found: it becomes the baseline.", LIMITS)
-    append: bool = flag(False, "Add this run to the baseline's, unless it is busy or REGRESSED.", LIMITS)
+NO_UPDATE = Updating()
 
 
 class NullSink:
@@ -208,7 +105,7 @@ class OutputSink(NullSink):
 
     def __init__(
         self,
-        output: Output | Shown | Written,
+        output: Shown | Written,
         stem: str,
         *,
         suffixes: Sequence[str] = SUFFIXES,
@@ -222,9 +119,8 @@ class OutputSink(NullSink):
         self._quiet: bool = getattr(output, "quiet", False)
         self.waits = getattr(output, "wait", False)
         self.tells = not self._quiet
-        self._known: Heard = getattr(output, "known", _unheard)
         self._how = Arrangement(sort=getattr(output, "sort", ""), columns=getattr(output, "columns", ""))
-        self._said: Sayer = getattr(output, "said", _nothing)
+        self._said: tuple[str, ...] = getattr(output, "said", ())
         one_of("format", self._format, formats)
         self._inputs = list(inputs)
         self._counts_only = counts_only
@@ -247,15 +143,14 @@ class OutputSink(NullSink):
         return OneOfSeveral(self, number, runs)
 
     def known(self, what: Plan | Report) -> None:
-        """Raises FfnbenchError where a flag that was typed would mislead, or a file could hold nothing."""
-        self._known(what)
+        """Raises FfnbenchError where a file could hold nothing."""
         drawn = any(map(is_roofline, self._outputs.paths))
         if drawn and (self._counts_only or not has_ceilings(what)):
             raise no_ceilings()
 
     def said(self, plan: Plan | None) -> tuple[str, ...]:
         """Which defaults a file has set."""
-        return self._said(plan)
+        return self._said
 
     def tell(self, text: str) -> None:
         """One line on stderr before anything is measured."""
@@ -320,6 +215,7 @@ class OutputSink(NullSink):
         except BrokenPipeError:
             hush()
         except OSError as problem:
+            hush()  # what is left in its buffer would end the process with a code of Python's own
             return [Unfinished(f"cannot write to stdout: {problem.strerror or problem}", "is the disk full?")]
         return []
 
@@ -360,7 +256,7 @@ class CheckSink(OutputSink):
     """
 
     def __init__(
-        self, output: CheckOutput, baseline: str = "", current: str | None = None, updating: Updating = Updating()
+        self, output: CheckOutput, baseline: str = "", current: str | None = None, updating: Updating = NO_UPDATE
     ) -> None:
         one_of("--on-unclear", output.on_unclear, ("pass", "fail"))
         self._unclear_fails = output.on_unclear == "fail"

@@ -21,6 +21,7 @@ import termios
 import threading
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -30,7 +31,8 @@ ROOT = Path(__file__).resolve().parents[2]
 MARK = "FFNBENCH_FAULT"  # in the environment of every process of a fault: so those that outlive it are found
 SMALL = ("--d-model", "32", "--seq-len", "16", "--threads", "1")
 TWO = (*SMALL, "--variants", "relu,gelu")
-QUICK = (*TWO, "--workers", "3", "--rounds", "2")
+FEW = ("--workers", "3", "--rounds", "2")
+QUICK = (*TWO, *FEW)
 QUICK_SAMPLES = 2 * 3 * 2
 LONG = (*TWO, "--workers", "3", "--rounds", "5000")
 COST = ("cost", "--variants", "relu,gelu", "--d-model", "32")
@@ -134,17 +136,13 @@ class Running:
             self.process.kill()
             self.process.wait()
             self.scene.broken.append(f"it hung for {seconds:g} s")
-        spent = time.monotonic() - self.began
         if self.out == self.err:
             time.sleep(0.2)  # until all that stood in the terminal is read
         out, err = (path.read_bytes().decode("utf-8", "surrogateescape") for path in (self.out, self.err))
-        done = Done(self.process.returncode, out, err if self.err != self.out else "", spent)
+        done = Done(self.process.returncode, out, err if self.err != self.out else "", time.monotonic() - self.began)
         self.scene.codes.append(done.code)
-        for bad in ("Traceback (most recent call last)", "this is a bug in ffnbench"):
-            if bad in done.said:
-                last = [line for line in done.said.splitlines() if line and not line.startswith((" ", "error", "hint"))]
-                self.scene.broken.append(f"a traceback ({last[-1][:80] if last else bad})")
-                break
+        if "Traceback (most recent call last)" in done.said or "this is a bug in ffnbench" in done.said:
+            self.scene.broken.append(f"a traceback: {done.said[-200:]!r}")
         return done
 
 
@@ -157,16 +155,12 @@ class Scene:
         for folder in (self.folder, self.temporary, self.home, self._logs):
             folder.mkdir(parents=True)
         self.codes: list[int] = []
-        self.happened: list[str] = []
         self.broken: list[str] = []
         self._numbers = itertools.count(1)
-        ours = {"PYTHONPATH": str(ROOT), "COLUMNS": "100", "TMPDIR": str(self.temporary), "HOME": str(self.home)}
-        out = (
-            "PYTHONIOENCODING", "PYTHONUTF8", "GITHUB_STEP_SUMMARY", "FORCE_COLOR", "NO_COLOR", "OMP_NUM_THREADS",
-            "XDG_STATE_HOME",
-        )  # fmt: skip
-        known = {name: value for name, value in os.environ.items() if name not in out and not name.startswith("GIT_")}
-        self.environment = {**known, **ours, MARK: str(base)}
+        self.environment = {
+            "PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT), "COLUMNS": "100", "TMPDIR": str(self.temporary),
+            "HOME": str(self.home), "LANG": "C.UTF-8", "PYTHONDONTWRITEBYTECODE": "1", MARK: str(base),
+        }  # fmt: skip
 
     # Commands
 
@@ -229,14 +223,8 @@ class Scene:
         os.close(inner)
 
         def read() -> None:
-            with out.open("ab", buffering=0) as file:
-                while True:
-                    try:
-                        data = os.read(outer, 65536)
-                    except OSError:
-                        return
-                    if not data:
-                        return
+            with out.open("ab", buffering=0) as file, suppress(OSError):
+                while data := os.read(outer, 65536):
                     file.write(data)
 
         threading.Thread(target=read, daemon=True).start()
@@ -254,10 +242,6 @@ class Scene:
         self.expect(done.code in codes, f"exit {done.code} where {' or '.join(map(str, codes))} is promised")
         return done
 
-    def tell(self, text: str) -> None:
-        """Note what has happened."""
-        self.happened.append(text)
-
     def says(self, done: Done, *texts: str) -> None:
         """Hold a command's words against what it has to say."""
         for text in texts:
@@ -274,10 +258,10 @@ class Scene:
         found = OBEYED.search(done.said)
         self.expect(found is None, f"it shows {found[0]!r} as it is" if found else "")
 
-    def whole(self, path: str | Path, samples: int | None = None, *, tell: bool = True) -> dict[str, Any]:
+    def whole(self, path: str | Path, samples: int | None = None) -> dict[str, Any]:
         """A saved run, read with the standard library; not whole is broken, and gives nothing."""
         file = self.folder / path
-        name = file.name if len(file.name) < 40 else f"{file.name[:10]}...{file.name[-10:]}"
+        name = file.name[-40:]
         try:
             data: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"), parse_constant=_no_number)
         except FileNotFoundError:
@@ -291,8 +275,6 @@ class Scene:
         self.expect(data.get("plan", {}).get("cases"), f"{name} has no cases")
         if samples is not None:
             self.expect(len(times) == samples, f"{name} has {len(times)} samples, not {samples}")
-        if tell:
-            self.tell(f"{name} whole, {len(times)} samples")
         return data
 
     def same(self, path: str | Path, content: bytes) -> None:
@@ -300,8 +282,6 @@ class Scene:
         file = self.folder / path
         found = file.read_bytes() if file.exists() else None
         self.expect(found == content, f"{file.name} is {'gone' if found is None else 'another'}")
-        if found == content:
-            self.tell(f"{file.name} as it was")
 
     def nobody(self, seconds: float = GONE_S) -> None:
         """No process of this fault lives any more; one that does is ended, by its number."""
@@ -310,10 +290,8 @@ class Scene:
             time.sleep(0.05)
         for number, command in left.items():
             self.broken.append(f"still alive after {seconds:g} s: {command[-60:]}")
-            try:
+            with suppress(ProcessLookupError):
                 os.kill(number, signal.SIGKILL)
-            except ProcessLookupError:
-                continue
 
     def nothing_left(self) -> None:
         """Nothing of ours stays beside the outputs, or among the temporary files."""
@@ -335,8 +313,9 @@ class Scene:
         return found
 
     def workers(self) -> list[int]:
-        """The workers that live now, the one that was started first at the front: that one measures."""
-        return sorted((n for n, command in self.living().items() if "boot.py" in command), key=_started)
+        """The workers that live now: they are forked by processes of the same name."""
+        boots = {number for number, command in self.living().items() if "boot.py" in command}
+        return [number for number in boots if _parent(number) in boots]
 
     # Files
 
@@ -431,13 +410,11 @@ def wait_until(holds: Callable[[], object], seconds: float) -> bool:
     return True
 
 
-def _started(number: int) -> tuple[int, int]:
-    """When a process was started, in ticks since boot."""
+def _parent(number: int) -> int:
     try:
-        words = Path(f"/proc/{number}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
+        return int(Path(f"/proc/{number}/stat").read_text(errors="replace").rpartition(")")[2].split()[1])
     except OSError:
-        return (0, number)
-    return (int(words[19]), number)
+        return 0
 
 
 def _no_number(name: str) -> float:

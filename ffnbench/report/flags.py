@@ -1,0 +1,114 @@
+"""The flags of how an answer is shown and written, and of what becomes of it: bundles, as the requests are."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ffnbench.request import EFFORT, LIMITS, OUTPUT, flag
+
+WITH_PICTURES = (
+    "Write a file (.csv, .json, .md, .png, .svg, .pdf; roofline.png: under ceilings), or all of them into a folder/. "
+    "Repeatable."
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shown:
+    """What stands on stdout. `said` is what a reader should know of how it was asked for."""
+
+    format: str = flag("table", "On stdout: table, markdown, csv or json.", OUTPUT, "NAME", short="-f")
+    json: bool = flag(False, "Short for --format json.", OUTPUT)
+    wide: bool = flag(False, "Show every column, in blocks that fit.", OUTPUT)
+    said: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Arranged:
+    """Which columns are shown, and in which order rows stand."""
+
+    columns: str = flag(
+        "", "Only these, named as in the CSV or by their heading: params,latency,ratio; +gflops adds one.", OUTPUT,
+        "LIST")  # fmt: skip
+    sort: str = flag(
+        "", "Sort rows by a column, the reference among them; -latency or latency:desc: largest first. Rows of one "
+        "reference stay together.", OUTPUT, "COLUMN")  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True)
+class Written:
+    """The files of a picture."""
+
+    out: tuple[str, ...] = flag(
+        (), "Write a file (.png, .svg, .pdf, .csv; default: activations.png), or all of them into a folder/. "
+        "Repeatable.", OUTPUT, "PATH", short="-o")  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True)
+class Kept(Shown):
+    """How an answer is shown and written where nothing is measured."""
+
+    out: tuple[str, ...] = flag(
+        (), "Write a file (.csv, .json, .md), or all of them into a folder/. Repeatable.", OUTPUT, "PATH", short="-o"
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reported(Arranged, Kept):
+    """How a saved run is shown and written."""
+
+    out: tuple[str, ...] = flag((), WITH_PICTURES, OUTPUT, "PATH", short="-o")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Counted(Reported):
+    """How what is counted is shown and written."""
+
+    force: bool = flag(False, "Write over a .json that holds what was measured.", OUTPUT)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Quiet:
+    """Whether progress is told."""
+
+    quiet: bool = flag(False, "No progress on stderr.", OUTPUT, short="-q")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ShownQuietly(Quiet, Shown):
+    """How an answer is shown, and whether anything is told beside it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Output(Quiet, Kept):
+    """How an answer is shown and written, whether progress is told, and whether it waits for its turn."""
+
+    wait: bool = flag(False, "Wait while another run of ffnbench measures on this machine.", EFFORT)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Measured(Arranged, Output):
+    """How what was measured is shown and written."""
+
+    out: tuple[str, ...] = flag((), WITH_PICTURES, OUTPUT, "PATH", short="-o")
+
+
+@dataclass(frozen=True, kw_only=True)
+class CheckOutput(Output):
+    """How a check is shown and written, and what follows from it."""
+
+    format: str = flag("table", "On stdout: table, markdown, csv, json or github.", OUTPUT, "NAME", short="-f")
+    out: tuple[str, ...] = flag(
+        (), "Write a file (.xml, .md, .json, .csv), or all of them into a folder/. Repeatable.", OUTPUT, "PATH",
+        short="-o")  # fmt: skip
+    export: tuple[str, ...] = flag(
+        (), "bencher, github-action-benchmark or go-bench. Repeatable.", OUTPUT, "NAME[=PATH]"
+    )
+    on_unclear: str = flag("pass", "What follows where the run can't tell.", LIMITS, "pass|fail")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Updating:
+    """What a check does to its baseline."""
+
+    update: bool = flag(False, "Accept what was found: it becomes the baseline.", LIMITS)
+    append: bool = flag(False, "Add this run to the baseline's, unless it is busy or REGRESSED.", LIMITS)
