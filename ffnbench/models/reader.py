@@ -210,7 +210,7 @@ class Reader:
             shared = self.count(experts["shared_d_ff"], least=0)
         else:
             shared = self.count(experts["d_ff"]) * self.count(experts["shared"], least=0)
-        keys = {
+        keys: dict[str, Any] = {
             "experts": self.count(experts["experts"]),
             "top_k": self.count(experts["top_k"]),
             "router_bias": self.switch(experts["router_bias"]),
