@@ -21,8 +21,8 @@ from ffnbench.api import world
 from ffnbench.ffn.cost import Cost
 from ffnbench.ffn.spec import ActivationSpec, ImportedSpec
 from ffnbench.plan import OWN, Arm, Backend, Case, Workload
-from ffnbench.report.compare import compare_records
 from ffnbench.report.records import csv_text
+from ffnbench.report.rows import case_records
 from ffnbench.result import Agreement, Curve, Report
 from ffnbench.run.prober import Prober
 from ffnbench.run.session import Session, WorkerLost
@@ -254,7 +254,7 @@ def in_process(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[st
 
 def csv_of(report: Report) -> str:
     """The csv of a report, by the contract."""
-    return csv_text(compare_records(report))
+    return csv_text(case_records(report))
 
 
 @pytest.fixture

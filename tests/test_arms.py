@@ -17,8 +17,8 @@ from ffnbench.errors import FfnbenchError
 from ffnbench.plan import CONTROL, OWN, Arm, Case, Plan
 from ffnbench.planning.compare import plan_compare
 from ffnbench.planning.grammar import parse_variant
-from ffnbench.report.store import load, seal
-from ffnbench.report.words import side_lines
+from ffnbench.report.files.store import load, seal
+from ffnbench.report.tables.words import side_lines
 from ffnbench.request import CompareRequest
 from ffnbench.result import Side
 from ffnbench.run.runner import run

@@ -25,8 +25,8 @@ from ffnbench.gate.regression import (
     status_of,
 )
 from ffnbench.planning.compare import plan_compare
-from ffnbench.report.exports import EXPORTS
-from ffnbench.report.store import report_text
+from ffnbench.report.files.exports import EXPORTS
+from ffnbench.report.files.store import report_text
 from ffnbench.request import CompareRequest
 
 VARIANTS = "relu,gelu,swiglu"

@@ -22,14 +22,14 @@ from ffnbench.metrics import DEVICE_TIME, HOST_TIME, LATENCY, WORKSPACE
 from ffnbench.plan import NoProbe, Plan, Workload, cost_of
 from ffnbench.planning.block import plan_block
 from ffnbench.planning.compare import plan_compare
-from ffnbench.report.block_records import block_records
-from ffnbench.report.compare import compare_table
-from ffnbench.report.conditions import OF_DEVICE, OF_WALL, latency_line, untested_kinds, untested_note
-from ffnbench.report.footnotes import case_notes
+from ffnbench.report.files.store import report_text
 from ffnbench.report.shown_report import ShownReport, recompute
-from ffnbench.report.side_by_side import side_by_side_view
-from ffnbench.report.store import report_text
-from ffnbench.report.text import plain
+from ffnbench.report.tables.block_records import block_records
+from ffnbench.report.tables.compare import compare_table
+from ffnbench.report.tables.conditions import OF_DEVICE, OF_WALL, latency_line, untested_kinds, untested_note
+from ffnbench.report.tables.footnotes import case_notes
+from ffnbench.report.tables.side_by_side import side_by_side_view
+from ffnbench.report.tables.text import plain
 from ffnbench.request import BlockRequest, CompareRequest
 from ffnbench.result import Bound, CaseCost, Estimate, Report, Roof
 from ffnbench.stats.ceilings import fits, needed_by

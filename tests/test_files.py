@@ -19,8 +19,9 @@ from conftest import FakeLaunch, FakeWorker, lost
 
 from ffnbench import api, cli
 from ffnbench.errors import FfnbenchError, Unfinished
-from ffnbench.report import store
-from ffnbench.report.store import Outputs, inputs_of, replace_file, report_text
+from ffnbench.report.files import outputs
+from ffnbench.report.files.outputs import Outputs, inputs_of, replace_file
+from ffnbench.report.files.store import report_text
 from ffnbench.request import CompareRequest
 
 ROOT = Path(__file__).parent.parent
@@ -135,7 +136,7 @@ def test_a_regression_stays_one_whatever_becomes_of_the_rest(
     def failing(path: Path, content: bytes) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(store, "replace_file", failing)
+    monkeypatch.setattr(outputs, "replace_file", failing)
     monkeypatch.setattr(sys, "stdout", Bad())
     code, _, err = call(
         "check", measured, "-q", "--format", "github", "--export", f"bencher={tmp_path / 'x.json'}", slow=1.5
@@ -349,7 +350,7 @@ def test_what_can_not_be_written_is_told_before_anything_is_done(
         bound.bind("socket.csv")
         if name == "folder.csv":  # as a path of an export: as an output it is a folder to write all formats into
             with pytest.raises(FfnbenchError, match=says):
-                store.refuse_unwritable(Path(name))
+                outputs.refuse_unwritable(Path(name))
             return
         with pytest.raises(FfnbenchError) as caught:
             Outputs([name], "x", (".csv",))
@@ -358,14 +359,14 @@ def test_what_can_not_be_written_is_told_before_anything_is_done(
 
 
 def test_a_failed_file_does_not_stop_the_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    real = store.replace_file
+    real = outputs.replace_file
 
     def some(path: Path, content: bytes) -> None:
         if path.name == "a.csv":
             raise OSError(errno.ENOSPC, "No space left on device")
         real(path, content)
 
-    monkeypatch.setattr(store, "replace_file", some)
+    monkeypatch.setattr(outputs, "replace_file", some)
     outputs = Outputs([str(tmp_path / "a.csv"), str(tmp_path / "b.csv")], "x", (".csv",))
     with pytest.raises(Unfinished, match=r"cannot write '.*a\.csv': No space left"):
         outputs.write(lambda suffix: b"x")

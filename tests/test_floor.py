@@ -12,7 +12,7 @@ from ffnbench.ffn.moe import MoESpec
 from ffnbench.ffn.spec import ActivationSpec, FFNSpec, Gate, ImportedSpec
 from ffnbench.metrics import LATENCY, ROOF
 from ffnbench.plan import GIVEN, Case, NoProbe, Workload, cost_of
-from ffnbench.report.store import load
+from ffnbench.report.files.store import load
 from ffnbench.result import Bound, CaseCost, Roof, Sample
 from ffnbench.stats.ceilings import Ceiling
 from ffnbench.stats.floor import Floor, below, floors_of, quickest

@@ -26,9 +26,9 @@ from ffnbench.plan import CONTROL, Arm, Plan, Workload
 from ffnbench.planning.compare import plan_compare
 from ffnbench.planning.grammar import parse_variant
 from ffnbench.planning.key_table import KEYS
-from ffnbench.report.compare import compare_table
-from ffnbench.report.store import load, report_text
-from ffnbench.report.text import html_fragment, markdown, plain
+from ffnbench.report.files.store import load, report_text
+from ffnbench.report.tables.compare import compare_table
+from ffnbench.report.tables.text import html_fragment, markdown, plain
 from ffnbench.request import CompareRequest, CostRequest, command_line
 from ffnbench.result import Report, Verdict
 from ffnbench.run.memory_limits import check_fits, memory_needed, memory_of_judge
@@ -321,7 +321,7 @@ def test_a_run_of_one_group_is_saved_as_before() -> None:
 
 
 def test_the_picture_has_a_panel_for_each_group() -> None:
-    from ffnbench.report.ratio_picture import ratio_figure
+    from ffnbench.report.pictures.ratios import ratio_figure
 
     figure, _ = ratio_figure(measured())
     assert len(figure.axes) >= 2

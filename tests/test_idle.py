@@ -12,7 +12,7 @@ from conftest import FakeLaunch, KnownProber
 from ffnbench import api
 from ffnbench.cli import app
 from ffnbench.errors import FfnbenchError
-from ffnbench.report.store import report_text
+from ffnbench.report.files.store import report_text
 from ffnbench.request import CompareRequest
 
 MOE = "swiglu@moe=4x2@routing=uniform"

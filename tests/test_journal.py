@@ -16,9 +16,9 @@ from conftest import ROOT, FakeLaunch, ffnbench
 
 from ffnbench import api
 from ffnbench.errors import FfnbenchError
-from ffnbench.report.journal import Journal
+from ffnbench.report.files.journal import Journal
+from ffnbench.report.files.store import load
 from ffnbench.report.output import Output, OutputSink
-from ffnbench.report.store import load
 from ffnbench.request import CompareRequest
 
 COMPARE = ["compare", "--variants", "relu,swiglu", "--d-model", "32", "--threads", "1", "--metrics", "latency"]
@@ -169,8 +169,8 @@ def test_what_could_not_be_written_stays_in_the_journal(call, tmp_path: Path, mo
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("ffnbench.report.store.replace_file", full)
-    monkeypatch.setattr("ffnbench.report.store._rescue", lambda content: None)  # nowhere else either
+    monkeypatch.setattr("ffnbench.report.files.outputs.replace_file", full)
+    monkeypatch.setattr("ffnbench.report.files.outputs._rescue", lambda content: None)  # nowhere else either
     code, _, err = call(*COMPARE, "--quick", "-o", "a.json")
     assert code == 3
     assert "what was measured is in a.json.journal" in err

@@ -20,8 +20,8 @@ from ffnbench.cli import app
 from ffnbench.ffn.cost import Cost, cost
 from ffnbench.metrics import METRICS
 from ffnbench.plan import METHOD, Kind
-from ffnbench.report.ratio_picture import ratio_figure
-from ffnbench.report.store import load, report_text, seal
+from ffnbench.report.files.store import load, report_text, seal
+from ffnbench.report.pictures.ratios import ratio_figure
 from ffnbench.report.views import VIEWS
 from ffnbench.request import BlockRequest, CompareRequest, SidesRequest, TimingRequest, command_line
 from ffnbench.run.session import Session

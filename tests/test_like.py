@@ -30,7 +30,7 @@ from ffnbench.planning.backends import lacks
 from ffnbench.planning.compare import plan_compare
 from ffnbench.planning.grammar import parse_variant
 from ffnbench.planning.sides import plan_sides
-from ffnbench.report.compare import compare_table
+from ffnbench.report.tables.compare import compare_table
 from ffnbench.request import CompareRequest, SidesRequest
 from ffnbench.worker.jobs import Jobs, Mismatch
 from ffnbench.worker.loop import _answer

@@ -15,8 +15,8 @@ from conftest import ROOT, FakeLaunch
 
 from ffnbench import api, cli
 from ffnbench.errors import FfnbenchError
+from ffnbench.report.files.store import load, report_text
 from ffnbench.report.shown_report import as_shown, recompute
-from ffnbench.report.store import load, report_text
 from ffnbench.request import CompareRequest, TimingRequest
 
 TODAY = 6  # written by hand: whoever raises it says in plan.py what it means

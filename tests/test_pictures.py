@@ -13,9 +13,9 @@ from matplotlib.text import Text
 
 from ffnbench.activations.facts import Facts
 from ffnbench.errors import FfnbenchError
-from ffnbench.report.curve_picture import curves_figure
-from ffnbench.report.picture import Canvas, render
-from ffnbench.report.surface_picture import gated_figure
+from ffnbench.report.pictures.canvas import Canvas, render
+from ffnbench.report.pictures.curves import curves_figure
+from ffnbench.report.pictures.surfaces import gated_figure
 from ffnbench.result import Curve
 
 NATURAL = Canvas(size=None, dpi=50, style="default")

@@ -15,13 +15,15 @@ from rich.cells import cell_len
 from ffnbench import cost
 from ffnbench.api import measure, prepare
 from ffnbench.errors import FfnbenchError
-from ffnbench.report import listing
-from ffnbench.report.compare import compare_records, compare_table
-from ffnbench.report.footnotes import Footnotes
+from ffnbench.report.files.outputs import Outputs
+from ffnbench.report.files.store import load, report_text
 from ffnbench.report.formats import SUFFIXES
-from ffnbench.report.store import Outputs, load, report_text
-from ffnbench.report.table import EXTRA, Column, Table, ratio_cell
-from ffnbench.report.text import markdown, plain
+from ffnbench.report.rows import case_records
+from ffnbench.report.tables import listing
+from ffnbench.report.tables.compare import compare_table
+from ffnbench.report.tables.footnotes import Footnotes
+from ffnbench.report.tables.table import EXTRA, Column, TextTable, ratio_cell
+from ffnbench.report.tables.text import markdown, plain
 from ffnbench.report.views import report_view
 from ffnbench.request import CompareRequest, TimingRequest
 from ffnbench.result import Comparison, Estimate, Report, Verdict
@@ -95,7 +97,7 @@ def test_all_but_tokens_is_in_the_80_columns_of_the_main_job() -> None:
 def test_wide_shows_every_column_in_blocks_that_fit() -> None:
     from rich.console import Console
 
-    from ffnbench.report.text import show
+    from ffnbench.report.tables.text import show
 
     table = compare_table(report_of())
     console = Console(width=80, file=io.StringIO(), force_terminal=False)
@@ -175,7 +177,7 @@ def test_a_ratio_reads_as_number_interval_and_verdict(verdict: str, ratio, text:
     found = Comparison(case="a", reference="b", metric="latency", ratio=estimate, verdict=Verdict(verdict))
     cell = ratio_cell(found)
     assert (cell.text, cell.value) == (text, ratio and ratio[0])
-    assert cell.text.replace("<", "&lt;") in markdown(Table(columns=(Column(title="x"),), rows=((cell,),)))
+    assert cell.text.replace("<", "&lt;") in markdown(TextTable(columns=(Column(title="x"),), rows=((cell,),)))
 
 
 def test_the_total_is_weights_and_what_a_call_holds_with_the_gradients_counted_once() -> None:
@@ -183,9 +185,9 @@ def test_the_total_is_weights_and_what_a_call_holds_with_the_gradients_counted_o
     at its peak the gradients of both matrices, which are in the peak, so they are not added again.
     """
     weights, hidden, model = 4 * 2 * 512 * 2048, 4 * 512 * 2048, 4 * 512 * 512
-    [forward] = compare_records(cost("relu", d_model=512))
+    [forward] = case_records(cost("relu", d_model=512))
     assert forward["total_bytes"] == weights + 2 * hidden
-    [train] = compare_records(cost("relu", d_model=512, mode="train"))
+    [train] = case_records(cost("relu", d_model=512, mode="train"))
     # relu's output is saved and read by the second product; then y, dh, dx and both dW come to be
     assert train["total_bytes"] == weights + train["peak_bytes"]
     assert weights < train["peak_bytes"] < weights + 3 * hidden + 2 * model
@@ -276,7 +278,7 @@ def test_json_holds_everything_and_reads_back(tmp_path: Path) -> None:
     assert len([s for s in data["samples"] if s["metric"] == "latency"]) == 4 * 5 * 30
     assert {"case", "metric", "worker", "starter", "round", "order", "value", "calls"} == set(data["samples"][0])
     loaded = load(path)
-    assert compare_records(loaded) == compare_records(report)
+    assert case_records(loaded) == case_records(report)
     assert loaded.plan == report.plan
 
 

@@ -13,6 +13,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 from conftest import FakeLaunch
+from ffnbench.report.label_places import Box, place
+from ffnbench.report.roofline import roofline
 from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
@@ -20,11 +22,9 @@ from matplotlib.lines import Line2D
 from ffnbench import api
 from ffnbench.errors import FfnbenchError
 from ffnbench.metrics import LATENCY, ROOF
+from ffnbench.report.files.store import report_text
 from ffnbench.report.formats import PICTURES, writer_of
-from ffnbench.report.label_places import Box, place
-from ffnbench.report.roofline import roofline
-from ffnbench.report.roofline_picture import SMALL, roofline_figure
-from ffnbench.report.store import report_text
+from ffnbench.report.pictures.roofline import SMALL, roofline_figure
 from ffnbench.report.views import report_view
 from ffnbench.request import CompareRequest
 from ffnbench.result import Bound, Estimate, Report, Roof, Sample, Share

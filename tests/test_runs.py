@@ -18,7 +18,7 @@ from conftest import FakeLaunch
 from ffnbench import cli
 from ffnbench.api import checks, measuring
 from ffnbench.gate import regression as module
-from ffnbench.report.store import load
+from ffnbench.report.files.store import load
 
 COMPARE = "--variants relu,gelu,swiglu --d-model 64 --threads 1 --metrics latency --precision 0.5"
 

@@ -12,8 +12,8 @@ from exam.machine import Machine, World
 from test_cli import call  # noqa: F401 - a fixture
 
 from ffnbench.plan import Plan
-from ffnbench.report.selftest import rates_table
-from ffnbench.report.text import plain
+from ffnbench.report.tables.selftest import rates_table
+from ffnbench.report.tables.text import plain
 from ffnbench.request import SelftestRequest
 from ffnbench.result import Run
 from ffnbench.selftest import exam

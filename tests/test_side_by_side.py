@@ -17,9 +17,9 @@ from conftest import ROOT, FakeLaunch, ffnbench
 from ffnbench.api import load, measure, prepare, reports
 from ffnbench.errors import FfnbenchError
 from ffnbench.gate.side_by_side import changes_between, common_rows
-from ffnbench.report.side_by_side import names_of, side_by_side_view
-from ffnbench.report.store import report_text
-from ffnbench.report.text import plain
+from ffnbench.report.files.store import report_text
+from ffnbench.report.tables.side_by_side import names_of, side_by_side_view
+from ffnbench.report.tables.text import plain
 from ffnbench.request import CompareRequest
 from ffnbench.result import Report
 

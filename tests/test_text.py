@@ -14,10 +14,10 @@ from conftest import FakeLaunch
 
 from ffnbench import api
 from ffnbench.errors import complain
+from ffnbench.report.files.store import load, report_text
 from ffnbench.report.progress import ProgressBar
-from ffnbench.report.store import load, report_text
-from ffnbench.report.table import Cell, Column, Table
-from ffnbench.report.text import html_fragment, markdown, plain
+from ffnbench.report.tables.table import Cell, Column, TextTable
+from ffnbench.report.tables.text import html_fragment, markdown, plain
 from ffnbench.request import CompareRequest
 from ffnbench.result import Progress
 
@@ -98,7 +98,7 @@ def test_a_picture_takes_a_label_as_it_is(tmp_path: Path, call) -> None:
 @pytest.mark.parametrize("sign", CONTROLS)
 def test_no_control_gets_into_a_table(sign: str) -> None:
     text = f"a{sign}b"
-    table = Table(
+    table = TextTable(
         columns=(Column(title=text), Column(title="n")), rows=((Cell(text=text), Cell(text="1")),), header=(text,),
         footnotes=(text,), summary=(text,),
     )  # fmt: skip
@@ -108,7 +108,7 @@ def test_no_control_gets_into_a_table(sign: str) -> None:
 
 def test_markdown_reads_no_markup() -> None:
     cell = Cell(text="<b>x</b> `c` [a](http://b) a|b **bold** \\| end")
-    shown = markdown(Table(columns=(Column(title="x"),), rows=((cell,),), header=("# head", "> quote")))
+    shown = markdown(TextTable(columns=(Column(title="x"),), rows=((cell,),), header=("# head", "> quote")))
     (row,) = [line for line in shown.splitlines() if "end" in line]
     assert "<b>" not in row
     assert "](http" not in row

@@ -15,7 +15,7 @@ from conftest import FakeLaunch, KnownProber, ProberHere, ffnbench
 
 from ffnbench import api, cli
 from ffnbench.gate import named_files
-from ffnbench.report.store import report_text
+from ffnbench.report.files.store import report_text
 from ffnbench.request import CompareRequest
 
 EVIL = """

@@ -12,7 +12,7 @@ import pytest
 from conftest import ROOT, FakeLaunch
 
 from ffnbench import api, cli
-from ffnbench.report.store import load
+from ffnbench.report.files.store import load
 from ffnbench.request import CompareRequest
 from ffnbench.run.lock import turn
 

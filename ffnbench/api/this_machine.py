@@ -18,9 +18,10 @@ from ffnbench.device.peak_flops import peaks
 from ffnbench.errors import Unfinished
 from ffnbench.ffn.dtypes import DTYPES
 from ffnbench.gate import named_files
-from ffnbench.report.ceilings import machine_records
-from ffnbench.report.ceilings_cache import keep_ceilings, kept_ceilings
-from ffnbench.report.listing import (
+from ffnbench.report.files.ceilings_cache import keep_ceilings, kept_ceilings
+from ffnbench.report.output import NullSink
+from ffnbench.report.tables.ceilings import machine_records
+from ffnbench.report.tables.listing import (
     backends_view,
     device_records,
     environment_records,
@@ -29,7 +30,6 @@ from ffnbench.report.listing import (
     trusted_record,
     workers_record,
 )
-from ffnbench.report.output import NullSink
 from ffnbench.result import Environment, MachineCeilings
 from ffnbench.run.devices import listed, why_not_seen
 from ffnbench.run.lock import turn

@@ -10,12 +10,12 @@ from ffnbench.api.preparing import NULL_SINK, prepare
 from ffnbench.errors import FfnbenchError
 from ffnbench.plan import OWN
 from ffnbench.planning.compare import plan_compare
+from ffnbench.report.files.store import load as load_report
 from ffnbench.report.output import NullSink
 from ffnbench.report.shown_report import ShownReport, as_shown, difference, recompute
-from ffnbench.report.side_by_side import side_by_side_view
-from ffnbench.report.store import load as load_report
+from ffnbench.report.tables.side_by_side import side_by_side_view
+from ffnbench.report.tables.whole_model import whole_model_view
 from ffnbench.report.views import report_view
-from ffnbench.report.whole_model import whole_model_view
 from ffnbench.request import BlockRequest, CompareRequest, SelftestRequest, TimingRequest
 from ffnbench.run.lock import turn
 
@@ -69,7 +69,7 @@ def whole_model(request: BlockRequest, sink: NullSink = NULL_SINK) -> None:
 
 def selftest(request: SelftestRequest, sink: NullSink = NULL_SINK) -> None:
     """How often ffnbench is wrong on this machine."""
-    from ffnbench.report.selftest import selftest_view
+    from ffnbench.report.tables.selftest import selftest_view
     from ffnbench.selftest.exam import exam, measure
 
     asked = exam(request)

@@ -11,9 +11,9 @@ from ffnbench.cli.app import leave
 from ffnbench.cli.bundles import command
 from ffnbench.cli.compare import ALL_SUFFIXES, WORDS
 from ffnbench.cli.help import examples
+from ffnbench.report.files.outputs import inputs_of
 from ffnbench.report.formats import PICTURE_SUFFIXES
-from ffnbench.report.output import Measured, OutputSink, Written
-from ffnbench.report.store import inputs_of
+from ffnbench.report.output import MeasuredOutput, OutputSink, Written
 from ffnbench.request import MEASURING, FactsRequest, PictureRequest, TimingRequest
 from ffnbench.streams import visible
 
@@ -52,7 +52,7 @@ def plot_activations(request: PictureRequest, output: Written) -> None:
     ),
     words=WORDS,
 )
-def activations(request: TimingRequest, output: Measured, time: Annotated[bool, TIME] = False) -> None:
+def activations(request: TimingRequest, output: MeasuredOutput, time: Annotated[bool, TIME] = False) -> None:
     """Show the facts of activations, or with --time what their operations cost."""
     from ffnbench import api
 

@@ -6,8 +6,8 @@ from ffnbench.cli.app import leave
 from ffnbench.cli.bundles import command
 from ffnbench.cli.compare import ALL_SUFFIXES, WORDS
 from ffnbench.cli.help import examples
-from ffnbench.report.output import Measured, OutputSink
-from ffnbench.report.store import inputs_of
+from ffnbench.report.files.outputs import inputs_of
+from ffnbench.report.output import MeasuredOutput, OutputSink
 from ffnbench.request import BlockRequest
 
 
@@ -20,7 +20,7 @@ from ffnbench.request import BlockRequest
     ),
     words=WORDS,
 )
-def block(request: BlockRequest, output: Measured) -> None:
+def block(request: BlockRequest, output: MeasuredOutput) -> None:
     """Set an FFN beside the attention of its block: parameters, FLOPs, KV bytes, latency, and the share of each."""
     from ffnbench import api
 

@@ -13,8 +13,8 @@ from ffnbench.cli.bundles import command
 from ffnbench.cli.completing import variants
 from ffnbench.cli.help import examples
 from ffnbench.errors import FfnbenchError
-from ffnbench.report.findings import CHECK_FORMATS, CHECK_SUFFIXES
 from ffnbench.report.output import CheckOutput, CheckSink, Updating
+from ffnbench.report.tables.findings import CHECK_FORMATS, CHECK_SUFFIXES
 from ffnbench.request import CheckRequest, SidesRequest
 
 BASELINE = typer.Argument(metavar="BASELINE", help="A .json that `ffnbench compare ... -o baseline.json` made.")

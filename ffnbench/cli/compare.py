@@ -13,9 +13,9 @@ from ffnbench.cli.bundles import command
 from ffnbench.cli.completing import variants
 from ffnbench.cli.help import examples
 from ffnbench.cli.positional import with_names
+from ffnbench.report.files.outputs import inputs_of
 from ffnbench.report.formats import FORMATS, PICTURES, SUFFIXES
-from ffnbench.report.output import Counted, Measured, OutputSink, Reported
-from ffnbench.report.store import inputs_of
+from ffnbench.report.output import CountedOutput, MeasuredOutput, OutputSink, Reported
 from ffnbench.request import CompareRequest, CostRequest
 from ffnbench.streams import visible
 
@@ -41,7 +41,10 @@ NAMES = typer.Argument(
     words=MEASURED,
 )
 def compare(
-    request: CompareRequest, output: Measured, context: typer.Context, names: Annotated[list[str] | None, NAMES] = None
+    request: CompareRequest,
+    output: MeasuredOutput,
+    context: typer.Context,
+    names: Annotated[list[str] | None, NAMES] = None,
 ) -> None:
     """Measure variants side by side: parameters, FLOPs, latency and memory, at equal parameters."""
     from ffnbench import api
@@ -62,7 +65,10 @@ def compare(
     words=WORDS,
 )
 def cost(
-    request: CostRequest, output: Counted, context: typer.Context, names: Annotated[list[str] | None, NAMES] = None
+    request: CostRequest,
+    output: CountedOutput,
+    context: typer.Context,
+    names: Annotated[list[str] | None, NAMES] = None,
 ) -> None:
     """Count parameters, FLOPs and bytes of variants, without measuring and without torch."""
     from ffnbench import api

@@ -155,7 +155,7 @@ def _metrics() -> Iterable[str]:
 
 
 def _listings() -> Iterable[str]:
-    from ffnbench.report.listing import LISTINGS
+    from ffnbench.report.tables.listing import LISTINGS
 
     return LISTINGS
 
@@ -167,14 +167,14 @@ def _tolerances() -> list[str]:
 
 
 def _exports() -> Iterable[str]:
-    from ffnbench.report.exports import EXPORTS
+    from ffnbench.report.files.exports import EXPORTS
 
     return EXPORTS
 
 
 def _formats() -> list[str]:
-    from ffnbench.report.findings import CHECK_FORMATS
     from ffnbench.report.formats import FORMATS
+    from ffnbench.report.tables.findings import CHECK_FORMATS
 
     return list(dict.fromkeys((*FORMATS, *CHECK_FORMATS)))
 

@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.text import Text
 from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
 
-from ffnbench.report.text import Terminal
+from ffnbench.report.tables.text import Terminal
 
 BESIDE = 76  # columns, from which on the meaning stands beside the name
 WIDEST, LEFT = 100, 28  # columns of all, and of names

@@ -10,9 +10,9 @@ from ffnbench.cli.app import leave
 from ffnbench.cli.bundles import command, settings
 from ffnbench.cli.completing import COMPLETERS
 from ffnbench.cli.help import examples
+from ffnbench.report.files.outputs import inputs_of
 from ffnbench.report.formats import FORMATS, SUFFIXES
 from ffnbench.report.output import Kept, Output, OutputSink, Shown, ShownQuietly
-from ffnbench.report.store import inputs_of
 from ffnbench.request import SelftestRequest
 
 WORDS = {"formats": ", ".join(FORMATS), "suffixes": ", ".join(SUFFIXES)}
@@ -40,7 +40,7 @@ def list_(
     ] = "variants",
 ) -> None:
     """Show the names there are to choose from."""
-    from ffnbench.report.listing import BACKENDS, listing_view
+    from ffnbench.report.tables.listing import BACKENDS, listing_view
 
     with OutputSink(output, "list") as sink:
         if what == BACKENDS:  # what can run here is known to torch alone: a worker is asked
