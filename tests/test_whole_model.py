@@ -21,7 +21,7 @@ from ffnbench.ffn.attention import AttentionSpec, MLASpec
 from ffnbench.models.families import FILE, families, parse
 from ffnbench.models.model import Beside, HeadNorms, Rest, WholeModel, whole_model
 from ffnbench.models.presets import PRESETS
-from ffnbench.report.tables.parts import in_words, parts_records, parts_view
+from ffnbench.report.tables.models import in_words, parts_records, parts_view
 from ffnbench.report.tables.text import plain
 from ffnbench.report.tables.whole_model import whole_model_view
 from ffnbench.request import BlockRequest

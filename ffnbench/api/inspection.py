@@ -23,8 +23,7 @@ from ffnbench.planning.effort import check_timeout
 from ffnbench.report.formats import Write
 from ffnbench.report.output import NullSink, OutputSink
 from ffnbench.report.tables.activations import facts_view
-from ffnbench.report.tables.models import model_view
-from ffnbench.report.tables.parts import parts_view
+from ffnbench.report.tables.models import model_view, parts_view
 from ffnbench.request import FactsRequest, PictureRequest
 from ffnbench.run.prober import Prober
 from ffnbench.run.session import WorkerLost

@@ -30,7 +30,7 @@ from ffnbench.units import IEC, SI, TIME, Units, quantity, scale
 WIDTH, DPI = 3.3, 300  # inches: a column of a paper
 ROW, AROUND, HEADING = 0.27, 0.95, 0.2  # inches: a row, what titles, axis and legend take, a line above a group
 NAME, SMALL = 6.5, 5.5  # points
-LINE, LINES = 15, 2  # letters of a label
+LINE, LINES, HEAD = 15, 2, 60  # letters of a label, and of a line above a group that has the whole width
 FARTHEST = 3.0  # how far beyond the ratios the axis shows of a wide interval
 SIDE_BY_SIDE = 1.5  # from this ratio on the axis is logarithmic
 BLACK, BAR = "#000000", "#C9D9E6"
@@ -57,7 +57,8 @@ def ratio_figure(report: Report) -> Figure:
     """The ratios on the left where there are any, one narrow panel of bars for each amount that is known."""
     places, headings = _places(report)
     compared = any(c.ratio and c.verdict is not Verdict.REFERENCE for c in report.comparisons)
-    panels = {} if report.plan.kind == Kind.ACTIVATIONS.value else _panels(report, compared)
+    operations = report.plan.kind == Kind.ACTIVATIONS.value
+    panels = {} if operations else _panels(report, compared)
     amounts = {record["label"]: record for record in case_records(report, ["label", *panels])}
     panels = {key: panel for key, panel in panels.items() if any(record[key] for record in amounts.values())}
     size = WIDTH, AROUND + ROW * len(places) + HEADING * len(headings)
@@ -73,7 +74,7 @@ def ratio_figure(report: Report) -> Figure:
             _ratios(axes[0], report, places)
         for one, (key, (title, units)) in zip(axes[compared:], panels.items(), strict=True):
             _bars(one, {label: amounts[label][key] for label in places}, places, title, units)
-        about = textwrap.wrap(workload_line(report.plan), 74)
+        about = textwrap.wrap("activations by themselves" if operations else workload_line(report.plan), 74)
         figure.suptitle("\n".join(map(literal, about)), fontsize=SMALL, x=0.01, ha="left")
         figure.draw_without_rendering()
     return figure
@@ -122,8 +123,8 @@ def _frame(
             one.spines[side].set_visible(False)
     for at, text in headings.items():
         axes[0].annotate(
-            literal(shortened(text, LINE * LINES)), (0, at), xycoords=("axes fraction", "data"), fontsize=SMALL,
-            fontstyle="italic", va="center", annotation_clip=False,
+            literal(shortened(text, HEAD if len(axes) == 1 else LINE * LINES)), (0, at), fontsize=SMALL,
+            xycoords=("axes fraction", "data"), fontstyle="italic", va="center", annotation_clip=False,
         )  # fmt: skip
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from math import ceil
+from math import atan2, ceil, degrees
 
 import matplotlib
 from matplotlib.axes import Axes
@@ -179,10 +179,11 @@ def _lines(axes: Axes, found: Roofline) -> None:
             color=pen(0)["color"], linewidth=0.9, zorder=1.5, gid=line.roof.name,
         )  # fmt: skip
         middle = (start * end) ** 0.5 if is_bytes else high
-        first = line in (*found.products[:1], *found.bytes_[:1])
+        height, first = _at(line, middle) / GIGA, line in (*found.products[:1], *found.bytes_[:1])
         text = axes.text(
-            middle, _at(line, middle) / GIGA, _said(line, [other.roof for other in lines]), fontsize=SMALL,
-            ha="center" if is_bytes else "right", va="bottom" if first else "top", rotation=45 if is_bytes else 0,
+            middle, height, _said(line, [other.roof for other in lines]), fontsize=SMALL,
+            ha="center" if is_bytes else "right", va="bottom" if first else "top",
+            rotation=degrees(atan2(height, middle)) if is_bytes else 0,
             rotation_mode="anchor", transform_rotates_text=True,
         )  # fmt: skip
         text.set_in_layout(False)

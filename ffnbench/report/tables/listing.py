@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import fields
 from typing import Any
 
 from ffnbench.activations.table import ACTIVATIONS
@@ -19,20 +20,11 @@ from ffnbench.planning.key_table import KEYS
 from ffnbench.report.formats import View, view_of
 from ffnbench.report.records import Record, table_of
 from ffnbench.result import Environment
-from ffnbench.units import IEC, TIME, quantity
+from ffnbench.units import IEC, TIME, counted, quantity
 
 UNITS = {"_bytes": "", "_w": "W", "_mhz": "MHz"}  # at the ends of an environment's fields; bytes have several
-PROSE = (
-    "aliases",
-    "formula",
-    "d_ff",
-    "source",
-    "value",
-    "note",
-    "what it does",
-    "what it sets",
-    "why not",
-)  # columns of words, which may be wrapped
+# columns of words, which may be wrapped
+PROSE = ("aliases", "formula", "d_ff", "source", "value", "note", "what it does", "what it sets", "why not")
 FOOTNOTES = {
     "variants": (
         "up is W_up x, gate is W_gate x; a key changes a form, swiglu@bias=true: `ffnbench list keys` shows all",
@@ -53,55 +45,25 @@ FOOTNOTES = {
 
 def variants() -> list[Record]:
     """Every name of a form, classic and gated."""
-    classic = [
-        {"name": a.name, "form": f"down({a.name}(up))", "params": FORMULA[Gate.NONE], "aliases": ", ".join(a.aliases)}
-        for a in ACTIVATIONS
-    ]
-    gated = [
-        {
-            "name": g.name,
-            "form": _gated_form(g),
-            "params": FORMULA[Gate.INNER],
-            "aliases": ", ".join(
-                (f"{g.activation}_glu",) * (GATED_BY_ACTIVATION.get(g.activation) == g.name) + g.aliases
-            ),
-        }
-        for g in GATED
-    ]
-    others = [
-        {"name": f"{a.name}_glu", "form": f"down({a.name}(gate) * up)", "params": FORMULA[Gate.INNER], "aliases": ""}
-        for a in ACTIVATIONS
-        if a.name not in GATED_BY_ACTIVATION
-    ]
-    output = [
-        {
-            "name": "X@gate=output",
-            "form": "down(act(up)) * gate",
-            "params": FORMULA[Gate.OUTPUT],
-            "aliases": "",
-        },
-        {
-            "name": "X@moe=8x2",
-            "form": "2 of 8 experts, each an X",
-            "params": "8*X + 8*d",
-            "aliases": "",
-        },
-    ]
-    own = [
-        {
-            "name": "pkg.mod:Class",
-            "form": "your own class or factory",
-            "params": "counted",
-            "aliases": "file.py:factory",
-        },
-        {
-            "name": "file.py:M@like=X",
-            "form": "your own, held against X",
-            "params": "counted",
-            "aliases": "",
-        },
-    ]
-    return [*classic, *gated, *others, *output, *own]
+
+    def row(name: str, form: str, params: str, aliases: str = "") -> Record:
+        return {"name": name, "form": form, "params": params, "aliases": aliases}
+
+    named = set(GATED_BY_ACTIVATION)
+    return [
+        *(row(a.name, f"down({a.name}(up))", FORMULA[Gate.NONE], ", ".join(a.aliases)) for a in ACTIVATIONS),
+        *(row(g.name, _gated_form(g), FORMULA[Gate.INNER], ", ".join(_gated_aliases(g))) for g in GATED),
+        *(row(f"{a.name}_glu", f"down({a.name}(gate) * up)", FORMULA[Gate.INNER])
+          for a in ACTIVATIONS if a.name not in named),
+        row("X@gate=output", "down(act(up)) * gate", FORMULA[Gate.OUTPUT]),
+        row("X@moe=8x2", "2 of 8 experts, each an X", "8*X + 8*d"),
+        row("pkg.mod:Class", "your own class or factory", "counted", "file.py:factory"),
+        row("file.py:M@like=X", "your own, held against X", "counted"),
+    ]  # fmt: skip
+
+
+def _gated_aliases(row: GatedName) -> tuple[str, ...]:
+    return (f"{row.activation}_glu",) * (GATED_BY_ACTIVATION.get(row.activation) == row.name) + row.aliases
 
 
 def _gated_form(row: GatedName) -> str:
@@ -114,15 +76,12 @@ def activations() -> list[Record]:
     """Every activation with its formula and its declared element-wise cost."""
     return [
         {
-            "name": a.name,
-            "formula": a.formula,
-            "FLOPs": a.flops,
-            "FLOPs bwd": a.flops_backward,
+            "name": a.name, "formula": a.formula, "FLOPs": a.flops, "FLOPs bwd": a.flops_backward,
             "parameter": "beta" if a.beta is not None else ", ".join(name for name, _ in a.learned),
             "aliases": ", ".join(a.aliases),
         }
         for a in ACTIVATIONS
-    ]
+    ]  # fmt: skip
 
 
 def rules() -> list[Record]:
@@ -142,30 +101,18 @@ def presets() -> list[Record]:
     """Every published model: the FFN it is known by, how many layers, and where that was read."""
     return [
         {
-            "name": m.key,
-            "FFN": m.main.ffn.form,
-            "d_model": m.main.ffn.d_model,
-            "d_ff": m.main.ffn.d_ff,
-            "params": params(m.main.ffn),
-            "experts": f"{moe.experts}x{moe.top_k}" if (moe := m.main.ffn.moe) else "",
-            "layers": sum(group.count for group in m.groups),
-            "source": m.source,
-            "note": m.note,
+            "name": m.key, "FFN": m.main.ffn.form, "d_model": m.main.ffn.d_model, "d_ff": m.main.ffn.d_ff,
+            "params": params(m.main.ffn), "experts": f"{moe.experts}x{moe.top_k}" if (moe := m.main.ffn.moe) else "",
+            "layers": sum(group.count for group in m.groups), "source": m.source, "note": m.note,
         }
         for m in PRESETS
-    ]
+    ]  # fmt: skip
 
 
 def keys() -> list[Record]:
     """Every key of a variant."""
     return [
-        {
-            "name": key.name,
-            "default": key.default,
-            "what it sets": key.meaning,
-            "example": key.pair,
-            "of": key.of.value,
-        }
+        {"name": key.name, "default": key.default, "what it sets": key.meaning, "example": key.pair, "of": key.of.value}
         for key in KEYS
     ]
 
@@ -214,24 +161,18 @@ def backends_view(found: Mapping[str, str], device: str, half: Mapping[str, str]
 
 
 def environment_records(found: Environment) -> list[Record]:
-    """One record a fact, bytes readable, the unknown left out."""
-    from dataclasses import asdict
-
-    known = {name: value for name, value in asdict(found).items() if value is not None}
-    return [{"fact": _fact(name), "value": _readable(name, value)} for name, value in known.items()]
+    """One record a fact, with its unit, the unknown left out."""
+    known = {field.name: getattr(found, field.name) for field in fields(found)}
+    return [_fact(name, value) for name, value in known.items() if value is not None]
 
 
-def _fact(name: str) -> str:
-    """The name of a field, without the unit at its end."""
-    return next((name.removesuffix(end) for end in UNITS if name.endswith(end)), name).replace("_", " ")
-
-
-def _readable(name: str, value: object) -> str:
-    """A value with its unit."""
+def _fact(name: str, value: object) -> Record:
+    """`cpu_clock_mhz` as `cpu clock`, 3,000 MHz."""
     for end, unit in UNITS.items():
         if name.endswith(end) and isinstance(value, int | float):
-            return f"{value:,.0f} {unit}" if unit else quantity(value, IEC)
-    return str(value)
+            text = f"{value:,.0f} {unit}" if unit else quantity(value, IEC)
+            return {"fact": name.removesuffix(end).replace("_", " "), "value": text}
+    return {"fact": name.replace("_", " "), "value": str(value)}
 
 
 def device_records(devices: str, of_device: Mapping[str, Any]) -> list[Record]:
@@ -253,7 +194,7 @@ def workers_record(forks: bool) -> Record:
 
 def trusted_record(path: str, lines: int) -> Record:
     """Where it stands which code the user has named, which `check` may run."""
-    return {"fact": "code that was named", "value": f"{path} ({lines} {'line' if lines == 1 else 'lines'})"}
+    return {"fact": "code that was named", "value": f"{path} ({counted(lines, 'line')})"}
 
 
 def timer_records(found: dict[str, float]) -> list[Record]:

@@ -20,8 +20,19 @@ from ffnbench.report.formats import View, view_of
 from ffnbench.report.records import Record
 from ffnbench.report.tables.block import overtaking_text
 from ffnbench.report.tables.block_records import sees
-from ffnbench.report.tables.parts import parts_table
-from ffnbench.report.tables.table import EXTRA, UNKNOWN, Cell, Column, TextTable, percentage
+from ffnbench.report.tables.models import parts_table
+from ffnbench.report.tables.table import (
+    EXTRA,
+    UNKNOWN,
+    Cell,
+    Column,
+    Field,
+    TextTable,
+    count_field,
+    percentage,
+    table_of_fields,
+    text_field,
+)
 from ffnbench.request import BlockRequest
 from ffnbench.units import IEC, SI, Units, quantity
 
@@ -133,45 +144,31 @@ def with_total(records: Sequence[Record]) -> list[Record]:
 
 def whole_model_table(records: Sequence[Record], header: Sequence[str], notes: Sequence[str]) -> TextTable:
     """One row a kind of layer; all layers of a kind together."""
-    columns = (
-        Column(title="layers", left=True),
-        Column(title="count", priority=1),
-        Column(title="FFN", unit="params", priority=1),
-        Column(title="attention", unit="params", priority=1),
-        Column(title="FFN's share", unit="of params", priority=0),
-        Column(title="FFN", unit="FLOPs/tok", priority=3),
-        Column(title="attention", unit="FLOPs/tok", priority=3),
-        Column(title="FFN's share", unit="of FLOPs", priority=2),
-        Column(title="KV", unit="bytes", priority=4),
-        Column(title="FFN, active", unit="params/tok", priority=EXTRA),
-    )
-    return TextTable(
-        columns=columns,
-        rows=tuple(_row(record) for record in records),
-        header=tuple(header),
-        footnotes=tuple(notes),
-        summary=(_summary(records[-1]),),
-    )
+    rows = list(records)
 
+    def number(key: str, title: str, unit: str, priority: int, units: Units = SI) -> Field:
+        def cell(row: Record) -> Cell:
+            return Cell(text=UNKNOWN if row[key] is None else quantity(row[key], units), value=row[key])
 
-def _row(r: Record) -> tuple[Cell, ...]:
-    def share(key: str) -> Cell:
-        return percentage(r[key])
+        return Column(title=title, unit=unit, priority=priority), cell
 
-    def count(key: str, units: Units = SI) -> Cell:
-        return Cell(text=UNKNOWN if r[key] is None else quantity(r[key], units), value=r[key])
+    def share(key: str, unit: str, priority: int) -> Field:
+        return Column(title="FFN's share", unit=unit, priority=priority), lambda row: percentage(row[key])
 
-    return (
-        Cell(text=r["kind"], value=r["kind"]),
-        Cell(text=f"{r['layers']:,}", value=r["layers"]),
-        count("ffn_params"),
-        count("attention_params"),
-        share("ffn_share_params"),
-        count("flops_ffn"),
-        count("flops_attention"),
-        share("ffn_share_flops"),
-        count("kv_bytes", IEC),
-        count("ffn_params_active"),
+    fields: list[Field] = [
+        text_field("kind", "layers", 0, left=True),
+        count_field("layers", "count", 1),
+        number("ffn_params", "FFN", "params", 1),
+        number("attention_params", "attention", "params", 1),
+        share("ffn_share_params", "of params", 0),
+        number("flops_ffn", "FFN", "FLOPs/tok", 3),
+        number("flops_attention", "attention", "FLOPs/tok", 3),
+        share("ffn_share_flops", "of FLOPs", 2),
+        number("kv_bytes", "KV", "bytes", 4, IEC),
+        number("ffn_params_active", "FFN, active", "params/tok", EXTRA),
+    ]
+    return table_of_fields(
+        fields, rows, header=tuple(header), footnotes=lambda: tuple(notes), summary=(_summary(rows[-1]),)
     )
 
 
