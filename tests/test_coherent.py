@@ -37,7 +37,7 @@ OF_COMPARE: list[tuple[Change, str]] = [
     (lambda d: d["costs"][0]["cost"].update(params=-1), "params: expected at least 0"),
     (lambda d: d["samples"][3].update(case="x"), "the case of a sample 'x' is unknown"),
     (lambda d: d["samples"][3].update(metric="x"), "the metric 'x', which nobody knows"),
-    (lambda d: d["samples"][3].update(value=1e300), "a latency of 1e.300 s is none"),
+    (lambda d: d["samples"][3].update(value=1e300), "a latency of 1e.300 is none"),
     (lambda d: d.update(environment=None), "it has samples, and no environment"),
     (lambda d: d.update(environment=None, samples=[]), "it has figures, and no environment"),
     (lambda d: d.update(failures=[{"case": "x", "kind": "oom", "message": ""}]), "the case of a failure 'x' is"),

@@ -4,11 +4,13 @@ that would only show as nonsense are not looked for.
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from itertools import chain
 
 from ffnbench.ffn.attention import AttentionSpec
+from ffnbench.ffn.dtypes import DTYPES
 from ffnbench.ffn.spec import ActivationSpec, FFNSpec, ImportedSpec
 from ffnbench.metrics import METRIC_GROUPS, METRICS, ROOF
 from ffnbench.plan import Kind, Plan
@@ -64,8 +66,11 @@ def _of_answer(report: Report) -> Iterator[str]:
             yield f"{case.label!r} has no parameters"
     if len(roofs) < len(report.roofs) or roofs & labels:
         yield "two roofs have one name, or a roof and a case"
-    yield from (f"the roof {roof.name!r} is no product" for roof in report.roofs
-                if roof.bound is Bound.PRODUCTS and (len(roof.shape) != 3 or min(roof.shape) < 1))  # fmt: skip
+    for roof in report.roofs:
+        if roof.bound is Bound.PRODUCTS and (len(roof.shape) != 3 or min(roof.shape) < 1):
+            yield f"the roof {roof.name!r} is no product"
+        if roof.dtype not in DTYPES.names():
+            yield f"nobody knows what the roof {roof.name!r} is"
     yield from _strangers("the case of a share", (share.case for share in report.shares), labels)
     yield from _strangers("the roof of a share", (share.roof for share in report.shares), roofs)
     for number, run in enumerate(report.runs, start=1):
@@ -74,8 +79,9 @@ def _of_answer(report: Report) -> Iterator[str]:
                 yield f"a sample is of the metric {sample.metric!r}, which nobody knows"
             if sample.case not in (roofs if sample.metric == ROOF else labels):
                 yield f"the case of a sample {sample.case!r} is unknown there"
-            if units.get(sample.metric) == "s" and not SHORTEST_S <= sample.value <= LONGEST_S:
-                said = f"of {sample.value:g} s is none" if sample.value > 0 else "is not positive"
+            least, most = (SHORTEST_S, LONGEST_S) if units.get(sample.metric) == "s" else (0.0, math.inf)
+            if not least <= sample.value <= most:
+                said = f"of {sample.value:g} is none" if sample.value > 0 else "is not positive"
                 yield f"a {sample.metric}{f' of run {number}' * (number > 1)} {said}"
         yield from _strangers("the case of a failure", (failure.case for failure in run.failures), labels)
         yield from _strangers("the judged case", (judged.case for judged in run.judged), labels)

@@ -25,11 +25,9 @@ def bencher(report: Report) -> str:
     found = {}
     for row in case_records(report):
         metrics = {}
+        ends = {"value": "latency_s", "lower_value": "latency_low_s", "upper_value": "latency_high_s"}
         if row["latency_s"] is not None:
-            bounds = {"lower_value": row["latency_low_s"], "upper_value": row["latency_high_s"]}
-            metrics["latency"] = {"value": row["latency_s"] * 1e9} | {
-                name: value * 1e9 for name, value in bounds.items() if value is not None
-            }
+            metrics["latency"] = {name: row[key] * 1e9 for name, key in ends.items() if row[key] is not None}
         exact = [metric.name for metric in METRICS if metric.exported and metric.exact]
         metrics |= {name: {"value": row[name]} for name in exact if row[name] is not None}
         found[row["label"]] = metrics

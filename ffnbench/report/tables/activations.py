@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
 
 from ffnbench.activations.facts import Facts
+from ffnbench.activations.table import Activation
 from ffnbench.ffn.spec import ActivationSpec
 from ffnbench.metrics import LATENCY
 from ffnbench.plan import Case
@@ -59,60 +60,23 @@ def facts_records(chosen: dict[str, ActivationSpec], facts: dict[str, Facts]) ->
 
 
 def facts_table(chosen: dict[str, ActivationSpec], facts: dict[str, Facts]) -> TextTable:
-    """The same for people."""
-    columns = (
-        Column(title="activation", left=True),
-        Column(title="formula", left=True, flexible=True, priority=1),
-        Column(title="minimum", priority=1),
-        Column(title="at x", priority=1),
-        Column(title="range", left=True, priority=2),
-        Column(title="monotonic", left=True, priority=4),
-        Column(title="smooth", left=True, priority=3),
-        Column(title="range of f'", left=True, priority=5),
-        Column(title="f' = 0", unit="%", priority=5),
-        Column(title="|f'|<.01", unit="%", priority=6),
-        Column(title="mean", unit="f(x)", priority=7),
-        Column(title="2nd moment", unit="f(x)²", priority=7),
-        Column(title="FLOPs", unit="fwd", priority=8),
-        Column(title="FLOPs", unit="bwd", priority=8),
-        *(Column(title=title, left=True, flexible=True, priority=EXTRA) for title in ("torch", "HF", "timm", "TE")),
-        Column(title="source", left=True, flexible=True, priority=EXTRA),
-    )
-    rows = tuple(
-        tuple(Cell(text=text) for text in _facts_row(label, spec, facts[label])) for label, spec in chosen.items()
-    )
+    """One row an activation."""
     header = ("Facts of f, found in float64 by autograd; shares and moments are for x ~ N(0, 1)",)
-    differs = tuple(f"{label}: {spec.row.torch_differs}" for label, spec in chosen.items() if spec.row.torch_differs)
-    return TextTable(columns=columns, rows=rows, header=header, footnotes=(*_FOOTNOTES, *differs))
+    differs = [f"{label}: {spec.row.torch_differs}" for label, spec in chosen.items() if spec.row.torch_differs]
+    rows = [(label, spec.row, facts[label]) for label, spec in chosen.items()]
+    return table_of_fields(_FACTS, rows, header=header, footnotes=lambda: (*_FOOTNOTES, *differs))
 
 
-_FOOTNOTES = (
-    "range: a bound in a square bracket is reached, one in a round bracket is approached",
-    "FLOPs per element: each + - * / comparison, and each exp log tanh erf, is 1",
-    "kinks and jumps are looked for within [-40, 40]",
-)
+def _fact(
+    title: str, of: Callable[[Activation, Facts], str], priority: int, unit: str = "", *, left: bool = False,
+    flexible: bool = False,
+) -> Field:  # fmt: skip
+    column = Column(title=title, unit=unit, priority=priority, left=left, flexible=flexible)
+    return column, lambda row: Cell(text=of(row[1], row[2]))
 
 
-def _facts_row(label: str, spec: ActivationSpec, f: Facts) -> tuple[str, ...]:
-    row = spec.row
-    return (
-        label,
-        row.formula or UNKNOWN,
-        _minimum(f),
-        _place(f),
-        _interval(f),
-        f.monotonic,
-        _smoothness(f),
-        f"{_bound(f.slope_low, '-inf')} to {_bound(f.slope_high, 'inf')}",
-        _share(f.zero_gradient),
-        _share(f.saturated),
-        _plain(f.mean),
-        _plain(f.second_moment),
-        _count(row.flops),
-        _count(row.flops_backward),
-        *(name or UNKNOWN for name in (row.names.torch, row.names.hf, row.names.timm, row.names.te)),
-        row.source or UNKNOWN,
-    )
+def _named(title: str, of: Callable[[Activation], str | None]) -> Field:
+    return _fact(title, lambda row, _: of(row) or UNKNOWN, EXTRA, left=True, flexible=True)
 
 
 def _minimum(f: Facts) -> str:
@@ -184,6 +148,32 @@ def _count(value: int | None) -> str:
     return UNKNOWN if value is None else str(value)
 
 
+_FACTS: list[Field] = [
+    (Column(title="activation", left=True), lambda row: Cell(text=row[0])),
+    _fact("formula", lambda row, _: row.formula or UNKNOWN, 1, left=True, flexible=True),
+    _fact("minimum", lambda _, f: _minimum(f), 1),
+    _fact("at x", lambda _, f: _place(f), 1),
+    _fact("range", lambda _, f: _interval(f), 2, left=True),
+    _fact("monotonic", lambda _, f: f.monotonic, 4, left=True),
+    _fact("smooth", lambda _, f: _smoothness(f), 3, left=True),
+    _fact("range of f'", lambda _, f: f"{_bound(f.slope_low, '-inf')} to {_bound(f.slope_high, 'inf')}", 5, left=True),
+    _fact("f' = 0", lambda _, f: _share(f.zero_gradient), 5, "%"),
+    _fact("|f'|<.01", lambda _, f: _share(f.saturated), 6, "%"),
+    _fact("mean", lambda _, f: _plain(f.mean), 7, "f(x)"),
+    _fact("2nd moment", lambda _, f: _plain(f.second_moment), 7, "f(x)²"),
+    _fact("FLOPs", lambda row, _: _count(row.flops), 8, "fwd"),
+    _fact("FLOPs", lambda row, _: _count(row.flops_backward), 8, "bwd"),
+    _named("torch", lambda row: row.names.torch),
+    _named("HF", lambda row: row.names.hf),
+    _named("timm", lambda row: row.names.timm),
+    _named("TE", lambda row: row.names.te),
+    _named("source", lambda row: row.source),
+]
+_FOOTNOTES = (
+    "range: a bound in a square bracket is reached, one in a round bracket is approached",
+    "FLOPs per element: each + - * / comparison, and each exp log tanh erf, is 1",
+    "kinks and jumps are looked for within [-40, 40]",
+)
 TIMED = ("mode", "dtype", *LATENCY_KEYS, *RATIO_KEYS, "verdict", "workers", "failure", "rounds")  # of the rows
 
 

@@ -18,8 +18,8 @@ from ffnbench.report.formats import FORMATS, Longer, View, view_of
 from ffnbench.report.records import Record
 from ffnbench.report.tables.footnotes import Footnotes
 from ffnbench.report.tables.summary import effort, ended_early, judged_lines, notes_of_run
-from ffnbench.report.tables.table import UNKNOWN, Cell, Column, TextTable
-from ffnbench.report.tables.words import interval_text, listed, side_lines
+from ffnbench.report.tables.table import UNKNOWN, Cell, Column, Field, TextTable, table_of_fields
+from ffnbench.report.tables.words import CERTAIN, interval_text, listed, side_lines
 from ffnbench.stats.rounds import table_of
 from ffnbench.units import counted, percent, signed_percent
 
@@ -134,36 +134,31 @@ def findings_table(checked: Checked) -> TextTable:
     notes = Footnotes()
     quiet = [f for f in findings if f.status is Status.OK and f.metric not in (LATENCY, OUTPUT) and f.change is None]
     shown = sorted((f for f in findings if f not in quiet), key=lambda f: list(Status).index(f.status))
-    columns = (
-        Column(title="case", left=True),
-        Column(title="metric", left=True),
-        Column(title="status", left=True),
-        Column(title="change", unit="[95%]"),
-        Column(title="limit", priority=1),
-        Column(title="before", priority=2),
-        Column(title="now", priority=2),
-    )
-    rows = tuple(
-        (
-            Cell(text=f.case),
-            Cell(text=f.metric),
-            Cell(text=f.status.value + notes.marks([f.reason] if f.reason else []), style=STYLES.get(f.status, "")),
-            Cell(text=_change(f)),
-            Cell(text=f"+{percent(f.tolerance)}" if f.tolerance else UNKNOWN if f.metric == JUDGED else "equal"),
-            Cell(text=_value(f, f.before)),
-            Cell(text=_value(f, f.now)),
-        )
-        for f in shown
-    )
+
+    def status(f: Finding) -> Cell:
+        return Cell(text=f.status.value + notes.marks([f.reason] if f.reason else []), style=STYLES.get(f.status, ""))
+
+    def limit(f: Finding) -> Cell:
+        return Cell(text=f"+{percent(f.tolerance)}" if f.tolerance else UNKNOWN if f.metric == JUDGED else "equal")
+
+    fields: list[Field] = [
+        (Column(title="case", left=True), lambda f: Cell(text=f.case)),
+        (Column(title="metric", left=True), lambda f: Cell(text=f.metric)),
+        (Column(title="status", left=True), status),
+        (Column(title="change", unit=CERTAIN), lambda f: Cell(text=_change(f))),
+        (Column(title="limit", priority=1), limit),
+        (Column(title="before", priority=2), lambda f: Cell(text=_value(f, f.before))),
+        (Column(title="now", priority=2), lambda f: Cell(text=_value(f, f.now))),
+    ]
     sampled = any(sample.metric == LATENCY for sample in now.samples)
     several = sum(now.plan.is_reference(case.label) for case in now.plan.shown) > 1
     reference = "the reference beside it" if several else now.plan.reference
     timed = [f"{effort(now)}; latency is the ratio to {reference}"] if sampled else []
-    return TextTable(
-        columns=columns,
-        rows=rows,
+    return table_of_fields(
+        fields,
+        shown,
         header=(_title(checked), *timed),
-        footnotes=notes.lines(),
+        footnotes=notes.lines,
         summary=tuple(_summary(checked, len(quiet))),
     )
 
