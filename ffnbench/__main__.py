@@ -13,7 +13,7 @@ def main() -> None:
     gc.set_threshold(SELDOM)
     before = signal.signal(signal.SIGINT, lambda *_: os._exit(INTERRUPTED))
     try:
-        from ffnbench.cli import main as run
+        from ffnbench.cli.app import main as run
     except MemoryError:
         os.write(2, b"error: there is not enough memory\n")
         os._exit(UNFINISHED)

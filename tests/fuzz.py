@@ -424,7 +424,7 @@ def _of_content(suffix: str, content: bytes) -> list[str]:
 def _read_again(given: Input, path: str, content: bytes) -> list[str]:
     """A report that was saved is one that can be read."""
     from ffnbench.errors import FfnbenchError
-    from ffnbench.report.store import load
+    from ffnbench.report.files.store import load
 
     if not content.startswith(b'{\n "plan"'):
         return []

@@ -11,7 +11,7 @@ from pathlib import Path
 from conftest import FakeLaunch
 
 from ffnbench import api
-from ffnbench.report.store import report_text
+from ffnbench.report.files.store import report_text
 from ffnbench.request import CompareRequest
 from ffnbench.result import Report
 

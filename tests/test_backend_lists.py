@@ -25,10 +25,10 @@ from ffnbench.plan import Backend, Plan, Workload, values_of
 from ffnbench.planning.backends import lacks
 from ffnbench.planning.block import plan_block
 from ffnbench.planning.compare import plan_compare
-from ffnbench.report.compare import compare_table
-from ffnbench.report.listing import WHAT_IT_DOES
-from ffnbench.report.text import plain
-from ffnbench.report.words import backend_text
+from ffnbench.report.tables.compare import compare_table
+from ffnbench.report.tables.listing import WHAT_IT_DOES
+from ffnbench.report.tables.text import plain
+from ffnbench.report.tables.words import backend_text
 from ffnbench.request import BlockRequest, CompareRequest
 from ffnbench.result import Report, Sample, Verdict
 from ffnbench.stats.fastest import Fastest, fastest
@@ -260,8 +260,11 @@ def test_each_row_tells_its_error_its_one_off_cost_and_its_bytes() -> None:
     assert [s.metric for s in report.samples].count(HELD) == 3  # once
     assert float(compiled["compile_low_s"]) < float(compiled["compile_s"]) < float(compiled["compile_high_s"])
     text = words_of(report, 200)
-    assert "packing took 0.032 ±" in text
-    assert "s, once; latency leaves it out" in text
+    columns = [column.name for column in compare_table(report).columns]
+    assert columns[columns.index("error") - 1 :][:3] == ["one-off (s)", "error", "weights (MiB)"]
+    assert " error " in words_of(report, 80)
+    assert " 8e-7 " in text
+    assert " 36.0 " in text
     at_80 = plain(compare_table(report), 80)
     assert all(cell_len(line.rstrip()) <= 80 for line in at_80.splitlines())
     assert "0.42" in at_80.partition("against")[0]  # the ratio stays

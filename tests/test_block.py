@@ -18,10 +18,10 @@ from ffnbench.ffn.attention import AttentionSpec, Form
 from ffnbench.ffn.attention_module import build_attention
 from ffnbench.models.presets import PRESETS
 from ffnbench.planning.block import attention_of, lengths_of, plan_block
-from ffnbench.report.block_picture import block_figure
-from ffnbench.report.block_records import block_records
+from ffnbench.report.pictures.block import block_figure
 from ffnbench.report.shown_report import ShownReport
-from ffnbench.report.whole_model import whole_model_view
+from ffnbench.report.tables.block_records import block_records
+from ffnbench.report.tables.whole_model import whole_model_view
 from ffnbench.request import BlockRequest
 from ffnbench.result import Verdict
 from ffnbench.run.memory_limits import fit_into, memory_needed

@@ -13,8 +13,9 @@ from test_stats import plan_of, run_of
 from ffnbench.gate.looks import report_of
 from ffnbench.gate.regression import Policy, Status, exit_code, latency_findings, past_of
 from ffnbench.plan import CONTROL, Plan
-from ffnbench.report.compare import compare_records, compare_table
-from ffnbench.report.text import plain
+from ffnbench.report.rows import case_records
+from ffnbench.report.tables.compare import compare_table
+from ffnbench.report.tables.text import plain
 from ffnbench.result import Around, Comparison, Report, Run, Verdict
 from ffnbench.run.runner import run
 from ffnbench.stats.verdict import summarise
@@ -105,7 +106,7 @@ def test_a_few_quiet_rounds_may_decide_and_are_counted() -> None:
     assert compared(done)["b"].verdict is Verdict.SLOWER
     (note,) = [note.text for note in summarise(done)[2]]
     assert note == ("24 of 80 samples are left out (the threads waited for a CPU in them), 16 of 40 rounds are clean")
-    record = compare_records(priced(report_of(done)))[1]
+    record = case_records(priced(report_of(done)))[1]
     assert (record["clean_rounds"], record["made_rounds"]) == (16, 40)
     assert record["waited_share"] == pytest.approx((4 * QUIET + 6 * WAITS) / 10)
 

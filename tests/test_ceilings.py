@@ -17,11 +17,11 @@ from ffnbench.device.waiting import WaitMeter
 from ffnbench.errors import FfnbenchError
 from ffnbench.plan import NoProbe, cost_of
 from ffnbench.planning.compare import plan_compare
-from ffnbench.report.ceilings_cache import cache_path, keep_ceilings, kept_ceilings
+from ffnbench.report.files.ceilings_cache import cache_path, keep_ceilings, kept_ceilings
+from ffnbench.report.files.store import load, report_text
 from ffnbench.report.output import NullSink
 from ffnbench.report.shown_report import as_shown, recompute
-from ffnbench.report.store import load, report_text
-from ffnbench.report.text import plain
+from ffnbench.report.tables.text import plain
 from ffnbench.request import CompareRequest
 from ffnbench.result import Bound, CaseCost, MachineCeilings, Roof
 from ffnbench.run.runner import run

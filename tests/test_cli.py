@@ -22,7 +22,7 @@ from ffnbench import __version__, api
 from ffnbench.activations.table import ACTIVATIONS
 from ffnbench.api import preparing
 from ffnbench.ffn.variants import GATED
-from ffnbench.report.store import report_text
+from ffnbench.report.files.store import report_text
 from ffnbench.request import CompareRequest
 
 HOSTILE = str(ROOT / "tests" / "hostile.py")

@@ -11,74 +11,55 @@ from conftest import FakeLaunch
 
 from ffnbench import api
 from ffnbench.errors import FfnbenchError
-from ffnbench.report.store import load, report_text
+from ffnbench.report.files.store import load, report_text
 from ffnbench.request import BlockRequest, CompareRequest
 
 Change = Callable[[dict], object]
 
 
 @pytest.fixture(scope="module")
-def compared() -> str:
-    asked = CompareRequest(variants="relu,swiglu", d_model=64, threads=1, precision=0.5)
-    return report_text(api.measure(api.prepare(asked), launch=FakeLaunch()))
+def texts() -> dict[str, str]:
+    compared = CompareRequest(variants="relu,swiglu", d_model=64, threads=1, precision=0.5)
+    block = BlockRequest(d_model=64, seq_len="16,32", threads=1, workers=3, rounds=6)
+    asked = {"compare": compared, "block": block}
+    return {kind: report_text(api.measure(api.prepare(one), launch=FakeLaunch())) for kind, one in asked.items()}
 
 
-@pytest.fixture(scope="module")
-def block() -> str:
-    asked = BlockRequest(d_model=64, seq_len="16,32", threads=1, workers=3, rounds=6)
-    return report_text(api.measure(api.prepare(asked), launch=FakeLaunch()))
+OF_COMPARE: list[tuple[Change, str]] = [
+    (lambda d: d["plan"]["cases"].clear(), "its plan has no cases"),
+    (lambda d: d["plan"]["cases"].append(d["plan"]["cases"][0]), "two cases have the label 'relu'"),
+    (lambda d: d["plan"].update(reference="gelu"), "the reference 'gelu' is unknown"),
+    (lambda d: d["plan"]["cases"][1].update(against="x"), "what a case is compared with 'x' is unknown"),
+    (lambda d: d["plan"].update(metrics=["latenzy"]), "the metric 'latenzy' is unknown"),
+    (lambda d: d["plan"].update(kind="activations"), "'relu' is nothing that activations measures"),
+    (lambda d: d["plan"]["protocol"].update(precision=0.0), "a precision of 0 is none"),
+    (lambda d: d["costs"].pop(), "'swiglu' has no cost"),
+    (lambda d: d["costs"][0]["cost"].update(params=-1), "params: expected at least 0"),
+    (lambda d: d["samples"][3].update(case="x"), "the case of a sample 'x' is unknown"),
+    (lambda d: d["samples"][3].update(metric="x"), "the metric 'x', which nobody knows"),
+    (lambda d: d["samples"][3].update(value=1e300), "a latency of 1e.300 is none"),
+    (lambda d: d.update(environment=None), "it has samples, and no environment"),
+    (lambda d: d.update(environment=None, samples=[]), "it has figures, and no environment"),
+    (lambda d: d.update(failures=[{"case": "x", "kind": "oom", "message": ""}]), "the case of a failure 'x' is"),
+    (
+        lambda d: d.update(sides=[{"name": n, "cases": [], "differing": [[n, "1"]]} for n in ("base", "head")]),
+        "its sides do not differ in the same things",
+    ),
+]
+OF_BLOCK: list[tuple[Change, str]] = [
+    (lambda d: d["plan"]["cases"].pop(1), "a length has no attention"),
+    (lambda d: d["plan"]["cases"][1].update(against="attention@16"), "a case is not held against an FFN"),
+    (lambda d: d["plan"].update(kind="compare"), "is nothing that compare measures"),
+    (lambda d: d["costs"][1]["cost"].update(params=0), "'attention@16' has no parameters"),
+]
 
 
-def refused(tmp_path: Path, text: str, change: Change, says: str) -> None:
-    data = json.loads(text)
+@pytest.mark.parametrize(
+    ("kind", "change", "says"), [("compare", *row) for row in OF_COMPARE] + [("block", *row) for row in OF_BLOCK]
+)
+def test_what_belongs_to_nothing_is_refused(tmp_path: Path, texts, kind: str, change: Change, says: str) -> None:
+    data = json.loads(texts[kind])
     change(data)
     (tmp_path / "run.json").write_text(json.dumps(data))
     with pytest.raises(FfnbenchError, match=says):
         load(tmp_path / "run.json")
-
-
-@pytest.mark.parametrize(
-    ("change", "says"),
-    [
-        (lambda d: d["plan"]["cases"].clear(), "its plan has no cases"),
-        (lambda d: d["plan"]["cases"].append(d["plan"]["cases"][0]), "two cases have the label 'relu'"),
-        (lambda d: d["plan"].update(reference="gelu"), "the reference 'gelu' is unknown"),
-        (lambda d: d["plan"]["cases"][1].update(against="x"), "what a case is compared with 'x' is unknown"),
-        (lambda d: d["plan"].update(metrics=["latenzy"]), "the metric 'latenzy' is unknown"),
-        (lambda d: d["plan"].update(match="x"), "the match 'x' is unknown"),
-        (lambda d: d["plan"].update(kind="activations"), "'relu' is nothing that activations measures"),
-        (lambda d: d["plan"]["protocol"].update(precision=0.0), "a precision of 0 is none"),
-        (lambda d: d["costs"].pop(), "'swiglu' has no cost"),
-        (lambda d: d["costs"][0]["cost"].update(params=-1), "params: expected at least 0"),
-        (lambda d: d["samples"][3].update(case="x"), "the case of a sample 'x' is unknown"),
-        (lambda d: d["samples"][3].update(metric="x"), "the metric 'x', which nobody knows"),
-        (lambda d: d["samples"][3].update(value=1e300), "a latency of 1e.300 s is none"),
-        (lambda d: d["samples"][3].update(value=1e-300), "a latency of 1e-300 s is none"),
-        (lambda d: d.update(environment=None), "it has samples, and no environment"),
-        (lambda d: d.update(environment=None, samples=[]), "it has figures, and no environment"),
-        (lambda d: d.update(wall_s=1e300), "it took longer than any run"),
-        (
-            lambda d: d.update(failures=[{"case": "x", "kind": "oom", "message": ""}]),
-            "the case of a failure 'x' is unknown",
-        ),
-        (
-            lambda d: d.update(sides=[{"name": n, "cases": [], "differing": [[n, "1"]]} for n in ("base", "head")]),
-            "its sides do not differ in the same things",
-        ),
-    ],
-)
-def test_what_belongs_to_nothing_is_refused(tmp_path: Path, compared: str, change: Change, says: str) -> None:
-    refused(tmp_path, compared, change, says)
-
-
-@pytest.mark.parametrize(
-    ("change", "says"),
-    [
-        (lambda d: d["plan"]["cases"].pop(1), "a length has no attention"),
-        (lambda d: d["plan"]["cases"][1].update(against="attention@16"), "is not held against an FFN"),
-        (lambda d: d["plan"].update(kind="compare"), "is nothing that compare measures"),
-        (lambda d: d["costs"][1]["cost"].update(params=0), "'attention@16' has no parameters"),
-    ],
-)
-def test_a_block_without_its_parts_is_refused(tmp_path: Path, block: str, change: Change, says: str) -> None:
-    refused(tmp_path, block, change, says)

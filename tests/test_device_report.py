@@ -22,18 +22,17 @@ from ffnbench.metrics import DEVICE_TIME, HOST_TIME, LATENCY, WORKSPACE
 from ffnbench.plan import NoProbe, Plan, Workload, cost_of
 from ffnbench.planning.block import plan_block
 from ffnbench.planning.compare import plan_compare
-from ffnbench.report.block_records import block_records
-from ffnbench.report.compare import compare_table
-from ffnbench.report.conditions import OF_DEVICE, OF_WALL, latency_line, untested_kinds, untested_note
-from ffnbench.report.footnotes import case_notes
+from ffnbench.report.files.store import report_text
 from ffnbench.report.shown_report import ShownReport, recompute
-from ffnbench.report.side_by_side import side_by_side_view
-from ffnbench.report.store import report_text
-from ffnbench.report.text import plain
+from ffnbench.report.tables.block_records import block_records
+from ffnbench.report.tables.compare import compare_table
+from ffnbench.report.tables.conditions import latency_line, untested_note
+from ffnbench.report.tables.footnotes import LAUNCH_BOUND, case_notes
+from ffnbench.report.tables.side_by_side import side_by_side_view
+from ffnbench.report.tables.text import plain
 from ffnbench.request import BlockRequest, CompareRequest
 from ffnbench.result import Bound, CaseCost, Estimate, Report, Roof
 from ffnbench.stats.ceilings import fits, needed_by
-from ffnbench.stats.fastest import groups_of
 from ffnbench.stats.launch_bound import is_launch_bound
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -93,19 +92,6 @@ def test_a_disturbed_row_says_so_of_all_its_times(run: ShownReport) -> None:
         assert disturbed == {case.label: case.label == "big" for case in run.plan.cases}
 
 
-def times(value: float, half: float | None) -> Estimate:
-    return Estimate(value=value) if half is None else Estimate(value=value, low=value - half, high=value + half)
-
-
-@pytest.mark.parametrize(
-    ("device", "host", "said"),
-    [((10, 1), (30, 2), True), ((30, 2), (10, 1), False), ((10, 1), (11, 1), None), ((10, 1), (12.1, 1), True),
-     ((10, None), (30, 1), None), ((10, 1), (30, None), None), (None, (30, 1), None), ((10, 1), None, None)],
-)  # fmt: skip
-def test_launch_bound_is_what_intervals_that_lie_apart_say(device: Any, host: Any, said: bool | None) -> None:
-    assert is_launch_bound(*(None if one is None else times(*one) for one in (device, host))) is said
-
-
 def test_the_file_holds_a_row_of_each_kind(run: ShownReport) -> None:
     """device and host of the file, in microseconds: 16 and 30, 20 and 42, 31.6 and 31.0, 609 and 43."""
     rows = {row["label"]: row for row in csv.DictReader(io.StringIO(csv_of(run)))}
@@ -121,14 +107,8 @@ def test_the_file_holds_a_row_of_each_kind(run: ShownReport) -> None:
         flops = float(row["flops_timed"]) * int(row["batch"]) * int(row["seq_len"])
         assert float(row["flops_per_s"]) == pytest.approx(flops / float(row["latency_s"]))  # of the latency shown
     notes = {case.label: case_notes(run, case.label) for case in run.plan.cases}
-    assert {label for label, texts in notes.items() if OF_WALL in texts} == {"relu", "swiglu"}
+    assert {label for label, texts in notes.items() if LAUNCH_BOUND in texts} == {"relu", "swiglu"}
     assert table_text(run).count("launch-bound") == 1
-
-
-def test_what_libraries_keep_is_told_where_they_keep_something(run: ShownReport) -> None:
-    assert table_text(run).count("keep 8.12 MiB for themselves") == 1
-    nothing = [replace(s, value=0.0) if s.metric == WORKSPACE else s for s in run.samples]
-    assert "for themselves" not in table_text(recompute(replace(run, samples=tuple(nothing))))
 
 
 def test_the_header_says_which_time_the_latency_is(run: ShownReport) -> None:
@@ -139,7 +119,6 @@ def test_the_header_says_which_time_the_latency_is(run: ShownReport) -> None:
     assert latency_line(by_device)[0].startswith("latency: device time, what the device works for a call; host")
     text = table_text(by_device)
     assert "device time" in text.splitlines()[0]
-    assert OF_DEVICE in text.replace("\n  ", " ")
     headings = [column.title for column in compare_table(by_device).columns]
     assert ("host" in headings, "device" in headings) == (True, False)  # it is the latency
     assert latency_line(with_work(run, device="cpu")) == ()
@@ -153,12 +132,6 @@ def column_of(report: Report, title: str) -> Iterable[Any]:
     table = compare_table(report)
     place = [column.title for column in table.columns].index(title)
     return [row[place] for row in table.rows]
-
-
-def test_seconds_of_an_older_method_are_not_called_wall_time(run: ShownReport) -> None:
-    old = replace(run, plan=replace(run.plan, protocol=replace(run.plan.protocol, method=4)))
-    assert "by method 4" in latency_line(old)[0]
-    assert "neither wall nor device time" in latency_line(old)[0]
 
 
 def made(plan: Plan, run: ShownReport) -> ShownReport:
@@ -200,9 +173,8 @@ def test_kinds_that_nobody_has_run_are_told(run: ShownReport) -> None:
     assert "Apple's GPUs (MPS)" in table_text(with_work(run, device="mps"))
     assert run.environment is not None
     amd = replace(run, environment=replace(run.environment, hip="7.0"))
-    assert untested_kinds(amd.plan, amd.environment) == ["rocm"]
     assert "AMD's GPUs (ROCm)" in table_text(amd)
-    assert untested_kinds(with_work(amd, device="cpu").plan, amd.environment) == []
+    assert untested_note(with_work(amd, device="cpu")) == ()
 
 
 OTHERS = {"time": "device", "cache": "cold", "matmul_precision": "medium", "reduced_reductions": False}
@@ -223,12 +195,6 @@ def test_runs_of_other_conditions_are_other_rows(key: str, run: ShownReport, tmp
     timed = latency_findings(past_of(run, policy), other, policy)
     assert {(f.status, key in f.reason) for f in timed} == {(Status.INCOMPARABLE, True)}
     assert Status.INCOMPARABLE not in {f.status for f in latency_findings(past_of(run, policy), run, policy)}
-
-
-def test_backends_under_other_conditions_are_no_rivals() -> None:
-    variants = "relu,relu@backend=compile,relu@backend=compile@cache=cold,r=relu@cache=cold"
-    plan = plan_compare(CompareRequest(variants=variants, d_model=64, threads=1, device="cuda"))
-    assert [len(group) for group in groups_of(plan)] == [2, 2]
 
 
 def test_a_ceiling_is_of_its_precision() -> None:
@@ -279,3 +245,16 @@ def test_files_without_what_is_new_are_read(tmp_path: Path, run: ShownReport) ->
     titles = [column.title for column in compare_table(found).columns]
     assert {"device", "host"}.isdisjoint(titles)
     assert "launch-bound" not in table_text(found)
+
+
+def times(value: float, half: float | None) -> Estimate:
+    return Estimate(value=value) if half is None else Estimate(value=value, low=value - half, high=value + half)
+
+
+@pytest.mark.parametrize(
+    ("device", "host", "said"),
+    [((10, 1), (30, 2), True), ((30, 2), (10, 1), False), ((10, 1), (11, 1), None), ((10, 1), (12.1, 1), True),
+     ((10, None), (30, 1), None), ((10, 1), (30, None), None), (None, (30, 1), None), ((10, 1), None, None)],
+)  # fmt: skip
+def test_launch_bound_is_what_intervals_that_lie_apart_say(device: Any, host: Any, said: bool | None) -> None:
+    assert is_launch_bound(*(None if one is None else times(*one) for one in (device, host))) is said

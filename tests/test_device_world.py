@@ -13,10 +13,10 @@ from ffnbench import api
 from ffnbench.ffn.cost import cost
 from ffnbench.metrics import DEVICE_TIME, HOST_TIME, LATENCY, PEAK, SAVED, WORKSPACE
 from ffnbench.plan import Workload
-from ffnbench.report.compare import compare_table
-from ffnbench.report.footnotes import case_notes
 from ffnbench.report.shown_report import ShownReport
-from ffnbench.report.text import plain
+from ffnbench.report.tables.compare import compare_table
+from ffnbench.report.tables.footnotes import case_notes
+from ffnbench.report.tables.text import plain
 from ffnbench.request import CompareRequest
 from ffnbench.result import Estimate, FailureKind
 from ffnbench.stats.launch_bound import launch_bound

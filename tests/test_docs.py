@@ -13,10 +13,11 @@ from ffnbench import api
 from ffnbench.api import measuring
 from ffnbench.cli import app
 from ffnbench.plan import METHOD
-from ffnbench.report.compare import compare_records, compare_table
+from ffnbench.report.files.store import load, report_text
+from ffnbench.report.rows import case_records
 from ffnbench.report.shown_report import recompute
-from ffnbench.report.store import load, report_text
-from ffnbench.report.text import plain
+from ffnbench.report.tables.compare import compare_table
+from ffnbench.report.tables.text import plain
 from ffnbench.request import CompareRequest
 from ffnbench.result import Report
 from ffnbench.selftest import exam
@@ -199,7 +200,7 @@ def test_the_numbers_of_the_claims_are_those_of_the_committed_runs() -> None:
     for name in ("silu", "gelu", "gelu_tanh"):
         ratio = inside[name]
         assert f"{ratio.value:.3f} [{ratio.low:.3f}, {ratio.high:.3f}]" in text, name
-    train = {row["label"]: row for row in compare_records(shown_again(folder / "glu-train.json"))}
+    train = {row["label"]: row for row in case_records(shown_again(folder / "glu-train.json"))}
     assert f"{train['wide']['ratio']:.2f} [{train['wide']['ratio_low']:.2f}, {train['wide']['ratio_high']:.2f}]" in text
     same = train["swiglu"]
     assert f"{same['ratio']:.3f} [{same['ratio_low']:.3f}, {same['ratio_high']:.3f}] {same['verdict']}" in text
@@ -233,7 +234,7 @@ def backend_rows() -> list[str]:
     rows = []
     for path in sorted(BACKENDS.glob("swiglu-*.json")):
         report = load(path)
-        first, *others = compare_records(report)
+        first, *others = case_records(report)
         what = f"{first['d_model']:,} / {first['d_ff']:,}, {first['seq_len']:,} token{'s' * (first['seq_len'] > 1)}"
         for row in [row for row in others if row["ratio"] is not None]:
             cells = (what, first["dtype"], row["backend"], ratio_of(row), share_of(first), share_of(row))

@@ -19,7 +19,7 @@ from ffnbench.activations.table import ACTIVATIONS
 from ffnbench.activations.trace import flat_zones
 from ffnbench.errors import FfnbenchError
 from ffnbench.ffn.spec import ActivationSpec
-from ffnbench.report.activations import _interval
+from ffnbench.report.tables.activations import _interval
 from ffnbench.worker.probe_jobs import function_of, scale_of
 
 SELU, ALPHA = 1.0507009873554805, 1.6732632423543772

@@ -12,7 +12,7 @@ from ffnbench.ffn.moe import MoESpec
 from ffnbench.ffn.spec import ActivationSpec, FFNSpec, Gate, ImportedSpec
 from ffnbench.metrics import LATENCY
 from ffnbench.plan import GIVEN, Case, NoProbe, Workload, cost_of
-from ffnbench.report.store import load
+from ffnbench.report.files.store import load
 from ffnbench.result import Bound, CaseCost, Roof
 from ffnbench.stats.ceilings import Ceiling
 from ffnbench.stats.floor import Floor, floors_of, quickest

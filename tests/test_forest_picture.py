@@ -12,9 +12,8 @@ import pytest
 from conftest import FakeLaunch
 from matplotlib.figure import Figure
 
-from ffnbench import cost
 from ffnbench.api import measure, prepare
-from ffnbench.report.forest_picture import MARKS, WIDTH, forest_figure, forest_picture
+from ffnbench.report.pictures.ratios import MARKS, WIDTH, ratio_figure, ratio_picture
 from ffnbench.report.shown_report import recompute
 from ffnbench.request import CompareRequest
 from ffnbench.result import Report, Verdict
@@ -39,7 +38,7 @@ def report() -> Report:
 
 @pytest.fixture(scope="module")
 def figure(report: Report) -> Figure:
-    return forest_figure(report)[0]
+    return ratio_figure(report)
 
 
 def marks(figure: Figure) -> dict[str, float]:
@@ -75,7 +74,7 @@ def test_bars_are_as_long_as_what_they_stand_for(figure: Figure) -> None:
     assert [axes.get_title(loc="left") for axes in figure.axes[1:]] == ["params", "FLOPs\n/token", "act.\npeak"]
     for axes, text in zip(figure.axes[1:3], ("32.8 k", "65.5 k"), strict=True):
         assert axes.texts[0].get_text() == text
-    wide = forest_figure(run("relu,wide=relu@d_ff=512", match="none"))[0]
+    wide = ratio_figure(run("relu,wide=relu@d_ff=512", match="none"))
     assert [bar.get_width() for bar in wide.axes[1].patches] == pytest.approx([0.5, 1.0])
 
 
@@ -89,8 +88,8 @@ def test_bars_are_as_long_as_what_they_stand_for(figure: Figure) -> None:
     ids=["2 rows", "40 rows", "long names"],
 )
 def test_all_texts_are_inside_a_papers_column(variants: str) -> None:
-    figure, canvas = forest_figure(run(variants, mode="train", match="none"))
-    assert canvas.size[0] == WIDTH == figure.get_size_inches()[0]
+    figure = ratio_figure(run(variants, mode="train", match="none"))
+    assert figure.get_size_inches()[0] == WIDTH
     box = figure.bbox
     texts = [text for axes in figure.axes for text in (*axes.texts, *axes.get_yticklabels(), axes.title)]
     for text in [text for text in texts if text.get_text() and text.get_visible()]:
@@ -109,11 +108,11 @@ def test_all_texts_are_inside_a_papers_column(variants: str) -> None:
 
 
 def test_a_failed_row_says_so_and_stays() -> None:
-    figure = forest_figure(run("relu,gelu,swiglu", {("open", "gelu"): "oom"}))[0]
+    figure = ratio_figure(run("relu,gelu,swiglu", {("open", "gelu"): "oom"}))
     assert [text.get_text() for text in figure.axes[0].get_yticklabels()] == ["relu", "gelu", "swiglu"]
     assert "failed: out of memory" in [text.get_text() for text in figure.axes[0].texts]
     assert len(marks(figure)) == 2
-    bytes_alone = forest_figure(run("relu,gelu", {("open", "gelu"): "oom"}, metrics="memory"))[0]
+    bytes_alone = ratio_figure(run("relu,gelu", {("open", "gelu"): "oom"}, metrics="memory"))
     assert "gelu\nfailed: out of memory" in [text.get_text() for text in bytes_alone.axes[0].get_yticklabels()]
 
 
@@ -121,9 +120,9 @@ def test_an_interval_that_is_too_wide_ends_in_an_arrow_and_hides_no_other_row() 
     launch = FakeLaunch(
         lambda label, w, n: 1e-3 * (math.exp(3 * math.sin(4 * w)) if label == "gelu" else 1 + 0.2 * (label != "relu"))
     )
-    figure = forest_figure(
+    figure = ratio_figure(
         measure(prepare(CompareRequest(variants="relu,gelu,swiglu", d_model=64, threads=2, quick=True)), launch=launch)
-    )[0]
+    )
     low, high = figure.axes[0].get_xlim()
     assert high / low < 50
     assert any(line.get_markersize() < 3 for line in figure.axes[0].lines if line.get_marker() == ">")
@@ -131,24 +130,18 @@ def test_an_interval_that_is_too_wide_ends_in_an_arrow_and_hides_no_other_row() 
 
 def test_rows_of_one_reference_stand_together_under_its_name(report: Report) -> None:
     cases = tuple(replace(c, against="swiglu") if c.label in ("swiglu", "silu") else c for c in report.plan.cases)
-    figure = forest_figure(recompute(replace(report, plan=replace(report.plan, cases=cases))))[0]
+    figure = ratio_figure(recompute(replace(report, plan=replace(report.plan, cases=cases))))
     assert [text.get_text() for text in figure.axes[0].get_yticklabels()] == ["relu", "gelu", "glu", "swiglu", "silu"]
     told = [text.get_text() for text in figure.axes[0].texts]
     assert {"relative to relu", "relative to swiglu"} <= set(told)
     assert figure.axes[0].get_xlabel() == "time relative to the reference [95%]"
 
 
-def test_what_is_counted_is_a_picture_of_bars_alone() -> None:
-    figure = forest_figure(cost("relu,swiglu", d_model=64, mode="train"))[0]
-    titles = [axes.get_title(loc="left") for axes in figure.axes]
-    assert titles == ["params", "FLOPs\nfwd+bwd\n/token", "act. +\ngrad.\npeak", "saved"]
-
-
 def test_texts_are_texts_in_svg_and_pdf(report: Report) -> None:
-    svg = forest_picture(report, ".svg").decode()
+    svg = ratio_picture(report, ".svg").decode()
     assert re.search(r"<text[^>]*>swiglu</text>", svg)
     assert "time relative to relu [95%]" in svg
-    pdf = forest_picture(report, ".pdf")
+    pdf = ratio_picture(report, ".pdf")
     assert b"/Type /Font" in pdf
     assert b"CIDFontType2" in pdf or b"TrueType" in pdf
-    assert forest_picture(report, ".png")[:4] == b"\x89PNG"
+    assert ratio_picture(report, ".png")[:4] == b"\x89PNG"

@@ -15,12 +15,12 @@ from ffnbench import api, cli
 from ffnbench.activations.table import ACTIVATIONS
 from ffnbench.plan import Probe
 from ffnbench.planning.activations import every_activation, select
-from ffnbench.report.activation_pictures import points, titles
-from ffnbench.report.activations import facts_records, facts_table, facts_view
 from ffnbench.report.flags import Written
 from ffnbench.report.formats import PICTURE_SUFFIXES
 from ffnbench.report.output import OutputSink
-from ffnbench.report.text import plain
+from ffnbench.report.pictures.activations import points, titles
+from ffnbench.report.tables.activations import facts_records, facts_table, facts_view
+from ffnbench.report.tables.text import plain
 from ffnbench.request import PictureRequest
 from ffnbench.result import Curve
 from ffnbench.run.prober import Prober
@@ -59,7 +59,7 @@ def png_size(path: Path) -> tuple[int, int]:
 def test_the_default_writes_one_picture_and_says_where(folder: Path) -> None:
     done = ffnbench("plot-activations", cwd=folder, env={"DISPLAY": ""})
     assert done.returncode == 0, done.stderr
-    assert done.stdout == "5 activations with derivatives on [-4, 4] -> activations.png\n"
+    assert done.stdout == "5 activations on [-4, 4] -> activations.png\n"
     assert png_size(folder / "activations.png")[0] > 1400
     assert sorted(p.name for p in folder.iterdir() if p.is_file()) == ["activations.png", "mine.py"]
 

@@ -26,9 +26,9 @@ from ffnbench.plan import CONTROL, Arm, Plan, Workload
 from ffnbench.planning.compare import plan_compare
 from ffnbench.planning.grammar import parse_variant
 from ffnbench.planning.key_table import KEYS
-from ffnbench.report.compare import compare_table
-from ffnbench.report.store import load, report_text
-from ffnbench.report.text import html_fragment, plain
+from ffnbench.report.files.store import load, report_text
+from ffnbench.report.tables.compare import compare_table
+from ffnbench.report.tables.text import html_fragment, plain
 from ffnbench.request import CompareRequest, CostRequest, command_line
 from ffnbench.result import Report, Verdict
 from ffnbench.run.memory_limits import check_fits, memory_needed, memory_of_judge

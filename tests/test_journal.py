@@ -8,19 +8,12 @@ import signal
 import stat
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
-from conftest import ROOT, FakeLaunch, ffnbench
+from conftest import ROOT, FakeLaunch
 
-from ffnbench import api
-from ffnbench.errors import FfnbenchError
-from ffnbench.report.flags import Output
-from ffnbench.report.journal import Journal
-from ffnbench.report.output import OutputSink
-from ffnbench.report.store import load
-from ffnbench.request import CompareRequest
+from ffnbench.report.files.store import load
 
 COMPARE = ["compare", "--variants", "relu,swiglu", "--d-model", "32", "--threads", "1", "--metrics", "latency"]
 
@@ -135,20 +128,10 @@ def test_a_later_run_names_what_is_left_and_mixes_nothing(call, tmp_path: Path) 
     found: list = []
     code, _, err = call(*COMPARE, "--quick", "-o", "a.json", launch=seen_while_measuring(found))
     assert code == 0
-    assert "a.json.journal is left of a run that was killed: ffnbench report" in err
+    assert "a.json.journal is of a run that was killed, or that runs now: ffnbench report" in err
     assert sorted(name for name, _, _ in found) == ["a.json.2.journal", "a.json.journal"]
     assert sorted(p.name for p in tmp_path.iterdir()) == ["a.json", "a.json.journal"]
     assert (tmp_path / "a.json.journal").read_bytes() == left
-
-
-def test_one_that_is_written_now_is_told_as_such(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    first = Journal(tmp_path / "a.json")
-    request = CompareRequest(variants="relu,swiglu", d_model=32, threads=1, quick=True)
-    with OutputSink(Output(out=(str(tmp_path / "a.json"),)), "compare") as sink:
-        api.measure(api.prepare(request), sink, launch=FakeLaunch())
-    assert "a.json.journal is written by another run now" in capsys.readouterr().err
-    assert not first.close(keep=True)  # it has no samples
-    assert [path.name for path in tmp_path.glob("*.journal")] == ["a.json.2.journal"]  # its run was never shown
 
 
 def test_a_planted_link_is_never_written_through(call, tmp_path: Path) -> None:
@@ -170,31 +153,9 @@ def test_what_could_not_be_written_stays_in_the_journal(call, tmp_path: Path, mo
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("ffnbench.report.store.replace_file", full)
-    monkeypatch.setattr("ffnbench.report.store._rescue", lambda content: None)  # nowhere else either
+    monkeypatch.setattr("ffnbench.report.files.outputs.replace_file", full)
+    monkeypatch.setattr("ffnbench.report.files.outputs._rescue", lambda content: None)  # nowhere else either
     code, _, err = call(*COMPARE, "--quick", "-o", "a.json")
     assert code == 3
     assert "what was measured is in a.json.journal" in err
     assert len(load("a.json.journal").samples) == 2 * 5 * 4
-
-
-def test_no_journal_is_a_report_by_accident(tmp_path: Path) -> None:
-    (tmp_path / "x.json").write_text('{"ffnbench journal": 2}\n')
-    with pytest.raises(FfnbenchError, match="whole ffnbench report"):
-        load(tmp_path / "x.json")
-
-
-def test_a_real_run_that_is_killed_leaves_its_journal_and_no_process(tmp_path: Path) -> None:
-    words = [sys.executable, "-m", "ffnbench", *COMPARE, "--workers", "40", "--rounds", "200", "-q", "-o", "a.json"]
-    env = os.environ | {"PYTHONPATH": str(ROOT)}
-    process = subprocess.Popen(words, cwd=tmp_path, env=env, start_new_session=True, stderr=subprocess.DEVNULL)
-    journal = tmp_path / "a.json.journal"
-    deadline = time.monotonic() + 100
-    while not (journal.exists() and journal.stat().st_size > 10_000):
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
-    process.kill()
-    process.wait()
-    done = ffnbench("report", "a.json.journal", cwd=tmp_path)
-    assert (done.returncode, done.stderr) == (0, "")
-    assert "swiglu" in done.stdout

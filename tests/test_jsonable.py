@@ -13,7 +13,7 @@ from ffnbench import jsonable
 from ffnbench.errors import FfnbenchError
 from ffnbench.plan import Plan
 from ffnbench.planning.compare import plan_compare
-from ffnbench.report.store import load
+from ffnbench.report.files.store import load
 from ffnbench.request import CompareRequest
 from ffnbench.result import Estimate, Failure, FailureKind
 

@@ -20,14 +20,16 @@ from ffnbench.cli import app
 from ffnbench.ffn.cost import Cost, cost
 from ffnbench.metrics import METRICS
 from ffnbench.plan import METHOD, Kind
-from ffnbench.report.findings import CHECK_FORMATS, CHECK_SUFFIXES
-from ffnbench.report.flags import CheckOutput, Counted, Kept, Measured, Written
+from ffnbench.report.files.store import load, report_text, seal
+from ffnbench.report.flags import CheckOutput, Kept, Written
 from ffnbench.report.formats import FORMATS, PICTURE_SUFFIXES, PICTURES, SUFFIXES
-from ffnbench.report.ratio_picture import ratio_figure
-from ffnbench.report.store import load, report_text, seal
+from ffnbench.report.pictures.ratios import ratio_figure
+from ffnbench.report.tables.findings import CHECK_FORMATS, CHECK_SUFFIXES
 from ffnbench.report.views import VIEWS
 from ffnbench.request import BlockRequest, CompareRequest, SidesRequest, TimingRequest, command_line
+from ffnbench.result import Measured
 from ffnbench.run.session import Session
+from ffnbench.stats.rounds import Counted
 from ffnbench.worker.jobs import Jobs
 
 STARTS = {".png": b"\x89PNG", ".svg": b"<?xml", ".pdf": b"%PDF"}
@@ -74,20 +76,15 @@ def test_every_kind_has_a_view() -> None:
     assert set(VIEWS) == set(Kind)
 
 
-def test_a_picture_has_a_panel_for_each_reference_and_every_row(call, tmp_path: Path) -> None:
+def test_a_picture_has_a_heading_for_each_reference_and_every_row(call, tmp_path: Path) -> None:
     call(*shlex.split(COMMANDS[Kind.ACTIVATIONS]), "-q", "-o", str(tmp_path / "run.json"))
     report = load(tmp_path / "run.json")
-    figure, _ = ratio_figure(report)
-    assert len(figure.axes) == 2 * 2 * 2  # sizes, dtypes, directions
-    for axes in figure.axes:
-        assert [text.get_text() for text in axes.get_yticklabels()] == ["relu", "gelu", "silu"]
-        low, high = axes.get_xlim()
-        dots = [line.get_xdata()[0] for line in axes.lines if line.get_marker() == "o"]
-        assert all(low < x < high for x in dots)
-        assert dots[0] == 1
-    ratios = sorted(c.ratio.value for c in report.comparisons)
-    drawn = sorted(line.get_xdata()[0] for axes in figure.axes for line in axes.lines if line.get_marker() == "o")
-    assert drawn == pytest.approx(ratios)
+    [axes] = ratio_figure(report).axes
+    groups = 2 * 2 * 2  # sizes, dtypes, directions
+    assert [text.get_text() for text in axes.get_yticklabels()] == ["relu", "gelu", "silu"] * groups
+    assert sum(text.get_text().startswith("relative to relu") for text in axes.texts) == groups
+    drawn = sorted(line.get_xdata()[0] for line in axes.lines if line.get_markersize() == 3.6)
+    assert drawn == pytest.approx(sorted(c.ratio.value for c in report.comparisons))
 
 
 MODELS = ["bert-base", "CONFIG"]

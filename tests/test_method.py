@@ -12,8 +12,8 @@ from conftest import ROOT
 from gate_world import edited, machine, saved, timed
 
 from ffnbench.errors import FfnbenchError
+from ffnbench.report.files.store import load, report_text
 from ffnbench.report.shown_report import as_shown, recompute
-from ffnbench.report.store import load, report_text
 
 TODAY = 6  # written by hand: whoever raises it says in plan.py what it means
 OLD = ROOT / "tests" / "golden" / "old"

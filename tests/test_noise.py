@@ -10,10 +10,10 @@ from test_stats import plan_of, run_of
 
 from ffnbench.device.machine_noise import Watch
 from ffnbench.plan import CONTROL
-from ffnbench.report.compare import compare_table
+from ffnbench.report.files.store import load
 from ffnbench.report.shown_report import as_shown, recompute
-from ffnbench.report.store import load
-from ffnbench.report.text import plain
+from ffnbench.report.tables.compare import compare_table
+from ffnbench.report.tables.text import plain
 from ffnbench.result import Timer, Verdict
 from ffnbench.stats.verdict import summarise
 

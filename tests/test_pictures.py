@@ -5,17 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-import matplotlib.style
 import numpy as np
 import pytest
 from matplotlib.figure import Figure
-from matplotlib.text import Text
 
 from ffnbench.activations.facts import Facts
 from ffnbench.errors import FfnbenchError
-from ffnbench.report.curve_picture import curves_figure
-from ffnbench.report.picture import Canvas, render
-from ffnbench.report.surface_picture import gated_figure
+from ffnbench.report.pictures.canvas import Canvas, render
+from ffnbench.report.pictures.curves import curves_figure
+from ffnbench.report.pictures.surfaces import gated_figure
 from ffnbench.result import Curve
 
 NATURAL = Canvas(size=None, dpi=50, style="default")
@@ -59,55 +57,23 @@ def pair() -> Figure:
     return figure_of({"relu": RELU, "relu2": RELU2})
 
 
-def bar_names(figure: Figure) -> list[Text]:
-    return figure.axes[0].texts
-
-
-def test_each_dead_zone_is_named_beside_its_own_bar(pair: Figure) -> None:
-    texts = bar_names(pair)
-    assert [text.get_text() for text in texts] == ["relu: zero gradient", "relu2: zero gradient"]
-    assert texts[0].get_position()[0] > 0
-    boxes = [text.get_window_extent() for text in texts]
-    assert boxes[0].y0 > boxes[1].y1 - 1
-
-
-ZONES = {
-    "the whole range": ((-4.0, 4.0),),
-    "the right edge": ((3.0, 4.0),),
-    "both edges": ((-4.0, -1.0), (1.0, 4.0)),
-    "nearly all": ((-3.9, 3.9),),
-}
-
-
-@pytest.mark.parametrize("canvas", [NATURAL, Canvas(size=(4.0, 3.0), dpi=50, style="default")], ids=["natural", "4x3"])
-@pytest.mark.parametrize("zones", ZONES.values(), ids=list(ZONES))
-def test_the_names_of_dead_zones_stay_inside_the_axes(zones, canvas: Canvas) -> None:
-    figure = figure_of({"f": curve(np.tanh, flat=zones), "a_name_that_is_long" * 8: curve(np.sin, flat=zones)}, canvas)
-    axes = figure.axes[0].bbox
-    for text in bar_names(figure):
-        box = text.get_window_extent()
-        assert axes.x0 <= box.x0 < box.x1 <= axes.x1, text.get_text()
-        assert axes.y0 - 1 <= box.y0, text.get_text()
-
-
 def pieces(figure: Figure, colour: str, panel: int = 0) -> list:
-    return [
-        line for line in figure.axes[panel].lines
-        if line.get_color() == colour and line.get_linewidth() == 1.8
-    ]  # fmt: skip
+    return [line for line in figure.axes[panel].lines if line.get_color() == colour and 1 < line.get_linewidth() < 3.5]
+
+
+def test_each_dead_zone_has_a_bar_of_its_colour_below_all_curves(pair: Figure) -> None:
+    bars = [line for line in pair.axes[0].lines if line.get_linewidth() == 3.5]
+    assert [(line.get_color(), list(line.get_xdata())) for line in bars] == [("black", [-4, 0]), ("#D55E00", [-4, 0])]
+    heights = [line.get_ydata()[0] for line in bars]
+    assert pair.axes[0].get_ylim()[0] < heights[1] < heights[0] < 0
+    assert pair.axes[0].get_xlabel() == "x; bars: zero gradient"
 
 
 def test_where_two_curves_are_one_line_both_are_seen(pair: Figure) -> None:
-    """relu is drawn through, relu2 over it with gaps, for x < 0 and nowhere else."""
+    """relu2 is drawn over relu, and narrower."""
     for panel in (0, 1):
-        assert all(not line.is_dashed() for line in pieces(pair, "black", panel))
-        over = pieces(pair, "#D55E00", panel)
-        dashed = [line for line in over if line.is_dashed()]
-        assert len(dashed) == 1
-        x = dashed[0].get_xdata()
-        assert x[0] == -4
-        assert -0.1 < x[-1] < 0.3
-    assert not any(line.is_dashed() for line in pieces(figure_of({"relu2": RELU2}), "black"))
+        (below,), (above,) = (pieces(pair, colour, panel) for colour in ("black", "#D55E00"))
+        assert above.get_linewidth() < below.get_linewidth() - 1
 
 
 def test_a_slope_that_does_not_exist_is_a_gap() -> None:
@@ -141,12 +107,7 @@ def test_every_curve_is_in_sight(name: str, f, low: float, high: float) -> None:
         assert ((values >= bottom) & (values <= top)).any(), f"{name}: {key}"
 
 
-def test_a_square_function_does_not_flatten_the_others(pair: Figure) -> None:
-    assert pair.axes[0].get_ylim()[1] < 5
-
-
-@pytest.mark.parametrize("length", [5, 40, 120, 400])
-@pytest.mark.parametrize("number", [1, 4, 12])
+@pytest.mark.parametrize(("number", "length"), [(1, 400), (4, 40), (12, 120)])
 def test_the_legend_fits(number: int, length: int) -> None:
     names = [f"{i}".ljust(length, "x") for i in range(number)]
     figure = figure_of(dict.fromkeys(names, RELU))
@@ -168,7 +129,7 @@ def test_too_little_room_is_said() -> None:
         figure_of(dict.fromkeys("abcdefgh", RELU), Canvas(size=(3.0, 2.0), dpi=50, style="default"))
 
 
-@pytest.mark.parametrize("number", [1, 2, 4, 5, 10])
+@pytest.mark.parametrize("number", [1, 4, 10])
 def test_panels_of_gated_forms_are_square_and_of_a_size(number: int) -> None:
     curves = {str(i): side(relu) for i in range(number)}
     figure = gated_figure(curves, {name: f"{name}: relu(g) · u" for name in curves}, canvas=NATURAL)
@@ -187,24 +148,13 @@ def contour_levels(figure: Figure) -> set[float]:
     return {float(level) for axes in figure.axes for c in axes.collections for level in getattr(c, "levels", ())}
 
 
-@pytest.mark.parametrize("reach", [1e-6, 0.3, 1, 4, 100, 1e9])
+@pytest.mark.parametrize("reach", [1e-6, 4, 1e9])
 def test_contours_scale_with_the_range(reach: float) -> None:
     figure = gated_figure({"f": side(relu, reach=reach)}, {"f": "f"}, canvas=NATURAL)
     levels = contour_levels(figure)
     assert 4 <= len(levels) <= 10
     assert 0.3 * reach**2 <= max(levels) <= reach**2
     assert {-level for level in levels} == levels
-
-
-def test_one_steep_form_does_not_flatten_the_others() -> None:
-    curves = {"a": side(relu), "b": side(relu), "steep": side(lambda x: 1000 * relu(x))}
-    figure = gated_figure(curves, {name: name for name in curves}, canvas=NATURAL)
-    assert figure.axes[0].collections[0].get_clim() == (-16, 16)
-
-
-def test_a_form_that_is_zero_everywhere_can_be_drawn() -> None:
-    zero = side(lambda x: 0 * x)
-    assert render(gated_figure({"zero": zero}, {"zero": "zero"}, canvas=NATURAL), ".png", NATURAL)
 
 
 def test_a_product_beyond_float64_is_refused() -> None:
@@ -218,16 +168,6 @@ def test_titles_stay_over_their_panels(name: str) -> None:
     figure.draw_without_rendering()
     for axes in figure.axes[:4]:
         assert axes.title.get_window_extent().width <= 1.1 * axes.bbox.width
-
-
-def test_dots_are_set_off_from_the_styles_own_background() -> None:
-    found = Facts(**{**{f: getattr(FACTS, f) for f in FACTS.__slots__}, "minimum": -0.5, "minimum_at": 0.0})
-    canvas = Canvas(size=None, dpi=50, style="dark_background")
-    figure = curves_figure({"f": RELU}, {"f": found}, derivative=False, canvas=canvas)
-    (dot,) = [line for line in figure.axes[0].lines if line.get_marker() == "o"]
-    with matplotlib.style.context("dark_background"):
-        assert matplotlib.colors.to_hex(dot.get_markeredgecolor()) == "#000000"
-        assert dot.get_color() == "white"
 
 
 def test_signs_that_the_font_lacks_are_no_warning() -> None:

@@ -11,8 +11,8 @@ from ffnbench.ffn.cost import Cost
 from ffnbench.ffn.spec import ImportedSpec
 from ffnbench.plan import NoProbe, Workload, cost_of
 from ffnbench.planning.compare import plan_compare
-from ffnbench.report.footnotes import case_notes
-from ffnbench.report.words import sizing_text
+from ffnbench.report.tables.footnotes import case_notes
+from ffnbench.report.tables.words import sizing_text
 from ffnbench.request import CompareRequest
 
 

@@ -15,7 +15,7 @@ from gate_world import edited, machine, timed
 
 from ffnbench.api import checks, measuring
 from ffnbench.gate import regression as module
-from ffnbench.report.store import load
+from ffnbench.report.files.store import load
 
 COMPARE = "--variants relu,gelu,swiglu --d-model 64 --threads 1 --metrics latency --precision 0.5"
 

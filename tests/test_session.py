@@ -25,7 +25,7 @@ from ffnbench.errors import FfnbenchError
 from ffnbench.ffn.spec import ImportedSpec
 from ffnbench.plan import Arm, Workload, cost_of
 from ffnbench.planning.compare import plan_compare
-from ffnbench.report.compare import compare_records
+from ffnbench.report.rows import case_records
 from ffnbench.request import CompareRequest
 from ffnbench.result import CaseCost
 from ffnbench.run.prober import Prober
@@ -177,7 +177,7 @@ def test_a_case_that_can_t_be_counted_is_a_row(prober: Prober, tmp_path: Path) -
     rows = ",".join(f"m{number}={target}" for number, target in enumerate(targets))
     request = CompareRequest(variants=f"relu,{rows}", d_model=16, seq_len=8, threads=1, device="cpu")
     plan = plan_compare(request, prober)
-    found = compare_records(priced(plan, prober, lenient=True).priced())
+    found = case_records(priced(plan, prober, lenient=True).priced())
     assert [row["params"] for row in found] == [2 * 16 * 64, None, None, 16 * 16 + 16]
     says = ("", "raised RuntimeError: no GPU here", "the process ended (exit code 3)", "")
     assert all(text in (row["failure"] or "") for row, text in zip(found, says, strict=True))

@@ -17,9 +17,9 @@ from conftest import ROOT, FakeLaunch, ffnbench
 from ffnbench.api import load, measure, prepare, reports
 from ffnbench.errors import FfnbenchError
 from ffnbench.gate.side_by_side import changes_between, common_rows
-from ffnbench.report.side_by_side import names_of, side_by_side_view
-from ffnbench.report.store import report_text
-from ffnbench.report.text import plain
+from ffnbench.report.files.store import report_text
+from ffnbench.report.tables.side_by_side import side_by_side_view
+from ffnbench.report.tables.text import plain
 from ffnbench.request import CompareRequest
 from ffnbench.result import Report
 
@@ -63,23 +63,6 @@ def test_a_slower_row_is_told_and_the_others_are_not() -> None:
     assert f"+{100 * (1.25 ** (1 / 3) - 1):.1f}%" in mean
 
 
-def test_the_interval_is_welchs_of_the_processes() -> None:
-    """Against scipy's own, on the logs of what each process took: here a round is exact, so nothing else is in it."""
-    from scipy.stats import ttest_ind
-
-    dice = random.Random(5)
-    old, new = ([dice.gauss(0, 0.05) for _ in range(6)] for _ in range(2))
-
-    def of(logs: list[float]) -> Seconds:
-        return lambda label, worker, number: 1e-3 * math.exp(logs[worker])
-
-    runs = [run(of(logs), variants="relu", workers=6) for logs in (old, new)]
-    [change] = [c.change for c in changes_between(*runs, ["relu"]) if c.metric == "latency"]
-    expected = ttest_ind(new, old, equal_var=False).confidence_interval(0.95)
-    assert math.log(change.low) == pytest.approx(expected.low, rel=0.02)
-    assert math.log(change.high) == pytest.approx(expected.high, rel=0.02)
-
-
 def test_of_unchanged_code_a_change_is_claimed_in_about_one_of_twenty() -> None:
     dice = random.Random(20)
 
@@ -111,13 +94,6 @@ def test_what_is_missing_or_not_the_same_is_named() -> None:
         text_of(old, run(steady, variants="silu,glu"))
 
 
-def test_exact_changes_have_a_table_and_no_interval() -> None:
-    text = text_of(run(steady, variants="relu,a=gelu"), run(steady, variants="relu,a=gelu@d_ff=512", match="none"))
-    table = text[text.index("params  ") :].splitlines()
-    [row] = [line for line in table if line.startswith("a¹")][:1]
-    assert row.split()[1:4] == ["32,768", "65,536", "+100%"]
-
-
 def test_more_than_two_become_columns_each_against_the_first() -> None:
     view = side_by_side_view(["a.json", "b.json", "c.json"], [run(steady), run(steady), run(slower_swiglu)])
     first = view.table.above[0]
@@ -125,12 +101,6 @@ def test_more_than_two_become_columns_each_against_the_first() -> None:
     [swiglu] = [row for row in first.rows if row[0].value == "swiglu"]
     assert swiglu[3].text.endswith("~")
     assert swiglu[5].value == pytest.approx(1.25, rel=1e-6)
-
-
-def test_files_of_one_name_are_told_apart() -> None:
-    assert names_of(["runs/old.json", "runs/new.json"]) == ["old", "new"]
-    assert names_of(["a/run.json", "b/run.json"]) == ["a/run.json", "b/run.json"]
-    assert len(set(names_of(["run.json", "run.json"]))) == 2
 
 
 def test_it_is_read_from_files_and_ends_with_0_whatever_has_changed(tmp_path: Path) -> None:
@@ -154,3 +124,20 @@ def test_a_change_is_that_of_the_shown_figures() -> None:
     for change in changes_between(*runs, ["relu", "gelu", "swiglu"]):
         if change.metric == "latency":
             assert change.change.value == pytest.approx(change.new.value / change.old.value, rel=1e-9), change.label
+
+
+def test_the_interval_is_welchs_of_the_processes() -> None:
+    """Against scipy's own, on the logs of what each process took: here a round is exact, so nothing else is in it."""
+    from scipy.stats import ttest_ind
+
+    dice = random.Random(5)
+    old, new = ([dice.gauss(0, 0.05) for _ in range(6)] for _ in range(2))
+
+    def of(logs: list[float]) -> Seconds:
+        return lambda label, worker, number: 1e-3 * math.exp(logs[worker])
+
+    runs = [run(of(logs), variants="relu", workers=6) for logs in (old, new)]
+    [change] = [c.change for c in changes_between(*runs, ["relu"]) if c.metric == "latency"]
+    expected = ttest_ind(new, old, equal_var=False).confidence_interval(0.95)
+    assert math.log(change.low) == pytest.approx(expected.low, rel=0.02)
+    assert math.log(change.high) == pytest.approx(expected.high, rel=0.02)

@@ -22,7 +22,8 @@ from ffnbench.run import runner
 from ffnbench.run.runner import run
 from ffnbench.run.session import Fork, Session, WorkerLost
 from ffnbench.run.worker_group import WorkerGroup
-from ffnbench.run.worker_source import STARTERS, Source
+from ffnbench.run.worker_source import Source
+from ffnbench.stats.enough import STARTERS
 from ffnbench.worker.heap import ALLOCATOR, KEEPS, SYSTEM
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="workers are forked on Linux")

@@ -16,11 +16,12 @@ from ffnbench.api import measuring
 from ffnbench.errors import FfnbenchError
 from ffnbench.gate.regression import Finding, Status, without_gain
 from ffnbench.plan import CONTROL
-from ffnbench.report.compare import compare_records, compare_table
-from ffnbench.report.exports import bencher, github_action_benchmark, go_bench
+from ffnbench.report.files.exports import bencher, github_action_benchmark, go_bench
+from ffnbench.report.files.store import load, report_text
+from ffnbench.report.rows import case_records
 from ffnbench.report.shown_report import ShownReport, recompute
-from ffnbench.report.store import load, report_text
-from ffnbench.report.text import plain
+from ffnbench.report.tables.compare import compare_table
+from ffnbench.report.tables.text import plain
 from ffnbench.report.views import report_view
 from ffnbench.request import BlockRequest, CompareRequest, TimingRequest
 from ffnbench.result import Against, Failure, FailureKind, Inputs, Judged, Report, Verdict
@@ -89,7 +90,7 @@ def test_it_is_a_red_cell_with_its_reason_and_no_figure(since: int) -> None:
     assert number in row["variant"].text
     assert "suspect, and without a verdict: gelu" in table.summary
     assert report.comparison("gelu") is None
-    record = compare_records(report)[1]
+    record = case_records(report)[1]
     assert record["failure"] == "suspect: gelu said no"
     assert not any(record[key] for key in ("latency_s", "ratio", "verdict", "tokens_per_s", "peak_bytes"))
     assert "gelu" not in go_bench(report)
@@ -188,12 +189,12 @@ def test_files_keep_it_and_older_ones_load(tmp_path: Path) -> None:
     ("change", "says"),
     [
         (lambda d: d["judged"][0].update(case="x"), "the judged case 'x' is unknown"),
-        (lambda d: d["judged"].append(d["judged"][0]), "the judged case 'relu' is there twice"),
-        (lambda d: d["judged"][0].update(gradients=151), "of 'relu' more gradients were judged than outputs"),
-        (lambda d: d["judged"][0].update(outputs=0), "the error of 'relu' is that of no output"),
+        (lambda d: d["judged"][0].update(outputs=-1), "outputs: expected at least 0"),
+        (lambda d: d["judged"][0].update(outputs=0), "an error is that of no output"),
+        (lambda d: d["judged"][0].update(error=-1.0), "an error is that of no output"),
+        (lambda d: d["judged"][0].update(against="me"), "against: expected one of form, side, itself"),
         (lambda d: d["inputs"][0].update(case="x"), "the case of inputs 'x' is unknown"),
-        (lambda d: d["inputs"][0].update(level="L9"), "nobody knows the cache 'L9'"),
-        (lambda d: d.update(judging_s=1e300), "it judged for longer than any run"),
+        (lambda d: d["inputs"][0].update(count=0), "count: expected at least 1"),
         (lambda d: d.update(failures=[{"case": "gelu", "kind": "odd", "message": ""}]), "kind: expected one of"),
     ],
 )

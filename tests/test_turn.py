@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from conftest import ROOT
 
-from ffnbench.report.store import load
+from ffnbench.report.files.store import load
 from ffnbench.run import lock
 from ffnbench.run.lock import turn
 

@@ -17,9 +17,9 @@ from ffnbench.ffn.attention import AttentionSpec, MLASpec
 from ffnbench.models.configs import read_groups, read_rest
 from ffnbench.models.model import Beside, HeadNorms, ModelSpec, Rest, WholeModel, whole_model
 from ffnbench.models.presets import PRESETS
-from ffnbench.report.parts import in_words, parts_records, parts_view
-from ffnbench.report.text import plain
-from ffnbench.report.whole_model import whole_model_view
+from ffnbench.report.tables.models import in_words, parts_records, parts_view
+from ffnbench.report.tables.text import plain
+from ffnbench.report.tables.whole_model import whole_model_view
 from ffnbench.request import BlockRequest
 
 # The safetensors index of the checkpoint on the hub, the paper, or transformers' count of the published config

@@ -17,7 +17,7 @@ from conftest import FakeLaunch, KnownProber, two_sides
 
 from ffnbench import api
 from ffnbench.cli import app
-from ffnbench.report.store import report_text
+from ffnbench.report.files.store import report_text
 from ffnbench.request import CompareRequest
 
 ROOT = Path(__file__).parents[1]

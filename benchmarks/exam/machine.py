@@ -18,7 +18,7 @@ from typing import Any
 
 from ffnbench.metrics import LATENCY
 from ffnbench.plan import CONTROL, METHOD, Case, Plan
-from ffnbench.report.store import load
+from ffnbench.report.files.store import load
 from ffnbench.result import Environment, Report, Run
 from ffnbench.stats.enough import Answered
 from ffnbench.stats.rounds import FEWEST_CLEAN

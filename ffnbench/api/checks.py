@@ -54,9 +54,9 @@ from ffnbench.gate.trust import Named, refuse_reached, refuse_untrusted
 from ffnbench.plan import Arm, Plan
 from ffnbench.planning.grammar import Variant
 from ffnbench.planning.sides import BASE, plan_sides, sides_asked, variant_of_sides
-from ffnbench.report.findings import check_view, foretold_text
 from ffnbench.report.output import NullSink
 from ffnbench.report.shown_report import ShownReport
+from ffnbench.report.tables.findings import check_view, foretold_text
 from ffnbench.request import CheckRequest, SidesRequest
 from ffnbench.result import CaseCost, Environment, Report
 from ffnbench.stats.enough import Answered

@@ -19,11 +19,10 @@ from ffnbench.models.presets import config_path, model_of
 from ffnbench.models.reader import Unanswered
 from ffnbench.planning.activations import CHOSEN, every_activation, every_gated_form, parse_range, select
 from ffnbench.planning.effort import check_timeout
-from ffnbench.report.activations import facts_view
 from ffnbench.report.formats import Write
-from ffnbench.report.models import model_view
 from ffnbench.report.output import NullSink, OutputSink
-from ffnbench.report.parts import parts_view
+from ffnbench.report.tables.activations import facts_view
+from ffnbench.report.tables.models import model_view, parts_view
 from ffnbench.request import FactsRequest, PictureRequest
 from ffnbench.run.prober import Prober
 from ffnbench.run.session import WorkerLost
@@ -45,7 +44,7 @@ def facts(request: FactsRequest, sink: NullSink = NULL_SINK) -> None:
 
 def plot_activations(request: PictureRequest, sink: OutputSink) -> list[str]:
     """Curves of activations or surfaces of gated forms, into files; gives the lines that tell what was written."""
-    from ffnbench.report.activation_pictures import told
+    from ffnbench.report.pictures.activations import told
 
     _, files, chosen = draw_activations(request)
     return told(request, chosen, sink.write(files))
@@ -53,7 +52,7 @@ def plot_activations(request: PictureRequest, sink: OutputSink) -> list[str]:
 
 def draw_activations(request: PictureRequest) -> tuple[Figure, dict[str, Write], dict[str, ActivationSpec]]:
     """The same as a figure, with what writes it by suffix, and the activations that it shows."""
-    from ffnbench.report.activation_pictures import canvas_of, picture_figure, picture_files
+    from ffnbench.report.pictures.activations import canvas_of, picture_figure, picture_files
 
     low, high = parse_range(request.range_)
     canvas = canvas_of(request)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ffnbench.api.preparing import NULL_SINK
+from ffnbench.report.files.store import load as load_report
 from ffnbench.report.output import NullSink
 from ffnbench.report.shown_report import ShownReport, as_shown, difference, recompute
-from ffnbench.report.store import load as load_report
 from ffnbench.report.views import report_view
 
 
@@ -27,7 +27,7 @@ def report(path: str, sink: NullSink = NULL_SINK) -> tuple[ShownReport, str]:
 
 def reports(paths: Sequence[str], sink: NullSink = NULL_SINK) -> list[ShownReport]:
     """Saved runs beside the first of them, row by row: old, new and the change with its interval; nothing is judged."""
-    from ffnbench.report.side_by_side import side_by_side_view
+    from ffnbench.report.tables.side_by_side import side_by_side_view
 
     found = [recompute(load(path)) for path in paths]
     view = side_by_side_view(paths, found)

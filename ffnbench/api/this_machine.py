@@ -16,9 +16,10 @@ from ffnbench.device.environment import advice, auto_device, describe, usable_cp
 from ffnbench.device.nvml import advice as device_advice
 from ffnbench.errors import Unfinished
 from ffnbench.ffn.dtypes import DTYPES
-from ffnbench.report.ceilings import machine_records
-from ffnbench.report.ceilings_cache import keep_ceilings, kept_ceilings
-from ffnbench.report.listing import (
+from ffnbench.report.files.ceilings_cache import keep_ceilings, kept_ceilings
+from ffnbench.report.output import NullSink
+from ffnbench.report.tables.ceilings import machine_records
+from ffnbench.report.tables.listing import (
     backends_view,
     device_records,
     environment_records,
@@ -26,7 +27,6 @@ from ffnbench.report.listing import (
     timer_records,
     workers_record,
 )
-from ffnbench.report.output import NullSink
 from ffnbench.request import SelftestRequest
 from ffnbench.result import Environment, MachineCeilings
 from ffnbench.run.devices import listed, why_not_seen
@@ -102,7 +102,7 @@ def _ceilings_here(worker: Worker, found: Environment, sink: NullSink) -> Machin
 def selftest(request: SelftestRequest, sink: NullSink = NULL_SINK) -> None:
     """How often ffnbench is wrong on this machine."""
     from ffnbench.api.measuring import tell_seconds
-    from ffnbench.report.selftest import selftest_view
+    from ffnbench.report.tables.selftest import selftest_view
     from ffnbench.selftest.exam import exam, measure
 
     asked = exam(request)

@@ -10,7 +10,8 @@ import typer
 from ffnbench.cli.app import leave
 from ffnbench.cli.bundles import command, sink_of
 from ffnbench.cli.help import examples
-from ffnbench.report.flags import Measured, Written
+from ffnbench.report.flags import MeasuredOutput, Written
+from ffnbench.report.formats import PICTURE_SUFFIXES
 from ffnbench.request import MEASURING, FactsRequest, PictureRequest, TimingRequest
 
 DEFAULT_PICTURE = "activations.png"
@@ -31,7 +32,6 @@ TIME = typer.Option(
 def plot_activations(request: PictureRequest, output: Written) -> None:
     """Draw activations with their derivatives, or the surfaces of gated forms, to png, svg, pdf or csv."""
     from ffnbench import api
-    from ffnbench.report.formats import PICTURE_SUFFIXES
     from ffnbench.streams import visible
 
     written = output if output.out else replace(output, out=(DEFAULT_PICTURE,))
@@ -49,16 +49,15 @@ def plot_activations(request: PictureRequest, output: Written) -> None:
         docs="docs/methodology.md#facts-of-activations",
     ),
 )
-def activations(request: TimingRequest, output: Measured, time: Annotated[bool, TIME] = False) -> None:
+def activations(request: TimingRequest, output: MeasuredOutput, time: Annotated[bool, TIME] = False) -> None:
     """Show the facts of activations, or with --time what their operations cost."""
     from ffnbench import api
     from ffnbench.ffn.dtypes import DTYPES
-    from ffnbench.planning.lists import parts_of
+    from ffnbench.planning.lists import several
     from ffnbench.planning.workload import device_of
 
     device_of(request.device)  # a word that is none is a mistake, whatever is asked of them
-    for name in parts_of("dtype", request.dtype):
-        DTYPES.get(name)
+    several("dtype", request.dtype, DTYPES.get)
     with sink_of(output, "activations", request.activations, pictures=time) as sink:
         if time:
             api.time_activations(request, sink)

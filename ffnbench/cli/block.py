@@ -5,7 +5,7 @@ from __future__ import annotations
 from ffnbench.cli.app import leave
 from ffnbench.cli.bundles import command, sink_of
 from ffnbench.cli.help import examples
-from ffnbench.report.flags import Measured
+from ffnbench.report.flags import MeasuredOutput
 from ffnbench.request import BlockRequest
 
 
@@ -18,7 +18,7 @@ from ffnbench.request import BlockRequest
         docs="docs/block.md#what-is-counted",
     ),
 )
-def block(request: BlockRequest, output: Measured) -> None:
+def block(request: BlockRequest, output: MeasuredOutput) -> None:
     """Set an FFN beside the attention of its block: parameters, FLOPs, KV bytes, latency, and the share of each."""
     from ffnbench import api
 

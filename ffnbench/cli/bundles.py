@@ -279,9 +279,9 @@ def _filled(bundle: Any, given: dict[str, Any]) -> Any:
 
 def sink_of(output: Shown | Written, stem: str, *inputs: object, pictures: bool = False, **how: Any) -> OutputSink:
     """The one way in which a command ends; `inputs` are values that may be paths: no output is written over these."""
+    from ffnbench.report.files.outputs import inputs_of
     from ffnbench.report.formats import PICTURES, SUFFIXES
     from ffnbench.report.output import OutputSink
-    from ffnbench.report.store import inputs_of
 
     how = {"suffixes": (*SUFFIXES, *(PICTURES if pictures else ())), **how}
     return OutputSink(output, stem, inputs=inputs_of(*inputs), **how)

@@ -12,7 +12,7 @@ from ffnbench.cli.app import leave
 from ffnbench.cli.bundles import TYPED, command, sink_of, source_of
 from ffnbench.cli.completing import completer
 from ffnbench.cli.help import examples
-from ffnbench.report.flags import Counted, Measured, Reported
+from ffnbench.report.flags import CountedOutput, MeasuredOutput, Reported
 from ffnbench.request import CompareRequest, CostRequest
 
 R = TypeVar("R", CompareRequest, CostRequest)
@@ -39,7 +39,10 @@ def with_names(request: R, context: typer.Context, names: list[str] | None) -> R
     ),
 )
 def compare(
-    request: CompareRequest, output: Measured, context: typer.Context, names: Annotated[list[str] | None, NAMES] = None
+    request: CompareRequest,
+    output: MeasuredOutput,
+    context: typer.Context,
+    names: Annotated[list[str] | None, NAMES] = None,
 ) -> None:
     """Measure variants side by side: parameters, FLOPs, latency and memory, at equal parameters."""
     from ffnbench import api
@@ -60,7 +63,10 @@ def compare(
     ),
 )
 def cost(
-    request: CostRequest, output: Counted, context: typer.Context, names: Annotated[list[str] | None, NAMES] = None
+    request: CostRequest,
+    output: CountedOutput,
+    context: typer.Context,
+    names: Annotated[list[str] | None, NAMES] = None,
 ) -> None:
     """Count parameters, FLOPs and bytes of variants, without measuring and without torch."""
     from ffnbench import api

@@ -46,8 +46,8 @@ def _names(field: str) -> Iterable[str]:
 
 def _of_output(field: str) -> Iterable[str]:
     from ffnbench.gate.regression import CHECKED
-    from ffnbench.report.exports import EXPORTS
-    from ffnbench.report.listing import LISTINGS
+    from ffnbench.report.files.exports import EXPORTS
+    from ffnbench.report.tables.listing import LISTINGS
 
     known: dict[str, Iterable[str]] = {
         "what": LISTINGS, "export": EXPORTS, "tolerance": [f"{metric}=" for metric in CHECKED],

@@ -39,7 +39,7 @@ CEILINGS = typer.Option("--ceilings", help="Measure what this machine can do: pr
 )
 def list_(output: Shown, what: Annotated[str, WHAT] = "variants") -> None:
     """Show the names there are to choose from."""
-    from ffnbench.report.listing import BACKENDS, listing_view
+    from ffnbench.report.tables.listing import BACKENDS, listing_view
 
     with sink_of(output, "list") as sink:
         if what == BACKENDS:  # what can run here is known to torch alone: a worker is asked

@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from ffnbench.errors import FfnbenchError, WrongArgument
 from ffnbench.gate.regression import Checked, Status, exit_code
-from ffnbench.report.findings import check_view, finding_records
+from ffnbench.report.files.outputs import Outputs
 from ffnbench.report.formats import View, Write, writer_of
 from ffnbench.report.records import Record, origin_record
-from ffnbench.report.store import Outputs
-from ffnbench.report.table import Table
-from ffnbench.report.text import Terminal, html_fragment, html_page, plain, renderable, show
+from ffnbench.report.tables.findings import check_view, finding_records
+from ffnbench.report.tables.table import TextTable
+from ffnbench.report.tables.text import Terminal, html_fragment, html_page, plain, renderable, show
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -52,7 +52,7 @@ class Shows:
         return [*(name for name in super().__dir__() if name.startswith("_")), *CALLED, *self.READ]
 
     @property
-    def table(self) -> Table:
+    def table(self) -> TextTable:
         """The answer as a table."""
         return self.view().table
 

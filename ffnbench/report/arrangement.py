@@ -1,6 +1,6 @@
 """Which columns an answer shows, and in which order its rows stand: `--columns` and `--sort`.
 
-A column is named as in the CSV, or by its heading. Rows of one reference stay together, the reference among them.
+A column is named as in the CSV, or by its heading. Rows of one group stay together, the reference among them.
 """
 
 from __future__ import annotations
@@ -11,9 +11,8 @@ from typing import Any
 
 from ffnbench.errors import FfnbenchError
 from ffnbench.names import hint_for
-from ffnbench.report.records import Record
-from ffnbench.report.table import EXTRA, UNKNOWN, Cell, Column, Table
-from ffnbench.result import Report
+from ffnbench.report.records import Record, plain_text
+from ffnbench.report.tables.table import EXTRA, UNKNOWN, Cell, Column, TextTable
 from ffnbench.units import digits
 
 SHORT = {
@@ -57,126 +56,107 @@ class Arrangement:
         names = [part.strip() for part in self.columns.split(",") if part.strip()]
         return [(name.removeprefix("+").strip(), name.startswith("+")) for name in names]
 
-    def refuse_unknown(self, table: Table, records: Sequence[Record]) -> None:
-        """Raise FfnbenchError for a name that neither the CSV nor a heading has."""
-        for name in [self.by[0]] * bool(self.sort) + [name for name, _ in self.chosen]:
-            key_of(name, table, records)
+    @property
+    def names(self) -> list[str]:
+        """Every column that is named."""
+        return [self.by[0]] * bool(self.sort) + [name for name, _ in self.chosen]
 
 
-def key_of(name: str, table: Table, records: Sequence[Record]) -> str:
+def key_of(name: str, table: TextTable, records: Sequence[Record]) -> str:
     """What the CSV calls a column, or its heading where it is in no CSV; raises FfnbenchError for what is none."""
-    wanted, keys = name.lower(), list(records[0]) if records else []
-    titles: dict[str, str] = {}
-    for each in (*table.above, table):
-        for column in each.columns:
-            titles |= {title: column.key or column.title for title in (column.title, column.name)}
-    if name in keys or name in titles:
-        return name if name in keys else titles[name]
-    for key in (SHORT.get(wanted, ""), wanted.replace("-", "_")):
-        if key in keys:
-            return key
-    lower = {title.lower(): key for title, key in titles.items()}
-    if wanted in lower:
-        return lower[wanted]
-    headings = list(dict.fromkeys(c.title for each in (table, *table.above) for c in each.columns))
-    known = list(dict.fromkeys([*headings, *(short for short, key in SHORT.items() if key in keys), *keys]))
+    keys = list(records[0]) if records else []
+    columns = [column for each in (table, *table.above) for column in each.columns]
+    titles = {title: column.key or column.title for column in columns for title in (column.name, column.title)}
+    known = {key: key for key in keys} | titles | {short: key for short, key in SHORT.items() if key in keys}
+    if name in known:
+        return known[name]
+    lower = {known_name.lower(): key for known_name, key in known.items()}
+    for wanted in (name.lower(), name.lower().replace("-", "_")):
+        if wanted in lower:
+            return lower[wanted]
+    readable = list(dict.fromkeys([*(column.title for column in columns), *(s for s in SHORT if s in known), *keys]))
     raise FfnbenchError(
         f"no column is called {name!r}",
-        hint_for(name, known, f"for example {', '.join(known[:FIRST_SHOWN])}; -f csv has them all"),
+        hint_for(name, readable, f"for example {', '.join(readable[:FIRST_SHOWN])}; -f csv has them all"),
     )
 
 
-def in_order(report: Report, how: Arrangement, table: Table, records: Sequence[Record]) -> Report:
-    """The report with the cases of each reference in that order; `records` has one of each case that is shown."""
-    if not how.sort:
-        return report
-    (name, down), plan = how.by, report.plan
-    key = key_of(name, table, records)
-    references = list(dict.fromkeys(plan.reference_of(case.label) for case in plan.shown))
-    order = [plan.shown[i] for i in sorted_by([record.get(key) for record in records], down)]
-    order.sort(key=lambda case: references.index(plan.reference_of(case.label)))
-    others = [case for case in plan.cases if case not in plan.shown]
-    return replace(report, plan=replace(plan, cases=(*order, *others)))
+def arranged(table: TextTable, records: Sequence[Record], how: Arrangement) -> tuple[TextTable, list[Record]]:
+    """The table and the records in the order and with the columns that were asked for.
+
+    A column that the table lacks is made of the records where these are of its rows; a table above that has none of
+    the columns stays as it is.
+    """
+    first = next(iter(records[0]))
+    of_row = {record[first]: record for record in records}
+    if not all(row[0].value in of_row for row in table.rows):
+        of_row = {}  # rows of another kind
+    wanted = [(key_of(name, table, records), added) for name, added in how.chosen]
+    shown = list(records)
+    if how.sort:
+        name, down = how.by
+        key = key_of(name, table, records)
+        table = _sorted(table, key, down, of_row)
+        above = tuple(_sorted(each, key, down, {}) for each in table.above)
+        table = replace(table, above=above)
+        shown = [of_row[row[0].value] for row in table.rows] if of_row else _in_order(
+            shown, [record.get(key) for record in shown], down)  # fmt: skip
+    if wanted:
+        above = tuple(_with_columns(each, wanted, {}) for each in table.above)
+        table = replace(_with_columns(table, wanted, of_row), above=above)
+        if not all(added for _, added in wanted):
+            keys = dict.fromkeys([first, *(key for key, _ in wanted)])
+            shown = [{key: record[key] for key in keys if key in record} for record in shown]
+    return table, shown
 
 
-def sorted_by(values: Sequence[Any], down: bool) -> list[int]:
-    """The places of the values in their order; None comes last either way, and equals stay as they are."""
+def _sorted(table: TextTable, key: str, down: bool, of_row: dict[Any, Record]) -> TextTable:
+    """Its rows by that column, group by group; a table without it stays."""
+    place = _place(table, key)
+    if place is None and not of_row:
+        return table
+    values = [of_row[row[0].value].get(key) if place is None else row[place].value for row in table.rows]
+    starts = [start for start, _ in table.headings] or [0]
+    rows = []
+    for start, end in zip(starts, [*starts[1:], len(table.rows)], strict=True):
+        rows += _in_order(table.rows[start:end], values[start:end], down)
+    return replace(table, rows=tuple(rows))
+
+
+def _in_order(items: Sequence[Any], values: Sequence[Any], down: bool) -> list[Any]:
+    """The items by their values; None comes last either way, and equals stay as they are."""
     known = [i for i, value in enumerate(values) if value is not None]
     known.sort(key=lambda i: values[i], reverse=down)
-    return [*known, *(i for i, value in enumerate(values) if value is None)]
+    return [items[i] for i in (*known, *(i for i, value in enumerate(values) if value is None))]
 
 
-def rows_in_order(table: Table, how: Arrangement, records: Sequence[Record]) -> Table:
-    """Each table in the order of its own column of that name; one without it stays."""
-    if not how.sort:
-        return table
-    name, down = how.by
-    place = _place(table, key_of(name, table, records))
-    rows = table.rows
-    if place is not None:
-        rows = tuple(rows[i] for i in sorted_by([row[place].value for row in rows], down))
-    return replace(table, rows=rows, above=tuple(rows_in_order(each, how, records) for each in table.above))
-
-
-def records_in_order(records: Sequence[Record], how: Arrangement, table: Table) -> list[Record]:
-    """The records by the column of that name, where they have it."""
-    if not how.sort:
-        return list(records)
-    name, down = how.by
-    key = key_of(name, table, records)
-    return [records[i] for i in sorted_by([record.get(key) for record in records], down)]
-
-
-def with_columns(table: Table, how: Arrangement, records: Sequence[Record], *, aligned: bool) -> Table:
-    """The table with its first column and those that were asked for. One that it lacks is made of the records where
-    these are `aligned`, one a row in the same order; a table above that has none of them stays as it is.
-    """
-    if not how.columns:
-        return table
-    wanted = [(key_of(name, table, records), added) for name, added in how.chosen]
-    above = tuple(_with_columns(each, wanted, ()) for each in table.above)
-    return replace(_with_columns(table, wanted, records if aligned else ()), above=above)
-
-
-def _with_columns(table: Table, wanted: Sequence[tuple[str, bool]], records: Sequence[Record]) -> Table:
-    fields: list[tuple[Column, tuple[Cell, ...]]] = list(
-        zip(table.columns, zip(*table.rows, strict=True) if table.rows else ((),) * len(table.columns), strict=True)
-    )
+def _with_columns(table: TextTable, wanted: Sequence[tuple[str, bool]], of_row: dict[Any, Record]) -> TextTable:
+    cells = list(zip(*table.rows, strict=True)) or [()] * len(table.columns)
+    fields: list[tuple[Column, tuple[Cell, ...]]] = list(zip(table.columns, cells, strict=True))
     only = not all(added for _, added in wanted)
-    kept = fields[:1] if only else fields
+    kept = fields[:1] if only else list(fields)
     for rank, (key, _) in enumerate(wanted, start=1):
         place = _place(table, key)
         if place is not None:
-            column, cells = fields[place]
-        elif records and key in records[0]:
-            column, cells = Column(title=key, key=key), tuple(_cell(record[key]) for record in records)
+            column, of_column = fields[place]
+        elif of_row and key in next(iter(of_row.values())):
+            column, of_column = Column(title=key, key=key), tuple(_cell(of_row[r[0].value][key]) for r in table.rows)
         else:
             continue
         told = replace(column, priority=min(rank, EXTRA - 1) if place != 0 else column.priority)
         kept = [field for field in kept if field[0] is not column]
-        kept.insert(len(kept) if only else min(place or len(kept), len(kept)), (told, cells))
+        kept.insert(len(kept) if only else min(place or len(kept), len(kept)), (told, of_column))
     if only and len(kept) == 1:
         return table
-    return replace(
-        table,
-        columns=tuple(column for column, _ in kept),
-        rows=tuple(zip(*(cells for _, cells in kept), strict=True)),
-    )
+    rows = tuple(zip(*(cells for _, cells in kept), strict=True))
+    return replace(table, columns=tuple(column for column, _ in kept), rows=rows)
 
 
-def chosen_records(records: Sequence[Record], how: Arrangement, table: Table) -> list[Record]:
-    """The records with what was asked for alone, behind what names a row."""
-    if not how.columns or all(added for _, added in how.chosen) or not records:
-        return list(records)
-    first = next(iter(records[0]))
-    keys = [first, *(key_of(name, table, records) for name, _ in how.chosen)]
-    return [{key: record[key] for key in dict.fromkeys(keys) if key in record} for record in records]
-
-
-def _place(table: Table, key: str) -> int | None:
+def _place(table: TextTable, key: str) -> int | None:
     return next((i for i, column in enumerate(table.columns) if key in (column.key, column.title, column.name)), None)
 
 
 def _cell(value: Any) -> Cell:
-    text = UNKNOWN if value is None else digits(value, 4) if isinstance(value, float) else str(value)
-    return Cell(text=f"{value:,}" if type(value) is int else text, value=value)
+    if value is None:
+        return Cell(text=UNKNOWN)
+    return Cell(text=digits(value, 4) if isinstance(value, float) else plain_text(value), value=value)

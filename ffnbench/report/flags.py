@@ -60,7 +60,7 @@ class Reported(Arranged, Kept):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Counted(Reported):
+class CountedOutput(Reported):
     """How what is counted is shown and written."""
 
     force: bool = flag(False, "Write over a .json that holds what was measured.", OUTPUT)
@@ -86,7 +86,7 @@ class Output(Quiet, Kept):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Measured(Arranged, Output):
+class MeasuredOutput(Arranged, Output):
     """How what was measured is shown and written."""
 
     out: tuple[str, ...] = flag((), WITH_PICTURES, OUTPUT, "PATH", short="-o")

@@ -9,8 +9,8 @@ from pathlib import Path
 from ffnbench.errors import FfnbenchError
 from ffnbench.report.arrangement import Arrangement
 from ffnbench.report.records import Record, csv_text, json_text
-from ffnbench.report.table import Table
-from ffnbench.report.text import markdown
+from ffnbench.report.tables.table import TextTable
+from ffnbench.report.tables.text import markdown
 
 FORMATS = ("table", "markdown", "csv", "json")  # for stdout
 SUFFIXES = (".csv", ".json", ".md")
@@ -51,7 +51,7 @@ class View:
     `refused` says why this run may be no baseline whatever the user accepts. `records` are its rows as data.
     """
 
-    table: Table
+    table: TextTable
     stdout: Mapping[str, Callable[[], str]]
     files: Mapping[str, Write]
     code: int = 0
@@ -72,7 +72,7 @@ class View:
 
 
 def view_of(
-    table: Table,
+    table: TextTable,
     records: Callable[[], Sequence[Record]],
     *,
     json: Callable[[], str] | None = None,

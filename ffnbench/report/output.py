@@ -1,6 +1,6 @@
 """The one way in which a command ends: its files are opened first, its answer is shown, its files and exports written.
 
-What is measured meanwhile tells an Ending how far it is. `Silent` is for Python: nothing is shown, nothing written.
+What is measured meanwhile tells a sink how far it is. The null sink is for Python: nothing is shown, nothing written.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from ffnbench.errors import EXIT_INTERRUPTED, EXIT_REGRESSED, FfnbenchError, Unf
 from ffnbench.names import hint_for
 from ffnbench.plan import Plan
 from ffnbench.report.arrangement import Arrangement
-from ffnbench.report.exports import EXPORTS
-from ffnbench.report.findings import CHECK_FORMATS, CHECK_SUFFIXES
+from ffnbench.report.files.exports import EXPORTS
+from ffnbench.report.files.journal import Found, Journal
+from ffnbench.report.files.outputs import Outputs, append, inputs_of, locked, refuse_unwritable, save
 from ffnbench.report.flags import CheckOutput, Shown, Updating, Written
 from ffnbench.report.formats import FORMATS, SUFFIXES, View, Write, is_roofline, writer_of
-from ffnbench.report.journal import Found, Journal
 from ffnbench.report.progress import ProgressBar
-from ffnbench.report.roofline import has_ceilings, no_ceilings
-from ffnbench.report.store import Outputs, append, inputs_of, locked, refuse_unwritable, save
-from ffnbench.report.text import Terminal, show
+from ffnbench.report.tables.ceilings import has_ceilings, no_ceilings
+from ffnbench.report.tables.findings import CHECK_FORMATS, CHECK_SUFFIXES
+from ffnbench.report.tables.text import Terminal, show
 from ffnbench.report.views import refuse_unknown_columns
 from ffnbench.result import Progress, Report
 from ffnbench.streams import hush, visible
@@ -59,8 +59,8 @@ class NullSink:
         """Nothing."""
 
     def within(self, number: int, runs: int) -> NullSink:
-        """The ending of one of several runs: it tells of them all how far they are."""
-        return self
+        """The sink of one of several runs: it tells of them all how far they are."""
+        return OneOfSeveral(self, number, runs)
 
     @contextmanager
     def progress(self) -> Iterator[Listener]:
@@ -73,35 +73,24 @@ class NullSink:
 
 
 class OneOfSeveral(NullSink):
-    """Progress of one run as that of all of them."""
+    """Progress of one run as that of all of them; one journal holds them all."""
 
     def __init__(self, whole: NullSink, number: int, runs: int) -> None:
         self._whole, self._number, self._runs = whole, number, runs
-        self.waits, self.tells = whole.waits, whole.tells
-
-    def tell(self, text: str) -> None:
-        """As the whole."""
-        self._whole.tell(text)
+        self.waits, self.tells, self.tell, self.journal = whole.waits, whole.tells, whole.tell, whole.journal  # type: ignore[method-assign]
 
     @contextmanager
     def progress(self) -> Iterator[Listener]:
         """With the run's number before the text."""
+        number, runs = self._number, self._runs
         with self._whole.progress() as listener:
             yield lambda event: listener(
-                replace(
-                    event,
-                    done=(self._number - 1 + event.done) / self._runs,
-                    text=f"run {self._number}/{self._runs}: {event.text}",
-                )
+                replace(event, done=(number - 1 + event.done) / runs, text=f"run {number}/{runs}: {event.text}")
             )
-
-    def journal(self, start: Report) -> Finder:
-        """One journal holds them all."""
-        return self._whole.journal(start)
 
 
 class OutputSink(NullSink):
-    """A context manager: files that were opened and never written do not stay behind. `code` is the exit code."""
+    """A context manager: folders that were made and stayed empty do not stay behind. `code` is the exit code."""
 
     def __init__(
         self,
@@ -116,16 +105,14 @@ class OutputSink(NullSink):
         asked = getattr(output, "format", "table")
         self._format: str = SHORT_FORMATS.get(asked, asked)
         self._wide: bool = getattr(output, "wide", False)
-        self._quiet: bool = getattr(output, "quiet", False)
+        self.tells = not getattr(output, "quiet", False)
         self.waits = getattr(output, "wait", False)
-        self.tells = not self._quiet
         self._how = Arrangement(sort=getattr(output, "sort", ""), columns=getattr(output, "columns", ""))
         self._said: tuple[str, ...] = getattr(output, "said", ())
         one_of("format", self._format, formats)
-        self._inputs = list(inputs)
         self._counts_only = counts_only
         keep = counts_only and not getattr(output, "force", False)
-        self._outputs = Outputs(getattr(output, "out", ()), stem, suffixes, self._inputs, keep=keep)
+        self._outputs = Outputs(getattr(output, "out", ()), stem, suffixes, inputs, keep=keep)
         self._journal: Journal | None = None
         self._lost = True  # what was measured, as long as it stands in no file
         self.code = 0
@@ -135,12 +122,8 @@ class OutputSink(NullSink):
 
     def __exit__(self, *_: object) -> None:
         if self._journal is not None and self._journal.close(keep=self._lost):
-            self._say(f"what was measured is in {self._journal.path}: ffnbench report shows it")
+            _say(f"what was measured is in {self._journal.path}: ffnbench report shows it")
         self._outputs.close()
-
-    def within(self, number: int, runs: int) -> NullSink:
-        """The ending of one of several runs."""
-        return OneOfSeveral(self, number, runs)
 
     def known(self, what: Plan | Report) -> None:
         """Raises FfnbenchError where a file could hold nothing."""
@@ -154,12 +137,8 @@ class OutputSink(NullSink):
 
     def tell(self, text: str) -> None:
         """One line on stderr before anything is measured."""
-        if not self._quiet:
-            self._say(text)
-
-    def _say(self, text: str) -> None:
-        with suppress(OSError):  # nobody reads stderr
-            print(visible(text), file=sys.stderr, flush=True)
+        if self.tells:
+            _say(text)
 
     def journal(self, start: Report) -> Finder:
         """A run begins: gives what keeps its samples beside the first output as they come, if there is one."""
@@ -169,35 +148,32 @@ class OutputSink(NullSink):
             if (beside := self._outputs.first) is None:
                 return lambda _: None
             self._journal = Journal(beside)
-            for path, alive in self._journal.others:
-                left = f"is left of a run that was killed: ffnbench report {path}"
-                self._say(f"note: {path} {'is written by another run now' if alive else left}")
+            for path in self._journal.others:
+                _say(f"note: {path} is of a run that was killed, or that runs now: ffnbench report {path}")
             if self._journal.problem:
-                self._say(f"note: {self._journal.problem}")
+                _say(f"note: {self._journal.problem}")
         self._journal.add(start)
         return self._journal.add
 
     @contextmanager
     def progress(self) -> Iterator[Listener]:
         """A listener that draws a bar, or writes a line a worker where there is no terminal."""
-        with ProgressBar(quiet=self._quiet) as bar:
+        with ProgressBar(quiet=not self.tells) as bar:
             yield bar
-
-    def arranged(self, view: View) -> View:
-        """With the columns and in the order that were asked for."""
-        return view.arranged(self._how) if self._how and view.arranged else view
 
     def show(self, view: Callable[[], View]) -> None:
         """Write the files and show the answer, whatever becomes of either; raises what the answer ends with.
 
         A code that says what was found stays: what went wrong beside it is then only told.
         """
-        shown = self.arranged(view())
+        shown = view()
+        if self._how and shown.arranged:
+            shown = shown.arranged(self._how)
         self.code, problems = shown.code, [shown.problem] if shown.problem else []
-        unwritten = self._attempt(lambda: self._written(self.write(shown.files, shown.rescue)))
+        unwritten = self._attempt(lambda: _wrote(self.write(shown.files, shown.rescue)))
         self._lost = bool(unwritten) and self._outputs.rescued is None
         problems += unwritten
-        problems += self._attempt(lambda: self._written(self._export(shown)))
+        problems += self._attempt(lambda: _wrote(self._export(shown)))
         problems += self._attempt(lambda: self._print(shown))
         if self.code == EXIT_REGRESSED:
             for problem in problems:
@@ -218,10 +194,6 @@ class OutputSink(NullSink):
             hush()  # what is left in its buffer would end the process with a code of Python's own
             return [Unfinished(f"cannot write to stdout: {problem.strerror or problem}", "is the disk full?")]
         return []
-
-    def _written(self, paths: Sequence[Path]) -> None:
-        if paths:
-            self._say("wrote " + ", ".join(map(str, paths)))
 
     def write(self, files: Mapping[str, Write], rescue: Callable[[], str] | None = None) -> list[Path]:
         """Write the files that were asked for; gives their paths."""
@@ -282,22 +254,22 @@ class CheckSink(OutputSink):
         super().__exit__(*problem)
 
     def show(self, view: Callable[[], View]) -> None:
-        """As any ending, with its exports; then the new baseline, or the old one with a further run."""
+        """Its exports too; then the new baseline, or the old one with a further run."""
         shown = view()
         super().show(lambda: shown)
         if self._unclear_fails and shown.code_if_unclear_fails is not None:
             self.code = shown.code_if_unclear_fails
         if self._updating.update and shown.refused:
-            print(visible(f"the baseline was not updated: {shown.refused}"), file=sys.stderr)
+            _say(f"the baseline was not updated: {shown.refused}")
         elif self._updating.update and shown.baseline is not None:
             self._keep(shown.baseline())
-            print(visible(f"wrote {self._baseline}"), file=sys.stderr)
+            _say(f"wrote {self._baseline}")
             self.code = shown.code if shown.code == EXIT_INTERRUPTED else 0
         if self._updating.append and shown.longer is not None:
             found = shown.longer()
             if found.text:
                 self._keep(found.text)
-            print(visible(found.said), file=sys.stderr)
+            _say(found.said)
 
     def _keep(self, text: str) -> None:
         """Write the baseline anew, unless somebody else has meanwhile; raises Unfinished, and no run is lost."""
@@ -314,6 +286,16 @@ class CheckSink(OutputSink):
         for name, path in self._exports:
             save(Path(path), view.exports[name]())
         return [Path(path) for _, path in self._exports]
+
+
+def _say(text: str) -> None:
+    with suppress(OSError):  # nobody reads stderr
+        print(visible(text), file=sys.stderr, flush=True)
+
+
+def _wrote(paths: Sequence[Path]) -> None:
+    if paths:
+        _say("wrote " + ", ".join(map(str, paths)))
 
 
 def one_of(name: str, value: str, known: Sequence[str]) -> None:

@@ -9,21 +9,11 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from ffnbench.jsonable import text_of
-from ffnbench.report.table import Cell, Column, Table
+from ffnbench.report.tables.table import Cell, Column, TextTable
 from ffnbench.result import Report
 from ffnbench.streams import visible
 
 Record = dict[str, Any]
-
-
-def seconds_record(report: Report, label: str, metric: str, name: str = "") -> Record:
-    """`device_s`, `device_low_s`, `device_high_s`: seconds with their interval, empty where they are not known."""
-    found, stem = report.estimate(label, metric), (name or metric).removesuffix("_s")
-    return {
-        f"{stem}_s": found.value if found else None,
-        f"{stem}_low_s": found.low if found else None,
-        f"{stem}_high_s": found.high if found else None,
-    }
 
 
 def origin_record(report: Report) -> Record:
@@ -33,25 +23,24 @@ def origin_record(report: Report) -> Record:
     folder; `run` is the same for the same run alone; `version` is ffnbench's.
     """
     here = report.environment
-    git = here and here.git_commit and here.git_commit + "-dirty" * bool(here.git_dirty)
     made = [report.created, *(f"{s.case} {s.metric} {s.value:.9g}" for s in report.samples)]
     return {
         "created": report.created,
         "machine": here and here.fingerprint,
         "cpu": here and here.cpu,
         "torch": here and here.torch,
-        "git": git,
+        "git": here and here.git_commit and here.git_commit + "-dirty" * bool(here.git_dirty),
         "run": hashlib.sha256("\n".join(made).encode()).hexdigest()[:12],
         "version": report.version,
     }
 
 
-def csv_text(records: Sequence[Record]) -> str:
+def csv_text(records: Iterable[Record]) -> str:
     """One line a record: full precision, booleans as true and false, a list as its items and spaces, unknown empty."""
-    text = io.StringIO()
-    writer = csv.DictWriter(text, fieldnames=list(records[0]), lineterminator="\n")
+    found, text = list(records), io.StringIO()
+    writer = csv.DictWriter(text, fieldnames=list(found[0]), lineterminator="\n")
     writer.writeheader()
-    writer.writerows({key: _csv_cell(value) for key, value in record.items()} for record in records)
+    writer.writerows({key: _csv_cell(value) for key, value in record.items()} for record in found)
     return text.getvalue()
 
 
@@ -60,18 +49,19 @@ def json_text(records: Sequence[Record]) -> str:
     return text_of(list(records), 1) + "\n"
 
 
-def table_of(records: Sequence[Record], footnotes: Iterable[str] = (), prose: Iterable[str] = ()) -> Table:
+def table_of(records: Sequence[Record], footnotes: Iterable[str] = (), prose: Iterable[str] = ()) -> TextTable:
     """Records as a table: the first column stays longest, then in their order; columns of `prose` may be wrapped."""
     keys, wrapped = list(records[0]), set(prose)
     columns = tuple(
         Column(title=key, left=not isinstance(records[0][key], int), priority=place, flexible=key in wrapped)
         for place, key in enumerate(keys)
     )
-    rows = tuple(tuple(Cell(text=_text(record[key]), value=record[key]) for key in keys) for record in records)
-    return Table(columns=columns, rows=rows, footnotes=tuple(footnotes))
+    rows = tuple(tuple(Cell(text=plain_text(record[key]), value=record[key]) for key in keys) for record in records)
+    return TextTable(columns=columns, rows=rows, footnotes=tuple(footnotes))
 
 
-def _text(value: Any) -> str:
+def plain_text(value: Any) -> str:
+    """A value as it stands in a table: counts with thousands apart."""
     return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
 
 

@@ -11,7 +11,7 @@ from ffnbench.plan import METHOD, Kind
 from ffnbench.report.answers import Shows, as_displayed, written_to
 from ffnbench.report.formats import PICTURES, View
 from ffnbench.report.records import origin_record
-from ffnbench.report.table import Table
+from ffnbench.report.tables.table import TextTable
 from ffnbench.report.views import figure_of, picture_of, reading_of, report_view
 from ffnbench.result import Report
 from ffnbench.stats.ceilings import shares_of
@@ -44,7 +44,7 @@ class ShownReport(Shows, Report):
         return origin_record(self)
 
     @property
-    def table(self) -> Table:
+    def table(self) -> TextTable:
         """The table that belongs to this report, by the kind of its plan."""
         return reading_of(self).table(self)
 

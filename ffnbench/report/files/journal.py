@@ -1,0 +1,153 @@
+"""A journal beside an output: what a run has measured so far, a line each, for the case that it is killed.
+
+It is made when the first run of a command begins and removed when its files are written. `ffnbench report` reads one
+that is left. The first line says what it is; a `Report` without samples begins a run, and what is found follows it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, BinaryIO, get_args
+
+from ffnbench import jsonable
+from ffnbench.errors import FfnbenchError
+from ffnbench.gate.history import KEPT
+from ffnbench.plan import Note, NoteKind, Plan
+from ffnbench.result import Environment, Failure, Inputs, Judged, Report, Roof, Sample
+from ffnbench.stats.ceilings import shares_of
+from ffnbench.stats.verdict import summarise, with_suspects
+
+SUFFIX = ".journal"
+HEAD = {"ffnbench journal": 1}
+Found = Report | Plan | Environment | Sample | Failure | Note | Roof | Judged | Inputs
+KINDS: dict[str, type] = {kind.__name__: kind for kind in get_args(Found)}
+MOST = 100  # journals of one output: nobody has left more
+ENDED = "from the journal of a run that was killed: all that it had measured by then"
+
+
+class Journal:
+    """The journal of an output while it is written, mode 600. One that can't be is given up, and `problem` says why.
+
+    One that is there already is never written to: `others` are their paths.
+    """
+
+    def __init__(self, output: Path) -> None:
+        self.problem = ""
+        self.others: list[Path] = []
+        self.path: Path | None = None
+        self._file: BinaryIO | None = None
+        self._samples = False
+        for number in range(1, MOST):
+            path = output.with_name(f"{output.name}{'' if number == 1 else f'.{number}'}{SUFFIX}")
+            try:  # exclusively: what is there is another's, and a link is not followed
+                handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+            except FileExistsError:
+                self.others.append(path)
+                continue
+            except OSError as problem:
+                self.problem = f"no journal is kept beside {str(output)!r}: {problem.strerror}"
+                return
+            self.path, self._file = path, os.fdopen(handle, "wb", buffering=0)
+            return self._write(HEAD)
+
+    def add(self, found: Found) -> None:
+        """One line more."""
+        self._samples = self._samples or isinstance(found, Sample)
+        name = next(name for name, kind in KINDS.items() if isinstance(found, kind))
+        self._write({name: jsonable.encode(found)})
+
+    def _write(self, line: dict[str, Any]) -> None:
+        if self._file is None:
+            return
+        try:
+            self._file.write(jsonable.text_of(line).encode() + b"\n")
+        except OSError as problem:  # a full disk is no reason to lose the run itself
+            self.problem = f"the journal {str(self.path)!r} ends here: {problem.strerror}"
+            self._file.close()
+            self._file = None
+
+    def close(self, *, keep: bool) -> bool:
+        """End it, and remove it unless it is to be kept and holds samples; whether it is left."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+        left = keep and self._samples
+        if self.path is not None and not left:
+            self.path.unlink(missing_ok=True)
+        return left and self.path is not None
+
+
+def is_journal(content: bytes) -> bool:
+    """Whether a file's content is that of a journal."""
+    return content.startswith(json.dumps(HEAD)[:-2].encode())
+
+
+def read_journal(content: bytes, path: str) -> Report:
+    """The report of a journal, as of a run that was interrupted. The last line may be torn, and is then dropped.
+
+    Raises ValueError for any other line that does not fit, FfnbenchError where there is no sample. Later runs become
+    repeats where they are of the same cases.
+    """
+    whole, _, _ = content.rpartition(b"\n")
+    head, *lines = whole.split(b"\n")
+    if jsonable.parse(head) != HEAD:
+        raise ValueError("its first line is not that of a journal of this version")
+    runs: list[list[Any]] = []
+    for number, line in enumerate(lines, start=2):
+        try:
+            found = _read(line)
+            if isinstance(found, Report):
+                runs.append([])
+            elif not runs:
+                raise ValueError("nothing says yet what was measured")
+        except ValueError as problem:
+            raise ValueError(f"line {number}: {problem}") from problem
+        runs[-1].append(found)
+    made = [run for run in map(_run, runs) if run.samples]
+    if not made:
+        raise FfnbenchError(f"{path!r} is the journal of a run that ended before it had a sample", "remove it")
+    first, *later = made
+    labels = [case.label for case in first.plan.cases]
+    for run in later:
+        if [case.label for case in run.plan.cases] == labels:
+            first = with_suspects(first, run).with_repeat(with_suspects(run, first), KEPT)
+    measured, comparisons, warnings = summarise(first.run)
+    told = (*first.warnings, *warnings, Note(text=ENDED, kind=NoteKind.GENERAL))
+    shares = shares_of(first.run, first.costs)
+    return replace(first, measured=measured, comparisons=comparisons, shares=shares, warnings=told)
+
+
+def _run(lines: list[Any]) -> Report:
+    """What follows a report belongs to it; of plan and environment, and of what is told of a case, the last holds."""
+    start, *rest = lines
+
+    def each(kind: type) -> tuple[Any, ...]:
+        return tuple(found for found in rest if isinstance(found, kind))
+
+    def last(kind: type) -> tuple[Any, ...]:
+        return tuple({found.case: found for found in each(kind)}.values())
+
+    report: Report = replace(
+        start,
+        plan=[start.plan, *each(Plan)][-1],
+        environment=[start.environment, *each(Environment)][-1],
+        samples=each(Sample),
+        failures=each(Failure),
+        roofs=each(Roof),
+        judged=last(Judged),
+        inputs=last(Inputs),
+        warnings=(*start.warnings, *each(Note)),
+        interrupted=True,
+    )
+    return report
+
+
+def _read(line: bytes) -> Any:
+    data = jsonable.parse(line)
+    if not isinstance(data, dict) or len(data) != 1 or next(iter(data)) not in KINDS:
+        raise ValueError(f"expected one of {', '.join(KINDS)}")
+    [(name, value)] = data.items()
+    return jsonable.decode(KINDS[name], value)

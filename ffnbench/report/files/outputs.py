@@ -1,0 +1,268 @@
+"""Files that are written: looked at before anything is measured, and written whole or not at all.
+
+The format follows from the suffix; a folder gets every format.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import re
+import shlex
+import stat
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from ffnbench.errors import FfnbenchError, Unfinished
+from ffnbench.files import content_of
+from ffnbench.names import hint_for
+
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None  # type: ignore[assignment]
+
+BESIDE = ".ffnbench-"  # how a file begins while it is written
+LONGEST = 200  # characters of a path in an error
+
+
+class Outputs:
+    """The files of a command: looked at first, so that what can't be written is told before anything is measured.
+
+    `inputs` are files that the command reads: none of them is written over. `keep` is for a command that counts only:
+    a file with samples is then no output either. A context manager: folders that stay empty do not stay behind.
+    """
+
+    def __init__(
+        self, texts: Sequence[str], stem: str, suffixes: Sequence[str], inputs: Iterable[Path] = (), keep: bool = False
+    ) -> None:
+        self._suffixes = tuple(suffixes)
+        self._folders: list[Path] = []
+        self.rescued: Path | None = None  # where a result is that could not be written
+        try:
+            self.paths = tuple(path for text in texts for path in self._expand(text, stem))
+            read = list(inputs)
+            for path in self.paths:
+                refuse_unwritable(path, read)
+                if keep:
+                    _refuse_measured(path)
+        except BaseException:  # an interruption too
+            self.close()
+            raise
+
+    def __enter__(self) -> Outputs:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @property
+    def first(self) -> Path | None:
+        """The first output that is, or will be, a file: a journal can stand beside it."""
+        return next((path for path in self.paths if path.is_file() or not path.exists()), None)
+
+    def close(self) -> None:
+        """Take away folders that were made and stayed empty."""
+        for folder in self._folders:
+            if folder.is_dir() and not any(folder.iterdir()):
+                folder.rmdir()
+
+    def write(self, render: Callable[[Path], bytes], rescue: Callable[[], bytes] | None = None) -> list[Path]:
+        """Write every file, each in one step; `render` gives the bytes for a path.
+
+        One that can't be written does not stop the others; what went wrong is raised as Unfinished at the end, and
+        `rescue` gives what is then saved in the folder for temporary files, so that no measurement is lost.
+        """
+        problems, hints, written = [], [], []
+        for path in self.paths:
+            try:
+                replace_file(path, render(path))
+                written.append(path)
+            except (OSError, FfnbenchError) as problem:  # a picture may have no room for all of its texts
+                problems.append(f"cannot write {shown_path(path)}: {_why(problem)}")
+                hints.append(getattr(problem, "hint", "") or "is the disk full, or the folder gone?")
+        if problems:
+            saved = self.rescued = _rescue(rescue() if rescue else b"")
+            where = f"the whole result is in {saved}" if saved else "the answer is shown on stdout"
+            raise Unfinished("; ".join(problems), "; ".join([*dict.fromkeys(hints), where]))
+        return written
+
+    def _expand(self, text: str, stem: str) -> list[Path]:
+        """A file, or for a folder (existing, or written with a slash at its end) one file of each format."""
+        try:
+            path = Path(text).expanduser()
+            if text.endswith(("/", os.sep)) or path.is_dir():
+                self._folders += [folder for folder in (path, *path.parents) if not folder.exists()]
+                path.mkdir(parents=True, exist_ok=True)
+                return [path / f"{stem}{suffix}" for suffix in self._suffixes]
+        except (OSError, ValueError, RuntimeError) as problem:  # no such user's home
+            raise _unwritable(Path(text), problem) from problem
+        if path.suffix.lower() not in self._suffixes:
+            formats = f"formats: {', '.join(self._suffixes)}; a folder is written with a slash at its end"
+            found = f"unknown suffix {path.suffix!r}" if path.suffix else "no suffix"
+            raise FfnbenchError(f"{found} in -o {text!r}", hint_for(path.suffix, self._suffixes, formats))
+        return [path]
+
+
+def inputs_of(*values: object) -> list[Path]:
+    """The files that are named in what was typed: by itself, or as part of a variant, a list, a key."""
+    texts = [text for value in values for text in (value if isinstance(value, tuple) else (value,))]
+    parts = {part for text in texts if isinstance(text, str) for part in (text, *re.split(r"[,=@:]", text))}
+    found = []
+    for part in sorted(parts - {""}):
+        path = Path(part)
+        found += [each for each in (path, path / "config.json") if _is_file(each)]
+    return found
+
+
+def _is_file(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except (OSError, ValueError):  # a name too long, a NUL
+        return False
+
+
+def refuse_unwritable(path: Path, inputs: Iterable[Path] = ()) -> None:
+    """Raise FfnbenchError for a path that can't be written, or that the same command reads. Nothing is made there."""
+    try:
+        if any(path.exists() and path.samefile(one) for one in inputs):
+            raise FfnbenchError(
+                f"{shown_path(path)} is read by this command and would be overwritten", "write elsewhere"
+            )
+        target = path.resolve()
+        if not target.parent.is_dir():
+            folder = str(target.parent if path.is_symlink() else path.parent)
+            raise FfnbenchError(
+                f"cannot write {shown_path(path)}: no folder {folder!r}", f"mkdir -p {shlex.quote(folder)}"
+            )
+        mode = target.stat().st_mode if target.exists() else stat.S_IFREG
+        if not (stat.S_ISREG(mode) or stat.S_ISFIFO(mode) or stat.S_ISCHR(mode)):
+            raise FfnbenchError(
+                f"{shown_path(path)} is {'a folder' if stat.S_ISDIR(mode) else 'no file'}", "name a file, or a folder/"
+            )
+        if target.exists() and not os.access(target, os.W_OK):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+        if stat.S_ISREG(mode):  # which is written beside and renamed
+            handle, name = tempfile.mkstemp(prefix=BESIDE, dir=target.parent)
+            os.close(handle)
+            os.unlink(name)
+    except (OSError, RuntimeError, ValueError) as problem:
+        raise _unwritable(path, problem) from problem
+
+
+def _unwritable(path: Path, problem: Exception) -> FfnbenchError:
+    return FfnbenchError(f"cannot write {shown_path(path)}: {_why(problem)}", "choose a place that you may write to")
+
+
+def _why(problem: Exception) -> str:
+    return getattr(problem, "strerror", None) or getattr(problem, "message", None) or str(problem)
+
+
+def shown_path(path: Path) -> str:
+    """A path in an error: no longer than a line."""
+    text = repr(str(path))
+    return text if len(text) <= LONGEST else f"{text[: LONGEST // 2]}...{text[-LONGEST // 3 :]}"
+
+
+def _refuse_measured(path: Path) -> None:
+    """What was measured is worth more than what is counted."""
+    if path.suffix.lower() != ".json" or not _is_file(path):
+        return
+    try:
+        data = json.loads(content_of(path))
+    except (ValueError, FfnbenchError, RecursionError):
+        return
+    if isinstance(data, dict) and data.get("samples"):
+        problem = f"{shown_path(path)} holds what was measured, and this command only counts"
+        raise FfnbenchError(problem, "write elsewhere, or give --force")
+
+
+@contextmanager
+def locked(path: Path) -> Iterator[Callable[[], bool]]:
+    """Hold a file for oneself while it is read, and written anew later; raises FfnbenchError while another one does.
+
+    Gives what tells whether it is still the same file. The lock is advisory and of the file itself, so nothing is left
+    behind; where the system has none nothing is locked.
+    """
+    try:
+        if not path.is_file():
+            raise FfnbenchError(f"{shown_path(path)} is no file that runs can be added to", "is the path right?")
+        file = path.open("rb")
+    except OSError as problem:
+        raise FfnbenchError(f"cannot read {shown_path(path)}: {problem.strerror}", "is the path right?") from problem
+    with file:
+        try:
+            if fcntl is not None:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as problem:
+            raise FfnbenchError(
+                f"{shown_path(path)} is locked: another check adds a run to it now", "wait for that one, then try again"
+            ) from problem
+        yield lambda: path.exists() and os.path.samestat(os.fstat(file.fileno()), path.stat())
+
+
+def save(path: Path, text: str, rescue: bool = False) -> None:
+    """Write one file in one step; raises Unfinished where it can't be written, and may save the text elsewhere."""
+    try:
+        replace_file(path, text.encode())
+    except OSError as problem:
+        saved = _rescue(text.encode()) if rescue else None
+        where = f"is the disk full? it is in {saved}" if saved else "is the disk full?"
+        raise Unfinished(f"cannot write {shown_path(path)}: {problem.strerror}", where) from problem
+
+
+def append(path: Path, text: str) -> None:
+    """Add to a file that others write to as well; raises Unfinished where that can't be done."""
+    try:
+        with path.open("a", encoding="utf-8") as file:
+            file.write(text)
+    except OSError as problem:
+        raise Unfinished(f"cannot write {shown_path(path)}: {problem.strerror}", "the answer is above") from problem
+
+
+def replace_file(path: Path, content: bytes) -> None:
+    """Write beside and rename: a reader, a full disk or a kill never meets half a file. Mode and link stay.
+
+    The file beside has a name that nobody can foresee, and is made exclusively. What is no file (a device, a pipe) is
+    written to as it is; a pipe that nobody reads is an OSError.
+    """
+    target = path.resolve()
+    mode = target.stat().st_mode if target.exists() else None
+    if mode is not None and not stat.S_ISREG(mode):
+        with os.fdopen(os.open(target, os.O_WRONLY | os.O_NONBLOCK), "wb") as file:
+            os.set_blocking(file.fileno(), True)
+            file.write(content)
+        return
+    handle, name = tempfile.mkstemp(prefix=BESIDE, dir=target.parent)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        os.chmod(name, stat.S_IMODE(mode) if mode is not None else 0o666 & ~_umask())
+        os.replace(name, target)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise
+
+
+def _umask() -> int:
+    """What a new file may not be; it can only be read by setting it."""
+    mask = os.umask(0o077)
+    os.umask(mask)
+    return mask
+
+
+def _rescue(content: bytes) -> Path | None:
+    """Save what could not be written where it was meant to; None where that fails as well."""
+    if not content:
+        return None
+    try:
+        with tempfile.NamedTemporaryFile("wb", prefix="ffnbench-", suffix=".json", delete=False) as file:
+            file.write(content)
+    except OSError:
+        return None
+    return Path(file.name)

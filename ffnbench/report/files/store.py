@@ -1,0 +1,81 @@
+"""Saved reports: as text, with a seal, and read again with a check."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from ffnbench import jsonable
+from ffnbench.errors import FfnbenchError
+from ffnbench.files import content_of
+from ffnbench.plan import METHOD
+from ffnbench.report.files.coherent import refuse_incoherent
+from ffnbench.report.files.journal import is_journal, read_journal
+from ffnbench.report.files.older import as_todays
+from ffnbench.result import SCHEMA, Report
+
+
+def report_text(report: Report) -> str:
+    """Strict JSON with one line for each element of each list, so that two runs can be compared by diff."""
+    data = jsonable.encode(report) | {"seal": seal(report)}
+    parts = []
+    for key, value in data.items():
+        if isinstance(value, list) and value:
+            items = ",\n  ".join(jsonable.text_of(item) for item in value)
+            parts.append(f" {json.dumps(key)}: [\n  {items}\n ]")
+        else:
+            parts.append(f" {json.dumps(key)}: {jsonable.text_of(value)}")
+    return "{\n" + ",\n".join(parts) + "\n}\n"
+
+
+def seal(report: Report) -> str:
+    """A digest of the cases and their costs: what was asked, and what it came to."""
+    return _digest(jsonable.encode(report.plan.cases), jsonable.encode(report.costs))
+
+
+def _digest(cases: Any, costs: Any) -> str:
+    return hashlib.sha256(json.dumps([cases, costs], sort_keys=True).encode()).hexdigest()[:16]
+
+
+def load(path: str | Path) -> Report:
+    """A saved JSON report; raises FfnbenchError for what is not one, or is of another schema or a newer method.
+
+    The seal is checked over the cases and costs as they stand in the file, before these are brought to today's schema;
+    a report whose file was edited has no seal.
+    """
+    try:
+        content = content_of(path)
+        if is_journal(content):
+            report = read_journal(content, str(path))
+            refuse_incoherent(report)
+            return report
+        data = jsonable.parse(content)
+        schema = data.get("schema") if isinstance(data, dict) else None
+        if isinstance(data, dict) and "findings" in data:
+            problem = f"{str(path)!r} holds what a check found, and no run by itself"
+            raise FfnbenchError(problem, "its run stands in it as `now`")
+        if schema not in (1, SCHEMA):
+            problem = f"{str(path)!r} has schema {schema}, this ffnbench reads schema {SCHEMA}"
+            raise FfnbenchError(problem, "measure again with this version")
+        whole = data.get("seal") == _digest(data["plan"]["cases"], data["costs"])
+        data = as_todays(data)
+        for run in (data["plan"], *(data.get("repeats") or ())):
+            _refuse_newer(path, run["protocol"].get("method"))
+        report = jsonable.decode(Report, data)
+        refuse_incoherent(report)
+        return replace(report, seal=seal(report) if whole else "")
+    except (ValueError, KeyError, TypeError, AttributeError) as problem:
+        raise FfnbenchError(
+            f"{str(path)!r} is not a whole ffnbench report: {problem}",
+            'take that run out of "repeats"' if "repeats[" in str(problem) else "was it cut off? measure again",
+        ) from problem
+
+
+def _refuse_newer(path: str | Path, method: Any) -> None:
+    """A ratio of a later method means what this ffnbench can't know."""
+    if isinstance(method, int) and method > METHOD:
+        problem = f"{str(path)!r} was measured by method {method}, this ffnbench knows methods up to {METHOD}"
+        raise FfnbenchError(problem, "update ffnbench to read it")

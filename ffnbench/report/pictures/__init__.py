@@ -1,0 +1,1 @@
+"""Pictures of answers. matplotlib is at home in these files alone."""

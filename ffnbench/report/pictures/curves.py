@@ -1,0 +1,121 @@
+"""The picture of activations: f on the left and f' on the right, with their minima and their dead zones."""
+
+from __future__ import annotations
+
+import math
+import textwrap
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from ffnbench.activations.facts import Facts
+from ffnbench.report.pictures.canvas import Canvas, drawing, lay_out, literal, pen
+from ffnbench.result import Curve
+
+HEIGHT, LEGEND_ROW = 4.3, 0.2  # inches: the axes with their titles, and a row of the legend
+DERIVATIVE_REACH = (-0.6, 2.1)
+WIDEST, NARROWEST = 3.0, 1.2  # points, of the first line and the last: where curves are one line, all are seen
+LETTERS = 12  # of the legend's that an inch has room for, with what stands before them
+BAR, ROOM = 0.035, 1.35  # of the height: a dead zone, and that of all of them in bars
+
+
+def curves_figure(curves: dict[str, Curve], facts: dict[str, Facts], *, derivative: bool, canvas: Canvas) -> Figure:
+    """All curves in one picture: axes through zero, minima as dots, dead zones as bars at the bottom."""
+    x = np.array(next(iter(curves.values())).x)
+    values = np.array([curve.y for curve in curves.values()], dtype=float)
+    slopes = np.array([curve.slope for curve in curves.values()], dtype=float)  # where there is none, a gap
+    labels = [_legend_text(name, facts.get(name)) for name in curves]
+    width = canvas.size[0] if canvas.size else 10.0 if derivative else 6.0
+    most = int(LETTERS * width)
+    columns = max(1, min(3 if derivative else 2, len(labels), most // (max(map(len, labels)) + 8)))
+    labels = ["\n".join(textwrap.wrap(label, most - 8)) for label in labels]
+    rows = math.ceil(sum(label.count("\n") + 1 for label in labels) / columns)
+    with drawing(canvas):
+        figure = Figure(figsize=canvas.size or (width, HEIGHT + LEGEND_ROW * rows), layout="constrained")
+        axes: Any = figure.subplots(1, 2 if derivative else 1, squeeze=False)[0]
+        reach = 1.02 * max(abs(x[0]), abs(x[-1]), 1.0)  # a square function must not flatten the others
+        _frame(axes[0], x, _limits(values, -reach, reach), "f(x)")
+        _mark_dead_zones(axes[0], curves)
+        _draw(axes[0], x, values, labels)
+        _mark_minima(axes[0], x, [facts.get(name) for name in curves])
+        if derivative:
+            _frame(axes[1], x, _limits(slopes, *DERIVATIVE_REACH), "f'(x)")
+            _draw(axes[1], x, slopes, [""] * len(labels))
+        figure.legend(loc="outside lower center", ncols=columns, frameon=False, handlelength=3.2, fontsize="small")
+        lay_out(figure, axes)
+    return figure
+
+
+def _limits(values: np.ndarray, lowest: float, highest: float) -> tuple[float, float]:
+    """Room for every curve, cut at `lowest` and `highest`, but no curve may lie wholly outside."""
+    spans = [(row[np.isfinite(row)].min(), row[np.isfinite(row)].max()) for row in values if np.isfinite(row).any()]
+    if not spans:
+        return lowest, highest
+    top = max(high if low > highest else min(high, highest) for low, high in spans)
+    bottom = min(low if high < lowest else max(low, lowest) for low, high in spans)
+    room = 0.08 * (top - bottom) or 0.5 * max(1.0, abs(top))
+    return float(bottom - room), float(top + room / 2)
+
+
+def _frame(axes: Axes, x: np.ndarray, limits: tuple[float, float], title: str) -> None:
+    grey = pen(0)["color"]
+    axes.axhline(0, color=grey, alpha=0.4, linewidth=0.8, zorder=0)
+    axes.axvline(0, color=grey, alpha=0.4, linewidth=0.8, zorder=0)
+    axes.set(xlim=(x[0], x[-1]), ylim=limits, xlabel="x", title=title)
+    axes.grid(True, color=grey, alpha=0.1, linewidth=0.6)
+    axes.set_axisbelow(True)
+    axes.ticklabel_format(scilimits=(-2, 5), useMathText=True)
+    for side in ("top", "right"):
+        axes.spines[side].set_visible(False)
+
+
+def _legend_text(name: str, facts: Facts | None) -> str:
+    if facts is None or facts.minimum is None or facts.minimum_at is None or facts.minimum_flat:
+        return literal(name)
+    value, place = (f"{v:.4f}" if abs(v) >= 1e-3 or not v else f"{v:.3e}" for v in (facts.minimum, facts.minimum_at))
+    return literal(f"{name}  (min {value} at {place})")
+
+
+def _draw(axes: Axes, x: np.ndarray, values: np.ndarray, labels: list[str]) -> None:
+    """The curves, each narrower than the one below it; where one jumps there is a gap."""
+    widths = np.linspace(WIDEST, NARROWEST, len(values)) if len(values) > 1 else [1.8]
+    for i, (y, width, label) in enumerate(zip(values, widths, labels, strict=True)):
+        gaps: np.ndarray = _jumps(y) + 1
+        axes.plot(
+            np.insert(x, gaps, np.nan), np.insert(y, gaps, np.nan), linewidth=width, zorder=3, label=label, **pen(i)
+        )
+
+
+def _jumps(y: np.ndarray) -> np.ndarray:
+    """The points after which y jumps: drawn as a gap, not as a steep line that the function never takes."""
+    change = np.nan_to_num(np.abs(np.diff(y)))
+    typical = np.partition(change, -3)[-3] if len(change) > 3 else 0.0
+    return np.nonzero((change > 0.2) & (change > 20 * max(typical, 1e-9)))[0]
+
+
+def _mark_minima(axes: Axes, x: np.ndarray, facts: list[Facts | None]) -> None:
+    for i, found in enumerate(facts):
+        if found is None or found.minimum_flat or found.minimum is None or found.minimum_at is None:
+            continue
+        if x[0] <= found.minimum_at <= x[-1]:
+            axes.plot(
+                [found.minimum_at], [found.minimum], "o", color=pen(i)["color"], markersize=5,
+                markeredgecolor=axes.get_facecolor(), zorder=5,
+            )  # fmt: skip
+
+
+def _mark_dead_zones(axes: Axes, curves: dict[str, Curve]) -> None:
+    """Bars under the curves, one row an activation in its colour: there its gradient is exactly zero."""
+    dead = [(i, curve.flat) for i, curve in enumerate(curves.values()) if curve.flat]
+    if not dead:
+        return
+    bottom, top = axes.get_ylim()
+    step = min(BAR, 0.5 / len(dead)) * (top - bottom)
+    axes.set_ylim(bottom - ROOM * step * len(dead), top)
+    for row, (i, zones) in enumerate(dead):
+        y = bottom - step * (row + 0.7)
+        for zone in zones:
+            axes.plot(zone, (y, y), linewidth=3.5, alpha=0.75, solid_capstyle="butt", zorder=4, **pen(i))
+    axes.set_xlabel("x; bars: zero gradient")

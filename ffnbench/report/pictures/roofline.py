@@ -1,0 +1,214 @@
+"""The roofline: FLOP/s of each case over its FLOPs per byte, under the ceilings that its own run measured.
+
+Sized for one column of a paper. A case is told by colour and shape both, and named in the legend. (Williams, Waterman,
+Patterson 2009 introduced the form.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from math import atan2, ceil, degrees
+
+import matplotlib
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+
+from ffnbench.errors import FfnbenchError
+from ffnbench.metrics import LATENCY
+from ffnbench.plan import Case
+from ffnbench.report.pictures.canvas import COLOURS, Canvas, drawing, lay_out, literal, pen, render, shortened
+from ffnbench.report.tables.ceilings import no_ceilings
+from ffnbench.result import Bound, Report, Roof
+from ffnbench.stats.ceilings import Ceiling, ceilings_of, needed_by, read_bytes
+from ffnbench.units import IEC, SI, counted, quantity
+
+WIDTH, HEIGHT = 3.4, 2.7  # inches: a column of a paper, and the axes with what stands around them
+LEGEND_ROW, LEGEND_AROUND = 0.115, 0.05
+CANVAS = Canvas(size=(WIDTH, HEIGHT), dpi=300, style="default")
+FONTS = {"font.size": 7, "axes.labelsize": 7, "xtick.labelsize": 6.5, "ytick.labelsize": 6.5, "axes.linewidth": 0.6,
+         "xtick.major.width": 0.6, "ytick.major.width": 0.6, "xtick.minor.width": 0.4, "ytick.minor.width": 0.4,
+         "pdf.fonttype": 42}  # fmt: skip
+SMALL = 6.0  # points: the least letters
+MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<")  # one more than colours, so that a pair comes again after 56 cases
+MARKER = 4.2  # points: across a dot
+LONGEST, LETTERS_ACROSS, LETTERS_OF_KEY = 64, 72, 4  # letters of a name, of a row of the legend, beside each name there
+ALIKE = 0.1  # lines that are no farther apart are one
+GIGA = 1e9
+# factors: room on all sides, and on both sides of the ridge; the least height of the axes; from when on every decade
+# has one number only
+AROUND, BESIDE_RIDGE, TALL, MANY_DECADES = 1.9, 8.0, 25.0, 300.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dot:
+    """A case: FLOPs per byte, and FLOPs per second with their interval."""
+
+    case: Case
+    intensity: float
+    rate: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Roofline:
+    """Cases in the plan's order; the ceilings of their products and of their bytes, each the fastest first."""
+
+    dots: tuple[Dot, ...]
+    products: tuple[Ceiling, ...]
+    bytes_: tuple[Ceiling, ...]
+
+
+def roofline(report: Report) -> Roofline:
+    """What is to be drawn; raises FfnbenchError where the run has no ceilings, or no case that was timed.
+
+    Bytes are those that hold a case back; where they hold none, the slowest, to show how far away that is.
+    """
+    if not report.roofs:
+        raise no_ceilings()
+    found = ceilings_of(report.run, report.costs)
+    if not any({Bound.PRODUCTS, Bound.BYTES} & bounds.keys() for bounds in found.values()):
+        raise FfnbenchError(
+            "other work disturbed every ceiling of this run", "measure again while the machine is quiet"
+        )
+    dots = tuple(dot for case in report.plan.shown if (dot := _dot(report, case)))
+    if not dots:
+        raise FfnbenchError("no case of this run has a latency and a number of FLOPs", "the table says why")
+    drawn = [dot.case.label for dot in dots]
+    reading = {label: found[label][Bound.BYTES] for label in drawn if Bound.BYTES in found.get(label, {})}
+    held = [line for label, line in reading.items() if (share := report.share(label)) and share.bound is Bound.BYTES]
+    return Roofline(
+        dots=dots,
+        products=_apart(found[label][Bound.PRODUCTS] for label in drawn if Bound.PRODUCTS in found.get(label, {})),
+        bytes_=_apart(held or sorted(reading.values(), key=lambda line: line.rate)[:1]),
+    )
+
+
+def _dot(report: Report, case: Case) -> Dot | None:
+    """None for a case that failed or was not timed, or whose FLOPs nobody knows."""
+    latency, needed = report.estimate(case.label, LATENCY), needed_by(case, report.cost(case.label))
+    if latency is None or report.failure(case.label) or not needed.flops:
+        return None
+    rate, low, high = (needed.flops / (s or latency.value) for s in (latency.value, latency.high, latency.low))
+    return Dot(case=case, intensity=needed.flops / needed.bytes, rate=rate, low=low, high=high)
+
+
+def _apart(lines: Iterable[Ceiling]) -> tuple[Ceiling, ...]:
+    """The fastest first, without those that would lie on a faster one of the same kind."""
+
+    def kind(roof: Roof) -> tuple[str, int, str]:
+        return roof.level, roof.threads, roof.dtype if roof.bound is Bound.PRODUCTS else ""
+
+    kept: list[Ceiling] = []
+    for line in sorted(lines, key=lambda line: -line.rate):
+        alike = (other for other in kept if kind(other.roof) == kind(line.roof))
+        if all(line.rate < (1 - ALIKE) * other.rate for other in alike):
+            kept.append(line)
+    return tuple(kept)
+
+
+def roofline_picture(report: Report, suffix: str) -> bytes:
+    """The picture as bytes of that format; raises FfnbenchError where the run has no ceilings."""
+    return render(roofline_figure(report), suffix, CANVAS)
+
+
+def roofline_figure(report: Report) -> Figure:
+    """The cases under their ceilings."""
+    found = roofline(report)
+    with drawing(CANVAS), matplotlib.rc_context(FONTS):
+        figure = Figure(figsize=CANVAS.size, dpi=CANVAS.dpi, layout="constrained")
+        axes = figure.subplots()
+        _frame(axes, found)
+        _lines(axes, found)
+        for number, dot in enumerate(found.dots):
+            _mark(axes, dot, number)
+        names = [shortened(dot.case.label, LONGEST) for dot in found.dots]
+        columns = max(1, min(3, len(names), LETTERS_ACROSS // (max(map(len, names)) + LETTERS_OF_KEY)))
+        figure.set_size_inches(WIDTH, HEIGHT + LEGEND_ROW * ceil(len(names) / columns) + LEGEND_AROUND)
+        figure.legend(loc="outside lower center", ncols=columns, fontsize=SMALL, frameon=False, borderpad=0,
+                      labelspacing=0.25, handletextpad=0.2, columnspacing=1.0, handlelength=1.4)  # fmt: skip
+        lay_out(figure, [axes])
+    return figure
+
+
+def _at(line: Ceiling, intensity: float) -> float:
+    """The most FLOPs per second that a ceiling allows a case of this intensity."""
+    return line.rate * intensity if line.roof.bound is Bound.BYTES else line.rate
+
+
+def _frame(axes: Axes, found: Roofline) -> None:
+    """Both axes logarithmic, with room for all dots, for the ridge and for the names of the lines."""
+    axes.set(xscale="log", yscale="log", xlabel="FLOP per byte of weights, input and output", ylabel="GFLOP/s")
+    across = [dot.intensity for dot in found.dots]
+    ridges = [top.rate / under.rate for top in found.products for under in found.bytes_]
+    tops = [dot.high for dot in found.dots] + [_at(line, min(across)) for line in found.products or found.bytes_]
+    axes.set_xlim(
+        min([min(across) / AROUND, *(ridge / BESIDE_RIDGE for ridge in ridges)]),
+        max([max(across) * AROUND, *(ridge * BESIDE_RIDGE for ridge in ridges)]),
+    )
+    low = min(min(dot.low for dot in found.dots) / AROUND, max(tops) / TALL)
+    axes.set_ylim(low / GIGA, max(tops) * AROUND / GIGA)
+    for axis, (first, last) in ((axes.xaxis, axes.get_xlim()), (axes.yaxis, axes.get_ylim())):
+        axis.set_major_locator(LogLocator(subs=(1, 2, 5) if last / first < MANY_DECADES else (1,), numticks=12))
+        axis.set_minor_locator(LogLocator(subs="all", numticks=12))
+        axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+        axis.set_minor_formatter(NullFormatter())
+    axes.grid(True, color=pen(0)["color"], alpha=0.1, linewidth=0.4)
+    axes.set_axisbelow(True)
+    for side in ("top", "right"):
+        axes.spines[side].set_visible(False)
+
+
+def _lines(axes: Axes, found: Roofline) -> None:
+    """Bytes rise up to the highest line of products; products go on from where the fastest bytes reach them.
+
+    Each is named along itself: the fastest above its line, the others below theirs.
+    """
+    low, high = axes.get_xlim()
+    top = max((line.rate for line in found.products), default=axes.get_ylim()[1] * GIGA)
+    fastest = max((line.rate for line in found.bytes_), default=0.0)
+    lines = (*found.products, *found.bytes_)
+    for line in lines:
+        is_bytes = line.roof.bound is Bound.BYTES
+        start = max(low, line.rate / fastest) if fastest and not is_bytes else low
+        end = min(high, top / line.rate) if is_bytes else high
+        axes.plot(
+            [start, end], [_at(line, start) / GIGA, _at(line, end) / GIGA], "--" if is_bytes else "-",
+            color=pen(0)["color"], linewidth=0.9, zorder=1.5, gid=line.roof.name,
+        )  # fmt: skip
+        middle = (start * end) ** 0.5 if is_bytes else high
+        height, first = _at(line, middle) / GIGA, line in (*found.products[:1], *found.bytes_[:1])
+        text = axes.text(
+            middle, height, _said(line, [other.roof for other in lines]), fontsize=SMALL,
+            ha="center" if is_bytes else "right", va="bottom" if first else "top",
+            rotation=degrees(atan2(height, middle)) if is_bytes else 0,
+            rotation_mode="anchor", transform_rotates_text=True,
+        )  # fmt: skip
+        text.set_in_layout(False)
+
+
+def _said(line: Ceiling, among: list[Roof]) -> str:
+    """`414 GFLOP/s: float32, oneDNN`; of bytes in two rows, for slanted lines are short.
+
+    Threads and the size of what is read are told where they differ among the roofs.
+    """
+    roof = line.roof
+    unit, what, then = ("B/s", roof.level, "\n") if roof.bound is Bound.BYTES else ("FLOP/s", roof.dtype, ", ")
+    if sum(other.level == roof.level and other.threads == roof.threads for other in among) > 1 and roof.level:
+        what += f", {quantity(read_bytes(roof), IEC)}"
+    threads = f"{counted(roof.threads, 'thread')}, " if len({other.threads for other in among}) > 1 else ""
+    return then.join(map(literal, (f"{quantity(line.rate, SI)}{unit}: {what}", f"{threads}{roof.path}")))
+
+
+def _mark(axes: Axes, dot: Dot, number: int) -> None:
+    """The dot, with a white edge where it lies on another one, over the bar of its interval."""
+    colour = pen(number % len(COLOURS))["color"]
+    x, y = dot.intensity, dot.rate / GIGA
+    axes.plot([x, x], [dot.low / GIGA, dot.high / GIGA], color=colour, linewidth=0.9, zorder=2)
+    axes.plot(
+        [x], [y], linestyle="", marker=MARKERS[number % len(MARKERS)], color=colour, markersize=MARKER,
+        markeredgecolor="white", markeredgewidth=0.4, zorder=3, gid=dot.case.label,
+        label=literal(shortened(dot.case.label, LONGEST)),
+    )  # fmt: skip

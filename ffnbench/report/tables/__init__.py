@@ -1,0 +1,1 @@
+"""Answers as tables: what stands in them, the words around them, and how they are laid out."""

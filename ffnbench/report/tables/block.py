@@ -1,0 +1,278 @@
+"""The answer of `block`: parameters matrix by matrix, FLOPs and bytes by length, and what was measured beside them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from ffnbench.ffn.cost import bias_params, matrix_params
+from ffnbench.ffn.spec import FFNSpec
+from ffnbench.metrics import LATENCY, PEAK
+from ffnbench.plan import Case
+from ffnbench.planning.block import ATTENTION, FFN, Length, lengths_of
+from ffnbench.report.records import Record
+from ffnbench.report.tables.block_records import (
+    block_records,
+    crossing,
+    ffn_share,
+    kinds_of,
+    ratio_to_ffn,
+    sees,
+    spec_of,
+)
+from ffnbench.report.tables.conditions import in_title, latency_line
+from ffnbench.report.tables.footnotes import Footnotes, case_notes
+from ffnbench.report.tables.summary import effort, of_the_run
+from ffnbench.report.tables.table import (
+    EXTRA,
+    UNKNOWN,
+    Cell,
+    Column,
+    Field,
+    TextTable,
+    count,
+    count_field,
+    latency_cell,
+    number_field,
+    percentage,
+    ratio_cell,
+    table_of_fields,
+    text_field,
+)
+from ffnbench.report.tables.words import CERTAIN, INTERVALS, sizing_text
+from ffnbench.result import Estimate, Report, Verdict
+from ffnbench.units import IEC, SI, TIME, counted, digits, scale
+
+PASSES = {"forward": "forward", "train": "forward and backward", "backward": "backward"}  # in words, by mode
+ACTIVE = "ffn, active"  # parameters that one token meets
+CONVENTION = "no norms, no position encodings; 1 MAC = 2 FLOPs"
+
+
+def block_tables(report: Report) -> TextTable:
+    """What was measured, or else counted by length; above it what can be counted without measuring."""
+    lengths = list(lengths_of(report.plan))
+    tables = [parts_table(report, lengths[0]), counted_table(report)]
+    if report.environment is not None:
+        tables.append(measured_table(report, lengths))
+    notes = report.notes("") if report.environment is None else ()  # a table of what was measured has them
+    last = replace(tables[-1], footnotes=(*tables[-1].footnotes, *(note.text for note in notes)))
+    return replace(last, above=tuple(tables[:-1]))
+
+
+def counted_table(report: Report) -> TextTable:
+    """FLOPs of a token and bytes of keys and values, one row a length and window; where attention overtakes."""
+    rows = block_records(report)
+    whole = ("flops_ffn", "flops_attention")  # the parts stand on the scale of the whole
+
+    def flops(key: str, title: str, priority: int) -> Field:
+        return number_field(rows, key, title, SI, priority, per="/tok", scaled_as=whole)
+
+    fields: list[Field] = [
+        count_field("seq_len", "seq_len", 0),
+        *([count_field("layers", "layers", 0), text_field("sees", "sees", 0, left=True)] if rows[0]["layers"] else []),
+        flops("flops_ffn", "FFN", 1),
+        flops("flops_attention", "attention", 1),
+        flops("flops_projections", "projections", 4),
+        flops("flops_scores", "scores", 5),
+        flops("flops_values", "values", 6),
+        (Column(title="FFN's share", unit="of FLOPs"), lambda row: percentage(row["ffn_share_flops"])),
+        number_field(rows, "kv_bytes", "KV", IEC, 3),
+        flops("flops_softmax", "softmax", EXTRA),
+        number_field(rows, "kv_bytes_per_token", "KV", IEC, EXTRA, per="/tok"),
+    ]
+    share, batch = rows[0]["ffn_share_params"], rows[0]["batch"]
+    kept = f"{batch} sequences" if batch > 1 else "one sequence"
+    return table_of_fields(
+        fields,
+        rows,
+        header=(f"FLOPs of a token, {PASSES[rows[0]['mode']]}; KV: keys and values of {kept}",),
+        summary=(f"the FFN has {100 * share:.1f}% of the parameters", crossover(report)),
+    )
+
+
+def crossover(report: Report) -> str:
+    """Where attention's FLOPs overtake the FFN's, by the closed forms: by windows, and in the mean of all layers."""
+    kinds, ffn = kinds_of(report), report.cost(report.plan.reference).flops_forward
+    if ffn is None:
+        return "the FFN's FLOPs are not known, so neither is where attention overtakes"
+    spec = spec_of(kinds[0])
+    if len(kinds) == 1:
+        said = "a causal token counts what it sees" if spec.causal else "every token sees all others"
+        return overtaking_text(crossing(kinds, ffn), "a token counts what it sees" if spec.window else said)
+    found = [f"{when(crossing([kind], ffn))} in the {_layers_text(kind)}" for kind in kinds]
+    return f"in FLOPs attention overtakes the FFN {', '.join(found)}, {when(crossing(kinds, ffn))} in the mean of all"
+
+
+def _layers_text(kind: Length) -> str:
+    return f"{kind.attention.layers} layers that see {sees(spec_of(kind))}"
+
+
+def when(at: int | None) -> str:
+    """At which length attention overtakes."""
+    return "never" if at is None else "at every length" if at == 1 else f"at {at:,} tokens"
+
+
+def overtaking_text(at: int | None, counts: str) -> str:
+    """At which length attention overtakes, as a sentence."""
+    if at == 1:
+        return f"attention needs more FLOPs than the FFN at every length ({counts})"
+    overtakes = "never overtakes the FFN" if at is None else f"overtakes the FFN {when(at)}"
+    return f"in FLOPs attention {overtakes} ({counts})"
+
+
+def measured_table(report: Report, lengths: Sequence[Length]) -> TextTable:
+    """Latencies, their ratios to the FFN's and the FFN's share, one row a length."""
+    notes = Footnotes()
+    return table_of_fields(
+        _measured_fields(report, notes, any(length.textbook for length in lengths)),
+        lengths,
+        header=(f"measured: {effort(report)}; {INTERVALS}", *latency_line(report)),
+        footnotes=notes.lines,
+        summary=(*overtaken(report), *of_the_run(report)),
+    )
+
+
+def _measured_fields(report: Report, notes: Footnotes, with_textbook: bool) -> list[Field]:
+    cases = report.plan.shown
+    time, second = scale([e.value for c in cases if (e := report.estimate(c.label, LATENCY))], TIME)
+    unit, byte = scale([e.value for c in cases if (e := report.estimate(c.label, PEAK))], IEC)
+
+    def latency(case: Case | None) -> Cell:
+        label = case.label if case else None
+        return latency_cell(report, label, second, notes.marks(case_notes(report, label)) if label else "")
+
+    def ratio(case: Case | None) -> Cell:
+        return ratio_cell(report.comparison(case.label) if case else None)
+
+    def peak(case: Case | None) -> Cell:
+        estimate = report.estimate(case.label, PEAK) if case else None
+        return Cell(text=UNKNOWN if estimate is None else digits(estimate.value / byte))
+
+    def share(length: Length) -> Cell:
+        return _share(ffn_share(ratio_to_ffn(report, length.attention.label)))
+
+    sees_what: Field = (Column(title="sees", left=True), lambda length: Cell(text=sees(spec_of(length))))
+    textbook: list[Field] = [
+        (Column(title="textbook", unit=time, priority=3), lambda length: latency(length.textbook)),
+        (Column(title="textbook", unit=f"vs FFN {CERTAIN}", priority=6), lambda length: ratio(length.textbook)),
+    ]
+    its_peak: Field = (Column(title="textb. peak", unit=unit, priority=7), lambda length: peak(length.textbook))
+    return [
+        (Column(title="seq_len"), lambda length: count(length.seq_len)),
+        *([sees_what] if len(kinds_of(report)) > 1 else []),
+        (Column(title="FFN", unit=time, priority=1), lambda length: latency(length.ffn)),
+        (Column(title="attention", unit=time, priority=1), lambda length: latency(length.attention)),
+        (Column(title="attention", unit=f"vs FFN {CERTAIN}", priority=4), lambda length: ratio(length.attention)),
+        (Column(title="FFN's share", unit="of latency"), share),
+        *(textbook if with_textbook else []),
+        (Column(title="FFN peak", unit=unit, priority=7), lambda length: peak(length.ffn)),
+        (Column(title="attn. peak", unit=unit, priority=7), lambda length: peak(length.attention)),
+        *([its_peak] if with_textbook else []),
+    ]
+
+
+def _share(share: Estimate | None) -> Cell:
+    """`80.1% [79.8, 80.4]`, with one decimal at most."""
+    if share is None or share.low is None or share.high is None:
+        return Cell(text=UNKNOWN)
+    places = 1 if share.high - share.low < 0.02 else 0
+    value, low, high = (f"{100 * number:.{places}f}" for number in (share.value, share.low, share.high))
+    return Cell(text=f"{value}% [{low}, {high}]", value=share.value)
+
+
+def overtaken(report: Report) -> Iterator[str]:
+    """Between which lengths attention becomes the slower one, as far as the intervals tell, for each window."""
+    kinds = kinds_of(report)
+    for kind in kinds:
+        where = f" where it sees {sees(spec_of(kind))}" if len(kinds) > 1 else ""
+        found = {
+            length.seq_len: report.comparison(length.attention.label)
+            for length in lengths_of(report.plan)
+            if spec_of(length).window == spec_of(kind).window
+        }
+        faster = [tokens for tokens, c in found.items() if c and c.verdict is Verdict.FASTER]
+        slower = [tokens for tokens, c in found.items() if c and c.verdict is Verdict.SLOWER]
+        if slower and faster and max(faster) < min(slower):
+            yield f"measured, attention overtakes the FFN between {max(faster):,} and {min(slower):,} tokens{where}"
+        elif faster and not slower:
+            yield f"measured, attention takes less time than the FFN up to {max(faster):,} tokens{where}"
+        elif slower and not faster:
+            yield f"measured, attention takes more time than the FFN from {min(slower):,} tokens on{where}"
+
+
+def parts_table(report: Report, length: Length) -> TextTable:
+    """One row a matrix, and the sums: q, k and v; with o all of attention; the FFN."""
+    spec = spec_of(length)
+    rows = [_part(name, shape, spec.biases.get(name, 0)) for name, shape in spec.matrices.items()]
+    inputs = [row for row in rows if row["part"] != "o"]
+    name = "all but o" if spec.mla else " + ".join(row["part"] for row in inputs)
+    into, attention = _sum(name, inputs), _sum(ATTENTION, rows)
+    ffn = ffn_rows(report, length)
+    fields = [
+        text_field("part", "part", 0, left=True),
+        text_field("shape", "rows x columns", 2),
+        count_field("weights", "weights", 1),
+        count_field("biases", "biases", 3),
+        count_field("params", "params", 0),
+    ]
+    table = table_of_fields(fields, [*rows, into, attention, *ffn], header=_header(report, length))
+    return replace(table, summary=(_comparison(ffn[-1], into, attention),))
+
+
+def _comparison(ffn: Record, into: Record, attention: Record) -> str:
+    """How many times the FFN is as large, without biases and with them."""
+    key = "params" if ffn["weights"] is None else "weights"
+    times = ", ".join(f"{ffn[key] / row[key]:.2f} times {row['part']}" for row in (into, attention))
+    text = f"the FFN is {times}"
+    if "active" in ffn:
+        text += f" (what one token meets of it {ffn['active'] / attention['params']:.2f} times)"
+    if key == "weights" and (ffn["biases"] or attention["biases"]):
+        text += f" (without biases; with them {ffn['params'] / attention['params']:.2f} times)"
+    return text
+
+
+def ffn_rows(report: Report, length: Length) -> list[Record]:
+    """The FFN's matrices and their sum; only the sum where it is code of the user's or of experts."""
+    ffn, cost = length.ffn.ffn, report.cost(length.ffn.label)
+    if not isinstance(ffn, FFNSpec):
+        return [_total(FFN, cost.params)]
+    if ffn.moe is not None:
+        return [_total(ACTIVE, cost.params_active), _total(FFN, cost.params) | {"active": cost.params_active}]
+    rows = [_part(name, shape, shape[0] if ffn.bias else 0) for name, shape in ffn.matrices.items()]
+    return [*rows, _total(FFN, cost.params) | {"weights": matrix_params(ffn), "biases": bias_params(ffn)}]
+
+
+def _total(name: str, params: int) -> Record:
+    return {"part": name, "shape": "", "weights": None, "biases": None, "params": params}
+
+
+def _part(name: str, shape: tuple[int, int], bias: int) -> Record:
+    weights, text = shape[0] * shape[1], f"{shape[0]:,} x {shape[1]:,}"
+    return {"part": name, "shape": text, "weights": weights, "biases": bias, "params": weights + bias}
+
+
+def _sum(name: str, parts: Sequence[Record]) -> Record:
+    return {"part": name, "shape": "", **{key: sum(p[key] for p in parts) for key in ("weights", "biases", "params")}}
+
+
+def _header(report: Report, length: Length) -> tuple[str, ...]:
+    case, spec, work = length.ffn, spec_of(length), length.ffn.workload
+    width = f", d_ff {case.ffn.d_ff:,}" if case.ffn.d_ff else ""
+    heads = f"{counted(spec.heads, 'head')} of {spec.head_dim}"
+    if spec.mla is not None:
+        heads = f"{spec.heads} heads of {spec.key_dim}, values of {spec.value_dim}"
+    elif spec.kv_heads != spec.heads:
+        heads += f", {spec.kv_heads} of keys and values"
+    kinds = kinds_of(report)
+    windows = "; " + ", ".join(map(_layers_text, kinds)) if len(kinds) > 1 else ""
+    if len(kinds) == 1 and spec.window:
+        windows = f", seeing {sees(spec)}"
+    threads = f" ({counted(work.threads, 'thread')})" if work.device == "cpu" else ""
+    where = [work.device + threads] if report.environment else []
+    batch = [f"batch {work.batch}"] if work.batch > 1 else []
+    conditions = in_title(report.plan) if report.environment else []
+    return (
+        f"Block: {case.variant}, d_model {case.ffn.d_model:,}{width} ({sizing_text(case.sizing)})",
+        f"{spec.name} attention: {heads}, {'causal' if spec.causal else 'not causal'}{windows}",
+        ", ".join([work.dtype, *where, work.mode, *batch, *conditions]) + f"; {CONVENTION}",
+    )

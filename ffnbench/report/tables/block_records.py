@@ -1,0 +1,168 @@
+"""A block's figures by length, flat: FLOPs, bytes, latencies, and the FFN's share of each.
+
+Shares are those of the FFN in the two together, as a block's norms are left out; a measured share is 1 / (1 + ratio)
+of attention to the FFN, so its interval is the ratio's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from itertools import groupby
+
+from ffnbench.ffn.attention import (
+    AttentionSpec,
+    attention_flops,
+    kept_tokens,
+    kv_bytes,
+    overtakes_at,
+    projection_flops,
+    score_flops,
+    value_flops,
+)
+from ffnbench.metrics import PEAK
+from ffnbench.plan import Case, Mode
+from ffnbench.planning.block import ATTENTION, FFN, TEXTBOOK, Length, lengths_of
+from ffnbench.report.records import Record
+from ffnbench.report.rows import CONDITION_KEYS, DEVICE_KEYS, LATENCY_KEYS, RATIO_KEYS, case_records
+from ffnbench.report.tables.words import sizing_text
+from ffnbench.result import Estimate, Report
+
+PRODUCTS = {Mode.FORWARD.value: 1, Mode.TRAIN.value: 3, Mode.BACKWARD.value: 2}  # backward: two products for each
+PARTS = ("label", *LATENCY_KEYS, PEAK, *RATIO_KEYS, *CONDITION_KEYS, *DEVICE_KEYS)  # of the rows of its cases
+MEAN = "mean"  # of all layers, in place of what a token sees
+
+
+def spec_of(length: Length) -> AttentionSpec:
+    """The attention of a block."""
+    assert isinstance(length.attention.ffn, AttentionSpec)
+    return length.attention.ffn
+
+
+def sees(spec: AttentionSpec) -> str:
+    """How many tokens one sees: `all`, `the last 128`."""
+    if spec.window is None:
+        return "all"
+    return f"the last {spec.window:,}" if spec.causal else f"{spec.window:,} to either side"
+
+
+def kinds_of(report: Report) -> list[Length]:
+    """Each window at the shortest length."""
+    lengths = list(lengths_of(report.plan))
+    return [length for length in lengths if length.seq_len == lengths[0].seq_len]
+
+
+def in_all_layers(kinds: Sequence[Length], seq_len: int) -> int:
+    """Attention's FLOPs of a token's forward pass through all layers of these kinds."""
+    return sum((kind.attention.layers or 1) * attention_flops(spec_of(kind), seq_len) for kind in kinds)
+
+
+def crossing(kinds: Sequence[Length], ffn_flops: int) -> int | None:
+    """The shortest length at which attention needs more FLOPs than the FFN, in the mean of these kinds of layers."""
+    layers = sum(kind.attention.layers or 1 for kind in kinds)
+    return overtakes_at(lambda seq_len: in_all_layers(kinds, seq_len), layers * ffn_flops)
+
+
+def block_records(report: Report) -> list[Record]:
+    """One flat record a length and window, everything in base units, unknown as None: what csv holds.
+
+    Where layers differ in their windows, the mean of them all comes after those of each length.
+    """
+    rows, found = {row["label"]: row for row in case_records(report, PARTS)}, []
+    for _, group in groupby(lengths_of(report.plan), key=lambda length: length.seq_len):
+        lengths = list(group)
+        counted = [_counted(report, length) for length in lengths]
+        found += [one | _measured(report, length, rows) for one, length in zip(counted, lengths, strict=True)]
+        if len(lengths) > 1:
+            measured = _measured(report, lengths[0], rows)
+            known = {key: measured[key] if key in CONDITION_KEYS else None for key in measured}
+            found.append(_mean(counted) | known)
+    return found
+
+
+def _mean(rows: list[Record]) -> Record:
+    """What is counted of one length, on average over all layers."""
+    layers = sum(row["layers"] for row in rows)
+    keys = ("flops_attention", "flops_scores", "flops_values", "flops_softmax", "kv_bytes")
+    means = {key: round(sum(row["layers"] * row[key] for row in rows) / layers) for key in keys}
+    share = _share(rows[0]["flops_ffn"], means["flops_attention"])
+    return {**rows[0], **means, "sees": MEAN, "layers": layers, "ffn_share_flops": share}
+
+
+def _share(of_ffn: int | None, of_attention: int) -> float | None:
+    return None if of_ffn is None else of_ffn / (of_ffn + of_attention)
+
+
+def _counted(report: Report, length: Length) -> Record:
+    spec, work = spec_of(length), length.ffn.workload
+    ffn, attention = report.cost(length.ffn.label), report.cost(length.attention.label)
+    passes = PRODUCTS[work.mode]
+    parts = {
+        "flops_projections": passes * projection_flops(spec),
+        "flops_scores": passes * score_flops(spec, length.seq_len),
+        "flops_values": passes * value_flops(spec, length.seq_len),
+    }
+    of_ffn = None if ffn.flops_forward is None else passes * ffn.flops_forward
+    of_attention = sum(parts.values())
+    return {
+        "ffn": length.ffn.variant,
+        "attention": spec.name,
+        "sizing": sizing_text(length.ffn.sizing),
+        "d_model": spec.d_model,
+        "d_ff": length.ffn.ffn.d_ff,
+        "heads": spec.heads,
+        "kv_heads": spec.kv_heads,
+        "head_dim": spec.head_dim,
+        "seq_len": length.seq_len,
+        "batch": work.batch,
+        "dtype": work.dtype,
+        "device": work.device,
+        "mode": work.mode,
+        "causal": spec.causal,
+        "sees": sees(spec),
+        "layers": length.attention.layers,
+        "ffn_params": ffn.params,
+        "ffn_params_active": ffn.params_active,
+        "attention_params": attention.params,
+        "ffn_share_params": ffn.params / (ffn.params + attention.params),
+        "flops_ffn": of_ffn,
+        "flops_attention": of_attention,
+        **parts,
+        "ffn_share_flops": _share(of_ffn, of_attention),
+        "flops_softmax": attention.flops_elementwise,
+        "kv_bytes_per_token": kv_bytes(spec, work.dtype),
+        "kv_bytes": kv_bytes(spec, work.dtype) * kept_tokens(spec, length.seq_len) * work.batch,
+    }
+
+
+def _measured(report: Report, length: Length, rows: dict[str, Record]) -> Record:
+    """What was measured of one length and window: columns of the rows of its parts, and the FFN's share."""
+
+    def part(name: str, case: Case | None, keys: Iterable[str]) -> Record:
+        return {f"{name}_{key}": rows[case.label][key] if case else None for key in keys}
+
+    beside = ((ATTENTION, length.attention), (TEXTBOOK, length.textbook))
+    found = part(FFN, length.ffn, (*LATENCY_KEYS, PEAK))
+    for name, case in beside:
+        found |= part(name, case, (*LATENCY_KEYS, PEAK, *RATIO_KEYS))
+    share = ffn_share(ratio_to_ffn(report, length.attention.label))
+    for end, name in (("", "value"), ("_low", "low"), ("_high", "high")):
+        found[f"ffn_share_latency{end}"] = getattr(share, name, None)
+    found |= {key: rows[length.ffn.label][key] for key in CONDITION_KEYS}
+    for name, case in ((FFN, length.ffn), *beside):
+        found |= part(name, case, DEVICE_KEYS)
+    return found
+
+
+def ratio_to_ffn(report: Report, label: str) -> Estimate | None:
+    """The ratio of a case to the FFN, or None."""
+    comparison = report.comparison(label)
+    return comparison.ratio if comparison else None
+
+
+def ffn_share(ratio: Estimate | None) -> Estimate | None:
+    """1 / (1 + attention / FFN), with the interval that the ratio's gives."""
+    if ratio is None:
+        return None
+    low, high = (None if bound is None else 1 / (1 + bound) for bound in (ratio.high, ratio.low))
+    return replace(ratio, value=1 / (1 + ratio.value), low=low, high=high)

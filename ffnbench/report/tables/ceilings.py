@@ -1,0 +1,129 @@
+"""How near a row is to what the machine can do: its columns, and the line that says what the ceilings are."""
+
+from __future__ import annotations
+
+from ffnbench.errors import FfnbenchError
+from ffnbench.metrics import CEILINGS
+from ffnbench.plan import MatmulPrecision, Mode, Plan
+from ffnbench.report.records import Record
+from ffnbench.report.tables.table import UNKNOWN, Cell, Column, Field, text_field
+from ffnbench.report.tables.words import CERTAIN
+from ffnbench.result import Bound, Estimate, MachineCeilings, Report, Roof
+from ffnbench.stats.ceilings import Ceiling, ceilings_of, read_bytes
+from ffnbench.units import IEC, TIME, counted, decimals, digits, quantity
+
+PRIORITY = 8  # the first columns to go
+BESIDE_BACKENDS = 2  # the share is what they are measured for
+GIGA = 1e9
+MOST = 3  # ceilings of one bound that are told
+
+
+def no_ceilings() -> FfnbenchError:
+    """What to say of a run that is asked for its roofline, and has none."""
+    return FfnbenchError("this run has no ceilings", "measure with --metrics latency,ceilings")
+
+
+def has_ceilings(what: Plan | Report) -> bool:
+    """Whether a plan asks for ceilings; whether a run has some."""
+    return CEILINGS in what.metrics if isinstance(what, Plan) else bool(what.roofs)
+
+
+def ceiling_fields(report: Report) -> list[Field]:
+    """The columns, where ceilings were measured."""
+    if not report.shares:
+        return []
+
+    def share(row: Record) -> Cell:
+        found = report.share(row["label"])
+        return Cell(text=UNKNOWN) if found is None else Cell(text=share_text(found.share), value=found.share.value)
+
+    backends = any(not case.workload.eager for case in report.plan.shown)
+    priority = BESIDE_BACKENDS if backends else PRIORITY
+    return [
+        (Column(title="of ceiling", unit=f"% {CERTAIN}", priority=priority, key="ceiling_share"), share),
+        text_field("bound_by", "bound by", PRIORITY, left=True),
+    ]
+
+
+def rate_fields() -> list[Field]:
+    """What was reached: FLOPs of what was timed, and bytes that it can't do without, over its seconds."""
+
+    def rate(key: str, title: str, priority: int) -> Field:
+        def cell(row: Record) -> Cell:
+            value = row[key]
+            return Cell(text=UNKNOWN if value is None else digits(value / GIGA), value=value)
+
+        return Column(title=title, priority=priority, key=key), cell
+
+    return [rate("flops_per_s", "GFLOP/s", 6), rate("bytes_per_s", "GB/s", 7)]
+
+
+def share_text(share: Estimate) -> str:
+    """`87.3 [86.1, 88.4]`, in percent."""
+    if share.low is None or share.high is None:
+        return f"{100 * share.value:.1f}"
+    places = min(2, decimals(50 * (share.high - share.low)))
+    value, low, high = (f"{100 * one:.{places}f}" for one in (share.value, share.low, share.high))
+    return f"{value} [{low}, {high}]"
+
+
+def ceiling_lines(report: Report) -> list[str]:
+    """What the ceilings of this run are: of each bound the fastest, those first that hold a row back."""
+    if not report.shares:
+        return []
+    bounds = ceilings_of(report.run, report.costs).values()
+    ceilings = {ceiling.roof.name: ceiling for found in bounds for ceiling in found.values()}.values()
+    binding = {share.roof for share in report.shares}
+    told: list[str] = []
+    for bound in Bound:
+        found = [c for c in ceilings if c.roof.bound is bound and (bound is not Bound.CALL or c.roof.name in binding)]
+        found.sort(key=lambda c: (c.roof.name not in binding, -c.rate))
+        several = len({_kind(c.roof) for c in found[:MOST]}) > 1
+        told += [_ceiling_text(report, c, several=several) for c in found[:MOST]]
+    return [f"ceilings of this run: {', '.join(told)}"]
+
+
+def _ceiling_text(report: Report, ceiling: Ceiling, *, several: bool) -> str:
+    """`148 GFLOP/s (oneDNN, 512 x 2048 x 768)`; where there are `several`, with what tells them apart."""
+    roof, kind = ceiling.roof, [_kind(ceiling.roof)] * several
+    if roof.bound is Bound.CALL:
+        return f"{quantity(ceiling.seconds, TIME)} (a call of an empty module)"
+    if roof.bound is Bound.PRODUCTS:
+        which = ": ".join([*kind, roof.path])
+        return f"{digits(ceiling.rate / GIGA)} GFLOP/s ({which}, {' x '.join(map(str, roof.shape))})"
+    train = any(case.workload.mode != Mode.FORWARD.value for case in report.plan.shown)
+    what = "weights + input + output" + " of the forward" * train
+    return f"{digits(ceiling.rate / GIGA)} GB/s ({', '.join(filter(None, (*kind, roof.level, what)))})"
+
+
+def _kind(roof: Roof) -> str:
+    """`float32`, with its precision where that is not the highest; of bytes how many are read."""
+    if roof.bound is Bound.BYTES:
+        return f"{quantity(read_bytes(roof), IEC)} read"
+    highest = roof.matmul_precision == MatmulPrecision.HIGHEST.value
+    return roof.dtype if highest else f"{roof.dtype}, {roof.matmul_precision} precision"
+
+
+def machine_records(found: MachineCeilings) -> list[Record]:
+    """What `env` says of ceilings: products by dtype and path, bytes by level, the empty call, the peak beside them."""
+    best = sorted(zip(found.roofs, found.seconds, strict=True), key=lambda one: one[1] / one[0].amount)
+    threads = max((roof.threads for roof in found.roofs), default=1)
+    told: dict[str, list[str]] = {"ceilings": [f"measured {found.created[:10]}, with {counted(threads, 'thread')}"]}
+    products = [(roof, seconds) for roof, seconds in best if roof.bound is Bound.PRODUCTS]
+    for dtype in dict.fromkeys(roof.dtype for roof in found.roofs if roof.bound is Bound.PRODUCTS):
+        told[f"{dtype} GFLOP/s"] = [
+            f"{_rate(roof, seconds)} {roof.path} ({' x '.join(map(str, roof.shape))})"
+            for roof, seconds in products if roof.dtype == dtype
+        ]  # fmt: skip
+    for dtype, flops in found.peaks:
+        told[f"{dtype} peak"] = [f"at most {digits(flops / GIGA)} GFLOP/s by clock, width and cores"]
+    for level, size in dict.fromkeys((r.level, read_bytes(r)) for r in found.roofs if r.bound is Bound.BYTES):
+        reads = [(r, s) for r, s in best if r.bound is Bound.BYTES and read_bytes(r) == size]
+        told[f"GB/s from {level or 'bytes'}, {quantity(size, IEC)}"] = [f"{_rate(r, s)} {r.path}" for r, s in reads]
+    if calls := [quantity(seconds, TIME) for roof, seconds in best if roof.bound is Bound.CALL]:
+        told["empty call"] = calls
+    return [{"fact": fact, "value": ", ".join(values)} for fact, values in told.items()]
+
+
+def _rate(roof: Roof, seconds: float) -> str:
+    return digits(roof.amount / seconds / GIGA)

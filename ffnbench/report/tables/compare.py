@@ -1,0 +1,275 @@
+"""How variants side by side read: the tables of `compare` and `cost`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from ffnbench.ffn.spec import ImportedSpec
+from ffnbench.metrics import (
+    COMPILE,
+    DEVICE_TIME,
+    ERROR,
+    HELD,
+    HOST_TIME,
+    LATENCY,
+    MEMORY,
+    METRIC_GROUPS,
+    METRICS,
+    PACK,
+    PEAK,
+    SAVED,
+)
+from ffnbench.plan import Mode, Time
+from ffnbench.report.records import Record
+from ffnbench.report.rows import case_records
+from ffnbench.report.tables.ceilings import ceiling_fields, rate_fields
+from ffnbench.report.tables.conditions import differing as conditions_differing
+from ffnbench.report.tables.footnotes import Footnotes, case_notes
+from ffnbench.report.tables.groups import headings, in_groups, swept_columns
+from ffnbench.report.tables.summary import compare_header, cost_header, summary
+from ffnbench.report.tables.table import (
+    EXTRA,
+    FAILED,
+    UNKNOWN,
+    Cell,
+    Column,
+    Field,
+    TextTable,
+    count_field,
+    latency_cell,
+    number_field,
+    ratio_cell,
+    share_field,
+    table_of_fields,
+    text_field,
+)
+from ffnbench.report.tables.words import CERTAIN, error_text, seconds_text
+from ffnbench.result import Report
+from ffnbench.units import IEC, SI, TIME, Units, scale
+
+LONGEST_TITLE = 12
+ONCE = {COMPILE: "compile", PACK: "pack"}
+FORWARD, PER_TOKEN = Mode.FORWARD.value, "/tok"
+
+
+@dataclass(frozen=True, slots=True)
+class Heading:
+    """How a column of the rows is headed and written: in these units, or as it is."""
+
+    title: str
+    units: Units | None = None
+    per: str = ""
+    stacked: bool = False
+
+
+HEADINGS = {
+    "flops_timed": Heading("FLOPs timed", SI, PER_TOKEN, stacked=True),
+    "flops_forward": Heading("FLOPs fwd", SI, PER_TOKEN, stacked=True),
+    "flops_backward": Heading("FLOPs bwd", SI, PER_TOKEN, stacked=True),
+    "flops_elementwise": Heading("elem.-wise", SI, PER_TOKEN),
+    "flops_elementwise_backward": Heading("elem. bwd", SI, PER_TOKEN),
+    "macs_forward": Heading("MACs fwd", SI, PER_TOKEN),
+    "tokens_per_s": Heading("tokens", SI, "/s"),
+    "weight_bytes": Heading("weights", IEC),
+    HELD: Heading("weights", IEC),
+    "weight_bytes_touched": Heading("touched", IEC),
+    PEAK: Heading("act. peak", IEC, stacked=True),
+    SAVED: Heading("saved", IEC),
+    "total_bytes": Heading("total", IEC),
+    "params_formula": Heading("closed form"),
+    "sizing": Heading("d_ff from"),
+}
+FLOPS_TITLES = {FORWARD: "FLOPs", Mode.TRAIN.value: "FLOPs fwd+bwd", Mode.BACKWARD.value: "FLOPs bwd"}
+
+
+def compare_table(report: Report) -> TextTable:
+    """The answer of `compare`; where nothing was measured, that of `cost`."""
+    rows, notes = in_groups(report.plan, case_records(report)), Footnotes()
+    marks = {case.label: notes.marks(case_notes(report, case.label)) for case in report.plan.shown}
+    first: Field = (
+        Column(title="variant", left=True, key="label"),
+        lambda row: Cell(text=report.plan.name_of(row["label"]) + marks[row["label"]], value=row["label"]),
+    )
+    measured = report.environment is not None
+    fields = _Fields(report, rows)
+    table = table_of_fields(
+        [first, *fields.differing(), *(fields.measured() if measured else fields.counted())],
+        rows,
+        header=compare_header(report) if measured else cost_header(report),
+        footnotes=notes.lines,
+        summary=summary(report) if measured else tuple(note.text for note in report.notes("")),
+    )
+    return replace(table, headings=headings(report.plan))
+
+
+class _Fields:
+    """The columns of a report's table, and how long each stays: a low priority longest."""
+
+    def __init__(self, report: Report, rows: Sequence[Record]) -> None:
+        self._report, self._rows = report, rows
+        self._modes = {case.workload.mode for case in report.plan.shown}
+        self._train = self._modes != {FORWARD}
+        self._experts = any(row["experts"] for row in rows)
+        self._backends = any(not case.workload.eager for case in report.plan.shown)
+
+    def differing(self) -> list[Field]:
+        """What is not the same in all cases of a group; what is the same stands in the header."""
+        plan, keys = self._report.plan, ("dtype", "device", "mode", "batch", "seq_len", "threads")
+        differing = {k for k in keys for group in plan.groups if len({getattr(c.workload, k) for c in group.cases}) > 1}
+        shown = [*swept_columns(plan), *(key for key in keys if key in differing)]
+        conditions = [text_field(one.key, one.column, 1) for one in conditions_differing(plan)]
+        return [*(text_field(key, key, 1) for key in shown), *conditions]
+
+    def counted(self) -> list[Field]:
+        """Those of `cost`."""
+        train = self._train
+        return [
+            *self._static(),
+            self._of("params_formula", 3 if self._experts else 1 + 2 * train),
+            self._of("flops_elementwise", 6),
+            self._of("weight_bytes", 3 + train),
+            self._peak(3 - train),
+            *([self._of(SAVED, 2)] if train else []),
+            self._of("total_bytes", 4 - train),
+            self._of("flops_elementwise_backward", EXTRA),
+            self._of("macs_forward", EXTRA),
+            self._of("sizing", EXTRA),
+        ]
+
+    def measured(self) -> list[Field]:
+        """Those of `compare`."""
+        report, fields = self._report, self._static(timed=True)
+        if LATENCY in report.plan.metrics:
+            fields += self._timed()
+        elif report.failures:
+            fields.append((Column(title="failure"), lambda row: _failure_cell(report, row["label"])))
+        for group in METRIC_GROUPS:
+            if group in report.plan.metrics:
+                fields += self._group(group)
+        fields += ceiling_fields(report)
+        fields += [self._of(key, 7 if key == "params_formula" else EXTRA) for key in
+                   ("params_formula", "macs_forward", "flops_elementwise")]  # fmt: skip
+        fields += [] if self._held else [self._of("weight_bytes", EXTRA)]
+        return [*fields, *(text_field(key, key, EXTRA, left=True) for key in ("activation", "gate")),
+                self._of("sizing", EXTRA)]  # fmt: skip
+
+    def _of(self, key: str, priority: int, title: str = "") -> Field:
+        """A column of the rows."""
+        heading = HEADINGS[key]
+        title = title or heading.title
+        if heading.units is None:
+            return text_field(key, title, priority, left=True)
+        return number_field(self._rows, key, title, heading.units, priority, heading.per, stacked=heading.stacked)
+
+    def _static(self, *, timed: bool = False) -> list[Field]:
+        """Widths and counts; of experts also what a token meets and what a call reads."""
+        later = 2 * (timed and self._backends)  # the errors of backends tell more than sizes that are the same
+        fields = [count_field("d_ff", "d_ff", 2 + later), count_field("params", "params", 1 + later)]
+        if self._experts:
+            first = 3 if timed else 1
+            fields += [count_field("params_active", "active", first), self._of("weight_bytes_touched", first + 1)]
+        return [*fields, *self._flops(timed=timed)]
+
+    def _flops(self, *, timed: bool) -> list[Field]:
+        """Of the passes that the mode has first; each pass alone with --wide, and where a forward is only counted."""
+        title = FLOPS_TITLES[next(iter(self._modes))] if len(self._modes) == 1 else ""
+        fields = [self._of("flops_timed", 5 if timed else 1, title)]
+        if self._train:
+            fields.append(self._of("flops_forward", EXTRA))
+        if self._modes != {Mode.BACKWARD.value}:
+            fields.append(self._of("flops_backward", EXTRA if self._train or timed else 2))
+        return fields
+
+    def _peak(self, priority: int) -> Field:
+        """What a call holds beside its weights and input; in training gradients are a part of it."""
+        return self._of(PEAK, priority, "act. +grad. peak" if self._train else "")
+
+    def _group(self, group: str) -> list[Field]:
+        """The columns of a group of metrics."""
+        fields = []
+        for metric in METRIC_GROUPS[group]:
+            if not metric.column or (metric.train_only and not self._train):
+                continue
+            if metric.unit == "share":
+                fields.append(share_field(metric.name, metric.column, metric.priority))
+            else:
+                peak = metric.name == PEAK
+                fields.append(self._peak(metric.priority) if peak else self._of(metric.name, metric.priority))
+        return [*fields, self._of("total_bytes", 6)] if group == MEMORY else fields
+
+    def _timed(self) -> list[Field]:
+        """Latency, ratio, and what belongs to them."""
+        report, seconds = self._report, [row["latency_s"] for row in self._rows if row["latency_s"]]
+        unit, size = scale(seconds, TIME)
+        reference = report.plan.name_of(report.plan.reference).partition(" (")[0]
+        ratio = f"vs {reference if len(reference) <= LONGEST_TITLE else 'reference'}"
+        fields: list[Field] = [
+            (
+                Column(title="latency", unit=unit, key="latency_s"),
+                lambda row: latency_cell(report, row["label"], size),
+            ),
+            (
+                Column(title=ratio, unit=f"ratio {CERTAIN}", key="ratio"),
+                lambda row: ratio_cell(report.comparison(row["label"])),
+            ),
+            *self._beside(),
+            *self._once(),
+        ]
+        if self._errors:
+            fields.append((Column(title="error", priority=1, key=ERROR), _error_cell))
+        fields += [self._of(HELD, 4)] if self._held else []
+        return [*fields, *rate_fields(), self._of("tokens_per_s", 7)]
+
+    def _seconds(self, column: Column, size: float, *metrics: str) -> Field:
+        """Seconds with their interval, of the first of these metrics that a row has."""
+
+        def cell(row: Any) -> Cell:
+            known = (self._report.estimate(row["label"], metric) for metric in metrics)
+            found = next((estimate for estimate in known if estimate), None)
+            return Cell(text=UNKNOWN) if found is None else Cell(text=seconds_text(found, size), value=found.value)
+
+        return column, cell
+
+    def _beside(self) -> list[Field]:
+        """What the device works and what issuing a call takes the CPU, where that is known; not what is the latency."""
+        by_device = all(case.workload.time == Time.DEVICE.value for case in self._report.plan.shown)
+        fields = []
+        for metric in [m for m in METRICS if m.name in ((HOST_TIME,) if by_device else (DEVICE_TIME, HOST_TIME))]:
+            if seconds := [row[metric.name] for row in self._rows if row[metric.name]]:
+                unit, size = scale(seconds, TIME)
+                column = Column(title=metric.column, unit=unit, priority=metric.priority, key=metric.name)
+                fields.append(self._seconds(column, size, metric.name))
+        return fields
+
+    def _once(self) -> list[Field]:
+        """What compiling or packing took, where anything is compiled or packed."""
+        titles = {key: title for key, title in ONCE.items() if any(row[key] for row in self._rows)}
+        if not titles:
+            return []
+        title = "one-off" if len(titles) > 1 else next(iter(titles.values()))
+        column = Column(title=title, unit="s", priority=3 if self._errors else 1, key=next(iter(titles)))
+        return [self._seconds(column, 1, *ONCE)]
+
+    @property
+    def _errors(self) -> bool:
+        """Whether errors stand in a column: then it stays longer than what is paid once."""
+        likened = any(isinstance(case.ffn, ImportedSpec) and case.ffn.like for case in self._report.plan.shown)
+        return (likened or self._backends) and any(row[ERROR] is not None for row in self._rows)
+
+    @property
+    def _held(self) -> bool:
+        """Whether the weights that calls compute with stand in a column."""
+        return self._backends and any(row[HELD] is not None for row in self._rows)
+
+
+def _error_cell(row: Any) -> Cell:
+    value = row[ERROR]
+    return Cell(text=UNKNOWN if value is None else error_text(value), value=value)
+
+
+def _failure_cell(report: Report, label: str) -> Cell:
+    """What stands in the place of a number that could not be measured."""
+    failure = report.failure(label)
+    return Cell(text=FAILED.get(failure.kind, failure.kind.value), style="red") if failure else Cell(text="")

@@ -1,0 +1,220 @@
+"""What a check found, as a table and as records: the rows that matter first, exact rows that are equal in one line."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from functools import partial
+
+from ffnbench.errors import EXIT_INTERRUPTED, Unfinished
+from ffnbench.gate.baseline import of_another_method
+from ffnbench.gate.history import KEPT, PRIOR
+from ffnbench.gate.regression import JUDGED, OUTPUT, Checked, Expected, Finding, Status, exit_code
+from ffnbench.jsonable import text_of
+from ffnbench.metrics import LATENCY
+from ffnbench.report.files.exports import EXPORTS, described, junit, workflow_commands
+from ffnbench.report.files.store import report_text
+from ffnbench.report.formats import FORMATS, Longer, View, view_of
+from ffnbench.report.records import Record
+from ffnbench.report.tables.footnotes import Footnotes
+from ffnbench.report.tables.summary import effort, ended_early, judged_lines, notes_of_run
+from ffnbench.report.tables.table import UNKNOWN, Cell, Column, Field, TextTable, table_of_fields
+from ffnbench.report.tables.words import CERTAIN, interval_text, listed, side_lines
+from ffnbench.stats.rounds import table_of
+from ffnbench.units import counted, percent, signed_percent
+
+CHECK_FORMATS = (*FORMATS, "github")
+CHECK_SUFFIXES = (".xml", ".md", ".json", ".csv")
+STYLES = {
+    Status.REGRESSED: "bold red", Status.MISSING: "bold red", Status.UNCLEAR: "bold yellow",
+    Status.INCOMPARABLE: "bold yellow", Status.IMPROVED: "green", Status.OK: "green",
+}  # fmt: skip
+MANY = 0.1  # checks that end UNCLEAR: with fewer nothing is said of them
+FEW = 3  # runs, of which the scatter is worth less than what is taken for it
+LOUD = {Status.UNCLEAR: "could not be decided", Status.INCOMPARABLE: "could not be compared"}
+
+
+def finding_records(findings: tuple[Finding, ...]) -> list[Record]:
+    """One flat record a row, numbers in full precision."""
+    return [
+        {
+            "case": f.case, "metric": f.metric, "status": f.status.value, "tolerance": f.tolerance,
+            "before": f.before, "now": f.now, "change": f.change and f.change.value,
+            "change_low": f.change and f.change.low, "change_high": f.change and f.change.high, "reason": f.reason,
+        }
+        for f in findings
+    ]  # fmt: skip
+
+
+def check_view(checked: Checked) -> View:
+    """The answer of a check: its findings, the reports that they follow from, exports, and a new baseline."""
+    table = findings_table(checked)
+    view = view_of(table, lambda: finding_records(checked.findings))
+    findings = checked.findings
+    view = replace(
+        view,
+        stdout={**view.stdout, "github": lambda: workflow_commands(findings)},
+        files={**view.files, ".json": lambda: _whole(checked), ".xml": lambda: junit(findings)},
+        exports={name: partial(export, checked.now) for name, export in EXPORTS.items()},
+        baseline=lambda: _new_baseline(checked),
+        longer=lambda: _longer(checked),
+        refused=_suspects(checked),
+        code=exit_code(list(findings), unclear_fails=False),
+        code_if_unclear_fails=exit_code(list(findings), unclear_fails=True),
+    )
+    if checked.now.stopped:
+        return view.ending(view.code, Unfinished(checked.now.stopped, "the table holds what was measured by then"))
+    if checked.interrupted:
+        return replace(view, code=EXIT_INTERRUPTED, code_if_unclear_fails=None)
+    return view
+
+
+def _whole(checked: Checked) -> str:
+    """The findings with the run that they follow from."""
+    now = json.loads(report_text(checked.now))
+    return text_of({"findings": finding_records(checked.findings), "now": now}, 1)
+
+
+def _new_baseline(checked: Checked) -> str:
+    """What was measured now; raises Unfinished where that is not all of it."""
+    now, timed, lacking = checked.now, "latency" in checked.before.plan.metrics, _lacking(checked)
+    if now.interrupted or lacking or (timed and not now.samples):
+        what = f": nothing was measured for {', '.join(sorted(lacking))}" if lacking else ""
+        raise Unfinished(f"the baseline was not updated{what}", "make a new one with `ffnbench compare ... -o`")
+    return report_text(now)
+
+
+def _suspects(checked: Checked) -> str:
+    """Which rows of this run are SUSPECT; empty where none is."""
+    cases = [case.label for case in checked.now.plan.cases if checked.now.suspect(case.label)]
+    return f"{', '.join(cases)} {'are' if len(cases) > 1 else 'is'} suspect" if cases else ""
+
+
+def _longer(checked: Checked) -> Longer:
+    """The baseline with this run; not only the good ones are added, for that would make the scatter look small."""
+    now, path = checked.now, repr(checked.against)
+    regressed = [f"{f.case} {f.metric}" for f in checked.findings if f.status is Status.REGRESSED]
+    busy = table_of(now).disturbed()
+    undecided = [f.case for f in checked.findings if f.status is Status.UNCLEAR and f.case in busy]
+    missing = [f.case for f in checked.findings if f.status is Status.MISSING]
+    lacking = sorted(_lacking(checked))
+    if checked.interrupted or now.stopped:
+        why = "it ended early"
+    elif suspects := _suspects(checked):
+        why = suspects
+    elif regressed:
+        why = f"{', '.join(regressed)} regressed"
+    elif missing:
+        why = f"nothing was measured for {', '.join(dict.fromkeys(missing))}"
+    elif undecided or lacking:
+        why = f"it was busy: {', '.join(undecided or lacking)}"
+    else:
+        longer = checked.before
+        for run in now.runs:
+            longer = longer.with_repeat(run, KEPT)
+        return Longer(f"added to {path}: {len(longer.runs)} runs", report_text(longer))
+    return Longer(f"this run was not added to {path}: {why}")
+
+
+def _lacking(checked: Checked) -> set[str]:
+    """The cases that a new baseline would not have, or only beside other work; where only the method of the old one is
+    another, none must lack.
+    """
+    missing = {f.case for f in checked.findings if f.status is Status.MISSING}
+    missing |= set(table_of(checked.now).without_quiet())
+    if of_another_method(checked.against, checked.before) and not of_another_method("", checked.now):
+        sampled = {sample.case for sample in checked.now.samples if sample.metric == LATENCY}
+        return missing | {case.label for case in checked.before.plan.shown if case.label not in sampled}
+    return missing | {f.case for f in checked.findings if f.status is Status.INCOMPARABLE}
+
+
+def findings_table(checked: Checked) -> TextTable:
+    """Every row that is not an equal exact metric; those are counted below."""
+    findings, now = checked.findings, checked.now
+    notes = Footnotes()
+    quiet = [f for f in findings if f.status is Status.OK and f.metric not in (LATENCY, OUTPUT) and f.change is None]
+    shown = sorted((f for f in findings if f not in quiet), key=lambda f: list(Status).index(f.status))
+
+    def status(f: Finding) -> Cell:
+        return Cell(text=f.status.value + notes.marks([f.reason] if f.reason else []), style=STYLES.get(f.status, ""))
+
+    def limit(f: Finding) -> Cell:
+        return Cell(text=f"+{percent(f.tolerance)}" if f.tolerance else UNKNOWN if f.metric == JUDGED else "equal")
+
+    fields: list[Field] = [
+        (Column(title="case", left=True), lambda f: Cell(text=f.case)),
+        (Column(title="metric", left=True), lambda f: Cell(text=f.metric)),
+        (Column(title="status", left=True), status),
+        (Column(title="change", unit=CERTAIN), lambda f: Cell(text=_change(f))),
+        (Column(title="limit", priority=1), limit),
+        (Column(title="before", priority=2), lambda f: Cell(text=_value(f, f.before))),
+        (Column(title="now", priority=2), lambda f: Cell(text=_value(f, f.now))),
+    ]
+    sampled = any(sample.metric == LATENCY for sample in now.samples)
+    several = sum(now.plan.is_reference(case.label) for case in now.plan.shown) > 1
+    reference = "the reference beside it" if several else now.plan.reference
+    timed = [f"{effort(now)}; latency is the ratio to {reference}"] if sampled else []
+    return table_of_fields(
+        fields,
+        shown,
+        header=(_title(checked), *timed),
+        footnotes=notes.lines,
+        summary=tuple(_summary(checked, len(quiet))),
+    )
+
+
+def _title(checked: Checked) -> str:
+    if checked.sides:
+        return f"FFN A/B of {checked.now.plan.case(checked.now.plan.reference).variant}: {'; '.join(checked.sides)}"
+    return f"FFN check against {checked.against}"
+
+
+def _summary(checked: Checked, equal: int) -> list[str]:
+    findings, now = checked.findings, checked.now
+    lines = [f"{counted(equal, 'exact row')} {'is' if equal == 1 else 'are'} equal"] if equal else []
+    if checked.expected is not None:
+        lines.append(foretold_text(checked.expected, len(checked.before.runs)))
+    elif checked.smallest is not None:
+        wall = f", measured in {now.wall_s:.0f} s" if now.wall_s else ""
+        lines.append(f"the smallest change that this run could have caught: {signed_percent(checked.smallest)}{wall}")
+    lines += side_lines(now.sides)
+    reasons = {finding.reason for finding in findings}
+    lines += [text for text in notes_of_run(now) if text not in reasons]
+    lines += judged_lines(now)
+    timed = [f for f in findings if f.metric == LATENCY]
+    if len(timed) > 1 and all(f.status is Status.IMPROVED for f in timed):
+        references = listed(group.reference for group in now.plan.groups)
+        lines.append(f"WARNING: every row improved: has {references}, the reference, become slower?")
+    lines += ended_early(now)
+    for status, words in LOUD.items():
+        if rows := [f.case for f in findings if f.status is status]:
+            lines.append(f"WARNING: {counted(len(rows), 'row')} {words}: {', '.join(dict.fromkeys(rows))}")
+    # why it is stands in its footnote
+    if regressed := [described(replace(f, reason="")) for f in findings if f.status is Status.REGRESSED]:
+        lines += regressed
+    return lines
+
+
+def foretold_text(expected: Expected, runs: int) -> str:
+    """What a check can come to, before it is made."""
+    of = f"the {runs} runs" if runs > 1 else "the one run"
+    told = f"9 of 10 checks find a slow-down of {percent(expected.caught)}, by {of} of the baseline"
+    few = f"; so few show little of what moves between runs, which is taken to be {percent(PRIOR)} (sd)"
+    unclear = f"; about {round(10 * expected.unclear)} of 10 checks of unchanged code end UNCLEAR"
+    return told + (few if runs < FEW else "") + (unclear if expected.unclear >= MANY else "")
+
+
+def _change(finding: Finding) -> str:
+    if finding.change is not None:
+        return interval_text(finding.change)
+    if finding.before and finding.now is not None:
+        return "0%" if finding.now == finding.before else signed_percent(finding.now / finding.before - 1)
+    return UNKNOWN
+
+
+def _value(finding: Finding, value: float | None) -> str:
+    if value is None:
+        return UNKNOWN
+    if finding.metric == OUTPUT:
+        return f"{value:.1e}"
+    return f"{value:.3f}" if finding.change is not None else f"{value:,.0f}"

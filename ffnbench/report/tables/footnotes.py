@@ -1,0 +1,153 @@
+"""What has to be said of a case, as numbered footnotes under its table; equal texts share a number."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ffnbench.ffn.moe import Routing
+from ffnbench.ffn.spec import FFNSpec, ImportedSpec
+from ffnbench.metrics import HIT, LATENCY, LOAD
+from ffnbench.plan import ACTIVE_PARAMS, Case, Mode, Note, NoteKind, Plan
+from ffnbench.report.tables.words import sizing_text
+from ffnbench.result import Against, Report, Verdict, unjudged
+from ffnbench.stats.launch_bound import launch_bound
+from ffnbench.stats.noise import NOISES
+from ffnbench.units import IEC, digits, quantity, signed_percent
+
+WORTH_SAYING = 0.005  # of params or FLOPs beside the reference's: both numbers stand in the table
+OTHER_GELUS = ("gelu_tanh", "quick_gelu")
+MATTERS = 0.05  # of the bytes that a call reads and writes: below, it is all one from where an input is read
+LAUNCH_BOUND = (
+    "launch-bound: the CPU takes longer to issue a call (host) than the device to work it (device), and a caller waits "
+    "for the CPU; --time device leaves launching out, a larger batch or @compile=reduce-overhead gives the device more "
+    "to do for a launch"
+)
+UNCHECKED = (
+    "function not checked: @like=NAME (such as @like=swiglu) says which form it is; "
+    "it was held against another instance of itself alone"
+)
+DROPPED = "its timed calls have dropout, which {} has not: they were held against another instance of itself alone"
+SUPERSCRIPTS = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
+
+
+class Footnotes:
+    """Collects texts in the order of their first use."""
+
+    def __init__(self) -> None:
+        self._texts: list[str] = []
+
+    def marks(self, texts: list[str]) -> str:
+        """The superscript numbers of these texts, for the end of a cell: `¹˒²`."""
+        self._texts += [text for text in dict.fromkeys(texts) if text not in self._texts]
+        numbers = sorted(self._texts.index(text) + 1 for text in set(texts))
+        return "˒".join(str(number).translate(SUPERSCRIPTS) for number in numbers)
+
+    def lines(self) -> tuple[str, ...]:
+        """All footnotes, numbered."""
+        return tuple(f"{str(i).translate(SUPERSCRIPTS)} {text}" for i, text in enumerate(self._texts, 1))
+
+
+def case_notes(report: Report, label: str) -> list[str]:
+    """Everything that a reader of this row should know: how it was asked, why it has no number, how far to trust it."""
+    case, failure, comparison = report.plan.case(label), report.failure(label), report.comparison(label)
+    notes = [note.text for note in report.plan.notes if note.label == label and _needed(report.plan, note)]
+    notes += _asked(report.plan, case)
+    notes += [failure.message] if failure else []
+    notes += _counted(report, label)
+    if case.workload.mode == Mode.BACKWARD.value and "memory" in report.plan.metrics:
+        notes.append("the peak is that of forward and backward together, which is what a step needs")
+    notes += [LAUNCH_BOUND] if launch_bound(report, label) else []
+    notes += _routing(report, label)
+    notes += judging_notes(report, label)
+    if (latency := report.estimate(label, LATENCY)) and latency.disturbed:
+        notes.append("over all rounds, disturbed ones too")
+    if comparison and comparison.verdict is Verdict.UNCLEAR and comparison.reason:
+        notes.append(comparison.reason)
+    return notes + [note.text for note in report.notes(label) if note.kind not in NOISES]
+
+
+def _needed(plan: Plan, note: Note) -> bool:
+    """What `gelu` means is said where a reader could take it for another: beside `gelu_tanh`, or beside a model or code
+    of somebody else's.
+    """
+
+    def activation(case: Case) -> str:
+        return getattr(case.ffn, "activation", "")
+
+    if note.kind is not NoteKind.NAME or activation(plan.case(note.label)) != "gelu":
+        return True
+    of_others = any(isinstance(case.ffn, ImportedSpec) or activation(case) in OTHER_GELUS for case in plan.shown)
+    return of_others or any(note.kind is NoteKind.MODEL for note in plan.notes)
+
+
+def _counted(report: Report, label: str) -> Iterator[str]:
+    """What is not counted by a closed form, or not at all."""
+    cost = report.cost(label)
+    if cost.failed:
+        if not report.failure(label):
+            yield f"not counted: {cost.failed}"
+    elif cost.counted:
+        yield f"{cost.counted_how}, not by a closed form; element-wise FLOPs unknown"
+    if cost.uncounted:
+        yield f"FLOPs leave out what torch's counter does not know: {', '.join(cost.uncounted)}"
+    if cost.width_note:
+        yield cost.width_note
+
+
+def judging_notes(report: Report, label: str) -> list[str]:
+    """What the outputs of a row's timed calls were not held against, and where its inputs were read from."""
+    notes = []
+    judged = report.judgement(label)
+    if judged and not report.failure(label):
+        if why := unjudged((judged,)).get(label):
+            notes.append(why)
+        elif judged.against is Against.ITSELF:
+            said = getattr(report.plan.case(label).ffn, "like", None)
+            notes.append(DROPPED.format(said.name) if said else UNCHECKED)
+    return notes + _inputs(report, label)
+
+
+def _inputs(report: Report, label: str) -> list[str]:
+    """Where the inputs of a sample are read from, if a single one would stay in a nearer cache and is more than a small
+    part of what a call reads and writes; one text for all rows of which the caches are the same.
+    """
+    own = report.inputs_of(label)
+    if own is None or not own.level or not own.one_level or own.level == own.one_level:
+        return []
+    of_one = own.bytes / own.count
+    if of_one < MATTERS * (report.cost(label).weight_bytes + 2 * of_one):
+        return []
+    alike = [one for one in report.inputs if (one.level, one.one_level) == (own.level, own.one_level)]
+    counts = dict.fromkeys(f"{end(one.count for one in alike):,}" for end in (min, max))
+    sizes = dict.fromkeys(quantity(end(one.bytes for one in alike), IEC) for end in (min, max))
+    return [
+        f"each call has an input of its own: {' to '.join(counts)} of them take {' to '.join(sizes)} and are read "
+        f"from {own.level} (one alone: from {own.one_level})"
+    ]
+
+
+def _asked(plan: Plan, case: Case) -> Iterator[str]:
+    """What its width comes to beside the reference, and whether it is slowed down."""
+    if case.residual and abs(case.residual) >= WORTH_SAYING:
+        what = ACTIVE_PARAMS if case.sizing.what == ACTIVE_PARAMS else plan.match
+        change = f"{signed_percent(case.residual)} {what} against {plan.name_of(plan.reference_of(case.label))}"
+        yield f"d_ff {case.ffn.d_ff:,} ({sizing_text(case.sizing)}) gives {change}"
+    if case.workload.slowdown:
+        yield f"slowed down on purpose: each call spins for {case.workload.slowdown:g} of its own time"
+
+
+def _routing(report: Report, label: str) -> list[str]:
+    """How tokens were spread over experts; where nothing was measured, how many experts a call is expected to read."""
+    case, busiest, hit = report.plan.case(label), report.estimate(label, LOAD), report.estimate(label, HIT)
+    moe = case.ffn.moe if isinstance(case.ffn, FFNSpec) else None
+    if moe is None:
+        return []
+    if busiest and hit:
+        asked = f"{hit.value:.0f} of {moe.experts} experts are asked, the busiest {busiest.value:.2f}x the mean"
+        uniform = case.workload.routing == Routing.UNIFORM.value
+        touched = "" if uniform else " (touched is what uniform routing would read)"
+        return [f"{case.workload.routing} routing, imposed: {asked}{touched}"]
+    expected = f"{digits(moe.distinct(case.workload.tokens))} of {moe.experts} experts"
+    known = report.cost(label).peak_bytes is not None
+    peak = "act. peak: tokens spread evenly" if known else "act. peak: not counted in training"
+    return [f"touched: a call reads {expected}, as expected of uniform routing; {peak}"]

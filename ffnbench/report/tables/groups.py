@@ -1,0 +1,81 @@
+"""How groups of rows read: what they differ in, their headings, and the widths that miss what they are matched to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from ffnbench.plan import Group, Plan, value_of
+from ffnbench.report.records import Record
+from ffnbench.report.tables.words import listed
+from ffnbench.units import counted, signed_percent
+
+MISSES = 0.02  # a matched width that is off by more is told where the table says that it is matched
+MOST = 4  # of those that miss
+PLAIN = ("dtype", "mode", "device")  # what is told by its value alone
+
+
+def heading(group: Group) -> str:
+    """`seq_len 128`; `bfloat16, seq_len 128`."""
+    return ", ".join(_told(key, [value]) for key, value in group.values.items())
+
+
+def _told(key: str, values: Iterable[int | str]) -> str:
+    text = listed(f"{value:,}" if isinstance(value, int) else value for value in values)
+    return text if key in PLAIN else f"{key} {text}"
+
+
+def headings(plan: Plan) -> tuple[tuple[int, str], ...]:
+    """The heading of each group, with the place of its first row; none where each group is one row."""
+    found, place = [], 0
+    if len(plan.groups) > 1 and any(len(group.cases) > 1 for group in plan.groups):
+        for group in plan.groups:
+            found.append((place, heading(group)))
+            place += len(group.cases)
+    return tuple(found)
+
+
+def in_groups(plan: Plan, rows: Iterable[Record]) -> list[Record]:
+    """The rows, those of a group together, in the order that they have."""
+    places = {case.label: place for place, group in enumerate(plan.groups) for case in group.cases}
+    return sorted(rows, key=lambda row: places[row["label"]])
+
+
+def swept_columns(plan: Plan) -> Sequence[str]:
+    """What groups differ in, as columns: where no heading tells it."""
+    return () if headings(plan) else tuple(plan.groups[0].values)
+
+
+def workload_words(plan: Plan, keys: Sequence[str]) -> list[str]:
+    """What is fed to the rows: every value of what groups differ in, and what is the same in all cases."""
+    swept, first = plan.groups[0].values, plan.shown[0].workload
+    values = {key: list(dict.fromkeys(value_of(case, key) for case in plan.shown))
+              for key in dict.fromkeys(("d_model", "batch", "seq_len", "threads", *keys, *swept))}  # fmt: skip
+    parts = []
+    if len(plan.groups) == 1:
+        same = len(values["batch"]) == len(values["seq_len"]) == 1
+        tokens = f"{counted(first.tokens, 'token')} ({first.batch} x {first.seq_len})" if same else "tokens vary"
+        parts, shown = [f"d_model {plan.cases[0].ffn.d_model}", tokens], list(keys)
+    else:
+        shown = ["d_model", *["batch"] * (first.batch > 1), "seq_len", *keys]
+    for key in (*shown, *(key for key in swept if key not in shown)):
+        if key in swept or len(values[key]) == 1:  # else it stands in a column
+            parts.append(_told(key, values[key]))
+            if key == "device" and values[key] == ["cpu"] and len(values["threads"]) == 1:
+                parts[-1] += f" ({counted(first.threads, 'thread')})"
+    return parts
+
+
+def misses(plan: Plan) -> str:
+    """Which matched widths miss by more than 2 %: `, missed by swiglu (+4.7%)`; empty where none does."""
+    found: dict[str, dict[str, list[str]]] = {}
+    for case in plan.shown:
+        if case.sizing.how == "matched" and case.residual is not None and abs(case.residual) > MISSES:
+            by = found.setdefault(plan.name_of(case.label), {})
+            by.setdefault(signed_percent(case.residual), []).append(f"{case.ffn.d_model:,}")
+    at = "d_model" in plan.groups[0].values
+    told = [
+        f"{name} ({listed(f'{size} at d_model {listed(widths)}' if at else size for size, widths in by.items())})"
+        for name, by in found.items()
+    ]
+    more = f" and {len(told) - MOST} more" if len(told) > MOST else ""
+    return f", missed by {', '.join(told[:MOST])}{more}" if told else ""

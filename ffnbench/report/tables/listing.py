@@ -1,0 +1,218 @@
+"""What there is to choose from, and where it would run: the tables of `list` and `env`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import fields
+from typing import Any
+
+from ffnbench.activations.table import ACTIVATIONS
+from ffnbench.errors import FfnbenchError
+from ffnbench.ffn.cost import FORMULA, params
+from ffnbench.ffn.dtypes import DTYPES
+from ffnbench.ffn.spec import Gate
+from ffnbench.ffn.variants import CLAMPED, GATED, GATED_BY_ACTIVATION, GatedName
+from ffnbench.ffn.width_rules import RULES
+from ffnbench.models.presets import PRESETS
+from ffnbench.names import hint_for
+from ffnbench.plan import Backend, CompileMode, values_of
+from ffnbench.planning.key_table import KEYS
+from ffnbench.report.formats import View, view_of
+from ffnbench.report.records import Record, table_of
+from ffnbench.result import Environment
+from ffnbench.units import IEC, TIME, quantity
+
+UNITS = {"_bytes": "", "_w": "W", "_mhz": "MHz"}  # at the ends of an environment's fields; bytes have several
+# columns of words, which may be wrapped
+PROSE = ("aliases", "formula", "d_ff", "source", "value", "note", "what it does", "what it sets", "why not")
+FOOTNOTES = {
+    "variants": (
+        "up is W_up x, gate is W_gate x; a key changes a form, swiglu@bias=true: `ffnbench list keys` shows all",
+        *(f"{row.name}: g is gate, at most {row.limit:g}; u is up within ±{row.limit:g}" for row in CLAMPED),
+        "experts have keys of their own: @shared=512 @shared_gate=true @router_bias=true @scores=sigmoid "
+        "@normalised=false @routed_scale=2.5 @groups=8x4 @experts=grouped @routing=skewed",
+    ),
+    "activations": ("FLOPs per element: each + - * / comparison, and each exp log tanh erf, is 1",),
+    "keys": (
+        "a flag of the same name (--dtype) sets it for all variants, and a key wins; example: swiglu@dtype=bf16",
+        "another key of your own code is an argument of its constructor",
+        "d_model is of all variants: --d-model 512,1024 makes a group of each",
+    ),
+    "rules": ("use: --rule llama --ffn-dim-multiplier 1.3 --multiple-of 1024, or swiglu@rule=llama",),
+    "presets": ("FFN of the kind of layer that the model has most of; params of one layer, all experts counted",),
+}
+
+
+def variants() -> list[Record]:
+    """Every name of a form, classic and gated."""
+
+    def row(name: str, form: str, params: str, aliases: str = "") -> Record:
+        return {"name": name, "form": form, "params": params, "aliases": aliases}
+
+    named = set(GATED_BY_ACTIVATION)
+    return [
+        *(row(a.name, f"down({a.name}(up))", FORMULA[Gate.NONE], ", ".join(a.aliases)) for a in ACTIVATIONS),
+        *(row(g.name, _gated_form(g), FORMULA[Gate.INNER], ", ".join(_gated_aliases(g))) for g in GATED),
+        *(row(f"{a.name}_glu", f"down({a.name}(gate) * up)", FORMULA[Gate.INNER])
+          for a in ACTIVATIONS if a.name not in named),
+        row("X@gate=output", "down(act(up)) * gate", FORMULA[Gate.OUTPUT]),
+        row("X@moe=8x2", "2 of 8 experts, each an X", "8*X + 8*d"),
+        row("pkg.mod:Class", "your own class or factory", "counted", "file.py:factory"),
+        row("file.py:M@like=X", "your own, held against X", "counted"),
+    ]  # fmt: skip
+
+
+def _gated_aliases(row: GatedName) -> tuple[str, ...]:
+    return (f"{row.activation}_glu",) * (GATED_BY_ACTIVATION.get(row.activation) == row.name) + row.aliases
+
+
+def _gated_form(row: GatedName) -> str:
+    if row.limit is None:
+        return f"down({row.activation}(gate) * up)"
+    return f"down({row.activation}(g)*(u + {row.offset:g}))"
+
+
+def activations() -> list[Record]:
+    """Every activation with its formula and its declared element-wise cost."""
+    return [
+        {
+            "name": a.name, "formula": a.formula, "FLOPs": a.flops, "FLOPs bwd": a.flops_backward,
+            "parameter": "beta" if a.beta is not None else ", ".join(name for name, _ in a.learned),
+            "aliases": ", ".join(a.aliases),
+        }
+        for a in ACTIVATIONS
+    ]  # fmt: skip
+
+
+def rules() -> list[Record]:
+    """Every published width rule."""
+    return [
+        {"name": r.name, "d_ff": r.formula, "ratio": f"{r.ratio:g}", "multiple_of": r.multiple_of, "source": r.source}
+        for r in RULES
+    ]
+
+
+def dtypes() -> list[Record]:
+    """Every dtype, with the names that are understood."""
+    return [{"name": row.name, "bytes": row.bytes, "aliases": ", ".join(row.aliases)} for row in DTYPES]
+
+
+def presets() -> list[Record]:
+    """Every published model: the FFN it is known by, how many layers, and where that was read."""
+    return [
+        {
+            "name": m.key, "FFN": m.main.ffn.form, "d_model": m.main.ffn.d_model, "d_ff": m.main.ffn.d_ff,
+            "params": params(m.main.ffn), "experts": f"{moe.experts}x{moe.top_k}" if (moe := m.main.ffn.moe) else "",
+            "layers": sum(group.count for group in m.groups), "source": m.source, "note": m.note,
+        }
+        for m in PRESETS
+    ]  # fmt: skip
+
+
+def keys() -> list[Record]:
+    """Every key of a variant."""
+    return [
+        {"name": key.name, "default": key.default, "what it sets": key.meaning, "example": key.pair, "of": key.of.value}
+        for key in KEYS
+    ]
+
+
+LISTINGS: dict[str, Callable[[], list[Record]]] = {
+    "variants": variants,
+    "keys": keys,
+    "activations": activations,
+    "rules": rules,
+    "dtypes": dtypes,
+    "presets": presets,
+}
+
+
+BACKENDS = "backends"  # a list that needs a worker: api.py has it
+WHAT_IT_DOES = {
+    Backend.EAGER: "runs the code as it is written",
+    Backend.PACKED: "gate and up in one product, gate first",
+    Backend.PACKED_UP_GATE: "gate and up in one product, up first",
+    Backend.COMPILE: "torch.compile",
+    Backend.ONEDNN: "oneDNN's linear layers, weights packed once",
+}
+BACKEND_KEYS = {Backend.COMPILE: "@compile=MODE @freeze=true"}  # beside @backend=
+
+
+def backends_view(found: Mapping[str, str], device: str, half: Mapping[str, str]) -> View:
+    """Every backend; `found` says why one can't run here, on that device, "" where it can; `half` that of bfloat16."""
+    records = [
+        {
+            "name": backend.value,
+            "what it does": WHAT_IT_DOES[backend],
+            "runs": "no" if found[backend.value] else "partly" if half.get(backend.value) else "yes",
+            "why not": found[backend.value] or half.get(backend.value, ""),
+            "keys": BACKEND_KEYS.get(backend, ""),
+        }
+        for backend in Backend
+    ]
+    return records_view(
+        records,
+        (
+            f"on {device}; what a backend lacks of a form, a dtype or a mode is told by the row of `compare`",
+            "use: --backend eager,onednn, or all; or swiglu,swiglu@backend=onednn",
+            f"MODE: {', '.join(values_of(CompileMode))}; @compile and @freeze mean @backend=compile",
+        ),
+    )
+
+
+def environment_records(found: Environment) -> list[Record]:
+    """One record a fact, with its unit, the unknown left out."""
+    known = {field.name: getattr(found, field.name) for field in fields(found)}
+    return [_fact(name, value) for name, value in known.items() if value is not None]
+
+
+def _fact(name: str, value: object) -> Record:
+    """`cpu_clock_mhz` as `cpu clock`, 3,000 MHz."""
+    for end, unit in UNITS.items():
+        if name.endswith(end) and isinstance(value, int | float):
+            text = f"{value:,.0f} {unit}" if unit else quantity(value, IEC)
+            return {"fact": name.removesuffix(end).replace("_", " "), "value": text}
+    return {"fact": name.replace("_", " "), "value": str(value)}
+
+
+def device_records(devices: str, of_device: Mapping[str, Any]) -> list[Record]:
+    """What is true of the GPU now, beside what it is: the room on it, who else is there, what can't be seen."""
+    free = of_device.get("gpu_free_bytes")
+    shown = {
+        "devices": devices,
+        "gpu memory free": quantity(free, IEC) if free else None,
+        "gpu processes of others": of_device.get("gpu_others"),
+        "NVML": of_device.get("nvml_missing"),
+    }
+    return [{"fact": name, "value": str(value)} for name, value in shown.items() if value not in ("", None)]
+
+
+def workers_record(forks: bool) -> Record:
+    """How workers are made here."""
+    return {"fact": "workers", "value": "forked" if forks else "an interpreter each: torch can't be forked here"}
+
+
+def timer_records(found: dict[str, float]) -> list[Record]:
+    """What the harness itself costs, and the shortest call that it leaves in peace."""
+    empty, least, tick = (
+        quantity(seconds, TIME)
+        for seconds in (found["empty_call_s"], 100 * found["empty_call_s"], found["resolution_s"])
+    )
+    return [
+        {"fact": "empty call", "value": f"{empty} (forward of an empty module, timed as every call is)"},
+        {"fact": "shortest call", "value": f"{least} (100 empty ones; a run warns of shorter ones)"},
+        {"fact": "clock tick", "value": tick},
+    ]
+
+
+def listing_view(what: str) -> View:
+    """The answer of `list`; raises FfnbenchError for what nothing is called."""
+    if what not in LISTINGS:
+        known = (*LISTINGS, BACKENDS)
+        raise FfnbenchError(f"nothing is called {what!r}", hint_for(what, known, "lists: " + ", ".join(known)))
+    return records_view(LISTINGS[what](), FOOTNOTES.get(what, ()))
+
+
+def records_view(records: Sequence[Record], footnotes: Sequence[str] = ()) -> View:
+    """Records as they are, and as a plain table."""
+    return view_of(table_of(records, footnotes, prose=PROSE), lambda: records, every=False)

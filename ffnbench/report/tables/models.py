@@ -1,0 +1,168 @@
+"""The answers of `inspect`: a model's FFNs, one row a kind of layer; and all its parameters, one row a part."""
+
+from __future__ import annotations
+
+from ffnbench import jsonable
+from ffnbench.ffn.moe import MoESpec, Scores
+from ffnbench.ffn.spec import FFNSpec
+from ffnbench.jsonable import text_of
+from ffnbench.models.model import CountedLayers, CountedModel, WholeModel
+from ffnbench.report.formats import View, view_of
+from ffnbench.report.records import Record
+from ffnbench.report.tables.table import (
+    EXTRA,
+    Cell,
+    Column,
+    Field,
+    TextTable,
+    count_field,
+    percentage,
+    table_of_fields,
+    text_field,
+)
+from ffnbench.units import SI, quantity
+
+SHOWN = {"ffn": "FFN"}  # where a part's name is written otherwise
+ALWAYS = ("embeddings", "attention", "ffn", "norms", "head", "all")  # the others are shown where a model has them
+
+
+def words(layers: CountedLayers) -> str:
+    """`swiglu 4,096 -> 14,336, no biases`; a class's name where the form is not known."""
+    spec = layers.spec
+    if spec is None:
+        return layers.name
+    parts = [f"{spec.form} {spec.d_model:,} -> {spec.d_ff:,}", "biases" if spec.bias else "no biases"]
+    parts += [f"gate clamped at {spec.limit:g}"] if spec.limit is not None else []
+    return ", ".join([*parts, *(_experts(spec.moe, spec) if spec.moe else ())])
+
+
+def _experts(moe: MoESpec, spec: FFNSpec) -> list[str]:
+    parts = [f"{moe.experts} experts, {moe.top_k} a token"]
+    if moe.shared_d_ff:
+        parts.append(f"shared {moe.shared_d_ff:,} wide{' behind a gate' if moe.shared_gate else ''}")
+    parts += ["router with biases"] if moe.router_bias else []
+    parts += [f"from {moe.top_groups} of {moe.groups} groups"] if moe.groups > 1 else []
+    return parts + (["sigmoid scores"] if moe.scores is Scores.SIGMOID else [])
+
+
+def model_view(model: CountedModel) -> View:
+    """The answer of `inspect`: parameters of one layer, then of all."""
+    rows: list[Record] = [
+        {
+            "kind": found.kind, "count": found.count, "params": found.params, "params_active": found.params_active,
+            "ffn": words(found), "counted_by": model.counted_by,
+        }
+        for found in model.layers
+    ]  # fmt: skip
+    told = (f"{row['count']} {row['kind']} layer{'s' * (row['count'] != 1)}: {row['ffn']}" for row in rows)
+    fields: list[Field] = [
+        text_field("kind", "layers", 0, left=True),
+        count_field("count", "count", 1),
+        count_field("params", "params", 2, "a layer"),
+        count_field("params_active", "active", 3, "a token"),
+        count_field("all", "params", 5, "all layers"),
+        (Column(title="FFN", left=True, priority=EXTRA, flexible=True), lambda row: Cell(text=row["ffn"])),
+    ]
+    table = table_of_fields(
+        fields,
+        [row | {"all": row["count"] * row["params"]} for row in rows],
+        header=(model.name, *told),
+        footnotes=lambda: tuple(filter(None, (model.note, f"source: {model.source}"))),
+        summary=(_summary(model),),
+    )
+    return view_of(table, lambda: rows, json=lambda: _json(model))
+
+
+def _summary(model: CountedModel) -> str:
+    total = sum(layers.count * layers.params for layers in model.layers)
+    active = [layers.params_active for layers in model.layers]
+    text = f"FFNs of all layers: {quantity(total, SI)} parameters"
+    if None not in active:
+        of_a_token = sum(layers.count * (layers.params_active or 0) for layers in model.layers)
+        text += f", {quantity(of_a_token, SI)} active for a token" if of_a_token != total else ""
+    return f"{text}; counted by {model.counted_by}, norms left out"
+
+
+def _json(model: CountedModel) -> str:
+    layers = [
+        {name: getattr(found, name) for name in ("kind", "count", "params", "params_active")}
+        | {"spec": jsonable.encode(found.spec)}
+        for found in model.layers
+    ]
+    data = {"model": model.name, "source": model.source, "counted_by": model.counted_by, "note": model.note}
+    return text_of(data | {"layers": layers}, 1) + "\n"
+
+
+def parts_view(model: WholeModel) -> View:
+    """The answer of `inspect --whole-model`."""
+    data = {"model": model.name, "source": model.source, "counted_by": model.counted_by, "params": model.params,
+            "params_active": model.active, "ffn_share": _share(model, model.ffn), "untold": model.untold,
+            "parts": model.parts}  # fmt: skip
+    return view_of(parts_table(model), lambda: parts_records(model), json=lambda: text_of(data, 1) + "\n")
+
+
+def parts_records(model: WholeModel) -> list[Record]:
+    """One flat record a part, their sum last."""
+    rows = [*model.parts.items(), ("all", model.params)]
+    return [{"model": model.name, "part": name, "params": number, "share": _share(model, number),
+             "params_active": _active(model, name, number), "counted_by": model.counted_by}
+            for name, number in rows]  # fmt: skip
+
+
+def parts_table(model: WholeModel) -> TextTable:
+    """One row a part; what is not known is a dash, and has no share in a sum that is not known either."""
+    fields: list[Field] = [
+        (Column(title="part", left=True), lambda row: Cell(text=_shown(row["part"]), value=row["part"])),
+        count_field("params", "params", 1),
+        (Column(title="share", unit="of params"), lambda row: percentage(row["share"])),
+    ]
+    if model.idle:
+        fields.append(count_field("params_active", "active", 2, "params/tok"))
+    return table_of_fields(
+        fields,
+        [row for row in parts_records(model) if row["part"] in ALWAYS or row["params"] != 0],
+        header=(f"Whole model: {model.name}, every parameter once",),
+        footnotes=lambda: tuple(_notes(model)),
+        summary=(in_words(model),),
+    )
+
+
+def _shown(part: str) -> str:
+    return SHOWN.get(part, part)
+
+
+def _share(model: WholeModel, number: int | None) -> float | None:
+    return None if number is None or not model.params else number / model.params
+
+
+def _active(model: WholeModel, name: str, number: int | None) -> int | None:
+    """A token meets all of a part but the experts that it does not go to, which are the FFN's."""
+    if number is None or model.idle is None:
+        return None
+    return number - model.idle if name in ("ffn", "all") else number
+
+
+def _notes(model: WholeModel) -> list[str]:
+    notes = [model.note] if model.note else []
+    if model.head == 0 and model.embeddings:
+        notes.append("the head has no matrix of its own")
+    if model.router:
+        notes.append("router: that of all layers with experts, which FFN leaves out here")
+    if model.untold:
+        notes.append(
+            f"other: {model.untold:,} of them stand in layers under names that tell no part, and may be an FFN's"
+        )
+    if unknown := [_shown(name) for name, number in model.parts.items() if number is None]:
+        notes.append(f"{', '.join(unknown)}: not known for this model; with transformers installed `inspect` counts it")
+    return [*notes, f"counted by {model.counted_by}", f"source: {model.source}"]
+
+
+def in_words(model: WholeModel) -> str:
+    """`FFNs hold 81% of 8.03 G parameters`."""
+    if model.params is None:
+        return f"FFNs hold {quantity(model.ffn, SI)} parameters; those of the whole model are not known"
+    active = f", {quantity(model.active, SI)} of them active for a token" if model.idle and model.active else ""
+    share = f"{100 * model.ffn / model.params:.1f}%"
+    if model.untold:
+        share += f" to {100 * (model.ffn + model.untold) / model.params:.1f}%"
+    return f"FFNs hold {share} of {quantity(model.params, SI)} parameters{active}"

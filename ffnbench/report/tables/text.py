@@ -1,0 +1,225 @@
+"""Table -> terminal, markdown or an HTML fragment. Columns are dropped by priority, numbers are never cut.
+
+Without a terminal the width is 80. With --wide every column is shown, in as many blocks as the width needs.
+"""
+
+from __future__ import annotations
+
+import html
+import textwrap
+from dataclasses import replace
+
+from rich import box
+from rich.cells import cell_len
+from rich.console import Console, Group, RenderableType
+from rich.table import Table as RichTable
+from rich.text import Text
+
+from ffnbench.report.tables.table import EXTRA, Column, TextTable
+from ffnbench.streams import visible
+
+GAP = 2
+PROSE = 16  # the narrowest that wrapped text stays readable
+LINE = box.Box(
+    "    \n    \n ── \n    \n    \n    \n    \n    \n", ascii=True
+)  # streams.py has another sign where need be
+
+
+class Terminal(Console):
+    """A console of rich whose broken pipe is ours to handle: rich ends the process, and with 1, a regression."""
+
+    def on_broken_pipe(self) -> None:
+        """Let the exception go on."""
+        raise BrokenPipeError
+
+
+def show(table: TextTable, console: Console, *, wide: bool = False) -> None:
+    """Print a table in the width that the console has."""
+    console.print(renderable(table, console.width, wide=wide), soft_wrap=True)
+
+
+def renderable(table: TextTable, width: int, *, wide: bool = False) -> RenderableType:
+    """The table with its header and footnotes, and those above it, laid out for a width."""
+    if table.above:
+        tables = [renderable(each, width, wide=wide) for each in (*table.above, replace(table, above=()))]
+        return Group(*[part for each in tables for part in (each, Text())][:-1])
+    blocks = _blocks(table, width) if wide else [_fitting(table, width)]
+    hidden = [
+        c.name for i, c in enumerate(table.columns) if c.priority < EXTRA and not any(i in block for block in blocks)
+    ]
+    parts: list[RenderableType] = [_paragraph(line, width) for line in table.header]
+    for block in blocks if table.rows else []:
+        parts += [Text(), *_in_groups(table, block, width)] if parts else _in_groups(table, block, width)
+    if hidden or table.footnotes or table.summary:
+        parts.append(Text())
+    parts += [_paragraph(line, width, indent="  ") for line in table.footnotes]
+    parts += [_paragraph(line, width, indent="  ") for line in table.summary]
+    if hidden:
+        parts.append(_paragraph(f"hidden at {width} columns: {', '.join(hidden)} (--wide shows all)", width))
+    return Group(*parts)
+
+
+def _paragraph(line: str, width: int, indent: str = "") -> Text:
+    wrapped = textwrap.wrap(line, max(20, width), subsequent_indent=indent, break_on_hyphens=False)
+    return Text("\n".join(wrapped), no_wrap=True)
+
+
+def natural_width(table: TextTable, index: int) -> int:
+    """Cells of the widest entry of a column, heading included."""
+    column = table.columns[index]
+    return max(cell_len(text) for text in (*column.lines, column.unit, *(row[index].text for row in table.rows)))
+
+
+def _least_width(table: TextTable, index: int) -> int:
+    """The narrowest that a column may become."""
+    natural = natural_width(table, index)
+    if not table.columns[index].flexible:
+        return natural
+    longest_word = max((cell_len(word) for row in table.rows for word in row[index].text.split()), default=0)
+    return min(natural, max(PROSE, longest_word))
+
+
+def _label_width(table: TextTable, width: int) -> int:
+    """A label that would take more than a third of the width is folded, so that the numbers keep their place."""
+    return min(natural_width(table, 0), max(12, width // 3))
+
+
+def _fitting(table: TextTable, width: int) -> list[int]:
+    """The columns to show: those of the highest priority that fit together, in their order; the first one always."""
+    chosen, used = [0], _label_width(table, width)
+    candidates = [i for i in range(1, len(table.columns)) if table.columns[i].priority < EXTRA]
+    for index in sorted(candidates, key=lambda i: table.columns[i].priority):
+        need = _least_width(table, index) + GAP
+        if used + need <= width or len(chosen) == 1:
+            chosen.append(index)
+            used += need
+    return sorted(chosen)
+
+
+def _blocks(table: TextTable, width: int) -> list[list[int]]:
+    """All columns, in blocks that fit, the first column repeated in each."""
+    first = _label_width(table, width)
+    blocks, used = [[0]], first
+    for index in range(1, len(table.columns)):
+        need = natural_width(table, index) + GAP
+        if used + need > width and len(blocks[-1]) > 1:
+            blocks.append([0])
+            used = first
+        blocks[-1].append(index)
+        used += need
+    return blocks
+
+
+def _in_groups(table: TextTable, indices: list[int], width: int) -> list[RenderableType]:
+    """The table as one, or with a heading before the rows of each group, all in columns of the same width."""
+    if not table.headings:
+        return [_rich_table(table, indices, width)]
+    ends = [*(place for place, _ in table.headings[1:]), len(table.rows)]
+    parts: list[RenderableType] = [_rich_table(table, indices, width, range(0))]
+    for (start, heading), end in zip(table.headings, ends, strict=True):
+        parts += [Text(visible(heading), style="bold"), _rich_table(table, indices, width, range(start, end)), Text()]
+    return parts[:-1]
+
+
+def _rich_table(table: TextTable, indices: list[int], width: int, part: range | None = None) -> RichTable:
+    """All rows below the titles of the columns; of a part of several, the titles alone or its rows alone."""
+    # one cell of padding and one of the box's divider make the gap
+    rich = RichTable(
+        box=LINE, pad_edge=False, padding=(0, GAP - 1, 0, 0), show_edge=False, header_style="bold",
+        show_header=part is None or not part,
+    )  # fmt: skip
+    others = sum(_least_width(table, i) + GAP for i in indices[1:])
+    for place, index in enumerate(indices):
+        column = table.columns[index]
+        # only a label can be longer than the terminal: it is folded over lines, a number never
+        limit = max(12, width - others) if place == 0 else None
+        rich.add_column(
+            Text(_heading(table, indices, column)),
+            justify="left" if column.left else "right",
+            no_wrap=place > 0 and not column.flexible,
+            overflow="fold",
+            max_width=limit,
+            min_width=_least_width(table, index) if place else None if part is None else natural_width(table, index),
+        )
+    for row in table.rows if part is None else table.rows[part.start : part.stop]:
+        rich.add_row(*(Text(row[i].text, style=row[i].style) for i in indices))
+    return rich
+
+
+def _heading(table: TextTable, indices: list[int], column: Column) -> str:
+    """The title above the unit, so many lines in all columns; what stands there is at the bottom."""
+    shown = [table.columns[i] for i in indices]
+    height = max(len(one.lines) + bool(one.unit) for one in shown)
+    lines = [*column.lines, column.unit] if column.unit else list(column.lines)
+    return "\n" * (height - len(lines)) + "\n".join(lines)
+
+
+def markdown(table: TextTable, *, every: bool = False) -> str:
+    """A pipe table with all ordinary columns, or with every one, for pull requests and notes."""
+    if table.above:
+        return "\n".join(markdown(each, every=every) for each in (*table.above, replace(table, above=())))
+    indices = [i for i, c in enumerate(table.columns) if every or c.priority < EXTRA]
+    columns = [table.columns[i] for i in indices]
+    lines = [f"{_prose(line)}  " for line in table.header]
+    lines += ["", _pipe([c.name for c in columns]), _pipe([":--" if c.left else "--:" for c in columns])]
+    headings = dict(table.headings)
+    for place, row in enumerate(table.rows):
+        lines += [f"| **{_prose(headings[place])}** |{' |' * len(indices[1:])}"] if place in headings else []
+        lines.append(_pipe([row[i].text for i in indices]))
+    if table.footnotes or table.summary:
+        lines += ["", *(f"{_prose(line)}  " for line in (*table.footnotes, *table.summary))]
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def _pipe(cells: list[str]) -> str:
+    # a bar would end the cell, and the stars of `2*d*4d` would be taken for emphasis
+    return "| " + " | ".join(_prose(cell).replace("|", r"\|").replace("*", r"\*") for cell in cells) + " |"
+
+
+def _prose(text: str) -> str:
+    """Text in markdown that is no markup: no tag, no link, no picture, no code, no heading."""
+    text = text.replace("\\", "\\\\").replace("<", "&lt;").replace("`", "\\`").replace("](", "]\\(")
+    return "\\" + text if text.startswith(("#", ">", "- ", "+ ", "=", "~")) else text
+
+
+def html_fragment(table: TextTable) -> str:
+    """The table for a notebook: pandas lays it out, header above, footnotes below."""
+    if table.above:
+        return "".join(html_fragment(each) for each in (*table.above, replace(table, above=())))
+    import pandas as pd
+
+    shown = [i for i, c in enumerate(table.columns) if c.priority < EXTRA]
+    headings, rows = dict(table.headings), []
+    for place, row in enumerate(table.rows):
+        rows += [[visible(headings[place]), *[""] * len(shown[1:])]] if place in headings else []
+        rows.append([row[i].text for i in shown])
+    frame = pd.DataFrame(rows, columns=[table.columns[i].name for i in shown])
+    above, below = (
+        "<br>".join(html.escape(line) for line in lines) for lines in (table.header, (*table.footnotes, *table.summary))
+    )
+    parts = (f"<p>{above}</p>" if above else "", frame.to_html(index=False, border=0) if table.rows else "")
+    return "".join(parts) + (f"<p><small>{below}</small></p>" if below else "")
+
+
+PAGE = """<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><title>{title}</title><style>
+:root {{ color-scheme: light dark }} body {{ font: 15px/1.5 system-ui, sans-serif; margin: 2em }}
+table {{ border-collapse: collapse; font-variant-numeric: tabular-nums }}
+th, td {{ padding: .2em .8em .2em 0; text-align: right }} th:first-child, td:first-child {{ text-align: left }}
+</style></head><body>
+{body}
+</body></html>
+"""
+
+
+def html_page(table: TextTable, title: str) -> str:
+    """The same as a page that stands by itself: no script, nothing from elsewhere."""
+    return PAGE.format(title=html.escape(f"ffnbench: {title}"), body=html_fragment(table))
+
+
+def plain(table: TextTable, width: int = 80) -> str:
+    """The table as plain text: no colour and no bold wherever it is asked for, and nothing displayed by a notebook."""
+    console = Console(width=width, no_color=True, force_terminal=False, force_jupyter=False, color_system=None)
+    with console.capture() as captured:
+        show(table, console)
+    return captured.get()

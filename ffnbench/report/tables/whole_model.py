@@ -1,0 +1,181 @@
+"""A whole model, kind of layer by kind of layer: the FFN's and attention's parameters, FLOPs and KV bytes, summed.
+
+Below it every parameter of the model by part.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+from ffnbench.errors import FfnbenchError
+from ffnbench.ffn.attention import AttentionSpec, attention_flops, kept_tokens, kv_bytes, overtakes_at
+from ffnbench.ffn.cost import cost, flops_forward
+from ffnbench.ffn.dtypes import DTYPES
+from ffnbench.models.model import LayerGroup, ModelSpec, Sight, WholeModel, crosses, whole_model
+from ffnbench.models.presets import model_of
+from ffnbench.planning.block import attention_of, parse_lengths, refuse_sizes, uncounted
+from ffnbench.planning.compare import named_model
+from ffnbench.report.formats import View, view_of
+from ffnbench.report.records import Record
+from ffnbench.report.tables.block import overtaking_text
+from ffnbench.report.tables.block_records import sees
+from ffnbench.report.tables.models import parts_table
+from ffnbench.report.tables.table import (
+    EXTRA,
+    UNKNOWN,
+    Cell,
+    Column,
+    Field,
+    TextTable,
+    count_field,
+    percentage,
+    table_of_fields,
+    text_field,
+)
+from ffnbench.request import BlockRequest
+from ffnbench.units import IEC, SI, Units, quantity
+
+SUMMED = ("layers", "ffn_params", "ffn_params_active", "attention_params", "flops_ffn", "flops_attention", "kv_bytes")
+SHARES = {"ffn_share_params": ("ffn_params", "attention_params"), "ffn_share_flops": ("flops_ffn", "flops_attention")}
+
+OF_ALL = ("embedding_params", "router_params", "norm_params", "head_params", "params", "params_active")
+
+
+def whole_model_view(request: BlockRequest) -> View:
+    """All layers of the model that a request names, and all its parameters, in closed form; nothing is measured."""
+    name = named_model(request.preset, request.config)
+    if name is None:
+        raise FfnbenchError("--whole-model needs a model", "for example --preset llama3-8b")
+    refuse_sizes(request)
+    model, lengths = model_of(name), parse_lengths(request.seq_len)
+    if len(lengths) > 1:
+        raise FfnbenchError("a whole model is counted at one length", "give one --seq-len")
+    rows = [(group, sight) for group in model.groups for sight in group.seen]
+    counted = with_total([_layers(request, model, group, sight, lengths[0]) for group, sight in rows])
+    whole = whole_model(_as_asked(request, model))
+    records = [row | _of_all(whole if row is counted[-1] else None) for row in counted]
+    second = any(crosses(model, group) for group in model.groups)
+    notes = [
+        *(["decoder layers have a second attention, to an encoder's sequence of the same length"] if second else []),
+        *(text for group in model.groups if (text := uncounted(group))),
+        "FFN: with its router, without norms; in FLOPs norms and position encodings are not counted",
+    ]
+    header = (
+        f"Whole model: {model.name}, {lengths[0]:,} tokens, {DTYPES.canonical(request.dtype)}, forward",
+        "all layers of a kind together; a token counts what it sees; KV is that of one sequence",
+    )
+    table = whole_model_table(records, header, notes)
+    if counted[-1]["flops_attention"] is not None:
+        found = _crossing(request, model)
+        table = replace(table, summary=(*table.summary, overtaking_text(found, "a token counts what it sees")))
+    table = replace(parts_table(whole), above=(table,))
+    return view_of(table, lambda: records)
+
+
+def _as_asked(request: BlockRequest, model: ModelSpec) -> ModelSpec:
+    """The model with the attention that the flags make of its own."""
+    groups = (replace(g, attention=attention_of(request, g.ffn.d_model, g)) for g in model.groups)
+    return replace(model, groups=tuple(groups))
+
+
+def _of_all(whole: WholeModel | None) -> Record:
+    """The parts of the whole model, which stand in the last record."""
+    if whole is None:
+        return dict.fromkeys(OF_ALL)
+    parts = whole.parts
+    numbers = (parts["embeddings"], parts["router"], parts["norms"], parts["head"], whole.params, whole.active)
+    return dict(zip(OF_ALL, numbers, strict=True))
+
+
+def _layers(request: BlockRequest, model: ModelSpec, group: LayerGroup, sight: Sight, seq_len: int) -> Record:
+    dtype = DTYPES.canonical(request.dtype)
+    ffn = cost(group.ffn, tokens=seq_len, dtype=dtype, train=False, device="cpu")
+    assert ffn.flops_forward is not None
+    specs, counted = _attentions(request, model, group, sight), not sight.other
+    known = counted or group.attention is not None
+    what = sight.other.replace("_", " ") if sight.other else sees(specs[0]) if sight.window else ""
+    kept = sum(kept_tokens(spec, seq_len) * kv_bytes(spec, dtype) for spec in specs)
+    return {
+        "model": model.name,
+        "kind": f"{group.kind}, {what}" if what else group.kind,
+        "layers": sight.count,
+        "seq_len": seq_len,
+        "dtype": dtype,
+        "ffn_params": sight.count * ffn.params,
+        "ffn_params_active": sight.count * ffn.params_active,
+        "attention_params": sight.count * sum(spec.params for spec in specs) if known else None,
+        "flops_ffn": sight.count * ffn.flops_forward,
+        "flops_attention": sight.count * sum(attention_flops(s, seq_len) for s in specs) if counted else None,
+        "kv_bytes": sight.count * kept if counted else None,
+    }
+
+
+def _attentions(request: BlockRequest, model: ModelSpec, group: LayerGroup, sight: Sight) -> list[AttentionSpec]:
+    """Of one layer: its own, and that to an encoder's tokens where there is one."""
+    own = replace(attention_of(request, group.ffn.d_model, group), window=sight.window)
+    return [own, replace(own, causal=False)] if crosses(model, group) else [own]
+
+
+def _crossing(request: BlockRequest, model: ModelSpec) -> int | None:
+    """The shortest sequence at which all attentions need more FLOPs than all FFNs."""
+    rows = [
+        (sight.count, spec)
+        for group in model.groups for sight in group.seen for spec in _attentions(request, model, group, sight)
+    ]  # fmt: skip
+    ffns = sum(group.count * flops_forward(group.ffn) for group in model.groups)
+    return overtakes_at(lambda seq_len: sum(n * attention_flops(spec, seq_len) for n, spec in rows), ffns)
+
+
+def _sum(numbers: Iterable[int | None]) -> int | None:
+    found = list(numbers)
+    return None if None in found else sum(filter(None, found))
+
+
+def with_total(records: Sequence[Record]) -> list[Record]:
+    """The records of all kinds, their sum below; shares are the FFN's in the two together."""
+    total: Record = {**records[0], "kind": "all", **{key: _sum(r[key] for r in records) for key in SUMMED}}
+    rows = [*records, total] if len(records) > 1 else list(records)
+    return [
+        row | {name: None if row[b] is None else row[a] / (row[a] + row[b]) for name, (a, b) in SHARES.items()}
+        for row in rows
+    ]
+
+
+def whole_model_table(records: Sequence[Record], header: Sequence[str], notes: Sequence[str]) -> TextTable:
+    """One row a kind of layer; all layers of a kind together."""
+    rows = list(records)
+
+    def number(key: str, title: str, unit: str, priority: int, units: Units = SI) -> Field:
+        def cell(row: Record) -> Cell:
+            return Cell(text=UNKNOWN if row[key] is None else quantity(row[key], units), value=row[key])
+
+        return Column(title=title, unit=unit, priority=priority), cell
+
+    def share(key: str, unit: str, priority: int) -> Field:
+        return Column(title="FFN's share", unit=unit, priority=priority), lambda row: percentage(row[key])
+
+    fields: list[Field] = [
+        text_field("kind", "layers", 0, left=True),
+        count_field("layers", "count", 1),
+        number("ffn_params", "FFN", "params", 1),
+        number("attention_params", "attention", "params", 1),
+        share("ffn_share_params", "of params", 0),
+        number("flops_ffn", "FFN", "FLOPs/tok", 3),
+        number("flops_attention", "attention", "FLOPs/tok", 3),
+        share("ffn_share_flops", "of FLOPs", 2),
+        number("kv_bytes", "KV", "bytes", 4, IEC),
+        number("ffn_params_active", "FFN, active", "params/tok", EXTRA),
+    ]
+    return table_of_fields(
+        fields, rows, header=tuple(header), footnotes=lambda: tuple(notes), summary=(_summary(rows[-1]),)
+    )
+
+
+def _summary(total: Record) -> str:
+    if total["attention_params"] is None:
+        return f"FFNs of all layers: {total['ffn_params']:,} parameters, {total['ffn_params_active']:,} of them active"
+    together = total["ffn_params"] + total["attention_params"]
+    text = f"FFNs and attention of all layers: {together:,} parameters"
+    active = total["ffn_params_active"] + total["attention_params"]
+    return text + (f", {active:,} of them active for a token" if active != together else "")

@@ -1,0 +1,141 @@
+"""How data reads: an estimate with the digits that its interval supports, the origin of a width, how sides differ.
+
+Limits stand in stats/; the words that tell of them are made of them here.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+
+from ffnbench.plan import CompileMode, Sizing, Workload
+from ffnbench.result import Estimate, Side, Verdict
+from ffnbench.stats.interval import CONFIDENCE
+from ffnbench.stats.verdict import SAME_WITHIN
+from ffnbench.units import digits, percent, supported
+
+SAME = f"same within {100 * SAME_WITHIN:g}%"
+CERTAIN = f"[{100 * CONFIDENCE:g}%]"  # the unit of a column with intervals
+INTERVALS = f"± and [ ] are {100 * CONFIDENCE:g}% intervals over processes"
+VERDICTS = {
+    Verdict.SLOWER: "slower",
+    Verdict.FASTER: "faster",
+    Verdict.SAME: f"the {SAME}",
+    Verdict.UNCLEAR: "can't tell (~)",
+    Verdict.BUSY: "no verdict (busy)",
+}
+WIDEST = 1.0  # half an interval, relative: beyond, `±` would say less than its two ends
+TENFOLD = 10.0
+LONGEST = 44
+
+
+def seconds_text(estimate: Estimate, size: float) -> str:
+    """`24.5 ±0.8%` in units of `size` seconds; `±?` where one worker gives no interval."""
+    spread = half_width(estimate)
+    if spread is None or estimate.low is None or estimate.high is None:
+        return f"{digits(estimate.value / size)} ±?"
+    if spread > WIDEST:
+        return _wide_text(*(one / size for one in (estimate.value, estimate.low, estimate.high)))
+    return f"{supported(estimate.value / size, spread * estimate.value / size, most=4)} ±{percent(spread)}"
+
+
+def ratio_text(verdict: Verdict, ratio: Estimate | None) -> str:
+    """`1.12 [1.10, 1.14]` for slower or faster, as the number says; `1.001 [0.997, 1.006] same`; `1.01 [0.97, 1.06] ~`
+    where the run can't tell; `1.27 busy` where something else had the CPUs.
+    """
+    said = {Verdict.UNCLEAR: "~", Verdict.SLOWER: "", Verdict.FASTER: ""}.get(verdict, verdict.value)
+    return said if verdict is Verdict.REFERENCE or ratio is None else f"{interval_text(ratio)} {said}".rstrip()
+
+
+def interval_text(ratio: Estimate) -> str:
+    """`1.12 [1.10, 1.14]`; the ratio alone where it has no interval."""
+    if ratio.low is None or ratio.high is None:
+        return digits(ratio.value)
+    if (half_width(ratio) or 0.0) > WIDEST:
+        return _wide_text(ratio.value, ratio.low, ratio.high)
+    half = (ratio.high - ratio.low) / 2
+    value, low, high = (supported(v, half, most=4) for v in (ratio.value, ratio.low, ratio.high))
+    low = _off_one(low, ratio.low) if ratio.low > 1 else low
+    high = _off_one(high, ratio.high) if ratio.high < 1 else high
+    return f"{value} [{low}, {high}]"
+
+
+def _wide_text(value: float, low: float, high: float) -> str:
+    """`1.1 [0.4, 3.0]` in two digits; ends that are more than tenfold away are only said to be beyond that."""
+    below = f"<{digits(value / TENFOLD, 1)}" if low < value / TENFOLD else digits(low, 2)
+    above = f">{digits(value * TENFOLD, 1)}" if high > value * TENFOLD else digits(high, 2)
+    return f"{digits(value, 2)} [{below}, {above}]"
+
+
+def _off_one(text: str, end: float) -> str:
+    """The end of an interval that leaves out 1, with so many digits that it shows."""
+    for places in range(2, 7):
+        if float(text.replace(",", "")) != 1:
+            break
+        text = f"{end:.{places}f}"
+    return text
+
+
+def sizing_text(sizing: Sizing) -> str:
+    """Where a width comes from, in words."""
+    match sizing.how:
+        case "unread":
+            return "given, and not read by the module"
+        case "matched":
+            return f"matched on {sizing.what}"
+        case "rule":
+            return f"rule {sizing.what}"
+        case "ratio":
+            rounded = f", up to a multiple of {sizing.multiple_of}" if sizing.multiple_of else ""
+            return f"{sizing.ratio:g} * d_model{rounded}"
+        case "model":
+            return sizing.what
+        case other:
+            return other
+
+
+def backend_text(work: Workload) -> str:
+    """`eager`; `compile (max-autotune, frozen)`: the backend, with what of its compiling is not the default."""
+    told = [work.compile] * (work.compile != CompileMode.DEFAULT.value) + ["frozen"] * work.freeze
+    return f"{work.backend} ({', '.join(told)})" if told else work.backend
+
+
+def error_text(error: float) -> str:
+    """`8e-7`: one digit, for an error has no more."""
+    if not error:
+        return "0"
+    mantissa, _, exponent = f"{error:.0e}".partition("e")
+    return f"{mantissa}e{int(exponent)}"
+
+
+def listed(names: Iterable[str]) -> str:
+    """`a, b and c`, each once."""
+    found = list(dict.fromkeys(names))
+    return " and ".join([", ".join(found[:-1]), found[-1]] if len(found) > 1 else found)
+
+
+def half_width(estimate: Estimate) -> float | None:
+    """Half the interval, relative to the value; None without an interval."""
+    return math.sqrt(estimate.high / estimate.low) - 1 if estimate.low and estimate.high else None
+
+
+def side_lines(sides: Sequence[Side]) -> list[str]:
+    """`torch: 2.12.0+cpu (base), 2.13.0+cpu (head)` for everything that is not the same on all sides."""
+    told = [(name, [dict(side.differing)[name] for side in sides]) for name, _ in (sides[0].differing if sides else ())]
+    lines = []
+    for name, values in told:
+        groups: dict[str, list[str]] = {}
+        for side, value in zip(sides, values, strict=True):
+            groups.setdefault(_cut(value, values), []).append(side.name)
+        lines.append(f"{name}: " + ", ".join(f"{value} ({', '.join(names)})" for value, names in groups.items()))
+    return lines
+
+
+def _cut(value: str, others: list[str]) -> str:
+    """A value; of a long one the part where it leaves the others."""
+    if max(map(len, others)) <= LONGEST:
+        return value
+    same = next(i for i in range(len(value) + 1) if len({other[: i + 1] for other in others}) > 1)
+    start = max(0, same - LONGEST // 4)
+    part = value[start : start + LONGEST]
+    return "…" * bool(start) + part + "…" * (start + LONGEST < len(value))
