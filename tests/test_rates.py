@@ -68,7 +68,10 @@ def test_a_broken_promise_is_noticed(capsys: pytest.CaptureFixture[str], monkeyp
     assert "false differences in 100.0% of the runs" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("mode", ["forward", "train", "backward"])
+SLOW = pytest.mark.slow
+
+
+@pytest.mark.parametrize("mode", ["forward", pytest.param("train", marks=SLOW), pytest.param("backward", marks=SLOW)])
 def test_a_slow_down_is_exactly_what_was_asked_for(mode: str) -> None:
     """Real modules, one process: the spin is a share of the call's own time, forward, backward and both."""
     text = f"a=relu@mode={mode},b=relu@mode={mode}@slowdown=1.0"

@@ -109,14 +109,6 @@ def test_a_broken_device_ends_its_worker_and_fails_the_case_that_broke_it_alone(
     assert all(worker.closed for worker in launch.workers)
 
 
-@pytest.mark.parametrize("job", ["open", "weigh", "sparsity"])
-def test_whatever_breaks_the_device_is_told_of_its_case(job: str) -> None:
-    metrics = "latency,memory,sparsity"
-    result = run(plan_of(metrics=metrics), launch=FakeLaunch(trouble={(job, "gelu"): BROKEN}))
-    assert [(f.case, f.kind.value) for f in result.failures] == [("gelu", "crash")]
-    assert {s.case for s in result.samples if s.metric == "peak_bytes"} >= {"relu", "swiglu"}
-
-
 def dying(*deaths: tuple[str, int, int]):
     """Seconds of a fake worker that dies, once each, at (case, worker started, round)."""
     left = set(deaths)
