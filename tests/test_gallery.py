@@ -107,7 +107,7 @@ MISTAKES = [  # no worker is started
     (["--size", "0x3"], "the size '0x3' cannot be read", "between 3x2 and 60x60"),
     (["--size", "1x1"], "the size '1x1' is out of range", "between 3x2 and 60x60"),
     (["--size", "60x60", "--dpi", "167"], "more than 100 megapixels", "at most --dpi 166"),
-    (["--dpi", "0"], "dpi must be a positive integer", "512"),
+    (["--dpi", "0"], "dpi must be a positive integer", "--dpi 64"),
     (["--timeout", "0"], "--timeout must be positive seconds", "300"),
     (["--style", "ggplto"], "unknown style 'ggplto'", "did you mean 'ggplot'"),
     (["-o", "x.jpg"], "unknown suffix '.jpg'", ".png"),

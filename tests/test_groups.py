@@ -110,7 +110,7 @@ def test_a_mode_by_what_trainers_call_it() -> None:
         ({"dtype": "float32,"}, "--dtype 'float32,' has an empty value", "no spaces"),
         ({"dtype": "float32,bflot16"}, "unknown dtype 'bflot16'", "did you mean 'bfloat16'"),
         ({"mode": "forward,trian"}, "unknown mode 'trian'", "did you mean 'train'"),
-        ({"batch": (1, 0)}, "batch must be a positive integer, not 0", "512"),
+        ({"batch": (1, 0)}, "batch must be a positive integer, not 0", "--batch 64"),
         ({"d_model": (64, 128), "d_ff": 100}, "--d-ff 100 is one width, and --d-model 64,128 are several", "--ratio"),
         ({"d_model": (64, 128), "preset": "gpt2"}, "--d-model 64,128 is not the width of gpt2, 768", "sets it"),
         ({"d_model": 64, "variants": "gpt2"}, "--d-model 64 is not the width of gpt2, 768", "sets it"),

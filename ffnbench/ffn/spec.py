@@ -223,10 +223,11 @@ def check_beta(row: Activation, beta: float | None) -> None:
 
 def require_positive(name: str, value: object) -> int:
     """A width or a count is a positive integer; anything else is the user's mistake."""
+    hint = f"for example --{name.replace('_', '-')} 64"
     if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-        raise FfnbenchError(f"{name} must be a positive integer, not {value!r}", "for example 512")
+        raise FfnbenchError(f"{name} must be a positive integer, not {value!r}", hint)
     if value > LARGEST:
-        raise FfnbenchError(f"{name} is larger than {LARGEST:,}", "for example 512")
+        raise FfnbenchError(f"{name} is larger than {LARGEST:,}", hint)
     return value
 
 
