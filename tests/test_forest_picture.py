@@ -13,8 +13,9 @@ from conftest import FakeLaunch
 from matplotlib.figure import Figure
 
 from ffnbench.api import measure, prepare
-from ffnbench.report.pictures.ratios import MARKS, WIDTH, ratio_figure, ratio_picture
+from ffnbench.report.pictures.ratios import MARKS, WIDTH, ratio_figure
 from ffnbench.report.shown_report import recompute
+from ffnbench.report.views import picture_of
 from ffnbench.request import CompareRequest
 from ffnbench.result import Report, Verdict
 
@@ -138,10 +139,10 @@ def test_rows_of_one_reference_stand_together_under_its_name(report: Report) -> 
 
 
 def test_texts_are_texts_in_svg_and_pdf(report: Report) -> None:
-    svg = ratio_picture(report, ".svg").decode()
+    svg = picture_of(report, ".svg").decode()
     assert re.search(r"<text[^>]*>swiglu</text>", svg)
     assert "time relative to relu [95%]" in svg
-    pdf = ratio_picture(report, ".pdf")
+    pdf = picture_of(report, ".pdf")
     assert b"/Type /Font" in pdf
     assert b"CIDFontType2" in pdf or b"TrueType" in pdf
-    assert ratio_picture(report, ".png")[:4] == b"\x89PNG"
+    assert picture_of(report, ".png")[:4] == b"\x89PNG"

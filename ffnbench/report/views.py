@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ffnbench.errors import EXIT_INTERRUPTED, Interrupted, Unfinished
 from ffnbench.plan import Kind
@@ -34,18 +34,18 @@ AS_IT_COMES = Arrangement()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
-    """How the reports of a kind read. `picture` is the file of pictures/, with X_figure and X_picture for its X."""
+    """How the reports of a kind read. `picture` is a function of a file of pictures/."""
 
     table: Callable[[Report], TextTable]
     records: Callable[[Report], list[Record]]
-    picture: tuple[str, str]
+    picture: str
 
 
-RATIOS = ("ratios", "ratio")
+RATIOS, OF_ROOFLINE = "ratios:ratio_figure", "roofline:roofline_figure"
 VIEWS = {
     Kind.COMPARE: Reading(table=compare_table, records=rows.case_records, picture=RATIOS),
     Kind.SIDES: Reading(table=compare_table, records=rows.case_records, picture=RATIOS),
-    Kind.BLOCK: Reading(table=block_tables, records=block_records, picture=("block", "block")),
+    Kind.BLOCK: Reading(table=block_tables, records=block_records, picture="block:block_figure"),
     Kind.ACTIVATIONS: Reading(table=timing_tables, records=timing_records, picture=RATIOS),
 }
 
@@ -55,22 +55,19 @@ def reading_of(report: Report) -> Reading:
     return VIEWS[Kind(report.plan.kind)]
 
 
-def _draw(report: Report, what: str, roofline: bool, *arguments: str) -> Any:
-    """What the file of a picture makes of a report: matplotlib is loaded where it is drawn."""
-    file, name = (ROOFLINE, ROOFLINE) if roofline else reading_of(report).picture
-    return getattr(import_module(f"ffnbench.report.pictures.{file}"), f"{name}_{what}")(report, *arguments)
+def figure_of(report: Report, *, roofline: bool = False) -> Figure:
+    """The picture of this report; raises FfnbenchError where there is nothing to draw. matplotlib is loaded for it."""
+    file, _, name = (OF_ROOFLINE if roofline else reading_of(report).picture).partition(":")
+    figure: Figure = getattr(import_module(f"ffnbench.report.pictures.{file}"), name)(report)
+    return figure
 
 
 def picture_of(report: Report, suffix: str, *, roofline: bool = False) -> bytes:
-    """The picture of this report as bytes of that format."""
-    drawn: bytes = _draw(report, "picture", roofline, suffix)
-    return drawn
+    """The picture as bytes of that format."""
+    figure = figure_of(report, roofline=roofline)
+    from ffnbench.report.pictures.canvas import Canvas, render
 
-
-def figure_of(report: Report, *, roofline: bool = False) -> Figure:
-    """The picture as a figure, to be changed and drawn elsewhere; raises FfnbenchError as the picture does."""
-    drawn: Figure = _draw(report, "figure", roofline)
-    return drawn
+    return render(figure, suffix, Canvas(size=None, dpi=int(figure.dpi), style="default"), texts=True)
 
 
 def refuse_unknown_columns(report: Report, how: Arrangement) -> None:

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from itertools import cycle
 from typing import Any
 
-import matplotlib.style
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -14,7 +13,7 @@ from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter, PercentF
 
 from ffnbench.ffn.attention import projection_flops
 from ffnbench.planning.block import Length, lengths_of
-from ffnbench.report.pictures.canvas import Canvas, lay_out, literal, pen, render, shortened
+from ffnbench.report.pictures.canvas import Canvas, drawing, lay_out, literal, pen, shortened
 from ffnbench.report.tables.block_records import (
     PRODUCTS,
     crossing,
@@ -29,66 +28,46 @@ from ffnbench.report.tables.words import sizing_text
 from ffnbench.result import Report
 from ffnbench.units import SI, scale
 
-SIZE = (10.0, 4.2)
-CANVAS = Canvas(size=SIZE, dpi=150, style="default")
+CANVAS = Canvas(size=(10.0, 4.2), dpi=150, style="default")
 POINTS = 200
 BESIDE = 4  # how far the curves go on beyond the shortest and the longest length, and beyond the crossing
 FFN_PEN, ATTENTION_PEN, PART_PEN = 1, 2, 0
 
 
-def block_picture(report: Report, suffix: str) -> bytes:
-    """The picture as bytes of that format."""
-    return render(block_figure(report), suffix, CANVAS)
-
-
 def block_figure(report: Report) -> Figure:
     """On the left what is counted, on the right the FFN's share: of FLOPs as a curve, of the measured time as dots."""
-    lengths = list(lengths_of(report.plan))
-    kinds, flops = kinds_of(report), report.cost(report.plan.reference).flops_forward
-    overtaken = None if flops is None else crossing(kinds, flops)
-    x = _span([length.seq_len for length in lengths], overtaken)
-    with matplotlib.style.context(CANVAS.style):
-        figure = Figure(figsize=SIZE, layout="constrained")
+    lengths, kinds = list(lengths_of(report.plan)), kinds_of(report)
+    flops = report.cost(report.plan.reference).flops_forward
+    overtaken = (crossing(kinds, flops) if flops is not None else None) or 0
+    marks = [*(length.seq_len for length in lengths), *([overtaken] if overtaken > 1 else [])]
+    x = np.unique(np.geomspace(max(1.0, min(marks) / BESIDE), max(marks) * BESIDE, POINTS).round())
+    with drawing(CANVAS):
+        figure = Figure(figsize=CANVAS.size, dpi=CANVAS.dpi, layout="constrained")
         panels: Any = figure.subplots(1, 2)
         for axes in panels:
             _frame(axes, x, overtaken)
         _counts(panels[0], report, x)
         _shares(panels[1], report, lengths, x)
         spec, ffn = spec_of(lengths[0]), lengths[0].ffn
-        name = f"{ffn.variant} ({sizing_text(ffn.sizing)})"
-        kind = f"{spec.name} attention, {spec.heads} heads" + (", causal" if spec.causal else "")
-        if spec.window and len(kinds) == 1:
-            kind += f", seeing {sees(spec)}"
-        figure.suptitle(literal(shortened(f"{name} beside {kind}", 110)), fontsize="medium")
+        kind = f"{spec.name} attention, {spec.heads} heads" + ", causal" * spec.causal
+        kind += f", seeing {sees(spec)}" if spec.window and len(kinds) == 1 else ""
+        title = f"{ffn.variant} ({sizing_text(ffn.sizing)}) beside {kind}"
+        figure.suptitle(literal(shortened(title, 110)), fontsize="medium")
         lay_out(figure, panels)
     return figure
 
 
-def _span(lengths: list[int], crossing: int | None) -> np.ndarray:
-    """Whole lengths around those that were asked for and around the crossing, evenly on a log scale."""
-    marks = [*lengths, *([crossing] if crossing and crossing > 1 else [])]
-    low, high = max(1.0, min(marks) / BESIDE), max(marks) * BESIDE
-    found: np.ndarray = np.unique(np.geomspace(low, high, POINTS).round())
-    return found
-
-
-def _frame(axes: Axes, x: np.ndarray, crossing: int | None) -> None:
+def _frame(axes: Axes, x: np.ndarray, crossing: int) -> None:
     grey = pen(PART_PEN)["color"]
     axes.set_xscale("log", base=2)
     axes.set(xlim=(x[0], x[-1]), xlabel="tokens in the sequence")
-    axes.xaxis.set_major_formatter(FuncFormatter(_tokens))
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda n, _: f"{n:,.0f}" if n >= 1 else f"{n:g}"))
     axes.grid(True, color=grey, alpha=0.1, linewidth=0.6)
     for side in ("top", "right"):
         axes.spines[side].set_visible(False)
-    if crossing and crossing > 1:
-        axes.axvline(
-            crossing, color=grey, alpha=0.6, linewidth=1, linestyle=":", label=f"attention overtakes at {crossing:,}"
-        )
-
-
-def _tokens(value: float, _: object) -> str:
-    """1, 64, 4,096: as they are typed."""
-    return f"{value:,.0f}" if value >= 1 else f"{value:g}"
+    if crossing > 1:
+        label = f"attention overtakes at {crossing:,}"
+        axes.axvline(crossing, color=grey, alpha=0.6, linewidth=1, linestyle=":", label=label)
 
 
 def _flops(report: Report, kinds: Sequence[Length], x: np.ndarray) -> tuple[float | None, float, np.ndarray]:
@@ -109,10 +88,10 @@ def _counts(axes: Axes, report: Report, x: np.ndarray) -> None:
     several, color = len(kinds) > 1, pen(ATTENTION_PEN)["color"]
     axes.plot(x, attention / size, **pen(ATTENTION_PEN), label="attention" + ", mean of all layers" * several)
     for kind, style in zip(kinds if several else (), cycle(("-.", ":")), strict=False):
-        axes.plot(x, _flops(report, [kind], x)[2] / size, color=color, linestyle=style, linewidth=1,
-                  label=f"where it sees {sees(spec_of(kind))}")  # fmt: skip
-    axes.axhline(projections / size, color=color, linestyle="--", linewidth=1, alpha=0.6,
-                 label="its projections alone")  # fmt: skip
+        label = f"where it sees {sees(spec_of(kind))}"
+        axes.plot(x, _flops(report, [kind], x)[2] / size, color=color, linestyle=style, linewidth=1, label=label)
+    label = "its projections alone"
+    axes.axhline(projections / size, color=color, linestyle="--", linewidth=1, alpha=0.6, label=label)
     if ffn is not None:
         axes.axhline(ffn / size, **pen(FFN_PEN), label="FFN")
     axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
@@ -124,19 +103,17 @@ def _counts(axes: Axes, report: Report, x: np.ndarray) -> None:
 
 def _shares(axes: Axes, report: Report, lengths: list[Length], x: np.ndarray) -> None:
     kinds = kinds_of(report)
+    drawn: list[Any] = []
     ffn, _, attention = _flops(report, kinds, x)
     if ffn is not None:
         label = "of FLOPs" + ", mean of all layers" * (len(kinds) > 1)
-        axes.plot(x, ffn / (ffn + attention), **pen(FFN_PEN), label=label)
+        drawn += axes.plot(x, ffn / (ffn + attention), **pen(FFN_PEN), label=label)
     found = [(n.seq_len, ffn_share(ratio_to_ffn(report, n.attention.label))) for n in lengths]
-    dots = [(n, s.value, s.low, s.high) for n, s in found if s and s.low is not None and s.high is not None]
-    if dots:
+    if dots := [(n, s.value, s.low, s.high) for n, s in found if s and s.low is not None and s.high is not None]:
         at, value, low, high = (np.array(column) for column in zip(*dots, strict=True))
-        bars = np.array([value - low, high - value])
-        axes.errorbar(at, value, yerr=bars, fmt="o", capsize=3, color=pen(PART_PEN)["color"], label="of the latency")
+        bars, colour = np.array([value - low, high - value]), pen(PART_PEN)["color"]
+        drawn.append(axes.errorbar(at, value, yerr=bars, fmt="o", capsize=3, color=colour, label="of the latency"))
     axes.set(title="the FFN's share", ylim=(0, 1))
     axes.yaxis.set_major_formatter(PercentFormatter(1.0))
-    if ffn is not None or dots:
-        handles, labels = axes.get_legend_handles_labels()
-        said = {label: handle for handle, label in zip(handles, labels, strict=True) if label.startswith("of ")}
-        axes.legend(said.values(), said.keys(), frameon=False, fontsize="small", loc="lower left")
+    if drawn:
+        axes.legend(handles=drawn, frameon=False, fontsize="small", loc="lower left")

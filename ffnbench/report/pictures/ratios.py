@@ -18,7 +18,7 @@ from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormat
 
 from ffnbench.metrics import LATENCY, PEAK, SAVED
 from ffnbench.plan import Kind, Mode
-from ffnbench.report.pictures.canvas import Canvas, drawing, literal, render, shortened
+from ffnbench.report.pictures.canvas import Canvas, drawing, literal, shortened
 from ffnbench.report.rows import case_records
 from ffnbench.report.tables.summary import workload_line
 from ffnbench.report.tables.table import FAILED
@@ -44,13 +44,6 @@ MARKS: dict[Verdict, tuple[str, str, str]] = {  # marker, colour, words; Okabe &
 }
 HOLLOW = (Verdict.UNCLEAR, Verdict.BUSY)
 Panels = dict[str, tuple[str, Units]]  # bars by column of the rows: title, units
-
-
-def ratio_picture(report: Report, suffix: str) -> bytes:
-    """The picture as bytes of that format."""
-    figure = ratio_figure(report)
-    width, height = figure.get_size_inches()
-    return render(figure, suffix, Canvas(size=(width, height), dpi=DPI, style="default"), texts=True)
 
 
 def ratio_figure(report: Report) -> Figure:

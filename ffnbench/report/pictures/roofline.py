@@ -18,7 +18,7 @@ from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 from ffnbench.errors import FfnbenchError
 from ffnbench.metrics import LATENCY
 from ffnbench.plan import Case
-from ffnbench.report.pictures.canvas import COLOURS, Canvas, drawing, lay_out, literal, pen, render, shortened
+from ffnbench.report.pictures.canvas import COLOURS, Canvas, drawing, lay_out, literal, pen, shortened
 from ffnbench.report.tables.ceilings import no_ceilings
 from ffnbench.result import Bound, Report, Roof
 from ffnbench.stats.ceilings import Ceiling, ceilings_of, needed_by, read_bytes
@@ -29,7 +29,7 @@ LEGEND_ROW, LEGEND_AROUND = 0.115, 0.05
 CANVAS = Canvas(size=(WIDTH, HEIGHT), dpi=300, style="default")
 FONTS = {"font.size": 7, "axes.labelsize": 7, "xtick.labelsize": 6.5, "ytick.labelsize": 6.5, "axes.linewidth": 0.6,
          "xtick.major.width": 0.6, "ytick.major.width": 0.6, "xtick.minor.width": 0.4, "ytick.minor.width": 0.4,
-         "pdf.fonttype": 42}  # fmt: skip
+         }  # fmt: skip
 SMALL = 6.0  # points: the least letters
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<")  # one more than colours, so that a pair comes again after 56 cases
 MARKER = 4.2  # points: across a dot
@@ -109,13 +109,8 @@ def _apart(lines: Iterable[Ceiling]) -> tuple[Ceiling, ...]:
     return tuple(kept)
 
 
-def roofline_picture(report: Report, suffix: str) -> bytes:
-    """The picture as bytes of that format; raises FfnbenchError where the run has no ceilings."""
-    return render(roofline_figure(report), suffix, CANVAS)
-
-
 def roofline_figure(report: Report) -> Figure:
-    """The cases under their ceilings."""
+    """The cases under their ceilings; raises FfnbenchError where the run has no ceilings."""
     found = roofline(report)
     with drawing(CANVAS), matplotlib.rc_context(FONTS):
         figure = Figure(figsize=CANVAS.size, dpi=CANVAS.dpi, layout="constrained")
