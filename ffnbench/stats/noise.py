@@ -7,7 +7,7 @@ out. The rest tells how far the seconds can be believed, and what would make the
 from __future__ import annotations
 
 from collections.abc import Iterable
-from statistics import fmean
+from statistics import fmean, median
 
 from ffnbench.metrics import LATENCY
 from ffnbench.plan import CONTROL, Note, NoteKind
@@ -16,6 +16,7 @@ from ffnbench.stats.rounds import CLOCKS_HELD, CPUS_TAKEN, held_down, is_clean, 
 from ffnbench.units import counted, percent
 
 MOVES = 0.05  # of a device's clock
+FAULTING = 0.02  # of a call's time: less is what a first touch of something leaves
 LEAST_OVERHEADS = 100  # a call shorter than so many empty calls is partly harness
 OTHERS_CPUS = 0.15  # of other processes, on average: less is what an idle machine does
 OF_SAMPLES = {NoteKind.BUSY, NoteKind.MOVES, NoteKind.NOISE}
@@ -25,7 +26,7 @@ COMPUTED = OF_SAMPLES | {NoteKind.SHORT}  # what `noise_notes` makes
 
 def noise_notes(run: Run, measured: list[Measured], comparisons: tuple[Comparison, ...]) -> list[Note]:
     """Every warning that can be read off a run's samples and estimates."""
-    notes = [*_overhead(run, measured), *_untrusted(comparisons)]
+    notes = [*_overhead(run, measured), *_faults(run, measured), *_untrusted(comparisons)]
     shown = [m for m in measured if m.metric == LATENCY and m.case != CONTROL]
     if any(c.verdict is Verdict.BUSY and c.case != CONTROL for c in comparisons) or any(
         m.estimate.disturbed for m in shown
@@ -119,6 +120,21 @@ def _overhead(run: Run, measured: list[Measured]) -> list[Note]:
             text = f"one call is only {seconds / empty:.0f} times an empty one ({empty * 1e6:.1f} us): "
             text += "give it more work (--seq-len, --batch, --elements)"
             notes.append(Note(label=m.case, text=text, kind=NoteKind.SHORT))
+    return notes
+
+
+def _faults(run: Run, measured: list[Measured]) -> list[Note]:
+    """Calls that take pages from the kernel, again and again: how many, and what that costs."""
+    if run.timer is None or run.timer.fault_s is None:
+        return []
+    notes = []
+    for m in [m for m in measured if m.metric == LATENCY and m.case != CONTROL]:
+        of_case = [s for s in run.samples if s.case == m.case and s.metric == LATENCY and s.faults is not None]
+        faults = median(s.faults / s.calls for s in of_case) if of_case else 0  # type: ignore[operator]
+        share = faults * run.timer.fault_s / run.plan.case(m.case).workload.threads / m.estimate.value
+        if share > FAULTING:
+            text = f"{faults:,.0f} page faults a call, up to {percent(share)} of its time: its memory goes back to the "
+            notes.append(Note(label=m.case, text=text + "kernel and is taken again", kind=NoteKind.SHORT))
     return notes
 
 
