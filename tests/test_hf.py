@@ -55,8 +55,8 @@ def test_every_type_with_every_key_changed_turned_and_left_out() -> None:
 def test_defaults_are_those_of_transformers() -> None:
     transformers = pytest.importorskip("transformers")
     for model_type, values in families().defaults.items():
-        config = transformers.CONFIG_MAPPING[model_type]().to_dict()
-        assert {key: config.get(key, True) for key in values} == values, model_type
+        config = transformers.CONFIG_MAPPING[model_type]()
+        assert {key: getattr(config, key, True) for key in values} == values, model_type
 
 
 # in the tail, or with switches that the table leaves to it; worked out by hand from papers and classes

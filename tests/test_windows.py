@@ -16,6 +16,7 @@ TOKENS, LAYERS = 24, 6
 SMALL = {
     "hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": LAYERS, "num_attention_heads": 2,
     "num_key_value_heads": 1, "head_dim": 8, "vocab_size": 32, "pad_token_id": 0,
+    "hidden_act": "silu", "hidden_activation": "gelu_pytorch_tanh",
 }  # fmt: skip
 FEW = {"num_local_experts": 2, "num_experts_per_tok": 1}
 NARROW = {"num_experts": 2, "num_experts_per_tok": 1, "moe_intermediate_size": 8}
