@@ -8,7 +8,7 @@ import faults
 import pytest
 from fault_rows.kit import FAULTS, Shared, Skip
 
-QUICK = ("an output that is a symlink", "a folder that may not be written to", "files may not grow")
+QUICK = ("an output that is a symlink", "a folder that may not be written to")
 
 
 @pytest.mark.parametrize("fault", [pytest.param(one, marks=() if one.name.startswith(QUICK) else pytest.mark.slow)

@@ -34,7 +34,8 @@ TWO = (*SMALL, "--variants", "relu,gelu")
 FEW = ("--workers", "3", "--rounds", "2")
 QUICK = (*TWO, *FEW)
 QUICK_SAMPLES = 2 * 3 * 2
-LONG = (*TWO, "--workers", "3", "--rounds", "5000")
+ENDLESS = ("--workers", "3", "--rounds", "5000")
+LONG = (*TWO, *ENDLESS)
 COST = ("cost", "--variants", "relu,gelu", "--d-model", "32")
 LOOSE = ("--tolerance", "latency=80%")  # the noise of a busy machine is not what is looked at here
 # what a terminal obeys or hides, as bytes that are no UTF-8 too; a line break is none of it

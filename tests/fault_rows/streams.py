@@ -7,7 +7,7 @@ import re
 import shlex
 import xml.etree.ElementTree as xml
 
-from fault_rows.kit import COST, FEW, OBEYED, QUICK, QUICK_SAMPLES, SMALL, Scene, fault, relabelled, sealed
+from fault_rows.kit import COST, ENDLESS, FEW, OBEYED, QUICK, QUICK_SAMPLES, SMALL, Scene, fault, relabelled, sealed
 
 HOSTILE = "\x1b]0;owned\x07\x9b31m\u202e[/red]<script>"
 LINES = "a\n::error ::owned\n::add-mask::owned\r::warning ::owned"
@@ -68,7 +68,7 @@ def markup_in_a_terminal(scene: Scene) -> None:
     running, _ = scene.terminal("compare", *SMALL, *FEW, "--variants", "[/x]=relu,[bold]b[/bold]=gelu")
     done = scene.ends(running.end(), 0)
     scene.expect("[/x]" in done.out and "[bold]b[/bold]" in done.out, "labels are read as markup")
-    running, keys = scene.terminal("compare", *SMALL, "--variants", "[/x]=relu,gelu", "--budget", "60", "-o", "a.json")
+    running, keys = scene.terminal("compare", *SMALL, "--variants", "[/x]=relu,gelu", *ENDLESS, "-o", "a.json")
     running.measuring()
     os.write(keys, b"\x03")
     scene.ends(running.end(30), 130)
