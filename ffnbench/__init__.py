@@ -14,7 +14,7 @@ from ffnbench.version import __version__
 
 _HOMES = {
     "Answer": ("report.answers", "Answer"),
-    "Check": ("report.answers", "ShownCheck"),
+    "Check": ("report.shown_check", "ShownCheck"),
     "Error": ("errors", "FfnbenchError"),
     "FFNSpec": ("ffn.spec", "FFNSpec"),
     "Report": ("report.shown_report", "ShownReport"),

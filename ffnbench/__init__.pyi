@@ -13,7 +13,7 @@ from ffnbench.activations.user_activation import activation as activation
 from ffnbench.errors import FfnbenchError as Error
 from ffnbench.ffn.spec import FFNSpec as FFNSpec
 from ffnbench.report.answers import Answer as Answer
-from ffnbench.report.answers import ShownCheck as Check
+from ffnbench.report.shown_check import ShownCheck as Check
 from ffnbench.report.shown_report import ShownReport as Report
 from ffnbench.version import __version__ as __version__
 

@@ -22,9 +22,8 @@ from ffnbench.metrics import METRICS
 from ffnbench.plan import METHOD, Kind
 from ffnbench.report.files.store import load, report_text, seal
 from ffnbench.report.flags import CheckOutput, Kept, Written
-from ffnbench.report.formats import FORMATS, PICTURE_SUFFIXES, PICTURES, SUFFIXES
+from ffnbench.report.formats import CHECK_FORMATS, CHECK_SUFFIXES, FORMATS, PICTURE_SUFFIXES, PICTURES, SUFFIXES
 from ffnbench.report.pictures.ratios import ratio_figure
-from ffnbench.report.tables.findings import CHECK_FORMATS, CHECK_SUFFIXES
 from ffnbench.report.views import VIEWS
 from ffnbench.request import BlockRequest, CompareRequest, SidesRequest, TimingRequest, command_line
 from ffnbench.result import Measured

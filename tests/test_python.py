@@ -29,7 +29,7 @@ from ffnbench.gate.regression import Finding, Status
 from ffnbench.python.arguments import arguments_of, as_python, request_of
 from ffnbench.python.stub import STUB, stub_text
 from ffnbench.python.targets import variants_text
-from ffnbench.report.answers import ShownCheck
+from ffnbench.report.shown_check import ShownCheck
 from ffnbench.request import (
     BlockRequest,
     CompareRequest,

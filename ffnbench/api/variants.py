@@ -7,10 +7,8 @@ from typing import TYPE_CHECKING, Any
 from ffnbench.api.preparing import NULL_SINK, prepare
 from ffnbench.errors import FfnbenchError
 from ffnbench.plan import OWN
-from ffnbench.planning.compare import plan_compare
 from ffnbench.report.output import NullSink
 from ffnbench.report.shown_report import ShownReport
-from ffnbench.report.tables.whole_model import whole_model_view
 from ffnbench.report.views import report_view
 from ffnbench.request import AnyRequest, BlockRequest, CompareRequest, TimingRequest
 
@@ -56,6 +54,8 @@ def _shown(found: ShownReport, sink: NullSink) -> ShownReport:
 def whole_model(request: BlockRequest, sink: NullSink = NULL_SINK) -> None:
     """All layers of a model, and all its parameters, counted."""
 
+    from ffnbench.report.tables.whole_model import whole_model_view
+
     view = whole_model_view(request)
     sink.show(lambda: view)
 
@@ -65,6 +65,7 @@ def build(request: CompareRequest, device: Any = None) -> nn.Module:
     import torch
 
     from ffnbench.backends.building import build as build_module
+    from ffnbench.planning.compare import plan_compare
     from ffnbench.worker.probe_jobs import InProcess
 
     plan = plan_compare(request, InProcess())

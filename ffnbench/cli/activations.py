@@ -11,7 +11,6 @@ from ffnbench.cli.app import leave
 from ffnbench.cli.bundles import command, sink_of
 from ffnbench.cli.help import examples
 from ffnbench.report.flags import MeasuredOutput, Written
-from ffnbench.report.formats import PICTURE_SUFFIXES
 from ffnbench.request import MEASURING, FactsRequest, PictureRequest, TimingRequest
 
 DEFAULT_PICTURE = "activations.png"
@@ -32,6 +31,7 @@ TIME = typer.Option(
 def plot_activations(request: PictureRequest, output: Written) -> None:
     """Draw activations with their derivatives, or the surfaces of gated forms, to png, svg, pdf or csv."""
     from ffnbench import api
+    from ffnbench.report.formats import PICTURE_SUFFIXES
     from ffnbench.streams import visible
 
     written = output if output.out else replace(output, out=(DEFAULT_PICTURE,))

@@ -14,7 +14,6 @@ from ffnbench.cli.completing import completer
 from ffnbench.cli.help import examples
 from ffnbench.errors import FfnbenchError
 from ffnbench.report.flags import CheckOutput, Updating
-from ffnbench.report.output import CheckSink
 from ffnbench.request import CheckRequest, SidesRequest
 
 BASELINE = typer.Argument(metavar="BASELINE", help="A .json that `ffnbench compare ... -o baseline.json` made.")
@@ -44,6 +43,7 @@ def check(
 ) -> None:
     """Measure a baseline's own plan again and say what has regressed: exit 1, and nothing else exits 1."""
     from ffnbench import api
+    from ffnbench.report.output import CheckSink
 
     asked = replace(request, baseline=baseline, current=current)
     if updating.update and updating.append:
@@ -73,6 +73,7 @@ def ab(variant: Annotated[str, VARIANT], request: SidesRequest, output: CheckOut
     tree as it is, unless it is said otherwise. With no baseline to be kept, it decides as `ffnbench check` does.
     """
     from ffnbench import api
+    from ffnbench.report.output import CheckSink
 
     with CheckSink(output) as sink:
         api.ab(replace(request, variant=variant), sink)

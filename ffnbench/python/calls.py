@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 from ffnbench import api
 from ffnbench.python.following import Following
 from ffnbench.python.public import DEVICE, PATH, QUIET, WAIT, asks, spoken
-from ffnbench.report.answers import Answer, as_displayed, as_shown_check, written_to
-from ffnbench.report.answers import ShownCheck as Check
+from ffnbench.report.answers import Answer, as_displayed, written_to
 from ffnbench.report.formats import View
+from ffnbench.report.shown_check import ShownCheck as Check
+from ffnbench.report.shown_check import as_shown_check
 from ffnbench.report.shown_report import ShownReport as Report
 from ffnbench.request import (
     BlockRequest,

@@ -9,16 +9,14 @@ import os
 import shutil
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from ffnbench.errors import FfnbenchError, WrongArgument
-from ffnbench.gate.regression import Checked, Status, exit_code
 from ffnbench.report.files.outputs import Outputs
 from ffnbench.report.formats import View, Write, writer_of
-from ffnbench.report.records import Record, origin_record
-from ffnbench.report.tables.findings import check_view, finding_records
+from ffnbench.report.records import Record
 from ffnbench.report.tables.table import TextTable
 from ffnbench.report.tables.text import Terminal, html_fragment, html_page, plain, renderable, show
 
@@ -127,48 +125,6 @@ class Answer(Shows):
     @property
     def _stem(self) -> str:
         return self.name
-
-
-@dataclass(frozen=True, kw_only=True, repr=False)
-class ShownCheck(Shows, Checked):
-    """What `check` and `ab` found: a finding for every metric of every case, and the reports that they follow from."""
-
-    READ = ("before", "findings", "now", "ok", "status")
-
-    @property
-    def _stem(self) -> str:
-        return "check"
-
-    @property
-    def _origin(self) -> Record:
-        return origin_record(self.now)
-
-    @property
-    def ok(self) -> bool:
-        """Whether nothing regressed and nothing is missing; what can't be told is no regression (see `status`)."""
-        return exit_code(list(self.findings), unclear_fails=False) == 0
-
-    @property
-    def status(self) -> str:
-        """The gravest status of all rows: REGRESSED, MISSING, UNCLEAR, INCOMPARABLE, IMPROVED or OK."""
-        found = {finding.status for finding in self.findings}
-        return next((one.value for one in GRAVEST if one in found), Status.OK.value)
-
-    def view(self) -> View:
-        """The findings with all that writes them."""
-        return check_view(self)
-
-    def rows(self) -> list[Record]:
-        """One flat record a metric of a case."""
-        return finding_records(self.findings)
-
-
-GRAVEST = (Status.REGRESSED, Status.MISSING, Status.UNCLEAR, Status.INCOMPARABLE, Status.IMPROVED)
-
-
-def as_shown_check(found: Checked) -> ShownCheck:
-    """The same, able to show itself."""
-    return ShownCheck(**{field.name: getattr(found, field.name) for field in fields(Checked)})
 
 
 def in_notebook() -> bool:

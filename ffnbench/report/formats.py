@@ -14,6 +14,7 @@ from ffnbench.report.tables.text import markdown
 
 FORMATS = ("table", "markdown", "csv", "json")  # for stdout
 SUFFIXES = (".csv", ".json", ".md")
+CHECK_FORMATS, CHECK_SUFFIXES = (*FORMATS, "github"), (".xml", ".md", ".json", ".csv")
 PICTURES = (".png", ".svg", ".pdf")
 PICTURE_SUFFIXES = (*PICTURES, ".csv")  # of plot-activations: the csv holds the points
 ROOFLINE = "roofline"  # a picture with that in its file's name is another one

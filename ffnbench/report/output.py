@@ -17,14 +17,20 @@ from ffnbench.errors import EXIT_INTERRUPTED, EXIT_REGRESSED, FfnbenchError, Unf
 from ffnbench.names import hint_for
 from ffnbench.plan import Plan
 from ffnbench.report.arrangement import Arrangement
-from ffnbench.report.files.exports import EXPORTS
 from ffnbench.report.files.journal import Found, Journal
 from ffnbench.report.files.outputs import Outputs, append, inputs_of, locked, refuse_unwritable, save
 from ffnbench.report.flags import CheckOutput, Shown, Updating, Written
-from ffnbench.report.formats import FORMATS, SUFFIXES, View, Write, is_roofline, writer_of
+from ffnbench.report.formats import (
+    CHECK_FORMATS,
+    CHECK_SUFFIXES,
+    FORMATS,
+    SUFFIXES,
+    View,
+    Write,
+    is_roofline,
+    writer_of,
+)
 from ffnbench.report.progress import ProgressBar
-from ffnbench.report.tables.ceilings import has_ceilings, no_ceilings
-from ffnbench.report.tables.findings import CHECK_FORMATS, CHECK_SUFFIXES
 from ffnbench.report.tables.text import Terminal, show
 from ffnbench.report.views import refuse_unknown_columns
 from ffnbench.result import Progress, Report
@@ -127,9 +133,11 @@ class OutputSink(NullSink):
 
     def known(self, what: Plan | Report) -> None:
         """Raises FfnbenchError where a file could hold nothing."""
-        drawn = any(map(is_roofline, self._outputs.paths))
-        if drawn and (self._counts_only or not has_ceilings(what)):
-            raise no_ceilings()
+        if any(map(is_roofline, self._outputs.paths)):
+            from ffnbench.report.tables.ceilings import has_ceilings, no_ceilings
+
+            if self._counts_only or not has_ceilings(what):
+                raise no_ceilings()
 
     def said(self, plan: Plan | None) -> tuple[str, ...]:
         """Which defaults a file has set."""
@@ -306,6 +314,8 @@ def one_of(name: str, value: str, known: Sequence[str]) -> None:
 
 def _parse_export(text: str, inputs: Iterable[Path]) -> tuple[str, str]:
     """`bencher` (to bencher.json) or `bencher=path`."""
+    from ffnbench.report.files.exports import EXPORTS
+
     name, _, path = text.partition("=")
     one_of("export", name, tuple(EXPORTS))
     path = path or f"{name}.{'txt' if name == 'go-bench' else 'json'}"

@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from importlib import import_module
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ffnbench.errors import EXIT_INTERRUPTED, Interrupted, Unfinished
 from ffnbench.plan import Kind
-from ffnbench.report import rows
 from ffnbench.report.arrangement import Arrangement, arranged, key_of
 from ffnbench.report.files.store import report_text
 from ffnbench.report.formats import ROOFLINE, View, view_of
 from ffnbench.report.records import Record
-from ffnbench.report.tables.activations import timing_records, timing_tables
-from ffnbench.report.tables.block import block_tables
-from ffnbench.report.tables.block_records import block_records
-from ffnbench.report.tables.compare import compare_table
 from ffnbench.report.tables.table import TextTable
 from ffnbench.request import Apart
 from ffnbench.result import Environment, Report
@@ -34,20 +28,42 @@ AS_IT_COMES = Arrangement()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
-    """How the reports of a kind read. `picture` is a function of a file of pictures/."""
+    """How the reports of a kind read: functions, each as `file:name`, loaded where they are called."""
 
-    table: Callable[[Report], TextTable]
-    records: Callable[[Report], list[Record]]
+    tables: str
+    rows: str
     picture: str
 
+    def table(self, report: Report) -> TextTable:
+        """The table or tables for people."""
+        found: TextTable = _named(self.tables)(report)
+        return found
 
-RATIOS, OF_ROOFLINE = "ratios:ratio_figure", "roofline:roofline_figure"
+    def records(self, report: Report) -> list[Record]:
+        """The rows for programs."""
+        found: list[Record] = _named(self.rows)(report)
+        return found
+
+
+RATIOS, OF_ROOFLINE = "pictures.ratios:ratio_figure", "pictures.roofline:roofline_figure"
+OF_CASES = Reading(tables="tables.compare:compare_table", rows="rows:case_records", picture=RATIOS)
 VIEWS = {
-    Kind.COMPARE: Reading(table=compare_table, records=rows.case_records, picture=RATIOS),
-    Kind.SIDES: Reading(table=compare_table, records=rows.case_records, picture=RATIOS),
-    Kind.BLOCK: Reading(table=block_tables, records=block_records, picture="block:block_figure"),
-    Kind.ACTIVATIONS: Reading(table=timing_tables, records=timing_records, picture=RATIOS),
+    Kind.COMPARE: OF_CASES,
+    Kind.SIDES: OF_CASES,
+    Kind.BLOCK: Reading(
+        tables="tables.block:block_tables",
+        rows="tables.block_records:block_records",
+        picture="pictures.block:block_figure",
+    ),
+    Kind.ACTIVATIONS: Reading(
+        tables="tables.activations:timing_tables", rows="tables.activations:timing_records", picture=RATIOS
+    ),
 }
+
+
+def _named(function: str) -> Any:
+    file, _, name = function.partition(":")
+    return getattr(import_module(f"ffnbench.report.{file}"), name)
 
 
 def reading_of(report: Report) -> Reading:
@@ -57,8 +73,7 @@ def reading_of(report: Report) -> Reading:
 
 def figure_of(report: Report, *, roofline: bool = False) -> Figure:
     """The picture of this report; raises FfnbenchError where there is nothing to draw. matplotlib is loaded for it."""
-    file, _, name = (OF_ROOFLINE if roofline else reading_of(report).picture).partition(":")
-    figure: Figure = getattr(import_module(f"ffnbench.report.pictures.{file}"), name)(report)
+    figure: Figure = _named(OF_ROOFLINE if roofline else reading_of(report).picture)(report)
     return figure
 
 

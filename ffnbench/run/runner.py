@@ -121,7 +121,6 @@ class _Known:
     """What one worker has found out of a case and the next does not find out again."""
 
     calls: int | None = None
-    split: int | None = None  # tokens of a part, 0 for none
     seconds: list[float] = field(default_factory=list)  # of every sample
 
 
@@ -255,11 +254,11 @@ class _Runner:
         doing, known = DOING.get(self.plan.case(label).workload.backend, "opening"), self._known[label]
         self._tell(f"{self._which(index)}  {doing} {label}")
         request = {"do": "open", "label": label, "calls": known.calls, "checked": known.calls is not None,
-                   "weights": self.weights, "split": known.split}  # fmt: skip
+                   "weights": self.weights}  # fmt: skip
         opened = self._try(worker, label, request)
         if not opened:
             return
-        known.calls, known.split = opened["calls"], opened.get("split", known.split)
+        known.calls = opened["calls"]
         if self._suspected(label, opened):
             return
         self.checks.opened(label, opened.get("made_of"))

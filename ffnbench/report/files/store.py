@@ -12,9 +12,6 @@ from ffnbench import jsonable
 from ffnbench.errors import FfnbenchError
 from ffnbench.files import content_of
 from ffnbench.plan import METHOD
-from ffnbench.report.files.coherent import refuse_incoherent
-from ffnbench.report.files.journal import is_journal, read_journal
-from ffnbench.report.files.older import as_todays
 from ffnbench.result import SCHEMA, Report
 
 
@@ -46,6 +43,10 @@ def load(path: str | Path) -> Report:
     The seal is checked over the cases and costs as they stand in the file, before these are brought to today's schema;
     a report whose file was edited has no seal.
     """
+    from ffnbench.report.files.coherent import refuse_incoherent
+    from ffnbench.report.files.journal import is_journal, read_journal
+    from ffnbench.report.files.older import as_todays
+
     try:
         content = content_of(path)
         if is_journal(content):

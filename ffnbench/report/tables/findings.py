@@ -14,7 +14,7 @@ from ffnbench.jsonable import text_of
 from ffnbench.metrics import LATENCY
 from ffnbench.report.files.exports import EXPORTS, described, junit, workflow_commands
 from ffnbench.report.files.store import report_text
-from ffnbench.report.formats import FORMATS, Longer, View, view_of
+from ffnbench.report.formats import Longer, View, view_of
 from ffnbench.report.records import Record
 from ffnbench.report.tables.footnotes import Footnotes
 from ffnbench.report.tables.summary import effort, ended_early, judged_lines, notes_of_run
@@ -23,8 +23,6 @@ from ffnbench.report.tables.words import CERTAIN, interval_text, listed, side_li
 from ffnbench.stats.rounds import table_of
 from ffnbench.units import counted, percent, signed_percent
 
-CHECK_FORMATS = (*FORMATS, "github")
-CHECK_SUFFIXES = (".xml", ".md", ".json", ".csv")
 STYLES = {
     Status.REGRESSED: "bold red", Status.MISSING: "bold red", Status.UNCLEAR: "bold yellow",
     Status.INCOMPARABLE: "bold yellow", Status.IMPROVED: "green", Status.OK: "green",

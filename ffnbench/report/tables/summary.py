@@ -5,9 +5,8 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
-from ffnbench.gate.history import History
-from ffnbench.gate.regression import Policy, past_of
 from ffnbench.metrics import LATENCY
 from ffnbench.plan import ACTIVE_PARAMS, CONTROL, Group, MatmulPrecision, NoteKind, Plan, Sizing
 from ffnbench.report.tables.ceilings import ceiling_lines
@@ -30,6 +29,9 @@ from ffnbench.stats.fastest import Fastest, fastest
 from ffnbench.stats.interval import CONFIDENCE
 from ffnbench.stats.noise import NOISES
 from ffnbench.units import counted, digits, percent
+
+if TYPE_CHECKING:
+    from ffnbench.gate.history import History
 
 TOO_NOISY = 0.5
 LONGEST_S = 1800
@@ -208,6 +210,8 @@ def _over_runs(report: Report) -> tuple[str, ...]:
     """The mean over all runs of a file that holds several; the table shows the first."""
     if not report.repeats:
         return ()
+    from ffnbench.gate.regression import Policy, past_of  # few files hold several runs
+
     past = past_of(report, Policy())
     means = [f"{label} {_over(history)}" for (label, _), history in past.rows.items() if history]
     over = f"; over all of them, what moves between runs included: {', '.join(means[:MOST])}" if means else ""
