@@ -169,7 +169,7 @@ class Workload:
         return tolerance(self.dtype, self.matmul_precision)
 
     def on(self, device: str) -> Workload:
-        """The same with `auto` resolved. On an accelerator calls of a cold cache are timed alone, and by the device."""
+        """The workload on a device. On an accelerator calls of a cold cache are timed alone, and by the device."""
         if self.device != "auto":
             return self
         found = replace(self, device=device)
@@ -383,11 +383,11 @@ class Plan:
         return sum(self.families.values())
 
     def by_todays_method(self) -> Plan:
-        """The same question, measured as it is measured now."""
+        """The plan, measured by today's method."""
         return replace(self, protocol=replace(self.protocol, method=METHOD))
 
     def with_device(self, device: str) -> Plan:
-        """The same plan with `auto` resolved."""
+        """The plan on a device, `auto` resolved."""
         auto = {case.workload for case in self.cases if case.workload.device == "auto"}
         resolved = {workload: workload.on(device) for workload in auto}
         cases = (replace(c, workload=resolved[c.workload]) if c.workload in resolved else c for c in self.cases)

@@ -139,6 +139,29 @@ def test_files_and_public_names_say_what_they_are_and_functions_stay_short() -> 
                 assert node.end_lineno - node.lineno <= 60, f"{path}: {node.name}"
 
 
+def test_no_two_classes_have_one_name_and_no_docstring_leans_on_another() -> None:
+    where: dict[str, list[str]] = {}
+    for path in FILES:
+        for node in ast.walk(tree_of(path)):
+            if isinstance(node, ast.ClassDef):
+                where.setdefault(node.name, []).append(str(path))
+            if isinstance(node, ast.FunctionDef | ast.ClassDef):
+                assert not (ast.get_docstring(node) or "").startswith("The same"), f"{path}: {node.name}"
+    assert not {name: paths for name, paths in where.items() if len(paths) > 1 and not name.startswith("_")}
+
+
+def test_a_comparison_loads_no_more_of_the_house_than_it_needs() -> None:
+    """The parent of `compare`, with its whole journey."""
+    code = (
+        "import sys; sys.path.insert(0, 'tests')\nfrom conftest import FakeLaunch\nfrom ffnbench import api\n"
+        "from ffnbench.request import CompareRequest\n"
+        "print(api.measure(api.prepare(CompareRequest(quick=True)), launch=FakeLaunch()).table)\n"
+        "print('MODULES', sum(name.split('.')[0] == 'ffnbench' for name in sys.modules))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, cwd=ROOT)
+    assert int(done.stdout.rpartition("MODULES ")[2]) <= 120, done.stderr
+
+
 def loaded_after(code: str) -> set[str]:
     """Heavy packages in sys.modules after running code in a fresh interpreter."""
     probe = f"{code}\nimport sys; print('LOADED', *sorted({HEAVY!r} & set(sys.modules)))"

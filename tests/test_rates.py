@@ -13,7 +13,7 @@ from exam.simulated import simulate, simulate_checks
 
 from ffnbench.planning.compare import plan_compare
 from ffnbench.request import CompareRequest
-from ffnbench.selftest.rates import SLOWER, Share, failures, rates_of
+from ffnbench.selftest.rates import SLOWER, Rate, failures, rates_of
 from ffnbench.worker.jobs import Jobs
 
 
@@ -57,11 +57,11 @@ def test_the_same_seed_gives_the_same_runs() -> None:
 def test_a_broken_promise_is_noticed(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     told = simulate(12, processes=1)
     good = rates_of([one for of in told.values() for one in of])
-    bad = replace(good, runs=1000, false_difference=Share(hits=300, of=1000), covered=Share(hits=4000, of=5000))
+    bad = replace(good, runs=1000, false_difference=Rate(hits=300, of=1000), covered=Rate(hits=4000, of=5000))
     assert failures(bad) == ["false differences in 30.0% of the runs", "the 95% intervals cover 80.0%"]
-    always = replace(good, runs=1000, covered=Share(hits=5000, of=5000))
+    always = replace(good, runs=1000, covered=Rate(hits=5000, of=5000))
     assert failures(always) == ["the 95% intervals cover 100.0%"]
-    assert failures(replace(good, covered=Share(hits=0, of=0))) == []  # every row was busy
+    assert failures(replace(good, covered=Rate(hits=0, of=0))) == []  # every row was busy
     wrong = {name: [replace(one, verdict="faster") for one in of] for name, of in told.items()}
     monkeypatch.setattr(script, "simulate", lambda runs, **_: wrong)
     assert script.main(["--runs", "12"]) == 1

@@ -15,7 +15,7 @@ from ffnbench.plan import Plan
 from ffnbench.request import SelftestRequest
 from ffnbench.result import Run
 from ffnbench.selftest import exam
-from ffnbench.selftest.rates import SLOWER, Share, Told, rates_of
+from ffnbench.selftest.rates import SLOWER, Rate, Told, rates_of
 
 CALM = World(name="calm", layout=0.001, starter=0.0, sample=0.01)
 
@@ -47,11 +47,11 @@ def test_counting() -> None:
         told(2, "same1", "busy"), told(2, "+5%", "faster", 0.8, 0.9), told(2, "+10%", "slower", 1.05, 1.2),
     ])  # fmt: skip
     assert rates.runs == 3
-    assert rates.false_difference == Share(hits=1, of=3)
-    assert rates.wrong_way == Share(hits=2, of=4)
-    assert rates.covered == Share(hits=4, of=8)
-    assert rates.found == {"+3%": Share(hits=1, of=3), "+5%": Share(hits=0, of=3), "+10%": Share(hits=1, of=3)}
-    assert rates.busy == Share(hits=1, of=3)
+    assert rates.false_difference == Rate(hits=1, of=3)
+    assert rates.wrong_way == Rate(hits=2, of=4)
+    assert rates.covered == Rate(hits=4, of=8)
+    assert rates.found == {"+3%": Rate(hits=1, of=3), "+5%": Rate(hits=0, of=3), "+10%": Rate(hits=1, of=3)}
+    assert rates.busy == Rate(hits=1, of=3)
     assert rates.seconds == 11.0
 
 

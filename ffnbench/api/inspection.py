@@ -51,7 +51,7 @@ def plot_activations(request: PictureRequest, sink: OutputSink) -> list[str]:
 
 
 def draw_activations(request: PictureRequest) -> tuple[Figure, dict[str, Write], dict[str, ActivationSpec]]:
-    """The same as a figure, with what writes it by suffix, and the activations that it shows."""
+    """The figure of activations, what writes it by suffix, and the specs of the activations that it shows."""
     from ffnbench.report.pictures.activations import canvas_of, picture_figure, picture_files
 
     low, high = parse_range(request.range_)
@@ -100,7 +100,7 @@ def inspect_whole(name: str, sink: NullSink = NULL_SINK) -> WholeModel:
 
 
 def _counted_besides(name: str, found: WholeModel) -> WholeModel:
-    """The same by transformers; where that can't help, what is not known stays so, and the note says why."""
+    """The model with what transformers counts. Where it can't help the note says why."""
     unknown = Unanswered("the whole model is not known", "")
     try:
         return _asked_of_transformers("hf_whole", name, unknown, WholeModel)

@@ -89,7 +89,7 @@ class PackedLinear(nn.Linear):
 
 
 class PackedExpertLinear(ExpertLinear):
-    """The same for a layer of every expert; packed for the tokens that an expert gets on average."""
+    """A layer of every expert, packed for the tokens that an expert gets on average."""
 
     packed: list[Tensor]
 

@@ -71,7 +71,7 @@ def waited_share(before: Threads, after: Threads, seconds: float, cpus: int) -> 
 
 
 def switched_share(switches: int, seconds: float) -> float:
-    """The same, as far as involuntary switches tell it."""
+    """Share of the seconds that a thread waited for a CPU, as far as involuntary switches tell it."""
     return max(0.0, switches - 1 - QUIET_SWITCHES_A_S * seconds) * SWITCH_S / seconds
 
 

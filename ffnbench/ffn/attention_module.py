@@ -66,7 +66,7 @@ class Attention(nn.Module):
 
 
 class TextbookAttention(Attention):
-    """The same function as a textbook writes it: every score is computed and kept, masked, normalised, multiplied.
+    """Attention as a textbook writes it: every score is computed and kept, masked, normalised, multiplied.
 
     The mask is the lowest number of the dtype: -1e9, as it is often written, does not fit into float16.
     """
@@ -107,7 +107,7 @@ def build_attention(
 
 
 def attention_reference(module: Attention, x: Tensor) -> Tensor:
-    """The same function in float64, written apart from `forward`: one head after another, what is not seen cut off."""
+    """What a module should give for x (batch, seq_len, d_model), in float64, one head after another."""
     spec, x = module.spec, x.detach().double()
     place = torch.arange(x.shape[-2], device=x.device)
     ago = place[:, None] - place

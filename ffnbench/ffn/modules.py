@@ -36,7 +36,7 @@ def build_module(
 
 
 def reference_output(module: OwnForm, x: Tensor) -> Tensor:
-    """The same function in float64, written apart from `forward`: plain matrix products on float64 copies.
+    """What a module of ours should give for x (..., d_model), in float64 and written apart from `forward`.
 
     With experts, a token goes to those that the module itself chose where a choice is a tie to the module's own
     precision, and to the best by float64 everywhere else.

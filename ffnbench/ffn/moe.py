@@ -108,7 +108,7 @@ class MoESpec:
         return self.router_matrix_params(d_model) + self.router_bias * self.experts
 
     def router_matrix_params(self, d_model: int) -> int:
-        """The same without the router's bias: one MAC each for every token."""
+        """Parameters of the router without its bias: one MAC each for every token."""
         return (self.experts + self.shared_gate) * d_model
 
     def distinct(self, tokens: int) -> float:

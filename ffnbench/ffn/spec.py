@@ -116,7 +116,7 @@ class FFNSpec:
 
     @property
     def form(self) -> str:
-        """The same without the experts around it."""
+        """The name of the form, without the experts around it."""
         if self.gate is Gate.INNER:
             return self._gated_name()
         return self.activation + {Gate.NONE: "", Gate.OUTPUT: "@gate=output"}[self.gate]

@@ -107,7 +107,7 @@ def _main(config: Any) -> FoundFFN:
 
 
 def _form(config: Any, found: FoundFFN) -> FFNSpec | None:
-    """The same FFN by the table of families; None where it has none, or another count."""
+    """The FFN by the table of families; None where it has none, or another count."""
     try:
         groups = read_groups(json.loads(config.to_json_string(use_diff=False)))
     except FfnbenchError:

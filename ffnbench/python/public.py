@@ -94,7 +94,7 @@ def spoken(function: F) -> F:
 
 
 def in_python(problem: FfnbenchError, known: Mapping[str, Argument]) -> FfnbenchError:
-    """The same error in the words of a call: arguments in the place of flags, and no traceback of what is inside."""
+    """An error in the words of a call: arguments in the place of flags, and no traceback of what is inside."""
     problem.message, problem.hint = as_python(problem.message, known), as_python(problem.hint, known)
     problem.args = (problem.message,)
     return problem.with_traceback(None)

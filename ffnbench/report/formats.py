@@ -67,7 +67,7 @@ class View:
     records: Callable[[], Sequence[Record]] = tuple
 
     def ending(self, code: int, problem: FfnbenchError | None = None) -> View:
-        """The same, with how it ends, however it is arranged."""
+        """This view with an exit code and a problem, however it is arranged."""
         again = self.arranged and (lambda how: self.arranged(how).ending(code, problem))  # type: ignore[misc]
         return replace(self, code=code, problem=problem, arranged=again)
 

@@ -49,5 +49,5 @@ GRAVEST = (Status.REGRESSED, Status.MISSING, Status.UNCLEAR, Status.INCOMPARABLE
 
 
 def as_shown_check(found: Checked) -> ShownCheck:
-    """The same, able to show itself."""
+    """What a check found, able to show itself."""
     return ShownCheck(**{field.name: getattr(found, field.name) for field in fields(Checked)})

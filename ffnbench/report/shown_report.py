@@ -77,7 +77,7 @@ class ShownReport(Shows, Report):
 
 
 def as_shown(found: Report) -> ShownReport:
-    """The same report, able to show itself."""
+    """A report that can show itself."""
     return ShownReport(**{field.name: getattr(found, field.name) for field in fields(Report)})
 
 

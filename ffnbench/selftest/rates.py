@@ -39,7 +39,7 @@ class Told:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Share:
+class Rate:
     """So many of so many."""
 
     hits: int
@@ -56,11 +56,11 @@ class Rates:
     """What some runs came to. One has a false difference if any of its equal rows is called slower or faster."""
 
     runs: int
-    false_difference: Share
-    covered: Share  # of the rows that claim an interval: a busy one has none
-    found: dict[str, Share]  # by injected slow-down
-    wrong_way: Share  # a slowed row called faster, or the same
-    busy: Share  # runs with a row that is not decided because others used the CPUs
+    false_difference: Rate
+    covered: Rate  # of the rows that claim an interval: a busy one has none
+    found: dict[str, Rate]  # by injected slow-down
+    wrong_way: Rate  # a slowed row called faster, or the same
+    busy: Rate  # runs with a row that is not decided because others used the CPUs
     seconds: float  # mean
 
 
@@ -91,18 +91,18 @@ def rates_of(told: Sequence[Told]) -> Rates:
     """Count."""
     seconds = {one.run: one.seconds for one in told}
 
-    def runs_with(rows: Iterable[str], *verdicts: Verdict) -> Share:
+    def runs_with(rows: Iterable[str], *verdicts: Verdict) -> Rate:
         hits = {one.run for one in told if one.row in rows and one.verdict in {v.value for v in verdicts}}
-        return Share(hits=len(hits), of=len(seconds))
+        return Rate(hits=len(hits), of=len(seconds))
 
     slowed = [one for one in told if one.row in SLOWER]
     wrong = sum(one.verdict in (Verdict.FASTER.value, Verdict.SAME.value) for one in slowed)
     return Rates(
         runs=len(seconds),
         false_difference=runs_with(SAME, Verdict.SLOWER, Verdict.FASTER),
-        covered=Share(hits=sum(one.covers for one in told), of=sum(one.low is not None for one in told)),
+        covered=Rate(hits=sum(one.covers for one in told), of=sum(one.low is not None for one in told)),
         found={name: runs_with((name,), Verdict.SLOWER) for name in SLOWER},
-        wrong_way=Share(hits=wrong, of=len(slowed)),
+        wrong_way=Rate(hits=wrong, of=len(slowed)),
         busy=runs_with((*SAME, *SLOWER), Verdict.BUSY),
         seconds=sum(seconds.values()) / len(seconds) if seconds else 0.0,
     )

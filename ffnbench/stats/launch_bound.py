@@ -24,5 +24,5 @@ def is_launch_bound(device: Estimate | None, host: Estimate | None) -> bool | No
 
 
 def launch_bound(report: Report, label: str) -> bool | None:
-    """The same of a row."""
+    """Whether a row's time is that of the CPU that issues its work; None where that is not known."""
     return is_launch_bound(report.estimate(label, DEVICE_TIME), report.estimate(label, HOST_TIME))

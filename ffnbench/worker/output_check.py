@@ -322,7 +322,7 @@ class Judge:
         return self._gathered(one, x, y, dict(module.named_parameters()))
 
     def _as_said(self, one: Evidence) -> Rows:
-        """The same of the form that `@like` names, in float64: gradients flow into weights that lie as theirs do."""
+        """Rows of the form that `@like` names, in float64: gradients flow into weights that lie as theirs do."""
         assert self._layout is not None
         assert self._form is not None
         theirs = {name: p.detach().double().requires_grad_() for name, p in self._module.named_parameters()}
@@ -399,7 +399,7 @@ def _name_of(spec: AnySpec) -> str:
 
 
 def _run_eagerly(spec: AnySpec) -> AnySpec:
-    """The same form and weights; experts one after another, since grouped products know few dtypes."""
+    """The spec with its experts run one after another, since grouped products know few dtypes."""
     if isinstance(spec, FFNSpec) and spec.moe is not None:
         return replace(spec, moe=replace(spec.moe, dispatch=Dispatch.EAGER))
     return spec

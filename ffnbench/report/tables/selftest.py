@@ -9,7 +9,7 @@ from ffnbench.errors import Interrupted, Unfinished
 from ffnbench.report.formats import View, view_of
 from ffnbench.report.tables.table import UNKNOWN, Cell, Column, TextTable
 from ffnbench.result import Verdict
-from ffnbench.selftest.rates import COVERAGE, FALSE_AT_MOST, SLOWER, Rates, Share, Told, failures, rates_of
+from ffnbench.selftest.rates import COVERAGE, FALSE_AT_MOST, SLOWER, Rate, Rates, Told, failures, rates_of
 from ffnbench.units import percent
 
 BUSY = Verdict.BUSY.value
@@ -47,7 +47,7 @@ def rates_table(rates: Rates) -> TextTable:
     )  # fmt: skip
 
 
-def _share(share: Share) -> str:
+def _share(share: Rate) -> str:
     return f"{100 * share.value:.1f}%" if share.of else UNKNOWN
 
 

@@ -213,7 +213,7 @@ th, td {{ padding: .2em .8em .2em 0; text-align: right }} th:first-child, td:fir
 
 
 def html_page(table: TextTable, title: str) -> str:
-    """The same as a page that stands by itself: no script, nothing from elsewhere."""
+    """A table as a whole HTML page: no script, nothing from elsewhere."""
     return PAGE.format(title=html.escape(f"ffnbench: {title}"), body=html_fragment(table))
 
 
