@@ -87,7 +87,7 @@ MISTAKES = [
     (["--device", "cpu:1"], "unknown device", "devices: auto"),
     (["--variants", f"swish@beta=1{'0' * 400}"], "beta inf is not finite", "relu"),
     (["--variants", f"swiglu@limit=1{'0' * 400}"], "limit inf", "swiglu_oai"),
-    (["--seq-len", "128,", "512"], "'128,' ends in a comma", "a list has commas and no spaces"),
+    (["--seq-len", "128,", "512"], "--seq-len '128,' has an empty value", "a list has commas and no spaces"),
     (["list", "rulez"], "nothing is called 'rulez'", "did you mean 'rules'"),
     (["comprae"], "no such command 'comprae'", "--help"),
     (["cost", "--variants", "swigul"], "unknown variant", "did you mean 'swiglu'"),

@@ -66,6 +66,17 @@ def test_a_reader_that_goes_away_changes_nothing(tmp_path: Path, reader: str) ->
     assert (tmp_path / "a.csv").read_text().count("\n") == 4
 
 
+def test_who_reads_a_file_while_it_is_written_anew_reads_all_of_the_old_one(tmp_path: Path) -> None:
+    path = tmp_path / "run.json"
+    path.write_bytes(b"old" * 1000)
+    with path.open("rb") as reader:
+        assert reader.read(3) == b"old"
+        replace_file(path, b"new" * 10)
+        assert reader.read() == b"old" * 999
+    assert path.read_bytes() == b"new" * 10
+    assert list(tmp_path.iterdir()) == [path]
+
+
 def test_a_full_stdout_is_told_and_the_files_are_written(tmp_path: Path) -> None:
     done = shell("ffnbench cost -o a.csv >/dev/full; echo $? >code", tmp_path)
     assert (tmp_path / "code").read_text() == "3\n"

@@ -104,8 +104,8 @@ MISTAKES = [  # no worker is started
     (["--gated", "--activations", "swiglu_oai"], "has no 'limit'", "beta"),
     *((["--range=" + text], "is empty, or beyond", "--range=-4:4") for text in ("1:1", "4:-4", "-inf:4", "0:1e300")),
     (["--range", "3"], "cannot read the range '3'", "LO:HI"),
-    (["--size", "0x3"], "the size '0x3' cannot be read", "between 3x2 and 60x60"),
-    (["--size", "1x1"], "the size '1x1' is out of range", "between 3x2 and 60x60"),
+    (["--size", "0x3"], "cannot read the size '0x3'", "between 3x2 and 60x60"),
+    (["--size", "1x1"], "cannot read the size '1x1'", "between 3x2 and 60x60"),
     (["--size", "60x60", "--dpi", "167"], "more than 100 megapixels", "at most --dpi 166"),
     (["--dpi", "0"], "dpi must be a positive integer", "--dpi 64"),
     (["--timeout", "0"], "--timeout must be positive seconds", "300"),
@@ -153,9 +153,9 @@ def test_facts_of_all_activations_fit_and_say_what_they_are(folder: Path) -> Non
     assert f"{silu['minimum']:.10f} {silu['minimum_at']:.10f}" == "-0.2784645428 -1.2784645428"
     assert (silu["hf"], silu["te"], silu["flops"], silu["smooth"]) == ("silu, swish", "silu", 5, True)
     assert (silu["low_reached"], silu["high_reached"], silu["monotonic"]) == (True, False, "no")
-    assert (hardswish["smooth"], hardswish["kinks"], hardswish["jumps"]) == (False, [-3, 3], [])
+    assert (hardswish["smooth"], list(hardswish["kinks"]), list(hardswish["jumps"])) == (False, [-3, 3], [])
     assert [step[key] for key in ("jumps", "monotonic", "minimum_flat", "minimum_until")] == [
-        [0],
+        (0.0,),
         "increasing",
         True,
         0,

@@ -155,10 +155,7 @@ def test_every_way_to_type_three_variants(call) -> None:
 
 
 CUT = [
-    ("cost --seq-len 128 512", "'512' is no variant", "--seq-len 128,512"),
     ("compare --seq-len 128, 512", "--seq-len '128,' has an empty value", "no spaces"),
-    ("cost --mode forward training", "'training' is no variant", "--mode forward,training"),
-    ("compare --backend eager onednn", "'onednn' is no variant", "--backend eager,onednn"),
     ("cost --seq-len 128,51x", "--seq-len: '51x' is not a whole number, in '128,51x'", "--seq-len"),
     ("block --seq-len 128 512", "extra argument", "commas and no spaces"),
     ("block --dtype float32,bf16", "--dtype takes one value here", "`ffnbench compare`"),

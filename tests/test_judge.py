@@ -26,7 +26,7 @@ from ffnbench.run.output_checks import SHARE, OutputChecks
 from ffnbench.run.runner import run
 from ffnbench.run.session import WorkerLost
 from ffnbench.worker import evidence, originals
-from ffnbench.worker.inputs import PART, WIDEST, Pool, most_inputs, width_of
+from ffnbench.worker.inputs import PART, WIDEST, Pool, factors_of, most_inputs, width_of
 from ffnbench.worker.jobs import Jobs
 from ffnbench.worker.originals import Originals
 
@@ -67,6 +67,13 @@ def test_no_content_repeats_and_each_can_be_made_again(dtype: torch.dtype, train
             assert 0.4 < float(x.detach().double().std()) < 1.6  # of 240 numbers by 24 factors
             x.detach().fill_(7.0)  # what was written to is whole again in the next sample
     assert (len(seen), len(sizes)) == (21, 21)  # no magnitudes either
+
+
+def test_factors_of_inputs_have_either_sign_and_the_mean_square_of_the_seeded_one() -> None:
+    factors = factors_of(7, 200, 64)
+    assert 0.45 < float((factors < 0).float().mean()) < 0.55
+    assert 0.5 <= float(factors.abs().min()) < float(factors.abs().max()) <= 1.43
+    assert float(factors.square().mean()) == pytest.approx(1, abs=0.02)
 
 
 def test_a_long_list_of_numbers_is_renewed_in_parts() -> None:
@@ -113,6 +120,13 @@ def test_the_error_is_that_of_the_dtype(dtype: str) -> None:
     found = Jobs(jobs.plan).judge("swiglu", told, 5.0)
     least, most = {"float64": (0, 1e-13), "bfloat16": (1e-4, 2e-2), "float16": (1e-5, 3e-3)}[dtype]
     assert least <= found["error"] < most
+
+
+def test_a_wrong_gradient_in_a_narrow_dtype_is_found() -> None:
+    jobs, told = told_by(plan_of("swiglu", dtype="bfloat16", mode="train"))
+    for one in told:
+        one["dx"] = evidence.packed(-evidence.unpacked(one["dx"], torch.bfloat16, (-1,)))
+    assert Jobs(jobs.plan).judge("swiglu", told, 5.0)["error"] > 0.1
 
 
 def test_the_rows_that_travel_are_those_of_a_plain_formula() -> None:

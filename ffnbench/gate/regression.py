@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
 
-from ffnbench.errors import FfnbenchError
+from ffnbench.errors import EXIT_REGRESSED, FfnbenchError
 from ffnbench.gate.history import Change, History, history_of
 from ffnbench.metrics import LATENCY, METRICS, Metric
 from ffnbench.names import hint_for
@@ -393,7 +393,7 @@ def exit_code(findings: list[Finding], *, unclear_fails: bool) -> int:
     """0 nothing regressed, 1 regressed, 3 a row that should be there is not, 4 unclear and told to fail then."""
     statuses = {finding.status for finding in findings}
     if Status.REGRESSED in statuses:
-        return 1
+        return EXIT_REGRESSED
     if Status.MISSING in statuses:
         return 3
     return 4 if unclear_fails and statuses & {Status.UNCLEAR, Status.INCOMPARABLE} else 0

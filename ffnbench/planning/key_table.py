@@ -81,7 +81,7 @@ KEYS = (
         "swiglu@matmul_precision=high"),
     Key("reduced_reductions", Of.WORKLOAD, "16-bit products may add in 16 bits: true or false", "true",
         "swiglu@dtype=bf16@reduced_reductions=false"),
-    Key("slowdown", Of.WORKLOAD, "each call spins for this share of its time: a test of measuring", "0",
+    Key("slowdown", Of.WORKLOAD, "each call spins for this share of its time, on the CPU: a test of measuring", "0",
         "slow=swiglu@slowdown=0.05"),
     Key("routing", Of.WORKLOAD, "how tokens spread over experts: uniform, skewed or trained-like", "uniform",
         "swiglu@moe=8x2@routing=skewed"),
