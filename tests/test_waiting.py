@@ -15,6 +15,7 @@ from ffnbench.device.waiting import (
     SWITCHES,
     Thread,
     WaitMeter,
+    switched_share,
     threads_of,
     waited_share,
 )
@@ -92,3 +93,9 @@ def test_a_thread_without_a_cpu_is_seen_to_wait() -> None:
         neighbour.wait()
     assert beside > 0.3
     assert min(share() for _ in range(3)) < beside / 2
+
+
+def test_a_switch_beyond_the_usual_fifty_a_second_counts_for_four_milliseconds() -> None:
+    assert switched_share(101, 1.0) == pytest.approx(0.2)
+    assert switched_share(201, 2.0) == pytest.approx(0.2)
+    assert switched_share(40, 1.0) == 0
