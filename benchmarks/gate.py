@@ -13,7 +13,7 @@ from exam.alarms import broken_promises, check_plan, report
 from exam.machine import STATES, WORLDS, as_measured
 from exam.simulated import BASELINE_RUNS, simulate_checks
 
-from ffnbench.gate.regression import DEFAULT_LATENCY
+from ffnbench.gate.decision import DEFAULT_LATENCY
 
 CHOSEN = (*WORLDS[:3], STATES[0])
 SHARES = (0.0, 0.07, 0.08, 0.10)

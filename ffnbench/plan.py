@@ -240,7 +240,7 @@ class Protocol:
     """How it is measured. The replicate is the worker, a fresh process; a round measures each case once.
 
     Without `precision`, `workers` and `rounds` are what is run. With it they are the fewest: the run adds to them
-    until every ratio is known to +-`precision` (a fraction) or `budget_s` seconds are over (stats/enough.py).
+    until every ratio is known to +-`precision` (a fraction) or `budget_s` seconds are over (stats/stopping.py).
     Latencies of different `method`s are not compared.
     """
 

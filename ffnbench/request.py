@@ -120,7 +120,7 @@ class Lists:
 
 @dataclass(frozen=True, kw_only=True)
 class Device:
-    """What it runs on. `threads` None is the CPUs that this process may use: api.py fills it in."""
+    """What it runs on. `threads` None is the CPUs that this process may use: api/ fills it in."""
 
     device: str = flag(
         "auto", "auto (a GPU where there is one), cpu, cuda (ROCm too), cuda:1, xpu, mps.", WORKLOAD, "NAME")

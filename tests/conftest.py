@@ -23,8 +23,8 @@ from ffnbench.api import measuring, world
 from ffnbench.ffn.cost import Cost
 from ffnbench.ffn.spec import ActivationSpec, ImportedSpec
 from ffnbench.plan import OWN, Arm, Backend, Case, Workload
+from ffnbench.report.columns import case_records
 from ffnbench.report.records import csv_text
-from ffnbench.report.rows import case_records
 from ffnbench.result import Agreement, Curve, Report
 from ffnbench.run.prober import Prober
 from ffnbench.run.session import Session, WorkerLost

@@ -17,7 +17,7 @@ from conftest import ROOT, FakeLaunch, KnownProber, ffnbench, listen
 
 from ffnbench import jsonable
 from ffnbench.errors import FfnbenchError
-from ffnbench.gate.regression import Status, output_finding
+from ffnbench.gate.decision import Status, output_finding
 from ffnbench.gate.repository import PREFIX, Repository
 from ffnbench.plan import CONTROL, OWN, Arm, Case
 from ffnbench.planning.compare import plan_compare

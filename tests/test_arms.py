@@ -15,13 +15,13 @@ from ffnbench.device.environment import about_build
 from ffnbench.errors import FfnbenchError
 from ffnbench.plan import CONTROL, OWN, Arm, Plan
 from ffnbench.planning.compare import plan_compare
-from ffnbench.planning.grammar import parse_variant
+from ffnbench.planning.variant_text import parse_variant
 from ffnbench.report.tables.words import side_lines
 from ffnbench.request import CompareRequest
 from ffnbench.result import Side
+from ffnbench.run.arms import start_for
 from ffnbench.run.runner import run
 from ffnbench.run.session import BOOT, interpreter_of, variables_of
-from ffnbench.run.worker_group import start_for
 
 
 def test_an_arm_is_read_from_the_keys_of_a_variant() -> None:

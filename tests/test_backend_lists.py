@@ -19,10 +19,10 @@ from ffnbench.cli import app
 from ffnbench.errors import FfnbenchError
 from ffnbench.ffn.attention import AttentionSpec
 from ffnbench.ffn.spec import ActivationSpec, FFNSpec, Gate, HFSpec, ImportedSpec
-from ffnbench.gate.regression import Policy, Status, exact_findings
+from ffnbench.gate.decision import Policy, Status, exact_findings
 from ffnbench.metrics import COMPILE, ERROR, HELD, LATENCY, PACK
 from ffnbench.plan import Backend, Plan, Workload, values_of
-from ffnbench.planning.backends import lacks
+from ffnbench.planning.backend_limits import lacks
 from ffnbench.planning.block import plan_block
 from ffnbench.planning.compare import plan_compare
 from ffnbench.report.tables.compare import compare_table

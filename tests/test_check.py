@@ -13,7 +13,7 @@ from gate_world import edited, machine, measured, saved, timed
 
 from ffnbench import api
 from ffnbench.errors import FfnbenchError
-from ffnbench.gate.regression import Finding, Policy, Status, exit_code, parse_tolerances, status_of
+from ffnbench.gate.decision import Finding, Policy, Status, exit_code, parse_tolerances, status_of
 from ffnbench.report.files.exports import EXPORTS
 
 ALL = ("relu", "gelu", "swiglu", "(control)")

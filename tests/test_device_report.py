@@ -17,7 +17,7 @@ from conftest import csv_of
 from rich.cells import cell_len
 
 from ffnbench import api
-from ffnbench.gate.regression import Policy, Status, exact_findings, latency_findings, past_of
+from ffnbench.gate.decision import Policy, Status, exact_findings, latency_findings, past_of
 from ffnbench.metrics import DEVICE_TIME, HOST_TIME, LATENCY, WORKSPACE
 from ffnbench.plan import NoProbe, Plan, Workload, cost_of
 from ffnbench.planning.block import plan_block

@@ -13,8 +13,8 @@ from ffnbench import api
 from ffnbench.api import measuring
 from ffnbench.cli import app
 from ffnbench.plan import METHOD
+from ffnbench.report.columns import case_records
 from ffnbench.report.files.store import load, report_text
-from ffnbench.report.rows import case_records
 from ffnbench.report.shown_report import recompute
 from ffnbench.report.tables.compare import compare_table
 from ffnbench.report.tables.text import plain

@@ -17,8 +17,8 @@ from ffnbench.planning.effort import MIN_WORKERS, protocol_of
 from ffnbench.request import CompareRequest, Effort
 from ffnbench.result import Sample
 from ffnbench.run.runner import run
-from ffnbench.stats.enough import FIRST_LOOK, MOST_WORKERS, Pace, Scatter, limit_met, rounds_wanted, scatter
 from ffnbench.stats.rounds import Table
+from ffnbench.stats.stopping import FIRST_LOOK, MOST_WORKERS, Pace, Scatter, limit_met, rounds_wanted, scatter
 from ffnbench.stats.verdict import summarise
 
 PACE = Pace(0.2, 0.075)

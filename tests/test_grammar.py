@@ -6,7 +6,7 @@ import pytest
 
 from ffnbench.errors import FfnbenchError
 from ffnbench.ffn.spec import Gate
-from ffnbench.planning.grammar import parse_scalar, parse_variant, parse_variants
+from ffnbench.planning.variant_text import parse_scalar, parse_variant, parse_variants
 
 
 @pytest.mark.parametrize(

@@ -24,8 +24,8 @@ from ffnbench.ffn.spec import FFNSpec
 from ffnbench.metrics import LATENCY
 from ffnbench.plan import CONTROL, Arm, Plan, Workload
 from ffnbench.planning.compare import plan_compare
-from ffnbench.planning.grammar import parse_variant
 from ffnbench.planning.key_table import KEYS
+from ffnbench.planning.variant_text import parse_variant
 from ffnbench.report.files.store import load, report_text
 from ffnbench.report.tables.compare import compare_table
 from ffnbench.report.tables.text import html_fragment, plain

@@ -22,13 +22,14 @@ from ffnbench.plan import NoProbe, Plan, cost_of
 from ffnbench.planning.compare import plan_compare
 from ffnbench.request import CompareRequest, TimingRequest
 from ffnbench.result import Against, CaseCost, FailureKind
-from ffnbench.run.output_checks import SHARE, OutputChecks
+from ffnbench.run.judging import SHARE, OutputChecks
 from ffnbench.run.runner import run
 from ffnbench.run.session import WorkerLost
-from ffnbench.worker import evidence, originals
+from ffnbench.worker import evidence
+from ffnbench.worker import tampering as originals
 from ffnbench.worker.inputs import PART, WIDEST, Pool, factors_of, most_inputs, width_of
 from ffnbench.worker.jobs import Jobs
-from ffnbench.worker.originals import Originals
+from ffnbench.worker.tampering import Originals
 
 D, H = 32, 48
 
@@ -406,7 +407,7 @@ def judged_by(
     checks.opened("swiglu", {"w": "AAAA"})
     said = []
     for _ in range(times):
-        checks.hear("swiglu", {"salt": 1})
+        checks.add_evidence("swiglu", {"salt": 1})
         said.append(checks.judge("swiglu", 1.0, plan, None))
     return said, checks, judge
 
@@ -455,14 +456,14 @@ def test_a_judge_that_is_lost_is_started_again_and_a_second_time_is_the_cases_fa
 
 def test_judging_waits_for_its_share_of_the_time() -> None:
     _, checks, _ = judged_by({})
-    assert checks.due("swiglu", 100.0) == 0  # nothing waits
-    checks.hear("swiglu", {})
-    checks.hear("relu", {})
-    assert checks.due("relu", 10.0) == 0  # the run may be a short one
-    assert checks.due("relu", 30.0) > 0  # was never judged
+    assert checks.seconds_to_judge("swiglu", 100.0) == 0  # nothing waits
+    checks.add_evidence("swiglu", {})
+    checks.add_evidence("relu", {})
+    assert checks.seconds_to_judge("relu", 10.0) == 0  # the run may be a short one
+    assert checks.seconds_to_judge("relu", 30.0) > 0  # was never judged
     checks.seconds = 4.0
-    assert checks.due("swiglu", 4.0 / SHARE - 1) == 0
-    assert checks.due("swiglu", 4.0 / SHARE + 100) == pytest.approx(100 * SHARE / 2)
+    assert checks.seconds_to_judge("swiglu", 4.0 / SHARE - 1) == 0
+    assert checks.seconds_to_judge("swiglu", 4.0 / SHARE + 100) == pytest.approx(100 * SHARE / 2)
 
 
 # In a run

@@ -15,12 +15,12 @@ from exam.machine import Machine, World
 from exam.readings import OURS, REFERENCE, Reading, contradictions, exam_plan, is_wrong, lines, score_of
 from exam.worlds import LIVE_WORLDS, QUIET, chosen, seed_of
 
+from ffnbench.gate.decision import Status
 from ffnbench.gate.looks import look_back, report_of
-from ffnbench.gate.regression import Status
 from ffnbench.plan import Case, Plan
 from ffnbench.result import Report
 from ffnbench.run.runner import run
-from ffnbench.stats.enough import Answered
+from ffnbench.stats.stopping import Answered
 
 CALM = World(name="calm", layout=0.001, starter=0.0, sample=0.01)
 

@@ -11,11 +11,11 @@ from conftest import FakeLaunch
 from scipy.special import stdtrit
 
 from ffnbench import api
+from ffnbench.gate.decision import Finding, Policy, Status
 from ffnbench.gate.looks import FIRST, LAST, LATER, level_after, level_at_end, look_back, report_of
-from ffnbench.gate.regression import Finding, Policy, Status
 from ffnbench.request import CompareRequest
 from ffnbench.run.runner import run
-from ffnbench.stats.enough import looks
+from ffnbench.stats.stopping import looks
 
 RUNS = 6000
 TOLERANCES = (0.3, 0.6, 1.0, 1.5, 2.0, 3.0, 5.0, 10.0)  # in standard deviations of a worker

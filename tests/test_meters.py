@@ -18,7 +18,7 @@ from ffnbench.errors import Unsupported
 from ffnbench.planning.compare import plan_compare
 from ffnbench.request import CompareRequest
 from ffnbench.worker import jobs, meters
-from ffnbench.worker.evidence import Witness
+from ffnbench.worker.evidence import OutputRecorder
 
 D, SEQ = 8, 32
 COLD_S, WARM_S = 1 / 64, 1 / 1024  # powers of two, so that their sums are exact
@@ -173,7 +173,7 @@ def test_nothing_comes_before_a_call_that_is_looked_at(draws: bool, monkeypatch:
     with used(Context(World())) as context:
         subject = on(context)
         inputs = subject.pool.renew(3, 10)
-        witness = Witness(subject.module, subject.pool, 3, 10, 6, True, False, draws, context)
+        witness = OutputRecorder(subject.module, subject.pool, 3, 10, 6, True, False, draws, context)
         meters.sample(subject, inputs, [witness], apart=False)
     assert log == ["wait", *["call"] * 7, "wait", "wait", *["call"] * 3, "wait"]
     assert witness.told()["problem"] == ""

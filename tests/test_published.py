@@ -14,7 +14,7 @@ from ffnbench.models.model import OwnMLP
 from ffnbench.models.presets import PRESETS, as_text
 from ffnbench.plan import NoProbe, cost_of
 from ffnbench.planning.compare import plan_compare
-from ffnbench.planning.grammar import parse_variant
+from ffnbench.planning.variant_text import parse_variant
 from ffnbench.request import CompareRequest
 from ffnbench.run.memory_limits import check_fits, memory_needed
 

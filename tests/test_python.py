@@ -25,7 +25,7 @@ from ffnbench.activations.table import ACTIVATIONS
 from ffnbench.api import variants
 from ffnbench.cli import app
 from ffnbench.errors import FfnbenchError
-from ffnbench.gate.regression import Finding, Status
+from ffnbench.gate.decision import Finding, Status
 from ffnbench.python.arguments import arguments_of, as_python, request_of
 from ffnbench.python.stub import STUB, stub_text
 from ffnbench.python.targets import variants_text

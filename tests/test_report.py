@@ -15,10 +15,10 @@ from rich.cells import cell_len
 from ffnbench import cost
 from ffnbench.api import measure, prepare
 from ffnbench.errors import FfnbenchError
+from ffnbench.report.columns import case_records
 from ffnbench.report.files.outputs import Outputs
 from ffnbench.report.files.store import load, report_text
 from ffnbench.report.formats import SUFFIXES
-from ffnbench.report.rows import case_records
 from ffnbench.report.tables import listing
 from ffnbench.report.tables.compare import compare_table
 from ffnbench.report.tables.table import EXTRA, Column, TextTable, ratio_cell

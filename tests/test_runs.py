@@ -14,7 +14,7 @@ from conftest import FakeLaunch
 from gate_world import edited, machine, timed
 
 from ffnbench.api import checks, measuring
-from ffnbench.gate import regression as module
+from ffnbench.gate import decision as module
 from ffnbench.report.files.store import load
 
 COMPARE = "--variants relu,gelu,swiglu --d-model 64 --threads 1 --metrics latency --precision 0.5"

@@ -19,11 +19,11 @@ from ffnbench.plan import Arm, Plan
 from ffnbench.planning.compare import plan_compare
 from ffnbench.request import CompareRequest
 from ffnbench.run import runner
+from ffnbench.run.arms import WorkerGroup
 from ffnbench.run.runner import run
 from ffnbench.run.session import Fork, Session, WorkerLost
-from ffnbench.run.worker_group import WorkerGroup
-from ffnbench.run.worker_source import Source
-from ffnbench.stats.enough import STARTERS
+from ffnbench.run.worker_pool import WorkerPool
+from ffnbench.stats.stopping import STARTERS
 from ffnbench.worker.heap import ALLOCATOR, KEEPS, SYSTEM
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="workers are forked on Linux")
@@ -202,13 +202,13 @@ def test_an_import_that_starts_a_thread_makes_workers_interpreters_of_their_own(
     threaded.write_text(MODULES.replace("import os", begun + "import os", 1))
     plan = plan_of(threaded, ("Plain",))
     plan = replace(plan, protocol=replace(plan.protocol, workers=2))
-    sources: list[Source] = []
+    sources: list[WorkerPool] = []
 
-    def kept(*arguments: object) -> Source:
-        sources.append(Source(*arguments))  # type: ignore[arg-type]
+    def kept(*arguments: object) -> WorkerPool:
+        sources.append(WorkerPool(*arguments))  # type: ignore[arg-type]
         return sources[-1]
 
-    monkeypatch.setattr(runner, "Source", kept)
+    monkeypatch.setattr(runner, "WorkerPool", kept)
     done = run(plan)
     [source] = sources
     assert not source.forks
@@ -251,7 +251,7 @@ def test_an_import_that_hangs_costs_one_starter_and_is_left_to_the_children(modu
         made.append(FakeStarter("preload"))
         return made[-1]
 
-    source = Source(plan_of(modules), launch)
+    source = WorkerPool(plan_of(modules), launch)
     source.start()
     numbers = [source.next(3)[0] for _ in range(3)]
     assert numbers == [1, 1, 1]
@@ -259,18 +259,18 @@ def test_an_import_that_hangs_costs_one_starter_and_is_left_to_the_children(modu
 
 
 def test_starters_that_are_lost_again_and_again_end_the_run() -> None:
-    source = Source(plan_of(Path("mine.py")), lambda: FakeStarter("fork"))
+    source = WorkerPool(plan_of(Path("mine.py")), lambda: FakeStarter("fork"))
     source.start()
     with pytest.raises(Unfinished, match="workers can't be forked"):
         source.next(3)
 
 
 def test_a_starter_is_forked_by_turns() -> None:
-    source = Source(plan_of(Path("mine.py")), lambda: FakeStarter(""))
+    source = WorkerPool(plan_of(Path("mine.py")), lambda: FakeStarter(""))
     source.start()
     assert [source.next(9)[0] for _ in range(5)] == [0, 1, 0, 1, 0]
     assert source.started == STARTERS
-    alone = Source(plan_compare(CompareRequest(variants="relu", metrics="latency")), FakeLaunch())
+    alone = WorkerPool(plan_compare(CompareRequest(variants="relu", metrics="latency")), FakeLaunch())
     alone.start()
     assert [alone.next(4)[0] for _ in range(4)] == [0, 1, 2, 3]
 

@@ -14,11 +14,11 @@ from conftest import FakeLaunch
 from ffnbench import api
 from ffnbench.api import measuring
 from ffnbench.errors import FfnbenchError
-from ffnbench.gate.regression import Finding, Status, without_gain
+from ffnbench.gate.decision import Finding, Status, without_gain
 from ffnbench.plan import CONTROL
+from ffnbench.report.columns import case_records
 from ffnbench.report.files.exports import bencher, github_action_benchmark, go_bench
 from ffnbench.report.files.store import load, report_text
-from ffnbench.report.rows import case_records
 from ffnbench.report.shown_report import ShownReport, recompute
 from ffnbench.report.tables.compare import compare_table
 from ffnbench.report.tables.text import plain

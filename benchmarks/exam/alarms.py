@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from math import log, sqrt
 
 from exam.text import table
-from ffnbench.gate.regression import Finding, Policy, Status
+from ffnbench.gate.decision import Finding, Policy, Status
 from ffnbench.metrics import LATENCY
 from ffnbench.plan import Case, Plan
 from ffnbench.planning.compare import plan_compare

@@ -25,7 +25,7 @@ from ffnbench.plan import Plan
 from ffnbench.result import Comparison, Report
 from ffnbench.run.runner import run
 from ffnbench.selftest.exam import finished
-from ffnbench.stats.enough import Answered
+from ffnbench.stats.stopping import Answered
 from ffnbench.stats.verdict import decide, summarise
 
 REPEATS_A_TRUTH = 5

@@ -20,8 +20,8 @@ from ffnbench.metrics import LATENCY
 from ffnbench.plan import CONTROL, METHOD, Case, Plan
 from ffnbench.report.files.store import load
 from ffnbench.result import Environment, Report, Run
-from ffnbench.stats.enough import Answered
 from ffnbench.stats.rounds import FEWEST_CLEAN
+from ffnbench.stats.stopping import Answered
 from ffnbench.worker.channel import Message
 
 START_S, OPEN_S, CALL_S, SAMPLE_S = 1.5, 0.06, 0.01, 0.03

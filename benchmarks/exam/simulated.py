@@ -15,7 +15,7 @@ from ffnbench.request import DEFAULT_BUDGET_S
 from ffnbench.result import Report
 from ffnbench.run.runner import run
 from ffnbench.selftest.rates import Told, comparison_plan, told_by
-from ffnbench.stats.enough import Answered
+from ffnbench.stats.stopping import Answered
 
 BASELINE_RUNS, BUDGET_S = 3, DEFAULT_BUDGET_S
 AGES = 10**6  # between the seeds of a baseline and of its checks

@@ -34,8 +34,7 @@ from ffnbench.gate.baseline import (
     unpredicted,
 )
 from ffnbench.gate.checkouts import placed, prober_within
-from ffnbench.gate.looks import Look, expected, foretell, look, look_back
-from ffnbench.gate.regression import (
+from ffnbench.gate.decision import (
     Checked,
     Expected,
     Finding,
@@ -50,16 +49,17 @@ from ffnbench.gate.regression import (
     past_of,
     without_gain,
 )
+from ffnbench.gate.looks import Look, expected, foretell, look, look_back
 from ffnbench.gate.trust import Named, refuse_reached, refuse_untrusted
 from ffnbench.plan import Arm, Plan
-from ffnbench.planning.grammar import Variant
 from ffnbench.planning.sides import BASE, plan_sides, sides_asked, variant_of_sides
+from ffnbench.planning.variant_text import Variant
 from ffnbench.report.output import NullSink
 from ffnbench.report.shown_report import ShownReport
 from ffnbench.report.tables.findings import check_view, foretold_text
 from ffnbench.request import CheckRequest, SidesRequest
 from ffnbench.result import CaseCost, Environment, Report
-from ffnbench.stats.enough import Answered
+from ffnbench.stats.stopping import Answered
 
 
 def check(request: CheckRequest, sink: NullSink = NULL_SINK, *, update: bool = False, append: bool = False) -> Checked:

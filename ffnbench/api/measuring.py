@@ -20,13 +20,13 @@ from ffnbench.report.progress import wait_text
 from ffnbench.report.shown_report import ShownReport
 from ffnbench.request import Apart
 from ffnbench.result import Progress
-from ffnbench.run.lock import turn
+from ffnbench.run.arms import Launch
+from ffnbench.run.machine_lock import machine_lock
 from ffnbench.run.memory_limits import fit_into
 from ffnbench.run.runner import run
-from ffnbench.run.worker_group import Launch
 from ffnbench.stats.ceilings import shares_of
-from ffnbench.stats.enough import Answered
 from ffnbench.stats.rounds import table_of
+from ffnbench.stats.stopping import Answered
 from ffnbench.stats.verdict import summarise, with_suspects
 
 
@@ -119,7 +119,7 @@ def measured_once(
     costs = prepared.costs_of(prepared.plan)
     keep = sink.journal(new_report(prepared.plan, costs))
     timed = "latency" in prepared.plan.metrics  # bytes are the same beside anyone
-    with turn(sink.waits, sink.tell) if timed else nullcontext("") as beside, sink.progress() as listener:
+    with machine_lock(sink.waits, sink.tell) if timed else nullcontext("") as beside, sink.progress() as listener:
         done = run(
             prepared.plan,
             on_progress=listener,

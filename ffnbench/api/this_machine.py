@@ -29,11 +29,11 @@ from ffnbench.report.tables.listing import (
 )
 from ffnbench.request import SelftestRequest
 from ffnbench.result import Environment, MachineCeilings
+from ffnbench.run.arms import Worker
 from ffnbench.run.devices import listed, why_not_seen
-from ffnbench.run.lock import turn
+from ffnbench.run.machine_lock import machine_lock
 from ffnbench.run.memory_limits import room_for_ceilings
 from ffnbench.run.session import WorkerLost
-from ffnbench.run.worker_group import Worker
 
 CEILINGS_S = 4.5  # of looking for those of the machine; with what comes before and after it five
 
@@ -88,7 +88,7 @@ def _ceilings_here(worker: Worker, found: Environment, sink: NullSink) -> Machin
     threads = usable_cpus()
     asked = roofs_of_machine(threads, DTYPES.names(), caches(), room_for_ceilings((), usable_memory()))
     request = {"do": "ceilings", "roofs": [jsonable.encode(roof) for roof in asked], "seconds": CEILINGS_S}
-    with turn(sink.waits, sink.tell):
+    with machine_lock(sink.waits, sink.tell):
         answer = worker.ask(request, COUNT_TIMEOUT_S)
     if "failure" in answer:
         raise Unfinished(f"the ceilings could not be measured: {answer['message']}", "`ffnbench env` tells the rest")
@@ -107,6 +107,6 @@ def selftest(request: SelftestRequest, sink: NullSink = NULL_SINK) -> None:
 
     asked = exam(request)
     tell_seconds(sink, asked.wait, asked.plan.cases[0].workload.threads)
-    with turn(sink.waits, sink.tell), sink.progress() as listener:
+    with machine_lock(sink.waits, sink.tell), sink.progress() as listener:
         told = measure(asked, listener)
     sink.show(lambda: selftest_view(told, asked.repeats))

@@ -9,9 +9,9 @@ from typing import Any
 from ffnbench.device.environment import why_no_gpu
 from ffnbench.device.machine_noise import others_now
 from ffnbench.errors import Unfinished
+from ffnbench.run.arms import Launch, Worker
 from ffnbench.run.prober import Prober
 from ffnbench.run.session import Session, WorkerLost
-from ffnbench.run.worker_group import Launch, Worker
 
 COUNT_TIMEOUT_S = 300.0
 

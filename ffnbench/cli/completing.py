@@ -45,7 +45,7 @@ def _names(field: str) -> Iterable[str]:
 
 
 def _of_output(field: str) -> Iterable[str]:
-    from ffnbench.gate.regression import CHECKED
+    from ffnbench.gate.decision import CHECKED
     from ffnbench.report.files.exports import EXPORTS
     from ffnbench.report.tables.listing import LISTINGS
 

@@ -1,7 +1,7 @@
 """The specification of one FFN: final numbers only, validated on construction.
 
 Width rules and matching run before (planning/widths.py); a spec never computes a width. What text means which spec is
-the business of planning/grammar.py.
+the business of planning/variant_text.py.
 """
 
 from __future__ import annotations

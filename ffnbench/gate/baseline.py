@@ -7,8 +7,8 @@ import shlex
 from dataclasses import replace
 
 from ffnbench.errors import FfnbenchError
+from ffnbench.gate.decision import EXACT, SECONDS, Policy, exact_value, kind, parse_tolerances
 from ffnbench.gate.looks import FINEST_PART, Foretold, foretell, unresolved
-from ffnbench.gate.regression import EXACT, SECONDS, Policy, exact_value, kind, parse_tolerances
 from ffnbench.metrics import LATENCY
 from ffnbench.plan import METHOD, Case
 from ffnbench.planning.effort import check_budget

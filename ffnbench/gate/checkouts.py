@@ -10,8 +10,8 @@ from pathlib import Path
 from ffnbench.errors import FfnbenchError
 from ffnbench.gate.repository import Repository
 from ffnbench.plan import Arm
-from ffnbench.planning.grammar import Variant, parse_env
 from ffnbench.planning.sides import SideFlags
+from ffnbench.planning.variant_text import Variant, parse_env
 from ffnbench.run.prober import Prober
 
 

@@ -9,8 +9,7 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, fields, replace
 
-from ffnbench.gate.history import History
-from ffnbench.gate.regression import (
+from ffnbench.gate.decision import (
     DEFAULT_LATENCY,
     Expected,
     Finding,
@@ -19,13 +18,14 @@ from ffnbench.gate.regression import (
     latency_findings,
     past_of,
 )
+from ffnbench.gate.history import History
 from ffnbench.metrics import LATENCY
 from ffnbench.plan import Plan, control_of
 from ffnbench.planning.effort import FINEST, MIN_ROUNDS, MIN_WORKERS
 from ffnbench.result import Report, Run
-from ffnbench.stats.enough import FIRST_LOOK, Answered, Pace, hoped_for, scatter
 from ffnbench.stats.interval import CONFIDENCE, Mean
 from ffnbench.stats.rounds import Table, table_of
+from ffnbench.stats.stopping import FIRST_LOOK, Answered, Pace, hoped_for, scatter
 from ffnbench.stats.verdict import summarise
 
 # A run that stops when each row is decided stops too often on a value that is off by chance, most of all where the true

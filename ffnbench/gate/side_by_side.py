@@ -11,8 +11,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
 from statistics import fmean
 
+from ffnbench.gate.decision import row_of
 from ffnbench.gate.history import change_between, history_of
-from ffnbench.gate.regression import row_of
 from ffnbench.metrics import LATENCY, PEAK
 from ffnbench.plan import Case
 from ffnbench.result import Estimate, Report

@@ -13,8 +13,8 @@ from ffnbench.names import hint_for
 from ffnbench.plan import GIVEN, Case, Kind, Mode, NoProbe, Plan, Probe, Protocol
 from ffnbench.planning.compare import as_compare, identify
 from ffnbench.planning.effort import protocol_of
-from ffnbench.planning.grammar import Variant, parse_variant
 from ffnbench.planning.groups import groups_asked
+from ffnbench.planning.variant_text import Variant, parse_variant
 from ffnbench.planning.workload import workload_of
 from ffnbench.request import Effort, TimingRequest
 

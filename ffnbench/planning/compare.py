@@ -19,11 +19,11 @@ from ffnbench.models.model import ModelSpec
 from ffnbench.models.presets import model_of
 from ffnbench.names import hint_for
 from ffnbench.plan import Backend, Case, NoProbe, Note, Plan, Probe, control_of, group_suffix
-from ffnbench.planning.backends import labels_of, lacks, parse_backends, refuse_lacking
+from ffnbench.planning.backend_limits import labels_of, lacks, parse_backends, refuse_lacking
 from ffnbench.planning.effort import protocol_of
-from ffnbench.planning.grammar import Variant, as_activation_variant, as_model_variant, parse_variants
 from ffnbench.planning.groups import READ, GroupAsked, groups_asked, refuse_own_values
 from ffnbench.planning.lists import several
+from ffnbench.planning.variant_text import Variant, as_activation_variant, as_model_variant, parse_variants
 from ffnbench.planning.widths import Sizer
 from ffnbench.request import CompareRequest, Request
 

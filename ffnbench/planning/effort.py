@@ -1,6 +1,6 @@
 """How much is measured: the flags of an effort -> Protocol. Pure; every default of theirs stands here.
 
-Either the numbers of workers and rounds are given, or the limits are, and the run finds the numbers (stats/enough.py).
+Either the numbers of workers and rounds are given, or limits, and the run finds the numbers (stats/stopping.py).
 """
 
 from __future__ import annotations

@@ -12,8 +12,8 @@ from ffnbench.errors import FfnbenchError
 from ffnbench.ffn.dtypes import DTYPES
 from ffnbench.ffn.spec import read_positive
 from ffnbench.plan import SWEPT
-from ffnbench.planning.grammar import Variant
 from ffnbench.planning.lists import several
+from ffnbench.planning.variant_text import Variant
 from ffnbench.planning.workload import mode_of
 from ffnbench.request import BlockRequest, CompareRequest, TimingRequest, spelling
 

@@ -1,6 +1,6 @@
 """What the keys of a variant say of its spec, `@bias=true@moe=8x2`: read, checked, as the types that a spec is made of.
 
-Which keys there are, and how the text is cut, is the business of planning/grammar.py.
+Which keys there are, and how the text is cut, is the business of planning/variant_text.py.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from ffnbench.errors import FfnbenchError
 from ffnbench.ffn.moe import Dispatch, MoESpec, Scores
 from ffnbench.ffn.spec import LARGEST, Scalar
-from ffnbench.planning.grammar import MOE_KEYS, choose
+from ffnbench.planning.variant_text import MOE_KEYS, choose
 
 Keys = Mapping[str, Scalar]
 _EXPERTS = re.compile(r"^(?P<experts>\d{1,9})[xX](?P<top_k>\d{1,9})$")

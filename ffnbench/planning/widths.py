@@ -19,9 +19,9 @@ from ffnbench.ffn.width_rules import (
     width_for,
 )
 from ffnbench.plan import ACTIVE_PARAMS, GIVEN, Arm, Case, Probe, Sizing, Workload
-from ffnbench.planning.grammar import MOE_KEYS, Variant, choose, module_spec
 from ffnbench.planning.keys import flag, limit_of, moe_of, number
 from ffnbench.planning.lists import one
+from ffnbench.planning.variant_text import MOE_KEYS, Variant, choose, module_spec
 from ffnbench.planning.workload import workload_of
 from ffnbench.request import CompareRequest
 

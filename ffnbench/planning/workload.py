@@ -21,9 +21,9 @@ from ffnbench.plan import (
     Workload,
     values_of,
 )
-from ffnbench.planning.grammar import ALL, COMPILE_KEYS, Variant, choose
 from ffnbench.planning.keys import flag
 from ffnbench.planning.lists import one
+from ffnbench.planning.variant_text import ALL, COMPILE_KEYS, Variant, choose
 from ffnbench.request import CompareRequest
 
 DEVICES = ("auto", "cpu", "cuda", "xpu", "mps")  # as torch calls them; ROCm's are cuda

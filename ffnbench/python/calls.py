@@ -1,4 +1,4 @@
-"""The public functions: each a sentence of api.py behind a signature that is made of the command's own bundle."""
+"""The public functions: each a sentence of api/ behind a signature that is made of the command's own bundle."""
 
 from __future__ import annotations
 

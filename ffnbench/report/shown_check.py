@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields
 
-from ffnbench.gate.regression import Checked, Status, exit_code
+from ffnbench.gate.decision import Checked, Status, exit_code
 from ffnbench.report.answers import Shows
 from ffnbench.report.formats import View
 from ffnbench.report.records import Record, origin_record

@@ -22,16 +22,16 @@ from ffnbench.errors import Unfinished, termination_as_interruption
 from ffnbench.metrics import LATENCY, METRICS
 from ffnbench.plan import Backend, Note, NoteKind, Plan
 from ffnbench.result import Bound, CaseCost, Environment, FailureKind, Progress, Run, Sample, Side, Timer
+from ffnbench.run.arms import Launch, Worker, sides_of
 from ffnbench.run.ceiling_samples import RoofSamples
 from ffnbench.run.devices import Devices
+from ffnbench.run.judging import OutputChecks
 from ffnbench.run.log import Finder, Found
-from ffnbench.run.output_checks import OutputChecks
 from ffnbench.run.schedule import Schedule, Tally
 from ffnbench.run.session import Session, WorkerLost
-from ffnbench.run.worker_group import Launch, Worker, sides_of
-from ffnbench.run.worker_source import RESTARTS, Source
-from ffnbench.stats.enough import Answered
+from ffnbench.run.worker_pool import RESTARTS, WorkerPool
 from ffnbench.stats.rounds import Table, is_clean
+from ffnbench.stats.stopping import Answered
 from ffnbench.units import TIME, quantity
 from ffnbench.worker.channel import Message
 
@@ -66,12 +66,12 @@ def run(
     outputs, nobody does. `on_found` is told of everything as it comes. `launch`, `now` and `describe` are the world
     outside: simulations and tests bring their own.
     """
-    source, found = Source(plan, launch, now), Found(plan, on_found)
+    source, found = WorkerPool(plan, launch, now), Found(plan, on_found)
     checks = OutputChecks(judge if "latency" in plan.metrics else None, weights, plan.protocol.timeout_s, now)
     if judge is launch:
         checks.aside = source.aside
     runner = _Runner(
-        found, source, Schedule(now, plan.protocol, judged=checks.sits), RoofSamples(found, costs, now), checks,
+        found, source, Schedule(now, plan.protocol, judged=checks.enabled), RoofSamples(found, costs, now), checks,
         on_progress=on_progress, describe=describe, answered=answered, weights=weights,
     )  # fmt: skip
     watch, start = Watch(), now()
@@ -129,7 +129,7 @@ class _Runner:
     """The loop, over five things: what was found, where workers come from, when they end, ceilings, and the judge."""
 
     found: Found
-    source: Source
+    source: WorkerPool
     schedule: Schedule
     roofs: RoofSamples
     checks: OutputChecks
@@ -243,7 +243,7 @@ class _Runner:
                 self.roofs.begin(partial(self._ask_of_reference, worker), self.devices.room(self.plan))
                 self.schedule.beside(self.schedule.now() - start)
             self._rounds(worker, place)
-            if first and self.checks.sits:
+            if first and self.checks.enabled:
                 self._hold_against_floors(worker)
         for job in EXACT_JOBS:
             for label in self.found.alive:
@@ -320,7 +320,7 @@ class _Runner:
         assert known.calls is not None
         for _ in range(ATTEMPTS if again else 1):
             draw = self.checks.draw(self.found.inputs[label].count if label in self.found.inputs else known.calls)
-            looked = {"looks": draw.looks} if self.checks.sits else {}
+            looked = {"looks": draw.looks} if self.checks.enabled else {}
             request = {"do": "sample", "label": label, "calls": known.calls, "salt": draw.salt, **looked}
             answer = self._try(worker, label, request)
             if not answer or self._suspected(label, answer):
@@ -349,20 +349,20 @@ class _Runner:
         elif problems:
             self.found.suspect(label, f"in a timed call {problems[0]}")
         for one in evidence:
-            self.checks.hear(label, one)
+            self.checks.add_evidence(label, one)
         return label not in self.found.alive
 
     def _judge(self, *, at_the_end: bool = False) -> None:
         """Have judged what waits, as far as there is time for it."""
         for label in self.found.alive:
-            if seconds := self.checks.due(label, self.schedule.elapsed_s, at_the_end=at_the_end):
+            if seconds := self.checks.seconds_to_judge(label, self.schedule.elapsed_s, at_the_end=at_the_end):
                 self._tell(f"judging {label}")
                 why = self.checks.judge(label, seconds, self.plan, usable_memory())
                 if (judged := self.checks.found(label)) is not None:
                     self.found.on_found(judged)
                 if why:
                     self.found.suspect(label, why)
-        self.checks.rise()
+        self.checks.release_worker()
 
     def _hold_against_floors(self, worker: Worker) -> None:
         """What is faster than this machine can be is measured again, ceilings too, and is suspect then."""
@@ -379,7 +379,7 @@ class _Runner:
             for _ in range(AGAIN):
                 self._sample(worker, _Place(0, 0), label, 0)
             used = self.checks.used(label, self.plan, usable_memory())
-            self.checks.rise()
+            self.checks.release_worker()
             seconds = self._known[label].seconds
             if label in self.found.alive and (floor := self.roofs.below(label, seconds, used)):
                 took, least = median(seconds), self.roofs.undisturbed(ask, floor)

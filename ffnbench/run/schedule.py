@@ -9,8 +9,8 @@ from statistics import median
 
 from ffnbench.plan import Plan, Protocol
 from ffnbench.result import Progress
-from ffnbench.stats.enough import Answered, Pace, limit_met, rounds_wanted, scatter
 from ffnbench.stats.rounds import Table
+from ffnbench.stats.stopping import Answered, Pace, limit_met, rounds_wanted, scatter
 
 MADE_UP = 4  # times the rounds that a worker should make: then it waits for quiet no longer
 

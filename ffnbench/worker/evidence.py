@@ -28,7 +28,7 @@ _get_state, _clone, _dice = torch.random.get_rng_state, Tensor.clone, SystemRand
 
 
 @dataclass(slots=True)
-class Witness:
+class OutputRecorder:
     """Looks at one call of a sample: `before` it, and `after` it; `told` is what the judge gets."""
 
     module: nn.Module

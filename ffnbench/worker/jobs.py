@@ -33,16 +33,16 @@ from ffnbench.ffn.modules import OwnForm, reference_output
 from ffnbench.ffn.spec import ActivationSpec, ImportedSpec
 from ffnbench.metrics import DEVICE_TIME, ERROR, HIT, HOST_TIME, LOAD
 from ffnbench.plan import Case, Plan, Workload
-from ffnbench.planning.backends import lacks
+from ffnbench.planning.backend_limits import lacks
 from ffnbench.result import Roof
 from ffnbench.worker import meters, peak_memory, precision
 from ffnbench.worker.ceiling_calls import Ceilings
 from ffnbench.worker.counting import check_output
-from ffnbench.worker.evidence import Witness, fingerprint, moving
+from ffnbench.worker.evidence import OutputRecorder, fingerprint, moving
 from ffnbench.worker.inputs import gradient_salt, most_inputs
-from ffnbench.worker.originals import Originals
-from ffnbench.worker.output_check import Judge
+from ffnbench.worker.output_judge import Judge
 from ffnbench.worker.padding import padded
+from ffnbench.worker.tampering import Originals
 
 
 class Mismatch(Exception):
@@ -147,7 +147,7 @@ class Jobs:
         grads = subject.grads.renew(gradient_salt(salt), count) * (calls // count) if subject.train else []
         draws = subject.draws or _pauses(subject)
         witnesses = [
-            Witness(subject.module, subject.pool, salt, count, number, isinstance(case.ffn, ImportedSpec),
+            OutputRecorder(subject.module, subject.pool, salt, count, number, isinstance(case.ffn, ImportedSpec),
                     subject.train, draws, subject.accelerator, None if subject.uncaptured else subject.outputs)
             for number in looks
         ]  # fmt: skip

@@ -24,7 +24,7 @@ from ffnbench.device.device_time import GRAPH, QUEUE, UNROLLED, DeviceTimer
 from ffnbench.errors import Unsupported
 from ffnbench.ffn.like import relative_error, tolerance_of
 from ffnbench.plan import Cache, CompileMode, Mode, Time, Workload
-from ffnbench.worker.evidence import Places, Witness
+from ffnbench.worker.evidence import OutputRecorder, Places
 from ffnbench.worker.inputs import Pool
 
 Forward = Callable[[Tensor], Tensor]
@@ -232,7 +232,7 @@ def fresh(subject: Subject) -> list[Tensor]:
 def sample(
     subject: Subject,
     inputs: Sequence[Tensor],
-    witnesses: Sequence[Witness] = (),
+    witnesses: Sequence[OutputRecorder] = (),
     grads: Sequence[Tensor] = (),
     *,
     apart: bool = True,
@@ -253,7 +253,7 @@ def sample(
     return Times(value=seconds / len(inputs), wall=seconds / len(inputs))
 
 
-def _in_a_row(subject: Subject, inputs: Sequence[Tensor], witnesses: Sequence[Witness]) -> float:
+def _in_a_row(subject: Subject, inputs: Sequence[Tensor], witnesses: Sequence[OutputRecorder]) -> float:
     """On the CPU. Nothing comes before a call that is looked at: a pause would give it away."""
     call = subject.slowed(subject.call) if subject.slowdown else subject.call
     total, at = 0.0, 0
@@ -275,7 +275,7 @@ def _in_a_row(subject: Subject, inputs: Sequence[Tensor], witnesses: Sequence[Wi
 
 
 def _one_by_one(
-    subject: Subject, inputs: Sequence[Tensor], grads: Sequence[Tensor], witnesses: Sequence[Witness]
+    subject: Subject, inputs: Sequence[Tensor], grads: Sequence[Tensor], witnesses: Sequence[OutputRecorder]
 ) -> float:
     """On the CPU: between calls gradients are cleared, caches flushed where they should be cold, and the state that
     each draws numbers from is noted.
@@ -315,7 +315,12 @@ def _flusher() -> Callable[[], object]:
 
 
 def _on_accelerator(
-    subject: Subject, inputs: Sequence[Tensor], grads: Sequence[Tensor], witnesses: Sequence[Witness], *, apart: bool
+    subject: Subject,
+    inputs: Sequence[Tensor],
+    grads: Sequence[Tensor],
+    witnesses: Sequence[OutputRecorder],
+    *,
+    apart: bool,
 ) -> Times:
     """The wall's time of calls one after another, and the device's own for the same calls."""
     calls = len(inputs)
@@ -339,7 +344,7 @@ def _on_accelerator(
 
 
 def _wall_pass(
-    subject: Subject, inputs: Sequence[Tensor], grads: Sequence[Tensor], witnesses: Sequence[Witness]
+    subject: Subject, inputs: Sequence[Tensor], grads: Sequence[Tensor], witnesses: Sequence[OutputRecorder]
 ) -> tuple[float, float, float]:
     """Seconds of all calls, how much of that the clock should have stood, and the seconds that issuing one takes.
 
@@ -384,7 +389,7 @@ def _wall_pass(
 
 
 def _issue(
-    calls: Sequence[Callable[[], Tensor]], first: int, noting: Sequence[Witness], accelerator: Accelerator
+    calls: Sequence[Callable[[], Tensor]], first: int, noting: Sequence[OutputRecorder], accelerator: Accelerator
 ) -> tuple[Tensor | None, float]:
     """Issue calls; the last output, and the seconds that noting took, before each call, what it will draw from."""
     if not noting:

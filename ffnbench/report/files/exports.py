@@ -7,10 +7,10 @@ import xml.etree.ElementTree as xml
 from collections.abc import Callable, Sequence
 from statistics import median
 
-from ffnbench.gate.regression import Finding, Status
+from ffnbench.gate.decision import Finding, Status
 from ffnbench.jsonable import text_of
 from ffnbench.metrics import METRICS
-from ffnbench.report.rows import case_records
+from ffnbench.report.columns import case_records
 from ffnbench.result import Report
 from ffnbench.stats.rounds import table_of
 from ffnbench.streams import visible

@@ -18,8 +18,8 @@ from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormat
 
 from ffnbench.metrics import LATENCY, PEAK, SAVED
 from ffnbench.plan import Kind, Mode
+from ffnbench.report.columns import case_records
 from ffnbench.report.pictures.canvas import Canvas, drawing, literal, shortened
-from ffnbench.report.rows import case_records
 from ffnbench.report.tables.summary import workload_line
 from ffnbench.report.tables.table import FAILED
 from ffnbench.report.tables.words import CERTAIN, SAME, interval_text, seconds_text

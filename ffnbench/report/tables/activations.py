@@ -11,9 +11,9 @@ from ffnbench.ffn.spec import ActivationSpec
 from ffnbench.metrics import LATENCY
 from ffnbench.plan import Case
 from ffnbench.planning.activations import ActivationGroup, groups_of
+from ffnbench.report.columns import LATENCY_KEYS, RATIO_KEYS, case_records
 from ffnbench.report.formats import View, view_of
 from ffnbench.report.records import Record
-from ffnbench.report.rows import LATENCY_KEYS, RATIO_KEYS, case_records
 from ffnbench.report.tables.footnotes import Footnotes, judging_notes
 from ffnbench.report.tables.summary import effort, of_the_run, verdicts_text
 from ffnbench.report.tables.table import (

@@ -22,8 +22,8 @@ from ffnbench.metrics import (
     SAVED,
 )
 from ffnbench.plan import Mode, Time
+from ffnbench.report.columns import case_records
 from ffnbench.report.records import Record
-from ffnbench.report.rows import case_records
 from ffnbench.report.tables.ceilings import ceiling_fields, rate_fields
 from ffnbench.report.tables.conditions import differing as conditions_differing
 from ffnbench.report.tables.footnotes import Footnotes, case_notes

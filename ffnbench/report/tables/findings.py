@@ -8,8 +8,8 @@ from functools import partial
 
 from ffnbench.errors import EXIT_INTERRUPTED, Unfinished
 from ffnbench.gate.baseline import of_another_method
+from ffnbench.gate.decision import JUDGED, OUTPUT, Checked, Expected, Finding, Status, exit_code
 from ffnbench.gate.history import KEPT, PRIOR
-from ffnbench.gate.regression import JUDGED, OUTPUT, Checked, Expected, Finding, Status, exit_code
 from ffnbench.jsonable import text_of
 from ffnbench.metrics import LATENCY
 from ffnbench.report.files.exports import EXPORTS, described, junit, workflow_commands

@@ -127,7 +127,7 @@ LISTINGS: dict[str, Callable[[], list[Record]]] = {
 }
 
 
-BACKENDS = "backends"  # a list that needs a worker: api.py has it
+BACKENDS = "backends"  # a list that needs a worker: api/ has it
 WHAT_IT_DOES = {
     Backend.EAGER: "runs the code as it is written",
     Backend.PACKED: "gate and up in one product, gate first",

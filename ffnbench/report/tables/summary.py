@@ -210,7 +210,7 @@ def _over_runs(report: Report) -> tuple[str, ...]:
     """The mean over all runs of a file that holds several; the table shows the first."""
     if not report.repeats:
         return ()
-    from ffnbench.gate.regression import Policy, past_of  # few files hold several runs
+    from ffnbench.gate.decision import Policy, past_of  # few files hold several runs
 
     past = past_of(report, Policy())
     means = [f"{label} {_over(history)}" for (label, _), history in past.rows.items() if history]

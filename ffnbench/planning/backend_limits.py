@@ -10,7 +10,7 @@ from ffnbench.ffn.attention import AttentionSpec
 from ffnbench.ffn.moe import Dispatch
 from ffnbench.ffn.spec import ActivationSpec, FFNSpec, Gate, ImportedSpec
 from ffnbench.plan import AnySpec, Backend, Case, Mode, Workload, values_of
-from ffnbench.planning.grammar import ALL, BACKEND_KEYS, Variant, choose
+from ffnbench.planning.variant_text import ALL, BACKEND_KEYS, Variant, choose
 
 ONEDNN_DTYPES = ("float32", "bfloat16")
 

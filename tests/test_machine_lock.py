@@ -12,13 +12,13 @@ import pytest
 from conftest import ROOT
 
 from ffnbench.report.files.store import load
-from ffnbench.run import lock
-from ffnbench.run.lock import turn
+from ffnbench.run import machine_lock as lock
+from ffnbench.run.machine_lock import machine_lock
 
 HOLD = """
 import sys, tempfile
-from ffnbench.run.lock import turn
-with turn(False, print):
+from ffnbench.run.machine_lock import machine_lock
+with machine_lock(False, print):
     print("mine", flush=True)
     sys.stdin.readline()
 """
@@ -63,10 +63,10 @@ def test_nobody_waits_for_a_run_of_its_own_that_has_ended(tmp_path: Path, monkey
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     told: list[str] = []
     for _ in range(2):
-        with turn(True, told.append) as beside:
+        with machine_lock(True, told.append) as beside:
             assert beside == ""
     assert not told
-    with turn(True, told.append), turn(False, told.append) as beside:
+    with machine_lock(True, told.append), machine_lock(False, told.append) as beside:
         assert str(os.getpid()) in beside
     assert not list(tmp_path.iterdir())
 
@@ -86,10 +86,10 @@ def test_a_file_that_goes_while_it_is_locked_is_no_turn(tmp_path: Path, monkeypa
                 place.touch()
 
     monkeypatch.setattr(lock.fcntl, "flock", flock)
-    with turn(False, print) as beside:
+    with machine_lock(False, print) as beside:
         assert (beside, len(opened)) == ("", 2)
         assert place.read_text() == str(os.getpid())
-        with turn(False, print) as second:
+        with machine_lock(False, print) as second:
             assert str(os.getpid()) in second
 
 
@@ -102,6 +102,6 @@ def test_where_there_can_be_no_lock_a_run_is_made(tmp_path: Path, monkeypatch, t
     elif trouble == "a link":
         (tmp_path / "planted").write_text("mine")
         place.symlink_to(tmp_path / "planted")
-    with turn(True, print) as beside:
+    with machine_lock(True, print) as beside:
         assert beside == ""
     assert trouble != "a link" or (tmp_path / "planted").read_text() == "mine"

@@ -17,8 +17,8 @@ from ffnbench.ffn.spec import ImportedSpec
 from ffnbench.plan import CONTROL, Case, Plan
 from ffnbench.request import SidesRequest
 from ffnbench.result import Against, Judged
+from ffnbench.run.arms import Launch, Worker, start_for
 from ffnbench.run.session import WorkerLost
-from ffnbench.run.worker_group import Launch, Worker, start_for
 from ffnbench.worker.channel import Message
 
 SHARE = 0.01  # of a run's time that judging may take, once every case has been judged
@@ -56,7 +56,7 @@ class OutputChecks:
     _losses: dict[str, int] = field(default_factory=lambda: defaultdict(int))
 
     @property
-    def sits(self) -> bool:
+    def enabled(self) -> bool:
         """Whether outputs are judged."""
         return self.launch is not None
 
@@ -67,7 +67,7 @@ class OutputChecks:
         looks = {secrets.randbelow(calls) for _ in range(2 if secrets.randbelow(4) == 0 else 1)}
         return Draw(secrets.randbits(56), sorted(looks))
 
-    def hear(self, label: str, evidence: Message) -> None:
+    def add_evidence(self, label: str, evidence: Message) -> None:
         """Keep what a sample has told."""
         waiting = self._waiting[label]
         if len(waiting) < KEPT:
@@ -80,7 +80,7 @@ class OutputChecks:
         if made_of is not None:
             self._made_of.setdefault(label, made_of)
 
-    def due(self, label: str, elapsed_s: float, *, at_the_end: bool = False) -> float:
+    def seconds_to_judge(self, label: str, elapsed_s: float, *, at_the_end: bool = False) -> float:
         """For how many seconds a case may be judged now; 0 where it has to wait, or nothing waits. A short run is
         judged at its end alone.
         """
@@ -128,7 +128,7 @@ class OutputChecks:
             self._worker.close()
             self._worker = None
 
-    def rise(self) -> None:
+    def release_worker(self) -> None:
         """A judge that was forked ends until the next time."""
         if not self._stays:
             self.close()

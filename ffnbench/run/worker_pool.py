@@ -17,15 +17,15 @@ from ffnbench.device.environment import usable_cpus
 from ffnbench.errors import Unfinished
 from ffnbench.ffn.spec import ImportedSpec
 from ffnbench.plan import Backend, Plan
+from ffnbench.run.arms import Launch, Starter, Worker, WorkerGroup, start_for
 from ffnbench.run.session import WorkerLost
-from ffnbench.run.worker_group import Launch, Starter, Worker, WorkerGroup, start_for
-from ffnbench.stats.enough import SERVES_S, STARTERS
+from ffnbench.stats.stopping import SERVES_S, STARTERS
 
 RESTARTS = 3
 
 
 @dataclass(slots=True)
-class Source:
+class WorkerPool:
     """Gives one worker after another. `needed` is how many are wanted where each takes an interpreter of its own."""
 
     plan: Plan

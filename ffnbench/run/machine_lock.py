@@ -24,7 +24,7 @@ BESIDE = "another run of ffnbench{who} measured on this machine when this one be
 
 
 @contextmanager
-def turn(wait: bool, tell: Callable[[str], None], sleep: Callable[[float], None] = time.sleep) -> Iterator[str]:
+def machine_lock(wait: bool, tell: Callable[[str], None], sleep: Callable[[float], None] = time.sleep) -> Iterator[str]:
     """Hold the turn while something is measured; gives what a reader should know: nothing where no other run has it.
 
     With `wait` it is waited for, and `tell` is told so. Where there can be no lock there are no turns.
