@@ -223,6 +223,13 @@ def test_exact_metrics_alone_say_so_and_show_failures(call) -> None:
     assert [row["peak_bytes"] for row in rows] == ["4096", "", "4096"]
 
 
+def test_the_name_alone_shows_what_there_is(call) -> None:
+    code, out, err = call()
+    assert (code, err) == (0, "")
+    assert out.startswith("Usage: ffnbench")
+    assert "\n  compare " in out
+
+
 def test_a_bug_shows_its_traceback_and_is_3_never_1(call, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(preparing, "_plan", lambda *_: 1 / 0)
     code, _, err = call("cost")

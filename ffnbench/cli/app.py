@@ -139,7 +139,7 @@ def _told(problem: Exception) -> int:
     if isinstance(problem, OSError):
         hush()
         return complain(f"{problem.strerror or problem}", "can stdout be written to?", EXIT_UNFINISHED)
-    if isinstance(problem, MemoryError):
+    if isinstance(problem, MemoryError) or "can't start new thread" in str(problem):
         return complain(NO_MEMORY, "is it limited here? `ulimit -a` shows that", EXIT_UNFINISHED)
     return _usage_error(problem)
 
@@ -157,9 +157,11 @@ def _usage_error(problem: Exception) -> int:
         return complain("this is a bug in ffnbench", "please report it with the lines above", EXIT_UNFINISHED)
     context: Any = getattr(problem, "ctx", None)
     command = context.command_path if context else "ffnbench"
-    message = " ".join(str(getattr(problem, "format_message")()).split()).rstrip(".")  # noqa: B009
-    if not message:  # no_args_is_help
+    told = str(getattr(problem, "format_message")())  # noqa: B009
+    if type(problem).__name__ == "NoArgsIsHelpError":  # its message is the help
+        print(told)
         return 0
+    message = " ".join(told.split()).rstrip(".")
     cut = "a list has commas and no spaces, as 128,512; " if "unexpected extra argument" in message else ""
     return complain(message[:1].lower() + message[1:], f"{cut}`{command} --help` shows what there is", EXIT_USAGE)
 

@@ -22,7 +22,7 @@ from ffnbench.models.windows import View, sights, views
 from ffnbench.names import did_you_mean
 
 Config = dict[str, Any]
-ASK = "`ffnbench inspect` counts it by transformers: pip install 'ffnbench[hf]'"
+ASK = "`ffnbench inspect` counts it by transformers (pip install 'ffnbench[hf]')"
 MOST_LAYERS = 100_000  # a list with an element a layer is made
 MOST_WIDTH = 10_000_000  # of a matrix, and the most experts; no model is near it
 HF_ACTIVATIONS = {name: row.name for row in ACTIVATIONS for name in row.names.hf.split(", ") if name}

@@ -67,8 +67,9 @@ def children(scene: Scene) -> None:
 @fault("a module that starts a process or hears no signal, and SIGINT; and SIGKILL", "no process lives 2 s later",
        130, -9, leaves=True)  # fmt: skip
 def ended(scene: Scene) -> None:
-    for text in (CHILD.format(command=SLEEP, apart=True), DEAF):
-        for number, code in ((signal.SIGINT, 130), (signal.SIGKILL, -9)):
+    child = CHILD.format(command=SLEEP, apart=True)  # which outlives a parent that is killed by SIGKILL
+    for number, code, texts in ((signal.SIGINT, 130, (child, DEAF)), (signal.SIGKILL, -9, (DEAF,))):
+        for text in texts:
             scene.write("mine.py", text + NET)
             running = scene.start("compare", *FOUR, "--rounds", "5000", "-o", "a.json")
             running.measuring()

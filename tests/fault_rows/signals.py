@@ -50,7 +50,12 @@ def interrupted(scene: Scene) -> None:
         scene.says(done, "ended early")
 
 
-@fault("SIGINT twice", "exit 130, and at once; the old file is whole, or the new one", 130)
+@fault(
+    "SIGINT twice",
+    "exit 130, and at once; the old file is whole, or the new one; else the journal has all",
+    130,
+    leaves=True,
+)
 def interrupted_twice(scene: Scene) -> None:
     running = in_the_middle(scene)
     running.send(signal.SIGINT)
@@ -64,8 +69,10 @@ def interrupted_twice(scene: Scene) -> None:
 
 
 @fault(
-    "SIGINT while the files are written; between two runs of --runs", "130 or 0; files whole or as they were", 0, 130
-)
+    "SIGINT while the files are written; between two runs of --runs",
+    "130 or 0; files whole or as they were, and then the journal has all",
+    0, 130, leaves=True,
+)  # fmt: skip
 def interrupted_at_the_end(scene: Scene) -> None:
     for delay in (0.0, 0.15, 0.4):
         scene.write("a.json", OLD)

@@ -260,9 +260,13 @@ def _rescue(content: bytes) -> Path | None:
     """Save what could not be written where it was meant to; None where that fails as well."""
     if not content:
         return None
+    path: Path | None = None
     try:
         with tempfile.NamedTemporaryFile("wb", prefix="ffnbench-", suffix=".json", delete=False) as file:
+            path = Path(file.name)
             file.write(content)
     except OSError:
+        if path is not None:
+            path.unlink(missing_ok=True)  # half of it is nothing
         return None
-    return Path(file.name)
+    return path
