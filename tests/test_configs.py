@@ -161,7 +161,7 @@ def test_the_answer_says_what_was_left_out(tmp_path) -> None:
 @pytest.mark.parametrize(
     ("config", "message", "hint"),
     [
-        (GPT2 | {"n_layer": None}, "no n_layer", "looked for the keys: n_layer; .* pip install 'ffnbench\\[hf\\]'"),
+        (GPT2 | {"n_layer": None}, "no n_layer", "looked for the keys: n_layer; .*pip install 'ffnbench\\[hf\\]'"),
         ({"model_type": "bert", "d_model": 512}, "no num_hidden_layers", "pip install"),
         (LLAMA | {"model_type": "jetmoe"}, "'jetmoe' is not in the table", "pip install"),
         (LLAMA | {"model_type": "lama"}, "'lama' is not in the table", "did you mean 'llama'"),
