@@ -71,7 +71,7 @@ def check(request: CheckRequest, sink: NullSink = NULL_SINK, *, update: bool = F
     """
     before = load(request.baseline)
     sink.known(before)
-    for text in sink.said(None):
+    for text in sink.said():
         sink.tell(f"note: {text}")
     own = [] if request.current else refuse_untrusted(before.plan, request.baseline, request.trust)
     policy = policy_for(before, request)

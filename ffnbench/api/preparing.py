@@ -89,7 +89,7 @@ def _plan(request: AnyRequest, probe: Probe) -> Plan:
 
 def with_defaults(plan: Plan, sink: NullSink) -> Plan:
     """The plan, with a note of the defaults that a file has set for it."""
-    notes = tuple(Note(text=text, kind=NoteKind.GENERAL) for text in sink.said(plan))
+    notes = tuple(Note(text=text, kind=NoteKind.GENERAL) for text in sink.said())
     return replace(plan, notes=(*plan.notes, *notes))
 
 

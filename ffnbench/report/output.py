@@ -57,7 +57,7 @@ class NullSink:
     def known(self, what: Plan | Report) -> None:
         """What is asked is known, and nothing is measured or written yet: a plan, or the baseline of a check."""
 
-    def said(self, plan: Plan | None) -> tuple[str, ...]:
+    def said(self) -> tuple[str, ...]:
         """What a reader should know of how a plan was asked for."""
         return ()
 
@@ -139,7 +139,7 @@ class OutputSink(NullSink):
             if self._counts_only or not has_ceilings(what):
                 raise no_ceilings()
 
-    def said(self, plan: Plan | None) -> tuple[str, ...]:
+    def said(self) -> tuple[str, ...]:
         """Which defaults a file has set."""
         return self._said
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from ffnbench import jsonable
 from ffnbench.ffn.moe import MoESpec, Scores
-from ffnbench.ffn.spec import FFNSpec
 from ffnbench.jsonable import text_of
 from ffnbench.models.model import CountedLayers, CountedModel, WholeModel
 from ffnbench.report.formats import View, view_of
@@ -33,10 +32,10 @@ def words(layers: CountedLayers) -> str:
         return layers.name
     parts = [f"{spec.form} {spec.d_model:,} -> {spec.d_ff:,}", "biases" if spec.bias else "no biases"]
     parts += [f"gate clamped at {spec.limit:g}"] if spec.limit is not None else []
-    return ", ".join([*parts, *(_experts(spec.moe, spec) if spec.moe else ())])
+    return ", ".join([*parts, *(_experts(spec.moe) if spec.moe else ())])
 
 
-def _experts(moe: MoESpec, spec: FFNSpec) -> list[str]:
+def _experts(moe: MoESpec) -> list[str]:
     parts = [f"{moe.experts} experts, {moe.top_k} a token"]
     if moe.shared_d_ff:
         parts.append(f"shared {moe.shared_d_ff:,} wide{' behind a gate' if moe.shared_gate else ''}")
