@@ -13,6 +13,7 @@ from typing import Any
 MODEL, WIDTHS, WORKLOAD, OUTPUT = "Model", "Widths", "Workload", "Output"
 MEASURING, EFFORT = "What is measured", "How long"
 ATTENTION, CURVES, SIDES, LIMITS = "Attention", "Curves", "Sides", "Limits"
+ARGUMENTS = "Arguments"  # typed by their place
 DEFAULT_BUDGET_S = 120.0  # of a check, and of a run with --precision
 
 
@@ -21,6 +22,7 @@ class Flag:
     """How a field is typed on the command line: its help, its panel, what stands for its value.
 
     `short` is a letter; `off` is the name that switches it off; `also` are other names, which the help leaves out.
+    `place` stands for a value that is typed without a name, by its place; with a `metavar` it may have its name too.
     """
 
     help: str
@@ -29,6 +31,12 @@ class Flag:
     short: str = ""
     off: str = ""
     also: tuple[str, ...] = ()
+    place: str = ""
+
+    @property
+    def named(self) -> bool:
+        """Whether it can be typed by its name."""
+        return not self.place or bool(self.metavar)
 
 
 def flag(default: Any, help: str, panel: str, metavar: str = "", **how: Any) -> Any:
@@ -47,8 +55,9 @@ class VariantList:
     """Which FFNs."""
 
     variants: str = flag(
-        "relu,gelu,swiglu", "Comma separated \\[LABEL=]NAME\\[@KEY=VALUE]...; names: `ffnbench list variants`; "
-        "your own: pkg.mod:Class, file.py:Class, with @like=NAME held against that form.", MODEL, "LIST")
+        "relu,gelu,swiglu", "Comma separated [LABEL=]NAME[@KEY=VALUE]...; names: `ffnbench list variants`; "
+        "your own: pkg.mod:Class, file.py:Class, with @like=NAME held against that form.", MODEL, "LIST",
+        place="VARIANT...")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,11 +75,11 @@ class Sizes:
     """The widths of one FFN, and whether it has biases."""
 
     d_model: int | None = flag(
-        None, "Width of the model. \\[default: the model's that is named, else 768]", WIDTHS, "INT")
+        None, "Width of the model. [default: the model's that is named, else 768]", WIDTHS, "INT")
     d_ff: int | None = flag(
-        None, "Final width per branch of the reference. \\[default: 4 * d_model, classic form]", WIDTHS, "INT")
+        None, "Final width per branch of the reference. [default: 4 * d_model, classic form]", WIDTHS, "INT")
     bias: bool | None = flag(
-        None, "Biases in all linear layers. \\[default: where the named model has some]", MODEL, off="--no-bias")
+        None, "Biases in all linear layers. [default: where the named model has some]", MODEL, off="--no-bias")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,11 +91,11 @@ class Variants(Sizes, NamedModel, VariantList):
         None, "Round widths to this; 8 when matching, else the rule's own.", WIDTHS, "INT")
     rule: str | None = flag(
         None, "Size gated forms by a published rule: `ffnbench list rules`.", WIDTHS, "NAME")
-    ratio: float | None = flag(None, "Expansion, d_ff / d_model. \\[default: 4]", WIDTHS, "X")
+    ratio: float | None = flag(None, "Expansion, d_ff / d_model. [default: 4]", WIDTHS, "X")
     ffn_dim_multiplier: float | None = flag(None, "Llama's ffn_dim_multiplier, for --rule llama.", WIDTHS, "X")
     dropout: float = flag(0.0, "Dropout on the hidden layer, in train mode.", MODEL, "P")
     reference: str | None = flag(
-        None, "What ratios are relative to. \\[default: the first variant]", MODEL, "LABEL")
+        None, "What ratios are relative to. [default: the first variant]", MODEL, "LABEL")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,7 +114,7 @@ class Lists:
     """What may be a list for `compare` and `cost`: each combination is a group, with its own reference and widths."""
 
     d_model: int | tuple[int, ...] | None = flag(
-        None, "Width of the model, or several: 512,1024. \\[default: the model's that is named, else 768]", WIDTHS,
+        None, "Width of the model, or several: 512,1024. [default: the model's that is named, else 768]", WIDTHS,
         "LIST")
     batch: int | tuple[int, ...] = flag(
         1, "Sequences in a call: 1,8 are two groups of rows.", WORKLOAD, "LIST", also=("--batch-size",))
@@ -124,7 +133,7 @@ class Device:
 
     device: str = flag(
         "auto", "auto (a GPU where there is one), cpu, cuda (ROCm too), cuda:1, xpu, mps.", WORKLOAD, "NAME")
-    threads: int | None = flag(None, "CPU threads. \\[default: the CPUs this process may use]", WORKLOAD, "INT")
+    threads: int | None = flag(None, "CPU threads. [default: the CPUs this process may use]", WORKLOAD, "INT")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -133,7 +142,7 @@ class Conditions:
 
     time: str | None = flag(
         None, "Which time is the latency on a GPU: wall, what a caller waits for, or device, what the GPU works. "
-        "\\[default: wall, or device with --cache cold]", WORKLOAD, "NAME")
+        "[default: wall, or device with --cache cold]", WORKLOAD, "NAME")
     cache: str = flag(
         "hot", "What the last-level cache holds before a call: hot, what the last one left, or cold, nothing of it.",
         WORKLOAD, "NAME")
@@ -170,10 +179,10 @@ class Limits:
     """How much is measured, by what is wanted of it."""
 
     precision: float | None = flag(
-        None, "Measure until every ratio is known to +-PCT percent, 0.5 or 0.5%. \\[default: 1%]", EFFORT, "PCT")
+        None, "Measure until every ratio is known to +-PCT percent, 0.5 or 0.5%. [default: 1%]", EFFORT, "PCT")
     budget: float | None = flag(
         None, "Measure for so long at most, 90s or 5m; 3 workers at least. "
-        "\\[default: 5s a variant, 15s at least; with --precision 2m]", EFFORT, "TIME")
+        "[default: 5s a variant, 15s at least; with --precision 2m]", EFFORT, "TIME")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -195,7 +204,7 @@ class Apart:
     """Several runs in one file: what moves between runs is then known."""
 
     runs: int = flag(1, "Measure so many times, each with fresh processes, and keep all: a baseline.", EFFORT, "INT")
-    pause: float | None = flag(None, "Wait so long between two runs. \\[default: 60s]", EFFORT, "TIME")
+    pause: float | None = flag(None, "Wait so long between two runs. [default: 60s]", EFFORT, "TIME")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -213,10 +222,10 @@ class CompareRequest(Apart, Effort, Running, Conditions, Device, Lists, Shape, V
     """`ffnbench compare`."""
 
     threads: int | tuple[int, ...] | None = flag(  # type: ignore[assignment]
-        None, "CPU threads, or several: 1,2. \\[default: the CPUs this process may use]", WORKLOAD, "LIST")
+        None, "CPU threads, or several: 1,2. [default: the CPUs this process may use]", WORKLOAD, "LIST")
     init: str = flag("torch", "Weights: torch, he_xavier or normal.", MODEL, "NAME")
     routing: str | None = flag(
-        None, "How tokens spread over experts: uniform, skewed or trained-like. \\[default: uniform]", WORKLOAD, "NAME")
+        None, "How tokens spread over experts: uniform, skewed or trained-like. [default: uniform]", WORKLOAD, "NAME")
     control: bool = flag(
         False, "Measure the reference a second time: where it differs from itself, this machine can't be trusted now.",
         MEASURING)
@@ -229,13 +238,13 @@ class BlockRequest(Apart, Effort, Running, Conditions, Device, Shape, Sizes, Nam
     """`ffnbench block`."""
 
     variant: str | None = flag(
-        None, "The FFN, as in `compare`, where no model is named. \\[default: gelu]", MODEL, "VARIANT")
+        None, "The FFN, as in `compare`, where no model is named. [default: gelu]", MODEL, "VARIANT")
     whole_model: bool = flag(False, "Count all layers of a model, and all its parameters.", MODEL)
-    heads: int | None = flag(None, "Query heads. \\[default: d_model / 64, or the model's]", ATTENTION, "INT")
-    kv_heads: int | None = flag(None, "Heads of keys and values. \\[default: as --heads]", ATTENTION, "INT")
-    head_dim: int | None = flag(None, "Width of a head. \\[default: d_model / heads]", ATTENTION, "INT")
+    heads: int | None = flag(None, "Query heads. [default: d_model / 64, or the model's]", ATTENTION, "INT")
+    kv_heads: int | None = flag(None, "Heads of keys and values. [default: as --heads]", ATTENTION, "INT")
+    head_dim: int | None = flag(None, "Width of a head. [default: d_model / heads]", ATTENTION, "INT")
     causal: bool | None = flag(
-        None, "A token sees those before it, or all. \\[default: causal, but for encoders]", ATTENTION,
+        None, "A token sees those before it, or all. [default: causal, but for encoders]", ATTENTION,
         off="--no-causal")
     textbook: bool = flag(
         True, "Measure attention as textbooks write it too: scores, mask, softmax, values.", ATTENTION,
@@ -252,7 +261,7 @@ class Activations:
 
     activations: str | None = flag(
         None, "Comma separated: names, swish@beta=0.5, file.py:function. Names: `ffnbench list activations`.", CURVES,
-        "LIST")
+        "LIST", place="NAME...")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -266,8 +275,8 @@ class FactsRequest(Activations, Request):
 class TimingRequest(Apart, Repeatable, Counts, Device, Activations, Request):
     """`ffnbench activations --time`: what their operations take."""
 
-    elements: str = flag("1048576", "With --time: sizes. \\[default: 1048576]", WORKLOAD, "LIST")
-    dtype: str = flag("float32", "With --time: dtypes. \\[default: float32]", WORKLOAD, "LIST")
+    elements: str = flag("1048576", "With --time: sizes. [default: 1048576]", WORKLOAD, "LIST")
+    dtype: str = flag("float32", "With --time: dtypes. [default: float32]", WORKLOAD, "LIST")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -276,7 +285,7 @@ class PictureRequest(Activations, Request):
 
     range_: str = flag("-4:4", "Range of x; write a negative LO with =.", CURVES, "LO:HI")
     derivative: bool | None = flag(
-        None, "The derivative beside f. \\[default: derivative]", CURVES, off="--no-derivative")
+        None, "The derivative beside f. [default: derivative]", CURVES, off="--no-derivative")
     gated: bool = flag(False, "Surfaces act(g) * u of the gated forms instead.", CURVES)
     size: str | None = flag(None, "Inches, e.g. 10x4.5.", OUTPUT, "WxH")
     dpi: int = flag(150, "Dots per inch.", OUTPUT, "INT")
@@ -290,17 +299,18 @@ class Tolerances:
 
     tolerance: tuple[str, ...] = flag(
         (), "How much a metric may grow; latency is the ratio to the reference, and 5% alone is latency's. Repeatable. "
-        "\\[default: latency=5%]", LIMITS, "[[CASE:]METRIC=]PCT%")
+        "[default: latency=5%]", LIMITS, "[[CASE:]METRIC=]PCT%")
     exact_only: bool = flag(False, "Parameters, FLOPs and bytes alone; nothing is timed.", LIMITS)
     budget: float = flag(DEFAULT_BUDGET_S, "Measure for so long at most, 90s or 5m.", LIMITS, "TIME")
 
 
 @dataclass(frozen=True, kw_only=True)
 class CheckRequest(Tolerances, Request):
-    """`ffnbench check`. `current` is a saved run that is held against the baseline in place of a new one."""
+    """`ffnbench check`."""
 
-    baseline: str = ""
-    current: str | None = None
+    baseline: str = flag("", "A .json that `ffnbench compare ... -o baseline.json` made.", ARGUMENTS, place="BASELINE")
+    current: str | None = flag(
+        None, "A saved run to hold against it, in place of measuring now.", ARGUMENTS, place="CURRENT")
     across_machines: bool = flag(False, "Compare ratios with another kind of machine too.", LIMITS)
     absolute: bool = flag(False, "Check seconds too, on the very same machine only.", LIMITS)
     trust: tuple[str, ...] = flag(
@@ -311,7 +321,9 @@ class CheckRequest(Tolerances, Request):
 class SidesRequest(Repeatable, Tolerances, Conditions, Device, Shape, Sizes, Request):
     """`ffnbench ab`: base and head, as this process has them where nothing else is said; head is the working tree."""
 
-    variant: str = ""
+    variant: str = flag(
+        "", "package.module:Attr, path/to/file.py:Attr, or a name of `ffnbench list variants`.", ARGUMENTS,
+        place="VARIANT")
     base_rev: str | None = flag(None, "Base is this git revision, checked out for the while.", SIDES, "REV")
     base_python: str | None = flag(None, "Base runs in this interpreter; it needs torch alone.", SIDES, "PATH")
     base_source: str | None = flag(None, "Base is the code in this folder.", SIDES, "DIR")
@@ -321,8 +333,17 @@ class SidesRequest(Repeatable, Tolerances, Conditions, Device, Shape, Sizes, Req
     head_source: str | None = flag(None, "Head is the code in this folder.", SIDES, "DIR")
     head_env: tuple[str, ...] = flag((), "A variable of head's processes. Repeatable.", SIDES, "NAME:VALUE")
     fail_above: str | None = flag(
-        None, "Short for --tolerance latency=PCT%: how much slower head may be. \\[default: 5%]", LIMITS, "PCT%")
+        None, "Short for --tolerance latency=PCT%: how much slower head may be. [default: 5%]", LIMITS, "PCT%")
     allow_mismatch: bool = flag(False, "Go on, and pass, where head's output has changed.", LIMITS)
+
+
+@dataclass(frozen=True, kw_only=True)
+class InspectRequest(Request):
+    """`ffnbench inspect`."""
+
+    model: str = flag(
+        "", "A config.json, its folder, a preset, or ORG/NAME in the hub's cache.", ARGUMENTS, place="CONFIG|PRESET")
+    whole_model: bool = flag(False, "All parameters by part: embeddings, attention, FFN, norms, head.", MODEL)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -333,7 +354,7 @@ class SelftestRequest(Request):
     budget: float = flag(15.0, "Time of one run, 15s or 1m.", EFFORT, "TIME")
     d_model: int = flag(256, "Width of the modules.", WIDTHS, "INT")
     threads: int | None = flag(
-        None, "CPU threads. \\[default: the CPUs this process may use]", WORKLOAD, "INT")
+        None, "CPU threads. [default: the CPUs this process may use]", WORKLOAD, "INT")
     seed: int = flag(0, "Seed of inputs, weights, order of rounds; each run adds one.", MEASURING, "INT")
 # fmt: on
 
@@ -346,7 +367,7 @@ def command_line(command: str, request: Request, always: tuple[str, ...] = ()) -
     words = ["ffnbench", command]
     for one in fields(request):
         value, how = getattr(request, one.name), one.metadata.get("flag")
-        if how is None or (value == one.default and one.name not in always):
+        if how is None or not how.named or (value == one.default and one.name not in always):
             continue
         name = spelling(one.name)
         if isinstance(value, bool):

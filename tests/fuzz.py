@@ -99,7 +99,8 @@ def commands_of() -> Commands:
     """Every command with its flags, as the command line itself tells them."""
     import typer.main
 
-    from ffnbench.cli.app import FILES, app
+    from ffnbench.cli.app import app
+    from ffnbench.cli.commands import FILES
 
     group: Any = typer.main.get_command(app)
     return {

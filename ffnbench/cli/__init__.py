@@ -1,5 +1,5 @@
 """How is it typed? One file a family of commands, loaded when one of it is typed."""
 
-from ffnbench.cli.app import app, main
+from ffnbench.cli.app import main, run
 
-__all__ = ["app", "main"]
+__all__ = ["main", "run"]

@@ -2,33 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import Annotated
+from dataclasses import dataclass, replace
 
-import typer
-
-from ffnbench.cli.app import leave
-from ffnbench.cli.bundles import command, sink_of
-from ffnbench.cli.help import examples
+from ffnbench.cli.commands import command, sink_of
 from ffnbench.report.flags import MeasuredOutput, Written
-from ffnbench.request import MEASURING, FactsRequest, PictureRequest, TimingRequest
+from ffnbench.request import MEASURING, FactsRequest, PictureRequest, TimingRequest, flag
 
 DEFAULT_PICTURE = "activations.png"
-TIME = typer.Option(
-    "--time", rich_help_panel=MEASURING, help="Measure the operations, forward and backward, against relu."
-)
 
 
 @command(
     "plot-activations",
-    epilog=examples(
-        "ffnbench plot-activations --activations relu,gelu,silu -o curves.svg",
-        "ffnbench plot-activations --range=-8:8 --no-derivative -o wide.png",
-        "ffnbench plot-activations --gated -o surfaces.pdf",
-        docs="docs/methodology.md#facts-of-activations",
-    ),
+    "ffnbench plot-activations --activations relu,gelu,silu -o curves.svg",
+    "ffnbench plot-activations --range=-8:8 --no-derivative -o wide.png",
+    "ffnbench plot-activations --gated -o surfaces.pdf",
+    docs="docs/methodology.md#facts-of-activations",
 )
-def plot_activations(request: PictureRequest, output: Written) -> None:
+def plot_activations(request: PictureRequest, output: Written) -> int:
     """Draw activations with their derivatives, or the surfaces of gated forms, to png, svg, pdf or csv."""
     from ffnbench import api
     from ffnbench.report.formats import PICTURE_SUFFIXES
@@ -38,18 +28,24 @@ def plot_activations(request: PictureRequest, output: Written) -> None:
     with sink_of(written, "activations", request.activations, suffixes=PICTURE_SUFFIXES) as sink:
         lines = api.plot_activations(request, sink)
     print("\n".join(map(visible, lines)))
+    return 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Timed:
+    """Whether anything is measured."""
+
+    time: bool = flag(False, "Measure the operations, forward and backward, against relu.", MEASURING)
 
 
 @command(
     "activations",
-    epilog=examples(
-        "ffnbench activations --wide",
-        "ffnbench activations --activations gelu,swish@beta=0.5,mine=act.py:soft",
-        "ffnbench activations --time --quick --dtype float32,bf16 --elements 64Ki,1Mi",
-        docs="docs/methodology.md#facts-of-activations",
-    ),
+    "ffnbench activations --wide",
+    "ffnbench activations --activations gelu,swish@beta=0.5,mine=act.py:soft",
+    "ffnbench activations --time --quick --dtype float32,bf16 --elements 64Ki,1Mi",
+    docs="docs/methodology.md#facts-of-activations",
 )
-def activations(request: TimingRequest, output: MeasuredOutput, time: Annotated[bool, TIME] = False) -> None:
+def activations(request: TimingRequest, timed: Timed, output: MeasuredOutput) -> int:
     """Show the facts of activations, or with --time what their operations cost."""
     from ffnbench import api
     from ffnbench.ffn.dtypes import DTYPES
@@ -58,9 +54,9 @@ def activations(request: TimingRequest, output: MeasuredOutput, time: Annotated[
 
     device_of(request.device)  # a word that is none is a mistake, whatever is asked of them
     several("dtype", request.dtype, DTYPES.get)
-    with sink_of(output, "activations", request.activations, pictures=time) as sink:
-        if time:
+    with sink_of(output, "activations", request.activations, pictures=timed.time) as sink:
+        if timed.time:
             api.time_activations(request, sink)
         else:
             api.facts(FactsRequest(activations=request.activations, timeout=request.timeout), sink)
-    leave(sink.code)
+    return sink.code

@@ -3,70 +3,44 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import replace
-from typing import Annotated
 
-import typer
-
-from ffnbench.cli.app import leave
-from ffnbench.cli.bundles import command
-from ffnbench.cli.completing import completer
-from ffnbench.cli.help import examples
+from ffnbench.cli.commands import command
 from ffnbench.errors import FfnbenchError
 from ffnbench.report.flags import CheckOutput, Updating
 from ffnbench.request import CheckRequest, SidesRequest
 
-BASELINE = typer.Argument(metavar="BASELINE", help="A .json that `ffnbench compare ... -o baseline.json` made.")
-CURRENT = typer.Argument(metavar="CURRENT", help="A saved run to hold against it, in place of measuring now.")
-VARIANT = typer.Argument(
-    metavar="VARIANT",
-    help="package.module:Attr, path/to/file.py:Attr, or a name of `ffnbench list variants`.",
-    autocompletion=completer("variant"),
-)
-
 
 @command(
     "check",
-    epilog=examples(
-        "ffnbench check baseline.json --tolerance 5% --format github",
-        "ffnbench check baseline.json --exact-only",
-        "ffnbench check baseline.json --budget 5m --append",
-        docs="docs/ci.md#a-stored-baseline",
-    ),
+    "ffnbench check baseline.json --tolerance 5% --format github",
+    "ffnbench check baseline.json --exact-only",
+    "ffnbench check baseline.json --budget 5m --append",
+    docs="docs/ci.md#a-stored-baseline",
 )
-def check(
-    baseline: Annotated[str, BASELINE],
-    request: CheckRequest,
-    updating: Updating,
-    output: CheckOutput,
-    current: Annotated[str | None, CURRENT] = None,
-) -> None:
+def check(request: CheckRequest, updating: Updating, output: CheckOutput) -> int:
     """Measure a baseline's own plan again and say what has regressed: exit 1, and nothing else exits 1."""
     from ffnbench import api
     from ffnbench.report.output import CheckSink
 
-    asked = replace(request, baseline=baseline, current=current)
     if updating.update and updating.append:
         raise FfnbenchError("--update replaces the baseline, --append adds to it", "give one of the two")
-    if (updating.update or updating.append) and asked.exact_only:
+    if (updating.update or updating.append) and request.exact_only:
         flag = "--update" if updating.update else "--append"
         raise FfnbenchError(f"{flag} needs the whole measurement", "leave --exact-only out")
-    with CheckSink(output, baseline, current, updating) as sink:
-        api.check(asked, sink, update=updating.update, append=updating.append)
+    with CheckSink(output, request.baseline, request.current, updating) as sink:
+        api.check(request, sink, update=updating.update, append=updating.append)
     sys.stdout.flush()
-    leave(sink.code)
+    return sink.code
 
 
 @command(
     "ab",
-    epilog=examples(
-        "ffnbench ab mypkg.mlp:SwiGLU --base-rev origin/main --d-model 1024 --fail-above 5%",
-        "ffnbench ab swiglu --base-python old/bin/python --head-python new/bin/python",
-        "ffnbench ab gelu --head-env MKL_ENABLE_INSTRUCTIONS:AVX2 --budget 5m",
-        docs="docs/ci.md#ab-in-a-pull-request",
-    ),
+    "ffnbench ab mypkg.mlp:SwiGLU --base-rev origin/main --d-model 1024 --fail-above 5%",
+    "ffnbench ab swiglu --base-python old/bin/python --head-python new/bin/python",
+    "ffnbench ab gelu --head-env MKL_ENABLE_INSTRUCTIONS:AVX2 --budget 5m",
+    docs="docs/ci.md#ab-in-a-pull-request",
 )
-def ab(variant: Annotated[str, VARIANT], request: SidesRequest, output: CheckOutput) -> None:
+def ab(request: SidesRequest, output: CheckOutput) -> int:
     """Measure one module twice, old and new side by side, and say what has regressed: exit 1.
 
     Base and head may be git revisions, folders, interpreters, environments. Head is this environment and the working
@@ -76,6 +50,6 @@ def ab(variant: Annotated[str, VARIANT], request: SidesRequest, output: CheckOut
     from ffnbench.report.output import CheckSink
 
     with CheckSink(output) as sink:
-        api.ab(replace(request, variant=variant), sink)
+        api.ab(request, sink)
     sys.stdout.flush()
-    leave(sink.code)
+    return sink.code

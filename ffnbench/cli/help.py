@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import Field
 from typing import Any
 
 from typer.core import TyperArgument
 
+from ffnbench.planning.fields import flag_of
 from ffnbench.request import (
+    ARGUMENTS,
     ATTENTION,
     CURVES,
     EFFORT,
@@ -21,14 +24,18 @@ from ffnbench.request import (
 )
 
 PANELS = (
-    "Arguments", SIDES, MODEL, WIDTHS, ATTENTION, CURVES, WORKLOAD, LIMITS, MEASURING, EFFORT, OUTPUT, "Options",
+    ARGUMENTS, SIDES, MODEL, WIDTHS, ATTENTION, CURVES, WORKLOAD, LIMITS, MEASURING, EFFORT, OUTPUT, "Options",
 )  # fmt: skip
 LEFT = 28  # columns of names; the meaning of a longer one stands below it
 
 
-def examples(*lines: str, docs: str) -> str:
-    """The end of a command's help: what can be typed, and where more is said."""
-    return "\n".join(["Examples:", *(f"  {line}" for line in lines), "", f"More: {docs}"])
+def meaning(field: Field[Any]) -> str:
+    """The help of a flag with its default, where that says something."""
+    how, default = flag_of(field), field.default
+    if "[default:" in how.help or default in (None, "") or isinstance(default, bool | tuple):
+        return how.help
+    shown = f"{default:g}" if isinstance(default, float) else str(default)
+    return f"{how.help} [default: {shown}{'s' if how.metavar == 'TIME' else ''}]"
 
 
 def write_examples(command: Any, formatter: Any) -> None:
@@ -40,8 +47,7 @@ def write_options(command: Any, ctx: Any, formatter: Any) -> None:
     """Arguments and flags, panel by panel."""
     panels: dict[str, list[tuple[str, str]]] = {name: [] for name in PANELS}
     for param in command.get_params(ctx):
-        own = "Arguments" if isinstance(param, TyperArgument) else "Options"
-        panels[getattr(param, "rich_help_panel", None) or own].append((_name(param), _meaning(param, ctx)))
+        panels[param.rich_help_panel or "Options"].append((_name(param), " ".join((param.help or "").split())))
     for title, rows in panels.items():
         if rows:
             with formatter.section(title):
@@ -51,7 +57,7 @@ def write_options(command: Any, ctx: Any, formatter: Any) -> None:
 def _name(param: Any) -> str:
     """A flag or an argument, with what stands for its value."""
     if isinstance(param, TyperArgument):
-        return str(param.metavar or param.name)
+        return str(param.metavar)
     shorts = [one for one in param.opts if not one.startswith("--")]
     off = f" / {_first_long(param.secondary_opts)}" if param.secondary_opts else ""
     value = f" {param.metavar}" if param.metavar and not param.is_flag else ""
@@ -60,15 +66,4 @@ def _name(param: Any) -> str:
 
 def _first_long(names: Sequence[str]) -> str:
     """The main name: further ones are spellings that people try."""
-    return next((one for one in names if one.startswith("--")), names[0])
-
-
-def _meaning(param: Any, ctx: Any) -> str:
-    text = " ".join((param.help or "").replace("\\[", "[").split())
-    default = param.get_default(ctx, call=False)
-    if isinstance(default, list):  # of a flag whose values add up to one list
-        default = ",".join(map(str, default))
-    if "[default:" in text or default is None or default == "" or isinstance(default, bool | tuple):
-        return text
-    shown = f"{default:g}" if isinstance(default, float) else str(default)
-    return f"{text} [default: {shown}{'s' if param.metavar == 'TIME' else ''}]"
+    return next(one for one in names if one.startswith("--"))

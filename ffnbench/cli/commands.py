@@ -1,0 +1,213 @@
+"""Commands as functions of bundles: each field of a bundle that is a flag becomes an option, or an argument.
+
+A command is written as `def compare(request: CompareRequest, output: MeasuredOutput) -> int`; it gives the exit code.
+Typer takes the words apart and knows nothing of their kinds: what was typed is read as planning/fields.py has it.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import Field, dataclass, fields
+from functools import cached_property
+from importlib import import_module
+from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
+
+import typer
+from typer.core import TyperArgument, TyperCommand
+
+from ffnbench.cli.completing import completer
+from ffnbench.cli.defaults import Settings, found_settings, noted
+from ffnbench.cli.help import meaning, write_examples, write_options
+from ffnbench.errors import FfnbenchError
+from ffnbench.planning.fields import Typed, flag_of, kind_of, read, takes_list
+from ffnbench.report.flags import Shown, Written
+from ffnbench.request import ARGUMENTS, spelling
+
+if TYPE_CHECKING:
+    from ffnbench.report.output import OutputSink
+
+FILES = {  # of each command, in the order of the help; a file is loaded when a command of it is typed
+    "compare": "compare", "cost": "compare", "report": "compare", "block": "compare", "check": "check", "ab": "check",
+    "plot-activations": "activations", "activations": "activations", "list": "tools", "env": "tools",
+    "inspect": "tools", "selftest": "tools",
+}  # fmt: skip
+PLACED = "_placed"  # behind the name of a field, what was typed by its place
+CONTEXT = {
+    "help_option_names": ["-h", "--help"],
+    "token_normalize_func": lambda name: with_dashes(name),
+    "max_content_width": 100,
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Described:
+    """A command before it is built: the function of bundles, and the end of its help."""
+
+    name: str
+    function: Callable[..., int]
+    epilog: str
+
+    @property
+    def help(self) -> str:
+        """What it does."""
+        return inspect.getdoc(self.function) or ""
+
+    @cached_property
+    def bundles(self) -> dict[str, Any]:
+        """Its bundles, by the parameter that takes one."""
+        return {name: kind for name, kind in get_type_hints(self.function).items() if name != "return"}
+
+    @cached_property
+    def fields(self) -> dict[str, Field[Any]]:
+        """What can be typed, by name."""
+        return {one.name: one for of in self.bundles.values() for one in fields(of) if "flag" in one.metadata}
+
+
+_REGISTERED: dict[str, Described] = {}
+
+
+def command(name: str, *examples: str, docs: str) -> Callable[[Callable[..., int]], Callable[..., int]]:
+    """Register a function of bundles as the command of that name: with what can be typed, and where more is said."""
+    epilog = "\n".join(["Examples:", *(f"  {line}" for line in examples), "", f"More: {docs}"])
+
+    def register(function: Callable[..., int]) -> Callable[..., int]:
+        _REGISTERED[name] = Described(name=name, function=function, epilog=epilog)
+        return function
+
+    return register
+
+
+def described(name: str) -> Described:
+    """What a command is."""
+    import_module(f"ffnbench.cli.{FILES[name]}")
+    return _REGISTERED[name]
+
+
+def settings_here() -> Settings | None:
+    """What a pyproject.toml sets in this folder."""
+    return found_settings(lambda: {name: described(name).fields for name in FILES})
+
+
+def with_dashes(name: str) -> str:
+    """`--d_model` is `--d-model`."""
+    return name.replace("_", "-")
+
+
+class Command(TyperCommand):
+    """A command of bundles, as Typer has it."""
+
+    described: Described
+
+    def collect_usage_pieces(self, ctx: Any) -> list[str]:
+        named = [(one.metavar, one.required) for one in self.params if isinstance(one, TyperArgument)]
+        return ["[OPTIONS]", *(str(name) if required else f"[{name}]" for name, required in named)]
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        write_options(self, ctx, formatter)
+
+    def format_epilog(self, ctx: Any, formatter: Any) -> None:
+        write_examples(self, formatter)
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Take the words apart, and leave out what Typer would do with them: its pydantic takes a third of a start."""
+        if ctx.resilient_parsing:  # a shell asks how a line could go on
+            return super().parse_args(ctx, args)
+        found, rest, _ = self.make_parser(ctx).parse_args(args=args)
+        if found.get("help"):
+            print(ctx.get_help())
+            raise typer.Exit
+        if rest:
+            ctx.fail(f"Got unexpected extra argument ({' '.join(rest)})")
+        for one in self.params:
+            if one.required and not found.get(one.name):
+                ctx.fail(f"Missing argument '{one.metavar}'")
+        ctx.params = {name: typed for name in self.described.fields if (typed := _typed(found, name)) is not None}
+        return []
+
+    def invoke(self, ctx: Any) -> int:
+        return _run(self.described, ctx.params)
+
+
+def _typed(found: Mapping[str, Any], name: str) -> Typed | None:
+    """What was typed of a field, by its name and then by its place; None for nothing."""
+    texts: list[str] = []
+    for value in (found.get(name), found.get(name + PLACED)):
+        if isinstance(value, bool):
+            return value
+        texts += [value] if isinstance(value, str) else value or ()
+    return texts or None
+
+
+def _run(one: Described, typed: Mapping[str, Typed]) -> int:
+    """Fill the bundles of a command with what was typed and what a file sets, and call it."""
+    settings = settings_here()
+    held = settings.values_for(one.name, one.fields, typed) if settings else {}
+    try:
+        values = {name: read(one.fields[name], value) for name, value in {**held, **typed}.items()}
+        if values.get("json"):
+            if values.setdefault("format", "json") not in ("table", "json"):
+                told = f"--json and --format {values['format']} both say what is shown"
+                raise FfnbenchError(told, "give one of the two")
+            values["format"] = "json"
+        values["said"] = noted(held)
+        made = {
+            name: kind(**{field.name: values[field.name] for field in fields(kind) if field.name in values})
+            for name, kind in one.bundles.items()
+        }
+        return one.function(**made)
+    except FfnbenchError as problem:
+        if held:
+            problem.hint += f"; pyproject.toml sets {', '.join(held)}"
+        raise
+
+
+def built(one: Described) -> Command:
+    """A command as Typer has it: of a function whose signature has all flags, each a text."""
+
+    def stand_in() -> None:
+        pass
+
+    parameters = [found for field in one.fields.values() for found in _parameters(field)]
+    stand_in.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    stand_in.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    alone = typer.Typer(add_completion=False, rich_markup_mode=None)
+    alone.command(one.name, cls=Command, help=one.help, epilog=one.epilog, context_settings=CONTEXT)(stand_in)
+    made: Any = typer.main.get_command(alone)
+    made.described = one
+    return made  # type: ignore[no-any-return]
+
+
+def _parameters(field: Field[Any]) -> list[inspect.Parameter]:
+    how, completes = flag_of(field), completer(field)
+    kind: Any = bool if kind_of(field) == "bool" else list[str] if takes_list(field) else str
+    found = []
+    if how.place:
+        required = not how.named and field.default in ("", ())
+        told = f"As {spelling(field.name)}, and behind it." if how.named else how.help
+        found.append((field.name + PLACED, kind, required, typer.Argument(
+            metavar=how.place, help=told, autocompletion=completes, rich_help_panel=ARGUMENTS,
+        )))  # fmt: skip
+    if how.named:
+        spelled = [spelling(field.name) + (f"/{how.off}" if how.off else ""), *([how.short] if how.short else [])]
+        found.append((field.name, kind, False, typer.Option(
+            *spelled, *how.also, help=meaning(field), rich_help_panel=how.panel, metavar=how.metavar or None,
+            autocompletion=completes,
+        )))  # fmt: skip
+    return [
+        inspect.Parameter(
+            name, inspect.Parameter.KEYWORD_ONLY, annotation=Annotated[kind if required else kind | None, option],
+            default=inspect.Parameter.empty if required else None,
+        )
+        for name, kind, required, option in found
+    ]  # fmt: skip
+
+
+def sink_of(output: Shown | Written, stem: str, *inputs: object, pictures: bool = False, **how: Any) -> OutputSink:
+    """The one way in which a command ends; `inputs` are values that may be paths: no output is written over these."""
+    from ffnbench.report.files.outputs import inputs_of
+    from ffnbench.report.formats import PICTURES, SUFFIXES
+    from ffnbench.report.output import OutputSink
+
+    how = {"suffixes": (*SUFFIXES, *(PICTURES if pictures else ())), **how}
+    return OutputSink(output, stem, inputs=inputs_of(*inputs), **how)

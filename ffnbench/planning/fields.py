@@ -1,0 +1,85 @@
+"""What a field of a request holds, and how what is typed becomes its value: the same for a flag, an argument of Python
+and a line of a pyproject.toml. Pure.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import Field
+from typing import Any
+
+from ffnbench.errors import FfnbenchError
+from ffnbench.planning.lists import EXAMPLES, TAKE_LISTS, several
+from ffnbench.request import Flag, spelling
+from ffnbench.units import read_count, read_number, read_percent, read_seconds
+
+LIST = "LIST"  # stands for the value of a flag that is a comma separated list, and that adds up if it is repeated
+Typed = bool | Sequence[str]  # the texts of a flag, or whether it is on
+
+
+def flag_of(field: Field[Any]) -> Flag:
+    """How the field is typed."""
+    found: Flag = field.metadata["flag"]
+    return found
+
+
+def kind_of(field: Field[Any]) -> str:
+    """`int` of a field that is annotated as `int | tuple[int, ...] | None`, `str` of `tuple[str, ...]`."""
+    return re.findall(r"\w+", str(field.type).removeprefix("tuple["))[0]
+
+
+def takes_list(field: Field[Any]) -> bool:
+    """Whether it may have several values."""
+    return isinstance(field.default, tuple) or flag_of(field).metavar == LIST
+
+
+def read(field: Field[Any], typed: Typed) -> Any:
+    """The value of a field. Raises FfnbenchError for what it can't hold."""
+    name, kind = spelling(field.name), kind_of(field)
+    if isinstance(typed, bool) and kind == "bool":
+        return typed
+    if isinstance(typed, bool) or kind == "bool":
+        said = str(typed).lower() if isinstance(typed, bool) else ",".join(typed)
+        hint = "it is true or false" if kind == "bool" else "give it a value"
+        raise FfnbenchError(f"{name} can't be {said!r}", hint)
+    if not all(text.strip() for text in typed):  # a shell makes one of a variable that is not set
+        shown = name if flag_of(field).named else flag_of(field).place
+        raise FfnbenchError(f"{shown} has an empty value", "give it one, or leave it out; is a variable not set?")
+    if isinstance(field.default, tuple):
+        return tuple(typed)
+    text = ",".join(typed)
+    if flag_of(field).metavar == LIST:
+        return _counts(field.name, text) if kind == "int" else text
+    reader = READERS.get(flag_of(field).metavar, READERS.get(kind, str))
+    try:
+        return reader(text)
+    except FfnbenchError as problem:
+        raise FfnbenchError(f"{name}: {problem.message}", problem.hint) from None
+
+
+def _count(text: str) -> int:
+    if "," in text:
+        raise FfnbenchError(f"{text!r} is a list, and this takes one whole number", TAKE_LISTS)
+    return read_count(text)
+
+
+def _counts(name: str, text: str) -> int | tuple[int, ...]:
+    """One whole number, or several with commas between."""
+
+    def read_one(part: str) -> int:
+        try:
+            return read_count(part)
+        except FfnbenchError as problem:
+            of = f", in {text!r}" if part != text else ""
+            more = f"; for example {spelling(name)} {EXAMPLES[name]}"
+            hint = "a list has commas: 128,512" if " " in part else problem.hint + more
+            raise FfnbenchError(f"{spelling(name)}: {problem.message}{of}", hint) from None
+
+    found = several(name, text, read_one)
+    return found[0] if len(found) == 1 else found
+
+
+READERS: dict[str, Callable[[str], Any]] = {  # by what stands for the value, or by its kind
+    "TIME": read_seconds, "PCT": read_percent, "int": _count, "float": read_number,
+}  # fmt: skip
