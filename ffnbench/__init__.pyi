@@ -95,7 +95,7 @@ def ab(
     >>> found = ffnbench.ab("mypkg.mlp:SwiGLU", base_rev="origin/main", d_model=1024)
 
     Arguments:
-        variant: One variant: a name, 'package.module:Class', 'file.py:Class', or the class itself.
+        variant: package.module:Attr, path/to/file.py:Attr, or a name of `ffnbench list variants`.
         d_model: Width of the model. [default: the model's that is named, else 768]
         d_ff: Final width per branch of the reference. [default: 4 * d_model, classic form]
         bias: Biases in all linear layers. [default: where the named model has some]
@@ -127,7 +127,7 @@ def ab(
         head_env: A variable of head's processes.
         fail_above: Short for tolerance latency=PCT%: how much slower head may be. [default: 5%]
         allow_mismatch: Go on, and pass, where head's output has changed.
-        quiet: No progress bar, and no line about the machine.
+        quiet: No progress on stderr.
         wait: Wait while another run of ffnbench measures on this machine.
     """
 
@@ -135,6 +135,7 @@ def activations(
     activations: Activations | None = None,
     *,
     quiet: bool = False,
+    wait: bool = False,
 ) -> Answer:
     """What is true of activations: minimum, range, kinks, moments, what torch and others call them.
 
@@ -142,7 +143,8 @@ def activations(
 
     Arguments:
         activations: Comma separated: names, swish@beta=0.5, file.py:function. Names: `ffnbench list activations`.
-        quiet: No progress bar, and no line about the machine.
+        quiet: No progress on stderr.
+        wait: Wait while another run of ffnbench measures on this machine.
     """
 
 def block(
@@ -224,7 +226,7 @@ def block(
         causal: A token sees those before it, or all. [default: causal, but for encoders]
         textbook: Measure attention as textbooks write it too: scores, mask, softmax, values.
         cost_only: Count, measure nothing: no torch.
-        quiet: No progress bar, and no line about the machine.
+        quiet: No progress on stderr.
         wait: Wait while another run of ffnbench measures on this machine.
     """
 
@@ -265,7 +267,6 @@ def build(
         dropout: Dropout on the hidden layer, in train mode.
         dtype: float32, bfloat16, float16, float64, or several of them.
         init: Weights: torch, he_xavier or normal.
-        device: torch's device.
     """
 
 def check(
@@ -287,7 +288,7 @@ def check(
     >>> assert found.ok, found
 
     Arguments:
-        baseline: A .json that a report's `save` wrote, or `ffnbench compare ... -o baseline.json`.
+        baseline: A .json that `ffnbench compare ... -o baseline.json` made.
         current: A saved run to hold against it, in place of measuring now.
         tolerance: How much a metric may grow; latency is the ratio to the reference, and 5% alone is latency's.
             [default: latency=5%]
@@ -296,7 +297,7 @@ def check(
         across_machines: Compare ratios with another kind of machine too.
         absolute: Check seconds too, on the very same machine only.
         trust: Let this run, which the baseline names and git does not track beside it.
-        quiet: No progress bar, and no line about the machine.
+        quiet: No progress on stderr.
         wait: Wait while another run of ffnbench measures on this machine.
     """
 
@@ -394,7 +395,7 @@ def compare(
         control: Measure the reference a second time: where it differs from itself, this machine can't be trusted
             now.
         metrics: latency, memory, ceilings, sparsity, routing.
-        quiet: No progress bar, and no line about the machine.
+        quiet: No progress on stderr.
         wait: Wait while another run of ffnbench measures on this machine.
     """
 
@@ -450,11 +451,11 @@ def inspect(
 ) -> Answer:
     """A model's FFNs in words and numbers, a row a kind of layer; `whole_model` counts all parameters, by part.
 
-    Arguments:
-        model: A preset's name, a config.json or its folder, or ORG/NAME in the hub's cache.
-        whole_model: All parameters by part: embeddings, attention, FFN, norms, head.
-
     >>> ffnbench.inspect("mixtral-8x7b").frame()[["kind", "count", "params", "params_active"]]
+
+    Arguments:
+        model: A config.json, its folder, a preset, or ORG/NAME in the hub's cache.
+        whole_model: All parameters by part: embeddings, attention, FFN, norms, head.
     """
 
 def load(
@@ -506,7 +507,6 @@ def plot_activations(
         dpi: Dots per inch.
         style: A matplotlib style, e.g. ggplot.
         timeout: Give up a case that takes longer for one step.
-        path: Write the picture there (.png, .svg, .pdf; .csv: its points).
     """
 
 def selftest(
@@ -529,7 +529,7 @@ def selftest(
         d_model: Width of the modules.
         threads: CPU threads. [default: the CPUs this process may use]
         seed: Seed of inputs, weights, order of rounds; each run adds one.
-        quiet: No progress bar, and no line about the machine.
+        quiet: No progress on stderr.
         wait: Wait while another run of ffnbench measures on this machine.
     """
 
@@ -567,6 +567,6 @@ def time_activations(
         pause: Wait so long between two runs. [default: 60s]
         elements: With time: sizes. [default: 1048576]
         dtype: With time: dtypes. [default: float32]
-        quiet: No progress bar, and no line about the machine.
+        quiet: No progress on stderr.
         wait: Wait while another run of ffnbench measures on this machine.
     """

@@ -29,7 +29,7 @@ ROOMS = (
     "planning", "result", "plan", "metrics", "request", "models", "ffn", "activations", "targets", "files", "git",
     "names", "units", "errors", "jsonable", "streams", "version",
 )  # fmt: skip
-INHERITED = {"parse_args", "collect_usage_pieces"}  # of a command of Typer's
+INHERITED = {"parse_args", "collect_usage_pieces", "get_command", "format_options"}  # of a command of Typer's
 APART = {("report", room) for room in ("run", "worker", "backends", "device")}  # neither knows the other
 
 

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 from test_cli import call  # noqa: F401 - a fixture
 
-from ffnbench.cli.app import described_all
+from ffnbench.cli.commands import FILES, described
 from ffnbench.cli.defaults import NEVER
+from ffnbench.planning.fields import flag_of
 
 
 @pytest.fixture
@@ -137,12 +138,14 @@ def test_no_file_sets_what_runs_writes_or_trusts(call, project) -> None:  # noqa
         "repeats", "format", "wide", "sort", "columns", "quiet", "wait", "on_unclear",
         "time", "cache", "matmul_precision", "reduced_reductions",
     }  # fmt: skip
-    assert {name for one in described_all() for name in one.flags} == may | set(NEVER)
+    assert {
+        name for one in FILES for name, field in described(one).fields.items() if flag_of(field).named
+    } == may | NEVER
     for name in NEVER:
         project(f"{name} = 'x'")
         code, _, err = call("list")
         assert code == 2
-        assert f"sets {name}, which names" in err
+        assert f"sets {name}: no file" in err
 
 
 def test_env_shows_the_file_and_what_it_sets(call, project) -> None:  # noqa: F811

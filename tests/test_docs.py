@@ -11,7 +11,7 @@ from conftest import ROOT, FakeLaunch, ProberHere, SidesProber, two_sides
 
 from ffnbench import api
 from ffnbench.api import measuring
-from ffnbench.cli import app
+from ffnbench.cli import run
 from ffnbench.plan import METHOD
 from ffnbench.report.columns import case_records
 from ffnbench.report.files.store import load, report_text
@@ -74,7 +74,7 @@ def test_shell_lines_are_commands_that_work(document, line, tmp_path, monkeypatc
         two_sides(tmp_path)
     command, *arguments = shlex.split(line)
     assert command == "ffnbench"
-    assert app(arguments, standalone_mode=False) in (0, None)
+    assert run(arguments) == 0
     assert capsys.readouterr().out
 
 

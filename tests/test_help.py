@@ -13,9 +13,10 @@ import typer
 from conftest import ROOT
 
 from ffnbench import cli
-from ffnbench.cli.app import FILES
+from ffnbench.cli.app import app
+from ffnbench.cli.commands import FILES
 
-GROUP = typer.main.get_command(cli.app)
+GROUP = typer.main.get_command(app)
 COMMANDS = {name: GROUP.get_command(None, name) for name in FILES}  # type: ignore[attr-defined]
 
 

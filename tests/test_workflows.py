@@ -16,7 +16,7 @@ import yaml
 from conftest import FakeLaunch, KnownProber, two_sides
 
 from ffnbench import api
-from ffnbench.cli import app
+from ffnbench.cli import run
 from ffnbench.report.files.store import report_text
 from ffnbench.request import CompareRequest
 
@@ -77,7 +77,7 @@ def test_a_check_of_a_workflow_runs(line: str, tmp_path: Path, monkeypatch: pyte
     (tmp_path / "results" / "ci" / "baseline.json").write_text(report_text(saved))
     on_machine(FakeLaunch())
     arguments = shlex.split(line)[1:]
-    assert app(arguments, standalone_mode=False) in (0, None)
+    assert run(arguments) == 0
     for flag, value in pairwise(arguments):
         if flag == "-o":
             assert (tmp_path / value).stat().st_size
@@ -88,7 +88,7 @@ def test_an_ab_of_a_workflow_runs(line: str, tmp_path: Path, monkeypatch: pytest
     monkeypatch.chdir(tmp_path)
     two_sides(tmp_path)
     on_machine(FakeLaunch(), KnownProber)
-    assert app(shlex.split(line.replace("${{ github.base_ref }}", "main"))[1:], standalone_mode=False) in (0, None)
+    assert run(shlex.split(line.replace("${{ github.base_ref }}", "main"))[1:]) == 0
     assert (tmp_path / "ab.xml").stat().st_size
 
 

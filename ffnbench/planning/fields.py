@@ -4,7 +4,6 @@ and a line of a pyproject.toml. Pure.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
 from dataclasses import Field
 from typing import Any
@@ -26,7 +25,7 @@ def flag_of(field: Field[Any]) -> Flag:
 
 def kind_of(field: Field[Any]) -> str:
     """`int` of a field that is annotated as `int | tuple[int, ...] | None`, `str` of `tuple[str, ...]`."""
-    return re.findall(r"\w+", str(field.type).removeprefix("tuple["))[0]
+    return str(field.type).removeprefix("tuple[").partition(" ")[0].rstrip(",")
 
 
 def takes_list(field: Field[Any]) -> bool:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 from dataclasses import fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ffnbench import api
 from ffnbench.python.following import Following
-from ffnbench.python.public import DEVICE, PATH, QUIET, WAIT, asks, spoken
+from ffnbench.python.public import asks
 from ffnbench.report.answers import Answer, as_displayed, written_to
 from ffnbench.report.formats import View
 from ffnbench.report.shown_check import ShownCheck as Check
@@ -21,6 +21,7 @@ from ffnbench.request import (
     CompareRequest,
     CostRequest,
     FactsRequest,
+    InspectRequest,
     PictureRequest,
     SelftestRequest,
     SidesRequest,
@@ -28,6 +29,7 @@ from ffnbench.request import (
 )
 
 if TYPE_CHECKING:
+    import torch
     from matplotlib.figure import Figure
     from torch import nn
 
@@ -38,7 +40,7 @@ BUILDS = {
 HIDDEN = tuple(field.name for field in fields(CompareRequest) if field.name not in BUILDS)  # for a module alone
 
 
-@asks(CompareRequest, first=("variants",), beside=(QUIET, WAIT))
+@asks(CompareRequest, follows=True)
 def compare(request: CompareRequest, sink: Following) -> Report:
     """Measure FFN variants side by side: parameters, FLOPs, latency and memory, at equal parameters.
 
@@ -49,21 +51,19 @@ def compare(request: CompareRequest, sink: Following) -> Report:
     >>> report = ffnbench.compare(["relu", "swiglu"], d_model=256, quick=True)
     >>> report.frame()[["label", "params", "latency_s", "ratio", "verdict"]]
     """
-    found: Report = api.compare(request, sink)
-    return found
+    return api.compare(request, sink)
 
 
-@asks(CostRequest, first=("variants",))
+@asks(CostRequest)
 def cost(request: CostRequest, sink: Following) -> Report:
     """Count parameters, FLOPs and bytes of variants; nothing is measured.
 
     >>> ffnbench.cost(["relu", "swiglu"], d_model=4096).frame()[["label", "d_ff", "params", "flops_forward"]]
     """
-    found: Report = api.cost(CompareRequest(**vars(request)), sink)
-    return found
+    return api.cost(CompareRequest(**vars(request)), sink)
 
 
-@asks(BlockRequest, hidden=("whole_model",), beside=(QUIET, WAIT))
+@asks(BlockRequest, hidden=("whole_model",), follows=True)
 def block(request: BlockRequest, sink: Following) -> Report:
     """An FFN beside the attention of its block, by length of the sequence: parameters, FLOPs, latency, shares.
 
@@ -71,11 +71,10 @@ def block(request: BlockRequest, sink: Following) -> Report:
 
     >>> ffnbench.block(preset="llama3-8b", seq_len=[128, 8192], cost_only=True)
     """
-    found: Report = api.block(request, sink)
-    return found
+    return api.block(request, sink)
 
 
-@asks(FactsRequest, first=("activations",), beside=(QUIET,))
+@asks(FactsRequest, follows=True)
 def activations(request: FactsRequest, sink: Following) -> Answer:
     """What is true of activations: minimum, range, kinks, moments, what torch and others call them.
 
@@ -85,17 +84,16 @@ def activations(request: FactsRequest, sink: Following) -> Answer:
     return _answer(sink, "activations")
 
 
-@asks(TimingRequest, first=("activations",), beside=(QUIET, WAIT))
+@asks(TimingRequest, follows=True)
 def time_activations(request: TimingRequest, sink: Following) -> Report:
     """The operations of activations, forward and backward, each against relu's.
 
     >>> ffnbench.time_activations(["relu", "gelu"], elements=65536, quick=True)
     """
-    found: Report = api.time_activations(request, sink)
-    return found
+    return api.time_activations(request, sink)
 
 
-@asks(PictureRequest, first=("activations",), beside=(PATH,))
+@asks(PictureRequest)
 def plot_activations(
     request: PictureRequest, sink: Following, path: str | os.PathLike[str] | None = None
 ) -> Figure | Path:
@@ -105,7 +103,6 @@ def plot_activations(
 
     >>> figure = ffnbench.plot_activations(["relu", "gelu", "silu"])
     """
-    figure: Figure
     figure, files, _ = api.draw_activations(request)
     if path is None:
         as_displayed(figure)
@@ -113,7 +110,7 @@ def plot_activations(
     return written_to(path, files, "activations")
 
 
-@asks(CheckRequest, first=("baseline", "current"), beside=(QUIET, WAIT))
+@asks(CheckRequest, follows=True)
 def check(request: CheckRequest, sink: Following) -> Check:
     """Measure a baseline's own plan again and say what has regressed: `.ok`, `.status`, a row for every metric.
 
@@ -123,7 +120,7 @@ def check(request: CheckRequest, sink: Following) -> Check:
     return as_shown_check(api.check(request, sink))
 
 
-@asks(SidesRequest, first=("variant",), beside=(QUIET, WAIT))
+@asks(SidesRequest, follows=True)
 def ab(request: SidesRequest, sink: Following) -> Check:
     """Measure one module twice, old and new side by side in the same minutes, and say what has regressed.
 
@@ -135,7 +132,7 @@ def ab(request: SidesRequest, sink: Following) -> Check:
     return as_shown_check(api.ab(request, sink))
 
 
-@asks(SelftestRequest, beside=(QUIET, WAIT))
+@asks(SelftestRequest, follows=True)
 def selftest(request: SelftestRequest, sink: Following) -> Answer:
     """How often ffnbench is wrong on this machine, by runs whose true ratios are known.
 
@@ -145,23 +142,18 @@ def selftest(request: SelftestRequest, sink: Following) -> Answer:
     return _answer(sink, "selftest")
 
 
-@spoken
-def inspect(model: str | os.PathLike[str], *, whole_model: bool = False) -> Answer:
+@asks(InspectRequest)
+def inspect(request: InspectRequest, sink: Following) -> Answer:
     """A model's FFNs in words and numbers, a row a kind of layer; `whole_model` counts all parameters, by part.
-
-    Arguments:
-        model: A preset's name, a config.json or its folder, or ORG/NAME in the hub's cache.
-        whole_model: All parameters by part: embeddings, attention, FFN, norms, head.
 
     >>> ffnbench.inspect("mixtral-8x7b").frame()[["kind", "count", "params", "params_active"]]
     """
-    sink = Following(quiet=True)
-    (api.inspect_whole if whole_model else api.inspect)(os.fspath(model), sink)
+    (api.inspect_whole if request.whole_model else api.inspect)(request.model, sink)
     return _answer(sink, "inspect")
 
 
-@asks(CompareRequest, first=("variants",), hidden=HIDDEN, beside=(DEVICE,))
-def build(request: CompareRequest, sink: Following, device: Any = None) -> nn.Module:
+@asks(CompareRequest, hidden=HIDDEN, in_worker=True)
+def build(request: CompareRequest, sink: Following, device: str | torch.device | None = None) -> nn.Module:
     """The nn.Module of one variant, in this process: maps (..., d_model) to (..., d_model).
 
     Widths follow the same rules as in `compare`: a gated form has the parameters of the classic one at 4 * d_model
@@ -169,18 +161,15 @@ def build(request: CompareRequest, sink: Following, device: Any = None) -> nn.Mo
 
     >>> module = ffnbench.build("swiglu", d_model=768)
     """
-    module: nn.Module = api.build(request, device)
-    return module
+    return api.build(request, device)
 
 
-@spoken
 def load(path: str | os.PathLike[str]) -> Report:
     """A saved run, by `Report.save("run.json")` or `-o run.json`; its figures are those of the file.
 
     >>> report = ffnbench.load("run.json")
     """
-    found: Report = api.load(os.fspath(path))
-    return found
+    return api.load(os.fspath(path))
 
 
 def _answer(sink: Following, name: str) -> Answer:
