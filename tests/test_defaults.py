@@ -10,7 +10,6 @@ from test_cli import call  # noqa: F401 - a fixture
 
 from ffnbench.cli.commands import FILES, described
 from ffnbench.cli.defaults import NEVER
-from ffnbench.planning.fields import flag_of
 
 
 @pytest.fixture
@@ -32,8 +31,7 @@ def asked(call, *words: str) -> dict:  # noqa: F811
     code, out, err = call(*words, "--json")
     assert code == 0, err
     plan = json.loads(out)["plan"]
-    return {**plan["request"], "notes": [note["text"] for note in plan["notes"] if not note["label"]],
-            "protocol": plan["protocol"]}  # fmt: skip
+    return {**plan["request"], "notes": [note["text"] for note in plan["notes"] if not note["label"]]}
 
 
 def test_a_default_holds_typed_flags_win_and_both_are_recorded(call, project) -> None:  # noqa: F811
@@ -41,16 +39,15 @@ def test_a_default_holds_typed_flags_win_and_both_are_recorded(call, project) ->
     found = asked(call, "cost")
     assert (found["seq_len"], found["batch"], found["dtype"], found["bias"]) == (2048, 3, "bf16", True)
     assert found["variants"] == "relu,swiglu"
-    assert found["notes"] == ["defaults from pyproject.toml: seq_len 2Ki, batch 3, dtype bf16, variants relu,swiglu, "
-                              "bias true"]  # fmt: skip
-    found = asked(call, "cost", "--seq-len", "16", "--no-bias", "--dtype", "float32", "--variants", "gelu", "--batch=1")
+    told = "defaults from pyproject.toml: seq_len 2Ki, batch 3, dtype bf16, variants relu,swiglu, bias true"
+    assert found["notes"] == [told]
+    assert told in " ".join(call("compare")[1].split())
+    found = asked(call, "cost", "gelu", "--seq-len", "16", "--no-bias", "--dtype", "float32", "--batch=1")
     assert (found["seq_len"], found["bias"], found["dtype"], found["variants"]) == (16, False, "float32", "gelu")
     assert found["notes"] == []
-    assert "defaults from pyproject.toml: seq_len 2Ki" in " ".join(call("cost")[1].split())
-    assert "defaults from pyproject.toml: seq_len 2Ki" in " ".join(call("compare")[1].split())
 
 
-def test_a_commands_own_table_wins_over_that_of_all(call, project) -> None:  # noqa: F811
+def test_a_commands_own_table_wins_over_that_of_all_and_env_shows_both(call, project) -> None:  # noqa: F811
     path = project("seq_len = 64", "budget = '20s'")
     path.write_text(
         path.read_text() + "[tool.ffnbench.cost]\nseq_len = 32\n[tool.ffnbench.compare]\nprecision = '2%'\n"
@@ -58,7 +55,11 @@ def test_a_commands_own_table_wins_over_that_of_all(call, project) -> None:  # n
     assert asked(call, "cost")["seq_len"] == 32
     found = asked(call, "compare", "--d-model", "64")
     assert (found["seq_len"], found["budget"], found["precision"]) == (64, 20.0, 2.0)
-    assert found["protocol"]["precision"] == 0.02
+    out = call("env", "-f", "csv")[1]
+    for line in (f"defaults from,{path}", "default seq_len,64", "default compare.precision,2%"):
+        assert line in out
+    path.unlink()
+    assert "default" not in call("env", "-f", "csv")[1]
 
 
 def test_the_nearest_table_counts_and_none_beyond_the_repository(call, project, tmp_path, monkeypatch) -> None:  # noqa: F811
@@ -73,57 +74,45 @@ def test_the_nearest_table_counts_and_none_beyond_the_repository(call, project, 
     assert asked(call, "cost")["seq_len"] == 512
 
 
-@pytest.mark.parametrize(
-    ("line", "typed", "field", "value"),
-    [
+def test_a_default_gives_way_without_a_word(call, project) -> None:  # noqa: F811
+    for line, typed, field, value in (
         ("precision = 0.5", ["--quick"], "precision", None),
-        ("budget = '1m'", ["--workers", "3"], "budget", None),
         ("quick = true", ["--budget", "15"], "quick", False),
-        ("workers = 4", ["--precision", "2"], "workers", None),
         ("pause = 0", ["--runs", "2"], "pause", 0.0),
         ("d_model = 64", ["--preset", "gpt2"], "d_model", None),
         ("preset = 'gpt2'", ["--d-model", "64"], "preset", None),
-        ("preset = 'gpt2'", ["--config", "bert-base"], "preset", None),
-        ("ratio = 3", ["--d-ff", "64"], "ratio", None),
         ("d_ff = 64", ["--ratio", "3"], "d_ff", None),
         ("rule = 'llama'", ["--d-ff", "64"], "rule", None),
         ("routing = 'skewed'", ["--variants", "swiglu@moe=4x2"], "routing", "skewed"),
-        ("wide = true", [], None, None),
-        ("format = 'csv'", [], None, None),
-    ],
-)
-def test_a_default_gives_way_without_a_word(call, project, line: str, typed: list, field: str, value: object) -> None:  # noqa: F811
-    project(line)
-    found = asked(call, "compare", *([] if "gpt2" in f"{line}{typed}" else ["--seq-len=16"]), *typed)
-    if field is not None:
-        assert found[field] == value
-    assert bool(found["notes"]) == (value is not None and value is not False)
+        ("format = 'csv'", [], "match", "params"),
+    ):
+        project(line)
+        found = asked(call, "compare", *typed)
+        assert found[field] == value, line
+        assert bool(found["notes"]) == (value in (0.0, "skewed") and value is not False), line
 
 
-@pytest.mark.parametrize(
-    ("line", "says", "hint"),
-    [
+def test_what_is_wrong_in_a_file_is_told_with_the_file(call, project) -> None:  # noqa: F811
+    for line, says, hint in (
         ("seqlen = 3", "unknown key 'seqlen' in [tool.ffnbench]", "did you mean 'seq_len'"),
-        ("seq_len = 'many'", "--seq-len: 'many' is not a whole number (seq_len is set", "2Ki"),
-        ("dtype = 'float23'", "unknown dtype 'float23' (dtype is set in pyproject.toml)", "list dtypes"),
-        ("bias = 'yes'", "bias of", "bias = true, or false"),
-        ("seq_len = true", "seq_len of", ""),
+        ("seq_len = 'many'", "--seq-len: 'many' is not a whole number", "pyproject.toml sets seq_len"),
+        ("dtype = 'float23'", "unknown dtype 'float23'", "pyproject.toml sets dtype"),
+        ("bias = 'yes'", "--bias can't be 'yes'", "true or false; pyproject.toml sets bias"),
+        ("seq_len = true", "--seq-len can't be 'true'", "pyproject.toml sets"),
         ("seq_len = 2026-01-01", "is no value of a flag", "seq_len = 128"),
-        ("variants = 'relu,mine=a.b:C'", "no plain name: no file may set that", "type it"),
-        ("variants = ['relu', 'file.py:C']", "no plain name: no file may set that", "type it"),
-        ("variants = 'relu@python=/bin/other'", "no plain name: no file may set that", "type it"),
-        ("activations = 'act.py:f'", "no plain name: no file may set that", "type it"),
+        ("variants = 'relu,mine=a.b:C'", "no plain name: no file may do that", "type it"),
+        ("variants = ['relu', 'file.py:C']", "no plain name: no file may do that", "type it"),
+        ("variants = 'relu@python=/bin/other'", "no plain name: no file may do that", "type it"),
         ("style = 'https://nowhere/x.mplstyle'", "no plain name", "type it"),
         ("a = = 3", "cannot read", "TOML"),
-    ],
-)
-def test_what_is_wrong_in_a_file_is_told_with_the_file(call, project, line: str, says: str, hint: str) -> None:  # noqa: F811
-    path = project(f"# ffnbench\n{line}")
-    code, out, err = call("cost")
-    assert (code, out) == (2, "")
-    assert says in err.splitlines()[0]
-    assert str(path) in err or "pyproject.toml" in err
-    assert hint in err
+        ("[tool.ffnbench.compar]\nseq_len = 1", "no command is called 'compar'", "did you mean 'compare'"),
+    ):
+        project(f"# ffnbench\n{line}")
+        code, out, err = call("cost")
+        assert (code, out, err.count("\n")) == (2, "", 2), line
+        assert says in err.splitlines()[0]
+        assert "pyproject.toml" in err
+        assert hint in err.splitlines()[1]
 
 
 def test_no_file_sets_what_runs_writes_or_trusts(call, project) -> None:  # noqa: F811
@@ -136,32 +125,11 @@ def test_no_file_sets_what_runs_writes_or_trusts(call, project) -> None:  # noqa
         "cost_only", "elements", "range_", "derivative", "gated", "size", "dpi", "style", "tolerance", "exact_only",
         "across_machines", "absolute", "base_rev", "head_rev", "fail_above", "allow_mismatch",
         "repeats", "format", "wide", "sort", "columns", "quiet", "wait", "on_unclear",
-        "time", "cache", "matmul_precision", "reduced_reductions",
+        "time", "cache", "matmul_precision", "reduced_reductions", "timer", "ceilings",
     }  # fmt: skip
-    assert {
-        name for one in FILES for name, field in described(one).fields.items() if flag_of(field).named
-    } == may | NEVER
+    assert {name for one in FILES for name in described(one).named} == may | NEVER
     for name in NEVER:
         project(f"{name} = 'x'")
         code, _, err = call("list")
         assert code == 2
-        assert f"sets {name}: no file" in err
-
-
-def test_env_shows_the_file_and_what_it_sets(call, project) -> None:  # noqa: F811
-    path = project("seq_len = 128")
-    path.write_text(path.read_text() + "[tool.ffnbench.compare]\nprecision = '0.5%'\n")
-    out = call("env", "-f", "csv")[1]
-    assert f"defaults from,{path}" in out
-    assert "default seq_len,128" in out
-    assert "default compare.precision,0.5%" in out
-    path.unlink()
-    assert "default" not in call("env", "-f", "csv")[1]
-
-
-def test_a_command_that_is_none_gets_a_near_one(call, project) -> None:  # noqa: F811
-    project("seq_len = 1", table="tool.ffnbench.compar")
-    code, _, err = call("cost")
-    assert code == 2
-    assert "no command is called 'compar'" in err
-    assert "did you mean 'compare'" in err
+        assert f"sets {name}: no file may" in err

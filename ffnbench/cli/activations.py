@@ -32,7 +32,7 @@ def plot_activations(request: PictureRequest, output: Written) -> int:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Timed:
+class Timing:
     """Whether anything is measured."""
 
     time: bool = flag(False, "Measure the operations, forward and backward, against relu.", MEASURING)
@@ -45,7 +45,7 @@ class Timed:
     "ffnbench activations --time --quick --dtype float32,bf16 --elements 64Ki,1Mi",
     docs="docs/methodology.md#facts-of-activations",
 )
-def activations(request: TimingRequest, timed: Timed, output: MeasuredOutput) -> int:
+def activations(request: TimingRequest, timing: Timing, output: MeasuredOutput) -> int:
     """Show the facts of activations, or with --time what their operations cost."""
     from ffnbench import api
     from ffnbench.ffn.dtypes import DTYPES
@@ -54,8 +54,8 @@ def activations(request: TimingRequest, timed: Timed, output: MeasuredOutput) ->
 
     device_of(request.device)  # a word that is none is a mistake, whatever is asked of them
     several("dtype", request.dtype, DTYPES.get)
-    with sink_of(output, "activations", request.activations, pictures=timed.time) as sink:
-        if timed.time:
+    with sink_of(output, "activations", request.activations, pictures=timing.time) as sink:
+        if timing.time:
             api.time_activations(request, sink)
         else:
             api.facts(FactsRequest(activations=request.activations, timeout=request.timeout), sink)

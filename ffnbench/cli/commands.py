@@ -63,6 +63,11 @@ class Described:
         """What can be typed, by name."""
         return {one.name: one for of in self.bundles.values() for one in fields(of) if "flag" in one.metadata}
 
+    @property
+    def named(self) -> dict[str, Field[Any]]:
+        """What can be typed by its name."""
+        return {name: field for name, field in self.fields.items() if flag_of(field).named}
+
 
 _REGISTERED: dict[str, Described] = {}
 
@@ -86,7 +91,7 @@ def described(name: str) -> Described:
 
 def settings_here() -> Settings | None:
     """What a pyproject.toml sets in this folder."""
-    return found_settings(lambda: {name: described(name).fields for name in FILES})
+    return found_settings(lambda: {name: described(name).named for name in FILES})
 
 
 def with_dashes(name: str) -> str:
@@ -142,7 +147,7 @@ def _typed(found: Mapping[str, Any], name: str) -> Typed | None:
 def _run(one: Described, typed: Mapping[str, Typed]) -> int:
     """Fill the bundles of a command with what was typed and what a file sets, and call it."""
     settings = settings_here()
-    held = settings.values_for(one.name, one.fields, typed) if settings else {}
+    held = settings.values_for(one.name, one.named, typed) if settings else {}
     try:
         values = {name: read(one.fields[name], value) for name, value in {**held, **typed}.items()}
         if values.get("json"):
@@ -158,7 +163,7 @@ def _run(one: Described, typed: Mapping[str, Typed]) -> int:
         return one.function(**made)
     except FfnbenchError as problem:
         if held:
-            problem.hint += f"; pyproject.toml sets {', '.join(held)}"
+            problem.hint = "; ".join(filter(None, (problem.hint, f"pyproject.toml sets {', '.join(held)}")))
         raise
 
 

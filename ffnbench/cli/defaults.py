@@ -10,14 +10,14 @@ from __future__ import annotations
 import os
 import tomllib
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import Field, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from ffnbench.errors import FfnbenchError
 from ffnbench.files import content_of
 from ffnbench.names import hint_for
-from ffnbench.planning.fields import Typed, flag_of
+from ffnbench.planning.fields import Typed
 
 FILE, TABLE = "pyproject.toml", "tool.ffnbench"
 NEVER = {  # no file sets what runs, what is trusted, and what is written
@@ -33,7 +33,6 @@ YIELDS: Mapping[str, tuple[str, ...]] = {  # a default gives way where one of th
     "config": ("preset", "d_model"), "d_model": ("preset", "config"), "d_ff": ("ratio", "rule"), "ratio": ("d_ff",),
     "rule": ("d_ff",), "format": ("json",), "tolerance": ("fail_above",), "fail_above": ("tolerance",),
 }  # fmt: skip
-Fields = Mapping[str, Field[Any]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,7 +49,7 @@ class Settings:
         told = [(f"default {name}", _shown(value)) for name, value in [*self.shared.items(), *own]]
         return [("defaults from", str(self.path)), *told]
 
-    def values_for(self, command: str, flags: Fields, typed: Collection[str]) -> dict[str, Typed]:
+    def values_for(self, command: str, flags: Collection[str], typed: Collection[str]) -> dict[str, Typed]:
         """What holds for a command, by field; without what contradicts the flags typed."""
         both = {**self.shared, **self.own.get(command, {})}
         return {
@@ -70,7 +69,7 @@ def _shown(value: Typed) -> str:
     return str(value).lower() if isinstance(value, bool) else ",".join(value)
 
 
-def found_settings(commands: Callable[[], Mapping[str, Fields]]) -> Settings | None:
+def found_settings(commands: Callable[[], Mapping[str, Collection[str]]]) -> Settings | None:
     """The settings that hold in this folder; `commands` gives all that there are, with their flags. Raises
     FfnbenchError for a table that can't be read, an unknown key, and a key that no file may set.
     """
@@ -100,8 +99,8 @@ def _table(path: Path) -> dict[str, Any] | None:
     return found if isinstance(found, dict) else None
 
 
-def _checked(path: Path, table: dict[str, Any], commands: Mapping[str, Fields]) -> Settings:
-    every = {name: field for flags in commands.values() for name, field in flags.items()}
+def _checked(path: Path, table: dict[str, Any], commands: Mapping[str, Collection[str]]) -> Settings:
+    every = {name for flags in commands.values() for name in flags}
     shared: dict[str, Typed] = {}
     own: dict[str, dict[str, Typed]] = {}
     for key, value in table.items():
@@ -118,9 +117,9 @@ def _checked(path: Path, table: dict[str, Any], commands: Mapping[str, Fields]) 
     return Settings(path=path, shared=shared, own=own)
 
 
-def _setting(path: Path, table: str, key: str, value: Any, known: Fields) -> dict[str, Typed]:
+def _setting(path: Path, table: str, key: str, value: Any, known: Collection[str]) -> dict[str, Typed]:
     """The field of a key with its value as it would be typed, if a file may set that."""
-    flags = {name.rstrip("_"): name for name, field in known.items() if flag_of(field).named}
+    flags = {name.rstrip("_"): name for name in known}
     plain = key.strip().replace("-", "_")
     if plain not in flags:
         where = "a key is the name of a flag: seq_len, dtype, budget, ..."

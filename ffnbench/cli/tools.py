@@ -40,7 +40,7 @@ def list_(topic: Topic, output: Shown) -> int:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Measured:
+class OfMachine:
     """What of the machine is measured."""
 
     timer: bool = flag(False, "Measure the harness: an empty call, a tick.", MEASURING)
@@ -54,13 +54,13 @@ class Measured:
     "ffnbench env --timer --json",
     docs="docs/performance.md#what-the-machine-can-do",
 )
-def env(measured: Measured, output: ShownQuietly) -> int:
+def env(asked: OfMachine, output: ShownQuietly) -> int:
     """Show where numbers would be made: machine, torch, fingerprint, and what makes it noisy now."""
     from ffnbench import api
 
     with sink_of(output, "env") as sink:
         found = settings_here()
-        api.environment(measured.timer, sink, ceilings=measured.ceilings, settings=found.rows() if found else [])
+        api.environment(asked.timer, sink, ceilings=asked.ceilings, settings=found.rows() if found else [])
     return 0
 
 
