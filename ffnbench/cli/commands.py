@@ -125,7 +125,7 @@ class Command(TyperCommand):
         if rest:
             ctx.fail(f"Got unexpected extra argument ({' '.join(rest)})")
         for one in self.params:
-            if one.required and not found.get(one.name):
+            if one.required and found.get(one.name) in (None, ()):
                 ctx.fail(f"Missing argument '{one.metavar}'")
         ctx.params = {name: typed for name in self.described.fields if (typed := _typed(found, name)) is not None}
         return []
