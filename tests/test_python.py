@@ -14,19 +14,15 @@ from pathlib import Path
 import pandas as pd
 import pytest
 import torch
-import typer
 from conftest import ROOT, FakeLaunch, in_the_second_worker
-from IPython.core.completer import provisionalcompleter
-from IPython.core.interactiveshell import InteractiveShell
 from torch import nn
 
 import ffnbench
-from ffnbench.activations.table import ACTIVATIONS
 from ffnbench.api import variants
-from ffnbench.cli import app
+from ffnbench.cli.commands import described
 from ffnbench.errors import FfnbenchError
 from ffnbench.gate.decision import Finding, Status
-from ffnbench.python.arguments import arguments_of, as_python, request_of
+from ffnbench.python.arguments import arguments_of, as_python
 from ffnbench.python.stub import STUB, stub_text
 from ffnbench.python.targets import variants_text
 from ffnbench.report.shown_check import ShownCheck
@@ -43,10 +39,9 @@ CALLS = {  # command -> function; flags of the terminal alone, or of another fun
     "compare": ("compare", set()), "cost": ("cost", set()), "block": ("block", {"whole_model"}),
     "check": ("check", {"update", "append"}), "ab": ("ab", set()), "selftest": ("selftest", set()),
     "plot-activations": ("plot_activations", set()), "activations": ("time_activations", {"time"}),
+    "inspect": ("inspect", set()),
 }  # fmt: skip
-TERMINAL = {
-    "format", "json", "wide", "sort", "columns", "names", "out", "force", "export", "on_unclear", "context", "help",
-}  # fmt: skip
+TERMINAL = {"format", "json", "wide", "sort", "columns", "out", "force", "export", "on_unclear"}
 
 
 class Plain(nn.Module):
@@ -66,20 +61,15 @@ def of_module(d_model: int, d_ff: int) -> nn.Module:
 
 
 def test_the_arguments_are_the_flags_of_the_command() -> None:
-    group = typer.main.get_command(app)
     for command, (name, others) in CALLS.items():
-        flags = {one.name.rstrip("_") for one in group.get_command(None, command).params} - TERMINAL - others
+        flags = {one.rstrip("_") for one in described(command).fields} - TERMINAL - others
         assert flags == set(inspect.signature(getattr(ffnbench, name)).parameters) - {"path"}, command
-
-
-def test_signature_and_help_say_what_there_is() -> None:
     parameters = inspect.signature(ffnbench.compare).parameters
     assert [name for name, one in parameters.items() if one.kind is one.POSITIONAL_OR_KEYWORD] == ["variants"]
     assert parameters["dropout"].default == 0.0
     text = inspect.getdoc(ffnbench.compare)
     assert re.search(r"^ +d_ff: Final width per branch", text, re.MULTILINE)
     assert "--" not in text
-    assert "\\" not in text
 
 
 def test_the_stub_is_up_to_date() -> None:
@@ -155,91 +145,88 @@ def test_a_type_checker_knows_right_from_wrong(tmp_path: Path) -> None:
 # Arguments
 
 
-@pytest.mark.parametrize(
-    ("kind", "given", "field", "value"),
-    [
-        (CompareRequest, {"variants": ["relu", "swiglu@d_ff=64"]}, "variants", "relu,swiglu@d_ff=64"),
-        (CompareRequest, {"variants": {"a": "relu", "b": "gelu"}}, "variants", "a=relu,b=gelu"),
-        (CompareRequest, {"variants": Plain}, "variants", f"{__name__}:Plain"),
-        (CompareRequest, {"variants": [Plain.made]}, "variants", f"{__name__}:Plain.made"),
-        (CompareRequest, {"variants": ("relu", of_module)}, "variants", f"relu,{__name__}:of_module"),
-        (CompareRequest, {"dtype": torch.bfloat16}, "dtype", "bfloat16"),
-        (CompareRequest, {"dtype": ["float32", torch.bfloat16]}, "dtype", "float32,bfloat16"),
-        (CompareRequest, {"mode": ("forward", "train")}, "mode", "forward,train"),
-        (CompareRequest, {"device": torch.device("cpu")}, "device", "cpu"),
-        (CompareRequest, {"config": Path("a/config.json")}, "config", "a/config.json"),
-        (CompareRequest, {"d_model": "64"}, "d_model", 64),
-        (CompareRequest, {"precision": 1}, "precision", 1.0),
-        (CompareRequest, {"d_ff": None}, "d_ff", None),
-        (CompareRequest, {"metrics": ["latency", "memory"]}, "metrics", "latency,memory"),
-        (BlockRequest, {"seq_len": [128, 8192]}, "seq_len", "128,8192"),
-        (BlockRequest, {"seq_len": 128}, "seq_len", "128"),
-        (PictureRequest, {"range": (-2, 2.5)}, "range_", "-2:2.5"),
-        (PictureRequest, {"size": (6, 4)}, "size", "6x4"),
-        (PictureRequest, {"activations": ["relu", of_module]}, "activations", f"relu,{__name__}:of_module"),
-        (SidesRequest, {"tolerance": {"latency": "5%"}}, "tolerance", ("latency=5%",)),
-        (SidesRequest, {"tolerance": "latency=5%"}, "tolerance", ("latency=5%",)),
-        (SidesRequest, {"tolerance": None}, "tolerance", ()),
-        (SidesRequest, {"base_env": {"OMP_NUM_THREADS": 1}}, "base_env", ("OMP_NUM_THREADS:1",)),
-    ],
-)
-def test_values_as_python_has_them_become_what_is_typed(kind, given: dict, field: str, value: object) -> None:
-    assert getattr(request_of(kind, given), field) == value
+def test_values_as_python_has_them_become_what_is_typed() -> None:
+    for kind, name, given, value in (
+        (CompareRequest, "variants", ["relu", "swiglu@d_ff=64"], "relu,swiglu@d_ff=64"),
+        (CompareRequest, "variants", {"a": "relu", "b": "gelu"}, "a=relu,b=gelu"),
+        (CompareRequest, "variants", Plain, f"{__name__}:Plain"),
+        (CompareRequest, "variants", [Plain.made], f"{__name__}:Plain.made"),
+        (CompareRequest, "variants", ("relu", of_module), f"relu,{__name__}:of_module"),
+        (CompareRequest, "dtype", torch.bfloat16, "bfloat16"),
+        (CompareRequest, "dtype", ["float32", torch.bfloat16], "float32,bfloat16"),
+        (CompareRequest, "device", torch.device("cpu"), "cpu"),
+        (CompareRequest, "config", Path("a/config.json"), "a/config.json"),
+        (CompareRequest, "d_model", "64", 64),
+        (CompareRequest, "d_model", range(64, 66), (64, 65)),
+        (CompareRequest, "seq_len", "1,2k", (1, 2000)),
+        (CompareRequest, "precision", 1, 1.0),
+        (CompareRequest, "dropout", 1e-7, 1e-7),
+        (CompareRequest, "budget", "1m", 60.0),
+        (CompareRequest, "d_ff", None, None),
+        (CompareRequest, "bias", False, False),
+        (CompareRequest, "metrics", ["latency", "memory"], "latency,memory"),
+        (BlockRequest, "seq_len", [128, 8192], "128,8192"),
+        (BlockRequest, "seq_len", 128, "128"),
+        (PictureRequest, "range", (-2, 2.5), "-2:2.5"),
+        (PictureRequest, "size", (6, 4), "6x4"),
+        (PictureRequest, "activations", ["relu", of_module], f"relu,{__name__}:of_module"),
+        (SidesRequest, "tolerance", {"latency": "5%"}, ("latency=5%",)),
+        (SidesRequest, "tolerance", "latency=5%", ("latency=5%",)),
+        (SidesRequest, "tolerance", None, ()),
+        (SidesRequest, "base_env", {"OMP_NUM_THREADS": 1}, ("OMP_NUM_THREADS:1",)),
+    ):
+        assert arguments_of(kind)[name].value(given) == value
 
 
-@pytest.mark.parametrize(
-    ("given", "says"),
-    [
+def test_a_mistake_in_python_is_told_in_its_own_words() -> None:
+    for given, says in (
         ({"d_model": "wide"}, "d_model: 'wide' is not a whole number"),
-        ({"d_model": 64.5}, "d_model must be a whole number"),
-        ({"d_model": True}, "d_model must be a whole number"),
-        ({"bias": "yes"}, "bias must be True or False"),
+        ({"d_model": 64.5}, "d_model: '64.5' is not a whole number"),
+        ({"d_model": True}, "d_model can't be 'true'"),
+        ({"d_model": []}, "d_model has an empty value"),
+        ({"bias": "yes"}, "bias can't be 'yes'"),
         ({"rule": ["llama", "palm"]}, "rule takes one value"),
-        ({"match": 3.5}, "match must be a text"),
-        ({"dmodel": 8}, "hint: did you mean 'd_model'"),
-        ({"variants": {"a,b": "relu"}}, "the label 'a,b'"),
+        ({"match": None}, "match can't be None"),
+        ({"dmodel": 8}, "did you mean 'd_model'"),
+        ({"hidden_size": 64}, "did you mean 'd_model'?"),
+        ({"batch_size": 64}, "did you mean 'batch'?"),
+        ({"variants": {"a,b": "relu"}}, "unknown variant 'a'"),
         ({"variants": [nn.Identity()]}, "an instance of Identity is no variant"),
         ({"variants": [lambda d_model, d_ff: None]}, "a lambda"),
         ({"variants": [3]}, "3 is no variant"),
-    ],
-)
-def test_a_wrong_argument_is_told_with_a_hint(given: dict, says: str) -> None:
-    with pytest.raises(ffnbench.Error) as caught:
-        ffnbench.cost(**given)
-    assert says in str(caught.value)
-    assert "\nhint: " in str(caught.value)
+        ({"variants": []}, "variants has an empty value"),
+        ({"preset": "llama3-8b", "d_model": [64, 128]}, "hint: leave d_model out"),
+        ({"dtype": "flaot32"}, "`ffnbench list dtypes` shows all"),
+        ({"rule": "llama", "d_ff": 64}, "rule computes d_ff and d_ff sets it"),
+    ):
+        told = told_of(ffnbench.cost, **given)
+        assert says in told
+        assert "\nhint: " in told
 
 
-@pytest.mark.parametrize(
-    ("call", "says"),
-    [
-        (lambda: ffnbench.compare("relu", budget=0.1), "budget=0.1 is too short"),
-        (lambda: ffnbench.compare("relu", preset="llama3-8b", d_model=[64, 128]), "hint: leave d_model out"),
-        (lambda: ffnbench.compare("relu", dtype="flaot32"), "`ffnbench list dtypes` shows all"),
-        (lambda: ffnbench.compare("relu", hidden_size=64), "did you mean 'd_model'?"),
-        (lambda: ffnbench.compare("relu", intermediate_size=64), "did you mean 'd_ff'?"),
-        (lambda: ffnbench.compare("relu", batch_size=64), "did you mean 'batch'?"),
-        (lambda: ffnbench.cost([]), "variants='relu,gelu,swiglu'"),
-        (lambda: ffnbench.plot_activations("relu", range=(3, 3)), "range='-4:4'"),
-        (lambda: ffnbench.cost("relu,gelu", d_model=[64, 128], reference="gelu@d_model=128"), "labels: relu, gelu"),
-        (lambda: ffnbench.ab(Plain, base_rev="a", base_source="b"), "base_rev and base_source both say"),
-        (lambda: ffnbench.cost("relu", rule="llama", d_ff=64), "rule computes d_ff and d_ff sets it"),
-        (lambda: ffnbench.check(ffnbench.cost("relu")), "must be a path, not a Report"),
-        (lambda: ffnbench.check(ffnbench.cost("relu")), "baseline=report.save('baseline.json')"),
-        (lambda: ffnbench.check("base.json", trust=3.5), "help() of the function"),
-        (lambda: ffnbench.check("base.json", ffnbench.cost("relu")), "current=report.save"),
-        (lambda: ffnbench.load(None), "path must be a text or a path, not None"),
-        (lambda: ffnbench.inspect("llama3-8b", True), "too many positional arguments"),
-        (lambda: ffnbench.cost("relu").save(""), "'' is no path"),
-        (lambda: ffnbench.build("relu", d_model=[64, 128]), "build one at a time"),
-        (lambda: ffnbench.cost({"a": "relu,gelu"}), "more than one variant's name"),
-    ],
-)
-def test_a_mistake_in_python_is_told_in_its_own_words(call, says: str) -> None:
+def test_a_mistake_of_other_calls_is_told_in_their_words() -> None:
+    for says, call, *given in (
+        ("2 arguments by place, not 3", ffnbench.check, "a.json", "b.json", "c.json"),
+        ("several variants are one list: cost(['relu', 'gelu']", ffnbench.cost, "relu", "gelu"),
+        (
+            "baseline can't be a Report\nhint: save it first: baseline=report.save",
+            ffnbench.check,
+            ffnbench.cost("relu"),
+        ),
+        ("'' is no path", ffnbench.cost("relu").save, ""),
+    ):
+        assert says in told_of(call, *given)
+    assert "budget=0.1 is too short" in told_of(ffnbench.compare, "relu", budget=0.1)
+    assert "range='-4:4'" in told_of(ffnbench.plot_activations, "relu", range=(3, 3))
+    assert "build one at a time" in told_of(ffnbench.build, "relu", d_model=[64, 128])
+
+
+def told_of(call, *given: object, **named: object) -> str:
+    """What the error of a call says."""
     with pytest.raises(ffnbench.Error) as told:
-        call()
-    assert says in str(told.value)
+        call(*given, **named)
     assert not re.search(r"--[a-z]", str(told.value))
+    return str(told.value)
 
 
 def test_flags_are_told_as_arguments_outside_of_commands() -> None:
@@ -247,16 +234,6 @@ def test_flags_are_told_as_arguments_outside_of_commands() -> None:
     assert as_python("leave --quick out; --no-bias; try `compare --quick`; --sideways stays", known) == (
         "leave quick out; bias=False; try `compare --quick`; --sideways stays"
     )
-
-
-def test_activations_of_torch_are_their_names() -> None:
-    given = [nn.ReLU, nn.GELU, torch.tanh, nn.functional.silu, nn.LeakyReLU]
-    assert variants_text(given) == "relu,gelu,tanh,silu,leaky_relu"
-    x = torch.linspace(-3, 3, 7)
-    for one, name in zip(given, variants_text(given).split(","), strict=True):
-        called = one() if isinstance(one, type) else one
-        assert torch.allclose(called(x), ACTIVATIONS.get(name).apply(nn.functional, x, None), atol=1e-6)
-    assert variants_text([nn.Linear]) == "torch.nn.modules.linear:Linear"  # whatever an alias of identity is
 
 
 def test_what_a_worker_could_not_find_is_refused() -> None:
@@ -276,17 +253,23 @@ def test_what_a_worker_could_not_find_is_refused() -> None:
 SCRIPT = re.search(r"```py\n(# mine\.py\n.*?)```", (ROOT / "docs" / "python.md").read_text(encoding="utf-8"), re.DOTALL)
 
 
-def test_a_class_of_the_script_that_runs_is_a_variant(tmp_path: Path) -> None:
-    """The script of docs/python.md as it stands there, but that it counts: with a real worker."""
+def test_a_class_of_the_script_that_runs_or_of_a_package_beside_it_is_a_variant(tmp_path: Path) -> None:
+    """The script of docs/python.md as it stands there, but that it counts, from another folder: with a real worker."""
     text = SCRIPT[1].replace("ffnbench.compare(", "ffnbench.cost(").replace(", quick=True", "")
-    assert "ffnbench.cost(" in text
-    (tmp_path / "mine.py").write_text(text)
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    done = subprocess.run(
-        [sys.executable, "mine.py"], capture_output=True, text=True, timeout=300, cwd=tmp_path, env=environment
+    (tmp_path / "mine.py").write_text(f"from kernels.mlp import Up\n{text.replace('Mine]', 'Mine, Up]')}")
+    for folder in ("kernels", "elsewhere"):
+        (tmp_path / folder).mkdir()
+    (tmp_path / "kernels" / "mlp.py").write_text(
+        "from torch import nn\n\nclass Up(nn.Linear):\n    def __init__(self, d_model):\n"
+        "        super().__init__(d_model, d_model)\n"
     )
+    done = subprocess.run(
+        [sys.executable, "../mine.py"], capture_output=True, text=True, timeout=300, cwd=tmp_path / "elsewhere",
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert re.search(r"^Mine", done.stdout, re.MULTILINE)
+    assert f"{256 * 256 + 256:,}" in done.stdout
     assert done.stdout.count("FFN cost") == 1  # the worker that loaded the file did not run it as a script
     assert done.stderr == ""
 
@@ -412,16 +395,11 @@ def test_frames_of_several_reports_can_be_told_apart(on_machine, tmp_path: Path)
 
 
 def test_tab_shows_what_a_user_would_call(report) -> None:
-    """By IPython's own completer."""
-    completer = InteractiveShell.instance().Completer
-    completer.namespace = {"report": report, "answer": ffnbench.inspect("llama3-8b")}
-    for name, most in (("report", 20), ("answer", 4)):
-        with provisionalcompleter():
-            found = completer.completions(f"{name}.", len(name) + 1)
-            shown = {one.text.lstrip(".") for one in found if "._" not in f".{one.text}"}
+    for one, most in ((report, 20), (ffnbench.inspect("llama3-8b"), 4)):
+        shown = {name for name in dir(one) if not name.startswith("_")}
         assert {"show", "frame", "rows", "save"} <= shown
         assert len(shown) <= most
-        assert ("plot" in shown) is (name == "report")
+        assert ("plot" in shown) is (one is report)
 
 
 # Ctrl-C, mistakes, and what is printed
@@ -500,23 +478,3 @@ def test_nothing_is_printed_but_progress_in_a_terminal(on_machine, capsys, monke
             ffnbench.compare("relu", quiet=quiet, **SMALL)
         assert ("worker" in stderr.getvalue()) is shown
     assert capsys.readouterr() == ("", "")
-
-
-def test_a_text_with_commas_is_a_list_of_numbers_too() -> None:
-    found = ffnbench.cost("relu", d_model="64,128", seq_len="1,2k").frame()
-    assert found[["d_model", "seq_len"]].values.tolist() == [[64, 1], [64, 2000], [128, 1], [128, 2000]]
-
-
-def test_a_package_beside_the_script_is_found_by_workers(tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "kernels_of_mine").mkdir()
-    (tmp_path / "kernels_of_mine" / "mlp.py").write_text(
-        "from torch import nn\n\n\nclass Up(nn.Linear):\n    def __init__(self, d_model):\n"
-        "        super().__init__(d_model, d_model)\n"
-    )
-    (tmp_path / "elsewhere").mkdir()
-    monkeypatch.syspath_prepend(str(tmp_path))
-    monkeypatch.setenv("PYTHONPATH", os.environ.get("PYTHONPATH", ""))
-    monkeypatch.chdir(tmp_path / "elsewhere")
-    from kernels_of_mine.mlp import Up
-
-    assert ffnbench.cost(Up, d_model=16).frame()["params"].tolist() == [16 * 16 + 16]
