@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import importlib
+import os
 import re
 import shlex
+import subprocess
+from itertools import pairwise
+from pathlib import Path
 
 import pytest
+import yaml
 from conftest import ROOT, FakeLaunch, ProberHere, SidesProber, two_sides
 
 from ffnbench import api
 from ffnbench.api import measuring
 from ffnbench.cli import run
+from ffnbench.cli.commands import FILES, built, described
 from ffnbench.plan import METHOD
 from ffnbench.report.columns import case_records
 from ffnbench.report.files.store import load, report_text
@@ -40,9 +46,27 @@ def a_selftest(asked: exam.Exam, _: object) -> list[Told]:
     return [Told(run=number, **said) for number in range(asked.repeats)]
 
 
+WORKFLOWS = [yaml.safe_load(body) for _, body in blocks("yaml")]
+
+
+def steps_of(workflow: dict) -> list[dict]:
+    return [step for job in workflow.get("jobs", {}).values() for step in job["steps"]]
+
+
+def shell_lines(workflow: dict) -> list[str]:
+    """Lines of GitHub's `run`, and of GitLab's `script`."""
+    texts = [step["run"] for step in steps_of(workflow) if "run" in step]
+    for job in workflow.values():
+        texts += job.get("script", []) if isinstance(job, dict) else []
+    return [line.strip() for text in texts for line in text.splitlines() if line.strip()]
+
+
 SHELL = [
     (name, line.rpartition(".venv/bin/")[2] if ".venv" in line else line)
     for name, body in blocks("sh") for line in body.splitlines() if "ffnbench " in line
+] + [
+    ("ci.md", line.replace("${{ github.base_ref }}", "main"))
+    for workflow in WORKFLOWS for line in shell_lines(workflow) if line.startswith("ffnbench ")
 ]  # fmt: skip
 
 
@@ -62,7 +86,8 @@ def test_shell_lines_are_commands_that_work(document, line, tmp_path, monkeypatc
     ]
     asked = CompareRequest(variants="relu,gelu,swiglu", precision=0.5, metrics="latency,ceilings")
     saved = api.measure(api.prepare(asked), launch=launch)
-    for name in ("run.json", "baseline.json"):
+    (tmp_path / "results" / "ci").mkdir(parents=True)
+    for name in ("run.json", "baseline.json", "results/ci/baseline.json"):
         (tmp_path / name).write_text(report_text(saved))
     if "timm" in line:
         pytest.importorskip("timm")
@@ -76,6 +101,35 @@ def test_shell_lines_are_commands_that_work(document, line, tmp_path, monkeypatc
     assert command == "ffnbench"
     assert run(arguments) == 0
     assert capsys.readouterr().out
+    assert all(Path(value).exists() for flag, value in pairwise(arguments) if flag == "-o")
+
+
+def test_a_workflow_is_one_and_keeps_what_its_commands_write() -> None:
+    assert len(WORKFLOWS) == 3
+    for workflow in WORKFLOWS:
+        lines = shell_lines(workflow)
+        for word in (word for line in lines for word in shlex.split(line)):
+            assert not word.startswith(("results/", "constraints")) or (ROOT / word).exists(), word
+        kept = [p for step in steps_of(workflow) for p in str(step.get("with", {}).get("path", "")).split()]
+        for step in steps_of(workflow):
+            assert ("run" in step) != ("uses" in step), step
+            assert "uses" not in step or re.fullmatch(r"[\w-]+/[\w-]+@v\d+", step["uses"]), step
+        for job in (job for job in workflow.values() if isinstance(job, dict) and "artifacts" in job):
+            kept += job["artifacts"]["reports"].values()
+        assert kept
+        assert all(path in " ".join(lines) for path in kept), kept
+
+
+def test_the_plain_shell_of_ci_tells_the_exit_codes_apart(tmp_path) -> None:
+    """A stand-in for ffnbench that ends with each code in turn."""
+    ((_, script),) = blocks("bash")
+    stand_in = tmp_path / "ffnbench"
+    for code, said in enumerate(["nothing regressed", "regressed: see report.md", *["could not be run"] * 3]):
+        stand_in.write_text(f"#!/bin/sh\nexit {code}\n")
+        stand_in.chmod(0o755)
+        environment = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"}
+        done = subprocess.run(["bash", "-c", script], env=environment, cwd=tmp_path, capture_output=True, text=True)
+        assert (done.returncode, said in done.stdout) == (int(code > 0), True), code
 
 
 @pytest.mark.parametrize(("document", "body"), blocks("console"))
@@ -89,46 +143,27 @@ def test_console_blocks_show_the_real_output(document: str, body: str, in_proces
     assert shown.strip() == expected.strip()
 
 
-def test_the_readmes_table_is_the_committed_run() -> None:
-    text = (ROOT / "README.md").read_text(encoding="utf-8")
-    found = re.search(r"<!-- output of (\S+) -->\n```text\n(.*?)```", text, re.DOTALL)
+def test_every_output_of_a_run_that_is_shown_is_that_of_the_committed_run() -> None:
+    shown = re.compile(r"<!-- output of (\S+) -->\n```text\n(.*?)```", re.DOTALL)
+    found = [one for path in DOCUMENTS for one in shown.findall(path.read_text(encoding="utf-8"))]
     assert found
-    report = load(ROOT / found[1])
-    shown = "\n".join(line.rstrip() for line in plain(compare_table(report), 80).splitlines())
-    assert shown.strip() == found[2].strip()
+    for name, expected in found:
+        table = plain(compare_table(load(ROOT / name)), 80)
+        assert "\n".join(line.rstrip() for line in table.splitlines()).strip() == expected.strip(), name
 
 
 RUNS = sorted(ROOT.glob("results/*/*.json"))
 
 
-@pytest.mark.parametrize("path", RUNS, ids=lambda path: f"{path.parent.name}/{path.stem}")
-def test_every_committed_run_shows_its_own_figures(path) -> None:
+def test_every_committed_run_is_read_and_shows_its_own_figures() -> None:
     assert len(RUNS) >= 10
-    older = load(path).plan.protocol.method < METHOD
-    assert re.fullmatch(
-        r"every figure is computed anew .* these by method \d" if older else "", api.report(str(path))[1]
-    )
-
-
-HOLDS = {  # which document shows the output of what
-    "results/amd-epyc-2cpu/compare.json": "README.md",
-}
-
-
-def test_every_output_that_is_shown_is_held_here() -> None:
-    marks = [
-        (mark, str(path.relative_to(ROOT))) for path in DOCUMENTS
-        for mark in re.findall(r"<!-- output of (\S+) -->", path.read_text(encoding="utf-8"))
-    ]  # fmt: skip
-    assert sorted(marks) == sorted(HOLDS.items())
-
-
-@pytest.mark.parametrize("path", RUNS, ids=str)
-def test_committed_runs_read_back(path) -> None:
-    report = load(path)
-    assert isinstance(report, Report)
-    assert report.samples
-    assert path.parent.name in (ROOT / "results" / "README.md").read_text()
+    told = (ROOT / "results" / "README.md").read_text()
+    for path in RUNS:
+        report, differs = api.report(str(path))
+        assert report.samples
+        assert path.parent.name in told
+        older = report.plan.protocol.method < METHOD
+        assert re.fullmatch(r"every figure is computed anew .* these by method \d" if older else "", differs), path
 
 
 @pytest.mark.parametrize(("document", "body"), blocks("python"))
@@ -144,17 +179,32 @@ def test_python_blocks_run(document: str, body: str, tmp_path, monkeypatch, on_m
     exec(compile(body, document, "exec"), {})
 
 
-@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda p: p.name)
-def test_links_and_paths_lead_somewhere(path) -> None:
-    text = path.read_text(encoding="utf-8")
-    for target in re.findall(r"\]\(([^)#:]+)\)", text):
-        assert (path.parent / target).exists(), target
-    for name in re.findall(r"`((?:ffnbench|tests|docs|results|benchmarks)/[\w./-]+)`", text):
-        assert (ROOT / name).exists(), name
-    for target, heading in re.findall(r"\]\(([^)#:]*)#([^)]+)\)", text):
-        text_there = (path.parent / target if target else path).read_text(encoding="utf-8")
-        headings = [line.lstrip("# ").lower() for line in text_there.splitlines() if line.startswith("#")]
-        assert heading in {re.sub(r"[^\w -]", "", line).replace(" ", "-") for line in headings}, heading
+def headings_of(path: Path) -> set[str]:
+    """The headings of a document as a link names them."""
+    lines = [line.lstrip("# ").lower() for line in path.read_text(encoding="utf-8").splitlines() if line[:1] == "#"]
+    return {re.sub(r"[^\w -]", "", line).replace(" ", "-") for line in lines}
+
+
+def test_links_and_paths_lead_somewhere() -> None:
+    for path in DOCUMENTS:
+        text = path.read_text(encoding="utf-8")
+        for target, _, heading in (one.partition("#") for one in re.findall(r"\]\(([^):]+)\)", text)):
+            there = path.parent / target if target else path
+            assert there.exists(), target
+            assert not heading or heading in headings_of(there), (path, heading)
+        for name in re.findall(r"`((?:ffnbench|tests|docs|results|benchmarks)/[\w./-]+)`", text):
+            assert (ROOT / name).exists(), name
+
+
+def test_the_end_of_a_help_has_lines_that_can_be_typed_and_a_place_to_read_on() -> None:
+    for name in FILES:
+        told, _, place = described(name).epilog.partition("\n\nMore: ")
+        path, _, heading = place.partition("#")
+        assert heading in headings_of(ROOT / path), place
+        for example in told.splitlines()[1:]:
+            program, command, *words = shlex.split(example)
+            assert (program, command) == ("ffnbench", name)
+            built(described(name)).make_context(command, words).close()  # raises for what there is not
 
 
 def test_the_architecture_names_what_is_there() -> None:
@@ -173,10 +223,6 @@ def test_every_command_and_flag_of_the_readme_exists(in_process, monkeypatch) ->
     helps = "".join(in_process(name, "--help")[1] for name in ("compare", "cost", "block", "selftest"))
     for flag in set(re.findall(r"`(--[a-z-]+)", text)):
         assert flag in helps, flag
-
-
-def test_contributing_is_short() -> None:
-    assert len((ROOT / "CONTRIBUTING.md").read_text().splitlines()) <= 50
 
 
 def quoted(ratio: str, low: str, high: str) -> set[str]:

@@ -4,48 +4,27 @@ from __future__ import annotations
 
 import os
 import re
-import shlex
 import subprocess
 import sys
 
 import pytest
-import typer
 from conftest import ROOT
 
 from ffnbench import cli
-from ffnbench.cli.app import app
-from ffnbench.cli.commands import FILES
-
-GROUP = typer.main.get_command(app)
-COMMANDS = {name: GROUP.get_command(None, name) for name in FILES}  # type: ignore[attr-defined]
+from ffnbench.cli.commands import FILES, built, described
 
 
 @pytest.mark.parametrize("columns", [60, 120])
 def test_every_flag_is_shown_whole_and_no_line_of_ours_is_too_long(in_process, monkeypatch, columns: int) -> None:
     monkeypatch.setenv("COLUMNS", str(columns))
-    for command, built in {"": GROUP, **COMMANDS}.items():
+    for command in ("", *FILES):
         _, text, _ = in_process(*command.split(), "--help")
-        for param in built.params:
+        for param in built(described(command)).params if command else ():
             for name in (param.opts[0], *param.secondary_opts[:1]) if param.param_type_name == "option" else ():
                 assert re.search(rf"(?<![\w-]){re.escape(name)}(?![\w-])", text), (command, name)
         told = text.partition("\nExamples:")[0]  # an example is as long as it is
         assert max(map(len, told.splitlines())) <= columns, command
         assert not re.search(r"\\|\{|<bool>", told), command
-
-
-def test_each_command_has_three_examples_that_can_be_typed_and_a_place_to_read_on() -> None:
-    for command, built in COMMANDS.items():
-        told, _, place = built.epilog.partition("\n\nMore: ")
-        examples = [line.strip() for line in told.splitlines()[1:]]
-        assert len(examples) == 3
-        for example in examples:
-            program, name, *words = shlex.split(example)
-            assert (program, name) == ("ffnbench", command)
-            built.make_context(command, words).close()  # raises for what there is not
-        path, _, heading = place.partition("#")
-        lines = (ROOT / path).read_text().splitlines()
-        headings = {re.sub(r"[^\w -]", "", line.lstrip("# ").lower()) for line in lines if line.startswith("#")}
-        assert heading in {one.replace(" ", "-") for one in headings}, place
 
 
 @pytest.fixture
