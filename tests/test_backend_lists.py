@@ -12,10 +12,8 @@ from dataclasses import replace
 import pytest
 from conftest import FakeLaunch, FakeWorker, KnownProber, csv_of
 from rich.cells import cell_len
-from typer.testing import CliRunner
 
 from ffnbench import api
-from ffnbench.cli import app
 from ffnbench.errors import FfnbenchError
 from ffnbench.ffn.attention import AttentionSpec
 from ffnbench.ffn.spec import ActivationSpec, FFNSpec, Gate, HFSpec, ImportedSpec
@@ -396,7 +394,7 @@ class Telling(FakeWorker):
         return {"backends": found, "bfloat16": found | {"onednn": "no bfloat16 products here"}}
 
 
-def test_the_list_of_backends_asks_a_worker(on_machine) -> None:
+def test_the_list_of_backends_asks_a_worker(on_machine, in_process, monkeypatch: pytest.MonkeyPatch) -> None:
     workers = []
 
     def launch(arm: object = None) -> FakeWorker:
@@ -404,13 +402,13 @@ def test_the_list_of_backends_asks_a_worker(on_machine) -> None:
         return workers[-1]
 
     on_machine(launch=launch)
-    runner = CliRunner()
-    shown = runner.invoke(app, ["list", "backends"], env={"COLUMNS": "60"})
-    assert shown.exit_code == 0, shown.output
-    assert "no C++ compiler" in " ".join(shown.output.split())
-    assert all(cell_len(line.rstrip()) <= 60 for line in shown.output.splitlines())
-    assert all(name in shown.output for name in values_of(Backend))
-    rows = json.loads(runner.invoke(app, ["list", "backends", "-f", "json"]).output)
+    monkeypatch.setenv("COLUMNS", "60")
+    code, out, err = in_process("list", "backends")
+    assert code == 0, err
+    assert "no C++ compiler" in " ".join(out.split())
+    assert all(cell_len(line.rstrip()) <= 60 for line in out.splitlines())
+    assert all(name in out for name in values_of(Backend))
+    rows = json.loads(in_process("list", "backends", "-f", "json")[1])
     others = {"compile": "no", "onednn": "partly"}
     assert [(row["name"], row["runs"]) for row in rows] == [(b, others.get(b, "yes")) for b in values_of(Backend)]
     assert rows[4]["why not"] == "no bfloat16 products here"

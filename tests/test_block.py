@@ -11,8 +11,7 @@ import numpy as np
 import pytest
 from conftest import FakeLaunch, ffnbench
 
-from ffnbench import api
-from ffnbench.cli import app
+from ffnbench import api, cli
 from ffnbench.errors import FfnbenchError
 from ffnbench.ffn.attention import AttentionSpec, Form
 from ffnbench.ffn.attention_module import build_attention
@@ -45,7 +44,7 @@ def whole(name: str) -> list[dict]:
 
 
 def run(capsys, *arguments: str) -> str:
-    assert app(["block", *arguments], standalone_mode=False) in (0, None)
+    assert cli.run(["block", *arguments]) == 0
     return capsys.readouterr().out
 
 
@@ -137,7 +136,7 @@ def test_other_attention_is_said_not_to_be_counted(capsys, tmp_path) -> None:
         "shared_expert_intermediate_size": 64,
     }))  # fmt: skip
     with pytest.raises(FfnbenchError, match=said):
-        app(["block", "--config", str(path), "--cost-only"], standalone_mode=False)
+        cli.run(["block", "--config", str(path), "--cost-only"])
     heads = ("--heads", "4", "--head-dim", "64")
     assert said in " ".join(run(capsys, "--config", str(path), "--cost-only", *heads).split())
     asked = BlockRequest(config=str(path), heads=4, head_dim=64)
@@ -218,7 +217,7 @@ MISTAKES = [
 def test_mistakes_are_told_before_anything_runs() -> None:
     for arguments, said in MISTAKES:
         with pytest.raises(FfnbenchError) as caught:
-            app(["block", *arguments], standalone_mode=False)
+            cli.run(["block", *arguments])
         assert said in f"{caught.value.message} {caught.value.hint}"
         assert caught.value.hint
 

@@ -16,7 +16,7 @@ import pytest
 from conftest import ROOT, FakeLaunch
 
 from ffnbench import api, plan
-from ffnbench.cli import app
+from ffnbench.cli import run
 from ffnbench.ffn.cost import Cost, cost
 from ffnbench.metrics import METRICS
 from ffnbench.plan import METHOD, Kind
@@ -137,7 +137,7 @@ def test_the_command_line_of_a_request_makes_that_request(command: str, monkeypa
     monkeypatch.setattr(api, name, lambda request, sink: heard.append(request))
     _, *words = shlex.split(command_line(command, ASKED[command]))
     words += {"activations": ["--time"], "ab": ["swiglu"]}.get(command, [])
-    assert app(words, standalone_mode=False) in (0, None)
+    assert run(words) == 0
     assert heard == [ASKED[command]]
 
 
