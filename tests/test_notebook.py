@@ -90,46 +90,32 @@ def test_the_notebook_is_small_and_holds_no_output() -> None:
     assert all(not cell.get("outputs") for cell in nbformat.read(path, as_version=4).cells)
 
 
-def test_one_table_is_shown_and_the_bar_is_gone(cells) -> None:
+def test_tables_and_figures_are_shown_and_the_bar_is_gone(cells) -> None:
     bar, table = outputs(cells, "\nreport")
     assert bar.data == {"text/html": "", "text/plain": ""}
     assert table.output_type == "execute_result"
-    assert table.data["text/html"].count("<table") == 1
     assert "FFN compare" in table.data["text/plain"]
     (shown,) = outputs(cells, ".show()")
-    assert shown.data["text/html"].count("<table") == 1
-
-
-def test_no_raw_codes_and_no_empty_blocks(cells) -> None:
-    for text in texts(cells):
-        assert "\x1b" not in text
-        assert "<pre" not in text
+    assert [one.data["text/html"].count("<table") for one in (table, shown)] == [1, 1]
     (printed,) = outputs(cells, "print(ffnbench.cost(")
     assert printed.text.startswith("FFN cost")
-
-
-def test_figures_are_shown(cells) -> None:
     for source in ("report.plot()", "plot_activations"):
         assert "image/png" in outputs(cells, source)[-1].data
+    assert not [text for text in texts(cells) if "\x1b" in text or "<pre" in text]
 
 
-def test_a_mistake_is_three_lines(cells) -> None:
+def test_a_mistake_is_three_lines_and_an_interruption_stops_the_notebook(cells) -> None:
     (mistake,) = outputs(cells, '"swigul"')
-    assert mistake.traceback[0] == "error: unknown variant 'swigul'"
-    assert mistake.traceback[1].startswith("hint: did you mean 'swiglu'")
-    assert mistake.traceback[2].startswith("line 1: ffnbench.compare(")
-    assert len(mistake.traceback) == 3
+    error, hint, line = mistake.traceback
+    assert error == "error: unknown variant 'swigul'"
+    assert hint.startswith("hint: did you mean 'swiglu'")
+    assert line.startswith("line 1: ffnbench.compare(")
     (cell,) = outputs(cells, "class Mine:\n    pass")
     assert "it is in no file" in cell.traceback[0]
     assert "%%writefile mine.py" in cell.traceback[1]
-
-
-def test_an_interruption_stops_the_notebook(cells) -> None:
     bar, stopped = outputs(cells, "in_the_second_worker")
-    assert bar.data["text/html"] == ""
-    assert stopped.ename == "KeyboardInterrupt"
+    assert (bar.data["text/html"], stopped.ename, len(stopped.traceback)) == ("", "KeyboardInterrupt", 2)
     assert re.match("KeyboardInterrupt: .* holds what was measured by then", stopped.traceback[0])
-    assert len(stopped.traceback) == 2
 
 
 @pytest.mark.slow

@@ -94,15 +94,15 @@ def test_a_picture_takes_a_label_as_it_is(tmp_path: Path, call) -> None:
     assert not OBEYED.search((tmp_path / "a.svg").read_text())
 
 
-@pytest.mark.parametrize("sign", CONTROLS[::9])
-def test_no_control_gets_into_a_table(sign: str) -> None:
-    text = f"a{sign}b"
-    table = TextTable(
-        columns=(Column(title=text), Column(title="n")), rows=((Cell(text=text), Cell(text="1")),), header=(text,),
-        footnotes=(text,), summary=(text,),
-    )  # fmt: skip
-    for shown in (plain(table), markdown(table), html_fragment(table)):
-        assert sign not in shown.replace("\n", "") if sign != "\n" else "a\nb" not in shown
+def test_no_control_gets_into_a_table() -> None:
+    for sign in CONTROLS:
+        text = f"a{sign}b"
+        table = TextTable(
+            columns=(Column(title=text), Column(title="n")), rows=((Cell(text=text), Cell(text="1")),), header=(text,),
+            footnotes=(text,), summary=(text,),
+        )  # fmt: skip
+        for shown in (plain(table), markdown(table), html_fragment(table)):
+            assert sign not in shown.replace("\n", "") if sign != "\n" else "a\nb" not in shown
 
 
 def test_markdown_reads_no_markup() -> None:
