@@ -43,7 +43,7 @@ def plot_activations(request: PictureRequest, output: Written) -> None:
 @command(
     "activations",
     epilog=examples(
-        "ffnbench activations --wide",
+        "ffnbench activations -v",
         "ffnbench activations --activations gelu,swish@beta=0.5,mine=act.py:soft",
         "ffnbench activations --time --quick --dtype float32,bf16 --elements 64Ki,1Mi",
         docs="docs/methodology.md#facts-of-activations",

@@ -86,7 +86,7 @@ FILES = typer.Argument(
 @command(
     "report",
     epilog=examples(
-        "ffnbench report run.json --wide",
+        "ffnbench report run.json -v",
         "ffnbench report run.json -o run.md -o run.png",
         "ffnbench report old.json new.json",
         docs="docs/methodology.md#counts",

@@ -32,7 +32,7 @@ CEILINGS = typer.Option("--ceilings", help="Measure what this machine can do: pr
     "list",
     epilog=examples(
         "ffnbench list variants",
-        "ffnbench list rules --wide",
+        "ffnbench list rules -v",
         "ffnbench list presets --json",
         docs="docs/forms.md#names-that-mean-different-things",
     ),
