@@ -27,7 +27,7 @@ from ffnbench.report.shown_report import ShownReport, recompute
 from ffnbench.report.tables.block_records import block_records
 from ffnbench.report.tables.compare import compare_table
 from ffnbench.report.tables.conditions import latency_line, untested_note
-from ffnbench.report.tables.footnotes import LAUNCH_BOUND, case_notes
+from ffnbench.report.tables.row_notes import LAUNCH_BOUND, case_notes
 from ffnbench.report.tables.side_by_side import side_by_side_view
 from ffnbench.report.tables.text import plain
 from ffnbench.request import BlockRequest, CompareRequest

@@ -15,7 +15,7 @@ from ffnbench.metrics import DEVICE_TIME, HOST_TIME, LATENCY, PEAK, SAVED, WORKS
 from ffnbench.plan import Workload
 from ffnbench.report.shown_report import ShownReport
 from ffnbench.report.tables.compare import compare_table
-from ffnbench.report.tables.footnotes import case_notes
+from ffnbench.report.tables.row_notes import case_notes
 from ffnbench.report.tables.text import plain
 from ffnbench.request import CompareRequest
 from ffnbench.result import Estimate, FailureKind

@@ -6,7 +6,7 @@ from ffnbench.errors import FfnbenchError
 from ffnbench.metrics import CEILINGS
 from ffnbench.plan import MatmulPrecision, Mode, Plan
 from ffnbench.report.records import Record
-from ffnbench.report.tables.table import EXTRA, UNKNOWN, Cell, Column, Field, text_field
+from ffnbench.report.tables.table import EXTRA, OF_NUMBER, UNKNOWN, Cell, Column, Field, text_field
 from ffnbench.report.tables.words import CERTAIN
 from ffnbench.result import Bound, Estimate, MachineCeilings, Report, Roof
 from ffnbench.stats.ceilings import Ceiling, ceilings_of, read_bytes
@@ -49,7 +49,7 @@ def rate_fields() -> list[Field]:
             value = row[key]
             return Cell(text=UNKNOWN if value is None else digits(value / GIGA), value=value)
 
-        return Column(title=title, priority=priority, key=key), cell
+        return Column(title=title, priority=priority, key=key, takes=OF_NUMBER), cell
 
     return [rate("flops_per_s", "GFLOP/s", 6), rate("bytes_per_s", "GB/s", 7)]
 

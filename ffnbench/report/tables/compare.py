@@ -126,8 +126,8 @@ class _Fields:
         plan, keys = self._report.plan, ("dtype", "device", "mode", "batch", "seq_len", "threads")
         differing = {k for k in keys for group in plan.groups if len({getattr(c.workload, k) for c in group.cases}) > 1}
         shown = [*swept_columns(plan), *(key for key in keys if key in differing)]
-        conditions = [text_field(one.key, one.column, 1) for one in conditions_differing(plan)]
-        return [*(text_field(key, key, 1) for key in shown), *conditions]
+        conditions = [text_field(one.key, one.column, 2) for one in conditions_differing(plan)]
+        return [*(text_field(key, key, 2) for key in shown), *conditions]
 
     def counted(self) -> list[Field]:
         """Those of `cost`."""
@@ -178,7 +178,7 @@ class _Fields:
 
     def _static(self, *, timed: bool = False) -> list[Field]:
         """Widths and counts; of experts also what a token meets and what a call reads."""
-        later = 2 * (timed and self._backends)  # the errors of backends tell more than sizes that are the same
+        later = timed + 2 * (timed and self._backends)  # the errors of backends tell more than sizes that are the same
         fields = [count_field("d_ff", "d_ff", 2 + later), count_field("params", "params", 1 + later)]
         if self._experts:
             first = 3 if timed else 1
