@@ -87,7 +87,7 @@ def test_the_nearest_table_counts_and_none_beyond_the_repository(call, project, 
         ("d_ff = 64", ["--ratio", "3"], "d_ff", None),
         ("rule = 'llama'", ["--d-ff", "64"], "rule", None),
         ("routing = 'skewed'", ["--variants", "swiglu@moe=4x2"], "routing", "skewed"),
-        ("wide = true", [], None, None),
+        ("verbose = true", [], None, None),
         ("format = 'csv'", [], None, None),
     ],
 )
@@ -134,7 +134,7 @@ def test_no_file_sets_what_runs_writes_or_trusts(call, project) -> None:  # noqa
         "init", "routing", "control", "metrics", "whole_model", "heads", "kv_heads", "head_dim", "causal", "textbook",
         "cost_only", "elements", "range_", "derivative", "gated", "size", "dpi", "style", "tolerance", "exact_only",
         "across_machines", "absolute", "base_rev", "head_rev", "fail_above", "allow_mismatch",
-        "repeats", "format", "wide", "sort", "columns", "quiet", "wait", "on_unclear",
+        "repeats", "format", "verbose", "sort", "columns", "quiet", "wait", "on_unclear",
         "time", "cache", "matmul_precision", "reduced_reductions",
     }  # fmt: skip
     assert {name for one in described_all() for name in one.flags} == may | set(NEVER)

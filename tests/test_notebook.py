@@ -95,7 +95,7 @@ def test_one_table_is_shown_and_the_bar_is_gone(cells) -> None:
     assert bar.data == {"text/html": "", "text/plain": ""}
     assert table.output_type == "execute_result"
     assert table.data["text/html"].count("<table") == 1
-    assert "FFN compare" in table.data["text/plain"]
+    assert "vs relu" in table.data["text/plain"]
     (shown,) = outputs(cells, ".show()")
     assert shown.data["text/html"].count("<table") == 1
 
@@ -105,7 +105,7 @@ def test_no_raw_codes_and_no_empty_blocks(cells) -> None:
         assert "\x1b" not in text
         assert "<pre" not in text
     (printed,) = outputs(cells, "print(ffnbench.cost(")
-    assert printed.text.startswith("FFN cost")
+    assert printed.text.startswith("d_model")
 
 
 def test_figures_are_shown(cells) -> None:
@@ -136,4 +136,4 @@ def test_an_interruption_stops_the_notebook(cells) -> None:
 def test_the_notebook_measures(tmp_path: Path) -> None:
     """As it stands there, with real workers."""
     cells = executed(tmp_path, nbformat.read(ROOT / "docs" / "python.ipynb", as_version=4).cells)
-    assert "FFN compare" in outputs(cells, "\nreport")[-1].data["text/plain"]
+    assert "vs relu" in outputs(cells, "\nreport")[-1].data["text/plain"]

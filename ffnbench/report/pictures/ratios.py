@@ -20,7 +20,7 @@ from ffnbench.metrics import LATENCY, PEAK, SAVED
 from ffnbench.plan import Kind, Mode
 from ffnbench.report.columns import case_records
 from ffnbench.report.pictures.canvas import Canvas, drawing, literal, shortened
-from ffnbench.report.tables.summary import workload_line
+from ffnbench.report.tables.details import workload_line
 from ffnbench.report.tables.words import CERTAIN, FAILED, WITHIN, interval_text, seconds_text
 from ffnbench.result import Estimate, Failure, Report, Verdict
 from ffnbench.stats.verdict import SAME_WITHIN

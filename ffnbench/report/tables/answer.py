@@ -15,6 +15,7 @@ from ffnbench.report.tables.groups import heading
 from ffnbench.report.tables.words import WITHIN, backend_text, half_width, interval_text, listed
 from ffnbench.result import Comparison, Estimate, Report, Verdict
 from ffnbench.stats.fastest import Fastest, fastest
+from ffnbench.stats.launch_bound import launch_bound
 from ffnbench.units import digits, percent
 
 MOST = 4  # lines
@@ -29,7 +30,7 @@ STEPS_S, MINUTES_S = (5, 60), 120  # what a hint is rounded up to, below and fro
 def answer(report: Report, groups: Iterable[Group] | None = None) -> list[str]:
     """The lines, the most important first; what rows say of these groups alone where some are given."""
     said = [*verdict_lines(report, groups), *_control(report), *map(_fastest, _backends(report))]
-    after = [*failure_line(report), *to_do(report), *machine_line(report)]
+    after = [*failure_line(report), *_launch_bound(report), *to_do(report), *general_line(report), *machine_line(report)]
     return [*said[: max(1, MOST - len(after))], *after]
 
 
@@ -135,6 +136,20 @@ def to_do(report: Report) -> list[str]:
         f"--budget {number}{unit[0]}" + f" --precision {100 * wanted:g}%" * (wanted != asked),
     )
     return [f"about {seconds_told} would reach ±{100 * wanted:g}%: {flags}"]
+
+
+def _launch_bound(report: Report) -> list[str]:
+    """Which rows take the time of the CPU that issues their calls."""
+    if not (rows := [case.label for case in report.plan.shown if launch_bound(report, case.label)]):
+        return []
+    why = "the CPU takes longer to issue a call than the device to work it; --time device leaves that out"
+    return [f"{listed(rows)}: launch-bound, {why}"]
+
+
+def general_line(report: Report) -> list[str]:
+    """What holds for the whole run, such as defaults of a file."""
+    told = [note.text for note in report.notes("") if note.kind is NoteKind.GENERAL]
+    return ["; ".join(told)] if told else []
 
 
 def machine_line(report: Report) -> list[str]:

@@ -219,8 +219,8 @@ def parts_table(report: Report, length: Length) -> TextTable:
         count_field("params", "params", 0),
     ]
     table = table_of_fields(fields, [*rows, into, attention, *ffn], header=_header(report, length))
-    notes = () if report.environment else tuple(note.text for note in report.notes(""))
-    return replace(table, summary=(_comparison(ffn[-1], into, attention),), details=(*notes, CONVENTION))
+    notes = (note.text for note in report.plan.notes)
+    return replace(table, summary=(_comparison(ffn[-1], into, attention), *notes), details=(CONVENTION,))
 
 
 def _comparison(ffn: Record, into: Record, attention: Record) -> str:

@@ -24,7 +24,7 @@ from ffnbench.metrics import (
 from ffnbench.plan import Mode, Time
 from ffnbench.report.columns import case_records
 from ffnbench.report.records import Record
-from ffnbench.report.tables.answer import answer, failure_line, machine_line
+from ffnbench.report.tables.answer import answer, failure_line, general_line, machine_line
 from ffnbench.report.tables.ceilings import ceiling_fields, rate_fields
 from ffnbench.report.tables.conditions import differing as conditions_differing
 from ffnbench.report.tables.details import conditions_line, details
@@ -96,8 +96,8 @@ def compare_table(report: Report) -> TextTable:
             [first, *fields.differing(), *fields.counted()],
             rows,
             header=[conditions_line(report.plan, ("dtype", "mode"), backends=False)],
-            summary=failure_line(report),
-            details=[*(note.text for note in report.notes("")), *row_notes(report)],
+            summary=[*failure_line(report), *general_line(report)],
+            details=row_notes(report),
         )
     else:
         timed = LATENCY in report.plan.metrics
@@ -105,7 +105,7 @@ def compare_table(report: Report) -> TextTable:
             [first, *fields.differing(), *fields.measured()],
             rows,
             header=[conditions_line(report.plan)],
-            summary=answer(report) if timed else [*failure_line(report), *machine_line(report)],
+            summary=answer(report) if timed else [*failure_line(report), *general_line(report), *machine_line(report)],
             details=details(report),
         )
     return replace(table, headings=headings(report.plan))

@@ -74,9 +74,8 @@ def details(report: Report) -> list[str]:
 
 
 def notes_of_run(report: Report) -> list[str]:
-    """What was seen of noise, and what else there is to say of the whole run."""
-    found = sorted(report.notes(""), key=lambda note: note.kind not in NOISES)
-    return [note.text for note in found if note.kind is not NoteKind.BUSY]
+    """What was seen of noise."""
+    return [note.text for note in report.notes("") if note.kind in NOISES - {NoteKind.BUSY}]
 
 
 def judged_lines(report: Report) -> Iterator[str]:

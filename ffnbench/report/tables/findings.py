@@ -17,7 +17,7 @@ from ffnbench.report.files.exports import EXPORTS, described, junit, workflow_co
 from ffnbench.report.files.store import report_text
 from ffnbench.report.formats import Longer, View, view_of
 from ffnbench.report.records import Record
-from ffnbench.report.tables.answer import machine_line
+from ffnbench.report.tables.answer import general_line, machine_line
 from ffnbench.report.tables.details import effort, judged_lines, notes_of_run
 from ffnbench.report.tables.table import OF_NUMBER, OF_RATIO, UNKNOWN, Cell, Column, Field, TextTable, table_of_fields
 from ffnbench.report.tables.words import CERTAIN, interval_text, listed, side_lines
@@ -31,10 +31,11 @@ STYLES = {
 MANY = 0.1  # checks that end UNCLEAR: with fewer nothing is said of them
 FEW = 3  # runs, of which the scatter is worth less than what is taken for it
 LOUD = {
-    Status.UNCLEAR: "can't tell",
-    Status.INCOMPARABLE: "can't be compared",
-    Status.MISSING: "nothing was measured",
+    Status.UNCLEAR: "could not be decided",
+    Status.INCOMPARABLE: "could not be compared",
+    Status.MISSING: "could not be measured",
 }
+PASSED = (Status.OK, Status.IMPROVED)
 
 
 def finding_records(findings: tuple[Finding, ...]) -> list[Record]:
@@ -143,11 +144,11 @@ def findings_table(checked: Checked) -> TextTable:
     fields: list[Field] = [
         (Column(title="case", left=True), lambda f: Cell(text=f.case)),
         (Column(title="metric", left=True), lambda f: Cell(text=f.metric)),
+        (Column(title="status", left=True), lambda f: Cell(text=f.status.value, style=STYLES.get(f.status, ""))),
+        (Column(title="change", unit=CERTAIN, takes=OF_RATIO), lambda f: Cell(text=_change(f))),
+        (Column(title="limit", priority=1), limit),
         (Column(title="before", priority=2, takes=OF_NUMBER), lambda f: Cell(text=_value(f, f.before))),
         (Column(title="now", priority=2, takes=OF_NUMBER), lambda f: Cell(text=_value(f, f.now))),
-        (Column(title="limit", priority=1), limit),
-        (Column(title="change", unit=CERTAIN, takes=OF_RATIO), lambda f: Cell(text=_change(f))),
-        (Column(title="status", left=True), lambda f: Cell(text=f.status.value, style=STYLES.get(f.status, ""))),
     ]
     several = sum(now.plan.is_reference(case.label) for case in now.plan.shown) > 1
     ratio = f"latency is the ratio to {'the reference beside it' if several else now.plan.reference}"
@@ -176,11 +177,13 @@ def _summary(checked: Checked, equal: int) -> list[str]:
     """What regressed, what could not be told and why, what this run could have caught."""
     findings, now = checked.findings, checked.now
     lines = ["; ".join(described(f) for f in findings if f.status is Status.REGRESSED)]
-    why: dict[str, list[str]] = {}
-    for finding in findings:
-        if finding.status not in (Status.REGRESSED, Status.OK, Status.IMPROVED):
-            why.setdefault(finding.reason or LOUD[finding.status], []).append(finding.case)
-    lines.append("; ".join(f"{listed(cases)}: {reason}" for reason, cases in why.items()))
+    for status, words in LOUD.items():
+        of = [f for f in findings if f.status is status]
+        rows, reasons = dict.fromkeys(f.case for f in of), dict.fromkeys(f.reason for f in of if f.reason)
+        told = "".join(f": {reason}" for reason in reasons)
+        lines.append(f"WARNING: {counted(len(of), 'row')} {words}: {', '.join(rows)}{told}" if of else "")
+    reasons = dict.fromkeys(f"{f.case} {f.metric}: {f.reason}" for f in findings if f.status in PASSED and f.reason)
+    lines.append("; ".join(reasons))
     timed = [f for f in findings if f.metric == LATENCY]
     if len(timed) > 1 and all(f.status is Status.IMPROVED for f in timed):
         references = listed(group.reference for group in now.plan.groups)
@@ -192,7 +195,9 @@ def _summary(checked: Checked, equal: int) -> list[str]:
         wall = f", measured in {now.wall_s:.0f} s" if now.wall_s else ""
         told.append(f"the smallest change that this run could have caught: {signed_percent(checked.smallest)}{wall}")
     ended = [] if any(NoteKind.BUSY is note.kind for note in now.notes("")) else machine_line(now)
-    return list(filter(None, [*lines, "; ".join(told), *ended]))
+    known = {finding.reason for finding in findings}
+    general = [line for line in general_line(now) if line not in known]
+    return list(filter(None, [*lines, "; ".join(told), *general, *ended]))
 
 
 def foretold_text(expected: Expected, runs: int) -> str:

@@ -10,17 +10,11 @@ from ffnbench.metrics import HIT, LATENCY, LOAD
 from ffnbench.plan import ACTIVE_PARAMS, Case, Mode, Plan
 from ffnbench.report.tables.words import sizing_text
 from ffnbench.result import Against, Report, Verdict, unjudged
-from ffnbench.stats.launch_bound import launch_bound
 from ffnbench.stats.noise import NOISES
 from ffnbench.units import IEC, digits, quantity, signed_percent
 
 WORTH_SAYING = 0.005  # of params or FLOPs beside the reference's: both numbers stand in the table
 MATTERS = 0.05  # of the bytes that a call reads and writes: below, it is all one from where an input is read
-LAUNCH_BOUND = (
-    "launch-bound: the CPU takes longer to issue a call (host) than the device to work it (device), and a caller waits "
-    "for the CPU; --time device leaves launching out, a larger batch or @compile=reduce-overhead gives the device more "
-    "to do for a launch"
-)
 UNCHECKED = (
     "function not checked: @like=NAME (such as @like=swiglu) says which form it is; "
     "it was held against another instance of itself alone"
@@ -45,7 +39,6 @@ def case_notes(report: Report, label: str) -> list[str]:
     notes += _counted(report, label)
     if case.workload.mode == Mode.BACKWARD.value and "memory" in report.plan.metrics:
         notes.append("the peak is that of forward and backward together, which is what a step needs")
-    notes += [LAUNCH_BOUND] if launch_bound(report, label) else []
     notes += _routing(report, label)
     notes += judging_notes(report, label)
     if (latency := report.estimate(label, LATENCY)) and latency.disturbed:

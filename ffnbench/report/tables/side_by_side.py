@@ -37,7 +37,7 @@ from ffnbench.report.tables.words import (
 from ffnbench.result import Estimate, Report, Side
 from ffnbench.units import IEC, SI, TIME, counted, digits, scale, signed_percent
 
-NAMES = {LATENCY: "latency", RATIO: "ratio", PARAMS: "params", FLOPS: "FLOPs", PEAK: "act. peak"}
+NAMES = {LATENCY: "latency", RATIO: "ratio", PARAMS: "params", FLOPS: "FLOPs", PEAK: "peak"}
 UNITS = {LATENCY: TIME, FLOPS: SI, PEAK: IEC}
 PER = {FLOPS: "/tok"}
 TIMED = (LATENCY, RATIO)
@@ -140,33 +140,32 @@ class _Beside:
         yield f"side by side: {', '.join(made)}" + "; ~: can't tell" * any(run.samples for run in self.runs)
 
     def _unlike(self) -> Iterator[str]:
-        """Which rows are not the same rows, what else differs, and what the intervals do not know."""
+        """Which rows are not the same rows or are missing, what else differs, and what the intervals do not know."""
         told: dict[str, list[str]] = {}
         for label in self.common:
             for text in self._differences(label):
                 told.setdefault(text, []).append(label)
         yield from (f"{', '.join(labels)}: {text}" for text, labels in told.items())
+        lacking: dict[str, list[str]] = {}
+        for label in dict.fromkeys(case.label for run in self.runs for case in run.plan.shown):
+            has = [any(case.label == label for case in run.plan.shown) for run in self.runs]
+            if not all(has):
+                names = listed(n for n, there in zip(self.names, has, strict=True) if there)
+                lacking.setdefault(names, []).append(label)
+        yield from (f"only in {has}: {', '.join(labels)}" for has, labels in lacking.items())
+        for name, run in zip(self.names, self.runs, strict=True):
+            if failed := [f"{c.label}: {f.kind.value}" for c in run.plan.shown if (f := run.failure(c.label))]:
+                yield f"failed in {name}: {', '.join(failed)}"
         if differs := side_lines(self._sides()):
             yield f"not the same: {'; '.join(differs)}"
         if any(run.samples and len(run.runs) == 1 for run in self.runs):
             yield "of a file with one run the intervals do not know what moves between runs (--runs 5 measures that)"
 
     def _closing(self, shown: Sequence[str]) -> Iterator[str]:
-        """What is equal, what is missing, what else is not the same."""
+        """What is equal."""
         both = {c.metric for found in self.changes for c in found if c.old and c.new}
         if equal := [NAMES[metric] for metric in COMPARED if metric in both and metric not in shown]:
             yield f"the same in {counted(len(self.common), 'common row')}: {', '.join(equal)}"
-        lacking: dict[str, list[str]] = {}
-        for label in dict.fromkeys(case.label for run in self.runs for case in run.plan.shown):
-            has = [any(case.label == label for case in run.plan.shown) for run in self.runs]
-            if not all(has):
-                lacking.setdefault(listed(n for n, there in zip(self.names, has, strict=True) if there), []).append(
-                    label
-                )
-        yield from (f"only in {has}: {', '.join(labels)}" for has, labels in lacking.items())
-        for name, run in zip(self.names, self.runs, strict=True):
-            if failed := [f"{c.label}: {f.kind.value}" for c in run.plan.shown if (f := run.failure(c.label))]:
-                yield f"failed in {name}: {', '.join(failed)}"
 
     def _sides(self) -> list[Side]:
         """What is not the same about machine, software, method and plan."""

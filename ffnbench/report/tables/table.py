@@ -165,7 +165,7 @@ def timed_fields(report: Report, label: Callable[[Any], str], reference: str) ->
             lambda row: latency_cell(report, label(row), size),
         ),
         (
-            Column(title="", unit="±", priority=EXTRA),
+            Column(title="±", priority=EXTRA),
             lambda row: _spread_cell(report, label(row)),
         ),
         (
