@@ -48,7 +48,7 @@ METRICS = (
     Metric(name="flops_backward", unit="", checked=True, closed_form=True),
     Metric(name="flops_elementwise", unit="", checked=True, closed_form=True),
     Metric(name=PEAK, unit="bytes", group=MEMORY, job="weigh", less_is_better=True, checked=True, closed_form=True,
-           column="act. peak", priority=4, exported=True),
+           column="peak", priority=4, exported=True),
     Metric(name=SAVED, unit="bytes", group=MEMORY, job="weigh", less_is_better=True, checked=True, closed_form=True,
            column="saved", priority=5, train_only=True, exported=True),
     # what the device's libraries keep for themselves between calls

@@ -118,8 +118,8 @@ def test_the_same_code_passes_and_the_sides_are_named(call, repository: Path) ->
     code, out, err = call(TARGET, "--base-rev same")
     assert code == 0, err
     base, head = git(repository, "rev-parse", "--short", "same"), git(repository, "rev-parse", "--short", "HEAD")
-    assert f"FFN A/B of {TARGET}: base same ({base}); head the working tree ({head}" in out
-    for text in ("with changes that are not committed", "latency is the ratio to base", "exact rows are equal"):
+    assert f"A/B of {TARGET}: base same ({base}); head the working tree ({head}" in out
+    for text in ("with changes that are not committed", "exact rows are equal"):
         assert text in out
     assert rows(out) == {"latency": "OK", "output": "OK"}
 

@@ -21,7 +21,6 @@ from ffnbench.report.files.ceilings_cache import cache_path, keep_ceilings, kept
 from ffnbench.report.files.store import load, report_text
 from ffnbench.report.output import NullSink
 from ffnbench.report.shown_report import as_shown, recompute
-from ffnbench.report.tables.text import plain
 from ffnbench.request import CompareRequest
 from ffnbench.result import Bound, CaseCost, MachineCeilings, Roof
 from ffnbench.run.runner import run
@@ -242,7 +241,7 @@ def test_the_table_says_how_near_a_row_is(report) -> None:
     assert float(row["bytes_per_s"]) == pytest.approx(BYTES / (2 * FLOPS / 1e10))
     assert float(row["ceiling_share"]) == pytest.approx(0.5)
     assert (row["bound_by"], row["ceiling_path"]) == ("products", "oneDNN")
-    text = " ".join(plain(report.table).split())
+    text = " ".join(report.table.details)
     assert (
         "ceilings of this run: 10.0 GFLOP/s (oneDNN, 256 x 256 x 256), 20.0 GB/s (L2, weights + input + output)" in text
     )

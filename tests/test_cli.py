@@ -96,7 +96,7 @@ def test_no_empty_value_is_taken_for_anything(call, tmp_path: Path, monkeypatch:
 def test_an_answer_is_exit_0_and_stdout_is_the_table_alone(call) -> None:
     code, out, err = call("compare", "--d-model", "64")
     assert code == 0
-    assert out.startswith("FFN compare: d_model 64")
+    assert out.startswith("d_model 64")
     assert "worker 1\n" in err
     assert "stopped when every ratio was known to ±1.0%" in out
     assert "worker" not in out
@@ -155,7 +155,7 @@ def test_an_output_that_vanishes_costs_neither_the_answer_nor_the_other_files(ca
     launch = FakeLaunch(seconds)
     code, out, err = call("compare", "-o", str(gone / "a.csv"), "-o", str(tmp_path / "b.csv"), launch=launch)
     assert code == 3
-    assert "FFN compare" in out
+    assert "vs relu" in out
     assert "cannot write" in err
     assert (tmp_path / "b.csv").stat().st_size > 100
 
@@ -201,7 +201,7 @@ def test_a_bug_shows_its_traceback_and_is_3_never_1(call, monkeypatch, problem: 
 def test_formats_leave_stdout_pure(call) -> None:
     assert json.loads(call("compare", "--json")[1])["plan"]["reference"] == "relu"
     assert len(list(csv.DictReader(call("compare", "-f", "csv")[1].splitlines()))) == 3
-    assert call("compare", "-f", "md")[1].startswith("FFN compare")
+    assert call("compare", "-f", "md")[1].startswith("d_model")
 
 
 def test_env_tells_the_machine_and_its_fingerprint() -> None:
@@ -325,7 +325,7 @@ def test_a_disk_that_fills_while_writing_costs_nothing(call, tmp_path: Path, mon
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     code, out, err = call("compare", "--d-model", "64", "-o", str(old))
     assert code == 3
-    assert "FFN compare" in out
+    assert "vs relu" in out
     assert f"error: cannot write '{old}': No space left on device" in err
     assert old.read_text() == "precious"
     (saved,) = tmp_path.glob("ffnbench-*.json")

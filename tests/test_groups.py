@@ -216,17 +216,14 @@ def test_rows_stand_in_groups() -> None:
     report = measured()
     text = plain(compare_table(report), 100)
     lines = text.splitlines()
-    assert lines[0].startswith("FFN compare: d_model 64, seq_len 8 and 32, float32")
-    assert "matched on params to relu (d_ff 256), multiple of 8;" in text
-    body = lines[: next(place for place, line in enumerate(lines) if line.startswith("¹ "))]
-    rows = [line.split()[0].rstrip("¹²³⁴˒") for line in body if line.startswith(("relu", "swiglu", "seq_len", "vari"))]
+    assert lines[0].startswith("d_model 64, seq_len 8 and 32, float32")
+    body = lines[: lines.index("swiglu is slower everywhere")]
+    rows = [line.split()[0] for line in body if line.startswith(("relu", "swiglu", "seq_len", "vari"))]
     assert rows == ["variant", "seq_len", "relu", "swiglu", "seq_len", "relu", "swiglu"]
     assert lines[[line.startswith("seq_len 32") for line in lines].index(True) - 1] == ""
     assert "vs relu" in text
     assert text.count("reference") == 2
-    assert "seq_len 8: against relu, slower: swiglu (1.50x the time)" in text
-    assert "seq_len 32: against relu, slower: swiglu (1.50x the time)" in text
-    assert "gives -1.6% params against relu\n" in text
+    assert any("gives -1.6% params against relu" in line for line in compare_table(report).details)
 
 
 def test_headings_fit_and_columns_stay_aligned() -> None:
@@ -235,7 +232,7 @@ def test_headings_fit_and_columns_stay_aligned() -> None:
         text = plain(table, columns)
         assert max(map(cell_len, text.splitlines())) <= columns
         assert text.count("\nd_model 128, bfloat16, seq_len 512\n") == 1
-        rows = (re.match(r"(relu|swiglu¹?²?) +[0-9]+(?= )", line) for line in text.splitlines())
+        rows = (re.match(r"(relu|swiglu) +[0-9]+(?= )", line) for line in text.splitlines())
         ends = [found.end() for found in rows if found]
         assert (len(ends), len(set(ends))) == (16, 1)
     alone = plain(compare_table(ffnbench.cost("swiglu", d_model=(64, 128))), 120)  # one row a group: a column

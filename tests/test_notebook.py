@@ -94,11 +94,11 @@ def test_tables_and_figures_are_shown_and_the_bar_is_gone(cells) -> None:
     bar, table = outputs(cells, "\nreport")
     assert bar.data == {"text/html": "", "text/plain": ""}
     assert table.output_type == "execute_result"
-    assert "FFN compare" in table.data["text/plain"]
+    assert "vs relu" in table.data["text/plain"]
     (shown,) = outputs(cells, ".show()")
     assert [one.data["text/html"].count("<table") for one in (table, shown)] == [1, 1]
     (printed,) = outputs(cells, "print(ffnbench.cost(")
-    assert printed.text.startswith("FFN cost")
+    assert printed.text.startswith("d_model")
     for source in ("report.plot()", "plot_activations"):
         assert "image/png" in outputs(cells, source)[-1].data
     assert not [text for text in texts(cells) if "\x1b" in text or "<pre" in text]
@@ -122,4 +122,4 @@ def test_a_mistake_is_three_lines_and_an_interruption_stops_the_notebook(cells) 
 def test_the_notebook_measures(tmp_path: Path) -> None:
     """As it stands there, with real workers."""
     cells = executed(tmp_path, nbformat.read(ROOT / "docs" / "python.ipynb", as_version=4).cells)
-    assert "FFN compare" in outputs(cells, "\nreport")[-1].data["text/plain"]
+    assert "vs relu" in outputs(cells, "\nreport")[-1].data["text/plain"]

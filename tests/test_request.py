@@ -11,7 +11,7 @@ from ffnbench.ffn.cost import Cost
 from ffnbench.ffn.spec import ImportedSpec
 from ffnbench.plan import NoProbe, Workload, cost_of
 from ffnbench.planning.compare import plan_compare
-from ffnbench.report.tables.footnotes import case_notes
+from ffnbench.report.tables.row_notes import case_notes
 from ffnbench.report.tables.words import sizing_text
 from ffnbench.request import CompareRequest
 

@@ -57,7 +57,6 @@ def test_a_slower_row_is_told_and_the_others_are_not() -> None:
     text = text_of(run(steady), run(slower_swiglu))
     assert "+25% [+25%, +25%]" in text
     assert text.count("0.00% [-0.2%, +0.2%] ~") or text.count(" ~") >= 3
-    assert "the same in 3 common rows: params, FLOPs, act. peak" in text
     # by hand: the geometric mean of 1, 1, 1.25
     [mean] = [line for line in text.splitlines() if line.startswith("geometric mean") and "1.82" in line]
     assert f"+{100 * (1.25 ** (1 / 3) - 1):.1f}%" in mean
@@ -98,7 +97,7 @@ def test_more_than_two_become_columns_each_against_the_first() -> None:
     view = side_by_side_view(["a.json", "b.json", "c.json"], [run(steady), run(steady), run(slower_swiglu)])
     first = view.table.above[0]
     assert [column.title for column in first.columns] == ["latency", "a", "b", "change", "c", "change"]
-    [swiglu] = [row for row in first.rows if row[0].value == "swiglu"]
+    [swiglu] = [row for row in first.rows if row[0].text == "swiglu"]
     assert swiglu[3].text.endswith("~")
     assert swiglu[5].value == pytest.approx(1.25, rel=1e-6)
 

@@ -99,7 +99,7 @@ def test_no_control_gets_into_a_table() -> None:
         text = f"a{sign}b"
         table = TextTable(
             columns=(Column(title=text), Column(title="n")), rows=((Cell(text=text), Cell(text="1")),), header=(text,),
-            footnotes=(text,), summary=(text,),
+            details=(text,), summary=(text,),
         )  # fmt: skip
         for shown in (plain(table), markdown(table), html_fragment(table)):
             assert sign not in shown.replace("\n", "") if sign != "\n" else "a\nb" not in shown

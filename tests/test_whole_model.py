@@ -130,7 +130,7 @@ def test_one_line_for_any_model() -> None:
     assert in_words(unknown) == "FFNs hold 5.64 G parameters; those of the whole model are not known"
     shown = parts_view(unknown).table
     assert [row[1].text for row in shown.rows][:3] == ["-", "1,342,177,280", "5,637,144,576"]
-    assert any(note.startswith("embeddings, norms, head: not known") for note in shown.footnotes)
+    assert any(note.startswith("embeddings, norms, head: not known") for note in shown.summary)
 
 
 def test_what_no_name_tells_widens_the_line() -> None:
@@ -139,9 +139,7 @@ def test_what_no_name_tells_widens_the_line() -> None:
         other=40, untold=25, idle=0,
     )  # fmt: skip
     assert in_words(found) == "FFNs hold 30.0% to 55.0% of 100 parameters"
-    assert any(
-        "25 of them stand in layers under names that tell no part" in n for n in parts_view(found).table.footnotes
-    )
+    assert any("25 of them stand in layers under names that tell no part" in n for n in parts_view(found).table.details)
 
 
 @pytest.mark.parametrize("columns", [60, 80, 120])

@@ -40,7 +40,7 @@ class Timing:
 
 @command(
     "activations",
-    "ffnbench activations --wide",
+    "ffnbench activations -v",
     "ffnbench activations --activations gelu,swish@beta=0.5,mine=act.py:soft",
     "ffnbench activations --time --quick --dtype float32,bf16 --elements 64Ki,1Mi",
     docs="docs/methodology.md#facts-of-activations",

@@ -54,7 +54,7 @@ class Saved:
 
 @command(
     "report",
-    "ffnbench report run.json --wide",
+    "ffnbench report run.json -v",
     "ffnbench report run.json -o run.md -o run.png",
     "ffnbench report old.json new.json",
     docs="docs/methodology.md#counts",

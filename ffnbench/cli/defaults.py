@@ -26,7 +26,7 @@ NEVER = {  # no file sets what runs, what is trusted, and what is written
 }  # fmt: skip
 OF_CODE = ("variants", "variant", "activations", "style")  # may name code, or an address: plain names are taken
 OF_CODE_KEYS = ("@python", "@source", "@env")
-OF_OUTPUT = ("format", "wide", "quiet", "sort", "columns")  # how an answer is shown: not told with it
+OF_OUTPUT = ("format", "verbose", "quiet", "sort", "columns")  # how an answer is shown: not told with it
 EXACT, FREE = ("workers", "rounds", "quick"), ("precision", "budget")
 YIELDS: Mapping[str, tuple[str, ...]] = {  # a default gives way where one of these is typed
     **dict.fromkeys(EXACT, FREE), **dict.fromkeys(FREE, EXACT), "preset": ("config", "d_model"),

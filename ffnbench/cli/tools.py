@@ -21,7 +21,7 @@ class Topic:
 @command(
     "list",
     "ffnbench list variants",
-    "ffnbench list rules --wide",
+    "ffnbench list rules -v",
     "ffnbench list presets --json",
     docs="docs/forms.md#names-that-mean-different-things",
 )

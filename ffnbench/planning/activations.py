@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import product
 
 from ffnbench.activations.table import ACTIVATIONS
@@ -86,16 +86,6 @@ def parse_range(text: str) -> tuple[float, float]:
     return bounds
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ActivationGroup:
-    """One size and dtype: the cases of its forward and of its backward, each direction against relu's."""
-
-    elements: int
-    dtype: str
-    forward: tuple[Case, ...]
-    backward: tuple[Case, ...]
-
-
 def plan_timing(request: TimingRequest, probe: Probe | None = None) -> Plan:
     """All sizes, dtypes and directions in one plan, each with relu of its own as reference.
 
@@ -140,22 +130,6 @@ def cases_of(request: TimingRequest, chosen: dict[str, ActivationSpec]) -> tuple
             for name, spec in specs.items()
         ]
     return tuple(cases)
-
-
-def groups_of(plan: Plan) -> list[ActivationGroup]:
-    """The groups of a plan of operations, those of both directions together, in their order."""
-    found: dict[tuple[str, int], dict[str, tuple[Case, ...]]] = {}
-    for group in plan.groups:
-        work, spec = group.cases[0].workload, group.cases[0].ffn
-        assert isinstance(spec, ActivationSpec)
-        found.setdefault((work.dtype, spec.elements), {})[work.mode] = group.cases
-    return [
-        ActivationGroup(
-            dtype=dtype, elements=elements, forward=by_mode.get(Mode.FORWARD.value, ()),
-            backward=by_mode.get(Mode.BACKWARD.value, ()),
-        )
-        for (dtype, elements), by_mode in found.items()
-    ]  # fmt: skip
 
 
 def _timing_protocol(request: TimingRequest) -> Protocol:

@@ -72,14 +72,14 @@ class Shows:
 
         return pd.DataFrame([row | self._origin for row in self.rows()])
 
-    def show(self, *, wide: bool = False) -> None:
-        """Print the table: in colour in a terminal, as HTML in a notebook. `wide` prints every column."""
-        if in_notebook() and not wide:
+    def show(self, *, verbose: bool = False) -> None:
+        """Print the table: in colour in a terminal, as HTML in a notebook. `verbose` prints all columns and details."""
+        if in_notebook() and not verbose:
             from IPython.display import display
 
             display(self)  # type: ignore[no-untyped-call]
         else:
-            show(self.table, Terminal(force_jupyter=False), wide=wide)
+            show(self.table, Terminal(force_jupyter=False), verbose=verbose)
 
     def save(self, path: str | os.PathLike[str]) -> Path:
         """Write a file, its kind by the suffix; a folder (with a slash at its end) gets one of every kind.

@@ -18,7 +18,7 @@ class Shown:
 
     format: str = flag("table", "On stdout: table, markdown, csv or json.", OUTPUT, "NAME", short="-f")
     json: bool = flag(False, "Short for --format json.", OUTPUT)
-    wide: bool = flag(False, "Show every column, in blocks that fit.", OUTPUT)
+    verbose: bool = flag(False, "Show every column and all details below.", OUTPUT, short="-v", also=("--wide",))
     said: tuple[str, ...] = ()
 
 

@@ -84,7 +84,7 @@ def view_of(
     """A view of a table and its records. `json` where that is more than the records. `pictures` draw for a suffix,
     each into files with its own name in theirs; that of "" into all others.
 
-    `every` is whether markdown shows the columns that only --wide does.
+    `every` is whether markdown shows the columns and details that only -v does.
     """
     texts: dict[str, Callable[[], str]] = {
         "csv": lambda: csv_text(records()),

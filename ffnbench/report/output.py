@@ -110,7 +110,7 @@ class OutputSink(NullSink):
     ) -> None:
         asked = getattr(output, "format", "table")
         self._format: str = SHORT_FORMATS.get(asked, asked)
-        self._wide: bool = getattr(output, "wide", False)
+        self._verbose: bool = getattr(output, "verbose", False)
         self.tells = not getattr(output, "quiet", False)
         self.waits = getattr(output, "wait", False)
         self._how = Arrangement(sort=getattr(output, "sort", ""), columns=getattr(output, "columns", ""))
@@ -217,7 +217,7 @@ class OutputSink(NullSink):
 
     def _print(self, view: View) -> None:
         if self._format == "table":
-            show(view.table, Terminal(), wide=self._wide)
+            show(view.table, Terminal(), verbose=self._verbose)
         elif self._format == "github":
             token = secrets.token_hex(16)  # a label at the beginning of a line could give GitHub's runner a command
             sys.stdout.write(f"::stop-commands::{token}\n")

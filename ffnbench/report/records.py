@@ -49,7 +49,7 @@ def json_text(records: Sequence[Record]) -> str:
     return text_of(list(records), 1) + "\n"
 
 
-def table_of(records: Sequence[Record], footnotes: Iterable[str] = (), prose: Iterable[str] = ()) -> TextTable:
+def table_of(records: Sequence[Record], below: Iterable[str] = (), prose: Iterable[str] = ()) -> TextTable:
     """Records as a table: the first column stays longest, then in their order; columns of `prose` may be wrapped."""
     keys, wrapped = list(records[0]), set(prose)
     columns = tuple(
@@ -57,7 +57,7 @@ def table_of(records: Sequence[Record], footnotes: Iterable[str] = (), prose: It
         for place, key in enumerate(keys)
     )
     rows = tuple(tuple(Cell(text=plain_text(record[key]), value=record[key]) for key in keys) for record in records)
-    return TextTable(columns=columns, rows=rows, footnotes=tuple(footnotes))
+    return TextTable(columns=columns, rows=rows, summary=tuple(below))
 
 
 def plain_text(value: Any) -> str:

@@ -56,7 +56,7 @@ VIEWS = {
         picture="pictures.block:block_figure",
     ),
     Kind.ACTIVATIONS: Reading(
-        tables="tables.activations:timing_tables", rows="tables.activations:timing_records", picture=RATIOS
+        tables="tables.activations:timing_table", rows="tables.activations:timing_records", picture=RATIOS
     ),
 }
 
@@ -116,7 +116,7 @@ def report_view(report: Report, how: Arrangement = AS_IT_COMES) -> View:
     if report.stopped:
         return view.ending(0, Unfinished(report.stopped, "the table holds what was measured by then"))
     if report.failed_wholly:
-        why = Unfinished("nothing could be measured: every case failed", "the footnotes of the table say why")
+        why = Unfinished("nothing could be measured: every case failed", "the lines below the table say why")
         return view.ending(0, why)
     wanted = report.plan.request.runs if isinstance(report.plan.request, Apart) else 1
     if report.samples and len(report.runs) < wanted:

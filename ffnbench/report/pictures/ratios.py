@@ -20,9 +20,8 @@ from ffnbench.metrics import LATENCY, PEAK, SAVED
 from ffnbench.plan import Kind, Mode
 from ffnbench.report.columns import case_records
 from ffnbench.report.pictures.canvas import Canvas, drawing, literal, shortened
-from ffnbench.report.tables.summary import workload_line
-from ffnbench.report.tables.table import FAILED
-from ffnbench.report.tables.words import CERTAIN, SAME, interval_text, seconds_text
+from ffnbench.report.tables.details import workload_line
+from ffnbench.report.tables.words import CERTAIN, FAILED, WITHIN, interval_text, seconds_text
 from ffnbench.result import Estimate, Failure, Report, Verdict
 from ffnbench.stats.verdict import SAME_WITHIN
 from ffnbench.units import IEC, SI, TIME, Units, quantity, scale
@@ -37,7 +36,7 @@ BLACK, BAR = "#000000", "#C9D9E6"
 MARKS: dict[Verdict, tuple[str, str, str]] = {  # marker, colour, words; Okabe & Ito's colours
     Verdict.SLOWER: (">", "#D55E00", "slower"),
     Verdict.FASTER: ("<", "#0072B2", "faster"),
-    Verdict.SAME: ("o", BLACK, SAME),
+    Verdict.SAME: ("o", BLACK, f"same within {WITHIN}"),
     Verdict.UNCLEAR: ("o", BLACK, "can't tell"),
     Verdict.BUSY: ("D", BLACK, "no verdict (busy)"),
     Verdict.REFERENCE: ("s", BLACK, "reference"),
@@ -151,7 +150,7 @@ def _ratios(axes: Axes, report: Report, places: dict[str, float]) -> None:
             reference = comparison.verdict is Verdict.REFERENCE
             said.append("reference" if reference else interval_text(comparison.ratio))
         if latency is not None:
-            said.append(f"{seconds_text(latency, size).partition(' ')[0]} {unit}")
+            said.append(f"{seconds_text(latency, size)} {unit}")
         text = axes.annotate(
             ",  ".join(said), (0.0, at - (0 if failure else 0.34)), xycoords=("axes fraction", "data"), fontsize=SMALL,
             va="center", annotation_clip=False, color=MARKS[Verdict.SLOWER][1] if failure else BLACK,

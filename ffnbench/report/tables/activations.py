@@ -2,34 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import asdict, replace
+from itertools import accumulate
 
 from ffnbench.activations.facts import Facts
 from ffnbench.activations.table import Activation
 from ffnbench.ffn.spec import ActivationSpec
-from ffnbench.metrics import LATENCY
-from ffnbench.plan import Case
-from ffnbench.planning.activations import ActivationGroup, groups_of
+from ffnbench.plan import Case, Group
+from ffnbench.planning.activations import REFERENCE
 from ffnbench.report.columns import LATENCY_KEYS, RATIO_KEYS, case_records
 from ffnbench.report.formats import View, view_of
 from ffnbench.report.records import Record
-from ffnbench.report.tables.footnotes import Footnotes, judging_notes
-from ffnbench.report.tables.summary import effort, of_the_run, verdicts_text
-from ffnbench.report.tables.table import (
-    EXTRA,
-    UNKNOWN,
-    Cell,
-    Column,
-    Field,
-    TextTable,
-    latency_cell,
-    ratio_cell,
-    table_of_fields,
-)
-from ffnbench.report.tables.words import CERTAIN, INTERVALS
-from ffnbench.result import Report, Verdict
-from ffnbench.units import TIME, counted, percent, scale
+from ffnbench.report.tables.answer import answer
+from ffnbench.report.tables.details import details
+from ffnbench.report.tables.row_notes import judging_notes
+from ffnbench.report.tables.table import EXTRA, UNKNOWN, Cell, Column, Field, TextTable, table_of_fields, timed_fields
+from ffnbench.result import Report
+from ffnbench.units import counted
 
 MOST_PLACES = 4  # of jumps and kinks, in the table
 NOISE = 1e-300  # what is smaller is zero
@@ -64,7 +54,7 @@ def facts_table(chosen: dict[str, ActivationSpec], facts: dict[str, Facts]) -> T
     header = ("Facts of f, found in float64 by autograd; shares and moments are for x ~ N(0, 1)",)
     differs = [f"{label}: {spec.row.torch_differs}" for label, spec in chosen.items() if spec.row.torch_differs]
     rows = [(label, spec.row, facts[label]) for label, spec in chosen.items()]
-    return table_of_fields(_FACTS, rows, header=header, footnotes=lambda: (*_FOOTNOTES, *differs))
+    return table_of_fields(_FACTS, rows, header=header, details=(*_DETAILS, *differs))
 
 
 def _fact(
@@ -169,7 +159,7 @@ _FACTS: list[Field] = [
     _named("TE", lambda row: row.names.te),
     _named("source", lambda row: row.source),
 ]
-_FOOTNOTES = (
+_DETAILS = (
     "range: a bound in a square bracket is reached, one in a round bracket is approached",
     "FLOPs per element: each + - * / comparison, and each exp log tanh erf, is 1",
     "kinks and jumps are looked for within [-40, 40]",
@@ -195,76 +185,30 @@ def _said(report: Report, case: Case) -> list[str]:
     return reasons + judging_notes(report, case.label) + [note.text for note in report.notes(case.label)]
 
 
-def timing_tables(report: Report) -> TextTable:
-    """A table for each size and dtype, the last one with what holds for all of the run."""
-    tables = [_timing_table(report, group) for group in groups_of(report.plan)]
-    last = replace(tables[-1], summary=(*tables[-1].summary, *of_the_run(report)))
-    return replace(last, above=tuple(tables[:-1]))
-
-
-def _timing_table(report: Report, group: ActivationGroup) -> TextTable:
-    """Seconds of the operation and the ratio to relu, forward and backward; where room is short, seconds go first."""
-    notes = Footnotes()
-    fields: list[Field] = [
-        (
-            Column(title="activation", left=True),
-            lambda pair: Cell(text=pair[0].variant + notes.marks(_notes_of_both(report, *pair))),
-        )
-    ]
-    for place, (title, cases) in enumerate((("forward", group.forward), ("backward", group.backward))):
-        fields += _direction_fields(report, title, cases, place)
-    work = group.forward[0].workload
+def timing_table(report: Report) -> TextTable:
+    """Seconds of each operation, the ratio to relu's and the verdict, group by group."""
+    groups = report.plan.groups
+    rows = [case for group in groups for case in group.cases]
+    work = rows[0].workload
     threads = f" ({counted(work.threads, 'thread')})" if work.device == "cpu" else ""
-    subject = f"The operation itself: {counted(group.elements, 'element')}, {group.dtype}, {work.device}{threads}"
-    return table_of_fields(
-        fields,
-        list(zip(group.forward, group.backward, strict=True)),
-        header=(subject, f"{effort(report)}; {INTERVALS}"),
-        footnotes=notes.lines,
-        summary=(*_order(report, group), *_resolution(report, group)),
+    places = accumulate((len(group.cases) for group in groups), initial=0)
+    table = table_of_fields(
+        [
+            (Column(title="activation", left=True), lambda case: Cell(text=case.variant, value=case.label)),
+            *timed_fields(report, lambda case: case.label, REFERENCE),
+        ],
+        rows,
+        header=[f"the operation itself, {work.device}{threads}"],
+        summary=answer(report, groups[:1]),
+        details=details(report),
+    )
+    return replace(
+        table, headings=tuple((place, _heading(group)) for place, group in zip(places, groups, strict=False))
     )
 
 
-def _direction_fields(report: Report, title: str, cases: Sequence[Case], place: int) -> list[Field]:
-    estimates = [e.value for case in cases if (e := report.estimate(case.label, LATENCY))]
-    name, size = scale(estimates, TIME)
-    return [
-        (
-            Column(title=title, unit=name, priority=2 + place),
-            lambda pair: latency_cell(report, pair[place].label, size),
-        ),
-        (
-            Column(title=title, unit=f"vs relu {CERTAIN}", priority=place),
-            lambda pair: ratio_cell(report.comparison(pair[place].label)),
-        ),
-    ]
-
-
-def _notes_of_both(report: Report, forward: Case, backward: Case) -> list[str]:
-    """One footnote for what holds in both directions; else the direction stands before it."""
-    ahead, back = (
-        ([failure.message] if (failure := report.failure(case.label)) else []) + _said(report, case)
-        for case in (forward, backward)
-    )
-    return [text if text in back else f"forward: {text}" for text in ahead] + [
-        f"backward: {text}" for text in back if text not in ahead
-    ]
-
-
-def _resolution(report: Report, group: ActivationGroup) -> tuple[str, ...]:
-    """What each direction could have shown."""
-    said = []
-    for name, cases in (("forward", group.forward), ("backward", group.backward)):
-        found = [c.resolution for case in cases if (c := report.comparison(case.label)) and c.resolution is not None]
-        said += [f"{percent(max(found))} {name}"] if found else []
-    return (f"this run resolves differences of {', '.join(said)}",) if said else ()
-
-
-def _order(report: Report, group: ActivationGroup) -> tuple[str, ...]:
-    """Who is slower and who is not, forward, in one sentence."""
-    names: dict[Verdict, list[str]] = {}
-    for case in group.forward:
-        if comparison := report.comparison(case.label):
-            names.setdefault(comparison.verdict, []).append(case.variant)
-    said = verdicts_text(names)
-    return (f"forward, against relu, {said}",) if said else ()
+def _heading(group: Group) -> str:
+    """`forward, 65,536 elements, float32`."""
+    case = group.cases[0]
+    assert isinstance(case.ffn, ActivationSpec)
+    return f"{case.workload.mode}, {counted(case.ffn.elements, 'element')}, {case.workload.dtype}"

@@ -8,9 +8,9 @@ from dataclasses import replace
 from ffnbench.ffn.cost import bias_params, matrix_params
 from ffnbench.ffn.spec import FFNSpec
 from ffnbench.metrics import LATENCY, PEAK
-from ffnbench.plan import Case
 from ffnbench.planning.block import ATTENTION, FFN, Length, lengths_of
 from ffnbench.report.records import Record
+from ffnbench.report.tables.answer import failure_line, machine_line, to_do
 from ffnbench.report.tables.block_records import (
     block_records,
     crossing,
@@ -20,11 +20,12 @@ from ffnbench.report.tables.block_records import (
     sees,
     spec_of,
 )
-from ffnbench.report.tables.conditions import in_title, latency_line
-from ffnbench.report.tables.footnotes import Footnotes, case_notes
-from ffnbench.report.tables.summary import effort, of_the_run
+from ffnbench.report.tables.conditions import in_title
+from ffnbench.report.tables.details import details
 from ffnbench.report.tables.table import (
     EXTRA,
+    OF_NUMBER,
+    OF_RATIO,
     UNKNOWN,
     Cell,
     Column,
@@ -39,12 +40,13 @@ from ffnbench.report.tables.table import (
     table_of_fields,
     text_field,
 )
-from ffnbench.report.tables.words import CERTAIN, INTERVALS, sizing_text
+from ffnbench.report.tables.words import CERTAIN, sizing_text
 from ffnbench.result import Estimate, Report, Verdict
 from ffnbench.units import IEC, SI, TIME, counted, digits, scale
 
 PASSES = {"forward": "forward", "train": "forward and backward", "backward": "backward"}  # in words, by mode
 ACTIVE = "ffn, active"  # parameters that one token meets
+OF_SHARE = 18
 CONVENTION = "no norms, no position encodings; 1 MAC = 2 FLOPs"
 
 
@@ -54,9 +56,7 @@ def block_tables(report: Report) -> TextTable:
     tables = [parts_table(report, lengths[0]), counted_table(report)]
     if report.environment is not None:
         tables.append(measured_table(report, lengths))
-    notes = report.notes("") if report.environment is None else ()  # a table of what was measured has them
-    last = replace(tables[-1], footnotes=(*tables[-1].footnotes, *(note.text for note in notes)))
-    return replace(last, above=tuple(tables[:-1]))
+    return replace(tables[-1], above=tuple(tables[:-1]))
 
 
 def counted_table(report: Report) -> TextTable:
@@ -122,52 +122,55 @@ def overtaking_text(at: int | None, counts: str) -> str:
 
 def measured_table(report: Report, lengths: Sequence[Length]) -> TextTable:
     """Latencies, their ratios to the FFN's and the FFN's share, one row a length."""
-    notes = Footnotes()
+    after = [*failure_line(report), *to_do(report), *machine_line(report)]
     return table_of_fields(
-        _measured_fields(report, notes, any(length.textbook for length in lengths)),
+        _measured_fields(report, lengths),
         lengths,
-        header=(f"measured: {effort(report)}; {INTERVALS}", *latency_line(report)),
-        footnotes=notes.lines,
-        summary=(*overtaken(report), *of_the_run(report)),
+        header=["measured"],
+        summary=[*overtaken(report), *after],
+        details=details(report),
     )
 
 
-def _measured_fields(report: Report, notes: Footnotes, with_textbook: bool) -> list[Field]:
+def _measured_fields(report: Report, lengths: Sequence[Length]) -> list[Field]:
     cases = report.plan.shown
     time, second = scale([e.value for c in cases if (e := report.estimate(c.label, LATENCY))], TIME)
     unit, byte = scale([e.value for c in cases if (e := report.estimate(c.label, PEAK))], IEC)
+    parts = {"FFN": lambda one: one.ffn, "attention": lambda one: one.attention}
+    if any(length.textbook for length in lengths):
+        parts["textbook"] = lambda one: one.textbook
 
-    def latency(case: Case | None) -> Cell:
-        label = case.label if case else None
-        return latency_cell(report, label, second, notes.marks(case_notes(report, label)) if label else "")
+    def label(part: str, length: Length) -> str | None:
+        case = parts[part](length)
+        return case.label if case else None
 
-    def ratio(case: Case | None) -> Cell:
-        return ratio_cell(report.comparison(case.label) if case else None)
+    def times(part: str, priority: int) -> Field:
+        column = Column(title=part, unit=time, priority=priority, takes=OF_NUMBER)
+        return column, lambda length: latency_cell(report, label(part, length), second)
 
-    def peak(case: Case | None) -> Cell:
-        estimate = report.estimate(case.label, PEAK) if case else None
-        return Cell(text=UNKNOWN if estimate is None else digits(estimate.value / byte))
+    def ratio(part: str, priority: int) -> Field:
+        column = Column(title=part, unit=f"vs FFN {CERTAIN}", priority=priority, takes=OF_RATIO)
+        return column, lambda length: ratio_cell(report, label(part, length))
+
+    def peak(part: str) -> Field:
+        def cell(length: Length) -> Cell:
+            of = label(part, length)
+            estimate = report.estimate(of, PEAK) if of else None
+            return Cell(text=UNKNOWN if estimate is None else digits(estimate.value / byte))
+
+        return Column(title=f"{part} peak", unit=unit, priority=EXTRA), cell
 
     def share(length: Length) -> Cell:
         return _share(ffn_share(ratio_to_ffn(report, length.attention.label)))
 
     sees_what: Field = (Column(title="sees", left=True), lambda length: Cell(text=sees(spec_of(length))))
-    textbook: list[Field] = [
-        (Column(title="textbook", unit=time, priority=3), lambda length: latency(length.textbook)),
-        (Column(title="textbook", unit=f"vs FFN {CERTAIN}", priority=6), lambda length: ratio(length.textbook)),
-    ]
-    its_peak: Field = (Column(title="textb. peak", unit=unit, priority=7), lambda length: peak(length.textbook))
     return [
         (Column(title="seq_len"), lambda length: count(length.seq_len)),
         *([sees_what] if len(kinds_of(report)) > 1 else []),
-        (Column(title="FFN", unit=time, priority=1), lambda length: latency(length.ffn)),
-        (Column(title="attention", unit=time, priority=1), lambda length: latency(length.attention)),
-        (Column(title="attention", unit=f"vs FFN {CERTAIN}", priority=4), lambda length: ratio(length.attention)),
-        (Column(title="FFN's share", unit="of latency"), share),
-        *(textbook if with_textbook else []),
-        (Column(title="FFN peak", unit=unit, priority=7), lambda length: peak(length.ffn)),
-        (Column(title="attn. peak", unit=unit, priority=7), lambda length: peak(length.attention)),
-        *([its_peak] if with_textbook else []),
+        times("FFN", 1),
+        *(field for part in list(parts)[1:] for field in (times(part, 1 + 2 * (part == "textbook")), ratio(part, 4))),
+        (Column(title="FFN's share", unit=f"of latency {CERTAIN}", takes=OF_SHARE), share),
+        *map(peak, parts),
     ]
 
 
@@ -216,7 +219,8 @@ def parts_table(report: Report, length: Length) -> TextTable:
         count_field("params", "params", 0),
     ]
     table = table_of_fields(fields, [*rows, into, attention, *ffn], header=_header(report, length))
-    return replace(table, summary=(_comparison(ffn[-1], into, attention),))
+    notes = (note.text for note in report.plan.notes)
+    return replace(table, summary=(_comparison(ffn[-1], into, attention), *notes), details=(CONVENTION,))
 
 
 def _comparison(ffn: Record, into: Record, attention: Record) -> str:
@@ -268,11 +272,10 @@ def _header(report: Report, length: Length) -> tuple[str, ...]:
     if len(kinds) == 1 and spec.window:
         windows = f", seeing {sees(spec)}"
     threads = f" ({counted(work.threads, 'thread')})" if work.device == "cpu" else ""
-    where = [work.device + threads] if report.environment else []
+    where = [work.device + threads, *in_title(report.plan)] if report.environment else []
     batch = [f"batch {work.batch}"] if work.batch > 1 else []
-    conditions = in_title(report.plan) if report.environment else []
     return (
-        f"Block: {case.variant}, d_model {case.ffn.d_model:,}{width} ({sizing_text(case.sizing)})",
+        f"{case.variant}, d_model {case.ffn.d_model:,}{width} ({sizing_text(case.sizing)})",
         f"{spec.name} attention: {heads}, {'causal' if spec.causal else 'not causal'}{windows}",
-        ", ".join([work.dtype, *where, work.mode, *batch, *conditions]) + f"; {CONVENTION}",
+        ", ".join([work.dtype, *where, work.mode, *batch]),
     )

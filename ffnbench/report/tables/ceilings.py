@@ -6,14 +6,12 @@ from ffnbench.errors import FfnbenchError
 from ffnbench.metrics import CEILINGS
 from ffnbench.plan import MatmulPrecision, Mode, Plan
 from ffnbench.report.records import Record
-from ffnbench.report.tables.table import UNKNOWN, Cell, Column, Field, text_field
+from ffnbench.report.tables.table import EXTRA, OF_NUMBER, UNKNOWN, Cell, Column, Field, text_field
 from ffnbench.report.tables.words import CERTAIN
 from ffnbench.result import Bound, Estimate, MachineCeilings, Report, Roof
 from ffnbench.stats.ceilings import Ceiling, ceilings_of, read_bytes
 from ffnbench.units import IEC, TIME, counted, decimals, digits, quantity
 
-PRIORITY = 8  # the first columns to go
-BESIDE_BACKENDS = 2  # the share is what they are measured for
 GIGA = 1e9
 MOST = 3  # ceilings of one bound that are told
 
@@ -37,11 +35,9 @@ def ceiling_fields(report: Report) -> list[Field]:
         found = report.share(row["label"])
         return Cell(text=UNKNOWN) if found is None else Cell(text=share_text(found.share), value=found.share.value)
 
-    backends = any(not case.workload.eager for case in report.plan.shown)
-    priority = BESIDE_BACKENDS if backends else PRIORITY
     return [
-        (Column(title="of ceiling", unit=f"% {CERTAIN}", priority=priority, key="ceiling_share"), share),
-        text_field("bound_by", "bound by", PRIORITY, left=True),
+        (Column(title="of ceiling", unit=f"% {CERTAIN}", priority=EXTRA, key="ceiling_share"), share),
+        text_field("bound_by", "bound by", EXTRA, left=True),
     ]
 
 
@@ -53,7 +49,7 @@ def rate_fields() -> list[Field]:
             value = row[key]
             return Cell(text=UNKNOWN if value is None else digits(value / GIGA), value=value)
 
-        return Column(title=title, priority=priority, key=key), cell
+        return Column(title=title, priority=priority, key=key, takes=OF_NUMBER), cell
 
     return [rate("flops_per_s", "GFLOP/s", 6), rate("bytes_per_s", "GB/s", 7)]
 

@@ -24,28 +24,28 @@ from ffnbench.metrics import (
 from ffnbench.plan import Mode, Time
 from ffnbench.report.columns import case_records
 from ffnbench.report.records import Record
+from ffnbench.report.tables.answer import answer, failure_line, general_line, machine_line
 from ffnbench.report.tables.ceilings import ceiling_fields, rate_fields
 from ffnbench.report.tables.conditions import differing as conditions_differing
-from ffnbench.report.tables.footnotes import Footnotes, case_notes
+from ffnbench.report.tables.details import conditions_line, details
 from ffnbench.report.tables.groups import headings, in_groups, swept_columns
-from ffnbench.report.tables.summary import compare_header, cost_header, summary
+from ffnbench.report.tables.row_notes import row_notes
 from ffnbench.report.tables.table import (
     EXTRA,
-    FAILED,
+    OF_NUMBER,
     UNKNOWN,
     Cell,
     Column,
     Field,
     TextTable,
     count_field,
-    latency_cell,
     number_field,
-    ratio_cell,
     share_field,
     table_of_fields,
     text_field,
+    timed_fields,
 )
-from ffnbench.report.tables.words import CERTAIN, error_text, seconds_text
+from ffnbench.report.tables.words import error_text, seconds_text, verdict_text
 from ffnbench.result import Report
 from ffnbench.units import IEC, SI, TIME, Units, scale
 
@@ -61,13 +61,12 @@ class Heading:
     title: str
     units: Units | None = None
     per: str = ""
-    stacked: bool = False
 
 
 HEADINGS = {
-    "flops_timed": Heading("FLOPs timed", SI, PER_TOKEN, stacked=True),
-    "flops_forward": Heading("FLOPs fwd", SI, PER_TOKEN, stacked=True),
-    "flops_backward": Heading("FLOPs bwd", SI, PER_TOKEN, stacked=True),
+    "flops_timed": Heading("FLOPs", SI, PER_TOKEN),
+    "flops_forward": Heading("FLOPs fwd", SI, PER_TOKEN),
+    "flops_backward": Heading("FLOPs bwd", SI, PER_TOKEN),
     "flops_elementwise": Heading("elem.-wise", SI, PER_TOKEN),
     "flops_elementwise_backward": Heading("elem. bwd", SI, PER_TOKEN),
     "macs_forward": Heading("MACs fwd", SI, PER_TOKEN),
@@ -75,32 +74,40 @@ HEADINGS = {
     "weight_bytes": Heading("weights", IEC),
     HELD: Heading("weights", IEC),
     "weight_bytes_touched": Heading("touched", IEC),
-    PEAK: Heading("act. peak", IEC, stacked=True),
+    PEAK: Heading("peak", IEC),
     SAVED: Heading("saved", IEC),
     "total_bytes": Heading("total", IEC),
     "params_formula": Heading("closed form"),
     "sizing": Heading("d_ff from"),
 }
-FLOPS_TITLES = {FORWARD: "FLOPs", Mode.TRAIN.value: "FLOPs fwd+bwd", Mode.BACKWARD.value: "FLOPs bwd"}
+MEASURED = (PEAK, SAVED, HELD, "total_bytes", "tokens_per_s")  # columns of a width that does not follow their values
 
 
 def compare_table(report: Report) -> TextTable:
     """The answer of `compare`; where nothing was measured, that of `cost`."""
-    rows, notes = in_groups(report.plan, case_records(report)), Footnotes()
-    marks = {case.label: notes.marks(case_notes(report, case.label)) for case in report.plan.shown}
+    rows = in_groups(report.plan, case_records(report))
     first: Field = (
         Column(title="variant", left=True, key="label"),
-        lambda row: Cell(text=report.plan.name_of(row["label"]) + marks[row["label"]], value=row["label"]),
+        lambda row: Cell(text=report.plan.name_of(row["label"]), value=row["label"]),
     )
-    measured = report.environment is not None
     fields = _Fields(report, rows)
-    table = table_of_fields(
-        [first, *fields.differing(), *(fields.measured() if measured else fields.counted())],
-        rows,
-        header=compare_header(report) if measured else cost_header(report),
-        footnotes=notes.lines,
-        summary=summary(report) if measured else tuple(note.text for note in report.notes("")),
-    )
+    if report.environment is None:
+        table = table_of_fields(
+            [first, *fields.differing(), *fields.counted()],
+            rows,
+            header=[conditions_line(report.plan, ("dtype", "mode"), backends=False)],
+            summary=[*failure_line(report), *general_line(report)],
+            details=row_notes(report),
+        )
+    else:
+        timed = LATENCY in report.plan.metrics
+        table = table_of_fields(
+            [first, *fields.differing(), *fields.measured()],
+            rows,
+            header=[conditions_line(report.plan)],
+            summary=answer(report) if timed else [*failure_line(report), *general_line(report), *machine_line(report)],
+            details=details(report),
+        )
     return replace(table, headings=headings(report.plan))
 
 
@@ -119,8 +126,8 @@ class _Fields:
         plan, keys = self._report.plan, ("dtype", "device", "mode", "batch", "seq_len", "threads")
         differing = {k for k in keys for group in plan.groups if len({getattr(c.workload, k) for c in group.cases}) > 1}
         shown = [*swept_columns(plan), *(key for key in keys if key in differing)]
-        conditions = [text_field(one.key, one.column, 1) for one in conditions_differing(plan)]
-        return [*(text_field(key, key, 1) for key in shown), *conditions]
+        conditions = [text_field(one.key, one.column, 2) for one in conditions_differing(plan)]
+        return [*(text_field(key, key, 2) for key in shown), *conditions]
 
     def counted(self) -> list[Field]:
         """Those of `cost`."""
@@ -130,7 +137,7 @@ class _Fields:
             self._of("params_formula", 3 if self._experts else 1 + 2 * train),
             self._of("flops_elementwise", 6),
             self._of("weight_bytes", 3 + train),
-            self._peak(3 - train),
+            self._of(PEAK, 3 - train),
             *([self._of(SAVED, 2)] if train else []),
             self._of("total_bytes", 4 - train),
             self._of("flops_elementwise_backward", EXTRA),
@@ -139,21 +146,26 @@ class _Fields:
         ]
 
     def measured(self) -> list[Field]:
-        """Those of `compare`."""
+        """Those of `compare`: what is counted, what is held, and at the end the time and the verdict."""
         report, fields = self._report, self._static(timed=True)
-        if LATENCY in report.plan.metrics:
-            fields += self._timed()
-        elif report.failures:
-            fields.append((Column(title="failure"), lambda row: _failure_cell(report, row["label"])))
         for group in METRIC_GROUPS:
             if group in report.plan.metrics:
                 fields += self._group(group)
-        fields += ceiling_fields(report)
-        fields += [self._of(key, 7 if key == "params_formula" else EXTRA) for key in
-                   ("params_formula", "macs_forward", "flops_elementwise")]  # fmt: skip
         fields += [] if self._held else [self._of("weight_bytes", EXTRA)]
-        return [*fields, *(text_field(key, key, EXTRA, left=True) for key in ("activation", "gate")),
-                self._of("sizing", EXTRA)]  # fmt: skip
+        fields += [self._of(key, EXTRA) for key in ("macs_forward", "flops_elementwise", "params_formula", "sizing")]
+        fields += [text_field(key, key, EXTRA, left=True) for key in ("activation", "gate")]
+        if LATENCY not in report.plan.metrics:
+            return [*fields, (Column(title="failure", left=True), self._failure)] if report.failures else fields
+        fields += [self._of(HELD, 4)] if self._held else []
+        fields += [*ceiling_fields(report), *rate_fields(), self._of("tokens_per_s", 7), *self._once()]
+        fields += [(Column(title="error", priority=2, key=ERROR), _error_cell)] if self._errors else []
+        reference = report.plan.name_of(report.plan.reference).partition(" (")[0]
+        short = reference if len(reference) <= LONGEST_TITLE else "reference"
+        return [*fields, *self._beside(), *timed_fields(report, lambda row: row["label"], short)]
+
+    def _failure(self, row: Record) -> Cell:
+        """What stands in the place of numbers that could not be measured."""
+        return Cell(text=verdict_text(self._report, row["label"])[0], style="red")
 
     def _of(self, key: str, priority: int, title: str = "") -> Field:
         """A column of the rows."""
@@ -161,11 +173,12 @@ class _Fields:
         title = title or heading.title
         if heading.units is None:
             return text_field(key, title, priority, left=True)
-        return number_field(self._rows, key, title, heading.units, priority, heading.per, stacked=heading.stacked)
+        takes = OF_NUMBER if key in MEASURED and self._report.environment else 0
+        return number_field(self._rows, key, title, heading.units, priority, heading.per, takes=takes)
 
     def _static(self, *, timed: bool = False) -> list[Field]:
         """Widths and counts; of experts also what a token meets and what a call reads."""
-        later = 2 * (timed and self._backends)  # the errors of backends tell more than sizes that are the same
+        later = timed + 2 * (timed and self._backends)  # the errors of backends tell more than sizes that are the same
         fields = [count_field("d_ff", "d_ff", 2 + later), count_field("params", "params", 1 + later)]
         if self._experts:
             first = 3 if timed else 1
@@ -173,18 +186,13 @@ class _Fields:
         return [*fields, *self._flops(timed=timed)]
 
     def _flops(self, *, timed: bool) -> list[Field]:
-        """Of the passes that the mode has first; each pass alone with --wide, and where a forward is only counted."""
-        title = FLOPS_TITLES[next(iter(self._modes))] if len(self._modes) == 1 else ""
-        fields = [self._of("flops_timed", 5 if timed else 1, title)]
+        """Of the passes that the mode has first; each pass alone with -v, and where a forward is only counted."""
+        fields = [self._of("flops_timed", 5 if timed else 1)]
         if self._train:
             fields.append(self._of("flops_forward", EXTRA))
         if self._modes != {Mode.BACKWARD.value}:
             fields.append(self._of("flops_backward", EXTRA if self._train or timed else 2))
         return fields
-
-    def _peak(self, priority: int) -> Field:
-        """What a call holds beside its weights and input; in training gradients are a part of it."""
-        return self._of(PEAK, priority, "act. +grad. peak" if self._train else "")
 
     def _group(self, group: str) -> list[Field]:
         """The columns of a group of metrics."""
@@ -195,32 +203,8 @@ class _Fields:
             if metric.unit == "share":
                 fields.append(share_field(metric.name, metric.column, metric.priority))
             else:
-                peak = metric.name == PEAK
-                fields.append(self._peak(metric.priority) if peak else self._of(metric.name, metric.priority))
+                fields.append(self._of(metric.name, metric.priority))
         return [*fields, self._of("total_bytes", 6)] if group == MEMORY else fields
-
-    def _timed(self) -> list[Field]:
-        """Latency, ratio, and what belongs to them."""
-        report, seconds = self._report, [row["latency_s"] for row in self._rows if row["latency_s"]]
-        unit, size = scale(seconds, TIME)
-        reference = report.plan.name_of(report.plan.reference).partition(" (")[0]
-        ratio = f"vs {reference if len(reference) <= LONGEST_TITLE else 'reference'}"
-        fields: list[Field] = [
-            (
-                Column(title="latency", unit=unit, key="latency_s"),
-                lambda row: latency_cell(report, row["label"], size),
-            ),
-            (
-                Column(title=ratio, unit=f"ratio {CERTAIN}", key="ratio"),
-                lambda row: ratio_cell(report.comparison(row["label"])),
-            ),
-            *self._beside(),
-            *self._once(),
-        ]
-        if self._errors:
-            fields.append((Column(title="error", priority=1, key=ERROR), _error_cell))
-        fields += [self._of(HELD, 4)] if self._held else []
-        return [*fields, *rate_fields(), self._of("tokens_per_s", 7)]
 
     def _seconds(self, column: Column, size: float, *metrics: str) -> Field:
         """Seconds with their interval, of the first of these metrics that a row has."""
@@ -239,18 +223,18 @@ class _Fields:
         for metric in [m for m in METRICS if m.name in ((HOST_TIME,) if by_device else (DEVICE_TIME, HOST_TIME))]:
             if seconds := [row[metric.name] for row in self._rows if row[metric.name]]:
                 unit, size = scale(seconds, TIME)
-                column = Column(title=metric.column, unit=unit, priority=metric.priority, key=metric.name)
+                column = Column(
+                    title=metric.column, unit=unit, priority=metric.priority, key=metric.name, takes=OF_NUMBER
+                )
                 fields.append(self._seconds(column, size, metric.name))
         return fields
 
     def _once(self) -> list[Field]:
         """What compiling or packing took, where anything is compiled or packed."""
         titles = {key: title for key, title in ONCE.items() if any(row[key] for row in self._rows)}
-        if not titles:
-            return []
-        title = "one-off" if len(titles) > 1 else next(iter(titles.values()))
-        column = Column(title=title, unit="s", priority=3 if self._errors else 1, key=next(iter(titles)))
-        return [self._seconds(column, 1, *ONCE)]
+        title = "one-off" if len(titles) > 1 else next(iter(titles.values()), "")
+        column = Column(title=title, unit="s", priority=3, key=next(iter(titles), ""), takes=OF_NUMBER)
+        return [self._seconds(column, 1, *ONCE)] if titles else []
 
     @property
     def _errors(self) -> bool:
@@ -267,9 +251,3 @@ class _Fields:
 def _error_cell(row: Any) -> Cell:
     value = row[ERROR]
     return Cell(text=UNKNOWN if value is None else error_text(value), value=value)
-
-
-def _failure_cell(report: Report, label: str) -> Cell:
-    """What stands in the place of a number that could not be measured."""
-    failure = report.failure(label)
-    return Cell(text=FAILED.get(failure.kind, failure.kind.value), style="red") if failure else Cell(text="")

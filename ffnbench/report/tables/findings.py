@@ -12,13 +12,14 @@ from ffnbench.gate.decision import JUDGED, OUTPUT, Checked, Expected, Finding, S
 from ffnbench.gate.history import KEPT, PRIOR
 from ffnbench.jsonable import text_of
 from ffnbench.metrics import LATENCY
+from ffnbench.plan import NoteKind
 from ffnbench.report.files.exports import EXPORTS, described, junit, workflow_commands
 from ffnbench.report.files.store import report_text
 from ffnbench.report.formats import Longer, View, view_of
 from ffnbench.report.records import Record
-from ffnbench.report.tables.footnotes import Footnotes
-from ffnbench.report.tables.summary import effort, ended_early, judged_lines, notes_of_run
-from ffnbench.report.tables.table import UNKNOWN, Cell, Column, Field, TextTable, table_of_fields
+from ffnbench.report.tables.answer import general_line, machine_line
+from ffnbench.report.tables.details import effort, judged_lines, notes_of_run
+from ffnbench.report.tables.table import OF_NUMBER, OF_RATIO, UNKNOWN, Cell, Column, Field, TextTable, table_of_fields
 from ffnbench.report.tables.words import CERTAIN, interval_text, listed, side_lines
 from ffnbench.stats.rounds import table_of
 from ffnbench.units import counted, percent, signed_percent
@@ -29,7 +30,12 @@ STYLES = {
 }  # fmt: skip
 MANY = 0.1  # checks that end UNCLEAR: with fewer nothing is said of them
 FEW = 3  # runs, of which the scatter is worth less than what is taken for it
-LOUD = {Status.UNCLEAR: "could not be decided", Status.INCOMPARABLE: "could not be compared"}
+LOUD = {
+    Status.UNCLEAR: "could not be decided",
+    Status.INCOMPARABLE: "could not be compared",
+    Status.MISSING: "could not be measured",
+}
+PASSED = (Status.OK, Status.IMPROVED)
 
 
 def finding_records(findings: tuple[Finding, ...]) -> list[Record]:
@@ -129,12 +135,8 @@ def _lacking(checked: Checked) -> set[str]:
 def findings_table(checked: Checked) -> TextTable:
     """Every row that is not an equal exact metric; those are counted below."""
     findings, now = checked.findings, checked.now
-    notes = Footnotes()
     quiet = [f for f in findings if f.status is Status.OK and f.metric not in (LATENCY, OUTPUT) and f.change is None]
     shown = sorted((f for f in findings if f not in quiet), key=lambda f: list(Status).index(f.status))
-
-    def status(f: Finding) -> Cell:
-        return Cell(text=f.status.value + notes.marks([f.reason] if f.reason else []), style=STYLES.get(f.status, ""))
 
     def limit(f: Finding) -> Cell:
         return Cell(text=f"+{percent(f.tolerance)}" if f.tolerance else UNKNOWN if f.metric == JUDGED else "equal")
@@ -142,55 +144,60 @@ def findings_table(checked: Checked) -> TextTable:
     fields: list[Field] = [
         (Column(title="case", left=True), lambda f: Cell(text=f.case)),
         (Column(title="metric", left=True), lambda f: Cell(text=f.metric)),
-        (Column(title="status", left=True), status),
-        (Column(title="change", unit=CERTAIN), lambda f: Cell(text=_change(f))),
+        (Column(title="status", left=True), lambda f: Cell(text=f.status.value, style=STYLES.get(f.status, ""))),
+        (Column(title="change", unit=CERTAIN, takes=OF_RATIO), lambda f: Cell(text=_change(f))),
         (Column(title="limit", priority=1), limit),
-        (Column(title="before", priority=2), lambda f: Cell(text=_value(f, f.before))),
-        (Column(title="now", priority=2), lambda f: Cell(text=_value(f, f.now))),
+        (Column(title="before", priority=2, takes=OF_NUMBER), lambda f: Cell(text=_value(f, f.before))),
+        (Column(title="now", priority=2, takes=OF_NUMBER), lambda f: Cell(text=_value(f, f.now))),
     ]
-    sampled = any(sample.metric == LATENCY for sample in now.samples)
     several = sum(now.plan.is_reference(case.label) for case in now.plan.shown) > 1
-    reference = "the reference beside it" if several else now.plan.reference
-    timed = [f"{effort(now)}; latency is the ratio to {reference}"] if sampled else []
+    ratio = f"latency is the ratio to {'the reference beside it' if several else now.plan.reference}"
+    reasons = {finding.reason for finding in findings}
     return table_of_fields(
         fields,
         shown,
-        header=(_title(checked), *timed),
-        footnotes=notes.lines,
-        summary=tuple(_summary(checked, len(quiet))),
+        header=[_title(checked)],
+        summary=_summary(checked, len(quiet)),
+        details=[
+            *([f"{effort(now)}; {ratio}"] if now.samples else []),
+            *side_lines(now.sides),
+            *(text for text in notes_of_run(now) if text not in reasons),
+            *judged_lines(now),
+        ],
     )
 
 
 def _title(checked: Checked) -> str:
     if checked.sides:
-        return f"FFN A/B of {checked.now.plan.case(checked.now.plan.reference).variant}: {'; '.join(checked.sides)}"
-    return f"FFN check against {checked.against}"
+        return f"A/B of {checked.now.plan.case(checked.now.plan.reference).variant}: {'; '.join(checked.sides)}"
+    return f"check against {checked.against}"
 
 
 def _summary(checked: Checked, equal: int) -> list[str]:
+    """What regressed, what could not be told and why, what this run could have caught."""
     findings, now = checked.findings, checked.now
-    lines = [f"{counted(equal, 'exact row')} {'is' if equal == 1 else 'are'} equal"] if equal else []
-    if checked.expected is not None:
-        lines.append(foretold_text(checked.expected, len(checked.before.runs)))
-    elif checked.smallest is not None:
-        wall = f", measured in {now.wall_s:.0f} s" if now.wall_s else ""
-        lines.append(f"the smallest change that this run could have caught: {signed_percent(checked.smallest)}{wall}")
-    lines += side_lines(now.sides)
-    reasons = {finding.reason for finding in findings}
-    lines += [text for text in notes_of_run(now) if text not in reasons]
-    lines += judged_lines(now)
+    lines = ["; ".join(described(f) for f in findings if f.status is Status.REGRESSED)]
+    for status, words in LOUD.items():
+        of = [f for f in findings if f.status is status]
+        rows, reasons = dict.fromkeys(f.case for f in of), dict.fromkeys(f.reason for f in of if f.reason)
+        told = "".join(f": {reason}" for reason in reasons)
+        lines.append(f"WARNING: {counted(len(of), 'row')} {words}: {', '.join(rows)}{told}" if of else "")
+    reasons = dict.fromkeys(f"{f.case} {f.metric}: {f.reason}" for f in findings if f.status in PASSED and f.reason)
+    lines.append("; ".join(reasons))
     timed = [f for f in findings if f.metric == LATENCY]
     if len(timed) > 1 and all(f.status is Status.IMPROVED for f in timed):
         references = listed(group.reference for group in now.plan.groups)
-        lines.append(f"WARNING: every row improved: has {references}, the reference, become slower?")
-    lines += ended_early(now)
-    for status, words in LOUD.items():
-        if rows := [f.case for f in findings if f.status is status]:
-            lines.append(f"WARNING: {counted(len(rows), 'row')} {words}: {', '.join(dict.fromkeys(rows))}")
-    # why it is stands in its footnote
-    if regressed := [described(replace(f, reason="")) for f in findings if f.status is Status.REGRESSED]:
-        lines += regressed
-    return lines
+        lines.append(f"every row improved: has {references}, the reference, become slower?")
+    told = [f"{counted(equal, 'exact row')} {'is' if equal == 1 else 'are'} equal"] if equal else []
+    if checked.expected is not None:
+        told.append(foretold_text(checked.expected, len(checked.before.runs)))
+    elif checked.smallest is not None:
+        wall = f", measured in {now.wall_s:.0f} s" if now.wall_s else ""
+        told.append(f"the smallest change that this run could have caught: {signed_percent(checked.smallest)}{wall}")
+    ended = [] if any(NoteKind.BUSY is note.kind for note in now.notes("")) else machine_line(now)
+    known = {finding.reason for finding in findings}
+    general = [line for line in general_line(now) if line not in known]
+    return list(filter(None, [*lines, "; ".join(told), *general, *ended]))
 
 
 def foretold_text(expected: Expected, runs: int) -> str:

@@ -53,7 +53,11 @@ def workload_words(plan: Plan, keys: Sequence[str]) -> list[str]:
     parts = []
     if len(plan.groups) == 1:
         same = len(values["batch"]) == len(values["seq_len"]) == 1
-        tokens = f"{counted(first.tokens, 'token')} ({first.batch} x {first.seq_len})" if same else "tokens vary"
+        tokens = (
+            f"{counted(first.tokens, 'token')}" + f" ({first.batch} x {first.seq_len})" * (first.batch > 1)
+            if same
+            else "tokens vary"
+        )
         parts, shown = [f"d_model {plan.cases[0].ffn.d_model}", tokens], list(keys)
     else:
         shown = ["d_model", *["batch"] * (first.batch > 1), "seq_len", *keys]

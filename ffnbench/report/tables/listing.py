@@ -25,7 +25,7 @@ from ffnbench.units import IEC, TIME, quantity
 UNITS = {"_bytes": "", "_w": "W", "_mhz": "MHz"}  # at the ends of an environment's fields; bytes have several
 # columns of words, which may be wrapped
 PROSE = ("aliases", "formula", "d_ff", "source", "value", "note", "what it does", "what it sets", "why not")
-FOOTNOTES = {
+BELOW = {
     "variants": (
         "up is W_up x, gate is W_gate x; a key changes a form, swiglu@bias=true: `ffnbench list keys` shows all",
         *(f"{row.name}: g is gate, at most {row.limit:g}; u is up within ±{row.limit:g}" for row in CLAMPED),
@@ -210,9 +210,9 @@ def listing_view(what: str) -> View:
     if what not in LISTINGS:
         known = (*LISTINGS, BACKENDS)
         raise FfnbenchError(f"nothing is called {what!r}", hint_for(what, known, "lists: " + ", ".join(known)))
-    return records_view(LISTINGS[what](), FOOTNOTES.get(what, ()))
+    return records_view(LISTINGS[what](), BELOW.get(what, ()))
 
 
-def records_view(records: Sequence[Record], footnotes: Sequence[str] = ()) -> View:
+def records_view(records: Sequence[Record], below: Sequence[str] = ()) -> View:
     """Records as they are, and as a plain table."""
-    return view_of(table_of(records, footnotes, prose=PROSE), lambda: records, every=False)
+    return view_of(table_of(records, below, prose=PROSE), lambda: records, every=False)

@@ -66,8 +66,8 @@ def model_view(model: CountedModel) -> View:
         fields,
         [row | {"all": row["count"] * row["params"]} for row in rows],
         header=(model.name, *told),
-        footnotes=lambda: tuple(filter(None, (model.note, f"source: {model.source}"))),
-        summary=(_summary(model),),
+        summary=(*filter(None, (model.note,)), _summary(model)),
+        details=(f"source: {model.source}",),
     )
     return view_of(table, lambda: rows, json=lambda: _json(model))
 
@@ -121,8 +121,8 @@ def parts_table(model: WholeModel) -> TextTable:
         fields,
         [row for row in parts_records(model) if row["part"] in ALWAYS or row["params"] != 0],
         header=(f"Whole model: {model.name}, every parameter once",),
-        footnotes=lambda: tuple(_notes(model)),
-        summary=(in_words(model),),
+        summary=(in_words(model), *_missing(model)),
+        details=_notes(model),
     )
 
 
@@ -151,9 +151,13 @@ def _notes(model: WholeModel) -> list[str]:
         notes.append(
             f"other: {model.untold:,} of them stand in layers under names that tell no part, and may be an FFN's"
         )
-    if unknown := [_shown(name) for name, number in model.parts.items() if number is None]:
-        notes.append(f"{', '.join(unknown)}: not known for this model; with transformers installed `inspect` counts it")
     return [*notes, f"counted by {model.counted_by}", f"source: {model.source}"]
+
+
+def _missing(model: WholeModel) -> list[str]:
+    unknown = [_shown(name) for name, number in model.parts.items() if number is None]
+    told = f"{', '.join(unknown)}: not known for this model; with transformers installed `inspect` counts it"
+    return [told] if unknown else []
 
 
 def in_words(model: WholeModel) -> str:

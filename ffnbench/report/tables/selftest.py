@@ -42,8 +42,8 @@ def rates_table(rates: Rates) -> TextTable:
     )
     undecided = (f"no row has an interval: this machine is {BUSY}, and nothing is said of ffnbench",)
     return TextTable(
-        columns=columns, rows=(tuple(Cell(text=text) for text in texts),), header=header, footnotes=notes,
-        summary=() if rates.covered.of else undecided,
+        columns=columns, rows=(tuple(Cell(text=text) for text in texts),), header=header,
+        summary=() if rates.covered.of else undecided, details=notes,
     )  # fmt: skip
 
 

@@ -24,11 +24,9 @@ from ffnbench.gate.side_by_side import (
 from ffnbench.metrics import LATENCY, PEAK
 from ffnbench.report.formats import View, view_of
 from ffnbench.report.records import Record
-from ffnbench.report.tables.footnotes import Footnotes
 from ffnbench.report.tables.table import UNKNOWN, Cell, Column, TextTable
 from ffnbench.report.tables.words import (
     CERTAIN,
-    INTERVALS,
     WIDEST,
     half_width,
     interval_text,
@@ -39,7 +37,7 @@ from ffnbench.report.tables.words import (
 from ffnbench.result import Estimate, Report, Side
 from ffnbench.units import IEC, SI, TIME, counted, digits, scale, signed_percent
 
-NAMES = {LATENCY: "latency", RATIO: "ratio", PARAMS: "params", FLOPS: "FLOPs", PEAK: "act. peak"}
+NAMES = {LATENCY: "latency", RATIO: "ratio", PARAMS: "params", FLOPS: "FLOPs", PEAK: "peak"}
 UNITS = {LATENCY: TIME, FLOPS: SI, PEAK: IEC}
 PER = {FLOPS: "/tok"}
 TIMED = (LATENCY, RATIO)
@@ -97,20 +95,20 @@ class _Beside:
 
     def table(self) -> TextTable:
         """A table for each metric that is timed, or exact and another one now."""
-        notes, every = Footnotes(), [change for found in self.changes for change in found]
+        every = [change for found in self.changes for change in found]
         shown = [
             metric for metric in COMPARED
             if any(c.metric == metric and (c.old or c.new if metric in TIMED else c.clear) for c in every)
         ]  # fmt: skip
-        tables = [self._table(metric, notes) for metric in shown or [PARAMS]]
+        tables = [self._table(metric) for metric in shown or [PARAMS]]
         tables[0] = replace(tables[0], header=tuple(self._header()))
-        last = replace(tables[-1], footnotes=notes.lines(), summary=tuple(self._closing(shown)))
+        last = replace(tables[-1], summary=tuple(self._unlike()), details=tuple(self._closing(shown)))
         return replace(last, above=tuple(tables[:-1]))
 
     def _differences(self, label: str) -> list[str]:
         return [text for run in self.runs[1:] for text in _told(self.runs[0], run, label)]
 
-    def _table(self, metric: str, notes: Footnotes) -> TextTable:
+    def _table(self, metric: str) -> TextTable:
         rows = [[c for c in found if c.metric == metric] for found in self.changes]
         known = [e.value for found in rows for c in found for e in (c.old, c.new) if e]
         unit, size = scale(known, UNITS[metric]) if metric in UNITS else ("", 1.0)
@@ -121,8 +119,7 @@ class _Beside:
         made = []
         for label, *changes in zip(self.common, *rows, strict=True):
             if any(c.old or c.new for c in changes):
-                marks = notes.marks(self._differences(label))
-                cells = [Cell(text=label + marks, value=label), _value(changes[0].old, metric, size)]
+                cells = [Cell(text=label), _value(changes[0].old, metric, size)]
                 made.append([*cells, *(cell for c in changes for cell in (_value(c.new, metric, size), _change(c)))])
         same = [i for i, label in enumerate(self.common) if not self._differences(label)]
         made += _geometric([[later[i] for i in same] for later in rows], metric, size)
@@ -140,30 +137,35 @@ class _Beside:
             f"{name} of {run.created[:10]}" + f" ({counted(len(run.runs), 'run')})" * (len(run.runs) > 1)
             for name, run in zip(self.names, self.runs, strict=True)
         ]
-        yield f"FFN runs side by side: {', '.join(made)}"
-        if any(run.samples for run in self.runs):
-            yield f"{INTERVALS}; ~: no change can be told"
+        yield f"side by side: {', '.join(made)}" + "; ~: can't tell" * any(run.samples for run in self.runs)
 
-    def _closing(self, shown: Sequence[str]) -> Iterator[str]:
-        """What is equal, what is missing, what else is not the same."""
-        both = {c.metric for found in self.changes for c in found if c.old and c.new}
-        if equal := [NAMES[metric] for metric in COMPARED if metric in both and metric not in shown]:
-            yield f"the same in {counted(len(self.common), 'common row')}: {', '.join(equal)}"
+    def _unlike(self) -> Iterator[str]:
+        """Which rows are not the same rows or are missing, what else differs, and what the intervals do not know."""
+        told: dict[str, list[str]] = {}
+        for label in self.common:
+            for text in self._differences(label):
+                told.setdefault(text, []).append(label)
+        yield from (f"{', '.join(labels)}: {text}" for text, labels in told.items())
         lacking: dict[str, list[str]] = {}
         for label in dict.fromkeys(case.label for run in self.runs for case in run.plan.shown):
             has = [any(case.label == label for case in run.plan.shown) for run in self.runs]
             if not all(has):
-                lacking.setdefault(listed(n for n, there in zip(self.names, has, strict=True) if there), []).append(
-                    label
-                )
+                names = listed(n for n, there in zip(self.names, has, strict=True) if there)
+                lacking.setdefault(names, []).append(label)
         yield from (f"only in {has}: {', '.join(labels)}" for has, labels in lacking.items())
+        for name, run in zip(self.names, self.runs, strict=True):
+            if failed := [f"{c.label}: {f.kind.value}" for c in run.plan.shown if (f := run.failure(c.label))]:
+                yield f"failed in {name}: {', '.join(failed)}"
         if differs := side_lines(self._sides()):
             yield f"not the same: {'; '.join(differs)}"
         if any(run.samples and len(run.runs) == 1 for run in self.runs):
             yield "of a file with one run the intervals do not know what moves between runs (--runs 5 measures that)"
-        for name, run in zip(self.names, self.runs, strict=True):
-            if failed := [f"{c.label}: {f.kind.value}" for c in run.plan.shown if (f := run.failure(c.label))]:
-                yield f"failed in {name}: {', '.join(failed)}"
+
+    def _closing(self, shown: Sequence[str]) -> Iterator[str]:
+        """What is equal."""
+        both = {c.metric for found in self.changes for c in found if c.old and c.new}
+        if equal := [NAMES[metric] for metric in COMPARED if metric in both and metric not in shown]:
+            yield f"the same in {counted(len(self.common), 'common row')}: {', '.join(equal)}"
 
     def _sides(self) -> list[Side]:
         """What is not the same about machine, software, method and plan."""

@@ -11,19 +11,20 @@ from dataclasses import dataclass
 from typing import Any
 
 from ffnbench.metrics import LATENCY
-from ffnbench.report.tables.words import ratio_text, seconds_text
-from ffnbench.result import Comparison, FailureKind, Report, Verdict
+from ffnbench.report.tables.words import CERTAIN, half_width, interval_text, seconds_text, verdict_text
+from ffnbench.result import Report, Verdict
 from ffnbench.streams import visible
-from ffnbench.units import Units, digits, scale
+from ffnbench.units import TIME, Units, digits, percent, scale
 
 UNKNOWN = "-"
 STYLES = {Verdict.SLOWER: "red", Verdict.FASTER: "green", Verdict.UNCLEAR: "yellow", Verdict.BUSY: "yellow"}
-FAILED = {FailureKind.OOM: "out of memory", FailureKind.TIMEOUT: "timed out"}
+# what a measured column takes whatever was measured, so that which columns fit depends on the question alone
+OF_NUMBER, OF_RATIO, OF_VERDICT = 7, 20, 11
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Column:
-    """A heading of two lines (name, unit) and its priority: 0 stays longest, EXTRA needs --wide."""
+    """A heading of two lines (name, unit) and its priority: 0 stays longest, EXTRA needs -v."""
 
     title: str
     unit: str = ""
@@ -31,7 +32,7 @@ class Column:
     priority: int = 0
     flexible: bool = False  # prose, which may be wrapped; a number never is
     key: str = ""  # the record's, whose value it shows
-    stacked: bool = False  # a title of two words, one above the other: the column is as narrow as its numbers
+    takes: int = 0  # the least width that is kept free for it
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "title", visible(self.title))
@@ -40,11 +41,6 @@ class Column:
     def name(self) -> str:
         """The heading in one line."""
         return f"{self.title} ({self.unit})" if self.unit else self.title
-
-    @property
-    def lines(self) -> tuple[str, ...]:
-        """The title as it stands above the unit."""
-        return tuple(self.title.split(" ")) if self.stacked else (self.title,)
 
 
 EXTRA = 9
@@ -64,18 +60,18 @@ class Cell:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TextTable:
-    """A table with what is written above and below it, and the tables that stand before it."""
+    """A table, the lines above it, the few below it that answer, the details that -v shows, and tables before it."""
 
     columns: tuple[Column, ...]
     rows: tuple[tuple[Cell, ...], ...]
     header: tuple[str, ...] = ()
-    footnotes: tuple[str, ...] = ()
     summary: tuple[str, ...] = ()
+    details: tuple[str, ...] = ()
     above: tuple[TextTable, ...] = ()
     headings: tuple[tuple[int, str], ...] = ()  # of groups of rows: the place of the first row of each, and what it is
 
     def __post_init__(self) -> None:
-        for name in ("header", "footnotes", "summary"):
+        for name in ("header", "summary", "details"):
             object.__setattr__(self, name, tuple(map(visible, getattr(self, name))))
 
 
@@ -86,14 +82,18 @@ def table_of_fields(
     fields: Sequence[Field],
     rows: Iterable[Any],
     *,
-    header: tuple[str, ...] = (),
-    footnotes: Callable[[], tuple[str, ...]] = tuple,
-    summary: tuple[str, ...] = (),
+    header: Iterable[str] = (),
+    summary: Iterable[str] = (),
+    details: Iterable[str] = (),
 ) -> TextTable:
-    """The table of these columns, one row each; footnotes are asked for last, as the cells make them."""
-    made = tuple(tuple(cell(row) for _, cell in fields) for row in rows)
-    columns = tuple(column for column, _ in fields)
-    return TextTable(columns=columns, rows=made, header=header, footnotes=footnotes(), summary=summary)
+    """The table of these columns, one row each."""
+    return TextTable(
+        columns=tuple(column for column, _ in fields),
+        rows=tuple(tuple(cell(row) for _, cell in fields) for row in rows),
+        header=tuple(header),
+        summary=tuple(summary),
+        details=tuple(details),
+    )
 
 
 def text_field(key: str, title: str, priority: int, *, left: bool = False) -> Field:
@@ -118,8 +118,7 @@ def number_field(
     priority: int,
     per: str = "",
     scaled_as: Iterable[str] = (),
-    *,
-    stacked: bool = False,
+    takes: int = 0,
 ) -> Field:
     """A column on one scale, its unit in the heading; on that of several columns together where these are named."""
     keys = tuple(scaled_as) or (key,)
@@ -129,7 +128,7 @@ def number_field(
         value = row[key]
         return Cell(text=UNKNOWN if value is None else digits(value / size), value=value)
 
-    return Column(title=title, unit=f"{name}{per}", priority=priority, key=key, stacked=stacked), cell
+    return Column(title=title, unit=f"{name}{per}", priority=priority, key=key, takes=takes), cell
 
 
 def share_field(key: str, title: str, priority: int) -> Field:
@@ -151,21 +150,49 @@ def percentage(value: float | None) -> Cell:
     return Cell(text=UNKNOWN if value is None else f"{100 * value:.1f}%", value=value)
 
 
-def latency_cell(report: Report, label: str | None, size: float, mark: str = "") -> Cell:
-    """Seconds in units of `size` with their half-width; for a failed case its kind."""
-    if label is None:
-        return Cell(text=UNKNOWN)
-    failure, estimate = report.failure(label), report.estimate(label, LATENCY)
-    if failure:
-        return Cell(text=FAILED.get(failure.kind, failure.kind.value) + mark, style="red")
-    if estimate is None:
-        return Cell(text=UNKNOWN + mark)
-    return Cell(text=seconds_text(estimate, size) + mark, value=estimate.value)
+def timed_fields(report: Report, label: Callable[[Any], str], reference: str) -> list[Field]:
+    """Latency, the ratio to the reference, and the verdict in a word, of rows that have a label."""
+    seconds = [found.value for case in report.plan.shown if (found := report.estimate(case.label, LATENCY))]
+    unit, size = scale(seconds, TIME)
+
+    def verdict(row: Any) -> Cell:
+        text, of = verdict_text(report, label(row))
+        return Cell(text=text or UNKNOWN, value=of, style="red" if text and of is None else STYLES.get(of, ""))  # type: ignore[arg-type]
+
+    return [
+        (
+            Column(title="latency", unit=unit, priority=1, key="latency_s", takes=OF_NUMBER),
+            lambda row: latency_cell(report, label(row), size),
+        ),
+        (
+            Column(title="±", priority=EXTRA),
+            lambda row: _spread_cell(report, label(row)),
+        ),
+        (
+            Column(title=f"vs {reference}", unit=CERTAIN, key="ratio", takes=OF_RATIO),
+            lambda row: ratio_cell(report, label(row)),
+        ),
+        (Column(title="verdict", left=True, key="verdict", takes=OF_VERDICT), verdict),
+    ]
 
 
-def ratio_cell(comparison: Comparison | None) -> Cell:
-    """The ratio to the reference with its interval and the verdict."""
-    if comparison is None:
+def latency_cell(report: Report, label: str | None, size: float) -> Cell:
+    """Seconds in units of `size`, in the digits that their interval supports."""
+    estimate = report.estimate(label, LATENCY) if label and not report.failure(label) else None
+    return Cell(text=UNKNOWN) if estimate is None else Cell(text=seconds_text(estimate, size), value=estimate.value)
+
+
+def _spread_cell(report: Report, label: str) -> Cell:
+    estimate = report.estimate(label, LATENCY)
+    spread = half_width(estimate) if estimate else None
+    return Cell(text=UNKNOWN if spread is None else percent(spread), value=spread)
+
+
+def ratio_cell(report: Report, label: str | None) -> Cell:
+    """The ratio to the reference with its interval; nothing of a busy row, which has none that holds."""
+    comparison = report.comparison(label) if label else None
+    if comparison is None or comparison.ratio is None or comparison.verdict is Verdict.BUSY:
         return Cell(text=UNKNOWN)
-    value, style = comparison.ratio and comparison.ratio.value, STYLES.get(comparison.verdict, "")
-    return Cell(text=ratio_text(comparison.verdict, comparison.ratio), value=value, style=style)
+    if comparison.verdict is Verdict.REFERENCE:
+        return Cell(text="1", value=1.0)
+    return Cell(text=interval_text(comparison.ratio), value=comparison.ratio.value)

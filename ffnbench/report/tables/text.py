@@ -1,6 +1,6 @@
 """Table -> terminal, markdown or an HTML fragment. Columns are dropped by priority, numbers are never cut.
 
-Without a terminal the width is 80. With --wide every column is shown, in as many blocks as the width needs.
+Without a terminal the width is 80. -v shows every column, in as many blocks as the width needs, and all details.
 """
 
 from __future__ import annotations
@@ -33,29 +33,23 @@ class Terminal(Console):
         raise BrokenPipeError
 
 
-def show(table: TextTable, console: Console, *, wide: bool = False) -> None:
+def show(table: TextTable, console: Console, *, verbose: bool = False) -> None:
     """Print a table in the width that the console has."""
-    console.print(renderable(table, console.width, wide=wide), soft_wrap=True)
+    console.print(renderable(table, console.width, verbose=verbose), soft_wrap=True)
 
 
-def renderable(table: TextTable, width: int, *, wide: bool = False) -> RenderableType:
-    """The table with its header and footnotes, and those above it, laid out for a width."""
+def renderable(table: TextTable, width: int, *, verbose: bool = False) -> RenderableType:
+    """The table with what stands above and below it, and the tables before it, laid out for a width."""
     if table.above:
-        tables = [renderable(each, width, wide=wide) for each in (*table.above, replace(table, above=()))]
+        tables = [renderable(each, width, verbose=verbose) for each in (*table.above, replace(table, above=()))]
         return Group(*[part for each in tables for part in (each, Text())][:-1])
-    blocks = _blocks(table, width) if wide else [_fitting(table, width)]
-    hidden = [
-        c.name for i, c in enumerate(table.columns) if c.priority < EXTRA and not any(i in block for block in blocks)
-    ]
     parts: list[RenderableType] = [_paragraph(line, width) for line in table.header]
-    for block in blocks if table.rows else []:
-        parts += [Text(), *_in_groups(table, block, width)] if parts else _in_groups(table, block, width)
-    if hidden or table.footnotes or table.summary:
-        parts.append(Text())
-    parts += [_paragraph(line, width, indent="  ") for line in table.footnotes]
-    parts += [_paragraph(line, width, indent="  ") for line in table.summary]
-    if hidden:
-        parts.append(_paragraph(f"hidden at {width} columns: {', '.join(hidden)} (--wide shows all)", width))
+    for block in (_blocks(table, width) if verbose else [_fitting(table, width)]) if table.rows else []:
+        parts += [Text()] * (verbose and bool(parts))
+        parts += _in_groups(table, block, width)
+    for lines in (table.summary, table.details if verbose else ()):
+        parts += [Text()] * bool(lines and parts)
+        parts += [_paragraph(line, width, indent="  ") for line in lines]
     return Group(*parts)
 
 
@@ -67,7 +61,7 @@ def _paragraph(line: str, width: int, indent: str = "") -> Text:
 def natural_width(table: TextTable, index: int) -> int:
     """Cells of the widest entry of a column, heading included."""
     column = table.columns[index]
-    return max(cell_len(text) for text in (*column.lines, column.unit, *(row[index].text for row in table.rows)))
+    return max(cell_len(text) for text in (column.title, column.unit, *(row[index].text for row in table.rows)))
 
 
 def _least_width(table: TextTable, index: int) -> int:
@@ -89,7 +83,7 @@ def _fitting(table: TextTable, width: int) -> list[int]:
     chosen, used = [0], _label_width(table, width)
     candidates = [i for i in range(1, len(table.columns)) if table.columns[i].priority < EXTRA]
     for index in sorted(candidates, key=lambda i: table.columns[i].priority):
-        need = _least_width(table, index) + GAP
+        need = max(_least_width(table, index), table.columns[index].takes) + GAP
         if used + need <= width or len(chosen) == 1:
             chosen.append(index)
             used += need
@@ -147,15 +141,13 @@ def _rich_table(table: TextTable, indices: list[int], width: int, part: range | 
 
 
 def _heading(table: TextTable, indices: list[int], column: Column) -> str:
-    """The title above the unit, so many lines in all columns; what stands there is at the bottom."""
-    shown = [table.columns[i] for i in indices]
-    height = max(len(one.lines) + bool(one.unit) for one in shown)
-    lines = [*column.lines, column.unit] if column.unit else list(column.lines)
-    return "\n" * (height - len(lines)) + "\n".join(lines)
+    """The title above the unit; a title without one stands at the bottom."""
+    units = any(table.columns[i].unit for i in indices)
+    return f"{column.title}\n{column.unit}" if column.unit else "\n" * units + column.title
 
 
 def markdown(table: TextTable, *, every: bool = False) -> str:
-    """A pipe table with all ordinary columns, or with every one, for pull requests and notes."""
+    """A pipe table with all ordinary columns, for pull requests and notes; or with every column and detail."""
     if table.above:
         return "\n".join(markdown(each, every=every) for each in (*table.above, replace(table, above=())))
     indices = [i for i, c in enumerate(table.columns) if every or c.priority < EXTRA]
@@ -166,8 +158,8 @@ def markdown(table: TextTable, *, every: bool = False) -> str:
     for place, row in enumerate(table.rows):
         lines += [f"| **{_prose(headings[place])}** |{' |' * len(indices[1:])}"] if place in headings else []
         lines.append(_pipe([row[i].text for i in indices]))
-    if table.footnotes or table.summary:
-        lines += ["", *(f"{_prose(line)}  " for line in (*table.footnotes, *table.summary))]
+    for below in (table.summary, table.details if every else ()):
+        lines += ["", *(f"{_prose(line)}  " for line in below)] if below else []
     return "\n".join(lines).rstrip() + "\n"
 
 
@@ -183,7 +175,7 @@ def _prose(text: str) -> str:
 
 
 def html_fragment(table: TextTable) -> str:
-    """The table for a notebook: pandas lays it out, header above, footnotes below."""
+    """The table for a notebook: pandas lays it out."""
     if table.above:
         return "".join(html_fragment(each) for each in (*table.above, replace(table, above=())))
     import pandas as pd
@@ -194,9 +186,7 @@ def html_fragment(table: TextTable) -> str:
         rows += [[visible(headings[place]), *[""] * len(shown[1:])]] if place in headings else []
         rows.append([row[i].text for i in shown])
     frame = pd.DataFrame(rows, columns=[table.columns[i].name for i in shown])
-    above, below = (
-        "<br>".join(html.escape(line) for line in lines) for lines in (table.header, (*table.footnotes, *table.summary))
-    )
+    above, below = ("<br>".join(html.escape(line) for line in lines) for lines in (table.header, table.summary))
     parts = (f"<p>{above}</p>" if above else "", frame.to_html(index=False, border=0) if table.rows else "")
     return "".join(parts) + (f"<p><small>{below}</small></p>" if below else "")
 

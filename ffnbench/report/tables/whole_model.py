@@ -167,9 +167,7 @@ def whole_model_table(records: Sequence[Record], header: Sequence[str], notes: S
         number("kv_bytes", "KV", "bytes", 4, IEC),
         number("ffn_params_active", "FFN, active", "params/tok", EXTRA),
     ]
-    return table_of_fields(
-        fields, rows, header=tuple(header), footnotes=lambda: tuple(notes), summary=(_summary(rows[-1]),)
-    )
+    return table_of_fields(fields, rows, header=header, details=notes, summary=(_summary(rows[-1]),))
 
 
 def _summary(total: Record) -> str:

@@ -9,42 +9,37 @@ import math
 from collections.abc import Iterable, Sequence
 
 from ffnbench.plan import CompileMode, Sizing, Workload
-from ffnbench.result import Estimate, Side, Verdict
+from ffnbench.result import Estimate, FailureKind, Report, Side, Verdict
 from ffnbench.stats.interval import CONFIDENCE
 from ffnbench.stats.verdict import SAME_WITHIN
-from ffnbench.units import digits, percent, supported
+from ffnbench.units import digits, supported
 
-SAME = f"same within {100 * SAME_WITHIN:g}%"
+WITHIN = f"{100 * SAME_WITHIN:g}%"
 CERTAIN = f"[{100 * CONFIDENCE:g}%]"  # the unit of a column with intervals
-INTERVALS = f"± and [ ] are {100 * CONFIDENCE:g}% intervals over processes"
-VERDICTS = {
-    Verdict.SLOWER: "slower",
-    Verdict.FASTER: "faster",
-    Verdict.SAME: f"the {SAME}",
-    Verdict.UNCLEAR: "can't tell (~)",
-    Verdict.BUSY: "no verdict (busy)",
-}
-WIDEST = 1.0  # half an interval, relative: beyond, `±` would say less than its two ends
+INTERVALS = f"[ ] and ± are {100 * CONFIDENCE:g}% intervals over processes"
+VERDICTS = {verdict: verdict.value for verdict in Verdict} | {Verdict.UNCLEAR: "can't tell"}
+FAILED = {FailureKind.OOM: "out of memory", FailureKind.TIMEOUT: "timed out"}
+WIDEST = 1.0  # half an interval, relative: beyond, only the size of its ends is told
 TENFOLD = 10.0
 LONGEST = 44
 
 
+def verdict_text(report: Report, label: str) -> tuple[str, Verdict | None]:
+    """A row's verdict in a word, and what it is; of a row without one why, in a word."""
+    if failure := report.failure(label):
+        return FAILED.get(failure.kind, failure.kind.value), None
+    if report.suspect(label):
+        return FailureKind.SUSPECT.value, None
+    comparison = report.comparison(label)
+    return ("", None) if comparison is None else (VERDICTS[comparison.verdict], comparison.verdict)
+
+
 def seconds_text(estimate: Estimate, size: float) -> str:
-    """`24.5 ±0.8%` in units of `size` seconds; `±?` where one worker gives no interval."""
+    """`24.5` in units of `size` seconds, in the digits that its interval supports."""
     spread = half_width(estimate)
-    if spread is None or estimate.low is None or estimate.high is None:
-        return f"{digits(estimate.value / size)} ±?"
-    if spread > WIDEST:
-        return _wide_text(*(one / size for one in (estimate.value, estimate.low, estimate.high)))
-    return f"{supported(estimate.value / size, spread * estimate.value / size, most=4)} ±{percent(spread)}"
-
-
-def ratio_text(verdict: Verdict, ratio: Estimate | None) -> str:
-    """`1.12 [1.10, 1.14]` for slower or faster, as the number says; `1.001 [0.997, 1.006] same`; `1.01 [0.97, 1.06] ~`
-    where the run can't tell; `1.27 busy` where something else had the CPUs.
-    """
-    said = {Verdict.UNCLEAR: "~", Verdict.SLOWER: "", Verdict.FASTER: ""}.get(verdict, verdict.value)
-    return said if verdict is Verdict.REFERENCE or ratio is None else f"{interval_text(ratio)} {said}".rstrip()
+    if spread is None or spread > WIDEST:
+        return digits(estimate.value / size, 2 if spread else 3)
+    return supported(estimate.value / size, spread * estimate.value / size, most=4)
 
 
 def interval_text(ratio: Estimate) -> str:

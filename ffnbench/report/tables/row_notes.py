@@ -1,62 +1,44 @@
-"""What has to be said of a case, as numbered footnotes under its table; equal texts share a number."""
+"""What there is to say of single rows: the details that -v shows, each text once, before it the rows that it is of."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 from ffnbench.ffn.moe import Routing
-from ffnbench.ffn.spec import FFNSpec, ImportedSpec
+from ffnbench.ffn.spec import FFNSpec
 from ffnbench.metrics import HIT, LATENCY, LOAD
-from ffnbench.plan import ACTIVE_PARAMS, Case, Mode, Note, NoteKind, Plan
+from ffnbench.plan import ACTIVE_PARAMS, Case, Mode, Plan
 from ffnbench.report.tables.words import sizing_text
 from ffnbench.result import Against, Report, Verdict, unjudged
-from ffnbench.stats.launch_bound import launch_bound
 from ffnbench.stats.noise import NOISES
 from ffnbench.units import IEC, digits, quantity, signed_percent
 
 WORTH_SAYING = 0.005  # of params or FLOPs beside the reference's: both numbers stand in the table
-OTHER_GELUS = ("gelu_tanh", "quick_gelu")
 MATTERS = 0.05  # of the bytes that a call reads and writes: below, it is all one from where an input is read
-LAUNCH_BOUND = (
-    "launch-bound: the CPU takes longer to issue a call (host) than the device to work it (device), and a caller waits "
-    "for the CPU; --time device leaves launching out, a larger batch or @compile=reduce-overhead gives the device more "
-    "to do for a launch"
-)
 UNCHECKED = (
     "function not checked: @like=NAME (such as @like=swiglu) says which form it is; "
     "it was held against another instance of itself alone"
 )
 DROPPED = "its timed calls have dropout, which {} has not: they were held against another instance of itself alone"
-SUPERSCRIPTS = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
-class Footnotes:
-    """Collects texts in the order of their first use."""
-
-    def __init__(self) -> None:
-        self._texts: list[str] = []
-
-    def marks(self, texts: list[str]) -> str:
-        """The superscript numbers of these texts, for the end of a cell: `¹˒²`."""
-        self._texts += [text for text in dict.fromkeys(texts) if text not in self._texts]
-        numbers = sorted(self._texts.index(text) + 1 for text in set(texts))
-        return "˒".join(str(number).translate(SUPERSCRIPTS) for number in numbers)
-
-    def lines(self) -> tuple[str, ...]:
-        """All footnotes, numbered."""
-        return tuple(f"{str(i).translate(SUPERSCRIPTS)} {text}" for i, text in enumerate(self._texts, 1))
+def row_notes(report: Report) -> list[str]:
+    """`gelu, silu: what is said of both`, in the order of the rows."""
+    rows: dict[str, list[str]] = {}
+    for case in report.plan.shown:
+        for text in dict.fromkeys(case_notes(report, case.label)):
+            rows.setdefault(text, []).append(case.label)
+    return [f"{', '.join(labels)}: {text}" for text, labels in rows.items()]
 
 
 def case_notes(report: Report, label: str) -> list[str]:
     """Everything that a reader of this row should know: how it was asked, why it has no number, how far to trust it."""
-    case, failure, comparison = report.plan.case(label), report.failure(label), report.comparison(label)
-    notes = [note.text for note in report.plan.notes if note.label == label and _needed(report.plan, note)]
+    case, comparison = report.plan.case(label), report.comparison(label)
+    notes = [note.text for note in report.plan.notes if note.label == label]
     notes += _asked(report.plan, case)
-    notes += [failure.message] if failure else []
     notes += _counted(report, label)
     if case.workload.mode == Mode.BACKWARD.value and "memory" in report.plan.metrics:
         notes.append("the peak is that of forward and backward together, which is what a step needs")
-    notes += [LAUNCH_BOUND] if launch_bound(report, label) else []
     notes += _routing(report, label)
     notes += judging_notes(report, label)
     if (latency := report.estimate(label, LATENCY)) and latency.disturbed:
@@ -64,20 +46,6 @@ def case_notes(report: Report, label: str) -> list[str]:
     if comparison and comparison.verdict is Verdict.UNCLEAR and comparison.reason:
         notes.append(comparison.reason)
     return notes + [note.text for note in report.notes(label) if note.kind not in NOISES]
-
-
-def _needed(plan: Plan, note: Note) -> bool:
-    """What `gelu` means is said where a reader could take it for another: beside `gelu_tanh`, or beside a model or code
-    of somebody else's.
-    """
-
-    def activation(case: Case) -> str:
-        return getattr(case.ffn, "activation", "")
-
-    if note.kind is not NoteKind.NAME or activation(plan.case(note.label)) != "gelu":
-        return True
-    of_others = any(isinstance(case.ffn, ImportedSpec) or activation(case) in OTHER_GELUS for case in plan.shown)
-    return of_others or any(note.kind is NoteKind.MODEL for note in plan.notes)
 
 
 def _counted(report: Report, label: str) -> Iterator[str]:

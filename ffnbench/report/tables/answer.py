@@ -1,0 +1,203 @@
+"""What stands under a table of what was measured, in at most four lines: what it says, what failed, what to do, and the
+machine where it matters.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator
+
+from ffnbench.ffn.spec import ActivationSpec
+from ffnbench.metrics import LATENCY
+from ffnbench.plan import CONTROL, Case, Group, NoteKind
+from ffnbench.report.tables.conditions import untested_note
+from ffnbench.report.tables.groups import heading
+from ffnbench.report.tables.words import WITHIN, backend_text, half_width, interval_text, listed
+from ffnbench.result import Comparison, Estimate, Report, Verdict
+from ffnbench.stats.fastest import Fastest, fastest
+from ffnbench.stats.launch_bound import launch_bound
+from ffnbench.units import digits, percent
+
+MOST = 4  # lines
+NAMED = 3  # rows whose own figures are told
+DOUBLE = 2.0  # a ratio from here on is told as a factor
+SMALL = 0.0095  # a difference below is told with a decimal
+LONGEST_S = 1800
+SPARE = 1.3  # of time, so that the hint is likelier to do
+STEPS_S, MINUTES_S = (5, 60), 120  # what a hint is rounded up to, below and from two minutes on
+
+
+def answer(report: Report, groups: Iterable[Group] | None = None) -> list[str]:
+    """The lines, the most important first; what rows say of these groups alone where some are given."""
+    said = [*verdict_lines(report, groups), *_control(report), *map(_fastest, _backends(report))]
+    after = [
+        *failure_line(report),
+        *_launch_bound(report),
+        *to_do(report),
+        *general_line(report),
+        *machine_line(report),
+    ]
+    return [*said[: max(1, MOST - len(after))], *after]
+
+
+def verdict_lines(report: Report, groups: Iterable[Group] | None = None) -> list[str]:
+    """Who is slower than the reference and who is not: of one group with figures, of several group by group."""
+    found = list(report.plan.groups if groups is None else groups)
+    if len(found) == 1:
+        rows = {_name(report, case): c for case in found[0].cases if (c := report.comparison(case.label))}
+        return _in_one(_name(report, report.plan.case(found[0].reference)), rows)
+    rows_of: dict[str, list[tuple[str, Comparison]]] = {}
+    for group in found:
+        for case in group.cases:
+            comparison = report.comparison(case.label)
+            if comparison and comparison.verdict is not Verdict.REFERENCE:
+                rows_of.setdefault(_name(report, case), []).append((heading(group), comparison))
+    told = [f"{name} is {_in_several(rows)}" for name, rows in rows_of.items()]
+    return [f"{'; '.join(told)}"] if told else []
+
+
+def _name(report: Report, case: Case) -> str:
+    """What a row is called beside those of its group."""
+    return case.variant if isinstance(case.ffn, ActivationSpec) else report.plan.name_of(case.label)
+
+
+def _in_one(reference: str, rows: dict[str, Comparison]) -> list[str]:
+    by: dict[Verdict, dict[str, Comparison]] = {}
+    for name, row in rows.items():
+        by.setdefault(row.verdict, {})[name] = row
+    told = []
+    if same := by.get(Verdict.SAME):
+        told.append(f"{listed(same)} {'are' if len(same) > 1 else 'is'} as fast as {reference} (within {WITHIN})")
+    if slower := by.get(Verdict.SLOWER):
+        told.append(_figures(slower, "is", "are", "slower" + f" than {reference}" * (not told)))
+    if faster := by.get(Verdict.FASTER):
+        told.append(_figures(faster, "takes", "take", "less time" + f" than {reference}" * (not told)))
+    if unclear := by.get(Verdict.UNCLEAR):
+        told.append(f"can't tell for {listed(unclear)}")
+    if busy := by.get(Verdict.BUSY):
+        told.append(f"no ratio of {listed(busy)}: others used the machine")
+    return ["; ".join(told)] if told else []
+
+
+def _figures(rows: dict[str, Comparison], one: str, many: str, what: str) -> str:
+    """`swiglu is 1 to 5% slower than relu, glu 3 to 6%`; of many the names, and the span of all."""
+    ratios = {name: row.ratio for name, row in rows.items() if row.ratio}
+    if len(ratios) <= NAMED:
+        (first, ratio), *others = ratios.items()
+        return ", ".join([f"{first} {one} {span(ratio)} {what}", *(f"{name} {span(each)}" for name, each in others)])
+    ends = [end for ratio in ratios.values() for end in (ratio.low, ratio.high) if end]
+    return f"{listed(ratios)} {many} {span(Estimate(value=1.0, low=min(ends), high=max(ends)))} {what}"
+
+
+def span(ratio: Estimate) -> str:
+    """How much more or less time, from end to end: `1 to 5%`; `2.1 to 2.3 times` from the double on."""
+    low, high = ratio.low or ratio.value, ratio.high or ratio.value
+    if high >= DOUBLE:
+        return f"{' to '.join(dict.fromkeys((digits(low, 2), digits(high, 2))))} times"
+    ends = sorted((abs(low - 1), abs(high - 1)))
+    places = 0 if ends[0] >= SMALL else 1
+    return f"{' to '.join(dict.fromkeys(f'{100 * end:.{places}f}' for end in ends))}%"
+
+
+def _in_several(rows: list[tuple[str, Comparison]]) -> str:
+    """`slower everywhere`; `the same at seq_len 1, slower at seq_len 128`."""
+    at: dict[Verdict, list[str]] = {}
+    for where, comparison in rows:
+        at.setdefault(comparison.verdict, []).append(where)
+    words = {Verdict.SAME: "as fast", Verdict.UNCLEAR: "not decided", Verdict.BUSY: "busy"}
+    told = {words.get(verdict, verdict.value): places for verdict, places in at.items()}
+    if len(told) == 1:
+        (word,) = told
+        return f"{word} everywhere"
+    return ", ".join(f"{word} at {listed(places)}" for word, places in told.items())
+
+
+def failure_line(report: Report) -> list[str]:
+    """Which rows have no numbers, and why."""
+    why: dict[str, list[str]] = {}
+    for case in report.plan.shown:
+        failure = report.failure(case.label)
+        if reason := failure.message if failure else report.suspect(case.label):
+            why.setdefault(reason, []).append(case.label)
+    told = [f"{', '.join(labels)}: {reason}" for reason, labels in why.items()]
+    return ["; ".join(told)] if told else []
+
+
+def to_do(report: Report) -> list[str]:
+    """What would decide the rows that could not be decided: one flag, and the time that it takes."""
+    unclear = [c for c in report.comparisons if c.verdict is Verdict.UNCLEAR and c.case != CONTROL and c.ratio]
+    known = [half for c in unclear if c.ratio and (half := half_width(c.ratio))]
+    if not known or report.interrupted or not report.wall_s:
+        return []
+    asked, widest = report.plan.protocol.precision or 0.01, max(known)
+    wanted = asked if widest > asked else asked / 2
+    seconds = report.wall_s * SPARE * (widest / wanted) ** 2
+    if seconds > LONGEST_S:
+        return [f"differences below {percent(report.resolution or widest)} may go unnoticed on this machine now"]
+    step = STEPS_S[seconds > MINUTES_S]
+    seconds = step * math.ceil(seconds / step)
+    number, unit = (seconds // 60, "min") if seconds % 60 == 0 else (seconds, "s")
+    seconds_told, flags = (
+        f"{number} {unit}",
+        f"--budget {number}{unit[0]}" + f" --precision {100 * wanted:g}%" * (wanted != asked),
+    )
+    return [f"about {seconds_told} would reach ±{100 * wanted:g}%: {flags}"]
+
+
+def _launch_bound(report: Report) -> list[str]:
+    """Which rows take the time of the CPU that issues their calls."""
+    if not (rows := [case.label for case in report.plan.shown if launch_bound(report, case.label)]):
+        return []
+    why = "the CPU takes longer to issue a call than the device to work it; --time device leaves that out"
+    return [f"{listed(rows)}: launch-bound, {why}"]
+
+
+def general_line(report: Report) -> list[str]:
+    """What holds for the whole run, such as defaults of a file."""
+    told = [note.text for note in report.notes("") if note.kind is NoteKind.GENERAL]
+    return ["; ".join(told)] if told else []
+
+
+def machine_line(report: Report) -> list[str]:
+    """What the reader has to know of the machine, if anything: it was busy, it is noisy, the run ended early."""
+    if report.interrupted or report.stopped:
+        done = len({sample.worker for sample in report.samples if sample.metric == LATENCY})
+        return [f"ended early, in process {done}: this is what was measured by then"]
+    notes = {note.kind: note.text for note in reversed(report.notes(""))}
+    if NoteKind.BUSY in notes:
+        return [notes[NoteKind.BUSY]]
+    if NoteKind.MOVES in notes:
+        return ["noisy machine: compare ratios, not times; details: -v"]
+    return list(untested_note(report))
+
+
+def _control(report: Report) -> list[str]:
+    """What the reference differs from itself by."""
+    found = report.comparison(CONTROL)
+    if found is not None and found.verdict is Verdict.BUSY:
+        return ["control: too few of its rounds were clean for it to say anything"]
+    if found is None or found.ratio is None or found.ratio.low is None or found.ratio.high is None:
+        return []
+    words = {Verdict.SAME: "as it should be", Verdict.UNCLEAR: "too wide to say much"}
+    said = words.get(found.verdict, "which is more than chance")
+    return [f"control: {report.plan.reference} against itself is {interval_text(found.ratio)}, {said}"]
+
+
+def _backends(report: Report) -> Iterator[Fastest]:
+    """Of networks with more than two backends which is fastest; of two the verdict says it."""
+    return (found for found in fastest(report) if len(found.cases) > 2)
+
+
+def _fastest(found: Fastest) -> str:
+    """`fastest of swiglu: onednn, 0.42 [0.41, 0.43] of eager's time`."""
+    backends = {case.label: backend_text(case.workload) for case in found.cases}
+    names = backends if len(set(backends.values())) == len(backends) else {label: label for label in backends}
+    eager = [case.label for case in found.cases if case.workload.eager]
+    first, _, rest = found.cases[0].label.partition("@backend=")
+    stem = eager[0] if eager else "@".join([first, *rest.split("@")[1:]])
+    which = listed(names[label] for label in found.first)
+    ratios = ", ".join(map(interval_text, found.ratios))
+    times = "" if found.against in found.first else f", {ratios} of {names[found.against]}'s time"
+    if found.verdict in (Verdict.FASTER, Verdict.SAME):
+        return f"fastest of {stem}: {which}{' (the same)' * (found.verdict is Verdict.SAME)}{times}"
+    return f"can't tell which is fastest of {stem}: {which}{times}"
