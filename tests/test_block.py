@@ -24,7 +24,7 @@ from ffnbench.report.tables.block_records import block_records
 from ffnbench.report.tables.whole_model import whole_model_view
 from ffnbench.request import BlockRequest
 from ffnbench.result import Verdict
-from ffnbench.run.memory_limits import fit_into, memory_needed
+from ffnbench.run.limits import fit_into, memory_needed
 
 GIB = 2**30
 

@@ -22,7 +22,7 @@ from ffnbench.plan import Plan
 from ffnbench.planning.compare import plan_compare
 from ffnbench.request import CompareRequest
 from ffnbench.result import DeviceSeen, Verdict
-from ffnbench.run.devices import why_not_seen
+from ffnbench.run.limits import why_not_seen
 from ffnbench.run.runner import run
 from ffnbench.stats.noise import busy_text, device_clocks, device_others
 from ffnbench.stats.rounds import is_clean

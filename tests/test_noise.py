@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 from test_stats import plan_of, run_of
 
-from ffnbench.device.machine_noise import Watch
 from ffnbench.plan import CONTROL
 from ffnbench.report.files.store import load
 from ffnbench.report.shown_report import as_shown, recompute
 from ffnbench.report.tables.compare import compare_table
 from ffnbench.report.tables.text import plain
 from ffnbench.result import Timer, Verdict
+from ffnbench.run.neighbours import Watch
 from ffnbench.stats.verdict import summarise
 
 
@@ -94,9 +94,9 @@ class Proc:
 def clock(monkeypatch: pytest.MonkeyPatch):
     """Ten seconds pass in the second worker; this process uses none of them."""
     seconds = iter([0.0, 0.0, 0.0, 10.0, 10.0])
-    monkeypatch.setattr("ffnbench.device.machine_noise.time.monotonic", lambda: next(seconds))
+    monkeypatch.setattr("ffnbench.run.neighbours.time.monotonic", lambda: next(seconds))
     idle = type("Usage", (), {"ru_utime": 0.0, "ru_stime": 0.0})
-    monkeypatch.setattr("ffnbench.device.machine_noise.resource.getrusage", lambda who: idle)
+    monkeypatch.setattr("ffnbench.run.neighbours.resource.getrusage", lambda who: idle)
 
 
 def test_other_processes_stolen_time_and_a_falling_clock_are_told(clock: None) -> None:

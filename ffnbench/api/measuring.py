@@ -20,10 +20,10 @@ from ffnbench.report.progress import wait_text
 from ffnbench.report.shown_report import ShownReport
 from ffnbench.request import Apart
 from ffnbench.result import Progress
-from ffnbench.run.arms import Launch
-from ffnbench.run.machine_lock import machine_lock
-from ffnbench.run.memory_limits import fit_into
+from ffnbench.run.limits import fit_into
+from ffnbench.run.neighbours import machine_lock
 from ffnbench.run.runner import run
+from ffnbench.run.workers import Launch
 from ffnbench.stats.ceilings import shares_of
 from ffnbench.stats.rounds import table_of
 from ffnbench.stats.stopping import Answered

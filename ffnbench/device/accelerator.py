@@ -1,6 +1,6 @@
-"""A device with a queue of its own: its clock, its events, its graphs, its memory. Runs inside a worker.
+"""A GPU as torch.cuda offers it (ROCm's too): its clock, events, graphs and memory. Runs inside a worker.
 
-All that is timed on a device other than the CPU goes through one Accelerator, so that tests can bring a simulated one.
+All that is timed on it goes through one Accelerator, so that tests can bring a simulated one.
 """
 
 from __future__ import annotations
@@ -16,16 +16,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ffnbench.errors import Unsupported
-
 SPUN_S = 0.002  # that a spin is calibrated with, at least
-SPINNER = 256  # rows of a product that a spin repeats where the device has no instruction for waiting
 INFINITY_CACHE = 1 << 28  # bytes of AMD's largest, which stands behind the cache that HIP tells of
 LEAST_CACHE = 1 << 25  # bytes, where the device does not tell what its last cache holds
 
 
 class CaptureFailed(Exception):
-    """What was called can't be captured: it waits for the device, copies to the host, or the device has no graphs."""
+    """What was called can't be captured: it waits for the device, or copies to the host."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,24 +53,16 @@ class Replay:
 
 
 class Accelerator:
-    """One device, by what torch offers for every kind: of torch.xpu, torch.mps and torch.cuda, what each has.
-
-    `name` is as in `--device`, `device` is where its tensors live. What is not said to wait only queues work.
-    """
+    """One GPU. `device` is where its tensors live. What is not said to wait only queues work."""
 
     def __init__(self, name: str) -> None:
-        kind, _, index = name.partition(":")
-        self.name, self._torch = name, getattr(torch, kind)
-        self.device = torch.device(name if index or kind == "mps" else f"{kind}:0")
-        self._where = () if kind == "mps" else (self.device,)  # torch.mps knows one device, and takes none
+        self.device = torch.device(name if ":" in name else f"{name}:0")
         self._buffer: Tensor | None = None
-        self._spinner: tuple[Tensor, Tensor] | None = None
         self._rate = 0.0  # units of spinning a second
 
     def settle(self) -> None:
         """Make it the current device: events are recorded on that."""
-        if hasattr(self._torch, "set_device"):
-            self._torch.set_device(self.device.index)
+        torch.cuda.set_device(self.device)
 
     def now(self) -> float:
         """Seconds of the host's clock."""
@@ -81,12 +70,11 @@ class Accelerator:
 
     def synchronize(self) -> None:
         """Wait for all that is queued, on every stream."""
-        self._torch.synchronize(*self._where)
+        torch.cuda.synchronize(self.device)
 
     def event(self) -> Event:
         """A new mark; it is recorded on the current stream."""
-        kind = getattr(self._torch, "Event", None) or self._torch.event.Event
-        return Event(kind(enable_timing=True))
+        return Event(torch.cuda.Event(enable_timing=True))
 
     def spin(self, seconds: float) -> None:
         """Queue work that takes about so long and does nothing else."""
@@ -94,11 +82,24 @@ class Accelerator:
             self._rate = self._calibrated()
         self._spin(max(1, round(seconds * self._rate)))
 
-    def capture(self, work: Callable[[], object]) -> Replay:
-        """A graph of what `work` queues; what that returns stays alive with it. Raises CaptureFailed: of these kinds
-        of device none has graphs that torch can capture.
-        """
-        raise CaptureFailed(f"torch has no graphs that can be captured on {self.name}")
+    def _spin(self, units: int) -> None:
+        """A unit is 1,000 cycles of the clock that `_sleep` reads."""
+        torch.cuda._sleep(1000 * units)
+
+    def _calibrated(self) -> float:
+        """Units a second, by events around ever more units, until they take long enough to be told."""
+        units, start, end = 1, self.event(), self.event()
+        self._spin(units)
+        for _ in range(64):
+            self.synchronize()
+            start.record()
+            self._spin(units)
+            end.record()
+            self.synchronize()
+            if (seconds := end.seconds_since(start)) >= SPUN_S:
+                break
+            units *= 2
+        return units / max(seconds, 1e-9)
 
     def flush(self) -> None:
         """Queue a write of twice what the last cache holds."""
@@ -109,84 +110,35 @@ class Accelerator:
 
     def cache_bytes(self) -> int:
         """What its last cache holds, 0 where it does not tell."""
-        asked = getattr(self._torch, "get_device_properties", None)
-        properties = asked(self.device) if asked else None
-        return int(getattr(properties, "L2_cache_size", 0) or getattr(properties, "last_level_cache_size", 0) or 0)
+        return int(getattr(torch.cuda.get_device_properties(self.device), "L2_cache_size", 0))
 
     def rng_state(self) -> Tensor:
         """The state that random numbers on it come from."""
-        state: Tensor = self._torch.get_rng_state(*self._where)
-        return state
+        return torch.cuda.get_rng_state(self.device)
 
     def set_rng_state(self, state: Tensor) -> None:
         """Go on from that state."""
-        self._torch.set_rng_state(state, *self._where)
+        torch.cuda.set_rng_state(state, self.device)
 
     def requested_bytes(self) -> int:
         """Bytes of living tensors as they were asked for, without the allocator's rounding."""
-        if self.device.type == "mps":
-            return int(self._torch.current_allocated_memory())
-        return self._counted("requested_bytes.all.current")
+        return int(torch.cuda.memory_stats(self.device).get("requested_bytes.all.current", 0))
 
     def peak_requested_bytes(self) -> int:
-        """The most of them since `reset_peak`; raises Unsupported where torch keeps no count."""
-        return self._counted("requested_bytes.all.peak")
+        """The most of them since `reset_peak`."""
+        return int(torch.cuda.memory_stats(self.device).get("requested_bytes.all.peak", 0))
 
     def reset_peak(self) -> None:
-        """Forget the peak; raises Unsupported where torch keeps none."""
-        if not hasattr(self._torch, "reset_peak_memory_stats"):
-            raise Unsupported(f"torch counts no peak of memory on {self.name}")
-        self._torch.reset_peak_memory_stats(self.device)
+        """Forget the peak."""
+        torch.cuda.reset_peak_memory_stats(self.device)
 
-    def free_bytes(self) -> int | None:
-        """What the driver has left, and what torch's allocator holds and nobody uses; None where it is not known."""
-        if self.device.type == "mps":
-            return int(self._torch.recommended_max_memory() - self._torch.current_allocated_memory())
-        try:
-            free, _ = self._torch.mem_get_info(self.device)
-        except (AttributeError, RuntimeError, AssertionError):  # some drivers do not tell, nor a torch without any
-            return None
-        return int(free + self._torch.memory_reserved(self.device) - self._torch.memory_allocated(self.device))
+    def free_bytes(self) -> int:
+        """What the driver has left, and what torch's allocator holds and nobody uses."""
+        free, _ = torch.cuda.mem_get_info(self.device)
+        return free + torch.cuda.memory_reserved(self.device) - torch.cuda.memory_allocated(self.device)
 
     def release_workspaces(self) -> None:
-        """Give back the memory that the device's libraries keep for themselves, where torch can tell them to."""
-
-    def _counted(self, key: str) -> int:
-        if not hasattr(self._torch, "memory_stats"):
-            raise Unsupported(f"torch counts no requested bytes on {self.name}")
-        return int(self._torch.memory_stats(self.device).get(key, 0))
-
-    def _spin(self, units: int) -> None:
-        """A product over and over: it neither waits for the host nor reads more than a cache holds."""
-        if self._spinner is None:
-            one = torch.ones(SPINNER, SPINNER, device=self.device)
-            self._spinner = one, torch.empty_like(one)
-        one, into = self._spinner
-        for _ in range(units):
-            torch.mm(one, one, out=into)
-
-    def _calibrated(self) -> float:
-        """Units a second, by events around ever more units, until they take long enough to be told."""
-        units, start, end = 1, self.event(), self.event()
-        with torch.no_grad():
-            self._spin(units)
-            for _ in range(64):
-                self.synchronize()
-                start.record()
-                self._spin(units)
-                end.record()
-                self.synchronize()
-                if (seconds := end.seconds_since(start)) >= SPUN_S:
-                    break
-                units *= 2
-        return units / max(seconds, 1e-9)
-
-
-class CudaAccelerator(Accelerator):
-    """CUDA, and ROCm, which torch calls by the same names: with graphs, and an instruction that waits."""
-
-    def release_workspaces(self) -> None:
-        """Those of cuBLAS, by the function that torch's own graph trees call."""
+        """Give back the memory that cuBLAS keeps, by the function that torch's own graph trees call."""
         if release := getattr(torch._C, "_cuda_clearCublasWorkspaces", None):
             release()
 
@@ -238,10 +190,6 @@ class CudaAccelerator(Accelerator):
             graph.capture_end()
         self.synchronize()
 
-    def _spin(self, units: int) -> None:
-        """A unit is 1,000 cycles of the clock that `_sleep` reads."""
-        torch.cuda._sleep(1000 * units)
-
 
 @contextmanager
 def _nothing_waits() -> Iterator[None]:
@@ -275,28 +223,23 @@ def _end(graph: Any) -> None:
         return
 
 
-# by the kind of device; tests put theirs here
-MAKERS: dict[str, Callable[[str], Accelerator]] = {"cuda": CudaAccelerator, "xpu": Accelerator, "mps": Accelerator}
+MAKE = Accelerator  # tests put theirs here
 _MADE: dict[str, Accelerator] = {}
 
 
 def accelerator_of(device: str | torch.device) -> Accelerator | None:
     """The one accelerator of that name in this process; None for the CPU."""
     name = str(device)
-    kind = name.partition(":")[0]
-    if kind not in MAKERS:
+    if not name.startswith("cuda"):
         return None
     if name not in _MADE:
-        _MADE[name] = MAKERS[kind](name)
+        _MADE[name] = MAKE(name)
     return _MADE[name]
 
 
 def known_device(name: str) -> str:
     """The name of a workload's device; of `auto` what that is in this process."""
-    if name != "auto":
-        return name
-    found = torch.accelerator.current_accelerator(check_available=True)
-    return found.type if found else "cpu"
+    return ("cuda" if torch.cuda.is_available() else "cpu") if name == "auto" else name
 
 
 def place_of(device: str) -> torch.device:

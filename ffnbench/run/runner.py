@@ -1,6 +1,6 @@
 """The measuring itself, from the parent: one worker after another, rounds shuffled, nothing lost on the way.
 
-A worker is a process with a block of rounds; where it comes from is worker_source.py's. Only one ever measures. A case
+A worker is a process with a block of rounds; where it comes from is workers.py's. Only one ever measures. A case
 that fails is dropped and told; a worker that dies is replaced without the case that killed it.
 """
 
@@ -17,19 +17,18 @@ from typing import Any
 
 from ffnbench import jsonable
 from ffnbench.device.environment import describe, usable_memory
-from ffnbench.device.machine_noise import Watch
 from ffnbench.errors import Unfinished, termination_as_interruption
 from ffnbench.metrics import LATENCY, METRICS
-from ffnbench.plan import Backend, Note, NoteKind, Plan
+from ffnbench.plan import Backend, Plan
 from ffnbench.result import Bound, CaseCost, Environment, FailureKind, Progress, Run, Sample, Side, Timer
-from ffnbench.run.arms import Launch, Worker, sides_of
 from ffnbench.run.ceiling_samples import RoofSamples
-from ffnbench.run.devices import Devices
 from ffnbench.run.judging import OutputChecks
+from ffnbench.run.limits import Devices
 from ffnbench.run.log import Finder, Found
+from ffnbench.run.neighbours import Watch
 from ffnbench.run.schedule import Schedule, Tally
 from ffnbench.run.session import Session, WorkerLost
-from ffnbench.run.worker_pool import RESTARTS, WorkerPool
+from ffnbench.run.workers import RESTARTS, Launch, Worker, WorkerPool
 from ffnbench.stats.rounds import Table, is_clean
 from ffnbench.stats.stopping import Answered
 from ffnbench.units import TIME, quantity
@@ -78,7 +77,7 @@ def run(
     interrupted, stopped = False, ""
     try:
         with termination_as_interruption():
-            runner.measure(watch)
+            runner.measure()
     except KeyboardInterrupt:
         interrupted = True
     except Unfinished as problem:
@@ -157,17 +156,16 @@ class _Runner:
     def _timed(self) -> bool:
         return "latency" in self.plan.metrics
 
-    def measure(self, watch: Watch) -> None:
+    def measure(self) -> None:
         """One worker after another, until a limit is met. Each has a number of its own, those that are lost too."""
         self._tell("starting")
         self.source.start()
         facts = self.source.greeting()
-        self.sides = sides_of(facts.get("arms", []))
+        self.sides = facts.get("sides", ())
         index = 0
         while self.found.alive and not self.limit:
             starter, worker = self.source.next(self.plan.protocol.workers - self.schedule.whole)
             self.schedule.worker_begins()
-            watch.worker_begins()
             try:
                 if self.environment is None:
                     self._find_devices(worker, facts)
@@ -177,7 +175,6 @@ class _Runner:
             else:
                 self.schedule.worker_done()
             finally:
-                watch.worker_done()
                 worker.close()
             self._judge()
             self._look()
@@ -187,18 +184,16 @@ class _Runner:
     def run(self, watch: Watch, **how: Any) -> Run:
         """All that was found, and `how` it ended."""
         found, checks = self.found, self.checks
-        around = watch.around()
-        noise = watch.notes(max(case.workload.threads for case in self.plan.cases) if self._timed else 0)
         return Run(
             plan=found.plan,
             samples=tuple(found.samples),
             failures=tuple(found.failures),
-            warnings=(*found.notes, *(Note(text=text, kind=NoteKind.SEEN) for text in noise)),
+            warnings=tuple(found.notes),
             environment=self.environment,
             limit=self.limit if self.plan.protocol.precision is not None else "",
             timer=self.timer,
             sides=self.sides,
-            around=around,
+            around=watch.around(),
             roofs=tuple(found.roofs),
             judged=checks.judged,
             inputs=tuple(found.inputs.values()),

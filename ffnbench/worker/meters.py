@@ -18,8 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from ffnbench.device.accelerator import Accelerator, Replay, accelerator_of, place_of
-from ffnbench.device.caches import caches
-from ffnbench.device.ceilings import UNKNOWN_CACHE
+from ffnbench.device.ceilings import UNKNOWN_CACHE, caches
 from ffnbench.device.device_time import GRAPH, QUEUE, UNROLLED, DeviceTimer
 from ffnbench.errors import Unsupported
 from ffnbench.ffn.like import relative_error, tolerance_of
@@ -335,7 +334,7 @@ def _on_accelerator(
     if subject.by_device and apart:
         if device is None:
             raise Unsupported(
-                f"the time of {subject.accelerator.name} can't be had apart: "  # type: ignore[union-attr]
+                "the device's own time can't be had apart: "
                 "its calls can't be captured, and none is in the queue before the last has begun",
                 "--time wall measures what a caller waits for",
             )
