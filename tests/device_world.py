@@ -2,12 +2,11 @@
 
 One stream in order: a kernel starts once its launch has arrived and the one before has ended. The host runs ahead of
 it, until 1,024 launches are in the queue: then it waits for room. An event is stamped when the stream reaches it, in
-steps of half a microsecond (cudaEventElapsedTime). A graph is launched as one, and what it launches is not run while it
-is captured; to wait for the device in a capture is an error. An illegal access is an error of every later call of its
-process. Memory is handed out in blocks of 512 bytes. Reading the host's clock takes time like all that the host does.
+steps of half a microsecond (cudaEventElapsedTime). An illegal access is an error of every later call of its process.
+Memory is handed out in blocks of 512 bytes. Reading the host's clock takes time like all that the host does.
 
-Tensors are on the CPU and hold real numbers: a graph that is launched again computes again. Modules of this file launch
-kernels of given lengths; of any other module, in a world with `ops`, each operation is a kernel and takes memory.
+Tensors are on the CPU and hold real numbers. Modules of this file launch kernels of given lengths; of any other module,
+in a world with `ops`, each operation is a kernel and takes memory.
 """
 
 from __future__ import annotations
@@ -27,12 +26,11 @@ import torch
 from conftest import FACTS
 from torch import Tensor, nn
 from torch.multiprocessing.reductions import StorageWeakRef
-from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
-from torch.utils._pytree import tree_leaves, tree_map
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 
 from ffnbench import jsonable
 from ffnbench.device import accelerator, nvml
-from ffnbench.device.accelerator import CaptureFailed, Replay
 from ffnbench.plan import Plan
 from ffnbench.run.session import WorkerLost
 from ffnbench.worker.jobs import Jobs
@@ -64,12 +62,10 @@ class World:
     mark_s: float = 0.3 * US  # of the stream
     read_s: float = 0.05 * US  # to read the host's clock
     wait_s: float = 8 * US  # to wait for a device that has nothing to do
-    replay_s: float = 9 * US
     latency_s: float = 3 * US  # from a launch to its arrival
     gap_s: float = 0.1 * US  # between two kernels of a queue
     flush_s: float = 60 * US
     spin: float = 1.04  # a spin takes this times what it was asked for
-    graphs: bool = True
     depth: int = 1024
     tick_s: float = 0.5 * US
     memory_bytes: int = 80 << 30
@@ -114,8 +110,6 @@ class Context:
     launched: int = 0  # kernels that have run
     issued: int = 0  # launches by the host
     _queue: deque[float] = field(default_factory=deque)
-    _captured: list[Kernel] | None = None
-    _no_waiting: bool = False
     _flushes: int = 0
     _seen: dict[object, int] = field(default_factory=dict)
     _alive: dict[StorageWeakRef, int] = field(default_factory=dict)
@@ -135,10 +129,6 @@ class Context:
         self.world.host_s += seconds
 
     def synchronize(self) -> None:
-        if self._no_waiting:
-            raise RuntimeError("called a synchronizing CUDA operation")
-        if self._captured is not None:
-            raise RuntimeError("CUDA error: operation not permitted when stream is capturing")
         self.world.host_s = max(self.world.host_s, self.free_s) + self.world.wait_s
         self._check()
 
@@ -149,25 +139,17 @@ class Context:
     # of the stream
 
     def launch(self, kernel: Kernel) -> None:
-        """Put a kernel into the queue, or into the graph that is captured."""
+        """Put a kernel into the queue."""
         self._check()
         self.world.host_s += self.world.launch_s
         self.issued += 1
         if self.issued % self.world.stall_every == 0:
             self.world.host_s += self.world.stall_s
-        if self._captured is not None:
-            self._captured.append(kernel)
-        else:
-            self._run([kernel])
-
-    def _run(self, kernels: list[Kernel]) -> None:
-        arrives = self._arrival()
-        for kernel in kernels:
-            start = max(arrives, self.free_s + self.world.gap_s)
-            self.free_s = start + self._seconds(kernel, start)
-            if kernel.illegal and self.broken_s is None:
-                self.broken_s = self.free_s
-            self.launched += 1
+        start = max(self._arrival(), self.free_s + self.world.gap_s)
+        self.free_s = start + self._seconds(kernel, start)
+        if kernel.illegal and self.broken_s is None:
+            self.broken_s = self.free_s
+        self.launched += 1
         self._queue.append(self.free_s)
 
     def _arrival(self) -> float:
@@ -192,32 +174,6 @@ class Context:
     def flush(self) -> None:
         self.launch(Kernel(self.world.flush_s))
         self._flushes += 1
-
-    def capture(self, work: Callable[[], object]) -> Replay:
-        if not self.world.graphs:
-            raise CaptureFailed("this device has no graphs")
-        self._no_waiting = True
-        try:
-            work()
-        except RuntimeError as problem:
-            raise CaptureFailed(str(problem).splitlines()[0]) from problem
-        finally:
-            self._no_waiting = False
-        self.synchronize()
-        self._captured, recorded = [], _Recorded()
-        try:
-            with recorded:
-                kept = work()
-            return Graph(self, self._captured, recorded, kept)
-        except RuntimeError as problem:
-            raise CaptureFailed(str(problem).splitlines()[0]) from problem
-        finally:
-            self._captured = None
-
-    @property
-    def capturing(self) -> bool:
-        """Whether what is launched now goes into a graph."""
-        return self._captured is not None
 
     # of random numbers
 
@@ -311,51 +267,6 @@ class Mark:
         return (round(self.stamp / tick) - round(start.stamp / tick)) * tick
 
 
-@dataclass
-class Graph:
-    """Kernels in the order of their launches, and the operations that compute what they do."""
-
-    context: Context
-    kernels: list[Kernel]
-    recorded: _Recorded
-    kept: object
-
-    def replay(self) -> None:
-        self.context._check()
-        self.context.world.host_s += self.context.world.replay_s
-        self.context._run(self.kernels)
-        self.recorded.again()
-
-
-class _Recorded(TorchDispatchMode):
-    """Operations with what they gave: played again, they write there once more, by what their inputs hold then."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.steps: list[tuple[Any, Any, Any, Any]] = []
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        given = func(*args, **(kwargs or {}))
-        if not func.is_view:
-            self.steps.append((func, *_aliases((args, kwargs or {}, given))))
-        return given
-
-    def again(self) -> None:
-        """Compute once more, below autograd."""
-        with _disable_current_modes(), torch.inference_mode(), torch._C._AutoDispatchBelowAutograd():
-            for func, args, kwargs, given in self.steps:
-                found = func(*args, **kwargs)
-                for old, new in zip(tree_leaves(given), tree_leaves(found), strict=True):
-                    if isinstance(old, Tensor) and old is not new:
-                        old.copy_(new)
-
-
-def _aliases(values: Any) -> Any:
-    """The same memory by other tensors: autograd takes a gradient over as it is where nobody else holds it."""
-    with _disable_current_modes(), torch._C._AutoDispatchBelowAutograd():
-        return tree_map(lambda one: one.detach() if isinstance(one, Tensor) else one, values)
-
-
 class Ops(TorchDispatchMode):
     """Every operation is a kernel, of a length by its work, and takes memory for what it makes."""
 
@@ -423,7 +334,7 @@ def used(context: Context) -> Iterator[Context]:
 
 def install(patch: pytest.MonkeyPatch, world: World) -> None:
     """Put the simulated device where devices are looked for, under the name cuda, and its NVML."""
-    patch.setattr(accelerator, "MAKERS", {"cuda": lambda name: current()})
+    patch.setattr(accelerator, "MAKE", lambda name: current())
     patch.setattr(accelerator, "_MADE", {})
     library = SimpleNamespace(
         nvmlDeviceGetCurrentClocksEventReasons=lambda handle: world.bits(),
@@ -431,7 +342,7 @@ def install(patch: pytest.MonkeyPatch, world: World) -> None:
         nvmlDeviceGetTemperature=lambda handle, kind: 60,
         nvmlDeviceGetPowerUsage=lambda handle: 500_000,
     )
-    card = nvml.Card(nvml.Library(library), 0, 0)
+    card = nvml.Card(library, 0)
     patch.setattr(nvml, "card_of", lambda device: card)
 
 
@@ -458,7 +369,7 @@ class SimulatedWorker:
         self.context.free_s = world.host_s
 
     def greeting(self) -> dict[str, Any]:
-        return {**FACTS, "gpus": 1, "accelerator": "cuda", "gpu_names": ["Simulated"], "cuda": "13.0"}
+        return {**FACTS, "gpus": 1, "gpu_names": ["Simulated"], "cuda": "13.0"}
 
     def ask(self, request: dict[str, Any], timeout_s: float) -> dict[str, Any]:
         if self.gone:
@@ -523,18 +434,18 @@ class _Launching(torch.autograd.Function):
 class Kernels(nn.Module):
     """`kernels` launches of `us` microseconds each, after `python_us` of the host's own work; the rest by name.
 
-    `waits`: it asks for a number, as .item() does. `wont`: it can't be captured. `breaks_at`: the call from which on
+    `waits`: it asks for a number, as .item() does. `breaks_at`: the call from which on
     its kernel accesses what is not there. `cold`: times as long, where the cache was flushed.
     """
 
     def __init__(
         self, d_model: int, d_ff: int, kernels: int = 1, us: float = 10.0, python_us: float = 8.0, cold: float = 1.0,
-        breaks_at: int = 0, *, waits: bool = False, wont: bool = False,
+        breaks_at: int = 0, *, waits: bool = False,
     ) -> None:  # fmt: skip
         super().__init__()
         self.weight = nn.Parameter(torch.full((d_model,), 2.0))
         self.kernels, self.seconds, self.python, self.cold = kernels, us * US, python_us * US, cold
-        self.breaks_at, self.waits, self.wont, self.calls = breaks_at, waits, wont, 0
+        self.breaks_at, self.waits, self.calls = breaks_at, waits, 0
 
     def forward(self, x: Tensor) -> Tensor:
         return _Launching.apply(x, self.weight, self)
@@ -544,8 +455,6 @@ class Kernels(nn.Module):
         context = current()
         self.calls += 1
         context.python(self.python)
-        if self.wont and context.capturing:
-            raise RuntimeError("CUDA error: operation not permitted when stream is capturing")
         illegal = bool(self.breaks_at) and self.calls >= self.breaks_at
         for number in range(times * self.kernels):
             context.launch(Kernel(self.seconds, (id(self), times, number), self.cold, illegal))

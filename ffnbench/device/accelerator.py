@@ -1,14 +1,10 @@
-"""A GPU as torch.cuda offers it (ROCm's too): its clock, events, graphs and memory. Runs inside a worker.
+"""A GPU as torch.cuda offers it (ROCm's too): its clock, events and memory. Runs inside a worker.
 
 All that is timed on it goes through one Accelerator, so that tests can bring a simulated one.
 """
 
 from __future__ import annotations
 
-import gc
-import warnings
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from time import perf_counter as clock
 from typing import Any
@@ -19,10 +15,6 @@ from torch import Tensor
 SPUN_S = 0.002  # that a spin is calibrated with, at least
 INFINITY_CACHE = 1 << 28  # bytes of AMD's largest, which stands behind the cache that HIP tells of
 LEAST_CACHE = 1 << 25  # bytes, where the device does not tell what its last cache holds
-
-
-class CaptureFailed(Exception):
-    """What was called can't be captured: it waits for the device, or copies to the host."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,18 +30,6 @@ class Event:
     def seconds_since(self, start: Event) -> float:
         """Seconds of the device between two marks that it has passed."""
         return float(start.of_torch.elapsed_time(self.of_torch)) / 1e3
-
-
-@dataclass(frozen=True, slots=True)
-class Replay:
-    """A graph of device work that was captured once: replaying it launches all of it at once."""
-
-    graph: Any
-    kept: object  # what the graph writes stays alive with it
-
-    def replay(self) -> None:
-        """Queue the work."""
-        self.graph.replay()
 
 
 class Accelerator:
@@ -141,86 +121,6 @@ class Accelerator:
         """Give back the memory that cuBLAS keeps, by the function that torch's own graph trees call."""
         if release := getattr(torch._C, "_cuda_clearCublasWorkspaces", None):
             release()
-
-    def capture(self, work: Callable[[], object]) -> Replay:
-        """Warm up on a side stream, as torch asks. What waits for the device is found there, before a capture begins:
-        one that breaks off may leave random numbers unusable.
-        https://docs.pytorch.org/docs/stable/notes/cuda.html#cuda-graphs
-        """
-        stream, graph, begun = torch.cuda.Stream(self.device), torch.cuda.CUDAGraph(), False
-        try:
-            stream.wait_stream(torch.cuda.current_stream(self.device))
-            with torch.cuda.stream(stream), _nothing_waits():
-                work()  # once: it is warm, but the matrix library has a workspace for each stream
-            torch.cuda.current_stream(self.device).wait_stream(stream)
-            self.synchronize()
-            gc.collect()  # what is collected during a capture could not be freed
-            with torch.cuda.stream(stream), _no_collection(), self._workspaces_of_its_own():
-                begun = True
-                graph.capture_begin(capture_error_mode="global")
-                try:
-                    kept = work()
-                except BaseException:
-                    _end(graph)
-                    raise
-                graph.capture_end()
-        except Exception as problem:
-            self.synchronize()
-            if begun:
-                self._mend(stream)
-            first = next(iter(str(problem).strip().splitlines()), type(problem).__name__)  # torch adds advice
-            raise CaptureFailed(first.strip()[:200]) from problem
-        return Replay(graph, kept)
-
-    @contextmanager
-    def _workspaces_of_its_own(self) -> Iterator[None]:
-        """What the matrix library takes in here is memory of the graph, which no call after it uses or gives back."""
-        self.release_workspaces()
-        try:
-            yield
-        finally:
-            self.release_workspaces()
-
-    def _mend(self, stream: Any) -> None:
-        """Capture a trifle: one that ends well takes the generator of random numbers out of one that broke off."""
-        one, graph = torch.empty(1, device=self.device), torch.cuda.CUDAGraph()
-        with torch.cuda.stream(stream):
-            graph.capture_begin()
-            one.zero_()
-            graph.capture_end()
-        self.synchronize()
-
-
-@contextmanager
-def _nothing_waits() -> Iterator[None]:
-    """Operations of torch that would wait for the device raise RuntimeError in here."""
-    before = torch.cuda.get_sync_debug_mode()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # torch says that it does not find all of them
-        torch.cuda.set_sync_debug_mode("error")
-    try:
-        yield
-    finally:
-        torch.cuda.set_sync_debug_mode(before)
-
-
-@contextmanager
-def _no_collection() -> Iterator[None]:
-    was = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was:
-            gc.enable()
-
-
-def _end(graph: Any) -> None:
-    """End a capture that has failed: the stream takes work again."""
-    try:
-        graph.capture_end()
-    except Exception:  # it says once more that the capture is not valid
-        return
 
 
 MAKE = Accelerator  # tests put theirs here
