@@ -132,7 +132,7 @@ def refuse_at_once(plan: Plan) -> None:
         refuse_time(plan.with_device("cpu"))
     available = memory_for(plan)
     if available is not None:
-        check_fits(plan.with_device("cpu"), available, {})
+        check_fits(plan.with_device("cpu"), available)
 
 
 def refuse_device(device: str) -> None:

@@ -142,13 +142,13 @@ def fit_into(plan: Plan, available: int | None) -> Plan:
     return replace(plan, cases=tuple(kept), notes=(*plan.notes, *notes))
 
 
-def check_fits(plan: Plan, available: int | None, free: Mapping[str, int]) -> None:
+def check_fits(plan: Plan, available: int | None, free: Mapping[str, int] | None = None) -> None:
     """Raise FfnbenchError where memory does not hold the plan. `available` in bytes of the machine, None where it is
     not known; `free`, those of GPUs, by name.
     """
     for device in _used(plan):
         needed = memory_needed([case for case in plan.cases if case.workload.device == device])
-        room, whose = (available, "") if device == "cpu" else (free.get(device), f" on {device}")
+        room, whose = (available, "") if device == "cpu" else ((free or {}).get(device), f" on {device}")
         if room is not None and needed > room:
             raise FfnbenchError(
                 f"this needs {quantity(needed, IEC)} of memory at once, and {quantity(room, IEC)} are available{whose}",
