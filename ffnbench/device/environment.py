@@ -75,7 +75,10 @@ def auto_device(facts: Mapping[str, Any]) -> str:
 
 
 def about_torch() -> dict[str, Any]:
-    """What torch says of itself, and which GPUs it sees; called in a worker."""
+    """What torch says of itself, which GPUs it sees, and what speaks to it; called in a worker.
+
+    Of the variables only those that speak to torch, its libraries and the loader are told: others may be secrets.
+    """
     import torch
 
     from ffnbench.device.waiting import source, threads_of
@@ -84,14 +87,16 @@ def about_torch() -> dict[str, Any]:
     blas = re.search(r"BLAS_INFO=(\w+)", torch.__config__.show())
     return {
         "python": platform.python_version(),
-        "build": about_build(),
         "version": torch.__version__,
+        "commit": torch.version.git_version,
         "threads": torch.get_num_threads(),
         "waits": source(threads_of()),
         "capability": torch.backends.cpu.get_cpu_capability(),
         "blas": blas[1] if blas else None,
         "cuda": torch.version.cuda,
         "hip": torch.version.hip,
+        "float32_matmul": torch.get_float32_matmul_precision(),
+        "variables": {name: value for name, value in os.environ.items() if name.startswith(SPEAKING)},
         **gpus,
     }
 
@@ -130,30 +135,6 @@ def about_device(device: str, label: str = "") -> dict[str, Any]:
         "gpu_capability": getattr(found, "gcnArchName", None) if amd else f"{found.major}.{found.minor}",
     }
     return told if amd else told | nvml.facts(device)
-
-
-def about_build() -> dict[str, str]:
-    """Everything in which two workers may differ and latency may depend on: called in a worker, shown where it differs.
-
-    Of the variables only those that speak to torch, its libraries and the loader are told: others may be secrets.
-    """
-    import torch
-
-    blas = re.search(r"BLAS_INFO=(\w+)", torch.__config__.show())
-    found = {
-        "python": platform.python_version(),
-        "torch": torch.__version__,
-        "torch commit": torch.version.git_version,
-        "default threads": torch.get_num_threads(),
-        "CPU capability": torch.backends.cpu.get_cpu_capability(),
-        "BLAS": blas[1] if blas else None,
-        "CUDA": torch.version.cuda,
-        "HIP": torch.version.hip,
-        "GPU": ", ".join(dict.fromkeys(about_gpus()["gpu_names"])) or None,
-        "float32 matmul": torch.get_float32_matmul_precision(),
-    }
-    told = {name: str(value) for name, value in found.items() if value is not None}
-    return told | {name: value for name, value in os.environ.items() if name.startswith(SPEAKING)}
 
 
 # of the GPU that is used: what its speed depends on and nobody changes from run to run, which the fingerprint holds

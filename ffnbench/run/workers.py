@@ -25,6 +25,11 @@ from ffnbench.worker.channel import Message
 
 RESTARTS = 3
 NONE = "none"
+COMPARED = {  # of what a worker says of itself, and in which words
+    "python": "python", "version": "torch", "commit": "torch commit", "threads": "default threads", "blas": "BLAS",
+    "capability": "CPU capability", "cuda": "CUDA", "hip": "HIP", "gpu_names": "GPUs",
+    "float32_matmul": "float32 matmul",
+}  # fmt: skip
 
 
 class Worker(Protocol):
@@ -93,16 +98,18 @@ class WorkerGroup:
     def greeting(self) -> dict[str, Any]:
         """Those of the reference's, the GPUs that all of them see, and under `sides` in what they differ."""
         told = {arm: member.greeting() for arm, member in self._members.items()}
-        builds = {arm: said.get("build", {}) for arm, said in told.items() if self._cases(arm) != (CONTROL,)}
         fewest = min(said["gpus"] for said in told.values())
-        return told[self._plan.arms[0]] | {"gpus": fewest, "sides": self._sides(builds)}
+        return told[self._plan.arms[0]] | {"gpus": fewest, "sides": self._sides(told)}
 
-    def _sides(self, builds: Mapping[Arm, dict[str, str]]) -> tuple[Side, ...]:
+    def _sides(self, told: Mapping[Arm, dict[str, Any]]) -> tuple[Side, ...]:
         """Of each arm its cases and what its worker told: kept is what differs."""
         facts = {}
-        for arm, build in builds.items():
-            source = {"source": arm.source} if arm.source and not arm.name else {}  # a name says it better than a path
-            facts[arm] = {"interpreter": arm.python or "ffnbench's own"} | source | dict(arm.env) | build
+        for arm, said in told.items():
+            if self._cases(arm) != (CONTROL,):
+                source = {"source": arm.source} if arm.source and not arm.name else {}  # a name says it better
+                known = {words: str(said[name]) for name, words in COMPARED.items() if said.get(name)}
+                facts[arm] = {"interpreter": arm.python or "ffnbench's own"} | source | dict(arm.env) | known
+                facts[arm] |= said.get("variables", {})
         names = dict.fromkeys(name for found in facts.values() for name in found)
         differ = [name for name in names if len({found.get(name, NONE) for found in facts.values()}) > 1]
         return tuple(
