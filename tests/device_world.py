@@ -3,10 +3,10 @@
 One stream in order: a kernel starts once its launch has arrived and the one before has ended. The host runs ahead of
 it, until 1,024 launches are in the queue: then it waits for room. An event is stamped when the stream reaches it, in
 steps of half a microsecond (cudaEventElapsedTime). An illegal access is an error of every later call of its process.
-Memory is handed out in blocks of 512 bytes. Reading the host's clock takes time like all that the host does.
+Reading the host's clock takes time like all that the host does.
 
-Tensors are on the CPU and hold real numbers. Modules of this file launch kernels of given lengths; of any other module,
-in a world with `ops`, each operation is a kernel and takes memory.
+Tensors are on the CPU and hold real numbers. Modules of this file launch kernels of given lengths; memory is not
+simulated.
 """
 
 from __future__ import annotations
@@ -25,9 +25,6 @@ import pytest
 import torch
 from conftest import FACTS
 from torch import Tensor, nn
-from torch.multiprocessing.reductions import StorageWeakRef
-from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves
 
 from ffnbench import jsonable
 from ffnbench.device import accelerator, nvml
@@ -39,7 +36,6 @@ from ffnbench.worker.loop import answer_to
 US = 1e-6
 AT_ONCE = {"warmup_s": 0.004, "min_sample_s": 0.004}  # nothing here has to get warm, and nothing scatters
 ILLEGAL = "CUDA error: an illegal memory access was encountered\nCUDA kernel errors might be asynchronously reported"
-MANY = 200  # tensors, of which it is looked only now and then which are gone
 POWER_CAP, THERMAL = 0x4, 0x40  # bits of nvmlClocksEventReasons
 
 
@@ -69,11 +65,9 @@ class World:
     depth: int = 1024
     tick_s: float = 0.5 * US
     memory_bytes: int = 80 << 30
-    workspace_bytes: int = 4096 * 1024 * 2 + 16 * 1024 * 8  # cuBLAS's default, CUBLAS_WORKSPACE_CONFIG=:4096:2:16:8
     slow: tuple[Slow, ...] = ()
     stall_s: float = 0.0  # for which the host stands still, once in so many launches
     stall_every: int = 97
-    ops: bool = False  # whether operations of torch are kernels and take memory
     host_s: float = 1000.0
 
     def share(self, at: float) -> float:
@@ -104,16 +98,11 @@ class Context:
     device: torch.device = field(default_factory=partial(torch.device, "cpu"))
     free_s: float = 0.0  # when the stream has done all
     broken_s: float | None = None
-    requested: int = 0
-    blocks: int = 0
-    peak: int = 0
     launched: int = 0  # kernels that have run
     issued: int = 0  # launches by the host
     _queue: deque[float] = field(default_factory=deque)
     _flushes: int = 0
     _seen: dict[object, int] = field(default_factory=dict)
-    _alive: dict[StorageWeakRef, int] = field(default_factory=dict)
-    _workspace: bool = False
 
     # of the host
 
@@ -183,64 +172,8 @@ class Context:
     def set_rng_state(self, state: Tensor) -> None:
         torch.set_rng_state(state)
 
-    # of memory
-
-    def allocate(self, size: int) -> None:
-        """Take memory as a tensor does."""
-        block = -(-size // 512) * 512
-        if self.blocks + block > self.world.memory_bytes:
-            whole, free = (
-                f"{b / 2**30:.2f} GiB" for b in (self.world.memory_bytes, self.world.memory_bytes - self.blocks)
-            )
-            raise torch.OutOfMemoryError(
-                f"CUDA out of memory. Tried to allocate {size / 2**30:.2f} GiB. GPU 0 has a total capacity of {whole} "
-                f"of which {free} is free."
-            )
-        self.requested, self.blocks = self.requested + size, self.blocks + block
-        self.peak = max(self.peak, self.requested)
-
-    def release(self, size: int) -> None:
-        """Give it back."""
-        self.requested, self.blocks = self.requested - size, self.blocks - -(-size // 512) * 512
-
-    def made(self, tensor: Tensor) -> None:
-        """A tensor that an operation has made: its storage takes memory for as long as it lives."""
-        key = StorageWeakRef(tensor.untyped_storage())
-        if key not in self._alive:
-            size = tensor.untyped_storage().nbytes()
-            self.allocate(size)
-            self._alive[key] = size
-
-    def sweep(self) -> None:
-        """What nobody holds any longer is free."""
-        for key in [key for key in self._alive if key.expired()]:
-            self.release(self._alive.pop(key))
-
-    def take_workspace(self) -> None:
-        """The matrix library's, at its first product."""
-        if not self._workspace:
-            self._workspace = True
-            self.allocate(self.world.workspace_bytes)
-
-    def requested_bytes(self) -> int:
-        self.sweep()
-        return self.requested
-
-    def peak_requested_bytes(self) -> int:
-        return self.peak
-
-    def reset_peak(self) -> None:
-        self.sweep()
-        self.peak = self.requested
-
-    def free_bytes(self) -> int | None:
-        self.sweep()
-        return self.world.memory_bytes - self.blocks
-
-    def release_workspaces(self) -> None:
-        if self._workspace:
-            self._workspace = False
-            self.release(self.world.workspace_bytes)
+    def free_bytes(self) -> int:
+        return self.world.memory_bytes
 
 
 @dataclass
@@ -267,44 +200,6 @@ class Mark:
         return (round(self.stamp / tick) - round(start.stamp / tick)) * tick
 
 
-class Ops(TorchDispatchMode):
-    """Every operation is a kernel, of a length by its work, and takes memory for what it makes."""
-
-    PRODUCTS = ("mm", "addmm", "bmm", "baddbmm", "_grouped_mm")
-
-    def __init__(self, context: Context) -> None:
-        super().__init__()
-        self.context, self.count = context, 0
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        kwargs, context, name = kwargs or {}, self.context, func._overloadpacket.__name__
-        has = partial(torch._C._dispatch_has_kernel_for_dispatch_key, func.name())
-        if has("CompositeImplicitAutograd") and not has("CPU"):
-            with self:
-                if (found := func.decompose(*args, **kwargs)) is not NotImplemented:
-                    return found
-        if name == "_local_scalar_dense":
-            context.synchronize()
-        self.count += 1
-        if len(context._alive) < MANY or self.count % MANY == 0:
-            context.sweep()
-        product = name in self.PRODUCTS
-        if product:
-            context.take_workspace()
-        given = func(*args, **kwargs)
-        tensors = [one for one in tree_leaves(given) if isinstance(one, Tensor)]
-        if func.is_view or not tensors:
-            return given
-        for tensor in tensors:
-            context.made(tensor)
-        if not name.startswith(("empty", "new_empty", "lift_fresh", "detach")):
-            read = [one for one in tree_leaves((args, kwargs)) if isinstance(one, Tensor)]
-            moved = sum(one.nbytes for one in (*read, *tensors))
-            flops = 2 * tensors[0].numel() * read[-1].shape[-2] if product and read[-1].dim() > 1 else 0
-            context.launch(Kernel(max(2 * US, moved / 2e12, flops / 4e14), (name, tensors[0].shape)))
-        return given
-
-
 # the process that is running now
 
 
@@ -322,11 +217,7 @@ def used(context: Context) -> Iterator[Context]:
     accelerator._MADE.clear()
     _current.append(context)
     try:
-        if context.world.ops:
-            with Ops(context):
-                yield context
-        else:
-            yield context
+        yield context
     finally:
         _current.pop()
         accelerator._MADE.clear()

@@ -10,8 +10,7 @@ from conftest import KnownProber, csv_of
 from device_world import POWER_CAP, US, Context, Kernel, Kernels, Launch, Slow, World, install, shapes, truth_of, used
 
 from ffnbench import api
-from ffnbench.ffn.cost import cost
-from ffnbench.metrics import DEVICE_TIME, HOST_TIME, LATENCY, PEAK, SAVED, WORKSPACE
+from ffnbench.metrics import DEVICE_TIME, HOST_TIME, LATENCY
 from ffnbench.plan import Workload
 from ffnbench.report.shown_report import ShownReport
 from ffnbench.report.tables.compare import compare_table
@@ -203,24 +202,3 @@ def test_a_device_error_fails_the_row_that_made_it_and_no_other(at: int, measure
         assert (found.workers, found.samples) == (3, 12)
         assert found.value == pytest.approx(truth_of(World(), kernels=1, us=50).device, rel=0.02)
     assert len(measure.launch.workers) == 4  # type: ignore[attr-defined]
-
-
-@pytest.mark.parametrize("mode", ["forward", "train"])
-@pytest.mark.parametrize("variant", ["relu", "swiglu", "geglu@bias=true"])
-def test_memory_is_the_closed_form_to_the_byte(variant: str, mode: str, measure: Measure) -> None:
-    """Of real modules, whose every operation takes memory; in bytes as asked for, not in the allocator's blocks."""
-    report = measure(World(ops=True), variant, mode=mode, metrics="memory", d_model=20, d_ff=52, seq_len=7)
-    case = report.plan.cases[0]
-    expected = cost(case.ffn, tokens=7, dtype="float32", train=mode == "train", device="cuda")
-    assert value(report, case.label, PEAK) == expected.peak_bytes
-    assert value(report, case.label, WORKSPACE) == World.workspace_bytes
-    if mode == "train":
-        assert value(report, case.label, SAVED) == expected.saved_bytes
-
-
-def test_memory_that_is_not_there_is_a_failure_of_its_row(measure: Measure) -> None:
-    world = World(ops=True, launch_s=1e-3, memory_bytes=1 << 20, workspace_bytes=1 << 16)
-    report = measure(world, "relu,swiglu@d_ff=20000")
-    assert [(failure.case, failure.kind) for failure in report.failures] == [("swiglu@d_ff=20000", FailureKind.OOM)]
-    assert "Tried to allocate" in report.failures[0].message
-    assert value(report, "relu") > 0
