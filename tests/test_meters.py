@@ -17,7 +17,7 @@ from ffnbench.device.ceilings import CacheLevel
 from ffnbench.errors import Unsupported
 from ffnbench.planning.compare import plan_compare
 from ffnbench.request import CompareRequest
-from ffnbench.worker import jobs, meters
+from ffnbench.worker import jobs, meters, peak_memory
 from ffnbench.worker.evidence import OutputRecorder
 
 D, SEQ = 8, 32
@@ -148,6 +148,17 @@ def test_what_is_timed_of_training_leaves_no_gradients() -> None:
     assert subject.module.calls == 2 * (8 + 8)  # forward and backward: by the wall, and from a queue
     assert subject.module.weight.grad is None
     assert all(x.grad is None for x in subject.pool.renew(3, 8))
+
+
+def test_the_memory_of_an_accelerator_is_what_a_call_adds(monkeypatch: pytest.MonkeyPatch) -> None:
+    """1,000 bytes are alive; a call takes 64 for a moment, and its library keeps 8."""
+    kept: list[int] = []
+    monkeypatch.setattr(Kernels, "issue", lambda module, times: kept.append(8))
+    context: Any = Context(World())
+    context.requested_bytes, context.peak_requested_bytes = lambda: 1000 + sum(kept), lambda: 1000 + 64
+    context.release_workspaces, context.reset_peak = kept.clear, lambda: None
+    assert peak_memory.peak_bytes(on(context)) == 64
+    assert peak_memory.workspace_bytes(on(context)) == 8
 
 
 @pytest.mark.parametrize("draws", [False, True])
