@@ -54,7 +54,7 @@ def gone(*_: object) -> None:
     raise AssertionError("a process was started")
 
 
-def test_no_gpu_no_memory_no_module_are_told_before_any_process(call, monkeypatch) -> None:  # noqa: F811
+def test_no_gpu_and_no_module_are_told_before_any_process(call, monkeypatch) -> None:  # noqa: F811
     made = world.Machine
     monkeypatch.setattr(world, "Machine", lambda **given: made(**given, no_gpu=lambda: "there is none"))
     monkeypatch.setattr(prober, "Session", gone)
@@ -62,7 +62,6 @@ def test_no_gpu_no_memory_no_module_are_told_before_any_process(call, monkeypatc
         (["--device", "cuda"], "device 'cuda' was asked for, but there is none"),
         (["--variants", "relu@device=cuda:1"], "device 'cuda:1' was asked for, but there is none"),
         (["--device", "cuda", "--variants", "conftest:FakeWorker"], "device 'cuda' was asked for, but there is none"),
-        (["--d-model", "200000"], "of memory at once"),
         (["--variants", "relu,nowhere_at_all.mlp:X"], "cannot import 'nowhere_at_all.mlp'"),
         (["--variants", "relu,nowhere.py:X"], "there is no file 'nowhere.py'"),
     ):

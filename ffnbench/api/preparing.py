@@ -9,7 +9,7 @@ from importlib import import_module
 from typing import TypeVar
 
 from ffnbench.api import world
-from ffnbench.device.environment import memory_for, usable_cpus
+from ffnbench.device.environment import usable_cpus
 from ffnbench.errors import FfnbenchError, Unsupported
 from ffnbench.ffn.cost import uncounted
 from ffnbench.plan import CONTROL, OWN, Arm, Case, NoProbe, Note, NoteKind, Plan, Probe, cost_of
@@ -19,7 +19,6 @@ from ffnbench.report.output import NullSink
 from ffnbench.report.shown_report import ShownReport
 from ffnbench.request import AnyRequest, Apart, BlockRequest, CompareRequest, TimingRequest
 from ffnbench.result import CaseCost, Failure, FailureKind
-from ffnbench.run.limits import check_fits
 from ffnbench.run.prober import Prober
 from ffnbench.version import __version__
 
@@ -130,9 +129,6 @@ def refuse_at_once(plan: Plan) -> None:
             refuse_device(case.workload.device)
     if world.MACHINE.no_gpu() and all(case.arm == OWN for case in plan.cases):
         refuse_time(plan.with_device("cpu"))
-    available = memory_for(plan)
-    if available is not None:
-        check_fits(plan.with_device("cpu"), available)
 
 
 def refuse_device(device: str) -> None:

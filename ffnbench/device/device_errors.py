@@ -13,7 +13,6 @@ STICKY = re.compile(r"(CUDA|HIP) error|device-side assert|Triton Error \[(CUDA|H
 FULL = re.compile(
     r"out of memory|CUBLAS_STATUS_ALLOC_FAILED|CUDNN_STATUS_ALLOC_FAILED|rocblas_status_memory_error", re.I
 )
-NO_KERNEL = ("no kernel image is available", "invalid device function")  # this torch was not built for this device
 
 
 def _chain(problem: BaseException | None) -> Iterator[BaseException]:
@@ -33,7 +32,7 @@ def device_error(problem: BaseException) -> str:
         text = str(one)
         sticky = isinstance(one, RuntimeError) and STICKY.search(text) is not None
         named = sticky or type(one).__name__ == "AcceleratorError"
-        if named and not FULL.search(text) and not any(mark in text for mark in NO_KERNEL):
+        if named and not FULL.search(text):
             return first_line(text)
     return ""
 
@@ -42,11 +41,6 @@ def is_full(problem: BaseException) -> bool:
     """Whether the device's memory was too little."""
     full = isinstance(problem, RuntimeError) and FULL.search(str(problem)) is not None
     return full or type(problem).__name__ == "OutOfMemoryError"
-
-
-def lacks_kernels(problem: BaseException) -> bool:
-    """Whether torch has no code for this device."""
-    return isinstance(problem, RuntimeError) and any(mark in str(problem) for mark in NO_KERNEL)
 
 
 def first_line(text: str) -> str:

@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any
 
 from ffnbench.git import head
-from ffnbench.plan import Plan
 from ffnbench.result import Environment
 from ffnbench.version import __version__
 
@@ -52,14 +51,6 @@ def usable_memory() -> int | None:
     if limit and used and limit != "max":
         free = min(free, max(0, int(limit) - int(used)))
     return int(USABLE * free)
-
-
-def memory_for(plan: Plan) -> int | None:
-    """Usable bytes for what a plan measures on CPU; None where `auto` may become a GPU, or it asks for one."""
-    devices = {case.workload.device for case in plan.cases}
-    if devices - {"auto", "cpu"} or ("auto" in devices and not why_no_gpu()):
-        return None
-    return usable_memory()
 
 
 def why_no_gpu() -> str:

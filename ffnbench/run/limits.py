@@ -48,7 +48,7 @@ class Devices:
         except WorkerLost as lost:
             raise Unfinished(f"a worker was lost over its device: {lost}", "does `nvidia-smi` work?") from lost
         self._free = {name: int(USABLE * free) for name, one in told.items() if (free := one.get("gpu_free_bytes"))}
-        plan = fit_into(plan, self._least_free(plan))
+        plan = fit_into(plan, self.room(plan))
         check_fits(plan, usable_memory(), self._free)
         notes = [
             f"clocks, throttling and other processes of {device} were not seen: {missing}"
@@ -60,9 +60,8 @@ class Devices:
 
     def room(self, plan: Plan) -> int | None:
         """Bytes that there are for what is measured: of the machine, or of the device that has the least."""
-        return usable_memory() if "cpu" in _used(plan) else self._least_free(plan)
-
-    def _least_free(self, plan: Plan) -> int | None:
+        if "cpu" in _used(plan):
+            return usable_memory()
         return min((self._free[name] for name in _used(plan) & self._free.keys()), default=None)
 
     def read(self, worker: int, device: str, now: Message) -> None:
