@@ -21,7 +21,7 @@ from ffnbench.errors import FfnbenchError
 from ffnbench.plan import Plan
 from ffnbench.planning.compare import plan_compare
 from ffnbench.request import CompareRequest
-from ffnbench.result import DeviceSeen, Verdict
+from ffnbench.result import DeviceSeen, Sample, Verdict
 from ffnbench.run.runner import run
 from ffnbench.stats.noise import busy_text, device_clocks, device_others
 from ffnbench.stats.rounds import is_clean
@@ -269,32 +269,18 @@ def test_what_fits_is_foretold_from_the_free_memory_of_the_device() -> None:
     assert run(plan, launch=launched(gpu_free_bytes=None)).failures == ()  # not known: it is tried
 
 
-def told_by(throttled: Any, **now: Any) -> Any:
-    """What a sample's answer tells beside its seconds."""
-    seen = {"clock_mhz": 1410, "temperature_c": 70, "power_w": 300.0, **now}
-    return lambda request: {"throttled": throttled(request) if callable(throttled) else throttled, "device": seen}
-
-
-def sampled(throttled: Any, **now: Any) -> Any:
-    launch = launched()
-    launch.told = told_by(throttled, **now)
-    return run(on("cuda"), launch=launch)
-
-
-def test_a_round_under_heat_is_not_clean_and_a_card_at_its_power_limit_is() -> None:
-    latencies = [s for s in sampled("power cap").samples if s.metric == "latency"]
-    assert {s.throttled for s in latencies} == {"power cap"}
-    assert all(map(is_clean, latencies))
+def test_a_round_under_heat_is_not_clean_and_one_at_the_power_limit_is() -> None:
+    sample = Sample(case="relu", metric="latency", worker=0, round=0, order=0, value=0.01, calls=1)
+    for reason in ("", None, "power cap"):
+        assert is_clean(replace(sample, throttled=reason))
     for reason in ("hw thermal slowdown", "sw thermal slowdown, power cap", "power brake", "hw slowdown"):
-        assert not is_clean(replace(latencies[0], throttled=reason))
-    for none in ("", None):
-        assert is_clean(replace(latencies[0], throttled=none))
-    assert not is_clean(replace(latencies[0], waited=0.5))
+        assert not is_clean(replace(sample, throttled=reason))
+    assert not is_clean(replace(sample, throttled="power cap", waited=0.5))
 
 
 def test_heat_in_every_round_is_busy_and_says_of_what() -> None:
     launch = launched()
-    launch.told = told_by("sw thermal slowdown")
+    launch.told = lambda request: {"throttled": "sw thermal slowdown"}
     launch.seconds = lambda label, worker, number: 0.01 * (1 + 0.2 * ((worker + number * 3 + len(label)) % 4))
     done = run(on("cuda"), launch=launch)
     gelu = {c.case: c for c in summarise(done)[1]}["gelu"]
@@ -329,6 +315,5 @@ def test_what_a_worker_saw_of_its_device_is_kept_and_told_in_one_line() -> None:
         "samples"
     )
     assert device_others(done) == "2 other processes computed on cuda"
-    assert device_clocks(sampled("", clock_mhz=1410)) == ""
     notes = [note.text for note in summarise(done)[2]]
     assert {device_clocks(done), device_others(done)} <= set(notes)

@@ -23,7 +23,7 @@ from ffnbench.api.preparing import Prepared, priced
 from ffnbench.api.world import Machine
 from ffnbench.errors import FfnbenchError
 from ffnbench.ffn.spec import ImportedSpec
-from ffnbench.plan import Arm, Workload, cost_of
+from ffnbench.plan import Workload, cost_of
 from ffnbench.planning.compare import plan_compare
 from ffnbench.report.columns import case_records
 from ffnbench.request import CompareRequest
@@ -354,13 +354,3 @@ def test_what_user_code_has_started_ends_with_its_worker(tmp_path: Path) -> None
     while any(map(running, numbers)) and time.monotonic() < deadline:
         time.sleep(0.05)
     assert not [number for number in numbers if running(number)]
-
-
-def test_an_interpreter_that_is_none_is_told(tmp_path: Path) -> None:
-    fake = tmp_path / "python"
-    fake.write_text("#!/bin/sh\necho nothing\n")
-    fake.chmod(0o755)
-    session = Session(Arm(python=str(fake)))
-    with pytest.raises(WorkerLost, match="which is no worker's answer"):
-        session.greeting()
-    session.close()

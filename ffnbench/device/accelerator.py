@@ -115,7 +115,7 @@ class Accelerator:
     def free_bytes(self) -> int:
         """What the driver has left, and what torch's allocator holds and nobody uses."""
         free, _ = torch.cuda.mem_get_info(self.device)
-        return free + torch.cuda.memory_reserved(self.device) - torch.cuda.memory_allocated(self.device)
+        return int(free + torch.cuda.memory_reserved(self.device) - torch.cuda.memory_allocated(self.device))
 
     def release_workspaces(self) -> None:
         """Give back the memory that cuBLAS keeps, by the function that torch's own graph trees call."""

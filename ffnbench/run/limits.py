@@ -131,7 +131,7 @@ def fit_into(plan: Plan, available: int | None) -> Plan:
     """
     if plan.kind != Kind.BLOCK.value or available is None:
         return plan
-    kept, notes = list(plan.cases), []
+    kept, notes = list(plan.cases), list[Note]()
     squares = [c for c in kept if isinstance(c.ffn, AttentionSpec) and c.ffn.form is Form.TEXTBOOK]
     while squares and memory_needed(kept) > available:
         kept.remove(case := squares.pop())

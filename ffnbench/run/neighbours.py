@@ -12,7 +12,6 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
@@ -93,21 +92,12 @@ def _someone_works(sleep: Callable[[float], None]) -> bool:
         return True
 
 
-@dataclass(frozen=True, slots=True)
-class _Moment:
-    """CPU seconds since boot, of the whole machine and of this process with the children that have ended."""
-
-    at: float
-    busy: float
-    own: float
-
-
 class Watch:
     """Made when a run begins; asked when all its workers have ended."""
 
     def __init__(self, stat: Path = Path("/proc/stat")) -> None:
         self._stat, self._load = stat, os.getloadavg()[0]
-        self._start = self._moment()
+        self._start = self._used()
 
     def around(self) -> Around:
         """What others did during the run; unknown is None."""
@@ -115,16 +105,17 @@ class Watch:
 
     def others(self, shortest_s: float = 0.0) -> float | None:
         """CPUs that others have used since the start; None where that is not known, or was less than so long ago."""
-        start, end = self._start, self._moment()
-        if not start or not end or (seconds := end.at - start.at) <= shortest_s:
+        start, end = self._start, self._used()
+        if not start or not end or (seconds := end[0] - start[0]) <= shortest_s:
             return None
-        return max(0.0, (end.busy - start.busy - (end.own - start.own)) / seconds)
+        return max(0.0, (end[1] - start[1]) / seconds)
 
-    def _moment(self) -> _Moment | None:
+    def _used(self) -> tuple[float, float] | None:
+        """Now, and the CPU seconds since boot of all but this process and its children that have ended."""
         try:
             user, nice, system, _, _, irq, softirq = map(int, self._stat.read_text(encoding="ascii").split()[1:8])
         except (OSError, ValueError):
             return None
         usage = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
         own = sum(u.ru_utime + u.ru_stime for u in usage)
-        return _Moment(time.monotonic(), (user + nice + system + irq + softirq) / os.sysconf("SC_CLK_TCK"), own)
+        return time.monotonic(), (user + nice + system + irq + softirq) / os.sysconf("SC_CLK_TCK") - own

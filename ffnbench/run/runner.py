@@ -142,7 +142,7 @@ class _Runner:
     limit: str = ""
     devices: Devices = field(default_factory=Devices)
     _known: dict[str, _Known] = field(default_factory=lambda: defaultdict(_Known))
-    _weighed: set[tuple[str, str]] = field(default_factory=set)  # of a case: an exact metric, or the job for some
+    _measured: set[tuple[str, str]] = field(default_factory=set)  # of a case: an exact metric, or the job for some
     _losses: Counter[str] = field(default_factory=Counter)
     _explored: bool = False
     _quiet: bool = True  # whether a sample of the last round was clean
@@ -260,10 +260,10 @@ class _Runner:
         if "inputs" in opened:
             self.found.reads(label, **opened["inputs"])
         for metric in OPENED:
-            again = not metric.exact or (label, metric.name) not in self._weighed
+            again = not metric.exact or (label, metric.name) not in self._measured
             if again and (value := opened.get(metric.name)) is not None:
                 self.found.once(label, metric.name, index, value)
-                self._weighed.add((label, metric.name))
+                self._measured.add((label, metric.name))
         self._note(label, opened)
         if opened.get("graphs", 1) > 1:
             self.found.note(label, f"compiled as {opened['graphs']} graphs, with Python between them")
@@ -296,15 +296,15 @@ class _Runner:
         order = [*self.found.alive, *roofs]
         random.Random(f"{self.plan.protocol.seed}/{place.worker}/{place.round}").shuffle(order)
         clean: dict[str, bool] = {}
-        for turn, label in enumerate(order):
+        for number, label in enumerate(order):
             if label in roofs:
-                self.roofs.sample(partial(self._ask_of_reference, worker), label, place.at(turn))
-            elif (found := self._sample(worker, place, label, turn)) is not None:
+                self.roofs.sample(partial(self._ask_of_reference, worker), label, place.at(number))
+            elif (found := self._sample(worker, place, label, number)) is not None:
                 clean[label] = found
         self._tell(f"{self._which(place.worker)}  round {place.round + 1}/{self.schedule.rounds}", place.round + 1)
         return clean
 
-    def _sample(self, worker: Worker, place: _Place, label: str, turn: int) -> bool | None:
+    def _sample(self, worker: Worker, place: _Place, label: str, order: int) -> bool | None:
         """One sample of a case, taken again where it was disturbed and there is a budget for it; all are kept.
 
         After a round without a clean sample it is not: where nothing helps, every case should have its rounds. Gives
@@ -328,7 +328,7 @@ class _Runner:
                 return None
             sample = Sample(
                 case=label, metric=LATENCY, value=answer["value"], calls=known.calls, waited=answer.get("waited"),
-                throttled=answer.get("throttled"), faults=answer.get("faults"), **place.at(turn),
+                throttled=answer.get("throttled"), faults=answer.get("faults"), **place.at(order),
             )  # fmt: skip
             self.found.timed(sample, answer)
             if clean := is_clean(sample):
@@ -385,7 +385,7 @@ class _Runner:
     def _exactly(self, worker: Worker, label: str, job: str, index: int) -> None:
         """Exact metrics need one process only; where they can't be had, the row keeps its latency."""
         metrics = [m for m in METRICS if m.exact and m.job == job and m.group in self.plan.metrics]
-        if not metrics or (label, job) in self._weighed:
+        if not metrics or (label, job) in self._measured:
             return
         try:
             answer = self._ask(worker, label, {"do": job, "label": label})
@@ -395,7 +395,7 @@ class _Runner:
         for metric in metrics:
             if (value := answer.get(metric.name)) is not None:
                 self.found.once(label, metric.name, index, value)
-        self._weighed.add((label, job))
+        self._measured.add((label, job))
 
     def _try(self, worker: Worker, label: str, request: Message) -> Message | None:
         """Ask; a failed case is noted and answers None."""
