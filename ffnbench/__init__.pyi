@@ -103,7 +103,7 @@ def ab(
         seq_len: Tokens in a sequence; 2k is 2,000, 2Ki is 2,048.
         dtype: float32, bfloat16, float16, float64.
         mode: forward (inference), train (training: forward and backward) or backward alone.
-        device: auto (a GPU where there is one), cpu, cuda (ROCm too), cuda:1, xpu, mps.
+        device: auto (a GPU where there is one), cpu, cuda (ROCm too), cuda:1.
         threads: CPU threads. [default: the CPUs this process may use]
         time: Which time is the latency on a GPU: wall, what a caller waits for, or device, what the GPU works.
             [default: wall, or device with cache cold]
@@ -200,7 +200,7 @@ def block(
         seq_len: Tokens in a sequence: 128,1024,8192.
         dtype: float32, bfloat16, float16, float64.
         mode: forward (inference), train (training: forward and backward) or backward alone.
-        device: auto (a GPU where there is one), cpu, cuda (ROCm too), cuda:1, xpu, mps.
+        device: auto (a GPU where there is one), cpu, cuda (ROCm too), cuda:1.
         threads: CPU threads. [default: the CPUs this process may use]
         time: Which time is the latency on a GPU: wall, what a caller waits for, or device, what the GPU works.
             [default: wall, or device with cache cold]
@@ -371,7 +371,7 @@ def compare(
         seq_len: Tokens in a sequence: 1,128,2k are three groups; 2k is 2,000, 2Ki is 2,048.
         dtype: float32, bfloat16, float16, float64, or several of them.
         mode: forward (inference), train (training: forward and backward), backward alone, or several.
-        device: auto (a GPU where there is one), cpu, cuda (ROCm too), cuda:1, xpu, mps.
+        device: auto (a GPU where there is one), cpu, cuda (ROCm too), cuda:1.
         threads: CPU threads, or several: 1,2. [default: the CPUs this process may use]
         time: Which time is the latency on a GPU: wall, what a caller waits for, or device, what the GPU works.
             [default: wall, or device with cache cold]
@@ -556,7 +556,7 @@ def time_activations(
 
     Arguments:
         activations: Comma separated: names, swish@beta=0.5, file.py:function. Names: `ffnbench list activations`.
-        device: auto (a GPU where there is one), cpu, cuda (ROCm too), cuda:1, xpu, mps.
+        device: auto (a GPU where there is one), cpu, cuda (ROCm too), cuda:1.
         threads: CPU threads. [default: the CPUs this process may use]
         workers: Exactly so many fresh processes, one after another; intervals are over them.
         rounds: Exactly so many rounds in each worker; a round measures each case once.

@@ -132,7 +132,7 @@ class Device:
     """What it runs on. `threads` None is the CPUs that this process may use: api/ fills it in."""
 
     device: str = flag(
-        "auto", "auto (a GPU where there is one), cpu, cuda (ROCm too), cuda:1, xpu, mps.", WORKLOAD, "NAME")
+        "auto", "auto (a GPU where there is one), cpu, cuda (ROCm too), cuda:1.", WORKLOAD, "NAME")
     threads: int | None = flag(None, "CPU threads. [default: the CPUs this process may use]", WORKLOAD, "INT")
 
 

@@ -2,12 +2,11 @@
 
 One stream in order: a kernel starts once its launch has arrived and the one before has ended. The host runs ahead of
 it, until 1,024 launches are in the queue: then it waits for room. An event is stamped when the stream reaches it, in
-steps of half a microsecond (cudaEventElapsedTime). A graph is launched as one, and what it launches is not run while it
-is captured; to wait for the device in a capture is an error. An illegal access is an error of every later call of its
-process. Memory is handed out in blocks of 512 bytes. Reading the host's clock takes time like all that the host does.
+steps of half a microsecond (cudaEventElapsedTime). An illegal access is an error of every later call of its process.
+Reading the host's clock takes time like all that the host does.
 
-Tensors are on the CPU and hold real numbers: a graph that is launched again computes again. Modules of this file launch
-kernels of given lengths; of any other module, in a world with `ops`, each operation is a kernel and takes memory.
+Tensors are on the CPU and hold real numbers. Modules of this file launch kernels of given lengths; memory is not
+simulated.
 """
 
 from __future__ import annotations
@@ -26,13 +25,9 @@ import pytest
 import torch
 from conftest import FACTS
 from torch import Tensor, nn
-from torch.multiprocessing.reductions import StorageWeakRef
-from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
-from torch.utils._pytree import tree_leaves, tree_map
 
 from ffnbench import jsonable
 from ffnbench.device import accelerator, nvml
-from ffnbench.device.accelerator import CaptureFailed, Replay
 from ffnbench.plan import Plan
 from ffnbench.run.session import WorkerLost
 from ffnbench.worker.jobs import Jobs
@@ -41,7 +36,6 @@ from ffnbench.worker.loop import answer_to
 US = 1e-6
 AT_ONCE = {"warmup_s": 0.004, "min_sample_s": 0.004}  # nothing here has to get warm, and nothing scatters
 ILLEGAL = "CUDA error: an illegal memory access was encountered\nCUDA kernel errors might be asynchronously reported"
-MANY = 200  # tensors, of which it is looked only now and then which are gone
 POWER_CAP, THERMAL = 0x4, 0x40  # bits of nvmlClocksEventReasons
 
 
@@ -64,20 +58,16 @@ class World:
     mark_s: float = 0.3 * US  # of the stream
     read_s: float = 0.05 * US  # to read the host's clock
     wait_s: float = 8 * US  # to wait for a device that has nothing to do
-    replay_s: float = 9 * US
     latency_s: float = 3 * US  # from a launch to its arrival
     gap_s: float = 0.1 * US  # between two kernels of a queue
     flush_s: float = 60 * US
     spin: float = 1.04  # a spin takes this times what it was asked for
-    graphs: bool = True
     depth: int = 1024
     tick_s: float = 0.5 * US
     memory_bytes: int = 80 << 30
-    workspace_bytes: int = 4096 * 1024 * 2 + 16 * 1024 * 8  # cuBLAS's default, CUBLAS_WORKSPACE_CONFIG=:4096:2:16:8
     slow: tuple[Slow, ...] = ()
     stall_s: float = 0.0  # for which the host stands still, once in so many launches
     stall_every: int = 97
-    ops: bool = False  # whether operations of torch are kernels and take memory
     host_s: float = 1000.0
 
     def share(self, at: float) -> float:
@@ -108,18 +98,11 @@ class Context:
     device: torch.device = field(default_factory=partial(torch.device, "cpu"))
     free_s: float = 0.0  # when the stream has done all
     broken_s: float | None = None
-    requested: int = 0
-    blocks: int = 0
-    peak: int = 0
     launched: int = 0  # kernels that have run
     issued: int = 0  # launches by the host
     _queue: deque[float] = field(default_factory=deque)
-    _captured: list[Kernel] | None = None
-    _no_waiting: bool = False
     _flushes: int = 0
     _seen: dict[object, int] = field(default_factory=dict)
-    _alive: dict[StorageWeakRef, int] = field(default_factory=dict)
-    _workspace: bool = False
 
     # of the host
 
@@ -135,10 +118,6 @@ class Context:
         self.world.host_s += seconds
 
     def synchronize(self) -> None:
-        if self._no_waiting:
-            raise RuntimeError("called a synchronizing CUDA operation")
-        if self._captured is not None:
-            raise RuntimeError("CUDA error: operation not permitted when stream is capturing")
         self.world.host_s = max(self.world.host_s, self.free_s) + self.world.wait_s
         self._check()
 
@@ -149,25 +128,17 @@ class Context:
     # of the stream
 
     def launch(self, kernel: Kernel) -> None:
-        """Put a kernel into the queue, or into the graph that is captured."""
+        """Put a kernel into the queue."""
         self._check()
         self.world.host_s += self.world.launch_s
         self.issued += 1
         if self.issued % self.world.stall_every == 0:
             self.world.host_s += self.world.stall_s
-        if self._captured is not None:
-            self._captured.append(kernel)
-        else:
-            self._run([kernel])
-
-    def _run(self, kernels: list[Kernel]) -> None:
-        arrives = self._arrival()
-        for kernel in kernels:
-            start = max(arrives, self.free_s + self.world.gap_s)
-            self.free_s = start + self._seconds(kernel, start)
-            if kernel.illegal and self.broken_s is None:
-                self.broken_s = self.free_s
-            self.launched += 1
+        start = max(self._arrival(), self.free_s + self.world.gap_s)
+        self.free_s = start + self._seconds(kernel, start)
+        if kernel.illegal and self.broken_s is None:
+            self.broken_s = self.free_s
+        self.launched += 1
         self._queue.append(self.free_s)
 
     def _arrival(self) -> float:
@@ -193,32 +164,6 @@ class Context:
         self.launch(Kernel(self.world.flush_s))
         self._flushes += 1
 
-    def capture(self, work: Callable[[], object]) -> Replay:
-        if not self.world.graphs:
-            raise CaptureFailed("this device has no graphs")
-        self._no_waiting = True
-        try:
-            work()
-        except RuntimeError as problem:
-            raise CaptureFailed(str(problem).splitlines()[0]) from problem
-        finally:
-            self._no_waiting = False
-        self.synchronize()
-        self._captured, recorded = [], _Recorded()
-        try:
-            with recorded:
-                kept = work()
-            return Graph(self, self._captured, recorded, kept)
-        except RuntimeError as problem:
-            raise CaptureFailed(str(problem).splitlines()[0]) from problem
-        finally:
-            self._captured = None
-
-    @property
-    def capturing(self) -> bool:
-        """Whether what is launched now goes into a graph."""
-        return self._captured is not None
-
     # of random numbers
 
     def rng_state(self) -> Tensor:
@@ -227,64 +172,8 @@ class Context:
     def set_rng_state(self, state: Tensor) -> None:
         torch.set_rng_state(state)
 
-    # of memory
-
-    def allocate(self, size: int) -> None:
-        """Take memory as a tensor does."""
-        block = -(-size // 512) * 512
-        if self.blocks + block > self.world.memory_bytes:
-            whole, free = (
-                f"{b / 2**30:.2f} GiB" for b in (self.world.memory_bytes, self.world.memory_bytes - self.blocks)
-            )
-            raise torch.OutOfMemoryError(
-                f"CUDA out of memory. Tried to allocate {size / 2**30:.2f} GiB. GPU 0 has a total capacity of {whole} "
-                f"of which {free} is free."
-            )
-        self.requested, self.blocks = self.requested + size, self.blocks + block
-        self.peak = max(self.peak, self.requested)
-
-    def release(self, size: int) -> None:
-        """Give it back."""
-        self.requested, self.blocks = self.requested - size, self.blocks - -(-size // 512) * 512
-
-    def made(self, tensor: Tensor) -> None:
-        """A tensor that an operation has made: its storage takes memory for as long as it lives."""
-        key = StorageWeakRef(tensor.untyped_storage())
-        if key not in self._alive:
-            size = tensor.untyped_storage().nbytes()
-            self.allocate(size)
-            self._alive[key] = size
-
-    def sweep(self) -> None:
-        """What nobody holds any longer is free."""
-        for key in [key for key in self._alive if key.expired()]:
-            self.release(self._alive.pop(key))
-
-    def take_workspace(self) -> None:
-        """The matrix library's, at its first product."""
-        if not self._workspace:
-            self._workspace = True
-            self.allocate(self.world.workspace_bytes)
-
-    def requested_bytes(self) -> int:
-        self.sweep()
-        return self.requested
-
-    def peak_requested_bytes(self) -> int:
-        return self.peak
-
-    def reset_peak(self) -> None:
-        self.sweep()
-        self.peak = self.requested
-
-    def free_bytes(self) -> int | None:
-        self.sweep()
-        return self.world.memory_bytes - self.blocks
-
-    def release_workspaces(self) -> None:
-        if self._workspace:
-            self._workspace = False
-            self.release(self.world.workspace_bytes)
+    def free_bytes(self) -> int:
+        return self.world.memory_bytes
 
 
 @dataclass
@@ -311,89 +200,6 @@ class Mark:
         return (round(self.stamp / tick) - round(start.stamp / tick)) * tick
 
 
-@dataclass
-class Graph:
-    """Kernels in the order of their launches, and the operations that compute what they do."""
-
-    context: Context
-    kernels: list[Kernel]
-    recorded: _Recorded
-    kept: object
-
-    def replay(self) -> None:
-        self.context._check()
-        self.context.world.host_s += self.context.world.replay_s
-        self.context._run(self.kernels)
-        self.recorded.again()
-
-
-class _Recorded(TorchDispatchMode):
-    """Operations with what they gave: played again, they write there once more, by what their inputs hold then."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.steps: list[tuple[Any, Any, Any, Any]] = []
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        given = func(*args, **(kwargs or {}))
-        if not func.is_view:
-            self.steps.append((func, *_aliases((args, kwargs or {}, given))))
-        return given
-
-    def again(self) -> None:
-        """Compute once more, below autograd."""
-        with _disable_current_modes(), torch.inference_mode(), torch._C._AutoDispatchBelowAutograd():
-            for func, args, kwargs, given in self.steps:
-                found = func(*args, **kwargs)
-                for old, new in zip(tree_leaves(given), tree_leaves(found), strict=True):
-                    if isinstance(old, Tensor) and old is not new:
-                        old.copy_(new)
-
-
-def _aliases(values: Any) -> Any:
-    """The same memory by other tensors: autograd takes a gradient over as it is where nobody else holds it."""
-    with _disable_current_modes(), torch._C._AutoDispatchBelowAutograd():
-        return tree_map(lambda one: one.detach() if isinstance(one, Tensor) else one, values)
-
-
-class Ops(TorchDispatchMode):
-    """Every operation is a kernel, of a length by its work, and takes memory for what it makes."""
-
-    PRODUCTS = ("mm", "addmm", "bmm", "baddbmm", "_grouped_mm")
-
-    def __init__(self, context: Context) -> None:
-        super().__init__()
-        self.context, self.count = context, 0
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        kwargs, context, name = kwargs or {}, self.context, func._overloadpacket.__name__
-        has = partial(torch._C._dispatch_has_kernel_for_dispatch_key, func.name())
-        if has("CompositeImplicitAutograd") and not has("CPU"):
-            with self:
-                if (found := func.decompose(*args, **kwargs)) is not NotImplemented:
-                    return found
-        if name == "_local_scalar_dense":
-            context.synchronize()
-        self.count += 1
-        if len(context._alive) < MANY or self.count % MANY == 0:
-            context.sweep()
-        product = name in self.PRODUCTS
-        if product:
-            context.take_workspace()
-        given = func(*args, **kwargs)
-        tensors = [one for one in tree_leaves(given) if isinstance(one, Tensor)]
-        if func.is_view or not tensors:
-            return given
-        for tensor in tensors:
-            context.made(tensor)
-        if not name.startswith(("empty", "new_empty", "lift_fresh", "detach")):
-            read = [one for one in tree_leaves((args, kwargs)) if isinstance(one, Tensor)]
-            moved = sum(one.nbytes for one in (*read, *tensors))
-            flops = 2 * tensors[0].numel() * read[-1].shape[-2] if product and read[-1].dim() > 1 else 0
-            context.launch(Kernel(max(2 * US, moved / 2e12, flops / 4e14), (name, tensors[0].shape)))
-        return given
-
-
 # the process that is running now
 
 
@@ -411,11 +217,7 @@ def used(context: Context) -> Iterator[Context]:
     accelerator._MADE.clear()
     _current.append(context)
     try:
-        if context.world.ops:
-            with Ops(context):
-                yield context
-        else:
-            yield context
+        yield context
     finally:
         _current.pop()
         accelerator._MADE.clear()
@@ -423,7 +225,7 @@ def used(context: Context) -> Iterator[Context]:
 
 def install(patch: pytest.MonkeyPatch, world: World) -> None:
     """Put the simulated device where devices are looked for, under the name cuda, and its NVML."""
-    patch.setattr(accelerator, "MAKERS", {"cuda": lambda name: current()})
+    patch.setattr(accelerator, "MAKE", lambda name: current())
     patch.setattr(accelerator, "_MADE", {})
     library = SimpleNamespace(
         nvmlDeviceGetCurrentClocksEventReasons=lambda handle: world.bits(),
@@ -431,7 +233,7 @@ def install(patch: pytest.MonkeyPatch, world: World) -> None:
         nvmlDeviceGetTemperature=lambda handle, kind: 60,
         nvmlDeviceGetPowerUsage=lambda handle: 500_000,
     )
-    card = nvml.Card(nvml.Library(library), 0, 0)
+    card = nvml.Card(library, 0)
     patch.setattr(nvml, "card_of", lambda device: card)
 
 
@@ -458,7 +260,7 @@ class SimulatedWorker:
         self.context.free_s = world.host_s
 
     def greeting(self) -> dict[str, Any]:
-        return {**FACTS, "gpus": 1, "accelerator": "cuda", "gpu_names": ["Simulated"], "cuda": "13.0"}
+        return {**FACTS, "gpus": 1, "gpu_names": ["Simulated"], "cuda": "13.0"}
 
     def ask(self, request: dict[str, Any], timeout_s: float) -> dict[str, Any]:
         if self.gone:
@@ -523,18 +325,18 @@ class _Launching(torch.autograd.Function):
 class Kernels(nn.Module):
     """`kernels` launches of `us` microseconds each, after `python_us` of the host's own work; the rest by name.
 
-    `waits`: it asks for a number, as .item() does. `wont`: it can't be captured. `breaks_at`: the call from which on
+    `waits`: it asks for a number, as .item() does. `breaks_at`: the call from which on
     its kernel accesses what is not there. `cold`: times as long, where the cache was flushed.
     """
 
     def __init__(
         self, d_model: int, d_ff: int, kernels: int = 1, us: float = 10.0, python_us: float = 8.0, cold: float = 1.0,
-        breaks_at: int = 0, *, waits: bool = False, wont: bool = False,
+        breaks_at: int = 0, *, waits: bool = False,
     ) -> None:  # fmt: skip
         super().__init__()
         self.weight = nn.Parameter(torch.full((d_model,), 2.0))
         self.kernels, self.seconds, self.python, self.cold = kernels, us * US, python_us * US, cold
-        self.breaks_at, self.waits, self.wont, self.calls = breaks_at, waits, wont, 0
+        self.breaks_at, self.waits, self.calls = breaks_at, waits, 0
 
     def forward(self, x: Tensor) -> Tensor:
         return _Launching.apply(x, self.weight, self)
@@ -544,8 +346,6 @@ class Kernels(nn.Module):
         context = current()
         self.calls += 1
         context.python(self.python)
-        if self.wont and context.capturing:
-            raise RuntimeError("CUDA error: operation not permitted when stream is capturing")
         illegal = bool(self.breaks_at) and self.calls >= self.breaks_at
         for number in range(times * self.kernels):
             context.launch(Kernel(self.seconds, (id(self), times, number), self.cold, illegal))

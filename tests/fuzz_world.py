@@ -115,7 +115,7 @@ class FuzzWorker:
     def greeting(self) -> dict[str, Any]:
         """What it says of its torch."""
         self.world.refusal("greeting")
-        return {**FACTS, "build": {"torch": "2.0-fuzz", **dict(self.arm.env)}}
+        return {**FACTS, "version": "2.0-fuzz", "variables": dict(self.arm.env)}
 
     def fork(self, timeout_s: float) -> None:
         return None

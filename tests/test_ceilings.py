@@ -11,8 +11,7 @@ import pytest
 from conftest import FACTS, FakeLaunch, csv_of, lost
 
 from ffnbench import api
-from ffnbench.device.caches import CacheLevel, caches, level_of
-from ffnbench.device.ceilings import matrix_of, memory_of, roofs_for
+from ffnbench.device.ceilings import CacheLevel, caches, level_of, matrix_of, memory_of, roofs_for
 from ffnbench.device.waiting import WaitMeter
 from ffnbench.errors import FfnbenchError
 from ffnbench.plan import NoProbe, cost_of

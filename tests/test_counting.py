@@ -182,7 +182,7 @@ def test_a_module_whose_kernels_want_an_accelerator_is_counted_there(
 ) -> None:
     settled = []
     place = SimpleNamespace(device=torch.device("cpu"), settle=lambda: settled.append(1))
-    monkeypatch.setattr(accelerator, "MAKERS", {"cuda": lambda name: place})
+    monkeypatch.setattr(accelerator, "MAKE", lambda name: place)
     monkeypatch.setattr(accelerator, "_MADE", {})
     cost = counted(kernels, "Hungry", device="cuda:0")  # with 8 tokens it fails, with its workload's 64 it runs
     assert (cost.flops_forward, cost.counted_how) == (LAYERS, "counted by running it on 64 tokens")

@@ -24,10 +24,6 @@ FULL = (
     " Including non-PyTorch memory, this process has 77.89 GiB memory in use. Of the allocated memory 76.00 GiB is "
     "allocated by PyTorch, and 1.20 GiB is reserved by PyTorch but unallocated."
 )
-ON_APPLE = (
-    "MPS backend out of memory (MPS allocated: 9.05 GB, other: 1 GB, max allowed: 18 GB). Tried to allocate 2.00 GB"
-)
-NO_IMAGE = "CUDA error: no kernel image is available for execution on the device\nCUDA kernel errors might be"
 
 
 def accelerator_error(text: str) -> RuntimeError:
@@ -76,12 +72,9 @@ def test_what_breaks_the_context_ends_the_worker(problem: Exception, said: str) 
 @pytest.mark.parametrize(
     ("problem", "kind", "said"),
     [
-        (torch.OutOfMemoryError(FULL), "oom",
-         "it tried to allocate 2.00 GiB at once, and 1.20 GiB of the device's 79.10 GiB were free"),
-        (RuntimeError(ON_APPLE), "oom", "it tried to allocate 2.00 GB at once on the device"),
-        (accelerator_error("CUDA error: out of memory\nmore"), "oom", "the device's memory is full"),
-        (RuntimeError(NO_HANDLE), "oom", "the device's memory is full"),
-        (accelerator_error(NO_IMAGE), "unsupported", NO_IMAGE.splitlines()[0]),
+        (torch.OutOfMemoryError(FULL), "oom", FULL.partition(" Including")[0]),
+        (accelerator_error("CUDA error: out of memory\nmore"), "oom", "CUDA error: out of memory"),
+        (RuntimeError(NO_HANDLE), "oom", NO_HANDLE),
         (RuntimeError("mat1 and mat2 shapes cannot be multiplied"), "crash",
          "RuntimeError: mat1 and mat2 shapes cannot be multiplied"),
     ],

@@ -10,8 +10,7 @@ from conftest import KnownProber, csv_of
 from device_world import POWER_CAP, US, Context, Kernel, Kernels, Launch, Slow, World, install, shapes, truth_of, used
 
 from ffnbench import api
-from ffnbench.ffn.cost import cost
-from ffnbench.metrics import DEVICE_TIME, HOST_TIME, LATENCY, PEAK, SAVED, WORKSPACE
+from ffnbench.metrics import DEVICE_TIME, HOST_TIME, LATENCY
 from ffnbench.plan import Workload
 from ffnbench.report.shown_report import ShownReport
 from ffnbench.report.tables.compare import compare_table
@@ -42,28 +41,6 @@ def test_four_small_kernels_between_two_events_of_an_idle_stream_read_as_their_l
     assert end.seconds_since(start) == pytest.approx(36 * US, abs=0.5 * US)
 
 
-def test_a_graph_is_launched_as_one_and_computes_again() -> None:
-    gpu = context(launch_s=50 * US, replay_s=9 * US, latency_s=0.0, wait_s=0.0)
-    x, given = torch.ones(3), []
-
-    def work() -> torch.Tensor:
-        for _ in range(10):
-            gpu.launch(Kernel(2 * US))
-        given[:] = [x * 2]
-        return given[0]
-
-    graph = gpu.capture(work)
-    assert gpu.launched == 10  # the warm-up alone
-    out = given[0]
-    x.fill_(5.0)
-    began = gpu.now()
-    graph.replay()
-    assert gpu.now() - began == pytest.approx(9 * US)
-    gpu.synchronize()
-    assert gpu.now() - began == pytest.approx((9 + 20) * US)
-    assert out.tolist() == [10.0] * 3
-
-
 def test_an_illegal_access_is_an_error_of_every_later_call_and_of_no_earlier_one() -> None:
     gpu = context()
     gpu.launch(Kernel(1.0, illegal=True))
@@ -86,16 +63,14 @@ def work_of(**facts: object) -> Workload:
 
 
 @pytest.mark.parametrize("us", [2, 5, 20, 100, 1e3, 1e4, 1e5, 2e6])
-@pytest.mark.parametrize("graphs", [True, False])
-def test_device_time_is_that_of_the_kernels(us: float, graphs: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    world = World(graphs=graphs)
+def test_device_time_is_that_of_the_kernels(us: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World()
     install(monkeypatch, world)
     with used(Context(world, free_s=world.host_s)):
         one = subject(work_of(), kernels=1, us=us)
         calls = meters.calls_for(one, 0.01)
         found = meters.sample(one, one.pool.renew(1, min(calls, 200)))
     assert found.device == pytest.approx(us * US + world.gap_s, rel=0.01)
-    assert found.device_by == ("graph" if graphs else "queue")
     assert found.host == pytest.approx(14 * US, rel=0.05)
 
 
@@ -150,10 +125,9 @@ def test_launch_bound_is_said_of_those_rows_that_are(measure: Measure) -> None:
     assert said == 10
 
 
-@pytest.mark.parametrize("graphs", [True, False])
-def test_a_host_that_stands_still_now_and_then_is_no_slower_device(graphs: bool, measure: Measure) -> None:
+def test_a_host_that_stands_still_now_and_then_is_no_slower_device(measure: Measure) -> None:
     """Every 97th launch takes half a millisecond more, as where another process takes the CPU."""
-    world = World(graphs=graphs, stall_s=500 * US)
+    world = World(stall_s=500 * US)
     report = measure(world, module("row", kernels=3, us=10), rounds=6)
     assert value(report, "row", DEVICE_TIME) == pytest.approx(3 * (10 * US + world.gap_s), rel=0.01)
     assert value(report, "row") > 40 * US  # which a caller waits for
@@ -166,7 +140,7 @@ def test_a_card_at_its_power_limit_is_told_and_clean(measure: Measure) -> None:
     assert value(report, "row", DEVICE_TIME) == pytest.approx(2 * (50 / 0.8 * US + 0.1 * US), rel=0.01)
 
 
-def test_training_is_forward_and_backward_captured_together(measure: Measure) -> None:
+def test_training_is_forward_and_backward_together(measure: Measure) -> None:
     world = World()
     report = measure(world, module("row", kernels=2, us=50), mode="train")
     assert value(report, "row", DEVICE_TIME) == pytest.approx(3 * 2 * (50 * US + world.gap_s), rel=0.01)
@@ -188,15 +162,6 @@ def test_a_call_that_waits_for_the_device_has_no_time_of_the_device_apart_and_sa
     assert value(report, "plain", DEVICE_TIME) == pytest.approx(2 * (50 * US + world.gap_s), rel=0.01)
 
 
-def test_calls_that_cannot_be_captured_are_timed_from_a_queue_and_say_so(measure: Measure) -> None:
-    world = World()
-    report = measure(world, ",".join((module("plain", kernels=3, us=5), module("wont", kernels=3, us=5, wont=True))))
-    for label in ("plain", "wont"):
-        assert value(report, label, DEVICE_TIME) == pytest.approx(3 * (5 * US + world.gap_s), rel=0.01)
-    told = [any("can't be captured" in note for note in case_notes(report, label)) for label in ("plain", "wont")]
-    assert told == [False, True]
-
-
 def test_cold_caches_make_kernels_slower_that_read_from_them_and_no_others(measure: Measure) -> None:
     rows = ",".join((module("resident", kernels=2, us=20, cold=1.5), module("streaming", kernels=2, us=20)))
     world, kernels = World(), 2 * 20 * US
@@ -204,8 +169,6 @@ def test_cold_caches_make_kernels_slower_that_read_from_them_and_no_others(measu
         report = measure(world, rows, cache=cache, time="device")
         assert value(report, "resident") == pytest.approx(share * kernels + 2 * world.gap_s, rel=0.02)
         assert value(report, "streaming") == pytest.approx(kernels + 2 * world.gap_s, rel=0.02)
-    queued = measure(World(graphs=False), rows, cache="cold", time="device")
-    assert value(queued, "resident") == pytest.approx(1.5 * kernels, rel=0.02)
 
 
 def test_clocks_that_drop_are_rounds_that_are_not_clean_and_no_slower_row(measure: Measure) -> None:
@@ -238,24 +201,3 @@ def test_a_device_error_fails_the_row_that_made_it_and_no_other(at: int, measure
         assert (found.workers, found.samples) == (3, 12)
         assert found.value == pytest.approx(truth_of(World(), kernels=1, us=50).device, rel=0.02)
     assert len(measure.launch.workers) == 4  # type: ignore[attr-defined]
-
-
-@pytest.mark.parametrize("mode", ["forward", "train"])
-@pytest.mark.parametrize("variant", ["relu", "swiglu", "geglu@bias=true"])
-def test_memory_is_the_closed_form_to_the_byte(variant: str, mode: str, measure: Measure) -> None:
-    """Of real modules, whose every operation takes memory; in bytes as asked for, not in the allocator's blocks."""
-    report = measure(World(ops=True), variant, mode=mode, metrics="memory", d_model=20, d_ff=52, seq_len=7)
-    case = report.plan.cases[0]
-    expected = cost(case.ffn, tokens=7, dtype="float32", train=mode == "train", device="cuda")
-    assert value(report, case.label, PEAK) == expected.peak_bytes
-    assert value(report, case.label, WORKSPACE) == World.workspace_bytes
-    if mode == "train":
-        assert value(report, case.label, SAVED) == expected.saved_bytes
-
-
-def test_memory_that_is_not_there_is_a_failure_of_its_row(measure: Measure) -> None:
-    world = World(ops=True, launch_s=1e-3, memory_bytes=1 << 20, workspace_bytes=1 << 16)
-    report = measure(world, "relu,swiglu@d_ff=20000")
-    assert [(failure.case, failure.kind) for failure in report.failures] == [("swiglu@d_ff=20000", FailureKind.OOM)]
-    assert "it tried to allocate" in report.failures[0].message
-    assert value(report, "relu") > 0

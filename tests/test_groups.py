@@ -31,7 +31,7 @@ from ffnbench.report.tables.compare import compare_table
 from ffnbench.report.tables.text import html_fragment, plain
 from ffnbench.request import CompareRequest, CostRequest, command_line
 from ffnbench.result import Report, Verdict
-from ffnbench.run.memory_limits import check_fits, memory_needed, memory_of_judge
+from ffnbench.run.limits import check_fits, memory_needed
 
 LISTS = {"d_model": (64, 96), "dtype": ("float32", "bfloat16"), "mode": ("forward", "train"), "threads": (1, 2),
          "batch": (1, 3), "seq_len": (8, 16)}  # fmt: skip
@@ -89,8 +89,8 @@ def test_a_list_of_backends_beside_other_lists() -> None:
 def test_memory_is_that_of_all_groups_together() -> None:
     one, many = (planned(variants="relu,swiglu", d_model=256, seq_len=n, device="cpu") for n in (8, (8, 16, 32)))
     # All weights and inputs at once; one matrix is copied to float64 at a time, and one case is called at a time.
-    assert 2 < memory_needed(list(many.cases)) / memory_needed(list(one.cases)) < 3
-    needed = memory_needed(list(many.cases)) + memory_of_judge(many.cases)
+    needed = memory_needed(many.cases)
+    assert 2 < needed / memory_needed(one.cases) < 3
     check_fits(one, needed - 1)
     check_fits(many, needed)
     with pytest.raises(FfnbenchError, match="of memory at once"):

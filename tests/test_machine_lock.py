@@ -12,12 +12,12 @@ import pytest
 from conftest import ROOT
 
 from ffnbench.report.files.store import load
-from ffnbench.run import machine_lock as lock
-from ffnbench.run.machine_lock import machine_lock
+from ffnbench.run import neighbours as lock
+from ffnbench.run.neighbours import machine_lock
 
 HOLD = """
 import sys, tempfile
-from ffnbench.run.machine_lock import machine_lock
+from ffnbench.run.neighbours import machine_lock
 with machine_lock(False, print):
     print("mine", flush=True)
     sys.stdin.readline()

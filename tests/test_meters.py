@@ -13,11 +13,11 @@ from device_world import Context, Kernels, World, used
 from torch import Tensor, nn
 
 from ffnbench import api
-from ffnbench.device.caches import CacheLevel
+from ffnbench.device.ceilings import CacheLevel
 from ffnbench.errors import Unsupported
 from ffnbench.planning.compare import plan_compare
 from ffnbench.request import CompareRequest
-from ffnbench.worker import jobs, meters
+from ffnbench.worker import jobs, meters, peak_memory
 from ffnbench.worker.evidence import OutputRecorder
 
 D, SEQ = 8, 32
@@ -127,9 +127,9 @@ def times_of(subject: meters.Subject, calls: int = 100, **how: Any) -> meters.Ti
 
 
 def test_a_queue_that_is_full_makes_the_host_wait_and_fewer_calls_are_queued() -> None:
-    with used(Context(World(depth=40, graphs=False))) as context:
+    with used(Context(World(depth=40))) as context:
         found = times_of(on(context))
-    assert (found.device, found.device_by) == (pytest.approx(4 * 4.1e-6, rel=0.03), "queue")
+    assert found.device == pytest.approx(4 * 4.1e-6, rel=0.03)
 
 
 def test_a_call_that_waits_for_the_device_has_no_time_of_the_device() -> None:
@@ -141,27 +141,24 @@ def test_a_call_that_waits_for_the_device_has_no_time_of_the_device() -> None:
             times_of(subject, 10)
 
 
-def test_a_graph_that_gives_something_else_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its replays would leave the memory as it was captured: a later input gives the earlier one's output."""
-    monkeypatch.setattr("device_world._Recorded.again", lambda recorded: None)
+def test_what_is_timed_of_training_leaves_no_gradients() -> None:
     with used(Context(World())) as context:
-        subject = on(context, us=100)
-        assert times_of(subject).device_by == "queue"
-    assert subject.timer is not None
-    assert "a replay does not give" in subject.timer.why_not
-
-
-def test_a_graph_is_captured_once_and_leaves_no_gradients() -> None:
-    with used(Context(World())) as context:
-        subject, made = on(context, us=50, train=True), []
-        for _ in range(2):
-            before = subject.module.calls
-            assert times_of(subject, 8).device_by == "graph"
-            made.append(subject.module.calls - before)
-    # forward and backward: timed by the wall; warmed up and captured; compared with
-    assert made == [2 * (8 + 2 * 8 + 1), 2 * 8]
+        subject = on(context, us=50, train=True)
+        times_of(subject, 8)
+    assert subject.module.calls == 2 * (8 + 8)  # forward and backward: by the wall, and from a queue
     assert subject.module.weight.grad is None
     assert all(x.grad is None for x in subject.pool.renew(3, 8))
+
+
+def test_the_memory_of_an_accelerator_is_what_a_call_adds(monkeypatch: pytest.MonkeyPatch) -> None:
+    """1,000 bytes are alive; a call takes 64 for a moment, and its library keeps 8."""
+    kept: list[int] = []
+    monkeypatch.setattr(Kernels, "issue", lambda module, times: kept.append(8))
+    context: Any = Context(World())
+    context.requested_bytes, context.peak_requested_bytes = lambda: 1000 + sum(kept), lambda: 1000 + 64
+    context.release_workspaces, context.reset_peak = kept.clear, lambda: None
+    assert peak_memory.peak_bytes(on(context)) == 64
+    assert peak_memory.workspace_bytes(on(context)) == 8
 
 
 @pytest.mark.parametrize("draws", [False, True])
@@ -210,7 +207,7 @@ def test_cold_on_the_cpu_evicts_before_each_call(monkeypatch: pytest.MonkeyPatch
 
 def test_the_runner_keeps_what_an_accelerator_tells() -> None:
     launch = FakeLaunch()
-    launch.told = lambda request: {"device_s": 0.004, "host_s": 0.006, "device_by": "graph", "notes": ["so and so"]}
+    launch.told = lambda request: {"device_s": 0.004, "host_s": 0.006, "notes": ["so and so"]}
     report = api.measure(api.prepare(CompareRequest(variants="relu", quick=True, metrics="latency")), launch=launch)
     by_metric = {metric: [s for s in report.samples if s.metric == metric] for metric in ("device_s", "host_s")}
     latencies = [s for s in report.samples if s.metric == "latency"]

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from os import cpu_count
 from pathlib import Path
 
 import pytest
 from test_stats import plan_of, run_of
 
-from ffnbench.device.machine_noise import Watch
 from ffnbench.plan import CONTROL
 from ffnbench.report.files.store import load
 from ffnbench.report.shown_report import as_shown, recompute
 from ffnbench.report.tables.compare import compare_table
 from ffnbench.report.tables.text import plain
 from ffnbench.result import Timer, Verdict
+from ffnbench.run.neighbours import Watch
 from ffnbench.stats.verdict import summarise
 
 
@@ -76,58 +75,17 @@ def test_notes_of_a_file_from_before_they_had_a_kind() -> None:
     assert not [text for text in plain(compare_table(found), 400).splitlines() if "disagree" in text]
 
 
-class Proc:
-    """/proc and /sys as a test wants them: ticks of CPU time, stolen ticks, MHz."""
-
-    def __init__(self) -> None:
-        self.busy, self.stolen, self.mhz = 0, 0, 3000.0
-
-    def __call__(self, path: str) -> str:
-        if path == "/proc/stat":
-            return f"cpu  {self.busy} 0 0 0 0 0 0 {self.stolen} 0 0\n"
-        if path == "/proc/cpuinfo":
-            return f"cpu MHz\t\t: {self.mhz}\ncpu MHz\t\t: 800.0\n"
-        raise FileNotFoundError(path)
-
-
-@pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch):
-    """Ten seconds pass in the second worker; this process uses none of them."""
-    seconds = iter([0.0, 0.0, 0.0, 10.0, 10.0])
-    monkeypatch.setattr("ffnbench.device.machine_noise.time.monotonic", lambda: next(seconds))
+def test_what_other_processes_used_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ten seconds pass; this process uses none of them."""
+    seconds = iter([0.0, 10.0, 0.0, 1.0])
+    monkeypatch.setattr("ffnbench.run.neighbours.time.monotonic", lambda: next(seconds))
     idle = type("Usage", (), {"ru_utime": 0.0, "ru_stime": 0.0})
-    monkeypatch.setattr("ffnbench.device.machine_noise.resource.getrusage", lambda who: idle)
-
-
-def test_other_processes_stolen_time_and_a_falling_clock_are_told(clock: None) -> None:
-    proc = Proc()
-    watch = Watch(proc)
-    watch.worker_done()
-    watch.worker_begins()
-    proc.busy, proc.stolen, proc.mhz = 700, 200, 2500.0
-    watch.worker_done()
-    around = watch.around()
-    assert around.others_cpus == pytest.approx(0.7)
-    assert around.stolen == (None, pytest.approx(2.0 / 10.0 / cpu_count()))  # 2 s of 10 s of all CPUs
-    (note,) = watch.notes(threads=1)
-    assert note.startswith("the CPU's clock fell from 3000 to 2500 MHz")
-
-
-def test_a_quiet_machine_says_nothing_and_an_unreadable_one_neither(clock: None) -> None:
-    assert Watch(Proc()).notes(threads=1) == []
-
-    def nothing(path: str) -> str:
-        raise FileNotFoundError(path)
-
-    watch = Watch(nothing)
-    watch.worker_begins()
-    watch.worker_done()
-    assert watch.notes(threads=1) == []
-    around = watch.around()
-    assert (around.others_cpus, around.stolen) == (None, (None,))
-
-
-def test_more_threads_than_cpus_is_told(clock: None) -> None:
-    (note,) = Watch(Proc()).notes(threads=10_000)
-    assert note.startswith("10000 threads on ")
-    assert "--threads" in note
+    monkeypatch.setattr("ffnbench.run.neighbours.resource.getrusage", lambda who: idle)
+    stat, told = tmp_path / "stat", []
+    for _ in ("long enough", "too short to tell"):
+        stat.write_text("cpu  0 0 0 0 0 0 0 0 0 0\n")
+        watch = Watch(stat)
+        stat.write_text("cpu  700 0 0 9000 0 0 0 200 0 0\n")  # hundredths: busy, idle, stolen
+        told.append(watch.around().others_cpus)
+    assert told == [pytest.approx(0.7), None]
+    assert Watch(tmp_path / "nowhere").around().others_cpus is None

@@ -9,7 +9,7 @@ from collections import Counter
 import pytest
 from conftest import FakeLaunch, lost
 
-from ffnbench.errors import FfnbenchError, Unfinished
+from ffnbench.errors import Unfinished
 from ffnbench.planning.compare import plan_compare
 from ffnbench.request import CompareRequest
 from ffnbench.result import FailureKind
@@ -192,16 +192,6 @@ def test_a_polite_kill_is_an_interruption() -> None:
     before = signal.getsignal(signal.SIGTERM)
     assert run(plan_of(), launch=FakeLaunch(seconds)).interrupted
     assert signal.getsignal(signal.SIGTERM) is before
-
-
-@pytest.mark.parametrize("device", ["cuda", "cuda:1"])
-def test_a_device_that_is_not_there_is_refused_before_anything_is_built(device: str) -> None:
-    launch = FakeLaunch()
-    with pytest.raises(FfnbenchError, match=f"device '{device}' was asked for, but torch 2.0-fake") as caught:
-        run(plan_of(device=device), launch=launch)
-    assert caught.value.exit_code == 2
-    assert not launch.log
-    assert all(worker.closed for worker in launch.workers)
 
 
 def test_progress_goes_from_nothing_to_all_with_a_time_left() -> None:

@@ -23,7 +23,7 @@ from ffnbench.api.preparing import Prepared, priced
 from ffnbench.api.world import Machine
 from ffnbench.errors import FfnbenchError
 from ffnbench.ffn.spec import ImportedSpec
-from ffnbench.plan import Arm, Workload, cost_of
+from ffnbench.plan import Workload, cost_of
 from ffnbench.planning.compare import plan_compare
 from ffnbench.report.columns import case_records
 from ffnbench.request import CompareRequest
@@ -70,11 +70,10 @@ class Patient(Session):
 
 def test_trouble_is_a_row_and_the_others_go_on(prober: Prober, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every way to fail at once, in one run: nothing is lost and each row says what happened."""
-    names = ("Chatty", "Raises", "Exits", "Dies", "Segfaults", "Hangs", "Greedy", "Drifts", "NotFinite",
-             "BreaksDevice", "FillsDevice", "Plain")  # fmt: skip
+    names = ("Chatty", "Raises", "Exits", "Dies", "Hangs", "Greedy", "Drifts", "NotFinite", "Plain")
     variants = ",".join(["relu", *(f"{HOSTILE}:{name}" for name in names)])
     request = CompareRequest(
-        variants=variants, d_model=16, d_ff=32, seq_len=32, workers=3, rounds=3, timeout=3.0, threads=1
+        variants=variants, d_model=16, d_ff=32, seq_len=32, workers=3, rounds=3, timeout=1.0, threads=1
     )
     plan = plan_compare(request, prober)
     costs = tuple(CaseCost(case=case.label, cost=cost_of(case, prober)) for case in plan.cases)
@@ -87,14 +86,9 @@ def test_trouble_is_a_row_and_the_others_go_on(prober: Prober, monkeypatch: pyte
     assert failures["Raises"] == ("crash", "ValueError: two lines")
     assert failures["Exits"] == ("crash", "SystemExit: 1")
     assert failures["Dies"][1].startswith("the process ended (exit code 7)")
-    assert "SIGSEGV" in failures["Segfaults"][1]
-    assert failures["Hangs"] == ("timeout", "no answer within 3 s")
+    assert failures["Hangs"] == ("timeout", "no answer within 1 s")
     assert failures["Greedy"][0] == "oom"
     assert "GiB at once" in failures["Greedy"][1]
-    assert failures["BreaksDevice"] == ("crash", "CUDA error: an illegal memory access was encountered")
-    assert failures["FillsDevice"] == (
-        "oom", "it tried to allocate 2.00 GiB at once, and 1.20 GiB of the device's 79.10 GiB were free",
-    )  # fmt: skip
     assert failures["Drifts"][0] == "suspect"
     assert "the output of a timed call differs from that of another instance of it" in failures["Drifts"][1]
     assert failures["NotFinite"] == ("mismatch", "the output is not finite before timing")
@@ -165,21 +159,15 @@ def test_user_code_that_cannot_serve_is_one_clear_error(prober: Prober, target: 
     assert caught.value.exit_code == 2
 
 
-def test_a_case_that_can_t_be_counted_is_a_row(prober: Prober, tmp_path: Path) -> None:
-    """Whatever its code does: raise, end its process. Those behind it are counted: by hand, a layer
-    that makes its weights in its first call has 16 x 16 and a bias.
-    """
-    (tmp_path / "dies.py").write_text(
-        "import os\nfrom torch import nn\nclass Dies(nn.Linear):\n"
-        "    def __init__(self, d_model): super().__init__(d_model, d_model)\n    def forward(self, x): os._exit(3)\n"
-    )
-    targets = (f"{HOSTILE}:broken", f"{tmp_path}/dies.py:Dies", "torch.nn:LazyLinear")
+def test_a_case_that_can_t_be_counted_is_a_row(prober: Prober) -> None:
+    """Those behind it are counted: by hand, a layer that makes its weights in its first call has 16 x 16 and a bias."""
+    targets = (f"{HOSTILE}:broken", "torch.nn:LazyLinear")
     rows = ",".join(f"m{number}={target}" for number, target in enumerate(targets))
     request = CompareRequest(variants=f"relu,{rows}", d_model=16, seq_len=8, threads=1, device="cpu")
     plan = plan_compare(request, prober)
     found = case_records(priced(plan, prober, lenient=True).priced())
-    assert [row["params"] for row in found] == [2 * 16 * 64, None, None, 16 * 16 + 16]
-    says = ("", "raised RuntimeError: no GPU here", "the process ended (exit code 3)", "")
+    assert [row["params"] for row in found] == [2 * 16 * 64, None, 16 * 16 + 16]
+    says = ("", "raised RuntimeError: no GPU here", "")
     assert all(text in (row["failure"] or "") for row, text in zip(found, says, strict=True))
     assert [bool(row["failure"]) for row in found] == [bool(text) for text in says]
     with pytest.raises(FfnbenchError, match="no GPU here"):
@@ -366,13 +354,3 @@ def test_what_user_code_has_started_ends_with_its_worker(tmp_path: Path) -> None
     while any(map(running, numbers)) and time.monotonic() < deadline:
         time.sleep(0.05)
     assert not [number for number in numbers if running(number)]
-
-
-def test_an_interpreter_that_is_none_is_told(tmp_path: Path) -> None:
-    fake = tmp_path / "python"
-    fake.write_text("#!/bin/sh\necho nothing\n")
-    fake.chmod(0o755)
-    session = Session(Arm(python=str(fake)))
-    with pytest.raises(WorkerLost, match="which is no worker's answer"):
-        session.greeting()
-    session.close()

@@ -19,10 +19,9 @@ from ffnbench.plan import Arm, Plan
 from ffnbench.planning.compare import plan_compare
 from ffnbench.request import CompareRequest
 from ffnbench.run import runner
-from ffnbench.run.arms import WorkerGroup
 from ffnbench.run.runner import run
 from ffnbench.run.session import Fork, Session, WorkerLost
-from ffnbench.run.worker_pool import WorkerPool
+from ffnbench.run.workers import WorkerGroup, WorkerPool
 from ffnbench.stats.stopping import STARTERS
 from ffnbench.worker.heap import ALLOCATOR, KEEPS, SYSTEM
 

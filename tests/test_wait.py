@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import pytest
@@ -11,8 +10,6 @@ from test_cli import call  # noqa: F401 - a fixture
 
 from ffnbench import api
 from ffnbench.api import world
-from ffnbench.device import environment
-from ffnbench.device.environment import why_no_gpu
 from ffnbench.errors import FfnbenchError
 from ffnbench.planning.compare import plan_compare
 from ffnbench.planning.foreseen import foreseen
@@ -57,15 +54,14 @@ def gone(*_: object) -> None:
     raise AssertionError("a process was started")
 
 
-def test_no_gpu_no_memory_no_module_are_told_before_any_process(call, monkeypatch) -> None:  # noqa: F811
+def test_no_gpu_and_no_module_are_told_before_any_process(call, monkeypatch) -> None:  # noqa: F811
     made = world.Machine
-    monkeypatch.setattr(world, "Machine", lambda **given: made(**given, no_gpu=lambda kind: "there is none"))
+    monkeypatch.setattr(world, "Machine", lambda **given: made(**given, no_gpu=lambda: "there is none"))
     monkeypatch.setattr(prober, "Session", gone)
     for arguments, said in (
         (["--device", "cuda"], "device 'cuda' was asked for, but there is none"),
         (["--variants", "relu@device=cuda:1"], "device 'cuda:1' was asked for, but there is none"),
         (["--device", "cuda", "--variants", "conftest:FakeWorker"], "device 'cuda' was asked for, but there is none"),
-        (["--d-model", "200000"], "of memory at once"),
         (["--variants", "relu,nowhere_at_all.mlp:X"], "cannot import 'nowhere_at_all.mlp'"),
         (["--variants", "relu,nowhere.py:X"], "there is no file 'nowhere.py'"),
     ):
@@ -75,21 +71,6 @@ def test_no_gpu_no_memory_no_module_are_told_before_any_process(call, monkeypatc
         assert said in err.splitlines()[-2]
         assert launch.workers == []
     api.block(BlockRequest(device="cuda", cost_only=True))  # nothing is measured
-
-
-def test_why_there_is_no_gpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "platform", "linux")
-    monkeypatch.setattr(environment, "GPU_FILES", {"cuda": (str(tmp_path / "nvidiactl"),)})
-    assert "no driver" in why_no_gpu()
-    (tmp_path / "nvidiactl").touch()
-    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    for build, known in (("2.9.0+cu128", ""), ("2.9.0", ""), ("2.9.0+cpu", "built without CUDA")):
-        monkeypatch.setattr(environment, "version", lambda name, build=build: build)
-        assert known in why_no_gpu()
-        assert bool(known) == bool(why_no_gpu())
-    monkeypatch.setattr(environment, "version", lambda name: "2.9.0")
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
-    assert "CUDA_VISIBLE_DEVICES" in why_no_gpu()
 
 
 def test_what_is_there_is_never_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

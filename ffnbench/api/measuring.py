@@ -9,7 +9,6 @@ from dataclasses import replace
 
 from ffnbench.api import world
 from ffnbench.api.preparing import NULL_SINK, Prepared, new_report, refuse_at_once
-from ffnbench.device.environment import memory_for
 from ffnbench.errors import termination_as_interruption
 from ffnbench.gate.history import KEPT
 from ffnbench.plan import Note, NoteKind
@@ -20,10 +19,9 @@ from ffnbench.report.progress import wait_text
 from ffnbench.report.shown_report import ShownReport
 from ffnbench.request import Apart
 from ffnbench.result import Progress
-from ffnbench.run.arms import Launch
-from ffnbench.run.machine_lock import machine_lock
-from ffnbench.run.memory_limits import fit_into
+from ffnbench.run.neighbours import machine_lock
 from ffnbench.run.runner import run
+from ffnbench.run.workers import Launch
 from ffnbench.stats.ceilings import shares_of
 from ffnbench.stats.rounds import table_of
 from ffnbench.stats.stopping import Answered
@@ -32,9 +30,9 @@ from ffnbench.stats.verdict import summarise, with_suspects
 
 def measure(prepared: Prepared, sink: NullSink = NULL_SINK, launch: Launch | None = None) -> ShownReport:
     """Measure what was prepared; raises FfnbenchError where memory does not hold it, or it could tell nothing."""
-    plan = fit_into(prepared.plan, memory_for(prepared.plan))
+    plan = prepared.plan
     refuse_at_once(plan)
-    prepared, asked = replace(prepared, plan=plan), plan.request
+    asked = plan.request
     runs, pause = (asked.runs, pause_of(asked.runs, asked.pause)) if isinstance(asked, Apart) else (1, 0.0)
     tell_wait(prepared, sink, runs=runs, pause=pause)
     if runs == 1:

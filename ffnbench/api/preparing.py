@@ -9,7 +9,7 @@ from importlib import import_module
 from typing import TypeVar
 
 from ffnbench.api import world
-from ffnbench.device.environment import memory_for, usable_cpus
+from ffnbench.device.environment import usable_cpus
 from ffnbench.errors import FfnbenchError, Unsupported
 from ffnbench.ffn.cost import uncounted
 from ffnbench.plan import CONTROL, OWN, Arm, Case, NoProbe, Note, NoteKind, Plan, Probe, cost_of
@@ -19,17 +19,11 @@ from ffnbench.report.output import NullSink
 from ffnbench.report.shown_report import ShownReport
 from ffnbench.request import AnyRequest, Apart, BlockRequest, CompareRequest, TimingRequest
 from ffnbench.result import CaseCost, Failure, FailureKind
-from ffnbench.run.memory_limits import check_fits
 from ffnbench.run.prober import Prober
 from ffnbench.version import __version__
 
 A = TypeVar("A", bound=AnyRequest)
 NULL_SINK = NullSink()
-NO_DEVICE = {
-    "cuda": "use --device cpu, or a CUDA build of torch on a machine with a GPU",
-    "xpu": "use --device cpu, or an XPU build of torch on a machine with a GPU of Intel's",
-    "mps": "use --device cpu, or a Mac with a GPU of Apple's",
-}
 PLANS = {
     CompareRequest: ("compare", "plan_compare"),
     BlockRequest: ("block", "plan_block"),
@@ -133,18 +127,15 @@ def refuse_at_once(plan: Plan) -> None:
     for case in plan.cases:
         if case.arm == OWN:
             refuse_device(case.workload.device)
-    if all(world.MACHINE.no_gpu(kind) for kind in NO_DEVICE) and all(case.arm == OWN for case in plan.cases):
+    if world.MACHINE.no_gpu() and all(case.arm == OWN for case in plan.cases):
         refuse_time(plan.with_device("cpu"))
-    available = memory_for(plan)
-    if available is not None:
-        check_fits(plan.with_device("cpu"), available)
 
 
 def refuse_device(device: str) -> None:
-    """Raise FfnbenchError for a device of a kind that is known not to be here."""
-    kind = device_of(device).partition(":")[0]
-    if kind in NO_DEVICE and (why := world.MACHINE.no_gpu(kind)):
-        raise FfnbenchError(f"device {device!r} was asked for, but {why}", NO_DEVICE[kind])
+    """Raise FfnbenchError for a GPU where it is known that there is none."""
+    if device_of(device) not in ("auto", "cpu") and (why := world.MACHINE.no_gpu()):
+        hint = "use --device cpu, or a CUDA build of torch on a machine with a GPU"
+        raise FfnbenchError(f"device {device!r} was asked for, but {why}", hint)
 
 
 def new_report(plan: Plan, costs: tuple[CaseCost, ...]) -> ShownReport:

@@ -10,8 +10,7 @@ from ffnbench import jsonable
 from ffnbench.api import world
 from ffnbench.api.preparing import NULL_SINK
 from ffnbench.api.world import COUNT_TIMEOUT_S, device_facts, greeting
-from ffnbench.device.caches import caches
-from ffnbench.device.ceilings import roofs_of_machine
+from ffnbench.device.ceilings import caches, roofs_of_machine
 from ffnbench.device.environment import advice, auto_device, describe, usable_cpus, usable_memory
 from ffnbench.device.nvml import advice as device_advice
 from ffnbench.errors import Unfinished
@@ -29,11 +28,10 @@ from ffnbench.report.tables.listing import (
 )
 from ffnbench.request import SelftestRequest
 from ffnbench.result import Environment, MachineCeilings
-from ffnbench.run.arms import Worker
-from ffnbench.run.devices import listed, why_not_seen
-from ffnbench.run.machine_lock import machine_lock
-from ffnbench.run.memory_limits import room_for_ceilings
+from ffnbench.run.limits import TRY_CUDA, listed, room_for_ceilings, why_not_seen
+from ffnbench.run.neighbours import machine_lock
 from ffnbench.run.session import WorkerLost
+from ffnbench.run.workers import Worker
 
 CEILINGS_S = 4.5  # of looking for those of the machine; with what comes before and after it five
 
@@ -66,8 +64,8 @@ def _devices(told: dict[str, Any]) -> str:
     if told["gpus"]:
         return listed(told)
     if why := why_not_seen(told):
-        return f"cpu alone: {why[0]}; {why[1]}"
-    return f"cpu alone: {reason}" if (reason := world.MACHINE.no_gpu("cuda")) else ""
+        return f"cpu alone: {why}; {TRY_CUDA}"
+    return f"cpu alone: {reason}" if (reason := world.MACHINE.no_gpu()) else ""
 
 
 def backends(sink: NullSink = NULL_SINK) -> None:

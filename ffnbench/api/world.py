@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from ffnbench.device.environment import why_no_gpu
-from ffnbench.device.machine_noise import others_now
 from ffnbench.errors import Unfinished
-from ffnbench.run.arms import Launch, Worker
+from ffnbench.run.neighbours import others_now
 from ffnbench.run.prober import Prober
 from ffnbench.run.session import Session, WorkerLost
+from ffnbench.run.workers import Launch, Worker
 
 COUNT_TIMEOUT_S = 300.0
 
@@ -23,7 +23,7 @@ class Machine:
     launch: Launch = Session
     judge: Launch | None = None  # of the process that judges outputs; None where there are none, as in a simulation
     prober: Callable[[float], Prober] = Prober
-    no_gpu: Callable[[str], str] = lambda kind: ""  # why there is none of a kind, where that is known without torch
+    no_gpu: Callable[[], str] = lambda: ""  # why there is none, where that is known without torch
     others: Callable[[int], float | None] = lambda threads: None  # CPUs that others use now, where that disturbs
 
 

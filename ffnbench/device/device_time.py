@@ -1,19 +1,17 @@
 """What a device works for a call, without what the host takes to launch it. Runs inside a worker; needs no torch.
 
-From a graph of several calls that was captured once, where capture works; else from calls that stand in the queue
-behind a spin, so that the last is queued before the first begins. A call that waits for the device itself can't be held
-back so: its device time can't be had apart.
+From calls that stand in the queue behind a spin, so that the last is queued before the first begins. A call that waits
+for the device itself can't be held back so: its device time can't be had apart.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from ffnbench.device.accelerator import Accelerator, CaptureFailed, Replay
+from ffnbench.device.accelerator import Accelerator
 
-GRAPH, QUEUE = "graph", "queue"
-UNROLLED = 64  # calls of a graph, or of a queue, at most
+UNROLLED = 64  # calls of a queue, at most
 QUEUED = 128  # calls of a sample that are timed from queues, at most: launching takes the host its time
 TRIES = 4
 ROOM = 2.0  # times what launching is known to take, of a spin
@@ -27,80 +25,18 @@ Make = Callable[[int, int], Calls]  # the calls from one number up to another, r
 
 
 @dataclass(slots=True)
-class _Span:
-    """Seconds between marks behind a spin; `apart` is whether all was queued before the spin was over, and nothing ran
-    beside the queue."""
-
-    seconds: float
-    apart: bool
-    queued_s: float
-
-
-@dataclass(slots=True)
 class DeviceTimer:
-    """Of one subject. `why_not` says why its calls can't be captured, "" while nothing speaks against it."""
+    """Of one subject."""
 
     accelerator: Accelerator
-    why_not: str = ""
-    quiet: bool = False  # whether `why_not` is nothing that a reader should know
-    _replay: Replay | None = None
-    _key: Hashable = None
-    _launch_s: float = 0.0  # of a replay
     _room: float = ROOM  # of a spin, and calls of a queue at most: a disturbed host asks for more, and for fewer
     _most: int = UNROLLED
     _missed: int = 0
     _held: bool = False  # whether a queue was ever held back
 
-    def forget(self) -> None:
-        """Let go of the graph: what it reads and writes is moved."""
-        self._replay, self._key = None, None
-
-    def capture(self, key: Hashable, work: Callable[[], object], same: Callable[[Replay], bool]) -> bool:
-        """Whether there is a graph of this work; it is captured once for a key. `same` is whether a replay does what
-        the work does.
-        """
-        if self.why_not:
-            return False
-        if self._replay is None or self._key != key:
-            self.forget()
-            try:
-                replay = self.accelerator.capture(work)
-                if not same(replay):
-                    raise CaptureFailed("a replay does not give what a call gives")
-            except CaptureFailed as problem:
-                self.why_not = str(problem)
-                return False
-            self._replay, self._key = replay, key
-        return True
-
-    def replayed(self, times: int) -> float | None:
-        """Seconds of the device for so many replays one after another."""
-        assert self._replay is not None
-        replay = self._replay.replay
-
-        def work() -> None:
-            for _ in range(times):
-                replay()
-
-        return self._behind(work, times)
-
-    def replayed_cold(self, times: int) -> float | None:
-        """Seconds of the device for so many replays, the cache flushed before each."""
-        assert self._replay is not None
-        cold = _Cold(self.accelerator, [self._replay.replay] * times)
-        return None if self._behind(cold.work, times) is None else cold.seconds
-
-    def _behind(self, work: Callable[[], None], times: int) -> float | None:
-        for _ in range(TRIES):
-            span = self._span(work, ROOM * self._launch_s * times)
-            self._launch_s = max(self._launch_s, span.queued_s / times)
-            if span.apart:
-                return span.seconds
-        return None
-
-    def queued(self, make: Make, count: int, host_s: float, *, cold: bool = False) -> tuple[float, int] | None:
-        """Seconds of the device for some of `count` calls, and how many; None where they can't be had apart. `host_s`
-        is about what issuing one takes.
+    def seconds(self, make: Make, count: int, host_s: float, *, cold: bool = False) -> float | None:
+        """Mean seconds of the device for one of `count` calls; None where they can't be had apart. `host_s` is about
+        what issuing one takes. Of `cold` calls each finds the cache flushed.
         """
         total, done = 0.0, 0
         self._room, self._most = ROOM, UNROLLED
@@ -110,7 +46,7 @@ class DeviceTimer:
                 break
             total, done = total + found[0], done + found[1]
         self._missed = 0 if done else self._missed + 1
-        return (total, done) if done else None
+        return total / done if done else None
 
     @property
     def gives_up(self) -> bool:
@@ -118,59 +54,45 @@ class DeviceTimer:
         return not self._held and self._missed >= GIVEN_UP
 
     def _queue(self, make: Make, first: int, count: int, host_s: float, cold: bool) -> tuple[float, int] | None:
-        """One queue that all was in before its first began: where the host took longer than the spin, with more room,
-        and then with fewer calls, since a queue that is full makes the host wait.
+        """Seconds of one queue that all was in before its first began, and its calls: where the host took longer than
+        the spin, with more room, and then with fewer calls, since a queue that is full makes the host wait.
         """
         for attempt in range(TRIES):
             number = min(self._most, count - first)
-            calls = make(first, first + number)
-            timed = _Cold(self.accelerator, calls) if cold else None
-            span = self._span(timed.work if timed else _each(calls), self._room * host_s * number)
-            if span.apart:
+            found, queued_s = self._held_back(make(first, first + number), self._room * host_s * number, cold)
+            if found is not None:
                 self._held = True
-                return (timed.seconds if timed else span.seconds), number
-            self._room = max(self._room, min(4 * self._room, ROOM * span.queued_s / max(host_s * number, 1e-9)))
+                return found, number
+            self._room = max(self._room, min(4 * self._room, ROOM * queued_s / max(host_s * number, 1e-9)))
             if attempt:
                 self._most = max(1, self._most // 8)
         return None
 
-    def _span(self, work: Callable[[], None], spin_s: float) -> _Span:
+    def _held_back(self, calls: Calls, spin_s: float, cold: bool) -> tuple[float | None, float]:
+        """Seconds of the device for these calls behind a spin, each between marks of its own where the cache is flushed
+        before it; None unless all was queued before the spin was over, and nothing ran beside the queue. And the
+        seconds that queueing took.
+        """
         accelerator = self.accelerator
-        before, start, end = (accelerator.event() for _ in range(3))
+        before = accelerator.event()
+        marks = [(accelerator.event(), accelerator.event()) for _ in (calls if cold else range(1))]
         accelerator.synchronize()
         begin = accelerator.now()
         before.record()
         accelerator.spin(min(LONGEST_SPIN_S, max(LEAST_SPIN_S, spin_s)))
-        start.record()
-        work()
-        end.record()
+        for number, (start, end) in enumerate(marks):
+            if cold:
+                accelerator.flush()
+            start.record()
+            for call in calls[number : number + 1] if cold else calls:
+                call()
+            end.record()
         queued = accelerator.now() - begin
         accelerator.synchronize()
         whole = accelerator.now() - begin
-        told = end.seconds_since(before)
-        apart = queued <= start.seconds_since(before) and whole <= (1 + LATE) * told + LATE_S
-        return _Span(end.seconds_since(start), apart, queued)
-
-
-class _Cold:
-    """Calls that each find the cache flushed, and are timed by marks of their own."""
-
-    def __init__(self, accelerator: Accelerator, calls: Calls) -> None:
-        self._accelerator, self._calls = accelerator, calls
-        self._marks = [(accelerator.event(), accelerator.event()) for _ in calls]
-
-    def work(self) -> None:
-        """Queue all of them."""
-        for (start, end), call in zip(self._marks, self._calls, strict=True):
-            self._accelerator.flush()
-            start.record()
-            call()
-            end.record()
-
-    @property
-    def seconds(self) -> float:
-        """Of all calls, once the device has made them."""
-        return sum(end.seconds_since(start) for start, end in self._marks)
+        told = marks[-1][1].seconds_since(before)
+        apart = queued <= marks[0][0].seconds_since(before) and whole <= (1 + LATE) * told + LATE_S
+        return sum(end.seconds_since(start) for start, end in marks) if apart else None, queued
 
 
 def device_seconds(accelerator: Accelerator, call: Callable[[], object], calls: int) -> float:
@@ -180,9 +102,9 @@ def device_seconds(accelerator: Accelerator, call: Callable[[], object], calls: 
     begin = accelerator.now()
     call()
     host = accelerator.now() - begin
-    found = DeviceTimer(accelerator).queued(lambda first, end: [call] * (end - first), calls, host)
+    found = DeviceTimer(accelerator).seconds(lambda first, end: [call] * (end - first), calls, host)
     if found is not None:
-        return found[0] / found[1]
+        return found
     start, end = accelerator.event(), accelerator.event()
     accelerator.synchronize()
     start.record()
@@ -191,11 +113,3 @@ def device_seconds(accelerator: Accelerator, call: Callable[[], object], calls: 
     end.record()
     accelerator.synchronize()
     return end.seconds_since(start) / calls
-
-
-def _each(calls: Calls) -> Callable[[], None]:
-    def work() -> None:
-        for call in calls:
-            call()
-
-    return work

@@ -26,9 +26,9 @@ from ffnbench.planning.lists import one
 from ffnbench.planning.variant_text import ALL, COMPILE_KEYS, Variant, choose
 from ffnbench.request import CompareRequest
 
-DEVICES = ("auto", "cpu", "cuda", "xpu", "mps")  # as torch calls them; ROCm's are cuda
+DEVICES = ("auto", "cpu", "cuda")  # as torch calls them; ROCm's are cuda
 ALSO_CUDA = ("gpu", "nvidia", "rocm", "hip", "amd")
-_NUMBERED = re.compile(r"(cuda|xpu):[0-9]{1,4}")
+_NUMBERED = re.compile(r"cuda:[0-9]{1,4}")
 
 
 def workload_of(request: CompareRequest, variant: Variant) -> Workload:
@@ -147,7 +147,5 @@ def device_of(text: str) -> str:
             f"unknown device {text!r}", f"torch calls NVIDIA's and AMD's GPUs cuda: --device cuda{colon}{number}"
         )
     if kind not in DEVICES or (colon and not _NUMBERED.fullmatch(text.lower())):
-        raise FfnbenchError(
-            f"unknown device {text!r}", hint_for(kind, DEVICES, "devices: auto, cpu, cuda, cuda:0, xpu, xpu:0, mps")
-        )
+        raise FfnbenchError(f"unknown device {text!r}", hint_for(kind, DEVICES, "devices: auto, cpu, cuda, cuda:0"))
     return text.lower()

@@ -12,12 +12,11 @@ from statistics import median
 from typing import Any
 
 from ffnbench import jsonable
-from ffnbench.device.caches import caches
-from ffnbench.device.ceilings import roofs_for
+from ffnbench.device.ceilings import caches, roofs_for
 from ffnbench.metrics import CEILINGS, ROOF
 from ffnbench.result import CaseCost, Roof, Sample
+from ffnbench.run.limits import room_for_ceilings
 from ffnbench.run.log import Found
-from ffnbench.run.memory_limits import room_for_ceilings
 from ffnbench.stats.ceilings import Ceiling, may_bind
 from ffnbench.stats.floor import Floor, floors_of, quickest
 from ffnbench.stats.rounds import WAITED

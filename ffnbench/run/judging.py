@@ -17,8 +17,8 @@ from ffnbench.ffn.spec import ImportedSpec
 from ffnbench.plan import CONTROL, Case, Plan
 from ffnbench.request import SidesRequest
 from ffnbench.result import Against, Judged
-from ffnbench.run.arms import Launch, Worker, start_for
 from ffnbench.run.session import WorkerLost
+from ffnbench.run.workers import Launch, Worker, start_for
 from ffnbench.worker.channel import Message
 
 SHARE = 0.01  # of a run's time that judging may take, once every case has been judged

@@ -6,6 +6,7 @@ out here as one clear error. Facts and curves of activations come from here too:
 
 from __future__ import annotations
 
+import json
 import math
 import re
 from dataclasses import replace
@@ -42,9 +43,7 @@ class Prober(Probe):
         self._arm = arm
         self._others: dict[Arm, Prober] = {}
         self._session: Session | None = None
-        self._known: dict[tuple[ImportedSpec, Workload], Cost] = {}
-        self._described: dict[str, OwnActivation | None] = {}
-        self._models: dict[str, OwnMLP] = {}
+        self._told: dict[str, Message] = {}  # by what was asked
 
     def __enter__(self) -> Prober:
         return self
@@ -76,25 +75,18 @@ class Prober(Probe):
     def count(self, spec: ImportedSpec, workload: Workload) -> Cost:
         """Parameters and FLOPs of a user's module; raises FfnbenchError where it can't serve as an FFN."""
         # what a module has and does is the same however it is run; the device stays, for some kernels run on one alone
-        key = (spec, replace(workload, **EAGERLY))
-        if key not in self._known:
-            asked = {"do": "count", "spec": jsonable.encode(spec), "workload": jsonable.encode(key[1])}
-            self._known[key] = jsonable.decode(Cost, self._ask(spec.target, asked))
-        return self._known[key]
+        eagerly = jsonable.encode(replace(workload, **EAGERLY))
+        asked = {"do": "count", "spec": jsonable.encode(spec), "workload": eagerly}
+        return jsonable.decode(Cost, self._ask(spec.target, asked))
 
     def describe(self, target: str) -> OwnActivation | None:
         """What a function declares as an activation; None for a module's class or factory."""
-        if target not in self._described:
-            own = self._ask(target, {"do": "describe", "target": target})["own"]
-            self._described[target] = None if own is None else jsonable.decode(OwnActivation, own)
-        return self._described[target]
+        own = self._ask(target, {"do": "describe", "target": target})["own"]
+        return None if own is None else jsonable.decode(OwnActivation, own)
 
     def own_mlp(self, target: str) -> OwnMLP:
         """The MLP of transformers that `hf:CONFIG` names; raises FfnbenchError where there is none."""
-        if target not in self._models:
-            answer = self._ask(target, {"do": "own_mlp", "target": target})
-            self._models[target] = jsonable.decode(OwnMLP, answer["own"])
-        return self._models[target]
+        return jsonable.decode(OwnMLP, self._ask(target, {"do": "own_mlp", "target": target})["own"])
 
     def facts(self, spec: ActivationSpec) -> Facts:
         """The facts of an activation."""
@@ -103,7 +95,7 @@ class Prober(Probe):
     def curve(self, spec: ActivationSpec, low: float, high: float, points: int) -> Curve:
         """f and f' at `points` equidistant x of [low, high]; raises FfnbenchError where f is not finite."""
         asked = {"do": "curve", "spec": jsonable.encode(spec), "low": low, "high": high, "points": points}
-        answer = self._ask(spec.activation, asked)
+        answer = {**self._ask(spec.activation, asked)}
         if not answer.pop("finite"):
             raise FfnbenchError(f"{spec.activation} is not finite on [{low:g}, {high:g}]", "choose a smaller --range")
         answer["slope"] = [math.nan if slope is None else slope for slope in answer["slope"]]
@@ -128,6 +120,8 @@ class Prober(Probe):
         return jsonable.decode(Agreement, self._ask(case.variant, asked))
 
     def _ask(self, target: str, request: Message) -> Message:
+        if (told := self._told.get(question := json.dumps(request))) is not None:
+            return told
         if self._arm == OWN and _TARGET.fullmatch(target) and not target.startswith(HF):
             refuse_missing(target)  # at once: a worker takes seconds to start
         self.torch_or_error()
@@ -145,6 +139,7 @@ class Prober(Probe):
             # what has no hint was raised by the code itself, and is no mistake in what was typed
             kind = FfnbenchError if "hint" in answer and answer["failure"] != "unsupported" else Unsupported
             raise kind(self._said(message if named else f"{target}: {message}"), hint)
+        self._told[question] = answer
         return answer
 
     def start(self) -> Session:

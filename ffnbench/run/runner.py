@@ -1,6 +1,6 @@
 """The measuring itself, from the parent: one worker after another, rounds shuffled, nothing lost on the way.
 
-A worker is a process with a block of rounds; where it comes from is worker_source.py's. Only one ever measures. A case
+A worker is a process with a block of rounds; where it comes from is workers.py's. Only one ever measures. A case
 that fails is dropped and told; a worker that dies is replaced without the case that killed it.
 """
 
@@ -17,19 +17,18 @@ from typing import Any
 
 from ffnbench import jsonable
 from ffnbench.device.environment import describe, usable_memory
-from ffnbench.device.machine_noise import Watch
 from ffnbench.errors import Unfinished, termination_as_interruption
 from ffnbench.metrics import LATENCY, METRICS
-from ffnbench.plan import Backend, Note, NoteKind, Plan
+from ffnbench.plan import Backend, Plan
 from ffnbench.result import Bound, CaseCost, Environment, FailureKind, Progress, Run, Sample, Side, Timer
-from ffnbench.run.arms import Launch, Worker, sides_of
 from ffnbench.run.ceiling_samples import RoofSamples
-from ffnbench.run.devices import Devices
 from ffnbench.run.judging import OutputChecks
+from ffnbench.run.limits import Devices
 from ffnbench.run.log import Finder, Found
+from ffnbench.run.neighbours import Watch
 from ffnbench.run.schedule import Schedule, Tally
 from ffnbench.run.session import Session, WorkerLost
-from ffnbench.run.worker_pool import RESTARTS, WorkerPool
+from ffnbench.run.workers import RESTARTS, Launch, Worker, WorkerPool
 from ffnbench.stats.rounds import Table, is_clean
 from ffnbench.stats.stopping import Answered
 from ffnbench.units import TIME, quantity
@@ -78,7 +77,7 @@ def run(
     interrupted, stopped = False, ""
     try:
         with termination_as_interruption():
-            runner.measure(watch)
+            runner.measure()
     except KeyboardInterrupt:
         interrupted = True
     except Unfinished as problem:
@@ -143,7 +142,7 @@ class _Runner:
     limit: str = ""
     devices: Devices = field(default_factory=Devices)
     _known: dict[str, _Known] = field(default_factory=lambda: defaultdict(_Known))
-    _weighed: set[tuple[str, str]] = field(default_factory=set)  # of a case: an exact metric, or the job for some
+    _measured: set[tuple[str, str]] = field(default_factory=set)  # of a case: an exact metric, or the job for some
     _losses: Counter[str] = field(default_factory=Counter)
     _explored: bool = False
     _quiet: bool = True  # whether a sample of the last round was clean
@@ -157,17 +156,16 @@ class _Runner:
     def _timed(self) -> bool:
         return "latency" in self.plan.metrics
 
-    def measure(self, watch: Watch) -> None:
+    def measure(self) -> None:
         """One worker after another, until a limit is met. Each has a number of its own, those that are lost too."""
         self._tell("starting")
         self.source.start()
         facts = self.source.greeting()
-        self.sides = sides_of(facts.get("arms", []))
+        self.sides = facts.get("sides", ())
         index = 0
         while self.found.alive and not self.limit:
             starter, worker = self.source.next(self.plan.protocol.workers - self.schedule.whole)
             self.schedule.worker_begins()
-            watch.worker_begins()
             try:
                 if self.environment is None:
                     self._find_devices(worker, facts)
@@ -177,7 +175,6 @@ class _Runner:
             else:
                 self.schedule.worker_done()
             finally:
-                watch.worker_done()
                 worker.close()
             self._judge()
             self._look()
@@ -187,18 +184,16 @@ class _Runner:
     def run(self, watch: Watch, **how: Any) -> Run:
         """All that was found, and `how` it ended."""
         found, checks = self.found, self.checks
-        around = watch.around()
-        noise = watch.notes(max(case.workload.threads for case in self.plan.cases) if self._timed else 0)
         return Run(
             plan=found.plan,
             samples=tuple(found.samples),
             failures=tuple(found.failures),
-            warnings=(*found.notes, *(Note(text=text, kind=NoteKind.SEEN) for text in noise)),
+            warnings=tuple(found.notes),
             environment=self.environment,
             limit=self.limit if self.plan.protocol.precision is not None else "",
             timer=self.timer,
             sides=self.sides,
-            around=around,
+            around=watch.around(),
             roofs=tuple(found.roofs),
             judged=checks.judged,
             inputs=tuple(found.inputs.values()),
@@ -265,10 +260,10 @@ class _Runner:
         if "inputs" in opened:
             self.found.reads(label, **opened["inputs"])
         for metric in OPENED:
-            again = not metric.exact or (label, metric.name) not in self._weighed
+            again = not metric.exact or (label, metric.name) not in self._measured
             if again and (value := opened.get(metric.name)) is not None:
                 self.found.once(label, metric.name, index, value)
-                self._weighed.add((label, metric.name))
+                self._measured.add((label, metric.name))
         self._note(label, opened)
         if opened.get("graphs", 1) > 1:
             self.found.note(label, f"compiled as {opened['graphs']} graphs, with Python between them")
@@ -301,15 +296,15 @@ class _Runner:
         order = [*self.found.alive, *roofs]
         random.Random(f"{self.plan.protocol.seed}/{place.worker}/{place.round}").shuffle(order)
         clean: dict[str, bool] = {}
-        for turn, label in enumerate(order):
+        for number, label in enumerate(order):
             if label in roofs:
-                self.roofs.sample(partial(self._ask_of_reference, worker), label, place.at(turn))
-            elif (found := self._sample(worker, place, label, turn)) is not None:
+                self.roofs.sample(partial(self._ask_of_reference, worker), label, place.at(number))
+            elif (found := self._sample(worker, place, label, number)) is not None:
                 clean[label] = found
         self._tell(f"{self._which(place.worker)}  round {place.round + 1}/{self.schedule.rounds}", place.round + 1)
         return clean
 
-    def _sample(self, worker: Worker, place: _Place, label: str, turn: int) -> bool | None:
+    def _sample(self, worker: Worker, place: _Place, label: str, order: int) -> bool | None:
         """One sample of a case, taken again where it was disturbed and there is a budget for it; all are kept.
 
         After a round without a clean sample it is not: where nothing helps, every case should have its rounds. Gives
@@ -333,7 +328,7 @@ class _Runner:
                 return None
             sample = Sample(
                 case=label, metric=LATENCY, value=answer["value"], calls=known.calls, waited=answer.get("waited"),
-                throttled=answer.get("throttled"), faults=answer.get("faults"), **place.at(turn),
+                throttled=answer.get("throttled"), faults=answer.get("faults"), **place.at(order),
             )  # fmt: skip
             self.found.timed(sample, answer)
             if clean := is_clean(sample):
@@ -390,7 +385,7 @@ class _Runner:
     def _exactly(self, worker: Worker, label: str, job: str, index: int) -> None:
         """Exact metrics need one process only; where they can't be had, the row keeps its latency."""
         metrics = [m for m in METRICS if m.exact and m.job == job and m.group in self.plan.metrics]
-        if not metrics or (label, job) in self._weighed:
+        if not metrics or (label, job) in self._measured:
             return
         try:
             answer = self._ask(worker, label, {"do": job, "label": label})
@@ -400,7 +395,7 @@ class _Runner:
         for metric in metrics:
             if (value := answer.get(metric.name)) is not None:
                 self.found.once(label, metric.name, index, value)
-        self._weighed.add((label, job))
+        self._measured.add((label, job))
 
     def _try(self, worker: Worker, label: str, request: Message) -> Message | None:
         """Ask; a failed case is noted and answers None."""

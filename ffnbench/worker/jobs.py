@@ -21,7 +21,6 @@ from ffnbench.backends.backend import ORDERS, changed, prepare
 from ffnbench.backends.building import as_own, build, carried, impose_routing, in_float64, seed_all
 from ffnbench.backends.compiling import settled
 from ffnbench.device.accelerator import accelerator_of, place_of
-from ffnbench.device.device_time import QUEUE
 from ffnbench.device.environment import usable_cpus
 from ffnbench.device.nvml import DeviceWatch
 from ffnbench.device.waiting import WaitMeter
@@ -148,7 +147,7 @@ class Jobs:
         draws = subject.draws or _pauses(subject)
         witnesses = [
             OutputRecorder(subject.module, subject.pool, salt, count, number, isinstance(case.ffn, ImportedSpec),
-                    subject.train, draws, subject.accelerator, None if subject.uncaptured else subject.outputs)
+                    subject.train, draws, subject.accelerator, None if subject.same_places else subject.outputs)
             for number in looks
         ]  # fmt: skip
         with settled(work):
@@ -320,15 +319,10 @@ def _apart(subject: meters.Subject, times: meters.Times) -> dict[str, Any]:
     """What an accelerator's sample tells beside its value."""
     if subject.accelerator is None or subject.timer is None:
         return {}
-    told: dict[str, Any] = {"device_by": times.device_by, HOST_TIME: times.host}
     if times.device is not None:
-        told[DEVICE_TIME] = times.device
-    if times.device is None and subject.timer.gives_up:
-        why = f": {subject.timer.why_not}" if subject.timer.why_not else ""
-        told["notes"] = [f"no time of the device apart from the host's, as its calls wait for the device{why}"]
-    elif times.device_by == QUEUE and subject.timer.why_not and not subject.timer.quiet:
-        told["notes"] = [f"timed from a queue: its calls can't be captured, {subject.timer.why_not}"]
-    return told
+        return {HOST_TIME: times.host, DEVICE_TIME: times.device}
+    text = "no time of the device apart from the host's, as its calls wait for the device"
+    return {HOST_TIME: times.host, **({"notes": [text]} if subject.timer.gives_up else {})}
 
 
 def _settle(work: Workload) -> None:

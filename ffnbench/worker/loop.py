@@ -21,7 +21,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ffnbench.backends.compile_errors import not_compiled
-from ffnbench.device.device_errors import device_error, first_line, is_full, lacks_kernels, out_of_memory
+from ffnbench.device.device_errors import device_error, first_line, is_full
 from ffnbench.worker.channel import VERSION, Channel, Message
 from ffnbench.worker.descendants import end_group
 from ffnbench.worker.heap import ALLOCATOR, SYSTEM, keep_freed_memory, preloaded
@@ -160,8 +160,8 @@ def _make_room(torch: Any, jobs: Any, request: Message) -> None:
     if jobs is not None and request["do"] in ENDS_A_CASE:
         jobs.forget(request["label"])
     gc.collect()
-    if torch.accelerator.is_available():
-        getattr(torch.accelerator, "empty_cache", torch.cuda.empty_cache)()
+    if torch.cuda.is_available():
+        torch.cuda.empty_cache()
 
 
 def _kind(problem: BaseException) -> str:
@@ -169,7 +169,7 @@ def _kind(problem: BaseException) -> str:
     full = is_full(problem) or "can't allocate memory" in text or "not enough memory" in text
     if full or isinstance(problem, MemoryError):
         return "oom"
-    lacking = isinstance(problem, NotImplementedError) or "not implemented for" in text or lacks_kernels(problem)
+    lacking = isinstance(problem, NotImplementedError) or "not implemented for" in text
     if lacking or not_compiled(problem):
         return "unsupported"
     return OWN_KINDS.get(type(problem).__name__, "crash")
@@ -179,9 +179,7 @@ def _one_line(problem: BaseException) -> str:
     text = " ".join(str(problem).split())
     if asked := re.search(r"you tried to allocate (\d+) bytes", text):
         return f"it tried to allocate {int(asked[1]) / 2**30:,.2f} GiB at once"
-    if is_full(problem) and (short := out_of_memory(text)):
-        return short
-    if lacks_kernels(problem):
+    if is_full(problem):
         return first_line(str(problem))
     if type(problem).__name__ in ("Mismatch", "Recompiled"):
         return text

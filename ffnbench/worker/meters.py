@@ -17,12 +17,10 @@ from typing import ParamSpec
 import torch
 from torch import Tensor, nn
 
-from ffnbench.device.accelerator import Accelerator, Replay, accelerator_of, place_of
-from ffnbench.device.caches import caches
-from ffnbench.device.ceilings import UNKNOWN_CACHE
-from ffnbench.device.device_time import GRAPH, QUEUE, UNROLLED, DeviceTimer
+from ffnbench.device.accelerator import Accelerator, accelerator_of, place_of
+from ffnbench.device.ceilings import UNKNOWN_CACHE, caches
+from ffnbench.device.device_time import UNROLLED, DeviceTimer
 from ffnbench.errors import Unsupported
-from ffnbench.ffn.like import relative_error, tolerance_of
 from ffnbench.plan import Cache, CompileMode, Mode, Time, Workload
 from ffnbench.worker.evidence import OutputRecorder, Places
 from ffnbench.worker.inputs import Pool
@@ -31,8 +29,6 @@ Forward = Callable[[Tensor], Tensor]
 P = ParamSpec("P")
 PASSES = 3  # at the device's time, where it is what was asked for and others disturb the host
 FEW = 3  # calls of an idle device, whose issuing is timed: a queue that is full would make the host wait
-ALONE = "a backward alone"
-OWN_GRAPHS = "its compiled code captures graphs of its own"
 GRAPH_MODES = (CompileMode.REDUCE_OVERHEAD.value, CompileMode.MAX_AUTOTUNE.value)
 
 
@@ -41,15 +37,13 @@ class Times:
     """Mean seconds of a call of a sample. `value` is what was asked for.
 
     `wall` is what a caller waits for, calls one after another. On an accelerator `device` is what it works for a call,
-    None where that can't be had apart, `device_by` how that is known (device_time.GRAPH or QUEUE), and `host` is what
-    issuing a call takes.
+    None where that can't be had apart, and `host` is what issuing a call takes.
     """
 
     value: float
     wall: float
     host: float | None = None
     device: float | None = None
-    device_by: str = ""
 
 
 @dataclass(slots=True)
@@ -57,7 +51,7 @@ class Subject:
     """A module and what it is called with: `x` where nothing is timed, and a pool of fresh inputs where it is.
 
     `grad` is the gradient that flows back where there is a backward. `by_device` asks for the device's time, `cold` for
-    calls that find nothing in the cache; `uncaptured` is why an accelerator should not try to capture its calls.
+    calls that find nothing in the cache; `same_places`: its outputs may lie where earlier ones did.
     """
 
     module: nn.Module
@@ -71,7 +65,7 @@ class Subject:
     accelerator: Accelerator | None = None
     by_device: bool = False
     cold: bool = False
-    uncaptured: str = ""
+    same_places: bool = False
     pads: list[Tensor] = field(default_factory=list, init=False)  # between its weights, alive as long as these
     outputs: Places = field(default_factory=set)  # those that were looked at
     pool: Pool = field(init=False)
@@ -83,9 +77,7 @@ class Subject:
         self.pool = Pool(self.x, train=self.train)
         self.grads = Pool(self.grad, train=False)
         if self.accelerator is not None:
-            # a forward that ran on another stream has no backward that can be captured
-            why = ALONE if self.backward_only else self.uncaptured
-            self.timer = DeviceTimer(self.accelerator, why, quiet=self.backward_only)
+            self.timer = DeviceTimer(self.accelerator)
 
     @property
     def forward(self) -> Forward:
@@ -177,7 +169,7 @@ def subject_of(module: nn.Module, workload: Workload, d_model: int, seed: int) -
     return Subject(
         module, x.requires_grad_(train), grad, train, workload.mode == Mode.BACKWARD.value, workload.slowdown,
         accelerator=accelerator_of(workload.device), by_device=cold or workload.time == Time.DEVICE.value, cold=cold,
-        uncaptured=OWN_GRAPHS if workload.compiled and workload.compile in GRAPH_MODES else "",
+        same_places=workload.compiled and workload.compile in GRAPH_MODES,
     )  # fmt: skip
 
 
@@ -325,22 +317,21 @@ def _on_accelerator(
     """The wall's time of calls one after another, and the device's own for the same calls."""
     calls = len(inputs)
     wall, stood, host = _wall_pass(subject, inputs, grads, witnesses)
-    device, by = None, ""
+    device = None
     for _ in range((PASSES if subject.by_device else 1) if apart else 0):
         if device is None:
-            device, by = _device_pass(subject, inputs, grads, host)
+            device = _device_pass(subject, inputs, grads, host)
     subject.clear(inputs[-1])
     # while the clock stood the device may have worked on: then the calls took no less than it worked for them
     wall = max(wall - stood, min(wall, device * calls)) if device is not None and not subject.cold else wall - stood
     if subject.by_device and apart:
         if device is None:
             raise Unsupported(
-                f"the time of {subject.accelerator.name} can't be had apart: "  # type: ignore[union-attr]
-                "its calls can't be captured, and none is in the queue before the last has begun",
+                "the device's own time can't be had apart: none of its calls is in the queue before the last has begun",
                 "--time wall measures what a caller waits for",
             )
-        return Times(value=device, wall=wall / calls, host=host, device=device, device_by=by)
-    return Times(value=wall / calls, wall=wall / calls, host=host, device=device, device_by=by)
+        return Times(value=device, wall=wall / calls, host=host, device=device)
+    return Times(value=wall / calls, wall=wall / calls, host=host, device=device)
 
 
 def _wall_pass(
@@ -406,77 +397,14 @@ def _issue(
     return y, stood
 
 
-def _device_pass(
-    subject: Subject, inputs: Sequence[Tensor], grads: Sequence[Tensor], host: float
-) -> tuple[float | None, str]:
-    """Mean seconds that the device works for a call, and how that is known. A graph reads the inputs where they lie, so
-    each sample's own."""
+def _device_pass(subject: Subject, inputs: Sequence[Tensor], grads: Sequence[Tensor], host: float) -> float | None:
+    """Mean seconds that the device works for a call."""
     timer = subject.timer
     assert timer is not None
-    unrolled = 1 if subject.cold else min(len(inputs), UNROLLED)
-    some, back = inputs[:unrolled], grads[:unrolled]
-    key = tuple(one.data_ptr() for one in (*some, *back, *subject.module.parameters()))
-    written: list[Tensor | None] = []
-    work, same = partial(_unrolled, subject, some, back, written), partial(_same, subject, some[-1], back[-1], written)
-    if timer.capture(key, work, same):
-        times = len(inputs) if subject.cold else max(1, round(len(inputs) / unrolled))
-        seconds = timer.replayed_cold(times) if subject.cold else timer.replayed(times)
-        if seconds is not None:
-            return seconds / (times * unrolled), GRAPH
     if timer.gives_up:
-        return None, ""
+        return None
 
     def make(first: int, end: int) -> list[Callable[[], Tensor]]:
         return subject.issues(inputs[first:end], grads[first:end])
 
-    found = timer.queued(make, len(inputs), host, cold=subject.cold)
-    return (found[0] / found[1], QUEUE) if found else (None, "")
-
-
-def _unrolled(
-    subject: Subject, inputs: Sequence[Tensor], grads: Sequence[Tensor], written: list[Tensor | None]
-) -> list[Tensor | None]:
-    """Calls one after another, with nothing left of those before, so that gradients are made and not added to.
-
-    The gradients of a capture are memory of its graph: they are taken off, so that no later call adds to them.
-    """
-    subject._last = None
-    for call in subject.issues(inputs[:-1], grads[:-1]):
-        call()
-    y = subject.issues(inputs[-1:], grads[-1:])[0]()
-    written[:] = [y.detach(), inputs[-1].grad]
-    weights = [parameter.grad for parameter in subject.module.parameters()]
-    subject.clear(inputs[-1])
-    return [*written, *weights]
-
-
-def _same(subject: Subject, x: Tensor, grad: Tensor, written: Sequence[Tensor | None], replay: Replay) -> bool:
-    """Whether a replay writes what a call gives, on an input that was not there when it was captured: x with its signs
-    turned, and back again afterwards. What draws random numbers is taken as it is.
-    """
-    accelerator = subject.accelerator
-    assert accelerator is not None
-    before = accelerator.rng_state()
-    with torch.no_grad():
-        x.neg_()
-    try:
-        replay.replay()
-        accelerator.synchronize()
-        found = [None if one is None else one.clone() for one in written]
-        drawn = accelerator.rng_state()
-        subject.clear(x)
-        y = subject.call(x, grad)
-        expected = [y.detach(), x.grad]
-        if not torch.equal(drawn, accelerator.rng_state()) or not torch.equal(before, drawn):
-            return True
-        return all(_near(one, other) for one, other in zip(found, expected, strict=True))
-    finally:
-        subject.clear(x)
-        with torch.no_grad():
-            x.neg_()
-
-
-def _near(found: Tensor | None, expected: Tensor | None) -> bool:
-    if found is None or expected is None:
-        return found is expected
-    return found.shape == expected.shape and relative_error(found, expected) <= tolerance_of(expected.dtype)
+    return timer.seconds(make, len(inputs), host, cold=subject.cold)

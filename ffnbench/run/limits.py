@@ -1,0 +1,198 @@
+"""What a plan finds here: whether its devices are there, and whether memory holds it; told before anything is built.
+
+Each worker holds the weights and the inputs of all cases at once, and what the largest call needs beside them; the
+check copies one matrix after another to float64. No torch here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from ffnbench.device.environment import USABLE, auto_device, usable_memory
+from ffnbench.errors import FfnbenchError, Unfinished
+from ffnbench.ffn.attention import AttentionSpec, Form, working_bytes
+from ffnbench.ffn.dtypes import item_bytes
+from ffnbench.ffn.spec import FFNSpec, HFSpec
+from ffnbench.plan import Backend, Case, Kind, NoProbe, Note, NoteKind, Plan, Workload, cost_of
+from ffnbench.planning.workload import refuse_time
+from ffnbench.result import DeviceSeen
+from ffnbench.run.session import WorkerLost
+from ffnbench.units import IEC, counted, quantity
+from ffnbench.worker.channel import Message
+
+MODEST = 8  # the share of what is free that ceilings may take is one part of so many
+AT_ONCE = 3  # of the largest call: what several of them hold together
+UNKNOWN_MEMORY = 1 << 31
+TRY_CUDA = "does `nvidia-smi` work? `python -c 'import torch; torch.zeros(1, device=\"cuda\")'` says more"
+
+
+class Devices:
+    """The devices of a run: found by its first worker, and what workers read of them with their samples."""
+
+    def __init__(self) -> None:
+        self._free: dict[str, int] = {}  # usable bytes of each GPU, where they are known
+        self._seen: dict[tuple[int, str], dict[str, Any]] = {}
+
+    def find(self, plan: Plan, facts: Message, ask: Callable[[Message], Message]) -> tuple[Plan, Message, list[str]]:
+        """The plan on devices that are there and hold it, what a worker says of itself and of the first of them, and
+        what a reader should know; raises FfnbenchError where one is not there, can't be used or is too small.
+        """
+        auto = "auto" in _used(plan)
+        plan = plan.with_device(auto_device(facts))
+        check_devices(plan, facts)
+        refuse_time(plan)
+        try:
+            told = _told_of(plan, ask)
+        except WorkerLost as lost:
+            raise Unfinished(f"a worker was lost over its device: {lost}", "does `nvidia-smi` work?") from lost
+        self._free = {name: int(USABLE * free) for name, one in told.items() if (free := one.get("gpu_free_bytes"))}
+        plan = fit_into(plan, self.room(plan))
+        check_fits(plan, usable_memory(), self._free)
+        notes = [
+            f"clocks, throttling and other processes of {device} were not seen: {missing}"
+            for device, one in told.items() if (missing := one.get("nvml_missing"))
+        ]  # fmt: skip
+        if auto and not told and (why := why_not_seen(facts)):
+            notes.append(f"measured on the CPU: {why}; {TRY_CUDA}")
+        return plan, facts | next(iter(told.values()), {}), notes
+
+    def room(self, plan: Plan) -> int | None:
+        """Bytes that there are for what is measured: of the machine, or of the device that has the least."""
+        if "cpu" in _used(plan):
+            return usable_memory()
+        return min((self._free[name] for name in _used(plan) & self._free.keys()), default=None)
+
+    def read(self, worker: int, device: str, now: Message) -> None:
+        """One reading."""
+        seen = self._seen.setdefault((worker, device), {})
+        for name, value, keep in (
+            ("least_clock_mhz", now.get("clock_mhz"), min), ("most_clock_mhz", now.get("clock_mhz"), max),
+            ("most_temperature_c", now.get("temperature_c"), max), ("most_power_w", now.get("power_w"), max),
+            ("others", now.get("others"), max),
+        ):  # fmt: skip
+            if value is not None:
+                seen[name] = keep(seen.get(name, value), value)
+
+    @property
+    def seen(self) -> tuple[DeviceSeen, ...]:
+        """The extremes of what was read, by worker and device."""
+        return tuple(DeviceSeen(worker=worker, device=device, **seen) for (worker, device), seen in self._seen.items())
+
+
+def _used(plan: Plan) -> set[str]:
+    return {case.workload.device for case in plan.cases}
+
+
+def check_devices(plan: Plan, facts: Mapping[str, Any]) -> None:
+    """Raise FfnbenchError before anything is built where a device is not there; the hint says what is, or why not."""
+    for device in sorted(_used(plan) - {"cpu"}):
+        if int(device.partition(":")[2] or 0) < facts["gpus"]:
+            continue
+        asked = f"device {device!r} was asked for, but torch {facts['version']}"
+        if why := why_not_seen(facts):
+            raise FfnbenchError(f"{asked} can't use it: {why}", TRY_CUDA)
+        if facts["gpus"]:
+            raise FfnbenchError(f"{asked} has {counted(facts['gpus'], 'CUDA device')}", f"there is {listed(facts)}")
+        hint = "use --device cpu, or install a build of torch with CUDA on a machine with such a GPU"
+        raise FfnbenchError(f"{asked} sees no CUDA device", hint)
+
+
+def listed(facts: Mapping[str, Any]) -> str:
+    """The GPUs that a worker sees, by name."""
+    names = facts.get("gpu_names") or [""] * facts["gpus"]
+    return ", ".join(f"cuda:{index}{f' ({name})' if name else ''}" for index, name in enumerate(names))
+
+
+def why_not_seen(facts: Mapping[str, Any]) -> str:
+    """Why torch, built for a GPU, sees none, in its own words; empty where it says nothing of the kind."""
+    said = str(facts.get("no_gpu") or "").removeprefix("CUDA initialization: ")
+    return said.partition(" (Triggered internally")[0][:200]
+
+
+def _told_of(plan: Plan, ask: Callable[[Message], Message]) -> dict[str, Message]:
+    """What workers tell of every GPU that cases are measured on, by name, each arm's own asked; raises FfnbenchError
+    where one can't be used.
+    """
+    asked = {(case.arm, case.workload.device): case.label for case in plan.cases if case.workload.device != "cpu"}
+    told: dict[str, Message] = {}
+    for (_, device), label in asked.items():
+        answer = ask({"do": "device", "device": device, "label": label})
+        if "failure" in answer:
+            raise FfnbenchError(f"device {device!r} can't be used: {answer['message']}", "does `nvidia-smi` work?")
+        told.setdefault(device, answer)
+    return told
+
+
+def fit_into(plan: Plan, available: int | None) -> Plan:
+    """The plan of a block without the textbook forms that memory does not hold. `available` in bytes, of the memory
+    that all of it is measured in; None where it is not known.
+    """
+    if plan.kind != Kind.BLOCK.value or available is None:
+        return plan
+    kept, notes = list(plan.cases), list[Note]()
+    squares = [c for c in kept if isinstance(c.ffn, AttentionSpec) and c.ffn.form is Form.TEXTBOOK]
+    while squares and memory_needed(kept) > available:
+        kept.remove(case := squares.pop())
+        text = f"the textbook's form at {case.workload.seq_len:,} tokens is left out: its scores need about "
+        text += f"{quantity(_working(case), IEC)}, and {quantity(available, IEC)} are there"
+        notes.insert(0, Note(text=text, kind=NoteKind.GENERAL))
+    return replace(plan, cases=tuple(kept), notes=(*plan.notes, *notes))
+
+
+def check_fits(plan: Plan, available: int | None, free: Mapping[str, int] | None = None) -> None:
+    """Raise FfnbenchError where memory does not hold the plan. `available` in bytes of the machine, None where it is
+    not known; `free`, those of GPUs, by name.
+    """
+    for device in _used(plan):
+        needed = memory_needed([case for case in plan.cases if case.workload.device == device])
+        room, whose = (available, "") if device == "cpu" else ((free or {}).get(device), f" on {device}")
+        if room is not None and needed > room:
+            raise FfnbenchError(
+                f"this needs {quantity(needed, IEC)} of memory at once, and {quantity(room, IEC)} are available{whose}",
+                "--dtype bfloat16 halves the weights; or fewer variants, a smaller --seq-len or --batch",
+            )
+
+
+def room_for_ceilings(cases: Sequence[Case], available: int | None) -> int:
+    """Bytes that the calls of ceilings may take: what the cases leave, and a modest share of all."""
+    known = UNKNOWN_MEMORY if available is None else available
+    return max(0, min(known // MODEST, known - memory_needed(cases))) // AT_ONCE
+
+
+def memory_needed(cases: Sequence[Case]) -> int:
+    """About the bytes that a worker takes to measure these cases; code of the user's counts as nothing."""
+    known = [found for case in cases if (found := _as_known(case))]
+    weights = [_copies(case.workload) * cost_of(case, NoProbe()).weight_bytes for case in known]
+    gradients = max(weights, default=0) if any(case.workload.train for case in known) else 0
+    inputs = sum(2 * case.workload.tokens * case.ffn.d_model * item_bytes(case.workload.dtype) for case in known)
+    in_float64 = max((8 * r * c for case in known for r, c in case.ffn.matrices.values()), default=0)  # type: ignore[union-attr]
+    return sum(weights) + gradients + inputs + in_float64 + max(map(_working, known), default=0)
+
+
+def _copies(work: Workload) -> int:
+    """How often the weights are there: as they are, packed by oneDNN, or frozen: MKL's packed ones may be larger."""
+    if work.freeze:
+        return 4
+    return 2 if work.backend == Backend.ONEDNN.value else 1
+
+
+def _as_known(case: Case) -> Case | None:
+    """A case whose sizes are known: a model's own MLP counts as the form that it is."""
+    if isinstance(case.ffn, HFSpec):
+        return replace(case, ffn=case.ffn.form) if case.ffn.form else None
+    return case if isinstance(case.ffn, FFNSpec | AttentionSpec) else None
+
+
+def _working(case: Case) -> int:
+    """Beside weights and input, in one call."""
+    work, item = case.workload, item_bytes(case.workload.dtype)
+    if isinstance(case.ffn, AttentionSpec):
+        return working_bytes(case.ffn, batch=work.batch, seq_len=work.seq_len, item=item, train=work.train)
+    assert isinstance(case.ffn, FFNSpec)
+    closed_form = cost_of(case, NoProbe()).peak_bytes
+    if closed_form is not None and case.ffn.moe is None:  # experts may get more than their share
+        return closed_form
+    copies = case.ffn.moe.top_k if case.ffn.moe else 1
+    return work.tokens * 4 * (case.ffn.d_ff + case.ffn.d_model) * copies * item

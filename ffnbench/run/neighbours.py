@@ -1,0 +1,121 @@
+"""Who else works on this machine: another run of this user, which holds a lock while it measures, and other processes.
+
+A lock ends with its process, however that ends. Runs of other users, and in other containers, are not seen by it; the
+time that threads wait for a CPU tells of them (waiting.py). Which rounds count is not decided here.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import BinaryIO
+
+from ffnbench.result import Around
+
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None  # type: ignore[assignment]
+
+POLL_S = 0.5
+BESIDE = "another run of ffnbench{who} measured on this machine when this one began: each disturbs the other"
+SHORTEST_S = 2.0  # the kernel counts in hundredths
+LOOK_S, BUSY_CPUS = 0.3, 0.25  # for a look before a run; more than a quiet machine's own services use
+GLANCES, GLANCE_S = 4, 0.01  # without anybody else at work in them there is nothing to look at
+
+
+@contextmanager
+def machine_lock(wait: bool, tell: Callable[[str], None], sleep: Callable[[float], None] = time.sleep) -> Iterator[str]:
+    """Hold the lock while something is measured; gives what a reader should know: nothing where no other run has it.
+
+    With `wait` it is waited for, and `tell` is told so. Where there can be no lock a run is made without.
+    """
+    place = Path(tempfile.gettempdir(), f"ffnbench-measuring-{os.getuid()}") if fcntl else None
+    try:
+        mine, who = _take(place) if place else (None, None)
+        if who is not None and wait:
+            tell(f"waiting: another run of ffnbench{who} measures on this machine")
+            while mine is None and who is not None:
+                sleep(POLL_S)
+                mine, who = _take(place) if place else (None, None)
+        elif who is not None:
+            tell(f"note: another run of ffnbench{who} measures on this machine now; --wait waits for it")
+    except OSError:  # no such folder, or a file of somebody else's
+        mine, who = None, None
+    try:
+        yield "" if who is None else BESIDE.format(who=who)
+    finally:
+        if mine is not None and place is not None:
+            place.unlink(missing_ok=True)  # first, so that nobody takes a file that is about to go
+            mine.close()
+
+
+def _take(place: Path) -> tuple[BinaryIO | None, str | None]:
+    """The file, locked for this process; else what is known of the process that has it."""
+    while True:
+        handle = os.open(place, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+        file = os.fdopen(handle, "r+b", buffering=0)
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            number = file.read(20).decode("ascii", "replace").strip()
+            file.close()
+            return None, f" (process {number})" if number.isdigit() else ""
+        if place.exists() and os.path.samestat(os.fstat(handle), place.stat()):
+            file.truncate()
+            file.write(str(os.getpid()).encode())
+            return file, None
+        file.close()  # it went between opening and locking
+
+
+def others_now(threads: int, sleep: Callable[[float], None] = time.sleep) -> float | None:
+    """CPUs that others use at this moment; None where that leaves enough for so many threads, or is not known."""
+    if not any(_someone_works(sleep) for _ in range(GLANCES)):
+        return None
+    watch = Watch()
+    sleep(LOOK_S)
+    others, cpus = watch.others(), os.cpu_count() or 1
+    return others if others is not None and others > max(0, cpus - threads) + BUSY_CPUS else None
+
+
+def _someone_works(sleep: Callable[[float], None]) -> bool:
+    """Whether the kernel runs more than this process at this moment, or does not say."""
+    sleep(GLANCE_S)
+    try:
+        return int(Path("/proc/loadavg").read_text(encoding="ascii").split()[3].partition("/")[0]) > 1
+    except (OSError, ValueError, IndexError):
+        return True
+
+
+class Watch:
+    """Made when a run begins; asked when all its workers have ended."""
+
+    def __init__(self, stat: Path = Path("/proc/stat")) -> None:
+        self._stat, self._load = stat, os.getloadavg()[0]
+        self._start = self._used()
+
+    def around(self) -> Around:
+        """What others did during the run; unknown is None."""
+        return Around(others_cpus=self.others(SHORTEST_S), load=self._load)
+
+    def others(self, shortest_s: float = 0.0) -> float | None:
+        """CPUs that others have used since the start; None where that is not known, or was less than so long ago."""
+        start, end = self._start, self._used()
+        if not start or not end or (seconds := end[0] - start[0]) <= shortest_s:
+            return None
+        return max(0.0, (end[1] - start[1]) / seconds)
+
+    def _used(self) -> tuple[float, float] | None:
+        """Now, and the CPU seconds since boot of all but this process and its children that have ended."""
+        try:
+            user, nice, system, _, _, irq, softirq = map(int, self._stat.read_text(encoding="ascii").split()[1:8])
+        except (OSError, ValueError):
+            return None
+        usage = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+        own = sum(u.ru_utime + u.ru_stime for u in usage)
+        return time.monotonic(), (user + nice + system + irq + softirq) / os.sysconf("SC_CLK_TCK") - own

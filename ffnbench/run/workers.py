@@ -1,0 +1,258 @@
+"""Where the workers of a run come from: forked by turns from a few starters, or each an interpreter of its own.
+
+A fork has torch loaded and a heap of its own, and comes a hundred times as cheap as an interpreter. What it shares with
+its siblings is the address layout of its starter: so there are several, visited by turns (stats/interval.py reckons
+with what differs between them). Where the cases of a plan run in several places (`ab`), a worker is a group of
+processes, one of each arm, alive at once; the runner speaks to them as to one.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from ffnbench.device.environment import usable_cpus
+from ffnbench.errors import Unfinished
+from ffnbench.ffn.spec import ImportedSpec
+from ffnbench.plan import CONTROL, OWN, Arm, Backend, Plan
+from ffnbench.result import Side
+from ffnbench.run.session import WorkerLost
+from ffnbench.stats.stopping import SERVES_S, STARTERS
+from ffnbench.worker.channel import Message
+
+RESTARTS = 3
+NONE = "none"
+COMPARED = {  # of what a worker says of itself, and in which words
+    "python": "python", "version": "torch", "commit": "torch commit", "threads": "default threads", "blas": "BLAS",
+    "capability": "CPU capability", "cuda": "CUDA", "hip": "HIP", "gpu_names": "GPUs",
+    "float32_matmul": "float32 matmul",
+}  # fmt: skip
+
+
+class Worker(Protocol):
+    """What the runner needs of a worker; the tests' fake one has no process and no torch."""
+
+    def greeting(self) -> dict[str, Any]: ...
+    def ask(self, request: Message, timeout_s: float) -> Message: ...
+    def rest(self, rests: bool) -> None: ...
+    def close(self) -> None: ...
+
+
+class Starter(Worker, Protocol):
+    """A process that can be forked, or serves as a worker itself."""
+
+    @property
+    def ended(self) -> bool: ...
+    def fork(self, timeout_s: float) -> Worker | None: ...
+
+
+Launch = Callable[..., Starter]  # of an arm; without one of this process's own
+
+
+def start_for(plan: Plan, launch: Launch) -> Starter:
+    """What measures a plan: a plain process where nothing has an arm of its own, else a group of them."""
+    if plan.arms == (OWN,):
+        return launch()
+    members: dict[Arm, Starter] = {}
+    try:
+        for arm in plan.arms:
+            members[arm] = launch(arm)
+    except BaseException:
+        for member in members.values():
+            member.close()
+        raise
+    return WorkerGroup(plan, members)
+
+
+class WorkerGroup:
+    """One process of each arm. Where one is lost, all are: what they had in common was the moment."""
+
+    def __init__(self, plan: Plan, members: Mapping[Arm, Worker]) -> None:
+        self._plan, self._members = plan, members
+        self._arm_of = {case.label: case.arm for case in plan.cases}
+
+    @property
+    def ended(self) -> bool:
+        """Whether one of them has ended."""
+        return any(member.ended for member in self._members.values())  # type: ignore[attr-defined]
+
+    def fork(self, timeout_s: float) -> WorkerGroup | None:
+        """A fork of each; None where one can't be forked."""
+        forks: dict[Arm, Worker] = {}
+        self.rest(False)
+        for arm, member in self._members.items():
+            if (fork := member.fork(timeout_s)) is None:  # type: ignore[attr-defined]
+                for made in forks.values():
+                    made.close()
+                return None
+            forks[arm] = fork
+        return WorkerGroup(self._plan, forks)
+
+    def part(self, plan: Plan) -> WorkerGroup:
+        """Its processes that a plan with fewer cases needs."""
+        return WorkerGroup(plan, {arm: self._members[arm] for arm in plan.arms})
+
+    def greeting(self) -> dict[str, Any]:
+        """Those of the reference's, the GPUs that all of them see, and under `sides` in what they differ."""
+        told = {arm: member.greeting() for arm, member in self._members.items()}
+        fewest = min(said["gpus"] for said in told.values())
+        return told[self._plan.arms[0]] | {"gpus": fewest, "sides": self._sides(told)}
+
+    def _sides(self, told: Mapping[Arm, dict[str, Any]]) -> tuple[Side, ...]:
+        """Of each arm its cases and what its worker told: kept is what differs."""
+        facts = {}
+        for arm, said in told.items():
+            if self._cases(arm) != (CONTROL,):
+                source = {"source": arm.source} if arm.source and not arm.name else {}  # a name says it better
+                known = {words: str(said[name]) for name, words in COMPARED.items() if said.get(name)}
+                facts[arm] = {"interpreter": arm.python or "ffnbench's own"} | source | dict(arm.env) | known
+                facts[arm] |= said.get("variables", {})
+        names = dict.fromkeys(name for found in facts.values() for name in found)
+        differ = [name for name in names if len({found.get(name, NONE) for found in facts.values()}) > 1]
+        return tuple(
+            Side(
+                name=arm.name or ", ".join(self._cases(arm)),
+                cases=self._cases(arm),
+                differing=tuple((name, found.get(name, NONE)) for name in differ),
+            )
+            for arm, found in facts.items()
+        )
+
+    def ask(self, request: Message, timeout_s: float) -> Message:
+        """What is for all goes to all of them, the plan in parts; anything else to the process of its case."""
+        if label := request.get("label"):
+            return self._ask(self._arm_of[label], request, timeout_s)
+        answers = [self._ask(arm, self._for(arm, request), timeout_s) for arm in self._members]
+        return next((answer for answer in answers if "failure" in answer), answers[0])
+
+    def _ask(self, arm: Arm, request: Message, timeout_s: float) -> Message:
+        """Ask one while the others are stopped: their OpenMP threads spin for some milliseconds after a product, on the
+        CPUs that it needs.
+        """
+        member = self._members[arm]
+        member.rest(False)
+        try:
+            return member.ask(request, timeout_s)
+        finally:
+            member.rest(True)
+
+    def rest(self, rests: bool) -> None:
+        """Stop all, or let them go on."""
+        for member in self._members.values():
+            member.rest(rests)
+
+    def close(self) -> None:
+        """End every one."""
+        self.rest(False)
+        for member in self._members.values():
+            member.close()
+
+    def _cases(self, arm: Arm) -> tuple[str, ...]:
+        return tuple(label for label, own in self._arm_of.items() if own == arm)
+
+    def _for(self, arm: Arm, request: Message) -> Message:
+        if "plan" not in request:
+            return request
+        cases = [case for case in request["plan"]["cases"] if self._arm_of[case["label"]] == arm]
+        return {**request, "plan": {**request["plan"], "cases": cases}}
+
+
+@dataclass(slots=True)
+class WorkerPool:
+    """Gives one worker after another. `needed` is how many are wanted where each takes an interpreter of its own."""
+
+    plan: Plan
+    launch: Launch
+    now: Callable[[], float] = time.monotonic
+    forks: bool = True  # until a starter says that it can't
+    started: int = 0
+    _ready: deque[tuple[int, Starter]] = field(default_factory=deque)  # numbered
+    _since: float = 0.0  # when the starters that are there began to serve
+    _preloaded: set[int] = field(default_factory=set)
+    _preloads: bool = True  # until that costs a starter
+
+    def start(self, count: int = STARTERS) -> None:
+        """Start so many processes; they are not waited for."""
+        for _ in range(count):
+            self._ready.append((self.started, start_for(self.plan, self.launch)))
+            self.started += 1
+
+    def greeting(self) -> dict[str, Any]:
+        """What the first one says. Waits until all have started, for none measures beside one that starts."""
+        self._since = self._since or self.now()
+        try:
+            told = [starter.greeting() for _, starter in self._ready]
+        except WorkerLost as lost:
+            raise Unfinished(f"a worker could not start: {lost}", "try `python -c 'import torch'`") from lost
+        return told[0]
+
+    def next(self, needed: int) -> tuple[int, Worker]:
+        """The next worker, with the number of the starter that it is of. `needed` is how many will be wanted: where
+        each takes an interpreter of its own, as many are started at a time as there are CPUs. Raises Unfinished where
+        one starter after another is lost.
+        """
+        for left in reversed(range(RESTARTS)):
+            self._sweep()
+            if not self._ready:
+                at_once = max(1, usable_cpus() // len(self.plan.arms))
+                self.start(STARTERS if self.forks else max(1, min(needed, at_once)))
+                self._since = self.now()
+            self.greeting()
+            number, starter = self._ready.popleft()
+            try:
+                worker = self._fork_of(number, starter) if self.forks else None
+            except WorkerLost as lost:
+                starter.close()
+                if left:
+                    continue
+                raise Unfinished(f"workers can't be forked: {lost}", "`ffnbench env` tells what else runs") from lost
+            if worker is None:
+                return number, starter
+            self._ready.append((number, starter))
+            return number, worker
+        raise AssertionError("not reached")
+
+    def _fork_of(self, number: int, starter: Starter) -> Worker | None:
+        """A fork; None where it can't be, and this process is the worker. What its children need is imported before,
+        once; after an import that has cost a starter each child imports for itself, and finds out.
+        """
+        cases = self.plan.cases
+        targets = sorted({case.ffn.target for case in cases if isinstance(case.ffn, ImportedSpec)})
+        compiles = any(case.workload.backend == Backend.COMPILE.value for case in cases)
+        if (targets or compiles) and self._preloads and number not in self._preloaded:
+            self._preloaded.add(number)
+            self._preloads = False
+            starter.ask({"do": "preload", "targets": targets, "compiles": compiles}, self.plan.protocol.timeout_s)
+            self._preloads = True
+        worker = starter.fork(self.plan.protocol.timeout_s)
+        self.forks = worker is not None
+        return worker
+
+    def aside(self, plan: Plan) -> Worker | None:
+        """A fork for what is not timed, of the arms of this plan, while no other of its starter lives; None where that
+        can't be had.
+        """
+        if not self.forks or not self._ready:
+            return None
+        starter = self._ready[0][1]
+        part = starter.part(plan) if isinstance(starter, WorkerGroup) else starter
+        try:
+            return part.fork(self.plan.protocol.timeout_s)
+        except WorkerLost:
+            starter.close()
+            return None
+
+    def _sweep(self) -> None:
+        """Let go of starters that have ended with a child, or have served long enough."""
+        late = self.forks and self._since and self.now() - self._since > SERVES_S
+        for one in [one for one in self._ready if late or one[1].ended]:
+            self._ready.remove(one)
+            one[1].close()
+
+    def close(self) -> None:
+        """End every process."""
+        while self._ready:
+            self._ready.popleft()[1].close()
