@@ -13,8 +13,8 @@ from rich.cells import cell_len
 
 from ffnbench import api
 from ffnbench.errors import FfnbenchError
-from ffnbench.planning.activations import groups_of, plan_timing
-from ffnbench.report.tables.activations import timing_records, timing_tables
+from ffnbench.planning.activations import plan_timing
+from ffnbench.report.tables.activations import timing_records, timing_table
 from ffnbench.report.tables.text import plain
 from ffnbench.request import TimingRequest
 from ffnbench.result import Report
@@ -31,25 +31,20 @@ def told(activations: str | None, launch: FakeLaunch, **flags) -> Report:
     return api.measure(api.prepare(TimingRequest(activations=activations, **flags)), launch=launch)
 
 
-def tables_of(report: Report) -> list:
-    last = timing_tables(report)
-    return [*last.above, replace(last, above=())]
-
-
 def test_timing_compares_within_size_dtype_and_direction() -> None:
     report = told("gelu,silu", FakeLaunch(seconds), elements="1000,5000", dtype="float32,bf16", quick=True)
-    records, tables = timing_records(report), tables_of(report)
+    records, table = timing_records(report), timing_table(report)
     assert not report.interrupted
     assert len(records) == 2 * 2 * 2 * 3  # dtypes, sizes, directions; relu is added
-    assert len(tables) == 4
+    assert len(table.headings) == 8
     for record in records:
         expected = {"relu": 1.0, "gelu": 3.0, "silu": 1.0}[record["activation"]]
         assert record["ratio"] == pytest.approx(expected, rel=0.01)
         assert record["verdict"] == {"relu": "reference", "gelu": "slower", "silu": "same"}[record["activation"]]
-    text = plain(tables[1], 80)
-    assert "5,000 elements, float32" in text
-    assert "slower: gelu" in text
-    assert all(cell_len(line.rstrip()) <= 60 for line in plain(tables[0], 60).splitlines())
+    text = plain(table, 60)
+    assert "forward, 5,000 elements, float32" in text
+    assert "silu is as fast as relu (within 2%); gelu is 3.0 times slower" in " ".join(text.split())
+    assert all(cell_len(line.rstrip()) <= 60 for line in text.splitlines())
 
 
 def test_timing_for_real_is_one_run_of_operations(tmp_path: Path) -> None:
@@ -91,8 +86,7 @@ def test_timing_mistakes(request_: TimingRequest, says: str) -> None:
 
 def test_a_size_that_stands_twice_is_measured_once() -> None:
     plan = plan_timing(TimingRequest(activations="gelu", elements="5,05", dtype="fp32,float32"))
-    (group,) = groups_of(plan)
-    assert [len(group.forward), len(group.backward)] == [2, 2]
+    assert [len(group.cases) for group in plan.groups] == [2, 2]  # forward and backward
     assert len(plan.cases) == len({case.label for case in plan.cases}) == 4
 
 
@@ -114,6 +108,6 @@ def test_an_interrupted_run_shows_what_was_measured_and_says_so() -> None:
     launch = interrupted_at((2, 3), KeyboardInterrupt())
     report = told("gelu", launch, elements="10,20", workers=5, rounds=6)
     assert report.interrupted
-    first, last = (plain(table, 120) for table in tables_of(report))
-    assert "3 fresh processes x 3-6 shuffled rounds" in first
-    assert "ended early, in worker 3" in last
+    table = timing_table(report)
+    assert any("3 fresh processes x 3-6 shuffled rounds" in line for line in table.details)
+    assert any(line.startswith("ended early, in process 3") for line in table.summary)
