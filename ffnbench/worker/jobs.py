@@ -192,7 +192,7 @@ class Jobs:
     def explore(self, label: str, roofs: list[Any], seconds: float, keep: int) -> dict[str, Any]:
         """The fastest roofs of each group, with the seconds and the number of calls of a sample."""
         asked = [jsonable.decode(Roof, roof) for roof in roofs]
-        found = self.ceilings.explore(asked, seconds, keep, self.waits)
+        found = self.ceilings.explore(asked, seconds, keep)
         return {"found": [{"roof": jsonable.encode(roof), "seconds": s, "calls": calls} for roof, s, calls in found]}
 
     def roof(self, label: str, roof: dict[str, Any], calls: int) -> dict[str, Any]:

@@ -30,6 +30,7 @@ from ffnbench.plan import Arm, Backend, Probe, Workload
 from ffnbench.result import Roof
 from ffnbench.targets import home_of, origin_of, resolve
 from ffnbench.worker import agreement
+from ffnbench.worker.ceiling_calls import Ceilings
 from ffnbench.worker.counting import count
 from ffnbench.worker.meters import empty_call
 
@@ -144,12 +145,7 @@ def _fault() -> float:
 
 def ceilings(roofs: list[Any], seconds: float) -> dict[str, Any]:
     """Job: of each path the fastest call, by the kind of ceiling."""
-    from ffnbench.device.environment import usable_cpus
-    from ffnbench.device.waiting import WaitMeter
-    from ffnbench.worker.ceiling_calls import Ceilings
-
-    asked = [jsonable.decode(Roof, roof) for roof in roofs]
-    found = Ceilings().explore(asked, seconds, None, WaitMeter(usable_cpus()))
+    found = Ceilings().explore([jsonable.decode(Roof, roof) for roof in roofs], seconds, None)
     return {"roofs": [jsonable.encode(roof) for roof, *_ in found], "seconds": [taken for _, taken, _ in found]}
 
 
