@@ -16,7 +16,7 @@ from ffnbench.errors import FfnbenchError, WrongArgument, interruption
 from ffnbench.python.arguments import NAMED, Argument, TypeText, arguments_of, as_python, request_of, shown
 from ffnbench.python.following import Following
 from ffnbench.request import CompareRequest, Request
-from ffnbench.worker.descendants import MARK
+from ffnbench.worker.channel import MARK
 
 F = TypeVar("F", bound=Callable[..., Any])
 T = TypeVar("T")

@@ -22,8 +22,7 @@ from typing import Any
 
 from ffnbench.backends.compile_errors import not_compiled
 from ffnbench.device.device_errors import device_error, first_line, is_full, lacks_kernels, out_of_memory
-from ffnbench.worker.channel import VERSION, Channel, Message
-from ffnbench.worker.descendants import end_group
+from ffnbench.worker.channel import VERSION, Channel, Message, end_group
 from ffnbench.worker.heap import ALLOCATOR, SYSTEM, keep_freed_memory, preloaded
 
 PR_SET_PDEATHSIG = 1
