@@ -19,7 +19,7 @@ TORCH_FILES = {
     "worker/agreement.py", "backends/backend.py", "worker/ceiling_calls.py", "backends/compiling.py",
     "backends/onednn.py",
     "ffn/packed.py", "worker/padding.py", "models/own_mlp.py", "worker/inputs.py", "worker/evidence.py",
-    "worker/output_judge.py", "worker/tampering.py", "device/accelerator.py", "worker/hidden_kernels.py",
+    "worker/output_judge.py", "worker/tampering.py", "device/accelerator.py",
     "worker/peak_memory.py", "worker/precision.py",
 }  # fmt: skip
 PICTURES = "report/pictures/"  # the files in which matplotlib and numpy are at home

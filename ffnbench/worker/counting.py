@@ -2,14 +2,14 @@
 
 On the meta device, where tensors have shapes and no data, so that a 100 B parameter module counts in a moment;
 with a few tokens where a module can't run without data: on the device that it is measured on, for some kernels run
-nowhere else, or on the CPU. Operations that torch's counter knows nothing of are named, and so are kernels that no
-operation launches, so that a fused kernel is never taken for free.
+nowhere else, or on the CPU. Operations that torch's counter knows nothing of are named, and so are kernels of Triton,
+so that a fused kernel is never taken for free.
 """
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -26,9 +26,9 @@ from ffnbench.ffn.imported import D_FF_NAMES
 from ffnbench.ffn.spec import ImportedSpec
 from ffnbench.plan import Workload
 from ffnbench.targets import one_line
-from ffnbench.worker.hidden_kernels import UNNAMED, HiddenKernels
 
 SMALL = (1, 8)
+UNNAMED = "kernels outside torch's dispatcher"
 # neither a matrix product nor arithmetic: moving, making and looking at data
 BOOKKEEPING = frozenset({
     "clone", "copy_", "_to_copy", "detach", "empty", "empty_like", "zeros", "zeros_like", "ones", "ones_like", "full",
@@ -41,13 +41,34 @@ BOOKKEEPING = frozenset({
 
 
 class _Census(TorchDispatchMode):
-    """Names the operations that are neither counted, nor element-wise, nor bookkeeping."""
+    """Names the operations that are neither counted, nor element-wise, nor bookkeeping, and what Triton launches."""
 
     supports_higher_order_operators = True
 
     def __init__(self) -> None:
         super().__init__()
         self.unknown: dict[str, None] = {}
+        # the class whose `run` launches every kernel that is written in Triton
+        self._triton = getattr(getattr(sys.modules.get("triton"), "runtime", None), "JITFunction", None)
+        self._launch = getattr(self._triton, "run", None)
+
+    def __enter__(self) -> _Census:
+        if self._triton is not None:
+            self._triton.run = lambda *args, **named: self._launched(*args, **named)
+        super().__enter__()
+        return self
+
+    def __exit__(self, *exception: Any) -> None:
+        super().__exit__(*exception)
+        if self._triton is not None:
+            self._triton.run = self._launch
+
+    def _launched(self, kernel: Any, *args: Any, **named: Any) -> Any:
+        if not named.get("warmup"):
+            name = getattr(getattr(kernel, "fn", kernel), "__name__", "without a name")
+            self.unknown[f"the Triton kernel {name}"] = None
+        assert self._launch is not None
+        return self._launch(kernel, *args, **named)
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if not isinstance(func, torch._ops.OpOverload):  # of higher order: a kernel of Triton, an attention
@@ -77,22 +98,21 @@ def count(spec: ImportedSpec, workload: Workload) -> Cost:
             why = one_line(problem)
             continue
         try:
-            found = _run(module, spec, shape, device, workload)
+            forward, backward, uncounted = _run(module, spec, shape, device, workload)
         except FfnbenchError:
             raise
         except Exception as problem:  # data-dependent code, a kernel without a meta implementation, or a plain bug
             why = one_line(problem)
             continue
-        without = not found.forward and any(weight.dim() > 1 for weight in module.parameters())
-        if device.type == "meta" and (found.hidden or without):
-            continue  # what stands in for its kernels there says nothing of them
-        uncounted = found.unknown + (found.hidden or ((UNNAMED,) if without else ()))
-        if without:
+        if not forward and any(weight.dim() > 1 for weight in module.parameters()):
+            if device.type == "meta":
+                continue  # what stands in for its kernels there says nothing of them
+            uncounted = (*uncounted, UNNAMED)
             return _cost(module, spec, workload, None, None, uncounted, "not counted: torch saw no matrix product")
         tokens = shape[0] * shape[1]
         how = "on torch's meta device" if device.type == "meta" else f"on {tokens} tokens"
-        back = None if found.backward is None else found.backward // tokens
-        return _cost(module, spec, workload, found.forward // tokens, back, uncounted, f"counted by running it {how}")
+        back = None if backward is None else backward // tokens
+        return _cost(module, spec, workload, forward // tokens, back, uncounted, f"counted by running it {how}")
     return _cost(module, spec, workload, None, None, (), f"not counted: it raised {why}")
 
 
@@ -107,34 +127,22 @@ def _places(workload: Workload) -> Iterator[tuple[torch.device, tuple[int, int],
     yield torch.device("cpu"), SMALL, None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Seen:
-    """What one run showed: FLOPs of matrix products (backward None for a kernel of inference), which operations went
-    uncounted, which kernels torch did not see.
-    """
-
-    forward: int
-    backward: int | None
-    unknown: tuple[str, ...]
-    hidden: tuple[str, ...]
-
-
 def _run(
     module: nn.Module, spec: ImportedSpec, shape: tuple[int, int], device: torch.device, workload: Workload
-) -> Seen:
+) -> tuple[int, int | None, tuple[str, ...]]:
+    """FLOPs of matrix products forward and backward (None for a kernel of inference), and what went uncounted."""
     dtype = torch.float32 if device.type == "cpu" else getattr(torch, workload.dtype)
     x = torch.randn((*shape, spec.d_model), device=device, dtype=dtype, requires_grad=True)
     module = module.to(dtype=dtype)
     backward = None
-    with _Census() as census, FlopCounterMode(display=False) as counter, HiddenKernels() as hidden:
+    with _Census() as census, FlopCounterMode(display=False) as counter:
         y = module(x)
         check_output(y, x, spec.target)
         forward = counter.get_total_flops()
-        hidden.look(y)
         if y.requires_grad:
             y.sum().backward()
             backward = counter.get_total_flops() - forward
-    return Seen(forward=forward, backward=backward, unknown=tuple(census.unknown), hidden=hidden.found)
+    return forward, backward, tuple(census.unknown)
 
 
 def check_output(y: object, x: Tensor, name: str) -> None:
