@@ -192,11 +192,10 @@ def test_an_output_is_a_plain_tensor_of_this_process() -> None:
     reasons = {
         "Odd": (x + 1).as_subclass(Odd),
         "NoneType": None,
-        "no plain": torch.empty(1, 2, 4, device="meta"),
+        "on meta": torch.empty(1, 2, 4, device="meta"),
         "unlike its input": (x + 1)[:, :1],
         "bfloat16": (x + 1).bfloat16(),
         "its input's own memory": x.view(1, 2, 4),
-        "other processes": (x + 1).share_memory_(),
     }
     for reason, y in reasons.items():
         assert reason in evidence.unlike_plain(y, x, foreign=True)
@@ -293,6 +292,24 @@ class Moves(Swiglu):
         self.mean.lerp_(x.detach().mean(), 0.1)
         return super().forward(x)
 
+class Centred(Moves):
+    def forward(self, x):
+        self.mean.add_(0.1)
+        return Swiglu.forward(self, x) + self.mean
+
+class Unseeded(Swiglu):
+    def __init__(self, d_model, d_ff):
+        super().__init__(d_model, d_ff)
+        nn.init.normal_(self.up.weight, generator=torch.Generator().manual_seed(torch.Generator().seed()))
+
+class Zeros(Swiglu):
+    def __init__(self, d_model, d_ff):
+        super().__init__(d_model, d_ff)
+        self.down.weight.data[:, 24:] = 0
+
+    def forward(self, x):
+        return super().forward(x, 24)
+
 class Kept(Swiglu):
     def __init__(self, d_model, d_ff):
         super().__init__(d_model, d_ff)
@@ -341,6 +358,23 @@ def test_what_draws_while_it_trains_is_held_against_another_instance_and_that_is
     jobs, told = told_by(stateful("Draws@like=swiglu", mode="train"), salts=(5, 6, 7))
     found = Jobs(jobs.plan).judge("m", told, 60.0)
     assert (found["form"], found["why"], found["error"] < 2e-5) == ("", "", True)
+
+
+def test_an_output_that_hangs_on_a_buffer_which_training_moves_is_not_judged(stateful) -> None:
+    jobs, told = told_by(stateful("Centred", mode="train"), salts=(5, 6))
+    found = Jobs(jobs.plan).judge("m", told, 60.0)
+    assert (found["outputs"], found["error"]) == (0, None)
+    assert "move its buffers" in found["why"]
+
+
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [("Unseeded", "it can't be made twice: its up.weight differs"),
+     ("Zeros@like=swiglu", "with other weights in their places it differs from swiglu by")],
+)  # fmt: skip
+def test_what_is_wrong_whatever_its_outputs_are(stateful, name: str, says: str) -> None:
+    jobs, told = told_by(stateful(name), salts=(5,))
+    assert says in Jobs(jobs.plan).judge("m", told, 60.0)["wrong"]
 
 
 def test_what_differs_most_is_judged_first(stateful) -> None:
@@ -395,7 +429,7 @@ class FakeJudge:
 
 RIGHT = {
     "error": 3e-7, "finite": True, "what": "output", "outputs": 2, "gradients": 0, "why": "", "tolerance": 1e-4,
-    "form": "", "blind": False, "others": 0.0, "made_of": {"w": "AAAA"},
+    "form": "", "wrong": "",
 }  # fmt: skip
 
 
@@ -404,21 +438,11 @@ def judged_by(
 ) -> tuple[list[str], OutputChecks, FakeJudge]:
     plan, judge = plan_of("relu,swiglu"), FakeJudge(RIGHT | answer, fails or [])
     checks = OutputChecks(judge, "", 5.0, time.monotonic)
-    checks.opened("swiglu", {"w": "AAAA"})
     said = []
     for _ in range(times):
         checks.add_evidence("swiglu", {"salt": 1})
         said.append(checks.judge("swiglu", 1.0, plan, None))
     return said, checks, judge
-
-
-def test_a_large_weight_has_a_fingerprint() -> None:
-    """4096 x 11008: in float32 the number of its last element is that of none."""
-    module = nn.Linear(1, 1, bias=False)
-    module.weight = nn.Parameter(torch.zeros(11008, 4096, dtype=torch.bfloat16), requires_grad=False)
-    module.weight[-1, -1] = 1.0
-    last = evidence.unpacked(evidence.fingerprint(module)["weight"], torch.bfloat16, (16,))[-1]
-    assert float(last) == 1.0
 
 
 @pytest.mark.parametrize(
@@ -428,9 +452,7 @@ def test_a_large_weight_has_a_fingerprint() -> None:
         ({"error": 2e-4}, "the output of a timed call differs from that of another instance of it by 2.0e-04"),
         ({"error": 1.0, "form": "swiglu"}, "differs from the float64 reference by 1.0e+00"),
         ({"error": None, "finite": False}, "the output of a timed call is not finite"),
-        ({"others": 0.3, "form": "swiglu"}, "with other weights in their places it differs from swiglu by 3.0e-01"),
-        ({"blind": True}, "the same whatever its weights are"),
-        ({"made_of": {"w": "AAAB"}}, "it can't be made twice: its w differs between two instances of one seed"),
+        ({"wrong": "it can't be made twice"}, "it can't be made twice"),
     ],
 )
 def test_what_makes_a_row_suspect(answer: dict[str, Any], words: str) -> None:

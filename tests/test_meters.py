@@ -173,7 +173,7 @@ def test_nothing_comes_before_a_call_that_is_looked_at(draws: bool, monkeypatch:
     with used(Context(World())) as context:
         subject = on(context)
         inputs = subject.pool.renew(3, 10)
-        witness = OutputRecorder(subject.module, subject.pool, 3, 10, 6, True, False, draws, context)
+        witness = OutputRecorder(subject.module, subject.pool, 3, 10, 6, True, draws, context)
         meters.sample(subject, inputs, [witness], apart=False)
     assert log == ["wait", *["call"] * 7, "wait", "wait", *["call"] * 3, "wait"]
     assert witness.told()["problem"] == ""

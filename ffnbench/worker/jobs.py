@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from ffnbench import jsonable
-from ffnbench.backends.backend import ORDERS, changed, prepare
+from ffnbench.backends.backend import changed, prepare
 from ffnbench.backends.building import as_own, build, carried, impose_routing, in_float64, seed_all
 from ffnbench.backends.compiling import settled
 from ffnbench.device.accelerator import accelerator_of, place_of
@@ -38,7 +38,7 @@ from ffnbench.result import Roof
 from ffnbench.worker import meters, peak_memory, precision
 from ffnbench.worker.ceiling_calls import Ceilings
 from ffnbench.worker.counting import check_output
-from ffnbench.worker.evidence import OutputRecorder, fingerprint, moving
+from ffnbench.worker.evidence import OutputRecorder
 from ffnbench.worker.inputs import gradient_salt, most_inputs
 from ffnbench.worker.output_judge import Judge
 from ffnbench.worker.padding import padded
@@ -88,7 +88,6 @@ class Jobs:
             module = build(case.ffn, device=place_of(work.device), dtype=getattr(torch, work.dtype))
         module = changed(module, case.ffn, work.backend)
         impose_routing(module, work, protocol.seed)
-        made_of = fingerprint(module) if isinstance(case.ffn, ImportedSpec) and work.backend not in ORDERS else None
         subject = meters.subject_of(module, work, case.ffn.d_model, protocol.seed)
         subject.pads = pads
         made = self._made(subject, case, weights, checked)
@@ -109,7 +108,7 @@ class Jobs:
         self.subjects[label] = subject
         self.originals.keep(label, module)
         pool = {"count": inputs, "bytes": subject.pool.memory.nbytes}
-        told = {"calls": calls, "inputs": pool, "made_of": made_of, ERROR: self.errors.get(label)}
+        told = {"calls": calls, "inputs": pool, ERROR: self.errors.get(label)}
         return told | {"replaced": self.originals.replaced()} | made
 
     def drain(self, label: str) -> None:
@@ -145,10 +144,11 @@ class Jobs:
         _settle(work)
         inputs = subject.pool.renew(salt, count) * (calls // count)
         grads = subject.grads.renew(gradient_salt(salt), count) * (calls // count) if subject.train else []
-        draws = subject.draws or _pauses(subject)
+        # a CPU's sample stands before each call anyway where there is a backward, or caches are flushed
+        draws = subject.draws or (subject.accelerator is None and (subject.train or subject.cold))
         witnesses = [
             OutputRecorder(subject.module, subject.pool, salt, count, number, isinstance(case.ffn, ImportedSpec),
-                    subject.train, draws, subject.accelerator, None if subject.uncaptured else subject.outputs)
+                    draws, subject.accelerator, None if subject.uncaptured else subject.outputs)
             for number in looks
         ]  # fmt: skip
         with settled(work):
@@ -172,15 +172,9 @@ class Jobs:
         return told
 
     def judge(self, label: str, evidence: list[dict[str, Any]], seconds: float, weights: str = "") -> dict[str, Any]:
-        """What a judge finds of the outputs of timed calls, and a few elements of its own instance's weights."""
-        work = self.plan.case(label).workload
-        _settle(work)
-        return self._judge(label, weights).judge(evidence, seconds) | {"made_of": self._judge(label, weights).made_of}
-
-    def used(self, label: str, weights: str = "") -> dict[str, Any]:
-        """Share of its declared weights that a case's output depends on."""
+        """What a judge finds of the outputs of timed calls."""
         _settle(self.plan.case(label).workload)
-        return {"used": self._judge(label, weights).used()}
+        return self._judge(label, weights).judge(evidence, seconds)
 
     def _judge(self, label: str, weights: str) -> Judge:
         if label not in self.judges:
@@ -305,15 +299,6 @@ def _reference(subject: meters.Subject, case: Case) -> tuple[Tensor, str] | None
     if ours is None:
         return None
     return reference_output(ours, x), f"the float64 reference of ffnbench's own {ours.spec.form}"
-
-
-def _pauses(subject: meters.Subject) -> bool:
-    """Whether a sample stands before each call anyway: before a backward on a CPU. On an accelerator training alone is
-    no reason, but buffers that it moves are: a judge needs them as they were.
-    """
-    if subject.accelerator is None:
-        return subject.train or subject.cold
-    return subject.train and bool(moving(subject.module))
 
 
 def _apart(subject: meters.Subject, times: meters.Times) -> dict[str, Any]:
