@@ -15,7 +15,6 @@ from conftest import FakeLaunch, KnownProber
 from torch import Tensor, nn
 from torch.nn.modules.module import register_module_full_backward_hook
 from torch.overrides import TorchFunctionMode, _get_current_function_mode_stack
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from ffnbench import api, jsonable
 from ffnbench.plan import NoProbe, Plan, cost_of
@@ -225,22 +224,13 @@ class Mode(TorchFunctionMode):
     """Changes nothing."""
 
 
-class DispatchMode(TorchDispatchMode):
-    """Changes nothing."""
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        return func(*args, **(kwargs or {}))
-
-
 class Slow(nn.Parameter):
     """Another class than nn.Parameter."""
 
 
 LEFT = {
     "the function modes of torch": lambda module: Mode().__enter__(),
-    "the dispatch modes of torch": lambda module: DispatchMode().__enter__(),
     "the hooks of all modules": lambda module: register_module_full_backward_hook(lambda *_: None),
-    "the hooks of mine": lambda module: module.register_forward_pre_hook(lambda *_: None),
     "the class of mine's weight": lambda module: setattr(module.weight, "__class__", Slow),
 }
 
@@ -252,9 +242,7 @@ def test_what_a_call_leaves_behind_is_found_and_taken_away(what: str) -> None:
     LEFT[what](module)
     assert known.replaced() == what
     assert (type(module.weight), len(_get_current_function_mode_stack())) == (nn.Parameter, 0)
-    assert not torch.utils._python_dispatch._get_current_dispatch_mode_stack()
     assert not nn.modules.module._has_any_global_hook()
-    assert not module._forward_pre_hooks
     assert known.replaced() == ""
 
 
