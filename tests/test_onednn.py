@@ -19,7 +19,7 @@ from ffnbench.plan import Backend, Workload
 from ffnbench.planning.compare import plan_compare
 from ffnbench.request import CompareRequest
 from ffnbench.worker.jobs import Jobs, Mismatch
-from ffnbench.worker.meters import Subject, subject_of
+from ffnbench.worker.subject import Subject, subject_of
 
 D, H = 24, 40
 SWIGLU = FFNSpec(d_model=D, d_ff=H, activation="silu", gate=Gate.INNER)

@@ -32,7 +32,8 @@ from ffnbench.run.prober import Prober
 from ffnbench.run.runner import run
 from ffnbench.run.session import Session, WorkerLost
 from ffnbench.stats.verdict import summarise
-from ffnbench.worker import meters, peak_memory
+from ffnbench.worker import peak_memory
+from ffnbench.worker import subject as subjects
 
 HOSTILE = str(Path(__file__).with_name("hostile.py"))
 SMALL = Workload(batch=1, seq_len=32, dtype="float32", device="cpu", mode="forward", threads=1)
@@ -221,7 +222,7 @@ class Twice(torch.nn.Module):
 @pytest.mark.parametrize("by_name", [False, True])
 def test_sparsity_is_the_share_over_all_calls_of_the_projection(by_name: bool) -> None:
     work = Workload(batch=1, seq_len=2, dtype="float32", device="cpu", mode="forward", threads=1)
-    subject = meters.subject_of(Twice(by_name=by_name), work, 2, 0)
+    subject = subjects.subject_of(Twice(by_name=by_name), work, 2, 0)
     assert peak_memory.sparsity(subject) == (3 / 8, 1 / 4)
 
 
@@ -235,7 +236,7 @@ class Around(Twice):
 def test_sparsity_says_where_the_projection_is_never_called() -> None:
     work = Workload(batch=1, seq_len=2, dtype="float32", device="cpu", mode="forward", threads=1)
     with pytest.raises(FfnbenchError, match="never called as a module"):
-        peak_memory.sparsity(meters.subject_of(Around(), work, 2, 0))
+        peak_memory.sparsity(subjects.subject_of(Around(), work, 2, 0))
 
 
 def test_what_a_module_writes_into_open_files_is_no_answer(tmp_path: Path) -> None:

@@ -23,6 +23,7 @@ from ffnbench.device.waiting import WaitMeter
 from ffnbench.result import Bound, Roof
 from ffnbench.stats.ceilings import MEMORY, read_bytes
 from ffnbench.worker import meters, precision
+from ffnbench.worker.subject import Subject
 
 Call = Callable[[], Any]
 Reached = tuple[Roof, float, int]  # seconds of a call, and the calls of a sample
@@ -179,7 +180,7 @@ def _nothing(_: Ceilings, roof: Roof) -> Call:
     """A call of an empty module, measured as every other call is."""
     x = torch.randn(1, 1, 8, device=place_of(roof.device))
     of_device = accelerator_of(roof.device)
-    return meters.Subject(nn.Identity(), x, torch.randn_like(x), train=False, accelerator=of_device).call
+    return Subject(nn.Identity(), x, torch.randn_like(x), train=False, accelerator=of_device).call
 
 
 MAKERS: dict[Bound, Callable[[Ceilings, Roof], Call]] = {

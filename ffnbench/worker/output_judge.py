@@ -33,7 +33,7 @@ from ffnbench.ffn.spec import ActivationSpec, FFNSpec, ImportedSpec
 from ffnbench.plan import AnySpec, Case
 from ffnbench.worker.evidence import LEAST_GRADIENT, unpacked
 from ffnbench.worker.inputs import Pool, gradient_salt
-from ffnbench.worker.meters import subject_of
+from ffnbench.worker.subject import subject_of
 
 Evidence = dict[str, Any]  # what Witness.told gives
 Rows = dict[str, Tensor]  # of the output and of gradients, by what they are

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from ffnbench.errors import FfnbenchError
 from ffnbench.ffn.dense import FeedForward
 from ffnbench.ffn.experts import MixtureOfExperts
-from ffnbench.worker.meters import Subject
+from ffnbench.worker.subject import Subject
 
 MATMULS = (
     "aten::addmm", "aten::mm", "aten::bmm", "aten::baddbmm", "aten::linear", "aten::mkldnn_linear",
