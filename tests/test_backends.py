@@ -52,13 +52,13 @@ def assert_right(worker: Session, label: str) -> None:
     assert judged["error"] is None or judged["error"] < 1e-5, judged
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("mode", "forms"),
     [
-        ("forward", ("swiglu",)),
-        pytest.param("forward", ("swiglu", "wide=swiglu@d_ff=96"), marks=pytest.mark.slow),
-        pytest.param("train", ("relu@dropout=0.1",), marks=pytest.mark.slow),
-        pytest.param("backward", ("relu",), marks=pytest.mark.slow),
+        ("forward", ("swiglu", "wide=swiglu@d_ff=96")),
+        ("train", ("relu@dropout=0.1",)),
+        ("backward", ("relu",)),
     ],
 )
 def test_compiled_forms_are_checked_and_timed(worker: Session, mode: str, forms: tuple[str, ...]) -> None:
