@@ -8,7 +8,6 @@ keep their parameters: whoever counts them, or reads their weights, finds what w
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from time import perf_counter
@@ -146,26 +145,19 @@ def _one_line(problem: Exception) -> str:
 
 
 def _used(module: nn.Module, layers: list[Any], x: Tensor) -> list[Any]:
-    """The layers that a call of the module runs as modules."""
-    called: list[Any] = []
-
-    def note(layer: Any, fused: Callable[..., Tensor], *args: Any) -> Tensor:
-        called.append(layer)
-        return fused(*args)
-
-    for layer in layers:
-        for name in ("forward", "then", "times"):
-            object.__setattr__(layer, name, partial(note, layer, getattr(layer, name)))
+    """The layers that a call of the module runs as modules, or that its fused forms run."""
+    fused = {id(layer) for part in module.modules() if isinstance(part, FeedForward) for layer in part.modules()}
+    called = set[int]()
+    handles = [layer.register_forward_pre_hook(lambda layer, _: called.add(id(layer))) for layer in layers]
     try:
         with torch.inference_mode():
             module(x)
     except RuntimeError as problem:
         raise Unsupported(f"oneDNN can't run its layers: {_one_line(problem)}") from problem
     finally:
-        for layer in layers:
-            for name in ("forward", "then", "times"):
-                object.__delattr__(layer, name)
-    return [layer for layer in layers if any(layer is one for one in called)]
+        for handle in handles:
+            handle.remove()
+    return [layer for layer in layers if id(layer) in called | fused]
 
 
 def _fuse(form: FeedForward) -> None:

@@ -20,7 +20,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ffnbench.backends.backend import ORDERS, changed
+from ffnbench.backends.backend import changed
 from ffnbench.backends.building import as_own, build, carried, impose_routing, seed_all
 from ffnbench.device.accelerator import accelerator_of, place_of
 from ffnbench.ffn.attention import AttentionSpec
@@ -51,7 +51,7 @@ class Judge:
         work = case.workload
         self._case, self._train, self._seed = case, work.train, seed
         self._dtype, self._tolerance = getattr(torch, work.dtype), work.tolerance
-        self._module = module = self._built()
+        module = self._built()
         subject = subject_of(module, work, case.ffn.d_model, seed)
         self._pool, self._grads = Pool(subject.x, train=False), Pool(subject.grad, train=False)
         self._wrong = ""  # what is known of it, whatever its outputs are
@@ -81,8 +81,10 @@ class Judge:
         if self._router is not None:
             impose_routing(self._router, work, seed)
         self._imposed: Tensor | None = None if self._router is None else self._router.imposed
+        self._plain = module
+        self._module = changed(module, case.ffn, work.backend).train(self._train)  # as its backend has it
         self._by_rows = True  # as long as rows alone have given the right output
-        self._buffers = {name: b.clone() for name, b in module.named_buffers() if b.is_floating_point()}
+        self._buffers = {name: b.clone() for name, b in self._module.named_buffers() if b.is_floating_point()}
 
     def _built(self) -> nn.Module:
         seed_all(self._seed, self._case.ffn)
@@ -113,21 +115,12 @@ class Judge:
 
     @cached_property
     def _exact(self) -> nn.Module | None:
-        """The module as a backend changes it, in float64; None where it can't be copied or changed so."""
-        if self._ours is self._module and self._case.workload.backend not in ORDERS:
+        """The module in float64; None where it can't be copied, or has a kernel for some dtypes alone."""
+        if self._ours is self._module:
             return self._form
-        return self._copied(torch.float64)
-
-    @cached_property
-    def _same(self) -> nn.Module | None:
-        """The module as a backend changes it, in its own dtype; None where that can't be."""
-        return self._module if self._case.workload.backend not in ORDERS else self._copied(self._dtype)
-
-    def _copied(self, dtype: torch.dtype) -> nn.Module | None:
         try:
-            found = changed(deepcopy(self._module), self._case.ffn, self._case.workload.backend)
-            return found.to(dtype).train(self._train)
-        except Exception:  # a kernel for some dtypes alone, something that can't be copied
+            return deepcopy(self._module).double().train(self._train)
+        except Exception:
             return None
 
     @property
@@ -238,7 +231,7 @@ class Judge:
         for name, gradient in one.get("dw", {}).items():
             told[f"gradient of {name}"] = self._told(gradient["values"], len(gradient["rows"]))
         errors: dict[str, float] = {}
-        for module, dtype in ((self._exact, torch.float64), (self._same, self._dtype)):
+        for module, dtype in ((self._exact, torch.float64), (self._module, self._dtype)):
             if module is None or (errors and (self._by_form(one) or max(errors.values()) <= self._tolerance)):
                 continue
             try:
@@ -251,7 +244,7 @@ class Judge:
                 what: self._error(what, told[what], expected[what]) for what in self._shown_in(expected) if what in told
             }
             errors = min(errors or now, now, key=lambda one: max(one.values()))
-        if errors and max(errors.values()) > self._tolerance and self._train and self._moves(self._same):
+        if errors and max(errors.values()) > self._tolerance and self._train and self._moves(self._module):
             found.why, errors = "its calls move its buffers while it trains, which nothing can do again", {}
         if not errors:
             return False
@@ -299,7 +292,7 @@ class Judge:
         """Rows of the form that `@like` names, in float64: gradients flow into weights that lie as theirs do."""
         assert self._layout is not None
         assert self._form is not None
-        theirs = {name: p.detach().double().requires_grad_() for name, p in self._module.named_parameters()}
+        theirs = {name: p.detach().double().requires_grad_() for name, p in self._plain.named_parameters()}
         x = self._pool.input(one["salt"], one["calls"], one["call"]).double().requires_grad_(self._train)
         with torch.set_grad_enabled(self._train):
             y = torch.func.functional_call(self._form, self._layout.of(theirs), (x,))
@@ -329,9 +322,9 @@ class Judge:
             if name in self._buffers:
                 value.copy_(self._buffers[name])
 
-    def _moves(self, module: nn.Module | None) -> bool:
+    def _moves(self, module: nn.Module) -> bool:
         """Whether its last call has moved a buffer."""
-        named = () if module is None else module.named_buffers()
+        named = module.named_buffers()
         return any(
             not torch.equal(value, self._buffers[name].to(value)) for name, value in named if name in self._buffers
         )
