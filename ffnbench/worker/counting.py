@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -27,7 +28,7 @@ from ffnbench.ffn.spec import ImportedSpec
 from ffnbench.plan import Workload
 from ffnbench.targets import one_line
 
-SMALL = (1, 8)
+SMALL, META = (1, 8), "torch's meta device"
 UNNAMED = "kernels outside torch's dispatcher"
 # neither a matrix product nor arithmetic: moving, making and looking at data
 BOOKKEEPING = frozenset({
@@ -85,6 +86,38 @@ class _Census(TorchDispatchMode):
 
 def count(spec: ImportedSpec, workload: Workload) -> Cost:
     """Count a user's module; raises FfnbenchError where it can't be built or gives another shape than it got."""
+    module, found = _counted(spec, workload)
+    parameters, item = list(module.parameters()), item_bytes(workload.dtype)
+    total = sum(p.numel() for p in parameters)
+    return Cost(
+        params=total,
+        params_active=params_active(spec.ours) if spec.ours is not None and spec.ours.moe else total,
+        params_formula=None,
+        flops_forward=found.forward,
+        flops_backward=found.backward,
+        flops_elementwise=None,
+        flops_elementwise_backward=None,
+        weight_bytes=sum(p.numel() * (item if p.is_floating_point() else p.element_size()) for p in parameters),
+        counted=True,
+        counted_how=found.how,
+        uncounted=found.uncounted,
+        width_note=width_note(spec, [tuple(p.shape) for p in parameters]),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Counted:
+    """FLOPs of matrix products, None where they are not known (backward also for a kernel of inference); which
+    operations and kernels went uncounted; and how it was counted."""
+
+    forward: int | None = None
+    backward: int | None = None
+    uncounted: tuple[str, ...] = ()
+    how: str
+
+
+def _counted(spec: ImportedSpec, workload: Workload) -> tuple[nn.Module, Counted]:
+    """The module where it could be run, and what that showed for each token."""
     why = ""
     for device, shape, accelerator in _places(workload):
         try:
@@ -98,22 +131,18 @@ def count(spec: ImportedSpec, workload: Workload) -> Cost:
             why = one_line(problem)
             continue
         try:
-            forward, backward, uncounted = _run(module, spec, shape, device, workload)
+            found = _run(module, spec, shape, device, workload)
         except FfnbenchError:
             raise
         except Exception as problem:  # data-dependent code, a kernel without a meta implementation, or a plain bug
             why = one_line(problem)
             continue
-        if not forward and any(weight.dim() > 1 for weight in module.parameters()):
-            if device.type == "meta":
-                continue  # what stands in for its kernels there says nothing of them
-            uncounted = (*uncounted, UNNAMED)
-            return _cost(module, spec, workload, None, None, uncounted, "not counted: torch saw no matrix product")
-        tokens = shape[0] * shape[1]
-        how = "on torch's meta device" if device.type == "meta" else f"on {tokens} tokens"
-        back = None if backward is None else backward // tokens
-        return _cost(module, spec, workload, forward // tokens, back, uncounted, f"counted by running it {how}")
-    return _cost(module, spec, workload, None, None, (), f"not counted: it raised {why}")
+        if found.forward or not any(weight.dim() > 1 for weight in module.parameters()):
+            return module, found
+        if device.type != "meta":  # what stands in for its kernels there says nothing of them
+            none = "not counted: torch saw no matrix product"
+            return module, Counted(uncounted=(*found.uncounted, UNNAMED), how=none)
+    return module, Counted(how=f"not counted: it raised {why}")
 
 
 def _places(workload: Workload) -> Iterator[tuple[torch.device, tuple[int, int], Accelerator | None]]:
@@ -129,20 +158,20 @@ def _places(workload: Workload) -> Iterator[tuple[torch.device, tuple[int, int],
 
 def _run(
     module: nn.Module, spec: ImportedSpec, shape: tuple[int, int], device: torch.device, workload: Workload
-) -> tuple[int, int | None, tuple[str, ...]]:
-    """FLOPs of matrix products forward and backward (None for a kernel of inference), and what went uncounted."""
+) -> Counted:
     dtype = torch.float32 if device.type == "cpu" else getattr(torch, workload.dtype)
     x = torch.randn((*shape, spec.d_model), device=device, dtype=dtype, requires_grad=True)
     module = module.to(dtype=dtype)
-    backward = None
+    backward, tokens = None, shape[0] * shape[1]
     with _Census() as census, FlopCounterMode(display=False) as counter:
         y = module(x)
         check_output(y, x, spec.target)
         forward = counter.get_total_flops()
         if y.requires_grad:
             y.sum().backward()
-            backward = counter.get_total_flops() - forward
-    return forward, backward, tuple(census.unknown)
+            backward = (counter.get_total_flops() - forward) // tokens
+    how = f"counted by running it on {f'{tokens} tokens' if device.type != 'meta' else META}"
+    return Counted(forward=forward // tokens, backward=backward, uncounted=tuple(census.unknown), how=how)
 
 
 def check_output(y: object, x: Tensor, name: str) -> None:
@@ -161,33 +190,6 @@ def check_output(y: object, x: Tensor, name: str) -> None:
         raise Unsupported(
             f"{name} returns {y.dtype} for an input of {x.dtype}", "cast the result back inside the module"
         )
-
-
-def _cost(
-    module: nn.Module,
-    spec: ImportedSpec,
-    workload: Workload,
-    forward: int | None,
-    backward: int | None,
-    uncounted: tuple[str, ...],
-    how: str,
-) -> Cost:
-    parameters, item = list(module.parameters()), item_bytes(workload.dtype)
-    total = sum(p.numel() for p in parameters)
-    return Cost(
-        params=total,
-        params_active=params_active(spec.ours) if spec.ours is not None and spec.ours.moe else total,
-        params_formula=None,
-        flops_forward=forward,
-        flops_backward=backward,
-        flops_elementwise=None,
-        flops_elementwise_backward=None,
-        weight_bytes=sum(p.numel() * (item if p.is_floating_point() else p.element_size()) for p in parameters),
-        counted=True,
-        counted_how=how,
-        uncounted=uncounted,
-        width_note=width_note(spec, [tuple(p.shape) for p in parameters]),
-    )
 
 
 def width_note(spec: ImportedSpec, shapes: list[tuple[int, ...]]) -> str:
