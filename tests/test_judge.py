@@ -26,7 +26,7 @@ from ffnbench.run.runner import run
 from ffnbench.run.session import WorkerLost
 from ffnbench.worker import evidence
 from ffnbench.worker import tampering as originals
-from ffnbench.worker.inputs import PART, WIDEST, Pool, factors_of, most_inputs, width_of
+from ffnbench.worker.inputs import Pool, factors_of, most_inputs
 from ffnbench.worker.jobs import Jobs
 from ffnbench.worker.tampering import Originals
 
@@ -76,14 +76,6 @@ def test_factors_of_inputs_have_either_sign_and_the_mean_square_of_the_seeded_on
     assert float(factors.square().mean()) == pytest.approx(1, abs=0.02)
 
 
-def test_a_long_list_of_numbers_is_renewed_in_parts() -> None:
-    elements = 1 << 18
-    pool = Pool(torch.randn(1, 1, elements), train=False)
-    assert (pool.width, width_of(WIDEST), width_of(3 * 2**17 + 3), len(pool)) == (PART, WIDEST, 9, elements // PART)
-    for number, x in enumerate(pool.renew(16, 2)):
-        assert torch.equal(x.view(-1, PART)[[0, 7]], pool.rows(16, 2, number, torch.tensor([0, 7])))
-
-
 def test_memory_bounds_the_pool() -> None:
     x = torch.zeros(1, 1 << 10, 1 << 10)
     assert most_inputs(x, None) == 64
@@ -114,18 +106,14 @@ def test_honest_forms_are_right(variant: str, mode: str) -> None:
     assert found["form"]
 
 
-@pytest.mark.parametrize("dtype", ["float64", "bfloat16", "float16"])
-def test_the_error_is_that_of_the_dtype(dtype: str) -> None:
+@pytest.mark.parametrize(
+    ("dtype", "least", "most"), [("float64", 0, 1e-13), ("bfloat16", 1e-4, 2e-2), ("float16", 1e-5, 3e-3)]
+)
+def test_the_error_is_that_of_the_dtype_and_a_wrong_gradient_is_found(dtype: str, least: float, most: float) -> None:
     jobs, told = told_by(plan_of("swiglu", dtype=dtype, mode="train"))
-    found = Jobs(jobs.plan).judge("swiglu", told, 5.0)
-    least, most = {"float64": (0, 1e-13), "bfloat16": (1e-4, 2e-2), "float16": (1e-5, 3e-3)}[dtype]
-    assert least <= found["error"] < most
-
-
-def test_a_wrong_gradient_in_a_narrow_dtype_is_found() -> None:
-    jobs, told = told_by(plan_of("swiglu", dtype="bfloat16", mode="train"))
+    assert least <= Jobs(jobs.plan).judge("swiglu", told, 5.0)["error"] < most
     for one in told:
-        one["dx"] = evidence.packed(-evidence.unpacked(one["dx"], torch.bfloat16, (-1,)))
+        one["dx"] = evidence.packed(-evidence.unpacked(one["dx"], getattr(torch, dtype), (-1,)))
     assert Jobs(jobs.plan).judge("swiglu", told, 5.0)["error"] > 0.1
 
 
@@ -157,25 +145,24 @@ def changed(text: str, factor: float, rows: int = 1) -> str:
     return evidence.packed(values)
 
 
-@pytest.mark.parametrize("what", ["y", "dx", "gate.weight"])
 @pytest.mark.parametrize("variant", ["swiglu", "swiglu@dropout=0.3"])
-def test_a_wrong_row_is_found(what: str, variant: str) -> None:
+def test_a_wrong_row_is_found(variant: str) -> None:
     jobs, told = told_by(plan_of(variant, mode="train"), salts=(4, 5, 6))
-    label = jobs.plan.cases[0].label
-    wrong = told[1]
-    if what in wrong:
-        wrong[what] = changed(wrong[what], 1.01, rows=1 if what == "y" else 2)
-    else:  # of a gradient one row alone may be a kink's
-        wrong["dw"][what]["values"] = changed(wrong["dw"][what]["values"], 1.02, rows=2)
-    found = Jobs(jobs.plan).judge(label, told, 60.0)
-    assert 1e-3 < found["error"] < 0.05
-    assert found["what"] == {"y": "output", "dx": "gradient of the input"}.get(what, f"gradient of {what}")
-
-
-def test_what_is_not_finite_has_no_error_and_is_told() -> None:
-    jobs, told = told_by(plan_of("relu"))
+    label, judge = jobs.plan.cases[0].label, Jobs(jobs.plan)
+    weight = told[1]["dw"]["gate.weight"]
+    for values, key, factor, rows, what in (
+        (told[1], "y", 1.01, 1, "output"),
+        (told[1], "dx", 1.01, 2, "gradient of the input"),  # of a gradient one row alone may be a kink's
+        (weight, "values", 1.02, 2, "gradient of gate.weight"),
+    ):
+        right = values[key]
+        values[key] = changed(right, factor, rows)
+        found = judge.judge(label, told, 60.0)
+        assert 1e-3 < found["error"] < 0.05
+        assert found["what"] == what
+        values[key] = right
     told[0]["y"] = changed(told[0]["y"], float("nan"))
-    found = jobs.judge("relu", told, 5.0)
+    found = judge.judge(label, told, 60.0)
     assert (found["error"], found["finite"], found["what"]) == (None, False, "output")
 
 
