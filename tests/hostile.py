@@ -48,26 +48,6 @@ class Raises(Later):
         raise ValueError("two\nlines")
 
 
-class BreaksDevice(Later):
-    """What torch raises once a kernel has written where it may not; its message goes on for lines."""
-
-    def misbehave(self) -> None:
-        try:
-            raise getattr(torch, "AcceleratorError", RuntimeError)(
-                "CUDA error: an illegal memory access was encountered\nCUDA kernel errors might be reported later.\n"
-            )
-        except RuntimeError as problem:
-            raise ValueError("my kernel failed") from problem
-
-
-class FillsDevice(Later):
-    def misbehave(self) -> None:
-        raise torch.OutOfMemoryError(
-            "CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 79.10 GiB of which 1.20 GiB "
-            "is free. Process 1 has 77.89 GiB memory in use. Of the allocated memory 76.00 GiB is allocated by PyTorch"
-        )
-
-
 class Exits(Later):
     def misbehave(self) -> None:
         sys.exit(1)
@@ -76,11 +56,6 @@ class Exits(Later):
 class Dies(Later):
     def misbehave(self) -> None:
         os._exit(7)
-
-
-class Segfaults(Later):
-    def misbehave(self) -> None:
-        os.kill(os.getpid(), 11)
 
 
 class Hangs(Later):

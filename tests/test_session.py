@@ -71,11 +71,10 @@ class Patient(Session):
 
 def test_trouble_is_a_row_and_the_others_go_on(prober: Prober, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every way to fail at once, in one run: nothing is lost and each row says what happened."""
-    names = ("Chatty", "Raises", "Exits", "Dies", "Segfaults", "Hangs", "Greedy", "Drifts", "NotFinite",
-             "BreaksDevice", "FillsDevice", "Plain")  # fmt: skip
+    names = ("Chatty", "Raises", "Exits", "Dies", "Hangs", "Greedy", "Drifts", "NotFinite", "Plain")
     variants = ",".join(["relu", *(f"{HOSTILE}:{name}" for name in names)])
     request = CompareRequest(
-        variants=variants, d_model=16, d_ff=32, seq_len=32, workers=3, rounds=3, timeout=3.0, threads=1
+        variants=variants, d_model=16, d_ff=32, seq_len=32, workers=3, rounds=3, timeout=1.0, threads=1
     )
     plan = plan_compare(request, prober)
     costs = tuple(CaseCost(case=case.label, cost=cost_of(case, prober)) for case in plan.cases)
@@ -88,14 +87,9 @@ def test_trouble_is_a_row_and_the_others_go_on(prober: Prober, monkeypatch: pyte
     assert failures["Raises"] == ("crash", "ValueError: two lines")
     assert failures["Exits"] == ("crash", "SystemExit: 1")
     assert failures["Dies"][1].startswith("the process ended (exit code 7)")
-    assert "SIGSEGV" in failures["Segfaults"][1]
-    assert failures["Hangs"] == ("timeout", "no answer within 3 s")
+    assert failures["Hangs"] == ("timeout", "no answer within 1 s")
     assert failures["Greedy"][0] == "oom"
     assert "GiB at once" in failures["Greedy"][1]
-    assert failures["BreaksDevice"] == ("crash", "CUDA error: an illegal memory access was encountered")
-    assert failures["FillsDevice"] == (
-        "oom", "it tried to allocate 2.00 GiB at once, and 1.20 GiB of the device's 79.10 GiB were free",
-    )  # fmt: skip
     assert failures["Drifts"][0] == "suspect"
     assert "the output of a timed call differs from that of another instance of it" in failures["Drifts"][1]
     assert failures["NotFinite"] == ("mismatch", "the output is not finite before timing")
@@ -159,21 +153,15 @@ def test_user_code_that_cannot_serve_is_one_clear_error(prober: Prober, target: 
     assert caught.value.exit_code == 2
 
 
-def test_a_case_that_can_t_be_counted_is_a_row(prober: Prober, tmp_path: Path) -> None:
-    """Whatever its code does: raise, end its process. Those behind it are counted: by hand, a layer
-    that makes its weights in its first call has 16 x 16 and a bias.
-    """
-    (tmp_path / "dies.py").write_text(
-        "import os\nfrom torch import nn\nclass Dies(nn.Linear):\n"
-        "    def __init__(self, d_model): super().__init__(d_model, d_model)\n    def forward(self, x): os._exit(3)\n"
-    )
-    targets = (f"{HOSTILE}:broken", f"{tmp_path}/dies.py:Dies", "torch.nn:LazyLinear")
+def test_a_case_that_can_t_be_counted_is_a_row(prober: Prober) -> None:
+    """Those behind it are counted: by hand, a layer that makes its weights in its first call has 16 x 16 and a bias."""
+    targets = (f"{HOSTILE}:broken", "torch.nn:LazyLinear")
     rows = ",".join(f"m{number}={target}" for number, target in enumerate(targets))
     request = CompareRequest(variants=f"relu,{rows}", d_model=16, seq_len=8, threads=1, device="cpu")
     plan = plan_compare(request, prober)
     found = case_records(priced(plan, prober, lenient=True).priced())
-    assert [row["params"] for row in found] == [2 * 16 * 64, None, None, 16 * 16 + 16]
-    says = ("", "raised RuntimeError: no GPU here", "the process ended (exit code 3)", "")
+    assert [row["params"] for row in found] == [2 * 16 * 64, None, 16 * 16 + 16]
+    says = ("", "raised RuntimeError: no GPU here", "")
     assert all(text in (row["failure"] or "") for row, text in zip(found, says, strict=True))
     assert [bool(row["failure"]) for row in found] == [bool(text) for text in says]
     with pytest.raises(FfnbenchError, match="no GPU here"):

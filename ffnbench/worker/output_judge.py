@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from math import isfinite
 from time import perf_counter
@@ -155,13 +155,9 @@ class Judge:
                 break
             found.outputs += self._whole(one, found) and not judged
         finite = found.error is None or isfinite(found.error)
-        return {
+        return asdict(found) | {
             "error": found.error if finite else None,
             "finite": finite,
-            "what": found.what,
-            "outputs": found.outputs,
-            "gradients": found.gradients,
-            "why": found.why,
             "tolerance": self._tolerance,
             "form": "" if found.by_itself else self.form,
             "wrong": self._wrong,
