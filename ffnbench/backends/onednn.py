@@ -16,7 +16,6 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ffnbench.backends.compiling import stored_bytes
 from ffnbench.errors import Unsupported
 from ffnbench.ffn.dense import ClampedFeedForward, FeedForward, GatedFeedForward
 
@@ -110,7 +109,7 @@ def pack(module: nn.Module, x: Tensor) -> Packed:
     rest = sum(p.nbytes for p in module.parameters() if id(p) not in held)
     return Packed(
         seconds=seconds,
-        bytes=rest + sum(stored_bytes(layer.packed) for layer in used),
+        bytes=rest + sum(int(torch.ops.mkldnn._nbytes(layer.packed)) for layer in used),
         unused=len(layers) - len(used),
         layers=len(layers),
     )

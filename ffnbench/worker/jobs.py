@@ -92,8 +92,6 @@ class Jobs:
         unknown = isinstance(case.ffn, ImportedSpec) and case.ffn.ours is None
         exact = _exactly(subject) if unknown and not work.eager and not checked else None
         made = prepare(subject, work)
-        if isinstance(experts := subject.module, MixtureOfExperts) and (loops := experts.loop()):
-            made["notes"] = [*made.get("notes", ()), loops]
         if not checked or subject.accelerator is not None:
             _first_call(subject, case)
         error = None if checked else _error_of(subject, case, exact)
