@@ -106,7 +106,7 @@ def count(spec: ImportedSpec, workload: Workload) -> Cost:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Tally:
+class Flops:
     """FLOPs of matrix products, None where they are not known (backward also for a kernel of inference); which
     operations and kernels went uncounted; and how it was counted."""
 
@@ -116,7 +116,7 @@ class Tally:
     how: str
 
 
-def _counted(spec: ImportedSpec, workload: Workload) -> tuple[nn.Module, Tally]:
+def _counted(spec: ImportedSpec, workload: Workload) -> tuple[nn.Module, Flops]:
     """The module where it could be run, and what that showed for each token."""
     why = ""
     for device, shape, accelerator in _places(workload):
@@ -141,8 +141,8 @@ def _counted(spec: ImportedSpec, workload: Workload) -> tuple[nn.Module, Tally]:
             return module, found
         if device.type != "meta":  # what stands in for its kernels there says nothing of them
             none = "not counted: torch saw no matrix product"
-            return module, Tally(uncounted=(*found.uncounted, UNNAMED), how=none)
-    return module, Tally(how=f"not counted: it raised {why}")
+            return module, Flops(uncounted=(*found.uncounted, UNNAMED), how=none)
+    return module, Flops(how=f"not counted: it raised {why}")
 
 
 def _places(workload: Workload) -> Iterator[tuple[torch.device, tuple[int, int], Accelerator | None]]:
@@ -158,7 +158,7 @@ def _places(workload: Workload) -> Iterator[tuple[torch.device, tuple[int, int],
 
 def _run(
     module: nn.Module, spec: ImportedSpec, shape: tuple[int, int], device: torch.device, workload: Workload
-) -> Tally:
+) -> Flops:
     dtype = torch.float32 if device.type == "cpu" else getattr(torch, workload.dtype)
     x = torch.randn((*shape, spec.d_model), device=device, dtype=dtype, requires_grad=True)
     module = module.to(dtype=dtype)
@@ -171,7 +171,7 @@ def _run(
             y.sum().backward()
             backward = (counter.get_total_flops() - forward) // tokens
     how = f"counted by running it on {f'{tokens} tokens' if device.type != 'meta' else META}"
-    return Tally(forward=forward // tokens, backward=backward, uncounted=tuple(census.unknown), how=how)
+    return Flops(forward=forward // tokens, backward=backward, uncounted=tuple(census.unknown), how=how)
 
 
 def check_output(y: object, x: Tensor, name: str) -> None:
