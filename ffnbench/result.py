@@ -191,7 +191,7 @@ class Environment:
     cpu_capability: str | None = None
     blas: str | None = None
     waits: str | None = field(default=None, metadata=LATER)  # what tells how long threads waited for a CPU
-    allocator: str | None = field(default=None, metadata=LATER)  # keeps, system, or the name of one that was preloaded
+    allocator: str | None = field(default=None, metadata=LATER)  # keeps or system
     gpu: str | None = None  # the device that is used, where it is not the CPU
     gpu_memory_bytes: int | None = None
     cuda: str | None = None

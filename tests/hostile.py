@@ -123,15 +123,6 @@ class TwoThirds(nn.Module):
         return self.w2(torch.sigmoid(self.w1(x)) * self.w3(x))
 
 
-class DataDependent(Plain):
-    """Can't run on the meta device."""
-
-    def forward(self, x: Tensor) -> Tensor:
-        if float(x.detach().sum()) > 1e9:
-            return x
-        return super().forward(x)
-
-
 @torch.library.custom_op("hostile::fused", mutates_args=())
 def fused(x: Tensor, w: Tensor) -> Tensor:
     return x @ w
@@ -169,10 +160,6 @@ class Needy(Plain):
 
 def factory(d_model: int, d_ff: int) -> nn.Module:
     return Plain(d_model, d_ff)
-
-
-def open_factory(**options: int) -> nn.Module:
-    return Plain(options["d_model"], options["d_ff"])
 
 
 def not_a_module(d_model: int, d_ff: int) -> int:

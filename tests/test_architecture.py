@@ -17,9 +17,9 @@ TORCH_FILES = {
     "ffn/modules.py", "ffn/attention_module.py", "ffn/dense.py", "ffn/experts.py", "ffn/like.py", "worker/meters.py",
     "worker/jobs.py", "worker/counting.py", "worker/probe_jobs.py", "backends/building.py",
     "worker/agreement.py", "backends/backend.py", "worker/ceiling_calls.py", "backends/compiling.py",
-    "backends/onednn.py",
+    "backends/onednn.py", "worker/subject.py",
     "ffn/packed.py", "worker/padding.py", "models/own_mlp.py", "worker/inputs.py", "worker/evidence.py",
-    "worker/output_judge.py", "worker/tampering.py", "device/accelerator.py", "worker/hidden_kernels.py",
+    "worker/output_judge.py", "worker/tampering.py", "device/accelerator.py",
     "worker/peak_memory.py", "worker/precision.py",
 }  # fmt: skip
 PICTURES = "report/pictures/"  # the files in which matplotlib and numpy are at home

@@ -113,19 +113,11 @@ def test_what_a_backend_lacks_is_known_without_a_machine() -> None:
     assert lacks(SWIGLU, work(backend="onednn", device="cuda")) == "oneDNN runs on the CPU; use --device cpu"
 
 
-@pytest.mark.parametrize(
-    ("flags", "says"),
-    [
-        ({"device": "cuda"}, "'swiglu' can't be run: oneDNN runs on the CPU | use --device cpu"),
-        ({"dtype": "float64"}, "onednn computes in float32 and bfloat16 alone | use --dtype float32"),
-        ({"mode": "train"}, "onednn is for inference: its packed weights have no gradient | use --mode forward"),
-    ],
-)
-def test_one_backend_that_can_not_be_ends_before_measuring(flags: dict, says: str) -> None:
-    assert says in refusal("swiglu", backend="onednn", **flags)
-    assert says.partition(" | ")[2] in refusal(
-        "swiglu", backend="eager,onednn", reference="swiglu@backend=onednn", **flags
-    )
+def test_one_backend_that_can_not_be_ends_before_measuring() -> None:
+    says = "onednn computes in float32 and bfloat16 alone | use --dtype float32"
+    assert says in refusal("swiglu", backend="onednn", dtype="float64")
+    both = {"backend": "eager,onednn", "reference": "swiglu@backend=onednn", "dtype": "float64"}
+    assert "use --dtype float32" in refusal("swiglu", **both)
 
 
 # Lists
@@ -146,9 +138,8 @@ def test_a_list_multiplies_every_variant_without_a_backend_of_its_own() -> None:
 
 
 @pytest.mark.parametrize(
-    ("variants", "flags"),
-    [("relu,swiglu", {}), ("swiglu,mypkg.mlp:Own", {"match": "flops"}), ("mypkg.mlp:Own,relu@ratio=2", {"d_ff": 100})],
-)
+    ("variants", "flags"), [("relu,swiglu", {}), ("swiglu,mypkg.mlp:Own", {"match": "flops"})]
+)  # fmt: skip
 def test_every_row_of_a_variant_is_as_wide_as_without_the_list(variants: str, flags: dict) -> None:
     """Also the reference's twin: to be matched to itself would round what the reference is given."""
     alone = {case.label: case for case in plan_of(variants, **flags).cases}
@@ -161,19 +152,12 @@ def test_every_row_of_a_variant_is_as_wide_as_without_the_list(variants: str, fl
         assert case.residual == (0.0 if twin else one.residual)
 
 
-@pytest.mark.parametrize(
-    ("asked", "says"),
-    [
-        ("", "no backend given | backends: eager, packed, packed-up-gate, compile, onednn, all"),
-        (" , ", "no backend given"),
+def test_a_list_that_is_none() -> None:
+    for asked, says in (
+        (" , ", "no backend given | backends: eager, packed, packed-up-gate, compile, onednn, all"),
         ("eager,onedn", "unknown backend 'onedn' | did you mean 'onednn'?"),
-        ("ALL", "unknown backend 'ALL'"),
-    ],
-)
-def test_a_list_that_is_none(asked: str, says: str) -> None:
-    assert says in refusal("swiglu", backend=asked)
-    with pytest.raises(FfnbenchError):
-        plan_block(BlockRequest(backend=asked, threads=1))
+    ):
+        assert says in refusal("swiglu", backend=asked)
 
 
 def test_what_can_not_be_is_a_row_of_a_list_with_its_reason() -> None:
@@ -195,10 +179,9 @@ def test_what_can_not_be_is_a_row_of_a_list_with_its_reason() -> None:
 
 
 def test_commands_of_one_backend_refuse_a_list() -> None:
-    for asked in ("all", "eager,onednn"):
-        with pytest.raises(FfnbenchError, match="a block is measured with one backend") as caught:
-            plan_block(BlockRequest(backend=asked, threads=1))
-        assert "compare" in caught.value.hint
+    with pytest.raises(FfnbenchError, match="a block is measured with one backend") as caught:
+        plan_block(BlockRequest(backend="eager,onednn", threads=1))
+    assert "compare" in caught.value.hint
     with pytest.raises(FfnbenchError, match="'attention@512' can't be run: attention has no gate to pack"):
         plan_block(BlockRequest(variant="swiglu", backend="packed", threads=1, device="cpu"))
     of_model = plan_block(BlockRequest(preset="llama3-8b", backend="onednn", threads=1, device="cpu"))
@@ -257,16 +240,9 @@ def test_each_row_tells_its_error_its_one_off_cost_and_its_bytes() -> None:
     assert packing.low < packing.value < packing.high  # sampled in every worker
     assert [s.metric for s in report.samples].count(HELD) == 3  # once
     assert float(compiled["compile_low_s"]) < float(compiled["compile_s"]) < float(compiled["compile_high_s"])
-    text = words_of(report, 200)
     columns = [column.name for column in compare_table(report).columns]
     assert columns[columns.index("error") - 1 :][:3] == ["one-off (s)", "error", "weights (MiB)"]
-    assert " error " in words_of(report, 80)
-    assert " 8e-7 " in text
-    assert " 36.0 " in text
-    at_80 = plain(compare_table(report), 80)
-    assert all(cell_len(line.rstrip()) <= 80 for line in at_80.splitlines())
-    assert "0.42" in at_80.partition("against")[0]  # the ratio stays
-    assert "latency" in at_80.partition("hidden")[0]
+    assert [text for text in (" 8e-7 ", " 36.0 ") if text not in words_of(report, 200)] == []
 
 
 def test_a_row_that_can_not_be_says_so_beside_those_that_can() -> None:
@@ -307,12 +283,9 @@ def test_the_fastest_backend_is_named_with_how_much() -> None:
     both = words_of(measured("swiglu,geglu", backend="eager,onednn"))
     assert "fastest of swiglu: onednn" in both
     assert "fastest of geglu: onednn" in both
-    turned = measured(launch=Launch(lambda *at: 4e-5 / seconds(*at)), backend="eager,packed,onednn")
-    assert "fastest of swiglu: eager, 0.8999 [" in words_of(turned)  # of the runner-up's
-    assert "of packed's time" in words_of(turned)
     no_eager = words_of(measured(backend="packed,onednn"))
     assert "fastest of swiglu: onednn, 0.46" in no_eager
-    assert "of packed's time" in no_eager
+    assert "of packed's time" in no_eager  # the runner-up's
 
 
 def test_rows_within_two_percent_are_the_same_and_others_can_not_be_told() -> None:
@@ -359,16 +332,13 @@ def test_a_machine_that_differs_from_itself_can_not_tell_what_is_nearer_than_tha
     assert verdicts == [Verdict.UNCLEAR, Verdict.FASTER]
 
 
-@pytest.mark.parametrize(("slower", "runs", "expected"), [((0.0, 0.0, 0.5), 250, 0.05), ((0.0, 0.0, 0.0), 60, 0.02)])
-def test_the_wrong_one_is_called_the_fastest_in_a_twentieth_at_worst(
-    slower: tuple[float, ...], runs: int, expected: float
-) -> None:
+def test_the_wrong_one_is_called_the_fastest_in_a_twentieth_at_worst() -> None:
     """Where the best are equal every claim is false. Worst are two of them far ahead: nothing else has to be beaten."""
     plan = plan_of("swiglu", backend="eager,packed,onednn", workers=4, rounds=20)
-    true = dict(zip([case.label for case in plan.cases], slower, strict=True))
+    true, runs = dict(zip([case.label for case in plan.cases], (0.0, 0.0, 0.5), strict=True)), 250
     claims = [found_by(simulated(true, seed, plan)) for seed in range(runs)]
     wrong = sum(claim.verdict is Verdict.FASTER for claim in claims)
-    assert wrong <= expected * runs + 2 * math.sqrt(expected * (1 - expected) * runs)
+    assert wrong <= 0.05 * runs + 2 * math.sqrt(0.05 * 0.95 * runs)
 
 
 @pytest.mark.parametrize(("backends", "verdict"), [("eager,onednn", Verdict.FASTER), ("all", Verdict.UNCLEAR)])

@@ -52,13 +52,13 @@ def assert_right(worker: Session, label: str) -> None:
     assert judged["error"] is None or judged["error"] < 1e-5, judged
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("mode", "forms"),
     [
-        ("forward", ("swiglu",)),
-        pytest.param("forward", ("swiglu", "wide=swiglu@d_ff=96"), marks=pytest.mark.slow),
-        pytest.param("train", ("relu@dropout=0.1",), marks=pytest.mark.slow),
-        pytest.param("backward", ("relu",), marks=pytest.mark.slow),
+        ("forward", ("swiglu", "wide=swiglu@d_ff=96")),
+        ("train", ("relu@dropout=0.1",)),
+        ("backward", ("relu",)),
     ],
 )
 def test_compiled_forms_are_checked_and_timed(worker: Session, mode: str, forms: tuple[str, ...]) -> None:
@@ -80,7 +80,7 @@ def test_compiled_forms_are_checked_and_timed(worker: Session, mode: str, forms:
 
 @pytest.mark.slow
 def test_compile_modes_and_frozen_weights(worker: Session) -> None:
-    """Each mode computes the same; frozen weights are at least the module's own, in a layout of the code's."""
+    """Each mode computes the same; what frozen weights take is the compiler's matter."""
     plan = plan_of("swiglu@backend=compile")
     case = plan.cases[0]
     works = [replace(case.workload, compile=mode.value) for mode in CompileMode if mode.value != "default"]
@@ -92,7 +92,7 @@ def test_compile_modes_and_frozen_weights(worker: Session) -> None:
     own = 4 * 3 * 32 * 64
     assert [answer.get("graphs") for answer in found] == [1] * len(cases), found
     assert [answer["held_bytes"] for answer in found[:-1]] == [own] * (len(cases) - 1)
-    assert own <= found[-1]["held_bytes"] < 1000 * own
+    assert found[-1]["held_bytes"] is None
     assert all(0 < answer["error"] < 1e-6 for answer in found)
     for case in cases:
         assert ask(worker, "sample", case.label, calls=2)["value"] > 0

@@ -187,12 +187,13 @@ def test_memory_is_known_before_the_start() -> None:
 
 @pytest.mark.parametrize("mode", ["forward", "train"])
 def test_the_memory_told_is_no_less_than_the_memory_used(mode: str) -> None:
-    from ffnbench.worker import meters, peak_memory
+    from ffnbench.worker import peak_memory
+    from ffnbench.worker import subject as subjects
 
     plan = plan_block(BlockRequest(d_model=128, kv_heads=1, seq_len="384", mode=mode, device="cpu", threads=1))
     for case in plan.cases[1:]:
         assert isinstance(case.ffn, AttentionSpec)
-        subject = meters.subject_of(build_attention(case.ffn), case.workload, 128, 0)
+        subject = subjects.subject_of(build_attention(case.ffn), case.workload, 128, 0)
         subject.call()
         weights = 4 * case.ffn.params
         inputs = 2 * 4 * 384 * 128

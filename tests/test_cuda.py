@@ -21,14 +21,15 @@ from ffnbench.ffn.moe import Dispatch, MoESpec
 from ffnbench.ffn.spec import FFNSpec, Gate
 from ffnbench.plan import Workload
 from ffnbench.worker import meters, peak_memory
+from ffnbench.worker import subject as subjects
 
 pytestmark = [pytest.mark.cuda, pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")]
 
 
-def subject_of(spec: FFNSpec, dtype: str, mode: str) -> meters.Subject:
+def subject_of(spec: FFNSpec, dtype: str, mode: str) -> subjects.Subject:
     work = Workload(batch=4, seq_len=256, dtype=dtype, device="cuda", mode=mode, threads=1)
     module = build_module(spec, device="cuda", dtype=getattr(torch, dtype))
-    subject = meters.subject_of(module, work, spec.d_model, seed=0)
+    subject = subjects.subject_of(module, work, spec.d_model, seed=0)
     for _ in range(3):  # the matrix library takes its workspace now, not during the count
         subject.clear()
         subject.call()
@@ -67,7 +68,7 @@ LARGE = FFNSpec(d_model=4096, d_ff=11008, activation="silu", gate=Gate.INNER)
 SMALL = FFNSpec(d_model=64, d_ff=128, activation="silu", gate=Gate.INNER)
 
 
-def times_of(subject: meters.Subject, calls: int) -> meters.Times:
+def times_of(subject: subjects.Subject, calls: int) -> meters.Times:
     """The second of two samples: in the first kernels are loaded."""
     inputs = subject.pool.renew(7, calls)
     meters.sample(subject, inputs)
@@ -95,11 +96,11 @@ class Spinning(nn.Module):
         return x * 2
 
 
-def spinning(seconds: float, **how: Any) -> meters.Subject:
+def spinning(seconds: float, **how: Any) -> subjects.Subject:
     x = torch.randn(1, 8, 64, device="cuda")
     where = accelerator_of("cuda")
     where.spin(1e-3)  # calibrated now
-    return meters.Subject(Spinning(seconds, **how), x, x.clone(), False, accelerator=where)
+    return subjects.Subject(Spinning(seconds, **how), x, x.clone(), False, accelerator=where)
 
 
 @pytest.mark.parametrize("seconds", [50e-6, 1e-3, 0.1])
@@ -121,7 +122,7 @@ def test_cold_calls_read_their_weights_from_memory() -> None:
     found = {}
     for cache in ("hot", "cold"):
         module = build_module(spec, device="cuda", dtype=torch.bfloat16)
-        subject = meters.subject_of(module, replace(work, cache=cache), spec.d_model, seed=0)
+        subject = subjects.subject_of(module, replace(work, cache=cache), spec.d_model, seed=0)
         found[cache] = times_of(subject, 50).device
     assert found["cold"] > 1.1 * found["hot"]
 

@@ -21,6 +21,7 @@ from ffnbench.result import Estimate, FailureKind
 from ffnbench.stats.launch_bound import launch_bound
 from ffnbench.stats.rounds import is_clean
 from ffnbench.worker import meters
+from ffnbench.worker import subject as subjects
 
 
 def context(**costs: object) -> Context:
@@ -53,8 +54,8 @@ def test_an_illegal_access_is_an_error_of_every_later_call_and_of_no_earlier_one
 # the real meters on it
 
 
-def subject(work: Workload, **module: float) -> meters.Subject:
-    return meters.subject_of(Kernels(8, 32, **module), work, 8, seed=0)
+def subject(work: Workload, **module: float) -> subjects.Subject:
+    return subjects.subject_of(Kernels(8, 32, **module), work, 8, seed=0)
 
 
 def work_of(**facts: object) -> Workload:

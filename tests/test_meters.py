@@ -18,6 +18,7 @@ from ffnbench.errors import Unsupported
 from ffnbench.planning.compare import plan_compare
 from ffnbench.request import CompareRequest
 from ffnbench.worker import jobs, meters, peak_memory
+from ffnbench.worker import subject as subjects
 from ffnbench.worker.evidence import OutputRecorder
 
 D, SEQ = 8, 32
@@ -108,7 +109,7 @@ def test_gradients_are_cleared_while_no_clock_runs(
         return float(len(events))
 
     monkeypatch.setattr(meters, "perf_counter", read)
-    subject = meters.Subject(Matrix(events), watched(events), torch.ones(1, 4, 4), True, backward_only)
+    subject = subjects.Subject(Matrix(events), watched(events), torch.ones(1, 4, 4), True, backward_only)
     assert meters._one_by_one(subject, subject.pool.renew(7, 3), [subject.grad] * 3, ()) > 0
     assert [event for event, _ in groupby(events)] == [*a_call * 3, "clear"]
 
@@ -116,13 +117,13 @@ def test_gradients_are_cleared_while_no_clock_runs(
 # On the simulated accelerator of device_world.py; what its runs show as a whole stands in test_device_world.py.
 
 
-def on(context: Context, *, train: bool = False, **module: Any) -> meters.Subject:
+def on(context: Context, *, train: bool = False, **module: Any) -> subjects.Subject:
     x, grad = torch.randn(1, 2, 4), torch.randn(1, 2, 4)
     kernels = Kernels(4, 8, **{"kernels": 4, "us": 4, **module})
-    return meters.Subject(kernels, x.requires_grad_(train), grad, train, accelerator=context)
+    return subjects.Subject(kernels, x.requires_grad_(train), grad, train, accelerator=context)
 
 
-def times_of(subject: meters.Subject, calls: int = 100, **how: Any) -> meters.Times:
+def times_of(subject: subjects.Subject, calls: int = 100, **how: Any) -> meters.Times:
     return meters.sample(subject, subject.pool.renew(3, calls), **how)
 
 
@@ -170,7 +171,7 @@ def test_nothing_comes_before_a_call_that_is_looked_at(draws: bool, monkeypatch:
     with used(Context(World())) as context:
         subject = on(context)
         inputs = subject.pool.renew(3, 10)
-        witness = OutputRecorder(subject.module, subject.pool, 3, 10, 6, True, False, draws, context)
+        witness = OutputRecorder(subject.module, subject.pool, 3, 10, 6, True, draws, context)
         meters.sample(subject, inputs, [witness], apart=False)
     assert log == ["wait", *["call"] * 7, "wait", "wait", *["call"] * 3, "wait"]
     assert witness.told()["problem"] == ""
@@ -197,7 +198,7 @@ def test_cold_on_the_cpu_evicts_before_each_call(monkeypatch: pytest.MonkeyPatch
         return float(len(events))
 
     module = Matrix(events)  # type: ignore[arg-type]
-    subject = meters.Subject(module, torch.randn(1, 4, 4), torch.ones(1, 4, 4), False, cold=True)
+    subject = subjects.Subject(module, torch.randn(1, 4, 4), torch.ones(1, 4, 4), False, cold=True)
     inputs = subject.pool.renew(1, 2)
     events.clear()
     monkeypatch.setattr(meters, "perf_counter", read)

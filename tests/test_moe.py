@@ -23,7 +23,8 @@ from ffnbench.plan import Plan, Workload
 from ffnbench.planning.compare import plan_compare
 from ffnbench.report.tables.words import sizing_text
 from ffnbench.request import CompareRequest
-from ffnbench.worker import jobs, meters, peak_memory
+from ffnbench.worker import jobs, peak_memory
+from ffnbench.worker import subject as subjects
 
 D, H, TOKENS = 32, 48, 40
 AROUND = {
@@ -52,10 +53,10 @@ def spec_of(form: str, around: str = "routed", bias: bool = False, **moe: object
     return FFNSpec(d_model=D, d_ff=H, bias=bias, moe=experts, **FORMS[form])
 
 
-def subject_of(spec: FFNSpec, dtype: str = "float32", mode: str = "forward") -> meters.Subject:
+def subject_of(spec: FFNSpec, dtype: str = "float32", mode: str = "forward") -> subjects.Subject:
     torch.manual_seed(1)
     work = Workload(batch=2, seq_len=TOKENS // 2, dtype=dtype, device="cpu", mode=mode, threads=1)
-    return meters.subject_of(build_module(spec, dtype=getattr(torch, dtype)), work, spec.d_model, seed=0)
+    return subjects.subject_of(build_module(spec, dtype=getattr(torch, dtype)), work, spec.d_model, seed=0)
 
 
 def cost_of(spec: FFNSpec):
@@ -243,7 +244,7 @@ def test_the_worker_imposes_what_the_plan_says() -> None:
     even, skewed, dense = (job.route(label)["expert_load_max"] for label in job.subjects)
     assert 1 <= even < 2 < skewed
     assert dense is None
-    with pytest.raises(FfnbenchError, match="each expert has a hidden layer"):
+    with pytest.raises(FfnbenchError, match="not known which follows the one hidden layer"):
         job.sparsity("swiglu@moe=8x1")
 
 

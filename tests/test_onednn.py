@@ -14,13 +14,12 @@ from ffnbench.backends import onednn
 from ffnbench.backends.backend import changed, prepare, unavailable
 from ffnbench.errors import Unsupported
 from ffnbench.ffn.modules import build_module
-from ffnbench.ffn.moe import MoESpec
 from ffnbench.ffn.spec import FFNSpec, Gate
 from ffnbench.plan import Backend, Workload
 from ffnbench.planning.compare import plan_compare
 from ffnbench.request import CompareRequest
 from ffnbench.worker.jobs import Jobs, Mismatch
-from ffnbench.worker.meters import Subject, subject_of
+from ffnbench.worker.subject import Subject, subject_of
 
 D, H = 24, 40
 SWIGLU = FFNSpec(d_model=D, d_ff=H, activation="silu", gate=Gate.INNER)
@@ -76,36 +75,6 @@ def test_every_fused_activation_is_its_own(name: str) -> None:
         x = 3 * torch.randn(1, tokens, D)
         expected = by_hand(module, x, THEIRS[name])
         assert error(run(module, x), expected) < 1e-6
-
-
-@needs_onednn
-def test_experts_and_what_every_token_meets() -> None:
-    """Each expert by its own formula, weighted by the router's softmax over the two that it chose."""
-    moe = MoESpec(experts=4, top_k=2, shared_d_ff=16)
-    spec = replace(SWIGLU, bias=True, moe=moe)
-    x = torch.randn(1, 9, D)
-    module = build_module(spec)
-    w = {name: tensor.detach().double() for name, tensor in module.state_dict().items()}
-    rows = x[0].double()
-
-    def expert(v: Tensor, part: str, which: int | None = None) -> Tensor:
-        def linear(name: str, v: Tensor) -> Tensor:
-            weight, b = w[f"{part}.{name}.weight"], w.get(f"{part}.{name}.bias")
-            weight, b = (weight, b) if which is None else (weight[which], None if b is None else b[which])
-            return v @ weight.T + (0.0 if b is None else b)
-
-        return linear("down", F.silu(linear("gate", v)) * linear("up", v))
-
-    scores = (rows @ w["router.weight"].T).softmax(-1)
-    best = scores.topk(2)
-    expected = torch.stack(
-        [
-            sum(s * expert(v, "experts", int(e)) for s, e in zip(share / share.sum(), chosen, strict=True))
-            + expert(v, "shared")
-            for v, share, chosen in zip(rows, best.values, best.indices, strict=True)
-        ]
-    )[None]
-    assert error(run(module, x), expected) < 1e-6
 
 
 @pytest.mark.parametrize("backend", PACKED)

@@ -14,7 +14,8 @@ from ffnbench.ffn.cost import cost, flops_elementwise, matrix_params
 from ffnbench.ffn.modules import build_module, reference_output
 from ffnbench.ffn.spec import FFNSpec, Gate
 from ffnbench.plan import Workload
-from ffnbench.worker import meters, peak_memory
+from ffnbench.worker import peak_memory
+from ffnbench.worker import subject as subjects
 
 ACTIVATION_NAMES = [row.name for row in ACTIVATIONS]
 D, H, TOKENS = 64, 176, 80
@@ -33,11 +34,11 @@ def cost_of(spec: FFNSpec, *, train: bool = False, dtype: str = "float32"):
     return cost(spec, tokens=TOKENS, dtype=dtype, train=train, device="cpu")
 
 
-def subject_of(spec: FFNSpec, *, mode: str = "forward", dtype: str = "float32") -> meters.Subject:
+def subject_of(spec: FFNSpec, *, mode: str = "forward", dtype: str = "float32") -> subjects.Subject:
     torch.manual_seed(1)
     work = Workload(batch=2, seq_len=TOKENS // 2, dtype=dtype, device="cpu", mode=mode, threads=1)
     module = build_module(spec, dtype=getattr(torch, dtype))
-    return meters.subject_of(module, work, spec.d_model, seed=0)
+    return subjects.subject_of(module, work, spec.d_model, seed=0)
 
 
 @pytest.mark.parametrize("activation", ACTIVATION_NAMES)

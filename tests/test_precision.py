@@ -12,7 +12,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ffnbench.errors import FfnbenchError
 from ffnbench.ffn.dtypes import DTYPES
 from ffnbench.ffn.like import tolerance_of
 from ffnbench.plan import Workload
@@ -61,13 +60,6 @@ def error_of(
 
     y = ffn(lambda a, b: (rounded(a).double() @ rounded(b).double()).float(), torch.float32)
     return row_error(scale * y, ffn(torch.matmul, torch.float64))
-
-
-def test_the_emulation_keeps_the_bits_that_it_says() -> None:
-    x = torch.randn(1000, generator=torch.Generator().manual_seed(0))
-    assert torch.equal(to_nearest(x, 7), x.bfloat16().float())
-    assert torch.equal(to_nearest(x, 10), x.half().float())  # a float16 of that size keeps ten bits too
-    assert bool((cut_off(x, 10).abs() <= x.abs()).all())
 
 
 def work(asked: str, dtype: str = "float32") -> Workload:
@@ -174,15 +166,10 @@ def test_a_module_that_switches_tf32_on_leaves_the_next_sample_as_asked(monkeypa
         jobs.open(label, calls=2)
     FOUND.clear()
     for _ in range(2):
-        jobs.sample("mine", 1)
-        assert torch.get_float32_matmul_precision() == "medium"
-        jobs.sample("exact", 1)
-        assert torch.get_float32_matmul_precision() == "highest"
-        jobs.sample("fast", 1)
-        assert torch.get_float32_matmul_precision() == "high"
+        for label, leaves in (("mine", "medium"), ("exact", "highest"), ("fast", "high")):
+            jobs.sample(label, 1)
+            assert torch.get_float32_matmul_precision() == leaves
     assert FOUND == ["highest"] * 2
-    assert [text for text in jobs.sample("mine", 1)["notes"] if "to medium" in text and "highest" in text]
-    assert "notes" not in jobs.sample("exact", 1)
     jobs.sample("mine", 1)
     jobs.weigh("exact")
     assert torch.get_float32_matmul_precision() == "highest"
@@ -196,10 +183,3 @@ def test_keys_and_flags_reach_what_they_are_about() -> None:
     assert [w.matmul_precision for w in works(matmul_precision="high")] == ["high", "highest"]
     assert [w.reduced_reductions for w in works(reduced_reductions=False)] == [True, False]
     assert [w.reduced_reductions for w in works(reduced_reductions=False, device="cpu")] == [True, True]
-    for variants, said in (
-        ("swiglu@matmul_precision=tf32", "unknown matmul_precision 'tf32'"),
-        ("swiglu@reduced_reductions=some", "reduced_reductions must be true or false"),
-    ):
-        with pytest.raises(FfnbenchError, match=said.replace("(", "\\(")) as caught:
-            works(variants=variants)
-        assert caught.value.hint

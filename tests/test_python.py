@@ -32,7 +32,7 @@ from ffnbench.request import (
     PictureRequest,
     SidesRequest,
 )
-from ffnbench.worker.descendants import MARK
+from ffnbench.worker.channel import MARK
 
 SMALL = {"d_model": 8, "threads": 1, "workers": 3, "rounds": 2}
 CALLS = {  # command -> function; flags of the terminal alone, or of another function

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -23,7 +22,7 @@ from ffnbench.report.shown_report import ShownReport, recompute
 from ffnbench.report.tables.compare import compare_table
 from ffnbench.report.tables.text import plain
 from ffnbench.report.views import report_view
-from ffnbench.request import BlockRequest, CompareRequest, TimingRequest
+from ffnbench.request import BlockRequest, CompareRequest
 from ffnbench.result import Against, Failure, FailureKind, Inputs, Judged, Report, Verdict
 from ffnbench.stats.fastest import fastest
 
@@ -116,14 +115,9 @@ def test_it_is_not_among_the_fastest() -> None:
     assert fastest(accused(honest, "swiglu@backend=packed"))[0].first == ("swiglu@backend=onednn",)
 
 
-def test_in_the_tables_of_activations_and_of_a_block() -> None:
-    asked = {"activations": "relu,silu"}
-    label = next(c.label for c in api.prepare(TimingRequest(threads=1, **asked)).plan.shown if c.variant == "silu")
-    timed = measured(machine(suspects=(label,)), TimingRequest, **asked)
+def test_in_the_table_of_a_block() -> None:
     block = measured(machine(suspects=("attention@16",)), BlockRequest, d_model=64, seq_len="16,32")
-    for found, one in ((timed, label), (block, "attention@16")):
-        text = plain(found.table, 120)
-        assert f"{one} said no" in text
+    assert "attention@16: attention@16 said no" in plain(block.table, 120)
 
 
 # What was judged
@@ -173,35 +167,26 @@ def test_the_line_of_what_was_judged() -> None:
         assert [text for text in compare_table(found).details if "timed calls" in text] == [line]
 
 
-def test_files_keep_it_and_older_ones_load(tmp_path: Path) -> None:
+def test_files_keep_it(tmp_path: Path) -> None:
     report = accused(judged_report(), "gelu")
     back = load(saved(tmp_path / "a.json", report))
     assert (back.judged, back.inputs, back.judging_s, back.failures) == (
         report.judged, report.inputs, 1.5, report.failures)  # fmt: skip
-    assert report_text(back) == report_text(report)
-    gate_world.edited(tmp_path / "a.json", lambda data: [data.pop(name) for name in ("judged", "inputs", "judging_s")])
-    assert (load(tmp_path / "a.json").judged, load(tmp_path / "a.json").judging_s) == ((), 0.0)
 
 
-@pytest.mark.parametrize(
-    ("change", "says"),
-    [
-        (lambda d: d["judged"][0].update(case="x"), "the judged case 'x' is unknown"),
-        (lambda d: d["judged"][0].update(outputs=-1), "outputs: expected at least 0"),
-        (lambda d: d["judged"][0].update(outputs=0), "an error is that of no output"),
-        (lambda d: d["judged"][0].update(error=-1.0), "an error is that of no output"),
-        (lambda d: d["judged"][0].update(against="me"), "against: expected one of form, side, itself"),
-        (lambda d: d["inputs"][0].update(case="x"), "the case of inputs 'x' is unknown"),
-        (lambda d: d["inputs"][0].update(count=0), "count: expected at least 1"),
-        (lambda d: d.update(failures=[{"case": "gelu", "kind": "odd", "message": ""}]), "kind: expected one of"),
-    ],
-)
-def test_what_can_have_come_from_no_judge_is_refused(
-    tmp_path: Path, change: Callable[[dict], object], says: str
-) -> None:
-    path = gate_world.edited(saved(tmp_path / "run.json", judged_report()), change)
-    with pytest.raises(FfnbenchError, match=says):
-        load(path)
+def test_what_can_have_come_from_no_judge_is_refused(tmp_path: Path) -> None:
+    for group, change, says in (
+        ("judged", {"case": "x"}, "the judged case 'x' is unknown"),
+        ("judged", {"outputs": -1}, "outputs: expected at least 0"),
+        ("judged", {"outputs": 0}, "an error is that of no output"),
+        ("judged", {"against": "me"}, "against: expected one of form, side, itself"),
+        ("inputs", {"case": "x"}, "the case of inputs 'x' is unknown"),
+        ("inputs", {"count": 0}, "count: expected at least 1"),
+    ):
+        path = saved(tmp_path / "run.json", judged_report())
+        gate_world.edited(path, lambda data, group=group, change=change: data[group][0].update(change))
+        with pytest.raises(FfnbenchError, match=says):
+            load(path)
 
 
 def test_what_one_of_several_runs_found_holds_for_all(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -241,12 +226,11 @@ def test_nothing_is_decided_against_a_suspect_reference(baseline: Path, call) ->
         assert text in out
 
 
-@pytest.mark.parametrize("flags", ["--on-unclear pass", "--exact-only", "--across-machines"])
-def test_a_saved_run_is_no_way_around_it(baseline: Path, tmp_path: Path, call, flags: str) -> None:
+def test_a_saved_run_is_no_way_around_it(baseline: Path, tmp_path: Path, call) -> None:
     """Of a case that is in the baseline, and of one that is new; on another machine too."""
     now = measured(machine(seed=3), rounds=20, variants="relu,gelu,swiglu,silu")
     run = saved(tmp_path / "run.json", accused(now, "gelu", "silu"))
-    for _ in range(2):
+    for flags in ("--on-unclear pass", "--exact-only", "--across-machines"):
         code, out, _ = call("check", baseline, run, flags)
         assert code == 1
         for text in (f"suspect: {WHY}", "gelu judged REGRESSED", "silu judged REGRESSED"):
@@ -254,25 +238,25 @@ def test_a_saved_run_is_no_way_around_it(baseline: Path, tmp_path: Path, call, f
         gate_world.edited(run, lambda data: data["environment"].update(cpu="Other CPU"))
 
 
-@pytest.mark.parametrize("suspect", ["gelu", "relu"])
-@pytest.mark.parametrize("flag", ["--update", "--append"])
-def test_it_is_stored_in_no_baseline(baseline: Path, call, flag: str, suspect: str) -> None:
+def test_it_is_stored_in_no_baseline(baseline: Path, call) -> None:
     """One line says so, and the exit code stays that of what was found."""
     before = baseline.read_text()
-    code, _, err = call("check", baseline, "-q", flag, launch=machine(seed=1, suspects=(suspect,), since=3))
-    assert (code, baseline.read_text()) == (1, before)
-    told = "the baseline was not updated" if flag == "--update" else f"this run was not added to {str(baseline)!r}"
-    assert err.splitlines()[-1] == f"{told}: {suspect} is suspect"
+    for flag, told in (
+        ("--update", "the baseline was not updated"),
+        ("--append", f"this run was not added to {str(baseline)!r}"),
+    ):
+        code, _, err = call("check", baseline, "-q", flag, launch=machine(seed=1, suspects=("gelu",), since=3))
+        assert (code, baseline.read_text()) == (1, before)
+        assert err.splitlines()[-1] == f"{told}: gelu is suspect"
 
 
-@pytest.mark.parametrize("number", [1, 2])
-def test_a_baseline_that_holds_it_is_none(baseline: Path, call, number: int) -> None:
-    """In its first run, or in a later one; whatever is asked of it."""
+def test_a_baseline_that_holds_it_is_none(baseline: Path, call) -> None:
+    """In its first run, or in a later one."""
     report = load(baseline)
     bad = accused(report, "gelu")
-    saved(baseline, bad if number == 1 else report.with_repeat(replace(bad, created="2030-01-01T00:00:00+00:00"), 20))
-    for flags in ("-q", "-q --exact-only", "-q --update"):
-        code, _, err = call("check", baseline, flags)
+    for one in (bad, report.with_repeat(replace(bad, created="2030-01-01T00:00:00+00:00"), 20)):
+        saved(baseline, one)
+        code, _, err = call("check", baseline, "-q")
         assert (code, f"is no baseline: 'gelu' is suspect in it: {WHY}" in err, "hint: " in err) == (2, True, True)
 
 
@@ -280,17 +264,16 @@ def test_a_baseline_that_holds_it_is_none(baseline: Path, call, number: int) -> 
 
 
 @pytest.mark.parametrize(
-    ("suspect", "since", "code", "says", "never"),
+    ("suspect", "code", "says", "never"),
     [
-        ("", 2, 0, ["swiglu latency IMPROVED", "swiglu output OK"], []),
-        ("swiglu", 0, 1, ["swiglu latency REGRESSED", "suspect: swiglu said no"], ["IMPROVED", "output"]),
-        ("swiglu", 2, 1, ["swiglu latency REGRESSED", "suspect: swiglu said no"], ["IMPROVED", "output"]),
-        ("base", 2, 4, ["swiglu latency UNCLEAR", "base is suspect: base said no"], ["swiglu output"]),
+        ("", 0, ["swiglu latency IMPROVED", "swiglu output OK"], []),
+        ("swiglu", 1, ["swiglu latency REGRESSED", "suspect: swiglu said no"], ["IMPROVED", "output"]),
+        ("base", 4, ["swiglu latency UNCLEAR", "base is suspect: base said no"], ["swiglu output"]),
     ],
 )
-def test_a_suspect_side(call, suspect: str, since: int, code: int, says: list[str], never: list[str]) -> None:
+def test_a_suspect_side(call, suspect: str, code: int, says: list[str], never: list[str]) -> None:
     """head takes half the time, and its output before timing was right: neither is said of a suspect one."""
-    launch = machine(seed=1, suspects=(suspect,) if suspect else (), since=since, factors={"swiglu": 0.5})
+    launch = machine(seed=1, suspects=(suspect,) if suspect else (), since=2, factors={"swiglu": 0.5})
     flags = "--base-env A:1 --head-env A:2 --d-model 64 --threads 1 -q --on-unclear fail"
     ended, out, _ = call("ab swiglu", flags, launch=launch)
     assert ended == code

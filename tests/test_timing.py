@@ -47,16 +47,17 @@ def test_timing_compares_within_size_dtype_and_direction() -> None:
     assert all(cell_len(line.rstrip()) <= 60 for line in text.splitlines())
 
 
+@pytest.mark.slow
 def test_timing_for_real_is_one_run_of_operations(tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text("def telu(x): return x * x.exp().tanh()\n")
     done = ffnbench(
-        "activations", "--time", "--quick", "--rounds", "2", "--activations", "gelu,mine.py:telu,identity",
+        "activations", "--time", "--quick", "--rounds", "2", "--workers", "3", "--activations", "mine.py:telu",
         "--elements", "4096", "--format", "csv", cwd=tmp_path,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     rows = list(csv.DictReader(done.stdout.splitlines()))
     assert [(r["activation"], r["mode"]) for r in rows] == [
-        (name, mode) for mode in ("forward", "backward") for name in ("relu", "gelu", "telu", "identity")
+        (name, mode) for mode in ("forward", "backward") for name in ("relu", "telu")
     ]
     assert all(float(r["latency_s"]) > 0 and r["failure"] == "" for r in rows)
 

@@ -27,7 +27,7 @@ from torch.utils._pytree import tree_map
 
 LOOKED_AT = 4  # calls in which somebody may look at the output
 LOOKED_AT_TOKENS = 16
-LOOKED_AT_PROCESSES = 2  # one that counts, one that measures
+LOOKED_AT_PROCESSES = 1  # of each starter's
 SHORT_PAUSE_S, LONG_PAUSE_S = 1.5e-5, 5e-4  # a look, and what lies between two samples
 SLOW_CLOCK = 20.0  # seconds that pass while a patched clock shows one
 TRACE = "ffnbench-first-worker"  # the file of OnlyFirstWorker

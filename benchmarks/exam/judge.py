@@ -268,7 +268,6 @@ SIGNS = (  # what stands in the message of a failure, and what a column says in 
     ("into its input", "changed input"),
     ("made twice", "another instance"),
     ("with other weights", "other weights"),
-    ("whatever its weights", "other weights"),
     ("memory of an earlier", "one output for all"),
     ("a call can't be", "floor"),
     ("gradient", "gradient"),

@@ -9,7 +9,6 @@ from __future__ import annotations
 import sysconfig
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from importlib.util import find_spec
 from itertools import count
 from pathlib import Path
@@ -27,16 +26,6 @@ from ffnbench.plan import Workload
 
 class Recompiled(Exception):
     """Code that compiles again in the middle of its timing."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Compiled:
-    """What the first call of a compiled module took, into how many graphs it was cut, and the bytes of the weights
-    that became constants of the code."""
-
-    seconds: float
-    graphs: int
-    frozen_bytes: int
 
 
 def compiled_of(module: nn.Module, work: Workload) -> Callable[[Tensor], Tensor]:
@@ -60,8 +49,9 @@ def compiled_of(module: nn.Module, work: Workload) -> Callable[[Tensor], Tensor]
 
 def compile_now(
     call: Callable[[], object], device: torch.device, accelerator: Accelerator | None = None, *, freeze: bool = False
-) -> Compiled:
-    """Make the first call of a compiled module: cold, as in a process that has never met its kernels.
+) -> tuple[float, int]:
+    """Make the first call of a compiled module: cold, as in a process that has never met its kernels. Gives the seconds
+    that it took, and into how many graphs the module was cut.
 
     To `freeze`, weights become constants of the code, in the layout that its kernels want. Raises Unsupported where
     there is no compiler, or nothing that could be compiled.
@@ -72,38 +62,15 @@ def compile_now(
     before = _graphs()
     # both the tracer and the code's maker ask the setting of the process
     with inductor.patch(freezing=freeze), _empty_cache(), _named_errors():
-        known = _constants()
         start = perf_counter()
         call()
         if accelerator is not None:
             accelerator.synchronize()
         seconds = perf_counter() - start
-        frozen = {key: size for key, size in _constants().items() if key not in known}
     graphs = _graphs() - before
     if not graphs:
         raise Unsupported("torch.compile found nothing in it that it could compile: it would be timed as eager")
-    if freeze and not frozen:
-        raise Unsupported("torch.compile froze none of its weights: it would be timed as if it were not asked to")
-    return Compiled(seconds=seconds, graphs=graphs, frozen_bytes=sum(frozen.values()))
-
-
-def _constants() -> dict[tuple[int, int], int]:
-    """Bytes of every constant of all code that was made here, by the code's module and the constant."""
-    from torch._inductor.codecache import PyCodeCache
-
-    return {
-        (id(code), id(value)): stored_bytes(value)
-        for code in PyCodeCache.modules
-        for value in vars(code).values()
-        if isinstance(value, Tensor)
-    }
-
-
-def stored_bytes(tensor: Tensor) -> int:
-    """Bytes of a tensor in memory, one that oneDNN or MKL has packed too."""
-    if tensor.layout is torch._mkldnn:  # type: ignore[attr-defined]
-        return int(torch.ops.mkldnn._nbytes(tensor))
-    return tensor.nbytes
+    return seconds, graphs
 
 
 @contextmanager

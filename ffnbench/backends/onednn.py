@@ -8,7 +8,6 @@ keep their parameters: whoever counts them, or reads their weights, finds what w
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from time import perf_counter
@@ -17,10 +16,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ffnbench.backends.compiling import stored_bytes
 from ffnbench.errors import Unsupported
 from ffnbench.ffn.dense import ClampedFeedForward, FeedForward, GatedFeedForward
-from ffnbench.ffn.experts import ExpertLinear, MixtureOfExperts
 
 Fused = tuple[str, list[float], str]  # oneDNN's name, its scalars, its algorithm
 PLAIN: Fused = ("none", [], "")
@@ -58,23 +55,10 @@ def _linear(x: Tensor, weight: Tensor, bias: Tensor | None, fused: Fused) -> Ten
     return y
 
 
-def _product(x: Tensor, other: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-    y: Tensor = torch.ops.mkldnn._linear_pointwise.binary(x, other, weight, bias, "mul")
-    return y
-
-
 class PackedLinear(nn.Linear):
     """nn.Linear with a second, packed copy of its weight, which is what it computes with."""
 
     packed: Tensor
-
-    def pack(self, tokens: int) -> None:
-        """Pack the weight for that many tokens."""
-        self.packed = torch.ops.mkldnn._reorder_linear_weight(self.weight.detach(), tokens)
-
-    def packed_bytes(self) -> int:
-        """Bytes of the packed weight."""
-        return stored_bytes(self.packed)
 
     def forward(self, x: Tensor) -> Tensor:
         return self.then(x, PLAIN)
@@ -85,40 +69,8 @@ class PackedLinear(nn.Linear):
 
     def times(self, x: Tensor, other: Tensor) -> Tensor:
         """The layer's output times another tensor of its shape."""
-        return _product(x, other, self.packed, self.bias)
-
-
-class PackedExpertLinear(ExpertLinear):
-    """A layer of every expert, packed for the tokens that an expert gets on average."""
-
-    packed: list[Tensor]
-
-    def pack(self, tokens: int) -> None:
-        self.packed = [torch.ops.mkldnn._reorder_linear_weight(matrix, tokens) for matrix in self.weight.detach()]
-
-    def packed_bytes(self) -> int:
-        return sum(map(stored_bytes, self.packed))
-
-    def open(self) -> None:
-        """Nothing is taken apart: each expert's weight is there by itself."""
-
-    def close(self) -> None:
-        """Nothing to let go of."""
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.then(x, PLAIN)
-
-    def then(self, x: Tensor, fused: Fused) -> Tensor:
-        return _linear(x, self.packed[self.turn.expert], self._bias(), fused)
-
-    def times(self, x: Tensor, other: Tensor) -> Tensor:
-        return _product(x, other, self.packed[self.turn.expert], self._bias())
-
-    def _bias(self) -> Tensor | None:
-        return None if self.bias is None else self.bias[self.turn.expert]
-
-
-AnyPacked = PackedLinear | PackedExpertLinear
+        y: Tensor = torch.ops.mkldnn._linear_pointwise.binary(x, other, self.packed, self.bias, "mul")
+        return y
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,16 +92,16 @@ def pack(module: nn.Module, x: Tensor) -> Packed:
     """
     if reason := unavailable(x.dtype):
         raise Unsupported(reason, "float32 runs: @dtype=float32" if x.dtype is torch.bfloat16 else "")
-    layers = [layer for layer in module.modules() if _takes(layer)]
+    layers: list[Any] = [layer for layer in module.modules() if _takes(layer)]
     if not layers:
         raise Unsupported("it has no nn.Linear layer that oneDNN could run")
     tokens = x[..., 0].numel()
     for layer in layers:
-        layer.__class__ = PackedExpertLinear if isinstance(layer, ExpertLinear) else PackedLinear
+        layer.__class__ = PackedLinear
     for part in module.modules():
         if isinstance(part, FeedForward):
             _fuse(part)
-    seconds = _pack_all(module, layers, tokens)
+    seconds = _pack_all(layers, tokens)
     used = _used(module, layers, x)
     if not used:
         raise Unsupported("its nn.Linear layers are never called as modules, so that nothing can take their place")
@@ -157,7 +109,7 @@ def pack(module: nn.Module, x: Tensor) -> Packed:
     rest = sum(p.nbytes for p in module.parameters() if id(p) not in held)
     return Packed(
         seconds=seconds,
-        bytes=rest + sum(layer.packed_bytes() for layer in used),
+        bytes=rest + sum(int(torch.ops.mkldnn._nbytes(layer.packed)) for layer in used),
         unused=len(layers) - len(used),
         layers=len(layers),
     )
@@ -165,8 +117,6 @@ def pack(module: nn.Module, x: Tensor) -> Packed:
 
 def _takes(layer: nn.Module) -> bool:
     """Whether a layer computes what nn.Linear does, from a weight that stays as it is."""
-    if isinstance(layer, ExpertLinear):
-        return layer.weight.dtype in DTYPES
     return (
         isinstance(layer, nn.Linear)
         and type(layer).forward is nn.Linear.forward
@@ -178,12 +128,12 @@ def _takes(layer: nn.Module) -> bool:
     )
 
 
-def _pack_all(module: nn.Module, layers: list[Any], tokens: int) -> float:
+def _pack_all(layers: list[Any], tokens: int) -> float:
     """Pack every layer for that many tokens; the seconds."""
     start = perf_counter()
     try:
         for layer in layers:
-            layer.pack(_tokens_of(module, layer, tokens))
+            layer.packed = torch.ops.mkldnn._reorder_linear_weight(layer.weight.detach(), tokens)
     except RuntimeError as problem:
         raise Unsupported(f"oneDNN can't pack its weights: {_one_line(problem)}") from problem
     return perf_counter() - start
@@ -193,33 +143,20 @@ def _one_line(problem: Exception) -> str:
     return " ".join(str(problem).split())[:200]
 
 
-def _tokens_of(module: nn.Module, layer: AnyPacked, tokens: int) -> int:
-    if not isinstance(layer, PackedExpertLinear) or not isinstance(module, MixtureOfExperts):
-        return tokens
-    return max(1, tokens * module.moe.top_k // module.moe.experts)
-
-
 def _used(module: nn.Module, layers: list[Any], x: Tensor) -> list[Any]:
-    """The layers that a call of the module runs as modules."""
-    called: list[Any] = []
-
-    def note(layer: Any, fused: Callable[..., Tensor], *args: Any) -> Tensor:
-        called.append(layer)
-        return fused(*args)
-
-    for layer in layers:
-        for name in ("forward", "then", "times"):
-            object.__setattr__(layer, name, partial(note, layer, getattr(layer, name)))
+    """The layers that a call of the module runs as modules, or that its fused forms run."""
+    fused = {id(layer) for part in module.modules() if isinstance(part, FeedForward) for layer in part.modules()}
+    called = set[int]()
+    handles = [layer.register_forward_pre_hook(lambda layer, _: called.add(id(layer))) for layer in layers]
     try:
         with torch.inference_mode():
             module(x)
     except RuntimeError as problem:
         raise Unsupported(f"oneDNN can't run its layers: {_one_line(problem)}") from problem
     finally:
-        for layer in layers:
-            for name in ("forward", "then", "times"):
-                object.__delattr__(layer, name)
-    return [layer for layer in layers if any(layer is one for one in called)]
+        for handle in handles:
+            handle.remove()
+    return [layer for layer in layers if id(layer) in called | fused]
 
 
 def _fuse(form: FeedForward) -> None:

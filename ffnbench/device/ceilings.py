@@ -17,13 +17,11 @@ from ffnbench.result import Bound, CaseCost, Roof
 from ffnbench.stats.ceilings import ALIKE, MEMORY, needed_by, read_bytes
 
 CPUS = Path("/sys/devices/system/cpu")
-MM, ONEDNN, OPENBLAS = "torch.mm", "oneDNN", "OpenBLAS"
-SUM, SUM_INT, MV, MATVEC, AGAIN = (
-    "torch.sum", "torch.sum of int64", "torch.mv", "OpenBLAS of a vector", "repeated torch.sum"
-)  # fmt: skip
+MM, ONEDNN = "torch.mm", "oneDNN"
+SUM, SUM_INT, MV, AGAIN = "torch.sum", "torch.sum of int64", "torch.mv", "repeated torch.sum"
 EMPTY = "an empty module"
-PRODUCT_PATHS = {"cpu": (MM, ONEDNN, OPENBLAS), "cuda": (MM,)}
-BYTES_PATHS = {"cpu": (SUM, SUM_INT, MATVEC), "cuda": (SUM, MV)}
+PRODUCT_PATHS = {"cpu": (MM, ONEDNN), "cuda": (MM,)}
+BYTES_PATHS = {"cpu": (SUM, SUM_INT), "cuda": (SUM, MV)}
 COLUMNS = 4096  # of a matrix that is read, at most
 SMALL = 1 << 21  # bytes: below, what a call itself takes hides how fast it reads
 READ_IN_ALL = 1 << 23  # by a call that reads a small buffer again and again

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 from ffnbench.errors import FfnbenchError
 from ffnbench.ffn.attention import AttentionSpec
-from ffnbench.ffn.moe import Dispatch
 from ffnbench.ffn.spec import ActivationSpec, FFNSpec, Gate, ImportedSpec
 from ffnbench.plan import AnySpec, Backend, Case, Mode, Workload, values_of
 from ffnbench.planning.variant_text import ALL, BACKEND_KEYS, Variant, choose
@@ -44,11 +43,6 @@ def _no_inner_gate(ffn: AnySpec, _: Workload) -> bool:
     return form is None or form.gate is not Gate.INNER
 
 
-def _grouped(ffn: AnySpec, _: Workload) -> bool:
-    form = _form(ffn)
-    return form is not None and form.moe is not None and form.moe.dispatch is Dispatch.GROUPED
-
-
 _ONEDNN, _PACKED = (Backend.ONEDNN,), (Backend.PACKED, Backend.PACKED_UP_GATE)
 LACKS = (
     _Lack(_ONEDNN, lambda _, work: work.accelerated, "oneDNN runs on the CPU", "use --device cpu"),
@@ -65,7 +59,7 @@ LACKS = (
         "use --mode forward",
     ),
     _Lack(_ONEDNN, lambda ffn, _: isinstance(ffn, ActivationSpec), "an activation alone has no linear layers"),
-    _Lack(_ONEDNN, _grouped, "onednn has no grouped matrix products", "use @experts=eager"),
+    _Lack(_ONEDNN, lambda ffn, _: isinstance(ffn, FFNSpec) and ffn.moe is not None, "onednn packs no experts"),
     _Lack(_PACKED, lambda ffn, _: isinstance(ffn, ActivationSpec), "an activation alone has no gate to pack with up"),
     _Lack(
         _PACKED,

@@ -17,7 +17,7 @@ from ffnbench.planning.fields import flag_of
 from ffnbench.python.arguments import FOLLOWING, TypeText, arguments_of, as_python, unknown_argument
 from ffnbench.python.following import Following
 from ffnbench.request import Request
-from ffnbench.worker.descendants import MARK
+from ffnbench.worker.channel import MARK
 
 T = TypeVar("T")
 WIDTH = 110  # of a line of help

@@ -106,10 +106,10 @@ class RoofSamples:
         self.reached += [Ceiling(roof=roof, seconds=took) for roof, took, _ in found]
         return found
 
-    def below(self, label: str, seconds: list[float], used: float | None = None) -> Floor | None:
-        """The floor of a case, where the median of what its calls took lies below it; `used` is as in floor.py."""
+    def below(self, label: str, seconds: list[float]) -> Floor | None:
+        """The floor of a case, where the median of what its calls took lies below it."""
         reached = quickest(self.reached, self.found.samples)
-        floor = floors_of((self.found.plan.case(label),), self.costs, reached, {label: used}).get(label)
+        floor = floors_of((self.found.plan.case(label),), self.costs, reached).get(label)
         return floor if floor and seconds and median(seconds) < floor.seconds else None
 
     def undisturbed(self, ask: Ask, floor: Floor) -> Floor:

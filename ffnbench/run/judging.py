@@ -51,7 +51,6 @@ class OutputChecks:
     _worker: Worker | None = None
     _stays: bool = False
     _waiting: dict[str, list[Message]] = field(default_factory=lambda: defaultdict(list))
-    _made_of: dict[str, dict[str, str]] = field(default_factory=dict)
     _found: dict[str, Judged] = field(default_factory=dict)
     _losses: dict[str, int] = field(default_factory=lambda: defaultdict(int))
 
@@ -74,11 +73,6 @@ class OutputChecks:
             waiting.append(evidence)
         else:
             waiting[random.randrange(KEPT)] = evidence
-
-    def opened(self, label: str, made_of: dict[str, str] | None) -> None:
-        """A few elements of the weights that a worker's instance was made of."""
-        if made_of is not None:
-            self._made_of.setdefault(label, made_of)
 
     def seconds_to_judge(self, label: str, elapsed_s: float, *, at_the_end: bool = False) -> float:
         """For how many seconds a case may be judged now; 0 where it has to wait, or nothing waits. A short run is
@@ -104,14 +98,6 @@ class OutputChecks:
         finally:
             self.seconds += self.now() - start
         return self._weigh(case, plan, found)
-
-    def used(self, label: str, plan: Plan, memory_bytes: int | None) -> float | None:
-        """Share of its declared weights that a case's output depends on; None where that is not known."""
-        try:
-            answer = self._ask(plan, memory_bytes, {"do": "used", "label": self._label_of(plan.case(label), plan)})
-        except WorkerLost:
-            return None
-        return answer.get("used")
 
     @property
     def judged(self) -> tuple[Judged, ...]:
@@ -176,17 +162,9 @@ class OutputChecks:
             self._keep(case, plan, {}, found["message"])
             excused = found["failure"] in NO_FAULT or not isinstance(case.ffn, ImportedSpec)
             return "" if excused else f"it can't be made twice: {found['message']}"
-        own, theirs = self._made_of.get(case.label, {}), found.get("made_of", {})
-        if not self.weights and (differ := [name for name in own if theirs.get(name, own[name]) != own[name]]):
-            return f"it can't be made twice: its {differ[0]} differs between two instances of one seed"
         self._keep(case, plan, found, found["why"] if found["finite"] else "not finite")
-        if found["blind"]:
-            return "its output is the same whatever its weights are"
-        if found["others"]:
-            return (
-                f"with other weights in their places it differs from {found['form']} by {found['others']:.1e}: it is "
-                "right for its own weights alone"
-            )
+        if found["wrong"]:
+            return str(found["wrong"])
         if not found["finite"]:
             return f"the {found['what']} of a timed call is not finite"
         if (error := found["error"]) is not None and not error <= found["tolerance"]:

@@ -256,7 +256,6 @@ class _Runner:
         known.calls = opened["calls"]
         if self._suspected(label, opened):
             return
-        self.checks.opened(label, opened.get("made_of"))
         if "inputs" in opened:
             self.found.reads(label, **opened["inputs"])
         for metric in OPENED:
@@ -373,10 +372,8 @@ class _Runner:
             self._known[label].seconds.clear()
             for _ in range(AGAIN):
                 self._sample(worker, _Place(0, 0), label, 0)
-            used = self.checks.used(label, self.plan, usable_memory())
-            self.checks.release_worker()
             seconds = self._known[label].seconds
-            if label in self.found.alive and (floor := self.roofs.below(label, seconds, used)):
+            if label in self.found.alive and (floor := self.roofs.below(label, seconds)):
                 took, least = median(seconds), self.roofs.undisturbed(ask, floor)
                 if took < least.seconds:
                     text = f"{quantity(took, TIME)} a call can't be: {WHAT_TAKES[floor.bound]} this machine"

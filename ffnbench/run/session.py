@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import os
 import queue
-import secrets
 import shutil
 import signal
 import subprocess
@@ -21,8 +20,7 @@ from typing import Any
 
 from ffnbench.errors import FfnbenchError, Unfinished
 from ffnbench.plan import OWN, Arm
-from ffnbench.worker.channel import VERSION, Message
-from ffnbench.worker.descendants import MARK, end_group, end_marked
+from ffnbench.worker.channel import MARK, VERSION, Message, end_group
 
 BOOT = Path(__file__).parents[1] / "worker" / "boot.py"
 START_TIMEOUT_S = 300.0
@@ -43,7 +41,6 @@ class Session:
 
     def __init__(self, arm: Arm = OWN) -> None:
         command, folder = [interpreter_of(arm), "-u", str(BOOT)], folder_of(arm)
-        self._mark = secrets.token_hex(8)
         self._log = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the session
         try:
             self._process = subprocess.Popen(
@@ -51,7 +48,7 @@ class Session:
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=self._log,
-                env=variables_of(arm) | {MARK: self._mark},
+                env=variables_of(arm) | {MARK: "1"},
                 cwd=folder,
                 start_new_session=True,
                 text=True,
@@ -163,7 +160,6 @@ class Session:
         if self._process.returncode is None:  # not waited for yet, so the number is still its own
             end_group(self._process.pid)
         self._process.wait()
-        end_marked(self._mark)
         for stream in (self._process.stdin, self._process.stdout, self._log):
             if stream is not None:
                 try:
@@ -201,10 +197,13 @@ class Fork:
             self._gone = True
             try:
                 self._starter.ask({"do": "leave"}, LEAVE_S)
+                return
             except WorkerLost:
-                self._starter.close()
-        elif self._starter.ended:
-            self._starter.close()
+                pass
+        elif not self._starter.ended:
+            return
+        end_group(self._process)
+        self._starter.close()
 
 
 def _rest(process: int, rests: bool) -> None:

@@ -8,7 +8,7 @@ honest: where two answers are possible, it takes the smaller one, and where a ca
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from ffnbench.ffn.cost import Cost, flops_backward, flops_forward, params
@@ -33,23 +33,16 @@ class Floor:
     roof: str
 
 
-def floors_of(
-    cases: Iterable[Case],
-    costs: Iterable[CaseCost],
-    reached: Iterable[Ceiling],
-    used: Mapping[str, float | None] | None = None,
-) -> dict[str, Floor]:
+def floors_of(cases: Iterable[Case], costs: Iterable[CaseCost], reached: Iterable[Ceiling]) -> dict[str, Floor]:
     """The floors of the cases, by label; a case of which too little is known has none.
 
-    `reached` is what the machine was seen to do (quickest). `used` is by label the share of its declared weights that a
-    case's output depends on. Of none, 0.0, or where that is not known, a module that does no matrix products has to
-    read all of its weights.
+    `reached` is what the machine was seen to do (quickest).
     """
-    known, reached, used = {found.case: found.cost for found in costs}, tuple(reached), used or {}
+    known, reached = {found.case: found.cost for found in costs}, tuple(reached)
     found = {}
     for case in cases:
         if case.label in known:
-            floor = _floor(case, known[case.label], reached, used.get(case.label))
+            floor = _floor(case, known[case.label], reached)
             if floor is not None:
                 found[case.label] = floor
     return found
@@ -67,9 +60,9 @@ def quickest(reached: Iterable[Ceiling], samples: Iterable[Sample]) -> tuple[Cei
     return tuple(replace(c, seconds=min(c.seconds, least.get(c.roof.name, math.inf))) for c in reached)
 
 
-def _floor(case: Case, cost: Cost, reached: tuple[Ceiling, ...], used: float | None) -> Floor | None:
+def _floor(case: Case, cost: Cost, reached: tuple[Ceiling, ...]) -> Floor | None:
     needed = needed_by(case, cost)
-    amounts = {Bound.PRODUCTS: flops_of(case, cost, used), Bound.BYTES: weights_of(case, cost, used)}
+    amounts = {Bound.PRODUCTS: flops_of(case, cost), Bound.BYTES: weights_of(case, cost)}
     ceilings = {
         Bound.PRODUCTS: [c for c in reached if c.roof.bound is Bound.PRODUCTS and fits(c.roof, case, needed)],
         Bound.BYTES: _reads(case, needed, amounts[Bound.BYTES], reached),
@@ -85,13 +78,10 @@ def _floor(case: Case, cost: Cost, reached: tuple[Ceiling, ...], used: float | N
     return floor if floor and floor.seconds >= least else None
 
 
-def flops_of(case: Case, cost: Cost, used: float | None = None) -> float:
-    """The FLOPs that no call of a case can do without; 0.0 where that is not known.
-
-    Of a module that is held to be one of our forms they are the form's. Where a counted module computes with weights
-    that its output does not depend on, a compiler leaves that out.
+def flops_of(case: Case, cost: Cost) -> float:
+    """The FLOPs that no call of a case can do without; 0.0 where that is not known. Of a module that is held to be one
+    of our forms they are the form's.
     """
-    needed = needed_by(case, cost).flops or 0
     if form := form_of(case, cost):
         passes = {
             Mode.FORWARD.value: flops_forward(form),
@@ -99,21 +89,18 @@ def flops_of(case: Case, cost: Cost, used: float | None = None) -> float:
             Mode.BACKWARD.value: flops_backward(form),
         }
         return case.workload.tokens * passes[case.workload.mode]
-    unused = cost.counted and used and (cost.flops_forward or 0) > 2 * used * cost.params
-    return needed * (used if unused and used else 1)
+    return needed_by(case, cost).flops or 0
 
 
-def weights_of(case: Case, cost: Cost, used: float | None = None) -> float:
+def weights_of(case: Case, cost: Cost) -> float:
     """The bytes of its declared weights that no call of a case can do without reading.
 
-    Of experts they are those of one token, which routing decides. A module of the user's that does matrix products may
-    have experts as well: each weight that a token meets is worth two FLOPs at least.
+    Of experts they are those of one token, which routing decides. A module of the user's may have experts as well, or
+    look its weights up: each weight that a token meets in a product is worth two FLOPs at least.
     """
     declared = cost.weight_bytes * (cost.params_active / cost.params if cost.params else 1.0)
-    if used:
-        return min(declared, used * cost.weight_bytes)
-    if used is None and cost.counted and cost.flops_forward:
-        return min(declared, cost.flops_forward / 2 * item_bytes(case.workload.dtype))
+    if cost.counted:
+        return min(declared, (cost.flops_forward or 0) / 2 * item_bytes(case.workload.dtype))
     return declared
 
 

@@ -6,7 +6,6 @@ Input and weights travel, because two versions of torch need not draw the same n
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -30,16 +29,13 @@ TOKENS = 16
 def keep(case: dict[str, Any], seed: int, folder: str) -> dict[str, Any]:
     """Job of the base: write what the head is held against. Raises FfnbenchError where its own output is not finite."""
     found = jsonable.decode(Case, case)
-    precision.set_for(found.workload)
-    seed_all(seed, found.ffn)
-    module = _built(found)
-    x = _place(torch.randn(1, min(TOKENS, found.workload.seq_len), found.ffn.d_model), found)
+    module = _built(found, seed)
+    x = _placed(torch.randn(1, min(TOKENS, found.workload.seq_len), found.ffn.d_model), found)
     y, exact = _answers(module, found, x, seed)
     if not bool(torch.isfinite(y).all()):
         raise FfnbenchError("its output is not finite", "nothing can be held against it")
     state = {name: value.cpu() for name, value in module.state_dict().items()}
-    saved = {"state": state, "x": x.cpu(), "y": y.cpu()}
-    torch.save(saved | {"exact": exact}, Path(folder, WEIGHTS))
+    torch.save({"state": state, "x": x.cpu(), "y": y, "exact": exact}, Path(folder, WEIGHTS))
     return {}
 
 
@@ -47,12 +43,9 @@ def hold(case: dict[str, Any], seed: int, folder: str) -> dict[str, Any]:
     """Job of the head: the same input, the base's weights where they fit, and how far the outputs are apart."""
     found = jsonable.decode(Case, case)
     saved = torch.load(Path(folder, WEIGHTS), weights_only=True)
-    precision.set_for(found.workload)
-    seed_all(seed, found.ffn)
-    module, x = _built(found), _place(saved["x"], found)
+    module = _built(found, seed)
     apart = carry(saved["state"], module)
-    y, exact = _answers(module, found, x, seed)
-    y = y.cpu()
+    y, exact = _answers(module, found, _placed(saved["x"], found), seed)
     agreement = Agreement(
         error=_error(y, saved["y"]),
         tolerance=found.workload.tolerance,
@@ -65,40 +58,29 @@ def hold(case: dict[str, Any], seed: int, folder: str) -> dict[str, Any]:
     return answer
 
 
-def _built(case: Case) -> nn.Module:
-    module = build(case.ffn, device=_device(case), dtype=getattr(torch, case.workload.dtype)).eval()
+def _built(case: Case, seed: int) -> nn.Module:
+    precision.set_for(case.workload)
+    seed_all(seed, case.ffn)
+    place = place_of(known_device(case.workload.device))
+    module = build(case.ffn, device=place, dtype=getattr(torch, case.workload.dtype)).eval()
     return changed(module, case.ffn, case.workload.backend)
 
 
-def _device(case: Case) -> torch.device:
-    return place_of(known_device(case.workload.device))
-
-
-def _place(x: Tensor, case: Case) -> Tensor:
-    return x.to(device=_device(case), dtype=getattr(torch, case.workload.dtype))
+def _placed(x: Tensor, case: Case) -> Tensor:
+    return x.to(place_of(known_device(case.workload.device)), getattr(torch, case.workload.dtype))
 
 
 def _answers(module: nn.Module, case: Case, x: Tensor, seed: int) -> tuple[Tensor, Tensor | None]:
-    """The output by the case's backend, and that of the module as it is written in float64."""
-    exact = _exact(module, x, seed)
-    return _output(forward_of(module, case.workload, x), x, seed), exact
-
-
-def _output(forward: Callable[[Tensor], Tensor], x: Tensor, seed: int) -> Tensor:
-    torch.manual_seed(seed)  # for modules that draw numbers even outside of training
-    with torch.no_grad():
-        y: Tensor = forward(x)
-    return y
-
-
-def _exact(module: nn.Module, x: Tensor, seed: int) -> Tensor | None:
-    """The output with weights and input in float64; None where the module can't be run in it."""
-    if isinstance(module, OwnForm):
-        with torch.no_grad():
-            return reference_output(module, x).cpu()
+    """The output by the case's backend, and that of the module as it is written in float64, None where it can't be run
+    in it. Seeded, for modules that draw numbers even outside of training.
+    """
     torch.manual_seed(seed)
-    y = in_float64(module, x)
-    return None if y is None else y.cpu()
+    with torch.no_grad():
+        exact = reference_output(module, x) if isinstance(module, OwnForm) else in_float64(module, x)
+        forward = forward_of(module, case.workload, x)
+        torch.manual_seed(seed)
+        y = forward(x)
+    return y.cpu(), None if exact is None else exact.cpu()
 
 
 def _error(y: Tensor | None, expected: Tensor | None) -> float | None:

@@ -2,12 +2,13 @@
 
 On the meta device, where tensors have shapes and no data, so that a 100 B parameter module counts in a moment;
 with a few tokens where a module can't run without data: on the device that it is measured on, for some kernels run
-nowhere else, or on the CPU. Operations that torch's counter knows nothing of are named, and so are kernels that no
-operation launches, so that a fused kernel is never taken for free.
+nowhere else, or on the CPU. Operations that torch's counter knows nothing of are named, and so are kernels of Triton,
+so that a fused kernel is never taken for free.
 """
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -26,9 +27,9 @@ from ffnbench.ffn.imported import D_FF_NAMES
 from ffnbench.ffn.spec import ImportedSpec
 from ffnbench.plan import Workload
 from ffnbench.targets import one_line
-from ffnbench.worker.hidden_kernels import UNNAMED, HiddenKernels
 
-SMALL = (1, 8)
+SMALL, META = (1, 8), "torch's meta device"
+UNNAMED = "kernels outside torch's dispatcher"
 # neither a matrix product nor arithmetic: moving, making and looking at data
 BOOKKEEPING = frozenset({
     "clone", "copy_", "_to_copy", "detach", "empty", "empty_like", "zeros", "zeros_like", "ones", "ones_like", "full",
@@ -41,13 +42,34 @@ BOOKKEEPING = frozenset({
 
 
 class _Census(TorchDispatchMode):
-    """Names the operations that are neither counted, nor element-wise, nor bookkeeping."""
+    """Names the operations that are neither counted, nor element-wise, nor bookkeeping, and what Triton launches."""
 
     supports_higher_order_operators = True
 
     def __init__(self) -> None:
         super().__init__()
         self.unknown: dict[str, None] = {}
+        # the class whose `run` launches every kernel that is written in Triton
+        self._triton = getattr(getattr(sys.modules.get("triton"), "runtime", None), "JITFunction", None)
+        self._launch = getattr(self._triton, "run", None)
+
+    def __enter__(self) -> _Census:
+        if self._triton is not None:
+            self._triton.run = lambda *args, **named: self._launched(*args, **named)
+        super().__enter__()
+        return self
+
+    def __exit__(self, *exception: Any) -> None:
+        super().__exit__(*exception)
+        if self._triton is not None:
+            self._triton.run = self._launch
+
+    def _launched(self, kernel: Any, *args: Any, **named: Any) -> Any:
+        if not named.get("warmup"):
+            name = getattr(getattr(kernel, "fn", kernel), "__name__", "without a name")
+            self.unknown[f"the Triton kernel {name}"] = None
+        assert self._launch is not None
+        return self._launch(kernel, *args, **named)
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if not isinstance(func, torch._ops.OpOverload):  # of higher order: a kernel of Triton, an attention
@@ -64,6 +86,38 @@ class _Census(TorchDispatchMode):
 
 def count(spec: ImportedSpec, workload: Workload) -> Cost:
     """Count a user's module; raises FfnbenchError where it can't be built or gives another shape than it got."""
+    module, found = _counted(spec, workload)
+    parameters, item = list(module.parameters()), item_bytes(workload.dtype)
+    total = sum(p.numel() for p in parameters)
+    return Cost(
+        params=total,
+        params_active=params_active(spec.ours) if spec.ours is not None and spec.ours.moe else total,
+        params_formula=None,
+        flops_forward=found.forward,
+        flops_backward=found.backward,
+        flops_elementwise=None,
+        flops_elementwise_backward=None,
+        weight_bytes=sum(p.numel() * (item if p.is_floating_point() else p.element_size()) for p in parameters),
+        counted=True,
+        counted_how=found.how,
+        uncounted=found.uncounted,
+        width_note=width_note(spec, [tuple(p.shape) for p in parameters]),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Flops:
+    """FLOPs of matrix products, None where they are not known (backward also for a kernel of inference); which
+    operations and kernels went uncounted; and how it was counted."""
+
+    forward: int | None = None
+    backward: int | None = None
+    uncounted: tuple[str, ...] = ()
+    how: str
+
+
+def _counted(spec: ImportedSpec, workload: Workload) -> tuple[nn.Module, Flops]:
+    """The module where it could be run, and what that showed for each token."""
     why = ""
     for device, shape, accelerator in _places(workload):
         try:
@@ -83,17 +137,12 @@ def count(spec: ImportedSpec, workload: Workload) -> Cost:
         except Exception as problem:  # data-dependent code, a kernel without a meta implementation, or a plain bug
             why = one_line(problem)
             continue
-        without = not found.forward and any(weight.dim() > 1 for weight in module.parameters())
-        if device.type == "meta" and (found.hidden or without):
-            continue  # what stands in for its kernels there says nothing of them
-        uncounted = found.unknown + (found.hidden or ((UNNAMED,) if without else ()))
-        if without:
-            return _cost(module, spec, workload, None, None, uncounted, "not counted: torch saw no matrix product")
-        tokens = shape[0] * shape[1]
-        how = "on torch's meta device" if device.type == "meta" else f"on {tokens} tokens"
-        back = None if found.backward is None else found.backward // tokens
-        return _cost(module, spec, workload, found.forward // tokens, back, uncounted, f"counted by running it {how}")
-    return _cost(module, spec, workload, None, None, (), f"not counted: it raised {why}")
+        if found.forward or not any(weight.dim() > 1 for weight in module.parameters()):
+            return module, found
+        if device.type != "meta":  # what stands in for its kernels there says nothing of them
+            none = "not counted: torch saw no matrix product"
+            return module, Flops(uncounted=(*found.uncounted, UNNAMED), how=none)
+    return module, Flops(how=f"not counted: it raised {why}")
 
 
 def _places(workload: Workload) -> Iterator[tuple[torch.device, tuple[int, int], Accelerator | None]]:
@@ -107,34 +156,22 @@ def _places(workload: Workload) -> Iterator[tuple[torch.device, tuple[int, int],
     yield torch.device("cpu"), SMALL, None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Seen:
-    """What one run showed: FLOPs of matrix products (backward None for a kernel of inference), which operations went
-    uncounted, which kernels torch did not see.
-    """
-
-    forward: int
-    backward: int | None
-    unknown: tuple[str, ...]
-    hidden: tuple[str, ...]
-
-
 def _run(
     module: nn.Module, spec: ImportedSpec, shape: tuple[int, int], device: torch.device, workload: Workload
-) -> Seen:
+) -> Flops:
     dtype = torch.float32 if device.type == "cpu" else getattr(torch, workload.dtype)
     x = torch.randn((*shape, spec.d_model), device=device, dtype=dtype, requires_grad=True)
     module = module.to(dtype=dtype)
-    backward = None
-    with _Census() as census, FlopCounterMode(display=False) as counter, HiddenKernels() as hidden:
+    backward, tokens = None, shape[0] * shape[1]
+    with _Census() as census, FlopCounterMode(display=False) as counter:
         y = module(x)
         check_output(y, x, spec.target)
         forward = counter.get_total_flops()
-        hidden.look(y)
         if y.requires_grad:
             y.sum().backward()
-            backward = counter.get_total_flops() - forward
-    return Seen(forward=forward, backward=backward, unknown=tuple(census.unknown), hidden=hidden.found)
+            backward = (counter.get_total_flops() - forward) // tokens
+    how = f"counted by running it on {f'{tokens} tokens' if device.type != 'meta' else META}"
+    return Flops(forward=forward // tokens, backward=backward, uncounted=tuple(census.unknown), how=how)
 
 
 def check_output(y: object, x: Tensor, name: str) -> None:
@@ -153,33 +190,6 @@ def check_output(y: object, x: Tensor, name: str) -> None:
         raise Unsupported(
             f"{name} returns {y.dtype} for an input of {x.dtype}", "cast the result back inside the module"
         )
-
-
-def _cost(
-    module: nn.Module,
-    spec: ImportedSpec,
-    workload: Workload,
-    forward: int | None,
-    backward: int | None,
-    uncounted: tuple[str, ...],
-    how: str,
-) -> Cost:
-    parameters, item = list(module.parameters()), item_bytes(workload.dtype)
-    total = sum(p.numel() for p in parameters)
-    return Cost(
-        params=total,
-        params_active=params_active(spec.ours) if spec.ours is not None and spec.ours.moe else total,
-        params_formula=None,
-        flops_forward=forward,
-        flops_backward=backward,
-        flops_elementwise=None,
-        flops_elementwise_backward=None,
-        weight_bytes=sum(p.numel() * (item if p.is_floating_point() else p.element_size()) for p in parameters),
-        counted=True,
-        counted_how=how,
-        uncounted=uncounted,
-        width_note=width_note(spec, [tuple(p.shape) for p in parameters]),
-    )
 
 
 def width_note(spec: ImportedSpec, shapes: list[tuple[int, ...]]) -> str:

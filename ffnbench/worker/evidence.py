@@ -1,7 +1,7 @@
 """What one timed call leaves behind for a judge: drawn rows of its output and gradients, copied when the clock stops.
 
 The rows travel as the bytes of their dtype, in base64. Where the call drew random numbers, the generator's state from
-before it goes along; so do small buffers that training has moved. Needs torch.
+before it goes along. Needs torch.
 """
 
 from __future__ import annotations
@@ -21,7 +21,6 @@ from ffnbench.device.accelerator import Accelerator
 from ffnbench.worker.inputs import Pool
 
 ROWS = 4  # of an output; of a weight's gradient
-LARGEST_STATE = 1 << 20  # bytes of buffers that travel
 LEAST_GRADIENT = 8  # elements: of fewer, a sum over all tokens may be near 0, where rounding is all that there is
 Places = set[tuple[StorageWeakRef, int]]  # in memory, of outputs: storages of which no other is taken for one
 _get_state, _clone, _dice = torch.random.get_rng_state, Tensor.clone, SystemRandom()
@@ -37,7 +36,6 @@ class OutputRecorder:
     calls: int
     call: int
     foreign: bool  # code of the user's
-    train: bool
     draws: bool  # whether it is known to draw random numbers
     accelerator: Accelerator | None = None
     earlier: Places | None = None  # of the outputs that were looked at; None where they may be the same
@@ -46,7 +44,6 @@ class OutputRecorder:
     problem: str = ""
     drew: bool = False  # whether it did so now
     _state: Tensor | None = None
-    _buffers: dict[str, Tensor] = field(default_factory=dict)
     _gradients: bool = False
     _copied: bool = False
     _dx: Tensor | None = None
@@ -56,8 +53,6 @@ class OutputRecorder:
         """The clock stands, and the call of that number comes next; without a number it is the first of several."""
         if number is None or number <= self.call:
             self._state = self._random_state()
-            if self.train:
-                self._buffers = moving(self.module)
 
     def copy(self, x: Tensor, y: Any, gradients: bool) -> None:
         """Copy what the call gave. On an accelerator the copy stands in the queue behind the call."""
@@ -99,8 +94,6 @@ class OutputRecorder:
             found["dw"] = {name: {"rows": of, "values": packed(values)} for name, (of, values) in self._dw.items()}
         if self.drew and self._state is not None:
             found["state"] = packed(self._state)
-        if self._buffers:
-            found["buffers"] = {name: packed(value) for name, value in self._buffers.items()}
         return found
 
     def _random_state(self) -> Tensor:
@@ -109,14 +102,6 @@ class OutputRecorder:
 
     def _rows_of(self, values: Tensor, rows: Tensor) -> Tensor:
         return values.detach().reshape(-1, self.pool.width).index_select(0, rows)
-
-
-def moving(module: nn.Module) -> dict[str, Tensor]:
-    """Copies of a module's small buffers of real numbers: training may move them on purpose."""
-    found = {name: value for name, value in module.named_buffers() if value.is_floating_point()}
-    if sum(value.nbytes for value in found.values()) > LARGEST_STATE:
-        return {}
-    return {name: _clone(value) for name, value in found.items()}
 
 
 def _drawn(count: int) -> list[int]:
@@ -139,15 +124,11 @@ def unlike_plain(y: Any, x: Tensor, *, foreign: bool) -> str:
     if type(y) is not Tensor:
         lazy = ", which may compute when it is looked at" if isinstance(y, Tensor) else ""
         return f"its output is a {type(y).__name__}{lazy}, and no plain tensor"
-    if y.layout is not torch.strided or y.is_quantized or y.is_meta or torch._is_functional_tensor(y):
-        return "its output is no plain tensor"
     if y.device != x.device or y.shape != x.shape or y.dtype != x.dtype:
         shown = f"{tuple(y.shape)} of {str(y.dtype).removeprefix('torch.')} on {y.device}"
         return f"its output is {shown}, unlike its input"
     if foreign and y.numel() and y.untyped_storage().data_ptr() == x.untyped_storage().data_ptr():
         return "its output is its input's own memory"
-    if y.device.type == "cpu" and y.untyped_storage().is_shared():
-        return "its output is memory that it shares with other processes"
     return ""
 
 
@@ -161,16 +142,3 @@ def unpacked(text: str, dtype: torch.dtype, shape: Sequence[int]) -> Tensor:
     """The tensor again."""
     raw = bytearray(base64.b64decode(text))
     return torch.frombuffer(raw, dtype=dtype).view(shape) if raw else torch.empty(shape, dtype=dtype)
-
-
-def fingerprint(module: nn.Module) -> dict[str, str]:
-    """A few elements of every weight and buffer: two instances of the same seed have the same."""
-    found = {}
-    for name, value in (*module.named_parameters(), *module.named_buffers()):
-        if not value.numel() or value.is_sparse:
-            continue
-        flat = value.detach().reshape(-1)
-        # in float64: the last place of 45,088,768 is rounded up in float32
-        places = torch.linspace(0, flat.numel() - 1, min(16, flat.numel()), dtype=torch.float64).long()
-        found[name] = packed(flat[places.to(flat.device)])
-    return found

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from ffnbench import jsonable
-from ffnbench.backends.backend import ORDERS, changed, prepare
+from ffnbench.backends.backend import changed, prepare
 from ffnbench.backends.building import as_own, build, carried, impose_routing, in_float64, seed_all
 from ffnbench.backends.compiling import settled
 from ffnbench.device.accelerator import accelerator_of, place_of
@@ -37,10 +37,11 @@ from ffnbench.result import Roof
 from ffnbench.worker import meters, peak_memory, precision
 from ffnbench.worker.ceiling_calls import Ceilings
 from ffnbench.worker.counting import check_output
-from ffnbench.worker.evidence import OutputRecorder, fingerprint, moving
+from ffnbench.worker.evidence import OutputRecorder
 from ffnbench.worker.inputs import gradient_salt, most_inputs
 from ffnbench.worker.output_judge import Judge
 from ffnbench.worker.padding import padded
+from ffnbench.worker.subject import Subject, subject_of
 from ffnbench.worker.tampering import Originals
 
 
@@ -50,8 +51,6 @@ class Mismatch(Exception):
 
 COPIES = 4  # of a pool: as it is written and as it is read, inputs and gradients
 JUDGES_BYTES = 1 << 30  # that they keep at once
-ITS_OWN = "the module's own in float64"
-NO_ERROR = "its error is not known: it can't be copied and run in float64, or it draws random numbers"
 
 
 @dataclass(slots=True)
@@ -62,10 +61,8 @@ class Jobs:
     memory_bytes: int | None = None
     block: str = ""  # the seed of where its tensors lie
     originals: Originals = field(default_factory=Originals)
-    subjects: dict[str, meters.Subject] = field(default_factory=dict)
+    subjects: dict[str, Subject] = field(default_factory=dict)
     judges: dict[str, Judge] = field(default_factory=dict)
-    exact: dict[str, Tensor | None] = field(default_factory=dict)  # outputs in float64 of modules of the user's
-    errors: dict[str, float] = field(default_factory=dict)  # relative, against float64, before timing
     waits: WaitMeter = field(default_factory=lambda: WaitMeter(usable_cpus()))
     ceilings: Ceilings = field(default_factory=Ceilings)
     devices: DeviceWatch = field(default_factory=DeviceWatch)
@@ -87,12 +84,16 @@ class Jobs:
             module = build(case.ffn, device=place_of(work.device), dtype=getattr(torch, work.dtype))
         module = changed(module, case.ffn, work.backend)
         impose_routing(module, work, protocol.seed)
-        made_of = fingerprint(module) if isinstance(case.ffn, ImportedSpec) and work.backend not in ORDERS else None
-        subject = meters.subject_of(module, work, case.ffn.d_model, protocol.seed)
+        subject = subject_of(module, work, case.ffn.d_model, protocol.seed)
         subject.pads = pads
-        made = self._made(subject, case, weights, checked)
+        if weights:
+            carried(weights, subject.module)
+        unknown = isinstance(case.ffn, ImportedSpec) and case.ffn.ours is None
+        exact = _exactly(subject) if unknown and not work.eager and not checked else None
+        made = prepare(subject, work)
         if not checked or subject.accelerator is not None:
-            self._first_call(subject, case, checked)
+            _first_call(subject, case)
+        error = None if checked else _error_of(subject, case, exact)
         with settled(work):
             if calls is None:  # where they are known, the round of practice does the rest
                 meters.warm_up(subject, protocol.warmup_s)
@@ -108,7 +109,7 @@ class Jobs:
         self.subjects[label] = subject
         self.originals.keep(label, module)
         pool = {"count": inputs, "bytes": subject.pool.memory.nbytes}
-        told = {"calls": calls, "inputs": pool, "made_of": made_of, ERROR: self.errors.get(label)}
+        told = {"calls": calls, "inputs": pool, ERROR: error}
         return told | {"replaced": self.originals.replaced()} | made
 
     def drain(self, label: str) -> None:
@@ -123,7 +124,7 @@ class Jobs:
 
     def forget(self, label: str) -> None:
         """Let go of all that a case holds: it has failed, and others want the memory."""
-        for kept in (self.subjects, self.judges, self.exact):
+        for kept in (self.subjects, self.judges):
             kept.pop(label, None)  # type: ignore[attr-defined]
         self.originals.forget(label)
 
@@ -144,10 +145,11 @@ class Jobs:
         _settle(work)
         inputs = subject.pool.renew(salt, count) * (calls // count)
         grads = subject.grads.renew(gradient_salt(salt), count) * (calls // count) if subject.train else []
-        draws = subject.draws or _pauses(subject)
+        # a CPU's sample stands before each call anyway where there is a backward, or caches are flushed
+        draws = subject.draws or (subject.accelerator is None and (subject.train or subject.cold))
         witnesses = [
             OutputRecorder(subject.module, subject.pool, salt, count, number, isinstance(case.ffn, ImportedSpec),
-                    subject.train, draws, subject.accelerator, None if subject.same_places else subject.outputs)
+                    draws, subject.accelerator, None if subject.same_places else subject.outputs)
             for number in looks
         ]  # fmt: skip
         with settled(work):
@@ -159,8 +161,6 @@ class Jobs:
         told: dict[str, Any] = {"value": times.value, "waited": waited, "faults": faults}
         told |= self.devices.told(work.device)
         told |= _apart(subject, times)
-        if text := precision.changed(work):
-            told["notes"] = [*told.get("notes", ()), text]
         if witnesses:
             # without a look before the call it is not known what one that draws numbers drew from
             told["evidence"] = [witness.told() for witness in witnesses if draws or not witness.drew]
@@ -171,15 +171,9 @@ class Jobs:
         return told
 
     def judge(self, label: str, evidence: list[dict[str, Any]], seconds: float, weights: str = "") -> dict[str, Any]:
-        """What a judge finds of the outputs of timed calls, and a few elements of its own instance's weights."""
-        work = self.plan.case(label).workload
-        _settle(work)
-        return self._judge(label, weights).judge(evidence, seconds) | {"made_of": self._judge(label, weights).made_of}
-
-    def used(self, label: str, weights: str = "") -> dict[str, Any]:
-        """Share of its declared weights that a case's output depends on."""
+        """What a judge finds of the outputs of timed calls."""
         _settle(self.plan.case(label).workload)
-        return {"used": self._judge(label, weights).used()}
+        return self._judge(label, weights).judge(evidence, seconds)
 
     def _judge(self, label: str, weights: str) -> Judge:
         if label not in self.judges:
@@ -191,7 +185,7 @@ class Jobs:
     def explore(self, label: str, roofs: list[Any], seconds: float, keep: int) -> dict[str, Any]:
         """The fastest roofs of each group, with the seconds and the number of calls of a sample."""
         asked = [jsonable.decode(Roof, roof) for roof in roofs]
-        found = self.ceilings.explore(asked, seconds, keep, self.waits)
+        found = self.ceilings.explore(asked, seconds, keep)
         return {"found": [{"roof": jsonable.encode(roof), "seconds": s, "calls": calls} for roof, s, calls in found]}
 
     def roof(self, label: str, roof: dict[str, Any], calls: int) -> dict[str, Any]:
@@ -227,70 +221,47 @@ class Jobs:
         busiest, hit = expert_load(subject.module, subject.x)
         return {LOAD: busiest, HIT: hit}
 
-    def _made(self, subject: meters.Subject, case: Case, weights: str, checked: bool) -> dict[str, Any]:
-        """Make the subject ready by its backend, once it has the weights that it will be called with."""
-        foreign = isinstance(case.ffn, ImportedSpec) and not isinstance(subject.module, OwnForm)
-        known = isinstance(case.ffn, ImportedSpec) and case.ffn.ours is not None
-        several = any(not one.workload.eager for one in self.plan.cases)
-        if weights:
-            carried(weights, subject.module)
-        if foreign and not known and not checked and several:
-            self.exact[case.label] = _exactly(subject, whole=not case.workload.eager)
-        made = prepare(subject, case.workload)
-        if case.label in self.exact and self.exact[case.label] is None:
-            made["notes"] = [*made.get("notes", ()), NO_ERROR]
-        if isinstance(experts := subject.module, MixtureOfExperts) and (told := experts.loop()):
-            made["notes"] = [*made.get("notes", ()), told]
-        return made
 
-    def _first_call(self, subject: meters.Subject, case: Case, checked: bool) -> None:
-        """The first call of all: its shape, its dtype, and unless an earlier worker has checked them its values."""
-        try:
-            with torch.inference_mode(not subject.train):
-                y = subject.forward(subject.x)
-            check_output(y, subject.x, case.label)
-            del y
-        except FfnbenchError as problem:
-            raise Mismatch(problem.message) from problem
-        if not checked:
-            self._check_values(subject, case)
-
-    def _check_values(self, subject: meters.Subject, case: Case) -> None:
-        """Raise Mismatch for wrong values, as far as it is known which are right."""
-        y = subject.output()
-        if not bool(torch.isfinite(y).all()):
-            raise Mismatch("the output is not finite before timing")
-        if (found := _reference(subject, case)) is not None:
-            reference, of = found
-        elif (exact := self.exact.pop(case.label, None)) is not None:
-            reference, of = exact, ITS_OWN
-        else:
-            return
-        error = relative_error(y, reference)
-        if of is ITS_OWN and (case.workload.eager or (subject.train and list(subject.module.buffers()))):
-            # held against itself alone: buffers that a call has moved say nothing of its function
-            if error <= case.workload.tolerance:
-                self.errors[case.label] = error
-            return
-        self.errors[case.label] = error
-        if error > case.workload.tolerance:
-            raise Mismatch(f"the output differs from {of} by {error:.1e} before timing")
+def _first_call(subject: Subject, case: Case) -> None:
+    """The first call of all: its shape and its dtype."""
+    try:
+        with torch.inference_mode(not subject.train):
+            check_output(subject.forward(subject.x), subject.x, case.label)
+    except FfnbenchError as problem:
+        raise Mismatch(problem.message) from problem
 
 
-def _exactly(subject: meters.Subject, *, whole: bool) -> Tensor | None:
-    """The first tokens of the output of the module as it is written, run in float64, on the whole input or on these
-    tokens alone; None where it can't be copied or run so, or draws random numbers.
+def _error_of(subject: Subject, case: Case, exact: Tensor | None) -> float | None:
+    """The relative error of its values, where it is known which are right: by its form, or `exact`, what the module
+    itself gives in float64. Raises Mismatch for wrong ones.
     """
+    y = subject.output()
+    if not bool(torch.isfinite(y).all()):
+        raise Mismatch("the output is not finite before timing")
+    reference, of = _reference(subject, case) or (exact, "the module's own in float64")
+    if reference is None:
+        return None
+    error = relative_error(y, reference)
+    if error > case.workload.tolerance:
+        raise Mismatch(f"the output differs from {of} by {error:.1e} before timing")
+    return error
+
+
+def _exactly(subject: Subject) -> Tensor | None:
+    """The first tokens of the output of the module as it is written, run in float64; None where it can't be copied or
+    run so, draws random numbers, or has buffers that training may move.
+    """
+    if subject.train and list(subject.module.buffers()):
+        return None
     where = subject.accelerator
     state = torch.random.get_rng_state() if where is None else where.rng_state()
-    x = subject.x.detach() if whole else subject.x.detach()[:1, :16]
-    y = in_float64(subject.module, x)
+    y = in_float64(subject.module, subject.x.detach())
     drew = not torch.equal(state, torch.random.get_rng_state() if where is None else where.rng_state())
     (torch.random.set_rng_state if where is None else where.set_rng_state)(state)
-    return y[:1, :16] if y is not None and y.shape == x.shape and not drew else None
+    return y[:1, :16] if y is not None and y.shape == subject.x.shape and not drew else None
 
 
-def _reference(subject: meters.Subject, case: Case) -> tuple[Tensor, str] | None:
+def _reference(subject: Subject, case: Case) -> tuple[Tensor, str] | None:
     """The output of the form that a module is, in float64, and what to call it; None for a form that is not known."""
     x = subject.x[:1, :16]
     if isinstance(subject.module, OwnForm):
@@ -306,16 +277,7 @@ def _reference(subject: meters.Subject, case: Case) -> tuple[Tensor, str] | None
     return reference_output(ours, x), f"the float64 reference of ffnbench's own {ours.spec.form}"
 
 
-def _pauses(subject: meters.Subject) -> bool:
-    """Whether a sample stands before each call anyway: before a backward on a CPU. On an accelerator training alone is
-    no reason, but buffers that it moves are: a judge needs them as they were.
-    """
-    if subject.accelerator is None:
-        return subject.train or subject.cold
-    return subject.train and bool(moving(subject.module))
-
-
-def _apart(subject: meters.Subject, times: meters.Times) -> dict[str, Any]:
+def _apart(subject: Subject, times: meters.Times) -> dict[str, Any]:
     """What an accelerator's sample tells beside its value."""
     if subject.accelerator is None or subject.timer is None:
         return {}

@@ -22,9 +22,8 @@ from typing import Any
 
 from ffnbench.backends.compile_errors import not_compiled
 from ffnbench.device.device_errors import device_error, first_line, is_full
-from ffnbench.worker.channel import VERSION, Channel, Message
-from ffnbench.worker.descendants import end_group
-from ffnbench.worker.heap import ALLOCATOR, SYSTEM, keep_freed_memory, preloaded
+from ffnbench.worker.channel import VERSION, Channel, Message, end_group
+from ffnbench.worker.heap import keep_freed_memory
 
 PR_SET_PDEATHSIG = 1
 # by the names of exceptions, for torch loads in main
@@ -38,7 +37,7 @@ def main() -> None:
     """Claim the channel, load torch, answer until the parent closes it."""
     channel = Channel.claim()
     _die_with_parent()
-    allocator = keep_freed_memory() if os.environ.get(ALLOCATOR) != SYSTEM else preloaded() or SYSTEM
+    allocator = keep_freed_memory()
     os.environ.setdefault(*ONE_THREAD)
     gc.disable()  # among the many objects that torch makes while it loads there is no garbage: a tenth of the time
     try:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from math import isfinite
 from time import perf_counter
@@ -20,7 +20,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ffnbench.backends.backend import ORDERS, changed
+from ffnbench.backends.backend import changed
 from ffnbench.backends.building import as_own, build, carried, impose_routing, seed_all
 from ffnbench.device.accelerator import accelerator_of, place_of
 from ffnbench.ffn.attention import AttentionSpec
@@ -31,9 +31,9 @@ from ffnbench.ffn.modules import OwnForm, reference_output
 from ffnbench.ffn.moe import Dispatch
 from ffnbench.ffn.spec import ActivationSpec, FFNSpec, ImportedSpec
 from ffnbench.plan import AnySpec, Case
-from ffnbench.worker.evidence import LEAST_GRADIENT, fingerprint, unpacked
+from ffnbench.worker.evidence import LEAST_GRADIENT, unpacked
 from ffnbench.worker.inputs import Pool, gradient_salt
-from ffnbench.worker.meters import subject_of
+from ffnbench.worker.subject import subject_of
 
 Evidence = dict[str, Any]  # what Witness.told gives
 Rows = dict[str, Tensor]  # of the output and of gradients, by what they are
@@ -51,23 +51,28 @@ class Judge:
         work = case.workload
         self._case, self._train, self._seed = case, work.train, seed
         self._dtype, self._tolerance = getattr(torch, work.dtype), work.tolerance
-        seed_all(seed, case.ffn)
-        module = build(_run_eagerly(case.ffn), device=place_of(work.device), dtype=self._dtype)
-        self.made_of = fingerprint(module)
+        module = self._built()
         subject = subject_of(module, work, case.ffn.d_model, seed)
         self._pool, self._grads = Pool(subject.x, train=False), Pool(subject.grad, train=False)
+        self._wrong = ""  # what is known of it, whatever its outputs are
+        if isinstance(case.ffn, ImportedSpec):
+            again = dict(self._built().named_parameters())
+            if differ := [n for n, p in module.named_parameters() if not weights and not torch.equal(p, again[n])]:
+                self._wrong = f"it can't be made twice: its {differ[0]} differs between two instances of one seed"
+            del again
         if weights:
             carried(weights, module)
-        self.blind = isinstance(case.ffn, ImportedSpec) and case.ffn.ours is None and self._is_blind(subject.x)
-        self._module = module
-        self.others = 0.0  # the error with other weights
         first = subject.x.detach()[:1, :16]
         self._layout: Layout | None = None  # which of its weights are which of the form that it is said to be
         self._ours: OwnForm | None
         if isinstance(case.ffn, ImportedSpec) and case.ffn.like is not None:
             self._layout = layout_of(module, case.ffn.like, first)
             self._ours = on_weights(self._layout, dict(module.named_parameters()))
-            self.others = self._error_of_other_weights(first)
+            if (error := self._error_of_other_weights(first)) > self._tolerance:
+                self._wrong = (
+                    f"with other weights in their places it differs from {self._ours.spec.name} by {error:.1e}: it is "
+                    "right for its own weights alone"
+                )
         else:
             self._ours = module if isinstance(module, OwnForm) else as_own(module, case.ffn, first)
         # by its name; "" where none is known
@@ -76,37 +81,25 @@ class Judge:
         if self._router is not None:
             impose_routing(self._router, work, seed)
         self._imposed: Tensor | None = None if self._router is None else self._router.imposed
+        self._plain = module
+        self._module = changed(module, case.ffn, work.backend).train(self._train)  # as its backend has it
         self._by_rows = True  # as long as rows alone have given the right output
-        self._buffers = {name: b.clone() for name, b in module.named_buffers() if b.is_floating_point()}
+        self._buffers = {name: b.clone() for name, b in self._module.named_buffers() if b.is_floating_point()}
 
-    def _built(self, x: Tensor, other_weights: bool) -> nn.Module:
-        """Another instance, in eval mode; with other weights in their places, drawn before it is called."""
-        seed_all(self._seed)
-        module = build(_run_eagerly(self._case.ffn), device=x.device, dtype=self._dtype).eval()
-        if other_weights:
-            with torch.no_grad():
-                for weight in module.parameters():
-                    if weight.numel() > 1:
-                        weight.normal_(std=weight.shape[-1] ** -0.5 if weight.ndim > 1 else 0.1)
-        return module
-
-    def _is_blind(self, x: Tensor) -> bool:
-        """Whether a module that has weights gives the same whatever they are."""
-        x = x.detach()
-        try:
-            one, other = (self._built(x, other_weights=changed) for changed in (False, True))
-            with torch.no_grad():
-                return any(p.numel() > 1 for p in other.parameters()) and torch.equal(one(x), other(x))
-        except Exception:  # what can't be made or changed shows nothing
-            return False
+    def _built(self) -> nn.Module:
+        seed_all(self._seed, self._case.ffn)
+        return build(_run_eagerly(self._case.ffn), device=place_of(self._case.workload.device), dtype=self._dtype)
 
     def _error_of_other_weights(self, x: Tensor) -> float:
         """How far a module is from the form that it is said to be once other weights are in their places: what is right
         for its own alone, such as zeros that it leaves out, is another function."""
         assert self._layout is not None
-        module = self._built(x, other_weights=True)
-        weights = {name: weight.detach().clone() for name, weight in module.named_parameters()}
+        module = self._built().eval()
         with torch.no_grad():
+            for weight in module.parameters():
+                if weight.numel() > 1:
+                    weight.normal_(std=weight.shape[-1] ** -0.5 if weight.ndim > 1 else 0.1)
+            weights = {name: weight.detach().clone() for name, weight in module.named_parameters()}
             return row_error(module(x)[0], reference_output(on_weights(self._layout, weights), x)[0])
 
     def _by_form(self, one: Evidence) -> bool:
@@ -122,21 +115,12 @@ class Judge:
 
     @cached_property
     def _exact(self) -> nn.Module | None:
-        """The module as a backend changes it, in float64; None where it can't be copied or changed so."""
-        if self._ours is self._module and self._case.workload.backend not in ORDERS:
+        """The module in float64; None where it can't be copied, or has a kernel for some dtypes alone."""
+        if self._ours is self._module:
             return self._form
-        return self._copied(torch.float64)
-
-    @cached_property
-    def _same(self) -> nn.Module | None:
-        """The module as a backend changes it, in its own dtype; None where that can't be."""
-        return self._module if self._case.workload.backend not in ORDERS else self._copied(self._dtype)
-
-    def _copied(self, dtype: torch.dtype) -> nn.Module | None:
         try:
-            found = changed(deepcopy(self._module), self._case.ffn, self._case.workload.backend)
-            return found.to(dtype).train(self._train)
-        except Exception:  # a kernel for some dtypes alone, something that can't be copied
+            return deepcopy(self._module).double().train(self._train)
+        except Exception:
             return None
 
     @property
@@ -171,36 +155,13 @@ class Judge:
                 break
             found.outputs += self._whole(one, found) and not judged
         finite = found.error is None or isfinite(found.error)
-        return {
+        return asdict(found) | {
             "error": found.error if finite else None,
             "finite": finite,
-            "what": found.what,
-            "outputs": found.outputs,
-            "gradients": found.gradients,
-            "why": found.why,
             "tolerance": self._tolerance,
             "form": "" if found.by_itself else self.form,
-            "blind": self.blind,
-            "others": self.others if self.others > self._tolerance else 0.0,
+            "wrong": self._wrong,
         }
-
-    def used(self) -> float | None:
-        """Share of the weights' elements that the output of the seeded input depends on; None where it is not known."""
-        if self._exact is None:
-            return None
-        x = self._pool.input(0, 1, 0).double()
-        try:
-            self._reset(self._exact, {})
-            for parameter in self._exact.parameters():
-                parameter.requires_grad_(True)
-            with torch.enable_grad():
-                self._exact(x).square().sum().backward()
-        except Exception:  # no backward, or none in float64
-            return None
-        every = list(self._exact.parameters())
-        used = sum(int((p.grad != 0).sum()) for p in every if p.grad is not None)
-        self._exact.zero_grad(set_to_none=True)
-        return float(used / max(1, sum(p.numel() for p in every)))
 
     def _rows(self, some: list[Evidence], found: Differences) -> bool:
         """Run the rows alone; whether that tells. A form's tells always, another module's where it is right."""
@@ -214,7 +175,7 @@ class Judge:
                 if self._form is not None:
                     expected = reference_output(self._form, x[None])[0]
                 elif self._exact is not None:
-                    self._reset(self._exact, {})
+                    self._reset(self._exact)
                     expected = self._exact(x[None].double())[0]
                 else:
                     return False
@@ -266,7 +227,7 @@ class Judge:
         for name, gradient in one.get("dw", {}).items():
             told[f"gradient of {name}"] = self._told(gradient["values"], len(gradient["rows"]))
         errors: dict[str, float] = {}
-        for module, dtype in ((self._exact, torch.float64), (self._same, self._dtype)):
+        for module, dtype in ((self._exact, torch.float64), (self._module, self._dtype)):
             if module is None or (errors and (self._by_form(one) or max(errors.values()) <= self._tolerance)):
                 continue
             try:
@@ -279,6 +240,8 @@ class Judge:
                 what: self._error(what, told[what], expected[what]) for what in self._shown_in(expected) if what in told
             }
             errors = min(errors or now, now, key=lambda one: max(one.values()))
+        if errors and max(errors.values()) > self._tolerance and self._train and self._moves(self._module):
+            found.why, errors = "its calls move its buffers while it trains, which nothing can do again", {}
         if not errors:
             return False
         for what, error in errors.items():
@@ -306,7 +269,7 @@ class Judge:
 
     def _expected(self, module: nn.Module, dtype: torch.dtype, one: Evidence) -> Rows:
         """Rows of the output and of all gradients of an instance, as they were drawn from the timed call."""
-        self._reset(module, one.get("buffers", {}))
+        self._reset(module)
         x = self._pool.input(one["salt"], one["calls"], one["call"]).to(dtype).requires_grad_(self._train)
         if isinstance(module, MixtureOfExperts):
             module.imposed = self._choice(one)
@@ -325,7 +288,7 @@ class Judge:
         """Rows of the form that `@like` names, in float64: gradients flow into weights that lie as theirs do."""
         assert self._layout is not None
         assert self._form is not None
-        theirs = {name: p.detach().double().requires_grad_() for name, p in self._module.named_parameters()}
+        theirs = {name: p.detach().double().requires_grad_() for name, p in self._plain.named_parameters()}
         x = self._pool.input(one["salt"], one["calls"], one["call"]).double().requires_grad_(self._train)
         with torch.set_grad_enabled(self._train):
             y = torch.func.functional_call(self._form, self._layout.of(theirs), (x,))
@@ -349,13 +312,18 @@ class Judge:
             weight.grad = None
         return rows
 
-    def _reset(self, module: nn.Module, moved: dict[str, str]) -> None:
-        """The buffers as they were when it was built, or as they were before the timed call."""
+    def _reset(self, module: nn.Module) -> None:
+        """The buffers as they were when it was built."""
         for name, value in module.named_buffers():
-            if name in moved:
-                value.copy_(unpacked(moved[name], self._buffers[name].dtype, value.shape))
-            elif name in self._buffers:
+            if name in self._buffers:
                 value.copy_(self._buffers[name])
+
+    def _moves(self, module: nn.Module) -> bool:
+        """Whether its last call has moved a buffer."""
+        named = module.named_buffers()
+        return any(
+            not torch.equal(value, self._buffers[name].to(value)) for name, value in named if name in self._buffers
+        )
 
     def _told(self, text: str, rows: int) -> Tensor:
         return unpacked(text, self._dtype, (rows, -1))

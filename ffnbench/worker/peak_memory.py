@@ -10,8 +10,7 @@ from torch import Tensor, nn
 
 from ffnbench.errors import FfnbenchError
 from ffnbench.ffn.dense import FeedForward
-from ffnbench.ffn.experts import MixtureOfExperts
-from ffnbench.worker.meters import Subject
+from ffnbench.worker.subject import Subject
 
 MATMULS = (
     "aten::addmm", "aten::mm", "aten::bmm", "aten::baddbmm", "aten::linear", "aten::mkldnn_linear",
@@ -144,13 +143,8 @@ def sparsity(subject: Subject) -> tuple[float, float]:
 def _down_projection(subject: Subject) -> nn.Module:
     if isinstance(subject.module, FeedForward):
         return subject.module.down
-    if isinstance(subject.module, MixtureOfExperts):
-        raise FfnbenchError("each expert has a hidden layer of its own")
     width = subject.x.shape[-1]
     linear = [m for m in subject.module.modules() if isinstance(m, nn.Linear) and m.out_features == width]
-    if not linear:
-        raise FfnbenchError("no nn.Linear back to d_model, so the hidden layer can't be found")
-    if len(linear) > 1:
-        many = f"{len(linear)} nn.Linear lead to d_model"
-        raise FfnbenchError(f"{many}, so it is not known which follows the hidden layer")
+    if len(linear) != 1:
+        raise FfnbenchError(f"{len(linear)} nn.Linear lead to d_model: not known which follows the one hidden layer")
     return linear[0]

@@ -20,16 +20,6 @@ def set_for(work: Workload) -> None:
     set_to(work.matmul_precision, reduced_reductions=work.reduced_reductions)
 
 
-def changed(work: Workload) -> str:
-    """What the calls of a row have made of its precision, "" for nothing: they have set it by themselves."""
-    try:
-        now = torch.get_float32_matmul_precision()
-    except RuntimeError:  # torch does not say where both of its ways were used
-        return ""
-    asked = work.matmul_precision
-    return "" if now == asked else f"its calls set the float32 matmul precision to {now}, where its row has {asked}"
-
-
 def set_to(matmul_precision: str, *, reduced_reductions: bool = True) -> None:
     """Set the precision of float32 products, a value of MatmulPrecision, and whether 16-bit ones may add in 16 bits.
 
