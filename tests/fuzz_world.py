@@ -181,7 +181,7 @@ class FuzzWorker:
         choice = self.world.dice.random()
         error = None if choice < 0.05 else 0.5 if choice < 0.1 else 1e-7
         apart = "the weight of 'up' has another shape" if choice > 0.95 else ""
-        return {"error": error, "tolerance": 1e-4, "exact_error": 1e-16, "base_error": 1e-8, "apart": apart}
+        return {"error": error, "tolerance": 1e-4, "exact_error": 1e-16, "apart": apart}
 
 
 class FuzzProber(Prober):

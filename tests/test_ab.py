@@ -190,7 +190,6 @@ def test_outputs_are_held_against_each_other_and_against_float64(made: Path, tmp
     """The base's weights are carried over: the seeds differ here."""
     same = held(made, tmp_path, "old", "same")
     assert (same.error, same.exact_error, same.apart) == (0.0, 0.0, "")
-    assert 0 < same.base_error == same.head_error < 1e-6
     changed = held(made, tmp_path, "old", "changed")
     assert changed.error > 0.01
     assert changed.exact_error == pytest.approx(changed.error, rel=1e-3)
@@ -199,7 +198,6 @@ def test_outputs_are_held_against_each_other_and_against_float64(made: Path, tmp
     assert renamed.error > 0.1
     half = held(made, tmp_path, "old", "changed", dtype="bfloat16")
     assert half.tolerance == 0.05
-    assert half.base_error > 1e-4
 
 
 @pytest.mark.parametrize(

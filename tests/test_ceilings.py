@@ -217,7 +217,7 @@ def test_a_saved_run_gives_the_same_shares(report, tmp_path: Path) -> None:
     again = load(path)
     assert (again.roofs, again.shares) == (report.roofs, report.shares)
     assert recompute(as_shown(again)).shares == report.shares
-    both = again.with_repeat(again, 5)
+    both = again.with_repeat(again)
     assert len(both.runs) == 2
     path.write_text(report_text(both))
     assert load(path).runs[0].roofs == report.roofs

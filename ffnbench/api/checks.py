@@ -9,7 +9,7 @@ from functools import cache, partial
 from typing import Any
 
 from ffnbench.api import world
-from ffnbench.api.measuring import measure, measured_once, tell_wait
+from ffnbench.api.measuring import measured_once, tell_wait
 from ffnbench.api.preparing import (
     NULL_SINK,
     Prepared,
@@ -36,7 +36,6 @@ from ffnbench.gate.baseline import (
 from ffnbench.gate.checkouts import placed, prober_within
 from ffnbench.gate.decision import (
     Checked,
-    Expected,
     Finding,
     Policy,
     Status,
@@ -49,25 +48,23 @@ from ffnbench.gate.decision import (
     past_of,
     without_gain,
 )
-from ffnbench.gate.looks import Look, expected, foretell, look, look_back
+from ffnbench.gate.looks import Look, look, look_back
 from ffnbench.gate.trust import Named, refuse_reached, refuse_untrusted
 from ffnbench.plan import Arm, Plan
 from ffnbench.planning.sides import BASE, plan_sides, sides_asked, variant_of_sides
 from ffnbench.planning.variant_text import Variant
 from ffnbench.report.output import NullSink
 from ffnbench.report.shown_report import ShownReport
-from ffnbench.report.tables.findings import check_view, foretold_text
+from ffnbench.report.tables.findings import check_view
 from ffnbench.request import CheckRequest, SidesRequest
 from ffnbench.result import CaseCost, Environment, Report
 from ffnbench.stats.stopping import Answered
 
 
-def check(request: CheckRequest, sink: NullSink = NULL_SINK, *, update: bool = False, append: bool = False) -> Checked:
+def check(request: CheckRequest, sink: NullSink = NULL_SINK, *, append: bool = False) -> Checked:
     """A baseline's own plan measured again, or a saved run, held against it.
 
-    `update` says that what is found shall replace the baseline: one of another method is then measured as well, on its
-    own kind of machine, though the two can't be compared. `append` says that it shall be added to it, and raises
-    FfnbenchError where it can't be.
+    `append` says that it shall be added to the baseline, and raises FfnbenchError where it can't be.
     """
     before = load(request.baseline)
     sink.known(before)
@@ -79,10 +76,9 @@ def check(request: CheckRequest, sink: NullSink = NULL_SINK, *, update: bool = F
     if append:
         now = load(request.current) if request.current else replace(before, environment=here())
         refuse_append(before, now, request.baseline, measured_here=request.current is None)
-    foreseen = _foretold(before, policy, request, sink)
-    looks = _look_again(before, policy, request, sink, here, own, update=update)
+    looks = _look_again(before, policy, request, sink, here, own)
     exact = exact_findings(before, looks.now, policy)
-    return _decided((*exact, *looks.findings), before, looks, sink, against=request.baseline, expected=foreseen)
+    return _decided((*exact, *looks.findings), before, looks, sink, against=request.baseline)
 
 
 def ab(request: SidesRequest, sink: NullSink = NULL_SINK) -> Checked:
@@ -102,16 +98,6 @@ def ab(request: SidesRequest, sink: NullSink = NULL_SINK) -> Checked:
     return _decided(findings, before, looks, sink, sides=(sides[0].words, sides[1].words))
 
 
-def _foretold(before: ShownReport, policy: Policy, request: CheckRequest, sink: NullSink) -> Expected | None:
-    """What a check can come to, told before anything is measured; None without timing."""
-    timed = is_timed(before) and not request.exact_only and not of_another_method(request.baseline, before)
-    if not timed or request.current is not None:
-        return None
-    found = expected(foretell(before, policy, request.budget))
-    sink.tell(foretold_text(found, len(before.runs)))
-    return found
-
-
 def _look_again(
     before: ShownReport,
     policy: Policy,
@@ -119,8 +105,6 @@ def _look_again(
     sink: NullSink,
     environment: Callable[[], Environment],
     own: list[Named],
-    *,
-    update: bool,
 ) -> Look:
     """What a check sees: a saved run, exact metrics alone, or latency as well. `own` is code that may run
     where its file defines it.
@@ -134,9 +118,7 @@ def _look_again(
     if request.exact_only or not is_timed(before):
         return Look(findings=(), now=_exact(before, prepared, sink))
     if reason := of_another_method(request.baseline, before):
-        at_home = request.across_machines or kind(before.environment) == kind(environment())
-        now = measure(prepared, sink) if update and at_home else _exact(before, prepared, sink)
-        return Look(findings=tuple(incomparable(before, policy, reason)), now=now)
+        return Look(findings=tuple(incomparable(before, policy, reason)), now=_exact(before, prepared, sink))
     here = environment()
     if request.absolute:
         refuse_another_machine(request.baseline, before.environment, here)

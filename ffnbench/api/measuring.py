@@ -11,7 +11,6 @@ from ffnbench.api import world
 from ffnbench.api.preparing import NULL_SINK, Prepared, new_report, refuse_at_once
 from ffnbench.device.environment import memory_for
 from ffnbench.errors import termination_as_interruption
-from ffnbench.gate.history import KEPT
 from ffnbench.plan import Note, NoteKind
 from ffnbench.planning.effort import pause_of
 from ffnbench.planning.foreseen import Foreseen, foreseen
@@ -88,7 +87,7 @@ def _several(prepared: Prepared, sink: NullSink, launch: Launch | None, runs: in
         if now.interrupted or now.stopped:
             return _cut_short(found, runs)
         if not now.failed_wholly and not table_of(now).without_quiet():
-            found = found.with_repeat(now, KEPT) if kept else now
+            found = found.with_repeat(now) if kept else now
             kept += 1
     text = f"{len(found.runs)} of {runs} runs could be kept: the others have no clean rounds of a row"
     return found if kept == runs else replace(found, warnings=(*found.warnings, Note(text=text, kind=NoteKind.GENERAL)))

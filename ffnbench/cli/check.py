@@ -52,7 +52,7 @@ def check(
         flag = "--update" if updating.update else "--append"
         raise FfnbenchError(f"{flag} needs the whole measurement", "leave --exact-only out")
     with CheckSink(output, baseline, current, updating) as sink:
-        api.check(asked, sink, update=updating.update, append=updating.append)
+        api.check(asked, sink, append=updating.append)
     sys.stdout.flush()
     leave(sink.code)
 

@@ -14,7 +14,6 @@ from typing import Any, BinaryIO, get_args
 
 from ffnbench import jsonable
 from ffnbench.errors import FfnbenchError
-from ffnbench.gate.history import KEPT
 from ffnbench.plan import Note, NoteKind, Plan
 from ffnbench.result import Environment, Failure, Inputs, Judged, Report, Roof, Sample
 from ffnbench.stats.ceilings import shares_of
@@ -113,7 +112,7 @@ def read_journal(content: bytes, path: str) -> Report:
     labels = [case.label for case in first.plan.cases]
     for run in later:
         if [case.label for case in run.plan.cases] == labels:
-            first = with_suspects(first, run).with_repeat(with_suspects(run, first), KEPT)
+            first = with_suspects(first, run).with_repeat(with_suspects(run, first))
     measured, comparisons, warnings = summarise(first.run)
     told = (*first.warnings, *warnings, Note(text=ENDED, kind=NoteKind.GENERAL))
     shares = shares_of(first.run, first.costs)
