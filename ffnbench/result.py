@@ -212,8 +212,8 @@ class Environment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Timer:
-    """What measuring itself costs in a worker, in seconds: a call of an empty module, and one tick of the clock; and
-    what a page fault costs.
+    """What measuring itself costs in a worker, in seconds: a call of an empty module, and one tick of the clock; in
+    older files, what a page fault costs.
     """
 
     empty_call_s: float

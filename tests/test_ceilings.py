@@ -411,4 +411,4 @@ def test_a_real_run_has_a_finite_share_of_every_row() -> None:
     anyway = replace(done, samples=tuple(replace(sample, waited=None) for sample in done.samples))
     every = shares_of(anyway, costs)
     assert [share.case for share in every] == ["relu", "swiglu"]
-    assert all(0 < share.share.low <= share.share.value <= share.share.high < 1e3 for share in every)
+    assert all(0 < share.share.value < 1e3 for share in every)

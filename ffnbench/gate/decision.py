@@ -21,10 +21,9 @@ from ffnbench.names import hint_for
 from ffnbench.plan import SWEPT, Case, Plan
 from ffnbench.result import Agreement, Environment, Estimate, Report
 from ffnbench.stats.interval import CONFIDENCE, Mean
-from ffnbench.stats.noise import busy_text
 from ffnbench.stats.rounds import Row as Rounds
 from ffnbench.stats.rounds import table_of
-from ffnbench.stats.verdict import control_slack
+from ffnbench.stats.verdict import busy_text, control_slack
 from ffnbench.units import read_share
 
 Row = tuple[str, str]  # case, metric

@@ -15,8 +15,7 @@ from ffnbench.report.tables.table import TextTable
 from ffnbench.report.views import figure_of, picture_of, reading_of, report_view
 from ffnbench.result import Report
 from ffnbench.stats.ceilings import shares_of
-from ffnbench.stats.noise import COMPUTED
-from ffnbench.stats.verdict import summarise
+from ffnbench.stats.verdict import COMPUTED, summarise
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

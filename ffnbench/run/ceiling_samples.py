@@ -18,8 +18,7 @@ from ffnbench.metrics import CEILINGS, ROOF
 from ffnbench.result import CaseCost, Roof, Sample
 from ffnbench.run.log import Found
 from ffnbench.run.memory_limits import room_for_ceilings
-from ffnbench.stats.ceilings import Ceiling, may_bind
-from ffnbench.stats.floor import Floor, floors_of, quickest
+from ffnbench.stats.ceilings import Ceiling, Floor, floor_of, may_bind, quickest
 from ffnbench.stats.rounds import WAITED
 from ffnbench.worker.channel import Message
 
@@ -108,9 +107,12 @@ class RoofSamples:
         return found
 
     def below(self, label: str, seconds: list[float], used: float | None = None) -> Floor | None:
-        """The floor of a case, where the median of what its calls took lies below it; `used` is as in floor.py."""
+        """The floor of a case, where the median of what its calls took lies below it; `used` is as in floor_of."""
+        cost = next((one.cost for one in self.costs if one.case == label), None)
+        if cost is None:
+            return None
         reached = quickest(self.reached, self.found.samples)
-        floor = floors_of((self.found.plan.case(label),), self.costs, reached, {label: used}).get(label)
+        floor = floor_of(self.found.plan.case(label), cost, reached, used)
         return floor if floor and seconds and median(seconds) < floor.seconds else None
 
     def undisturbed(self, ask: Ask, floor: Floor) -> Floor:

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import time
 from contextlib import suppress
-from ctypes import byref, c_char, memset
 from importlib import import_module
 from math import isfinite
-from mmap import PAGESIZE, mmap
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -37,7 +35,6 @@ if TYPE_CHECKING:
     from ffnbench.activations.trace import Function
 
 
-PAGES = 2048  # touched, to know what one costs
 WIDTH_NAMES = (*D_MODEL_NAMES, *D_FF_NAMES, *RATIO_NAMES, *CONFIG_NAMES)
 
 
@@ -128,18 +125,7 @@ def curve(spec: dict[str, Any], low: float, high: float, points: int) -> dict[st
 def timer(label: str = "") -> dict[str, float]:
     """Job: what measuring itself costs here, in seconds."""
     resolution = time.get_clock_info("perf_counter").resolution
-    return {"empty_call_s": empty_call(), "resolution_s": resolution, "fault_s": min(_fault() for _ in range(3))}
-
-
-def _fault() -> float:
-    """Seconds that the first touch of a page takes beyond a later one."""
-    fresh = mmap(-1, PAGES * PAGESIZE)
-    place = c_char.from_buffer(fresh)
-    marks = [time.perf_counter()]
-    for _ in range(2):
-        memset(byref(place), 1, PAGES * PAGESIZE)
-        marks.append(time.perf_counter())
-    return max(0.0, marks[1] - marks[0] - (marks[2] - marks[1])) / PAGES
+    return {"empty_call_s": empty_call(), "resolution_s": resolution}
 
 
 def ceilings(roofs: list[Any], seconds: float) -> dict[str, Any]:

@@ -27,7 +27,7 @@ from ffnbench.report.tables.words import (
 from ffnbench.result import Against, Estimate, Report, Run, Verdict
 from ffnbench.stats.fastest import Fastest, fastest
 from ffnbench.stats.interval import CONFIDENCE
-from ffnbench.stats.noise import NOISES
+from ffnbench.stats.verdict import NOISES
 from ffnbench.units import counted, digits, percent
 
 if TYPE_CHECKING:
