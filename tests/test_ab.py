@@ -17,8 +17,8 @@ from conftest import ROOT, FakeLaunch, KnownProber, ffnbench, listen
 
 from ffnbench import jsonable
 from ffnbench.errors import FfnbenchError
+from ffnbench.gate.checkouts import PREFIX, Repository
 from ffnbench.gate.decision import Status, output_finding
-from ffnbench.gate.repository import PREFIX, Repository
 from ffnbench.plan import CONTROL, OWN, Arm, Case
 from ffnbench.planning.compare import plan_compare
 from ffnbench.request import CompareRequest

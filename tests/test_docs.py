@@ -9,9 +9,10 @@ import shlex
 import pytest
 from conftest import ROOT, FakeLaunch, ProberHere, SidesProber, two_sides
 
-from ffnbench import api
+from ffnbench import api, exam
 from ffnbench.api import measuring
 from ffnbench.cli import app
+from ffnbench.exam import Told
 from ffnbench.plan import METHOD
 from ffnbench.report.columns import case_records
 from ffnbench.report.files.store import load, report_text
@@ -20,8 +21,6 @@ from ffnbench.report.tables.compare import compare_table
 from ffnbench.report.tables.text import plain
 from ffnbench.request import CompareRequest
 from ffnbench.result import Report
-from ffnbench.selftest import exam
-from ffnbench.selftest.rates import Told
 
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("results/*.md")])
 BLOCK = re.compile(r"```(\w*)\n(.*?)```", re.DOTALL)

@@ -19,7 +19,7 @@ from test_ab import git
 
 from ffnbench import api
 from ffnbench.errors import FfnbenchError
-from ffnbench.gate.repository import Repository
+from ffnbench.gate.checkouts import Repository
 from ffnbench.report.files.store import report_text
 from ffnbench.request import CompareRequest
 

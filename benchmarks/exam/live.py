@@ -19,11 +19,11 @@ from exam.readings import FORM, OURS, RIVALS, Reading, Truth, truth_plan, truths
 from exam.worlds import LIVE_WORLDS, QUIET, LiveWorld, seed_of
 from ffnbench import jsonable
 from ffnbench.errors import Unfinished
+from ffnbench.exam import finished
 from ffnbench.gate.looks import foretell, look_back, report_of, unresolved
 from ffnbench.plan import Plan
 from ffnbench.result import Comparison, Report
 from ffnbench.run.runner import run
-from ffnbench.selftest.exam import finished
 from ffnbench.stats.stopping import Answered
 from ffnbench.stats.verdict import decide, summarise
 

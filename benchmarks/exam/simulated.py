@@ -8,12 +8,12 @@ from functools import partial, reduce
 from exam.alarms import Alarm, alarms_of, check_policy, refused, slowed
 from exam.machine import WORLDS, Machine, World
 from exam.processes import each
+from ffnbench.exam import Told, comparison_plan, told_by
 from ffnbench.gate.looks import foretell, look_back, report_of, unresolved
 from ffnbench.plan import Plan
 from ffnbench.request import DEFAULT_BUDGET_S
 from ffnbench.result import Report
 from ffnbench.run.runner import run
-from ffnbench.selftest.rates import Told, comparison_plan, told_by
 from ffnbench.stats.stopping import Answered
 
 BASELINE_RUNS, BUDGET_S = 3, DEFAULT_BUDGET_S

@@ -87,15 +87,18 @@ def ab(request: SidesRequest, sink: NullSink = NULL_SINK) -> Checked:
     policy = policy_of_sides(request, variant.label)
     if request.base_python is None and request.head_python is None:
         refuse_device(request.device)
-    with placed(sides_asked(request, variant)) as sides, tempfile.TemporaryDirectory(prefix="ffnbench-") as folder:
-        prepared, output, shared = _prepare_sides(request, variant, (sides[0].arm, sides[1].arm), folder, sink)
+    with (
+        placed(sides_asked(request, variant)) as ((base, base_is), (head, head_is)),
+        tempfile.TemporaryDirectory(prefix="ffnbench-") as folder,
+    ):
+        prepared, output, shared = _prepare_sides(request, variant, (base, head), folder, sink)
         looks = _look_at_sides(request, prepared, output, policy, sink, folder if shared else "")
     before, now = (_one_side(looks.now, side, variant.label) for side in (BASE, variant.label))
     exact = exact_findings(before, now, policy)
     suspect = before.suspect(variant.label) or now.suspect(variant.label)
     held = [] if suspect else [output]  # what was found before timing says nothing of rows like that
     findings = (*without_gain(looks.findings, output), *held, *without_gain(exact, output))
-    return _decided(findings, before, looks, sink, sides=(sides[0].words, sides[1].words))
+    return _decided(findings, before, looks, sink, sides=(base_is, head_is))
 
 
 def _look_again(

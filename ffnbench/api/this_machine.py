@@ -102,8 +102,8 @@ def _ceilings_here(worker: Worker, found: Environment, sink: NullSink) -> Machin
 def selftest(request: SelftestRequest, sink: NullSink = NULL_SINK) -> None:
     """How often ffnbench is wrong on this machine."""
     from ffnbench.api.measuring import tell_seconds
+    from ffnbench.exam import exam, measure
     from ffnbench.report.tables.selftest import selftest_view
-    from ffnbench.selftest.exam import exam, measure
 
     asked = exam(request)
     tell_seconds(sink, asked.wait, asked.plan.cases[0].workload.threads)
