@@ -162,20 +162,6 @@ class Share:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MachineCeilings:
-    """What the machine of a fingerprint can do: the fastest roofs of each path, with the seconds of one call each.
-
-    `peaks` are the FLOPs per second that clock, width and cores allow at most, by dtype, where they are known.
-    """
-
-    fingerprint: str
-    created: str
-    roofs: tuple[Roof, ...]
-    seconds: tuple[float, ...]
-    peaks: tuple[tuple[str, float], ...] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Environment:
     """Where the numbers were made. `fingerprint` names the kind of machine and software that latency depends on."""
 
