@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from conftest import FakeLaunch
-from gate_world import edited, machine, timed
+from gate_world import edited, machine
 
 from ffnbench.api import checks, measuring
 from ffnbench.gate import decision as module
@@ -183,31 +183,15 @@ def test_small_steps_do_not_add_up_unseen(tmp_path: Path, call) -> None:
     assert "step by step since the oldest run of the baseline" in out
 
 
-def test_another_plan_or_machine_can_not_be_appended(baseline: Path, tmp_path: Path, call) -> None:
-    text, other = baseline.read_text(), tmp_path / "other.json"
-    call("compare", COMPARE.replace("64", "72"), "-q -o", other)
-    code, out, err = call("check", baseline, other, "--append")
-    assert (code, out, baseline.read_text()) == (2, "", text)
-    assert err.startswith("error: a run of another plan can't be appended to")
+def test_a_run_of_another_machine_or_a_saved_one_is_not_added(baseline: Path, call) -> None:
+    code, _, err = call("check", baseline, baseline, "--append")
+    assert (code, err.partition("\n")[0]) == (2, "error: --append adds a run that is measured now")
     edited(baseline, lambda data: [one["environment"].update(cpu="Other CPU") for one in (data, *data["repeats"])])
-    launch, text = machine(), baseline.read_text()
-    code, out, err = call("check", baseline, "-q --append", launch=launch)
-    assert (code, out, baseline.read_text()) == (2, "", text)
-    assert err.startswith("error: another kind of machine than that of")
-    assert not timed(launch)
-
-
-def test_a_run_is_added_once(baseline: Path, tmp_path: Path, call) -> None:
-    """A step of CI that is tried again must not make the scatter look small."""
-    run = tmp_path / "run.json"
-    call("compare", COMPARE, "-q -o", run, launch=machine(seed=8))
-    assert call("check", baseline, run, "--append")[0] == 0
-    assert load(baseline).runs[-1].samples == load(run).samples
     text = baseline.read_text()
-    for again in (run, baseline):
-        code, _, err = call("check", baseline, again, "--append")
-        assert (code, baseline.read_text()) == (2, text)
-        assert f"that run is in '{baseline}' already" in err
+    for flags in ("--append", "--append --across-machines"):
+        code, _, err = call("check", baseline, "-q", flags)
+        assert (code, baseline.read_text()) == (0, text)
+        assert f"this run was not added to '{baseline}': it is of another kind of machine" in err
 
 
 def test_what_somebody_else_wrote_meanwhile_is_left(baseline: Path, call, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable
 from dataclasses import replace
-from functools import cache, partial
 from typing import Any
 
 from ffnbench.api import world
@@ -30,7 +28,6 @@ from ffnbench.gate.baseline import (
     policy_of_sides,
     refuse_another_machine,
     refuse_another_reference,
-    refuse_append,
     unpredicted,
 )
 from ffnbench.gate.checkouts import placed, prober_within
@@ -61,22 +58,15 @@ from ffnbench.result import CaseCost, Environment, Report
 from ffnbench.stats.stopping import Answered
 
 
-def check(request: CheckRequest, sink: NullSink = NULL_SINK, *, append: bool = False) -> Checked:
-    """A baseline's own plan measured again, or a saved run, held against it.
-
-    `append` says that it shall be added to the baseline, and raises FfnbenchError where it can't be.
-    """
+def check(request: CheckRequest, sink: NullSink = NULL_SINK) -> Checked:
+    """A baseline's own plan measured again, or a saved run, held against it."""
     before = load(request.baseline)
     sink.known(before)
     for text in sink.said():
         sink.tell(f"note: {text}")
     own = [] if request.current else refuse_untrusted(before.plan, request.baseline, request.trust)
     policy = policy_for(before, request)
-    here = cache(partial(_environment_here, before.plan))
-    if append:
-        now = load(request.current) if request.current else replace(before, environment=here())
-        refuse_append(before, now, request.baseline, measured_here=request.current is None)
-    looks = _look_again(before, policy, request, sink, here, own)
+    looks = _look_again(before, policy, request, sink, own)
     exact = exact_findings(before, looks.now, policy)
     return _decided((*exact, *looks.findings), before, looks, sink, against=request.baseline)
 
@@ -106,7 +96,6 @@ def _look_again(
     policy: Policy,
     request: CheckRequest,
     sink: NullSink,
-    environment: Callable[[], Environment],
     own: list[Named],
 ) -> Look:
     """What a check sees: a saved run, exact metrics alone, or latency as well. `own` is code that may run
@@ -122,7 +111,7 @@ def _look_again(
         return Look(findings=(), now=_exact(before, prepared, sink))
     if reason := of_another_method(request.baseline, before):
         return Look(findings=tuple(incomparable(before, policy, reason)), now=_exact(before, prepared, sink))
-    here = environment()
+    here = _environment_here(before.plan)
     if request.absolute:
         refuse_another_machine(request.baseline, before.environment, here)
     if kind(here) != kind(before.environment) and not request.across_machines:

@@ -51,8 +51,10 @@ def check(
     if (updating.update or updating.append) and asked.exact_only:
         flag = "--update" if updating.update else "--append"
         raise FfnbenchError(f"{flag} needs the whole measurement", "leave --exact-only out")
+    if updating.append and current:
+        raise FfnbenchError("--append adds a run that is measured now", f"leave {current!r} out")
     with CheckSink(output, baseline, current, updating) as sink:
-        api.check(asked, sink, append=updating.append)
+        api.check(asked, sink)
     sys.stdout.flush()
     leave(sink.code)
 

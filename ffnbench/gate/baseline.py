@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import math
 import shlex
-from dataclasses import replace
 
 from ffnbench.errors import FfnbenchError
-from ffnbench.gate.decision import EXACT, SECONDS, Policy, exact_value, kind, parse_tolerances
+from ffnbench.gate.decision import EXACT, SECONDS, Policy, exact_value, parse_tolerances
 from ffnbench.gate.looks import FINEST_PART, foretell, unresolved
 from ffnbench.metrics import LATENCY
-from ffnbench.plan import METHOD, Case
+from ffnbench.plan import METHOD
 from ffnbench.planning.effort import check_budget
 from ffnbench.request import BlockRequest, CheckRequest, CompareRequest, SidesRequest, TimingRequest, command_line
 from ffnbench.result import Environment, FailureKind, Report
@@ -151,29 +150,3 @@ def _refuse_unresolvable(before: Report, policy: Policy, budget: float) -> None:
         f"{would_do} would do, or more --budget, or more runs in the baseline (--append), or a surer one "
         f"(--precision {100 * row.tolerance / FINEST_PART:.2g}); `ffnbench ab` measures both sides in one run",
     )
-
-
-def refuse_append(before: Report, now: Report, path: str, *, measured_here: bool) -> None:
-    """Raise FfnbenchError for a run that is none of a baseline's plan, method and kind of machine, or is in it already.
-
-    One that will be `measured_here` is not there yet: `now` is where, and of what plan.
-    """
-    if kind(before.environment) != kind(now.environment):
-        raise FfnbenchError(f"another kind of machine than that of {path!r} can't append to it", "make a baseline here")
-    for run in (before, now):
-        if reason := of_another_method(path if run is before else "the run", run):
-            raise FfnbenchError(f"a run can't be appended: {reason.partition(';')[0]}", made_anew(path, before))
-    known = [run.samples for run in before.runs]
-    if now.samples and any(run.samples in known for run in now.runs) and not measured_here:
-        raise FfnbenchError(f"that run is in {path!r} already", "a run that counts twice makes the scatter look small")
-    asked, measured = ({case.label: _question(case) for case in run.plan.shown} for run in (before, now))
-    if asked != measured:
-        differs = sorted(label for label in asked.keys() | measured.keys() if asked.get(label) != measured.get(label))
-        raise FfnbenchError(
-            f"a run of another plan can't be appended to {path!r}: {differs[0]!r} is not the same",
-            "`ffnbench check BASELINE --append` measures the baseline's own plan",
-        )
-
-
-def _question(case: Case) -> object:
-    return case.ffn, replace(case.workload, device=case.workload.device.partition(":")[0])

@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import partial
 
 from ffnbench.errors import EXIT_INTERRUPTED, Unfinished
-from ffnbench.gate.decision import JUDGED, OUTPUT, Checked, Finding, Status, exit_code
+from ffnbench.gate.decision import JUDGED, OUTPUT, Checked, Finding, Status, exit_code, kind
 from ffnbench.jsonable import text_of
 from ffnbench.metrics import LATENCY
 from ffnbench.report.files.exports import EXPORTS, described, junit, workflow_commands
@@ -88,7 +88,7 @@ def _longer(checked: Checked) -> Longer:
     """The baseline with this run; not only the good ones are added, for that would make the scatter look small."""
     now, path = checked.now, repr(checked.against)
     regressed = [f"{f.case} {f.metric}" for f in checked.findings if f.status is Status.REGRESSED]
-    busy = table_of(now).disturbed()
+    statuses, busy = {f.status for f in checked.findings}, table_of(now).disturbed()
     undecided = [f.case for f in checked.findings if f.status is Status.UNCLEAR and f.case in busy]
     missing = [f.case for f in checked.findings if f.status is Status.MISSING]
     lacking = sorted(_lacking(checked))
@@ -98,6 +98,8 @@ def _longer(checked: Checked) -> Longer:
         why = suspects
     elif regressed:
         why = f"{', '.join(regressed)} regressed"
+    elif kind(now.environment) != kind(checked.before.environment) or Status.INCOMPARABLE in statuses:
+        why = "it is of another kind of machine, or the baseline of another method"
     elif missing:
         why = f"nothing was measured for {', '.join(dict.fromkeys(missing))}"
     elif undecided or lacking:
