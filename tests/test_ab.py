@@ -207,12 +207,6 @@ def test_outputs_are_held_against_each_other_and_against_float64(made: Path, tmp
     ("arguments", "error", "hint"),
     [
         (f"{TARGET} --base-rev nope", "no revision is called 'nope'", "git tag"),
-        pytest.param(
-            f"{TARGET} --base-rev broken",
-            "base: cannot import 'mypkg.mlp': ModuleNotFoundError",
-            "installed",
-            marks=pytest.mark.slow,
-        ),
         ("torch.nn:Linear --base-rev same", "which is no part of it", "--base-source"),
         (TARGET, "base and head are the same", "--base-rev"),
         ("swiglu --base-rev same", "'swiglu' is ffnbench's own", "package.module:Attr"),
@@ -228,10 +222,16 @@ def test_outputs_are_held_against_each_other_and_against_float64(made: Path, tmp
 )
 def test_mistakes_are_found_before_measuring(call, repository: Path, arguments: str, error: str, hint: str) -> None:
     launch = machine()
-    code, out, err = call(arguments, launch=launch, prober=Prober)
+    code, out, err = call(arguments, launch=launch, prober=Prober if "nowhere" in arguments else KnownProber)
     assert (code, out, launch.log) == (2, "", [])
     assert error in err.splitlines()[0]
     assert hint in err.splitlines()[1]
+
+
+@pytest.mark.slow
+def test_a_side_that_can_not_be_imported_is_told(call, repository: Path) -> None:
+    code, _, err = call(f"{TARGET} --base-rev broken", prober=Prober)
+    assert (code, "error: base: cannot import 'mypkg.mlp': ModuleNotFoundError" in err) == (2, True)
 
 
 def test_a_place_below_the_top_and_a_hooks_variables(repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
