@@ -340,6 +340,11 @@ class Run:
     judging_s: float = 0.0  # what judging took of `wall_s`
     devices: tuple[DeviceSeen, ...] = ()
 
+    @property
+    def measured(self) -> dict[str, Any]:
+        """All of it by name, as a Report has it too."""
+        return {one.name: getattr(self, one.name) for one in fields(self)}
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Curve:

@@ -23,10 +23,9 @@ from ffnbench.run.arms import Launch
 from ffnbench.run.machine_lock import machine_lock
 from ffnbench.run.memory_limits import fit_into
 from ffnbench.run.runner import run
-from ffnbench.stats.ceilings import shares_of
 from ffnbench.stats.rounds import table_of
 from ffnbench.stats.stopping import Answered
-from ffnbench.stats.verdict import summarise, with_suspects
+from ffnbench.stats.verdict import with_figures, with_suspects
 
 
 def measure(prepared: Prepared, sink: NullSink = NULL_SINK, launch: Launch | None = None) -> ShownReport:
@@ -129,28 +128,6 @@ def measured_once(
             costs=costs,
             judge=None if launch else world.MACHINE.judge,
         )
-    costs = prepared.costs_of(done.plan)
-    measured, comparisons, warnings = summarise(done)
-    told = (Note(text=beside, kind=NoteKind.SEEN),) if beside else ()
-    return replace(
-        new_report(done.plan, costs),
-        environment=done.environment,
-        measured=measured,
-        comparisons=comparisons,
-        failures=done.failures,
-        warnings=(*told, *done.warnings, *warnings),
-        samples=done.samples,
-        interrupted=done.interrupted,
-        stopped=done.stopped,
-        limit=done.limit,
-        timer=done.timer,
-        sides=done.sides,
-        around=done.around,
-        roofs=done.roofs,
-        shares=shares_of(done, costs),
-        judged=done.judged,
-        inputs=done.inputs,
-        judging_s=done.judging_s,
-        devices=done.devices,
-        wall_s=done.wall_s,
-    )
+    found = replace(new_report(done.plan, prepared.costs_of(done.plan)), **done.measured)
+    seen = (Note(text=beside, kind=NoteKind.SEEN),) if beside else ()
+    return with_figures(replace(found, warnings=(*seen, *done.warnings)))

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 
 from ffnbench.gate.decision import (
     DEFAULT_LATENCY,
@@ -95,9 +95,7 @@ def plan_of_check(plan: Plan, policy: Policy, budget: float) -> Plan:
 
 def report_of(run: Run) -> Report:
     """A run with its comparisons, and without costs: all that latency is decided by."""
-    _, comparisons, _ = summarise(run)
-    measured = {f.name: getattr(run, f.name) for f in fields(Run)}
-    return Report(costs=(), created="", version="", comparisons=comparisons, **measured)
+    return Report(costs=(), created="", version="", comparisons=summarise(run)[1], **run.measured)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -32,6 +32,7 @@ from ffnbench.result import (
     Verdict,
     unjudged,
 )
+from ffnbench.stats.ceilings import shares_of
 from ffnbench.stats.interval import CONFIDENCE, Mean
 from ffnbench.stats.rounds import CLOCKS_HELD, CPUS_TAKEN, Row, Table, held_down, is_clean, table_of, waited_for
 from ffnbench.units import counted, percent
@@ -127,6 +128,14 @@ def summarise(run: Run) -> tuple[tuple[Measured, ...], tuple[Comparison, ...], t
     return tuple(measured), comparisons, tuple(_notes(run, measured, comparisons))
 
 
+def with_figures(report: R) -> R:
+    """With every figure, and every note that is made of samples, computed anew."""
+    measured, comparisons, notes = summarise(report.run)
+    told = (*(note for note in report.warnings if note.kind not in COMPUTED), *notes)
+    shares = shares_of(report.run, report.costs)
+    return replace(report, measured=measured, comparisons=comparisons, shares=shares, warnings=told)
+
+
 def with_suspects(report: R, other: Report) -> R:
     """With the rows that another run of the same plan found SUSPECT, and without the figures that they had."""
     known = {case.label for case in report.plan.cases}
@@ -135,13 +144,7 @@ def with_suspects(report: R, other: Report) -> R:
         for found in other.failures
         if found.kind is FailureKind.SUSPECT and found.case in known and not report.suspect(found.case)
     )
-    if not more:
-        return report
-    found = replace(report, failures=(*report.failures, *more))
-    measured, comparisons, _ = summarise(found.run)
-    accused = {failure.case for failure in more}
-    shares = tuple(share for share in report.shares if share.case not in accused)
-    return replace(found, measured=measured, comparisons=comparisons, shares=shares)
+    return with_figures(replace(report, failures=(*report.failures, *more))) if more else report
 
 
 def _seconds(table: Table, label: str, busy: bool) -> Measured | None:
