@@ -84,7 +84,8 @@ def told_by(done: Run, plan: Plan, number: int) -> list[Told]:
     return [
         Told(
             run=number, row=said.case, truth=1 + plan.case(said.case).workload.slowdown,
-            ratio=ratio and ratio.value, low=ratio and ratio.low, high=ratio and ratio.high,
+            ratio=ratio.value if ratio else None, low=ratio.low if ratio else None,
+            high=ratio.high if ratio else None,
             verdict=said.verdict.value, seconds=done.wall_s,
         )
         for said, ratio in rows

@@ -119,13 +119,6 @@ def test_a_share_is_the_least_time_of_the_bound_that_binds() -> None:
     assert (share.bound, share.share.value) == (Bound.CALL, pytest.approx(0.8))
 
 
-@pytest.mark.parametrize("times", [1.0, 3.0])
-def test_a_row_as_fast_as_its_roof_is_at_one_and_no_slower_row_above(times: float) -> None:
-    done, costs = measured(machine(case_s=times * FLOPS / 1e10))
-    assert shares_of(done, costs)[0].share.value == pytest.approx(1 / times, rel=1e-9)
-    assert shares_of(done, costs)[0].share.high <= 1 + 1e-9
-
-
 def test_disturbed_samples_of_a_roof_are_left_out() -> None:
     launch, asked = machine(), []
     calm = launch.roof

@@ -310,8 +310,10 @@ def _told(row: Row, changes: Sequence[Change], now: Report, policy: Policy, slac
         reason = "the reference differs from itself: this machine can't tell now"
     elif counts > 0:
         reason = f"step by step since the oldest run of the baseline, of {since}"
-    told = {"before": math.exp(change.before), "now": math.exp(change.now), "change": change.estimate()}
-    return _finding(*row, status, policy, **told, reason=reason)
+    return _finding(
+        *row, status, policy, before=math.exp(change.before), now=math.exp(change.now), change=change.estimate(),
+        reason=reason,
+    )  # fmt: skip
 
 
 def _status(change: Change, extra: float, tolerance: float) -> Status:
