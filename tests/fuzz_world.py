@@ -19,7 +19,7 @@ from zlib import crc32
 
 from conftest import FACTS
 
-from ffnbench import selftest as exam
+from ffnbench import exam
 from ffnbench.api import measuring
 from ffnbench.api import world as outside
 from ffnbench.errors import Unfinished
