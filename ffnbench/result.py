@@ -18,6 +18,7 @@ from ffnbench.metrics import CLOSED_FORMS, LATENCY
 from ffnbench.plan import CONTROL, MatmulPrecision, Note, Plan, Protocol
 
 SCHEMA = 2
+KEPT = 20  # runs of a baseline, beside the oldest
 POWER_CAP = "power cap"  # a card at its power limit, where heavy products keep it: no trouble from outside
 R = TypeVar("R", bound="Report")
 
@@ -161,20 +162,6 @@ class Share:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MachineCeilings:
-    """What the machine of a fingerprint can do: the fastest roofs of each path, with the seconds of one call each.
-
-    `peaks` are the FLOPs per second that clock, width and cores allow at most, by dtype, where they are known.
-    """
-
-    fingerprint: str
-    created: str
-    roofs: tuple[Roof, ...]
-    seconds: tuple[float, ...]
-    peaks: tuple[tuple[str, float], ...] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Environment:
     """Where the numbers were made. `fingerprint` names the kind of machine and software that latency depends on."""
 
@@ -211,8 +198,8 @@ class Environment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Timer:
-    """What measuring itself costs in a worker, in seconds: a call of an empty module, and one tick of the clock; and
-    what a page fault costs.
+    """What measuring itself costs in a worker, in seconds: a call of an empty module, and one tick of the clock; in
+    older files, what a page fault costs.
     """
 
     empty_call_s: float
@@ -268,16 +255,14 @@ class Side:
 class Agreement:
     """Outputs of base and head on one input with the base's weights: relative errors (Frobenius), unknown is None.
 
-    `error` is head against base in the case's dtype, `exact_error` the same with both run in float64, `base_error` and
-    `head_error` each against its own run in float64. `apart` says why the weights could not be carried over, and then
-    each side has its own of the same seed. `tolerance` is what rounding explains.
+    `error` is head against base in the case's dtype, `exact_error` the same with both run in float64. `apart` says why
+    the weights could not be carried over, and then each side has its own of the same seed. `tolerance` is what rounding
+    explains.
     """
 
     error: float | None
     tolerance: float
     exact_error: float | None = None
-    base_error: float | None = None
-    head_error: float | None = None
     apart: str = ""
 
 
@@ -354,6 +339,11 @@ class Run:
     inputs: tuple[Inputs, ...] = ()
     judging_s: float = 0.0  # what judging took of `wall_s`
     devices: tuple[DeviceSeen, ...] = ()
+
+    @property
+    def measured(self) -> dict[str, Any]:
+        """All of it by name, as a Report has it too."""
+        return {one.name: getattr(self, one.name) for one in fields(self)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -547,8 +537,8 @@ class Report:
             ),
         )
 
-    def with_repeat(self: R, now: Report, most: int) -> R:
-        """With a further run of the same plan, by time; the oldest and the `most` newest are kept."""
+    def with_repeat(self: R, now: Report) -> R:
+        """With a further run of the same plan, by time; the oldest and the KEPT newest are kept."""
         by_case = ("samples", "failures", "judged", "inputs")
         shared = {f.name: getattr(now, f.name) for f in fields(Repeat) if f.name not in ("protocol", *by_case)}
         known = {case.label for case in self.plan.cases}
@@ -557,7 +547,7 @@ class Report:
         }
         one = Repeat(protocol=now.plan.protocol, **of_cases, **shared)
         repeats = sorted((*self.repeats, one), key=lambda repeat: repeat.created)
-        return replace(self, repeats=tuple(repeats[-most:]))
+        return replace(self, repeats=tuple(repeats[-KEPT:]))
 
     @property
     def run(self) -> Run:

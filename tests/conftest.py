@@ -146,7 +146,8 @@ class KnownProber(Prober):
         return {}
 
     def origin(self, target: str) -> Path:
-        return Path(self._arm.source, "mypkg", "mlp.py").resolve()
+        inside = Path(self._arm.source, "mypkg", "mlp.py")
+        return inside.resolve() if target.startswith("mypkg.") else Path("/installed/elsewhere.py")
 
     def home(self, target: str) -> Path:
         source = target.rpartition(":")[0]

@@ -19,6 +19,7 @@ from zlib import crc32
 
 from conftest import FACTS
 
+from ffnbench import exam
 from ffnbench.api import measuring
 from ffnbench.api import world as outside
 from ffnbench.errors import Unfinished
@@ -26,7 +27,6 @@ from ffnbench.plan import OWN, Arm
 from ffnbench.run.prober import Prober
 from ffnbench.run.runner import run
 from ffnbench.run.session import WorkerLost, interpreter_of, variables_of
-from ffnbench.selftest import exam
 
 CALL_S, SAMPLE_S, OPEN_S, START_S = 0.01, 0.05, 0.2, 1.5
 OF_RELU = {
@@ -181,7 +181,7 @@ class FuzzWorker:
         choice = self.world.dice.random()
         error = None if choice < 0.05 else 0.5 if choice < 0.1 else 1e-7
         apart = "the weight of 'up' has another shape" if choice > 0.95 else ""
-        return {"error": error, "tolerance": 1e-4, "exact_error": 1e-16, "base_error": 1e-8, "apart": apart}
+        return {"error": error, "tolerance": 1e-4, "exact_error": 1e-16, "apart": apart}
 
 
 class FuzzProber(Prober):

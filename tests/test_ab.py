@@ -17,8 +17,8 @@ from conftest import ROOT, FakeLaunch, KnownProber, ffnbench, listen
 
 from ffnbench import jsonable
 from ffnbench.errors import FfnbenchError
+from ffnbench.gate.checkouts import PREFIX, Repository
 from ffnbench.gate.decision import Status, output_finding
-from ffnbench.gate.repository import PREFIX, Repository
 from ffnbench.plan import CONTROL, OWN, Arm, Case
 from ffnbench.planning.compare import plan_compare
 from ffnbench.request import CompareRequest
@@ -158,20 +158,23 @@ def test_what_follows_for_head(call, repository: Path, launch: FakeLaunch, flags
     assert (ended, rows(out)["latency"]) == (code, status)
 
 
-def test_a_changed_result_is_a_finding_of_its_own(call, repository: Path) -> None:
+class Differs(KnownProber):
+    """Head computes something else."""
+
+    def within(self, arm: Arm) -> KnownProber:
+        return self if arm == OWN else Differs(1.0, arm)
+
+    def hold(self, case: Case, seed: int, folder: str) -> Agreement:
+        return agreement(error=0.4)
+
+
+@pytest.mark.parametrize("prober", [Differs, pytest.param(Prober, marks=pytest.mark.slow)])
+def test_a_changed_result_is_a_finding_of_its_own(call, repository: Path, prober: type[Prober]) -> None:
     launch = machine()
-    code, out, _ = call(TARGET, "--base-rev changed", launch=launch, prober=Prober)
+    code, out, _ = call(TARGET, "--base-rev changed", launch=launch, prober=prober)
     assert (code, rows(out), launch.log) == (1, {"output": "REGRESSED"}, [])
     assert "head's output differs from base's by" in out
-
-    class Differs(KnownProber):
-        def within(self, arm: Arm) -> KnownProber:
-            return self if arm == OWN else Differs(1.0, arm)
-
-        def hold(self, case: Case, seed: int, folder: str) -> Agreement:
-            return agreement(error=0.4)
-
-    code, out, _ = call(TARGET, "--base-rev changed --allow-mismatch", prober=Differs)
+    code, out, _ = call(TARGET, "--base-rev changed --allow-mismatch", prober=prober)
     assert (code, rows(out)) == (0, {"latency": "OK", "output": "OK"})
     assert "allowed by --allow-mismatch" in out
 
@@ -190,7 +193,6 @@ def test_outputs_are_held_against_each_other_and_against_float64(made: Path, tmp
     """The base's weights are carried over: the seeds differ here."""
     same = held(made, tmp_path, "old", "same")
     assert (same.error, same.exact_error, same.apart) == (0.0, 0.0, "")
-    assert 0 < same.base_error == same.head_error < 1e-6
     changed = held(made, tmp_path, "old", "changed")
     assert changed.error > 0.01
     assert changed.exact_error == pytest.approx(changed.error, rel=1e-3)
@@ -199,19 +201,12 @@ def test_outputs_are_held_against_each_other_and_against_float64(made: Path, tmp
     assert renamed.error > 0.1
     half = held(made, tmp_path, "old", "changed", dtype="bfloat16")
     assert half.tolerance == 0.05
-    assert half.base_error > 1e-4
 
 
 @pytest.mark.parametrize(
     ("arguments", "error", "hint"),
     [
         (f"{TARGET} --base-rev nope", "no revision is called 'nope'", "git tag"),
-        pytest.param(
-            f"{TARGET} --base-rev broken",
-            "base: cannot import 'mypkg.mlp': ModuleNotFoundError",
-            "installed",
-            marks=pytest.mark.slow,
-        ),
         ("torch.nn:Linear --base-rev same", "which is no part of it", "--base-source"),
         (TARGET, "base and head are the same", "--base-rev"),
         ("swiglu --base-rev same", "'swiglu' is ffnbench's own", "package.module:Attr"),
@@ -227,10 +222,16 @@ def test_outputs_are_held_against_each_other_and_against_float64(made: Path, tmp
 )
 def test_mistakes_are_found_before_measuring(call, repository: Path, arguments: str, error: str, hint: str) -> None:
     launch = machine()
-    code, out, err = call(arguments, launch=launch, prober=Prober)
+    code, out, err = call(arguments, launch=launch, prober=Prober if "nowhere" in arguments else KnownProber)
     assert (code, out, launch.log) == (2, "", [])
     assert error in err.splitlines()[0]
     assert hint in err.splitlines()[1]
+
+
+@pytest.mark.slow
+def test_a_side_that_can_not_be_imported_is_told(call, repository: Path) -> None:
+    code, _, err = call(f"{TARGET} --base-rev broken", prober=Prober)
+    assert (code, "error: base: cannot import 'mypkg.mlp': ModuleNotFoundError" in err) == (2, True)
 
 
 def test_a_place_below_the_top_and_a_hooks_variables(repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:

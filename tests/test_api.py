@@ -13,45 +13,28 @@ from ffnbench.ffn.cost import cost
 from ffnbench.request import CompareRequest
 
 
-def test_build_gives_a_module_of_the_matched_width() -> None:
-    module = ffnbench.build("swiglu", d_model=768)
-    assert isinstance(module, torch.nn.Module)
-    assert module.up.weight.shape == (2048, 768)
-    assert sum(p.numel() for p in module.parameters()) == 4_718_592
-
-
 @pytest.mark.parametrize(
-    ("variant", "options", "d_ff"),
+    ("variant", "options", "d_ff", "dtype"),
     [
-        ("relu", {}, 256),
-        ("swiglu", {"match": "none"}, 256),
-        ("swiglu", {"d_ff": 96}, 96),
-        ("swiglu@rule=llama", {}, 256),
-        ("silu@gate=output", {}, 224),
+        ("relu", {}, 256, torch.float32),
+        ("swiglu", {"match": "none", "dtype": "bf16"}, 256, torch.bfloat16),
+        ("swiglu", {"d_ff": 96, "dtype": torch.bfloat16}, 96, torch.bfloat16),
+        ("swiglu@rule=llama", {}, 256, torch.float32),
+        ("silu@gate=output@dtype=bf16", {}, 224, torch.bfloat16),
+        ("tests/hostile.py:Plain", {"d_ff": 32}, 32, torch.float32),
     ],
 )
-def test_build_follows_the_rules_of_compare(variant: str, options: dict, d_ff: int) -> None:
-    module = ffnbench.build(variant, d_model=64, dtype=torch.bfloat16, **options)
+def test_build_follows_the_rules_of_compare(variant: str, options: dict, d_ff: int, dtype: torch.dtype) -> None:
+    module = ffnbench.build(variant, d_model=64, **options)
     assert module.down.in_features == d_ff
-    assert module(torch.randn(2, 64, dtype=torch.bfloat16)).shape == (2, 64)
-
-
-def test_build_takes_user_code() -> None:
-    module = ffnbench.build("tests/hostile.py:Plain", d_model=16, d_ff=32)
-    assert module(torch.randn(2, 16)).shape == (2, 16)
-
-
-def test_build_takes_dtypes_in_every_form() -> None:
-    for options in ({"dtype": "bf16"}, {"dtype": torch.bfloat16}):
-        assert ffnbench.build("relu", d_model=8, **options).up.weight.dtype is torch.bfloat16
-    assert ffnbench.build("relu@dtype=bf16", d_model=8).up.weight.dtype is torch.bfloat16
-    assert ffnbench.cost("relu", d_model=8, dtype=torch.float16).frame()["weight_bytes"].tolist() == [2 * 2 * 8 * 32]
+    assert module(torch.randn(2, 64, dtype=dtype)).shape == (2, 64)
 
 
 def test_cost_counts_without_measuring() -> None:
-    report = ffnbench.cost(["relu", "swiglu"], d_model=768)
+    report = ffnbench.cost(["relu", "swiglu"], d_model=768, dtype=torch.float16)
     assert isinstance(report, ffnbench.Report)
     assert report.frame()["params"].tolist() == [4_718_592, 4_718_592]
+    assert report.frame()["weight_bytes"].tolist() == [2 * 4_718_592] * 2
     assert report.frame()["latency_s"].isna().all()
 
 

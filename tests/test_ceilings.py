@@ -16,12 +16,11 @@ from ffnbench.device.waiting import WaitMeter
 from ffnbench.errors import FfnbenchError
 from ffnbench.plan import NoProbe, cost_of
 from ffnbench.planning.compare import plan_compare
-from ffnbench.report.files.ceilings_cache import cache_path, keep_ceilings, kept_ceilings
 from ffnbench.report.files.store import load, report_text
 from ffnbench.report.output import NullSink
 from ffnbench.report.shown_report import as_shown, recompute
 from ffnbench.request import CompareRequest
-from ffnbench.result import Bound, CaseCost, MachineCeilings, Roof
+from ffnbench.result import Bound, CaseCost
 from ffnbench.run.runner import run
 from ffnbench.stats.ceilings import needed_by, read_bytes, shares_of
 
@@ -118,13 +117,6 @@ def test_a_share_is_the_least_time_of_the_bound_that_binds() -> None:
     assert (share.bound, share.share.value) == (Bound.CALL, pytest.approx(0.8))
 
 
-@pytest.mark.parametrize("times", [1.0, 3.0])
-def test_a_row_as_fast_as_its_roof_is_at_one_and_no_slower_row_above(times: float) -> None:
-    done, costs = measured(machine(case_s=times * FLOPS / 1e10))
-    assert shares_of(done, costs)[0].share.value == pytest.approx(1 / times, rel=1e-9)
-    assert shares_of(done, costs)[0].share.high <= 1 + 1e-9
-
-
 def test_disturbed_samples_of_a_roof_are_left_out() -> None:
     launch, asked = machine(), []
     calm = launch.roof
@@ -215,7 +207,7 @@ def test_a_saved_run_gives_the_same_shares(report, tmp_path: Path) -> None:
     again = load(path)
     assert (again.roofs, again.shares) == (report.roofs, report.shares)
     assert recompute(as_shown(again)).shares == report.shares
-    both = again.with_repeat(again, 5)
+    both = again.with_repeat(again)
     assert len(both.runs) == 2
     path.write_text(report_text(both))
     assert load(path).runs[0].roofs == report.roofs
@@ -331,40 +323,7 @@ def test_every_path_computes_what_it_says() -> None:
     assert {"torch.mm", "torch.sum", "torch.sum of int64", "repeated torch.sum"} <= made
 
 
-# What `env` keeps
-
-
-KEPT = MachineCeilings(
-    fingerprint="abc", created="2026-01-02T03:04:05+00:00", seconds=(0.001,),
-    roofs=(Roof(name="(a)", bound=Bound.BYTES, path="torch.sum", amount=4096, device="cpu", dtype="float32", threads=2,
-                level="L1"),),
-)  # fmt: skip
-
-
-@pytest.fixture
-def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    return tmp_path
-
-
-def test_what_was_kept_is_read_again(cache: Path) -> None:
-    assert kept_ceilings("abc") is None
-    assert keep_ceilings(KEPT)
-    assert cache_path("abc").parent == cache / "ffnbench"
-    assert kept_ceilings("abc") == KEPT
-    assert kept_ceilings("abd") is None
-
-
-@pytest.mark.parametrize(
-    "wrong",
-    [{"created": "yesterday"}, {"seconds": ()}, {"seconds": (-1.0,)}, {"roofs": (replace(KEPT.roofs[0], shape=(0,)),)}],
-)
-def test_a_kept_file_that_can_t_be_true_is_none(cache: Path, wrong: dict) -> None:
-    keep_ceilings(replace(KEPT, **wrong))
-    assert kept_ceilings("abc") is None
-
-
-def test_env_measures_shows_and_keeps(cache: Path, on_machine) -> None:
+def test_env_measures_and_shows(on_machine) -> None:
     class Worker:
         ended = False
 
@@ -390,8 +349,6 @@ def test_env_measures_shows_and_keeps(cache: Path, on_machine) -> None:
 
     on_machine(Worker)
     api.environment(False, OutputSink(), ceilings=True)
-    api.environment(False, OutputSink())
-    assert shown[0] == shown[1]
     assert "10.0 torch.mm (256 x 256 x 256)" in shown[0]["float32 GFLOP/s"]
     assert any(fact.startswith("GB/s from memory, ") for fact in shown[0])
 
@@ -409,4 +366,4 @@ def test_a_real_run_has_a_finite_share_of_every_row() -> None:
     anyway = replace(done, samples=tuple(replace(sample, waited=None) for sample in done.samples))
     every = shares_of(anyway, costs)
     assert [share.case for share in every] == ["relu", "swiglu"]
-    assert all(0 < share.share.low <= share.share.value <= share.share.high < 1e3 for share in every)
+    assert all(0 < share.share.value < 1e3 for share in every)

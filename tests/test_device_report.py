@@ -26,7 +26,7 @@ from ffnbench.report.tables.text import plain
 from ffnbench.request import CompareRequest
 from ffnbench.result import Bound, CaseCost, Estimate, Report, Roof
 from ffnbench.stats.ceilings import fits, needed_by
-from ffnbench.stats.launch_bound import is_launch_bound
+from ffnbench.stats.verdict import is_launch_bound
 
 GOLDEN = Path(__file__).parent / "golden"
 RUN = GOLDEN / "cuda.json"  # three workers of six rounds of four rows, written by hand

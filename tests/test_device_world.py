@@ -18,8 +18,8 @@ from ffnbench.report.tables.row_notes import case_notes
 from ffnbench.report.tables.text import plain
 from ffnbench.request import CompareRequest
 from ffnbench.result import Estimate, FailureKind
-from ffnbench.stats.launch_bound import launch_bound
 from ffnbench.stats.rounds import is_clean
+from ffnbench.stats.verdict import launch_bound
 from ffnbench.worker import meters
 from ffnbench.worker import subject as subjects
 

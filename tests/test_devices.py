@@ -23,9 +23,8 @@ from ffnbench.planning.compare import plan_compare
 from ffnbench.request import CompareRequest
 from ffnbench.result import DeviceSeen, Sample, Verdict
 from ffnbench.run.runner import run
-from ffnbench.stats.noise import busy_text, device_clocks, device_others
 from ffnbench.stats.rounds import is_clean
-from ffnbench.stats.verdict import summarise
+from ffnbench.stats.verdict import busy_text, device_clocks, device_others, summarise
 
 UUIDS = ("aaaaaaaa-0000-0000-0000-000000000000", "bbbbbbbb-0000-0000-0000-000000000000")
 A100 = {

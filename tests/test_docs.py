@@ -14,10 +14,11 @@ import pytest
 import yaml
 from conftest import ROOT, FakeLaunch, ProberHere, SidesProber, two_sides
 
-from ffnbench import api
+from ffnbench import api, exam
 from ffnbench.api import measuring
 from ffnbench.cli import run
 from ffnbench.cli.commands import FILES, built, described
+from ffnbench.exam import Told
 from ffnbench.plan import METHOD
 from ffnbench.report.columns import case_records
 from ffnbench.report.files.store import load, report_text
@@ -26,8 +27,6 @@ from ffnbench.report.tables.compare import compare_table
 from ffnbench.report.tables.text import plain
 from ffnbench.request import CompareRequest
 from ffnbench.result import Report
-from ffnbench.selftest import exam
-from ffnbench.selftest.rates import Told
 
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("results/*.md")])
 BLOCK = re.compile(r"```(\w*)\n(.*?)```", re.DOTALL)
@@ -92,7 +91,6 @@ def test_shell_lines_are_commands_that_work(document, line, tmp_path, monkeypatc
     if "timm" in line:
         pytest.importorskip("timm")
     on_machine(launch, SidesProber)
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setattr(measuring, "_pause", lambda seconds, sink: None)
     monkeypatch.setattr(exam, "measure", a_selftest)
     if line.startswith("ffnbench ab "):

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import itertools
-import json
 from contextlib import nullcontext
 from dataclasses import replace
 
 import pytest
-import worlds as script
 from exam import live
 from exam.alarms import REFUSED, Alarm, broken_promises, check_plan, check_policy, counts
 from exam.machine import Machine, World
@@ -127,34 +124,6 @@ def test_every_repeat_measures_in_every_world(beside) -> None:
     assert found[1].truth == pytest.approx(found[0].truth * 1.05)
     assert contradictions(found) == []
     assert score_of(found, QUIET, OURS).decided == 2
-
-
-def test_every_check_has_a_baseline_of_its_own(beside) -> None:
-    """The gate is not told of the slow-down, the machine is."""
-    worlds = ("quiet", "spinners")
-    found = [one for of in live.checks(check_plan(d_model=64, threads=1), chosen(worlds), 1, 120.0) for one in of]
-    assert {(a.condition, a.injected) for a in found} == {check for check in live.CHECKS if check[0] in worlds}
-    assert len(set(beside)) == len(worlds)
-    assert broken_promises(found) == []
-
-
-def test_what_was_measured_outlives_an_interruption(beside, monkeypatch: pytest.MonkeyPatch, tmp_path) -> None:
-    runs, path, real = itertools.count(), tmp_path / "live.json", live.run
-    monkeypatch.setattr(live, "run", lambda plan: replace(real(plan), interrupted=next(runs) == 4))
-    assert script.main(["--world", "quiet", "--world", "spinner", "--repeats", "3", "-o", str(path)]) == 0
-    pairs = {(one["repeat"], one["world"]) for one in json.loads(path.read_text())}
-    assert pairs == {(0, "quiet"), (0, "spinner"), (1, "quiet")}
-
-
-@pytest.mark.parametrize("wrong", [False, True])
-def test_the_script_ends_with_1_where_ours_is_wrong(monkeypatch: pytest.MonkeyPatch, capsys, wrong: bool) -> None:
-    said = reading(ratio=1.1, low=1.05, high=1.15, verdict="slower") if wrong else reading()
-    monkeypatch.setattr(live, "readings", lambda *_, **__: iter([[said, reading(repeat=1)]]))
-    assert script.main([]) == wrong
-    assert ("1 of 2 runs are wrong" in capsys.readouterr().out) == wrong
-    status = "REGRESSED" if wrong else "OK"
-    monkeypatch.setattr(live, "checks", lambda *_: iter([[alarm(status=status)]]))
-    assert script.main(["--checks"]) == wrong
 
 
 def test_a_check_that_stays_unclear_has_used_its_budget() -> None:

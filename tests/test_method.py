@@ -83,27 +83,3 @@ def test_saved_runs_of_another_method(baseline: Path, tmp_path: Path, on_fakes, 
     assert (code, out.count("latency INCOMPARABLE")) == (0, 2)
     for path, method in ((baseline, then), (run, now)):
         assert (f"'{path}' was measured by method 2" in out) == (method == 2)
-
-
-def test_update_measures_an_older_baseline_anew(baseline: Path, on_fakes) -> None:
-    """With its own plan and effort: the next check compares with it."""
-    launch = machine({"swiglu": 1.2})
-    code, out, err = on_fakes("check", of_method(baseline, 2), "--update", launch=launch)
-    assert (code, timed(launch), out.count("INCOMPARABLE")) == (0, True, 2), err
-    before = load(baseline)
-    assert before.plan.protocol.method == TODAY
-    assert [case.label for case in before.plan.shown] == ["relu", "gelu", "swiglu"]
-    assert on_fakes("check", baseline, launch=machine({"swiglu": 1.2}, seed=5))[1].count("latency OK") == 2
-
-
-def test_an_older_baseline_is_kept_where_no_new_one_could_be_made(baseline: Path, tmp_path: Path, on_fakes) -> None:
-    text = of_method(baseline, 2).read_text()
-    failing = machine()
-    failing.trouble = {("open", "relu"): "crash"}  # the reference: it has no row of its own
-    code, _, err = on_fakes("check", baseline, "--update", launch=failing)
-    assert (code, baseline.read_text()) == (3, text)
-    assert "the baseline was not updated: nothing was measured for" in err
-    edited(baseline, lambda data: data["environment"].update(cpu="Other CPU"))
-    text, launch = baseline.read_text(), machine()
-    assert on_fakes("check", baseline, "--update", launch=launch)[0] == 3
-    assert (timed(launch), baseline.read_text()) == (False, text)

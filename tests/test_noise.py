@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -34,15 +33,6 @@ def test_calls_too_short_for_the_harness_are_told() -> None:
     assert [(note.label, note.text.partition(":")[0]) for note in notes] == [
         ("a", "one call is only 50 times an empty one (2.0 us)")
     ]
-
-
-def test_page_faults_are_told_where_they_cost_something() -> None:
-    """1,000 faults of 0.5 us in each call of 10 ms are 5 % of it; 100 are not worth a word."""
-    timer = Timer(empty_call_s=2e-6, resolution_s=1e-9, fault_s=0.5e-6)
-    run = run_of(plan_of(workers=3, rounds=6), {"a": [[1e-2] * 6] * 3, "b": [[1e-2] * 6] * 3}, timer=timer)
-    faults = {"a": 1000, "b": 100}
-    faulting = replace(run, samples=tuple(replace(s, faults=faults[s.case] * s.calls) for s in run.samples))
-    assert [(note.label, note.text[:13]) for note in summarise(faulting)[2]] == [("a", "1,000 page fa")]
 
 
 def test_a_reference_that_differs_from_itself_makes_the_machine_unfit() -> None:

@@ -11,11 +11,11 @@ import pytest
 from exam.machine import Machine, World
 from test_cli import call  # noqa: F401 - a fixture
 
+from ffnbench import exam
+from ffnbench.exam import SLOWER, Rate, Told, rates_of
 from ffnbench.plan import Plan
 from ffnbench.request import SelftestRequest
 from ffnbench.result import Run
-from ffnbench.selftest import exam
-from ffnbench.selftest.rates import SLOWER, Rate, Told, rates_of
 
 CALM = World(name="calm", layout=0.001, starter=0.0, sample=0.01)
 

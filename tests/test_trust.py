@@ -19,7 +19,7 @@ from test_ab import git
 
 from ffnbench import api
 from ffnbench.errors import FfnbenchError
-from ffnbench.gate.repository import Repository
+from ffnbench.gate.checkouts import Repository
 from ffnbench.report.files.store import report_text
 from ffnbench.request import CompareRequest
 
@@ -167,11 +167,11 @@ def test_a_projects_own_code_needs_no_word_once_git_tracks_the_baseline(project,
         assert "--trust" not in check("./base.json", *flags)[1]
 
 
-@pytest.mark.parametrize("name", ["Mlp", "Mlp.Inner", "Below", "make", "short"])
-def test_what_a_tracked_file_defines_is_run(project, baseline, check, name: str) -> None:
-    path = baseline(f"mine.py:{name}")
-    commit(project)
-    assert "--trust" not in check(path)[1]
+def test_what_a_tracked_file_defines_is_run(project, baseline, check) -> None:
+    for name in ("Mlp", "Mlp.Inner", "Below", "make", "short"):
+        path = baseline(f"mine.py:{name}")
+        commit(project)
+        assert "--trust" not in check(path)[1], name
 
 
 REACHED = (
@@ -288,20 +288,12 @@ def test_byte_code_beside_a_tracked_source_is_not_read(project, baseline, check,
     assert marker.exists()  # Python itself reads it
 
 
-@pytest.mark.parametrize("nested", [False, True])
-def test_a_repository_that_claims_the_files_of_others(tmp_path, project, baseline, check, nested: bool, marker) -> None:
+def test_a_repository_that_claims_the_files_of_others(tmp_path, project, baseline, check, marker) -> None:
     """Its configuration puts its working tree elsewhere, so that its index holds what it likes."""
     (tmp_path / "tool.py").write_text(f"def run(d_model, d_ff): {leaves(marker)}")
     path = baseline(f"{tmp_path}/tool.py:run", path=f"{project}/base.json")
-    folder = project
-    if nested:  # a bare repository among the files of another
-        folder = project / "data"
-        git(project, "init", "-q", "--bare", str(folder))
-        path = path.rename(folder / "base.json")
-        git(folder, "config", "core.bare", "false")
-    repository = ("--git-dir", str(folder if nested else folder / ".git"), "--work-tree", str(tmp_path))
-    git(tmp_path, *repository, "add", "tool.py", str(path))
-    git(folder, "--git-dir", repository[1], "config", "core.worktree", str(tmp_path))
+    git(tmp_path, "--git-dir", str(project / ".git"), "--work-tree", str(tmp_path), "add", "tool.py", str(path))
+    git(project, "config", "core.worktree", str(tmp_path))
     assert check(path)[0] == 2
     assert not marker.exists()
 

@@ -19,12 +19,11 @@ from exam.readings import FORM, OURS, RIVALS, Reading, Truth, truth_plan, truths
 from exam.worlds import LIVE_WORLDS, QUIET, LiveWorld, seed_of
 from ffnbench import jsonable
 from ffnbench.errors import Unfinished
-from ffnbench.gate.history import KEPT
+from ffnbench.exam import finished
 from ffnbench.gate.looks import foretell, look_back, report_of, unresolved
 from ffnbench.plan import Plan
 from ffnbench.result import Comparison, Report
 from ffnbench.run.runner import run
-from ffnbench.selftest.exam import finished
 from ffnbench.stats.stopping import Answered
 from ffnbench.stats.verdict import decide, summarise
 
@@ -136,7 +135,7 @@ def checks(
     for repeat in range(seed, seed + repeats):
         seeds = range(BASELINE_RUNS * repeat, BASELINE_RUNS * (repeat + 1))
         runs = [report_of(finished(run(_seeded(plan, one)))) for one in seeds]
-        before = reduce(lambda first, later: first.with_repeat(later, KEPT), runs)
+        before = reduce(lambda first, later: first.with_repeat(later), runs)
         for name, injected in CHECKS:
             for world in worlds:
                 if world.name == name:

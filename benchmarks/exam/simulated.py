@@ -8,13 +8,12 @@ from functools import partial, reduce
 from exam.alarms import Alarm, alarms_of, check_policy, refused, slowed
 from exam.machine import WORLDS, Machine, World
 from exam.processes import each
-from ffnbench.gate.history import KEPT
+from ffnbench.exam import Told, comparison_plan, told_by
 from ffnbench.gate.looks import foretell, look_back, report_of, unresolved
 from ffnbench.plan import Plan
 from ffnbench.request import DEFAULT_BUDGET_S
 from ffnbench.result import Report
 from ffnbench.run.runner import run
-from ffnbench.selftest.rates import Told, comparison_plan, told_by
 from ffnbench.stats.stopping import Answered
 
 BASELINE_RUNS, BUDGET_S = 3, DEFAULT_BUDGET_S
@@ -60,7 +59,7 @@ def _of_baseline(
     (world, seed), policy = task, check_policy(tolerance)
     machine = Machine(world, plan, seed)
     before = reduce(
-        lambda first, later: first.with_repeat(later, KEPT),
+        lambda first, later: first.with_repeat(later),
         [report_of(machine.run(run)) for _ in range(runs)],
     )
     if blind := unresolved(foretell(before, policy, BUDGET_S)):

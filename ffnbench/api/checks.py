@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable
 from dataclasses import replace
-from functools import cache, partial
 from typing import Any
 
 from ffnbench.api import world
-from ffnbench.api.measuring import measure, measured_once, tell_wait
+from ffnbench.api.measuring import measured_once, tell_wait
 from ffnbench.api.preparing import (
     NULL_SINK,
     Prepared,
@@ -30,13 +28,11 @@ from ffnbench.gate.baseline import (
     policy_of_sides,
     refuse_another_machine,
     refuse_another_reference,
-    refuse_append,
     unpredicted,
 )
 from ffnbench.gate.checkouts import placed, prober_within
 from ffnbench.gate.decision import (
     Checked,
-    Expected,
     Finding,
     Policy,
     Status,
@@ -49,40 +45,30 @@ from ffnbench.gate.decision import (
     past_of,
     without_gain,
 )
-from ffnbench.gate.looks import Look, expected, foretell, look, look_back
+from ffnbench.gate.looks import Look, look, look_back
 from ffnbench.gate.trust import Named, refuse_reached, refuse_untrusted
 from ffnbench.plan import Arm, Plan
 from ffnbench.planning.sides import BASE, plan_sides, sides_asked, variant_of_sides
 from ffnbench.planning.variant_text import Variant
 from ffnbench.report.output import NullSink
 from ffnbench.report.shown_report import ShownReport
-from ffnbench.report.tables.findings import check_view, foretold_text
+from ffnbench.report.tables.findings import check_view
 from ffnbench.request import CheckRequest, SidesRequest
 from ffnbench.result import CaseCost, Environment, Report
 from ffnbench.stats.stopping import Answered
 
 
-def check(request: CheckRequest, sink: NullSink = NULL_SINK, *, update: bool = False, append: bool = False) -> Checked:
-    """A baseline's own plan measured again, or a saved run, held against it.
-
-    `update` says that what is found shall replace the baseline: one of another method is then measured as well, on its
-    own kind of machine, though the two can't be compared. `append` says that it shall be added to it, and raises
-    FfnbenchError where it can't be.
-    """
+def check(request: CheckRequest, sink: NullSink = NULL_SINK) -> Checked:
+    """A baseline's own plan measured again, or a saved run, held against it."""
     before = load(request.baseline)
     sink.known(before)
     for text in sink.said():
         sink.tell(f"note: {text}")
     own = [] if request.current else refuse_untrusted(before.plan, request.baseline, request.trust)
     policy = policy_for(before, request)
-    here = cache(partial(_environment_here, before.plan))
-    if append:
-        now = load(request.current) if request.current else replace(before, environment=here())
-        refuse_append(before, now, request.baseline, measured_here=request.current is None)
-    foreseen = _foretold(before, policy, request, sink)
-    looks = _look_again(before, policy, request, sink, here, own, update=update)
+    looks = _look_again(before, policy, request, sink, own)
     exact = exact_findings(before, looks.now, policy)
-    return _decided((*exact, *looks.findings), before, looks, sink, against=request.baseline, expected=foreseen)
+    return _decided((*exact, *looks.findings), before, looks, sink, against=request.baseline)
 
 
 def ab(request: SidesRequest, sink: NullSink = NULL_SINK) -> Checked:
@@ -91,25 +77,18 @@ def ab(request: SidesRequest, sink: NullSink = NULL_SINK) -> Checked:
     policy = policy_of_sides(request, variant.label)
     if request.base_python is None and request.head_python is None:
         refuse_device(request.device)
-    with placed(sides_asked(request, variant)) as sides, tempfile.TemporaryDirectory(prefix="ffnbench-") as folder:
-        prepared, output, shared = _prepare_sides(request, variant, (sides[0].arm, sides[1].arm), folder, sink)
+    with (
+        placed(sides_asked(request, variant)) as ((base, base_is), (head, head_is)),
+        tempfile.TemporaryDirectory(prefix="ffnbench-") as folder,
+    ):
+        prepared, output, shared = _prepare_sides(request, variant, (base, head), folder, sink)
         looks = _look_at_sides(request, prepared, output, policy, sink, folder if shared else "")
     before, now = (_one_side(looks.now, side, variant.label) for side in (BASE, variant.label))
     exact = exact_findings(before, now, policy)
     suspect = before.suspect(variant.label) or now.suspect(variant.label)
     held = [] if suspect else [output]  # what was found before timing says nothing of rows like that
     findings = (*without_gain(looks.findings, output), *held, *without_gain(exact, output))
-    return _decided(findings, before, looks, sink, sides=(sides[0].words, sides[1].words))
-
-
-def _foretold(before: ShownReport, policy: Policy, request: CheckRequest, sink: NullSink) -> Expected | None:
-    """What a check can come to, told before anything is measured; None without timing."""
-    timed = is_timed(before) and not request.exact_only and not of_another_method(request.baseline, before)
-    if not timed or request.current is not None:
-        return None
-    found = expected(foretell(before, policy, request.budget))
-    sink.tell(foretold_text(found, len(before.runs)))
-    return found
+    return _decided(findings, before, looks, sink, sides=(base_is, head_is))
 
 
 def _look_again(
@@ -117,10 +96,7 @@ def _look_again(
     policy: Policy,
     request: CheckRequest,
     sink: NullSink,
-    environment: Callable[[], Environment],
     own: list[Named],
-    *,
-    update: bool,
 ) -> Look:
     """What a check sees: a saved run, exact metrics alone, or latency as well. `own` is code that may run
     where its file defines it.
@@ -134,10 +110,8 @@ def _look_again(
     if request.exact_only or not is_timed(before):
         return Look(findings=(), now=_exact(before, prepared, sink))
     if reason := of_another_method(request.baseline, before):
-        at_home = request.across_machines or kind(before.environment) == kind(environment())
-        now = measure(prepared, sink) if update and at_home else _exact(before, prepared, sink)
-        return Look(findings=tuple(incomparable(before, policy, reason)), now=now)
-    here = environment()
+        return Look(findings=tuple(incomparable(before, policy, reason)), now=_exact(before, prepared, sink))
+    here = _environment_here(before.plan)
     if request.absolute:
         refuse_another_machine(request.baseline, before.environment, here)
     if kind(here) != kind(before.environment) and not request.across_machines:

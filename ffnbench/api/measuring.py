@@ -10,7 +10,6 @@ from dataclasses import replace
 from ffnbench.api import world
 from ffnbench.api.preparing import NULL_SINK, Prepared, new_report, refuse_at_once
 from ffnbench.errors import termination_as_interruption
-from ffnbench.gate.history import KEPT
 from ffnbench.plan import Note, NoteKind
 from ffnbench.planning.effort import pause_of
 from ffnbench.planning.foreseen import Foreseen, foreseen
@@ -22,10 +21,9 @@ from ffnbench.result import Progress
 from ffnbench.run.neighbours import machine_lock
 from ffnbench.run.runner import run
 from ffnbench.run.workers import Launch
-from ffnbench.stats.ceilings import shares_of
 from ffnbench.stats.rounds import table_of
 from ffnbench.stats.stopping import Answered
-from ffnbench.stats.verdict import summarise, with_suspects
+from ffnbench.stats.verdict import with_figures, with_suspects
 
 
 def measure(prepared: Prepared, sink: NullSink = NULL_SINK, launch: Launch | None = None) -> ShownReport:
@@ -86,7 +84,7 @@ def _several(prepared: Prepared, sink: NullSink, launch: Launch | None, runs: in
         if now.interrupted or now.stopped:
             return _cut_short(found, runs)
         if not now.failed_wholly and not table_of(now).without_quiet():
-            found = found.with_repeat(now, KEPT) if kept else now
+            found = found.with_repeat(now) if kept else now
             kept += 1
     text = f"{len(found.runs)} of {runs} runs could be kept: the others have no clean rounds of a row"
     return found if kept == runs else replace(found, warnings=(*found.warnings, Note(text=text, kind=NoteKind.GENERAL)))
@@ -128,28 +126,6 @@ def measured_once(
             costs=costs,
             judge=None if launch else world.MACHINE.judge,
         )
-    costs = prepared.costs_of(done.plan)
-    measured, comparisons, warnings = summarise(done)
-    told = (Note(text=beside, kind=NoteKind.SEEN),) if beside else ()
-    return replace(
-        new_report(done.plan, costs),
-        environment=done.environment,
-        measured=measured,
-        comparisons=comparisons,
-        failures=done.failures,
-        warnings=(*told, *done.warnings, *warnings),
-        samples=done.samples,
-        interrupted=done.interrupted,
-        stopped=done.stopped,
-        limit=done.limit,
-        timer=done.timer,
-        sides=done.sides,
-        around=done.around,
-        roofs=done.roofs,
-        shares=shares_of(done, costs),
-        judged=done.judged,
-        inputs=done.inputs,
-        judging_s=done.judging_s,
-        devices=done.devices,
-        wall_s=done.wall_s,
-    )
+    found = replace(new_report(done.plan, prepared.costs_of(done.plan)), **done.measured)
+    seen = (Note(text=beside, kind=NoteKind.SEEN),) if beside else ()
+    return with_figures(replace(found, warnings=(*seen, *done.warnings)))

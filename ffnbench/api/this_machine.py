@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from datetime import UTC, datetime
 from typing import Any
 
 from ffnbench import jsonable
@@ -15,7 +14,6 @@ from ffnbench.device.environment import advice, auto_device, describe, usable_cp
 from ffnbench.device.nvml import advice as device_advice
 from ffnbench.errors import Unfinished
 from ffnbench.ffn.dtypes import DTYPES
-from ffnbench.report.files.ceilings_cache import keep_ceilings, kept_ceilings
 from ffnbench.report.output import NullSink
 from ffnbench.report.tables.ceilings import machine_records
 from ffnbench.report.tables.listing import (
@@ -27,11 +25,12 @@ from ffnbench.report.tables.listing import (
     workers_record,
 )
 from ffnbench.request import SelftestRequest
-from ffnbench.result import Environment, MachineCeilings
+from ffnbench.result import Roof
 from ffnbench.run.limits import TRY_CUDA, listed, room_for_ceilings, why_not_seen
 from ffnbench.run.neighbours import machine_lock
 from ffnbench.run.session import WorkerLost
 from ffnbench.run.workers import Worker
+from ffnbench.stats.ceilings import Ceiling
 
 CEILINGS_S = 4.5  # of looking for those of the machine; with what comes before and after it five
 
@@ -40,7 +39,7 @@ def environment(
     timer: bool, sink: NullSink = NULL_SINK, *, ceilings: bool = False, settings: Iterable[tuple[str, str]] = ()
 ) -> None:
     """Where numbers would be made, with what the harness itself costs and what the machine can do where that is asked
-    for; what it could do when that was last asked is shown as such. `settings` are further facts, with their values.
+    for. `settings` are further facts, with their values.
     """
     worker = world.MACHINE.launch()
     try:
@@ -48,13 +47,13 @@ def environment(
         of_device = device_facts(worker, auto_device(told))
         overhead = timer_records(worker.ask({"do": "timer"}, COUNT_TIMEOUT_S)) if timer else []
         found = describe(told | of_device)
-        reached = _ceilings_here(worker, found, sink) if ceilings else kept_ceilings(found.fingerprint)
+        reached = machine_records(_ceilings_here(worker, sink)) if ceilings else []
     finally:
         worker.close()
     set_ = [{"fact": name, "value": value} for name, value in settings]
     devices = device_records(_devices(told), of_device)
     set_.append(workers_record(told.get("forks", False)))
-    records = [*environment_records(found), *devices, *set_, *overhead, *(machine_records(reached) if reached else [])]
+    records = [*environment_records(found), *devices, *set_, *overhead, *reached]
     noisy = [*advice(), *(device_advice(of_device) if of_device else [])]
     sink.show(lambda: records_view(records, [f"noise: {text}" for text in noisy]))
 
@@ -81,27 +80,23 @@ def backends(sink: NullSink = NULL_SINK) -> None:
     sink.show(lambda: backends_view(found["backends"], device, found.get("bfloat16", {})))
 
 
-def _ceilings_here(worker: Worker, found: Environment, sink: NullSink) -> MachineCeilings:
-    """What this machine can do, measured now and kept for display."""
-    threads = usable_cpus()
-    asked = roofs_of_machine(threads, DTYPES.names(), caches(), room_for_ceilings((), usable_memory()))
+def _ceilings_here(worker: Worker, sink: NullSink) -> list[Ceiling]:
+    """What this machine can do: the fastest roofs of each path."""
+    asked = roofs_of_machine(usable_cpus(), DTYPES.names(), caches(), room_for_ceilings((), usable_memory()))
     request = {"do": "ceilings", "roofs": [jsonable.encode(roof) for roof in asked], "seconds": CEILINGS_S}
     with machine_lock(sink.waits, sink.tell):
         answer = worker.ask(request, COUNT_TIMEOUT_S)
     if "failure" in answer:
         raise Unfinished(f"the ceilings could not be measured: {answer['message']}", "`ffnbench env` tells the rest")
-    now = datetime.now(UTC).isoformat(timespec="seconds")
-    reached = jsonable.decode(MachineCeilings, {**answer, "fingerprint": found.fingerprint, "created": now})
-    if not keep_ceilings(reached):
-        sink.tell("note: the ceilings could not be kept in the cache folder: a later `ffnbench env` has none")
-    return reached
+    roofs = [jsonable.decode(Roof, roof) for roof in answer["roofs"]]
+    return [Ceiling(roof=roof, seconds=seconds) for roof, seconds in zip(roofs, answer["seconds"], strict=True)]
 
 
 def selftest(request: SelftestRequest, sink: NullSink = NULL_SINK) -> None:
     """How often ffnbench is wrong on this machine."""
     from ffnbench.api.measuring import tell_seconds
+    from ffnbench.exam import exam, measure
     from ffnbench.report.tables.selftest import selftest_view
-    from ffnbench.selftest.exam import exam, measure
 
     asked = exam(request)
     tell_seconds(sink, asked.wait, asked.plan.cases[0].workload.threads)

@@ -27,8 +27,10 @@ def check(request: CheckRequest, updating: Updating, output: CheckOutput) -> int
     if (updating.update or updating.append) and request.exact_only:
         flag = "--update" if updating.update else "--append"
         raise FfnbenchError(f"{flag} needs the whole measurement", "leave --exact-only out")
+    if updating.append and request.current:
+        raise FfnbenchError("--append adds a run that is measured now", f"leave {request.current!r} out")
     with CheckSink(output, request.baseline, request.current, updating) as sink:
-        api.check(request, sink, update=updating.update, append=updating.append)
+        api.check(request, sink)
     sys.stdout.flush()
     return sink.code
 

@@ -4,25 +4,26 @@ from __future__ import annotations
 
 import math
 import shlex
-from dataclasses import replace
 
 from ffnbench.errors import FfnbenchError
-from ffnbench.gate.decision import EXACT, SECONDS, Policy, exact_value, kind, parse_tolerances
-from ffnbench.gate.looks import FINEST_PART, Foretold, foretell, unresolved
+from ffnbench.gate.decision import EXACT, SECONDS, Policy, exact_value, parse_tolerances
+from ffnbench.gate.looks import FINEST_PART, foretell, unresolved
 from ffnbench.metrics import LATENCY
-from ffnbench.plan import METHOD, Case
+from ffnbench.plan import METHOD
 from ffnbench.planning.effort import check_budget
 from ffnbench.request import BlockRequest, CheckRequest, CompareRequest, SidesRequest, TimingRequest, command_line
 from ffnbench.result import Environment, FailureKind, Report
 from ffnbench.stats.rounds import table_of
-from ffnbench.units import percent, read_share
+from ffnbench.units import counted, percent, read_share
 
 FEWEST_WORKERS = 2  # for an interval
 
 
 def policy_for(before: Report, request: CheckRequest) -> Policy:
     """The policy of a check; raises FfnbenchError for what is no usable baseline, or no usable policy for it."""
-    _refuse_unusable(before, request)
+    for number, run in enumerate(before.runs, start=1):
+        told = f"run {number} of {request.baseline!r}, of {run.created}," if before.repeats else repr(request.baseline)
+        _refuse_run(told, run, 'take it out of "repeats"' if number > 1 else made_anew(request.baseline, before))
     labels = [case.label for case in before.plan.shown]
     policy = Policy(
         tolerances=parse_tolerances(request.tolerance, labels),
@@ -32,7 +33,7 @@ def policy_for(before: Report, request: CheckRequest) -> Policy:
     check_budget(request.budget)
     measures = not request.exact_only and request.current is None
     if is_timed(before) and measures and before.plan.protocol.method == METHOD:
-        refuse_unresolvable(foretell(before, policy, request.budget), before, request)
+        _refuse_unresolvable(before, policy, request.budget)
     return policy
 
 
@@ -103,40 +104,18 @@ def of_another_method(path: str, run: Report) -> str:
     return f"{told}; {made_anew(path, run)}"
 
 
-def made_anew(path: str, run: Report, precision: float | None = None) -> str:
-    """The command that makes a run anew, as precisely as it was asked for, or to a `precision` in percent; older files
-    know their plan alone.
-    """
-    asked = run.plan.request
-    if precision is not None and isinstance(asked, TimingRequest):
-        asked = replace(asked, workers=2 * run.plan.protocol.workers + 4, rounds=None, quick=False)
-    elif precision is not None and isinstance(asked, CompareRequest | BlockRequest):
-        digits = float(f"{precision:.2g}")
-        asked = replace(asked, workers=None, rounds=None, quick=False, budget=None, precision=digits)
-    match asked:
-        case CompareRequest():
+def made_anew(path: str, run: Report) -> str:
+    """The command that makes a run anew; older files know their plan alone."""
+    match run.plan.request:
+        case CompareRequest() as asked:
             command = command_line("compare", asked, always=("variants",))
-        case BlockRequest():
+        case BlockRequest() as asked:
             command = command_line("block", asked, always=("variants",))
-        case TimingRequest():
+        case TimingRequest() as asked:
             command = command_line("activations --time", asked)
         case _:
-            return f"make it anew: ffnbench check {shlex.quote(path)} --update"
+            command = "ffnbench compare ..."
     return f"make it anew: {command} -o {shlex.quote(path)}"
-
-
-def _refuse_unusable(before: Report, request: CheckRequest) -> None:
-    path, again = request.baseline, made_anew(request.baseline, before)
-    methods = sorted({run.plan.protocol.method for run in before.runs})
-    if len(methods) > 1:
-        of = " and ".join(map(str, methods))
-        raise FfnbenchError(f"{path!r} holds runs of methods {of}, whose ratios can't be compared", again)
-    for number, run in enumerate(before.runs, start=1):
-        told = f"run {number} of {path!r}, of {run.created}," if before.repeats else repr(path)
-        hint = 'take it out of "repeats"' if number > 1 else again
-        if kind(run.environment) != kind(before.environment):
-            raise FfnbenchError(f"{told} was made on another kind of machine", hint)
-        _refuse_run(told, run, hint)
 
 
 def _refuse_run(told: str, run: Report, hint: str) -> None:
@@ -157,44 +136,17 @@ def _refuse_run(told: str, run: Report, hint: str) -> None:
         raise FfnbenchError(f"{told} was made beside other work: it has no clean rounds of {lacking[0]!r}", hint)
 
 
-def refuse_unresolvable(rows: list[Foretold], before: Report, request: CheckRequest) -> None:
+def _refuse_unresolvable(before: Report, policy: Policy, budget: float) -> None:
     """A tolerance that can't be told apart from noise is refused, with what would do for all rows."""
+    rows = foretell(before, policy, budget)
     row = unresolved(rows)
     if row is None:
         return
     half, tolerance = percent(math.expm1(min(row.half, 10.0))), percent(row.tolerance)
     would_do = f"--tolerance {LATENCY}={math.ceil(1000 * max(one.would_do for one in rows)) / 10:g}%"
-    runs = f"{row.runs} run{'s' if row.runs > 1 else ''}"
     raise FfnbenchError(
-        f"{request.budget:g} s and a baseline of {runs} can't resolve a tolerance of {tolerance} for {row.case!r}: "
-        f"a change of unchanged code is known to about +-{half}",
-        f"{would_do} would do, or more --budget, or more runs in the baseline (--append), or surer ones "
-        f"({made_anew(request.baseline, before, 100 * row.tolerance / FINEST_PART)}); "
-        "`ffnbench ab` measures both sides in one run",
+        f"{budget:g} s and a baseline of {counted(len(before.runs), 'run')} can't resolve a tolerance of {tolerance} "
+        f"for {row.case!r}: a change of unchanged code is known to about +-{half}",
+        f"{would_do} would do, or more --budget, or more runs in the baseline (--append), or a surer one "
+        f"(--precision {100 * row.tolerance / FINEST_PART:.2g}); `ffnbench ab` measures both sides in one run",
     )
-
-
-def refuse_append(before: Report, now: Report, path: str, *, measured_here: bool) -> None:
-    """Raise FfnbenchError for a run that is none of a baseline's plan, method and kind of machine, or is in it already.
-
-    One that will be `measured_here` is not there yet: `now` is where, and of what plan.
-    """
-    if kind(before.environment) != kind(now.environment):
-        raise FfnbenchError(f"another kind of machine than that of {path!r} can't append to it", "make a baseline here")
-    for run in (before, now):
-        if reason := of_another_method(path if run is before else "the run", run):
-            raise FfnbenchError(f"a run can't be appended: {reason.partition(';')[0]}", made_anew(path, before))
-    known = [run.samples for run in before.runs]
-    if now.samples and any(run.samples in known for run in now.runs) and not measured_here:
-        raise FfnbenchError(f"that run is in {path!r} already", "a run that counts twice makes the scatter look small")
-    asked, measured = ({case.label: _question(case) for case in run.plan.shown} for run in (before, now))
-    if asked != measured:
-        differs = sorted(label for label in asked.keys() | measured.keys() if asked.get(label) != measured.get(label))
-        raise FfnbenchError(
-            f"a run of another plan can't be appended to {path!r}: {differs[0]!r} is not the same",
-            "`ffnbench check BASELINE --append` measures the baseline's own plan",
-        )
-
-
-def _question(case: Case) -> object:
-    return case.ffn, replace(case.workload, device=case.workload.device.partition(":")[0])

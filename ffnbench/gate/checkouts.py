@@ -2,61 +2,107 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from ffnbench.errors import FfnbenchError
-from ffnbench.gate.repository import Repository
+from ffnbench.git import git, has_git, head
 from ffnbench.plan import Arm
 from ffnbench.planning.sides import SideFlags
 from ffnbench.planning.variant_text import Variant, parse_env
 from ffnbench.run.prober import Prober
 
+PREFIX, TREE, INDEX = "ffnbench-ab-", "tree", "index"
+CHECKOUT_TIMEOUT_S = 600.0
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlacedSide:
-    """One side: where it runs, and that in words."""
 
-    arm: Arm
-    words: str
+class Repository(ExitStack):
+    """The git repository of a folder. A context manager: every checkout made of it ends with it."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__()
+        self._git = partial(git, folder)
+        if not has_git():
+            raise FfnbenchError("a revision needs git, and there is none", "install git, or use --base-source DIR")
+        told = self._git("rev-parse", "--is-inside-work-tree", "--show-prefix")
+        lines = told.stdout.splitlines()
+        if told.returncode or lines[:1] != ["true"]:
+            raise FfnbenchError(
+                f"{str(folder)!r} is not in a git repository", "run it where your code is, or use --base-source DIR"
+            )
+        self._prefix = lines[1] if len(lines) > 1 else ""
+        self.dirty = bool(head(folder)[1])  # whether files that git knows have changes
+
+    def commit(self, revision: str) -> str:
+        """The full name of a revision's commit; raises FfnbenchError for an unknown one."""
+        told = self._git("rev-parse", "--verify", "--quiet", "--end-of-options", f"{revision}^{{commit}}")
+        if told.returncode:
+            shallow = self._git("rev-parse", "--is-shallow-repository").stdout.strip() == "true"
+            hint = "this clone is shallow: `git fetch --unshallow`, in CI fetch-depth: 0"
+            raise FfnbenchError(
+                f"no revision is called {revision!r}", hint if shallow else "`git branch -a` and `git tag` show some"
+            )
+        return told.stdout.strip()
+
+    def short(self, commit: str) -> str:
+        """The short name of a commit."""
+        return self._git("rev-parse", "--short", commit).stdout.strip() or commit[:7]
+
+    def checkout(self, commit: str) -> Path:
+        """A new folder with that commit's files; the place in it that corresponds to the current folder.
+
+        An index of its own: nothing is written into the repository, and a killed run leaves nothing there.
+        """
+        box = Path(self.enter_context(tempfile.TemporaryDirectory(prefix=PREFIX))).resolve()
+        (box / TREE).mkdir()
+        told = self._git(
+            "read-tree", "--reset", "-u", "--no-sparse-checkout", commit, timeout_s=CHECKOUT_TIMEOUT_S,
+            GIT_INDEX_FILE=str(box / INDEX), GIT_WORK_TREE=str(box / TREE),
+        )  # fmt: skip
+        if told.returncode:
+            last = told.stderr.strip().splitlines() or ["git gave no reason"]
+            partial = self._git("config", "--get-regexp", r"^remote\..*\.promisor$").stdout
+            hint = f"this clone is partial, and nothing is fetched here: `git checkout {commit[:10]}` does that"
+            raise FfnbenchError(
+                f"{commit[:10]} can't be checked out: {last[-1]}",
+                hint if partial else "is there space in the temporary folder?",
+            )
+        place = box / TREE / self._prefix
+        if not place.is_dir():
+            raise FfnbenchError(f"{commit[:10]} has no folder {self._prefix!r}", "run it from a folder that both have")
+        return place
 
 
 @contextmanager
-def placed(asked: dict[str, SideFlags]) -> Iterator[tuple[PlacedSide, PlacedSide]]:
-    """Base and head, with the checkouts that they need; those end with the context."""
+def placed(asked: dict[str, SideFlags]) -> Iterator[list[tuple[Arm, str]]]:
+    """Base and head, each with where it runs in words, and the checkouts that they need; those end with the context."""
     with ExitStack() as stack:
         repository = None
         if any(side.rev is not None for side in asked.values()):
             repository = stack.enter_context(Repository(Path.cwd()))
         of_code = any(side.rev is not None or side.source is not None for side in asked.values())
-        base, head = (_placed(name, side, of_code, repository) for name, side in asked.items())
-        yield base, head
+        yield [_placed(name, side, of_code, repository) for name, side in asked.items()]
 
 
-def _placed(name: str, side: SideFlags, of_code: bool, repository: Repository | None) -> PlacedSide:
+def _placed(name: str, side: SideFlags, of_code: bool, repository: Repository | None) -> tuple[Arm, str]:
     """One side. Where either is told by its code, so are both: they must be found in the same way."""
-    source, called = "", []
-    if side.rev is not None:
-        assert repository is not None
+    source, called = side.source or "", [side.source] if side.source else []
+    if side.rev is not None and repository is not None:
         commit = repository.commit(side.rev)
+        short = repository.short(commit)
         source = str(repository.checkout(commit))
-        called = [
-            side.rev if side.rev.startswith(repository.short(commit)) else f"{side.rev} ({repository.short(commit)})"
-        ]
-    elif side.source is not None:
-        source, called = side.source, [side.source]
-    elif of_code:
-        source, called = str(Path.cwd()), ["working tree"]
+        called = [side.rev if side.rev.startswith(short) else f"{side.rev} ({short})"]
+    elif of_code and not source:
+        source, called = str(Path.cwd()), ["the working tree"]
         if repository is not None:
             dirty = ", with changes that are not committed" if repository.dirty else ""
             called = [f"the working tree ({repository.short('HEAD')}{dirty})"]
-    if side.python is not None:
-        called.append(side.python)
-    called += side.env
+    called += [side.python] if side.python else []
     arm = Arm(python=side.python or "", source=source, env=parse_env(side.env), name=name)
-    return PlacedSide(arm=arm, words=f"{name} {', '.join(called) or 'this environment'}")
+    return arm, f"{name} {', '.join([*called, *side.env]) or 'this environment'}"
 
 
 def prober_within(prober: Prober, arm: Arm, variant: Variant) -> Prober:

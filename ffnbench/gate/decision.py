@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 
@@ -21,10 +21,9 @@ from ffnbench.names import hint_for
 from ffnbench.plan import SWEPT, Case, Plan
 from ffnbench.result import Agreement, Environment, Estimate, Report
 from ffnbench.stats.interval import CONFIDENCE, Mean
-from ffnbench.stats.noise import busy_text
 from ffnbench.stats.rounds import Row as Rounds
 from ffnbench.stats.rounds import table_of
-from ffnbench.stats.verdict import control_slack
+from ffnbench.stats.verdict import busy_text, control_slack
 from ffnbench.units import read_share
 
 Row = tuple[str, str]  # case, metric
@@ -63,16 +62,6 @@ class Finding:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Expected:
-    """What checks like one will come to, foretold from its baseline: the share of those of unchanged code that end with
-    a row UNCLEAR, and the slow-down that nine of ten find.
-    """
-
-    unclear: float
-    caught: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Checked:
     """The answer of a check: what follows for every row, and the two reports that it follows from. `against` is where
     the baseline stands; for two sides of one run `sides` says what they are.
@@ -83,7 +72,6 @@ class Checked:
     now: Report
     against: str = ""
     sides: tuple[str, ...] = ()
-    expected: Expected | None = None
 
     @property
     def smallest(self) -> float | None:
@@ -251,18 +239,38 @@ def past_of(before: Report, policy: Policy) -> Past:
 def latency_findings(past: Past, now: Report, policy: Policy, confidence: float = CONFIDENCE) -> list[Finding]:
     """The latency of every row of the baseline against the reference's, then and now; seconds where asked for.
 
-    `confidence` is the level that this look takes for the stated CONFIDENCE.
+    Today's run is held against the mean of the baseline's runs, and against the oldest of several, so that steps below
+    the tolerance can't add up unseen. `confidence` is the level that this look takes for the stated CONFIDENCE.
     """
-    if not policy.across_machines and kind(past.report.environment) != kind(now.environment):
-        return incomparable(past.report, policy, "another kind of machine: measure old and new code in one job")
-    means = {row: _inflated(row_of(now, *row), confidence) for row in past.rows}
-    decided = changes(past.rows, means, policy, control_slack(now))
-    return [
-        _finding(*row, Status.INCOMPARABLE, policy, reason=why)
-        if (why := _fed_otherwise(past.report.plan, now.plan, row[0]))
-        else _told(decided[row], row, policy, now, past.report)
-        for row in past.rows
-    ]
+    before, slack, found = past.report, control_slack(now), []
+    if not policy.across_machines and kind(before.environment) != kind(now.environment):
+        return incomparable(before, policy, "another kind of machine: measure old and new code in one job")
+    for row, history in past.rows.items():
+        if why := _fed_otherwise(before.plan, now.plan, row[0]):
+            found.append(_finding(*row, Status.INCOMPARABLE, policy, reason=why))
+            continue
+        mean = _known(now, row, confidence)
+        changes = history.changes(mean) if history and mean else []
+        found.append(_told(row, changes, now, policy, slack, since=before.created[:10]))
+    return found
+
+
+def paired_findings(now: Report, policy: Policy, confidence: float = CONFIDENCE) -> list[Finding]:
+    """The latency of every row against the reference of the same run: old and new code in the same rounds.
+
+    There is no other run to vary from, so the change is the ratio with its own interval.
+    """
+    slack, found = control_slack(now), []
+    for row in _timed_rows(now.plan, replace(policy, absolute=False)):
+        mean = _known(now, row, confidence)
+        found.append(_told(row, [Change(0.0, mean.mean, mean)] if mean else [], now, policy, slack))
+    return found
+
+
+def _known(now: Report, row: Row, confidence: float) -> Mean | None:
+    """A row's log with what the looks cost in its error; None without an interval."""
+    mean = row_of(now, *row)
+    return mean.inflated(confidence, CONFIDENCE) if mean and mean.freedom > 0 else None
 
 
 def _fed_otherwise(then: Plan, now: Plan, label: str) -> str:
@@ -273,53 +281,47 @@ def _fed_otherwise(then: Plan, now: Plan, label: str) -> str:
     return next(filter(None, found), "")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Decided:
-    """What follows for a row from its change; `drifted` where it is the oldest run that it has changed from."""
-
-    change: Change
-    status: Status
-    held: str = ""  # why it is UNCLEAR though its interval alone is not
-    drifted: bool = False
-
-
-def changes(
-    past: Mapping[Row, History | None], now: Mapping[Row, Mean | None], policy: Policy, slack: float
-) -> dict[Row, Decided | None]:
-    """What follows for every row of a baseline from today's means; None for a row that one of the two can't tell of.
-
-    Today's run is held against the mean of the baseline's runs, and against the oldest of several, so that steps below
-    the tolerance can't add up unseen. `slack` (in logs) is what the control asks for.
+def _told(row: Row, changes: Sequence[Change], now: Report, policy: Policy, slack: float, since: str = "") -> Finding:
+    """What follows for one row from the first of its changes, or from a later one that has regressed `since` that day.
+    A row that is SUSPECT has regressed; nothing can be held against one that is. `slack` (in logs) is what the control
+    asks for.
     """
-    found: dict[Row, Decided | None] = dict.fromkeys(past)
-    for row, history in past.items():
-        mean = now.get(row)
-        if history is None or mean is None or mean.freedom <= 0:
-            continue
-        found[row] = decided = gated(row, history.change(mean), policy, slack)
-        if history.runs > 1 and decided.status is not Status.REGRESSED:
-            drift = gated(row, history.drift(mean), policy, slack)
-            if drift.status is Status.REGRESSED:
-                found[row] = replace(drift, drifted=True)
-    return found
+    label, metric = row
+    reference, rounds = now.plan.reference_of(label), _rounds_of(now, label, metric)
+    if why := now.suspect(label):
+        return _finding(*row, Status.REGRESSED, policy, reason=f"suspect: {why}")
+    if metric == LATENCY and (why := now.suspect(reference)):
+        return _finding(*row, Status.UNCLEAR, policy, reason=f"{reference} is suspect: {why}")
+    if why := now.unjudged(label):
+        return _finding(*row, Status.UNCLEAR, policy, reason=why)
+    if not changes and rounds.every:
+        reason = busy_text(now) if rounds.clean_rounds < rounds.rounds else "one worker gives no interval"
+        return _finding(*row, Status.UNCLEAR, policy, reason=reason)
+    if not changes:
+        failure = now.failure(label) or now.failure(reference)
+        return _finding(*row, Status.MISSING, policy, reason=failure.message if failure else "it has no samples now")
+    extra = slack if metric == LATENCY else 0.0  # the slack is of ratios
+    statuses = [_status(change, extra, policy.of(*row)) for change in changes]
+    counts = statuses.index(Status.REGRESSED) if Status.REGRESSED in statuses else 0
+    status, change, reason = statuses[counts], changes[counts], ""
+    if status is Status.UNCLEAR and rounds.disturbed:
+        reason = busy_text(now)
+    elif status is Status.UNCLEAR and extra:
+        reason = "the reference differs from itself: this machine can't tell now"
+    elif counts > 0:
+        reason = f"step by step since the oldest run of the baseline, of {since}"
+    return _finding(
+        *row, status, policy, before=math.exp(change.before), now=math.exp(change.now), change=change.estimate(),
+        reason=reason,
+    )  # fmt: skip
 
 
-def gated(row: Row, change: Change, policy: Policy, slack: float) -> Decided:
-    """A change by its interval and the slack, which is of ratios.
-
-    There is no correction for the number of rows: of unchanged code a row lies a whole tolerance below its limit, and a
+def _status(change: Change, extra: float, tolerance: float) -> Status:
+    """Not corrected for the number of rows: of unchanged code a row lies a whole tolerance below its limit, and a
     tolerance that is no wider than an interval is refused, so that even twenty rows are not accused by chance.
     """
-    extra = slack if row[1] == LATENCY else 0.0
     low, high = change.difference.interval(CONFIDENCE) or (-math.inf, math.inf)
-    status = status_of(math.exp(low - extra), math.exp(min(high + extra, 700.0)), policy.of(*row))
-    held = "the reference differs from itself: this machine can't tell now"
-    return Decided(change=change, status=status, held=held if extra and status is Status.UNCLEAR else "")
-
-
-def _inflated(mean: Mean | None, confidence: float) -> Mean | None:
-    """With what the looks cost in its error."""
-    return mean.inflated(confidence, CONFIDENCE) if mean else None
+    return status_of(math.exp(low - extra), math.exp(min(high + extra, 700.0)), tolerance)
 
 
 def incomparable(before: Report, policy: Policy, reason: str) -> list[Finding]:
@@ -332,38 +334,6 @@ def _timed_rows(plan: Plan, policy: Policy) -> list[Row]:
     """Latency of every row that is compared; seconds of every case where asked for."""
     rows = [(case.label, LATENCY) for case in plan.shown if not plan.is_reference(case.label)]
     return rows + [(case.label, SECONDS) for case in plan.shown if policy.absolute]
-
-
-def _told(decided: Decided | None, row: Row, policy: Policy, now: Report, before: Report | None = None) -> Finding:
-    """What follows for one row, with the reason where it is not plain. A row that is SUSPECT has regressed; nothing can
-    be held against one that is.
-    """
-    label, metric = row
-    if why := now.suspect(label):
-        return _finding(label, metric, Status.REGRESSED, policy, reason=f"suspect: {why}")
-    reference = now.plan.reference_of(label)
-    if metric == LATENCY and (why := now.suspect(reference)):
-        return _finding(label, metric, Status.UNCLEAR, policy, reason=f"{reference} is suspect: {why}")
-    if why := now.unjudged(label):
-        return _finding(label, metric, Status.UNCLEAR, policy, reason=why)
-    rounds = _rounds_of(now, label, metric)
-    if decided is None and rounds.every:
-        reason = busy_text(now) if rounds.clean_rounds < rounds.rounds else "one worker gives no interval"
-        return _finding(label, metric, Status.UNCLEAR, policy, reason=reason)
-    if decided is None:
-        failure = now.failure(label) or now.failure(reference)
-        reason = failure.message if failure else "it has no samples now"
-        return _finding(label, metric, Status.MISSING, policy, reason=reason)
-    reason = decided.held
-    if decided.status is Status.UNCLEAR and rounds.disturbed:
-        reason = busy_text(now)
-    elif decided.drifted and before:
-        reason = f"step by step since the oldest run of the baseline, of {before.created[:10]}"
-    change = decided.change
-    return _finding(
-        label, metric, decided.status, policy, before=math.exp(change.before), now=math.exp(change.now),
-        change=change.estimate(), reason=reason,
-    )  # fmt: skip
 
 
 def status_of(low: float, high: float, tolerance: float) -> Status:
@@ -403,28 +373,13 @@ OUTPUT = "output"
 EXACT_WITHIN = 1e-6  # of two runs in float64: rounding leaves 1e-15, or 1e-7 where a module casts to float32 inside
 
 
-def paired_findings(run: Report, policy: Policy, confidence: float = CONFIDENCE) -> list[Finding]:
-    """The latency of every row against the reference of the same run: old and new code in the same rounds.
-
-    There is no other run to vary from, so the change is the ratio with its own interval. `confidence` is the level that
-    this look takes for the stated CONFIDENCE.
-    """
-    slack, found = control_slack(run), []
-    for row in _timed_rows(run.plan, replace(policy, absolute=False)):
-        mean = _inflated(row_of(run, *row), confidence)
-        known = mean and mean.freedom > 0
-        decided = gated(row, Change(0.0, mean.mean, mean), policy, slack) if mean and known else None
-        found.append(_told(decided, row, policy, run))
-    return found
-
-
 def without_gain(findings: Iterable[Finding], output: Finding) -> tuple[Finding, ...]:
     """The findings; where it is not known whether the two sides compute the same, none of them is a gain."""
-    if output.status is not Status.UNCLEAR:
-        return tuple(findings)
     why = "less than before, by what may be another function: see output"
     return tuple(
-        replace(found, status=Status.UNCLEAR, reason=why) if found.status is Status.IMPROVED else found
+        replace(found, status=Status.UNCLEAR, reason=why)
+        if found.status is Status.IMPROVED and output.status is Status.UNCLEAR
+        else found
         for found in findings
     )
 
@@ -440,13 +395,10 @@ def output_finding(label: str, agreement: Agreement, *, allowed: bool) -> Findin
     if agreement.error is None:
         apart = ["infinitely: it is not finite, or has another shape"]
     own = f"; its weights are its own, of the same seed: {agreement.apart}" if agreement.apart else ""
-    told = {"base": agreement.base_error, "head": agreement.head_error}
-    rounding = ", ".join(f"{side} {error:.1e}" for side, error in told.items() if error is not None)
-    against = f"; against its own run in float64: {rounding}" if rounding else ""
     status, reason = Status.OK, own.removeprefix("; ")
     if apart:
         status = Status.OK if allowed else Status.UNCLEAR if agreement.apart else Status.REGRESSED
-        reason = f"head's output differs from base's by {' and '.join(apart)}{against}{own}"
+        reason = f"head's output differs from base's by {' and '.join(apart)}{own}"
         reason += "; allowed by --allow-mismatch" if allowed else ""
         reason += "; nothing was timed: --allow-mismatch goes on" if status is Status.REGRESSED else ""
     return Finding(

@@ -19,7 +19,6 @@ from ffnbench.stats.interval import CONFIDENCE, Mean, Part, whole
 # sd of a log ratio between runs. On the reference machine, at d_model 768, swiglu / relu moved by 0.47 % (60 checks),
 # by 0.53 % (9 saved runs), gelu / relu by 0.1 %; three degrees of freedom make the interval 1.6 times as wide.
 PRIOR, PRIOR_FREEDOM = 0.004, 3
-KEPT = 20  # runs of a baseline, beside the oldest
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,16 +58,14 @@ class History:
     runs: int
     oldest: Mean
 
-    def change(self, now: Mean) -> Change:
-        """From the mean of the baseline's runs to a run of today."""
-        then = self._moved(self.mean, self.own, 1 + 1 / self.effective)
-        return Change(self.mean, now.mean, now.less(then))
-
-    def drift(self, now: Mean) -> Change:
-        """From the oldest run to a run of today."""
-        old = self.oldest
-        then = self._moved(old.mean, Part(old.error**2, old.freedom), 2)
-        return Change(old.mean, now.mean, now.less(then))
+    def changes(self, now: Mean) -> list[Change]:
+        """To a run of today: from the mean of the baseline's runs, and from the oldest of several."""
+        mean = self._moved(self.mean, self.own, 1 + 1 / self.effective)
+        found = [Change(self.mean, now.mean, now.less(mean))]
+        if self.runs > 1:
+            old = self._moved(self.oldest.mean, Part(self.oldest.error**2, self.oldest.freedom), 2)
+            found.append(Change(self.oldest.mean, now.mean, now.less(old)))
+        return found
 
     @property
     def over_runs(self) -> Mean:

@@ -6,24 +6,22 @@ Pure but for the `measure` that it is handed: a real check measures in processes
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, fields, replace
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
 
 from ffnbench.gate.decision import (
     DEFAULT_LATENCY,
-    Expected,
     Finding,
     Policy,
     Status,
     latency_findings,
     past_of,
 )
-from ffnbench.gate.history import History
 from ffnbench.metrics import LATENCY
 from ffnbench.plan import Plan, control_of
 from ffnbench.planning.effort import FINEST, MIN_ROUNDS, MIN_WORKERS
 from ffnbench.result import Report, Run
-from ffnbench.stats.interval import CONFIDENCE, Mean
+from ffnbench.stats.interval import CONFIDENCE
 from ffnbench.stats.rounds import Table, table_of
 from ffnbench.stats.stopping import FIRST_LOOK, Answered, Pace, hoped_for, scatter
 from ffnbench.stats.verdict import summarise
@@ -33,8 +31,7 @@ from ffnbench.stats.verdict import summarise
 # second, and a run that ends undecided the third: the interval at the end then covers in 94-97.6 % over changes from 0
 # to three times the tolerance, tolerances of 0.3 to 10 sd of a worker, and up to 48 workers (tests/test_looks.py).
 FIRST, LATER, LAST = 0.96, 0.998, 0.985
-RESOLVED = 1.1  # half-width of a change, in tolerances: with more, most checks of unchanged code would be unclear
-NINE_OF_TEN = 0.8  # two-sided: a value is above the lower end nine times of ten
+RESOLVED = 1.1  # half-width of a change, in tolerances
 FINEST_PART = 3  # rounds are chosen for a precision of this part of the smallest tolerance
 DECIDED = "decided"
 Measure = Callable[[Plan, Answered], Report]
@@ -98,28 +95,22 @@ def plan_of_check(plan: Plan, policy: Policy, budget: float) -> Plan:
 
 def report_of(run: Run) -> Report:
     """A run with its comparisons, and without costs: all that latency is decided by."""
-    _, comparisons, _ = summarise(run)
-    measured = {f.name: getattr(run, f.name) for f in fields(Run)}
-    return Report(costs=(), created="", version="", comparisons=comparisons, **measured)
+    return Report(costs=(), created="", version="", comparisons=summarise(run)[1], **run.measured)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Foretold:
-    """What the checks of a row will be like, as far as the baseline's scatter and pace can tell: `half` is that of a
-    change's interval, `unclear` the share of checks of unchanged code that it leaves UNCLEAR, `caught` the slow-down
-    that nine checks of ten find.
+    """How well checks of a row will know its change, as far as the baseline's scatter and pace can tell: `half` is half
+    the interval, in logs.
     """
 
     case: str
     tolerance: float
-    half: float  # in logs
-    unclear: float
-    caught: float
-    runs: int  # of the baseline
+    half: float
 
     @property
     def resolved(self) -> bool:
-        """Whether the tolerance can be told apart from noise."""
+        """Whether the tolerance can be told apart from noise: with more, most checks of unchanged code are unclear."""
         return self.half <= RESOLVED * math.log1p(self.tolerance)
 
     @property
@@ -133,35 +124,22 @@ def foretell(before: Report, policy: Policy, budget: float) -> list[Foretold]:
     knows nothing is left out.
     """
     planned = plan_of_check(before.plan, policy, budget)
-    hoped = hoped_for(planned.protocol, scatter(table_of(before)), pace_of(before))
+    hoped = hoped_for(planned.protocol, scatter(table_of(before)), pace_of(before)).inflated(LAST, CONFIDENCE)
     rows = past_of(before, replace(policy, absolute=False)).rows
-    return [foretold(label, policy.of(label, LATENCY), of, hoped) for (label, _), of in rows.items() if of]
+    return [
+        Foretold(
+            case=label,
+            tolerance=policy.of(label, LATENCY),
+            half=history.changes(hoped)[0].difference.half(CONFIDENCE),
+        )
+        for (label, _), history in rows.items()
+        if history
+    ]
 
 
-def foretold(label: str, tolerance: float, history: History, hoped: Mean) -> Foretold:
-    """What to expect of a row with that history, in runs that can know a log ratio as well as `hoped`."""
-    limit, unchanged = math.log1p(tolerance), replace(hoped, mean=history.mean)
-    change = history.change(unchanged).difference
-    wide = history.change(unchanged.inflated(LAST, CONFIDENCE)).difference.half(CONFIDENCE)
-    return Foretold(
-        case=label,
-        tolerance=tolerance,
-        half=wide,
-        unclear=1 - replace(change, mean=wide).p_above(limit),
-        caught=math.expm1(min(limit + wide + change.half(NINE_OF_TEN), 700.0)),
-        runs=history.runs,
-    )
-
-
-def unresolved(rows: Sequence[Foretold]) -> Foretold | None:
+def unresolved(rows: Iterable[Foretold]) -> Foretold | None:
     """The first row whose tolerance is refused."""
     return next((row for row in rows if not row.resolved), None)
-
-
-def expected(rows: Sequence[Foretold]) -> Expected:
-    """Of all rows together."""
-    unclear = 1 - math.prod(1 - row.unclear for row in rows)
-    return Expected(unclear=unclear, caught=max((row.caught for row in rows), default=0.0))
 
 
 def pace_of(report: Report) -> Pace:

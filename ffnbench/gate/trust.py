@@ -94,7 +94,7 @@ def _files_of(target: str) -> tuple[Path, ...]:
     found, folders = [], sys.path if here in sys.path else [here, *sys.path]
     parts = source.split(".")
     for end in range(1, len(parts) + 1):
-        spec = _found(".".join(parts[:end]), folders)
+        spec = PathFinder.find_spec(".".join(parts[:end]), folders)
         if spec is None:
             return ()
         if spec.has_location and spec.origin:
@@ -105,12 +105,3 @@ def _files_of(target: str) -> tuple[Path, ...]:
             return ()
         folders = list(spec.submodule_search_locations or ())
     return tuple(found)
-
-
-def _found(name: str, folders: list[str]) -> Any:
-    """What a module's name stands for, by its file's place alone. Packages in development have finders of their own."""
-    spec = PathFinder.find_spec(name, folders)
-    for finder in sys.meta_path:
-        if spec is None and "__editable__" in str(getattr(finder, "__module__", "")):
-            spec = finder.find_spec(name, None)
-    return spec

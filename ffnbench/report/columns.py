@@ -22,9 +22,9 @@ from ffnbench.report.tables.conditions import CONDITIONS
 from ffnbench.report.tables.words import sizing_text
 from ffnbench.result import Bound, Comparison, Estimate, Judged, Report, Roof, Share
 from ffnbench.stats.ceilings import Needed, needed_by
-from ffnbench.stats.launch_bound import launch_bound
 from ffnbench.stats.rounds import Row as Rounds
 from ffnbench.stats.rounds import table_of
+from ffnbench.stats.verdict import launch_bound
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
@@ -14,9 +14,7 @@ from ffnbench.report.records import origin_record
 from ffnbench.report.tables.table import TextTable
 from ffnbench.report.views import figure_of, picture_of, reading_of, report_view
 from ffnbench.result import Report
-from ffnbench.stats.ceilings import shares_of
-from ffnbench.stats.noise import COMPUTED
-from ffnbench.stats.verdict import summarise
+from ffnbench.stats.verdict import with_figures
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -83,12 +81,7 @@ def as_shown(found: Report) -> ShownReport:
 
 def recompute(found: ShownReport) -> ShownReport:
     """The report with every figure computed anew from its samples, by today's method."""
-    if found.environment is None:
-        return found
-    measured, comparisons, warnings = summarise(found.run)
-    shares = shares_of(found.run, found.costs)
-    told = (*(note for note in found.warnings if note.kind not in COMPUTED), *warnings)
-    return replace(found, measured=measured, comparisons=comparisons, shares=shares, warnings=told)
+    return found if found.environment is None else with_figures(found)
 
 
 def difference(stored: Report, fresh: Report) -> str:

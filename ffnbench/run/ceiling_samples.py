@@ -17,8 +17,7 @@ from ffnbench.metrics import CEILINGS, ROOF
 from ffnbench.result import CaseCost, Roof, Sample
 from ffnbench.run.limits import room_for_ceilings
 from ffnbench.run.log import Found
-from ffnbench.stats.ceilings import Ceiling, may_bind
-from ffnbench.stats.floor import Floor, floors_of, quickest
+from ffnbench.stats.ceilings import Ceiling, Floor, floor_of, may_bind, quickest
 from ffnbench.stats.rounds import WAITED
 from ffnbench.worker.channel import Message
 
@@ -108,8 +107,11 @@ class RoofSamples:
 
     def below(self, label: str, seconds: list[float]) -> Floor | None:
         """The floor of a case, where the median of what its calls took lies below it."""
+        cost = next((one.cost for one in self.costs if one.case == label), None)
+        if cost is None:
+            return None
         reached = quickest(self.reached, self.found.samples)
-        floor = floors_of((self.found.plan.case(label),), self.costs, reached).get(label)
+        floor = floor_of(self.found.plan.case(label), cost, reached)
         return floor if floor and seconds and median(seconds) < floor.seconds else None
 
     def undisturbed(self, ask: Ask, floor: Floor) -> Floor:

@@ -50,8 +50,6 @@ def hold(case: dict[str, Any], seed: int, folder: str) -> dict[str, Any]:
         error=_error(y, saved["y"]),
         tolerance=found.workload.tolerance,
         exact_error=_error(exact, saved["exact"]),
-        base_error=_error(saved["y"], saved["exact"]),
-        head_error=_error(y, exact),
         apart=apart,
     )
     answer: dict[str, Any] = jsonable.encode(agreement)

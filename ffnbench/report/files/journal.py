@@ -14,11 +14,9 @@ from typing import Any, BinaryIO, get_args
 
 from ffnbench import jsonable
 from ffnbench.errors import FfnbenchError
-from ffnbench.gate.history import KEPT
 from ffnbench.plan import Note, NoteKind, Plan
 from ffnbench.result import Environment, Failure, Inputs, Judged, Report, Roof, Sample
-from ffnbench.stats.ceilings import shares_of
-from ffnbench.stats.verdict import summarise, with_suspects
+from ffnbench.stats.verdict import with_figures, with_suspects
 
 SUFFIX = ".journal"
 HEAD = {"ffnbench journal": 1}
@@ -113,11 +111,9 @@ def read_journal(content: bytes, path: str) -> Report:
     labels = [case.label for case in first.plan.cases]
     for run in later:
         if [case.label for case in run.plan.cases] == labels:
-            first = with_suspects(first, run).with_repeat(with_suspects(run, first), KEPT)
-    measured, comparisons, warnings = summarise(first.run)
-    told = (*first.warnings, *warnings, Note(text=ENDED, kind=NoteKind.GENERAL))
-    shares = shares_of(first.run, first.costs)
-    return replace(first, measured=measured, comparisons=comparisons, shares=shares, warnings=told)
+            first = with_suspects(first, run).with_repeat(with_suspects(run, first))
+    found = with_figures(first)
+    return replace(found, warnings=(*found.warnings, Note(text=ENDED, kind=NoteKind.GENERAL)))
 
 
 def _run(lines: list[Any]) -> Report:

@@ -15,7 +15,7 @@ from ffnbench.report.tables.groups import heading
 from ffnbench.report.tables.words import WITHIN, backend_text, half_width, interval_text, listed
 from ffnbench.result import Comparison, Estimate, Report, Verdict
 from ffnbench.stats.fastest import Fastest, fastest
-from ffnbench.stats.launch_bound import launch_bound
+from ffnbench.stats.verdict import launch_bound
 from ffnbench.units import digits, percent
 
 MOST = 4  # lines

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from ffnbench.errors import FfnbenchError
 from ffnbench.metrics import CEILINGS
 from ffnbench.plan import MatmulPrecision, Mode, Plan
 from ffnbench.report.records import Record
 from ffnbench.report.tables.table import EXTRA, OF_NUMBER, UNKNOWN, Cell, Column, Field, text_field
 from ffnbench.report.tables.words import CERTAIN
-from ffnbench.result import Bound, Estimate, MachineCeilings, Report, Roof
+from ffnbench.result import Bound, Estimate, Report, Roof
 from ffnbench.stats.ceilings import Ceiling, ceilings_of, read_bytes
 from ffnbench.units import IEC, TIME, counted, decimals, digits, quantity
 
@@ -100,26 +102,17 @@ def _kind(roof: Roof) -> str:
     return roof.dtype if highest else f"{roof.dtype}, {roof.matmul_precision} precision"
 
 
-def machine_records(found: MachineCeilings) -> list[Record]:
-    """What `env` says of ceilings: products by dtype and path, bytes by level, the empty call, the peak beside them."""
-    best = sorted(zip(found.roofs, found.seconds, strict=True), key=lambda one: one[1] / one[0].amount)
-    threads = max((roof.threads for roof in found.roofs), default=1)
-    told: dict[str, list[str]] = {"ceilings": [f"measured {found.created[:10]}, with {counted(threads, 'thread')}"]}
-    products = [(roof, seconds) for roof, seconds in best if roof.bound is Bound.PRODUCTS]
-    for dtype in dict.fromkeys(roof.dtype for roof in found.roofs if roof.bound is Bound.PRODUCTS):
-        told[f"{dtype} GFLOP/s"] = [
-            f"{_rate(roof, seconds)} {roof.path} ({' x '.join(map(str, roof.shape))})"
-            for roof, seconds in products if roof.dtype == dtype
-        ]  # fmt: skip
-    for dtype, flops in found.peaks:
-        told[f"{dtype} peak"] = [f"at most {digits(flops / GIGA)} GFLOP/s by clock, width and cores"]
-    for level, size in dict.fromkeys((r.level, read_bytes(r)) for r in found.roofs if r.bound is Bound.BYTES):
-        reads = [(r, s) for r, s in best if r.bound is Bound.BYTES and read_bytes(r) == size]
-        told[f"GB/s from {level or 'bytes'}, {quantity(size, IEC)}"] = [f"{_rate(r, s)} {r.path}" for r, s in reads]
-    if calls := [quantity(seconds, TIME) for roof, seconds in best if roof.bound is Bound.CALL]:
+def machine_records(found: Sequence[Ceiling]) -> list[Record]:
+    """What `env` says of ceilings: products by dtype and path, bytes by level, the empty call."""
+    best = sorted(found, key=lambda ceiling: -ceiling.rate)
+    threads = max((ceiling.roof.threads for ceiling in best), default=1)
+    told: dict[str, list[str]] = {"ceilings": [f"with {counted(threads, 'thread')}"]}
+    for ceiling in [c for c in best if c.roof.bound is Bound.PRODUCTS]:
+        path = f"{ceiling.roof.path} ({' x '.join(map(str, ceiling.roof.shape))})"
+        told.setdefault(f"{ceiling.roof.dtype} GFLOP/s", []).append(f"{digits(ceiling.rate / GIGA)} {path}")
+    for ceiling in [c for c in best if c.roof.bound is Bound.BYTES]:
+        name = f"GB/s from {ceiling.roof.level or 'bytes'}, {quantity(read_bytes(ceiling.roof), IEC)}"
+        told.setdefault(name, []).append(f"{digits(ceiling.rate / GIGA)} {ceiling.roof.path}")
+    if calls := [quantity(c.seconds, TIME) for c in best if c.roof.bound is Bound.CALL]:
         told["empty call"] = calls
     return [{"fact": fact, "value": ", ".join(values)} for fact, values in told.items()]
-
-
-def _rate(roof: Roof, seconds: float) -> str:
-    return digits(roof.amount / seconds / GIGA)

@@ -16,7 +16,7 @@ from ffnbench.report.tables.row_notes import row_notes
 from ffnbench.report.tables.words import INTERVALS, backend_text, error_text, interval_text, listed, side_lines
 from ffnbench.result import Against, Estimate, Report, Run
 from ffnbench.stats.interval import CONFIDENCE
-from ffnbench.stats.noise import NOISES
+from ffnbench.stats.verdict import NOISES
 from ffnbench.units import counted, percent
 
 if TYPE_CHECKING:

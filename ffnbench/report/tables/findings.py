@@ -7,9 +7,7 @@ from dataclasses import replace
 from functools import partial
 
 from ffnbench.errors import EXIT_INTERRUPTED, Unfinished
-from ffnbench.gate.baseline import of_another_method
-from ffnbench.gate.decision import JUDGED, OUTPUT, Checked, Expected, Finding, Status, exit_code
-from ffnbench.gate.history import KEPT, PRIOR
+from ffnbench.gate.decision import JUDGED, OUTPUT, Checked, Finding, Status, exit_code, kind
 from ffnbench.jsonable import text_of
 from ffnbench.metrics import LATENCY
 from ffnbench.plan import NoteKind
@@ -28,8 +26,6 @@ STYLES = {
     Status.REGRESSED: "bold red", Status.MISSING: "bold red", Status.UNCLEAR: "bold yellow",
     Status.INCOMPARABLE: "bold yellow", Status.IMPROVED: "green", Status.OK: "green",
 }  # fmt: skip
-MANY = 0.1  # checks that end UNCLEAR: with fewer nothing is said of them
-FEW = 3  # runs, of which the scatter is worth less than what is taken for it
 LOUD = {
     Status.UNCLEAR: "could not be decided",
     Status.INCOMPARABLE: "could not be compared",
@@ -98,7 +94,7 @@ def _longer(checked: Checked) -> Longer:
     """The baseline with this run; not only the good ones are added, for that would make the scatter look small."""
     now, path = checked.now, repr(checked.against)
     regressed = [f"{f.case} {f.metric}" for f in checked.findings if f.status is Status.REGRESSED]
-    busy = table_of(now).disturbed()
+    statuses, busy = {f.status for f in checked.findings}, table_of(now).disturbed()
     undecided = [f.case for f in checked.findings if f.status is Status.UNCLEAR and f.case in busy]
     missing = [f.case for f in checked.findings if f.status is Status.MISSING]
     lacking = sorted(_lacking(checked))
@@ -108,6 +104,8 @@ def _longer(checked: Checked) -> Longer:
         why = suspects
     elif regressed:
         why = f"{', '.join(regressed)} regressed"
+    elif kind(now.environment) != kind(checked.before.environment) or Status.INCOMPARABLE in statuses:
+        why = "it is of another kind of machine, or the baseline of another method"
     elif missing:
         why = f"nothing was measured for {', '.join(dict.fromkeys(missing))}"
     elif undecided or lacking:
@@ -115,21 +113,15 @@ def _longer(checked: Checked) -> Longer:
     else:
         longer = checked.before
         for run in now.runs:
-            longer = longer.with_repeat(run, KEPT)
+            longer = longer.with_repeat(run)
         return Longer(f"added to {path}: {len(longer.runs)} runs", report_text(longer))
     return Longer(f"this run was not added to {path}: {why}")
 
 
 def _lacking(checked: Checked) -> set[str]:
-    """The cases that a new baseline would not have, or only beside other work; where only the method of the old one is
-    another, none must lack.
-    """
-    missing = {f.case for f in checked.findings if f.status is Status.MISSING}
-    missing |= set(table_of(checked.now).without_quiet())
-    if of_another_method(checked.against, checked.before) and not of_another_method("", checked.now):
-        sampled = {sample.case for sample in checked.now.samples if sample.metric == LATENCY}
-        return missing | {case.label for case in checked.before.plan.shown if case.label not in sampled}
-    return missing | {f.case for f in checked.findings if f.status is Status.INCOMPARABLE}
+    """The cases that a new baseline would not have, or only beside other work."""
+    missing = {f.case for f in checked.findings if f.status in (Status.MISSING, Status.INCOMPARABLE)}
+    return missing | set(table_of(checked.now).without_quiet())
 
 
 def findings_table(checked: Checked) -> TextTable:
@@ -189,24 +181,13 @@ def _summary(checked: Checked, equal: int) -> list[str]:
         references = listed(group.reference for group in now.plan.groups)
         lines.append(f"every row improved: has {references}, the reference, become slower?")
     told = [f"{counted(equal, 'exact row')} {'is' if equal == 1 else 'are'} equal"] if equal else []
-    if checked.expected is not None:
-        told.append(foretold_text(checked.expected, len(checked.before.runs)))
-    elif checked.smallest is not None:
+    if checked.smallest is not None:
         wall = f", measured in {now.wall_s:.0f} s" if now.wall_s else ""
         told.append(f"the smallest change that this run could have caught: {signed_percent(checked.smallest)}{wall}")
     ended = [] if any(NoteKind.BUSY is note.kind for note in now.notes("")) else machine_line(now)
     known = {finding.reason for finding in findings}
     general = [line for line in general_line(now) if line not in known]
     return list(filter(None, [*lines, "; ".join(told), *general, *ended]))
-
-
-def foretold_text(expected: Expected, runs: int) -> str:
-    """What a check can come to, before it is made."""
-    of = f"the {runs} runs" if runs > 1 else "the one run"
-    told = f"9 of 10 checks find a slow-down of {percent(expected.caught)}, by {of} of the baseline"
-    few = f"; so few show little of what moves between runs, which is taken to be {percent(PRIOR)} (sd)"
-    unclear = f"; about {round(10 * expected.unclear)} of 10 checks of unchanged code end UNCLEAR"
-    return told + (few if runs < FEW else "") + (unclear if expected.unclear >= MANY else "")
 
 
 def _change(finding: Finding) -> str:

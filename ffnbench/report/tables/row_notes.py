@@ -10,7 +10,7 @@ from ffnbench.metrics import HIT, LATENCY, LOAD
 from ffnbench.plan import ACTIVE_PARAMS, Case, Mode, Plan
 from ffnbench.report.tables.words import sizing_text
 from ffnbench.result import Against, Report, Verdict, unjudged
-from ffnbench.stats.noise import NOISES
+from ffnbench.stats.verdict import NOISES
 from ffnbench.units import IEC, digits, quantity, signed_percent
 
 WORTH_SAYING = 0.005  # of params or FLOPs beside the reference's: both numbers stand in the table

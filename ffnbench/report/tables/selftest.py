@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import asdict
 
 from ffnbench.errors import Interrupted, Unfinished
+from ffnbench.exam import COVERAGE, FALSE_AT_MOST, SLOWER, Rate, Rates, Told, failures, rates_of
 from ffnbench.report.formats import View, view_of
 from ffnbench.report.tables.table import UNKNOWN, Cell, Column, TextTable
 from ffnbench.result import Verdict
-from ffnbench.selftest.rates import COVERAGE, FALSE_AT_MOST, SLOWER, Rate, Rates, Told, failures, rates_of
 from ffnbench.units import percent
 
 BUSY = Verdict.BUSY.value

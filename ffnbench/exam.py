@@ -1,15 +1,21 @@
-"""What the selftest asks and what it counts: rows whose true ratio is known, and how often runs are wrong. Pure."""
+"""How often is it wrong? One comparison again and again through the real runner: rows whose true ratio is known."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
 from math import sqrt
 
+from ffnbench.device.environment import usable_cpus
+from ffnbench.errors import FfnbenchError, Interrupted, Unfinished
+from ffnbench.ffn.spec import require_positive
 from ffnbench.plan import Plan
 from ffnbench.planning.compare import plan_compare
-from ffnbench.request import CompareRequest
-from ffnbench.result import Comparison, Run, Verdict
+from ffnbench.planning.foreseen import Foreseen
+from ffnbench.request import CompareRequest, SelftestRequest
+from ffnbench.result import Progress, Run, Verdict
+from ffnbench.run.runner import run
 from ffnbench.stats.interval import CONFIDENCE
 from ffnbench.stats.verdict import summarise
 from ffnbench.units import percent
@@ -74,17 +80,16 @@ def comparison_plan(**options: object) -> Plan:
 
 def told_by(done: Run, plan: Plan, number: int) -> list[Told]:
     """What a run of the plan says of each row that is no reference."""
-    _, comparisons, _ = summarise(done)
-    return [_told(c, plan, number, done.wall_s) for c in comparisons if c.verdict is not Verdict.REFERENCE]
-
-
-def _told(said: Comparison, plan: Plan, number: int, seconds: float) -> Told:
-    ratio = said.ratio
-    return Told(
-        run=number, row=said.case, truth=1 + plan.case(said.case).workload.slowdown,
-        ratio=ratio.value if ratio else None, low=ratio.low if ratio else None, high=ratio.high if ratio else None,
-        verdict=said.verdict.value, seconds=seconds,
-    )  # fmt: skip
+    rows = [(said, said.ratio) for said in summarise(done)[1] if said.verdict is not Verdict.REFERENCE]
+    return [
+        Told(
+            run=number, row=said.case, truth=1 + plan.case(said.case).workload.slowdown,
+            ratio=ratio.value if ratio else None, low=ratio.low if ratio else None,
+            high=ratio.high if ratio else None,
+            verdict=said.verdict.value, seconds=done.wall_s,
+        )
+        for said, ratio in rows
+    ]  # fmt: skip
 
 
 def rates_of(told: Sequence[Told]) -> Rates:
@@ -122,3 +127,60 @@ def failures(of: Rates) -> list[str]:
 def _chance(share: float, runs: int) -> float:
     """How far a true share may be missed in so many runs: three standard errors."""
     return 3 * sqrt(share * (1 - share) / runs)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Exam:
+    """What is measured, and how often."""
+
+    plan: Plan
+    repeats: int
+
+    @property
+    def wait(self) -> Foreseen:
+        """How long that takes."""
+        return Foreseen(seconds=self.repeats * (self.plan.protocol.budget_s or 0.0), at_most=True)
+
+
+def exam(request: SelftestRequest) -> Exam:
+    """What is to be done; raises FfnbenchError for every mistake."""
+    if not 0 <= request.seed < 2**31:
+        raise FfnbenchError(f"--seed {request.seed} is out of range", "a seed is between 0 and 2^31 - 1")
+    threads = usable_cpus() if request.threads is None else request.threads
+    given = {"d_model": request.d_model, "threads": threads, "repeats": request.repeats}
+    width, threads, repeats = (require_positive(name, value) for name, value in given.items())
+    plan = comparison_plan(d_model=width, threads=threads, budget=request.budget, seed=request.seed)
+    return Exam(plan=plan, repeats=repeats)
+
+
+def measure(asked: Exam, listener: Callable[[Progress], None], now: Callable[[], float] = time.monotonic) -> list[Told]:
+    """Every run, each with a seed of its own.
+
+    Interrupted, or where one can't be finished, it gives what was measured by then; raises where that is nothing.
+    """
+    told: list[Told] = []
+    start, seed = now(), asked.plan.protocol.seed
+    try:
+        for number in range(asked.repeats):
+            done, spent = number / asked.repeats, now() - start
+            whole = spent / done if done else asked.wait.seconds
+            text = f"run {number + 1} of {asked.repeats}"
+            listener(Progress(done=done, text=text, eta_s=max(0.0, whole - spent)))
+            plan = replace(asked.plan, protocol=replace(asked.plan.protocol, seed=seed + number))
+            told += told_by(finished(run(plan)), plan, number)
+    except KeyboardInterrupt:
+        if not told:
+            raise Interrupted("interrupted before a first run was whole") from None
+    except Unfinished:
+        if not told:
+            raise
+    return told
+
+
+def finished(done: Run) -> Run:
+    """A run that nothing went wrong in."""
+    if done.interrupted:
+        raise KeyboardInterrupt
+    if done.failures or done.stopped:
+        raise Unfinished("a case of the selftest failed", done.failures[0].message if done.failures else done.stopped)
+    return done

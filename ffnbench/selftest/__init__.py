@@ -1,1 +1,0 @@
-"""How often is it wrong?"""
