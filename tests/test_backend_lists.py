@@ -22,9 +22,9 @@ from ffnbench.ffn.spec import ActivationSpec, FFNSpec, Gate, HFSpec, ImportedSpe
 from ffnbench.gate.decision import Policy, Status, exact_findings
 from ffnbench.metrics import COMPILE, ERROR, HELD, LATENCY, PACK
 from ffnbench.plan import Backend, Plan, Workload, values_of
-from ffnbench.planning.backend_limits import lacks
 from ffnbench.planning.block import plan_block
 from ffnbench.planning.compare import plan_compare
+from ffnbench.planning.workload import lacks
 from ffnbench.report.tables.compare import compare_table
 from ffnbench.report.tables.listing import WHAT_IT_DOES
 from ffnbench.report.tables.text import plain

@@ -24,7 +24,7 @@ from ffnbench.ffn.spec import FFNSpec
 from ffnbench.metrics import LATENCY
 from ffnbench.plan import CONTROL, Arm, Plan, Workload
 from ffnbench.planning.compare import plan_compare
-from ffnbench.planning.key_table import KEYS
+from ffnbench.planning.keys import KEYS
 from ffnbench.planning.variant_text import parse_variant
 from ffnbench.report.files.store import load, report_text
 from ffnbench.report.tables.compare import compare_table

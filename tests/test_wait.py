@@ -15,7 +15,7 @@ from ffnbench.device import environment
 from ffnbench.device.environment import why_no_gpu
 from ffnbench.errors import FfnbenchError
 from ffnbench.planning.compare import plan_compare
-from ffnbench.planning.foreseen import foreseen
+from ffnbench.planning.effort import foreseen
 from ffnbench.report.progress import duration, wait_text
 from ffnbench.request import BlockRequest, CompareRequest
 from ffnbench.run import prober

@@ -13,8 +13,7 @@ from ffnbench.device.environment import memory_for
 from ffnbench.errors import termination_as_interruption
 from ffnbench.gate.history import KEPT
 from ffnbench.plan import Note, NoteKind
-from ffnbench.planning.effort import pause_of
-from ffnbench.planning.foreseen import Foreseen, foreseen
+from ffnbench.planning.effort import Foreseen, foreseen, pause_of
 from ffnbench.report.output import NullSink
 from ffnbench.report.progress import wait_text
 from ffnbench.report.shown_report import ShownReport

@@ -11,7 +11,7 @@ from ffnbench.cli.app import leave
 from ffnbench.cli.bundles import command, sink_of
 from ffnbench.cli.help import examples
 from ffnbench.report.flags import MeasuredOutput, Written
-from ffnbench.request import MEASURING, FactsRequest, PictureRequest, TimingRequest
+from ffnbench.request import MEASURING, FactsRequest, PictureRequest, TimingRequest, several
 
 DEFAULT_PICTURE = "activations.png"
 TIME = typer.Option(
@@ -53,7 +53,6 @@ def activations(request: TimingRequest, output: MeasuredOutput, time: Annotated[
     """Show the facts of activations, or with --time what their operations cost."""
     from ffnbench import api
     from ffnbench.ffn.dtypes import DTYPES
-    from ffnbench.planning.lists import several
     from ffnbench.planning.workload import device_of
 
     device_of(request.device)  # a word that is none is a mistake, whatever is asked of them

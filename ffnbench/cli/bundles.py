@@ -20,9 +20,8 @@ from typer.core import TyperArgument, TyperCommand
 from ffnbench.cli.completing import completer
 from ffnbench.cli.help import write_examples, write_options
 from ffnbench.errors import FfnbenchError
-from ffnbench.planning.lists import EXAMPLES, TAKE_LISTS, several
 from ffnbench.report.flags import Shown, Written
-from ffnbench.request import Flag, spelling
+from ffnbench.request import EXAMPLES, TAKE_LISTS, Flag, several, spelling
 from ffnbench.units import read_count, read_number, read_percent, read_seconds
 
 if TYPE_CHECKING:

@@ -13,9 +13,8 @@ from ffnbench.names import hint_for
 from ffnbench.plan import GIVEN, Case, Kind, Mode, NoProbe, Plan, Probe, Protocol
 from ffnbench.planning.compare import as_compare, identify
 from ffnbench.planning.effort import protocol_of
-from ffnbench.planning.groups import groups_asked
 from ffnbench.planning.variant_text import Variant, parse_variant
-from ffnbench.planning.workload import workload_of
+from ffnbench.planning.workload import groups_asked, workload_of
 from ffnbench.request import Effort, TimingRequest
 
 CHOSEN = "relu,relu2,gelu,silu,mish"  # what people choose between for an FFN

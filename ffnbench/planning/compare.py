@@ -7,7 +7,7 @@ ffnbench's own forms.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
@@ -19,13 +19,19 @@ from ffnbench.models.model import ModelSpec
 from ffnbench.models.presets import model_of
 from ffnbench.names import hint_for
 from ffnbench.plan import Backend, Case, NoProbe, Note, Plan, Probe, control_of, group_suffix
-from ffnbench.planning.backend_limits import labels_of, lacks, parse_backends, refuse_lacking
 from ffnbench.planning.effort import protocol_of
-from ffnbench.planning.groups import READ, GroupAsked, groups_asked, refuse_own_values
-from ffnbench.planning.lists import several
 from ffnbench.planning.variant_text import Variant, as_activation_variant, as_model_variant, parse_variants
 from ffnbench.planning.widths import Sizer
-from ffnbench.request import CompareRequest, Request
+from ffnbench.planning.workload import (
+    READ,
+    GroupAsked,
+    groups_asked,
+    labels_of,
+    lacks,
+    parse_backends,
+    refuse_lacking,
+)  # fmt: skip
+from ffnbench.request import CompareRequest, Request, several, spelling
 
 
 def plan_compare(request: CompareRequest, probe: Probe | None = None) -> Plan:
@@ -48,7 +54,7 @@ def plan_compare(request: CompareRequest, probe: Probe | None = None) -> Plan:
     ]
     _refuse_twins(rows)
     groups = groups_asked(asked)
-    refuse_own_values(groups, variants)
+    _refuse_own_values(groups[0].values.keys(), variants)
     references = _references(request.reference, rows)
     found = [_group(group, rows, references, probe) for group in groups]
     cases = tuple(case for group in found for case in group.cases)
@@ -143,6 +149,16 @@ def identify(variant: Variant, probe: Probe) -> Variant:
         return as_model_variant(variant, probe.own_mlp(variant.target))
     own = probe.describe(variant.target) if variant.target else None
     return as_activation_variant(variant, own) if own else variant
+
+
+def _refuse_own_values(swept: Set[str], variants: Iterable[Variant]) -> None:
+    """A variant has no value of its own of what groups differ in: it is the same in all."""
+    for variant in variants:
+        if own := sorted((variant.workload_keys.keys() | dict(variant.arguments).keys()) & swept):
+            raise FfnbenchError(
+                f"{variant.text!r} has a {own[0]} of its own, and {spelling(own[0])} makes a group of each of several",
+                f"leave @{own[0]} out, or the list",
+            )
 
 
 def _refuse_twins(rows: list[_Row]) -> None:

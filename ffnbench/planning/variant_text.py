@@ -8,8 +8,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from enum import Enum
-from typing import TypeVar
 
 from ffnbench.activations.table import ACTIVATIONS
 from ffnbench.activations.user_activation import OwnActivation
@@ -18,17 +16,13 @@ from ffnbench.ffn.spec import HF, LIKE, FFNSpec, Gate, HFSpec, ImportedSpec, Sca
 from ffnbench.ffn.variants import GATED
 from ffnbench.models.model import ModelSpec, OwnMLP
 from ffnbench.models.presets import PRESETS, as_text, variant_keys
-from ffnbench.names import hint_for, normalise
+from ffnbench.names import choose, hint_for, normalise
 from ffnbench.plan import OWN, Arm, Backend, Note, NoteKind, values_of
-from ffnbench.planning.key_table import Of, keys_of
+from ffnbench.planning.keys import ARM_KEYS, SPEC_KEYS, WORKLOAD_KEYS
 
-MOE_KEYS, SPEC_KEYS = keys_of(Of.EXPERTS), keys_of(Of.FORM, Of.EXPERTS)
 COMPILE_KEYS = ("compile", "freeze")  # how it is compiled: where no backend is named, that is what they mean
 BACKEND_KEYS = {"backend", *COMPILE_KEYS}
-ALL = "all"  # in place of a list of backends: every one
-WORKLOAD_KEYS = keys_of(Of.WORKLOAD)
 KEY_ALIASES = {"normalized": "normalised"}
-E = TypeVar("E", bound=Enum)
 _TARGET = re.compile(r"^(?P<module>[^:]+):(?P<attr>[A-Za-z_][\w.]*)$")
 
 
@@ -103,16 +97,6 @@ def parse_variant(text: str, models: Mapping[str, ModelSpec] | None = None) -> V
         workload_keys={k: v for k, v in keys.items() if k in WORKLOAD_KEYS},
         arm=arm,
     )
-
-
-def choose(kind: type[E], name: str, value: object) -> E:
-    """A member of an enum by its value; raises FfnbenchError with did-you-mean for any other text."""
-    text = "none" if value is None else str(value)
-    try:
-        return kind(text)
-    except ValueError:
-        hint = hint_for(text, values_of(kind), "one of: " + ", ".join(values_of(kind)))
-        raise FfnbenchError(f"unknown {name} {text!r}", hint) from None
 
 
 def _published(text: str, label: str, model: ModelSpec, keys: dict[str, Scalar]) -> Variant:
@@ -323,7 +307,6 @@ def parse_scalar(text: str) -> Scalar:
     return text
 
 
-ARM_KEYS = keys_of(Of.PROCESS)
 _PAIR = re.compile(r"(?P<name>[A-Za-z_]\w*):(?P<value>.*)", re.DOTALL)
 
 

@@ -1,18 +1,27 @@
-"""Flags and keys -> Workload: what a variant is fed, each value checked. Pure."""
+"""Flags and keys -> Workload: what a variant is fed and how it is run, each value checked. Pure."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import product
+from typing import Any, Generic, TypeVar
 
 from ffnbench.errors import FfnbenchError
+from ffnbench.ffn.attention import AttentionSpec
 from ffnbench.ffn.dtypes import DTYPES, item_bytes
-from ffnbench.ffn.moe import Routing
-from ffnbench.ffn.spec import Scalar, read_positive
-from ffnbench.names import hint_for, normalise
+from ffnbench.ffn.moe import Dispatch, Routing
+from ffnbench.ffn.spec import ActivationSpec, FFNSpec, Gate, ImportedSpec, Scalar, read_positive
+from ffnbench.names import choose, hint_for, normalise
 from ffnbench.plan import (
     MODE_ALIASES,
+    SWEPT,
+    AnySpec,
     Backend,
     Cache,
+    Case,
     CompileMode,
     MatmulPrecision,
     Mode,
@@ -22,10 +31,10 @@ from ffnbench.plan import (
     values_of,
 )
 from ffnbench.planning.keys import flag
-from ffnbench.planning.lists import one
-from ffnbench.planning.variant_text import ALL, COMPILE_KEYS, Variant, choose
-from ffnbench.request import CompareRequest
+from ffnbench.planning.variant_text import BACKEND_KEYS, COMPILE_KEYS, Variant
+from ffnbench.request import BlockRequest, CompareRequest, TimingRequest, several
 
+ALL = "all"  # in place of a list of backends: every one
 DEVICES = ("auto", "cpu", "cuda", "xpu", "mps")  # as torch calls them; ROCm's are cuda
 ALSO_CUDA = ("gpu", "nvidia", "rocm", "hip", "amd")
 _NUMBERED = re.compile(r"(cuda|xpu):[0-9]{1,4}")
@@ -34,10 +43,10 @@ _NUMBERED = re.compile(r"(cuda|xpu):[0-9]{1,4}")
 def workload_of(request: CompareRequest, variant: Variant) -> Workload:
     """The workload of a variant: its own keys win over the flags. Raises FfnbenchError for what can't be."""
     names = ("dtype", "device", "mode", "backend", "routing", "time", "cache", "matmul_precision", "reduced_reductions")
-    flags: dict[str, Scalar] = {
-        "batch": one("batch", request.batch),
-        "seq_len": one("seq_len", request.seq_len),
-        "threads": 1 if request.threads is None else one("threads", request.threads),
+    flags: dict[str, Any] = {
+        "batch": request.batch,
+        "seq_len": request.seq_len,
+        "threads": 1 if request.threads is None else request.threads,
         **{name: getattr(request, name) for name in names},
     }
     own = variant.workload_keys
@@ -151,3 +160,151 @@ def device_of(text: str) -> str:
             f"unknown device {text!r}", hint_for(kind, DEVICES, "devices: auto, cpu, cuda, cuda:0, xpu, xpu:0, mps")
         )
     return text.lower()
+
+
+# Lists: each combination of values is a group
+
+R = TypeVar("R", CompareRequest, BlockRequest, TimingRequest)
+READ: Mapping[str, Callable[[Any], int | str]] = {
+    **{key: partial(read_positive, key) for key in ("d_model", "threads", "batch", "seq_len", "elements")},
+    "dtype": lambda text: DTYPES.canonical(str(text)),
+    "mode": lambda text: mode_of(text).value,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupAsked(Generic[R]):
+    """One combination: the values that groups differ in, and the request with one value of each list."""
+
+    values: Mapping[str, int | str]
+    request: R
+
+
+def groups_asked(request: R, keys: Iterable[str] = SWEPT) -> list[GroupAsked[R]]:
+    """Each combination of the values of the lists, the last key changing first; one where there is no list."""
+    given = {key: getattr(request, key) for key in keys}
+    lists = {key: several(key, value, READ[key]) for key, value in given.items() if value is not None}
+    swept = [key for key, values in lists.items() if len(values) > 1]
+    alone: dict[str, Any] = {key: values[0] for key, values in lists.items()}
+    chosen = (dict(zip(swept, values, strict=True)) for values in product(*(lists[key] for key in swept)))
+    return [GroupAsked(values=values, request=replace(request, **alone | values)) for values in chosen]
+
+
+# Backends: which were asked for, and why one can't run a case, as far as that is known without a machine
+
+ONEDNN_DTYPES = ("float32", "bfloat16")
+
+
+@dataclass(frozen=True, slots=True)
+class _Lack:
+    """A row of the table: these backends can't run a case where `of` says so, and why; what to do instead."""
+
+    backends: tuple[Backend, ...]
+    of: Callable[[AnySpec, Workload], bool]
+    why: str
+    hint: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.why}; {self.hint}" if self.hint else self.why
+
+
+def _form(ffn: AnySpec) -> FFNSpec | None:
+    """The form of a network where ffnbench knows it, also that of a module of somebody else's."""
+    if isinstance(ffn, FFNSpec):
+        return ffn
+    return ffn.ours if isinstance(ffn, ImportedSpec) else None
+
+
+def _unknown_form(ffn: AnySpec, _: Workload) -> bool:
+    return isinstance(ffn, ImportedSpec) and _form(ffn) is None
+
+
+def _no_inner_gate(ffn: AnySpec, _: Workload) -> bool:
+    form = _form(ffn)
+    return form is None or form.gate is not Gate.INNER
+
+
+def _grouped(ffn: AnySpec, _: Workload) -> bool:
+    form = _form(ffn)
+    return form is not None and form.moe is not None and form.moe.dispatch is Dispatch.GROUPED
+
+
+_ONEDNN, _PACKED = (Backend.ONEDNN,), (Backend.PACKED, Backend.PACKED_UP_GATE)
+LACKS = (
+    _Lack(_ONEDNN, lambda _, work: work.accelerated, "oneDNN runs on the CPU", "use --device cpu"),
+    _Lack(
+        _ONEDNN,
+        lambda _, work: work.dtype not in ONEDNN_DTYPES,
+        f"onednn computes in {' and '.join(ONEDNN_DTYPES)} alone",
+        f"use --dtype {ONEDNN_DTYPES[0]}",
+    ),
+    _Lack(
+        _ONEDNN,
+        lambda _, work: work.mode != Mode.FORWARD.value,
+        "onednn is for inference: its packed weights have no gradient",
+        "use --mode forward",
+    ),
+    _Lack(_ONEDNN, lambda ffn, _: isinstance(ffn, ActivationSpec), "an activation alone has no linear layers"),
+    _Lack(_ONEDNN, _grouped, "onednn has no grouped matrix products", "use @experts=eager"),
+    _Lack(_PACKED, lambda ffn, _: isinstance(ffn, ActivationSpec), "an activation alone has no gate to pack with up"),
+    _Lack(
+        _PACKED,
+        lambda ffn, _: isinstance(ffn, AttentionSpec),
+        "attention has no gate to pack with up",
+        "`ffnbench compare` measures the FFN alone",
+    ),
+    _Lack(_PACKED, _unknown_form, "ffnbench can't tell its gate from its up", "@like=swiglu says that it is one"),
+    _Lack(_PACKED, _no_inner_gate, "only an inner gate can be packed with up, and it has none", "swiglu has one"),
+    _Lack(
+        (Backend.COMPILE,),
+        lambda _, work: work.freeze and work.mode != Mode.FORWARD.value,
+        "freeze is for inference: constants have no gradient",
+        "use --mode forward",
+    ),
+)
+
+
+def _lack(ffn: AnySpec, work: Workload) -> _Lack | None:
+    return next((row for row in LACKS if Backend(work.backend) in row.backends and row.of(ffn, work)), None)
+
+
+def lacks(ffn: AnySpec, workload: Workload) -> str:
+    """Why the workload's backend can't run this network, in one line; "" where nothing is known that speaks against it.
+
+    Device `auto` says nothing yet: ask again once it is known.
+    """
+    found = _lack(ffn, workload)
+    return str(found) if found else ""
+
+
+def refuse_lacking(case: Case) -> None:
+    """Raise FfnbenchError for a case that its backend can't run."""
+    if found := _lack(case.ffn, case.workload):
+        raise FfnbenchError(f"{case.label!r} can't be run: {found.why}", found.hint)
+
+
+def parse_backends(text: str) -> tuple[Backend, ...]:
+    """One backend, `eager,onednn`, or `all`, each once; raises FfnbenchError for none, and for unknown ones."""
+    parts = [part.strip() for part in text.split(",") if part.strip()]
+    if not parts:
+        raise FfnbenchError("no backend given", "backends: " + ", ".join((*values_of(Backend), ALL)))
+    return tuple(Backend) if ALL in parts else tuple(dict.fromkeys(choose(Backend, "backend", part) for part in parts))
+
+
+def refuse_several(text: str, what: str) -> None:
+    """Raise FfnbenchError where a command that has one backend is given a list."""
+    if len(parse_backends(text)) > 1:
+        raise FfnbenchError(f"{what} is measured with one backend, not {text!r}", "`ffnbench compare` takes a list")
+
+
+def labels_of(variant: Variant, backends: Iterable[Backend]) -> dict[str, Backend | None]:
+    """The rows of a variant by label, with the backend of each; None where the variant says itself how it is run."""
+    several = tuple(backends)
+    if BACKEND_KEYS & variant.workload_keys.keys():
+        return {variant.label: None}
+    if len(several) == 1:
+        return {variant.label: several[0]}
+    return {
+        variant.label if backend is Backend.EAGER else f"{variant.label}@backend={backend.value}": backend
+        for backend in several
+    }

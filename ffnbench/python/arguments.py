@@ -23,7 +23,7 @@ from ffnbench.ffn.moe import Routing
 from ffnbench.ffn.spec import Init
 from ffnbench.ffn.width_rules import Match
 from ffnbench.plan import MODE_ALIASES, Backend, Cache, MatmulPrecision, Mode, Time, values_of
-from ffnbench.planning.variant_text import ALL
+from ffnbench.planning.workload import ALL
 from ffnbench.python.targets import variant_text, variants_text
 from ffnbench.request import Flag, Request
 from ffnbench.units import read_count, read_percent, read_seconds

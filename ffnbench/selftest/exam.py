@@ -10,7 +10,7 @@ from ffnbench.device.environment import usable_cpus
 from ffnbench.errors import FfnbenchError, Interrupted, Unfinished
 from ffnbench.ffn.spec import require_positive
 from ffnbench.plan import Plan
-from ffnbench.planning.foreseen import Foreseen
+from ffnbench.planning.effort import Foreseen
 from ffnbench.request import SelftestRequest
 from ffnbench.result import Progress, Run
 from ffnbench.run.runner import run
