@@ -14,24 +14,10 @@ from ffnbench.api import world
 from ffnbench.device import environment
 from ffnbench.device.environment import why_no_gpu
 from ffnbench.errors import FfnbenchError
-from ffnbench.planning.compare import plan_compare
-from ffnbench.planning.effort import foreseen
 from ffnbench.report.progress import duration, wait_text
-from ffnbench.request import BlockRequest, CompareRequest
+from ffnbench.request import BlockRequest
 from ffnbench.run import prober
 from ffnbench.targets import refuse_missing, resolve
-
-
-def test_a_budget_is_the_wait_and_fixed_numbers_are_guessed_from_the_flops() -> None:
-    adaptive, fixed = (plan_compare(CompareRequest(**how, threads=2)) for how in ({"budget": 60.0}, {"workers": 4}))
-    assert (foreseen(adaptive, {}).seconds, foreseen(adaptive, {}).at_most) == (60.0, True)
-    short, long = foreseen(fixed, {}), foreseen(fixed, {"gelu": 4e10})  # a second a call, more or less
-    assert not short.at_most
-    assert long.seconds - short.seconds == pytest.approx(4 * 31, rel=0.02)  # 30 rounds, and one of practice
-    slow = foreseen(adaptive, dict.fromkeys(("relu", "gelu", "swiglu"), 4e12))
-    assert slow.seconds > 60
-    assert not slow.at_most  # three workers take longer than the budget
-    assert foreseen(adaptive, {}).times(5, 30.0).seconds == 5 * 60 + 4 * 30
 
 
 @pytest.mark.parametrize(("seconds", "text"), [(0.2, "1 s"), (14.2, "15 s"), (90, "90 s"), (91, "2 min"),
@@ -42,10 +28,10 @@ def test_a_wait_is_rounded_up(seconds: float, text: str) -> None:
 
 def test_the_line_before_a_run(call, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: F811
     quiet, busy = ("measuring takes at most 15 s", "on a quiet machine; this one is busy now: others use 1.7 of its")
-    assert wait_text(15, at_most=True) == quiet
+    assert wait_text(15) == quiet
     lines = call("compare", "--d-model", "64")[2].splitlines()
     assert lines[0] == quiet
-    assert "measuring takes about" in call("compare", "--d-model", "64", "--quick")[2]
+    assert "measuring takes" not in call("compare", "--d-model", "64", "--quick")[2]
     assert call("cost")[2] == ""
     made = world.Machine
     monkeypatch.setattr(world, "Machine", lambda **given: made(**given, others=lambda threads: 1.7))

@@ -147,7 +147,7 @@ def _look_again(
     def measured(plan: Plan, answered: Answered) -> Report:
         return measured_once(replace(prepared, plan=plan), sink, answered=answered)
 
-    tell_wait(prepared, sink, budget=request.budget)
+    tell_wait(sink, prepared.plan, budget=request.budget)
     return look_back(before, policy, request.budget, measured)
 
 
@@ -213,7 +213,7 @@ def _look_at_sides(
 
     if output.status is Status.REGRESSED:
         return Look(findings=(), now=prepared.priced())
-    tell_wait(prepared, sink, budget=None if request.exact_only else request.budget)
+    tell_wait(sink, prepared.plan, budget=None if request.exact_only else request.budget)
     if request.exact_only:
         return Look(findings=(), now=measured(prepared.plan))
 

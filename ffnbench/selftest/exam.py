@@ -10,7 +10,6 @@ from ffnbench.device.environment import usable_cpus
 from ffnbench.errors import FfnbenchError, Interrupted, Unfinished
 from ffnbench.ffn.spec import require_positive
 from ffnbench.plan import Plan
-from ffnbench.planning.effort import Foreseen
 from ffnbench.request import SelftestRequest
 from ffnbench.result import Progress, Run
 from ffnbench.run.runner import run
@@ -27,9 +26,9 @@ class Exam:
     repeats: int
 
     @property
-    def wait(self) -> Foreseen:
-        """How long that takes."""
-        return Foreseen(seconds=self.repeats * (self.plan.protocol.budget_s or 0.0), at_most=True)
+    def wait_s(self) -> float:
+        """How long that takes at most."""
+        return self.repeats * (self.plan.protocol.budget_s or 0.0)
 
 
 def exam(request: SelftestRequest) -> Exam:
@@ -53,7 +52,7 @@ def measure(asked: Exam, listener: Listener, now: Callable[[], float] = time.mon
     try:
         for number in range(asked.repeats):
             done, spent = number / asked.repeats, now() - start
-            whole = spent / done if done else asked.wait.seconds
+            whole = spent / done if done else asked.wait_s
             text = f"run {number + 1} of {asked.repeats}"
             listener(Progress(done=done, text=text, eta_s=max(0.0, whole - spent)))
             plan = replace(asked.plan, protocol=replace(asked.plan.protocol, seed=seed + number))
