@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from contextlib import nullcontext
-from dataclasses import replace
+from dataclasses import fields, replace
 
 from ffnbench.api import world
 from ffnbench.api.preparing import NULL_SINK, Prepared, new_report, refuse_at_once
@@ -18,7 +18,7 @@ from ffnbench.report.output import NullSink
 from ffnbench.report.progress import wait_text
 from ffnbench.report.shown_report import ShownReport
 from ffnbench.request import Apart
-from ffnbench.result import Progress
+from ffnbench.result import Progress, Run
 from ffnbench.run.arms import Launch
 from ffnbench.run.machine_lock import machine_lock
 from ffnbench.run.memory_limits import fit_into
@@ -119,25 +119,11 @@ def measured_once(
     costs = prepared.costs_of(done.plan)
     measured, comparisons, warnings = summarise(done)
     told = (Note(text=beside, kind=NoteKind.SEEN),) if beside else ()
+    raw = {one.name: getattr(done, one.name) for one in fields(Run)}
     return replace(
         new_report(done.plan, costs),
-        environment=done.environment,
+        **raw | {"warnings": (*told, *done.warnings, *warnings)},
         measured=measured,
         comparisons=comparisons,
-        failures=done.failures,
-        warnings=(*told, *done.warnings, *warnings),
-        samples=done.samples,
-        interrupted=done.interrupted,
-        stopped=done.stopped,
-        limit=done.limit,
-        timer=done.timer,
-        sides=done.sides,
-        around=done.around,
-        roofs=done.roofs,
         shares=shares_of(done, costs),
-        judged=done.judged,
-        inputs=done.inputs,
-        judging_s=done.judging_s,
-        devices=done.devices,
-        wall_s=done.wall_s,
     )

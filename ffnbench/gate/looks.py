@@ -64,8 +64,7 @@ def look(plan: Plan, find: Find, policy: Policy, budget: float, measure: Measure
     """Measure a plan's rows, whatever they are held against: `find` says what a run of it shows."""
 
     def answered(table: Table) -> str:
-        so_far = Run(plan=table.plan, samples=tuple(table.samples), failures=(), warnings=(), environment=None,
-                     interrupted=False, wall_s=0.0)  # fmt: skip
+        so_far = Run(plan=table.plan, samples=tuple(table.samples))
         return decided(find(report_of(so_far), level_after(table.whole_workers)))
 
     now = measure(plan_of_check(plan, policy, budget), answered)

@@ -85,8 +85,8 @@ def recompute(found: ShownReport) -> ShownReport:
     """The report with every figure computed anew from its samples, by today's method."""
     if found.environment is None:
         return found
-    measured, comparisons, warnings = summarise(found.run)
-    shares = shares_of(found.run, found.costs)
+    measured, comparisons, warnings = summarise(found)
+    shares = shares_of(found, found.costs)
     told = (*(note for note in found.warnings if note.kind not in COMPUTED), *warnings)
     return replace(found, measured=measured, comparisons=comparisons, shares=shares, warnings=told)
 

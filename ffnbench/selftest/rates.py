@@ -75,7 +75,7 @@ def comparison_plan(**options: object) -> Plan:
 def told_by(done: Run, plan: Plan, number: int) -> list[Told]:
     """What a run of the plan says of each row that is no reference."""
     _, comparisons, _ = summarise(done)
-    return [_told(c, plan, number, done.wall_s) for c in comparisons if c.verdict is not Verdict.REFERENCE]
+    return [_told(c, plan, number, done.wall_s or 0.0) for c in comparisons if c.verdict is not Verdict.REFERENCE]
 
 
 def _told(said: Comparison, plan: Plan, number: int, seconds: float) -> Told:

@@ -117,7 +117,7 @@ def with_suspects(report: R, other: Report) -> R:
     if not more:
         return report
     found = replace(report, failures=(*report.failures, *more))
-    measured, comparisons, _ = summarise(found.run)
+    measured, comparisons, _ = summarise(found)
     accused = {failure.case for failure in more}
     shares = tuple(share for share in report.shares if share.case not in accused)
     return replace(found, measured=measured, comparisons=comparisons, shares=shares)

@@ -114,9 +114,9 @@ def read_journal(content: bytes, path: str) -> Report:
     for run in later:
         if [case.label for case in run.plan.cases] == labels:
             first = with_suspects(first, run).with_repeat(with_suspects(run, first), KEPT)
-    measured, comparisons, warnings = summarise(first.run)
+    measured, comparisons, warnings = summarise(first)
     told = (*first.warnings, *warnings, Note(text=ENDED, kind=NoteKind.GENERAL))
-    shares = shares_of(first.run, first.costs)
+    shares = shares_of(first, first.costs)
     return replace(first, measured=measured, comparisons=comparisons, shares=shares, warnings=told)
 
 
