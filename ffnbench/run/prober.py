@@ -7,7 +7,6 @@ out here as one clear error. Facts and curves of activations come from here too:
 from __future__ import annotations
 
 import math
-import re
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
@@ -18,15 +17,13 @@ from ffnbench.activations.facts import Facts
 from ffnbench.activations.user_activation import OwnActivation
 from ffnbench.errors import FfnbenchError, Unfinished, Unsupported
 from ffnbench.ffn.cost import Cost
-from ffnbench.ffn.spec import HF, ActivationSpec, ImportedSpec
+from ffnbench.ffn.spec import ActivationSpec, ImportedSpec
 from ffnbench.models.model import OwnMLP
 from ffnbench.plan import OWN, Arm, Backend, Cache, Case, CompileMode, MatmulPrecision, Probe, Time, Workload
 from ffnbench.result import Agreement, Curve
 from ffnbench.run.session import Session, WorkerLost
-from ffnbench.targets import refuse_missing
 from ffnbench.worker.channel import Message
 
-_TARGET = re.compile(r"[^:@=]+:[A-Za-z_][\w.]*")
 EAGERLY: dict[str, Any] = {
     "backend": Backend.EAGER.value, "compile": CompileMode.DEFAULT.value, "freeze": False, "time": Time.WALL.value,
     "cache": Cache.HOT.value, "matmul_precision": MatmulPrecision.HIGHEST.value, "reduced_reductions": True,
@@ -128,8 +125,6 @@ class Prober(Probe):
         return jsonable.decode(Agreement, self._ask(case.variant, asked))
 
     def _ask(self, target: str, request: Message) -> Message:
-        if self._arm == OWN and _TARGET.fullmatch(target) and not target.startswith(HF):
-            refuse_missing(target)  # at once: a worker takes seconds to start
         self.torch_or_error()
         try:
             answer = self.start().ask(request, self._timeout_s)
