@@ -169,12 +169,13 @@ class Workload:
         return tolerance(self.dtype, self.matmul_precision)
 
     def on(self, device: str) -> Workload:
-        """The workload on a device. On an accelerator calls of a cold cache are timed alone, and by the device."""
+        """The workload on a device. On an accelerator calls of a cold cache are timed alone, and by the device; a CPU
+        has no time but what a caller waits for.
+        """
         if self.device != "auto":
             return self
-        found = replace(self, device=device)
-        alone = found.accelerated and found.cache == Cache.COLD.value
-        return replace(found, time=Time.DEVICE.value) if alone else found
+        cold = Time.DEVICE.value if self.cache == Cache.COLD.value else self.time
+        return replace(self, device=device, time=Time.WALL.value if device == "cpu" else cold)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

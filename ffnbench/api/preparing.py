@@ -14,7 +14,7 @@ from ffnbench.errors import FfnbenchError, Unsupported
 from ffnbench.ffn.cost import uncounted
 from ffnbench.plan import CONTROL, OWN, Arm, Case, NoProbe, Note, NoteKind, Plan, Probe, cost_of
 from ffnbench.planning.effort import check_timeout, pause_of
-from ffnbench.planning.workload import device_of, refuse_time
+from ffnbench.planning.workload import device_of
 from ffnbench.report.output import NullSink
 from ffnbench.report.shown_report import ShownReport
 from ffnbench.request import AnyRequest, Apart, BlockRequest, CompareRequest, TimingRequest
@@ -133,8 +133,6 @@ def refuse_at_once(plan: Plan) -> None:
     for case in plan.cases:
         if case.arm == OWN:
             refuse_device(case.workload.device)
-    if all(world.MACHINE.no_gpu(kind) for kind in NO_DEVICE) and all(case.arm == OWN for case in plan.cases):
-        refuse_time(plan.with_device("cpu"))
     available = memory_for(plan)
     if available is not None:
         check_fits(plan.with_device("cpu"), available)

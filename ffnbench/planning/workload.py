@@ -10,7 +10,6 @@ from itertools import product
 from typing import Any, Generic, TypeVar
 
 from ffnbench.errors import FfnbenchError
-from ffnbench.ffn.attention import AttentionSpec
 from ffnbench.ffn.dtypes import DTYPES, item_bytes
 from ffnbench.ffn.moe import Dispatch, Routing
 from ffnbench.ffn.spec import ActivationSpec, FFNSpec, Gate, ImportedSpec, Scalar, read_positive
@@ -25,41 +24,33 @@ from ffnbench.plan import (
     CompileMode,
     MatmulPrecision,
     Mode,
-    Plan,
     Time,
     Workload,
     values_of,
 )
-from ffnbench.planning.keys import flag
+from ffnbench.planning.keys import flag, number
 from ffnbench.planning.variant_text import BACKEND_KEYS, COMPILE_KEYS, Variant
 from ffnbench.request import BlockRequest, CompareRequest, TimingRequest, several
 
-ALL = "all"  # in place of a list of backends: every one
 DEVICES = ("auto", "cpu", "cuda", "xpu", "mps")  # as torch calls them; ROCm's are cuda
-ALSO_CUDA = ("gpu", "nvidia", "rocm", "hip", "amd")
+FLAGS = ("batch", "seq_len", "dtype", "device", "mode", "backend", "routing", "time", "cache", "matmul_precision",
+         "reduced_reductions")  # fmt: skip
 _NUMBERED = re.compile(r"(cuda|xpu):[0-9]{1,4}")
 
 
 def workload_of(request: CompareRequest, variant: Variant) -> Workload:
     """The workload of a variant: its own keys win over the flags. Raises FfnbenchError for what can't be."""
-    names = ("dtype", "device", "mode", "backend", "routing", "time", "cache", "matmul_precision", "reduced_reductions")
-    flags: dict[str, Any] = {
-        "batch": request.batch,
-        "seq_len": request.seq_len,
-        "threads": 1 if request.threads is None else request.threads,
-        **{name: getattr(request, name) for name in names},
+    flags = {name: getattr(request, name) for name in FLAGS} | {
+        "threads": 1 if request.threads is None else request.threads
     }
-    own = variant.workload_keys
-    given = flags | own
-    slowdown = given.get("slowdown", 0.0)
-    if not isinstance(slowdown, int | float) or isinstance(slowdown, bool) or not 0 <= slowdown <= 10:
+    given: dict[str, Any] = flags | variant.workload_keys
+    slowdown = number(given, "slowdown", 0.0, "e.g. 0.05 is 5%")
+    if not 0 <= slowdown <= 10:
         raise FfnbenchError(f"slowdown must be a share of the call's own time, not {slowdown!r}", "e.g. 0.05 is 5%")
     dtype = DTYPES.canonical(str(given["dtype"]))
     device, cache = device_of(str(given["device"])), choose(Cache, "cache", given["cache"])
     precision = choose(MatmulPrecision, "matmul_precision", given["matmul_precision"])
     reduced = flag(given, "reduced_reductions", True)
-    # a flag about the time of a GPU is not meant for a variant that names the CPU itself
-    wall = device == "cpu" and "device" in own and "time" not in own
     return Workload(
         batch=read_positive("batch", given["batch"]),
         seq_len=read_positive("seq_len", given["seq_len"]),
@@ -68,11 +59,11 @@ def workload_of(request: CompareRequest, variant: Variant) -> Workload:
         mode=mode_of(given["mode"]).value,
         threads=read_positive("threads", given["threads"]),
         backend=_backend(str(given["backend"]), variant).value,
-        slowdown=float(slowdown),
+        slowdown=slowdown,
         routing=_routing(given["routing"], variant),
-        compile=choose(CompileMode, "compile", own.get("compile", CompileMode.DEFAULT.value)).value,
-        freeze=flag(own, "freeze", False),
-        time=(Time.WALL if wall else _time(given["time"], device, cache)).value,
+        compile=choose(CompileMode, "compile", given.get("compile", CompileMode.DEFAULT.value)).value,
+        freeze=flag(given, "freeze", False),
+        time=_time(given["time"], device, cache).value,
         cache=cache.value,
         # what nothing depends on is at its default, so that the row is no other one
         matmul_precision=(precision if dtype == "float32" else MatmulPrecision.HIGHEST).value,
@@ -81,31 +72,17 @@ def workload_of(request: CompareRequest, variant: Variant) -> Workload:
 
 
 def _time(asked: Scalar, device: str, cache: Cache) -> Time:
-    """Which time is the latency. Of `auto` some is only known once it has become a device: `refuse_time`."""
-    if asked is None:
-        return Time.DEVICE if device not in ("cpu", "auto") and cache is Cache.COLD else Time.WALL
-    time = choose(Time, "time", asked)
+    """Which time is the latency. What a CPU works and what a caller waits for are one; see also Workload.on."""
+    time = None if asked is None else choose(Time, "time", asked)
     if time is Time.WALL and cache is Cache.COLD and device != "cpu":
         raise FfnbenchError(
             "calls of a cold cache are timed one by one, so on a GPU their time is the device's, not what a caller "
             "waits for",
             "leave time=wall out, or cache=cold",
         )
-    if time is Time.DEVICE and device == "cpu":
-        raise _none_of_a_cpu()
-    return time
-
-
-def _none_of_a_cpu(label: str = "") -> FfnbenchError:
-    told = "a CPU has no time of its own: what it works and what a caller waits for are one"
-    return FfnbenchError(f"{label!r}: {told}" if label else told, "leave time=device out")
-
-
-def refuse_time(plan: Plan) -> None:
-    """Raise FfnbenchError where the device's time is asked for, and `auto` has become the CPU."""
-    for case in plan.cases:
-        if case.workload.device == "cpu" and case.workload.time == Time.DEVICE.value:
-            raise _none_of_a_cpu(case.label)
+    if device == "cpu":
+        return Time.WALL
+    return time or (Time.DEVICE if device != "auto" and cache is Cache.COLD else Time.WALL)
 
 
 def mode_of(asked: Scalar) -> Mode:
@@ -125,10 +102,6 @@ def _backend(asked: str, variant: Variant) -> Backend:
     about = [key for key in COMPILE_KEYS if key in variant.workload_keys]
     if about and "backend" not in variant.workload_keys:
         return Backend.COMPILE
-    if asked == ALL:
-        raise FfnbenchError(
-            f"a key names one backend, and {ALL!r} is several, in {variant.text!r}", "try --backend all"
-        )
     backend = choose(Backend, "backend", asked)
     if about and backend is not Backend.COMPILE:
         raise FfnbenchError(
@@ -150,15 +123,10 @@ def _routing(asked: Scalar, variant: Variant) -> str | None:
 
 def device_of(text: str) -> str:
     """A device by name; raises FfnbenchError for what is none."""
-    kind, colon, number = text.lower().partition(":")
-    if kind in ALSO_CUDA:
-        raise FfnbenchError(
-            f"unknown device {text!r}", f"torch calls NVIDIA's and AMD's GPUs cuda: --device cuda{colon}{number}"
-        )
+    kind, colon, _ = text.lower().partition(":")
     if kind not in DEVICES or (colon and not _NUMBERED.fullmatch(text.lower())):
-        raise FfnbenchError(
-            f"unknown device {text!r}", hint_for(kind, DEVICES, "devices: auto, cpu, cuda, cuda:0, xpu, xpu:0, mps")
-        )
+        every = "devices: auto, cpu, cuda (NVIDIA's and AMD's GPUs), cuda:0, xpu, xpu:0, mps"
+        raise FfnbenchError(f"unknown device {text!r}", hint_for(kind, DEVICES, every))
     return text.lower()
 
 
@@ -192,95 +160,48 @@ def groups_asked(request: R, keys: Iterable[str] = SWEPT) -> list[GroupAsked[R]]
 
 # Backends: which were asked for, and why one can't run a case, as far as that is known without a machine
 
+ALL = "all"  # in place of a list of backends: every one
 ONEDNN_DTYPES = ("float32", "bfloat16")
 
 
-@dataclass(frozen=True, slots=True)
-class _Lack:
-    """A row of the table: these backends can't run a case where `of` says so, and why; what to do instead."""
-
-    backends: tuple[Backend, ...]
-    of: Callable[[AnySpec, Workload], bool]
-    why: str
-    hint: str = ""
-
-    def __str__(self) -> str:
-        return f"{self.why}; {self.hint}" if self.hint else self.why
-
-
-def _form(ffn: AnySpec) -> FFNSpec | None:
-    """The form of a network where ffnbench knows it, also that of a module of somebody else's."""
-    if isinstance(ffn, FFNSpec):
-        return ffn
-    return ffn.ours if isinstance(ffn, ImportedSpec) else None
-
-
-def _unknown_form(ffn: AnySpec, _: Workload) -> bool:
-    return isinstance(ffn, ImportedSpec) and _form(ffn) is None
-
-
-def _no_inner_gate(ffn: AnySpec, _: Workload) -> bool:
-    form = _form(ffn)
-    return form is None or form.gate is not Gate.INNER
-
-
-def _grouped(ffn: AnySpec, _: Workload) -> bool:
-    form = _form(ffn)
-    return form is not None and form.moe is not None and form.moe.dispatch is Dispatch.GROUPED
-
-
-_ONEDNN, _PACKED = (Backend.ONEDNN,), (Backend.PACKED, Backend.PACKED_UP_GATE)
-LACKS = (
-    _Lack(_ONEDNN, lambda _, work: work.accelerated, "oneDNN runs on the CPU", "use --device cpu"),
-    _Lack(
-        _ONEDNN,
-        lambda _, work: work.dtype not in ONEDNN_DTYPES,
-        f"onednn computes in {' and '.join(ONEDNN_DTYPES)} alone",
-        f"use --dtype {ONEDNN_DTYPES[0]}",
-    ),
-    _Lack(
-        _ONEDNN,
-        lambda _, work: work.mode != Mode.FORWARD.value,
-        "onednn is for inference: its packed weights have no gradient",
-        "use --mode forward",
-    ),
-    _Lack(_ONEDNN, lambda ffn, _: isinstance(ffn, ActivationSpec), "an activation alone has no linear layers"),
-    _Lack(_ONEDNN, _grouped, "onednn has no grouped matrix products", "use @experts=eager"),
-    _Lack(_PACKED, lambda ffn, _: isinstance(ffn, ActivationSpec), "an activation alone has no gate to pack with up"),
-    _Lack(
-        _PACKED,
-        lambda ffn, _: isinstance(ffn, AttentionSpec),
-        "attention has no gate to pack with up",
-        "`ffnbench compare` measures the FFN alone",
-    ),
-    _Lack(_PACKED, _unknown_form, "ffnbench can't tell its gate from its up", "@like=swiglu says that it is one"),
-    _Lack(_PACKED, _no_inner_gate, "only an inner gate can be packed with up, and it has none", "swiglu has one"),
-    _Lack(
-        (Backend.COMPILE,),
-        lambda _, work: work.freeze and work.mode != Mode.FORWARD.value,
-        "freeze is for inference: constants have no gradient",
-        "use --mode forward",
-    ),
-)
-
-
-def _lack(ffn: AnySpec, work: Workload) -> _Lack | None:
-    return next((row for row in LACKS if Backend(work.backend) in row.backends and row.of(ffn, work)), None)
-
-
-def lacks(ffn: AnySpec, workload: Workload) -> str:
-    """Why the workload's backend can't run this network, in one line; "" where nothing is known that speaks against it.
+def lack_of(ffn: AnySpec, work: Workload) -> tuple[str, str]:
+    """Why the workload's backend can't run this network, and what to do instead; empty where nothing speaks against it.
 
     Device `auto` says nothing yet: ask again once it is known.
     """
-    found = _lack(ffn, workload)
-    return str(found) if found else ""
+    backend, forward = Backend(work.backend), work.mode == Mode.FORWARD.value
+    form = ffn.ours if isinstance(ffn, ImportedSpec) else ffn if isinstance(ffn, FFNSpec) else None
+    if backend is Backend.ONEDNN:
+        if work.accelerated:
+            return "oneDNN runs on the CPU", "use --device cpu"
+        if work.dtype not in ONEDNN_DTYPES:
+            return f"onednn computes in {' and '.join(ONEDNN_DTYPES)} alone", f"use --dtype {ONEDNN_DTYPES[0]}"
+        if not forward:
+            return "onednn is for inference: its packed weights have no gradient", "use --mode forward"
+        if isinstance(ffn, ActivationSpec):
+            return "an activation alone has no linear layers", ""
+        if form and form.moe and form.moe.dispatch is Dispatch.GROUPED:
+            return "onednn has no grouped matrix products", "use @experts=eager"
+    if backend in (Backend.PACKED, Backend.PACKED_UP_GATE):
+        if isinstance(ffn, ImportedSpec) and form is None:
+            return "ffnbench can't tell its gate from its up", "@like=swiglu says that it is one"
+        if form is None or form.gate is not Gate.INNER:
+            return "only an inner gate can be packed with up, and it has none", "swiglu has one"
+    if backend is Backend.COMPILE and work.freeze and not forward:
+        return "freeze is for inference: constants have no gradient", "use --mode forward"
+    return "", ""
 
 
 def refuse_lacking(case: Case) -> None:
     """Raise FfnbenchError for a case that its backend can't run."""
-    if found := _lack(case.ffn, case.workload):
-        raise FfnbenchError(f"{case.label!r} can't be run: {found.why}", found.hint)
+    why, hint = lack_of(case.ffn, case.workload)
+    if why:
+        raise FfnbenchError(f"{case.label!r} can't be run: {why}", hint)
+
+
+def lacks(ffn: AnySpec, work: Workload) -> str:
+    """As `lack_of`, in one line."""
+    return "; ".join(filter(None, lack_of(ffn, work)))
 
 
 def parse_backends(text: str) -> tuple[Backend, ...]:

@@ -12,7 +12,6 @@ from typing import Any
 from ffnbench.device.environment import USABLE, auto_device, usable_memory
 from ffnbench.errors import FfnbenchError, Unfinished
 from ffnbench.plan import Plan
-from ffnbench.planning.workload import refuse_time
 from ffnbench.result import DeviceSeen
 from ffnbench.run.memory_limits import check_fits, fit_into
 from ffnbench.run.session import WorkerLost
@@ -38,7 +37,6 @@ class Devices:
         auto = "auto" in {case.workload.device for case in plan.cases}
         plan = plan.with_device(auto_device(facts))
         check_devices(plan, facts)
-        refuse_time(plan)
         try:
             told = told_of(plan, ask)
         except WorkerLost as lost:
