@@ -201,7 +201,7 @@ def test_commands_of_one_backend_refuse_a_list() -> None:
         with pytest.raises(FfnbenchError, match="a block is measured with one backend") as caught:
             plan_block(BlockRequest(backend=asked, threads=1))
         assert "compare" in caught.value.hint
-    with pytest.raises(FfnbenchError, match="'attention@512' can't be run: attention has no gate to pack"):
+    with pytest.raises(FfnbenchError, match="'attention@512' can't be run: it has no gate to pack"):
         plan_block(BlockRequest(variant="swiglu", backend="packed", threads=1, device="cpu"))
     of_model = plan_block(BlockRequest(preset="llama3-8b", backend="onednn", threads=1, device="cpu"))
     assert {case.workload.backend for case in of_model.cases} == {"onednn"}

@@ -10,6 +10,7 @@ from itertools import product
 from typing import Any, Generic, TypeVar
 
 from ffnbench.errors import FfnbenchError
+from ffnbench.ffn.attention import AttentionSpec
 from ffnbench.ffn.dtypes import DTYPES, item_bytes
 from ffnbench.ffn.moe import Dispatch, Routing
 from ffnbench.ffn.spec import ActivationSpec, FFNSpec, Gate, ImportedSpec, Scalar, read_positive
@@ -40,10 +41,9 @@ _NUMBERED = re.compile(r"(cuda|xpu):[0-9]{1,4}")
 
 def workload_of(request: CompareRequest, variant: Variant) -> Workload:
     """The workload of a variant: its own keys win over the flags. Raises FfnbenchError for what can't be."""
-    flags = {name: getattr(request, name) for name in FLAGS} | {
-        "threads": 1 if request.threads is None else request.threads
-    }
-    given: dict[str, Any] = flags | variant.workload_keys
+    flags = {name: getattr(request, name) for name in FLAGS}
+    threads = 1 if request.threads is None else request.threads
+    given: dict[str, Any] = flags | {"threads": threads} | variant.workload_keys
     slowdown = number(given, "slowdown", 0.0, "e.g. 0.05 is 5%")
     if not 0 <= slowdown <= 10:
         raise FfnbenchError(f"slowdown must be a share of the call's own time, not {slowdown!r}", "e.g. 0.05 is 5%")
@@ -183,6 +183,8 @@ def lack_of(ffn: AnySpec, work: Workload) -> tuple[str, str]:
         if form and form.moe and form.moe.dispatch is Dispatch.GROUPED:
             return "onednn has no grouped matrix products", "use @experts=eager"
     if backend in (Backend.PACKED, Backend.PACKED_UP_GATE):
+        if isinstance(ffn, AttentionSpec | ActivationSpec):
+            return "it has no gate to pack with up", "`ffnbench compare` measures an FFN alone"
         if isinstance(ffn, ImportedSpec) and form is None:
             return "ffnbench can't tell its gate from its up", "@like=swiglu says that it is one"
         if form is None or form.gate is not Gate.INNER:
