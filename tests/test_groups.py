@@ -119,7 +119,7 @@ def test_a_mode_by_what_trainers_call_it() -> None:
         ({"d_model": (64, 8), "variants": "relu,silu@gate=output", "ratio": 0.25}, "larger than relu", "--match none"),
         ({"variants": "relu@d_model=64"}, "unknown key 'd_model'", "--d-model 512,1024"),
         ({"variants": "relu gelu"}, "unknown variant 'relu gelu'", "a list has commas: relu,gelu"),
-        ({"variants": "relu,@d_ff=3"}, "a variant without a name", "no space"),
+        ({"variants": "relu,@d_ff=3"}, "unknown variant ''", "list variants"),
         ({"variants": "relu,relu"}, "two variants have the label 'relu'", "other=relu"),
         ({"variants": "a=relu,a=gelu"}, "two variants have the label 'a'", "other=gelu"),
         ({"variants": "relu,relu@backend=onednn", "backend": "all"}, "two variants have the label", "other=relu"),

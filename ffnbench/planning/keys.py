@@ -6,13 +6,12 @@ How the text is cut is the business of planning/variant_text.py.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 
 from ffnbench.errors import FfnbenchError
 from ffnbench.ffn.moe import Dispatch, MoESpec, Scores
-from ffnbench.ffn.spec import LARGEST, Scalar
+from ffnbench.ffn.spec import Scalar, read_positive
 from ffnbench.names import choose
 
 
@@ -112,7 +111,7 @@ def keys_of(*about: Of) -> tuple[str, ...]:
 
 MOE_KEYS, SPEC_KEYS = keys_of(Of.EXPERTS), keys_of(Of.FORM, Of.EXPERTS)
 WORKLOAD_KEYS, ARM_KEYS = keys_of(Of.WORKLOAD), keys_of(Of.PROCESS)
-Keys = Mapping[str, Scalar]
+Keys = dict[str, Scalar]
 _EXPERTS = re.compile(r"^(?P<experts>\d{1,9})[xX](?P<top_k>\d{1,9})$")
 
 
@@ -154,7 +153,7 @@ def moe_of(keys: Keys, text: str) -> MoESpec | None:
     return MoESpec(
         experts=int(found["experts"]),
         top_k=int(found["top_k"]),
-        shared_d_ff=_shared(keys),
+        shared_d_ff=read_positive("shared", shared) if (shared := keys.get("shared")) else 0,
         shared_gate=flag(keys, "shared_gate", False),
         router_bias=flag(keys, "router_bias", False),
         scores=choose(Scores, "scores", keys.get("scores", Scores.SOFTMAX.value)),
@@ -164,15 +163,3 @@ def moe_of(keys: Keys, text: str) -> MoESpec | None:
         top_groups=int(groups["top_k"]),
         dispatch=choose(Dispatch, "experts", keys.get("experts", Dispatch.EAGER.value)),
     )
-
-
-def _shared(keys: Keys) -> int:
-    """The width of the shared experts; 0 without any."""
-    width = keys.get("shared")
-    if width is None:
-        return 0
-    if not isinstance(width, int) or isinstance(width, bool) or not 0 <= width <= LARGEST:
-        raise FfnbenchError(
-            f"shared must be the width of the shared experts, not {width!r}", "for example @shared=2048"
-        )
-    return width
