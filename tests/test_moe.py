@@ -281,7 +281,7 @@ MISTAKES = [
     ("swiglu@routing=skewed", "'routing' belongs to experts", "add @moe=8x2"),
     ("swiglu@moe=8x2@scores=sigmod", "unknown scores 'sigmod'", "did you mean 'sigmoid'"),
     ("swiglu@moe=8x2@shared_gate=true", "a shared gate needs a shared expert", "@shared=2048"),
-    ("swiglu@moe=8x2@shared=-1", "shared must be a positive integer", "@shared=2048"),
+    ("swiglu@moe=8x2@shared=-1", "shared must be the width", "@shared=2048"),
     ("swiglu@moe=8x2@normalised=1", "normalised must be true or false", "@normalised=true"),
     ("swiglu@moe=8x2@routed_scale=0", "routed_scale 0 is not positive", "2.5"),
     ("swiglu@moe=8x2@groups=3x1", "2 of 8 experts can't come from 1 of 3 groups", "groups of equal size"),

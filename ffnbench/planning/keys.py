@@ -11,7 +11,7 @@ from enum import Enum
 
 from ffnbench.errors import FfnbenchError
 from ffnbench.ffn.moe import Dispatch, MoESpec, Scores
-from ffnbench.ffn.spec import Scalar, read_positive
+from ffnbench.ffn.spec import LARGEST, Scalar
 from ffnbench.names import choose
 
 
@@ -150,10 +150,13 @@ def moe_of(keys: Keys, text: str) -> MoESpec | None:
         raise FfnbenchError(
             f"cannot read groups={keys['groups']!s}, in {text!r}", "groups=8x4 is 4 of 8 groups a token"
         )
+    shared = keys.get("shared") or 0
+    if not isinstance(shared, int) or not 0 <= shared <= LARGEST:
+        raise FfnbenchError(f"shared must be the width of the shared experts, not {shared!r}", "e.g. @shared=2048")
     return MoESpec(
         experts=int(found["experts"]),
         top_k=int(found["top_k"]),
-        shared_d_ff=read_positive("shared", shared) if (shared := keys.get("shared")) else 0,
+        shared_d_ff=shared,
         shared_gate=flag(keys, "shared_gate", False),
         router_bias=flag(keys, "router_bias", False),
         scores=choose(Scores, "scores", keys.get("scores", Scores.SOFTMAX.value)),
