@@ -319,8 +319,8 @@ class Plan:
     reference: str
     protocol: Protocol
     metrics: tuple[str, ...]
-    match: str
-    multiple_of: int
+    match: str = "none"
+    multiple_of: int = 1
     notes: tuple[Note, ...] = ()
     kind: str = field(default=Kind.COMPARE.value, metadata=LATER | among(lambda: values_of(Kind)))
     request: AnyRequest | None = field(default=None, metadata=LATER)  # what it was made of, as it was typed

@@ -213,7 +213,7 @@ def test_a_wrong_argument_is_told_with_a_hint(given: dict, says: str) -> None:
 @pytest.mark.parametrize(
     ("call", "says"),
     [
-        (lambda: ffnbench.compare("relu", budget=0.1), "budget=0.1 is too short"),
+        (lambda: ffnbench.compare("relu", budget=0.1), "budget=0.1 is out of range"),
         (lambda: ffnbench.compare("relu", preset="llama3-8b", d_model=[64, 128]), "hint: leave d_model out"),
         (lambda: ffnbench.compare("relu", dtype="flaot32"), "`ffnbench list dtypes` shows all"),
         (lambda: ffnbench.compare("relu", hidden_size=64), "did you mean 'd_model'?"),

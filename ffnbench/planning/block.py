@@ -72,8 +72,6 @@ def plan_block(request: BlockRequest, probe: Probe | None = None) -> Plan:
         reference=cases[0].label,
         protocol=protocol_of(len(cases), request),
         metrics=("latency", "memory"),
-        match="none",
-        multiple_of=1,
         notes=tuple(_notes(model)),
         request=request,
     )

@@ -37,14 +37,15 @@ from ffnbench.request import CompareRequest, Request, several, spelling
 def plan_compare(request: CompareRequest, probe: Probe | None = None) -> Plan:
     """Parse, check and size everything; raises FfnbenchError with a hint for whatever is wrong."""
     probe = probe or NoProbe()
-    chosen = chosen_model(request.preset, request.config)
+    name = named_model(request.preset, request.config)
+    chosen = {} if name is None else {"config" if request.preset is None else "preset": model_of(name)}
     parsed = parse_variants(with_model(request.variants, chosen), chosen)
     variants = [identify(variant, probe) for variant in parsed]
     backends = parse_backends(request.backend)
     asked = replace(
         request,
         d_model=shared_widths(request, chosen, variants),
-        bias=biased(request.bias, chosen),
+        bias=any(model.main.ffn.bias for model in chosen.values()) if request.bias is None else request.bias,
         backend=backends[0].value,
     )
     rows = [
@@ -218,25 +219,12 @@ def named_model(preset: str | None, config: str | None) -> str | None:
     return config if preset is None else preset
 
 
-def chosen_model(preset: str | None, config: str | None) -> Chosen:
-    """The model of the flags, `preset` or `config` in the list of variants; raises FfnbenchError for both, and for what
-    is none.
-    """
-    name = named_model(preset, config)
-    return {} if name is None else {"config" if preset is None else "preset": model_of(name)}
-
-
 def with_model(variants: str, chosen: Chosen) -> str:
     """The list of variants; the model's own FFN stands first where it is not among them."""
     for name in chosen:
         if name not in (part.strip().partition("@")[0].rpartition("=")[2] for part in variants.split(",")):
             return f"{name},{variants}"
     return variants
-
-
-def biased(given: bool | None, chosen: Chosen) -> bool:
-    """Whether the forms beside the model's have biases: as was asked for, else where the model has some."""
-    return any(model.main.ffn.bias for model in chosen.values()) if given is None else given
 
 
 def shared_widths(request: CompareRequest, chosen: Chosen, variants: list[Variant]) -> tuple[int, ...]:

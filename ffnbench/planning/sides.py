@@ -82,7 +82,5 @@ def plan_sides(request: SidesRequest, arms: tuple[Arm, Arm], probes: tuple[Probe
         reference=BASE,
         protocol=Protocol(seed=request.seed, timeout_s=request.timeout),
         metrics=tuple(metrics.split(",")),
-        match="none",
-        multiple_of=1,
         request=request,
     )
