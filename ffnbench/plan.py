@@ -383,10 +383,6 @@ class Plan:
         """How many rows are compared with a reference."""
         return sum(self.families.values())
 
-    def by_todays_method(self) -> Plan:
-        """The plan, measured by today's method."""
-        return replace(self, protocol=replace(self.protocol, method=METHOD))
-
     def with_device(self, device: str) -> Plan:
         """The plan on a device, `auto` resolved."""
         auto = {case.workload for case in self.cases if case.workload.device == "auto"}

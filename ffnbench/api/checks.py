@@ -51,7 +51,7 @@ from ffnbench.gate.decision import (
 )
 from ffnbench.gate.looks import Look, expected, foretell, look, look_back
 from ffnbench.gate.trust import Named, refuse_reached, refuse_untrusted
-from ffnbench.plan import Arm, Plan
+from ffnbench.plan import METHOD, Arm, Plan
 from ffnbench.planning.sides import BASE, plan_sides, sides_asked, variant_of_sides
 from ffnbench.planning.variant_text import Variant
 from ffnbench.report.output import NullSink
@@ -130,7 +130,8 @@ def _look_again(
     refuse_at_once(before.plan)
     with world.MACHINE.prober(before.plan.protocol.timeout_s) as prober:
         refuse_reached(own, request.baseline, prober.home)
-        prepared = priced(before.plan.by_todays_method(), prober)
+        todays = replace(before.plan.protocol, method=METHOD)
+        prepared = priced(replace(before.plan, protocol=todays), prober)
     if request.exact_only or not is_timed(before):
         return Look(findings=(), now=_exact(before, prepared, sink))
     if reason := of_another_method(request.baseline, before):

@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from importlib import import_module
 from typing import TypeVar
 
+from ffnbench import __version__
 from ffnbench.api import world
 from ffnbench.device.environment import memory_for, usable_cpus
 from ffnbench.errors import FfnbenchError, Unsupported
@@ -21,7 +22,6 @@ from ffnbench.request import AnyRequest, Apart, BlockRequest, CompareRequest, Ti
 from ffnbench.result import CaseCost, Failure, FailureKind
 from ffnbench.run.memory_limits import check_fits
 from ffnbench.run.prober import Prober
-from ffnbench.version import __version__
 
 A = TypeVar("A", bound=AnyRequest)
 NULL_SINK = NullSink()

@@ -14,6 +14,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
+from ffnbench import __version__
 from ffnbench.cli.bundles import Described, built, registered
 from ffnbench.cli.help import examples, write_examples, write_options
 from ffnbench.errors import (
@@ -26,7 +27,6 @@ from ffnbench.errors import (
     want_of_files,
 )
 from ffnbench.streams import hush, prepare
-from ffnbench.version import __version__
 
 INTERRUPTED = "interrupted before the answer was complete"
 NO_MEMORY = "there is not enough memory"
