@@ -271,16 +271,6 @@ def test_each_row_tells_its_error_its_one_off_cost_and_its_bytes() -> None:
     assert "latency" in at_80.partition("hidden")[0]
 
 
-def test_a_row_that_can_not_be_says_so_beside_those_that_can() -> None:
-    launch = Launch(seconds, trouble={("open", "relu@backend=packed"): "unsupported"})
-    report = measured("relu", launch, backend="eager,packed")
-    assert report.failure("relu@backend=packed").kind.value == "unsupported"
-    text = words_of(report)
-    assert "only an inner gate can be packed with up" in text
-    assert "fastest" not in text  # of one row there is none
-    assert report.comparison("relu").ratio.value == 1.0
-
-
 def test_a_check_tells_another_way_of_compiling_from_the_same() -> None:
     before = measured("a=swiglu@compile=default")
     for key in ("compile=max-autotune", "freeze=true@backend=compile"):

@@ -10,10 +10,7 @@ from conftest import ROOT
 
 from ffnbench import jsonable
 from ffnbench.errors import FfnbenchError
-from ffnbench.plan import Plan
-from ffnbench.planning.compare import plan_compare
 from ffnbench.report.files.store import load
-from ffnbench.request import CompareRequest
 from ffnbench.result import Estimate, Failure, FailureKind
 
 
@@ -26,13 +23,6 @@ class Box:
 class Shelf:
     box: int | Box
     kind: FailureKind = FailureKind.OOM
-
-
-def test_a_plan_survives_the_journey_through_text() -> None:
-    plan = plan_compare(
-        CompareRequest(variants="relu,swiglu@d_ff=96@bias=true,silu@gate=output", d_model=48, match="none")
-    )
-    assert jsonable.decode(Plan, json.loads(json.dumps(jsonable.encode(plan)))) == plan
 
 
 def test_enums_and_optionals_survive() -> None:

@@ -94,26 +94,3 @@ def test_a_size_that_stands_twice_is_measured_once() -> None:
     (group,) = groups_of(plan)
     assert [len(group.forward), len(group.backward)] == [2, 2]
     assert len(plan.cases) == len({case.label for case in plan.cases}) == 4
-
-
-def test_the_reference_is_relu_and_nothing_else() -> None:
-    with pytest.raises(FfnbenchError, match="'relu' is the reference"):
-        plan_timing(TimingRequest(activations="relu=gelu"))
-
-
-def interrupted_at(place: tuple[int, int], problem: BaseException):
-    def seconds(label: str, worker: int, number: int) -> float:
-        if (worker, number) >= place:
-            raise problem
-        return 0.01
-
-    return FakeLaunch(seconds)
-
-
-def test_an_interrupted_run_shows_what_was_measured_and_says_so() -> None:
-    launch = interrupted_at((2, 3), KeyboardInterrupt())
-    report = told("gelu", launch, elements="10,20", workers=5, rounds=6)
-    assert report.interrupted
-    first, last = (plain(table, 120) for table in tables_of(report))
-    assert "3 fresh processes x 3-6 shuffled rounds" in first
-    assert "ended early, in worker 3" in last
