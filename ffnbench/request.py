@@ -103,7 +103,7 @@ class Shape:
     """What an FFN is fed."""
 
     batch: int = flag(1, "Sequences in a call.", WORKLOAD, "INT", also=("--batch-size",))
-    seq_len: int = flag(512, "Tokens in a sequence; 2k is 2,000, 2Ki is 2,048.", WORKLOAD, "INT", also=("--seqlen",))
+    seq_len: int = flag(512, "Tokens in a sequence; 2k is 2,000, 2Ki is 2,048.", WORKLOAD, "INT")
     dtype: str = flag("float32", "float32, bfloat16, float16, float64.", WORKLOAD, "NAME")
     mode: str = flag(
         "forward", "forward (inference), train (training: forward and backward) or backward alone.", WORKLOAD, "NAME")
@@ -119,8 +119,7 @@ class Lists:
     batch: int | tuple[int, ...] = flag(
         1, "Sequences in a call: 1,8 are two groups of rows.", WORKLOAD, "LIST", also=("--batch-size",))
     seq_len: int | tuple[int, ...] = flag(
-        512, "Tokens in a sequence: 1,128,2k are three groups; 2k is 2,000, 2Ki is 2,048.", WORKLOAD, "LIST",
-        also=("--seqlen",))
+        512, "Tokens in a sequence: 1,128,2k are three groups; 2k is 2,000, 2Ki is 2,048.", WORKLOAD, "LIST")
     dtype: str = flag("float32", "float32, bfloat16, float16, float64, or several of them.", WORKLOAD, "LIST")
     mode: str = flag(
         "forward", "forward (inference), train (training: forward and backward), backward alone, or several.",

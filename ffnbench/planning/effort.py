@@ -33,7 +33,7 @@ def protocol_of(cases: int, effort: Effort) -> Protocol:
     return replace(how, seed=check_seed(effort.seed), timeout_s=check_timeout(effort.timeout))
 
 
-def within(name: str, value: float, least: float, most: float, hint: str) -> float:
+def _within(name: str, value: float, least: float, most: float, hint: str) -> float:
     """The value of a flag; raises FfnbenchError where it is out of its range."""
     if not least <= value <= most:
         shown = f"{value:g}" if isinstance(value, float) else value
@@ -43,25 +43,25 @@ def within(name: str, value: float, least: float, most: float, hint: str) -> flo
 
 def check_seed(seed: int) -> int:
     """A seed that every generator takes."""
-    within("seed", seed, 0, 2**63 - 1, "a seed is between 0 and 2^63 - 1")
+    _within("seed", seed, 0, 2**63 - 1, "a seed is between 0 and 2^63 - 1")
     return seed
 
 
 def check_budget(seconds: float) -> float:
     """A budget that the fewest workers can keep to."""
     hint = f"give at least {LEAST_BUDGET_S:g} seconds: {MIN_WORKERS} workers take that long to start"
-    return within("budget", seconds, LEAST_BUDGET_S, MOST_S, hint)
+    return _within("budget", seconds, LEAST_BUDGET_S, MOST_S, hint)
 
 
 def pause_of(runs: int, pause: float | None) -> float:
     """Seconds between two runs; raises FfnbenchError for what is no number of runs, or of seconds."""
-    within("runs", runs, 1, MOST_RUNS, f"a file holds 1 to {MOST_RUNS} runs")
-    return within("pause", PAUSE_S if pause is None else pause, 0, DAY_S, f"give 0 to {DAY_S} seconds, which is a day")
+    _within("runs", runs, 1, MOST_RUNS, f"a file holds 1 to {MOST_RUNS} runs")
+    return _within("pause", PAUSE_S if pause is None else pause, 0, DAY_S, f"give 0 to {DAY_S} seconds, which is a day")
 
 
 def check_timeout(seconds: float) -> float:
     """A timeout is positive and finite."""
-    return within("timeout", seconds, 1e-9, MOST_S, "give positive seconds; the default is 300")
+    return _within("timeout", seconds, 1e-9, MOST_S, "give positive seconds; the default is 300")
 
 
 def _fixed(effort: Effort) -> Protocol:
@@ -80,6 +80,6 @@ def _adaptive(precision: float | None, budget: float | None, cases: int) -> Prot
         budget = BUDGET_A_CASE_S * max(cases, 3) if precision is None else DEFAULT_BUDGET_S
     precision = DEFAULT_PRECISION if precision is None else precision
     hint = f"give {FINEST:g} to {COARSEST:g} percent, the half-width of a ratio's interval: --precision 0.5 is +-0.5%"
-    within("precision", precision, FINEST, COARSEST, hint)
+    _within("precision", precision, FINEST, COARSEST, hint)
     check_budget(budget)
     return Protocol(workers=MIN_WORKERS, rounds=MIN_ROUNDS, precision=precision / 100, budget_s=float(budget))

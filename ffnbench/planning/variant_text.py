@@ -23,7 +23,6 @@ from ffnbench.planning.keys import ARM_KEYS, SPEC_KEYS, WORKLOAD_KEYS, Keys, lim
 
 COMPILE_KEYS = ("compile", "freeze")  # how it is compiled: where no backend is named, that is what they mean
 BACKEND_KEYS = {"backend", *COMPILE_KEYS}
-KEY_ALIASES = {"normalized": "normalised"}
 _PAIR = re.compile(r"(?P<name>[A-Za-z_]\w*):(?P<value>.*)", re.DOTALL)
 _TARGET = re.compile(r"^(?P<module>[^:]+):(?P<attr>[A-Za-z_][\w.]*)$")
 
@@ -271,7 +270,6 @@ def _parse_keys(text: str, pairs: list[str]) -> tuple[Keys, Arm]:
     for pair in pairs:
         key, _, value = (part.strip() for part in pair.partition("="))
         key = key.replace("-", "_")
-        key = KEY_ALIASES.get(key, key)
         if not key or not value:
             raise FfnbenchError(
                 f"cannot read {'@' + pair!r} in {text!r}", "a key is written @KEY=VALUE, e.g. swiglu@d_ff=2048"
