@@ -7,14 +7,11 @@ Exit codes live here so that no command invents its own: 2 is the user's input (
 from __future__ import annotations
 
 import errno
-import linecache
 import resource
 import signal
 import sys
-import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 from ffnbench.streams import short
@@ -42,9 +39,8 @@ class FfnbenchError(Exception):
         return f"{self.message}\nhint: {self.hint}" if self.hint else self.message
 
     def _render_traceback_(self, *_: object) -> list[str]:
-        """What a notebook shows in place of a traceback: what is wrong, what to do, and which line asked."""
-        hint = [f"hint: {short(self.hint)}"] if self.hint else []
-        return [f"error: {short(self.message)}", *hint, *_line_that_asked(self)]
+        """What a notebook shows in place of a traceback: what is wrong, and what to do."""
+        return [f"error: {short(self.message)}", *([f"hint: {short(self.hint)}"] if self.hint else [])]
 
 
 class Unfinished(FfnbenchError):
@@ -76,19 +72,8 @@ def interruption(report: Any = None) -> KeyboardInterrupt:
     kept = "; its .report holds what was measured by then" if report is not None else ""
     problem: Any = KeyboardInterrupt(f"interrupted before the answer was complete{kept}")
     problem.report = report
-    problem._render_traceback_ = lambda *_: [f"KeyboardInterrupt: {problem}", *_line_that_asked(problem)]
+    problem._render_traceback_ = lambda *_: [f"KeyboardInterrupt: {problem}"]
     return problem  # type: ignore[no-any-return]
-
-
-def _line_that_asked(problem: BaseException) -> list[str]:
-    """The innermost line of a traceback that is none of ffnbench's own."""
-    package = f"{Path(__file__).parent}"
-    frames = [f for f in traceback.extract_tb(problem.__traceback__) if not f.filename.startswith(package)]
-    if not frames:
-        return []
-    last = frames[-1]
-    text = linecache.getline(last.filename, last.lineno or 0).strip()
-    return [f"line {last.lineno}: {text}" if text else f"line {last.lineno} of {last.filename}"]
 
 
 def need_room() -> None:

@@ -12,7 +12,6 @@ from ffnbench.errors import FfnbenchError, Interrupted, Unfinished
 from ffnbench.ffn.spec import require_positive
 from ffnbench.plan import Plan
 from ffnbench.planning.compare import plan_compare
-from ffnbench.planning.foreseen import Foreseen
 from ffnbench.request import CompareRequest, SelftestRequest
 from ffnbench.result import Progress, Run, Verdict
 from ffnbench.run.runner import run
@@ -86,7 +85,7 @@ def told_by(done: Run, plan: Plan, number: int) -> list[Told]:
             run=number, row=said.case, truth=1 + plan.case(said.case).workload.slowdown,
             ratio=ratio.value if ratio else None, low=ratio.low if ratio else None,
             high=ratio.high if ratio else None,
-            verdict=said.verdict.value, seconds=done.wall_s,
+            verdict=said.verdict.value, seconds=done.wall_s or 0.0,
         )
         for said, ratio in rows
     ]  # fmt: skip
@@ -137,9 +136,9 @@ class Exam:
     repeats: int
 
     @property
-    def wait(self) -> Foreseen:
-        """How long that takes."""
-        return Foreseen(seconds=self.repeats * (self.plan.protocol.budget_s or 0.0), at_most=True)
+    def wait_s(self) -> float:
+        """How long that takes at most."""
+        return self.repeats * (self.plan.protocol.budget_s or 0.0)
 
 
 def exam(request: SelftestRequest) -> Exam:
@@ -163,7 +162,7 @@ def measure(asked: Exam, listener: Callable[[Progress], None], now: Callable[[],
     try:
         for number in range(asked.repeats):
             done, spent = number / asked.repeats, now() - start
-            whole = spent / done if done else asked.wait.seconds
+            whole = spent / done if done else asked.wait_s
             text = f"run {number + 1} of {asked.repeats}"
             listener(Progress(done=done, text=text, eta_s=max(0.0, whole - spent)))
             plan = replace(asked.plan, protocol=replace(asked.plan.protocol, seed=seed + number))

@@ -1,6 +1,6 @@
 """Frozen dataclasses <-> plain JSON values, driven by the type hints; the only place where a dict stands for a type.
 
-Supports what the contracts need: nested and generic dataclasses, tuples, optionals, enums, scalars, and unions, whose
+Supports what the contracts need: nested dataclasses, tuples, optionals, enums, scalars, and unions, whose
 members are tried in order (their fields tell them apart). Unknown is null.
 """
 
@@ -99,7 +99,7 @@ def decode(kind: type[T], data: Any) -> T:
 
 
 def _decode(kind: Any, data: Any, where: str) -> Any:
-    if is_dataclass(_class(kind)):
+    if is_dataclass(kind):
         return _dataclass(kind, data, where)
     if get_origin(kind) in (Union, types.UnionType):
         return _union(get_args(kind), data, where)
@@ -118,15 +118,13 @@ def _decode(kind: Any, data: Any, where: str) -> Any:
         isinstance(kind, type) and isinstance(data, kind) and not (kind is int and isinstance(data, bool))
     ):
         return data
-    raise ValueError(f"{where}: expected {_class(kind).__name__}, found {data!r}")
+    raise ValueError(f"{where}: expected {getattr(kind, '__name__', kind)}, found {data!r}")
 
 
 def _dataclass(kind: Any, data: Any, where: str) -> Any:
     if not isinstance(data, dict):
         raise ValueError(f"{where}: expected an object, found {data!r}")
-    kind, inner = _class(kind), get_args(kind)
-    given = dict(zip(getattr(kind, "__parameters__", ()), inner, strict=False))  # of a generic one
-    hints = {name: given.get(hint, hint) for name, hint in _hints(kind).items()}
+    hints = _hints(kind)
     wanted = {f.name for f in fields(kind)}
     if unknown := sorted(set(data) - wanted):
         raise ValueError(f"{where}: unknown field {unknown[0]!r}")
@@ -165,7 +163,7 @@ def _union(choices: tuple[Any, ...], data: Any, where: str) -> Any:
         return None
     known = [choice for choice in choices if choice is not type(None)]
     if isinstance(data, dict):
-        known = [choice for choice in known if is_dataclass(_class(choice))] or known
+        known = [choice for choice in known if is_dataclass(choice)] or known
     problems = []
     for choice in known:
         try:
@@ -174,7 +172,9 @@ def _union(choices: tuple[Any, ...], data: Any, where: str) -> Any:
             problems.append(str(problem))
     if len(problems) == 1 or isinstance(data, dict):
         raise ValueError(problems[0])
-    raise ValueError(f"{where}: expected {' or '.join(_class(choice).__name__ for choice in known)}, found {data!r}")
+    raise ValueError(
+        f"{where}: expected {' or '.join(getattr(choice, '__name__', str(choice)) for choice in known)}, found {data!r}"
+    )
 
 
 def _class(kind: Any) -> Any:

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from difflib import get_close_matches
+from enum import Enum
 from typing import Generic, TypeVar
 
 from ffnbench.errors import FfnbenchError
 
 T = TypeVar("T")
+E = TypeVar("E", bound=Enum)
 
 
 def normalise(name: str) -> str:
@@ -28,6 +30,16 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
 def hint_for(name: str, known: Iterable[str], where: str) -> str:
     """The hint of an unknown name: the near ones first, then where to see all."""
     return " ".join(part for part in (did_you_mean(name, known), where) if part)
+
+
+def choose(kind: type[E], name: str, value: object) -> E:
+    """A member of an enum by its value; raises FfnbenchError with did-you-mean for any other text."""
+    text = "none" if value is None else str(value)
+    try:
+        return kind(text)
+    except ValueError:
+        known = [member.value for member in kind]
+        raise FfnbenchError(f"unknown {name} {text!r}", hint_for(text, known, "one of: " + ", ".join(known))) from None
 
 
 class Registry(Generic[T]):

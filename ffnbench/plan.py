@@ -169,12 +169,13 @@ class Workload:
         return tolerance(self.dtype, self.matmul_precision)
 
     def on(self, device: str) -> Workload:
-        """The workload on a device. On an accelerator calls of a cold cache are timed alone, and by the device."""
+        """The workload on a device. On an accelerator calls of a cold cache are timed alone, and by the device; a CPU
+        has no time but what a caller waits for.
+        """
         if self.device != "auto":
             return self
-        found = replace(self, device=device)
-        alone = found.accelerated and found.cache == Cache.COLD.value
-        return replace(found, time=Time.DEVICE.value) if alone else found
+        cold = Time.DEVICE.value if self.cache == Cache.COLD.value else self.time
+        return replace(self, device=device, time=Time.WALL.value if device == "cpu" else cold)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -318,8 +319,8 @@ class Plan:
     reference: str
     protocol: Protocol
     metrics: tuple[str, ...]
-    match: str
-    multiple_of: int
+    match: str = "none"
+    multiple_of: int = 1
     notes: tuple[Note, ...] = ()
     kind: str = field(default=Kind.COMPARE.value, metadata=LATER | among(lambda: values_of(Kind)))
     request: AnyRequest | None = field(default=None, metadata=LATER)  # what it was made of, as it was typed
@@ -381,10 +382,6 @@ class Plan:
     def compared(self) -> int:
         """How many rows are compared with a reference."""
         return sum(self.families.values())
-
-    def by_todays_method(self) -> Plan:
-        """The plan, measured by today's method."""
-        return replace(self, protocol=replace(self.protocol, method=METHOD))
 
     def with_device(self, device: str) -> Plan:
         """The plan on a device, `auto` resolved."""

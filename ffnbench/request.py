@@ -7,13 +7,22 @@ kept as they were typed; planning/ reads and checks them. A request is plain dat
 from __future__ import annotations
 
 import shlex
+from collections.abc import Callable
 from dataclasses import dataclass, field, fields
-from typing import Any
+from typing import Any, TypeVar
+
+from ffnbench.errors import FfnbenchError
 
 MODEL, WIDTHS, WORKLOAD, OUTPUT = "Model", "Widths", "Workload", "Output"
 MEASURING, EFFORT = "What is measured", "How long"
 ATTENTION, CURVES, SIDES, LIMITS = "Attention", "Curves", "Sides", "Limits"
 ARGUMENTS = "Arguments"  # typed by their place
+T = TypeVar("T")
+TAKE_LISTS = "`ffnbench compare` and `ffnbench cost` take lists"
+EXAMPLES = {
+    "d_model": "512,1024", "dtype": "float32,bfloat16", "mode": "forward,train", "threads": "1,2", "batch": "1,8",
+    "seq_len": "1,128", "elements": "4096,1048576",
+}  # fmt: skip
 DEFAULT_BUDGET_S = 120.0  # of a check, and of a run with --precision
 
 
@@ -103,7 +112,7 @@ class Shape:
     """What an FFN is fed."""
 
     batch: int = flag(1, "Sequences in a call.", WORKLOAD, "INT", also=("--batch-size",))
-    seq_len: int = flag(512, "Tokens in a sequence; 2k is 2,000, 2Ki is 2,048.", WORKLOAD, "INT", also=("--seqlen",))
+    seq_len: int = flag(512, "Tokens in a sequence; 2k is 2,000, 2Ki is 2,048.", WORKLOAD, "INT")
     dtype: str = flag("float32", "float32, bfloat16, float16, float64.", WORKLOAD, "NAME")
     mode: str = flag(
         "forward", "forward (inference), train (training: forward and backward) or backward alone.", WORKLOAD, "NAME")
@@ -119,8 +128,7 @@ class Lists:
     batch: int | tuple[int, ...] = flag(
         1, "Sequences in a call: 1,8 are two groups of rows.", WORKLOAD, "LIST", also=("--batch-size",))
     seq_len: int | tuple[int, ...] = flag(
-        512, "Tokens in a sequence: 1,128,2k are three groups; 2k is 2,000, 2Ki is 2,048.", WORKLOAD, "LIST",
-        also=("--seqlen",))
+        512, "Tokens in a sequence: 1,128,2k are three groups; 2k is 2,000, 2Ki is 2,048.", WORKLOAD, "LIST")
     dtype: str = flag("float32", "float32, bfloat16, float16, float64, or several of them.", WORKLOAD, "LIST")
     mode: str = flag(
         "forward", "forward (inference), train (training: forward and backward), backward alone, or several.",
@@ -360,6 +368,29 @@ class SelftestRequest(Request):
 
 
 AnyRequest = CompareRequest | BlockRequest | TimingRequest | SidesRequest  # what a plan is made of
+
+
+def several(name: str, value: Any, read: Callable[[Any], T]) -> tuple[T, ...]:
+    """The values of a field that may be a list, each read and once; a text is cut at its commas. Raises FfnbenchError
+    where one is empty.
+    """
+    if isinstance(value, str):
+        value = [part.strip() for part in value.split(",")]
+    values = value if isinstance(value, tuple | list) else (value,)
+    if not values or "" in values:
+        typed = ",".join(map(str, values))
+        hint = f"a list has commas and no spaces: {spelling(name)} {EXAMPLES[name]}"
+        raise FfnbenchError(f"{spelling(name)} {typed!r} has an empty value", hint)
+    return tuple(dict.fromkeys(map(read, values)))
+
+
+def refuse_lists(request: Request, *names: str) -> None:
+    """Raise FfnbenchError for a list in one of these fields of a request."""
+    for name in names:
+        value = getattr(request, name)
+        if isinstance(value, tuple | list) or (isinstance(value, str) and "," in value):
+            text = value if isinstance(value, str) else ",".join(map(str, value))
+            raise FfnbenchError(f"{spelling(name)} takes one value here, not {text!r}", TAKE_LISTS)
 
 
 def command_line(command: str, request: Request, always: tuple[str, ...] = ()) -> str:

@@ -318,32 +318,38 @@ class Inputs:
     one_level: str = field(default="", metadata=LATER)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Run:
-    """What the bench room hands back: raw samples, before any statistics."""
+@dataclass(frozen=True, kw_only=True)
+class Measurement:
+    """What is a run's own, raw, before any statistics."""
 
-    plan: Plan  # the device resolved
-    samples: tuple[Sample, ...]
-    failures: tuple[Failure, ...]
-    warnings: tuple[Note, ...]
-    environment: Environment | None
-    interrupted: bool
-    wall_s: float
+    samples: tuple[Sample, ...] = field(default=(), repr=False)
+    environment: Environment | None = None
+    failures: tuple[Failure, ...] = ()
+    interrupted: bool = False
     stopped: str = ""  # why the run ended early, where it was not by hand
     limit: str = ""  # which limit ended an adaptive run: precision, budget or workers
-    timer: Timer | None = None
-    sides: tuple[Side, ...] = ()
-    around: Around | None = None
-    roofs: tuple[Roof, ...] = ()
-    judged: tuple[Judged, ...] = ()
-    inputs: tuple[Inputs, ...] = ()
-    judging_s: float = 0.0  # what judging took of `wall_s`
-    devices: tuple[DeviceSeen, ...] = ()
+    around: Around | None = field(default=None, metadata=LATER)
+    wall_s: float | None = None
+    judged: tuple[Judged, ...] = field(default=(), metadata=LATER)
+    inputs: tuple[Inputs, ...] = field(default=(), metadata=LATER)
+    judging_s: float = field(default=0.0, metadata=LATER)  # what judging took of `wall_s`
+    devices: tuple[DeviceSeen, ...] = field(default=(), metadata=LATER)
 
-    @property
-    def measured(self) -> dict[str, Any]:
-        """All of it by name, as a Report has it too."""
-        return {one.name: getattr(self, one.name) for one in fields(self)}
+
+@dataclass(frozen=True, kw_only=True)
+class Run(Measurement):
+    """What the runner hands back. `sides` say where arms differ, if there are several."""
+
+    plan: Plan  # the device resolved
+    warnings: tuple[Note, ...] = ()
+    timer: Timer | None = None
+    sides: tuple[Side, ...] = field(default=(), metadata=LATER)
+    roofs: tuple[Roof, ...] = field(default=(), metadata=LATER)
+
+
+def raw_of(run: Run) -> dict[str, Any]:
+    """All that a run holds by name, as a Report has it too."""
+    return {one.name: getattr(run, one.name) for one in fields(Run)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -367,54 +373,25 @@ class CaseCost:
     cost: Cost
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Repeat:
-    """A later run of a report's plan that is kept in the same file: all that is its own."""
+@dataclass(frozen=True, kw_only=True)
+class Repeat(Measurement):
+    """A later run of a report's plan that is kept in the same file."""
 
     created: str
     version: str
     protocol: Protocol
-    samples: tuple[Sample, ...] = field(repr=False)
-    environment: Environment | None = None
-    failures: tuple[Failure, ...] = ()
-    interrupted: bool = False
-    stopped: str = ""
-    limit: str = ""
-    around: Around | None = None
-    wall_s: float | None = None
-    judged: tuple[Judged, ...] = field(default=(), metadata=LATER)
-    inputs: tuple[Inputs, ...] = field(default=(), metadata=LATER)
-    judging_s: float = field(default=0.0, metadata=LATER)
-    devices: tuple[DeviceSeen, ...] = field(default=(), metadata=LATER)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Report:
+class Report(Run):
     """The whole answer, with the question and every sample: each figure can be computed again from it."""
 
-    plan: Plan
     costs: tuple[CaseCost, ...]
     created: str
     version: str
-    environment: Environment | None = None
     measured: tuple[Measured, ...] = ()
     comparisons: tuple[Comparison, ...] = ()
-    failures: tuple[Failure, ...] = ()
-    warnings: tuple[Note, ...] = ()
-    samples: tuple[Sample, ...] = field(default=(), repr=False)
-    interrupted: bool = False
-    stopped: str = ""
-    limit: str = ""
-    timer: Timer | None = None
-    sides: tuple[Side, ...] = field(default=(), metadata=LATER)  # where arms differ, if there are several
-    around: Around | None = field(default=None, metadata=LATER)
-    roofs: tuple[Roof, ...] = field(default=(), metadata=LATER)
     shares: tuple[Share, ...] = field(default=(), metadata=LATER)
-    judged: tuple[Judged, ...] = field(default=(), metadata=LATER)
-    inputs: tuple[Inputs, ...] = field(default=(), metadata=LATER)
-    judging_s: float = field(default=0.0, metadata=LATER)
-    devices: tuple[DeviceSeen, ...] = field(default=(), metadata=LATER)
-    wall_s: float | None = None
     repeats: tuple[Repeat, ...] = field(default=(), repr=False, metadata=LATER)  # later runs, in order
     cut_short: bool = field(default=False, metadata=LATER)  # whether fewer repeats were made than asked for
     seal: str = ""  # of the cases and their costs, made when the file was written: an edit shows
@@ -525,32 +502,17 @@ class Report:
         """This run and its repeats, each by itself and the oldest first; what is computed from samples is in none."""
         shared = [f.name for f in fields(Repeat) if f.name != "protocol"]
         alone = replace(self, repeats=(), comparisons=(), measured=(), shares=(), warnings=())
-        return (
-            alone,
-            *(
-                replace(
-                    alone,
-                    plan=replace(self.plan, protocol=one.protocol),
-                    **{name: getattr(one, name) for name in shared},
-                )
-                for one in self.repeats
-            ),
+        repeats = (
+            {name: getattr(one, name) for name in shared} | {"plan": replace(self.plan, protocol=one.protocol)}
+            for one in self.repeats
         )
+        return (alone, *(replace(alone, **given) for given in repeats))
 
     def with_repeat(self: R, now: Report) -> R:
         """With a further run of the same plan, by time; the oldest and the KEPT newest are kept."""
-        by_case = ("samples", "failures", "judged", "inputs")
-        shared = {f.name: getattr(now, f.name) for f in fields(Repeat) if f.name not in ("protocol", *by_case)}
+        given: dict[str, Any] = {f.name: getattr(now, f.name) for f in fields(Repeat) if f.name != "protocol"}
         known = {case.label for case in self.plan.cases}
-        of_cases: dict[str, Any] = {
-            name: tuple(one for one in getattr(now, name) if one.case in known) for name in by_case
-        }
-        one = Repeat(protocol=now.plan.protocol, **of_cases, **shared)
-        repeats = sorted((*self.repeats, one), key=lambda repeat: repeat.created)
+        for name in ("samples", "failures", "judged", "inputs"):
+            given[name] = tuple(one for one in given[name] if one.case in known)
+        repeats = sorted((*self.repeats, Repeat(protocol=now.plan.protocol, **given)), key=lambda one: one.created)
         return replace(self, repeats=tuple(repeats[-KEPT:]))
-
-    @property
-    def run(self) -> Run:
-        """What was measured, without what was computed from it: every figure can be computed again."""
-        shared = {f.name for f in fields(Run)} - {"wall_s"}
-        return Run(**{name: getattr(self, name) for name in shared}, wall_s=self.wall_s or 0.0)

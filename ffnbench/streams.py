@@ -27,7 +27,7 @@ LONGEST = 500  # characters of a message
 
 def visible(text: str) -> str:
     """A text with what a terminal would obey, or hide, made visible: an escape is `\\x1b`, a line break `\\n`."""
-    return UNSEEN.sub(lambda found: _escaped(found[0]), text)
+    return UNSEEN.sub(lambda found: found[0].encode("unicode_escape").decode("ascii"), text)
 
 
 def short(text: str) -> str:
@@ -84,19 +84,10 @@ class Forgiving:
 
 
 def _plain(problem: UnicodeError) -> tuple[str, int]:
-    """What stands for signs that an encoding does not have."""
+    """What stands for signs that an encoding does not have; where there is none JSON's escape, for it may be JSON."""
     assert isinstance(problem, UnicodeEncodeError)
     signs = problem.object[problem.start : problem.end]
-    return "".join(PLAIN.get(sign) or _as_in_json(sign) for sign in signs), problem.end
-
-
-def _as_in_json(sign: str) -> str:
-    """As JSON escapes it, for it may stand in JSON: `\\u00e9`, and two of these for what is beyond 16 bits."""
-    return json.dumps(sign)[1:-1]
-
-
-def _escaped(sign: str) -> str:
-    return sign.encode("unicode_escape").decode("ascii")
+    return "".join(PLAIN.get(sign) or json.dumps(sign)[1:-1] for sign in signs), problem.end
 
 
 def hush(number: int = 1) -> None:

@@ -11,16 +11,14 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
-from importlib.machinery import ModuleSpec, SourceFileLoader
 from pathlib import Path
-from types import CodeType, FunctionType, ModuleType
-from typing import Any, ClassVar
+from types import FunctionType, ModuleType
+from typing import Any
 
 from ffnbench.errors import FfnbenchError
 from ffnbench.names import did_you_mean
 
 NOT_THERE = "is it installed in this environment, or in a folder below this one?"
-STDLIB = Path(os.__file__).resolve().parent
 
 
 def resolve(target: str) -> Any:
@@ -70,25 +68,6 @@ def _is_defined_in(module: ModuleType, found: Any) -> bool:
     return not codes or any(code.co_filename == module.__file__ for code in codes)
 
 
-def refuse_missing(target: str) -> None:
-    """Raise FfnbenchError where a target's file is not there, or nothing of that name can be imported; runs no code."""
-    source = target.rpartition(":")[0]
-    if is_file_name(source):
-        _file_of(source)
-    elif not _is_there(top := source.partition(".")[0]):
-        raise FfnbenchError(f"cannot import {source!r}: ModuleNotFoundError: No module named {top!r}", NOT_THERE)
-
-
-def _is_there(package: str) -> bool:
-    """Whether a module without dots can be found; where that can't be told, it is for the worker to say."""
-    if package in sys.modules or Path(package).is_dir() or Path(f"{package}.py").is_file():
-        return True
-    try:
-        return importlib.util.find_spec(package) is not None
-    except (ImportError, ValueError, AttributeError):
-        return True
-
-
 def is_file_name(source: str) -> bool:
     """Whether it is a file that is named, and not a module."""
     return source.endswith(".py") or "/" in source
@@ -102,8 +81,6 @@ def _load_module(name: str) -> Any:
     if os.getcwd() not in sys.path:
         sys.path.insert(0, os.getcwd())
     try:
-        if (top := name.partition(".")[0]) not in sys.modules and (spec := importlib.util.find_spec(top)):
-            _from_source_below(Path(next(iter(spec.submodule_search_locations or ()), spec.origin or "")).parent)
         return importlib.import_module(name)
     except Exception as problem:
         missing = problem.name if isinstance(problem, ModuleNotFoundError) else None
@@ -127,8 +104,7 @@ def _file_of(path: str) -> Path:
 def _run_file(file: Path, shown: str) -> Any:
     """Run a file once, among the modules of its own folder: two checkouts may each have a kern.py."""
     name = f"ffnbench_user_{hashlib.sha256(os.fsencode(file)).hexdigest()[:12]}"
-    _from_source_below(file.parent)
-    spec = importlib.util.spec_from_file_location(name, file, loader=FromSource(name, str(file)))
+    spec = importlib.util.spec_from_file_location(name, file)
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
@@ -141,39 +117,6 @@ def _run_file(file: Path, shown: str) -> Any:
     except Exception as problem:
         raise FfnbenchError(f"cannot run {shown!r}: {one_line(problem)}", f"does `python {shown}` work?") from problem
     return module
-
-
-class FromSource(SourceFileLoader):
-    """Runs what the source says: byte code that lies beside it may be of something else."""
-
-    def get_code(self, fullname: str) -> CodeType:
-        """The source, compiled."""
-        path = self.get_filename(fullname)
-        return self.source_to_code(self.get_data(path), path)
-
-
-class SourceFinder:
-    """Finds modules as the other finders do; those below the folders of user code, not installed, run from source."""
-
-    folders: ClassVar[set[Path]] = set()
-
-    @classmethod
-    def find_spec(cls, name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
-        """As the protocol of importlib has it."""
-        others = (finder for finder in sys.meta_path if finder is not cls and hasattr(finder, "find_spec"))
-        spec = next((found for finder in others if (found := finder.find_spec(name, path, target))), None)
-        if spec is not None and type(spec.loader) is SourceFileLoader:
-            file = Path(spec.loader.path).resolve()
-            installed = STDLIB in file.parents or {"site-packages", "dist-packages"} & {*file.parts}
-            if not installed and not cls.folders.isdisjoint(file.parents):
-                spec.loader = FromSource(spec.loader.name, spec.loader.path)
-        return spec
-
-
-def _from_source_below(folder: Path) -> None:
-    SourceFinder.folders.add(folder.resolve())
-    if SourceFinder not in sys.meta_path:
-        sys.meta_path.insert(0, SourceFinder)  # type: ignore[arg-type]
 
 
 _NEIGHBOURS: dict[Path, dict[str, Any]] = {}  # folder -> the modules that its files imported from it

@@ -16,7 +16,7 @@ from typing import Any
 
 from fuzz_world import FAILURES, JOBS, LOSSES, Trouble
 
-from ffnbench.planning.variant_text import ARM_KEYS, SPEC_KEYS, WORKLOAD_KEYS
+from ffnbench.planning.keys import ARM_KEYS, SPEC_KEYS, WORKLOAD_KEYS
 
 LONG = "x" * 5000
 EVIL = (

@@ -20,9 +20,9 @@ from ffnbench.ffn.spec import ActivationSpec, FFNSpec, Gate, HFSpec, ImportedSpe
 from ffnbench.gate.decision import Policy, Status, exact_findings
 from ffnbench.metrics import COMPILE, ERROR, HELD, LATENCY, PACK
 from ffnbench.plan import Backend, Plan, Workload, values_of
-from ffnbench.planning.backend_limits import lacks
 from ffnbench.planning.block import plan_block
 from ffnbench.planning.compare import plan_compare
+from ffnbench.planning.workload import lacks
 from ffnbench.report.tables.compare import compare_table
 from ffnbench.report.tables.listing import WHAT_IT_DOES
 from ffnbench.report.tables.text import plain
@@ -182,7 +182,7 @@ def test_commands_of_one_backend_refuse_a_list() -> None:
     with pytest.raises(FfnbenchError, match="a block is measured with one backend") as caught:
         plan_block(BlockRequest(backend="eager,onednn", threads=1))
     assert "compare" in caught.value.hint
-    with pytest.raises(FfnbenchError, match="'attention@512' can't be run: attention has no gate to pack"):
+    with pytest.raises(FfnbenchError, match="'attention@512' can't be run: it has no gate to pack"):
         plan_block(BlockRequest(variant="swiglu", backend="packed", threads=1, device="cpu"))
     of_model = plan_block(BlockRequest(preset="llama3-8b", backend="onednn", threads=1, device="cpu"))
     assert {case.workload.backend for case in of_model.cases} == {"onednn"}
@@ -243,16 +243,6 @@ def test_each_row_tells_its_error_its_one_off_cost_and_its_bytes() -> None:
     columns = [column.name for column in compare_table(report).columns]
     assert columns[columns.index("error") - 1 :][:3] == ["one-off (s)", "error", "weights (MiB)"]
     assert [text for text in (" 8e-7 ", " 36.0 ") if text not in words_of(report, 200)] == []
-
-
-def test_a_row_that_can_not_be_says_so_beside_those_that_can() -> None:
-    launch = Launch(seconds, trouble={("open", "relu@backend=packed"): "unsupported"})
-    report = measured("relu", launch, backend="eager,packed")
-    assert report.failure("relu@backend=packed").kind.value == "unsupported"
-    text = words_of(report)
-    assert "only an inner gate can be packed with up" in text
-    assert "fastest" not in text  # of one row there is none
-    assert report.comparison("relu").ratio.value == 1.0
 
 
 def test_a_check_tells_another_way_of_compiling_from_the_same() -> None:

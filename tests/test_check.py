@@ -185,7 +185,7 @@ def test_a_baseline_that_is_none(call, baseline: Path, damage, error: str) -> No
 @pytest.mark.parametrize(
     ("arguments", "error"),
     [
-        ("--budget 1", "--budget 1 is too short"),
+        ("--budget 1", "--budget 1 is out of range"),
         ("--on-unclear panic", "unknown --on-unclear 'panic'"),
         ("--format githb", "unknown format 'githb'"),
         ("--export bencer", "unknown export 'bencer'"),

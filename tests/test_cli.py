@@ -46,7 +46,7 @@ MISTAKES = [
     (["--seq-len", "1.5"], "--seq-len: '1.5' is not a whole number", "2k (2,000)"),
     (["--variants", "relu@seq_len=2kk"], "seq_len must be a positive integer, not '2kk'", "--seq-len"),
     (["--budget", "5x"], "--budget: '5x' is not a time", "90s, 5m, 1h or 1m30s"),
-    (["--precision", "80%"], "--precision must be between 0.05 and 50 percent, not 80", "half-width"),
+    (["--precision", "80%"], "--precision 80 is out of range", "half-width"),
     (["--precision", "1s"], "--precision: '1s' is not a percentage", "0.5%"),
     (["--json", "-f", "csv"], "--json and --format csv both say", "one of the two"),
     (["--ratio", "big"], "--ratio: 'big' is not a number", "for example"),

@@ -108,7 +108,7 @@ MISTAKES = [  # no worker is started
     (["--size", "1x1"], "cannot read the size '1x1'", "between 3x2 and 60x60"),
     (["--size", "60x60", "--dpi", "167"], "more than 100 megapixels", "at most --dpi 166"),
     (["--dpi", "0"], "dpi must be a positive integer", "--dpi 64"),
-    (["--timeout", "0"], "--timeout must be positive seconds", "300"),
+    (["--timeout", "0"], "--timeout 0 is out of range", "300"),
     (["--style", "ggplto"], "unknown style 'ggplto'", "did you mean 'ggplot'"),
     (["-o", "x.jpg"], "unknown suffix '.jpg'", ".png"),
     (["--activations", "gone.py:f"], "there is no file 'gone.py'", "current folder"),

@@ -8,9 +8,7 @@ import json
 import re
 import shlex
 from dataclasses import replace
-from math import exp, log
 from pathlib import Path
-from statistics import fmean, median
 
 import pytest
 from conftest import ROOT, FakeLaunch
@@ -26,7 +24,6 @@ from ffnbench.report.formats import CHECK_FORMATS, CHECK_SUFFIXES, FORMATS, PICT
 from ffnbench.report.pictures.ratios import ratio_figure
 from ffnbench.report.views import VIEWS
 from ffnbench.request import BlockRequest, CompareRequest, SidesRequest, TimingRequest, command_line
-from ffnbench.run.session import Session
 from ffnbench.worker.jobs import Jobs
 
 STARTS = {".png": b"\x89PNG", ".svg": b"<?xml", ".pdf": b"%PDF"}
@@ -167,25 +164,6 @@ def test_an_earlier_file_reads_back_the_same_from_todays_schema(path: Path, tmp_
     assert again.seal == seal(again)
 
 
-@pytest.mark.parametrize("name", ["act-in-ffn", "glu-train"])
-def test_files_of_the_first_method_are_said_to_be(name: str) -> None:
-    """Their figures are plain means over workers: taken here by hand, they are those that the file holds."""
-    path = OLD / f"{name}.json"
-    data = json.loads(path.read_text())
-    rounds: dict[tuple[str, int], dict[int, float]] = {}
-    for sample in data["samples"]:
-        if sample["metric"] == "latency":
-            rounds.setdefault((sample["case"], sample["worker"]), {})[sample["round"]] = sample["value"]
-    for found in data["comparisons"]:
-        logs = [
-            median(log(value / rounds[data["plan"]["reference"], worker][number]) for number, value in made.items())
-            for (case, worker), made in rounds.items()
-            if case == found["case"]
-        ]
-        assert found["ratio"]["value"] == pytest.approx(exp(fmean(logs)), rel=1e-12)
-    assert api.report(str(path))[1] == ""  # as they are by today's method
-
-
 def test_figures_that_were_edited_are_said_to_be(tmp_path: Path) -> None:
     data = json.loads((OLD / "compare.json").read_text())
     data["comparisons"][1]["ratio"]["value"] *= 0.9
@@ -213,12 +191,6 @@ def with_more(found: Cost) -> Cost:
     return replace(found, params=found.params + 1)
 
 
-def test_a_folder_that_was_made_for_nothing_does_not_stay(call, tmp_path: Path) -> None:
-    code, _, _ = call("compare", "--variants", "swigul", "-o", f"{tmp_path}/new/deeper/")
-    assert code == 2
-    assert list(tmp_path.iterdir()) == []
-
-
 def test_the_help_of_commands_names_every_suffix() -> None:
     for flags, suffixes in (
         (MeasuredOutput, (*SUFFIXES, *PICTURES)), (CountedOutput, (*SUFFIXES, *PICTURES)), (Kept, SUFFIXES),
@@ -244,10 +216,7 @@ def test_every_metric_has_a_job_that_a_worker_knows() -> None:
             assert metric.exact, metric.name
 
 
-def test_a_job_that_nobody_knows_fails_by_its_name() -> None:
-    session = Session()
-    try:
-        answer = session.ask({"do": "nonsense", "label": "relu"}, 60)
-    finally:
-        session.close()
-    assert answer == {"failure": "crash", "message": "no worker knows the job 'nonsense'"}
+def test_a_folder_that_was_made_for_nothing_does_not_stay(call, tmp_path: Path) -> None:
+    code, _, _ = call("compare", "--variants", "swigul", "-o", f"{tmp_path}/new/deeper/")
+    assert code == 2
+    assert list(tmp_path.iterdir()) == []

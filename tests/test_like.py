@@ -23,8 +23,8 @@ from ffnbench.ffn.like import as_form, layout_of
 from ffnbench.ffn.modules import reference_output
 from ffnbench.ffn.spec import FFNSpec, Gate, HFSpec, ImportedSpec, NetworkSpec
 from ffnbench.plan import Arm, Plan
-from ffnbench.planning.backend_limits import lacks
 from ffnbench.planning.compare import plan_compare
+from ffnbench.planning.workload import lacks
 from ffnbench.request import CompareRequest
 from ffnbench.worker.jobs import Jobs, Mismatch
 

@@ -304,7 +304,7 @@ def test_mistakes_are_named_with_a_way_out() -> None:
 
 def test_every_key_arrives() -> None:
     text = (
-        "swiglu@moe=8x2@shared=64@shared_gate=true@router_bias=true@scores=sigmoid@normalized=false"
+        "swiglu@moe=8x2@shared=64@shared_gate=true@router_bias=true@scores=sigmoid@normalised=false"
         "@routed_scale=2.5@experts=grouped@limit=10@offset=1@routing=trained-like"
     )
     plan = plan_compare(CompareRequest(variants=text))

@@ -158,7 +158,7 @@ MISTAKES = [
     ({"variants": "relu,silu@gate=output", "ratio": 0.25}, "larger than relu at any d_ff"),
     ({"seed": 2**64}, "out of range"),
     ({"workers": 2}, "--workers 2 is too few"),
-    ({"timeout": math.nan}, "--timeout must be positive"),
+    ({"timeout": math.nan}, "--timeout nan is out of range"),
     ({"metrics": "latncy"}, "unknown metric 'latncy'"),
     ({"metrics": ""}, "unknown metric ''"),
     ({"variants": "a.b:C"}, "can only be known by running it"),

@@ -74,8 +74,8 @@ def test_timing_for_real_is_one_run_of_operations(tmp_path: Path) -> None:
         (TimingRequest(rounds=0), "rounds must be"),
         (TimingRequest(elements="²"), "elements must be a positive integer, not '²'"),
         (TimingRequest(seed=-1), "--seed -1 is out of range"),
-        (TimingRequest(timeout=0.0), "--timeout must be positive"),
-        (TimingRequest(timeout=math.inf), "--timeout must be positive"),
+        (TimingRequest(timeout=0.0), "--timeout 0 is out of range"),
+        (TimingRequest(timeout=math.inf), "--timeout inf is out of range"),
         (TimingRequest(device="foo"), "unknown device 'foo'"),
         (TimingRequest(threads=0), "threads must be a positive integer"),
     ],
@@ -89,11 +89,6 @@ def test_a_size_that_stands_twice_is_measured_once() -> None:
     plan = plan_timing(TimingRequest(activations="gelu", elements="5,05", dtype="fp32,float32"))
     assert [len(group.cases) for group in plan.groups] == [2, 2]  # forward and backward
     assert len(plan.cases) == len({case.label for case in plan.cases}) == 4
-
-
-def test_the_reference_is_relu_and_nothing_else() -> None:
-    with pytest.raises(FfnbenchError, match="'relu' is the reference"):
-        plan_timing(TimingRequest(activations="relu=gelu"))
 
 
 def interrupted_at(place: tuple[int, int], problem: BaseException):

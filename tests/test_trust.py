@@ -7,7 +7,6 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
-import py_compile
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -270,22 +269,6 @@ def test_a_name_that_is_another_modules_in_the_process_that_loads_it(project, ba
     commit(project)
     assert check(path)[0] == 2
     assert not marker.exists()
-
-
-@pytest.mark.parametrize("file", ["mine.py", "helper.py", "own/mlp.py"])
-def test_byte_code_beside_a_tracked_source_is_not_read(project, baseline, check, marker, file: str) -> None:
-    """Byte code with a hash that nobody checks, of something else than the source; so too of what a source imports."""
-    path = baseline("own.mlp:Mlp" if "own" in file else "mine.py:Mlp")
-    commit(project)
-    (project / "evil.py").write_text((project / file).read_text() + "\n" + leaves(marker))
-    made = importlib.util.cache_from_source(str(project / file))
-    py_compile.compile("evil.py", made, doraise=True, invalidation_mode=py_compile.PycInvalidationMode.UNCHECKED_HASH)
-    (project / "own" / "mlp.pyc").write_text(leaves(marker))
-    assert "--trust" not in check(path)[1]
-    assert not marker.exists()
-    spec = importlib.util.spec_from_file_location("as_python_does", project / file)
-    spec.loader.exec_module(importlib.util.module_from_spec(spec))
-    assert marker.exists()  # Python itself reads it
 
 
 def test_a_repository_that_claims_the_files_of_others(tmp_path, project, baseline, check, marker) -> None:

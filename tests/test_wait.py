@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 from conftest import FakeLaunch
 from test_cli import call  # noqa: F401 - a fixture
@@ -11,24 +9,10 @@ from test_cli import call  # noqa: F401 - a fixture
 from ffnbench import api
 from ffnbench.api import world
 from ffnbench.errors import FfnbenchError
-from ffnbench.planning.compare import plan_compare
-from ffnbench.planning.foreseen import foreseen
 from ffnbench.report.progress import duration, wait_text
-from ffnbench.request import BlockRequest, CompareRequest
+from ffnbench.request import BlockRequest
 from ffnbench.run import prober
-from ffnbench.targets import refuse_missing, resolve
-
-
-def test_a_budget_is_the_wait_and_fixed_numbers_are_guessed_from_the_flops() -> None:
-    adaptive, fixed = (plan_compare(CompareRequest(**how, threads=2)) for how in ({"budget": 60.0}, {"workers": 4}))
-    assert (foreseen(adaptive, {}).seconds, foreseen(adaptive, {}).at_most) == (60.0, True)
-    short, long = foreseen(fixed, {}), foreseen(fixed, {"gelu": 4e10})  # a second a call, more or less
-    assert not short.at_most
-    assert long.seconds - short.seconds == pytest.approx(4 * 31, rel=0.02)  # 30 rounds, and one of practice
-    slow = foreseen(adaptive, dict.fromkeys(("relu", "gelu", "swiglu"), 4e12))
-    assert slow.seconds > 60
-    assert not slow.at_most  # three workers take longer than the budget
-    assert foreseen(adaptive, {}).times(5, 30.0).seconds == 5 * 60 + 4 * 30
+from ffnbench.targets import resolve
 
 
 @pytest.mark.parametrize(("seconds", "text"), [(0.2, "1 s"), (14.2, "15 s"), (90, "90 s"), (91, "2 min"),
@@ -39,10 +23,10 @@ def test_a_wait_is_rounded_up(seconds: float, text: str) -> None:
 
 def test_the_line_before_a_run(call, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: F811
     quiet, busy = ("measuring takes at most 15 s", "on a quiet machine; this one is busy now: others use 1.7 of its")
-    assert wait_text(15, at_most=True) == quiet
+    assert wait_text(15) == quiet
     lines = call("compare", "--d-model", "64")[2].splitlines()
     assert lines[0] == quiet
-    assert "measuring takes about" in call("compare", "--d-model", "64", "--quick")[2]
+    assert "measuring takes" not in call("compare", "--d-model", "64", "--quick")[2]
     assert call("cost")[2] == ""
     made = world.Machine
     monkeypatch.setattr(world, "Machine", lambda **given: made(**given, others=lambda threads: 1.7))
@@ -54,7 +38,7 @@ def gone(*_: object) -> None:
     raise AssertionError("a process was started")
 
 
-def test_no_gpu_and_no_module_are_told_before_any_process(call, monkeypatch) -> None:  # noqa: F811
+def test_no_gpu_is_told_before_any_process(call, monkeypatch) -> None:  # noqa: F811
     made = world.Machine
     monkeypatch.setattr(world, "Machine", lambda **given: made(**given, no_gpu=lambda: "there is none"))
     monkeypatch.setattr(prober, "Session", gone)
@@ -62,8 +46,6 @@ def test_no_gpu_and_no_module_are_told_before_any_process(call, monkeypatch) -> 
         (["--device", "cuda"], "device 'cuda' was asked for, but there is none"),
         (["--variants", "relu@device=cuda:1"], "device 'cuda:1' was asked for, but there is none"),
         (["--device", "cuda", "--variants", "conftest:FakeWorker"], "device 'cuda' was asked for, but there is none"),
-        (["--variants", "relu,nowhere_at_all.mlp:X"], "cannot import 'nowhere_at_all.mlp'"),
-        (["--variants", "relu,nowhere.py:X"], "there is no file 'nowhere.py'"),
     ):
         launch = FakeLaunch()
         code, _, err = call("compare", *arguments, launch=launch)
@@ -71,17 +53,6 @@ def test_no_gpu_and_no_module_are_told_before_any_process(call, monkeypatch) -> 
         assert said in err.splitlines()[-2]
         assert launch.workers == []
     api.block(BlockRequest(device="cuda", cost_only=True))  # nothing is measured
-
-
-def test_what_is_there_is_never_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "package").mkdir()
-    (tmp_path / "single.py").touch()
-    for target in ("package.mod:X", "single:X", "single.py:X", "os.path:join", "json.decoder:X", "ffnbench.api:X"):
-        refuse_missing(target)
-    for target in ("packages.mod:X", "singles:X", "singles.py:X"):
-        with pytest.raises(FfnbenchError):
-            refuse_missing(target)
 
 
 def test_a_module_that_is_there_and_does_not_load_is_not_said_to_be_missing(tmp_path, monkeypatch) -> None:

@@ -47,7 +47,7 @@ from ffnbench.gate.decision import (
 )
 from ffnbench.gate.looks import Look, look, look_back
 from ffnbench.gate.trust import Named, refuse_reached, refuse_untrusted
-from ffnbench.plan import Arm, Plan
+from ffnbench.plan import METHOD, Arm, Plan
 from ffnbench.planning.sides import BASE, plan_sides, sides_asked, variant_of_sides
 from ffnbench.planning.variant_text import Variant
 from ffnbench.report.output import NullSink
@@ -106,7 +106,8 @@ def _look_again(
     refuse_at_once(before.plan)
     with world.MACHINE.prober(before.plan.protocol.timeout_s) as prober:
         refuse_reached(own, request.baseline, prober.home)
-        prepared = priced(before.plan.by_todays_method(), prober)
+        todays = replace(before.plan.protocol, method=METHOD)
+        prepared = priced(replace(before.plan, protocol=todays), prober)
     if request.exact_only or not is_timed(before):
         return Look(findings=(), now=_exact(before, prepared, sink))
     if reason := of_another_method(request.baseline, before):
@@ -121,7 +122,7 @@ def _look_again(
     def measured(plan: Plan, answered: Answered) -> Report:
         return measured_once(replace(prepared, plan=plan), sink, answered=answered)
 
-    tell_wait(prepared, sink, budget=request.budget)
+    tell_wait(sink, prepared.plan, budget=request.budget)
     return look_back(before, policy, request.budget, measured)
 
 
@@ -187,7 +188,7 @@ def _look_at_sides(
 
     if output.status is Status.REGRESSED:
         return Look(findings=(), now=prepared.priced())
-    tell_wait(prepared, sink, budget=None if request.exact_only else request.budget)
+    tell_wait(sink, prepared.plan, budget=None if request.exact_only else request.budget)
     if request.exact_only:
         return Look(findings=(), now=measured(prepared.plan))
 

@@ -10,14 +10,13 @@ from dataclasses import replace
 from ffnbench.api import world
 from ffnbench.api.preparing import NULL_SINK, Prepared, new_report, refuse_at_once
 from ffnbench.errors import termination_as_interruption
-from ffnbench.plan import Note, NoteKind
+from ffnbench.plan import Note, NoteKind, Plan
 from ffnbench.planning.effort import pause_of
-from ffnbench.planning.foreseen import Foreseen, foreseen
 from ffnbench.report.output import NullSink
 from ffnbench.report.progress import wait_text
 from ffnbench.report.shown_report import ShownReport
 from ffnbench.request import Apart
-from ffnbench.result import Progress
+from ffnbench.result import Progress, raw_of
 from ffnbench.run.neighbours import machine_lock
 from ffnbench.run.runner import run
 from ffnbench.run.workers import Launch
@@ -32,34 +31,21 @@ def measure(prepared: Prepared, sink: NullSink = NULL_SINK, launch: Launch | Non
     refuse_at_once(plan)
     asked = plan.request
     runs, pause = (asked.runs, pause_of(asked.runs, asked.pause)) if isinstance(asked, Apart) else (1, 0.0)
-    tell_wait(prepared, sink, runs=runs, pause=pause)
+    once = plan.protocol.budget_s
+    tell_wait(sink, plan, budget=None if once is None else runs * once + (runs - 1) * pause)
     if runs == 1:
         return measured_once(prepared, sink, launch)
     return _several(prepared, sink, launch, runs, pause)
 
 
-def tell_wait(
-    prepared: Prepared, sink: NullSink, *, runs: int = 1, pause: float = 0.0, budget: float | None = None
-) -> None:
-    """One line before anything is measured: how long it will take, and that this machine is busy now."""
-    if not sink.tells:
-        return
-    plan = prepared.plan
-    known = {found.case: found.cost for found in prepared.costs}
-    flops = {}
-    for case in plan.cases:
-        cost = known.get(case.label) or known[plan.reference]
-        backward = (cost.flops_backward or 0) * case.workload.train
-        flops[case.label] = case.workload.tokens * ((cost.flops_forward or 0) + backward)
-    once = foreseen(plan, flops) if budget is None else Foreseen(seconds=budget, at_most=True)
-    tell_seconds(sink, once.times(runs, pause), max(case.workload.threads for case in plan.cases))
-
-
-def tell_seconds(sink: NullSink, wait: Foreseen, threads: int) -> None:
-    """Say how long the wait is, and that others use CPUs now."""
+def tell_wait(sink: NullSink, plan: Plan, *, budget: float | None = None) -> None:
+    """One line before anything is measured: how long it takes at most where a budget says so, and that this machine is
+    busy now.
+    """
     if sink.tells:
-        busy = world.MACHINE.others(threads)
-        sink.tell(wait_text(wait.seconds, at_most=wait.at_most, others=busy, cpus=os.cpu_count() or 1))
+        others = world.MACHINE.others(max(case.workload.threads for case in plan.cases))
+        if text := wait_text(budget, others=others, cpus=os.cpu_count() or 1):
+            sink.tell(text)
 
 
 def _several(prepared: Prepared, sink: NullSink, launch: Launch | None, runs: int, pause: float) -> ShownReport:
@@ -126,6 +112,6 @@ def measured_once(
             costs=costs,
             judge=None if launch else world.MACHINE.judge,
         )
-    found = replace(new_report(done.plan, prepared.costs_of(done.plan)), **done.measured)
     seen = (Note(text=beside, kind=NoteKind.SEEN),) if beside else ()
-    return with_figures(replace(found, warnings=(*seen, *done.warnings)))
+    found = new_report(done.plan, prepared.costs_of(done.plan))
+    return with_figures(replace(found, **raw_of(done) | {"warnings": (*seen, *done.warnings)}))

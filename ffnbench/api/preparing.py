@@ -8,19 +8,19 @@ from datetime import UTC, datetime
 from importlib import import_module
 from typing import TypeVar
 
+from ffnbench import __version__
 from ffnbench.api import world
 from ffnbench.device.environment import usable_cpus
 from ffnbench.errors import FfnbenchError, Unsupported
 from ffnbench.ffn.cost import uncounted
 from ffnbench.plan import CONTROL, OWN, Arm, Case, NoProbe, Note, NoteKind, Plan, Probe, cost_of
 from ffnbench.planning.effort import check_timeout, pause_of
-from ffnbench.planning.workload import device_of, refuse_time
+from ffnbench.planning.workload import device_of
 from ffnbench.report.output import NullSink
 from ffnbench.report.shown_report import ShownReport
 from ffnbench.request import AnyRequest, Apart, BlockRequest, CompareRequest, TimingRequest
 from ffnbench.result import CaseCost, Failure, FailureKind
 from ffnbench.run.prober import Prober
-from ffnbench.version import __version__
 
 A = TypeVar("A", bound=AnyRequest)
 NULL_SINK = NullSink()
@@ -127,8 +127,6 @@ def refuse_at_once(plan: Plan) -> None:
     for case in plan.cases:
         if case.arm == OWN:
             refuse_device(case.workload.device)
-    if world.MACHINE.no_gpu() and all(case.arm == OWN for case in plan.cases):
-        refuse_time(plan.with_device("cpu"))
 
 
 def refuse_device(device: str) -> None:

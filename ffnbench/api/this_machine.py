@@ -94,12 +94,12 @@ def _ceilings_here(worker: Worker, sink: NullSink) -> list[Ceiling]:
 
 def selftest(request: SelftestRequest, sink: NullSink = NULL_SINK) -> None:
     """How often ffnbench is wrong on this machine."""
-    from ffnbench.api.measuring import tell_seconds
+    from ffnbench.api.measuring import tell_wait
     from ffnbench.exam import exam, measure
     from ffnbench.report.tables.selftest import selftest_view
 
     asked = exam(request)
-    tell_seconds(sink, asked.wait, asked.plan.cases[0].workload.threads)
+    tell_wait(sink, asked.plan, budget=asked.wait_s)
     with machine_lock(sink.waits, sink.tell), sink.progress() as listener:
         told = measure(asked, listener)
     sink.show(lambda: selftest_view(told, asked.repeats))

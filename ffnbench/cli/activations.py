@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from ffnbench.cli.commands import command, sink_of
 from ffnbench.report.flags import MeasuredOutput, Written
-from ffnbench.request import MEASURING, FactsRequest, PictureRequest, TimingRequest, flag
+from ffnbench.request import MEASURING, FactsRequest, PictureRequest, TimingRequest, flag, several
 
 DEFAULT_PICTURE = "activations.png"
 
@@ -49,7 +49,6 @@ def activations(request: TimingRequest, timing: Timing, output: MeasuredOutput) 
     """Show the facts of activations, or with --time what their operations cost."""
     from ffnbench import api
     from ffnbench.ffn.dtypes import DTYPES
-    from ffnbench.planning.lists import several
     from ffnbench.planning.workload import device_of
 
     device_of(request.device)  # a word that is none is a mistake, whatever is asked of them

@@ -15,6 +15,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
+from ffnbench import __version__
 from ffnbench.cli.commands import CONTEXT, FILES, built, described, with_dashes
 from ffnbench.cli.help import write_examples, write_options
 from ffnbench.errors import (
@@ -28,7 +29,6 @@ from ffnbench.errors import (
 )
 from ffnbench.names import hint_for
 from ffnbench.streams import hush, prepare
-from ffnbench.version import __version__
 
 INTERRUPTED = "interrupted before the answer was complete"
 NO_MEMORY = "there is not enough memory"

@@ -15,9 +15,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from ffnbench import __version__
 from ffnbench.git import head
 from ffnbench.result import Environment
-from ffnbench.version import __version__
 
 USABLE = 0.95  # of the memory that is available: the rest keeps the machine alive
 # the beginnings of variables that change how fast torch is, or which libraries it finds

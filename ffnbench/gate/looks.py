@@ -20,7 +20,7 @@ from ffnbench.gate.decision import (
 from ffnbench.metrics import LATENCY
 from ffnbench.plan import Plan, control_of
 from ffnbench.planning.effort import FINEST, MIN_ROUNDS, MIN_WORKERS
-from ffnbench.result import Report, Run
+from ffnbench.result import Report, Run, raw_of
 from ffnbench.stats.interval import CONFIDENCE
 from ffnbench.stats.rounds import Table, table_of
 from ffnbench.stats.stopping import FIRST_LOOK, Answered, Pace, hoped_for, scatter
@@ -61,8 +61,7 @@ def look(plan: Plan, find: Find, policy: Policy, budget: float, measure: Measure
     """Measure a plan's rows, whatever they are held against: `find` says what a run of it shows."""
 
     def answered(table: Table) -> str:
-        so_far = Run(plan=table.plan, samples=tuple(table.samples), failures=(), warnings=(), environment=None,
-                     interrupted=False, wall_s=0.0)  # fmt: skip
+        so_far = Run(plan=table.plan, samples=tuple(table.samples))
         return decided(find(report_of(so_far), level_after(table.whole_workers)))
 
     now = measure(plan_of_check(plan, policy, budget), answered)
@@ -95,7 +94,7 @@ def plan_of_check(plan: Plan, policy: Policy, budget: float) -> Plan:
 
 def report_of(run: Run) -> Report:
     """A run with its comparisons, and without costs: all that latency is decided by."""
-    return Report(costs=(), created="", version="", comparisons=summarise(run)[1], **run.measured)
+    return Report(costs=(), created="", version="", comparisons=summarise(run)[1], **raw_of(run))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

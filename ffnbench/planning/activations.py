@@ -10,12 +10,11 @@ from ffnbench.errors import FfnbenchError
 from ffnbench.ffn.spec import ActivationSpec, Gate
 from ffnbench.ffn.variants import GATED
 from ffnbench.names import hint_for
-from ffnbench.plan import GIVEN, Case, Kind, Mode, NoProbe, Plan, Probe, Protocol
+from ffnbench.plan import GIVEN, Case, Kind, Mode, NoProbe, Plan, Probe
 from ffnbench.planning.compare import as_compare, identify
 from ffnbench.planning.effort import protocol_of
-from ffnbench.planning.groups import groups_asked
 from ffnbench.planning.variant_text import Variant, parse_variant
-from ffnbench.planning.workload import workload_of
+from ffnbench.planning.workload import groups_asked, workload_of
 from ffnbench.request import Effort, TimingRequest
 
 CHOSEN = "relu,relu2,gelu,silu,mish"  # what people choose between for an FFN
@@ -89,31 +88,14 @@ def parse_range(text: str) -> tuple[float, float]:
 def plan_timing(request: TimingRequest, probe: Probe | None = None) -> Plan:
     """All sizes, dtypes and directions in one plan, each with relu of its own as reference.
 
-    relu is added where it was not asked for. Mistakes in the numbers are found before code of the user's is looked at.
+    relu is added where it was not asked for.
     """
-    cases_of(request, {})
     default = every_activation().removeprefix("identity,")
-    chosen = select(default if request.activations is None else request.activations, probe or NoProbe())
-    cases = cases_of(request, chosen)
-    return Plan(
-        kind=Kind.ACTIVATIONS.value,
-        cases=cases,
-        reference=cases[0].against or cases[0].label,
-        protocol=_timing_protocol(request),
-        metrics=("latency",),
-        match="none",
-        multiple_of=1,
-        request=request,
-    )
-
-
-def cases_of(request: TimingRequest, chosen: dict[str, ActivationSpec]) -> tuple[Case, ...]:
-    """A case for each activation, dtype, size and direction."""
-    specs = chosen if REFERENCE in chosen else {REFERENCE: ActivationSpec(activation=REFERENCE), **chosen}
+    specs = select(default if request.activations is None else request.activations, probe or NoProbe())
+    specs = specs if REFERENCE in specs else {REFERENCE: ActivationSpec(activation=REFERENCE), **specs}
     if specs[REFERENCE].activation != REFERENCE:
         raise FfnbenchError(f"{REFERENCE!r} is the reference, and no label for another", "for example mine=...")
-    _timing_protocol(request)
-    cases = []
+    cases: list[Case] = []
     for group, mode in product(groups_asked(request, ("dtype", "elements")), (Mode.FORWARD, Mode.BACKWARD)):
         asked, elements = group.request, int(group.request.elements)
         work = workload_of(as_compare(asked, seq_len=1, mode=mode.value), parse_variant(REFERENCE))
@@ -129,12 +111,15 @@ def cases_of(request: TimingRequest, chosen: dict[str, ActivationSpec]) -> tuple
             )
             for name, spec in specs.items()
         ]
-    return tuple(cases)
-
-
-def _timing_protocol(request: TimingRequest) -> Protocol:
     rounds = TIMING_ROUNDS if request.rounds is None and not request.quick else request.rounds
     effort = Effort(
         workers=request.workers, rounds=rounds, quick=request.quick, seed=request.seed, timeout=request.timeout
     )
-    return replace(protocol_of(1, effort), warmup_s=TIMING_WARMUP_S)
+    return Plan(
+        kind=Kind.ACTIVATIONS.value,
+        cases=tuple(cases),
+        reference=cases[0].against or cases[0].label,
+        protocol=replace(protocol_of(1, effort), warmup_s=TIMING_WARMUP_S),
+        metrics=("latency",),
+        request=request,
+    )

@@ -16,14 +16,11 @@ from ffnbench.ffn.spec import read_positive
 from ffnbench.models.model import LayerGroup, ModelSpec, Sight, crosses
 from ffnbench.models.presets import model_of
 from ffnbench.plan import Case, Kind, Note, Plan, Probe, Sizing
-from ffnbench.planning.backend_limits import parse_backends, refuse_lacking, refuse_several
 from ffnbench.planning.compare import as_compare, named_model, plan_compare
 from ffnbench.planning.effort import protocol_of
-from ffnbench.planning.groups import READ
-from ffnbench.planning.lists import refuse_lists, several
 from ffnbench.planning.variant_text import parse_variant
-from ffnbench.planning.workload import workload_of
-from ffnbench.request import BlockRequest
+from ffnbench.planning.workload import READ, parse_backends, refuse_lacking, refuse_several, workload_of
+from ffnbench.request import BlockRequest, refuse_lists, several
 
 FFN, ATTENTION, TEXTBOOK = "ffn", "attention", "textbook"  # what the labels of its cases begin with
 NOT_CAUSAL = ("encoder", "vision", "audio")  # kinds of layers in which a token sees all others
@@ -75,8 +72,6 @@ def plan_block(request: BlockRequest, probe: Probe | None = None) -> Plan:
         reference=cases[0].label,
         protocol=protocol_of(len(cases), request),
         metrics=("latency", "memory"),
-        match="none",
-        multiple_of=1,
         notes=tuple(_notes(model)),
         request=request,
     )

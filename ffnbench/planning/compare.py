@@ -7,7 +7,7 @@ ffnbench's own forms.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
@@ -19,26 +19,33 @@ from ffnbench.models.model import ModelSpec
 from ffnbench.models.presets import model_of
 from ffnbench.names import hint_for
 from ffnbench.plan import Backend, Case, NoProbe, Note, Plan, Probe, control_of, group_suffix
-from ffnbench.planning.backend_limits import labels_of, lacks, parse_backends, refuse_lacking
 from ffnbench.planning.effort import protocol_of
-from ffnbench.planning.groups import READ, GroupAsked, groups_asked, refuse_own_values
-from ffnbench.planning.lists import several
 from ffnbench.planning.variant_text import Variant, as_activation_variant, as_model_variant, parse_variants
 from ffnbench.planning.widths import Sizer
-from ffnbench.request import CompareRequest, Request
+from ffnbench.planning.workload import (
+    READ,
+    GroupAsked,
+    groups_asked,
+    labels_of,
+    lacks,
+    parse_backends,
+    refuse_lacking,
+)  # fmt: skip
+from ffnbench.request import CompareRequest, Request, several, spelling
 
 
 def plan_compare(request: CompareRequest, probe: Probe | None = None) -> Plan:
     """Parse, check and size everything; raises FfnbenchError with a hint for whatever is wrong."""
     probe = probe or NoProbe()
-    chosen = chosen_model(request.preset, request.config)
+    name = named_model(request.preset, request.config)
+    chosen = {} if name is None else {"config" if request.preset is None else "preset": model_of(name)}
     parsed = parse_variants(with_model(request.variants, chosen), chosen)
     variants = [identify(variant, probe) for variant in parsed]
     backends = parse_backends(request.backend)
     asked = replace(
         request,
         d_model=shared_widths(request, chosen, variants),
-        bias=biased(request.bias, chosen),
+        bias=any(model.main.ffn.bias for model in chosen.values()) if request.bias is None else request.bias,
         backend=backends[0].value,
     )
     rows = [
@@ -48,7 +55,7 @@ def plan_compare(request: CompareRequest, probe: Probe | None = None) -> Plan:
     ]
     _refuse_twins(rows)
     groups = groups_asked(asked)
-    refuse_own_values(groups, variants)
+    _refuse_own_values(groups[0].values.keys(), variants)
     references = _references(request.reference, rows)
     found = [_group(group, rows, references, probe) for group in groups]
     cases = tuple(case for group in found for case in group.cases)
@@ -145,6 +152,16 @@ def identify(variant: Variant, probe: Probe) -> Variant:
     return as_activation_variant(variant, own) if own else variant
 
 
+def _refuse_own_values(swept: Set[str], variants: Iterable[Variant]) -> None:
+    """A variant has no value of its own of what groups differ in: it is the same in all."""
+    for variant in variants:
+        if own := sorted((variant.workload_keys.keys() | dict(variant.arguments).keys()) & swept):
+            raise FfnbenchError(
+                f"{variant.text!r} has a {own[0]} of its own, and {spelling(own[0])} makes a group of each of several",
+                f"leave @{own[0]} out, or the list",
+            )
+
+
 def _refuse_twins(rows: list[_Row]) -> None:
     """Two variants may be called alike, and a row that a list of backends makes as a variant that was typed."""
     labels = [row.label for row in rows]
@@ -202,25 +219,12 @@ def named_model(preset: str | None, config: str | None) -> str | None:
     return config if preset is None else preset
 
 
-def chosen_model(preset: str | None, config: str | None) -> Chosen:
-    """The model of the flags, `preset` or `config` in the list of variants; raises FfnbenchError for both, and for what
-    is none.
-    """
-    name = named_model(preset, config)
-    return {} if name is None else {"config" if preset is None else "preset": model_of(name)}
-
-
 def with_model(variants: str, chosen: Chosen) -> str:
     """The list of variants; the model's own FFN stands first where it is not among them."""
     for name in chosen:
         if name not in (part.strip().partition("@")[0].rpartition("=")[2] for part in variants.split(",")):
             return f"{name},{variants}"
     return variants
-
-
-def biased(given: bool | None, chosen: Chosen) -> bool:
-    """Whether the forms beside the model's have biases: as was asked for, else where the model has some."""
-    return any(model.main.ffn.bias for model in chosen.values()) if given is None else given
 
 
 def shared_widths(request: CompareRequest, chosen: Chosen, variants: list[Variant]) -> tuple[int, ...]:

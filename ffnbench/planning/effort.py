@@ -6,18 +6,17 @@ Either the numbers of workers and rounds are given, or limits, and the run finds
 from __future__ import annotations
 
 from dataclasses import replace
-from math import inf, isfinite
 
 from ffnbench.errors import FfnbenchError
 from ffnbench.ffn.spec import read_positive
 from ffnbench.plan import DEFAULT_ROUNDS, DEFAULT_WORKERS, Protocol
-from ffnbench.request import DEFAULT_BUDGET_S, Effort
+from ffnbench.request import DEFAULT_BUDGET_S, Effort, spelling
 
 MIN_WORKERS, MIN_ROUNDS = 3, 6
 QUICK_WORKERS, QUICK_ROUNDS = 5, 4
 DEFAULT_PRECISION, FINEST, COARSEST = 1.0, 0.05, 50.0  # percent
 BUDGET_A_CASE_S, LEAST_BUDGET_S = 5.0, 5.0
-MOST_RUNS, PAUSE_S, DAY_S = 20, 60.0, 86_400
+MOST_RUNS, PAUSE_S, DAY_S, MOST_S = 20, 60.0, 86_400, 1e9
 
 
 def protocol_of(cases: int, effort: Effort) -> Protocol:
@@ -34,37 +33,35 @@ def protocol_of(cases: int, effort: Effort) -> Protocol:
     return replace(how, seed=check_seed(effort.seed), timeout_s=check_timeout(effort.timeout))
 
 
+def _within(name: str, value: float, least: float, most: float, hint: str) -> float:
+    """The value of a flag; raises FfnbenchError where it is out of its range."""
+    if not least <= value <= most:
+        shown = f"{value:g}" if isinstance(value, float) else value
+        raise FfnbenchError(f"{spelling(name)} {shown} is out of range", hint)
+    return value
+
+
 def check_seed(seed: int) -> int:
     """A seed that every generator takes."""
-    if not 0 <= seed < 2**63:
-        raise FfnbenchError(f"--seed {seed} is out of range", "a seed is between 0 and 2^63 - 1")
+    _within("seed", seed, 0, 2**63 - 1, "a seed is between 0 and 2^63 - 1")
     return seed
 
 
 def check_budget(seconds: float) -> float:
     """A budget that the fewest workers can keep to."""
-    if not LEAST_BUDGET_S <= seconds < inf:
-        why = f"too short: {MIN_WORKERS} workers take longer to start" if seconds < LEAST_BUDGET_S else "no time"
-        raise FfnbenchError(f"--budget {seconds:g} is {why}", f"give at least {LEAST_BUDGET_S:g} seconds")
-    return seconds
+    hint = f"give at least {LEAST_BUDGET_S:g} seconds: {MIN_WORKERS} workers take that long to start"
+    return _within("budget", seconds, LEAST_BUDGET_S, MOST_S, hint)
 
 
 def pause_of(runs: int, pause: float | None) -> float:
     """Seconds between two runs; raises FfnbenchError for what is no number of runs, or of seconds."""
-    if not 1 <= runs <= MOST_RUNS:
-        raise FfnbenchError(f"--runs {runs} is out of range", f"a file holds 1 to {MOST_RUNS} runs")
-    if pause is None:
-        return PAUSE_S
-    if not 0 <= pause <= DAY_S:
-        raise FfnbenchError(f"--pause {pause:g} is out of range", f"give 0 to {DAY_S} seconds, which is a day")
-    return pause
+    _within("runs", runs, 1, MOST_RUNS, f"a file holds 1 to {MOST_RUNS} runs")
+    return _within("pause", PAUSE_S if pause is None else pause, 0, DAY_S, f"give 0 to {DAY_S} seconds, which is a day")
 
 
 def check_timeout(seconds: float) -> float:
     """A timeout is positive and finite."""
-    if not (isfinite(seconds) and seconds > 0):
-        raise FfnbenchError(f"--timeout must be positive seconds, not {seconds:g}", "the default is 300")
-    return seconds
+    return _within("timeout", seconds, 1e-9, MOST_S, "give positive seconds; the default is 300")
 
 
 def _fixed(effort: Effort) -> Protocol:
@@ -82,10 +79,7 @@ def _adaptive(precision: float | None, budget: float | None, cases: int) -> Prot
     if budget is None:
         budget = BUDGET_A_CASE_S * max(cases, 3) if precision is None else DEFAULT_BUDGET_S
     precision = DEFAULT_PRECISION if precision is None else precision
-    if not FINEST <= precision <= COARSEST:
-        raise FfnbenchError(
-            f"--precision must be between {FINEST:g} and {COARSEST:g} percent, not {precision:g}",
-            "it is the half-width of a ratio's interval: --precision 0.5 is +-0.5%",
-        )
+    hint = f"give {FINEST:g} to {COARSEST:g} percent, the half-width of a ratio's interval: --precision 0.5 is +-0.5%"
+    _within("precision", precision, FINEST, COARSEST, hint)
     check_budget(budget)
     return Protocol(workers=MIN_WORKERS, rounds=MIN_ROUNDS, precision=precision / 100, budget_s=float(budget))

@@ -9,8 +9,7 @@ from dataclasses import Field
 from typing import Any
 
 from ffnbench.errors import FfnbenchError
-from ffnbench.planning.lists import EXAMPLES, TAKE_LISTS, several
-from ffnbench.request import Flag, spelling
+from ffnbench.request import EXAMPLES, TAKE_LISTS, Flag, several, spelling
 from ffnbench.units import read_count, read_number, read_percent, read_seconds
 
 LIST = "LIST"  # stands for the value of a flag that is a comma separated list, and that adds up if it is repeated

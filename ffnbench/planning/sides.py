@@ -5,15 +5,14 @@ Base and head are two cases of one plan, each in a process of its own, so that t
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 
 from ffnbench.errors import FfnbenchError
 from ffnbench.plan import CONTROL, OWN, Arm, Kind, Plan, Probe, Protocol
 from ffnbench.planning.compare import as_compare, plan_compare
 from ffnbench.planning.effort import check_seed, check_timeout
-from ffnbench.planning.lists import refuse_lists
 from ffnbench.planning.variant_text import Variant, parse_variants
-from ffnbench.request import SidesRequest
+from ffnbench.request import SidesRequest, refuse_lists
 
 BASE, HEAD = "base", "head"
 
@@ -30,14 +29,8 @@ class SideFlags:
 
 def sides_asked(request: SidesRequest, variant: Variant) -> dict[str, SideFlags]:
     """What was asked of base and of head; raises FfnbenchError where they are the same, or one is told wrongly."""
-    asked = {
-        BASE: SideFlags(
-            rev=request.base_rev, source=request.base_source, python=request.base_python, env=request.base_env
-        ),
-        HEAD: SideFlags(
-            rev=request.head_rev, source=request.head_source, python=request.head_python, env=request.head_env
-        ),
-    }
+    flags = [one.name for one in fields(SideFlags)]
+    asked = {side: SideFlags(**{flag: getattr(request, f"{side}_{flag}") for flag in flags}) for side in (BASE, HEAD)}
     if asked[BASE] == asked[HEAD]:
         raise FfnbenchError("base and head are the same", "say what base is: --base-rev REV, --base-python PATH, ...")
     for name, side in asked.items():
@@ -83,7 +76,5 @@ def plan_sides(request: SidesRequest, arms: tuple[Arm, Arm], probes: tuple[Probe
         reference=BASE,
         protocol=Protocol(seed=request.seed, timeout_s=request.timeout),
         metrics=tuple(metrics.split(",")),
-        match="none",
-        multiple_of=1,
         request=request,
     )

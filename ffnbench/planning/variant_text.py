@@ -8,8 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from enum import Enum
-from typing import TypeVar
+from typing import Any
 
 from ffnbench.activations.table import ACTIVATIONS
 from ffnbench.activations.user_activation import OwnActivation
@@ -18,17 +17,13 @@ from ffnbench.ffn.spec import HF, LIKE, FFNSpec, Gate, HFSpec, ImportedSpec, Sca
 from ffnbench.ffn.variants import GATED
 from ffnbench.models.model import ModelSpec, OwnMLP
 from ffnbench.models.presets import PRESETS, as_text, variant_keys
-from ffnbench.names import hint_for, normalise
+from ffnbench.names import choose, hint_for, normalise
 from ffnbench.plan import OWN, Arm, Backend, Note, NoteKind, values_of
-from ffnbench.planning.key_table import Of, keys_of
+from ffnbench.planning.keys import ARM_KEYS, SPEC_KEYS, WORKLOAD_KEYS, Keys, limit_of, number
 
-MOE_KEYS, SPEC_KEYS = keys_of(Of.EXPERTS), keys_of(Of.FORM, Of.EXPERTS)
 COMPILE_KEYS = ("compile", "freeze")  # how it is compiled: where no backend is named, that is what they mean
 BACKEND_KEYS = {"backend", *COMPILE_KEYS}
-ALL = "all"  # in place of a list of backends: every one
-WORKLOAD_KEYS = keys_of(Of.WORKLOAD)
-KEY_ALIASES = {"normalized": "normalised"}
-E = TypeVar("E", bound=Enum)
+_PAIR = re.compile(r"(?P<name>[A-Za-z_]\w*):(?P<value>.*)", re.DOTALL)
 _TARGET = re.compile(r"^(?P<module>[^:]+):(?P<attr>[A-Za-z_][\w.]*)$")
 
 
@@ -73,58 +68,58 @@ def parse_variants(text: str, models: Mapping[str, ModelSpec] | None = None) -> 
 def parse_variant(text: str, models: Mapping[str, ModelSpec] | None = None) -> Variant:
     """Parse one `[LABEL=]NAME[@KEY=VALUE]...`."""
     head, *pairs = text.split("@")
-    arm, pairs = take_arm(text, pairs)
     label, _, name = head.rpartition("=")
-    keys = _parse_keys(text, pairs)
+    keys, arm = _parse_keys(text, pairs)
     if name.startswith(HF):
         if LIKE in keys:
             raise _unknown(LIKE, text)
-        return replace(_imported(text, label, name, name, keys), arm=arm)
-    if (models and name in models) or name in PRESETS:
+        found = _imported(text, label, name, name, keys)
+    elif (models and name in models) or name in PRESETS:
         model = models[name] if models and name in models else PRESETS.get(name)
-        return replace(_published(text, label, model, keys), arm=arm)
-    if match := _TARGET.match(name):
-        return replace(_imported(text, label, name, match["attr"], keys), arm=arm)
-    activation, gate, notes = _form(name)
+        found = _published(text, label, model, keys)
+    elif match := _TARGET.match(name):
+        found = _imported(text, label, name, match["attr"], keys)
+    else:
+        found = _own(text, label, name, keys)
+    return replace(found, arm=arm)
+
+
+def _own(text: str, label: str, name: str, keys: Keys) -> Variant:
+    """One of ffnbench's own forms."""
+    activation, gate, notes, clamps = _form(name)
     _check_keys(text, keys)
-    if "gate" in keys:
-        gate = choose(Gate, "gate", keys["gate"])
     if keys.get("beta", 1) != 1 or {"limit", "offset"} & keys.keys():
         notes = ()  # what is said of a name holds for its own beta and its own limits
-    keys = _clamps(name) | keys
-    activation = _with_beta(activation, keys, text)
+    keys = clamps | keys
     return Variant(
         label=label or text,
         text=text.removeprefix(f"{label}=") if label else text,
-        activation=activation,
-        gate=gate,
+        activation=_with_beta(activation, keys, text),
+        gate=_gate(keys, gate),
         notes=notes,
-        spec_keys={k: v for k, v in keys.items() if k in SPEC_KEYS},
-        workload_keys={k: v for k, v in keys.items() if k in WORKLOAD_KEYS},
-        arm=arm,
+        **_split(keys),
     )
 
 
-def choose(kind: type[E], name: str, value: object) -> E:
-    """A member of an enum by its value; raises FfnbenchError with did-you-mean for any other text."""
-    text = "none" if value is None else str(value)
-    try:
-        return kind(text)
-    except ValueError:
-        hint = hint_for(text, values_of(kind), "one of: " + ", ".join(values_of(kind)))
-        raise FfnbenchError(f"unknown {name} {text!r}", hint) from None
+def _gate(keys: Keys, default: Gate) -> Gate:
+    return choose(Gate, "gate", keys["gate"]) if "gate" in keys else default
 
 
-def _published(text: str, label: str, model: ModelSpec, keys: dict[str, Scalar]) -> Variant:
+def _split(keys: Keys) -> dict[str, Any]:
+    """The keys of the spec and those of the workload, as a Variant has them; called when `_with_beta` has read them."""
+    names = {"spec_keys": SPEC_KEYS, "workload_keys": WORKLOAD_KEYS}
+    return {of: {key: value for key, value in keys.items() if key in known} for of, known in names.items()}
+
+
+def _published(text: str, label: str, model: ModelSpec, keys: Keys) -> Variant:
     """The main FFN of a model; keys of the user's own win over the model's."""
     _check_keys(text, keys)
     spec = model.main.ffn
     own = variant_keys(spec)
     if {"rule", "ratio"} & keys.keys():
         del own["d_ff"]
-    given = own | {key: value for key, value in keys.items() if key in SPEC_KEYS}
-    activation = _with_beta(spec.activation, given, text)
-    gate = choose(Gate, "gate", keys["gate"]) if "gate" in keys else spec.gate
+    given = own | keys
+    activation, gate = _with_beta(spec.activation, given, text), _gate(keys, spec.gate)
     named = "@".join([model.key, *text.split("@")[1:]])
     return Variant(
         label=label or f"{named} ({replace(spec, activation=activation, gate=gate).name})",
@@ -132,46 +127,32 @@ def _published(text: str, label: str, model: ModelSpec, keys: dict[str, Scalar])
         text=named if model.key in PRESETS else as_text(spec, own | keys),
         activation=activation,
         gate=gate,
-        spec_keys=given,
-        workload_keys={key: value for key, value in keys.items() if key in WORKLOAD_KEYS},
         notes=(Note(text=f"the FFN of {model.name} ({model.source})", kind=NoteKind.MODEL),),
         d_model=spec.d_model,
+        **_split(given),
     )
 
 
-def _form(name: str) -> tuple[str, Gate, tuple[Note, ...]]:
-    """The activation, the gate and what should be said of the name."""
+def _form(name: str) -> tuple[str, Gate, tuple[Note, ...], Keys]:
+    """The activation, the gate, what should be said of the name, and the keys that it stands for."""
     if name in GATED:
         row = GATED.get(name)
-        return row.activation, Gate.INNER, (Note(text=row.note, kind=NoteKind.NAME),) if row.note else ()
+        note = (Note(text=row.note, kind=NoteKind.NAME),) if row.note else ()
+        return row.activation, Gate.INNER, note, {} if row.limit is None else {"limit": row.limit, "offset": row.offset}
     stem = normalise(name).removesuffix("_glu")
-    if name not in ACTIVATIONS and stem in ACTIVATIONS and stem != normalise(name):
+    if name not in ACTIVATIONS and stem in ACTIVATIONS:
         activation = ACTIVATIONS.get(stem)
-        return activation.name, Gate.INNER, _notes(stem, activation.name, activation.note)
-    if name not in ACTIVATIONS:
-        if not name.strip():
-            raise FfnbenchError("a variant without a name", "a key has no space before it: swiglu@d_ff=2048")
-        if len(parts := name.split()) > 1:
-            raise FfnbenchError(f"unknown variant {name!r}", f"a list has commas: {','.join(parts)}")
-        if name in values_of(Backend):
-            raise FfnbenchError(f"{name!r} is a backend and no variant", "a key names one; --backend takes a list")
-        known = ACTIVATIONS.spellings() + GATED.spellings() + [f"{a}_glu" for a in ACTIVATIONS.names()]
-        raise FfnbenchError(
-            f"unknown variant {name!r}",
-            hint_for(
-                name,
-                known + PRESETS.names(),
-                "`ffnbench list variants` shows all; your own code is package.module:Attr or path/to/file.py:Attr",
-            ),
-        )
-    activation = ACTIVATIONS.get(name)
-    return activation.name, Gate.NONE, _notes(name, activation.name, activation.note)
-
-
-def _clamps(name: str) -> dict[str, Scalar]:
-    """The keys that the name of a clamped form stands for."""
-    row = GATED.get(name) if name in GATED else None
-    return {} if row is None or row.limit is None else {"limit": row.limit, "offset": row.offset}
+        return activation.name, Gate.INNER, _notes(stem, activation.name, activation.note), {}
+    if name in ACTIVATIONS:
+        activation = ACTIVATIONS.get(name)
+        return activation.name, Gate.NONE, _notes(name, activation.name, activation.note), {}
+    if len(parts := name.split()) > 1:
+        raise FfnbenchError(f"unknown variant {name!r}", f"a list has commas: {','.join(parts)}")
+    if name in values_of(Backend):
+        raise FfnbenchError(f"{name!r} is a backend and no variant", "a key names one; --backend takes a list")
+    known = ACTIVATIONS.spellings() + GATED.spellings() + [f"{a}_glu" for a in ACTIVATIONS.names()] + PRESETS.names()
+    every = "`ffnbench list variants` shows all; your own code is package.module:Attr or path/to/file.py:Attr"
+    raise FfnbenchError(f"unknown variant {name!r}", hint_for(name, known, every))
 
 
 def _notes(typed: str, canonical: str, note: str) -> tuple[Note, ...]:
@@ -182,30 +163,30 @@ def _notes(typed: str, canonical: str, note: str) -> tuple[Note, ...]:
     return (Note(text=text, kind=NoteKind.NAME),)
 
 
-def _with_beta(activation: str, keys: dict[str, Scalar], text: str) -> str:
+def _with_beta(activation: str, keys: Keys, text: str) -> str:
     """@beta= turns silu into swish, and swish with beta 1 back into silu, which has a kernel of its own."""
     row = ACTIVATIONS.get(activation)
     if "beta" not in keys:
         return "silu" if activation == "swish" else activation
     if row.beta is None and not row.with_beta:
         raise FfnbenchError(f"{activation} has no beta, in {text!r}", "swish has: swish@beta=0.5")
-    if not isinstance(keys["beta"], int | float) or isinstance(keys["beta"], bool):
-        raise FfnbenchError(f"beta must be a number, not {keys['beta']!r}, in {text!r}", "for example swish@beta=0.5")
-    if keys["beta"] == 1:
+    if number(keys, "beta", 1.0, "for example swish@beta=0.5") == 1:
         del keys["beta"]
         return "silu"
     return row.with_beta or activation
 
 
-def _imported(text: str, label: str, target: str, attr: str, keys: dict[str, Scalar]) -> Variant:
+def _imported(text: str, label: str, target: str, attr: str, keys: Keys) -> Variant:
     """User code: keys of the workload and the width are ours, all others go to its constructor."""
     ours = {"d_ff", "ratio", LIKE}
-    shown = "@".join([attr, *text.split("@")[1:]])
-    like = _like(text, keys[LIKE]) if LIKE in keys else None
-    form = form_like(like, d_model=1, d_ff=1).form if like else ""
-    held = f"its output is held against ffnbench's own {form}, on its weights"
+    like = None
+    if LIKE in keys:
+        like = parse_variant(str(keys[LIKE]))
+        if like.target or like.spec_keys.get("moe") is not None:
+            raise FfnbenchError(f"{LIKE!r} takes the name of a form without experts, in {text!r}", "e.g. @like=swiglu")
+    held = f"its output is held against ffnbench's own {form_like(like, 1, 1).form}, on its weights" if like else ""
     return Variant(
-        label=label or shown,
+        label=label or "@".join([attr, *text.split("@")[1:]]),
         text=text.removeprefix(f"{label}=") if label else text,
         target=target,
         spec_keys={k: v for k, v in keys.items() if k in ours and k != LIKE},
@@ -216,26 +197,16 @@ def _imported(text: str, label: str, target: str, attr: str, keys: dict[str, Sca
     )
 
 
-def _like(text: str, value: Scalar) -> Variant:
-    """The form that `@like` names; raises FfnbenchError for what is no form's name, and for experts."""
-    like = parse_variant("none" if value is None else str(value))
-    if like.target or like.spec_keys.get("moe") is not None:
-        raise FfnbenchError(
-            f"{LIKE!r} takes the name of a form without experts, in {text!r}", "for example @like=swiglu"
-        )
-    return like
-
-
-def form_like(like: Variant, *, d_model: int, d_ff: int) -> FFNSpec:
+def form_like(like: Variant, d_model: int, d_ff: int) -> FFNSpec:
     """The form that a variant names, of those widths: its activation, its gate and its limits, and no more of it."""
-    limit, offset = like.spec_keys.get("limit"), like.spec_keys.get("offset")
+    keys = like.spec_keys
     return FFNSpec(
         d_model=d_model,
         d_ff=d_ff,
         activation=like.activation,
         gate=like.gate,
-        limit=None if limit is None else float(limit),
-        up_offset=float(offset or 0),
+        limit=limit_of(keys),
+        up_offset=number(keys, "offset", 0.0, "gpt-oss has swiglu_oai@offset=1"),
     )
 
 
@@ -243,10 +214,9 @@ def as_activation_variant(variant: Variant, own: OwnActivation) -> Variant:
     """The form around an activation of the user's: classic, or gated where `@gate=` says so."""
     keys = variant.spec_keys | dict(variant.arguments)
     _check_keys(variant.text, [*keys, *[LIKE] * (variant.like is not None)])
-    gate = choose(Gate, "gate", keys.get("gate", Gate.NONE.value))
     note = Note(text=f"{own.target} declares no cost: its element-wise FLOPs are unknown")
     return replace(
-        variant, target="", arguments=(), activation=own.target, own=own, gate=gate, spec_keys=keys,
+        variant, target="", arguments=(), activation=own.target, own=own, gate=_gate(keys, Gate.NONE), spec_keys=keys,
         notes=() if own.flops is not None else (note,),
     )  # fmt: skip
 
@@ -270,7 +240,7 @@ def module_spec(variant: Variant, d_model: int, d_ff: int) -> ImportedSpec:
     """The spec of a variant that names a module of somebody else's."""
     if variant.target.startswith(HF):
         return HFSpec(target=variant.target, d_model=d_model, d_ff=d_ff, form=variant.form)
-    like = None if variant.like is None else form_like(variant.like, d_model=d_model, d_ff=d_ff)
+    like = None if variant.like is None else form_like(variant.like, d_model, d_ff)
     return ImportedSpec(target=variant.target, d_model=d_model, d_ff=d_ff, arguments=variant.arguments, like=like)
 
 
@@ -292,20 +262,27 @@ def _check_keys(text: str, keys: Iterable[str]) -> None:
             raise _unknown(key, text)
 
 
-def _parse_keys(text: str, pairs: list[str]) -> dict[str, Scalar]:
-    keys: dict[str, Scalar] = {}
+def _parse_keys(text: str, pairs: list[str]) -> tuple[Keys, Arm]:
+    """What follows the name, but for what is said of its process: that is the arm."""
+    keys: Keys = {}
+    arm: dict[str, str] = {}
+    env: list[str] = []
     for pair in pairs:
-        key, equals, value = pair.partition("=")
-        key = key.strip().replace("-", "_")
-        key = KEY_ALIASES.get(key, key)
-        if not key or not equals or not value.strip():
+        key, _, value = (part.strip() for part in pair.partition("="))
+        key = key.replace("-", "_")
+        if not key or not value:
             raise FfnbenchError(
                 f"cannot read {'@' + pair!r} in {text!r}", "a key is written @KEY=VALUE, e.g. swiglu@d_ff=2048"
             )
-        if key in keys:
+        if key in keys or key in arm:
             raise FfnbenchError(f"key {key!r} stands twice in {text!r}", "give each key once")
-        keys[key] = parse_scalar(value.strip())
-    return keys
+        if key == "env":
+            env += value.split(";")
+        elif key in ARM_KEYS:
+            arm[key] = value
+        else:
+            keys[key] = parse_scalar(value)
+    return keys, Arm(env=parse_env(env), **arm)
 
 
 def parse_scalar(text: str) -> Scalar:
@@ -321,29 +298,6 @@ def parse_scalar(text: str) -> Scalar:
             continue
         return found
     return text
-
-
-ARM_KEYS = keys_of(Of.PROCESS)
-_PAIR = re.compile(r"(?P<name>[A-Za-z_]\w*):(?P<value>.*)", re.DOTALL)
-
-
-def take_arm(text: str, pairs: Iterable[str]) -> tuple[Arm, list[str]]:
-    """The arm among the `KEY=VALUE` pairs of a variant, and the pairs that are left."""
-    given: dict[str, str] = {}
-    env: list[str] = []
-    rest = []
-    for pair in pairs:
-        key, _, value = pair.partition("=")
-        key, value = key.strip(), value.strip()
-        if key not in ARM_KEYS or not value:
-            rest.append(pair)
-        elif key == "env":
-            env += value.split(";")
-        elif key in given:
-            raise FfnbenchError(f"key {key!r} stands twice in {text!r}", "give each key once")
-        else:
-            given[key] = value
-    return Arm(env=parse_env(env), **given), rest
 
 
 def parse_env(texts: Iterable[str]) -> tuple[tuple[str, str], ...]:

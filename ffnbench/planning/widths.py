@@ -18,10 +18,10 @@ from ffnbench.ffn.width_rules import (
     width_by_rule,
     width_for,
 )
+from ffnbench.names import choose
 from ffnbench.plan import ACTIVE_PARAMS, GIVEN, Arm, Case, Probe, Sizing, Workload
-from ffnbench.planning.keys import flag, limit_of, moe_of, number
-from ffnbench.planning.lists import one
-from ffnbench.planning.variant_text import MOE_KEYS, Variant, choose, module_spec
+from ffnbench.planning.keys import MOE_KEYS, flag, limit_of, moe_of, number
+from ffnbench.planning.variant_text import Variant, module_spec
 from ffnbench.planning.workload import workload_of
 from ffnbench.request import CompareRequest
 
@@ -36,7 +36,7 @@ class Sizer:
         self.match = choose(Match, "match", request.match)
         multiple = DEFAULT_MULTIPLE if request.multiple_of is None else request.multiple_of
         self.multiple_of = read_positive("multiple_of", multiple)
-        self.d_model = read_positive("d_model", one("d_model", request.d_model))
+        self.d_model = read_positive("d_model", request.d_model)
         self._check_flags()
 
     def _check_flags(self) -> None:

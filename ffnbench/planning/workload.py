@@ -1,56 +1,56 @@
-"""Flags and keys -> Workload: what a variant is fed, each value checked. Pure."""
+"""Flags and keys -> Workload: what a variant is fed and how it is run, each value checked. Pure."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import product
+from typing import Any, Generic, TypeVar
 
 from ffnbench.errors import FfnbenchError
+from ffnbench.ffn.attention import AttentionSpec
 from ffnbench.ffn.dtypes import DTYPES, item_bytes
 from ffnbench.ffn.moe import Routing
-from ffnbench.ffn.spec import Scalar, read_positive
-from ffnbench.names import hint_for, normalise
+from ffnbench.ffn.spec import ActivationSpec, FFNSpec, Gate, ImportedSpec, Scalar, read_positive
+from ffnbench.names import choose, hint_for, normalise
 from ffnbench.plan import (
     MODE_ALIASES,
+    SWEPT,
+    AnySpec,
     Backend,
     Cache,
+    Case,
     CompileMode,
     MatmulPrecision,
     Mode,
-    Plan,
     Time,
     Workload,
     values_of,
 )
-from ffnbench.planning.keys import flag
-from ffnbench.planning.lists import one
-from ffnbench.planning.variant_text import ALL, COMPILE_KEYS, Variant, choose
-from ffnbench.request import CompareRequest
+from ffnbench.planning.keys import flag, number
+from ffnbench.planning.variant_text import BACKEND_KEYS, COMPILE_KEYS, Variant
+from ffnbench.request import BlockRequest, CompareRequest, TimingRequest, several
 
 DEVICES = ("auto", "cpu", "cuda")  # as torch calls them; ROCm's are cuda
-ALSO_CUDA = ("gpu", "nvidia", "rocm", "hip", "amd")
+FLAGS = ("batch", "seq_len", "dtype", "device", "mode", "backend", "routing", "time", "cache", "matmul_precision",
+         "reduced_reductions")  # fmt: skip
 _NUMBERED = re.compile(r"cuda:[0-9]{1,4}")
 
 
 def workload_of(request: CompareRequest, variant: Variant) -> Workload:
     """The workload of a variant: its own keys win over the flags. Raises FfnbenchError for what can't be."""
-    names = ("dtype", "device", "mode", "backend", "routing", "time", "cache", "matmul_precision", "reduced_reductions")
-    flags: dict[str, Scalar] = {
-        "batch": one("batch", request.batch),
-        "seq_len": one("seq_len", request.seq_len),
-        "threads": 1 if request.threads is None else one("threads", request.threads),
-        **{name: getattr(request, name) for name in names},
-    }
-    own = variant.workload_keys
-    given = flags | own
-    slowdown = given.get("slowdown", 0.0)
-    if not isinstance(slowdown, int | float) or isinstance(slowdown, bool) or not 0 <= slowdown <= 10:
+    flags = {name: getattr(request, name) for name in FLAGS}
+    threads = 1 if request.threads is None else request.threads
+    given: dict[str, Any] = flags | {"threads": threads} | variant.workload_keys
+    slowdown = number(given, "slowdown", 0.0, "e.g. 0.05 is 5%")
+    if not 0 <= slowdown <= 10:
         raise FfnbenchError(f"slowdown must be a share of the call's own time, not {slowdown!r}", "e.g. 0.05 is 5%")
     dtype = DTYPES.canonical(str(given["dtype"]))
     device, cache = device_of(str(given["device"])), choose(Cache, "cache", given["cache"])
     precision = choose(MatmulPrecision, "matmul_precision", given["matmul_precision"])
     reduced = flag(given, "reduced_reductions", True)
-    # a flag about the time of a GPU is not meant for a variant that names the CPU itself
-    wall = device == "cpu" and "device" in own and "time" not in own
     return Workload(
         batch=read_positive("batch", given["batch"]),
         seq_len=read_positive("seq_len", given["seq_len"]),
@@ -59,11 +59,11 @@ def workload_of(request: CompareRequest, variant: Variant) -> Workload:
         mode=mode_of(given["mode"]).value,
         threads=read_positive("threads", given["threads"]),
         backend=_backend(str(given["backend"]), variant).value,
-        slowdown=float(slowdown),
+        slowdown=slowdown,
         routing=_routing(given["routing"], variant),
-        compile=choose(CompileMode, "compile", own.get("compile", CompileMode.DEFAULT.value)).value,
-        freeze=flag(own, "freeze", False),
-        time=(Time.WALL if wall else _time(given["time"], device, cache)).value,
+        compile=choose(CompileMode, "compile", given.get("compile", CompileMode.DEFAULT.value)).value,
+        freeze=flag(given, "freeze", False),
+        time=_time(given["time"], device, cache).value,
         cache=cache.value,
         # what nothing depends on is at its default, so that the row is no other one
         matmul_precision=(precision if dtype == "float32" else MatmulPrecision.HIGHEST).value,
@@ -72,31 +72,17 @@ def workload_of(request: CompareRequest, variant: Variant) -> Workload:
 
 
 def _time(asked: Scalar, device: str, cache: Cache) -> Time:
-    """Which time is the latency. Of `auto` some is only known once it has become a device: `refuse_time`."""
-    if asked is None:
-        return Time.DEVICE if device not in ("cpu", "auto") and cache is Cache.COLD else Time.WALL
-    time = choose(Time, "time", asked)
+    """Which time is the latency. What a CPU works and what a caller waits for are one; see also Workload.on."""
+    time = None if asked is None else choose(Time, "time", asked)
     if time is Time.WALL and cache is Cache.COLD and device != "cpu":
         raise FfnbenchError(
             "calls of a cold cache are timed one by one, so on a GPU their time is the device's, not what a caller "
             "waits for",
             "leave time=wall out, or cache=cold",
         )
-    if time is Time.DEVICE and device == "cpu":
-        raise _none_of_a_cpu()
-    return time
-
-
-def _none_of_a_cpu(label: str = "") -> FfnbenchError:
-    told = "a CPU has no time of its own: what it works and what a caller waits for are one"
-    return FfnbenchError(f"{label!r}: {told}" if label else told, "leave time=device out")
-
-
-def refuse_time(plan: Plan) -> None:
-    """Raise FfnbenchError where the device's time is asked for, and `auto` has become the CPU."""
-    for case in plan.cases:
-        if case.workload.device == "cpu" and case.workload.time == Time.DEVICE.value:
-            raise _none_of_a_cpu(case.label)
+    if device == "cpu":
+        return Time.WALL
+    return time or (Time.DEVICE if device != "auto" and cache is Cache.COLD else Time.WALL)
 
 
 def mode_of(asked: Scalar) -> Mode:
@@ -116,10 +102,6 @@ def _backend(asked: str, variant: Variant) -> Backend:
     about = [key for key in COMPILE_KEYS if key in variant.workload_keys]
     if about and "backend" not in variant.workload_keys:
         return Backend.COMPILE
-    if asked == ALL:
-        raise FfnbenchError(
-            f"a key names one backend, and {ALL!r} is several, in {variant.text!r}", "try --backend all"
-        )
     backend = choose(Backend, "backend", asked)
     if about and backend is not Backend.COMPILE:
         raise FfnbenchError(
@@ -141,11 +123,111 @@ def _routing(asked: Scalar, variant: Variant) -> str | None:
 
 def device_of(text: str) -> str:
     """A device by name; raises FfnbenchError for what is none."""
-    kind, colon, number = text.lower().partition(":")
-    if kind in ALSO_CUDA:
-        raise FfnbenchError(
-            f"unknown device {text!r}", f"torch calls NVIDIA's and AMD's GPUs cuda: --device cuda{colon}{number}"
-        )
+    kind, colon, _ = text.lower().partition(":")
     if kind not in DEVICES or (colon and not _NUMBERED.fullmatch(text.lower())):
-        raise FfnbenchError(f"unknown device {text!r}", hint_for(kind, DEVICES, "devices: auto, cpu, cuda, cuda:0"))
+        every = "devices: auto, cpu, cuda (NVIDIA's and AMD's GPUs), cuda:0"
+        raise FfnbenchError(f"unknown device {text!r}", hint_for(kind, DEVICES, every))
     return text.lower()
+
+
+# Lists: each combination of values is a group
+
+R = TypeVar("R", CompareRequest, BlockRequest, TimingRequest)
+READ: Mapping[str, Callable[[Any], int | str]] = {
+    **{key: partial(read_positive, key) for key in ("d_model", "threads", "batch", "seq_len", "elements")},
+    "dtype": lambda text: DTYPES.canonical(str(text)),
+    "mode": lambda text: mode_of(text).value,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupAsked(Generic[R]):
+    """One combination: the values that groups differ in, and the request with one value of each list."""
+
+    values: Mapping[str, int | str]
+    request: R
+
+
+def groups_asked(request: R, keys: Iterable[str] = SWEPT) -> list[GroupAsked[R]]:
+    """Each combination of the values of the lists, the last key changing first; one where there is no list."""
+    given = {key: getattr(request, key) for key in keys}
+    lists = {key: several(key, value, READ[key]) for key, value in given.items() if value is not None}
+    swept = [key for key, values in lists.items() if len(values) > 1]
+    alone: dict[str, Any] = {key: values[0] for key, values in lists.items()}
+    chosen = (dict(zip(swept, values, strict=True)) for values in product(*(lists[key] for key in swept)))
+    return [GroupAsked(values=values, request=replace(request, **alone | values)) for values in chosen]
+
+
+# Backends: which were asked for, and why one can't run a case, as far as that is known without a machine
+
+ALL = "all"  # in place of a list of backends: every one
+ONEDNN_DTYPES = ("float32", "bfloat16")
+
+
+def lack_of(ffn: AnySpec, work: Workload) -> tuple[str, str]:
+    """Why the workload's backend can't run this network, and what to do instead; empty where nothing speaks against it.
+
+    Device `auto` says nothing yet: ask again once it is known.
+    """
+    backend, forward = Backend(work.backend), work.mode == Mode.FORWARD.value
+    form = ffn.ours if isinstance(ffn, ImportedSpec) else ffn if isinstance(ffn, FFNSpec) else None
+    if backend is Backend.ONEDNN:
+        if work.accelerated:
+            return "oneDNN runs on the CPU", "use --device cpu"
+        if work.dtype not in ONEDNN_DTYPES:
+            return f"onednn computes in {' and '.join(ONEDNN_DTYPES)} alone", f"use --dtype {ONEDNN_DTYPES[0]}"
+        if not forward:
+            return "onednn is for inference: its packed weights have no gradient", "use --mode forward"
+        if isinstance(ffn, ActivationSpec):
+            return "an activation alone has no linear layers", ""
+        if isinstance(ffn, FFNSpec) and ffn.moe is not None:
+            return "onednn packs no experts", ""
+    if backend in (Backend.PACKED, Backend.PACKED_UP_GATE):
+        if isinstance(ffn, AttentionSpec | ActivationSpec):
+            return "it has no gate to pack with up", "`ffnbench compare` measures an FFN alone"
+        if isinstance(ffn, ImportedSpec) and form is None:
+            return "ffnbench can't tell its gate from its up", "@like=swiglu says that it is one"
+        if form is None or form.gate is not Gate.INNER:
+            return "only an inner gate can be packed with up, and it has none", "swiglu has one"
+    if backend is Backend.COMPILE and work.freeze and not forward:
+        return "freeze is for inference: constants have no gradient", "use --mode forward"
+    return "", ""
+
+
+def refuse_lacking(case: Case) -> None:
+    """Raise FfnbenchError for a case that its backend can't run."""
+    why, hint = lack_of(case.ffn, case.workload)
+    if why:
+        raise FfnbenchError(f"{case.label!r} can't be run: {why}", hint)
+
+
+def lacks(ffn: AnySpec, work: Workload) -> str:
+    """As `lack_of`, in one line."""
+    return "; ".join(filter(None, lack_of(ffn, work)))
+
+
+def parse_backends(text: str) -> tuple[Backend, ...]:
+    """One backend, `eager,onednn`, or `all`, each once; raises FfnbenchError for none, and for unknown ones."""
+    parts = [part.strip() for part in text.split(",") if part.strip()]
+    if not parts:
+        raise FfnbenchError("no backend given", "backends: " + ", ".join((*values_of(Backend), ALL)))
+    return tuple(Backend) if ALL in parts else tuple(dict.fromkeys(choose(Backend, "backend", part) for part in parts))
+
+
+def refuse_several(text: str, what: str) -> None:
+    """Raise FfnbenchError where a command that has one backend is given a list."""
+    if len(parse_backends(text)) > 1:
+        raise FfnbenchError(f"{what} is measured with one backend, not {text!r}", "`ffnbench compare` takes a list")
+
+
+def labels_of(variant: Variant, backends: Iterable[Backend]) -> dict[str, Backend | None]:
+    """The rows of a variant by label, with the backend of each; None where the variant says itself how it is run."""
+    several = tuple(backends)
+    if BACKEND_KEYS & variant.workload_keys.keys():
+        return {variant.label: None}
+    if len(several) == 1:
+        return {variant.label: several[0]}
+    return {
+        variant.label if backend is Backend.EAGER else f"{variant.label}@backend={backend.value}": backend
+        for backend in several
+    }

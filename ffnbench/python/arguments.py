@@ -23,7 +23,7 @@ from ffnbench.ffn.spec import Init
 from ffnbench.ffn.width_rules import Match
 from ffnbench.plan import MODE_ALIASES, Backend, Cache, MatmulPrecision, Mode, Time, values_of
 from ffnbench.planning.fields import flag_of, kind_of, read, takes_list
-from ffnbench.planning.variant_text import ALL
+from ffnbench.planning.workload import ALL
 from ffnbench.python.targets import variant_text, variants_text
 from ffnbench.report.flags import Output
 

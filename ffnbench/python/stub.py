@@ -32,7 +32,8 @@ from ffnbench.ffn.spec import FFNSpec as FFNSpec
 from ffnbench.report.answers import Answer as Answer
 from ffnbench.report.shown_check import ShownCheck as Check
 from ffnbench.report.shown_report import ShownReport as Report
-from ffnbench.version import __version__ as __version__
+
+__version__: str
 
 Variant = str | os.PathLike[str] | Callable[..., nn.Module | torch.Tensor]
 Variants = Variant | Sequence[Variant] | Mapping[str, Variant]

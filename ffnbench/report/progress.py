@@ -59,13 +59,13 @@ class ProgressBar:
             print(line + eta, file=sys.stderr, flush=True)
 
 
-def wait_text(seconds: float, *, at_most: bool, others: float | None = None, cpus: int = 1) -> str:
-    """How long it will take, told before it begins, and that others use CPUs now where they do."""
-    told = f"measuring takes {'at most' if at_most else 'about'} {duration(seconds)}"
+def wait_text(seconds: float | None, *, others: float | None = None, cpus: int = 1) -> str:
+    """How long it takes at most, where that is known, and that others use CPUs now where they do."""
+    told = "" if seconds is None else f"measuring takes at most {duration(seconds)}"
     if others is None:
         return told
     busy = f"others use {others:.1f} of its {cpus} CPUs" if cpus > 1 else f"others use {others:.0%} of its CPU"
-    return f"{told} on a quiet machine; this one is busy now: {busy}"
+    return f"{told} on a quiet machine; this one is busy now: {busy}" if told else f"this machine is busy now: {busy}"
 
 
 def duration(seconds: float) -> str:

@@ -16,7 +16,6 @@ from ffnbench.ffn.attention import AttentionSpec, Form, working_bytes
 from ffnbench.ffn.dtypes import item_bytes
 from ffnbench.ffn.spec import FFNSpec, HFSpec
 from ffnbench.plan import Backend, Case, Kind, NoProbe, Note, NoteKind, Plan, Workload, cost_of
-from ffnbench.planning.workload import refuse_time
 from ffnbench.result import DeviceSeen
 from ffnbench.run.session import WorkerLost
 from ffnbench.units import IEC, counted, quantity
@@ -42,7 +41,6 @@ class Devices:
         auto = "auto" in _used(plan)
         plan = plan.with_device(auto_device(facts))
         check_devices(plan, facts)
-        refuse_time(plan)
         try:
             told = _told_of(plan, ask)
         except WorkerLost as lost:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import math
-import re
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
@@ -19,15 +18,13 @@ from ffnbench.activations.facts import Facts
 from ffnbench.activations.user_activation import OwnActivation
 from ffnbench.errors import FfnbenchError, Unfinished, Unsupported
 from ffnbench.ffn.cost import Cost
-from ffnbench.ffn.spec import HF, ActivationSpec, ImportedSpec
+from ffnbench.ffn.spec import ActivationSpec, ImportedSpec
 from ffnbench.models.model import OwnMLP
 from ffnbench.plan import OWN, Arm, Backend, Cache, Case, CompileMode, MatmulPrecision, Probe, Time, Workload
 from ffnbench.result import Agreement, Curve
 from ffnbench.run.session import Session, WorkerLost
-from ffnbench.targets import refuse_missing
 from ffnbench.worker.channel import Message
 
-_TARGET = re.compile(r"[^:@=]+:[A-Za-z_][\w.]*")
 EAGERLY: dict[str, Any] = {
     "backend": Backend.EAGER.value, "compile": CompileMode.DEFAULT.value, "freeze": False, "time": Time.WALL.value,
     "cache": Cache.HOT.value, "matmul_precision": MatmulPrecision.HIGHEST.value, "reduced_reductions": True,
@@ -122,8 +119,6 @@ class Prober(Probe):
     def _ask(self, target: str, request: Message) -> Message:
         if (told := self._told.get(question := json.dumps(request))) is not None:
             return told
-        if self._arm == OWN and _TARGET.fullmatch(target) and not target.startswith(HF):
-            refuse_missing(target)  # at once: a worker takes seconds to start
         self.torch_or_error()
         try:
             answer = self.start().ask(request, self._timeout_s)

@@ -32,7 +32,7 @@ from ffnbench.ffn.modules import OwnForm, reference_output
 from ffnbench.ffn.spec import ActivationSpec, ImportedSpec
 from ffnbench.metrics import DEVICE_TIME, ERROR, HIT, HOST_TIME, LOAD
 from ffnbench.plan import Case, Plan, Workload
-from ffnbench.planning.backend_limits import lacks
+from ffnbench.planning.workload import lacks
 from ffnbench.result import Roof
 from ffnbench.worker import meters, peak_memory, precision
 from ffnbench.worker.ceiling_calls import Ceilings

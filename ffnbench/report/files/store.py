@@ -19,7 +19,7 @@ def report_text(report: Report) -> str:
     """Strict JSON with one line for each element of each list, so that two runs can be compared by diff."""
     data = jsonable.encode(report) | {"seal": seal(report)}
     parts = []
-    for key, value in data.items():
+    for key, value in sorted(data.items(), key=lambda item: isinstance(item[1], list)):  # the samples stand last
         if isinstance(value, list) and value:
             items = ",\n  ".join(jsonable.text_of(item) for item in value)
             parts.append(f" {json.dumps(key)}: [\n  {items}\n ]")

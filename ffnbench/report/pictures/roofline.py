@@ -68,7 +68,7 @@ def roofline(report: Report) -> Roofline:
     """
     if not report.roofs:
         raise no_ceilings()
-    found = ceilings_of(report.run, report.costs)
+    found = ceilings_of(report, report.costs)
     if not any({Bound.PRODUCTS, Bound.BYTES} & bounds.keys() for bounds in found.values()):
         raise FfnbenchError(
             "other work disturbed every ceiling of this run", "measure again while the machine is quiet"

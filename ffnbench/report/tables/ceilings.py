@@ -69,7 +69,7 @@ def ceiling_lines(report: Report) -> list[str]:
     """What the ceilings of this run are: of each bound the fastest, those first that hold a row back."""
     if not report.shares:
         return []
-    bounds = ceilings_of(report.run, report.costs).values()
+    bounds = ceilings_of(report, report.costs).values()
     ceilings = {ceiling.roof.name: ceiling for found in bounds for ceiling in found.values()}.values()
     binding = {share.roof for share in report.shares}
     told: list[str] = []

@@ -16,7 +16,7 @@ from ffnbench.ffn.width_rules import RULES
 from ffnbench.models.presets import PRESETS
 from ffnbench.names import hint_for
 from ffnbench.plan import Backend, CompileMode, values_of
-from ffnbench.planning.key_table import KEYS
+from ffnbench.planning.keys import KEYS
 from ffnbench.report.formats import View, view_of
 from ffnbench.report.records import Record, table_of
 from ffnbench.result import Environment
