@@ -102,12 +102,12 @@ class Place:
 
     def asked_for(self, given: Input) -> set[Path]:
         """The paths that an input names as outputs."""
-        texts = given.values("-o", "--out", "--append", "--update")
+        texts = given.values("-o", "--out")
         for value in given.values("--export"):
             kind, _, path = value.partition("=")
             texts.append(path or f"{kind}.{'txt' if kind == 'go-bench' else 'json'}")
         if {"--append", "--update"} & set(given.argv):
-            texts += [word for word in given.argv[1:] if not word.startswith("-")]
+            texts += [word for word in given.argv[1:] if word in given.files]
         if given.argv[0] == "plot-activations" and not given.values("-o", "--out"):
             texts.append("activations.png")
         if "github" in " ".join(given.argv) and "GITHUB_STEP_SUMMARY" in given.env:

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from conftest import ffnbench
+from conftest import ProberHere, ffnbench
 from rich.cells import cell_len
 
 from ffnbench import api, cli
@@ -23,7 +23,6 @@ from ffnbench.report.tables.activations import facts_records, facts_table, facts
 from ffnbench.report.tables.text import plain
 from ffnbench.request import PictureRequest
 from ffnbench.result import Curve
-from ffnbench.run.prober import Prober
 
 OWN = """
 import torch
@@ -44,9 +43,12 @@ def step(x): return x.sign()
 
 
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, on_machine) -> Path:
+    """With functions of the user's, which are looked at in this process."""
     (tmp_path / "mine.py").write_text(OWN)
     monkeypatch.chdir(tmp_path)
+    monkeypatch.delitem(sys.modules, "mine", raising=False)
+    on_machine(prober=ProberHere)
     return tmp_path
 
 
@@ -132,17 +134,8 @@ def test_mistakes_are_exit_2_and_leave_no_file(folder: Path, monkeypatch, capsys
     assert (folder / "mine.py.png").read_text() == "precious"
 
 
-@pytest.mark.slow
-def test_a_function_that_hangs_is_given_up(folder: Path) -> None:
-    (folder / "slow.py").write_text("import time\ntime.sleep(60)\n")
-    done = ffnbench("plot-activations", "--activations", "slow.py:f", "--timeout", "1", cwd=folder)
-    assert done.returncode == 2
-    assert "no answer within 1 s" in done.stderr
-    assert not (folder / "activations.png").exists()
-
-
 def test_facts_of_all_activations_fit_and_say_what_they_are(folder: Path) -> None:
-    with Prober(60) as prober:
+    with ProberHere() as prober:
         chosen = select(every_activation() + ",mine.py:telu,mine.py:step,mine.py:bare", prober)
         facts = {label: prober.facts(spec) for label, spec in chosen.items()}
         assert prober.describe("mine.py:module") is None
