@@ -7,7 +7,7 @@ import re
 import shlex
 
 import pytest
-from conftest import ROOT, FakeLaunch, ProberHere, SidesProber, two_sides
+from conftest import ROOT, FakeLaunch, ProberHere, two_sides
 
 from ffnbench import api
 from ffnbench.api import measuring
@@ -66,7 +66,7 @@ def test_shell_lines_are_commands_that_work(document, line, tmp_path, monkeypatc
         (tmp_path / name).write_text(report_text(saved))
     if "timm" in line:
         pytest.importorskip("timm")
-    on_machine(launch, SidesProber)
+    on_machine(launch, ProberHere)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setattr(measuring, "_pause", lambda seconds, sink: None)
     monkeypatch.setattr(exam, "measure", a_selftest)
