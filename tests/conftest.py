@@ -211,9 +211,12 @@ class InThisProcess:
         return FACTS
 
     def ask(self, request: dict, timeout_s: float) -> dict:
-        from ffnbench.worker.loop import answer_to
-        from ffnbench.worker.probe_jobs import JOBS  # with torch, which not every test needs
+        import torch  # which not every test needs
 
+        from ffnbench.worker.loop import answer_to
+        from ffnbench.worker.probe_jobs import JOBS
+
+        torch.set_num_threads(1)
         return answer_to(JOBS[request["do"]], request)
 
     def close(self) -> None:
