@@ -130,6 +130,6 @@ def test_a_label_that_is_typed_is_shown(call) -> None:
     for name in ("[/x]", "\x1b[31m", "a\nb", "\udcff"):
         code, out, err = call("cost", "--variants", f"{name}=relu")
         assert code == 0, err
-        assert "4.72" in out  # params, in millions
+        assert "4,718,592" in out
         assert not OBEYED.search(out + err)
         assert "\udcff" not in out
