@@ -17,7 +17,8 @@ from ffnbench.result import Curve
 nbformat = pytest.importorskip("nbformat")
 nbclient = pytest.importorskip("nbclient")
 pytest.importorskip("ipykernel")
-pytestmark = pytest.mark.filterwarnings("ignore")  # of Jupyter's own packages: they come and go
+# a kernel takes long to start; warnings of Jupyter's own packages come and go
+pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]
 
 FAKED = f"""
 import sys
@@ -132,7 +133,6 @@ def test_an_interruption_stops_the_notebook(cells) -> None:
     assert len(stopped.traceback) == 2
 
 
-@pytest.mark.slow
 def test_the_notebook_measures(tmp_path: Path) -> None:
     """As it stands there, with real workers."""
     cells = executed(tmp_path, nbformat.read(ROOT / "docs" / "python.ipynb", as_version=4).cells)
