@@ -1,9 +1,8 @@
 """Whether shares of a ceiling are true: `python benchmarks/ceilings_exam.py [--cases N]`, half an hour for 200 cases.
 
 Draws cases, measures them a few at a time beside their ceilings, and counts rows that lie above 100 %: whatever runs a
-case is a path that the machine has, so such a row means that a ceiling is too low. `--repeat N` measures one plan N
-times, a pause between, and tells by how much each row's share moves. Ends with 1 where a promise is broken. Where
-something else works on the machine few rows have a share; `--threads 1` leaves it a CPU.
+case is a path that the machine has, so such a row means that a ceiling is too low. Ends with 1 where one is, its
+whole interval. Where something else works on the machine few rows have a share; `--threads 1` leaves it a CPU.
 """
 
 from __future__ import annotations
@@ -11,7 +10,6 @@ from __future__ import annotations
 import argparse
 import random
 import sys
-import time
 from collections import Counter
 from dataclasses import dataclass
 from statistics import median
@@ -28,8 +26,6 @@ INFERENCE = {Backend.ONEDNN.value}  # what has no backward
 NEEDS_GATE = {Backend.PACKED.value, Backend.PACKED_UP_GATE.value}
 TOGETHER = 5  # cases of one run
 MOST_FLOPS = 4e10  # of one call, so that a run ends
-REPEATED = ",".join(f"swiglu@seq_len={tokens}@backend=BACKEND" for tokens in (1, 16, 512))
-WITHIN = 0.03  # of a share that repeats
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,47 +95,18 @@ def exam(asked: argparse.Namespace) -> bool:
     return not surely
 
 
-def repeated(asked: argparse.Namespace) -> bool:
-    """Whether each row's share stays within 3 % over so many runs of one plan."""
-    variants, missing = ",".join(REPEATED.replace("BACKEND", one) for one in asked.backends), Counter[str]()
-    shares: dict[str, list[float]] = {}
-    for number in range(asked.repeat):
-        print(f"{number} of {asked.repeat}", file=sys.stderr, flush=True)
-        for dtype in asked.dtypes:
-            time.sleep(asked.pause if number else 0.0)
-            report = ffnbench.compare(
-                variants, d_model=768, d_ff=2048, match="none", metrics="latency,ceilings", dtype=dtype,
-                threads=asked.threads,
-            )  # fmt: skip
-            for row in rows_of(report, f"{dtype}: ", missing):
-                shares.setdefault(row.name, []).append(row.share.share.value)
-    kept = True
-    print(f"{'row':60} {'runs':>5} {'share':>8} {'moves':>7}")
-    for name, values in shares.items():
-        moved = max(values) / min(values) - 1
-        kept &= moved <= WITHIN
-        moves = f"{100 * moved:5.1f} %" if len(values) > 1 else "-"
-        print(f"{name:60} {len(values):5} {100 * median(values):6.1f} % {moves:>7}{'  BROKEN' * (moved > WITHIN)}")
-    for why, number in missing.most_common():
-        print(f"without a share: {number} ({why})")
-    return kept
-
-
 def main() -> int:
-    """Draw, or repeat."""
+    """Draw."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     known = ", ".join(one.value for one in Backend)
     parser.add_argument("--cases", type=int, default=200)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--repeat", type=int, default=0, metavar="RUNS")
-    parser.add_argument("--pause", type=float, default=30.0, help="seconds between repeated runs")
     parser.add_argument("--dtypes", type=lambda text: text.split(","), default=["float32"])
     parser.add_argument(
         "--backends", type=lambda text: text.split(","), default=["eager", "packed", "onednn"], help=known
     )
     parser.add_argument("--threads", type=int)
-    asked = parser.parse_args()
-    return 0 if (repeated if asked.repeat else exam)(asked) else 1
+    return 0 if exam(parser.parse_args()) else 1
 
 
 if __name__ == "__main__":

@@ -5,8 +5,6 @@ Each takes `d_model, d_ff`. They keep buffers and caches, mix tokens, draw rando
 
 from __future__ import annotations
 
-import math
-
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -50,14 +48,6 @@ class Spectral(Plain):
         parametrizations.spectral_norm(self.up)
 
 
-class Weighted(Plain):
-    """Weight norm: the weight is computed in each call."""
-
-    def __init__(self, d_model: int, d_ff: int) -> None:
-        super().__init__(d_model, d_ff)
-        parametrizations.weight_norm(self.up)
-
-
 class Counted(Plain):
     """Counts its calls in a buffer of integers."""
 
@@ -89,20 +79,6 @@ class Rotary(Plain):
         return self.mlp(torch.cat([a * cos - b * sin, a * sin + b * cos, rest], -1))
 
 
-class LastTable(Plain):
-    """A table of positions that is kept for the last shape alone, as a buffer that is not saved."""
-
-    def __init__(self, d_model: int, d_ff: int) -> None:
-        super().__init__(d_model, d_ff)
-        self.register_buffer("table", None, persistent=False)
-
-    def forward(self, x: Tensor) -> Tensor:
-        if self.table is None or self.table.shape != x.shape[1:] or self.table.dtype != x.dtype:
-            places = torch.arange(x.shape[1], dtype=torch.float64)[:, None] / torch.arange(1, x.shape[2] + 1)
-            self.table = places.sin().to(x.dtype)
-        return self.mlp(x + self.table)
-
-
 class Packed(nn.Module):
     """Packs gate and up into one weight at its first call in eval mode, and keeps that."""
 
@@ -129,22 +105,6 @@ class ShortConvolution(Plain):
 
     def forward(self, x: Tensor) -> Tensor:
         return self.mlp(self.mix(x.transpose(1, 2))[..., : x.shape[1]].transpose(1, 2))
-
-
-class ShiftedTokens(Plain):
-    """Half of each token is that of the one before it."""
-
-    def forward(self, x: Tensor) -> Tensor:
-        half = x.shape[-1] // 2
-        before = F.pad(x, (0, 0, 1, 0))[:, :-1]
-        return self.mlp(torch.cat([before[..., :half], x[..., half:]], -1))
-
-
-class MeanOfTokens(Plain):
-    """Each token sees the mean of its sequence."""
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.mlp(x + x.mean(1, keepdim=True))
 
 
 class Lazy(nn.Module):
@@ -178,13 +138,6 @@ class ChannelsFirst(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         return self.down(F.gelu(self.up(x.transpose(1, 2)))).transpose(1, 2)
-
-
-class CopyGiven(Plain):
-    """A contiguous copy of a view."""
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.mlp(x.transpose(0, 1).contiguous()).transpose(0, 1).contiguous()
 
 
 class InPlace(Plain):
@@ -229,20 +182,6 @@ class OwnRouter(nn.Module):
         return y.view(x.shape)
 
 
-class HalfOfTokens(Plain):
-    """Works on the half of the tokens that a router likes best; the others pass."""
-
-    def __init__(self, d_model: int, d_ff: int) -> None:
-        super().__init__(d_model, d_ff)
-        self.router = nn.Linear(d_model, 1)
-
-    def forward(self, x: Tensor) -> Tensor:
-        scores = self.router(x)
-        best = scores.squeeze(-1).topk(max(1, x.shape[1] // 2), -1).indices[..., None].expand(-1, -1, x.shape[-1])
-        picked = x.gather(1, best)
-        return x.scatter(1, best, picked + self.mlp(picked) * scores.gather(1, best[..., :1]).sigmoid())
-
-
 class Dropped(Plain):
     """Dropout on the hidden layer and on the output, in train mode."""
 
@@ -258,32 +197,11 @@ class Noisy(Plain):
         return self.mlp(x + 0.1 * torch.randn_like(x))
 
 
-class DropPath(Plain):
-    """Leaves out whole sequences in train mode."""
-
-    def forward(self, x: Tensor) -> Tensor:
-        if not self.training:
-            return x + self.mlp(x)
-        kept = torch.rand(x.shape[0], 1, 1, device=x.device).to(x.dtype) < 0.8
-        return x + self.mlp(x) * kept / 0.8
-
-
 class Recomputed(Plain):
     """Its hidden layer is computed again in backward."""
 
     def forward(self, x: Tensor) -> Tensor:
         return checkpoint(self.mlp, x, use_reentrant=False) if torch.is_grad_enabled() else self.mlp(x)
-
-
-class Normed(Plain):
-    """A norm before it and the residual around it."""
-
-    def __init__(self, d_model: int, d_ff: int) -> None:
-        super().__init__(d_model, d_ff)
-        self.norm = nn.LayerNorm(d_model)
-
-    def forward(self, x: Tensor) -> Tensor:
-        return x + self.mlp(self.norm(x))
 
 
 class RootMean(Plain):
@@ -304,22 +222,6 @@ class Tied(Plain):
     def __init__(self, d_model: int, d_ff: int) -> None:
         super().__init__(d_model, d_ff)
         self.up.weight = self.gate.weight
-
-
-class Unused(Plain):
-    """A head that is there for training with another loss, and not called."""
-
-    def __init__(self, d_model: int, d_ff: int) -> None:
-        super().__init__(d_model, d_ff)
-        self.head = nn.Linear(d_model, 10)
-
-
-class Frozen(Plain):
-    """One weight that is not trained."""
-
-    def __init__(self, d_model: int, d_ff: int) -> None:
-        super().__init__(d_model, d_ff)
-        self.up.weight.requires_grad_(False)
 
 
 class LowRankAdapter(Plain):
@@ -344,17 +246,6 @@ class ZeroAtFirst(Plain):
         nn.init.zeros_(self.down.weight)
 
 
-class Scaled(Plain):
-    """A gain for each channel, tiny at the beginning."""
-
-    def __init__(self, d_model: int, d_ff: int) -> None:
-        super().__init__(d_model, d_ff)
-        self.gain = nn.Parameter(1e-5 * torch.ones(d_model))
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.gain * self.mlp(x)
-
-
 class Skipping(Plain):
     """Skips sequences that are padding."""
 
@@ -363,42 +254,9 @@ class Skipping(Plain):
         return self.mlp(x) if bool(full.all()) else x
 
 
-class Parts(Plain):
-    """A few tokens at a time, to save memory."""
-
-    def forward(self, x: Tensor) -> Tensor:
-        return torch.cat([self.mlp(part) for part in x.split(max(1, math.ceil(x.shape[1] / 3)), 1)], 1)
-
-
 class Quantised(Plain):
     """Rounds its input to a grid, straight through: an honest one that says so."""
 
     def forward(self, x: Tensor) -> Tensor:
         rounded = (x * 16).round() / 16
         return self.mlp(x + (rounded - x).detach())
-
-
-class Remembered(Plain):
-    """A moving mean of its input in a buffer, in train mode, which the output does not depend on."""
-
-    mean: Tensor
-
-    def __init__(self, d_model: int, d_ff: int) -> None:
-        super().__init__(d_model, d_ff)
-        self.register_buffer("mean", torch.zeros(d_model))
-
-    def forward(self, x: Tensor) -> Tensor:
-        if self.training:
-            self.mean.lerp_(x.detach().mean((0, 1)).to(self.mean.dtype), 0.1)
-        return self.mlp(x)
-
-
-class Halves(nn.Module):
-    """Gate and up in one product, whose halves F.glu multiplies."""
-
-    def __init__(self, d_model: int, d_ff: int) -> None:
-        super().__init__()
-        self.up, self.down = nn.Linear(d_model, 2 * d_ff), nn.Linear(d_ff, d_model)
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.down(F.glu(self.up(x), -1))

@@ -1,10 +1,9 @@
-"""Whether honest rows are left alone, and what judging costs: `python benchmarks/honest_rows.py [--rows N]`.
+"""Whether honest rows are left alone: `python benchmarks/honest_rows.py [--rows N]`.
 
 Draws rows at random: every built-in name, dtypes, modes, backends, experts, clamps, dropout, odd sizes, the modules of
 honest_modules.py, and those of timm, of transformers and of x-transformers where these are installed. Measures many in
 a run with few rounds, and counts rows that are called SUSPECT: each is an accusation of an honest one. `--only RUN`
-makes one run again. `--cost` measures one plan with judging and without, by turns: their ratios should agree, and
-judging should take at most a tenth of a run. Ends with 1 where a promise is broken.
+makes one run again. Ends with 1 where one is accused.
 """
 
 from __future__ import annotations
@@ -15,12 +14,9 @@ import random
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from importlib.util import find_spec
-from math import exp, log
 from pathlib import Path
-from statistics import mean, median, stdev
 
 from ffnbench.activations.table import ACTIVATIONS
 from ffnbench.errors import FfnbenchError
@@ -28,11 +24,10 @@ from ffnbench.ffn.variants import GATED
 from ffnbench.plan import Backend, Mode, Plan, cost_of
 from ffnbench.planning.compare import plan_compare
 from ffnbench.request import CompareRequest
-from ffnbench.result import CaseCost, FailureKind, Run
+from ffnbench.result import CaseCost, FailureKind
 from ffnbench.run.prober import Prober
 from ffnbench.run.runner import run
 from ffnbench.run.session import Session
-from ffnbench.stats.verdict import summarise
 
 OWN = Path(__file__).with_name("honest_modules.py")
 FORWARD, TRAIN, BACKWARD = (mode.value for mode in (Mode.FORWARD, Mode.TRAIN, Mode.BACKWARD))
@@ -51,7 +46,7 @@ X_TRANSFORMERS = tuple(
     for keys in ("", "@glu=true", "@glu=true@swish=true", "@relu_squared=true@no_bias=true", "@dropout=0.2",
                  "@post_act_ln=true")
 )  # fmt: skip
-SWIGLU = ("Plain", "Counted", "Packed", "MovingScalar", "Dropped", "Recomputed", "Remembered")
+SWIGLU = ("Plain", "Counted", "Packed", "MovingScalar", "Dropped", "Recomputed")
 MODELS = ("gpt2", "bert", "opt", "vit", "roberta", "modernbert", "clip_vision_model")  # by default of one width
 MODELS_WIDTH = 768
 
@@ -242,58 +237,8 @@ def told(row: Row, seed: int) -> str:
     return f"  --seed {seed} --only {row.run}, d_model {row.d_model}: {row.variant}: {row.failure}: {row.message}"
 
 
-COST_VARIANTS = "relu,gelu,swiglu"
-
-
-def interval(values: list[float]) -> tuple[float, float, float]:
-    """The mean ratio with its 95 % interval, over runs."""
-    from scipy.stats import t
-
-    logs = [log(value) for value in values]
-    half = float(t.ppf(0.975, len(logs) - 1)) * stdev(logs) / len(logs) ** 0.5
-    return exp(mean(logs)), exp(mean(logs) - half), exp(mean(logs) + half)
-
-
-def ratios_of(done: Run) -> dict[str, float]:
-    """The ratio of each row to the reference."""
-    _, comparisons, _ = summarise(done)
-    return {c.case: c.ratio.value for c in comparisons if c.ratio and not done.plan.is_reference(c.case)}
-
-
-def cost(asked: argparse.Namespace) -> bool:
-    """Whether ratios agree with and without judging, and judging takes a tenth of a run at most."""
-    kept = True
-    for extra in asked.cost_of:
-        request = CompareRequest(
-            variants=COST_VARIANTS, d_model=asked.d_model, metrics="latency", device="cpu", threads=asked.threads,
-            budget=asked.budget, **dict(pair.split(":") for pair in extra.split()),
-        )  # fmt: skip
-        found: dict[str, dict[str, list[float]]] = {"on": {}, "off": {}}
-        shares = []
-        for number in range(2 * asked.repeat):
-            how = ("on", "off")[(number + number // 2) % 2]
-            print(f"{extra}: {number} of {2 * asked.repeat}, {how}", file=sys.stderr, flush=True)
-            plan = plan_compare(request)
-            costs = tuple(CaseCost(case=case.label, cost=cost_of(case, Prober())) for case in plan.cases)
-            done = run(plan, costs=costs, judge=Session if how == "on" else None)
-            for label, value in ratios_of(done).items():
-                found[how].setdefault(label, []).append(value)
-            if how == "on":
-                shares.append(done.judging_s / done.wall_s)
-                kept &= not any(failure.kind is FailureKind.SUSPECT for failure in done.failures)
-        print(f"{extra}: judging takes {100 * median(shares):.1f} % of a run, {100 * max(shares):.1f} % at most")
-        kept &= max(shares) <= 0.1
-        for label in found["on"]:
-            on, off = interval(found["on"][label]), interval(found["off"][label])
-            agree = on[1] <= off[2] and off[1] <= on[2]
-            kept &= agree
-            told = " ".join(f"{how} {v:.4f} [{a:.4f}, {b:.4f}]" for how, (v, a, b) in (("on", on), ("off", off)))
-            print(f"  {label}: {told}{'' if agree else '  BROKEN'}")
-    return kept
-
-
 def main() -> int:
-    """Draw, or tell what it costs."""
+    """Draw."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", type=int, default=1000)
     parser.add_argument("--minutes", type=float, default=1e9, help="end after so many, with what there is")
@@ -302,15 +247,7 @@ def main() -> int:
     parser.add_argument("--only", type=int, metavar="RUN", help="one run again")
     parser.add_argument("--threads", type=int, help="of every row; drawn where it is not given")
     parser.add_argument("--verbose", action="store_true", help="tell what can't be planned")
-    parser.add_argument("--cost", action="store_true", help="what judging costs")
-    parser.add_argument("--cost-of", action="append", help="a workload, as `mode:train seq_len:64`; repeatable")
-    parser.add_argument("--repeat", type=int, default=5, help="runs of each kind, with --cost")
-    parser.add_argument("--budget", type=float, default=15.0, help="seconds of one, with --cost")
-    parser.add_argument("--d-model", type=int, default=768, help="with --cost")
-    asked = parser.parse_args()
-    asked.cost_of = asked.cost_of or ["mode:forward", "mode:train"]
-    work: Callable[[argparse.Namespace], bool] = cost if asked.cost else draw
-    return 0 if work(asked) else 1
+    return 0 if draw(parser.parse_args()) else 1
 
 
 if __name__ == "__main__":

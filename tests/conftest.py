@@ -16,16 +16,14 @@ from typing import Any
 
 import pytest
 
-from ffnbench import cli, jsonable
-from ffnbench.activations.facts import Facts
-from ffnbench.activations.user_activation import OwnActivation
+from ffnbench import cli
 from ffnbench.api import measuring, world
 from ffnbench.ffn.cost import Cost
-from ffnbench.ffn.spec import ActivationSpec, ImportedSpec
+from ffnbench.ffn.spec import ImportedSpec
 from ffnbench.plan import OWN, Arm, Backend, Case, Workload
 from ffnbench.report.columns import case_records
 from ffnbench.report.records import csv_text
-from ffnbench.result import Agreement, Curve, Report
+from ffnbench.result import Agreement, Report
 from ffnbench.run.prober import Prober
 from ffnbench.run.session import Session, WorkerLost
 
@@ -207,38 +205,33 @@ def on_machine(monkeypatch: pytest.MonkeyPatch):
     return put
 
 
-class SidesProber(Prober):
-    """Real for code of this process's own, and known where an arm is."""
+class InThisProcess:
+    """Answers what a worker's process would of modules and activations, by the same jobs."""
+
+    def greeting(self) -> dict:
+        return FACTS
+
+    def ask(self, request: dict, timeout_s: float) -> dict:
+        import torch  # which not every test needs
+
+        from ffnbench.worker.loop import answer_to
+        from ffnbench.worker.probe_jobs import JOBS
+
+        torch.set_num_threads(1)
+        return answer_to(JOBS[request["do"]], request)
+
+    def close(self) -> None:
+        pass
+
+
+class ProberHere(Prober):
+    """Looks at modules and activations in this process; what an arm has is known."""
 
     def within(self, arm: Arm) -> Prober:
         return KnownProber(1.0, arm) if arm != OWN else self
 
-
-class ProberHere(SidesProber):
-    """Looks at modules and activations in this process."""
-
-    def describe(self, target: str) -> OwnActivation | None:
-        return _probe_jobs().InProcess().describe(target)
-
-    def home(self, target: str) -> Path | None:
-        found = _probe_jobs().home(target)["file"]
-        return found and Path(found)
-
-    def count(self, spec: ImportedSpec, workload: Workload) -> Cost:
-        return _probe_jobs().InProcess().count(spec, workload)
-
-    def facts(self, spec: ActivationSpec) -> Facts:
-        return jsonable.decode(Facts, _probe_jobs().facts(jsonable.encode(spec)))
-
-    def curve(self, spec: ActivationSpec, low: float, high: float, points: int) -> Curve:
-        answer = _probe_jobs().curve(jsonable.encode(spec), low, high, points)
-        return jsonable.decode(Curve, {key: value for key, value in answer.items() if key != "finite"})
-
-
-def _probe_jobs() -> Any:
-    from ffnbench.worker import probe_jobs  # with torch, which not every test needs
-
-    return probe_jobs
+    def start(self) -> InThisProcess:
+        return InThisProcess()
 
 
 @pytest.fixture

@@ -1,29 +1,25 @@
 """Drives every command with mutated words, files and workers, and checks what is promised of all of them.
 
     python tests/fuzz.py --n 2000 --seed 7              on a machine that is not real
-    python tests/fuzz.py --seed 7 --only 41 --verbose   one input again
+    python tests/fuzz.py --seed 7 --only 41             one input again, and all that it says
 
 The promises: an exit code that means what it says; no traceback; nothing that a terminal obeys; one `error:` and one
 `hint:`, both short; no file but those that were asked for, whole, and none at all where the code is 2; strict JSON, CSV
 with as many cells in each row, XML that parses; no hang. Exit code 1 if one is broken. With real workers and signals:
-tests/faults.py.
+tests/test_faults.py.
 """
 
 from __future__ import annotations
 
 import argparse
 import csv
-import errno
 import io
 import json
 import os
 import re
-import resource
 import shlex
 import shutil
 import signal
-import stat
-import subprocess
 import sys
 import tempfile
 import time
@@ -31,8 +27,7 @@ import traceback
 import warnings
 import xml.etree.ElementTree as xml
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import chdir, contextmanager
+from contextlib import chdir
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
@@ -41,12 +36,14 @@ from unittest.mock import patch
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
-sys.dont_write_bytecode = True
 
-from fuzz_inputs import ENUMERATED, MODULE, NONSENSE, Commands, File, Input, Maker, Option  # noqa: E402
-from fuzz_world import World, installed  # noqa: E402
+from fuzz_inputs import LINES, MODULE, FuzzLaunch, Input, Maker, installed  # noqa: E402
 
-LIMIT_S, MEMORY_BYTES = 100.0, 12 << 30
+from ffnbench import cli  # noqa: E402
+from ffnbench.errors import FfnbenchError  # noqa: E402
+from ffnbench.report.files.store import load  # noqa: E402
+
+LIMIT_S = 100
 LONGEST_LINE = 520
 # C0 but for the end of a line, C1, half surrogates, marks of direction, separators of lines, what is no character
 OBEYED = re.compile(
@@ -54,186 +51,90 @@ OBEYED = re.compile(
 )
 WARNING = re.compile(r"^\S*:\d+: \w*Warning: ", re.M)
 MAGIC = {".png": (b"\x89PNG\r\n\x1a\n", b"IEND\xaeB`\x82"), ".pdf": (b"%PDF-", b"%%EOF")}
-WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
+HELP = {"-h", "--help", "--version"}
+Files = dict[Path, bytes | None]  # content, None of a folder
 
 
 class Hang(BaseException):
     """An input took too long."""
 
 
-@dataclass
+@dataclass(frozen=True)
 class Done:
     """What became of an input."""
 
     code: Any
     out: bytes
     err: bytes
-    seconds: float
     problem: str = ""  # what is broken beyond what the streams show
-    strayed: tuple[str, ...] = ()  # paths that were written outside of the folder
 
 
-@dataclass(frozen=True)
 class Place:
-    """Folders of a run, all below one that is thrown away."""
-
-    root: Path
-
-    @property
-    def work(self) -> Path:
-        """Where the commands run."""
-        return self.root / "w"
-
-    @property
-    def temporary(self) -> Path:
-        """What TMPDIR names."""
-        return self.root / "tmp"
-
-    @property
-    def home(self) -> Path:
-        """What HOME names."""
-        return self.root / "home"
-
-
-def commands_of() -> Commands:
-    """Every command with its flags, as the command line itself tells them."""
-    import typer.main
-
-    from ffnbench.cli.app import app
-    from ffnbench.cli.commands import FILES
-
-    group: Any = typer.main.get_command(app)
-    return {
-        name: [
-            Option((*one.opts, *one.secondary_opts), not one.is_flag, str(one.metavar or ""))
-            for one in group.get_command(None, name).params
-            if one.opts and one.opts[0].startswith("-")
-        ]
-        for name in FILES
-    }
-
-
-# what is written where
-
-
-class Watch:
-    """Refuses what this process would write outside of a folder, and remembers the paths."""
+    """Folders of a run, all below one that is thrown away: where commands run, and what TMPDIR and HOME name."""
 
     def __init__(self, root: Path) -> None:
-        self.root, self.on, self.strayed = str(root.resolve()) + os.sep, False, []  # type: ignore[var-annotated]
-        sys.addaudithook(self)
+        self.root, self.work, self.temporary, self.home = root, root / "w", root / "tmp", root / "home"
 
-    def __call__(self, event: str, arguments: tuple[Any, ...]) -> None:
-        if not self.on or not (event == "open" or event.startswith(("os.", "shutil."))):
-            return
-        if event == "open":
-            path, mode, flags = arguments
-            if not ((isinstance(mode, str) and set(mode) & set("wax+")) or (flags or 0) & WRITES):
-                return
-            paths = [path]
-        elif event in ("os.mkdir", "os.rmdir", "os.remove", "os.truncate", "os.chmod", "os.utime"):
-            paths = [arguments[0]] if arguments[-1] in (-1, None) or event == "os.truncate" else []
-        elif event in ("os.rename", "os.link", "os.symlink"):
-            paths = [arguments[1]]
-        else:
-            return
-        for path in paths:
-            if isinstance(path, str | bytes | os.PathLike):
-                found = os.path.abspath(os.fsdecode(path))
-                if not found.startswith(self.root) and not found.startswith(("/dev/", "/proc/")):
-                    self.strayed.append(found)
-                    raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+    def lay_out(self, given: Input) -> Files:
+        """The files of an input in a fresh folder; what is there then."""
+        for folder in (self.work, self.temporary):
+            shutil.rmtree(folder, ignore_errors=True)
+            folder.mkdir(parents=True)
+        for name, content in given.files.items():
+            path = self.work / name
+            (path if content is None else path.parent).mkdir(parents=True, exist_ok=True)
+            if content is not None:
+                path.write_bytes(content)
+        return self.files()
 
+    def files(self) -> Files:
+        """All that there is; but for what torch makes for its compiler as soon as it is loaded."""
+        found = [path for top in (self.work, self.temporary) for path in top.rglob("*")]
+        ours = [path for path in found if "torchinductor_" not in str(path)]
+        return {path: path.read_bytes() if path.is_file() else None for path in ours}
 
-def lay_out(given: Input, place: Place) -> None:
-    """The files of an input in a fresh folder."""
-    for folder in (place.work, place.temporary):
-        shutil.rmtree(folder, ignore_errors=True)
-        folder.mkdir(parents=True)
-    place.home.mkdir(exist_ok=True)
-    for name, file in given.files.items():
-        path = place.work / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        if file.kind == "folder":
-            path.mkdir()
-        elif file.kind == "link":
-            path.symlink_to(str(file.data))
-        elif file.kind == "pipe":
-            os.mkfifo(path)
-        elif file.kind in ("text", "script"):
-            assert isinstance(file.data, bytes)
-            path.write_bytes(file.data)
-            if file.kind == "script":
-                path.chmod(0o755)
-    if "." in given.files:
-        for words in ("init -q", "add mine.py", "-c user.name=n -c user.email=e@x commit -qm one", "tag v1"):
-            subprocess.run(["git", *words.split()], cwd=place.work, check=True, env=environment(Input(""), place))
+    def environment(self, given: Input) -> dict[str, str]:
+        """All variables that a command sees."""
+        return {
+            "PATH": os.environ["PATH"], "HOME": str(self.home), "TMPDIR": str(self.temporary), "LANG": "C.UTF-8",
+            "PYTHONPATH": str(ROOT), **given.env,
+        }  # fmt: skip
+
+    def asked_for(self, given: Input) -> set[Path]:
+        """The paths that an input names as outputs."""
+        texts = given.values("-o", "--out")
+        for value in given.values("--export"):
+            kind, _, path = value.partition("=")
+            texts.append(path or f"{kind}.{'txt' if kind == 'go-bench' else 'json'}")
+        if {"--append", "--update"} & set(given.argv):
+            texts += [word for word in given.argv[1:] if word in given.files]
+        if given.argv[0] == "plot-activations" and not given.values("-o", "--out"):
+            texts.append("activations.png")
+        if "github" in " ".join(given.argv) and "GITHUB_STEP_SUMMARY" in given.env:
+            texts.append(given.env["GITHUB_STEP_SUMMARY"])
+        at_home = [text.replace("~", str(self.home), text == "~" or text.startswith("~/")) for text in texts]
+        return {Path(os.path.abspath(self.work / text)) for text in at_home if "\0" not in text}
 
 
-def snapshot(place: Place) -> dict[str, tuple[str, Any]]:
-    """Every file of the working folder and of the temporary one, with its content."""
-    found: dict[str, tuple[str, Any]] = {}
-    for top in (place.work, place.temporary):
-        for folder, folders, files in os.walk(top):
-            # of git, and what torch makes for its compiler as soon as it is loaded
-            folders[:] = [name for name in folders if name != ".git" and not name.startswith("torchinductor_")]
-            for name in (*folders, *files):
-                path = os.path.join(folder, name)
-                mode = os.lstat(path).st_mode
-                if stat.S_ISLNK(mode):
-                    found[path] = ("link", os.readlink(path))
-                elif stat.S_ISREG(mode):
-                    found[path] = ("file", Path(path).read_bytes())
-                else:
-                    found[path] = ("folder" if stat.S_ISDIR(mode) else "other", None)
-    return found
-
-
-def environment(given: Input, place: Place) -> dict[str, str]:
-    """All variables that a command sees."""
-    return {
-        "PATH": os.environ["PATH"], "HOME": str(place.home), "TMPDIR": str(place.temporary), "LANG": "C.UTF-8",
-        "PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": "1", **given.env,
-    }  # fmt: skip
-
-
-# driving
-
-
-@contextmanager
-def within(seconds: float) -> Iterator[None]:
-    """Raise Hang after so many seconds."""
+def driven(given: Input, place: Place, seed: str) -> Done:
+    """What the command line does in this process, on a machine of dice."""
 
     def late(*_: object) -> None:
         raise Hang("".join(traceback.format_stack(limit=12)))
 
-    before = signal.signal(signal.SIGALRM, late)
-    signal.setitimer(signal.ITIMER_REAL, seconds)
-    try:
-        yield
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
-
-
-def in_process(given: Input, place: Place, name: str, watch: Watch) -> Done:
-    """The command line in this process, on a machine of dice."""
-    from ffnbench import cli
-
-    code, problem, start = None, "", time.monotonic()
+    code, problem = None, ""
     raw = io.BytesIO(), io.BytesIO()
     out, err = (io.TextIOWrapper(one, encoding=given.encoding, newline="\n") for one in raw)
-    watch.strayed.clear()
+    signal.signal(signal.SIGALRM, late)
     with (
-        chdir(place.work), patch.dict(os.environ, environment(given, place), clear=True),
+        chdir(place.work), patch.dict(os.environ, place.environment(given), clear=True),
         patch.object(sys, "argv", ["ffnbench", *given.argv]), patch.object(sys, "stdout", out),
-        patch.object(sys, "stderr", err), installed(World(name, **given.world)), warnings.catch_warnings(),
+        patch.object(sys, "stderr", err), installed(FuzzLaunch(seed, **given.machine)), warnings.catch_warnings(),
     ):  # fmt: skip
         warnings.simplefilter("always")
         try:
-            with within(LIMIT_S):
-                watch.on = True
-                cli.main()
+            signal.alarm(LIMIT_S)
+            cli.main()
         except SystemExit as end:
             code = end.code or 0
         except Hang as hang:
@@ -241,17 +142,16 @@ def in_process(given: Input, place: Place, name: str, watch: Watch) -> Done:
         except BaseException:
             problem = f"an exception gets out\n{traceback.format_exc()}"
         finally:
-            watch.on = False
+            signal.alarm(0)
         for stream in (sys.stdout, sys.stderr):
             stream.flush()
-    shown = [one.getvalue() for one in raw]
-    return Done(code, *shown, time.monotonic() - start, problem, tuple(watch.strayed))
+    return Done(code, *(one.getvalue() for one in raw), problem)
 
 
 # the promises
 
 
-def broken(given: Input, done: Done, before: dict[str, Any], after: dict[str, Any], place: Place) -> list[str]:
+def broken(given: Input, done: Done, before: Files, place: Place) -> list[str]:
     """Which promises an input broke."""
     if done.problem:
         return [done.problem]
@@ -259,28 +159,23 @@ def broken(given: Input, done: Done, before: dict[str, Any], after: dict[str, An
         out, err = done.out.decode(given.encoding), done.err.decode(given.encoding)
     except UnicodeDecodeError:
         return [f"a stream is no {given.encoding}"]
-    found = [*_of_code(given, done.code, out), *_of_errors(done.code, err)]
+    found = [*_of_code(given, done.code, out), *_of_errors(done.code, err), *_of_files(given, done, before, place)]
     for name, text in (("stdout", out), ("stderr", err)):
         if sign := OBEYED.search(text):
-            around = text[max(0, sign.start() - 40) : sign.end() + 40]
-            found.append(f"{name} holds {sign[0]!r} in {around!r}")
-    typed = _asked_for(given, place)
-    folders = typed | {os.path.dirname(path) for path in typed}
-    found += [f"{path} would be written" for path in done.strayed
-              if not {os.path.realpath(path), os.path.dirname(os.path.realpath(path))} & folders]  # fmt: skip
-    if not {"-h", "--help", "--version"} & set(given.argv):
-        found += _of_stdout(given, done.code, out)
-        found += _of_words(given, done.code)
-    return found + _of_files(given, done, before, after, place)
+            found.append(f"{name} holds {sign[0]!r} in {text[max(0, sign.start() - 40) : sign.end() + 40]!r}")
+    form = (given.values("--format", "-f") or [""])[-1]
+    if done.code == 0 and form in ("json", "csv") and not HELP & set(given.argv):
+        found += [f"stdout: {why}" for why in _of_content(f".{form}", out.encode())]
+    return found
 
 
 def _of_code(given: Input, code: Any, out: str) -> list[str]:
     """The codes that there are, and what they need."""
+    decides = given.argv[0] in ("check", "ab")
     if code == 1:
-        known = given.command in ("check", "ab") and "REGRESSED" in re.sub(r"\s", "", out)
-        return [] if known else ["exit code 1 without a regression"]
+        return [] if decides and "REGRESSED" in re.sub(r"\s", "", out) else ["exit code 1 without a regression"]
     if code == 4:
-        return [] if given.command in ("check", "ab") and "fail" in given.argv else ["exit code 4 was not asked for"]
+        return [] if decides and "fail" in " ".join(given.argv) else ["exit code 4 was not asked for"]
     if code == 2 and out:
         return ["exit code 2 with something on stdout"]
     return [] if code in (0, 2, 3, 130) else [f"exit code {code!r}"]
@@ -295,108 +190,38 @@ def _of_errors(code: Any, err: str) -> list[str]:
         found.append("a traceback")
     if WARNING.search(err):
         found.append("a warning of Python's")
-    if code == 2 and len(errors) != 1:
-        found.append(f"{len(errors)} errors")
-    if code == 0 and errors:
-        found.append("an error, and exit code 0")
-    if code != 1 and (len(errors) > 1 or len(hints) > 1):
-        found.append(f"{len(errors)} errors, {len(hints)} hints")
+    if (code == 2 and len(errors) != 1) or (code == 0 and errors) or (code != 1 and max(len(errors), len(hints)) > 1):
+        found.append(f"exit code {code} with {len(errors)} errors and {len(hints)} hints")
     if long := [line for line in errors + hints if len(line) > LONGEST_LINE]:
         found.append(f"a line of {max(map(len, long))} characters")
     return found
 
 
-def _last(given: Input, *names: str) -> str | None:
-    """The value of a flag that counts."""
-    found = None
-    for flag in given.flags:
-        name, equals, joined = flag[0].partition("=")
-        if name in names:
-            found = joined if equals else flag[1] if len(flag) > 1 else found
-    return found
-
-
-def _of_stdout(given: Input, code: Any, out: str) -> list[str]:
-    """What programs read."""
-    form = _last(given, "--format", "-f")
-    if code != 0 or form not in ("json", "csv", "markdown"):
-        return []
-    return [f"stdout: {why}" for why in _of_content({"markdown": ".md"}.get(form, f".{form}"), out.encode())]
-
-
-def _of_words(given: Input, code: Any) -> list[str]:
-    """A word that a flag does not know is a mistake."""
-    for flag in given.flags:
-        names = {"-f", "--format"} if flag[0] in ("-f", "--format") else {flag[0]}
-        typed = [other for other in given.flags if other[0].partition("=")[0] in names]
-        if flag[0] in ENUMERATED and flag[1:] == [NONSENSE] and len(typed) == 1 and code != 2:
-            return [f"{flag[0]} {NONSENSE} is taken"]
-    return []
-
-
-def _of_files(given: Input, done: Done, before: dict[str, Any], after: dict[str, Any], place: Place) -> list[str]:
+def _of_files(given: Input, done: Done, before: Files, place: Place) -> list[str]:
     """Only what was asked for is written, and whole."""
-    found, asked, lines = [], _asked_for(given, place), _asked_for(given, place, ("--export",), "go-bench=")
+    found, asked, after = [], place.asked_for(given), place.files()
     for path in sorted(before.keys() | after.keys()):
-        if before.get(path) == after.get(path):
+        if (path in before) == (path in after) and before.get(path) == after.get(path):
             continue
-        told = os.path.relpath(path, place.root)
+        told, content = path.relative_to(place.root), after.get(path)
         if done.code == 2:
             found.append(f"exit code 2, and {told} has changed")
-        elif ".ffnbench-" in path:
-            found.append(f"{told} is left behind")
         elif path not in after:
             found.append(f"{told} is gone")
-        elif path.startswith(str(place.temporary)):
-            if not (done.code == 3 and os.path.basename(path).encode() in done.err):
+        elif path.is_relative_to(place.temporary):
+            if not (done.code == 3 and path.name.encode() in done.err):
                 found.append(f"{told} is left behind")
-        elif not _is_asked(path, asked, after[path][0]):
+        elif content is None:
+            if not any(one.is_relative_to(path) for one in asked):
+                found.append(f"the folder {told} was not asked for")
+        elif not {path, path.parent} & asked or path.name.startswith(".ffnbench-"):
             found.append(f"{told} was not asked for")
-        elif after[path][0] == "file" and not path.endswith("summary.md"):
-            suffix = ".txt" if path in lines else Path(path).suffix.lower()
-            found += [f"{told}: {why}" for why in _of_content(suffix, after[path][1])]
-            found += _read_again(given, path, after[path][1])
-        elif before.get(path, ("",))[0] == "link":
-            found.append(f"the link {told} is replaced")
-    if done.code == 0 and not {"-h", "--help", "--version"} & set(given.argv):
-        found += [f"{path} was not written" for path in asked if not os.path.lexists(path) and "summary" not in path]
+        elif path.name != "summary.md":
+            suffix = ".txt" if f"go-bench={path.name}" in given.argv else path.suffix.lower()
+            found += [f"{told}: {why}" for why in (*_of_content(suffix, content), *_of_reading(path, content))]
+    if done.code == 0 and not HELP & set(given.argv):
+        found += [f"{path} was not written" for path in asked if not path.exists() and path.name != "summary.md"]
     return found
-
-
-def _asked_for(
-    given: Input,
-    place: Place,
-    names: tuple[str, ...] = ("-o", "--out", "--export", "--update", "--append"),
-    of: str = "",
-) -> set[str]:
-    """The real paths that an input names as outputs; `of` is what the value of the flag begins with."""
-    texts = []
-    for flag in given.flags:
-        name, equals, joined = flag[0].partition("=")
-        value = joined if equals else flag[1] if len(flag) > 1 else ""
-        if name not in names or not value.startswith(of):
-            continue
-        if name in ("-o", "--out"):
-            texts.append(value)
-        elif name == "--export":
-            kind, _, path = value.partition("=")
-            texts.append(path or f"{kind}.{'txt' if kind == 'go-bench' else 'json'}")
-        elif name in ("--update", "--append") and given.words:
-            texts.append(given.words[0])
-    if given.command == "plot-activations" and not given.has("-o", "--out") and not of:
-        texts.append("activations.png")
-    if "github" in given.argv and "GITHUB_STEP_SUMMARY" in given.env and not of:
-        texts.append(given.env["GITHUB_STEP_SUMMARY"])
-    at_home = [text == "~" or text.startswith("~/") for text in texts]
-    paths = [text.replace("~", str(place.home), home) for text, home in zip(texts, at_home, strict=True)]
-    return {os.path.realpath(place.work / path) for path in paths}
-
-
-def _is_asked(path: str, asked: set[str], kind: str) -> bool:
-    """An output, what stands in a folder that is one, or a folder on the way to one."""
-    if kind == "folder":
-        return any(one == path or one.startswith(path + os.sep) for one in asked)
-    return path in asked or os.path.dirname(path) in asked
 
 
 def _of_content(suffix: str, content: bytes) -> list[str]:
@@ -422,15 +247,11 @@ def _of_content(suffix: str, content: bytes) -> list[str]:
     return found
 
 
-def _read_again(given: Input, path: str, content: bytes) -> list[str]:
+def _of_reading(path: Path, content: bytes) -> list[str]:
     """A report that was saved is one that can be read."""
-    from ffnbench.errors import FfnbenchError
-    from ffnbench.report.files.store import load
-
-    if not content.startswith(b'{\n "plan"'):
-        return []
     try:
-        load(path)
+        if content.startswith(b'{\n "plan"'):
+            load(path)
     except FfnbenchError as problem:
         return [f"what was saved can't be read: {problem.message[:300]}"]
     return []
@@ -449,89 +270,74 @@ def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 # the run
 
 
-def saved_files(place: Place, watch: Watch) -> dict[str, bytes]:
-    """What commands write, to be read by others, and older files of this repository."""
-    small = ["--d-model", "64", "--threads", "1"]
+def maker_in(place: Place) -> Maker:
+    """With every command's flags as its help tells them, and files that commands write, to be read by others."""
+
+    def answered(*argv: str) -> bytes:
+        given = Input([*argv], files={"mine.py": MODULE.encode()})
+        place.lay_out(given)
+        done = driven(given, place, "saved")
+        assert done.code == 0, (argv, done)
+        return done.out
+
+    small = ("--d-model", "64", "--threads", "1")
     wanted = {
-        "base": ["compare", "--variants", "relu,gelu,swiglu", *small, "--precision", "0.5", "--metrics", "latency"],
-        "several": ["compare", "--variants", "relu,swiglu", *small, "--workers", "4", "--runs", "3", "--pause", "0"],
-        "memory": ["compare", "--variants", "swiglu@moe=4x2,relu", *small, "--metrics", "memory"],
-        "control": ["compare", "--variants", "relu,swiglu", *small, "--control", "--workers", "4"],
-        "own": ["compare", "--variants", "relu,mine.py:Net,mine.py:act", "--d-model", "16", "--seq-len", "4",
-                "--threads", "1", "--workers", "3", "--rounds", "6", "--timeout", "5"],
-        "block": ["block", *small, "--heads", "2", "--seq-len", "16,32", "--workers", "3", "--rounds", "6"],
-        "time": ["activations", "--time", "--activations", "relu,gelu,silu", "--elements", "64", "--workers", "4"],
-        "counts": ["cost", "--variants", "relu,swiglu", "--d-model", "64"],
+        "base": ("compare", "relu,gelu,swiglu", *small, "--precision", "0.5", "--metrics", "latency"),
+        "several": ("compare", "relu,swiglu", *small, "--workers", "4", "--runs", "3", "--pause", "0"),
+        "memory": ("compare", "swiglu@moe=4x2,relu", *small, "--metrics", "memory"),
+        "block": ("block", *small, "--heads", "2", "--seq-len", "16,32", "--workers", "3", "--rounds", "6"),
+        "time": ("activations", "--time", "--activations", "relu,gelu,silu", "--elements", "64", "--workers", "4"),
+        "counts": ("cost", "relu,swiglu", "--d-model", "64"),
     }  # fmt: skip
-    found = {}
+    saved = {}
     for name, argv in wanted.items():
-        given = Input(command=argv[0], words=[*argv[1:], "-o", "x.json"])
-        given.files["mine.py"] = File("text", MODULE.encode())
-        lay_out(given, place)
-        done = in_process(given, place, "saved", watch)
-        assert done.code == 0, (name, done)
-        found[name] = (place.work / "x.json").read_bytes()
-    found["again"] = found["base"]
-    for name, path in {"ci": "results/ci/baseline.json", "old": "tests/golden/old/compare.json"}.items():
-        found[name] = (ROOT / path).read_bytes()
-    early = json.loads(found["base"]) | {"interrupted": True, "stopped": "", "seal": ""}
-    found["stopped"] = json.dumps(early).encode()
-    return found
+        answered(*argv, "-o", "x.json")
+        saved[name] = (place.work / "x.json").read_bytes()
+    saved |= {"again": saved["base"], "ci": (ROOT / "results" / "ci" / "baseline.json").read_bytes()}
+    flags = {name: re.findall(r"(?<![\w-])--?[a-z][a-z-]*", answered(name, "--help").decode()) for name in LINES}
+    return Maker({name: sorted({*found} - HELP) for name, found in flags.items()}, saved)
 
 
-def told(number: str, seed: str, given: Input, done: Done, why: list[str]) -> str:
-    """A broken promise with all that makes it again."""
-    lines = [f"BROKEN: `python tests/fuzz.py --seed {seed} --only {number}`", *(f"  promise: {one}" for one in why)]
+def told(number: int, seed: str, given: Input, done: Done, why: list[str]) -> str:
+    """An input with all that makes it again, and what it said."""
+    lines = [f"{'BROKEN: ' * bool(why)}`python tests/fuzz.py --seed {seed} --only {number}`"]
+    lines += [f"  promise: {one}" for one in why]
     lines.append(f"  typed: ffnbench {shlex.join(ascii(word)[1:-1][:300] for word in given.argv)}")
-    lines.append(f"  code {done.code}, {done.seconds:.1f} s, {given.encoding}, {given.env}, {given.world}")
+    lines.append(f"  code {done.code}, {given.encoding}, {given.env}, {given.machine}")
     tail = done.err.decode("utf-8", "replace").splitlines()[-14:]
     return "\n".join([*lines, *(f"  | {ascii(line)[1:-1][:600]}" for line in tail)])
 
 
-def one(number: str, seed: str, maker: Maker, place: Place, watch: Watch) -> tuple[Input, Done, list[str]]:
-    """One input, made, driven and judged."""
-    given = maker.make(Random(f"{seed}/{number}"))
-    lay_out(given, place)
-    before = snapshot(place)
-    done = in_process(given, place, f"{seed}/{number}", watch)
-    return given, done, broken(given, done, before, snapshot(place), place)
-
-
-def asked() -> argparse.Namespace:
-    """The flags of this script."""
+def main() -> int:
+    """Make, drive and judge as many inputs as were asked for."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--n", type=int, default=200, help="inputs")
     parser.add_argument("--seed", default="1")
-    parser.add_argument("--only", help="this input alone")
+    parser.add_argument("--only", type=int, help="this input alone, and all that it says")
     parser.add_argument("--seconds", type=float, default=float("inf"), help="no further input after so many of the CPU")
-    parser.add_argument("--verbose", action="store_true", help="tell every input, and all of its output")
-    return parser.parse_args()
-
-
-def main() -> int:
-    """Make, drive and judge as many inputs as were asked for."""
-    flags = asked()
-    resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, resource.RLIM_INFINITY))
+    flags = parser.parse_args()
     start, codes, meant, answered, failed = time.monotonic(), Counter[Any](), 0, 0, 0
     place = Place(Path(tempfile.mkdtemp(prefix="fuzz-")).resolve())
+    place.home.mkdir()
     tempfile.tempdir = str(place.temporary)
-    os.environ["HOME"] = str(place.home)
     try:
-        watch = Watch(place.root)
-        maker = Maker(commands_of(), saved_files(place, watch))
-        for number in [flags.only] if flags.only else map(str, range(flags.n)):
+        maker = maker_in(place)
+        for number in range(flags.n) if flags.only is None else [flags.only]:
             if time.process_time() > flags.seconds:
                 break
-            given, done, why = one(number, flags.seed, maker, place, watch)
+            given = maker.make(Random(f"{flags.seed}/{number}"))
+            if not all(path.is_relative_to(place.root) for path in place.asked_for(given)):
+                continue  # nothing is written elsewhere
+            before = place.lay_out(given)
+            done = driven(given, place, f"{flags.seed}/{number}")
+            why = broken(given, done, before, place)
             codes[done.code] += 1
             meant, answered = meant + given.meant, answered + (given.meant and done.code in (0, 1))
             failed += bool(why)
-            if why:
+            if why or flags.only is not None:
                 print(told(number, flags.seed, given, done, why), flush=True)
-            elif flags.verbose:
-                print(number, done.code, f"{done.seconds:.1f} s", ascii(shlex.join(given.argv))[:200], flush=True)
-            if flags.verbose and flags.only:
-                print(done.out.decode(given.encoding, "replace"), done.err.decode(given.encoding, "replace"), sep="\n")
+            if flags.only is not None:
+                print(done.out.decode(given.encoding, "replace"))
     finally:
         os.chdir("/")
         shutil.rmtree(place.root, ignore_errors=True)

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from conftest import ROOT, FakeLaunch, ProberHere, SidesProber, two_sides
+from conftest import ROOT, FakeLaunch, ProberHere, two_sides
 
 from ffnbench import api, exam
 from ffnbench.api import measuring
@@ -90,7 +90,7 @@ def test_shell_lines_are_commands_that_work(document, line, tmp_path, monkeypatc
         (tmp_path / name).write_text(report_text(saved))
     if "timm" in line:
         pytest.importorskip("timm")
-    on_machine(launch, SidesProber)
+    on_machine(launch)
     monkeypatch.setattr(measuring, "_pause", lambda seconds, sink: None)
     monkeypatch.setattr(exam, "measure", a_selftest)
     if line.startswith("ffnbench ab "):

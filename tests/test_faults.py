@@ -1,20 +1,458 @@
-"""A few quick rows of tests/faults.py that no other test has; all of them take minutes."""
+"""Faults provoked for real: real processes and signals, and afterwards a look at what lives and at what is left behind.
+
+What is promised is written down here a second time, by hand. Most take long: `pytest -m slow tests/test_faults.py`.
+"""
 
 from __future__ import annotations
 
+import ctypes
+import fcntl
+import json
+import os
+import pty
+import re
+import shlex
+import signal
+import subprocess
+import sys
+import termios
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
-import faults
 import pytest
-from fault_rows.kit import FAULTS, Shared, Skip
+from conftest import ROOT
 
-QUICK = ("an output that is a symlink", "a folder that may not be written to")
+slow = pytest.mark.slow
+MARK = "FFNBENCH_FAULT"  # in the environment of every process of a fault: so those that outlive it are found
+SMALL = ("--d-model", "32", "--seq-len", "16", "--threads", "1")
+QUICK = ("compare", *SMALL, "--variants", "relu,gelu", "--workers", "3", "--rounds", "2")
+QUICK_SAMPLES = 2 * 3 * 2
+MIDDLE = (*QUICK, "--rounds", "40")  # long enough for something to happen in the middle
+MIDDLE_SAMPLES = 2 * 3 * 40
+ENDLESS = ("--workers", "3", "--rounds", "5000")
+LONG = ("compare", *SMALL, "--variants", "relu,gelu", *ENDLESS)
+COST = ("cost", "--variants", "relu,gelu", "--d-model", "32")
+OLD = b"precious"
+PATIENCE_S = 90.0
+GONE_S = 2.0  # then no process of a fault may live any more
+PR_CAPBSET_DROP, CAP_DAC_OVERRIDE = 24, 1
+NET = """
+import os
+import torch
+from torch import nn
 
+class Net(nn.Module):
+    def __init__(self, dim, hidden_dim):
+        super().__init__()
+        self.up, self.down = nn.Linear(dim, hidden_dim, bias=False), nn.Linear(hidden_dim, dim, bias=False)
 
-@pytest.mark.parametrize("fault", [pytest.param(one, marks=() if one.name.startswith(QUICK) else pytest.mark.slow)
-                                   for one in FAULTS], ids=lambda fault: fault.name)  # fmt: skip
-def test_a_fault_is_as_promised(tmp_path: Path, fault) -> None:
+    def forward(self, x):
+        return self.down(torch.relu(self.up(x)))
+"""
+DEAF = """
+import signal
+for one in range(1, 32):
     try:
-        assert faults.provoked(fault, tmp_path / "fault", Shared(tmp_path / "shared")) == ()
-    except Skip as reason:
-        pytest.skip(str(reason))
+        signal.signal(one, signal.SIG_IGN)
+    except (OSError, ValueError):
+        pass
+"""
+
+
+class Running:
+    """A command that was started; what it says goes to files, so that nothing can be blocked by a pipe."""
+
+    def __init__(self, process: subprocess.Popen[bytes], out: Path, err: Path) -> None:
+        self.process, self.files, self.began = process, (out, err), time.monotonic()
+        self.code: int | None = None
+        self.out = self.err = ""
+
+    def until(self, text: str) -> None:
+        """Wait until it has said this."""
+        end = time.monotonic() + PATIENCE_S
+        while text.encode() not in b"".join(file.read_bytes() for file in self.files):
+            assert time.monotonic() < end, f"it never said {text!r}"
+            assert self.process.poll() is None, f"it ended, and never said {text!r}"
+            time.sleep(0.02)
+
+    def measuring(self) -> None:
+        """Wait until it is in the middle of its rounds."""
+        self.until("worker 1/")
+        time.sleep(1.0)
+
+    def send(self, number: signal.Signals) -> None:
+        """Send a signal to this process alone, if it is still there."""
+        if self.process.poll() is None:
+            self.process.send_signal(number)
+
+    def end(self, *codes: int, seconds: float = PATIENCE_S) -> Running:
+        """Wait for its end with one of these codes, without a traceback."""
+        self.code = self.process.wait(seconds)
+        self.out, self.err = (file.read_bytes().decode("utf-8", "surrogateescape") for file in self.files)
+        assert self.code in codes, self.err[-2000:]
+        assert "Traceback (most recent call last)" not in self.out + self.err
+        return self
+
+    def says(self, *texts: str) -> None:
+        """Both streams hold these, lines that were broken put together again."""
+        said = " ".join((self.out + self.err).split())
+        assert [text for text in texts if text not in said] == [], said
+
+    def one_error(self) -> None:
+        """An error is one line."""
+        assert len([line for line in self.err.splitlines() if line.startswith("error:")]) == 1, self.err
+
+
+class Scene:
+    """The folder of one fault, and the commands that run in it."""
+
+    def __init__(self, base: Path) -> None:
+        self.base = base
+        self.folder, self.temporary, self.home, self.logs = (base / name for name in ("work", "tmp", "home", "logs"))
+        for folder in (self.folder, self.temporary, self.home, self.logs):
+            folder.mkdir(parents=True)
+        self.environment = {
+            "PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT), "COLUMNS": "100", "TMPDIR": str(self.temporary),
+            "HOME": str(self.home), "LANG": "C.UTF-8", MARK: str(base),
+            "PYTHONPYCACHEPREFIX": os.environ.get("PYTHONPYCACHEPREFIX", ""),
+        }  # fmt: skip
+
+    def start(self, *arguments: object, **how: Any) -> Running:
+        """Start `ffnbench ARGUMENTS`."""
+        return self.spawn([sys.executable, "-m", "ffnbench", *map(str, arguments)], **how)
+
+    def shell(self, command: str) -> Running:
+        """Start a line of bash, `ffnbench` being the one of this tree."""
+        words = re.sub(r"\bffnbench (?=[a-z])", f"{shlex.quote(sys.executable)} -m ffnbench ", command)
+        return self.spawn(["bash", "-c", words])
+
+    def spawn(
+        self, command: list[str], *, env: dict[str, str] | None = None, before: Callable[[], object] | None = None
+    ) -> Running:
+        """Start any command; `before` runs in the child before it."""
+        number = len(list(self.logs.iterdir()))
+        out, err = (self.logs / f"{number}.{name}" for name in ("out", "err"))
+
+        def prepare() -> None:
+            for one in (signal.SIGINT, signal.SIGHUP):  # heard even where the tests run in the background
+                signal.signal(one, signal.SIG_DFL)
+            if before is not None:
+                before()
+
+        with out.open("ab") as stdout, err.open("ab") as stderr:
+            process = subprocess.Popen(
+                command, cwd=self.folder, env={**self.environment, **(env or {})}, stdin=subprocess.DEVNULL,
+                stdout=stdout, stderr=stderr, preexec_fn=prepare, start_new_session=True,
+            )  # fmt: skip
+        return Running(process, out, err)
+
+    def in_the_middle(self) -> Running:
+        """A long run in its rounds, its output there already with another content."""
+        (self.folder / "a.json").write_bytes(OLD)
+        running = self.start(*LONG, "-o", "a.json")
+        running.measuring()
+        return running
+
+    def whole(self, path: str | Path, samples: int | None = None) -> dict[str, Any]:
+        """A saved run, read with the standard library."""
+        data: dict[str, Any] = json.loads((self.folder / path).read_text(encoding="utf-8"))
+        times = [sample for sample in data["samples"] if sample["metric"] == "latency"]
+        assert data["plan"]["cases"]
+        assert all(sample["value"] > 0 for sample in times)
+        assert samples in (None, len(times))
+        return data
+
+    def rescued(self) -> Path:
+        """The one file that holds a result whose own place could not be written."""
+        (path,) = self.temporary.glob("ffnbench-*.json")
+        return path
+
+    def living(self) -> dict[int, str]:
+        """The processes of this fault, with their command lines."""
+        found, wanted = {}, f"{MARK}={self.base}".encode()
+        for folder in Path("/proc").glob("[0-9]*"):
+            with suppress(OSError):
+                if wanted in (folder / "environ").read_bytes().split(b"\0"):
+                    words = (folder / "cmdline").read_bytes().replace(b"\0", b" ")
+                    found[int(folder.name)] = words.decode("utf-8", "replace").strip()
+        return found
+
+    def workers(self) -> list[int]:
+        """The workers that live now: they are forked by processes of the same name."""
+        boots = {number for number, command in self.living().items() if "boot.py" in command}
+        parents = {number: int(Path(f"/proc/{number}/stat").read_text().rpartition(")")[2].split()[1])
+                   for number in boots}  # fmt: skip
+        return [number for number, parent in parents.items() if parent in boots]
+
+    def nobody(self) -> None:
+        """No process of this fault lives any more; one that does is ended, by its number."""
+        end = time.monotonic() + GONE_S
+        while (left := self.living()) and time.monotonic() < end:
+            time.sleep(0.05)
+        for number in left:
+            with suppress(ProcessLookupError):
+                os.kill(number, signal.SIGKILL)
+        assert not left
+
+    def nothing_left(self) -> None:
+        """Nothing of ours stays beside the outputs, or among the temporary files."""
+        ours = (".ffnbench-*", "*.journal", "ffnbench-*")
+        assert not [p for place in (self.folder, self.temporary) for each in ours for p in place.rglob(each)]
+
+
+@pytest.fixture
+def scene(tmp_path: Path) -> Iterator[Scene]:
+    """A place to provoke a fault in; whatever that was, no process of it lives on."""
+    made = Scene(tmp_path / "fault")
+    yield made
+    made.nobody()
+
+
+# Files
+
+
+def ordinary() -> None:
+    """In a child: what root may do to files that are read-only is given up, and does not come back."""
+    if os.geteuid() == 0 and ctypes.CDLL(None).prctl(PR_CAPBSET_DROP, CAP_DAC_OVERRIDE, 0, 0, 0):
+        raise OSError("no capability can be given up")
+
+
+def test_what_may_not_be_read_or_written_is_told_before_anything_is_measured(scene: Scene) -> None:
+    try:
+        subprocess.run(["true"], preexec_fn=ordinary, check=True)
+    except subprocess.SubprocessError:
+        pytest.skip("root")
+    (scene.folder / "locked").mkdir(mode=0o555)
+    for name, mode in (("secret.json", 0o000), ("kept.csv", 0o444)):
+        (scene.folder / name).write_bytes(OLD)
+        (scene.folder / name).chmod(mode)
+    for command in (("report", "secret.json"), (*QUICK, "-o", "locked/a.csv"), (*QUICK, "-o", "kept.csv")):
+        done = scene.start(*command, before=ordinary).end(2)
+        done.one_error()
+        assert "starting workers" not in done.err
+    assert (scene.folder / "kept.csv").read_bytes() == OLD
+    scene.nothing_left()
+
+
+@slow
+def test_a_pipe_without_a_reader_costs_no_result(scene: Scene) -> None:
+    os.mkfifo(scene.folder / "pipe.json")
+    done = scene.start(*QUICK, "-q", "-o", "pipe.json").end(3)
+    done.one_error()
+    done.says("FFN compare", "the whole result is in")
+    scene.whole(scene.rescued(), QUICK_SAMPLES)
+
+
+@slow
+def test_a_disk_that_becomes_full_in_the_middle_costs_no_result(scene: Scene) -> None:
+    """A disk of 256 KiB that nobody else sees; afterwards what is on it is copied."""
+    (scene.folder / "disk").mkdir()
+    (scene.folder / "old").write_bytes(OLD)
+    mounted = "mount -t tmpfs -o size=256k none disk"
+    if subprocess.run(["unshare", "-m", "bash", "-c", mounted], cwd=scene.folder, check=False).returncode:
+        pytest.skip("nothing can be mounted here")
+    inside = (
+        f"cp old disk/a.json; ffnbench {shlex.join(MIDDLE)} -o disk/a.json >out 2>err & pid=$!; "
+        "until grep -q 'worker 1/' err || ! kill -0 $pid; do sleep 0.1; done; sleep 0.5; "
+        "dd if=/dev/zero of=disk/fill bs=4k 2>/dev/null; wait $pid; code=$?; "
+        "cp disk/a.json after.json; cat out; cat err >&2; exit $code"
+    )
+    done = scene.shell(f"unshare -m bash -c {shlex.quote(f'{mounted} && {inside}')}").end(3)
+    done.one_error()
+    done.says("cannot write 'disk/a.json': No space left on device", "the whole result is in", "FFN compare")
+    assert (scene.folder / "after.json").read_bytes() == OLD
+    scene.whole(scene.rescued(), MIDDLE_SAMPLES)
+
+
+@slow
+def test_a_home_and_a_folder_for_temporary_files_are_not_needed(scene: Scene) -> None:
+    scene.start(*QUICK, "-q", "-o", "a.json", env={"HOME": "/no", "TMPDIR": "/no"}).end(0)
+    scene.whole("a.json", QUICK_SAMPLES)
+    scene.nothing_left()
+
+
+# Streams
+
+
+@slow
+@pytest.mark.parametrize("how", ["| true; exit ${PIPESTATUS[0]}", "<&- >&- 2>&-", "2>/dev/full", ">/dev/full"])
+def test_streams_that_are_gone_change_no_file_and_no_regression(scene: Scene, how: str) -> None:
+    """Without a reader, closed, full: 3 where the answer could not be shown, and files are whole all the same."""
+    code = 3 if how.startswith(">") else 0
+    done = scene.shell(f"ffnbench {shlex.join(QUICK)} -q --metrics latency -o a.json {how}").end(code)
+    if code:
+        done.one_error()
+        done.says("cannot write to stdout: No space left on device")
+    else:
+        assert "error" not in done.err
+    run = scene.whole("a.json", QUICK_SAMPLES)
+    for sample in run["samples"]:  # as a quiet machine would have made them, gelu three times as slow
+        slower = 3.0 if sample["case"] == "gelu" else 1.0
+        sample |= {"value": 0.01 * slower * (1 + 0.001 * sample["worker"]), "waited": 0.0}
+    (scene.folder / "slow.json").write_text(json.dumps(run))
+    for sample in run["samples"]:
+        sample["value"] /= 3.0 if sample["case"] == "gelu" else 1.0
+    (scene.folder / "base.json").write_text(json.dumps(run))
+    scene.shell(f"ffnbench check base.json slow.json --tolerance latency=80% -o a.xml {how}").end(1)
+    assert (scene.folder / "a.xml").read_text().rstrip().endswith("</testsuite>")
+    scene.nothing_left()
+
+
+@slow
+def test_ctrl_c_in_a_terminal(scene: Scene) -> None:
+    """Typed there; and rich's markup in a label is what was typed."""
+    outer, inner = pty.openpty()
+    out = scene.logs / "tty"
+
+    def control() -> None:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+        fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+
+    def read() -> None:
+        with out.open("ab", buffering=0) as file, suppress(OSError):
+            while data := os.read(outer, 65536):
+                file.write(data)
+
+    command = ("compare", *SMALL, *ENDLESS, "--variants", "[/x]=relu,[bold]b[/bold]=gelu", "-o", "a.json")
+    out.touch()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "ffnbench", *command], cwd=scene.folder, stdin=inner, stdout=inner, stderr=inner,
+        env={**scene.environment, "TERM": "xterm-256color"}, preexec_fn=control, start_new_session=True,
+    )  # fmt: skip
+    os.close(inner)
+    reader = threading.Thread(target=read, daemon=True)
+    reader.start()
+    running = Running(process, out, out)
+    running.measuring()
+    os.write(outer, b"\x03")
+    process.wait(30)
+    reader.join(5)
+    running.end(130).says("[/x]", "[bold]b[/bold]")
+    assert scene.whole("a.json")["interrupted"]
+
+
+# Signals
+
+
+@slow
+def test_ctrl_c_in_the_first_moments_is_at_most_one_line(scene: Scene) -> None:
+    for delay in (0.04 * number for number in range(1, 11)):
+        running = scene.start(*COST)
+        time.sleep(delay)
+        running.send(signal.SIGINT)
+        running.process.wait(20)
+        err = running.files[1].read_text()
+        if not ("Traceback" in err or running.process.returncode == -signal.SIGINT):
+            assert len(running.end(0, 130).err.splitlines()) <= 1
+        else:  # it had not begun with us
+            assert not re.search(r"/ffnbench/(?!__init__|__main__)", err)
+    scene.nothing_left()
+
+
+@slow
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_an_interruption_in_the_middle_keeps_what_was_measured(scene: Scene, number: signal.Signals) -> None:
+    running = scene.in_the_middle()
+    running.send(number)
+    running.end(130, seconds=20).says("ended early")
+    run = scene.whole("a.json")
+    assert run["interrupted"]
+    assert run["samples"]
+    scene.nothing_left()
+
+
+@slow
+def test_interrupted_twice_it_ends_at_once_and_no_file_is_half(scene: Scene) -> None:
+    running = scene.in_the_middle()
+    running.send(signal.SIGINT)
+    time.sleep(0.05)
+    began = time.monotonic()
+    running.send(signal.SIGINT)
+    running.end(130, seconds=20)
+    assert time.monotonic() - began < 5.0  # of saving, which takes longer, nothing is waited for
+    if (scene.folder / "a.json").read_bytes() != OLD:
+        scene.whole("a.json")
+
+
+@slow
+@pytest.mark.parametrize("delay", [0.0, 0.15, 0.4])
+def test_an_interruption_while_files_are_written_leaves_none_half(scene: Scene, delay: float) -> None:
+    (scene.folder / "a.json").write_bytes(OLD)
+    running = scene.start(*QUICK, "--rounds", "4", "-o", "a.json", "-o", "a.csv")
+    running.until("worker 3/")
+    time.sleep(delay)
+    running.send(signal.SIGINT)
+    running.end(0, 130, seconds=20)
+    if (scene.folder / "a.json").read_bytes() != OLD:
+        scene.whole("a.json")
+
+
+@slow
+def test_a_run_goes_on_under_nohup_and_after_a_stop(scene: Scene) -> None:
+    running = scene.start(*MIDDLE, "-o", "a.json", before=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN) and None)
+    running.until("worker 1/")
+    running.send(signal.SIGHUP)
+    running.send(signal.SIGSTOP)
+    time.sleep(2)
+    running.send(signal.SIGCONT)
+    running.end(0)
+    scene.whole("a.json", MIDDLE_SAMPLES)
+    scene.nothing_left()
+
+
+@slow
+def test_a_worker_that_is_killed_is_told_and_replaced(scene: Scene) -> None:
+    running = scene.start(*MIDDLE, "--rounds", "60", "-o", "a.json")
+    running.measuring()
+    for number in scene.workers():
+        os.kill(number, signal.SIGKILL)
+    running.end(0).says("was lost: the process was killed (signal 9)")
+    assert scene.whole("a.json")["failures"] == []
+
+
+@slow
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGKILL, -9)])
+def test_a_module_that_hears_no_signal_ends_with_the_run(scene: Scene, number: signal.Signals, code: int) -> None:
+    (scene.folder / "mine.py").write_text(DEAF + NET)
+    running = scene.start("compare", *SMALL, "--variants", "relu,mine.py:Net", *ENDLESS)
+    running.measuring()
+    running.send(number)
+    running.end(code, seconds=20)
+    scene.nobody()
+
+
+def git(folder: Path, *arguments: str) -> str:
+    """git, as somebody."""
+    who = ("-c", "user.name=n", "-c", "user.email=e@x", "-c", "init.defaultBranch=main")
+    clean = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
+    done = subprocess.run(["git", *who, *arguments], cwd=folder, check=True, capture_output=True, text=True, env=clean)
+    return done.stdout.strip()
+
+
+@slow
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGKILL, -9)])
+def test_checkouts_of_a_killed_ab_leave_the_repository_as_it_was(
+    scene: Scene, number: signal.Signals, code: int
+) -> None:
+    (scene.folder / "mypkg").mkdir()
+    for text, name in (("", "__init__"), (NET, "mlp")):
+        (scene.folder / "mypkg" / f"{name}.py").write_text(text)
+    for words in (["init", "-q"], ["add", "."], ["commit", "-qm", "old"], ["tag", "old"]):
+        git(scene.folder, *words)
+    (scene.folder / "mypkg" / "mlp.py").write_text(NET + "# a comment\n")
+    git(scene.folder, "commit", "-qam", "new")
+    ab = ("ab", "mypkg.mlp:Net", "--base-rev", "old", *SMALL, "-q")
+    running = scene.start(*ab, "--budget", "60")
+    end = time.monotonic() + 30
+    while not list(scene.temporary.glob("*/tree/mypkg/mlp.py")) and time.monotonic() < end:
+        time.sleep(0.02)
+    running.send(number)
+    running.end(code, seconds=30)
+    scene.nobody()
+    assert len(git(scene.folder, "worktree", "list").splitlines()) == 1
+    assert not list((scene.folder / ".git").glob("*.lock"))
+    scene.start(*ab, "--exact-only").end(0)

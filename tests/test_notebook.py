@@ -17,7 +17,8 @@ from ffnbench.result import Curve
 nbformat = pytest.importorskip("nbformat")
 nbclient = pytest.importorskip("nbclient")
 pytest.importorskip("ipykernel")
-pytestmark = pytest.mark.filterwarnings("ignore")  # of Jupyter's own packages: they come and go
+# a kernel takes long to start; warnings of Jupyter's own packages come and go
+pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]
 
 FAKED = f"""
 import sys
@@ -117,7 +118,6 @@ def test_a_mistake_is_two_lines_and_an_interruption_stops_the_notebook(cells) ->
     assert re.match("KeyboardInterrupt: .* holds what was measured by then", stopped.traceback[0])
 
 
-@pytest.mark.slow
 def test_the_notebook_measures(tmp_path: Path) -> None:
     """As it stands there, with real workers."""
     cells = executed(tmp_path, nbformat.read(ROOT / "docs" / "python.ipynb", as_version=4).cells)

@@ -95,14 +95,14 @@ def test_a_picture_takes_a_label_as_it_is(tmp_path: Path, call) -> None:
 
 
 def test_no_control_gets_into_a_table() -> None:
-    for sign in CONTROLS:
-        text = f"a{sign}b"
-        table = TextTable(
-            columns=(Column(title=text), Column(title="n")), rows=((Cell(text=text), Cell(text="1")),), header=(text,),
-            details=(text,), summary=(text,),
-        )  # fmt: skip
-        for shown in (plain(table), markdown(table), html_fragment(table)):
-            assert sign not in shown.replace("\n", "") if sign != "\n" else "a\nb" not in shown
+    """A title, a cell, a header, a summary and details with every one of them."""
+    text = "".join(f"a{sign}" for sign in CONTROLS)
+    table = TextTable(
+        columns=(Column(title=text), Column(title="n")), rows=((Cell(text=text), Cell(text="1")),), header=(text,),
+        details=(text,), summary=(text,),
+    )  # fmt: skip
+    for shown in (plain(table), markdown(table), html_fragment(table)):
+        assert not set(CONTROLS) & set(shown.replace("\n", ""))
 
 
 def test_markdown_reads_no_markup() -> None:
@@ -126,11 +126,10 @@ def test_progress_reads_no_markup(capsys: pytest.CaptureFixture[str], monkeypatc
         assert "\x1b]0" not in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("name", ["[/x]", "\x1b[31m", "a\nb", "\udcff"])
-@pytest.mark.parametrize("form", ["table", "csv"])
-def test_a_label_that_is_typed_is_shown(call, name: str, form: str) -> None:
-    code, out, err = call("cost", "--variants", f"{name}=relu", "--format", form)
-    assert code == 0, err
-    assert "4718592" in out.replace(",", "")
-    assert not OBEYED.search(out + err)
-    assert "\udcff" not in out
+def test_a_label_that_is_typed_is_shown(call) -> None:
+    for name in ("[/x]", "\x1b[31m", "a\nb", "\udcff"):
+        code, out, err = call("cost", "--variants", f"{name}=relu")
+        assert code == 0, err
+        assert "4,718,592" in out
+        assert not OBEYED.search(out + err)
+        assert "\udcff" not in out

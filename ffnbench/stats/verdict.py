@@ -130,9 +130,9 @@ def summarise(run: Run) -> tuple[tuple[Measured, ...], tuple[Comparison, ...], t
 
 def with_figures(report: R) -> R:
     """With every figure, and every note that is made of samples, computed anew."""
-    measured, comparisons, notes = summarise(report.run)
+    measured, comparisons, notes = summarise(report)
     told = (*(note for note in report.warnings if note.kind not in COMPUTED), *notes)
-    shares = shares_of(report.run, report.costs)
+    shares = shares_of(report, report.costs)
     return replace(report, measured=measured, comparisons=comparisons, shares=shares, warnings=told)
 
 

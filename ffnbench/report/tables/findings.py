@@ -172,10 +172,9 @@ def _summary(checked: Checked, equal: int) -> list[str]:
     for status, words in LOUD.items():
         of = [f for f in findings if f.status is status]
         rows, reasons = dict.fromkeys(f.case for f in of), dict.fromkeys(f.reason for f in of if f.reason)
-        told = "".join(f": {reason}" for reason in reasons)
-        lines.append(f"WARNING: {counted(len(of), 'row')} {words}: {', '.join(rows)}{told}" if of else "")
-    reasons = dict.fromkeys(f"{f.case} {f.metric}: {f.reason}" for f in findings if f.status in PASSED and f.reason)
-    lines.append("; ".join(reasons))
+        why = "".join(f": {reason}" for reason in reasons)
+        lines.append(f"WARNING: {counted(len(of), 'row')} {words}: {', '.join(rows)}{why}" if of else "")
+    lines.append("; ".join(f"{f.case} {f.metric}: {f.reason}" for f in findings if f.status in PASSED and f.reason))
     timed = [f for f in findings if f.metric == LATENCY]
     if len(timed) > 1 and all(f.status is Status.IMPROVED for f in timed):
         references = listed(group.reference for group in now.plan.groups)
