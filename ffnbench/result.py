@@ -162,12 +162,11 @@ class Share:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MachineCeilings:
-    """What the machine of a fingerprint can do: the fastest roofs of each path, with the seconds of one call each.
+    """What a machine can do: the fastest roofs of each path, with the seconds of one call each.
 
     `peaks` are the FLOPs per second that clock, width and cores allow at most, by dtype, where they are known.
     """
 
-    fingerprint: str
     created: str
     roofs: tuple[Roof, ...]
     seconds: tuple[float, ...]

@@ -17,13 +17,12 @@ from ffnbench.device.waiting import WaitMeter
 from ffnbench.errors import FfnbenchError
 from ffnbench.plan import NoProbe, cost_of
 from ffnbench.planning.compare import plan_compare
-from ffnbench.report.files.ceilings_cache import cache_path, keep_ceilings, kept_ceilings
 from ffnbench.report.files.store import load, report_text
 from ffnbench.report.output import NullSink
 from ffnbench.report.shown_report import as_shown, recompute
 from ffnbench.report.tables.text import plain
 from ffnbench.request import CompareRequest
-from ffnbench.result import Bound, CaseCost, MachineCeilings, Roof
+from ffnbench.result import Bound, CaseCost
 from ffnbench.run.runner import run
 from ffnbench.stats.ceilings import needed_by, read_bytes, shares_of
 
@@ -333,40 +332,10 @@ def test_every_path_computes_what_it_says() -> None:
     assert {"torch.mm", "torch.sum", "torch.sum of int64", "repeated torch.sum"} <= made
 
 
-# What `env` keeps
+# What `env` measures
 
 
-KEPT = MachineCeilings(
-    fingerprint="abc", created="2026-01-02T03:04:05+00:00", seconds=(0.001,),
-    roofs=(Roof(name="(a)", bound=Bound.BYTES, path="torch.sum", amount=4096, device="cpu", dtype="float32", threads=2,
-                level="L1"),),
-)  # fmt: skip
-
-
-@pytest.fixture
-def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    return tmp_path
-
-
-def test_what_was_kept_is_read_again(cache: Path) -> None:
-    assert kept_ceilings("abc") is None
-    assert keep_ceilings(KEPT)
-    assert cache_path("abc").parent == cache / "ffnbench"
-    assert kept_ceilings("abc") == KEPT
-    assert kept_ceilings("abd") is None
-
-
-@pytest.mark.parametrize(
-    "wrong",
-    [{"created": "yesterday"}, {"seconds": ()}, {"seconds": (-1.0,)}, {"roofs": (replace(KEPT.roofs[0], shape=(0,)),)}],
-)
-def test_a_kept_file_that_can_t_be_true_is_none(cache: Path, wrong: dict) -> None:
-    keep_ceilings(replace(KEPT, **wrong))
-    assert kept_ceilings("abc") is None
-
-
-def test_env_measures_shows_and_keeps(cache: Path, on_machine) -> None:
+def test_env_measures_and_shows(on_machine) -> None:
     class Worker:
         ended = False
 
@@ -392,8 +361,6 @@ def test_env_measures_shows_and_keeps(cache: Path, on_machine) -> None:
 
     on_machine(Worker)
     api.environment(False, OutputSink(), ceilings=True)
-    api.environment(False, OutputSink())
-    assert shown[0] == shown[1]
     assert "10.0 torch.mm (256 x 256 x 256)" in shown[0]["float32 GFLOP/s"]
     assert any(fact.startswith("GB/s from memory, ") for fact in shown[0])
 

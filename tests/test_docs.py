@@ -67,7 +67,6 @@ def test_shell_lines_are_commands_that_work(document, line, tmp_path, monkeypatc
     if "timm" in line:
         pytest.importorskip("timm")
     on_machine(launch, SidesProber)
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setattr(measuring, "_pause", lambda seconds, sink: None)
     monkeypatch.setattr(exam, "measure", a_selftest)
     if line.startswith("ffnbench ab "):

@@ -16,7 +16,6 @@ from ffnbench.device.environment import advice, auto_device, describe, usable_cp
 from ffnbench.device.nvml import advice as device_advice
 from ffnbench.errors import Unfinished
 from ffnbench.ffn.dtypes import DTYPES
-from ffnbench.report.files.ceilings_cache import keep_ceilings, kept_ceilings
 from ffnbench.report.output import NullSink
 from ffnbench.report.tables.ceilings import machine_records
 from ffnbench.report.tables.listing import (
@@ -28,7 +27,7 @@ from ffnbench.report.tables.listing import (
     workers_record,
 )
 from ffnbench.request import SelftestRequest
-from ffnbench.result import Environment, MachineCeilings
+from ffnbench.result import MachineCeilings
 from ffnbench.run.arms import Worker
 from ffnbench.run.devices import listed, why_not_seen
 from ffnbench.run.machine_lock import machine_lock
@@ -42,7 +41,7 @@ def environment(
     timer: bool, sink: NullSink = NULL_SINK, *, ceilings: bool = False, settings: Iterable[tuple[str, str]] = ()
 ) -> None:
     """Where numbers would be made, with what the harness itself costs and what the machine can do where that is asked
-    for; what it could do when that was last asked is shown as such. `settings` are further facts, with their values.
+    for. `settings` are further facts, with their values.
     """
     worker = world.MACHINE.launch()
     try:
@@ -50,7 +49,7 @@ def environment(
         of_device = device_facts(worker, auto_device(told))
         overhead = timer_records(worker.ask({"do": "timer"}, COUNT_TIMEOUT_S)) if timer else []
         found = describe(told | of_device)
-        reached = _ceilings_here(worker, found, sink) if ceilings else kept_ceilings(found.fingerprint)
+        reached = _ceilings_here(worker, sink) if ceilings else None
     finally:
         worker.close()
     set_ = [{"fact": name, "value": value} for name, value in settings]
@@ -83,8 +82,8 @@ def backends(sink: NullSink = NULL_SINK) -> None:
     sink.show(lambda: backends_view(found["backends"], device, found.get("bfloat16", {})))
 
 
-def _ceilings_here(worker: Worker, found: Environment, sink: NullSink) -> MachineCeilings:
-    """What this machine can do, measured now and kept for display."""
+def _ceilings_here(worker: Worker, sink: NullSink) -> MachineCeilings:
+    """What this machine can do, measured now."""
     threads = usable_cpus()
     asked = roofs_of_machine(threads, DTYPES.names(), caches(), room_for_ceilings((), usable_memory()))
     request = {"do": "ceilings", "roofs": [jsonable.encode(roof) for roof in asked], "seconds": CEILINGS_S}
@@ -93,10 +92,7 @@ def _ceilings_here(worker: Worker, found: Environment, sink: NullSink) -> Machin
     if "failure" in answer:
         raise Unfinished(f"the ceilings could not be measured: {answer['message']}", "`ffnbench env` tells the rest")
     now = datetime.now(UTC).isoformat(timespec="seconds")
-    reached = jsonable.decode(MachineCeilings, {**answer, "fingerprint": found.fingerprint, "created": now})
-    if not keep_ceilings(reached):
-        sink.tell("note: the ceilings could not be kept in the cache folder: a later `ffnbench env` has none")
-    return reached
+    return jsonable.decode(MachineCeilings, {**answer, "created": now})
 
 
 def selftest(request: SelftestRequest, sink: NullSink = NULL_SINK) -> None:
