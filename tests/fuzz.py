@@ -335,7 +335,7 @@ def _of_words(given: Input, code: Any) -> list[str]:
 
 def _of_files(given: Input, done: Done, before: dict[str, Any], after: dict[str, Any], place: Place) -> list[str]:
     """Only what was asked for is written, and whole."""
-    found, asked, lines = [], _asked_for(given, place), _asked_for(given, place, ("--export",), "go-bench=")
+    found, asked = [], _asked_for(given, place)
     for path in sorted(before.keys() | after.keys()):
         if before.get(path) == after.get(path):
             continue
@@ -352,8 +352,7 @@ def _of_files(given: Input, done: Done, before: dict[str, Any], after: dict[str,
         elif not _is_asked(path, asked, after[path][0]):
             found.append(f"{told} was not asked for")
         elif after[path][0] == "file" and not path.endswith("summary.md"):
-            suffix = ".txt" if path in lines else Path(path).suffix.lower()
-            found += [f"{told}: {why}" for why in _of_content(suffix, after[path][1])]
+            found += [f"{told}: {why}" for why in _of_content(Path(path).suffix.lower(), after[path][1])]
             found += _read_again(given, path, after[path][1])
         elif before.get(path, ("",))[0] == "link":
             found.append(f"the link {told} is replaced")
@@ -362,29 +361,25 @@ def _of_files(given: Input, done: Done, before: dict[str, Any], after: dict[str,
     return found
 
 
-def _asked_for(
-    given: Input,
-    place: Place,
-    names: tuple[str, ...] = ("-o", "--out", "--export", "--update", "--append"),
-    of: str = "",
-) -> set[str]:
-    """The real paths that an input names as outputs; `of` is what the value of the flag begins with."""
+def _asked_for(given: Input, place: Place) -> set[str]:
+    """The real paths that an input names as outputs."""
+    names = ("-o", "--out", "--export", "--update", "--append")
     texts = []
     for flag in given.flags:
         name, equals, joined = flag[0].partition("=")
         value = joined if equals else flag[1] if len(flag) > 1 else ""
-        if name not in names or not value.startswith(of):
+        if name not in names:
             continue
         if name in ("-o", "--out"):
             texts.append(value)
         elif name == "--export":
             kind, _, path = value.partition("=")
-            texts.append(path or f"{kind}.{'txt' if kind == 'go-bench' else 'json'}")
+            texts.append(path or f"{kind}.json")
         elif name in ("--update", "--append") and given.words:
             texts.append(given.words[0])
-    if given.command == "plot-activations" and not given.has("-o", "--out") and not of:
+    if given.command == "plot-activations" and not given.has("-o", "--out"):
         texts.append("activations.png")
-    if "github" in given.argv and "GITHUB_STEP_SUMMARY" in given.env and not of:
+    if "github" in given.argv and "GITHUB_STEP_SUMMARY" in given.env:
         texts.append(given.env["GITHUB_STEP_SUMMARY"])
     at_home = [text == "~" or text.startswith("~/") for text in texts]
     paths = [text.replace("~", str(place.home), home) for text, home in zip(texts, at_home, strict=True)]

@@ -35,10 +35,10 @@ NONSENSE = "nonsense!"
 # a flag that takes one of few words: any other is a mistake
 ENUMERATED = frozenset({
     "--format", "-f", "--mode", "--dtype", "--match", "--rule", "--init", "--routing", "--backend", "--on-unclear",
-    "--style", "--device", "--metrics", "--export", "--tolerance", "--range", "--size",
+    "--device", "--metrics", "--export", "--tolerance", "--range",
 })  # fmt: skip
 # flags that make a run long where they are large: no large value that is valid
-SLOW = frozenset({"--budget", "--workers", "--rounds", "--runs", "--repeats", "--dpi", "--elements", "--seq-len"})
+SLOW = frozenset({"--budget", "--workers", "--rounds", "--runs", "--repeats", "--elements", "--seq-len"})
 
 FORMS = (
     "relu", "gelu", "silu", "swiglu", "geglu", "reglu", "glu", "bilinear", "mish", "relu2", "gelu_tanh", "tanh",
@@ -73,9 +73,8 @@ VALUES: dict[str, tuple[str, ...]] = {
     "--rule": ("llama", "palm", "classic", "notes", "dinov2"), "--metrics": ("latency", "memory", "latency,memory",
     "latency,sparsity", "memory,sparsity", "ceilings,latency"), "--heads": ("1", "2", "4"), "--kv-heads": ("1", "2"),
     "--head-dim": ("8", "16", "64"), "--elements": ("1024", "1,64", "1048576"), "--range": ("-4:4", "-1:1e3", "0:0.1"),
-    "--size": ("10x4.5", "12x8", "20X20"), "--dpi": ("50", "20", "72"), "--style": ("default", "ggplot", "grayscale"),
     "--format": ("table", "csv", "json", "markdown"), "--tolerance": ("latency=5%", "params=1%", "latency=0.08"),
-    "--export": ("bencher", "go-bench=go.txt", "github-action-benchmark=gab.json"), "--on-unclear": ("pass", "fail"),
+    "--export": ("bencher", "github-action-benchmark=gab.json"), "--on-unclear": ("pass", "fail"),
     "--fail-above": ("5%", "0.1"), "--repeats": ("1", "2"),
     "--preset": PRESETS, "--activations": ("relu,gelu", "silu", "swish@beta=0.5,relu"), "--variant": ("gelu", "swiglu"),
     "--base-env": ("A:1",), "--head-env": ("A:2",), "--base-source": ("old",), "--head-source": (".",),
@@ -402,7 +401,10 @@ class Maker:
         elif name == "--variants":
             given.flag(name, self.forms(dice))
         elif name == "--export":
-            given.flag(name, f"{dice.choice(('bencher', 'go-bench', 'x'))}={dice.choice((*OUTPUTS, *BAD_OUTPUTS))}")
+            given.flag(
+                name,
+                f"{dice.choice(('bencher', 'x'))}={dice.choice((*OUTPUTS, *BAD_OUTPUTS))}",
+            )
         elif name in SIDES:
             given.flag(name, dice.choice(SIDES[name]))
         else:

@@ -101,7 +101,7 @@ TAKE_TEXTS = {
              "--mode", "--seq-len", "--columns", "--sort"],
     "compare": ["--device", "--metrics", "--backend", "--time", "--init", "--routing"],
     "block": ["--variant", "--seq-len"], "activations": ["--activations", "--elements"],
-    "plot-activations": ["--range", "--size", "--style", "-o"], "env": ["-f"],
+    "plot-activations": ["--range", "-o"], "env": ["-f"],
     "check a.json": ["--tolerance", "--trust", "--export", "--on-unclear"],
     "ab relu": ["--base-rev", "--base-python", "--base-source", "--base-env", "--head-python", "--fail-above"],
 }  # fmt: skip

@@ -34,7 +34,7 @@ PYTHONS = ("base_python", "head_python", "base_source", "head_source")
 SWITCHES = ("quiet", "wait")  # of every call that measures, and of no request
 FILES = PATHS + PYTHONS
 NAMED = "help() of the function shows its arguments"
-PAIRED = {"range_": ":", "size": "x"}  # whose two numbers may be given as a pair
+PAIRED = {"range_": ":"}  # whose two numbers may be given as a pair
 OBJECTS = {"variants": "Variants", "variant": "Variant", "activations": "Activations"}
 ELSEWHERE = {  # what other libraries call an argument
     **dict.fromkeys(D_MODEL_NAMES, "d_model"),

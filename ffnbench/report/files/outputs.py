@@ -9,6 +9,7 @@ import errno
 import json
 import os
 import re
+import secrets
 import shlex
 import stat
 import tempfile
@@ -19,11 +20,6 @@ from pathlib import Path
 from ffnbench.errors import FfnbenchError, Unfinished
 from ffnbench.files import content_of
 from ffnbench.names import hint_for
-
-try:
-    import fcntl
-except ImportError:  # Windows
-    fcntl = None  # type: ignore[assignment]
 
 BESIDE = ".ffnbench-"  # how a file begins while it is written
 LONGEST = 200  # characters of a path in an error
@@ -181,12 +177,8 @@ def _refuse_measured(path: Path) -> None:
 
 
 @contextmanager
-def locked(path: Path) -> Iterator[Callable[[], bool]]:
-    """Hold a file for oneself while it is read, and written anew later; raises FfnbenchError while another one does.
-
-    Gives what tells whether it is still the same file. The lock is advisory and of the file itself, so nothing is left
-    behind; where the system has none nothing is locked.
-    """
+def watched(path: Path) -> Iterator[Callable[[], bool]]:
+    """Gives what tells whether a file that will be written anew is still the one that was there at the beginning."""
     try:
         if not path.is_file():
             raise FfnbenchError(f"{shown_path(path)} is no file that runs can be added to", "is the path right?")
@@ -194,13 +186,6 @@ def locked(path: Path) -> Iterator[Callable[[], bool]]:
     except OSError as problem:
         raise FfnbenchError(f"cannot read {shown_path(path)}: {problem.strerror}", "is the path right?") from problem
     with file:
-        try:
-            if fcntl is not None:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as problem:
-            raise FfnbenchError(
-                f"{shown_path(path)} is locked: another check adds a run to it now", "wait for that one, then try again"
-            ) from problem
         yield lambda: path.exists() and os.path.samestat(os.fstat(file.fileno()), path.stat())
 
 
@@ -236,24 +221,19 @@ def replace_file(path: Path, content: bytes) -> None:
             os.set_blocking(file.fileno(), True)
             file.write(content)
         return
-    handle, name = tempfile.mkstemp(prefix=BESIDE, dir=target.parent)
+    beside = target.with_name(f"{BESIDE}{secrets.token_hex(8)}")
+    handle = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)  # less what the umask takes
     try:
         with os.fdopen(handle, "wb") as file:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
-        os.chmod(name, stat.S_IMODE(mode) if mode is not None else 0o666 & ~_umask())
-        os.replace(name, target)
+        if mode is not None:
+            os.chmod(beside, stat.S_IMODE(mode))
+        os.replace(beside, target)
     except BaseException:
-        Path(name).unlink(missing_ok=True)
+        beside.unlink(missing_ok=True)
         raise
-
-
-def _umask() -> int:
-    """What a new file may not be; it can only be read by setting it."""
-    mask = os.umask(0o077)
-    os.umask(mask)
-    return mask
 
 
 def _rescue(content: bytes) -> Path | None:

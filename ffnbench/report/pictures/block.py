@@ -13,7 +13,7 @@ from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter, PercentF
 
 from ffnbench.ffn.attention import projection_flops
 from ffnbench.planning.block import Length, lengths_of
-from ffnbench.report.pictures.canvas import Canvas, drawing, lay_out, literal, pen, shortened
+from ffnbench.report.pictures.canvas import BLACK, DPI, drawing, literal, pen, plain_frame, shortened
 from ffnbench.report.tables.block_records import (
     PRODUCTS,
     crossing,
@@ -28,10 +28,10 @@ from ffnbench.report.tables.words import sizing_text
 from ffnbench.result import Report
 from ffnbench.units import SI, scale
 
-CANVAS = Canvas(size=(10.0, 4.2), dpi=150, style="default")
+SIZE = (10.0, 4.2)  # inches
 POINTS = 200
 BESIDE = 4  # how far the curves go on beyond the shortest and the longest length, and beyond the crossing
-FFN_PEN, ATTENTION_PEN, PART_PEN = 1, 2, 0
+FFN_PEN, ATTENTION_PEN = 1, 2
 
 
 def block_figure(report: Report) -> Figure:
@@ -41,8 +41,8 @@ def block_figure(report: Report) -> Figure:
     overtaken = (crossing(kinds, flops) if flops is not None else None) or 0
     marks = [*(length.seq_len for length in lengths), *([overtaken] if overtaken > 1 else [])]
     x = np.unique(np.geomspace(max(1.0, min(marks) / BESIDE), max(marks) * BESIDE, POINTS).round())
-    with drawing(CANVAS):
-        figure = Figure(figsize=CANVAS.size, dpi=CANVAS.dpi, layout="constrained")
+    with drawing():
+        figure = Figure(figsize=SIZE, dpi=DPI, layout="constrained")
         panels: Any = figure.subplots(1, 2)
         for axes in panels:
             _frame(axes, x, overtaken)
@@ -53,21 +53,17 @@ def block_figure(report: Report) -> Figure:
         kind += f", seeing {sees(spec)}" if spec.window and len(kinds) == 1 else ""
         title = f"{ffn.variant} ({sizing_text(ffn.sizing)}) beside {kind}"
         figure.suptitle(literal(shortened(title, 110)), fontsize="medium")
-        lay_out(figure, panels)
     return figure
 
 
 def _frame(axes: Axes, x: np.ndarray, crossing: int) -> None:
-    grey = pen(PART_PEN)["color"]
     axes.set_xscale("log", base=2)
     axes.set(xlim=(x[0], x[-1]), xlabel="tokens in the sequence")
     axes.xaxis.set_major_formatter(FuncFormatter(lambda n, _: f"{n:,.0f}" if n >= 1 else f"{n:g}"))
-    axes.grid(True, color=grey, alpha=0.1, linewidth=0.6)
-    for side in ("top", "right"):
-        axes.spines[side].set_visible(False)
+    plain_frame(axes)
     if crossing > 1:
         label = f"attention overtakes at {crossing:,}"
-        axes.axvline(crossing, color=grey, alpha=0.6, linewidth=1, linestyle=":", label=label)
+        axes.axvline(crossing, color=BLACK, alpha=0.6, linewidth=1, linestyle=":", label=label)
 
 
 def _flops(report: Report, kinds: Sequence[Length], x: np.ndarray) -> tuple[float | None, float, np.ndarray]:
@@ -111,8 +107,8 @@ def _shares(axes: Axes, report: Report, lengths: list[Length], x: np.ndarray) ->
     found = [(n.seq_len, ffn_share(ratio_to_ffn(report, n.attention.label))) for n in lengths]
     if dots := [(n, s.value, s.low, s.high) for n, s in found if s and s.low is not None and s.high is not None]:
         at, value, low, high = (np.array(column) for column in zip(*dots, strict=True))
-        bars, colour = np.array([value - low, high - value]), pen(PART_PEN)["color"]
-        drawn.append(axes.errorbar(at, value, yerr=bars, fmt="o", capsize=3, color=colour, label="of the latency"))
+        bars = np.array([value - low, high - value])
+        drawn.append(axes.errorbar(at, value, yerr=bars, fmt="o", capsize=3, color=BLACK, label="of the latency"))
     axes.set(title="the FFN's share", ylim=(0, 1))
     axes.yaxis.set_major_formatter(PercentFormatter(1.0))
     if drawn:
