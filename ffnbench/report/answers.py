@@ -129,8 +129,7 @@ class Answer(Shows):
 
 def in_notebook() -> bool:
     """Whether this process is the kernel of a notebook."""
-    shell = notebook_shell()
-    return shell is not None
+    return notebook_shell() is not None
 
 
 def notebook_shell() -> Any:
@@ -146,10 +145,6 @@ def written_to(path: str | os.PathLike[str], writers: Mapping[str, Write], stem:
         raise WrongArgument(f"{path!r} is no path", "for example 'run.json'; a folder ends with a slash")
     text = os.fspath(path)
     suffixes = list(dict.fromkeys(f".{name.rpartition('.')[2]}" for name in writers))
-    suffix = Path(text).suffix.lower()
-    if suffix not in suffixes and not (text.endswith(("/", os.sep)) or Path(text).is_dir()):
-        found = f"unknown suffix {suffix!r}" if suffix else "no suffix"
-        raise FfnbenchError(f"{found} in {text!r}", f"one of {', '.join(suffixes)}; a folder ends with a slash")
 
     def content(one: Path) -> bytes:
         made = writer_of(writers, one)()

@@ -22,7 +22,6 @@ from ffnbench.files import content_of
 from ffnbench.names import hint_for
 
 BESIDE = ".ffnbench-"  # how a file begins while it is written
-LONGEST = 200  # characters of a path in an error
 
 
 class Outputs:
@@ -78,7 +77,7 @@ class Outputs:
                 replace_file(path, render(path))
                 written.append(path)
             except (OSError, FfnbenchError) as problem:  # a picture may have no room for all of its texts
-                problems.append(f"cannot write {shown_path(path)}: {_why(problem)}")
+                problems.append(f"cannot write {str(path)!r}: {_why(problem)}")
                 hints.append(getattr(problem, "hint", "") or "is the disk full, or the folder gone?")
         if problems:
             saved = self.rescued = _rescue(rescue() if rescue else b"")
@@ -99,7 +98,7 @@ class Outputs:
         if path.suffix.lower() not in self._suffixes:
             formats = f"formats: {', '.join(self._suffixes)}; a folder is written with a slash at its end"
             found = f"unknown suffix {path.suffix!r}" if path.suffix else "no suffix"
-            raise FfnbenchError(f"{found} in -o {text!r}", hint_for(path.suffix, self._suffixes, formats))
+            raise FfnbenchError(f"{found} in {text!r}", hint_for(path.suffix, self._suffixes, formats))
         return [path]
 
 
@@ -125,19 +124,15 @@ def refuse_unwritable(path: Path, inputs: Iterable[Path] = ()) -> None:
     """Raise FfnbenchError for a path that can't be written, or that the same command reads. Nothing is made there."""
     try:
         if any(path.exists() and path.samefile(one) for one in inputs):
-            raise FfnbenchError(
-                f"{shown_path(path)} is read by this command and would be overwritten", "write elsewhere"
-            )
+            raise FfnbenchError(f"{str(path)!r} is read by this command and would be overwritten", "write elsewhere")
         target = path.resolve()
         if not target.parent.is_dir():
             folder = str(target.parent if path.is_symlink() else path.parent)
-            raise FfnbenchError(
-                f"cannot write {shown_path(path)}: no folder {folder!r}", f"mkdir -p {shlex.quote(folder)}"
-            )
+            raise FfnbenchError(f"cannot write {str(path)!r}: no folder {folder!r}", f"mkdir -p {shlex.quote(folder)}")
         mode = target.stat().st_mode if target.exists() else stat.S_IFREG
         if not (stat.S_ISREG(mode) or stat.S_ISFIFO(mode) or stat.S_ISCHR(mode)):
             raise FfnbenchError(
-                f"{shown_path(path)} is {'a folder' if stat.S_ISDIR(mode) else 'no file'}", "name a file, or a folder/"
+                f"{str(path)!r} is {'a folder' if stat.S_ISDIR(mode) else 'no file'}", "name a file, or a folder/"
             )
         if target.exists() and not os.access(target, os.W_OK):
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
@@ -150,17 +145,11 @@ def refuse_unwritable(path: Path, inputs: Iterable[Path] = ()) -> None:
 
 
 def _unwritable(path: Path, problem: Exception) -> FfnbenchError:
-    return FfnbenchError(f"cannot write {shown_path(path)}: {_why(problem)}", "choose a place that you may write to")
+    return FfnbenchError(f"cannot write {str(path)!r}: {_why(problem)}", "choose a place that you may write to")
 
 
 def _why(problem: Exception) -> str:
     return getattr(problem, "strerror", None) or getattr(problem, "message", None) or str(problem)
-
-
-def shown_path(path: Path) -> str:
-    """A path in an error: no longer than a line."""
-    text = repr(str(path))
-    return text if len(text) <= LONGEST else f"{text[: LONGEST // 2]}...{text[-LONGEST // 3 :]}"
 
 
 def _refuse_measured(path: Path) -> None:
@@ -172,7 +161,7 @@ def _refuse_measured(path: Path) -> None:
     except (ValueError, FfnbenchError, RecursionError):
         return
     if isinstance(data, dict) and data.get("samples"):
-        problem = f"{shown_path(path)} holds what was measured, and this command only counts"
+        problem = f"{str(path)!r} holds what was measured, and this command only counts"
         raise FfnbenchError(problem, "write elsewhere, or give --force")
 
 
@@ -181,10 +170,10 @@ def watched(path: Path) -> Iterator[Callable[[], bool]]:
     """Gives what tells whether a file that will be written anew is still the one that was there at the beginning."""
     try:
         if not path.is_file():
-            raise FfnbenchError(f"{shown_path(path)} is no file that runs can be added to", "is the path right?")
+            raise FfnbenchError(f"{str(path)!r} is no file that runs can be added to", "is the path right?")
         file = path.open("rb")
     except OSError as problem:
-        raise FfnbenchError(f"cannot read {shown_path(path)}: {problem.strerror}", "is the path right?") from problem
+        raise FfnbenchError(f"cannot read {str(path)!r}: {problem.strerror}", "is the path right?") from problem
     with file:
         yield lambda: path.exists() and os.path.samestat(os.fstat(file.fileno()), path.stat())
 
@@ -196,7 +185,7 @@ def save(path: Path, text: str, rescue: bool = False) -> None:
     except OSError as problem:
         saved = _rescue(text.encode()) if rescue else None
         where = f"is the disk full? it is in {saved}" if saved else "is the disk full?"
-        raise Unfinished(f"cannot write {shown_path(path)}: {problem.strerror}", where) from problem
+        raise Unfinished(f"cannot write {str(path)!r}: {problem.strerror}", where) from problem
 
 
 def append(path: Path, text: str) -> None:
@@ -205,7 +194,7 @@ def append(path: Path, text: str) -> None:
         with path.open("a", encoding="utf-8") as file:
             file.write(text)
     except OSError as problem:
-        raise Unfinished(f"cannot write {shown_path(path)}: {problem.strerror}", "the answer is above") from problem
+        raise Unfinished(f"cannot write {str(path)!r}: {problem.strerror}", "the answer is above") from problem
 
 
 def replace_file(path: Path, content: bytes) -> None:

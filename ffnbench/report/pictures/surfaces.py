@@ -29,7 +29,7 @@ def gated_figure(curves: dict[str, Curve], titles: dict[str, str]) -> Figure:
     if not all(map(math.isfinite, tops)):
         raise FfnbenchError("act(g) * u is not finite on this range", "choose a smaller --range")
     scale = max(top for top in tops if top <= STEEP * median_high(tops)) or 1.0
-    columns = _columns(len(curves))
+    columns = len(curves) if len(curves) <= 3 else min(5, math.ceil(len(curves) ** 0.5))
     rows = math.ceil(len(curves) / columns)
     size = (PANEL * columns + BESIDE, (PANEL + 0.15) * rows + ABOVE)
     with drawing():
@@ -52,11 +52,6 @@ def gated_figure(curves: dict[str, Curve], titles: dict[str, str]) -> Figure:
             extend="both" if max(tops) > scale else "neither",
         )  # fmt: skip
     return figure
-
-
-def _columns(panels: int) -> int:
-    """A grid with few empty places that is not too wide for a page."""
-    return panels if panels <= 3 else 2 if panels == 4 else 3 if panels <= 9 else 4 if panels <= 16 else 5
 
 
 def _levels(scale: float) -> list[float]:
