@@ -137,9 +137,7 @@ def refuse_unwritable(path: Path, inputs: Iterable[Path] = ()) -> None:
         if target.exists() and not os.access(target, os.W_OK):
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
         if stat.S_ISREG(mode):  # which is written beside and renamed
-            handle, name = tempfile.mkstemp(prefix=BESIDE, dir=target.parent)
-            os.close(handle)
-            os.unlink(name)
+            tempfile.TemporaryFile(dir=target.parent).close()
     except (OSError, RuntimeError, ValueError) as problem:
         raise _unwritable(path, problem) from problem
 

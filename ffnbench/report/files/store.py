@@ -6,7 +6,6 @@ import hashlib
 import json
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from ffnbench import jsonable
 from ffnbench.errors import FfnbenchError
@@ -58,7 +57,10 @@ def load(path: str | Path) -> Report:
             raise FfnbenchError(problem, "measure again with this version")
         for run in (data, *(data.get("repeats") or ())):
             protocol = (run.get("plan") or run)["protocol"]
-            _refuse_newer(path, protocol["method"])
+            method = protocol["method"]
+            if isinstance(method, int) and method > METHOD:  # whose ratios mean what this ffnbench can't know
+                problem = f"{str(path)!r} was measured by method {method}, this ffnbench knows methods up to {METHOD}"
+                raise FfnbenchError(problem, "update ffnbench to read it")
             # until method 5 a worker moved its tensors now and then; until 6 a check measured suspects again
             protocol.pop("reversed", None)
             for sample in run.get("samples") or ():
@@ -71,10 +73,3 @@ def load(path: str | Path) -> Report:
             f"{str(path)!r} is not a whole ffnbench report: {problem}",
             'take that run out of "repeats"' if "repeats[" in str(problem) else "was it cut off? measure again",
         ) from problem
-
-
-def _refuse_newer(path: str | Path, method: Any) -> None:
-    """A ratio of a later method means what this ffnbench can't know."""
-    if isinstance(method, int) and method > METHOD:
-        problem = f"{str(path)!r} was measured by method {method}, this ffnbench knows methods up to {METHOD}"
-        raise FfnbenchError(problem, "update ffnbench to read it")

@@ -14,7 +14,6 @@ from typing import Any
 
 import matplotlib
 import matplotlib.style
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from ffnbench.streams import visible
@@ -23,12 +22,16 @@ BLACK = "black"
 COLOURS = (BLACK, "#D55E00", "#0072B2", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
 LINES: tuple[Any, ...] = ("-", (0, (5, 2)), (0, (1, 1.2)), (0, (5, 1.5, 1, 1.5)))
 DPI = 150  # of a picture for a page; those for a column of a paper have 300
+STYLE = {
+    "axes.spines.top": False, "axes.spines.right": False, "axes.axisbelow": True, "axes.grid": True,
+    "grid.color": BLACK, "grid.alpha": 0.1, "grid.linewidth": 0.6, "legend.frameon": False, "legend.fontsize": "small",
+}  # fmt: skip
 
 
 @contextmanager
 def drawing(**settings: Any) -> Iterator[None]:
-    """matplotlib's own style with these settings; a sign that the font lacks is a box, and no warning."""
-    with matplotlib.style.context(["default", settings]), warnings.catch_warnings():
+    """The style of all pictures, with these settings; a sign that the font lacks is a box, and no warning."""
+    with matplotlib.style.context(["default", STYLE | settings]), warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Glyph .* missing from")
         yield
 
@@ -39,13 +42,6 @@ def render(figure: Figure, suffix: str, *, texts: bool = False) -> bytes:
     with drawing(**({"svg.fonttype": "none", "pdf.fonttype": 42} if texts else {})):
         figure.savefig(buffer, format=suffix.removeprefix("."), dpi=figure.dpi)
     return buffer.getvalue()
-
-
-def plain_frame(axes: Axes) -> None:
-    """Open above and on the right, with a pale grid below all that is drawn."""
-    axes.grid(True, color=BLACK, alpha=0.1, linewidth=0.6)
-    axes.set_axisbelow(True)
-    axes.spines[["top", "right"]].set_visible(False)
 
 
 def pen(i: int) -> dict[str, Any]:

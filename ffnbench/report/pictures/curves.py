@@ -11,7 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from ffnbench.activations.facts import Facts
-from ffnbench.report.pictures.canvas import BLACK, DPI, drawing, literal, pen, plain_frame
+from ffnbench.report.pictures.canvas import BLACK, DPI, drawing, literal, pen
 from ffnbench.result import Curve
 
 HEIGHT, LEGEND_ROW = 4.3, 0.2  # inches: the axes with their titles, and a row of the legend
@@ -43,7 +43,7 @@ def curves_figure(curves: dict[str, Curve], facts: dict[str, Facts], *, derivati
         if derivative:
             _frame(axes[1], x, _limits(slopes, *DERIVATIVE_REACH), "f'(x)")
             _draw(axes[1], x, slopes, [""] * len(labels))
-        figure.legend(loc="outside lower center", ncols=columns, frameon=False, handlelength=3.2, fontsize="small")
+        figure.legend(loc="outside lower center", ncols=columns, handlelength=3.2)
     return figure
 
 
@@ -63,7 +63,6 @@ def _frame(axes: Axes, x: np.ndarray, limits: tuple[float, float], title: str) -
     axes.axvline(0, color=BLACK, alpha=0.4, linewidth=0.8, zorder=0)
     axes.set(xlim=(x[0], x[-1]), ylim=limits, xlabel="x", title=title)
     axes.ticklabel_format(scilimits=(-2, 5), useMathText=True)
-    plain_frame(axes)
 
 
 def _legend_text(name: str, facts: Facts | None) -> str:

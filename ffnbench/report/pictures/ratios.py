@@ -16,7 +16,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
 
-from ffnbench.metrics import LATENCY, PEAK, SAVED
+from ffnbench.metrics import LATENCY, PEAK
 from ffnbench.plan import Kind, Mode
 from ffnbench.report.columns import case_records
 from ffnbench.report.pictures.canvas import BLACK, drawing, literal, shortened
@@ -34,6 +34,8 @@ LINE, LINES, HEAD = 15, 2, 60  # letters of a label, and of a line above a group
 FARTHEST = 3.0  # how far beyond the ratios the axis shows of a wide interval
 SIDE_BY_SIDE = 1.5  # from this ratio on the axis is logarithmic
 BAR = "#C9D9E6"
+LOOK = {"axes.grid": False, "axes.spines.left": False, "figure.constrained_layout.w_pad": 0.02,
+        "figure.constrained_layout.h_pad": 0.02}  # fmt: skip
 MARKS: dict[Verdict, tuple[str, str, str]] = {  # marker, colour, words; Okabe & Ito's colours
     Verdict.SLOWER: (">", "#D55E00", "slower"),
     Verdict.FASTER: ("<", "#0072B2", "faster"),
@@ -55,10 +57,8 @@ def ratio_figure(report: Report) -> Figure:
     amounts = {record["label"]: record for record in case_records(report, ["label", *panels])}
     panels = {key: panel for key, panel in panels.items() if any(record[key] for record in amounts.values())}
     size = WIDTH, AROUND + ROW * len(places) + HEADING * len(headings)
-    with drawing():
+    with drawing(**LOOK):
         figure = Figure(figsize=size, dpi=DPI, layout="constrained")
-        engine: Any = figure.get_layout_engine()
-        engine.set(w_pad=0.02, h_pad=0.02, wspace=0.02)
         compared = compared or not panels
         widths = [3.4] * compared + [1.0 if compared else 1.6] * len(panels)
         axes: Any = figure.subplots(1, len(widths), squeeze=False, width_ratios=widths)[0]
@@ -99,7 +99,7 @@ def _panels(report: Report, compared: bool) -> Panels:
         "flops_timed": (f"FLOPs{which}\n/token", SI),
         PEAK: ("act. +\ngrad.\npeak" if train else "act.\npeak", IEC),
     }
-    return panels if compared or not train else panels | {SAVED: ("saved", IEC)}
+    return panels
 
 
 def _frame(
@@ -112,7 +112,6 @@ def _frame(
         one.set_yticks(list(places.values()), names if not number else [""] * len(places))
         one.tick_params(axis="y", length=0, labelsize=NAME, pad=2)
         one.tick_params(axis="x", labelsize=SMALL, length=2, pad=1)
-        one.spines[["top", "right", "left"]].set_visible(False)
     for at, text in headings.items():
         axes[0].annotate(
             literal(shortened(text, HEAD if len(axes) == 1 else LINE * LINES)), (0, at), fontsize=SMALL,
@@ -167,7 +166,7 @@ def _ratios(axes: Axes, report: Report, places: dict[str, float]) -> None:
     told = {c.verdict for c in found.values()} - {Verdict.REFERENCE}
     handles = [Line2D([], [], label=words, **_marker(one)) for one, (_, _, words) in MARKS.items() if one in told]
     figure: Any = axes.figure
-    figure.legend(handles=handles, loc="outside lower left", ncols=4, fontsize=SMALL, frameon=False,
+    figure.legend(handles=handles, loc="outside lower left", ncols=4, fontsize=SMALL,
                   handletextpad=0.2, columnspacing=1.0, borderpad=0.1)  # fmt: skip
 
 

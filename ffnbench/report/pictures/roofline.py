@@ -18,7 +18,7 @@ from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 from ffnbench.errors import FfnbenchError
 from ffnbench.metrics import LATENCY
 from ffnbench.plan import Case
-from ffnbench.report.pictures.canvas import BLACK, COLOURS, drawing, literal, plain_frame, shortened
+from ffnbench.report.pictures.canvas import BLACK, COLOURS, drawing, literal, shortened
 from ffnbench.report.tables.ceilings import no_ceilings
 from ffnbench.result import Bound, Report, Roof
 from ffnbench.stats.ceilings import Ceiling, ceilings_of, needed_by, read_bytes
@@ -125,7 +125,7 @@ def roofline_figure(report: Report) -> Figure:
             )  # fmt: skip
         columns = max(1, min(3, len(names), LETTERS_ACROSS // (max(map(len, names)) + LETTERS_OF_KEY)))
         figure.set_size_inches(WIDTH, HEIGHT + LEGEND_ROW * ceil(len(names) / columns) + LEGEND_AROUND)
-        figure.legend(loc="outside lower center", ncols=columns, fontsize=SMALL, frameon=False, borderpad=0,
+        figure.legend(loc="outside lower center", ncols=columns, fontsize=SMALL, borderpad=0,
                       labelspacing=0.25, handletextpad=0.2, columnspacing=1.0, handlelength=1.4)  # fmt: skip
     return figure
 
@@ -152,7 +152,6 @@ def _frame(axes: Axes, found: Roofline) -> None:
         axis.set_minor_locator(LogLocator(subs="all", numticks=12))
         axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
         axis.set_minor_formatter(NullFormatter())
-    plain_frame(axes)
 
 
 def _lines(axes: Axes, found: Roofline) -> None:

@@ -32,7 +32,7 @@ def gated_figure(curves: dict[str, Curve], titles: dict[str, str]) -> Figure:
     columns = len(curves) if len(curves) <= 3 else min(5, math.ceil(len(curves) ** 0.5))
     rows = math.ceil(len(curves) / columns)
     size = (PANEL * columns + BESIDE, (PANEL + 0.15) * rows + ABOVE)
-    with drawing():
+    with drawing(**{"axes.grid": False, "axes.spines.top": True, "axes.spines.right": True}):
         figure = Figure(figsize=size, dpi=DPI, layout="compressed")  # as constrained, for panels that are square
         grid: Any = figure.subplots(rows, columns, squeeze=False, sharex=True, sharey=True)
         panels, levels = grid.flat[: len(curves)], _levels(scale)
