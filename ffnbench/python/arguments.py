@@ -34,7 +34,7 @@ PYTHONS = ("base_python", "head_python", "base_source", "head_source")
 SWITCHES = ("quiet", "wait")  # of every call that measures, and of no request
 FILES = PATHS + PYTHONS
 NAMED = "help() of the function shows its arguments"
-PAIRED = {"range_": ":"}  # whose two numbers may be given as a pair
+PAIRED = "range_"  # whose two numbers may be given as a pair
 OBJECTS = {"variants": "Variants", "variant": "Variant", "activations": "Activations"}
 ELSEWHERE = {  # what other libraries call an argument
     **dict.fromkeys(D_MODEL_NAMES, "d_model"),
@@ -102,8 +102,8 @@ class Argument:
         return (one,) if isinstance(self.field.default, tuple) else one
 
     def _several(self, given: list[Any]) -> Any:
-        if self.field.name in PAIRED and len(given) == 2:
-            return PAIRED[self.field.name].join(f"{float(one):g}" for one in given)
+        if self.field.name == PAIRED and len(given) == 2:
+            return ":".join(f"{float(one):g}" for one in given)
         if not self.takes_list:
             raise WrongArgument(f"{self.name} takes one value, not {given!r}", "give one at a time")
         if not given:
@@ -234,7 +234,7 @@ def _type(field: Field[Any], hint: Any, listed: bool) -> TypeText:
         name = "str | torch.device"
     elif field.name in FILES:
         name = "str | os.PathLike[str]"
-    elif field.name in PAIRED:
+    elif field.name == PAIRED:
         name = "str | tuple[float, float]"
     elif listed and single is str and field.name in ("seq_len", "elements"):
         name = "int | str"

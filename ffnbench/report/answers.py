@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from ffnbench.errors import FfnbenchError, WrongArgument
+from ffnbench.errors import WrongArgument
 from ffnbench.report.files.outputs import Outputs
 from ffnbench.report.formats import View, Write, writer_of
 from ffnbench.report.records import Record
@@ -89,10 +89,6 @@ class Shows:
         """
         view = self.view()
         return written_to(path, {**view.files, HTML: lambda: html_page(view.table, self._stem)}, self._stem)
-
-    def plot(self, *_: Any, **__: Any) -> Any:
-        """A report has a picture, and other answers have none: raises FfnbenchError."""
-        raise FfnbenchError("this answer has no picture", "`.show()` prints it, `.frame()` gives its numbers")
 
     def __str__(self) -> str:
         return plain(self.table, _width())

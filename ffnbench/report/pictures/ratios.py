@@ -23,7 +23,7 @@ from ffnbench.report.pictures.canvas import BLACK, drawing, literal, shortened
 from ffnbench.report.tables.summary import workload_line
 from ffnbench.report.tables.table import FAILED
 from ffnbench.report.tables.words import CERTAIN, SAME, interval_text, seconds_text
-from ffnbench.result import Estimate, Failure, Report, Verdict
+from ffnbench.result import Estimate, Report, Verdict
 from ffnbench.stats.verdict import SAME_WITHIN
 from ffnbench.units import IEC, SI, TIME, Units, quantity, scale
 
@@ -62,7 +62,7 @@ def ratio_figure(report: Report) -> Figure:
         compared = compared or not panels
         widths = [3.4] * compared + [1.0 if compared else 1.6] * len(panels)
         axes: Any = figure.subplots(1, len(widths), squeeze=False, width_ratios=widths)[0]
-        _frame(axes, report, places, headings, failures=not compared)
+        _frame(axes, report, places, headings)
         if compared:
             _ratios(axes[0], report, places)
         for one, (key, (title, units)) in zip(axes[compared:], panels.items(), strict=True):
@@ -102,11 +102,9 @@ def _panels(report: Report, compared: bool) -> Panels:
     return panels
 
 
-def _frame(
-    axes: Sequence[Axes], report: Report, places: dict[str, float], headings: dict[float, str], *, failures: bool
-) -> None:
-    """Rows on the same heights in all panels, named at the first; with `failures` what failed is told there."""
-    names = [_name(report, label) + (_failed(report.failure(label), "\n") if failures else "") for label in places]
+def _frame(axes: Sequence[Axes], report: Report, places: dict[str, float], headings: dict[float, str]) -> None:
+    """Rows on the same heights in all panels, named at the first."""
+    names = [_name(report, label) for label in places]
     for number, one in enumerate(axes):
         one.set_ylim(max(places.values()) + 0.6, -0.75)
         one.set_yticks(list(places.values()), names if not number else [""] * len(places))
@@ -129,10 +127,6 @@ def _name(report: Report, label: str) -> str:
     return "\n".join(literal(line.replace(" @", "@")) for line in lines)
 
 
-def _failed(failure: Failure | None, before: str = "") -> str:
-    return f"{before}failed: {FAILED.get(failure.kind, failure.kind.value)}" if failure else ""
-
-
 def _ratios(axes: Axes, report: Report, places: dict[str, float]) -> None:
     """Marker and interval of each row, what they come to in words above them."""
     found = {label: c for label in places if (c := report.comparison(label)) and c.ratio}
@@ -141,7 +135,7 @@ def _ratios(axes: Axes, report: Report, places: dict[str, float]) -> None:
     axes.axvline(1, color=BLACK, linewidth=0.6)
     for label, at in places.items():
         comparison, failure, latency = found.get(label), report.failure(label), report.estimate(label, LATENCY)
-        said = [_failed(failure)] if failure else []
+        said = [f"failed: {FAILED.get(failure.kind, failure.kind.value)}"] if failure else []
         if comparison and comparison.ratio and not failure:
             ends = comparison.ratio.low, comparison.ratio.high
             if None not in ends:

@@ -22,7 +22,7 @@ from ffnbench.report.pictures.canvas import BLACK, COLOURS, drawing, literal, sh
 from ffnbench.report.tables.ceilings import no_ceilings
 from ffnbench.result import Bound, Report, Roof
 from ffnbench.stats.ceilings import Ceiling, ceilings_of, needed_by, read_bytes
-from ffnbench.units import IEC, SI, counted, quantity
+from ffnbench.units import IEC, SI, quantity
 
 WIDTH, HEIGHT = 3.4, 2.7  # inches: a column of a paper, and the axes with what stands around them
 LEGEND_ROW, LEGEND_AROUND = 0.115, 0.05
@@ -185,11 +185,10 @@ def _lines(axes: Axes, found: Roofline) -> None:
 def _said(line: Ceiling, among: list[Roof]) -> str:
     """`414 GFLOP/s: float32, oneDNN`; of bytes in two rows, for slanted lines are short.
 
-    Threads and the size of what is read are told where they differ among the roofs.
+    The size of what is read is told where it differs among the roofs.
     """
     roof = line.roof
     unit, what, then = ("B/s", roof.level, "\n") if roof.bound is Bound.BYTES else ("FLOP/s", roof.dtype, ", ")
-    if sum(other.level == roof.level and other.threads == roof.threads for other in among) > 1 and roof.level:
+    if roof.level and sum(other.level == roof.level for other in among) > 1:
         what += f", {quantity(read_bytes(roof), IEC)}"
-    threads = f"{counted(roof.threads, 'thread')}, " if len({other.threads for other in among}) > 1 else ""
-    return then.join(map(literal, (f"{quantity(line.rate, SI)}{unit}: {what}", f"{threads}{roof.path}")))
+    return then.join(map(literal, (f"{quantity(line.rate, SI)}{unit}: {what}", roof.path)))
