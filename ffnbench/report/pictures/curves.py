@@ -22,7 +22,7 @@ BAR, ROOM = 0.035, 1.35  # of the height: a dead zone, and that of all of them i
 
 
 def curves_figure(curves: dict[str, Curve], facts: dict[str, Facts], *, derivative: bool) -> Figure:
-    """All curves in one picture: axes through zero, minima as dots, dead zones as bars at the bottom."""
+    """All curves in one picture: axes through zero, minima in the legend, dead zones as bars at the bottom."""
     x = np.array(next(iter(curves.values())).x)
     values = np.array([curve.y for curve in curves.values()], dtype=float)
     slopes = np.array([curve.slope for curve in curves.values()], dtype=float)  # where there is none, a gap
@@ -39,7 +39,6 @@ def curves_figure(curves: dict[str, Curve], facts: dict[str, Facts], *, derivati
         _frame(axes[0], x, _limits(values, -reach, reach), "f(x)")
         _mark_dead_zones(axes[0], curves)
         _draw(axes[0], x, values, labels)
-        _mark_minima(axes[0], x, [facts.get(name) for name in curves])
         if derivative:
             _frame(axes[1], x, _limits(slopes, *DERIVATIVE_REACH), "f'(x)")
             _draw(axes[1], x, slopes, [""] * len(labels))
@@ -87,17 +86,6 @@ def _jumps(y: np.ndarray) -> np.ndarray:
     change = np.nan_to_num(np.abs(np.diff(y)))
     typical = np.partition(change, -3)[-3] if len(change) > 3 else 0.0
     return np.nonzero((change > 0.2) & (change > 20 * max(typical, 1e-9)))[0]
-
-
-def _mark_minima(axes: Axes, x: np.ndarray, facts: list[Facts | None]) -> None:
-    for i, found in enumerate(facts):
-        if found is None or found.minimum_flat or found.minimum is None or found.minimum_at is None:
-            continue
-        if x[0] <= found.minimum_at <= x[-1]:
-            axes.plot(
-                [found.minimum_at], [found.minimum], "o", color=pen(i)["color"], markersize=5,
-                markeredgecolor=axes.get_facecolor(), zorder=5,
-            )  # fmt: skip
 
 
 def _mark_dead_zones(axes: Axes, curves: dict[str, Curve]) -> None:
