@@ -42,16 +42,14 @@ def facts(request: FactsRequest, sink: NullSink = NULL_SINK) -> None:
     sink.show(lambda: facts_view(chosen, found))
 
 
-def plot_activations(request: PictureRequest, sink: OutputSink) -> list[str]:
-    """Curves of activations or surfaces of gated forms, into files; gives the lines that tell what was written."""
-    from ffnbench.report.pictures.activations import told
-
-    _, files, chosen = draw_activations(request)
-    return told(request, chosen, sink.write(files))
+def plot_activations(request: PictureRequest, sink: OutputSink) -> None:
+    """Curves of activations or surfaces of gated forms, into files."""
+    for path in sink.write(draw_activations(request)[1]):
+        sink.tell(f"wrote {path}")
 
 
-def draw_activations(request: PictureRequest) -> tuple[Figure, dict[str, Write], dict[str, ActivationSpec]]:
-    """The figure of activations, what writes it by suffix, and the specs of the activations that it shows."""
+def draw_activations(request: PictureRequest) -> tuple[Figure, dict[str, Write]]:
+    """The figure of activations, and what writes it by suffix."""
     from ffnbench.report.pictures.activations import picture
 
     low, high = parse_range(request.range_)
@@ -61,7 +59,7 @@ def draw_activations(request: PictureRequest) -> tuple[Figure, dict[str, Write],
         points = SURFACE_POINTS if request.gated else CURVE_POINTS
         curves = {label: prober.curve(spec, low, high, points) for label, spec in chosen.items()}
         found = {} if request.gated else _facts_where_finite(prober, chosen)
-    return *picture(request, chosen, curves, found), chosen
+    return picture(request, chosen, curves, found)
 
 
 def _facts_where_finite(prober: Prober, chosen: dict[str, ActivationSpec]) -> dict[str, Facts]:

@@ -106,7 +106,7 @@ def plot_activations(
     >>> figure = ffnbench.plot_activations(["relu", "gelu", "silu"])
     """
     figure: Figure
-    figure, files, _ = api.draw_activations(request)
+    figure, files = api.draw_activations(request)
     if path is None:
         as_displayed(figure)
         return figure

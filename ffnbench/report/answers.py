@@ -23,7 +23,6 @@ from ffnbench.report.tables.text import Terminal, html_fragment, html_page, plai
 if TYPE_CHECKING:
     import pandas as pd
 
-PIPE_WIDTH = 80  # columns, where there is no terminal
 HTML = ".html"
 CALLED = ("frame", "rows", "save", "show")
 
@@ -91,7 +90,7 @@ class Shows:
         return written_to(path, {**view.files, HTML: lambda: html_page(view.table, self._stem)}, self._stem)
 
     def __str__(self) -> str:
-        return plain(self.table, _width())
+        return plain(self.table, shutil.get_terminal_size().columns)
 
     def __repr__(self) -> str:
         return str(self)
@@ -161,8 +160,3 @@ def as_displayed(figure: Any) -> None:
         formatters = shell.display_formatter.formatters.values()
         if not any(type(figure) in formatter.type_printers for formatter in formatters):
             select_figure_formats(shell, {"png"})
-
-
-def _width() -> int:
-    """That of the terminal which is printed to."""
-    return shutil.get_terminal_size().columns if sys.stdout is not None and sys.stdout.isatty() else PIPE_WIDTH

@@ -209,7 +209,7 @@ def replace_file(path: Path, content: bytes) -> None:
             file.write(content)
         return
     beside = target.with_name(f"{BESIDE}{secrets.token_hex(8)}")
-    handle = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)  # less what the umask takes
+    handle = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666 if mode is None else 0o600)
     try:
         with os.fdopen(handle, "wb") as file:
             file.write(content)

@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import partial
 from math import isnan
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ffnbench.activations.facts import Facts
 from ffnbench.ffn.spec import ActivationSpec
 from ffnbench.ffn.variants import GATED_BY_ACTIVATION
-from ffnbench.planning.activations import parse_range
 from ffnbench.report.formats import PICTURES, Write
 from ffnbench.report.pictures.canvas import render
 from ffnbench.report.pictures.curves import curves_figure
@@ -19,7 +17,6 @@ from ffnbench.report.pictures.surfaces import gated_figure
 from ffnbench.report.records import csv_text
 from ffnbench.request import PictureRequest
 from ffnbench.result import Curve
-from ffnbench.units import counted
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -35,13 +32,6 @@ def picture(
         figure = curves_figure(curves, facts, derivative=request.derivative is not False)
     files: dict[str, Write] = {".csv": lambda: points(curves, request.gated)}
     return figure, files | {suffix: partial(render, figure, suffix) for suffix in PICTURES}
-
-
-def told(request: PictureRequest, chosen: Mapping[str, ActivationSpec], paths: list[Path]) -> list[str]:
-    """What was drawn, and where it stands."""
-    low, high = parse_range(request.range_)
-    what = counted(len(chosen), "gated surface" if request.gated else "activation")
-    return [f"{what} on [{low:.12g}, {high:.12g}] -> {path}" for path in paths]
 
 
 def titles(chosen: Mapping[str, ActivationSpec]) -> dict[str, str]:
