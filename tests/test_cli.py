@@ -475,7 +475,7 @@ def test_report_notices_an_edited_figure_and_shows_the_true_one(call, saved: Pat
         (lambda text: "[]", "has schema None", "again"),
         (
             lambda text: re.sub(r'("order": 0, "value": )[\d.e-]+', r"\g<1>-1.0", text, count=1),
-            "a latency is not positive",
+            "a latency of -1 is none",
             "again",
         ),
         (
@@ -483,7 +483,11 @@ def test_report_notices_an_edited_figure_and_shows_the_true_one(call, saved: Pat
             "the reference 'nobody' is unknown there",
             "again",
         ),
-        (lambda text: re.sub(r'("costs": \[\n  {"case": )"relu"', r'\1"other"', text), "'relu' has no cost", "again"),
+        (
+            lambda text: re.sub(r'("costs": \[\n  {"case": )"relu"', r'\1"other"', text),
+            "the cost of 'relu' is unknown there",
+            "again",
+        ),
         (lambda text: text.replace('"worker": 1,', '"worker": "one",'), "expected int, found 'one'", "again"),
     ],
 )

@@ -175,7 +175,6 @@ def test_a_type_checker_knows_right_from_wrong(tmp_path: Path) -> None:
         (BlockRequest, {"seq_len": [128, 8192]}, "seq_len", "128,8192"),
         (BlockRequest, {"seq_len": 128}, "seq_len", "128"),
         (PictureRequest, {"range": (-2, 2.5)}, "range_", "-2:2.5"),
-        (PictureRequest, {"size": (6, 4)}, "size", "6x4"),
         (PictureRequest, {"activations": ["relu", of_module]}, "activations", f"relu,{__name__}:of_module"),
         (SidesRequest, {"tolerance": {"latency": "5%"}}, "tolerance", ("latency=5%",)),
         (SidesRequest, {"tolerance": "latency=5%"}, "tolerance", ("latency=5%",)),

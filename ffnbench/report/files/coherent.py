@@ -52,6 +52,8 @@ def _of_plan(plan: Plan) -> Iterator[str]:
 def _of_answer(report: Report) -> Iterator[str]:
     labels, roofs = {case.label for case in report.plan.cases}, {roof.name for roof in report.roofs}
     yield from _strangers("the cost of", (case.label for case in report.plan.shown), {one.case for one in report.costs})
+    if any(side < 1 for roof in report.roofs for side in roof.shape):
+        yield "a ceiling has an empty side"
     least = {metric.name: SHORTEST_S if metric.unit == "s" else 0.0 for metric in METRICS}
     for number, run in enumerate(report.runs, start=1):
         yield from _strangers("the judged case", {judged.case for judged in run.judged}, labels)
