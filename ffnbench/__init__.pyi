@@ -474,9 +474,6 @@ def plot_activations(
     range: str | tuple[float, float] = "-4:4",
     derivative: bool | None = None,
     gated: bool = False,
-    size: str | tuple[float, float] | None = None,
-    dpi: int | str = 150,
-    style: str = "default",
     timeout: float | str = 300.0,
     path: None = None,
 ) -> Figure: ...
@@ -487,9 +484,6 @@ def plot_activations(
     range: str | tuple[float, float] = "-4:4",
     derivative: bool | None = None,
     gated: bool = False,
-    size: str | tuple[float, float] | None = None,
-    dpi: int | str = 150,
-    style: str = "default",
     timeout: float | str = 300.0,
     path: str | os.PathLike[str],
 ) -> Path:
@@ -504,9 +498,6 @@ def plot_activations(
         range: Range of x; write a negative LO with =.
         derivative: The derivative beside f. [default: derivative]
         gated: Surfaces act(g) * u of the gated forms instead.
-        size: Inches, e.g. 10x4.5.
-        dpi: Dots per inch.
-        style: A matplotlib style, e.g. ggplot.
         timeout: Give up a case that takes longer for one step.
     """
 

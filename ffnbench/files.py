@@ -16,7 +16,7 @@ WRITER_S = 1.0  # so long a pipe is waited for that nobody has opened for writin
 KINDS = {stat.S_IFDIR: "a folder", stat.S_IFCHR: "a device", stat.S_IFBLK: "a disk", stat.S_IFSOCK: "a socket"}
 
 
-def content_of(path: str | Path, hint: str = "is the path right?", most: int = MOST_BYTES) -> bytes:
+def content_of(path: str | Path, hint: str = "is the path right?") -> bytes:
     """Its content; raises FfnbenchError, with that hint, for what can't be read, is no file or pipe, or is larger."""
     try:
         about = os.stat(path)
@@ -25,9 +25,9 @@ def content_of(path: str | Path, hint: str = "is the path right?", most: int = M
             raise OSError(0, f"it is {KINDS.get(kind, 'no file')}")
         with open(os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0)), "rb") as file:
             content = _begun(file.fileno()) if kind == stat.S_IFIFO else b""
-            content += file.read(most + 1) if about.st_size <= most else b""
-        if max(about.st_size, len(content)) > most:
-            raise OSError(0, f"it has more than {quantity(most, IEC)}")
+            content += file.read(MOST_BYTES + 1) if about.st_size <= MOST_BYTES else b""
+        if max(about.st_size, len(content)) > MOST_BYTES:
+            raise OSError(0, f"it has more than {quantity(MOST_BYTES, IEC)}")
     except (OSError, ValueError) as problem:  # a NUL in a name
         why = getattr(problem, "strerror", None) or str(problem)
         raise FfnbenchError(f"cannot read {str(path)!r}: {why}", hint) from problem

@@ -247,7 +247,7 @@ class Protocol:
 
     workers: int = field(default=DEFAULT_WORKERS, metadata=least(1))
     rounds: int = field(default=DEFAULT_ROUNDS, metadata=least(1))
-    precision: float | None = field(default=None, metadata=least(0.0))
+    precision: float | None = field(default=None, metadata=least(1e-5))
     budget_s: float | None = field(default=None, metadata=least(0.0))
     warmup_s: float = field(default=0.1, metadata=least(0.0))
     min_sample_s: float = field(default=0.01, metadata=least(0.0))

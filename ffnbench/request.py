@@ -295,9 +295,6 @@ class PictureRequest(Activations, Request):
     derivative: bool | None = flag(
         None, "The derivative beside f. [default: derivative]", CURVES, off="--no-derivative")
     gated: bool = flag(False, "Surfaces act(g) * u of the gated forms instead.", CURVES)
-    size: str | None = flag(None, "Inches, e.g. 10x4.5.", OUTPUT, "WxH")
-    dpi: int = flag(150, "Dots per inch.", OUTPUT, "INT")
-    style: str = flag("default", "A matplotlib style, e.g. ggplot.", OUTPUT, "NAME")
     timeout: float = flag(300.0, "Give up a case that takes longer for one step.", EFFORT, "TIME")
 
 

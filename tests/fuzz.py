@@ -105,7 +105,7 @@ class Place:
         texts = given.values("-o", "--out")
         for value in given.values("--export"):
             kind, _, path = value.partition("=")
-            texts.append(path or f"{kind}.{'txt' if kind == 'go-bench' else 'json'}")
+            texts.append(path or f"{kind}.json")
         if {"--append", "--update"} & set(given.argv):
             texts += [word for word in given.argv[1:] if word in given.files]
         if given.argv[0] == "plot-activations" and not given.values("-o", "--out"):
@@ -217,8 +217,8 @@ def _of_files(given: Input, done: Done, before: Files, place: Place) -> list[str
         elif not {path, path.parent} & asked or path.name.startswith(".ffnbench-"):
             found.append(f"{told} was not asked for")
         elif path.name != "summary.md":
-            suffix = ".txt" if f"go-bench={path.name}" in given.argv else path.suffix.lower()
-            found += [f"{told}: {why}" for why in (*_of_content(suffix, content), *_of_reading(path, content))]
+            reading = (*_of_content(path.suffix.lower(), content), *_of_reading(path, content))
+            found += [f"{told}: {why}" for why in reading]
     if done.code == 0 and not HELP & set(given.argv):
         found += [f"{path} was not written" for path in asked if not path.exists() and path.name != "summary.md"]
     return found

@@ -21,8 +21,8 @@ from unittest.mock import patch
 from zlib import crc32
 
 from conftest import FakeLaunch, FakeWorker
-from ffnbench.selftest import exam
 
+from ffnbench import exam
 from ffnbench.api import measuring, world
 from ffnbench.errors import Unfinished
 from ffnbench.plan import OWN, Arm
@@ -68,15 +68,15 @@ VALUES: dict[str, tuple[str, ...]] = {  # what is valid for a flag wherever it m
     "--backend": ("eager", "compile", "eager,onednn", "all"), "--workers": ("3", "5"), "--rounds": ("2", "6"),
     "--precision": ("1", "50"), "--budget": ("5", "40"), "--seed": ("0", "77130259"), "--timeout": ("5", "0.5"),
     "--runs": ("1", "2"), "--pause": ("0", "60"), "--init": ("torch", "normal"), "--routing": ("uniform", "skewed"),
-    "--match": ("params", "flops", "none"), "--rule": ("llama", "classic"), "--heads": ("2", "4"), "--dpi": ("50",),
+    "--match": ("params", "flops", "none"), "--rule": ("llama", "classic"), "--heads": ("2", "4"),
     "--metrics": ("latency", "latency,memory", "memory,sparsity", "ceilings,latency"), "--elements": ("1024", "1,64"),
-    "--range": ("-4:4", "0:0.1"), "--size": ("10x4.5", "20X20"), "--style": ("default", "grayscale"),
+    "--range": ("-4:4", "0:0.1"),
     "--format": ("table", "csv", "json", "markdown", "github"), "--tolerance": ("latency=5%", "params=1%"),
-    "--export": ("bencher", "go-bench=go.txt", "github-action-benchmark=gab.json"), "--on-unclear": ("pass", "fail"),
+    "--export": ("bencher", "github-action-benchmark=gab.json"), "--on-unclear": ("pass", "fail"),
     "--fail-above": ("5%", "0.1"), "--base-env": ("A:1",), "--head-env": ("A:2",), "--sort": ("latency", "-params"),
     "--columns": ("params,latency",), "--repeats": ("1", "2"),
 }  # fmt: skip
-SLOW = ("--budget", "--workers", "--rounds", "--runs", "--repeats", "--dpi", "--elements", "--seq-len")  # where large
+SLOW = ("--budget", "--workers", "--rounds", "--runs", "--repeats", "--elements", "--seq-len")  # where large
 MODULE = """
 import torch
 from torch import nn

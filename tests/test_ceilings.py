@@ -213,7 +213,7 @@ def test_a_saved_run_gives_the_same_shares(report, tmp_path: Path) -> None:
     assert load(path).runs[0].roofs == report.roofs
 
 
-@pytest.mark.parametrize("wrong", [{"name": "(nothing)"}, {"shape": [3]}, {"dtype": "float99"}, {"amount": 0}], ids=str)
+@pytest.mark.parametrize("wrong", [{"name": "(nothing)"}, {"shape": [0]}, {"amount": 0}], ids=str)
 def test_a_file_whose_roofs_belong_to_nothing_is_refused(report, tmp_path: Path, wrong: dict) -> None:
     data = json.loads(report_text(report))
     next(r for r in data["roofs"] if r["bound"] == "products").update(wrong)

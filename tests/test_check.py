@@ -15,7 +15,6 @@ from gate_world import edited, machine, measured, saved, timed
 from ffnbench import api
 from ffnbench.errors import FfnbenchError
 from ffnbench.gate.decision import Finding, Policy, Status, exit_code, parse_tolerances, status_of
-from ffnbench.report.files.exports import EXPORTS
 from ffnbench.request import CheckRequest
 
 ALL = ("relu", "gelu", "swiglu", "(control)")
@@ -207,9 +206,7 @@ def test_what_ci_reads(on_machine, in_process, baseline: Path, tmp_path: Path, m
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("GITHUB_STEP_SUMMARY", "summary.md")
     on_machine(machine({"swiglu": 1.2}))
-    files = (
-        "-o junit.xml -o report.md --export bencher=b.json --export github-action-benchmark --export go-bench=go.txt"
-    )
+    files = "-o junit.xml -o report.md --export bencher=b.json --export github-action-benchmark"
     code, out, _ = in_process("check", baseline, "-q", "--format", "github", *files.split())
     assert code == 1
     stop, end, line = [line for line in out.splitlines() if line.startswith("::")]
@@ -229,33 +226,6 @@ def test_what_ci_reads(on_machine, in_process, baseline: Path, tmp_path: Path, m
     of_swiglu = next(one for one in entries if one["name"] == "swiglu latency")
     half = (latency["upper_value"] - latency["lower_value"]) / 2  # nanoseconds, as bencher has them
     assert float(of_swiglu["range"].removeprefix("± ")) == pytest.approx(1e-9 * half, rel=0.01)
-    results = benchfmt((tmp_path / "go.txt").read_text())
-    assert results.keys() == {f"FFN/{name}-1" for name in ("relu", "gelu", "swiglu")}
-    swiglu = results["FFN/swiglu-1"]
-    assert len(swiglu) >= 4  # one a worker
-    assert all(v["ns/op"] == pytest.approx(12e6, rel=0.05) for v in swiglu)
-    assert len({v["params"] for v in swiglu}) == 1  # benchstat warns of exact units that differ
-
-
-def benchfmt(text: str) -> dict[str, list[dict[str, float]]]:
-    """What benchstat reads (golang.org/x/perf/benchfmt): by name the units of each result; nothing may be ignored."""
-    results: dict[str, list[dict[str, float]]] = {}
-    for line in text.splitlines():
-        name, *rest = line.split()
-        if not name.startswith("Benchmark"):
-            assert re.fullmatch(r"[a-z][^\sA-Z:]*: .*|Unit \S+ \w+=\w+", line), line
-            continue
-        iterations, *pairs = rest
-        assert int(iterations) > 0
-        values = {unit: float(value) for value, unit in zip(pairs[::2], pairs[1::2], strict=True)}
-        results.setdefault(name.removeprefix("Benchmark"), []).append(values)
-    return results
-
-
-def test_benchstat_keeps_labels_that_end_in_a_number_apart() -> None:
-    """benchstat takes a trailing -N for GOMAXPROCS."""
-    text = EXPORTS["go-bench"](measured(variants="a-1=relu,a-2=gelu", threads=2, precision=0.5))
-    assert benchfmt(text).keys() == {"FFN/a-1-2", "FFN/a-2-2"}
 
 
 def test_update_accepts_and_shows_what(call, baseline: Path) -> None:

@@ -254,7 +254,7 @@ def test_what_can_not_be_written_is_told_before_anything_is_done(
         with pytest.raises(FfnbenchError) as caught:
             Outputs([name], "x", (".csv",))
     assert says in caught.value.message
-    assert len(caught.value.message) < 260
+    assert "\n" not in caught.value.message
 
 
 def test_a_failed_file_does_not_stop_the_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from conftest import ROOT
 from gate_world import edited, machine, saved, timed
 
 from ffnbench.errors import FfnbenchError
-from ffnbench.report.files.store import load, report_text
-from ffnbench.report.shown_report import as_shown, recompute
+from ffnbench.report.files.store import load
 
 TODAY = 6  # written by hand: whoever raises it says in plan.py what it means
-OLD = ROOT / "tests" / "golden" / "old"
 
 
 @pytest.fixture
@@ -28,36 +23,17 @@ def of_method(path: Path, method: int) -> Path:
     return edited(path, lambda data: data["plan"]["protocol"].update(method=method))
 
 
-@pytest.mark.parametrize(
-    ("edit", "method"),
-    [(lambda data: None, 2), (lambda data: data.update(method=2), 2), (lambda data: data.update(method=1), 1)],
-)
-def test_a_file_without_it_is_of_an_older_method(baseline: Path, edit: Callable[[dict], object], method: int) -> None:
-    """Schema 2 had the number beside the plan, or none; now it stands in the protocol."""
-    assert json.loads(baseline.read_text())["plan"]["protocol"]["method"] == TODAY
-    edited(baseline, lambda data: data["plan"]["protocol"].pop("method"))
-    assert load(edited(baseline, edit)).plan.protocol.method == method
-
-
-@pytest.mark.parametrize(("name", "method"), [("compare", 2), ("compile", 2), ("glu-train", 1), ("act-in-ffn", 1)])
-def test_the_method_of_files_of_schema_1(name: str, method: int, tmp_path: Path) -> None:
-    """It stays in what is written from them: figures are computed anew, but the samples are what they were."""
-    report = load(OLD / f"{name}.json")
-    assert report.plan.protocol.method == method
-    (tmp_path / "again.json").write_text(report_text(recompute(as_shown(report))))
-    assert load(tmp_path / "again.json").plan.protocol.method == method
-
-
-@pytest.mark.parametrize("where", ["protocol", "top"])
-def test_a_newer_method_is_refused_in_one_line(baseline: Path, where: str, on_fakes) -> None:
-    def newer(data: dict) -> None:
-        data["plan"]["protocol"].pop("method")
-        (data["plan"]["protocol"] if where == "protocol" else data).update(method=TODAY + 1)
-
+def test_a_newer_method_is_refused_in_one_line_and_so_is_a_file_without_any(baseline: Path, on_fakes) -> None:
+    of_method(baseline, TODAY + 1)
     with pytest.raises(FfnbenchError, match=f"was measured by method {TODAY + 1}, this ffnbench knows") as caught:
-        load(edited(baseline, newer))
+        load(baseline)
     assert caught.value.hint == "update ffnbench to read it"
     assert on_fakes("check", baseline, "--exact-only")[0] == 2
+    edited(baseline, lambda data: data["plan"]["protocol"].pop("method"))
+    assert on_fakes("report", baseline)[2].count("\n") == 2
+    edited(baseline, lambda data: data.update(schema=1))
+    with pytest.raises(FfnbenchError, match="has schema 1, this ffnbench reads schema 2"):
+        load(baseline)
 
 
 def test_a_baseline_of_another_method_is_gated_exactly_and_not_timed(baseline: Path, on_fakes) -> None:

@@ -8,10 +8,6 @@ import pytest
 from test_stats import plan_of, run_of
 
 from ffnbench.plan import CONTROL
-from ffnbench.report.files.store import load
-from ffnbench.report.shown_report import as_shown, recompute
-from ffnbench.report.tables.compare import compare_table
-from ffnbench.report.tables.text import plain
 from ffnbench.result import Timer, Verdict
 from ffnbench.run.neighbours import Watch
 from ffnbench.stats.verdict import summarise
@@ -53,16 +49,6 @@ def test_a_reference_that_differs_from_itself_makes_the_machine_unfit() -> None:
     assert {c.case: c.verdict for c in far[1]}[
         "b"
     ] is Verdict.SLOWER  # three times is more than the machine's own error
-
-
-OLD = Path(__file__).parent / "golden" / "old"
-
-
-def test_notes_of_a_file_from_before_they_had_a_kind() -> None:
-    """Its noise is told once and by today's words."""
-    found = recompute(as_shown(load(OLD / "compile.json")))
-    assert not [note for note in found.warnings if "disagree" in note.text or "its clock changes" in note.text]
-    assert not [text for text in plain(compare_table(found), 400).splitlines() if "disagree" in text]
 
 
 def test_what_other_processes_used_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

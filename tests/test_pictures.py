@@ -11,12 +11,11 @@ from matplotlib.figure import Figure
 
 from ffnbench.activations.facts import Facts
 from ffnbench.errors import FfnbenchError
-from ffnbench.report.pictures.canvas import Canvas, render
+from ffnbench.report.pictures.canvas import render
 from ffnbench.report.pictures.curves import curves_figure
 from ffnbench.report.pictures.surfaces import gated_figure
 from ffnbench.result import Curve
 
-NATURAL = Canvas(size=None, dpi=50, style="default")
 FACTS = Facts(
     low=None, low_reached=False, high=None, high_reached=False, minimum=None, minimum_at=None, minimum_until=None,
     minimum_flat=False, monotonic="increasing", jumps=(), kinks=(), bends=(),
@@ -45,8 +44,8 @@ def side(f: Callable[[np.ndarray], np.ndarray], *, reach: float = 4) -> Curve:
     return curve(f, low=-reach, high=reach, points=41)
 
 
-def figure_of(curves: dict[str, Curve], canvas: Canvas = NATURAL, *, derivative: bool = True) -> Figure:
-    figure = curves_figure(curves, dict.fromkeys(curves, FACTS), derivative=derivative, canvas=canvas)
+def figure_of(curves: dict[str, Curve]) -> Figure:
+    figure = curves_figure(curves, dict.fromkeys(curves, FACTS), derivative=True)
     figure.draw_without_rendering()
     return figure
 
@@ -121,15 +120,11 @@ def test_names_are_taken_as_they_are() -> None:
     assert shown == [" _hidden", r"\$x^2", r"a\$b\$"]
 
 
-def test_too_little_room_is_said() -> None:
-    with pytest.raises(FfnbenchError, match="the size 3x2 is too small"):
-        figure_of(dict.fromkeys("abcdefgh", RELU), Canvas(size=(3.0, 2.0), dpi=50, style="default"))
-
-
 @pytest.mark.parametrize("number", [1, 10])
 def test_panels_of_gated_forms_are_square_and_of_a_size(number: int) -> None:
     curves = {str(i): side(relu) for i in range(number)}
-    figure = gated_figure(curves, {name: f"{name}: relu(g) · u" for name in curves}, canvas=NATURAL)
+    figure = gated_figure(curves, {name: f"{name}: relu(g) · u" for name in curves})
+    figure.draw_without_rendering()
     panels = [axes.bbox for axes in figure.axes[:number]]
     for box in panels:
         assert box.width == pytest.approx(box.height, rel=0.01)
@@ -147,7 +142,7 @@ def contour_levels(figure: Figure) -> set[float]:
 
 @pytest.mark.parametrize("reach", [1e-6, 1e9])
 def test_contours_scale_with_the_range(reach: float) -> None:
-    figure = gated_figure({"f": side(relu, reach=reach)}, {"f": "f"}, canvas=NATURAL)
+    figure = gated_figure({"f": side(relu, reach=reach)}, {"f": "f"})
     levels = contour_levels(figure)
     assert 4 <= len(levels) <= 10
     assert 0.3 * reach**2 <= max(levels) <= reach**2
@@ -156,12 +151,12 @@ def test_contours_scale_with_the_range(reach: float) -> None:
 
 def test_a_product_beyond_float64_is_refused() -> None:
     with pytest.raises(FfnbenchError, match="not finite"):
-        gated_figure({"f": side(lambda x: x * 0 + 1e308)}, {"f": "f"}, canvas=NATURAL)
+        gated_figure({"f": side(lambda x: x * 0 + 1e308)}, {"f": "f"})
 
 
 def test_titles_stay_over_their_panels() -> None:
     names = {"a": "swish@beta=0.5: swish(g, β = 0.5) · u", "b": f"{'n' * 50}: {'n' * 50}(g) · u", "c": "x" * 300}
-    figure = gated_figure(dict.fromkeys(names, side(relu)), names, canvas=NATURAL)
+    figure = gated_figure(dict.fromkeys(names, side(relu)), names)
     figure.draw_without_rendering()
     for axes in figure.axes[:3]:
         assert axes.title.get_window_extent().width <= 1.1 * axes.bbox.width
@@ -169,5 +164,5 @@ def test_titles_stay_over_their_panels() -> None:
 
 def test_signs_that_the_font_lacks_are_no_warning() -> None:
     curves = {"日本語": RELU, "🙂": RELU2}
-    figure = curves_figure(curves, dict.fromkeys(curves, FACTS), derivative=True, canvas=NATURAL)
-    assert render(figure, ".svg", NATURAL).startswith(b"<?xml")
+    figure = curves_figure(curves, dict.fromkeys(curves, FACTS), derivative=True)
+    assert render(figure, ".svg").startswith(b"<?xml")

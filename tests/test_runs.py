@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import math
 import random
 import re
@@ -196,19 +195,6 @@ def test_what_somebody_else_wrote_meanwhile_is_left(baseline: Path, call, monkey
     assert f"'{baseline}' was written by somebody else meanwhile, and is left" in err
     (saved,) = baseline.parent.glob("baseline-*.json")
     assert len(load(saved).runs) == 4
-
-
-def test_a_locked_file_is_left_alone(baseline: Path, call) -> None:
-    text = baseline.read_text()
-    with baseline.open("rb") as held:
-        fcntl.flock(held, fcntl.LOCK_EX)
-        for flag in ("--append", "--update"):
-            code, out, err = call("check", baseline, "-q", flag)
-            assert (code, out, baseline.read_text()) == (2, "", text)
-            assert err.startswith(f"error: '{baseline}' is locked: another check adds a run to it now\nhint: wait")
-    assert call("check", baseline, "-q --append")[0] == 0
-    assert call("check", baseline, "-q --append")[0] == 0  # it was written anew, and can be locked again
-    assert [path.name for path in baseline.parent.iterdir()] == [baseline.name]
 
 
 @pytest.mark.parametrize(

@@ -70,7 +70,7 @@ def test_what_ci_reads_is_not_obeyed_either(tmp_path: Path, call, monkeypatch: p
     monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(summary))
     code, out, err = call(
         "check", path, "--format", "github", "-q", "-o", tmp_path / "junit.xml", "--export",
-        f"bencher={tmp_path / 'b.json'}", "--export", f"go-bench={tmp_path / 'go.txt'}",
+        f"bencher={tmp_path / 'b.json'}", "--export", f"github-action-benchmark={tmp_path / 'gab.json'}",
     )  # fmt: skip
     assert code == 1, err
     assert not OBEYED.search(out + err + summary.read_text())
@@ -82,7 +82,7 @@ def test_what_ci_reads_is_not_obeyed_either(tmp_path: Path, call, monkeypatch: p
     assert "](http" not in summary.read_text()
     suite = xml.parse(tmp_path / "junit.xml").getroot()
     assert "\\x1b" in next(case.get("classname") for case in suite if case.find("failure") is not None)
-    assert not OBEYED.search((tmp_path / "go.txt").read_text())
+    assert not OBEYED.search((tmp_path / "gab.json").read_text())
     assert not OBEYED.search((tmp_path / "b.json").read_text())
 
 

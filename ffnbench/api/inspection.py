@@ -42,28 +42,24 @@ def facts(request: FactsRequest, sink: NullSink = NULL_SINK) -> None:
     sink.show(lambda: facts_view(chosen, found))
 
 
-def plot_activations(request: PictureRequest, sink: OutputSink) -> list[str]:
-    """Curves of activations or surfaces of gated forms, into files; gives the lines that tell what was written."""
-    from ffnbench.report.pictures.activations import told
-
-    _, files, chosen = draw_activations(request)
-    return told(request, chosen, sink.write(files))
+def plot_activations(request: PictureRequest, sink: OutputSink) -> None:
+    """Curves of activations or surfaces of gated forms, into files."""
+    for path in sink.write(draw_activations(request)[1]):
+        sink.tell(f"wrote {path}")
 
 
-def draw_activations(request: PictureRequest) -> tuple[Figure, dict[str, Write], dict[str, ActivationSpec]]:
-    """The figure of activations, what writes it by suffix, and the specs of the activations that it shows."""
-    from ffnbench.report.pictures.activations import canvas_of, picture_figure, picture_files
+def draw_activations(request: PictureRequest) -> tuple[Figure, dict[str, Write]]:
+    """The figure of activations, and what writes it by suffix."""
+    from ffnbench.report.pictures.activations import picture
 
     low, high = parse_range(request.range_)
-    canvas = canvas_of(request)
     with world.MACHINE.prober(check_timeout(request.timeout)) as prober:
         default = every_gated_form() if request.gated else CHOSEN
         chosen = select(default if request.activations is None else request.activations, prober, gated=request.gated)
         points = SURFACE_POINTS if request.gated else CURVE_POINTS
         curves = {label: prober.curve(spec, low, high, points) for label, spec in chosen.items()}
         found = {} if request.gated else _facts_where_finite(prober, chosen)
-    figure = picture_figure(request, canvas, chosen, curves, found)
-    return figure, picture_files(request, canvas, figure, curves), chosen
+    return picture(request, chosen, curves, found)
 
 
 def _facts_where_finite(prober: Prober, chosen: dict[str, ActivationSpec]) -> dict[str, Facts]:

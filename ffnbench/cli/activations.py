@@ -22,12 +22,10 @@ def plot_activations(request: PictureRequest, output: Written) -> int:
     """Draw activations with their derivatives, or the surfaces of gated forms, to png, svg, pdf or csv."""
     from ffnbench import api
     from ffnbench.report.formats import PICTURE_SUFFIXES
-    from ffnbench.streams import visible
 
     written = output if output.out else replace(output, out=(DEFAULT_PICTURE,))
     with sink_of(written, "activations", request.activations, suffixes=PICTURE_SUFFIXES) as sink:
-        lines = api.plot_activations(request, sink)
-    print("\n".join(map(visible, lines)))
+        api.plot_activations(request, sink)
     return 0
 
 

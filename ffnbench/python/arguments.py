@@ -31,7 +31,7 @@ FILES = (
     "preset", "config", "baseline", "current", "model", "base_python", "head_python", "base_source", "head_source",
 )  # fmt: skip
 NAMED = "help() of the function shows its arguments"
-PAIRED = {"range_": ":", "size": "x"}  # whose two numbers may be given as a pair
+PAIRED = "range_"  # whose two numbers may be given as a pair
 OBJECTS = {"variants": "Variants", "variant": "Variant", "activations": "Activations"}
 ELSEWHERE = {  # what other libraries call an argument
     **dict.fromkeys(D_MODEL_NAMES, "d_model"),
@@ -96,7 +96,7 @@ class Argument:
             one = "str | torch.device"
         elif name in FILES:
             one = "str | os.PathLike[str]"
-        elif name in PAIRED:
+        elif name == PAIRED:
             one = "str | tuple[float, float]"
         elif kind == "str" and name in ("seq_len", "elements"):
             one = "int | str"
@@ -124,8 +124,8 @@ class Argument:
         if isinstance(given, str | os.PathLike) or not hasattr(given, "__iter__"):
             return [self._text(given)]
         texts = [self._text(one) for one in given]
-        if self.field.name in PAIRED and len(texts) == 2:
-            return [PAIRED[self.field.name].join(texts)]
+        if self.field.name == PAIRED and len(texts) == 2:
+            return [":".join(texts)]
         if not takes_list(self.field):
             raise WrongArgument(f"{self.name} takes one value, not {given!r}", "give one at a time")
         return texts or [""]

@@ -103,7 +103,8 @@ def plot_activations(
 
     >>> figure = ffnbench.plot_activations(["relu", "gelu", "silu"])
     """
-    figure, files, _ = api.draw_activations(request)
+    figure: Figure
+    figure, files = api.draw_activations(request)
     if path is None:
         as_displayed(figure)
         return figure

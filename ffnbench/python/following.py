@@ -8,9 +8,8 @@ from contextlib import contextmanager, suppress
 
 from ffnbench.report.answers import in_notebook
 from ffnbench.report.formats import View
-from ffnbench.report.notebook import NotebookBar
 from ffnbench.report.output import Listener, NullSink, OneOfSeveral
-from ffnbench.report.progress import ProgressBar
+from ffnbench.report.progress import NotebookLine, ProgressBar
 from ffnbench.streams import visible
 
 
@@ -21,7 +20,7 @@ class Following(NullSink):
         self.waits, self._spoken = wait, spoken
         self.view: Callable[[], View] | None = None
         terminal = sys.stderr is not None and sys.stderr.isatty()
-        self._bar = NotebookBar() if not quiet and in_notebook() else None
+        self._bar = NotebookLine() if not quiet and in_notebook() else None
         self._quiet = quiet or self._bar is not None or not terminal
 
     def __enter__(self) -> Following:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from ffnbench.errors import FfnbenchError, WrongArgument
+from ffnbench.errors import WrongArgument
 from ffnbench.report.files.outputs import Outputs
 from ffnbench.report.formats import View, Write, writer_of
 from ffnbench.report.records import Record
@@ -23,7 +23,6 @@ from ffnbench.report.tables.text import Terminal, html_fragment, html_page, plai
 if TYPE_CHECKING:
     import pandas as pd
 
-PIPE_WIDTH = 80  # columns, where there is no terminal
 HTML = ".html"
 CALLED = ("frame", "rows", "save", "show")
 
@@ -90,12 +89,8 @@ class Shows:
         view = self.view()
         return written_to(path, {**view.files, HTML: lambda: html_page(view.table, self._stem)}, self._stem)
 
-    def plot(self, *_: Any, **__: Any) -> Any:
-        """A report has a picture, and other answers have none: raises FfnbenchError."""
-        raise FfnbenchError("this answer has no picture", "`.show()` prints it, `.frame()` gives its numbers")
-
     def __str__(self) -> str:
-        return plain(self.table, _width())
+        return plain(self.table, shutil.get_terminal_size().columns)
 
     def __repr__(self) -> str:
         return str(self)
@@ -129,8 +124,7 @@ class Answer(Shows):
 
 def in_notebook() -> bool:
     """Whether this process is the kernel of a notebook."""
-    shell = notebook_shell()
-    return shell is not None
+    return notebook_shell() is not None
 
 
 def notebook_shell() -> Any:
@@ -146,10 +140,6 @@ def written_to(path: str | os.PathLike[str], writers: Mapping[str, Write], stem:
         raise WrongArgument(f"{path!r} is no path", "for example 'run.json'; a folder ends with a slash")
     text = os.fspath(path)
     suffixes = list(dict.fromkeys(f".{name.rpartition('.')[2]}" for name in writers))
-    suffix = Path(text).suffix.lower()
-    if suffix not in suffixes and not (text.endswith(("/", os.sep)) or Path(text).is_dir()):
-        found = f"unknown suffix {suffix!r}" if suffix else "no suffix"
-        raise FfnbenchError(f"{found} in {text!r}", f"one of {', '.join(suffixes)}; a folder ends with a slash")
 
     def content(one: Path) -> bytes:
         made = writer_of(writers, one)()
@@ -170,8 +160,3 @@ def as_displayed(figure: Any) -> None:
         formatters = shell.display_formatter.formatters.values()
         if not any(type(figure) in formatter.type_printers for formatter in formatters):
             select_figure_formats(shell, {"png"})
-
-
-def _width() -> int:
-    """That of the terminal which is printed to."""
-    return shutil.get_terminal_size().columns if sys.stdout is not None and sys.stdout.isatty() else PIPE_WIDTH

@@ -100,9 +100,7 @@ class CheckOutput(Output):
     out: tuple[str, ...] = flag(
         (), "Write a file (.xml, .md, .json, .csv), or all of them into a folder/. Repeatable.", OUTPUT, "PATH",
         short="-o")  # fmt: skip
-    export: tuple[str, ...] = flag(
-        (), "bencher, github-action-benchmark or go-bench. Repeatable.", OUTPUT, "NAME[=PATH]"
-    )
+    export: tuple[str, ...] = flag((), "bencher or github-action-benchmark. Repeatable.", OUTPUT, "NAME[=PATH]")
     on_unclear: str = flag("pass", "What follows where the run can't tell.", LIMITS, "pass|fail")
 
 

@@ -18,7 +18,7 @@ from ffnbench.names import hint_for
 from ffnbench.plan import Plan
 from ffnbench.report.arrangement import Arrangement
 from ffnbench.report.files.journal import Found, Journal
-from ffnbench.report.files.outputs import Outputs, append, inputs_of, locked, refuse_unwritable, save
+from ffnbench.report.files.outputs import Outputs, append, inputs_of, refuse_unwritable, save, watched
 from ffnbench.report.flags import CheckOutput, Shown, Updating, Written
 from ffnbench.report.formats import (
     CHECK_FORMATS,
@@ -156,8 +156,6 @@ class OutputSink(NullSink):
             if (beside := self._outputs.first) is None:
                 return lambda _: None
             self._journal = Journal(beside)
-            for path in self._journal.others:
-                _say(f"note: {path} is of a run that was killed, or that runs now: ffnbench report {path}")
             if self._journal.problem:
                 _say(f"note: {self._journal.problem}")
         self._journal.add(start)
@@ -251,7 +249,7 @@ class CheckSink(OutputSink):
         """Nobody else may write the baseline between reading it and writing it anew."""
         if self._updating.update or self._updating.append:
             try:
-                self._same = self._held.enter_context(locked(Path(self._baseline)))
+                self._same = self._held.enter_context(watched(Path(self._baseline)))
             except BaseException:
                 self.__exit__()
                 raise
@@ -318,6 +316,6 @@ def _parse_export(text: str, inputs: Iterable[Path]) -> tuple[str, str]:
 
     name, _, path = text.partition("=")
     one_of("export", name, tuple(EXPORTS))
-    path = path or f"{name}.{'txt' if name == 'go-bench' else 'json'}"
+    path = path or f"{name}.json"
     refuse_unwritable(Path(path), inputs)
     return name, path

@@ -1,12 +1,14 @@
-"""Progress on stderr: a bar with the time left in a terminal, one line a worker in a log."""
+"""Progress: a bar with the time left in a terminal, one line a worker in a log, a line that goes in a notebook."""
 
 from __future__ import annotations
 
+import html
 import math
 import re
 import sys
 import time
 from types import TracebackType
+from typing import Any
 
 from rich.console import Console
 from rich.progress import BarColumn, TextColumn
@@ -47,8 +49,7 @@ class ProgressBar:
         self._bar.stop()
 
     def __call__(self, event: Progress) -> None:
-        eta = f"  eta {int(event.eta_s) // 60}:{int(event.eta_s) % 60:02d}" if event.eta_s is not None else ""
-        text = visible(event.text)
+        text, eta = visible(event.text), _eta(event)
         due = time.monotonic() - self._shown_at > REFRESH_S
         self._bar.update(self._task, completed=event.done, description=text + eta, refresh=due)
         self._shown_at = time.monotonic() if due else self._shown_at
@@ -57,6 +58,42 @@ class ProgressBar:
         if not self._quiet and not self._console.is_terminal and step != self._last_step:
             self._last_step = step
             print(line + eta, file=sys.stderr, flush=True)
+
+
+class NotebookLine:
+    """A line of text in a notebook, which is gone when the call ends. Plain HTML, so that no widget is needed."""
+
+    def __init__(self) -> None:
+        self._handle: Any = None
+        self._shown_at = float("-inf")
+
+    def __call__(self, event: Progress) -> None:
+        """How far it is; drawn a few times a second at most."""
+        if time.monotonic() - self._shown_at > REFRESH_S:
+            self._shown_at = time.monotonic()
+            self.tell(f"{event.done:4.0%}  {event.text}{_eta(event)}")
+
+    def tell(self, text: str) -> None:
+        """This line in place of the last one."""
+        text = visible(text)
+        self._show({"text/plain": text, "text/html": f"<small>{html.escape(text)}</small>"})
+
+    def close(self) -> None:
+        """Take it away."""
+        if self._handle is not None:
+            self._show({"text/plain": "", "text/html": ""})
+
+    def _show(self, bundle: dict[str, str]) -> None:
+        from IPython.display import display
+
+        if self._handle is None:
+            self._handle = display(bundle, raw=True, display_id=True)  # type: ignore[no-untyped-call]
+        else:
+            self._handle.update(bundle, raw=True)
+
+
+def _eta(event: Progress) -> str:
+    return f"  eta {int(event.eta_s) // 60}:{int(event.eta_s) % 60:02d}" if event.eta_s is not None else ""
 
 
 def wait_text(seconds: float | None, *, others: float | None = None, cpus: int = 1) -> str:

@@ -80,9 +80,9 @@ def figure_of(report: Report, *, roofline: bool = False) -> Figure:
 def picture_of(report: Report, suffix: str, *, roofline: bool = False) -> bytes:
     """The picture as bytes of that format."""
     figure = figure_of(report, roofline=roofline)
-    from ffnbench.report.pictures.canvas import Canvas, render
+    from ffnbench.report.pictures.canvas import render
 
-    return render(figure, suffix, Canvas(size=None, dpi=int(figure.dpi), style="default"), texts=True)
+    return render(figure, suffix, texts=True)
 
 
 def refuse_unknown_columns(report: Report, how: Arrangement) -> None:

@@ -1,18 +1,15 @@
-"""What other tools read: Bencher, github-action-benchmark, Go's benchmark text, JUnit, GitHub annotations."""
+"""What other tools read: Bencher, github-action-benchmark, JUnit, GitHub annotations."""
 
 from __future__ import annotations
 
-import math
 import xml.etree.ElementTree as xml
 from collections.abc import Callable, Sequence
-from statistics import median
 
 from ffnbench.gate.decision import Finding, Status
 from ffnbench.jsonable import text_of
 from ffnbench.metrics import METRICS
 from ffnbench.report.columns import case_records
 from ffnbench.result import Report
-from ffnbench.stats.rounds import table_of
 from ffnbench.streams import visible
 from ffnbench.units import percent, signed_percent
 
@@ -48,34 +45,9 @@ def github_action_benchmark(report: Report) -> str:
     return text_of(found, 1) + "\n"
 
 
-def go_bench(report: Report) -> str:
-    """Go's benchmark text, one line a worker, for benchstat: a process is an independent sample, a round is not.
-
-    Names end in -THREADS as Go's end in -GOMAXPROCS: benchstat cuts off a last number, and would cut one of the label.
-    """
-    environment, table = report.environment, table_of(report)
-    lines = ["pkg: ffnbench"]
-    if environment:
-        system = (environment.system.split() or ["unknown"])[0].lower()
-        lines = [f"goos: {visible(system)}", *lines, f"cpu: {visible(environment.cpu)}"]
-    lines.append("Unit params assume=exact")
-    for case in report.plan.shown:
-        if report.failure(case.label):
-            continue
-        name = "".join(c if c.isalnum() or c in "_-.=/:" else "_" for c in case.label)
-        params = report.cost(case.label).params
-        row = table.seconds(case.label)
-        for logs in (row.clean or row.every).values():
-            seconds, count = math.exp(median(logs)), len(logs)
-            counted = f" {params} params" if params is not None else ""
-            lines.append(f"BenchmarkFFN/{name}-{case.workload.threads} {count} {seconds * 1e9:.0f} ns/op{counted}")
-    return "\n".join(lines) + "\n"
-
-
 EXPORTS: dict[str, Callable[[Report], str]] = {
     "bencher": bencher,
     "github-action-benchmark": github_action_benchmark,
-    "go-bench": go_bench,
 }
 
 
@@ -85,8 +57,7 @@ def described(finding: Finding) -> str:
     text = f"{finding.case} {finding.metric}: {finding.status.value}"
     if change and change.low and change.high:
         value, low, high = (signed_percent(v - 1) for v in (change.value, change.low, change.high))
-        text += f", {value} [{low}, {high}]"
-        text += f" at a tolerance of {percent(finding.tolerance)}"
+        text += f", {value} [{low}, {high}] at a tolerance of {percent(finding.tolerance)}"
     elif finding.before is not None and finding.now is not None and finding.before != finding.now:
         text += f", {finding.before:,.0f} then, {finding.now:,.0f} now"
     return visible(text + (f" ({finding.reason})" if finding.reason else ""))

@@ -22,34 +22,31 @@ SUFFIX = ".journal"
 HEAD = {"ffnbench journal": 1}
 Found = Report | Plan | Environment | Sample | Failure | Note | Roof | Judged | Inputs
 KINDS: dict[str, type] = {kind.__name__: kind for kind in get_args(Found)}
-MOST = 100  # journals of one output: nobody has left more
 ENDED = "from the journal of a run that was killed: all that it had measured by then"
 
 
 class Journal:
     """The journal of an output while it is written, mode 600. One that can't be is given up, and `problem` says why.
 
-    One that is there already is never written to: `others` are their paths.
+    One that is there already is never written to.
     """
 
     def __init__(self, output: Path) -> None:
         self.problem = ""
-        self.others: list[Path] = []
-        self.path: Path | None = None
+        self.path: Path | None = None  # of its own
         self._file: BinaryIO | None = None
         self._samples = False
-        for number in range(1, MOST):
-            path = output.with_name(f"{output.name}{'' if number == 1 else f'.{number}'}{SUFFIX}")
-            try:  # exclusively: what is there is another's, and a link is not followed
-                handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-            except FileExistsError:
-                self.others.append(path)
-                continue
-            except OSError as problem:
-                self.problem = f"no journal is kept beside {str(output)!r}: {problem.strerror}"
-                return
+        path = output.with_name(f"{output.name}{SUFFIX}")
+        try:  # exclusively: what is there is another's, and a link is not followed
+            handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        except FileExistsError:
+            told = f"{path} is of a run that was killed, or that runs now: ffnbench report {path}"
+            self.problem = f"no journal is kept: {told}"
+        except OSError as problem:
+            self.problem = f"no journal is kept beside {str(output)!r}: {problem.strerror}"
+        else:
             self.path, self._file = path, os.fdopen(handle, "wb", buffering=0)
-            return self._write(HEAD)
+            self._write(HEAD)
 
     def add(self, found: Found) -> None:
         """One line more."""

@@ -9,6 +9,7 @@ import errno
 import json
 import os
 import re
+import secrets
 import shlex
 import stat
 import tempfile
@@ -20,13 +21,7 @@ from ffnbench.errors import FfnbenchError, Unfinished
 from ffnbench.files import content_of
 from ffnbench.names import hint_for
 
-try:
-    import fcntl
-except ImportError:  # Windows
-    fcntl = None  # type: ignore[assignment]
-
 BESIDE = ".ffnbench-"  # how a file begins while it is written
-LONGEST = 200  # characters of a path in an error
 
 
 class Outputs:
@@ -82,7 +77,7 @@ class Outputs:
                 replace_file(path, render(path))
                 written.append(path)
             except (OSError, FfnbenchError) as problem:  # a picture may have no room for all of its texts
-                problems.append(f"cannot write {shown_path(path)}: {_why(problem)}")
+                problems.append(f"cannot write {str(path)!r}: {_why(problem)}")
                 hints.append(getattr(problem, "hint", "") or "is the disk full, or the folder gone?")
         if problems:
             saved = self.rescued = _rescue(rescue() if rescue else b"")
@@ -103,7 +98,7 @@ class Outputs:
         if path.suffix.lower() not in self._suffixes:
             formats = f"formats: {', '.join(self._suffixes)}; a folder is written with a slash at its end"
             found = f"unknown suffix {path.suffix!r}" if path.suffix else "no suffix"
-            raise FfnbenchError(f"{found} in -o {text!r}", hint_for(path.suffix, self._suffixes, formats))
+            raise FfnbenchError(f"{found} in {text!r}", hint_for(path.suffix, self._suffixes, formats))
         return [path]
 
 
@@ -129,42 +124,30 @@ def refuse_unwritable(path: Path, inputs: Iterable[Path] = ()) -> None:
     """Raise FfnbenchError for a path that can't be written, or that the same command reads. Nothing is made there."""
     try:
         if any(path.exists() and path.samefile(one) for one in inputs):
-            raise FfnbenchError(
-                f"{shown_path(path)} is read by this command and would be overwritten", "write elsewhere"
-            )
+            raise FfnbenchError(f"{str(path)!r} is read by this command and would be overwritten", "write elsewhere")
         target = path.resolve()
         if not target.parent.is_dir():
             folder = str(target.parent if path.is_symlink() else path.parent)
-            raise FfnbenchError(
-                f"cannot write {shown_path(path)}: no folder {folder!r}", f"mkdir -p {shlex.quote(folder)}"
-            )
+            raise FfnbenchError(f"cannot write {str(path)!r}: no folder {folder!r}", f"mkdir -p {shlex.quote(folder)}")
         mode = target.stat().st_mode if target.exists() else stat.S_IFREG
         if not (stat.S_ISREG(mode) or stat.S_ISFIFO(mode) or stat.S_ISCHR(mode)):
             raise FfnbenchError(
-                f"{shown_path(path)} is {'a folder' if stat.S_ISDIR(mode) else 'no file'}", "name a file, or a folder/"
+                f"{str(path)!r} is {'a folder' if stat.S_ISDIR(mode) else 'no file'}", "name a file, or a folder/"
             )
         if target.exists() and not os.access(target, os.W_OK):
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
         if stat.S_ISREG(mode):  # which is written beside and renamed
-            handle, name = tempfile.mkstemp(prefix=BESIDE, dir=target.parent)
-            os.close(handle)
-            os.unlink(name)
+            tempfile.TemporaryFile(dir=target.parent).close()
     except (OSError, RuntimeError, ValueError) as problem:
         raise _unwritable(path, problem) from problem
 
 
 def _unwritable(path: Path, problem: Exception) -> FfnbenchError:
-    return FfnbenchError(f"cannot write {shown_path(path)}: {_why(problem)}", "choose a place that you may write to")
+    return FfnbenchError(f"cannot write {str(path)!r}: {_why(problem)}", "choose a place that you may write to")
 
 
 def _why(problem: Exception) -> str:
     return getattr(problem, "strerror", None) or getattr(problem, "message", None) or str(problem)
-
-
-def shown_path(path: Path) -> str:
-    """A path in an error: no longer than a line."""
-    text = repr(str(path))
-    return text if len(text) <= LONGEST else f"{text[: LONGEST // 2]}...{text[-LONGEST // 3 :]}"
 
 
 def _refuse_measured(path: Path) -> None:
@@ -176,31 +159,20 @@ def _refuse_measured(path: Path) -> None:
     except (ValueError, FfnbenchError, RecursionError):
         return
     if isinstance(data, dict) and data.get("samples"):
-        problem = f"{shown_path(path)} holds what was measured, and this command only counts"
+        problem = f"{str(path)!r} holds what was measured, and this command only counts"
         raise FfnbenchError(problem, "write elsewhere, or give --force")
 
 
 @contextmanager
-def locked(path: Path) -> Iterator[Callable[[], bool]]:
-    """Hold a file for oneself while it is read, and written anew later; raises FfnbenchError while another one does.
-
-    Gives what tells whether it is still the same file. The lock is advisory and of the file itself, so nothing is left
-    behind; where the system has none nothing is locked.
-    """
+def watched(path: Path) -> Iterator[Callable[[], bool]]:
+    """Gives what tells whether a file that will be written anew is still the one that was there at the beginning."""
     try:
         if not path.is_file():
-            raise FfnbenchError(f"{shown_path(path)} is no file that runs can be added to", "is the path right?")
+            raise FfnbenchError(f"{str(path)!r} is no file that runs can be added to", "is the path right?")
         file = path.open("rb")
     except OSError as problem:
-        raise FfnbenchError(f"cannot read {shown_path(path)}: {problem.strerror}", "is the path right?") from problem
+        raise FfnbenchError(f"cannot read {str(path)!r}: {problem.strerror}", "is the path right?") from problem
     with file:
-        try:
-            if fcntl is not None:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as problem:
-            raise FfnbenchError(
-                f"{shown_path(path)} is locked: another check adds a run to it now", "wait for that one, then try again"
-            ) from problem
         yield lambda: path.exists() and os.path.samestat(os.fstat(file.fileno()), path.stat())
 
 
@@ -211,7 +183,7 @@ def save(path: Path, text: str, rescue: bool = False) -> None:
     except OSError as problem:
         saved = _rescue(text.encode()) if rescue else None
         where = f"is the disk full? it is in {saved}" if saved else "is the disk full?"
-        raise Unfinished(f"cannot write {shown_path(path)}: {problem.strerror}", where) from problem
+        raise Unfinished(f"cannot write {str(path)!r}: {problem.strerror}", where) from problem
 
 
 def append(path: Path, text: str) -> None:
@@ -220,7 +192,7 @@ def append(path: Path, text: str) -> None:
         with path.open("a", encoding="utf-8") as file:
             file.write(text)
     except OSError as problem:
-        raise Unfinished(f"cannot write {shown_path(path)}: {problem.strerror}", "the answer is above") from problem
+        raise Unfinished(f"cannot write {str(path)!r}: {problem.strerror}", "the answer is above") from problem
 
 
 def replace_file(path: Path, content: bytes) -> None:
@@ -236,24 +208,19 @@ def replace_file(path: Path, content: bytes) -> None:
             os.set_blocking(file.fileno(), True)
             file.write(content)
         return
-    handle, name = tempfile.mkstemp(prefix=BESIDE, dir=target.parent)
+    beside = target.with_name(f"{BESIDE}{secrets.token_hex(8)}")
+    handle = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666 if mode is None else 0o600)
     try:
         with os.fdopen(handle, "wb") as file:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
-        os.chmod(name, stat.S_IMODE(mode) if mode is not None else 0o666 & ~_umask())
-        os.replace(name, target)
+        if mode is not None:
+            os.chmod(beside, stat.S_IMODE(mode))
+        os.replace(beside, target)
     except BaseException:
-        Path(name).unlink(missing_ok=True)
+        beside.unlink(missing_ok=True)
         raise
-
-
-def _umask() -> int:
-    """What a new file may not be; it can only be read by setting it."""
-    mask = os.umask(0o077)
-    os.umask(mask)
-    return mask
 
 
 def _rescue(content: bytes) -> Path | None:

@@ -6,7 +6,6 @@ import hashlib
 import json
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from ffnbench import jsonable
 from ffnbench.errors import FfnbenchError
@@ -30,22 +29,17 @@ def report_text(report: Report) -> str:
 
 def seal(report: Report) -> str:
     """A digest of the cases and their costs: what was asked, and what it came to."""
-    return _digest(jsonable.encode(report.plan.cases), jsonable.encode(report.costs))
-
-
-def _digest(cases: Any, costs: Any) -> str:
-    return hashlib.sha256(json.dumps([cases, costs], sort_keys=True).encode()).hexdigest()[:16]
+    sealed = jsonable.encode([report.plan.cases, report.costs])
+    return hashlib.sha256(json.dumps(sealed, sort_keys=True).encode()).hexdigest()[:16]
 
 
 def load(path: str | Path) -> Report:
     """A saved JSON report; raises FfnbenchError for what is not one, or is of another schema or a newer method.
 
-    The seal is checked over the cases and costs as they stand in the file, before these are brought to today's schema;
-    a report whose file was edited has no seal.
+    A report whose file was edited has no seal.
     """
     from ffnbench.report.files.coherent import refuse_incoherent
     from ffnbench.report.files.journal import is_journal, read_journal
-    from ffnbench.report.files.older import as_todays
 
     try:
         content = content_of(path)
@@ -58,25 +52,24 @@ def load(path: str | Path) -> Report:
         if isinstance(data, dict) and "findings" in data:
             problem = f"{str(path)!r} holds what a check found, and no run by itself"
             raise FfnbenchError(problem, "its run stands in it as `now`")
-        if schema not in (1, SCHEMA):
+        if schema != SCHEMA:
             problem = f"{str(path)!r} has schema {schema}, this ffnbench reads schema {SCHEMA}"
             raise FfnbenchError(problem, "measure again with this version")
-        whole = data.get("seal") == _digest(data["plan"]["cases"], data["costs"])
-        data = as_todays(data)
-        for run in (data["plan"], *(data.get("repeats") or ())):
-            _refuse_newer(path, run["protocol"].get("method"))
+        for run in (data, *(data.get("repeats") or ())):
+            protocol = (run.get("plan") or run)["protocol"]
+            method = protocol["method"]
+            if isinstance(method, int) and method > METHOD:  # whose ratios mean what this ffnbench can't know
+                problem = f"{str(path)!r} was measured by method {method}, this ffnbench knows methods up to {METHOD}"
+                raise FfnbenchError(problem, "update ffnbench to read it")
+            # until method 5 a worker moved its tensors now and then; until 6 a check measured suspects again
+            protocol.pop("reversed", None)
+            for sample in run.get("samples") or ():
+                sample.pop("placement", None)
         report = jsonable.decode(Report, data)
         refuse_incoherent(report)
-        return replace(report, seal=seal(report) if whole else "")
+        return report if report.seal == seal(report) else replace(report, seal="")
     except (ValueError, KeyError, TypeError, AttributeError) as problem:
         raise FfnbenchError(
             f"{str(path)!r} is not a whole ffnbench report: {problem}",
             'take that run out of "repeats"' if "repeats[" in str(problem) else "was it cut off? measure again",
         ) from problem
-
-
-def _refuse_newer(path: str | Path, method: Any) -> None:
-    """A ratio of a later method means what this ffnbench can't know."""
-    if isinstance(method, int) and method > METHOD:
-        problem = f"{str(path)!r} was measured by method {method}, this ffnbench knows methods up to {METHOD}"
-        raise FfnbenchError(problem, "update ffnbench to read it")

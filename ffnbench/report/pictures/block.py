@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from itertools import cycle
 from typing import Any
 
 import numpy as np
@@ -13,7 +11,7 @@ from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter, PercentF
 
 from ffnbench.ffn.attention import projection_flops
 from ffnbench.planning.block import Length, lengths_of
-from ffnbench.report.pictures.canvas import Canvas, drawing, lay_out, literal, pen, shortened
+from ffnbench.report.pictures.canvas import BLACK, DPI, drawing, literal, pen, shortened
 from ffnbench.report.tables.block_records import (
     PRODUCTS,
     crossing,
@@ -28,92 +26,72 @@ from ffnbench.report.tables.words import sizing_text
 from ffnbench.result import Report
 from ffnbench.units import SI, scale
 
-CANVAS = Canvas(size=(10.0, 4.2), dpi=150, style="default")
+SIZE = (10.0, 4.2)  # inches
 POINTS = 200
 BESIDE = 4  # how far the curves go on beyond the shortest and the longest length, and beyond the crossing
-FFN_PEN, ATTENTION_PEN, PART_PEN = 1, 2, 0
+FFN_PEN, ATTENTION_PEN = 1, 2
 
 
 def block_figure(report: Report) -> Figure:
     """On the left what is counted, on the right the FFN's share: of FLOPs as a curve, of the measured time as dots."""
     lengths, kinds = list(lengths_of(report.plan)), kinds_of(report)
-    flops = report.cost(report.plan.reference).flops_forward
+    spec, ffn, passes = spec_of(lengths[0]), lengths[0].ffn, PRODUCTS[lengths[0].ffn.workload.mode]
+    flops, layers = report.cost(report.plan.reference).flops_forward, sum(k.attention.layers or 1 for k in kinds)
     overtaken = (crossing(kinds, flops) if flops is not None else None) or 0
     marks = [*(length.seq_len for length in lengths), *([overtaken] if overtaken > 1 else [])]
     x = np.unique(np.geomspace(max(1.0, min(marks) / BESIDE), max(marks) * BESIDE, POINTS).round())
-    with drawing(CANVAS):
-        figure = Figure(figsize=CANVAS.size, dpi=CANVAS.dpi, layout="constrained")
+    attention = passes * np.array([in_all_layers(kinds, int(n)) / layers for n in x])
+    of_ffn, mean = None if flops is None else passes * flops, ", mean of all layers" * (len(kinds) > 1)
+    with drawing():
+        figure = Figure(figsize=SIZE, dpi=DPI, layout="constrained")
         panels: Any = figure.subplots(1, 2)
         for axes in panels:
             _frame(axes, x, overtaken)
-        _counts(panels[0], report, x)
-        _shares(panels[1], report, lengths, x)
-        spec, ffn = spec_of(lengths[0]), lengths[0].ffn
+        _counts(panels[0], x, of_ffn, passes * projection_flops(spec), attention, mean)
+        _shares(panels[1], report, lengths, x, None if of_ffn is None else of_ffn / (of_ffn + attention), mean)
         kind = f"{spec.name} attention, {spec.heads} heads" + ", causal" * spec.causal
         kind += f", seeing {sees(spec)}" if spec.window and len(kinds) == 1 else ""
         title = f"{ffn.variant} ({sizing_text(ffn.sizing)}) beside {kind}"
         figure.suptitle(literal(shortened(title, 110)), fontsize="medium")
-        lay_out(figure, panels)
     return figure
 
 
 def _frame(axes: Axes, x: np.ndarray, crossing: int) -> None:
-    grey = pen(PART_PEN)["color"]
     axes.set_xscale("log", base=2)
     axes.set(xlim=(x[0], x[-1]), xlabel="tokens in the sequence")
     axes.xaxis.set_major_formatter(FuncFormatter(lambda n, _: f"{n:,.0f}" if n >= 1 else f"{n:g}"))
-    axes.grid(True, color=grey, alpha=0.1, linewidth=0.6)
-    for side in ("top", "right"):
-        axes.spines[side].set_visible(False)
     if crossing > 1:
         label = f"attention overtakes at {crossing:,}"
-        axes.axvline(crossing, color=grey, alpha=0.6, linewidth=1, linestyle=":", label=label)
+        axes.axvline(crossing, color=BLACK, alpha=0.6, linewidth=1, linestyle=":", label=label)
 
 
-def _flops(report: Report, kinds: Sequence[Length], x: np.ndarray) -> tuple[float | None, float, np.ndarray]:
-    """FLOPs of a token in the FFN, in attention's projections, and at each length in all of attention, in the mean of
-    these kinds of layers.
-    """
-    spec, passes = spec_of(kinds[0]), PRODUCTS[kinds[0].ffn.workload.mode]
-    ffn, layers = report.cost(kinds[0].ffn.label).flops_forward, sum(kind.attention.layers or 1 for kind in kinds)
-    attention = np.array([in_all_layers(kinds, int(n)) / layers for n in x])
-    return None if ffn is None else passes * ffn, passes * projection_flops(spec), passes * attention
-
-
-def _counts(axes: Axes, report: Report, x: np.ndarray) -> None:
-    kinds = kinds_of(report)
-    ffn, projections, attention = _flops(report, kinds, x)
+def _counts(axes: Axes, x: np.ndarray, ffn: float | None, projections: float, attention: np.ndarray, mean: str) -> None:
     unit, size = scale([n for n in (ffn, projections) if n], SI)
     axes.set_yscale("log")
-    several, color = len(kinds) > 1, pen(ATTENTION_PEN)["color"]
-    axes.plot(x, attention / size, **pen(ATTENTION_PEN), label="attention" + ", mean of all layers" * several)
-    for kind, style in zip(kinds if several else (), cycle(("-.", ":")), strict=False):
-        label = f"where it sees {sees(spec_of(kind))}"
-        axes.plot(x, _flops(report, [kind], x)[2] / size, color=color, linestyle=style, linewidth=1, label=label)
-    label = "its projections alone"
-    axes.axhline(projections / size, color=color, linestyle="--", linewidth=1, alpha=0.6, label=label)
+    axes.plot(x, attention / size, **pen(ATTENTION_PEN), label="attention" + mean)
+    how = pen(ATTENTION_PEN) | {"linestyle": "--", "linewidth": 1, "alpha": 0.6}
+    axes.axhline(projections / size, **how, label="its projections alone")
     if ffn is not None:
         axes.axhline(ffn / size, **pen(FFN_PEN), label="FFN")
     axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
     axes.yaxis.set_minor_formatter(NullFormatter())
     axes.set(title=f"{unit}FLOPs of a token".strip())
-    axes.legend(frameon=False, fontsize="small", loc="best")
+    axes.legend(loc="best")
 
 
-def _shares(axes: Axes, report: Report, lengths: list[Length], x: np.ndarray) -> None:
-    kinds = kinds_of(report)
+def _shares(
+    axes: Axes, report: Report, lengths: list[Length], x: np.ndarray, of_flops: np.ndarray | None, mean: str
+) -> None:
     drawn: list[Any] = []
-    ffn, _, attention = _flops(report, kinds, x)
-    if ffn is not None:
-        label = "of FLOPs" + ", mean of all layers" * (len(kinds) > 1)
-        drawn += axes.plot(x, ffn / (ffn + attention), **pen(FFN_PEN), label=label)
+    if of_flops is not None:
+        drawn += axes.plot(x, of_flops, **pen(FFN_PEN), label="of FLOPs" + mean)
     found = [(n.seq_len, ffn_share(ratio_to_ffn(report, n.attention.label))) for n in lengths]
     if dots := [(n, s.value, s.low, s.high) for n, s in found if s and s.low is not None and s.high is not None]:
         at, value, low, high = (np.array(column) for column in zip(*dots, strict=True))
-        bars, colour = np.array([value - low, high - value]), pen(PART_PEN)["color"]
-        drawn.append(axes.errorbar(at, value, yerr=bars, fmt="o", capsize=3, color=colour, label="of the latency"))
+        bars = np.array([value - low, high - value])
+        drawn.append(axes.errorbar(at, value, yerr=bars, fmt="o", capsize=3, color=BLACK, label="of the latency"))
     axes.set(title="the FFN's share", ylim=(0, 1))
     axes.yaxis.set_major_formatter(PercentFormatter(1.0))
     if drawn:
-        axes.legend(handles=drawn, frameon=False, fontsize="small", loc="lower left")
+        axes.legend(handles=drawn, loc="lower left")

@@ -11,7 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from ffnbench.activations.facts import Facts
-from ffnbench.report.pictures.canvas import Canvas, drawing, lay_out, literal, pen
+from ffnbench.report.pictures.canvas import BLACK, DPI, drawing, literal, pen
 from ffnbench.result import Curve
 
 HEIGHT, LEGEND_ROW = 4.3, 0.2  # inches: the axes with their titles, and a row of the legend
@@ -21,30 +21,28 @@ LETTERS = 12  # of the legend's that an inch has room for, with what stands befo
 BAR, ROOM = 0.035, 1.35  # of the height: a dead zone, and that of all of them in bars
 
 
-def curves_figure(curves: dict[str, Curve], facts: dict[str, Facts], *, derivative: bool, canvas: Canvas) -> Figure:
-    """All curves in one picture: axes through zero, minima as dots, dead zones as bars at the bottom."""
+def curves_figure(curves: dict[str, Curve], facts: dict[str, Facts], *, derivative: bool) -> Figure:
+    """All curves in one picture: axes through zero, minima in the legend, dead zones as bars at the bottom."""
     x = np.array(next(iter(curves.values())).x)
     values = np.array([curve.y for curve in curves.values()], dtype=float)
     slopes = np.array([curve.slope for curve in curves.values()], dtype=float)  # where there is none, a gap
     labels = [_legend_text(name, facts.get(name)) for name in curves]
-    width = canvas.size[0] if canvas.size else 10.0 if derivative else 6.0
+    width = 10.0 if derivative else 6.0
     most = int(LETTERS * width)
     columns = max(1, min(3 if derivative else 2, len(labels), most // (max(map(len, labels)) + 8)))
     labels = ["\n".join(textwrap.wrap(label, most - 8)) for label in labels]
     rows = math.ceil(sum(label.count("\n") + 1 for label in labels) / columns)
-    with drawing(canvas):
-        figure = Figure(figsize=canvas.size or (width, HEIGHT + LEGEND_ROW * rows), layout="constrained")
+    with drawing():
+        figure = Figure(figsize=(width, HEIGHT + LEGEND_ROW * rows), dpi=DPI, layout="constrained")
         axes: Any = figure.subplots(1, 2 if derivative else 1, squeeze=False)[0]
         reach = 1.02 * max(abs(x[0]), abs(x[-1]), 1.0)  # a square function must not flatten the others
         _frame(axes[0], x, _limits(values, -reach, reach), "f(x)")
         _mark_dead_zones(axes[0], curves)
         _draw(axes[0], x, values, labels)
-        _mark_minima(axes[0], x, [facts.get(name) for name in curves])
         if derivative:
             _frame(axes[1], x, _limits(slopes, *DERIVATIVE_REACH), "f'(x)")
             _draw(axes[1], x, slopes, [""] * len(labels))
-        figure.legend(loc="outside lower center", ncols=columns, frameon=False, handlelength=3.2, fontsize="small")
-        lay_out(figure, axes)
+        figure.legend(loc="outside lower center", ncols=columns, handlelength=3.2)
     return figure
 
 
@@ -60,15 +58,10 @@ def _limits(values: np.ndarray, lowest: float, highest: float) -> tuple[float, f
 
 
 def _frame(axes: Axes, x: np.ndarray, limits: tuple[float, float], title: str) -> None:
-    grey = pen(0)["color"]
-    axes.axhline(0, color=grey, alpha=0.4, linewidth=0.8, zorder=0)
-    axes.axvline(0, color=grey, alpha=0.4, linewidth=0.8, zorder=0)
+    axes.axhline(0, color=BLACK, alpha=0.4, linewidth=0.8, zorder=0)
+    axes.axvline(0, color=BLACK, alpha=0.4, linewidth=0.8, zorder=0)
     axes.set(xlim=(x[0], x[-1]), ylim=limits, xlabel="x", title=title)
-    axes.grid(True, color=grey, alpha=0.1, linewidth=0.6)
-    axes.set_axisbelow(True)
     axes.ticklabel_format(scilimits=(-2, 5), useMathText=True)
-    for side in ("top", "right"):
-        axes.spines[side].set_visible(False)
 
 
 def _legend_text(name: str, facts: Facts | None) -> str:
@@ -93,17 +86,6 @@ def _jumps(y: np.ndarray) -> np.ndarray:
     change = np.nan_to_num(np.abs(np.diff(y)))
     typical = np.partition(change, -3)[-3] if len(change) > 3 else 0.0
     return np.nonzero((change > 0.2) & (change > 20 * max(typical, 1e-9)))[0]
-
-
-def _mark_minima(axes: Axes, x: np.ndarray, facts: list[Facts | None]) -> None:
-    for i, found in enumerate(facts):
-        if found is None or found.minimum_flat or found.minimum is None or found.minimum_at is None:
-            continue
-        if x[0] <= found.minimum_at <= x[-1]:
-            axes.plot(
-                [found.minimum_at], [found.minimum], "o", color=pen(i)["color"], markersize=5,
-                markeredgecolor=axes.get_facecolor(), zorder=5,
-            )  # fmt: skip
 
 
 def _mark_dead_zones(axes: Axes, curves: dict[str, Curve]) -> None:

@@ -14,15 +14,15 @@ from typing import Any
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter, NullLocator
+from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
 
-from ffnbench.metrics import LATENCY, PEAK, SAVED
+from ffnbench.metrics import LATENCY, PEAK
 from ffnbench.plan import Kind, Mode
 from ffnbench.report.columns import case_records
-from ffnbench.report.pictures.canvas import Canvas, drawing, literal, shortened
+from ffnbench.report.pictures.canvas import BLACK, drawing, literal, shortened
 from ffnbench.report.tables.details import workload_line
 from ffnbench.report.tables.words import CERTAIN, FAILED, WITHIN, interval_text, seconds_text
-from ffnbench.result import Estimate, Failure, Report, Verdict
+from ffnbench.result import Estimate, Report, Verdict
 from ffnbench.stats.verdict import SAME_WITHIN
 from ffnbench.units import IEC, SI, TIME, Units, quantity, scale
 
@@ -32,7 +32,9 @@ NAME, SMALL = 6.5, 5.5  # points
 LINE, LINES, HEAD = 15, 2, 60  # letters of a label, and of a line above a group that has the whole width
 FARTHEST = 3.0  # how far beyond the ratios the axis shows of a wide interval
 SIDE_BY_SIDE = 1.5  # from this ratio on the axis is logarithmic
-BLACK, BAR = "#000000", "#C9D9E6"
+BAR = "#C9D9E6"
+LOOK = {"axes.grid": False, "axes.spines.left": False, "figure.constrained_layout.w_pad": 0.02,
+        "figure.constrained_layout.h_pad": 0.02}  # fmt: skip
 MARKS: dict[Verdict, tuple[str, str, str]] = {  # marker, colour, words; Okabe & Ito's colours
     Verdict.SLOWER: (">", "#D55E00", "slower"),
     Verdict.FASTER: ("<", "#0072B2", "faster"),
@@ -54,14 +56,12 @@ def ratio_figure(report: Report) -> Figure:
     amounts = {record["label"]: record for record in case_records(report, ["label", *panels])}
     panels = {key: panel for key, panel in panels.items() if any(record[key] for record in amounts.values())}
     size = WIDTH, AROUND + ROW * len(places) + HEADING * len(headings)
-    with drawing(Canvas(size=size, dpi=DPI, style="default")):
+    with drawing(**LOOK):
         figure = Figure(figsize=size, dpi=DPI, layout="constrained")
-        engine: Any = figure.get_layout_engine()
-        engine.set(w_pad=0.02, h_pad=0.02, wspace=0.02)
         compared = compared or not panels
         widths = [3.4] * compared + [1.0 if compared else 1.6] * len(panels)
         axes: Any = figure.subplots(1, len(widths), squeeze=False, width_ratios=widths)[0]
-        _frame(axes, report, places, headings, failures=not compared)
+        _frame(axes, report, places, headings)
         if compared:
             _ratios(axes[0], report, places)
         for one, (key, (title, units)) in zip(axes[compared:], panels.items(), strict=True):
@@ -98,21 +98,17 @@ def _panels(report: Report, compared: bool) -> Panels:
         "flops_timed": (f"FLOPs{which}\n/token", SI),
         PEAK: ("act. +\ngrad.\npeak" if train else "act.\npeak", IEC),
     }
-    return panels if compared or not train else panels | {SAVED: ("saved", IEC)}
+    return panels
 
 
-def _frame(
-    axes: Sequence[Axes], report: Report, places: dict[str, float], headings: dict[float, str], *, failures: bool
-) -> None:
-    """Rows on the same heights in all panels, named at the first; with `failures` what failed is told there."""
-    names = [_name(report, label) + (_failed(report.failure(label), "\n") if failures else "") for label in places]
+def _frame(axes: Sequence[Axes], report: Report, places: dict[str, float], headings: dict[float, str]) -> None:
+    """Rows on the same heights in all panels, named at the first."""
+    names = [_name(report, label) for label in places]
     for number, one in enumerate(axes):
         one.set_ylim(max(places.values()) + 0.6, -0.75)
         one.set_yticks(list(places.values()), names if not number else [""] * len(places))
         one.tick_params(axis="y", length=0, labelsize=NAME, pad=2)
         one.tick_params(axis="x", labelsize=SMALL, length=2, pad=1)
-        for side in ("top", "right", "left"):
-            one.spines[side].set_visible(False)
     for at, text in headings.items():
         axes[0].annotate(
             literal(shortened(text, HEAD if len(axes) == 1 else LINE * LINES)), (0, at), fontsize=SMALL,
@@ -125,28 +121,27 @@ def _name(report: Report, label: str) -> str:
     name = report.plan.case(label).variant if report.plan.kind == Kind.ACTIVATIONS.value else label
     if len(name) <= LINE:
         return literal(name)
-    lines = textwrap.wrap(name.replace("@", " @"), LINE, break_on_hyphens=False)
-    if len(lines) > LINES:
-        lines = [*lines[: LINES - 1], shortened("".join(lines[LINES - 1 :]), LINE)]
+    folded = name.replace("@", " @")
+    lines = textwrap.wrap(folded, LINE, break_on_hyphens=False, max_lines=LINES, placeholder="…")
     return "\n".join(literal(line.replace(" @", "@")) for line in lines)
-
-
-def _failed(failure: Failure | None, before: str = "") -> str:
-    return f"{before}failed: {FAILED.get(failure.kind, failure.kind.value)}" if failure else ""
 
 
 def _ratios(axes: Axes, report: Report, places: dict[str, float]) -> None:
     """Marker and interval of each row, what they come to in words above them."""
     found = {label: c for label in places if (c := report.comparison(label)) and c.ratio}
     unit, size = scale([e.value for label in places if (e := report.estimate(label, LATENCY))], TIME)
-    limits = _limits([c.ratio for c in found.values() if c.ratio])
     axes.axvspan(1 - SAME_WITHIN, 1 + SAME_WITHIN, color=BLACK, alpha=0.08, linewidth=0)
     axes.axvline(1, color=BLACK, linewidth=0.6)
     for label, at in places.items():
         comparison, failure, latency = found.get(label), report.failure(label), report.estimate(label, LATENCY)
-        said = [_failed(failure)] if failure else []
+        said = [f"failed: {FAILED.get(failure.kind, failure.kind.value)}"] if failure else []
         if comparison and comparison.ratio and not failure:
-            _mark(axes, at + 0.1, comparison.verdict, comparison.ratio, limits)
+            ends = comparison.ratio.low, comparison.ratio.high
+            if None not in ends:
+                axes.plot(
+                    ends, [at + 0.1] * 2, color=MARKS[comparison.verdict][1], linewidth=1.1, solid_capstyle="butt"
+                )
+            axes.plot([comparison.ratio.value], [at + 0.1], **_marker(comparison.verdict))
             reference = comparison.verdict is Verdict.REFERENCE
             said.append("reference" if reference else interval_text(comparison.ratio))
         if latency is not None:
@@ -157,24 +152,23 @@ def _ratios(axes: Axes, report: Report, places: dict[str, float]) -> None:
             bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.4},
         )  # fmt: skip
         text.set_in_layout(False)  # the panel is made wide enough for it
-    _scale(axes, *limits)
+    _scale(axes, *_limits([c.ratio for c in found.values() if c.ratio]))
     references = {report.plan.reference_of(label) for label in places}
     to = shortened(references.pop(), LINE) if len(references) == 1 else "the reference"
     axes.set_xlabel(literal(f"time relative to {to} {CERTAIN}"), fontsize=SMALL, labelpad=1)
-    _legend(axes, {c.verdict for c in found.values()} - {Verdict.REFERENCE})
+    told = {c.verdict for c in found.values()} - {Verdict.REFERENCE}
+    handles = [Line2D([], [], label=words, **_marker(one)) for one, (_, _, words) in MARKS.items() if one in told]
+    figure: Any = axes.figure
+    figure.legend(handles=handles, loc="outside lower left", ncols=4, fontsize=SMALL,
+                  handletextpad=0.2, columnspacing=1.0, borderpad=0.1)  # fmt: skip
 
 
-def _mark(axes: Axes, at: float, verdict: Verdict, ratio: Estimate, limits: tuple[float, float]) -> None:
-    """Where the interval leaves the panel it ends in an arrow."""
+def _marker(verdict: Verdict) -> dict[str, Any]:
+    """How a line of one point looks that tells a verdict."""
     marker, colour, _ = MARKS[verdict]
-    low, high = ratio.low or ratio.value, ratio.high or ratio.value
-    ends = max(low, limits[0]), min(high, limits[1])
-    axes.plot(ends, [at, at], color=colour, linewidth=1.1, solid_capstyle="butt")
-    for end, shown, arrow in ((low, ends[0], "<"), (high, ends[1], ">")):
-        if end != shown:
-            axes.plot([shown], [at], marker=arrow, color=colour, markersize=2.5, clip_on=False)
     face = "white" if verdict in HOLLOW else colour
-    axes.plot([ratio.value], [at], marker, color=colour, markersize=3.6, markerfacecolor=face, markeredgewidth=0.8)
+    return {"marker": marker, "color": colour, "linestyle": "", "markersize": 3.6, "markerfacecolor": face,
+            "markeredgewidth": 0.8}  # fmt: skip
 
 
 def _limits(ratios: Sequence[Estimate]) -> tuple[float, float]:
@@ -190,7 +184,6 @@ def _scale(axes: Axes, low: float, high: float) -> None:
         axes.set_xscale("log")
         axes.set_xlim(low / 1.06, high * 1.06)
         axes.xaxis.set_minor_locator(NullLocator())
-        axes.xaxis.set_minor_formatter(NullFormatter())
         wide = high / low > 20
         axes.xaxis.set_major_locator(LogLocator(subs=(1,) if wide else (1, 1.5, 2, 3, 5, 7), numticks=6))
     else:
@@ -198,22 +191,6 @@ def _scale(axes: Axes, low: float, high: float) -> None:
         axes.set_xlim(low - room, high + room)
         axes.xaxis.set_major_locator(MaxNLocator(4, steps=[1, 2, 5, 10]))
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-
-
-def _legend(axes: Axes, verdicts: set[Verdict]) -> None:
-    """The markers that are there, below the axis."""
-    handles = [
-        Line2D(
-            [], [], linestyle="", marker=marker, color=colour, markersize=3.4, label=words,
-            markerfacecolor="white" if verdict in HOLLOW else colour, markeredgewidth=0.8,
-        )
-        for verdict, (marker, colour, words) in MARKS.items() if verdict in verdicts
-    ]  # fmt: skip
-    figure: Any = axes.figure
-    figure.legend(
-        handles=handles, loc="outside lower left", ncols=4, fontsize=SMALL, frameon=False, handletextpad=0.2,
-        columnspacing=1.0, borderpad=0.1,
-    )  # fmt: skip
 
 
 def _bars(axes: Axes, values: dict[str, float | None], places: dict[str, float], title: str, units: Units) -> None:

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import cycle
 from math import atan2, ceil, degrees
 
-import matplotlib
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
@@ -18,18 +18,16 @@ from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 from ffnbench.errors import FfnbenchError
 from ffnbench.metrics import LATENCY
 from ffnbench.plan import Case
-from ffnbench.report.pictures.canvas import COLOURS, Canvas, drawing, lay_out, literal, pen, shortened
+from ffnbench.report.pictures.canvas import BLACK, COLOURS, drawing, literal, shortened
 from ffnbench.report.tables.ceilings import no_ceilings
 from ffnbench.result import Bound, Report, Roof
 from ffnbench.stats.ceilings import Ceiling, ceilings_of, needed_by, read_bytes
-from ffnbench.units import IEC, SI, counted, quantity
+from ffnbench.units import IEC, SI, quantity
 
 WIDTH, HEIGHT = 3.4, 2.7  # inches: a column of a paper, and the axes with what stands around them
 LEGEND_ROW, LEGEND_AROUND = 0.115, 0.05
-CANVAS = Canvas(size=(WIDTH, HEIGHT), dpi=300, style="default")
-FONTS = {"font.size": 7, "axes.labelsize": 7, "xtick.labelsize": 6.5, "ytick.labelsize": 6.5, "axes.linewidth": 0.6,
-         "xtick.major.width": 0.6, "ytick.major.width": 0.6, "xtick.minor.width": 0.4, "ytick.minor.width": 0.4,
-         }  # fmt: skip
+DPI = 300
+FONTS = {"font.size": 7, "xtick.labelsize": 6.5, "ytick.labelsize": 6.5, "axes.labelsize": 7, "axes.linewidth": 0.6}
 SMALL = 6.0  # points: the least letters
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<")  # one more than colours, so that a pair comes again after 56 cases
 MARKER = 4.2  # points: across a dot
@@ -112,19 +110,23 @@ def _apart(lines: Iterable[Ceiling]) -> tuple[Ceiling, ...]:
 def roofline_figure(report: Report) -> Figure:
     """The cases under their ceilings; raises FfnbenchError where the run has no ceilings."""
     found = roofline(report)
-    with drawing(CANVAS), matplotlib.rc_context(FONTS):
-        figure = Figure(figsize=CANVAS.size, dpi=CANVAS.dpi, layout="constrained")
+    with drawing(**FONTS):
+        figure = Figure(dpi=DPI, layout="constrained")
         axes = figure.subplots()
         _frame(axes, found)
         _lines(axes, found)
-        for number, dot in enumerate(found.dots):
-            _mark(axes, dot, number)
         names = [shortened(dot.case.label, LONGEST) for dot in found.dots]
+        for dot, name, colour, marker in zip(found.dots, names, cycle(COLOURS), cycle(MARKERS), strict=False):
+            x, y = dot.intensity, dot.rate / GIGA
+            axes.plot([x, x], [dot.low / GIGA, dot.high / GIGA], color=colour, linewidth=0.9, zorder=2)
+            axes.plot(  # with a white edge where it lies on another one
+                [x], [y], linestyle="", marker=marker, color=colour, markersize=MARKER, markeredgecolor="white",
+                markeredgewidth=0.4, zorder=3, gid=dot.case.label, label=literal(name),
+            )  # fmt: skip
         columns = max(1, min(3, len(names), LETTERS_ACROSS // (max(map(len, names)) + LETTERS_OF_KEY)))
         figure.set_size_inches(WIDTH, HEIGHT + LEGEND_ROW * ceil(len(names) / columns) + LEGEND_AROUND)
-        figure.legend(loc="outside lower center", ncols=columns, fontsize=SMALL, frameon=False, borderpad=0,
+        figure.legend(loc="outside lower center", ncols=columns, fontsize=SMALL, borderpad=0,
                       labelspacing=0.25, handletextpad=0.2, columnspacing=1.0, handlelength=1.4)  # fmt: skip
-        lay_out(figure, [axes])
     return figure
 
 
@@ -150,10 +152,6 @@ def _frame(axes: Axes, found: Roofline) -> None:
         axis.set_minor_locator(LogLocator(subs="all", numticks=12))
         axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
         axis.set_minor_formatter(NullFormatter())
-    axes.grid(True, color=pen(0)["color"], alpha=0.1, linewidth=0.4)
-    axes.set_axisbelow(True)
-    for side in ("top", "right"):
-        axes.spines[side].set_visible(False)
 
 
 def _lines(axes: Axes, found: Roofline) -> None:
@@ -171,7 +169,7 @@ def _lines(axes: Axes, found: Roofline) -> None:
         end = min(high, top / line.rate) if is_bytes else high
         axes.plot(
             [start, end], [_at(line, start) / GIGA, _at(line, end) / GIGA], "--" if is_bytes else "-",
-            color=pen(0)["color"], linewidth=0.9, zorder=1.5, gid=line.roof.name,
+            color=BLACK, linewidth=0.9, zorder=1.5, gid=line.roof.name,
         )  # fmt: skip
         middle = (start * end) ** 0.5 if is_bytes else high
         height, first = _at(line, middle) / GIGA, line in (*found.products[:1], *found.bytes_[:1])
@@ -187,23 +185,10 @@ def _lines(axes: Axes, found: Roofline) -> None:
 def _said(line: Ceiling, among: list[Roof]) -> str:
     """`414 GFLOP/s: float32, oneDNN`; of bytes in two rows, for slanted lines are short.
 
-    Threads and the size of what is read are told where they differ among the roofs.
+    The size of what is read is told where it differs among the roofs.
     """
     roof = line.roof
     unit, what, then = ("B/s", roof.level, "\n") if roof.bound is Bound.BYTES else ("FLOP/s", roof.dtype, ", ")
-    if sum(other.level == roof.level and other.threads == roof.threads for other in among) > 1 and roof.level:
+    if roof.level and sum(other.level == roof.level for other in among) > 1:
         what += f", {quantity(read_bytes(roof), IEC)}"
-    threads = f"{counted(roof.threads, 'thread')}, " if len({other.threads for other in among}) > 1 else ""
-    return then.join(map(literal, (f"{quantity(line.rate, SI)}{unit}: {what}", f"{threads}{roof.path}")))
-
-
-def _mark(axes: Axes, dot: Dot, number: int) -> None:
-    """The dot, with a white edge where it lies on another one, over the bar of its interval."""
-    colour = pen(number % len(COLOURS))["color"]
-    x, y = dot.intensity, dot.rate / GIGA
-    axes.plot([x, x], [dot.low / GIGA, dot.high / GIGA], color=colour, linewidth=0.9, zorder=2)
-    axes.plot(
-        [x], [y], linestyle="", marker=MARKERS[number % len(MARKERS)], color=colour, markersize=MARKER,
-        markeredgecolor="white", markeredgewidth=0.4, zorder=3, gid=dot.case.label,
-        label=literal(shortened(dot.case.label, LONGEST)),
-    )  # fmt: skip
+    return then.join(map(literal, (f"{quantity(line.rate, SI)}{unit}: {what}", roof.path)))

@@ -12,7 +12,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from ffnbench.errors import FfnbenchError
-from ffnbench.report.pictures.canvas import Canvas, drawing, lay_out, literal, shortened
+from ffnbench.report.pictures.canvas import DPI, drawing, literal, shortened
 from ffnbench.result import Curve
 
 PANEL, BESIDE, ABOVE = 3.1, 1.7, 0.5  # inches: a panel, and what colour bar and axis labels take
@@ -21,7 +21,7 @@ STEEP = 2.0  # times the usual height: steeper ones are cut, so that a square fu
 LETTERS = 26  # of a title that a panel has room for in a line
 
 
-def gated_figure(curves: dict[str, Curve], titles: dict[str, str], *, canvas: Canvas) -> Figure:
+def gated_figure(curves: dict[str, Curve], titles: dict[str, str]) -> Figure:
     """All surfaces in one picture; raises FfnbenchError where a product is not finite."""
     with np.errstate(over="ignore"):  # rows are u, columns g
         surfaces = {name: np.outer(curve.x, np.asarray(curve.y, dtype=float)) for name, curve in curves.items()}
@@ -29,19 +29,18 @@ def gated_figure(curves: dict[str, Curve], titles: dict[str, str], *, canvas: Ca
     if not all(map(math.isfinite, tops)):
         raise FfnbenchError("act(g) * u is not finite on this range", "choose a smaller --range")
     scale = max(top for top in tops if top <= STEEP * median_high(tops)) or 1.0
-    columns = _columns(len(curves))
+    columns = len(curves) if len(curves) <= 3 else min(5, math.ceil(len(curves) ** 0.5))
     rows = math.ceil(len(curves) / columns)
-    size = canvas.size or (PANEL * columns + BESIDE, (PANEL + 0.15) * rows + ABOVE)
-    letters = int(LETTERS * min(1.0, (size[0] - BESIDE) / columns / PANEL))
-    with drawing(canvas):
-        figure = Figure(figsize=size, layout="compressed")  # as constrained, for panels that are square
+    size = (PANEL * columns + BESIDE, (PANEL + 0.15) * rows + ABOVE)
+    with drawing(**{"axes.grid": False, "axes.spines.top": True, "axes.spines.right": True}):
+        figure = Figure(figsize=size, dpi=DPI, layout="compressed")  # as constrained, for panels that are square
         grid: Any = figure.subplots(rows, columns, squeeze=False, sharex=True, sharey=True)
         panels, levels = grid.flat[: len(curves)], _levels(scale)
         for axes in grid.flat[len(curves) :]:
             axes.set_visible(False)
         for k, (axes, (name, curve)) in enumerate(zip(panels, curves.items(), strict=True)):
             image = _draw(axes, np.asarray(curve.x), surfaces[name], scale, levels)
-            lines = textwrap.wrap(shortened(titles[name]), max(10, letters))
+            lines = textwrap.wrap(shortened(titles[name]), LETTERS)
             axes.set_title("\n".join(map(literal, lines)), fontsize="small")
             if not k % columns:
                 axes.set_ylabel("up u")
@@ -52,13 +51,7 @@ def gated_figure(curves: dict[str, Curve], titles: dict[str, str], *, canvas: Ca
             image, ax=grid, label="act(g) · u", shrink=0.85, pad=0.02, aspect=8 + 12 * rows,
             extend="both" if max(tops) > scale else "neither",
         )  # fmt: skip
-        lay_out(figure, panels)
     return figure
-
-
-def _columns(panels: int) -> int:
-    """A grid with few empty places that is not too wide for a page."""
-    return panels if panels <= 3 else 2 if panels == 4 else 3 if panels <= 9 else 4 if panels <= 16 else 5
 
 
 def _levels(scale: float) -> list[float]:
