@@ -190,18 +190,6 @@ def test_a_module_whose_kernels_want_an_accelerator_is_counted_there(
     assert counted(kernels, "Hungry").counted_how.startswith("not counted: it raised")
 
 
-def test_grouped_products_are_a_loop_on_the_cpu_and_their_row_says_so() -> None:
-    from ffnbench.planning.compare import plan_compare
-    from ffnbench.request import CompareRequest
-    from ffnbench.worker.jobs import Jobs
-
-    variants = "relu@moe=4x2@experts=eager,relu@moe=4x2@experts=grouped"
-    plan = plan_compare(CompareRequest(variants=variants, d_model=16, d_ff="32", seq_len=64, device="cpu"))
-    jobs, cases = Jobs(plan), plan.cases
-    notes = [jobs.open(case.label, 1).get("notes", []) for case in cases]
-    assert ["is a loop over the experts" in " ".join(told) for told in notes] == [False, True]
-
-
 def raised(problem: BaseException) -> dict:
     def job() -> None:
         raise problem

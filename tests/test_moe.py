@@ -23,7 +23,7 @@ from ffnbench.plan import Plan, Workload
 from ffnbench.planning.compare import plan_compare
 from ffnbench.report.tables.words import sizing_text
 from ffnbench.request import CompareRequest
-from ffnbench.worker import jobs, meters, peak_memory
+from ffnbench.worker import jobs, meters
 
 D, H, TOKENS = 32, 48, 40
 AROUND = {
@@ -129,28 +129,6 @@ def test_a_wrong_choice_of_experts_is_seen() -> None:
     scores = subject.module.scores
     subject.module._chosen = lambda _: scores(subject.x.reshape(-1, D)).topk(2, largest=False).indices
     assert relative(subject.module(subject.x), reference_output(subject.module, subject.x)) > 0.1
-
-
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-@pytest.mark.parametrize("dispatch", list(Dispatch), ids=lambda dispatch: dispatch.value)
-def test_the_peak_of_experts_is_the_allocators(dispatch: Dispatch, dtype: str) -> None:
-    """Tokens in turns, so that experts differ by one row at most; 64 experts get one or two of the 80, or none."""
-    sizes = (
-        {},
-        {"experts": 64},
-        {"experts": 96},
-        {"experts": 8, "groups": 4, "top_groups": 2},
-        {"experts": 3, "top_k": 1},
-    )
-    for (form, around, bias), more in product(GRID[:40:7], sizes):
-        spec = spec_of(form, around, bias, dispatch=dispatch, **more)
-        subject = subject_of(spec, dtype)
-        turns = torch.arange(TOKENS * spec.moe.top_k).view(TOKENS, -1) % spec.moe.experts
-        subject.module.imposed = turns
-        subject.call()
-        predicted = cost(spec, tokens=TOKENS, dtype=dtype, train=False, device="cpu")
-        assert peak_memory.peak_bytes(subject) == predicted.peak_bytes, (spec, dtype)
-    assert cost(spec, tokens=TOKENS, dtype=dtype, train=True, device="cpu").peak_bytes is None
 
 
 def test_an_imposed_routing_leaves_the_router_its_work() -> None:

@@ -10,12 +10,9 @@ the matrix library's own scratch buffers are left out.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
 from dataclasses import dataclass, field
-from itertools import pairwise
 
-from ffnbench.ffn.moe import Dispatch, MoESpec
-from ffnbench.ffn.spec import FFNSpec, Gate, shared_expert
+from ffnbench.ffn.spec import FFNSpec, Gate
 
 EXTERNAL = frozenset({"x"})  # the module's input: alive before and after, so never counted
 
@@ -51,11 +48,8 @@ class Tape:
         return self.kernels[-1].output
 
 
-def tape(spec: FFNSpec, *, tokens: int, item: int, train: bool, device: str, grouped: bool = False) -> Tape:
-    """The kernels of one forward call of modules.py's form, in its order of evaluation.
-
-    `grouped`: of all experts at once, whose biases are gathered, one a row, and added to the product.
-    """
+def tape(spec: FFNSpec, *, tokens: int, item: int, train: bool, device: str) -> Tape:
+    """The kernels of one forward call of modules.py's form, in its order of evaluation."""
     t = Tape()
     hidden, model = tokens * spec.d_ff * item, tokens * spec.d_model * item
     matrix, square = spec.d_model * spec.d_ff, spec.d_model**2
@@ -63,8 +57,7 @@ def tape(spec: FFNSpec, *, tokens: int, item: int, train: bool, device: str, gro
 
     def linear(source: str, output: str, size: int, weight: int) -> str:
         return t.add(
-            size, inputs=(source,), output=output, saves=(source,), grads=(source,), weight=weight * item,
-            scratch=2 * size if grouped and spec.bias else 0,
+            size, inputs=(source,), output=output, saves=(source,), grads=(source,), weight=weight * item
         )  # fmt: skip
 
     first = linear("x", "gate" if spec.gate is Gate.INNER else "up", hidden, matrix + bias_h)
@@ -201,15 +194,13 @@ def _backward(t: Tape, ledger: _Ledger) -> None:
             ledger.alive -= 2 * ledger.sizes[f"d_{name}"]
 
 
-def peak_bytes(spec: FFNSpec, *, tokens: int, item: int, train: bool, device: str = "cpu") -> int | None:
+def peak_bytes(spec: FFNSpec, *, tokens: int, item: int, train: bool, device: str) -> int | None:
     """The most bytes that one call holds at once: forward, or forward and backward with fresh gradients.
 
-    Of experts with tokens spread evenly over them, forward alone. None for an activation whose kernels are not known.
+    None for an activation whose kernels are not known, and for experts, whose peak follows the routing.
     """
-    if spec.row.steps is None or (train and spec.moe is not None):
+    if spec.row.steps is None or spec.moe is not None:
         return None
-    if spec.moe is not None:
-        return _peak_of_experts(spec, spec.moe, tokens, item, device)
     t = tape(spec, tokens=tokens, item=item, train=train, device=device)
     ledger = _forward(t, train=train)
     if train:
@@ -217,59 +208,7 @@ def peak_bytes(spec: FFNSpec, *, tokens: int, item: int, train: bool, device: st
     return ledger.peak
 
 
-INDEX = 8  # bytes of the number of an expert, of a row
-
-
-def _peak_of_experts(spec: FFNSpec, moe: MoESpec, tokens: int, item: int, device: str) -> int:
-    """The most of each step of experts.py's forward: the router, the experts in either dispatch, the shared one."""
-    model, weights, grouped = tokens * spec.d_model * item, tokens * moe.top_k * item, moe.dispatch is Dispatch.GROUPED
-
-    def inside(form: FFNSpec, rows: int) -> int:
-        t = tape(form, tokens=rows, item=item, train=False, device=device, grouped=grouped and form.moe is not None)
-        return _forward(t, train=False).peak
-
-    steps = [
-        _router(moe, tokens, item),
-        weights + (_grouped if grouped else _one_by_one)(spec, moe, tokens, item, inside),
-    ]
-    if shared := shared_expert(spec):
-        gate = model + max(2 * tokens * item, model) if moe.shared_gate else model
-        steps += [weights + model + inside(shared, tokens), weights + 2 * model + gate]
-    return max(steps)
-
-
-def _router(moe: MoESpec, tokens: int, item: int) -> int:
-    """While experts are chosen, by scores that are in float32 at least."""
-    wide, chosen, each = max(item, 4), tokens * moe.top_k, tokens * moe.experts
-    scores, groups = each * wide, tokens * moe.groups
-    steps = [each * item + scores * (1 if item == wide else 2), scores + chosen * (wide + INDEX)]
-    if moe.groups > 1:
-        steps += [scores + 2 * groups * (wide + INDEX), 2 * scores + max(each, chosen * (wide + INDEX))]
-    return max(*steps, scores + 2 * chosen * wide + tokens * wide * moe.normalised)
-
-
-def _one_by_one(spec: FFNSpec, moe: MoESpec, tokens: int, item: int, inside: Callable[[FFNSpec, int], int]) -> int:
-    """In the loop over experts, beside the weights of the chosen: the result, and the rows of an expert."""
-    rows, row = tokens * moe.top_k, spec.d_model * item
-    each, more = divmod(rows, moe.experts)
-    loads = [n for expert in range(moe.experts) if (n := each + (expert < more))]
-    found = rows + 2 * INDEX * max(last + n for last, n in pairwise((0, *loads)))  # a mask, and where it is true
-    n = loads[0]
-    one = 4 * spec.d_model if n == 1 and item == 2 else 0  # a single row of 16 bits is added through float32
-    expert = n * row + max(inside(spec, n), n * row + n * item, one)
-    return tokens * row + max(3 * rows * INDEX, found, 2 * INDEX * n + expert)
-
-
-def _grouped(spec: FFNSpec, moe: MoESpec, tokens: int, item: int, inside: Callable[[FFNSpec, int], int]) -> int:
-    """With all experts at once, beside the weights of the chosen: rows sorted by expert, and brought back."""
-    rows, row = tokens * moe.top_k, spec.d_model * item
-    gathered, order, ends = rows * row, 2 * rows * INDEX + moe.experts * INDEX, moe.experts * 4
-    experts = ends + gathered + max(rows * INDEX, inside(spec, rows), gathered + rows * item)
-    back = gathered + max(3 * rows * INDEX, rows * INDEX + gathered, gathered + tokens * row)
-    return order + max(experts, back)
-
-
-def saved_bytes(spec: FFNSpec, *, tokens: int, item: int, device: str = "cpu") -> int | None:
+def saved_bytes(spec: FFNSpec, *, tokens: int, item: int, device: str) -> int | None:
     """Bytes that autograd keeps between forward and backward, each storage once, parameters and input left out.
 
     None for an activation whose kernels are not known, and for experts.

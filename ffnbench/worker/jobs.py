@@ -240,8 +240,6 @@ class Jobs:
         made = prepare(subject, case.workload)
         if case.label in self.exact and self.exact[case.label] is None:
             made["notes"] = [*made.get("notes", ()), NO_ERROR]
-        if isinstance(experts := subject.module, MixtureOfExperts) and (told := experts.loop()):
-            made["notes"] = [*made.get("notes", ()), told]
         return made
 
     def _first_call(self, subject: meters.Subject, case: Case, checked: bool) -> None:
