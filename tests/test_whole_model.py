@@ -133,17 +133,6 @@ def test_one_line_for_any_model() -> None:
     assert any(note.startswith("embeddings, norms, head: not known") for note in shown.footnotes)
 
 
-def test_what_no_name_tells_widens_the_line() -> None:
-    found = WholeModel(
-        name="x", source="x", counted_by="transformers", embeddings=10, attention=20, ffn=30, router=0, norms=0, head=0,
-        other=40, untold=25, idle=0,
-    )  # fmt: skip
-    assert in_words(found) == "FFNs hold 30.0% to 55.0% of 100 parameters"
-    assert any(
-        "25 of them stand in layers under names that tell no part" in n for n in parts_view(found).table.footnotes
-    )
-
-
 @pytest.mark.parametrize("columns", [60, 80, 120])
 def test_tables_fit(columns: int) -> None:
     views = [parts_view(whole_model(model)) for model in PRESETS]

@@ -211,8 +211,7 @@ class WholeModel:
     """All parameters of a model by part, each counted once; None is not known.
 
     `ffn` are the FFNs of all layers without `router`, which is theirs too, and without norms that stand inside of one:
-    these are under `norms`. `active` are those of a token: all but the experts that it does not go to. `untold` is the
-    share of `other` that may be an FFN's: nobody can tell by its names.
+    these are under `norms`. `active` are those of a token: all but the experts that it does not go to.
     """
 
     name: str
@@ -226,7 +225,6 @@ class WholeModel:
     norms: int | None
     head: int | None
     other: int | None = 0
-    untold: int = 0
     idle: int | None  # parameters of experts that a token does not go to
 
     @property

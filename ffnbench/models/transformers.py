@@ -220,28 +220,32 @@ def left_over(model: Any, found: Iterable[FoundFFN]) -> list[str]:
     return list(dict.fromkeys(NUMBER.sub("*", name) for name in names if not elsewhere(name, modules)))
 
 
-def count_layers(source: str) -> CountedModel:
-    """The FFNs of a config.json's model as transformers builds it, equal ones together.
-
-    Raises FfnbenchError where no FFN is found, or something is left over that may belong to one.
-    """
-    config, kind, note = load(source)
-    import transformers
-
-    model = build_empty(config, kind)
-    all_of_them = feed_forwards(model)
-    if left := left_over(model, all_of_them):
+def counted_ffns(config: Any, model: Any) -> list[FoundFFN]:
+    """All FFNs of a model. Raises FfnbenchError where none is found, or something is left over that may be one's."""
+    found = feed_forwards(model)
+    if left := left_over(model, found):
         shown = ", ".join(left[:3]) + (f" and {len(left) - 3} more" if len(left) > 3 else "")
         raise FfnbenchError(
             f"the layers of {config.model_type} hold what may be FFNs under names that nobody declared: {shown}",
             "count them by hand, or name the FFN's class as a variant",
         )
-    kinds = Counter((found.stack, found.name, found.params, active_params(found)) for found in all_of_them)
-    if not kinds:
+    if not found:
         raise FfnbenchError(
             f"the {config.model_type} model of transformers has no FFN that can be told by its name",
             "looked for modules called " + ", ".join(sorted(NAMES)),
         )
+    return found
+
+
+def count_layers(source: str) -> CountedModel:
+    """The FFNs of a config.json's model as transformers builds it, equal ones together; errors as in `counted_ffns`."""
+    config, kind, note = load(source)
+    import transformers
+
+    kinds = Counter(
+        (found.stack, found.name, found.params, active_params(found))
+        for found in counted_ffns(config, build_empty(config, kind))
+    )
     return CountedModel(
         name=config.model_type,
         source=source,
