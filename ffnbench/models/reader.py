@@ -1,14 +1,19 @@
-"""A config.json by one row of the table: what its keys say about the layers of one stack.
+"""The table of families, and a config.json by one of its rows: what its keys say about the layers of one stack.
 
-A key that the form needs and that neither file nor class has, and a switch that the table says changes the form, raise
-Unanswered, since transformers itself may have the answer. What is of the wrong kind raises FfnbenchError.
+The data are families.toml, which explains every key of a row, and defaults.json: what a class of transformers has where
+a file is known to leave a key out. A key that the form needs and that neither file nor class has, and a switch that the
+table says changes the form, raise Unanswered, since transformers itself may have the answer. What is of the wrong kind
+raises FfnbenchError.
 """
 
 from __future__ import annotations
 
+import json
 from collections import Counter
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
 from typing import Any
 
 from ffnbench.activations.table import ACTIVATIONS
@@ -16,11 +21,14 @@ from ffnbench.errors import FfnbenchError
 from ffnbench.ffn.attention import AttentionSpec, MLASpec
 from ffnbench.ffn.moe import MoESpec, Scores
 from ffnbench.ffn.spec import LARGEST, FFNSpec, Gate
-from ffnbench.models.families import Row, families
 from ffnbench.models.model import Beside, HeadNorms, LayerGroup, Rest
 from ffnbench.models.windows import View, sights, views
 from ffnbench.names import did_you_mean
 
+FILE = Path(__file__).with_name("families.toml")
+DEFAULTS = Path(__file__).with_name("defaults.json")
+PARTS = ("text_config", "vision_config")  # of a composite model
+Row = Mapping[str, Any]
 Config = dict[str, Any]
 ASK = "`ffnbench inspect` counts it by transformers (pip install 'ffnbench[hf]')"
 MOST_LAYERS = 100_000  # a list with an element a layer is made
@@ -42,6 +50,70 @@ def key_name(told: Any) -> str:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Families:
+    """The whole table.
+
+    stacks      model type -> the rows of its stacks of layers
+    rest        model type -> what each of these stacks has beside FFNs and attentions; not of every type
+    composites  model type -> the model types of its PARTS
+    alias       published model type -> transformers' name for it
+    stacks_of   end of a class's name -> how often it has each of two stacks
+    other_classes  names of classes that have other layers than their model type's
+    defaults    model type -> key -> what the class of transformers has where the key is left out
+    """
+
+    stacks: Mapping[str, tuple[Row, ...]]
+    rest: Mapping[str, tuple[Row, ...]]
+    composites: Mapping[str, tuple[str, str]]
+    alias: Mapping[str, str]
+    stacks_of: Mapping[str, list[int]]
+    other_classes: list[str]
+    defaults: Mapping[str, Row]
+
+    @property
+    def types(self) -> list[str]:
+        """Every model type that the table reads."""
+        return [*self.stacks, *self.composites]
+
+
+@cache
+def families() -> Families:
+    """The table, read at the first call."""
+    import tomllib  # not before it is needed
+
+    data = tomllib.loads(FILE.read_text(encoding="utf-8"))
+    defaults = json.loads(DEFAULTS.read_text(encoding="utf-8"))
+    return Families(
+        stacks=_by_type("stack", data["family"], data),
+        rest=_by_type("rest", data["rest"], data),
+        composites={name: (text, vision) for name, (text, vision) in data["composite"].items()},
+        alias=data["alias"],
+        stacks_of=data["stacks_of"],
+        other_classes=data["classes"]["other"],
+        defaults=defaults["types"],
+    )
+
+
+def _by_type(kind: str, rows: Row, data: Row) -> dict[str, tuple[Row, ...]]:
+    """Model type -> its rows in full, one a stack."""
+    found: dict[str, tuple[Row, ...]] = {}
+    for row in rows.values():
+        shared = {key: value for key, value in row.items() if key not in ("types", "stacks")}
+        stacks = tuple(_full(kind, shared | stack, data) for stack in row.get("stacks", [{}]))
+        found |= dict.fromkeys(row.get("types", ()), stacks)
+    return found
+
+
+def _full(kind: str, row: Row, data: Row) -> Row:
+    """A row on top of the one that it is like; its experts and its attention too."""
+    base = {} if row is data[kind]["default"] else _full(kind, data[kind][row.get("like", "default")], data)
+    own = {key: value for key, value in row.items() if key not in ("like", "types", "stacks")}
+    if kind == "stack":
+        own |= {key: _full(key, own[key], data) for key in ("experts", "attention") if key in own}
+    return {**base, **own}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Reader:
     """A config by the row of one of its stacks."""
 
@@ -49,8 +121,6 @@ class Reader:
     model_type: str
     stack: Row
     rest: Row | None
-    left_out: list[str] = field(default_factory=list)
-    at: str = ""
 
     def groups(self) -> list[LayerGroup]:
         """The layers of the stack: all alike, or dense ones and those with experts."""
@@ -231,10 +301,7 @@ class Reader:
         """What the file says, or the class where the file leaves it out; None for null and for what nobody says."""
         if key in self.config:
             return self.config[key]
-        found = families().defaults.get(self.model_type, {}).get(key)
-        if found is not None:
-            self.left_out.append(self.at + key)
-        return found
+        return families().defaults.get(self.model_type, {}).get(key)
 
     def value(self, told: Any) -> Any:
         """What stands where a value of the table says; a number or a truth value is itself."""

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from ffnbench.errors import FfnbenchError
-from ffnbench.models.configs import code_note, read_file, refuse_unknown_code, type_of
+from ffnbench.models.configs import code_note, read_file, refuse_other_classes, type_of
 from ffnbench.models.model import CountedLayers, CountedModel
 from ffnbench.models.presets import config_path
 
@@ -94,7 +94,7 @@ def load(source: str) -> tuple[Any, Any, str]:
             return transformers.CONFIG_MAPPING[source](), None, ""
         data, _ = read_file(config_path(source))
         model_type = type_of(data)
-        refuse_unknown_code(data, model_type)
+        refuse_other_classes(data, model_type, transformers)
         config = transformers.CONFIG_MAPPING[model_type].from_dict(json.loads(json.dumps(data)))
         named = [getattr(transformers, name, None) for name in data.get("architectures") or ()]
         own = next((each for each in named if getattr(each, "config_class", None) is type(config)), None)
