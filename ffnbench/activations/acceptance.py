@@ -10,7 +10,7 @@ from ffnbench.targets import one_line
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from ffnbench.activations.trace import Function
+    from ffnbench.activations.finding import Function
 
 
 REPEATS = 1000  # elements enough that even a rare random one shows

@@ -16,8 +16,7 @@ from torch import Tensor
 
 from ffnbench import jsonable
 from ffnbench.activations.acceptance import checked
-from ffnbench.activations.facts import find_facts
-from ffnbench.activations.trace import flat_zones, value_and_slope
+from ffnbench.activations.finding import find_facts, flat_zones, value_and_slope
 from ffnbench.activations.user_activation import OwnActivation, as_activation
 from ffnbench.backends.backend import unavailable
 from ffnbench.device.environment import about_device
@@ -34,7 +33,7 @@ from ffnbench.worker.counting import count
 from ffnbench.worker.meters import empty_call
 
 if TYPE_CHECKING:
-    from ffnbench.activations.trace import Function
+    from ffnbench.activations.finding import Function
 
 
 PAGES = 2048  # touched, to know what one costs
@@ -76,11 +75,6 @@ def function_of(spec: ActivationSpec) -> Function:
     return function
 
 
-def scale_of(spec: ActivationSpec) -> float:
-    """The |x| at which it does what silu does at 1: swish(x) is silu(beta x) / beta, exactly."""
-    return 1 / abs(spec.beta) if spec.beta else 1.0
-
-
 def describe(target: str) -> dict[str, Any]:
     """Job: is this an activation, and what does it declare?"""
     return {"own": jsonable.encode(InProcess().describe(target))}
@@ -106,7 +100,7 @@ def counted(spec: dict[str, Any], workload: dict[str, Any]) -> dict[str, Any]:
 def facts(spec: dict[str, Any]) -> dict[str, Any]:
     """Job: the facts of an activation."""
     chosen = jsonable.decode(ActivationSpec, spec)
-    found: dict[str, Any] = jsonable.encode(find_facts(function_of(chosen), scale_of(chosen)))
+    found: dict[str, Any] = jsonable.encode(find_facts(function_of(chosen)))
     return found
 
 
@@ -120,7 +114,7 @@ def curve(spec: dict[str, Any], low: float, high: float, points: int) -> dict[st
         "x": x.tolist(),
         "y": y.nan_to_num().tolist(),
         "slope": [s if isfinite(s) else None for s in slope.tolist()],
-        "flat": flat_zones(function, low, high, scale_of(chosen)),
+        "flat": flat_zones(function, low, high),
         "finite": bool(torch.isfinite(y).all()),
     }
 
