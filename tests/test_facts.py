@@ -23,7 +23,6 @@ from ffnbench.report.tables.activations import _interval
 from ffnbench.worker.probe_jobs import function_of
 
 SELU, ALPHA = 1.0507009873554805, 1.6732632423543772
-MU, SIGMA = 0.707107, 0.282095
 
 
 def phi(x: float) -> float:
@@ -67,8 +66,6 @@ SLOPE = {
     "elu": lambda x: 1.0 if x > 0 else math.exp(x),
     "selu": lambda x: SELU * (1.0 if x > 0 else ALPHA * math.exp(x)),
     "softplus": sigmoid,
-    "sqrtsoftplus": lambda x: sigmoid(x) / (2 * ORACLE["sqrtsoftplus"](x)),
-    "laplace": lambda x: phi((x - MU) / SIGMA) / SIGMA,
     "xielu": lambda x: 0.5 + (1.6 * x if x > 0 else 0.8 * math.expm1(x)),
 }
 # what no numerics can tell: bounds, where they are only approached, and the order of smoothness
@@ -93,8 +90,6 @@ SHAPE = {  # low, high, monotonic, kinks, bends, slope low, slope high
     "elu": (-1, INF, "increasing", (), (0,), 0, 1),
     "selu": (-1.7580993408, INF, "increasing", (0,), (), 0, 1.7580993408),
     "softplus": (0, INF, "increasing", (), (), 0, 1),
-    "sqrtsoftplus": (0, INF, "increasing", (), (), 0, 0.3190863432),
-    "laplace": (0, 1, "increasing", (), (), 0, 1 / (SIGMA * math.sqrt(2 * math.pi))),
     "xielu": (-0.5 - 0.3 * math.log(0.375), INF, "no", (), (0,), -0.3, INF),  # least where exp(x) is 3/8
 }
 NAMES = [row.name for row in ACTIVATIONS]

@@ -223,7 +223,7 @@ def test_the_classic_form(case: str) -> None:
 
 BIASES = {
     "modules": ("gate.bias", "up.bias", "down.bias"), "raw": ("b_gate", "b_up", "b_down"),
-    "after the name": ("gate_bias", "up_bias", "down_bias"), "unlike": ("bx", "by", "c"),
+    "after the name": ("gate_bias", "up_bias", "down_bias"),
 }  # fmt: skip
 
 

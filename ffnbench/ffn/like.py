@@ -157,11 +157,11 @@ def tolerance_of(dtype: torch.dtype) -> float:
 def _layouts(module: nn.Module, form: FFNSpec) -> Iterator[Layout]:
     """Every layout that the shapes allow."""
     tensors = dict(module.named_parameters())
-    vectors = [name for name, tensor in tensors.items() if tensor.ndim < 2]
+    vectors = [name for name, tensor in tensors.items() if tensor.ndim == 1]
     matrices = [name for name, tensor in tensors.items() if tensor.ndim > 1]
     one, two = (matrix_params(replace(form, d_ff=width)) for width in (1, 2))
     more, rest = divmod(sum(tensors[name].numel() for name in matrices) - one, two - one)
-    plain = all(tensor.is_floating_point() and tensor.ndim <= 2 for tensor in tensors.values())
+    plain = all(tensor.is_floating_point() and tensor.ndim in (1, 2) for tensor in tensors.values())
     covered = plain and form.moe is None and not form.row.learned
     if not covered or rest or more < 0 or len(matrices) > len(form.matrices):
         return
@@ -172,7 +172,7 @@ def _layouts(module: nn.Module, form: FFNSpec) -> Iterator[Layout]:
             weights = dict(zip(roles, pieces, strict=True))
             if any(piece.of(tensors[piece.name]).shape != form.matrices[role] for role, piece in weights.items()):
                 continue
-            for biases in _biases(form, weights, vectors, tensors):
+            if (biases := _biases(form, weights, vectors, tensors)) is not None:
                 named = {f"{role}.weight": piece for role, piece in weights.items()}
                 yield Layout(replace(form, bias=bool(biases)), named | biases)
 
@@ -190,21 +190,15 @@ def _readings(name: str, module: nn.Module, tensor: Tensor) -> Iterator[list[Pie
         yield [Piece(name, turned, rows) for rows in (slice(0, None, 2), slice(1, None, 2))]
 
 
-def _biases(form: FFNSpec, weights: Pieces, vectors: list[str], tensors: Mapping[str, Tensor]) -> Iterator[Pieces]:
-    """Every way to give the vectors to the weights as their biases: by name, and by size where names don't tell."""
-    sharing: dict[str, list[str]] = {}  # weights that are rows of one matrix have one bias
-    for role, weight in weights.items():
-        sharing.setdefault(_stem(weight.name), []).append(role)
-    known = {_stem(name): name for name in vectors if _stem(name) in sharing}
-    rest = [name for name in vectors if name not in known.values()]
-    for stems in permutations([stem for stem in sharing if stem not in known], len(rest)):
-        given = known | dict(zip(stems, rest, strict=True))
-        if all(len(tensors[name]) == sum(form.matrices[role][0] for role in sharing[s]) for s, name in given.items()):
-            yield {
-                f"{role}.bias": Piece(name, rows=weights[role].rows)
-                for each, name in given.items()
-                for role in sharing[each]
-            }
+def _biases(form: FFNSpec, weights: Pieces, vectors: list[str], tensors: Mapping[str, Tensor]) -> Pieces | None:
+    """The vectors as biases of the weights of their names; None where one is none. Rows of one matrix share a bias."""
+    found = {}
+    for name in vectors:
+        roles = [role for role, weight in weights.items() if _stem(weight.name) == _stem(name)]
+        if not roles or len(tensors[name]) != sum(form.matrices[role][0] for role in roles):
+            return None
+        found |= {f"{role}.bias": Piece(name, rows=weights[role].rows) for role in roles}
+    return found
 
 
 def _stem(name: str) -> str:

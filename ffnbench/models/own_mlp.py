@@ -5,11 +5,10 @@ from __future__ import annotations
 import inspect
 import json
 from collections import Counter
-from collections.abc import Callable
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from ffnbench.errors import FfnbenchError
 from ffnbench.ffn.cost import params
@@ -23,24 +22,8 @@ from ffnbench.models.transformers import FoundFFN, build_empty, feed_forwards, l
 from ffnbench.targets import one_line
 
 CORRECTION = "e_score_correction_bias"  # a buffer that training moves, from zero; it corrects the choice alone
-ACTS = ("activation_fn", "intermediate_act_fn", "act", "activation", "act_fn", "activation_func", "hidden_act_fn")
 ROUTER = ("router", "gate")
 SHARED = ("shared_expert", "shared_experts")
-
-
-class Projections(nn.Module):
-    """The FFN of a layer that has no class for it (BERT, BART): maps (..., d_model) to (..., d_model).
-
-    The layer's own projections with its activation between them; no dropout, no residual, no norm.
-    """
-
-    def __init__(self, fc1: nn.Module, act: Callable[[Tensor], Tensor], fc2: nn.Module) -> None:
-        super().__init__()
-        self.fc1, self.fc2, self.act = fc1, fc2, act
-
-    def forward(self, x: Tensor) -> Tensor:
-        """x: (..., d_model)."""
-        return self.fc2(self.act(self.fc1(x)))
 
 
 def own_mlp(target: str) -> OwnMLP:
@@ -80,24 +63,15 @@ def build_own(target: str) -> Any:
 
 
 def _module(found: FoundFFN) -> Any:
-    """An FFN as a module of one input; raises FfnbenchError where it takes more (bloom's and mpt's, a residual)."""
-    if not found.pair:
-        takes = inspect.signature(found.module.forward).parameters.values()
-        if sum(each.default is each.empty and each.kind is each.POSITIONAL_OR_KEYWORD for each in takes) > 1:
-            raise FfnbenchError(f"{found.name} takes more than one input", "name a class that takes one")
-        return found.module
-    halves = [getattr(found.module, name) for name in found.pair]
-    linear = [
-        [part for part in half.modules() if getattr(part, "weight", None) is not None and part.weight.ndim > 1]
-        for half in halves
-    ]
-    acts = [getattr(owner, name) for owner in (halves[0], found.module) for name in ACTS if hasattr(owner, name)]
-    if [len(each) for each in linear] != [1, 1] or not acts:
-        raise FfnbenchError(
-            f"the projections of {type(found.module).__name__} are no pair with an activation between them",
-            "name a class that has one",
-        )
-    return Projections(linear[0][0], acts[0], linear[1][0])
+    """An FFN as a module of one input. Raises FfnbenchError where it takes more (bloom's and mpt's, a residual), and
+    where the layer itself holds its projections (BERT's, BART's).
+    """
+    if found.pair:
+        raise FfnbenchError(f"{type(found.module).__name__} has its FFN without a class of its own", "name a class")
+    takes = inspect.signature(found.module.forward).parameters.values()
+    if sum(each.default is each.empty and each.kind is each.POSITIONAL_OR_KEYWORD for each in takes) > 1:
+        raise FfnbenchError(f"{found.name} takes more than one input", "name a class that takes one")
+    return found.module
 
 
 def _main(config: Any) -> FoundFFN:

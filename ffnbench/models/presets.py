@@ -17,7 +17,6 @@ from ffnbench.ffn.attention import AttentionSpec, MLASpec
 from ffnbench.ffn.moe import MoESpec, Scores
 from ffnbench.ffn.spec import FFNSpec, Gate, Scalar
 from ffnbench.ffn.variants import GATED
-from ffnbench.models.hub import cache_folder, cached_config, is_name
 from ffnbench.models.model import Beside, HeadNorms, LayerGroup, ModelSpec, Rest, Sight
 from ffnbench.names import Registry, did_you_mean
 
@@ -251,6 +250,8 @@ def config_path(name: str) -> str:
     """
     if _exists(name):
         return name
+    from ffnbench.models.hub import cache_folder, cached_config, is_name  # for names alone
+
     if (cached := cached_config(name)) is not None:
         return str(cached)
     if "/" in name and is_name(name):

@@ -269,7 +269,7 @@ class Reader:
             name = "gelu_new" if gated and name == "gelu" else name
         if not isinstance(name, str) or name not in HF_ACTIVATIONS:  # as strict as transformers: ReLU is no name
             raise FfnbenchError(
-                f"the {self.model_type} config has the activation {name!r}, a name that transformers does not know",
+                f"the {self.model_type} config has the activation {name!r}, no name of transformers for one of ours",
                 _near_activation(str(name)),
             )
         return self.switch(gated), HF_ACTIVATIONS[name]
