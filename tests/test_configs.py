@@ -12,15 +12,14 @@ from conftest import ROOT, ffnbench
 from hf import written
 
 from ffnbench import api
-from ffnbench.activations.table import ACTIVATIONS
 from ffnbench.api import world
 from ffnbench.errors import FfnbenchError
 from ffnbench.ffn import cost
 from ffnbench.ffn.spec import Gate
 from ffnbench.models.configs import read_config, read_groups
 from ffnbench.models.model import whole_model
-from ffnbench.models.presets import PRESETS, model_of
-from ffnbench.models.reader import LAYOUTS, Unanswered, families
+from ffnbench.models.presets import model_of
+from ffnbench.models.reader import Unanswered
 from ffnbench.planning.block import plan_block
 from ffnbench.request import BlockRequest
 
@@ -52,17 +51,6 @@ CLIP = {"model_type": "clip", "text_config": {"model_type": "clip_text_model"}, 
 
 def counted(config: dict) -> list[tuple[str, int, int, int]]:
     return [(g.kind, g.count, cost.params(g.ffn), cost.params_active(g.ffn)) for g in read_groups(config)]
-
-
-def test_a_gated_family() -> None:
-    assert counted(LLAMA) == [("dense", 32, 176_160_768, 176_160_768)]
-    assert read_groups(LLAMA | {"mlp_bias": True})[0].ffn.bias
-
-
-def test_null_means_four_times() -> None:
-    assert counted(GPT2) == [("dense", 12, 4_722_432, 4_722_432)]
-    assert read_groups(GPT2 | {"n_inner": 1000})[0].ffn.d_ff == 1000
-    assert read_groups(GPT2)[0].ffn.activation == "gelu_tanh"
 
 
 def test_t5_says_gate_and_activation_in_one_word() -> None:
@@ -234,17 +222,6 @@ def test_a_path_that_can_not_be_is_one_error(tmp_path, monkeypatch: pytest.Monke
         model_of(name)
 
 
-def test_the_table_holds_together() -> None:
-    table = families()
-    stacks = [stack for rows in table.stacks.values() for stack in rows]
-    assert {stack["acts_as"] for stack in stacks if "acts_as" in stack} <= set(ACTIVATIONS.names())
-    assert {stack["experts"]["layout"] for stack in stacks if "experts" in stack} == LAYOUTS.keys()
-    assert {name for pair in table.composites.values() for name in pair} <= table.stacks.keys()
-    assert table.rest.keys() <= table.stacks.keys()
-    assert all(len(rows) == len(table.stacks[name]) for name, rows in table.rest.items())
-    assert not table.stacks.keys() & table.composites.keys()
-
-
 @pytest.mark.parametrize("arguments", [["list", "presets"], ["cost"]])
 def test_the_table_is_read_when_a_config_is(arguments: list[str]) -> None:
     code = (
@@ -255,16 +232,6 @@ def test_the_table_is_read_when_a_config_is(arguments: list[str]) -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, cwd=ROOT)
     assert done.returncode == 0, done.stderr
-
-
-@pytest.mark.parametrize(
-    ("name", "config"),
-    [("llama3-8b", LLAMA), ("gpt2", GPT2), ("bert-base", BERT), ("t5-base", T5), ("deepseek-v3", DEEPSEEK)],
-)
-def test_attention_is_that_of_the_published_model(name: str, config: dict) -> None:
-    published, found = PRESETS.get(name), read_groups(config)
-    assert [group.attention.params for group in found] == [g.attention.params for g in published.groups]
-    assert [group.attention.kv_per_token for group in found] == [g.attention.kv_per_token for g in published.groups]
 
 
 @pytest.mark.parametrize(

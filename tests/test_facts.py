@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import math
-from itertools import pairwise
 
 import pytest
 import torch
 from scipy.integrate import quad
-from scipy.optimize import brentq, minimize_scalar
+from scipy.optimize import minimize_scalar
 from scipy.special import lambertw
 from scipy.stats import norm
 from test_activations import ORACLE, sigmoid
@@ -177,27 +176,6 @@ def test_swish_is_silu_scaled_at_every_beta(beta: float) -> None:
     assert facts.minimum_at == pytest.approx(-(1 + W) / beta, rel=1e-12)
     assert (facts.high, facts.monotonic, facts.jumps, facts.kinks, facts.bends) == (None, "no", (), (), ())
     assert (facts.slope_low, facts.slope_high) == pytest.approx((-0.0998393201, 1.0998393201), abs=1e-9)
-
-
-@pytest.mark.parametrize("beta", [1e-3, 1e5, -100.0])
-def test_what_swish_does_to_the_normal_distribution_at_every_beta(beta: float) -> None:
-    facts, size = facts_of(ActivationSpec(activation="swish", beta=beta)), abs(beta)
-    ends = [brentq(lambda t, s=s: swish_slope(t, 1.0) - s, a, b, xtol=1e-14)
-            for s, a, b in ((-0.01, -9, -3), (-0.01, -2, -1.2), (0.01, -1.3, -1))]  # fmt: skip
-    far, left, right = (norm.cdf(t / size) for t in ends)
-    assert facts.saturated == pytest.approx(far + right - left, abs=1e-6)
-    assert facts.zero_gradient == 0  # exp underflows at beta x = -745, which is no dead zone
-    for ours, power in ((facts.mean, 1), (facts.second_moment, 2)):
-        edges = sorted({-12.0, 12.0, 0.0, *(max(-12, min(12, t / size)) for t in (-700, -40, -8, -2, 2, 8, 40, 700))})
-        expected = sum(
-            quad(lambda x, n=power: (x * stable_sigmoid(beta * x)) ** n * phi(x), a, b, epsabs=0, epsrel=1e-12)[0]
-            for a, b in pairwise(edges)
-        )  # fmt: skip
-        assert ours == pytest.approx(expected, rel=1e-9, abs=1e-13)
-
-
-def stable_sigmoid(x: float) -> float:
-    return 1 / (1 + math.exp(-x)) if x > 0 else math.exp(x) / (1 + math.exp(x)) if x > -745 else 0.0
 
 
 def test_swish_turned_round_and_swish_that_is_a_line() -> None:

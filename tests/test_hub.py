@@ -121,16 +121,6 @@ def test_where_the_cache_is(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(name, raising=False)
 
 
-def test_a_file_of_the_cache_is_read_as_any_other(cache: Path) -> None:
-    model = keep(cache, NAME, "aaaa", main="aaaa")
-    (model / "blobs" / "b10b").write_text("{")
-    with pytest.raises(FfnbenchError, match=r"config.json' is not JSON"):
-        model_of(NAME)
-    (model / "blobs" / "b10b").unlink()
-    with pytest.raises(FfnbenchError, match="is no file here"):
-        model_of(NAME)
-
-
 def test_a_cache_that_is_no_folder_is_one_error(tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "loop").symlink_to("loop")
     monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "loop"))
@@ -140,11 +130,3 @@ def test_a_cache_that_is_no_folder_is_one_error(tmp_path, monkeypatch: pytest.Mo
     monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "file"))
     with pytest.raises(FfnbenchError, match="is no file here"):
         model_of(NAME)
-
-
-def test_a_name_reaches_transformers_too(cache: Path) -> None:
-    pytest.importorskip("transformers")
-    from ffnbench.models.transformers import load
-
-    keep(cache, NAME, "aaaa")
-    assert load(NAME)[0].hidden_size == 64

@@ -19,7 +19,7 @@ from ffnbench import jsonable
 from ffnbench.activations.user_activation import OwnActivation
 from ffnbench.errors import FfnbenchError, Unsupported
 from ffnbench.ffn.imported import build_imported
-from ffnbench.ffn.like import as_form, layout_of
+from ffnbench.ffn.like import as_form
 from ffnbench.ffn.modules import reference_output
 from ffnbench.ffn.spec import FFNSpec, Gate, HFSpec, ImportedSpec, NetworkSpec
 from ffnbench.plan import Arm, Plan
@@ -276,24 +276,6 @@ def test_gate_and_up_are_what_words_in_their_names_say() -> None:
         with pytest.raises(FfnbenchError, match=f"by its output gate is {names[1]}, up is {names[0]}"):
             as_form(crossed(names), spec(), x_of())
     assert holds(crossed(("w1", "w2", "w3")), spec()) < 1e-6
-
-
-def test_gradients_have_the_places_of_their_weights() -> None:
-    """The layout that finds the weights finds their gradients: those of our form by autograd, on packed weights."""
-
-    def formula(of: Weights, x: Tensor) -> Tensor:
-        u, g = (x @ of["w12.weight"].T).chunk(2, -1)
-        return (F.silu(g) * u) @ of["w3.weight"].T
-
-    module = Written({"w12.weight": PACKINGS["up first"](GATE, UP), "w3.weight": DOWN}, formula)
-    x = x_of()
-    module(x).square().sum().backward()
-    layout = layout_of(module, spec(), x)
-    theirs = layout.of({name: parameter.grad for name, parameter in module.named_parameters()})
-    g, u, d = (w.clone().requires_grad_() for w in (GATE, UP, DOWN))
-    swiglu(x, g, u, d).square().sum().backward()
-    for name, expected in (("gate.weight", g.grad), ("up.weight", u.grad), ("down.weight", d.grad)):
-        assert torch.allclose(theirs[name], expected, atol=1e-5), name
 
 
 def held(*layers: nn.Module) -> nn.Module:

@@ -13,11 +13,10 @@ from ffnbench import api
 from ffnbench.api import world
 from ffnbench.cli import app
 from ffnbench.errors import FfnbenchError
-from ffnbench.ffn.attention import AttentionSpec, MLASpec
 from ffnbench.models.configs import read_groups, read_rest
-from ffnbench.models.model import Beside, HeadNorms, ModelSpec, Rest, WholeModel, whole_model
+from ffnbench.models.model import ModelSpec, WholeModel, whole_model
 from ffnbench.models.presets import PRESETS
-from ffnbench.report.tables.models import in_words, parts_records, parts_view
+from ffnbench.report.tables.models import in_words, parts_view
 from ffnbench.report.tables.text import plain
 from ffnbench.report.tables.whole_model import whole_model_view
 from ffnbench.request import BlockRequest
@@ -69,26 +68,6 @@ def test_parts_by_hand() -> None:
         "router": 0, "norms": layers * 2 * d + d, "head": 128_256 * d, "other": 0,
     }  # fmt: skip
     assert ours(LLAMA | {"tie_word_embeddings": True}).head == 0
-
-
-def test_norms_and_sinks_inside_attention() -> None:
-    heads = AttentionSpec(d_model=64, heads=8, kv_heads=2, head_dim=16)
-    latent = AttentionSpec(
-        d_model=64, heads=8, kv_heads=8, head_dim=16, mla=MLASpec(q_lora=24, kv_lora=12, nope=8, rope=8, v=8)
-    )
-    for norms, spec, expected in (
-        (HeadNorms.NONE, heads, 0), (HeadNorms.HEAD, heads, 32), (HeadNorms.HEADS, heads, 160),
-        (HeadNorms.WIDTH, heads, 64 + 32), (HeadNorms.LATENT, latent, 36), (HeadNorms.LATENT, heads, 0),
-    ):  # fmt: skip
-        assert Beside(norms=1, norm_bias=True, head_norms=norms).norm_params(64, spec) == 128 + expected
-    assert Beside(sinks=True, buckets=32).attention_params(3, heads) == 8 * (3 + 32)
-    assert Beside(buckets=32, buckets_in_each=True).attention_params(3, heads) == 8 * 3 * 32
-
-
-def test_a_rest_by_hand() -> None:
-    rest = Rest(width=10, vocab=100, rows=7, patches=30, norms=2, norm_bias=True, output=True)
-    assert (rest.embedding_params, rest.norm_params, rest.head_params) == (1100, 40, 1000)
-    assert Rest(width=10, pooler=True).head_params == 110
 
 
 @pytest.mark.parametrize(
@@ -214,7 +193,3 @@ def test_a_sum_is_that_of_every_parameter_of_the_built_model(tmp_path) -> None:
     small = {"d_model": 32, "d_ff": 48, "num_layers": 2, "num_heads": 2, "d_kv": 16, "vocab_size": 64}
     encoder = count_whole(written(tmp_path, {"model_type": "t5", "architectures": ["T5EncoderModel"]} | small))
     assert encoder.params == transformers.T5EncoderModel(transformers.T5Config(**small)).num_parameters()
-
-
-def test_records_name_their_model() -> None:
-    assert {row["model"] for row in parts_records(whole_model(PRESETS.get("gpt2")))} == {"GPT-2 124M"}
