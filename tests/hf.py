@@ -123,7 +123,7 @@ def theirs(data: Data, *, whole: bool) -> tuple[Counts, Counts, int | None]:
     """The same by building the model, with its output layer where all parameters are asked for."""
     from transformers import CONFIG_MAPPING
 
-    from ffnbench.models.whole import build_whole
+    from ffnbench.models.transformers import build_whole
 
     config = CONFIG_MAPPING[data["model_type"]].from_dict(json.loads(json.dumps(data)))
     model = build_whole(config) if whole else build_empty(config)

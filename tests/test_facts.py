@@ -12,9 +12,8 @@ from scipy.special import lambertw
 from scipy.stats import norm
 from test_activations import ORACLE, sigmoid
 
-from ffnbench.activations.acceptance import checked
 from ffnbench.activations.facts import Facts
-from ffnbench.activations.finding import find_facts, flat_zones
+from ffnbench.activations.finding import checked, find_facts, flat_zones
 from ffnbench.activations.table import ACTIVATIONS
 from ffnbench.errors import FfnbenchError
 from ffnbench.ffn.spec import ActivationSpec

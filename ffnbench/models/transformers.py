@@ -1,7 +1,8 @@
 """transformers' own models: built without data, their FFNs found and counted. Runs in a worker; needs the extra `hf`.
 
 An FFN is a module of a known name inside a numbered layer, or a pair of projections of known names in the layer
-itself (BERT's intermediate and output, BART's fc1 and fc2). Norms beside or inside it are not counted.
+itself (BERT's intermediate and output, BART's fc1 and fc2). Norms beside or inside it are not counted. A sum over all
+parameters is exact; which part one belongs to follows from the names of the classes around it.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import json
 import re
 import warnings
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
@@ -19,7 +20,7 @@ from typing import Any
 
 from ffnbench.errors import FfnbenchError
 from ffnbench.models.configs import code_note, read_file, refuse_other_classes, type_of
-from ffnbench.models.model import CountedLayers, CountedModel
+from ffnbench.models.model import CountedLayers, CountedModel, WholeModel
 from ffnbench.models.presets import config_path
 
 # attributes that hold an FFN, or a list of them; a pair of projections is one that stands in the layer itself
@@ -50,6 +51,12 @@ NO_FFN_CLASS = re.compile(
 )
 BETWEEN = re.compile(r"merger|readout_project")
 NUMBER = re.compile(r"(?<![^.])\d+(?![^.])")
+# Of the classes with an output layer the first that a config has; an encoder's, which fills masks, is taken bare
+WITH_OUTPUT = (
+    "MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING", "MODEL_FOR_SPEECH_SEQ_2_SEQ_MAPPING",
+    "MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING", "MODEL_FOR_CAUSAL_LM_MAPPING",
+)  # fmt: skip
+HEAD = re.compile(r"(^|\.)(\w*head|embed_out|pooler|classifier)\.")
 Shapes = tuple[tuple[str, tuple[int, ...]], ...]
 
 
@@ -292,3 +299,70 @@ def _pairs(module: Any) -> Iterator[tuple[tuple[str, ...], Shapes]]:
         pair = [getattr(module, name, None) for name in names]
         if all(hasattr(half, "named_parameters") and not NO_FFN_CLASS.search(type(half).__name__) for half in pair):
             yield names, tuple(s for half, name in zip(pair, names, strict=True) for s in _shapes(half, f"{name}."))
+
+
+def build_whole(config: Any, named: Any = None) -> Any:
+    """The model with its output layer, where it has one, on torch's meta device, with its tied weights tied.
+
+    A class that the file names is built in its place where its FFNs are not those of the bare model.
+    """
+    model = build_empty(config, _with_output(config), tied=True)
+    if named is None or isinstance(model, named):
+        return model
+    own = build_empty(config, named, tied=True)
+    ffns = [sorted(found.params for found in feed_forwards(each)) for each in (model, own)]
+    return model if ffns[0] == ffns[1] else own
+
+
+def _with_output(config: Any) -> Any:
+    """The class with an output layer; None where there is none, or only one of an encoder."""
+    from transformers.models.auto import modeling_auto
+
+    fills_masks = type(config) in modeling_auto.MODEL_FOR_MASKED_LM_MAPPING
+    for name in WITH_OUTPUT[:-1] if fills_masks else WITH_OUTPUT:
+        mapping = getattr(modeling_auto, name)
+        if type(config) in mapping:
+            found = mapping[type(config)]
+            return found[0] if isinstance(found, tuple) else found
+    return None
+
+
+def count_whole(source: str) -> WholeModel:
+    """All parameters of a config.json's model, or of a model type's with its defaults; errors as for `counted_ffns`."""
+    config, named, note = load(source)
+    import transformers
+
+    model = build_whole(config, named)
+    ffns = counted_ffns(config, model)
+    parts = sorted_parts(model, {f"{found.path}.{name}" for found in ffns for name, _ in found.shapes})
+    idle = [None if (active := active_params(found)) is None else found.params - active for found in ffns]
+    return WholeModel(
+        name=config.model_type,
+        source=source,
+        counted_by=f"transformers {transformers.__version__}, which built {type(model).__name__}",
+        note="; ".join(filter(None, ("parts are told by the names of modules", "FFN: with its routers", note))),
+        **{name: parts[name] for name in ("embeddings", "attention", "ffn", "norms", "head", "other")},
+        router=0,
+        idle=None if None in idle else sum(filter(None, idle)),
+    )
+
+
+def sorted_parts(model: Any, networks: Collection[str]) -> Counter[str]:
+    """Part -> parameters, each of them once. `networks` are the paths of the FFNs' parameters."""
+    kinds = {path: type(module).__name__ for path, module in model.named_modules()}
+    count: Counter[str] = Counter()
+    for path, parameter in model.named_parameters():
+        steps = path.split(".")[:-1]
+        around = [kinds[".".join(steps[: n + 1])] for n in range(len(steps))] or [""]
+        if "norm" in around[-1].lower():
+            part = "norms"
+        elif path in networks:
+            part = "ffn"
+        elif any("Attention" in kind for kind in around):
+            part = "attention"
+        elif HEAD.search(path):
+            part = "head"
+        else:
+            part = "embeddings" if any("Embed" in kind for kind in around) else "other"
+        count[part] += parameter.numel()
+    return count

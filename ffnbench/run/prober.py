@@ -11,10 +11,9 @@ import re
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ffnbench import jsonable
-from ffnbench.activations.facts import Facts
 from ffnbench.activations.user_activation import OwnActivation
 from ffnbench.errors import FfnbenchError, Unfinished, Unsupported
 from ffnbench.ffn.cost import Cost
@@ -25,6 +24,9 @@ from ffnbench.result import Agreement, Curve
 from ffnbench.run.session import Session, WorkerLost
 from ffnbench.targets import refuse_missing
 from ffnbench.worker.channel import Message
+
+if TYPE_CHECKING:
+    from ffnbench.activations.facts import Facts
 
 _TARGET = re.compile(r"[^:@=]+:[A-Za-z_][\w.]*")
 EAGERLY: dict[str, Any] = {
@@ -98,6 +100,8 @@ class Prober(Probe):
 
     def facts(self, spec: ActivationSpec) -> Facts:
         """The facts of an activation."""
+        from ffnbench.activations.facts import Facts  # for this question alone
+
         return jsonable.decode(Facts, self._ask(spec.activation, {"do": "facts", "spec": jsonable.encode(spec)}))
 
     def curve(self, spec: ActivationSpec, low: float, high: float, points: int) -> Curve:

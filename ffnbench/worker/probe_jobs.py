@@ -15,8 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from ffnbench import jsonable
-from ffnbench.activations.acceptance import checked
-from ffnbench.activations.finding import find_facts, flat_zones, value_and_slope
+from ffnbench.activations.finding import checked, find_facts, flat_zones, value_and_slope
 from ffnbench.activations.user_activation import OwnActivation, as_activation
 from ffnbench.backends.backend import unavailable
 from ffnbench.device.environment import about_device
@@ -156,7 +155,7 @@ def hf_layers(source: str) -> dict[str, Any]:
 
 def hf_whole(source: str) -> dict[str, Any]:
     """Job: all parameters of a model as transformers builds it."""
-    from ffnbench.models.whole import count_whole
+    from ffnbench.models.transformers import count_whole
 
     return {"model": jsonable.encode(count_whole(source))}
 
