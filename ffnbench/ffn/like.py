@@ -192,7 +192,7 @@ def _readings(name: str, module: nn.Module, tensor: Tensor) -> Iterator[list[Pie
 
 def _biases(form: FFNSpec, weights: Pieces, vectors: list[str], tensors: Mapping[str, Tensor]) -> Pieces | None:
     """The vectors as biases of the weights of their names; None where one is none. Rows of one matrix share a bias."""
-    found = {}
+    found: Pieces = {}
     for name in vectors:
         roles = [role for role, weight in weights.items() if _stem(weight.name) == _stem(name)]
         if not roles or len(tensors[name]) != sum(form.matrices[role][0] for role in roles):

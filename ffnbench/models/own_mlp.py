@@ -129,11 +129,10 @@ def _child(module: Any, names: tuple[str, ...]) -> Any:
 
 def _stacked(experts: Any) -> dict[str, Tensor]:
     """The weights (experts, out, in) and biases (experts, out) of all experts; gate and up are one tensor of theirs."""
-    found = {}
-    for kind, name in (("weight", ""), ("bias", "_bias")):
-        packed, down = (getattr(experts, f"{each}_proj{name}", None) for each in ("gate_up", "down"))
-        if kind == "bias" and packed is None:
-            continue
+    found: dict[str, Tensor] = {}
+    kinds = {"weight": "proj", "bias": "proj_bias"}
+    for kind, end in kinds.items() if hasattr(experts, "gate_up_proj_bias") else (("weight", "proj"),):
+        packed, down = getattr(experts, f"gate_up_{end}"), getattr(experts, f"down_{end}")
         if kind == "weight" and getattr(experts, "is_transposed", False):
             packed, down = packed.mT, down.mT
         halves = packed.chunk(2, dim=1)
