@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from ffnbench.activations.table import ACTIVATIONS
 from ffnbench.errors import FfnbenchError
@@ -29,6 +29,7 @@ FILE = Path(__file__).with_name("families.toml")
 DEFAULTS = Path(__file__).with_name("defaults.json")
 PARTS = ("text_config", "vision_config")  # of a composite model
 Row = Mapping[str, Any]
+T = TypeVar("T")
 Config = dict[str, Any]
 ASK = "`ffnbench inspect` counts it by transformers (pip install 'ffnbench[hf]')"
 MOST_LAYERS = 100_000  # a list with an element a layer is made
@@ -135,8 +136,9 @@ class Reader:
         if experts and self.count(experts["experts"], least=0) < experts["least"]:
             experts = None
         sparse = LAYOUTS[experts["layout"]](self, layers, experts) if experts else [False] * layers
-        seen, beside = self.views(layers), self.beside()
-        attention = None if seen is None else self.attention()
+        heads, beside = stack.get("attention"), self.known(self.rest, self._beside)
+        seen = self.known({}, lambda _: views(self.config, self.model_type, layers, known=heads is not None))
+        attention = None if seen is None else self.known(heads, self._attention)
         return [
             LayerGroup(
                 kind=("moe" if kind == "dense" else f"{kind} moe") if moe else kind,
@@ -151,11 +153,13 @@ class Reader:
             for moe, count in sorted(Counter(sparse).items())
         ]
 
-    def views(self, layers: int) -> list[View] | None:
-        """How far each layer sees; None where the keys don't tell it."""
+    def known(self, keys: Row | None, read: Callable[[Row], T]) -> T | None:
+        """What is read by the keys of a row; None where there is no row, or the config does not tell it."""
+        if keys is None or self.other_setting(keys):
+            return None
         try:
-            return views(self.config, self.model_type, layers, known="attention" in self.stack)
-        except (FfnbenchError, TypeError, LookupError):
+            return read(keys)
+        except (FfnbenchError, TypeError, LookupError, ZeroDivisionError):
             return None
 
     def other_setting(self, row: Row) -> tuple[str, Any] | None:
@@ -163,19 +167,11 @@ class Reader:
         known = {**families().defaults.get(self.model_type, {}), **self.config}
         return next((pair for pair in row.get("assumes", {}).items() if known.get(*pair) != pair[1]), None)
 
-    def attention(self) -> AttentionSpec | None:
-        """The attention of the stack's layers; None where the config does not tell it."""
-        keys = self.stack.get("attention")
-        if keys is None or self.other_setting(keys):
-            return None
-        try:
-            return self._heads(keys, self.count(self.stack["d_model"]))
-        except (FfnbenchError, TypeError, LookupError, ZeroDivisionError):
-            return None
-
-    def _heads(self, keys: Row, d_model: int) -> AttentionSpec:
-        """What the keys say; raises FfnbenchError where one is missing or the numbers are those of no attention."""
-        heads = self.value(keys["heads"])
+    def _attention(self, keys: Row) -> AttentionSpec:
+        """The attention of the stack's layers; raises FfnbenchError where a key is missing or the numbers are those of
+        no attention.
+        """
+        d_model, heads = self.count(self.stack["d_model"]), self.value(keys["heads"])
         kv_heads, head_dim = (self.value(keys[key]) if key in keys else None for key in ("kv_heads", "head_dim"))
         mla = None
         if keys["latent"]:
@@ -193,47 +189,38 @@ class Reader:
             mla=mla,
         )
 
-    def beside(self) -> Beside | None:
-        """What the stack's layers have beside FFN and attention; None where the config does not tell it."""
-        keys = self.rest
-        if keys is None or self.other_setting(keys):
-            return None
-        try:
-            return Beside(
-                norms=keys["norms"],
-                norm_bias=keys["norm_bias"],
-                head_norms=HeadNorms(keys["head_norms"] if self.switch(keys["head_normed"]) else "none"),
-                sinks=keys["sinks"],
-                buckets=self.count(keys["buckets"], least=0),
-                buckets_in_each=keys["buckets_in_each"],
-            )
-        except FfnbenchError:
-            return None
+    def _beside(self, keys: Row) -> Beside:
+        """What the stack's layers have beside FFN and attention."""
+        return Beside(
+            norms=keys["norms"],
+            norm_bias=keys["norm_bias"],
+            head_norms=HeadNorms(keys["head_norms"] if self.switch(keys["head_normed"]) else "none"),
+            sinks=keys["sinks"],
+            buckets=self.count(keys["buckets"], least=0),
+            buckets_in_each=keys["buckets_in_each"],
+        )
 
     def beside_layers(self) -> Rest | None:
         """What the stack has beside its layers; None where the config does not tell it."""
-        keys = self.rest
-        if keys is None or self.other_setting(keys):
+        return self.known(self.rest, self._rest)
+
+    def _rest(self, keys: Row) -> Rest | None:
+        width = self.count(self.stack["d_model"])
+        if any(self.get(key) not in (None, width) for key in keys.get("equal", ())):
             return None
-        try:
-            width = self.count(self.stack["d_model"])
-            if any(self.get(key) not in (None, width) for key in keys.get("equal", ())):
-                return None
-            positions, rows = self.count(keys["positions"], least=0), self.count(keys["token_types"], least=0)
-            patch = self.count("patch_size") if keys["patches"] else 0
-            squares = (self.count("image_size") // patch) ** 2 if patch else 0
-            return Rest(
-                width=width,
-                vocab=self.count(keys["vocab"], least=0),
-                rows=squares + positions + keys["more_positions"] + rows + 2 * keys["tokens"],
-                patches=(self.count("num_channels") * patch**2 + keys["patch_bias"]) * width if patch else 0,
-                norms=keys["outer_norms"],
-                norm_bias=keys["norm_bias"],
-                output=keys["head"] == "output" and not self.switch(keys["tied"]),
-                pooler=keys["head"] == "pooler",
-            )
-        except FfnbenchError:
-            return None
+        positions, rows = self.count(keys["positions"], least=0), self.count(keys["token_types"], least=0)
+        patch = self.count("patch_size") if keys["patches"] else 0
+        squares = (self.count("image_size") // patch) ** 2 if patch else 0
+        return Rest(
+            width=width,
+            vocab=self.count(keys["vocab"], least=0),
+            rows=squares + positions + keys["more_positions"] + rows + 2 * keys["tokens"],
+            patches=(self.count("num_channels") * patch**2 + keys["patch_bias"]) * width if patch else 0,
+            norms=keys["outer_norms"],
+            norm_bias=keys["norm_bias"],
+            output=keys["head"] == "output" and not self.switch(keys["tied"]),
+            pooler=keys["head"] == "pooler",
+        )
 
     def ffn(self, experts: Row | None) -> FFNSpec:
         """The FFN of the stack's layers, or of those with experts."""
