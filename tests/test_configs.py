@@ -248,16 +248,6 @@ def test_attention_that_the_config_does_not_tell_is_unknown(config: dict) -> Non
     assert [group.ffn for group in found] == [group.ffn for group in read_groups(known)]
 
 
-def test_inspect_in_json(tmp_path) -> None:
-    done = ffnbench("inspect", written(tmp_path, QWEN), "--format", "json")
-    assert done.returncode == 0, done.stderr
-    layers = json.loads(done.stdout)["layers"]
-    assert [(each["kind"], each["count"]) for each in layers] == [("dense", 4), ("moe", 2)]
-    assert set(layers[0]) == {"kind", "count", "params", "params_active", "spec"}
-    assert isinstance(layers[1]["params"], int)
-    assert layers[1]["spec"]["moe"]["experts"] == 8
-
-
 def test_inspect_counts_the_tail_by_transformers(tmp_path) -> None:
     """By hand: 2 of 6 experts, gated and without biases, a router, and a bias behind them."""
     transformers = pytest.importorskip("transformers")
