@@ -11,8 +11,8 @@ from typing import Any
 
 from ffnbench.ffn import cost
 from ffnbench.models.configs import read_groups, read_rest
-from ffnbench.models.families import Row, families
 from ffnbench.models.model import ModelSpec, crosses, whole_model
+from ffnbench.models.reader import Row, families
 from ffnbench.models.transformers import build_empty
 
 Counts = Counter[int]  # parameters of an FFN, or an attention -> how many layers have one like it
@@ -35,7 +35,6 @@ IMPLIED = {  # keys that go with a field, or with the layout of this name
     "latent": ("q_lora_rank", "kv_lora_rank", "qk_nope_head_dim", "qk_rope_head_dim", "v_head_dim"),
     "decoder_sparse_step": ("mlp_only_layers",), "expert_layer_period": ("expert_layer_offset",),
     "moe_layers": ("interleave_moe_layer_step",),
-    "composite": ("multimodal_projector_bias", "projection_dim", "tie_word_embeddings", "vision_feature_layer"),
 }  # fmt: skip
 NUMBERED = re.compile(r"(?:^|\.)\d+(?=\.)")
 TIES_ALWAYS = {"mt5", "t5", "umt5"}  # transformers' class, until it has read a file whose two matrices differ
@@ -97,7 +96,7 @@ def varied(model_type: str) -> Iterator[tuple[str, Data]]:
     yield "default", data
     rows = (*table.stacks.get(model_type, ()), *table.rest.get(model_type, ()))
     layers = {key for stack in table.stacks.get(model_type, ()) for key in keys_of({"layers": stack["layers"]})}
-    keys = {key for row in rows for key in keys_of(row)} or {*IMPLIED["composite"]}
+    keys = {key for row in rows for key in keys_of(row)}
     for key in sorted(keys & data.keys()):
         if key not in layers:
             yield f"without {key}", {name: value for name, value in data.items() if name != key}
@@ -124,7 +123,7 @@ def theirs(data: Data, *, whole: bool) -> tuple[Counts, Counts, int | None]:
     """The same by building the model, with its output layer where all parameters are asked for."""
     from transformers import CONFIG_MAPPING
 
-    from ffnbench.models.whole import build_whole
+    from ffnbench.models.transformers import build_whole
 
     config = CONFIG_MAPPING[data["model_type"]].from_dict(json.loads(json.dumps(data)))
     model = build_whole(config) if whole else build_empty(config)

@@ -11,7 +11,6 @@ import torch
 import torch.nn.functional as F
 
 from ffnbench.activations.table import ACTIVATIONS
-from ffnbench.ffn.cost import params
 from ffnbench.ffn.modules import build_module
 from ffnbench.ffn.spec import FFNSpec, Gate, Init
 from ffnbench.ffn.variants import GATED
@@ -46,8 +45,6 @@ ORACLE = {
     "elu": lambda x: x if x > 0 else math.expm1(x),
     "selu": lambda x: 1.0507009873554805 * (x if x > 0 else 1.6732632423543772 * math.expm1(x)),
     "softplus": lambda x: math.log1p(math.exp(x)),
-    "sqrtsoftplus": lambda x: math.sqrt(math.log1p(math.exp(x))),
-    "laplace": lambda x: 0.5 * math.erfc((0.707107 - x) / (0.282095 * math.sqrt(2))),
     "xielu": lambda x: 0.5 * x + (0.8 * x * x if x > 0 else 0.8 * (math.exp(x) - 1 - x)),
 }
 
@@ -119,8 +116,6 @@ BY_HAND = {
     "elu": (1 + 1 + 1, 1 + 1 + 1),  # exp, subtract, select
     "selu": (3 + 2, 2 + 2 + 1),  # elu and two factors
     "softplus": (3, 4 + 1),
-    "sqrtsoftplus": (3 + 1, 4 + 1 + 1 + 1),  # softplus and a root; sigmoid, double y, divide
-    "laplace": (2 + 1 + 2, 2 + 1 + 1 + 1 + 1 + 1),  # subtract, divide, erf, add, halve; z, its square, exp, two factors
     # x/2, two products and a sum; exp, two subtractions, product and sum; select. Backward: slopes on both sides,
     # select, times gradient; then x^2 g and (exp(x) - 1 - x) g summed over the scalars' elements
     "xielu": (1 + 3 + 5 + 1, 2 + 4 + 1 + 1 + 3 + 3),
@@ -155,8 +150,9 @@ def as_read(name: str, x: torch.Tensor) -> torch.Tensor:
 
 
 def test_a_config_gets_the_function_that_transformers_has_by_that_name() -> None:
-    assert set(GOLDEN["values"]) == set(HF_ACTIVATIONS)
-    for name, values in GOLDEN["values"].items():
+    assert set(GOLDEN["values"]) - set(HF_ACTIVATIONS) == {"laplace", "sqrtsoftplus"}  # of no FFN that is published
+    for name in HF_ACTIVATIONS:
+        values = GOLDEN["values"][name]
         found = as_read(name, torch.tensor(GOLDEN["x"], dtype=torch.float64)).tolist()
         assert found == pytest.approx(values, rel=1e-12, abs=ROUNDED.get(name, 1e-13))
 
@@ -180,7 +176,7 @@ def test_transformers_of_today_has_these_names_and_is_as_strict() -> None:
         assert name not in HF_ACTIVATIONS
     ends = torch.tensor([-10.0, -3, 0, 3, 6, 10, 20], dtype=torch.float64)
     x = torch.cat([torch.linspace(-30, 30, 24001, dtype=torch.float64), ends, ends - 1e-9, ends + 1e-9])
-    for name in GOLDEN["values"]:
+    for name in HF_ACTIVATIONS:
         assert torch.allclose(as_read(name, x), act2fn.values(name, x), rtol=1e-12, atol=ROUNDED.get(name, 1e-13))
 
 
@@ -204,27 +200,7 @@ def test_prelu_is_trained_as_nn_prelu_is(gate: Gate) -> None:
     assert float(slope) == pytest.approx(float(torch.autograd.grad(expected.square().sum(), theirs.weight)[0]))
 
 
-@pytest.mark.parametrize(
-    ("model_type", "key"),
-    [("llama", "hidden_act"), ("bert", "hidden_act"), ("qwen2_moe", "hidden_act"), ("gpt2", "activation_function")],
-)
-def test_transformers_trains_as_many_scalars(model_type: str, key: str) -> None:
-    transformers = pytest.importorskip("transformers")
-    small = {"num_hidden_layers": 3, "n_layer": 3, "num_attention_heads": 2, "n_head": 2}
-    kind = transformers.CONFIG_MAPPING[model_type]
-    config = kind.from_dict({**small, "hidden_size": 8, "n_embd": 8, key: "prelu"})
-    with torch.device("meta"):
-        model = transformers.AutoModel.from_config(config)
-    data = json.loads(config.to_json_string())
-    with_slope, without = (
-        sum(group.count * params(group.ffn) for group in read_groups(data | {key: name})) for name in ("prelu", "relu")
-    )
-    trained = [part for part in model.modules() if isinstance(part, torch.nn.PReLU)]
-    assert with_slope - without == sum(part.weight.numel() for part in trained) > 2
-
-
 def test_torchs_softplus_has_a_threshold() -> None:
-    """What docs/methodology-details.md says of it, and of its root."""
+    """What docs/methodology-details.md says of it."""
     below, above = torch.tensor([20.0, math.nextafter(20.0, 21.0)], dtype=torch.float64)
-    for name, jump in (("softplus", 2.1e-9), ("sqrtsoftplus", 2.3e-10)):
-        assert float(apply(name, below) - apply(name, above)) == pytest.approx(jump, rel=0.02)
+    assert float(apply("softplus", below) - apply("softplus", above)) == pytest.approx(2.1e-9, rel=0.02)

@@ -14,6 +14,7 @@ PACKAGE = ROOT / "ffnbench"
 FILES = sorted(PACKAGE.rglob("*.py"))
 HEAVY = {"torch", "pandas", "matplotlib", "numpy", "scipy"}
 TORCH_FILES = {
+    "activations/finding.py",
     "ffn/modules.py", "ffn/attention_module.py", "ffn/dense.py", "ffn/experts.py", "ffn/like.py", "worker/meters.py",
     "worker/jobs.py", "worker/counting.py", "worker/probe_jobs.py", "backends/building.py",
     "worker/agreement.py", "backends/backend.py", "worker/ceiling_calls.py", "backends/compiling.py",

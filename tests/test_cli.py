@@ -253,8 +253,7 @@ def runs_for_real(names: list[str], folder: Path) -> None:
     assert data["environment"]["torch"]
     predicted = {c["case"]: c["cost"]["peak_bytes"] for c in data["costs"]}
     for row in rows:
-        spread = "moe" in row["label"]  # the closed form is of tokens that are spread evenly
-        assert spread or predicted[row["label"]] in (None, int(row["peak_bytes"])), row["label"]
+        assert predicted[row["label"]] in (None, int(row["peak_bytes"])), row["label"]
 
 
 def processes_of(folder: Path) -> list[int]:

@@ -2,51 +2,10 @@ from __future__ import annotations
 
 import pytest
 import torch
-import torch.nn.functional as F
-from torch import nn
 
 from ffnbench.errors import FfnbenchError
-from ffnbench.ffn.dense import product as factor_product
 from ffnbench.ffn.modules import build_module
-from ffnbench.ffn.spec import FFNSpec, Gate, Init
-
-
-class Misplaced(nn.Module):
-    """The line that was seen in the wild: the product outside of the down projection."""
-
-    def __init__(self, dim: int, hidden: int) -> None:
-        super().__init__()
-        self.w1, self.w2, self.w3 = nn.Linear(dim, hidden), nn.Linear(hidden, dim), nn.Linear(dim, hidden)
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return self.w2(F.silu(self.w1(x))) * self.w3(x)
-
-
-def test_the_misplaced_parenthesis_fails_where_the_widths_differ() -> None:
-    with pytest.raises(RuntimeError, match=r"tensor a \(128\) must match the size of tensor b \(176\)"):
-        Misplaced(128, 176)(torch.randn(4, 128))
-
-
-def test_the_misplaced_parenthesis_is_silently_another_function_where_they_are_equal() -> None:
-    torch.manual_seed(0)
-    wrong = Misplaced(176, 176)
-    x = torch.randn(4, 176)
-    right = wrong.w2(F.silu(wrong.w1(x)) * wrong.w3(x))
-    assert wrong(x).shape == right.shape
-    assert float(((wrong(x) - right).norm() / right.norm()).detach()) > 0.5
-
-
-def test_factors_are_never_broadcast() -> None:
-    with pytest.raises(FfnbenchError, match="shapes") as caught:
-        factor_product(torch.ones(4, 128), torch.ones(4, 1))
-    assert "parenthesis" in caught.value.hint
-
-
-@pytest.mark.parametrize("shape", [(16,), (3, 16), (2, 3, 16)])
-@pytest.mark.parametrize("gate", list(Gate))
-def test_any_leading_shape_is_kept(gate: Gate, shape: tuple[int, ...]) -> None:
-    module = build_module(FFNSpec(d_model=16, d_ff=40, activation="silu", gate=gate))
-    assert module(torch.randn(shape)).shape == shape
+from ffnbench.ffn.spec import FFNSpec, Init
 
 
 def test_dropout_is_nothing_at_zero_and_in_eval() -> None:

@@ -13,11 +13,10 @@ from ffnbench import api
 from ffnbench.api import world
 from ffnbench.cli import run
 from ffnbench.errors import FfnbenchError
-from ffnbench.ffn.attention import AttentionSpec, MLASpec
 from ffnbench.models.configs import read_groups, read_rest
-from ffnbench.models.model import Beside, HeadNorms, ModelSpec, Rest, WholeModel, whole_model
+from ffnbench.models.model import ModelSpec, WholeModel, whole_model
 from ffnbench.models.presets import PRESETS
-from ffnbench.report.tables.models import in_words, parts_records, parts_view
+from ffnbench.report.tables.models import in_words, parts_view
 from ffnbench.report.tables.text import plain
 from ffnbench.report.tables.whole_model import whole_model_view
 from ffnbench.request import BlockRequest
@@ -71,26 +70,6 @@ def test_parts_by_hand() -> None:
     assert ours(LLAMA | {"tie_word_embeddings": True}).head == 0
 
 
-def test_norms_and_sinks_inside_attention() -> None:
-    heads = AttentionSpec(d_model=64, heads=8, kv_heads=2, head_dim=16)
-    latent = AttentionSpec(
-        d_model=64, heads=8, kv_heads=8, head_dim=16, mla=MLASpec(q_lora=24, kv_lora=12, nope=8, rope=8, v=8)
-    )
-    for norms, spec, expected in (
-        (HeadNorms.NONE, heads, 0), (HeadNorms.HEAD, heads, 32), (HeadNorms.HEADS, heads, 160),
-        (HeadNorms.WIDTH, heads, 64 + 32), (HeadNorms.LATENT, latent, 36), (HeadNorms.LATENT, heads, 0),
-    ):  # fmt: skip
-        assert Beside(norms=1, norm_bias=True, head_norms=norms).norm_params(64, spec) == 128 + expected
-    assert Beside(sinks=True, buckets=32).attention_params(3, heads) == 8 * (3 + 32)
-    assert Beside(buckets=32, buckets_in_each=True).attention_params(3, heads) == 8 * 3 * 32
-
-
-def test_a_rest_by_hand() -> None:
-    rest = Rest(width=10, vocab=100, rows=7, patches=30, norms=2, norm_bias=True, output=True)
-    assert (rest.embedding_params, rest.norm_params, rest.head_params) == (1100, 40, 1000)
-    assert Rest(width=10, pooler=True).head_params == 110
-
-
 @pytest.mark.parametrize(
     "change",
     [{"vocab_size": None}, {"vocab_size": "many"}, {"tie_word_embeddings": "no"}],
@@ -104,21 +83,13 @@ def test_what_the_config_does_not_tell_is_not_known(change: dict) -> None:
 @pytest.mark.parametrize(
     ("model_type", "change"),
     [("opt", {"word_embed_proj_dim": 512}), ("bart", {"tie_word_embeddings": False}), ("vit", {"image_size": [4, 4]}),
-     ("marian", {"share_encoder_decoder_embeddings": False}), ("clip", {"projection_dim": "512"}),
-     ("llava", {"multimodal_projector_bias": False}), ("llava", {"tie_word_embeddings": True})],
+     ("marian", {"share_encoder_decoder_embeddings": False})],
 )  # fmt: skip
 def test_another_form_of_the_rest_is_not_known(model_type: str, change: dict) -> None:
     pytest.importorskip("transformers")
     config = default(model_type)
     assert ours(config).params is not None
     assert ours(config | change).params is None
-
-
-def test_what_stands_between_the_parts_is_counted() -> None:
-    """openai/clip-vit-base-patch32 has 151,277,313 parameters, as its safetensors index says."""
-    part = {"model_type": "clip_text_model"}
-    found = ours({"model_type": "clip", "projection_dim": 512, "text_config": part, "vision_config": {}})
-    assert (found.params, found.other) == (151_277_313, 512 * (512 + 768) + 1)
 
 
 def test_one_line_for_any_model() -> None:
@@ -131,15 +102,6 @@ def test_one_line_for_any_model() -> None:
     shown = parts_view(unknown).table
     assert [row[1].text for row in shown.rows][:3] == ["-", "1,342,177,280", "5,637,144,576"]
     assert any(note.startswith("embeddings, norms, head: not known") for note in shown.summary)
-
-
-def test_what_no_name_tells_widens_the_line() -> None:
-    found = WholeModel(
-        name="x", source="x", counted_by="transformers", embeddings=10, attention=20, ffn=30, router=0, norms=0, head=0,
-        other=40, untold=25, idle=0,
-    )  # fmt: skip
-    assert in_words(found) == "FFNs hold 30.0% to 55.0% of 100 parameters"
-    assert any("25 of them stand in layers under names that tell no part" in n for n in parts_view(found).table.details)
 
 
 @pytest.mark.parametrize("columns", [60, 80, 120])
@@ -221,15 +183,13 @@ def test_transformers_counts_what_the_table_does_not_know(tmp_path, monkeypatch:
 def test_a_sum_is_that_of_every_parameter_of_the_built_model(tmp_path) -> None:
     """A type that the table has no rest of, and a class that has other layers than its type's."""
     transformers = pytest.importorskip("transformers")
-    from ffnbench.models.whole import build_whole, count_whole
+    from ffnbench.models.transformers import build_whole, count_whole
 
     found = count_whole(written(tmp_path, {"model_type": "bloom", "hidden_size": 64, "n_layer": 3}))
     assert found.params == build_whole(transformers.BloomConfig(hidden_size=64, n_layer=3)).num_parameters()
     assert found.other == 0
+    clip = count_whole("clip")  # of openai/clip-vit-base-patch32, as its safetensors index says
+    assert clip.params == 151_277_313
     small = {"d_model": 32, "d_ff": 48, "num_layers": 2, "num_heads": 2, "d_kv": 16, "vocab_size": 64}
     encoder = count_whole(written(tmp_path, {"model_type": "t5", "architectures": ["T5EncoderModel"]} | small))
     assert encoder.params == transformers.T5EncoderModel(transformers.T5Config(**small)).num_parameters()
-
-
-def test_records_name_their_model() -> None:
-    assert {row["model"] for row in parts_records(whole_model(PRESETS.get("gpt2")))} == {"GPT-2 124M"}

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from math import expm1, log, sqrt
+from math import expm1, log
 from typing import Any
 
 from ffnbench.names import Registry
@@ -236,33 +236,6 @@ _ROWS = (
         torch_differs="torch's softplus is x itself above 20, where it jumps by 2.1e-9",
         names=Names(torch="F.softplus"),
         source="Dugas et al. 2001",
-    ),
-    Activation(
-        name="sqrtsoftplus", formula="sqrt(log(1 + exp(x)))", derivative="sigmoid(x) / (2 y)",
-        flops=4, flops_backward=7,
-        steps=(
-            Step(output="s", inputs=("x",), saves=("x",)),
-            Step(output="y", inputs=("s",), saves=("y",), temps=1),
-        ),
-        apply=lambda F, x, beta: F.softplus(x).sqrt(),
-        torch_differs="torch's softplus is x itself above 20, where its root jumps by 2.3e-10",
-        names=Names(hf="sqrtsoftplus"),
-        source="DeepSeek-V4 (its router's scores)",
-    ),
-    Activation(
-        name="laplace", formula="(1 + erf((x - m) / (s sqrt 2))) / 2, m = 0.707107, s = 0.282095",
-        derivative="exp(-(x - m)^2 / (2 s^2)) / (s sqrt(2 pi))", flops=5, flops_backward=7,
-        steps=(
-            Step(output="centred", inputs=("x",), adds=True),
-            Step(output="scaled", inputs=("centred",), scalar_bytes=8),
-            Step(output="e", inputs=("scaled",), saves=("scaled",), temps=4),
-            Step(output="above", inputs=("e",), adds=True),
-            Step(output="y", inputs=("above",), scalar_bytes=8),
-        ),
-        apply=lambda F, x, beta: 0.5 * (1.0 + ((x - 0.707107) / (0.282095 * sqrt(2))).erf()),
-        note="laplace is a normal distribution function; at its mean it has the value and the slope of relu2",
-        names=Names(hf="laplace"),
-        source="Ma et al. 2022 (arXiv 2209.10655), MEGA",
     ),
     Activation(
         name="xielu", formula="a x^2 + x/2 if x > 0 else b (exp(x) - 1 - x) + x/2",

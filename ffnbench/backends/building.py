@@ -107,9 +107,6 @@ def as_own(module: nn.Module, spec: AnySpec, x: Tensor) -> OwnForm | None:
         return None
     said = "is not" if isinstance(spec, HFSpec) else "is not like"
     try:
-        found: OwnForm | None = (
-            as_ours(module, spec.ours) if isinstance(spec, HFSpec) else as_form(module, spec.ours, x)
-        )
+        return as_ours(module, spec.ours, x) if isinstance(spec, HFSpec) else as_form(module, spec.ours, x)
     except FfnbenchError as problem:
         raise FfnbenchError(f"{spec.target} {said} {spec.ours.name}: {problem.message}") from problem
-    return found

@@ -1,8 +1,6 @@
 """The dense modules: one class a form, plain eager PyTorch, bias and widths exactly as the spec says.
 
-Weights are named gate, up and down (w1, w3 and w2 in Llama's code). Both factors of a product are asserted to
-have one shape: the line `down(silu(up(x))) * gate(x)` with a misplaced parenthesis, seen in the wild, would
-otherwise broadcast or run in silence when d_ff equals d_model.
+Weights are named gate, up and down (w1, w3 and w2 in Llama's code).
 """
 
 from __future__ import annotations
@@ -15,7 +13,6 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.utils import skip_init
 
-from ffnbench.errors import FfnbenchError
 from ffnbench.ffn.spec import FFNSpec, Gate, Init
 
 Linear = Callable[..., nn.Module]  # (fan_in, fan_out, bias=, device=, dtype=) -> module: nn.Linear, or one for experts
@@ -102,14 +99,14 @@ class GatedFeedForward(FeedForward):
     """The gated form: `down(act(gate(x)) * up(x))` (Shazeer 2020)."""
 
     def hidden(self, x: Tensor) -> Tensor:
-        return product(self.act(self.gate(x)), self.up(x))
+        return self.act(self.gate(x)) * self.up(x)
 
 
 class ClampedFeedForward(GatedFeedForward):
     """The gated form with limits: `down(act(min(gate(x), limit)) * (clamp(up(x), -limit, limit) + offset))`."""
 
     def hidden(self, x: Tensor) -> Tensor:
-        return product(self.act(self._limited(self.gate(x))), self._limited_up(self.up(x)))
+        return self.act(self._limited(self.gate(x))) * self._limited_up(self.up(x))
 
     def _limited(self, g: Tensor) -> Tensor:
         return g if self.spec.limit is None else g.clamp(max=self.spec.limit)
@@ -124,7 +121,7 @@ class OutputGatedFeedForward(FeedForward):
     """The output-gated form: `down(act(up(x))) * gate(x)` with a gate of d_model x d_model."""
 
     def forward(self, x: Tensor) -> Tensor:
-        return product(self.project(self.hidden(x)), self.gate(x))
+        return self.project(self.hidden(x)) * self.gate(x)
 
 
 _FORMS = {Gate.NONE: FeedForward, Gate.INNER: GatedFeedForward, Gate.OUTPUT: OutputGatedFeedForward}
@@ -151,13 +148,3 @@ def fill(matrix: Tensor, init: Init, *, down: bool) -> None:
         nn.init.xavier_normal_(matrix, gain=0.02)
     else:
         nn.init.kaiming_normal_(matrix, nonlinearity="relu")
-
-
-def product(a: Tensor, b: Tensor) -> Tensor:
-    """Element-wise product that never broadcasts; raises FfnbenchError naming the misplaced parenthesis."""
-    if a.shape != b.shape:
-        raise FfnbenchError(
-            f"the two factors of a gated FFN have shapes {tuple(a.shape)} and {tuple(b.shape)}",
-            "is a parenthesis misplaced? The standard form is down(act(gate(x)) * up(x))",
-        )
-    return a * b

@@ -22,7 +22,6 @@ from ffnbench.ffn.moe import Dispatch, MoESpec, Routing, Scores, shares
 from ffnbench.ffn.spec import FFNSpec, Init, shared_expert
 
 HALVES = (torch.bfloat16, torch.float16)
-GROUPED_CAPABILITIES = (9, 10)
 GROUPED_MM: Callable[..., Tensor] | None = getattr(F, "grouped_mm", None) or getattr(torch, "_grouped_mm", None)
 
 
@@ -177,11 +176,6 @@ class MixtureOfExperts(nn.Module):
         turn.ids = turn.ends = None
         return rows[order.argsort()].view(-1, k, x.shape[-1]).sum(1)
 
-    def loop(self) -> str:
-        """Why its grouped products are a loop over the experts; "" where they are not, or there are none."""
-        weight = self.router.weight
-        return loop_of_products(weight.device, weight.dtype) if self.moe.dispatch is Dispatch.GROUPED else ""
-
     def extra_repr(self) -> str:
         return self.spec.name
 
@@ -203,30 +197,6 @@ def in_groups(scores: Tensor, moe: MoESpec) -> Tensor:
     of_group = scores.unflatten(-1, (moe.groups, -1)).topk(2, dim=-1).values.sum(-1)
     chosen = torch.zeros_like(of_group, dtype=torch.bool).scatter(1, of_group.topk(moe.top_groups).indices, True)
     return chosen.repeat_interleave(moe.experts // moe.groups, dim=-1)
-
-
-def loop_of_products(device: torch.device, dtype: torch.dtype) -> str:
-    """Why torch's grouped matrix product is a loop over the experts there; "" where it is one kernel for all of them.
-
-    aten/src/ATen/native/cuda/GroupedBlas.cpp: CUTLASS's kernel is for bfloat16 on compute capability 9 and 10, and for
-    CUDA alone; the loop waits for the ends of the groups first.
-    """
-    capability = cuda_capability(device)
-    if capability is not None and capability[0] in GROUPED_CAPABILITIES and dtype is torch.bfloat16:
-        return ""
-    fast = "compute capability " + " and ".join(f"{major}.x" for major in GROUPED_CAPABILITIES)
-    what = "the CPU" if device.type == "cpu" else f"{device.type} without CUDA"
-    if capability is not None:
-        what = f"compute capability {capability[0]}.{capability[1]}"
-    here = f"{str(dtype).removeprefix('torch.')} on {what}"
-    return f"torch's grouped product is a loop over the experts for {here}: it is one kernel for bfloat16 on {fast}"
-
-
-def cuda_capability(device: torch.device) -> tuple[int, int] | None:
-    """Compute capability of an NVIDIA GPU; None for any other device."""
-    if device.type != "cuda" or torch.version.hip is not None:
-        return None
-    return torch.cuda.get_device_capability(device)
 
 
 def check_grouped(spec: FFNSpec, device: torch.device, dtype: torch.dtype) -> None:

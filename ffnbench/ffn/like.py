@@ -2,12 +2,14 @@
 
 Its parameters are told by shape, and by name where a name says a role in words (gate, up, down, and what T5 and timm
 have for them). Where that leaves several layouts, as with w1 and w2, packed rows or square matrices, all are tried and
-the one is taken whose float64 output is nearest to the module's own. Norms and experts are not covered.
+the one is taken whose float64 output is nearest to the module's own. Norms, experts and activations with trained
+scalars are not covered.
 """
 
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import permutations, product
@@ -20,43 +22,26 @@ from ffnbench.ffn.cost import matrix_params
 from ffnbench.ffn.dtypes import DTYPES, tolerance
 from ffnbench.ffn.modules import OwnForm, build_module, reference_output
 from ffnbench.ffn.spec import FFNSpec, Gate
-from ffnbench.ffn.weight_names import LIKELY, is_bias, said, stem
 
 CLEAR = 0.2  # of the tolerance: an output nearer than that is the form's own, and no other layout need be tried
-TURNED = {"Conv1D": True, "Conv1d": False, "Conv2d": False}  # transformers' own layer is nn.Linear turned
+SAID = {"wi_0": ["gate"], "wi_1": ["up"], "fc1_g": ["gate"], "fc1_x": ["up"]}  # T5; timm
+ROLE = re.compile(r"(?<![a-vx-z])(?:gate|up|down)(?![a-z])")
+# what tells a weight from its bias: fc1.weight and fc1.bias, w_gate and b_gate, w1 and b1 have the rest in common
+KIND = re.compile(r"(?<![a-z])(?:weights?|bias|kernel|[wb](?=gate|up|down)|[wb](?![a-z]))")
 
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """What is to be cut out of a parameter: a view of it, as one of ours has its rows and columns.
-
-    `part` is (dim, index) of several matrices, or biases, in one tensor. `rows` are taken after turning.
-    """
+    """The parameter of that name, or some of its `rows`, taken after turning: as one of ours has rows and columns."""
 
     name: str
-    part: tuple[int, int] | None = None
     turned: bool = False
     rows: slice | None = None
-    scalar: bool = False
 
     def of(self, tensor: Tensor) -> Tensor:
         """The view of the parameter, or of anything of its shape, such as its gradient."""
-        if self.scalar:
-            return tensor.reshape(())
-        tensor = tensor.reshape(_plain(tensor.shape))
-        tensor = tensor if self.part is None else tensor.select(*self.part)
         tensor = tensor.mT if self.turned else tensor
         return tensor if self.rows is None else tensor[self.rows]
-
-    @property
-    def place(self) -> int:
-        """Before which others of the same parameter it stands."""
-        return self.part[1] if self.part else (self.rows and self.rows.start) or 0
-
-    @property
-    def key(self) -> tuple[str, int | None]:
-        """What a weight and its bias have in common: the stem of the name, the number in a stack."""
-        return stem(self.name), self.part and self.part[1]
 
 
 Pieces = dict[str, Piece]  # by the name of our parameter, or by its role
@@ -94,21 +79,18 @@ def on_weights(layout: Layout, tensors: Mapping[str, Tensor]) -> OwnForm:
     """
     ours = build_module(layout.form, device="meta")
     found = layout.of({name: tensor.detach() for name, tensor in tensors.items()})
-    for name in dict(ours.named_parameters()):
-        owner, _, leaf = name.rpartition(".")
-        value = found.get(name)
-        if value is None:
-            weight = found[f"{owner}.weight"]
-            value = weight.new_zeros(len(weight))
-        setattr(ours.get_submodule(owner), leaf, nn.Parameter(value, requires_grad=False))
-    return ours
+    for role in layout.form.matrices if layout.form.bias else ():
+        weight = found[f"{role}.weight"]
+        found.setdefault(f"{role}.bias", weight.new_zeros(len(weight)))
+    ours.load_state_dict(found, assign=True)
+    return ours.requires_grad_(False)
 
 
 def layout_of(module: nn.Module, form: FFNSpec, x: Tensor) -> Layout:
     """How the module's parameters are those of the form; x and errors as for `as_form`."""
     x = x.detach().clone()  # at an address of its own: the module may have seen the old one
     theirs = output_of(module, x)  # first of all: a lazy module makes its weights now
-    every = sorted(_layouts(module, form), key=_unlikely)
+    every = sorted(_layouts(module, form), key=lambda layout: sum(piece.turned for piece in layout.weights.values()))
     if not every:
         raise FfnbenchError(_misfit(module, form))
     by_name = [layout for layout in every if _as_named(layout)] or every
@@ -139,7 +121,7 @@ def output_of(module: nn.Module, x: Tensor) -> Tensor:
 
 
 def _nearest(module: nn.Module, layouts: Sequence[Layout], x: Tensor, theirs: Tensor) -> tuple[Layout, float]:
-    """The layout whose reference is nearest, and its relative error; the likeliest where several are as near."""
+    """The layout whose reference is nearest, and its relative error."""
     best, least = layouts[0], math.inf
     for layout in layouts:
         y = reference_output(on_weights(layout, dict(module.named_parameters())), x)
@@ -172,130 +154,80 @@ def tolerance_of(dtype: torch.dtype) -> float:
     return tolerance(name if name in DTYPES else "float32", inside)
 
 
-def _plain(shape: Sequence[int]) -> tuple[int, ...]:
-    """Without the ones of a 1x1 convolution behind and of a broadcast before, down to two dimensions."""
-    found = tuple(shape)
-    while len(found) > 2 and found[-1] == 1:
-        found = found[:-1]
-    while len(found) > 2 and found[0] == 1:
-        found = found[1:]
-    return found
-
-
 def _layouts(module: nn.Module, form: FFNSpec) -> Iterator[Layout]:
     """Every layout that the shapes allow."""
     tensors = dict(module.named_parameters())
-    for name, tensor in tensors.items():
-        if not tensor.is_floating_point():
-            raise FfnbenchError(f"its {name} is of {str(tensor.dtype).removeprefix('torch.')}")
-    shapes = {name: _plain(tensor.shape) for name, tensor in tensors.items()}
-    scalars = [name for name, shape in shapes.items() if shape in ((), (1,))]
-    vectors = [piece for name, shape in shapes.items() for piece in _vectors(name, shape)]
-    matrices = [name for name in shapes if name not in scalars and name not in {piece.name for piece in vectors}]
+    vectors = [name for name, tensor in tensors.items() if tensor.ndim == 1]
+    matrices = [name for name, tensor in tensors.items() if tensor.ndim > 1]
     one, two = (matrix_params(replace(form, d_ff=width)) for width in (1, 2))
     more, rest = divmod(sum(tensors[name].numel() for name in matrices) - one, two - one)
-    if rest or more < 0 or len(matrices) > len(form.matrices) or form.moe is not None:
+    plain = all(tensor.is_floating_point() and tensor.ndim in (1, 2) for tensor in tensors.values())
+    covered = plain and form.moe is None and not form.row.learned
+    if not covered or rest or more < 0 or len(matrices) > len(form.matrices):
         return
     form = replace(form, d_ff=1 + more)
-    turns = {name: _turns(module, name) for name in matrices}
-    for readings in product(*(list(_readings(name, shapes[name], turns[name])) for name in matrices)):
+    for readings in product(*(list(_readings(name, module, tensors[name])) for name in matrices)):
         pieces = [piece for reading in readings for piece in reading]
         for roles in permutations(form.matrices) if len(pieces) == len(form.matrices) else ():
             weights = dict(zip(roles, pieces, strict=True))
-            raw = {p.turned for role, p in weights.items() if role != "down" and len(turns[p.name]) > 1}
-            if len(raw) > 1 or any(p.of(tensors[p.name]).shape != form.matrices[role] for role, p in weights.items()):
-                continue  # raw weights of one kind lie in one way
-            for biases in _biases(form, weights, vectors, tensors):
-                named = {f"{role}.weight": p for role, p in weights.items()} | biases
-                for learned in _scalars(form, scalars):
-                    yield Layout(replace(form, bias=bool(biases)), named | learned)
+            if any(piece.of(tensors[piece.name]).shape != form.matrices[role] for role, piece in weights.items()):
+                continue
+            if (biases := _biases(form, weights, vectors, tensors)) is not None:
+                named = {f"{role}.weight": piece for role, piece in weights.items()}
+                yield Layout(replace(form, bias=bool(biases)), named | biases)
 
 
-def _turns(module: nn.Module, name: str) -> tuple[bool, ...]:
-    """Whether its rows are inputs; both where its module's class does not tell."""
+def _readings(name: str, module: nn.Module, tensor: Tensor) -> Iterator[list[Piece]]:
+    """Every way to see matrices in a parameter: one, or two, whose rows are its halves or in turns. Where its module's
+    class does not tell, its rows may be outputs or inputs, as those of transformers' Conv1D are.
+    """
     kind = type(module.get_submodule(name.rpartition(".")[0]))
-    if issubclass(kind, nn.Linear):
-        return (False,)
-    return (TURNED[kind.__name__],) if kind.__name__ in TURNED else (False, True)
+    turns = (False,) if issubclass(kind, nn.Linear) else (True,) if kind.__name__ == "Conv1D" else (False, True)
+    for turned in turns:
+        yield [Piece(name, turned)]
+        half = tensor.shape[turned] // 2
+        yield [Piece(name, turned, rows) for rows in (slice(0, half), slice(half, None))]
+        yield [Piece(name, turned, rows) for rows in (slice(0, None, 2), slice(1, None, 2))]
 
 
-def _vectors(name: str, shape: tuple[int, ...]) -> list[Piece]:
-    """The biases that a parameter can be."""
-    if len(shape) == 1 and shape != (1,):
-        return [Piece(name)]
-    return [Piece(name, (0, i)) for i in range(shape[0])] if len(shape) == 2 and shape[0] <= 3 and is_bias(name) else []
+def _biases(form: FFNSpec, weights: Pieces, vectors: list[str], tensors: Mapping[str, Tensor]) -> Pieces | None:
+    """The vectors as biases of the weights of their names; None where one is none. Rows of one matrix share a bias."""
+    found: Pieces = {}
+    for name in vectors:
+        roles = [role for role, weight in weights.items() if _stem(weight.name) == _stem(name)]
+        if not roles or len(tensors[name]) != sum(form.matrices[role][0] for role in roles):
+            return None
+        found |= {f"{role}.bias": Piece(name, rows=weights[role].rows) for role in roles}
+    return found
 
 
-def _readings(name: str, shape: tuple[int, ...], turns: tuple[bool, ...]) -> Iterator[list[Piece]]:
-    """Every way to see matrices in a parameter: one; two, their rows in halves or in turns; a stack of two or three."""
-    for dim in (dim for dim, size in enumerate(shape) if len(shape) == 3 and size in (2, 3)):
-        for each in product(turns, repeat=shape[dim]):
-            yield [Piece(name, (dim, i), turned) for i, turned in enumerate(each)]
-    for turned in turns if len(shape) == 2 else ():
-        yield [Piece(name, turned=turned)]
-        half = shape[turned] // 2
-        yield [Piece(name, turned=turned, rows=rows) for rows in (slice(0, half), slice(half, None))]
-        yield [Piece(name, turned=turned, rows=rows) for rows in (slice(0, None, 2), slice(1, None, 2))]
-
-
-def _biases(form: FFNSpec, weights: Pieces, vectors: list[Piece], tensors: Mapping[str, Tensor]) -> Iterator[Pieces]:
-    """Every way to give the vectors to the weights as their biases: by name, and by size where names don't tell."""
-    sharing: dict[tuple[str, int | None], list[str]] = {}  # weights that are rows of one matrix have one bias
-    for role, weight in weights.items():
-        sharing.setdefault(weight.key, []).append(role)
-    known = {vector.key: vector for vector in vectors if vector.key in sharing}
-    rest = [vector for vector in vectors if vector not in known.values()]
-    free = [key for key in sharing if key not in known]
-    for keys in permutations(free, len(rest)):
-        given = known | dict(zip(keys, rest, strict=True))
-        if all(
-            len(vector.of(tensors[vector.name])) == sum(form.matrices[role][0] for role in sharing[key])
-            for key, vector in given.items()
-        ):
-            yield {
-                f"{role}.bias": replace(vector, rows=weights[role].rows)
-                for key, vector in given.items()
-                for role in sharing[key]
-            }
-
-
-def _scalars(form: FFNSpec, scalars: Sequence[str]) -> Iterator[Pieces]:
-    """Every way to give the module's scalars to the activation's trained ones; one where the names are the same."""
-    ours = [name for name, _ in form.row.learned]
-    if len(ours) != len(scalars):
-        return
-    by_leaf = {name.rpartition(".")[2]: name for name in scalars}
-    orders = [tuple(by_leaf[name] for name in ours)] if set(by_leaf) == set(ours) else permutations(scalars)
-    for order in orders:
-        yield {name: Piece(theirs, scalar=True) for name, theirs in zip(ours, order, strict=True)}
-
-
-def _unlikely(layout: Layout) -> int:
-    """The less, the more matrices have a name that is often their role's; nn.Linear's lie before turned ones."""
-    likely = sum(_leaf(piece.name) in LIKELY.get(role, ()) for role, piece in layout.weights.items())
-    return sum(piece.turned for piece in layout.weights.values()) - 4 * likely
-
-
-def _leaf(name: str) -> str:
-    owner, _, leaf = name.rpartition(".")
-    return owner.rpartition(".")[2] if leaf == "weight" else leaf
+def _stem(name: str) -> str:
+    """What a weight's name has in common with its bias's."""
+    return "".join(re.findall(r"[a-z0-9]+", KIND.sub("", name.lower())))
 
 
 def _as_named(layout: Layout) -> bool:
-    """Whether no weight is another one than its name says in words. Of several in one parameter they say the order, if
-    anything; nothing is said where two names say the same, as "gate" in the name of the whole may.
+    """Whether no weight is another one than its name says in words. Nothing is said where two names say the same, as
+    "gate" in the name of the whole may, nor by one word for two packed matrices.
     """
     placed: dict[str, list[str]] = {}
-    for role, piece in sorted(layout.weights.items(), key=lambda item: item[1].place):
+    for role, piece in sorted(layout.weights.items(), key=lambda item: (item[1].rows and item[1].rows.start) or 0):
         placed.setdefault(piece.name, []).append(role)
-    words = {name: [role for role in said(name) if role in layout.form.matrices] for name in placed}
+    words = {name: _said(name) for name in placed}
     every = [role for roles in words.values() for role in roles]
-    if len(every) > len(set(every)):
-        return True
-    return all(
-        "down" in roles if words[name] == ["down"] else words[name] == roles or len(words[name]) != len(roles)
-        for name, roles in placed.items()
-    )
+    doubled = len(every) > len(set(every))
+    return doubled or all(words[name] == roles or len(words[name]) != len(roles) for name, roles in placed.items())
+
+
+def _said(name: str) -> list[str]:
+    """The roles that a parameter's name says in words, in their order: gate, up of gate_up_proj. The innermost part of
+    the path that says something decides.
+    """
+    for part in reversed(name.split(".")):
+        words = ROLE.findall(part.lower().replace("gateup", "gate_up").replace("upgate", "up_gate"))
+        if found := SAID.get(part) or list(dict.fromkeys(words)):
+            return found
+    return []
 
 
 def _misfit(module: nn.Module, form: FFNSpec) -> str:

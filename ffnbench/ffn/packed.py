@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from ffnbench.errors import Unsupported
-from ffnbench.ffn.dense import ClampedFeedForward, FeedForward, GatedFeedForward, product
+from ffnbench.ffn.dense import ClampedFeedForward, FeedForward, GatedFeedForward
 from ffnbench.ffn.experts import ExpertLinear, MixtureOfExperts
 
 
@@ -27,7 +27,7 @@ class JoinedFeedForward(ClampedFeedForward):
         """What enters the down projection, (..., d_ff)."""
         halves = self.gate_up(x).split(self.spec.d_ff, dim=-1)
         g, u = halves if self.gate_first else reversed(halves)
-        return product(self.act(self._limited(g)), self._limited_up(u))
+        return self.act(self._limited(g)) * self._limited_up(u)
 
     @property
     def gate(self) -> Any:

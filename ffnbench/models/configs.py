@@ -6,20 +6,17 @@ since transformers itself may have the answer.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 from ffnbench import jsonable
 from ffnbench.errors import FfnbenchError
 from ffnbench.files import content_of
-from ffnbench.models.families import PARTS, families
 from ffnbench.models.model import LayerGroup, ModelSpec, Rest
-from ffnbench.models.reader import ASK, Config, Reader, Unanswered
+from ffnbench.models.reader import ASK, PARTS, Config, Reader, Unanswered, families
 from ffnbench.names import did_you_mean
 
 A_CONFIG = "give a config.json, or the folder that holds one"
-MOST_SHOWN = 8  # keys of a note
 
 
 def read_file(path: str) -> tuple[Config, str]:
@@ -42,12 +39,9 @@ def read_file(path: str) -> tuple[Config, str]:
 def read_config(path: str) -> ModelSpec:
     """The model of a config.json or of the folder that holds one."""
     config, file = read_file(path)
-    left_out: list[str] = []
-    groups = tuple(read_groups(config, left_out))
-    name = type_of(config)
-    notes = (left_out_note(left_out), code_note(config, name))
+    name, groups = type_of(config), tuple(read_groups(config))
     return ModelSpec(
-        key=name, name=name, groups=groups, source=file, note="; ".join(filter(None, notes)), rest=read_rest(config)
+        key=name, name=name, groups=groups, source=file, note=code_note(config, name), rest=read_rest(config)
     )
 
 
@@ -62,108 +56,71 @@ def type_of(config: Config) -> str:
     return families().alias.get(model_type, model_type)
 
 
-def read_groups(config: Config, left_out: list[str] | None = None, at: str = "") -> list[LayerGroup]:
-    """The kinds of layers of a config, equal ones together, in the order of the table.
-
-    `left_out` gets the keys whose defaults were read; `at` is the key of a nested config, with a dot.
-    """
-    left_out, model_type, table = [] if left_out is None else left_out, type_of(config), families()
-    if model_type in table.composites and not at:
-        nested = _nested(config, model_type)
-        found = [_of_part(key, read_groups(part, left_out, f"{key}.")) for key, part in nested.items()]
+def read_groups(config: Config) -> list[LayerGroup]:
+    """The kinds of layers of a config, equal ones together, in the order of the table."""
+    model_type, table = type_of(config), families()
+    if model_type in table.composites:
+        found = [_of_part(key, read_groups(part)) for key, part in _nested(config, model_type).items()]
     elif model_type in table.stacks:
-        found = [reader.groups() for reader in readers(config, model_type, left_out, at)]
+        found = [reader.groups() for reader in readers(config, model_type)]
     else:
         raise Unanswered(
             f"the model type {model_type!r} is not in the table, so its keys are not known",
             "; ".join(filter(None, (did_you_mean(model_type, table.types), ASK))),
         )
     _refuse_other_parts(config, model_type)
-    times = _times(config, model_type, len(found)) or (1,) * len(found)
+    times = _times(config, model_type) or (1,) * len(found)
     return [
         replace(group, count=n * group.count) for n, groups in zip(times, found, strict=True) for group in groups if n
     ]
 
 
-def readers(config: Config, model_type: str, left_out: list[str], at: str = "") -> list[Reader]:
+def readers(config: Config, model_type: str) -> list[Reader]:
     """A reader for each stack of a model type that is no composite."""
     if config.get("per_layer_config"):
         raise Unanswered(f"the {model_type} config changes keys for single layers, by per_layer_config", ASK)
     stacks = families().stacks[model_type]
     rest = families().rest.get(model_type) or (None,) * len(stacks)
     return [
-        Reader(config=config, model_type=model_type, stack=stack, rest=beside, left_out=left_out, at=at)
+        Reader(config=config, model_type=model_type, stack=stack, rest=beside)
         for stack, beside in zip(stacks, rest, strict=True)
     ]
 
 
 def read_rest(config: Config) -> tuple[Rest, ...] | None:
-    """What the stacks of a config that `read_groups` takes have beside their layers; None where it is not known."""
+    """What the stacks of a config that `read_groups` takes have beside their layers; None where it is not known, as
+    what stands between the parts of a composite never is.
+    """
     model_type = type_of(config)
     if model_type in families().composites:
-        return _rest_of_parts(config, model_type)
-    found = [reader.beside_layers() for reader in readers(config, model_type, [])]
-    return None if None in found or _times(config, model_type, 2) else tuple(filter(None, found))
-
-
-def _rest_of_parts(config: Config, model_type: str) -> tuple[Rest, ...] | None:
-    """What the parts of a composite have beside their layers, and what stands between them."""
-    if model_type not in BETWEEN or _times(config, model_type, 2):
         return None
-    text, vision = (read_rest(part) for part in _nested(config, model_type).values())
-    if text is None or vision is None or config.get("tie_word_embeddings", not text[0].output) == text[0].output:
+    found = [reader.beside_layers() for reader in readers(config, model_type)]
+    return None if None in found or _times(config, model_type) else tuple(filter(None, found))
+
+
+def _times(config: Config, model_type: str) -> tuple[int, ...] | None:
+    """How often the class that a file names has each stack of a model type of two; None for once."""
+    names = refuse_other_classes(config, model_type)
+    if len(families().stacks.get(model_type, ())) != 2:
         return None
-    more = BETWEEN[model_type](config, text[0].width, vision[0].width)
-    return None if more is None else (*text, *vision, Rest(width=0, norms=0, other=more))
+    ends = families().stacks_of.items()
+    return next((tuple(times) for name in names for end, times in ends if name.endswith(end)), None)
 
 
-def _projections(config: Config, text: int, vision: int) -> int | None:
-    """CLIP: each part's vector to a common width, and the scale of their likeness."""
-    width = config.get("projection_dim", 512)
-    return width * (text + vision) + 1 if isinstance(width, int) else None
-
-
-def _two_layers(config: Config, text: int, vision: int) -> int | None:
-    """LLaVA: from the image's width to the text's, with biases."""
-    plain = config.get("multimodal_projector_bias", True) is True and isinstance(
-        config.get("vision_feature_layer", -2), int
-    )
-    return (vision + 1) * text + (text + 1) * text if plain else None
-
-
-# parameters between the parts of a composite, by the widths of text and vision; None is not known
-BETWEEN: dict[str, Callable[[Config, int, int], int | None]] = {
-    "clip": _projections,
-    "gemma3": lambda config, text, vision: vision * (text + 1),  # a matrix, and a norm before it
-    "llava": _two_layers,
-}
-
-
-def _times(config: Config, model_type: str, number: int) -> tuple[int, ...] | None:
-    """How often the class that a file names has each of so many stacks or parts; None for once."""
-    table = families()
-    ends = table.classes["parts" if model_type in table.composites else "stacks"]
-    for name in refuse_unknown_code(config, model_type):
-        if name in table.classes["other"]:
-            raise Unanswered(f"the {model_type} config is of the class {name}, which has other layers", ASK)
-        built = next((times for end, times in ends.items() if name.endswith(end)), None)
-        if built and len(built) == number:
-            return tuple(built)
-    return None
-
-
-def refuse_unknown_code(config: Config, model_type: str) -> list[str]:
-    """The classes that a file names; raises FfnbenchError where one is of code that transformers does not have."""
+def refuse_other_classes(config: Config, model_type: str, known: object = None) -> list[str]:
+    """The classes that a file names; raises Unanswered where one has other layers than its model type's, and is none of
+    the `known` module of classes.
+    """
     names = config.get("architectures") or []
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
         raise FfnbenchError(
             f"the {model_type} config has architectures {names!r:.60}", "a list with the name of a class"
         )
     for name in (*of_its_own(config), *names):
-        if families().classes["other"].get(name) == "nobody":
-            raise FfnbenchError(
+        if name in families().other_classes and not hasattr(known, name):
+            raise Unanswered(
                 f"the {model_type} config is of the class {name}, whose layers are others than {model_type}'s",
-                "compare its class as a variant, FILE.py:CLASS",
+                f"compare its class as a variant, FILE.py:CLASS; {ASK}",
             )
     return names
 
@@ -201,14 +158,6 @@ def _refuse_other_parts(config: Config, model_type: str) -> None:
                 "there",
                 ASK,
             )
-
-
-def left_out_note(keys: list[str]) -> str:
-    """One line about the keys whose defaults were read; or nothing."""
-    named = list(dict.fromkeys(keys))
-    more = f" and {len(named) - MOST_SHOWN} more" if len(named) > MOST_SHOWN else ""
-    text = f"left out and read as the defaults of transformers {families().version}: "
-    return text + ", ".join(named[:MOST_SHOWN]) + more if named else ""
 
 
 def of_its_own(config: Config) -> list[str]:

@@ -70,7 +70,7 @@ class Rest:
     `vocab` and `rows` are the tokens and the further rows (learned positions, token types) that are embedded, each of
     `width`. `patches` are the elements of a projection of patches. `norms` are of that width, two vectors each with
     `norm_bias`. `output` is a matrix of the vocabulary that is not the embedding's own; `pooler` a square layer with a
-    bias on the first token; `other` are elements of what stands between the parts of a model.
+    bias on the first token.
     """
 
     width: int
@@ -81,7 +81,6 @@ class Rest:
     norm_bias: bool = False
     output: bool = False
     pooler: bool = False
-    other: int = 0
 
     @property
     def embedding_params(self) -> int:
@@ -211,8 +210,7 @@ class WholeModel:
     """All parameters of a model by part, each counted once; None is not known.
 
     `ffn` are the FFNs of all layers without `router`, which is theirs too, and without norms that stand inside of one:
-    these are under `norms`. `active` are those of a token: all but the experts that it does not go to. `untold` is the
-    share of `other` that may be an FFN's: nobody can tell by its names.
+    these are under `norms`. `active` are those of a token: all but the experts that it does not go to.
     """
 
     name: str
@@ -226,7 +224,6 @@ class WholeModel:
     norms: int | None
     head: int | None
     other: int | None = 0
-    untold: int = 0
     idle: int | None  # parameters of experts that a token does not go to
 
     @property
@@ -272,7 +269,6 @@ def whole_model(model: ModelSpec) -> WholeModel:
         router=router,
         norms=_sum((*map(_norms, model.groups), None if rest is None else sum(part.norm_params for part in rest))),
         head=None if rest is None else sum(part.head_params for part in rest),
-        other=sum(part.other for part in rest or ()),
         idle=idle,
     )
 

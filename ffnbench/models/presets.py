@@ -17,8 +17,6 @@ from ffnbench.ffn.attention import AttentionSpec, MLASpec
 from ffnbench.ffn.moe import MoESpec, Scores
 from ffnbench.ffn.spec import FFNSpec, Gate, Scalar
 from ffnbench.ffn.variants import GATED
-from ffnbench.models.configs import read_config
-from ffnbench.models.hub import cache_folder, cached_config, is_name, nearest
 from ffnbench.models.model import Beside, HeadNorms, LayerGroup, ModelSpec, Rest, Sight
 from ffnbench.names import Registry, did_you_mean
 
@@ -237,7 +235,11 @@ for _row in _ROWS:
 
 def model_of(name: str) -> ModelSpec:
     """A preset by its name, or the model of a config.json; raises FfnbenchError where it is neither."""
-    return PRESETS.get(name) if name in PRESETS else read_config(config_path(name))
+    if name in PRESETS:
+        return PRESETS.get(name)
+    from ffnbench.models.configs import read_config  # with the table of families
+
+    return read_config(config_path(name))
 
 
 def config_path(name: str) -> str:
@@ -248,20 +250,19 @@ def config_path(name: str) -> str:
     """
     if _exists(name):
         return name
+    from ffnbench.models.hub import cache_folder, cached_config, is_name  # for names alone
+
     if (cached := cached_config(name)) is not None:
         return str(cached)
-    near = nearest(name, {key: PRESETS.get(key).name for key in PRESETS.names()}) if is_name(name) else None
-    said = f"the nearest preset is {near!r}; " if near else ""
     if "/" in name and is_name(name):
         raise FfnbenchError(
             f"{name!r} is no file here, and the hub's cache on this disk, {str(cache_folder())!r}, does not hold it",
-            f"{said}give a config.json, or one of `ffnbench list presets`: nothing is downloaded",
+            "give a config.json, or one of `ffnbench list presets`: nothing is downloaded",
         )
     if "/" not in name and Path(name).suffix != ".json":
-        near = did_you_mean(name, PRESETS.names()) or said[:-1]
         raise FfnbenchError(
             f"{name!r} is neither a preset nor a file, nor in the hub's cache on this disk",
-            f"{near} give a config.json, or one of `ffnbench list presets`".lstrip(),
+            f"{did_you_mean(name, PRESETS.names())} give a config.json, or one of `ffnbench list presets`".lstrip(),
         )
     return name
 

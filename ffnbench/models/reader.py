@@ -1,26 +1,35 @@
-"""A config.json by one row of the table: what its keys say about the layers of one stack.
+"""The table of families, and a config.json by one of its rows: what its keys say about the layers of one stack.
 
-A key that the form needs and that neither file nor class has, and a switch that the table says changes the form, raise
-Unanswered, since transformers itself may have the answer. What is of the wrong kind raises FfnbenchError.
+The data are families.toml, which explains every key of a row, and defaults.json: what a class of transformers has where
+a file is known to leave a key out. A key that the form needs and that neither file nor class has, and a switch that the
+table says changes the form, raise Unanswered, since transformers itself may have the answer. What is of the wrong kind
+raises FfnbenchError.
 """
 
 from __future__ import annotations
 
+import json
 from collections import Counter
-from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any, TypeVar
 
 from ffnbench.activations.table import ACTIVATIONS
 from ffnbench.errors import FfnbenchError
 from ffnbench.ffn.attention import AttentionSpec, MLASpec
 from ffnbench.ffn.moe import MoESpec, Scores
 from ffnbench.ffn.spec import LARGEST, FFNSpec, Gate
-from ffnbench.models.families import Row, families
 from ffnbench.models.model import Beside, HeadNorms, LayerGroup, Rest
 from ffnbench.models.windows import View, sights, views
 from ffnbench.names import did_you_mean
 
+FILE = Path(__file__).with_name("families.toml")
+DEFAULTS = Path(__file__).with_name("defaults.json")
+PARTS = ("text_config", "vision_config")  # of a composite model
+Row = Mapping[str, Any]
+T = TypeVar("T")
 Config = dict[str, Any]
 ASK = "`ffnbench inspect` counts it by transformers (pip install 'ffnbench[hf]')"
 MOST_LAYERS = 100_000  # a list with an element a layer is made
@@ -42,6 +51,70 @@ def key_name(told: Any) -> str:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Families:
+    """The whole table.
+
+    stacks      model type -> the rows of its stacks of layers
+    rest        model type -> what each of these stacks has beside FFNs and attentions; not of every type
+    composites  model type -> the model types of its PARTS
+    alias       published model type -> transformers' name for it
+    stacks_of   end of a class's name -> how often it has each of two stacks
+    other_classes  names of classes that have other layers than their model type's
+    defaults    model type -> key -> what the class of transformers has where the key is left out
+    """
+
+    stacks: Mapping[str, tuple[Row, ...]]
+    rest: Mapping[str, tuple[Row, ...]]
+    composites: Mapping[str, tuple[str, str]]
+    alias: Mapping[str, str]
+    stacks_of: Mapping[str, list[int]]
+    other_classes: list[str]
+    defaults: Mapping[str, Row]
+
+    @property
+    def types(self) -> list[str]:
+        """Every model type that the table reads."""
+        return [*self.stacks, *self.composites]
+
+
+@cache
+def families() -> Families:
+    """The table, read at the first call."""
+    import tomllib  # not before it is needed
+
+    data = tomllib.loads(FILE.read_text(encoding="utf-8"))
+    defaults = json.loads(DEFAULTS.read_text(encoding="utf-8"))
+    return Families(
+        stacks=_by_type("stack", data["family"], data),
+        rest=_by_type("rest", data["rest"], data),
+        composites={name: (text, vision) for name, (text, vision) in data["composite"].items()},
+        alias=data["alias"],
+        stacks_of=data["stacks_of"],
+        other_classes=data["classes"]["other"],
+        defaults=defaults["types"],
+    )
+
+
+def _by_type(kind: str, rows: Row, data: Row) -> dict[str, tuple[Row, ...]]:
+    """Model type -> its rows in full, one a stack."""
+    found: dict[str, tuple[Row, ...]] = {}
+    for row in rows.values():
+        shared = {key: value for key, value in row.items() if key not in ("types", "stacks")}
+        stacks = tuple(_full(kind, shared | stack, data) for stack in row.get("stacks", [{}]))
+        found |= dict.fromkeys(row.get("types", ()), stacks)
+    return found
+
+
+def _full(kind: str, row: Row, data: Row) -> Row:
+    """A row on top of the one that it is like; its experts and its attention too."""
+    base = {} if row is data[kind]["default"] else _full(kind, data[kind][row.get("like", "default")], data)
+    own = {key: value for key, value in row.items() if key not in ("like", "types", "stacks")}
+    if kind == "stack":
+        own |= {key: _full(key, own[key], data) for key in ("experts", "attention") if key in own}
+    return {**base, **own}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Reader:
     """A config by the row of one of its stacks."""
 
@@ -49,8 +122,6 @@ class Reader:
     model_type: str
     stack: Row
     rest: Row | None
-    left_out: list[str] = field(default_factory=list)
-    at: str = ""
 
     def groups(self) -> list[LayerGroup]:
         """The layers of the stack: all alike, or dense ones and those with experts."""
@@ -65,8 +136,9 @@ class Reader:
         if experts and self.count(experts["experts"], least=0) < experts["least"]:
             experts = None
         sparse = LAYOUTS[experts["layout"]](self, layers, experts) if experts else [False] * layers
-        seen, beside = self.views(layers), self.beside()
-        attention = None if seen is None else self.attention()
+        heads, beside = stack.get("attention"), self.known(self.rest, self._beside)
+        seen = self.known({}, lambda _: views(self.config, self.model_type, layers, known=heads is not None))
+        attention = None if seen is None else self.known(heads, self._attention)
         return [
             LayerGroup(
                 kind=("moe" if kind == "dense" else f"{kind} moe") if moe else kind,
@@ -81,11 +153,13 @@ class Reader:
             for moe, count in sorted(Counter(sparse).items())
         ]
 
-    def views(self, layers: int) -> list[View] | None:
-        """How far each layer sees; None where the keys don't tell it."""
+    def known(self, keys: Row | None, read: Callable[[Row], T]) -> T | None:
+        """What is read by the keys of a row; None where there is no row, or the config does not tell it."""
+        if keys is None or self.other_setting(keys):
+            return None
         try:
-            return views(self.config, self.model_type, layers, known="attention" in self.stack)
-        except (FfnbenchError, TypeError, LookupError):
+            return read(keys)
+        except (FfnbenchError, TypeError, LookupError, ZeroDivisionError):
             return None
 
     def other_setting(self, row: Row) -> tuple[str, Any] | None:
@@ -93,19 +167,11 @@ class Reader:
         known = {**families().defaults.get(self.model_type, {}), **self.config}
         return next((pair for pair in row.get("assumes", {}).items() if known.get(*pair) != pair[1]), None)
 
-    def attention(self) -> AttentionSpec | None:
-        """The attention of the stack's layers; None where the config does not tell it."""
-        keys = self.stack.get("attention")
-        if keys is None or self.other_setting(keys):
-            return None
-        try:
-            return self._heads(keys, self.count(self.stack["d_model"]))
-        except (FfnbenchError, TypeError, LookupError, ZeroDivisionError):
-            return None
-
-    def _heads(self, keys: Row, d_model: int) -> AttentionSpec:
-        """What the keys say; raises FfnbenchError where one is missing or the numbers are those of no attention."""
-        heads = self.value(keys["heads"])
+    def _attention(self, keys: Row) -> AttentionSpec:
+        """The attention of the stack's layers; raises FfnbenchError where a key is missing or the numbers are those of
+        no attention.
+        """
+        d_model, heads = self.count(self.stack["d_model"]), self.value(keys["heads"])
         kv_heads, head_dim = (self.value(keys[key]) if key in keys else None for key in ("kv_heads", "head_dim"))
         mla = None
         if keys["latent"]:
@@ -123,47 +189,38 @@ class Reader:
             mla=mla,
         )
 
-    def beside(self) -> Beside | None:
-        """What the stack's layers have beside FFN and attention; None where the config does not tell it."""
-        keys = self.rest
-        if keys is None or self.other_setting(keys):
-            return None
-        try:
-            return Beside(
-                norms=keys["norms"],
-                norm_bias=keys["norm_bias"],
-                head_norms=HeadNorms(keys["head_norms"] if self.switch(keys["head_normed"]) else "none"),
-                sinks=keys["sinks"],
-                buckets=self.count(keys["buckets"], least=0),
-                buckets_in_each=keys["buckets_in_each"],
-            )
-        except FfnbenchError:
-            return None
+    def _beside(self, keys: Row) -> Beside:
+        """What the stack's layers have beside FFN and attention."""
+        return Beside(
+            norms=keys["norms"],
+            norm_bias=keys["norm_bias"],
+            head_norms=HeadNorms(keys["head_norms"] if self.switch(keys["head_normed"]) else "none"),
+            sinks=keys["sinks"],
+            buckets=self.count(keys["buckets"], least=0),
+            buckets_in_each=keys["buckets_in_each"],
+        )
 
     def beside_layers(self) -> Rest | None:
         """What the stack has beside its layers; None where the config does not tell it."""
-        keys = self.rest
-        if keys is None or self.other_setting(keys):
+        return self.known(self.rest, self._rest)
+
+    def _rest(self, keys: Row) -> Rest | None:
+        width = self.count(self.stack["d_model"])
+        if any(self.get(key) not in (None, width) for key in keys.get("equal", ())):
             return None
-        try:
-            width = self.count(self.stack["d_model"])
-            if any(self.get(key) not in (None, width) for key in keys.get("equal", ())):
-                return None
-            positions, rows = self.count(keys["positions"], least=0), self.count(keys["token_types"], least=0)
-            patch = self.count("patch_size") if keys["patches"] else 0
-            squares = (self.count("image_size") // patch) ** 2 if patch else 0
-            return Rest(
-                width=width,
-                vocab=self.count(keys["vocab"], least=0),
-                rows=squares + positions + keys["more_positions"] + rows + 2 * keys["tokens"],
-                patches=(self.count("num_channels") * patch**2 + keys["patch_bias"]) * width if patch else 0,
-                norms=keys["outer_norms"],
-                norm_bias=keys["norm_bias"],
-                output=keys["head"] == "output" and not self.switch(keys["tied"]),
-                pooler=keys["head"] == "pooler",
-            )
-        except FfnbenchError:
-            return None
+        positions, rows = self.count(keys["positions"], least=0), self.count(keys["token_types"], least=0)
+        patch = self.count("patch_size") if keys["patches"] else 0
+        squares = (self.count("image_size") // patch) ** 2 if patch else 0
+        return Rest(
+            width=width,
+            vocab=self.count(keys["vocab"], least=0),
+            rows=squares + positions + keys["more_positions"] + rows + 2 * keys["tokens"],
+            patches=(self.count("num_channels") * patch**2 + keys["patch_bias"]) * width if patch else 0,
+            norms=keys["outer_norms"],
+            norm_bias=keys["norm_bias"],
+            output=keys["head"] == "output" and not self.switch(keys["tied"]),
+            pooler=keys["head"] == "pooler",
+        )
 
     def ffn(self, experts: Row | None) -> FFNSpec:
         """The FFN of the stack's layers, or of those with experts."""
@@ -199,7 +256,7 @@ class Reader:
             name = "gelu_new" if gated and name == "gelu" else name
         if not isinstance(name, str) or name not in HF_ACTIVATIONS:  # as strict as transformers: ReLU is no name
             raise FfnbenchError(
-                f"the {self.model_type} config has the activation {name!r}, a name that transformers does not know",
+                f"the {self.model_type} config has the activation {name!r}, no name of transformers for one of ours",
                 _near_activation(str(name)),
             )
         return self.switch(gated), HF_ACTIVATIONS[name]
@@ -231,10 +288,7 @@ class Reader:
         """What the file says, or the class where the file leaves it out; None for null and for what nobody says."""
         if key in self.config:
             return self.config[key]
-        found = families().defaults.get(self.model_type, {}).get(key)
-        if found is not None:
-            self.left_out.append(self.at + key)
-        return found
+        return families().defaults.get(self.model_type, {}).get(key)
 
     def value(self, told: Any) -> Any:
         """What stands where a value of the table says; a number or a truth value is itself."""

@@ -1,7 +1,8 @@
 """transformers' own models: built without data, their FFNs found and counted. Runs in a worker; needs the extra `hf`.
 
 An FFN is a module of a known name inside a numbered layer, or a pair of projections of known names in the layer
-itself (BERT's intermediate and output, BART's fc1 and fc2). Norms beside or inside it are not counted.
+itself (BERT's intermediate and output, BART's fc1 and fc2). Norms beside or inside it are not counted. A sum over all
+parameters is exact; which part one belongs to follows from the names of the classes around it.
 """
 
 from __future__ import annotations
@@ -11,15 +12,15 @@ import json
 import re
 import warnings
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
 from typing import Any
 
 from ffnbench.errors import FfnbenchError
-from ffnbench.models.configs import code_note, read_file, refuse_unknown_code, type_of
-from ffnbench.models.model import CountedLayers, CountedModel
+from ffnbench.models.configs import code_note, read_file, refuse_other_classes, type_of
+from ffnbench.models.model import CountedLayers, CountedModel, WholeModel
 from ffnbench.models.presets import config_path
 
 # attributes that hold an FFN, or a list of them; a pair of projections is one that stands in the layer itself
@@ -50,6 +51,12 @@ NO_FFN_CLASS = re.compile(
 )
 BETWEEN = re.compile(r"merger|readout_project")
 NUMBER = re.compile(r"(?<![^.])\d+(?![^.])")
+# Of the classes with an output layer the first that a config has; an encoder's, which fills masks, is taken bare
+WITH_OUTPUT = (
+    "MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING", "MODEL_FOR_SPEECH_SEQ_2_SEQ_MAPPING",
+    "MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING", "MODEL_FOR_CAUSAL_LM_MAPPING",
+)  # fmt: skip
+HEAD = re.compile(r"(^|\.)(\w*head|embed_out|pooler|classifier)\.")
 Shapes = tuple[tuple[str, tuple[int, ...]], ...]
 
 
@@ -94,7 +101,7 @@ def load(source: str) -> tuple[Any, Any, str]:
             return transformers.CONFIG_MAPPING[source](), None, ""
         data, _ = read_file(config_path(source))
         model_type = type_of(data)
-        refuse_unknown_code(data, model_type)
+        refuse_other_classes(data, model_type, transformers)
         config = transformers.CONFIG_MAPPING[model_type].from_dict(json.loads(json.dumps(data)))
         named = [getattr(transformers, name, None) for name in data.get("architectures") or ()]
         own = next((each for each in named if getattr(each, "config_class", None) is type(config)), None)
@@ -220,28 +227,32 @@ def left_over(model: Any, found: Iterable[FoundFFN]) -> list[str]:
     return list(dict.fromkeys(NUMBER.sub("*", name) for name in names if not elsewhere(name, modules)))
 
 
-def count_layers(source: str) -> CountedModel:
-    """The FFNs of a config.json's model as transformers builds it, equal ones together.
-
-    Raises FfnbenchError where no FFN is found, or something is left over that may belong to one.
-    """
-    config, kind, note = load(source)
-    import transformers
-
-    model = build_empty(config, kind)
-    all_of_them = feed_forwards(model)
-    if left := left_over(model, all_of_them):
+def counted_ffns(config: Any, model: Any) -> list[FoundFFN]:
+    """All FFNs of a model. Raises FfnbenchError where none is found, or something is left over that may be one's."""
+    found = feed_forwards(model)
+    if left := left_over(model, found):
         shown = ", ".join(left[:3]) + (f" and {len(left) - 3} more" if len(left) > 3 else "")
         raise FfnbenchError(
             f"the layers of {config.model_type} hold what may be FFNs under names that nobody declared: {shown}",
             "count them by hand, or name the FFN's class as a variant",
         )
-    kinds = Counter((found.stack, found.name, found.params, active_params(found)) for found in all_of_them)
-    if not kinds:
+    if not found:
         raise FfnbenchError(
             f"the {config.model_type} model of transformers has no FFN that can be told by its name",
             "looked for modules called " + ", ".join(sorted(NAMES)),
         )
+    return found
+
+
+def count_layers(source: str) -> CountedModel:
+    """The FFNs of a config.json's model as transformers builds it, equal ones together; errors as in `counted_ffns`."""
+    config, kind, note = load(source)
+    import transformers
+
+    kinds = Counter(
+        (found.stack, found.name, found.params, active_params(found))
+        for found in counted_ffns(config, build_empty(config, kind))
+    )
     return CountedModel(
         name=config.model_type,
         source=source,
@@ -288,3 +299,70 @@ def _pairs(module: Any) -> Iterator[tuple[tuple[str, ...], Shapes]]:
         pair = [getattr(module, name, None) for name in names]
         if all(hasattr(half, "named_parameters") and not NO_FFN_CLASS.search(type(half).__name__) for half in pair):
             yield names, tuple(s for half, name in zip(pair, names, strict=True) for s in _shapes(half, f"{name}."))
+
+
+def build_whole(config: Any, named: Any = None) -> Any:
+    """The model with its output layer, where it has one, on torch's meta device, with its tied weights tied.
+
+    A class that the file names is built in its place where its FFNs are not those of the bare model.
+    """
+    model = build_empty(config, _with_output(config), tied=True)
+    if named is None or isinstance(model, named):
+        return model
+    own = build_empty(config, named, tied=True)
+    ffns = [sorted(found.params for found in feed_forwards(each)) for each in (model, own)]
+    return model if ffns[0] == ffns[1] else own
+
+
+def _with_output(config: Any) -> Any:
+    """The class with an output layer; None where there is none, or only one of an encoder."""
+    from transformers.models.auto import modeling_auto
+
+    fills_masks = type(config) in modeling_auto.MODEL_FOR_MASKED_LM_MAPPING
+    for name in WITH_OUTPUT[:-1] if fills_masks else WITH_OUTPUT:
+        mapping = getattr(modeling_auto, name)
+        if type(config) in mapping:
+            found = mapping[type(config)]
+            return found[0] if isinstance(found, tuple) else found
+    return None
+
+
+def count_whole(source: str) -> WholeModel:
+    """All parameters of a config.json's model, or of a model type's with its defaults; errors as for `counted_ffns`."""
+    config, named, note = load(source)
+    import transformers
+
+    model = build_whole(config, named)
+    ffns = counted_ffns(config, model)
+    parts = sorted_parts(model, {f"{found.path}.{name}" for found in ffns for name, _ in found.shapes})
+    idle = [None if (active := active_params(found)) is None else found.params - active for found in ffns]
+    return WholeModel(
+        name=config.model_type,
+        source=source,
+        counted_by=f"transformers {transformers.__version__}, which built {type(model).__name__}",
+        note="; ".join(filter(None, ("parts are told by the names of modules", "FFN: with its routers", note))),
+        **{name: parts[name] for name in ("embeddings", "attention", "ffn", "norms", "head", "other")},
+        router=0,
+        idle=None if None in idle else sum(filter(None, idle)),
+    )
+
+
+def sorted_parts(model: Any, networks: Collection[str]) -> Counter[str]:
+    """Part -> parameters, each of them once. `networks` are the paths of the FFNs' parameters."""
+    kinds = {path: type(module).__name__ for path, module in model.named_modules()}
+    count: Counter[str] = Counter()
+    for path, parameter in model.named_parameters():
+        steps = path.split(".")[:-1]
+        around = [kinds[".".join(steps[: n + 1])] for n in range(len(steps))] or [""]
+        if "norm" in around[-1].lower():
+            part = "norms"
+        elif path in networks:
+            part = "ffn"
+        elif any("Attention" in kind for kind in around):
+            part = "attention"
+        elif HEAD.search(path):
+            part = "head"
+        else:
+            part = "embeddings" if any("Embed" in kind for kind in around) else "other"
+        count[part] += parameter.numel()
+    return count

@@ -11,10 +11,9 @@ import math
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ffnbench import jsonable
-from ffnbench.activations.facts import Facts
 from ffnbench.activations.user_activation import OwnActivation
 from ffnbench.errors import FfnbenchError, Unfinished, Unsupported
 from ffnbench.ffn.cost import Cost
@@ -24,6 +23,9 @@ from ffnbench.plan import OWN, Arm, Backend, Cache, Case, CompileMode, MatmulPre
 from ffnbench.result import Agreement, Curve
 from ffnbench.run.session import Session, WorkerLost
 from ffnbench.worker.channel import Message
+
+if TYPE_CHECKING:
+    from ffnbench.activations.facts import Facts
 
 EAGERLY: dict[str, Any] = {
     "backend": Backend.EAGER.value, "compile": CompileMode.DEFAULT.value, "freeze": False, "time": Time.WALL.value,
@@ -87,6 +89,8 @@ class Prober(Probe):
 
     def facts(self, spec: ActivationSpec) -> Facts:
         """The facts of an activation."""
+        from ffnbench.activations.facts import Facts  # for this question alone
+
         return jsonable.decode(Facts, self._ask(spec.activation, {"do": "facts", "spec": jsonable.encode(spec)}))
 
     def curve(self, spec: ActivationSpec, low: float, high: float, points: int) -> Curve:

@@ -13,9 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from ffnbench import jsonable
-from ffnbench.activations.acceptance import checked
-from ffnbench.activations.facts import find_facts
-from ffnbench.activations.trace import flat_zones, value_and_slope
+from ffnbench.activations.finding import checked, find_facts, flat_zones, value_and_slope
 from ffnbench.activations.user_activation import OwnActivation, as_activation
 from ffnbench.backends.backend import unavailable
 from ffnbench.device.environment import about_device
@@ -33,7 +31,7 @@ from ffnbench.worker.counting import count
 from ffnbench.worker.meters import empty_call
 
 if TYPE_CHECKING:
-    from ffnbench.activations.trace import Function
+    from ffnbench.activations.finding import Function
 
 
 WIDTH_NAMES = (*D_MODEL_NAMES, *D_FF_NAMES, *RATIO_NAMES, *CONFIG_NAMES)
@@ -74,11 +72,6 @@ def function_of(spec: ActivationSpec) -> Function:
     return function
 
 
-def scale_of(spec: ActivationSpec) -> float:
-    """The |x| at which it does what silu does at 1: swish(x) is silu(beta x) / beta, exactly."""
-    return 1 / abs(spec.beta) if spec.beta else 1.0
-
-
 def describe(target: str) -> dict[str, Any]:
     """Job: is this an activation, and what does it declare?"""
     return {"own": jsonable.encode(InProcess().describe(target))}
@@ -104,7 +97,7 @@ def counted(spec: dict[str, Any], workload: dict[str, Any]) -> dict[str, Any]:
 def facts(spec: dict[str, Any]) -> dict[str, Any]:
     """Job: the facts of an activation."""
     chosen = jsonable.decode(ActivationSpec, spec)
-    found: dict[str, Any] = jsonable.encode(find_facts(function_of(chosen), scale_of(chosen)))
+    found: dict[str, Any] = jsonable.encode(find_facts(function_of(chosen)))
     return found
 
 
@@ -118,7 +111,7 @@ def curve(spec: dict[str, Any], low: float, high: float, points: int) -> dict[st
         "x": x.tolist(),
         "y": y.nan_to_num().tolist(),
         "slope": [s if isfinite(s) else None for s in slope.tolist()],
-        "flat": flat_zones(function, low, high, scale_of(chosen)),
+        "flat": flat_zones(function, low, high),
         "finite": bool(torch.isfinite(y).all()),
     }
 
@@ -144,7 +137,7 @@ def hf_layers(source: str) -> dict[str, Any]:
 
 def hf_whole(source: str) -> dict[str, Any]:
     """Job: all parameters of a model as transformers builds it."""
-    from ffnbench.models.whole import count_whole
+    from ffnbench.models.transformers import count_whole
 
     return {"model": jsonable.encode(count_whole(source))}
 

@@ -95,7 +95,7 @@ def _json(model: CountedModel) -> str:
 def parts_view(model: WholeModel) -> View:
     """The answer of `inspect --whole-model`."""
     data = {"model": model.name, "source": model.source, "counted_by": model.counted_by, "params": model.params,
-            "params_active": model.active, "ffn_share": _share(model, model.ffn), "untold": model.untold,
+            "params_active": model.active, "ffn_share": _share(model, model.ffn),
             "parts": model.parts}  # fmt: skip
     return view_of(parts_table(model), lambda: parts_records(model), json=lambda: text_of(data, 1) + "\n")
 
@@ -147,10 +147,6 @@ def _notes(model: WholeModel) -> list[str]:
         notes.append("the head has no matrix of its own")
     if model.router:
         notes.append("router: that of all layers with experts, which FFN leaves out here")
-    if model.untold:
-        notes.append(
-            f"other: {model.untold:,} of them stand in layers under names that tell no part, and may be an FFN's"
-        )
     return [*notes, f"counted by {model.counted_by}", f"source: {model.source}"]
 
 
@@ -165,7 +161,4 @@ def in_words(model: WholeModel) -> str:
     if model.params is None:
         return f"FFNs hold {quantity(model.ffn, SI)} parameters; those of the whole model are not known"
     active = f", {quantity(model.active, SI)} of them active for a token" if model.idle and model.active else ""
-    share = f"{100 * model.ffn / model.params:.1f}%"
-    if model.untold:
-        share += f" to {100 * (model.ffn + model.untold) / model.params:.1f}%"
-    return f"FFNs hold {share} of {quantity(model.params, SI)} parameters{active}"
+    return f"FFNs hold {100 * model.ffn / model.params:.1f}% of {quantity(model.params, SI)} parameters{active}"

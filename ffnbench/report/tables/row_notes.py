@@ -116,6 +116,4 @@ def _routing(report: Report, label: str) -> list[str]:
         touched = "" if uniform else " (touched is what uniform routing would read)"
         return [f"{case.workload.routing} routing, imposed: {asked}{touched}"]
     expected = f"{digits(moe.distinct(case.workload.tokens))} of {moe.experts} experts"
-    known = report.cost(label).peak_bytes is not None
-    peak = "act. peak: tokens spread evenly" if known else "act. peak: not counted in training"
-    return [f"touched: a call reads {expected}, as expected of uniform routing; {peak}"]
+    return [f"touched: a call reads {expected}, as expected of uniform routing"]
