@@ -35,6 +35,7 @@ IMPLIED = {  # keys that go with a field, or with the layout of this name
     "latent": ("q_lora_rank", "kv_lora_rank", "qk_nope_head_dim", "qk_rope_head_dim", "v_head_dim"),
     "decoder_sparse_step": ("mlp_only_layers",), "expert_layer_period": ("expert_layer_offset",),
     "moe_layers": ("interleave_moe_layer_step",),
+    "composite": ("multimodal_projector_bias", "projection_dim", "tie_word_embeddings", "vision_feature_layer"),
 }  # fmt: skip
 NUMBERED = re.compile(r"(?:^|\.)\d+(?=\.)")
 TIES_ALWAYS = {"mt5", "t5", "umt5"}  # transformers' class, until it has read a file whose two matrices differ
@@ -96,7 +97,7 @@ def varied(model_type: str) -> Iterator[tuple[str, Data]]:
     yield "default", data
     rows = (*table.stacks.get(model_type, ()), *table.rest.get(model_type, ()))
     layers = {key for stack in table.stacks.get(model_type, ()) for key in keys_of({"layers": stack["layers"]})}
-    keys = {key for row in rows for key in keys_of(row)}
+    keys = {key for row in rows for key in keys_of(row)} or {*IMPLIED["composite"]}
     for key in sorted(keys & data.keys()):
         if key not in layers:
             yield f"without {key}", {name: value for name, value in data.items() if name != key}

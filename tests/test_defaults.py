@@ -103,7 +103,6 @@ def test_what_is_wrong_in_a_file_is_told_with_the_file(call, project) -> None:  
         ("variants = 'relu,mine=a.b:C'", "no plain name: no file may do that", "type it"),
         ("variants = ['relu', 'file.py:C']", "no plain name: no file may do that", "type it"),
         ("variants = 'relu@python=/bin/other'", "no plain name: no file may do that", "type it"),
-        ("style = 'https://nowhere/x.mplstyle'", "no plain name", "type it"),
         ("a = = 3", "cannot read", "TOML"),
         ("[tool.ffnbench.compar]\nseq_len = 1", "no command is called 'compar'", "did you mean 'compare'"),
     ):
@@ -122,7 +121,7 @@ def test_no_file_sets_what_runs_writes_or_trusts(call, project) -> None:  # noqa
         "rule", "ratio", "ffn_dim_multiplier", "dropout", "reference", "batch", "seq_len", "dtype", "mode", "device",
         "threads", "backend", "workers", "rounds", "quick", "precision", "budget", "seed", "timeout", "runs", "pause",
         "init", "routing", "control", "metrics", "whole_model", "heads", "kv_heads", "head_dim", "causal", "textbook",
-        "cost_only", "elements", "range_", "derivative", "gated", "size", "dpi", "style", "tolerance", "exact_only",
+        "cost_only", "elements", "range_", "derivative", "gated", "tolerance", "exact_only",
         "across_machines", "absolute", "base_rev", "head_rev", "fail_above", "allow_mismatch",
         "repeats", "format", "verbose", "sort", "columns", "quiet", "wait", "on_unclear",
         "time", "cache", "matmul_precision", "reduced_reductions", "timer", "ceilings",

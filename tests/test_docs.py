@@ -90,7 +90,7 @@ def test_shell_lines_are_commands_that_work(document, line, tmp_path, monkeypatc
         (tmp_path / name).write_text(report_text(saved))
     if "timm" in line:
         pytest.importorskip("timm")
-    on_machine(launch)
+    on_machine(launch, ProberHere)
     monkeypatch.setattr(measuring, "_pause", lambda seconds, sink: None)
     monkeypatch.setattr(exam, "measure", a_selftest)
     if line.startswith("ffnbench ab "):
@@ -98,7 +98,7 @@ def test_shell_lines_are_commands_that_work(document, line, tmp_path, monkeypatc
     command, *arguments = shlex.split(line)
     assert command == "ffnbench"
     assert run(arguments) == 0
-    assert capsys.readouterr().out
+    assert "".join(capsys.readouterr())
     assert all(Path(value).exists() for flag, value in pairwise(arguments) if flag == "-o")
 
 

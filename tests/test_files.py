@@ -87,7 +87,7 @@ def test_an_encoding_without_our_signs_gets_plain_ones(tmp_path: Path) -> None:
     done = shell("ffnbench cost --variants relu,gelu,gelu_tanh", tmp_path, PYTHONIOENCODING="ascii")
     assert done.returncode == 0
     assert not done.stderr
-    assert "^1 gelu is the exact erf form" in done.stdout
+    assert "-----" in done.stdout  # the rule under the headings
     assert "\\u" not in done.stdout
 
 

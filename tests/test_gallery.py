@@ -59,8 +59,7 @@ def png_size(path: Path) -> tuple[int, int]:
 
 
 def test_the_default_writes_one_picture_and_says_where(folder: Path, in_process) -> None:
-    code, out, _ = in_process("plot-activations")
-    assert (code, out) == (0, "5 activations on [-4, 4] -> activations.png\n")
+    assert in_process("plot-activations") == (0, "", "wrote activations.png\n")
     assert png_size(folder / "activations.png")[0] > 1400
     assert sorted(p.name for p in folder.iterdir() if p.is_file()) == ["activations.png", "mine.py"]
 
@@ -103,9 +102,7 @@ MISTAKES = [
     (["--gated", "--activations", "swiglu_oai"], "has no 'limit'", "beta"),
     *((["--range=" + text], "is empty, or beyond", "--range=-4:4") for text in ("1:1", "4:-4", "-inf:4", "0:1e300")),
     (["--range", "3"], "cannot read the range '3'", "LO:HI"),
-    (["--dpi", "0"], "dpi must be a positive integer", "--dpi 64"),
     (["--timeout", "0"], "--timeout 0 is out of range", "300"),
-    (["--style", "ggplto"], "unknown style 'ggplto'", "did you mean 'ggplot'"),
     (["-o", "x.jpg"], "unknown suffix '.jpg'", ".png"),
     (["--activations", "gone.py:f"], "there is no file 'gone.py'", "current folder"),
     (["--activations", "mine.py:shape", "-o", "mine.py.png"], "changes the shape (9,) to ()", "element by element"),
@@ -128,14 +125,14 @@ def test_mistakes_are_exit_2_and_leave_no_file(folder: Path, monkeypatch, capsys
 
 
 def test_facts_fit_and_say_what_they_are(folder: Path) -> None:
-    names = "silu,hardswish,softplus,sqrtsoftplus,swish,mine.py:telu,mine.py:step,mine.py:bare"
+    names = "silu,hardswish,softplus,swish,mine.py:telu,mine.py:step,mine.py:bare"
     with ProberHere() as prober:
         chosen = select(names, prober)
         facts = {label: prober.facts(spec) for label, spec in chosen.items()}
         assert prober.describe("mine.py:module") is None
         assert prober.describe("torch.nn.functional:silu") is not None
     records, table = {row["activation"]: row for row in facts_records(chosen, facts)}, facts_table(chosen, facts)
-    assert len(records) == 8
+    assert len(records) == 7
     assert set(every_activation().split(",")) == set(ACTIVATIONS.names())
     silu, hardswish, telu, step = (records[name] for name in ("silu", "hardswish", "telu", "step"))
     assert f"{silu['minimum']:.10f} {silu['minimum_at']:.10f}" == "-0.2784645428 -1.2784645428"

@@ -69,7 +69,7 @@ def test_the_command(call, asked, tmp_path: Path) -> None:  # noqa: F811
 
 
 def test_by_default_it_takes_three_minutes_at_most() -> None:
-    assert exam.exam(SelftestRequest()).wait.seconds <= 180
+    assert exam.exam(SelftestRequest()).wait_s <= 180
 
 
 def test_what_was_measured_outlives_an_interruption(call, tmp_path: Path, monkeypatch) -> None:  # noqa: F811

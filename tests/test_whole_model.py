@@ -83,13 +83,21 @@ def test_what_the_config_does_not_tell_is_not_known(change: dict) -> None:
 @pytest.mark.parametrize(
     ("model_type", "change"),
     [("opt", {"word_embed_proj_dim": 512}), ("bart", {"tie_word_embeddings": False}), ("vit", {"image_size": [4, 4]}),
-     ("marian", {"share_encoder_decoder_embeddings": False})],
+     ("marian", {"share_encoder_decoder_embeddings": False}), ("clip", {"projection_dim": "512"}),
+     ("llava", {"multimodal_projector_bias": False}), ("llava", {"tie_word_embeddings": True})],
 )  # fmt: skip
 def test_another_form_of_the_rest_is_not_known(model_type: str, change: dict) -> None:
     pytest.importorskip("transformers")
     config = default(model_type)
     assert ours(config).params is not None
     assert ours(config | change).params is None
+
+
+def test_what_stands_between_the_parts_is_counted() -> None:
+    """openai/clip-vit-base-patch32 has 151,277,313 parameters, as its safetensors index says."""
+    part = {"model_type": "clip_text_model"}
+    found = ours({"model_type": "clip", "projection_dim": 512, "text_config": part, "vision_config": {}})
+    assert (found.params, found.other) == (151_277_313, 512 * (512 + 768) + 1)
 
 
 def test_one_line_for_any_model() -> None:
@@ -188,8 +196,6 @@ def test_a_sum_is_that_of_every_parameter_of_the_built_model(tmp_path) -> None:
     found = count_whole(written(tmp_path, {"model_type": "bloom", "hidden_size": 64, "n_layer": 3}))
     assert found.params == build_whole(transformers.BloomConfig(hidden_size=64, n_layer=3)).num_parameters()
     assert found.other == 0
-    clip = count_whole("clip")  # of openai/clip-vit-base-patch32, as its safetensors index says
-    assert clip.params == 151_277_313
     small = {"d_model": 32, "d_ff": 48, "num_layers": 2, "num_heads": 2, "d_kv": 16, "vocab_size": 64}
     encoder = count_whole(written(tmp_path, {"model_type": "t5", "architectures": ["T5EncoderModel"]} | small))
     assert encoder.params == transformers.T5EncoderModel(transformers.T5Config(**small)).num_parameters()

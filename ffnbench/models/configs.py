@@ -6,6 +6,7 @@ since transformers itself may have the answer.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -88,14 +89,45 @@ def readers(config: Config, model_type: str) -> list[Reader]:
 
 
 def read_rest(config: Config) -> tuple[Rest, ...] | None:
-    """What the stacks of a config that `read_groups` takes have beside their layers; None where it is not known, as
-    what stands between the parts of a composite never is.
-    """
+    """What the stacks of a config that `read_groups` takes have beside their layers; None where it is not known."""
     model_type = type_of(config)
     if model_type in families().composites:
-        return None
+        return _rest_of_parts(config, model_type)
     found = [reader.beside_layers() for reader in readers(config, model_type)]
     return None if None in found or _times(config, model_type) else tuple(filter(None, found))
+
+
+def _rest_of_parts(config: Config, model_type: str) -> tuple[Rest, ...] | None:
+    """What the parts of a composite have beside their layers, and what stands between them."""
+    if model_type not in BETWEEN:
+        return None
+    text, vision = (read_rest(part) for part in _nested(config, model_type).values())
+    if text is None or vision is None or config.get("tie_word_embeddings", not text[0].output) == text[0].output:
+        return None
+    more = BETWEEN[model_type](config, text[0].width, vision[0].width)
+    return None if more is None else (*text, *vision, Rest(width=0, norms=0, other=more))
+
+
+def _projections(config: Config, text: int, vision: int) -> int | None:
+    """CLIP: each part's vector to a common width, and the scale of their likeness."""
+    width = config.get("projection_dim", 512)
+    return width * (text + vision) + 1 if isinstance(width, int) else None
+
+
+def _two_layers(config: Config, text: int, vision: int) -> int | None:
+    """LLaVA: from the image's width to the text's, with biases."""
+    plain = config.get("multimodal_projector_bias", True) is True and isinstance(
+        config.get("vision_feature_layer", -2), int
+    )
+    return (vision + 1) * text + (text + 1) * text if plain else None
+
+
+# parameters between the parts of a composite, by the widths of text and vision; None is not known
+BETWEEN: dict[str, Callable[[Config, int, int], int | None]] = {
+    "clip": _projections,
+    "gemma3": lambda config, text, vision: vision * (text + 1),  # a matrix, and a norm before it
+    "llava": _two_layers,
+}
 
 
 def _times(config: Config, model_type: str) -> tuple[int, ...] | None:

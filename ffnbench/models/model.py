@@ -70,7 +70,7 @@ class Rest:
     `vocab` and `rows` are the tokens and the further rows (learned positions, token types) that are embedded, each of
     `width`. `patches` are the elements of a projection of patches. `norms` are of that width, two vectors each with
     `norm_bias`. `output` is a matrix of the vocabulary that is not the embedding's own; `pooler` a square layer with a
-    bias on the first token.
+    bias on the first token; `other` are elements of what stands between the parts of a model.
     """
 
     width: int
@@ -81,6 +81,7 @@ class Rest:
     norm_bias: bool = False
     output: bool = False
     pooler: bool = False
+    other: int = 0
 
     @property
     def embedding_params(self) -> int:
@@ -269,6 +270,7 @@ def whole_model(model: ModelSpec) -> WholeModel:
         router=router,
         norms=_sum((*map(_norms, model.groups), None if rest is None else sum(part.norm_params for part in rest))),
         head=None if rest is None else sum(part.head_params for part in rest),
+        other=sum(part.other for part in rest or ()),
         idle=idle,
     )
 

@@ -75,7 +75,7 @@ KEYS = (
     Key("batch", Of.WORKLOAD, "sequences in a call", "1", "swiglu@batch=8"),
     Key("seq_len", Of.WORKLOAD, "tokens in a sequence", "512", "swiglu@seq_len=128"),
     Key("dtype", Of.WORKLOAD, "float32, bfloat16, float16 or float64", "float32", "swiglu@dtype=bf16"),
-    Key("device", Of.WORKLOAD, "auto, cpu, cuda (ROCm too), cuda:1, xpu or mps", "auto", "swiglu@device=cpu"),
+    Key("device", Of.WORKLOAD, "auto, cpu, cuda (ROCm too) or cuda:1", "auto", "swiglu@device=cpu"),
     Key("mode", Of.WORKLOAD, "forward (inference), train (training) or backward", "forward",
         "swiglu@mode=train"),
     Key("threads", Of.WORKLOAD, "CPU threads", "all CPUs", "swiglu@threads=2"),

@@ -190,7 +190,7 @@ def _working(case: Case) -> int:
         return working_bytes(case.ffn, batch=work.batch, seq_len=work.seq_len, item=item, train=work.train)
     assert isinstance(case.ffn, FFNSpec)
     closed_form = cost_of(case, NoProbe()).peak_bytes
-    if closed_form is not None and case.ffn.moe is None:  # experts may get more than their share
+    if closed_form is not None:
         return closed_form
     copies = case.ffn.moe.top_k if case.ffn.moe else 1
     return work.tokens * 4 * (case.ffn.d_ff + case.ffn.d_model) * copies * item

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
 
 from ffnbench.ffn.spec import ActivationSpec
 from ffnbench.metrics import LATENCY
@@ -15,10 +16,15 @@ from ffnbench.report.tables.groups import heading
 from ffnbench.report.tables.words import WITHIN, backend_text, half_width, interval_text, listed
 from ffnbench.result import Comparison, Estimate, Report, Verdict
 from ffnbench.stats.fastest import Fastest, fastest
+from ffnbench.stats.interval import CONFIDENCE
 from ffnbench.stats.verdict import launch_bound
 from ffnbench.units import digits, percent
 
+if TYPE_CHECKING:
+    from ffnbench.gate.history import History
+
 MOST = 4  # lines
+MEANS = 8  # rows whose mean over several runs is told
 NAMED = 3  # rows whose own figures are told
 DOUBLE = 2.0  # a ratio from here on is told as a factor
 SMALL = 0.0095  # a difference below is told with a decimal
@@ -29,7 +35,7 @@ STEPS_S, MINUTES_S = (5, 60), 120  # what a hint is rounded up to, below and fro
 
 def answer(report: Report, groups: Iterable[Group] | None = None) -> list[str]:
     """The lines, the most important first; what rows say of these groups alone where some are given."""
-    said = [*verdict_lines(report, groups), *_control(report), *map(_fastest, _backends(report))]
+    said = [*verdict_lines(report, groups), *over_runs(report), *_control(report), *map(_fastest, _backends(report))]
     after = [
         *failure_line(report),
         *_launch_bound(report),
@@ -153,9 +159,32 @@ def _launch_bound(report: Report) -> list[str]:
 
 
 def general_line(report: Report) -> list[str]:
-    """What holds for the whole run, such as defaults of a file."""
+    """What holds for the whole run, such as defaults of a file, and what happened to rows, such as a killed worker."""
     told = [note.text for note in report.notes("") if note.kind is NoteKind.GENERAL]
+    of_rows: dict[str, list[str]] = {}
+    for note in (*report.plan.notes, *report.warnings):
+        if note.label and note.kind is NoteKind.GENERAL and not report.failure(note.label):
+            of_rows.setdefault(note.text, []).append(note.label)
+    told += [f"{', '.join(dict.fromkeys(labels))}: {text}" for text, labels in of_rows.items()]
     return ["; ".join(told)] if told else []
+
+
+def over_runs(report: Report) -> list[str]:
+    """The mean over all runs of a file that holds several; the table shows the first."""
+    if not report.repeats:
+        return []
+    from ffnbench.gate.decision import Policy, past_of  # few files hold several runs
+
+    past = past_of(report, Policy())
+    means = [f"{label} {_over(history)}" for (label, _), history in past.rows.items() if history]
+    over = f"; over all of them, what moves between runs included: {', '.join(means[:MEANS])}" if means else ""
+    over += f" and {len(means) - MEANS} more" if len(means) > MEANS else ""
+    return [f"this is the first of {len(report.runs)} runs{over}"]
+
+
+def _over(history: History) -> str:
+    low, high = map(math.exp, history.over_runs.interval(CONFIDENCE) or (-math.inf, math.inf))
+    return interval_text(Estimate(value=math.exp(history.mean), low=low, high=high))
 
 
 def machine_line(report: Report) -> list[str]:
@@ -166,6 +195,8 @@ def machine_line(report: Report) -> list[str]:
     notes = {note.kind: note.text for note in reversed(report.notes(""))}
     if NoteKind.BUSY in notes:
         return [notes[NoteKind.BUSY]]
+    if NoteKind.SEEN in notes:
+        return [notes[NoteKind.SEEN]]
     if NoteKind.MOVES in notes:
         return ["noisy machine: compare ratios, not times; details: -v"]
     return list(untested_note(report))

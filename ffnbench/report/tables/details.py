@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from ffnbench.metrics import LATENCY
 from ffnbench.plan import ACTIVE_PARAMS, Backend, MatmulPrecision, NoteKind, Plan
@@ -13,17 +11,12 @@ from ffnbench.report.tables.ceilings import ceiling_lines
 from ffnbench.report.tables.conditions import in_title, latency_line
 from ffnbench.report.tables.groups import misses, workload_words
 from ffnbench.report.tables.row_notes import row_notes
-from ffnbench.report.tables.words import INTERVALS, backend_text, error_text, interval_text, listed, side_lines
-from ffnbench.result import Against, Estimate, Report, Run
-from ffnbench.stats.interval import CONFIDENCE
+from ffnbench.report.tables.words import INTERVALS, backend_text, error_text, listed, side_lines
+from ffnbench.result import Against, Report, Run
 from ffnbench.stats.verdict import NOISES
 from ffnbench.units import counted, percent
 
-if TYPE_CHECKING:
-    from ffnbench.gate.history import History
-
 MATCHED = {"params": "parameters", "flops": "FLOPs", ACTIVE_PARAMS: "active parameters"}
-MOST = 8  # rows whose mean over several runs is told
 
 
 def effort(report: Report | Run) -> str:
@@ -66,7 +59,6 @@ def details(report: Report) -> list[str]:
         *_limit(report),
         *ceiling_lines(report),
         *judged_lines(report),
-        *_over_runs(report),
         *side_lines(report.sides),
         *notes_of_run(report),
         *row_notes(report),
@@ -99,24 +91,6 @@ def judged_lines(report: Report) -> Iterator[str]:
             + f" were held against {what}"
             + f": largest error {', '.join(largest)}" * bool(largest)
         )
-
-
-def _over_runs(report: Report) -> list[str]:
-    """The mean over all runs of a file that holds several; the table shows the first."""
-    if not report.repeats:
-        return []
-    from ffnbench.gate.decision import Policy, past_of  # few files hold several runs
-
-    past = past_of(report, Policy())
-    means = [f"{label} {_over(history)}" for (label, _), history in past.rows.items() if history]
-    over = f"; over all of them, what moves between runs included: {', '.join(means[:MOST])}" if means else ""
-    over += f" and {len(means) - MOST} more" if len(means) > MOST else ""
-    return [f"this is the first of {len(report.runs)} runs{over}"]
-
-
-def _over(history: History) -> str:
-    low, high = map(math.exp, history.over_runs.interval(CONFIDENCE) or (-math.inf, math.inf))
-    return interval_text(Estimate(value=math.exp(history.mean), low=low, high=high))
 
 
 def _limit(report: Report) -> list[str]:

@@ -7,10 +7,9 @@ from collections.abc import Iterator
 from ffnbench.ffn.moe import Routing
 from ffnbench.ffn.spec import FFNSpec
 from ffnbench.metrics import HIT, LATENCY, LOAD
-from ffnbench.plan import ACTIVE_PARAMS, Case, Mode, Plan
+from ffnbench.plan import ACTIVE_PARAMS, Case, Mode, NoteKind, Plan
 from ffnbench.report.tables.words import sizing_text
 from ffnbench.result import Against, Report, Verdict, unjudged
-from ffnbench.stats.verdict import NOISES
 from ffnbench.units import IEC, digits, quantity, signed_percent
 
 WORTH_SAYING = 0.005  # of params or FLOPs beside the reference's: both numbers stand in the table
@@ -34,7 +33,8 @@ def row_notes(report: Report) -> list[str]:
 def case_notes(report: Report, label: str) -> list[str]:
     """Everything that a reader of this row should know: how it was asked, why it has no number, how far to trust it."""
     case, comparison = report.plan.case(label), report.comparison(label)
-    notes = [note.text for note in report.plan.notes if note.label == label]
+    told = [note for note in report.plan.notes if note.label == label]
+    notes = [note.text for note in told if note.kind is not NoteKind.GENERAL]
     notes += _asked(report.plan, case)
     notes += _counted(report, label)
     if case.workload.mode == Mode.BACKWARD.value and "memory" in report.plan.metrics:
@@ -45,7 +45,7 @@ def case_notes(report: Report, label: str) -> list[str]:
         notes.append("over all rounds, disturbed ones too")
     if comparison and comparison.verdict is Verdict.UNCLEAR and comparison.reason:
         notes.append(comparison.reason)
-    return notes + [note.text for note in report.notes(label) if note.kind not in NOISES]
+    return notes + [note.text for note in report.notes(label) if note.kind is NoteKind.SHORT]
 
 
 def _counted(report: Report, label: str) -> Iterator[str]:
