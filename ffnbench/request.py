@@ -1,6 +1,6 @@
 """What can be asked: every flag once, with its default and its meaning. A command's request is a list of bundles.
 
-A field is a flag: `d_ff` is `--d-ff` on the command line (cli/bundles.py makes it) and `d_ff=` in Python. Values are
+A field is a flag: `d_ff` is `--d-ff` on the command line (cli/commands.py makes it) and `d_ff=` in Python. Values are
 kept as they were typed; planning/ reads and checks them. A request is plain data, and stays in the plan made of it.
 """
 

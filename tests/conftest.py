@@ -21,7 +21,7 @@ from ffnbench.api import measuring, world
 from ffnbench.ffn.cost import Cost
 from ffnbench.ffn.spec import ImportedSpec
 from ffnbench.plan import OWN, Arm, Backend, Case, Workload
-from ffnbench.report.columns import case_records
+from ffnbench.report.csv_columns import case_records
 from ffnbench.report.records import csv_text
 from ffnbench.result import Agreement, Report
 from ffnbench.run.prober import Prober

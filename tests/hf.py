@@ -11,8 +11,8 @@ from typing import Any
 
 from ffnbench.ffn import cost
 from ffnbench.models.configs import read_groups, read_rest
+from ffnbench.models.family_reader import Row, families
 from ffnbench.models.model import ModelSpec, crosses, whole_model
-from ffnbench.models.reader import Row, families
 from ffnbench.models.transformers import build_empty
 
 Counts = Counter[int]  # parameters of an FFN, or an attention -> how many layers have one like it

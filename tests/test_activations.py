@@ -15,7 +15,7 @@ from ffnbench.ffn.modules import build_module
 from ffnbench.ffn.spec import FFNSpec, Gate, Init
 from ffnbench.ffn.variants import GATED
 from ffnbench.models.configs import read_groups
-from ffnbench.models.reader import HF_ACTIVATIONS
+from ffnbench.models.family_reader import HF_ACTIVATIONS
 
 ALL = [row.name for row in ACTIVATIONS]
 

@@ -21,7 +21,7 @@ from ffnbench.request import CompareRequest
 from ffnbench.result import Side
 from ffnbench.run.runner import run
 from ffnbench.run.session import BOOT, interpreter_of, variables_of
-from ffnbench.run.workers import start_for
+from ffnbench.run.worker_pool import start_for
 
 
 def test_an_arm_is_read_from_the_keys_of_a_variant() -> None:

@@ -23,7 +23,7 @@ from ffnbench.report.tables.block_records import block_records
 from ffnbench.report.tables.whole_model import whole_model_view
 from ffnbench.request import BlockRequest
 from ffnbench.result import Verdict
-from ffnbench.run.limits import check_fits, fit_into, memory_needed
+from ffnbench.run.what_fits import check_fits, fit_into, memory_needed
 
 GIB = 2**30
 

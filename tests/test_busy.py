@@ -14,7 +14,7 @@ from test_stats import plan_of, run_of
 from ffnbench.gate.decision import Policy, Status, exit_code, latency_findings, past_of
 from ffnbench.gate.looks import report_of
 from ffnbench.plan import CONTROL, Plan
-from ffnbench.report.columns import case_records
+from ffnbench.report.csv_columns import case_records
 from ffnbench.report.tables.compare import compare_table
 from ffnbench.report.tables.text import plain
 from ffnbench.result import Around, Comparison, Report, Run, Verdict

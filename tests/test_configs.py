@@ -17,9 +17,9 @@ from ffnbench.errors import FfnbenchError
 from ffnbench.ffn import cost
 from ffnbench.ffn.spec import Gate
 from ffnbench.models.configs import read_config, read_groups
+from ffnbench.models.family_reader import Unanswered
 from ffnbench.models.model import whole_model
 from ffnbench.models.presets import model_of
-from ffnbench.models.reader import Unanswered
 from ffnbench.planning.block import plan_block
 from ffnbench.request import BlockRequest
 
@@ -227,7 +227,7 @@ def test_the_table_is_read_when_a_config_is(arguments: list[str]) -> None:
     code = (
         f"import sys; sys.argv = ['ffnbench', *{arguments!r}]\nfrom ffnbench.cli import main\n"
         "try: main()\nexcept SystemExit: pass\n"
-        "known = sys.modules.get('ffnbench.models.reader')\n"
+        "known = sys.modules.get('ffnbench.models.family_reader')\n"
         "assert known is None or not known.families.cache_info().currsize"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, cwd=ROOT)

@@ -20,7 +20,7 @@ from ffnbench.cli import run
 from ffnbench.cli.commands import FILES, built, described
 from ffnbench.exam import Told
 from ffnbench.plan import METHOD
-from ffnbench.report.columns import case_records
+from ffnbench.report.csv_columns import case_records
 from ffnbench.report.files.store import load, report_text
 from ffnbench.report.shown_report import recompute
 from ffnbench.report.tables.compare import compare_table

@@ -28,7 +28,7 @@ from ffnbench.report.tables.compare import compare_table
 from ffnbench.report.tables.text import html_fragment, plain
 from ffnbench.request import CompareRequest, command_line
 from ffnbench.result import Report, Verdict
-from ffnbench.run.limits import check_fits, memory_needed
+from ffnbench.run.what_fits import check_fits, memory_needed
 
 LISTS = {"d_model": (64, 96), "dtype": ("float32", "bfloat16"), "mode": ("forward", "train"), "threads": (1, 2),
          "batch": (1, 3), "seq_len": (8, 16)}  # fmt: skip

@@ -10,7 +10,7 @@ import hf
 import pytest
 
 from ffnbench.errors import FfnbenchError
-from ffnbench.models.reader import families
+from ffnbench.models.family_reader import families
 
 ONE_OF_EACH_FAMILY = sorted({str(stacks): name for name, stacks in families().stacks.items()}.values())
 COMPOSITES = ["clip", "gemma3", "llava", "qwen2_5_vl"]

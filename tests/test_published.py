@@ -16,7 +16,7 @@ from ffnbench.plan import NoProbe, cost_of
 from ffnbench.planning.compare import plan_compare
 from ffnbench.planning.variant_text import parse_variant
 from ffnbench.request import CompareRequest
-from ffnbench.run.limits import check_fits, memory_needed
+from ffnbench.run.what_fits import check_fits, memory_needed
 
 GATED = FFNSpec(d_model=64, d_ff=96, activation="silu", gate=Gate.INNER)
 

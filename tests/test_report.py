@@ -17,13 +17,13 @@ from ffnbench import cost
 from ffnbench.api import measure, prepare
 from ffnbench.errors import FfnbenchError
 from ffnbench.plan import Note, NoteKind
-from ffnbench.report.columns import case_records
+from ffnbench.report.csv_columns import case_records
 from ffnbench.report.files.outputs import Outputs
 from ffnbench.report.files.store import load, report_text
 from ffnbench.report.formats import SUFFIXES
 from ffnbench.report.tables import listing
-from ffnbench.report.tables.answer import to_do, verdict_lines
 from ffnbench.report.tables.compare import compare_table
+from ffnbench.report.tables.lines_below import to_do, verdict_lines
 from ffnbench.report.tables.table import EXTRA
 from ffnbench.report.tables.text import markdown, plain
 from ffnbench.report.tables.words import interval_text

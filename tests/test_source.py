@@ -21,7 +21,7 @@ from ffnbench.request import CompareRequest
 from ffnbench.run import runner
 from ffnbench.run.runner import run
 from ffnbench.run.session import Fork, Session, WorkerLost
-from ffnbench.run.workers import WorkerGroup, WorkerPool
+from ffnbench.run.worker_pool import WorkerGroup, WorkerPool
 from ffnbench.stats.stopping import STARTERS
 from ffnbench.worker.heap import ALLOCATOR, KEEPS, SYSTEM
 

@@ -15,7 +15,7 @@ from ffnbench.api import measuring
 from ffnbench.errors import FfnbenchError
 from ffnbench.gate.decision import Finding, Status, without_gain
 from ffnbench.plan import CONTROL
-from ffnbench.report.columns import case_records
+from ffnbench.report.csv_columns import case_records
 from ffnbench.report.files.exports import bencher, github_action_benchmark
 from ffnbench.report.files.store import load, report_text
 from ffnbench.report.shown_report import ShownReport, recompute

@@ -52,7 +52,7 @@ from ffnbench.planning.sides import BASE, plan_sides, sides_asked, variant_of_si
 from ffnbench.planning.variant_text import Variant
 from ffnbench.report.output import NullSink
 from ffnbench.report.shown_report import ShownReport
-from ffnbench.report.tables.findings import check_view
+from ffnbench.report.tables.check import check_view
 from ffnbench.request import CheckRequest, SidesRequest
 from ffnbench.result import CaseCost, Environment, Report
 from ffnbench.stats.stopping import Answered

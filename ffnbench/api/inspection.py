@@ -13,10 +13,10 @@ from ffnbench.api.preparing import NULL_SINK
 from ffnbench.api.world import COUNT_TIMEOUT_S
 from ffnbench.errors import FfnbenchError
 from ffnbench.ffn.spec import ActivationSpec
+from ffnbench.models.family_reader import Unanswered
 from ffnbench.models.model import CountedModel, WholeModel, count_model
 from ffnbench.models.model import whole_model as whole_of
 from ffnbench.models.presets import config_path, model_of
-from ffnbench.models.reader import Unanswered
 from ffnbench.planning.activations import CHOSEN, every_activation, every_gated_form, parse_range, select
 from ffnbench.planning.effort import check_timeout
 from ffnbench.report.formats import Write

@@ -19,7 +19,7 @@ from ffnbench.request import Apart
 from ffnbench.result import Progress, raw_of
 from ffnbench.run.neighbours import machine_lock
 from ffnbench.run.runner import run
-from ffnbench.run.workers import Launch
+from ffnbench.run.worker_pool import Launch
 from ffnbench.stats.rounds import table_of
 from ffnbench.stats.stopping import Answered
 from ffnbench.stats.verdict import with_figures, with_suspects

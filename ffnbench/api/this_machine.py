@@ -26,10 +26,10 @@ from ffnbench.report.tables.listing import (
 )
 from ffnbench.request import SelftestRequest
 from ffnbench.result import Roof
-from ffnbench.run.limits import TRY_CUDA, listed, room_for_ceilings, why_not_seen
 from ffnbench.run.neighbours import machine_lock
 from ffnbench.run.session import WorkerLost
-from ffnbench.run.workers import Worker
+from ffnbench.run.what_fits import TRY_CUDA, listed, room_for_ceilings, why_not_seen
+from ffnbench.run.worker_pool import Worker
 from ffnbench.stats.ceilings import Ceiling
 
 CEILINGS_S = 4.5  # of looking for those of the machine; with what comes before and after it five

@@ -11,7 +11,7 @@ from ffnbench.errors import Unfinished
 from ffnbench.run.neighbours import others_now
 from ffnbench.run.prober import Prober
 from ffnbench.run.session import Session, WorkerLost
-from ffnbench.run.workers import Launch, Worker
+from ffnbench.run.worker_pool import Launch, Worker
 
 COUNT_TIMEOUT_S = 300.0
 

@@ -13,8 +13,8 @@ from pathlib import Path
 from ffnbench import jsonable
 from ffnbench.errors import FfnbenchError
 from ffnbench.files import content_of
+from ffnbench.models.family_reader import ASK, PARTS, Config, Reader, Unanswered, families
 from ffnbench.models.model import LayerGroup, ModelSpec, Rest
-from ffnbench.models.reader import ASK, PARTS, Config, Reader, Unanswered, families
 from ffnbench.names import did_you_mean
 
 A_CONFIG = "give a config.json, or the folder that holds one"

@@ -8,7 +8,7 @@ from ffnbench.gate.decision import Checked, Status, exit_code
 from ffnbench.report.answers import Shows
 from ffnbench.report.formats import View
 from ffnbench.report.records import Record, origin_record
-from ffnbench.report.tables.findings import check_view, finding_records
+from ffnbench.report.tables.check import check_view, finding_records
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)

@@ -46,7 +46,7 @@ class Reading:
 
 
 RATIOS, OF_ROOFLINE = "pictures.ratios:ratio_figure", "pictures.roofline:roofline_figure"
-OF_CASES = Reading(tables="tables.compare:compare_table", rows="columns:case_records", picture=RATIOS)
+OF_CASES = Reading(tables="tables.compare:compare_table", rows="csv_columns:case_records", picture=RATIOS)
 VIEWS = {
     Kind.COMPARE: OF_CASES,
     Kind.SIDES: OF_CASES,

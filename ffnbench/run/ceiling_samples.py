@@ -15,8 +15,8 @@ from ffnbench import jsonable
 from ffnbench.device.ceilings import caches, roofs_for
 from ffnbench.metrics import CEILINGS, ROOF
 from ffnbench.result import CaseCost, Roof, Sample
-from ffnbench.run.limits import room_for_ceilings
 from ffnbench.run.log import Found
+from ffnbench.run.what_fits import room_for_ceilings
 from ffnbench.stats.ceilings import Ceiling, Floor, floor_of, may_bind, quickest
 from ffnbench.stats.rounds import WAITED
 from ffnbench.worker.channel import Message

@@ -18,7 +18,7 @@ from ffnbench.plan import CONTROL, Case, Plan
 from ffnbench.request import SidesRequest
 from ffnbench.result import Against, Judged
 from ffnbench.run.session import WorkerLost
-from ffnbench.run.workers import Launch, Worker, start_for
+from ffnbench.run.worker_pool import Launch, Worker, start_for
 from ffnbench.worker.channel import Message
 
 SHARE = 0.01  # of a run's time that judging may take, once every case has been judged

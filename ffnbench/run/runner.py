@@ -23,12 +23,12 @@ from ffnbench.plan import Backend, Plan
 from ffnbench.result import Bound, CaseCost, Environment, FailureKind, Progress, Run, Sample, Side, Timer
 from ffnbench.run.ceiling_samples import RoofSamples
 from ffnbench.run.judging import OutputChecks
-from ffnbench.run.limits import Devices
 from ffnbench.run.log import Finder, Found
 from ffnbench.run.neighbours import Watch
 from ffnbench.run.schedule import Schedule, Tally
 from ffnbench.run.session import Session, WorkerLost
-from ffnbench.run.workers import RESTARTS, Launch, Worker, WorkerPool
+from ffnbench.run.what_fits import Devices
+from ffnbench.run.worker_pool import RESTARTS, Launch, Worker, WorkerPool
 from ffnbench.stats.rounds import Table, is_clean
 from ffnbench.stats.stopping import Answered
 from ffnbench.units import TIME, quantity

@@ -1,7 +1,7 @@
 """The worker's side of each request: open a case, take a sample, weigh it, check it. Needs torch.
 
 Before timing a subject that claims to be one of ffnbench's forms is held against a float64 reference, in the first
-worker. What its timed calls give goes to a judge in another process (output_check.py).
+worker. What its timed calls give goes to a judge in another process (output_judge.py).
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from ffnbench.gate.decision import Finding, Status
 from ffnbench.jsonable import text_of
 from ffnbench.metrics import METRICS
-from ffnbench.report.columns import case_records
+from ffnbench.report.csv_columns import case_records
 from ffnbench.result import Report
 from ffnbench.streams import visible
 from ffnbench.units import percent, signed_percent

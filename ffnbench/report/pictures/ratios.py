@@ -18,7 +18,7 @@ from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocato
 
 from ffnbench.metrics import LATENCY, PEAK
 from ffnbench.plan import Kind, Mode
-from ffnbench.report.columns import case_records
+from ffnbench.report.csv_columns import case_records
 from ffnbench.report.pictures.canvas import BLACK, drawing, literal, shortened
 from ffnbench.report.tables.details import workload_line
 from ffnbench.report.tables.words import CERTAIN, FAILED, WITHIN, interval_text, seconds_text

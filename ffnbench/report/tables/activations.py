@@ -11,11 +11,11 @@ from ffnbench.activations.table import Activation
 from ffnbench.ffn.spec import ActivationSpec
 from ffnbench.plan import Case, Group
 from ffnbench.planning.activations import REFERENCE
-from ffnbench.report.columns import LATENCY_KEYS, RATIO_KEYS, case_records
+from ffnbench.report.csv_columns import LATENCY_KEYS, RATIO_KEYS, case_records
 from ffnbench.report.formats import View, view_of
 from ffnbench.report.records import Record
-from ffnbench.report.tables.answer import answer
 from ffnbench.report.tables.details import details
+from ffnbench.report.tables.lines_below import answer
 from ffnbench.report.tables.row_notes import judging_notes
 from ffnbench.report.tables.table import EXTRA, UNKNOWN, Cell, Column, Field, TextTable, table_of_fields, timed_fields
 from ffnbench.result import Report

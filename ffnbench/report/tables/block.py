@@ -10,7 +10,6 @@ from ffnbench.ffn.spec import FFNSpec
 from ffnbench.metrics import LATENCY, PEAK
 from ffnbench.planning.block import ATTENTION, FFN, Length, lengths_of
 from ffnbench.report.records import Record
-from ffnbench.report.tables.answer import failure_line, machine_line, to_do
 from ffnbench.report.tables.block_records import (
     block_records,
     crossing,
@@ -22,6 +21,7 @@ from ffnbench.report.tables.block_records import (
 )
 from ffnbench.report.tables.conditions import in_title
 from ffnbench.report.tables.details import details
+from ffnbench.report.tables.lines_below import failure_line, machine_line, to_do
 from ffnbench.report.tables.table import (
     EXTRA,
     OF_NUMBER,

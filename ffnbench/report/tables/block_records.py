@@ -23,7 +23,7 @@ from ffnbench.ffn.attention import (
 from ffnbench.metrics import PEAK
 from ffnbench.plan import Case, Mode
 from ffnbench.planning.block import ATTENTION, FFN, TEXTBOOK, Length, lengths_of
-from ffnbench.report.columns import CONDITION_KEYS, DEVICE_KEYS, LATENCY_KEYS, RATIO_KEYS, case_records
+from ffnbench.report.csv_columns import CONDITION_KEYS, DEVICE_KEYS, LATENCY_KEYS, RATIO_KEYS, case_records
 from ffnbench.report.records import Record
 from ffnbench.report.tables.words import sizing_text
 from ffnbench.result import Estimate, Report

@@ -22,13 +22,13 @@ from ffnbench.metrics import (
     SAVED,
 )
 from ffnbench.plan import Mode, Time
-from ffnbench.report.columns import case_records
+from ffnbench.report.csv_columns import case_records
 from ffnbench.report.records import Record
-from ffnbench.report.tables.answer import answer, failure_line, general_line, machine_line
 from ffnbench.report.tables.ceilings import ceiling_fields, rate_fields
 from ffnbench.report.tables.conditions import differing as conditions_differing
 from ffnbench.report.tables.details import conditions_line, details
 from ffnbench.report.tables.groups import headings, in_groups, swept_columns
+from ffnbench.report.tables.lines_below import answer, failure_line, general_line, machine_line
 from ffnbench.report.tables.row_notes import row_notes
 from ffnbench.report.tables.table import (
     EXTRA,

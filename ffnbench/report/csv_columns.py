@@ -1,7 +1,7 @@
 """What is known of a case, column by column: the one schema of a row.
 
 CSV, JSON lists and data frames have these columns in this order; tables, pictures, exports and the rows of `block` and
-of `time-activations` take theirs from it. Everything is in base units; what is not known is None.
+of `activations --time` take theirs from it. Everything is in base units; what is not known is None.
 """
 
 from __future__ import annotations

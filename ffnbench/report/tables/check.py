@@ -15,8 +15,8 @@ from ffnbench.report.files.exports import EXPORTS, described, junit, workflow_co
 from ffnbench.report.files.store import report_text
 from ffnbench.report.formats import Longer, View, view_of
 from ffnbench.report.records import Record
-from ffnbench.report.tables.answer import general_line, machine_line
 from ffnbench.report.tables.details import effort, judged_lines, notes_of_run
+from ffnbench.report.tables.lines_below import general_line, machine_line
 from ffnbench.report.tables.table import OF_NUMBER, OF_RATIO, UNKNOWN, Cell, Column, Field, TextTable, table_of_fields
 from ffnbench.report.tables.words import CERTAIN, interval_text, listed, side_lines
 from ffnbench.stats.rounds import table_of
