@@ -19,8 +19,8 @@ class Metric:
     `group` is its name in --metrics, "" where nobody asks for it. `job` is what a worker is asked, "" for what follows
     from the closed forms alone. An exact metric is the same in every process and needs one; a timed one is sampled.
     `column` is its heading in a table (report/tables/table.py) and how long that stays, "" where it has none. In
-    Bencher's export it stands under its own name where `exported` says so. `closed_form`: a field of Cost of that name predicts
-    it, and tests hold the two equal.
+    Bencher's export it stands under its own name where `exported` says so. `closed_form`: a field of Cost of that name
+    predicts it, and tests hold the two equal.
     """
 
     name: str

@@ -1,6 +1,6 @@
 """The measuring itself, from the parent: one worker after another, rounds shuffled, nothing lost on the way.
 
-A worker is a process with a block of rounds; where it comes from is workers.py's. Only one ever measures. A case
+A worker is a process with a block of rounds; where it comes from is worker_pool.py's. Only one ever measures. A case
 that fails is dropped and told; a worker that dies is replaced without the case that killed it.
 """
 
@@ -62,7 +62,7 @@ def run(
     where nothing can be measured at all. `answered` says at the looks of a run with a precision whether the question is
     answered; by itself that is when the precision is reached. `weights` is a folder with the weights that every case
     takes over. Without `costs` nothing is known of ceilings, without `judge`, which starts the process that judges
-    outputs, nobody does. `on_found` is told of everything as it comes. `launch`, `now` and `describe` are the world
+    outputs, nobody does. `on_found` is told of everything as it comes. `launch`, `now`, `describe` and `judge` are the world
     outside: simulations and tests bring their own.
     """
     source, found = WorkerPool(plan, launch, now), Found(plan, on_found)
