@@ -62,8 +62,8 @@ def run(
     where nothing can be measured at all. `answered` says at the looks of a run with a precision whether the question is
     answered; by itself that is when the precision is reached. `weights` is a folder with the weights that every case
     takes over. Without `costs` nothing is known of ceilings, without `judge`, which starts the process that judges
-    outputs, nobody does. `on_found` is told of everything as it comes. `launch`, `now`, `describe` and `judge` are the world
-    outside: simulations and tests bring their own.
+    outputs, nobody does. `on_found` is told of everything as it comes. `launch`, `now`, `describe` and `judge` are the
+    world outside: simulations and tests bring their own.
     """
     source, found = WorkerPool(plan, launch, now), Found(plan, on_found)
     checks = OutputChecks(judge if "latency" in plan.metrics else None, weights, plan.protocol.timeout_s, now)
