@@ -92,7 +92,7 @@ class FakeWorker:
             return {"roofs": request["roofs"], "seconds": [0.001] * len(request["roofs"])}
         if request["do"] == "roof":
             return self.roof(request["roof"], self.index)
-        if request["do"] == "weigh":
+        if request["do"] == "memory":
             return {"peak_bytes": 4096, "saved_bytes": None}
         if request["do"] == "sparsity":
             return {"zero_share": 0.5, "dead_share": 0.0}

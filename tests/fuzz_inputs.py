@@ -318,7 +318,7 @@ ANSWERS: dict[str, dict[str, Any]] = {  # of jobs that conftest's worker does no
     "hf_layers": {"failure": "crash", "message": "transformers is not installed"},
     "hold": {"error": 1e-7, "tolerance": 1e-4, "exact_error": 1e-16}, "origin": {"file": "mine.py"},
 }  # fmt: skip
-JOBS = ("greeting", "open", "sample", "weigh", "describe", "count", "curve", "sparsity", *ANSWERS)
+JOBS = ("greeting", "open", "sample", "memory", "describe", "count", "curve", "sparsity", *ANSWERS)
 
 
 @dataclass(frozen=True)

@@ -169,7 +169,7 @@ def test_a_worker_needs_torch_and_the_standard_library_alone(tmp_path: Path) -> 
     label = {"label": "relu"}
     asked = [
         {"do": "plan", "plan": ours, "memory_bytes": None}, {"do": "open", "calls": None, **label},
-        {"do": "sample", "calls": 2, **label}, {"do": "weigh", **label},
+        {"do": "sample", "calls": 2, **label}, {"do": "memory", **label},
         {"do": "sparsity", **label}, {"do": "describe", "target": act}, {"do": "origin", "target": act},
         {"do": "count", "spec": spec, "workload": ours["cases"][0]["workload"]},
         {"do": "keep", "case": ours["cases"][0], "seed": 0, "folder": str(tmp_path)},

@@ -72,9 +72,9 @@ def test_compiled_forms_are_checked_and_timed(worker: Session, mode: str, forms:
     for case in plan.cases:
         assert ask(worker, "sample", case.label, calls=2)["value"] > 0
         assert_right(worker, case.label)
-        weighed = ask(worker, "weigh", case.label)
-        assert weighed["peak_bytes"] >= 4 * 16 * 32
-        assert (weighed["saved_bytes"] is None) == (mode == "forward")
+        memory = ask(worker, "memory", case.label)
+        assert memory["peak_bytes"] >= 4 * 16 * 32
+        assert (memory["saved_bytes"] is None) == (mode == "forward")
         assert ask(worker, "sample", case.label, calls=2)["value"] > 0
 
 

@@ -163,7 +163,7 @@ def test_exact_metrics_alone_say_so_and_show_failures(call) -> None:
     launch = FakeLaunch(trouble={("open", "gelu"): "oom"})
     code, out, _ = call("compare", "--metrics", "memory", launch=launch)
     assert code == 0
-    assert len({index for index, job, _ in launch.log if job == "weigh"}) == 1
+    assert len({index for index, job, _ in launch.log if job == "memory"}) == 1
     assert "intervals" not in out
     assert "out of memory" in out
     _, text, _ = call("compare", "--metrics", "memory", "--format", "csv", launch=FakeLaunch(trouble=launch.trouble))

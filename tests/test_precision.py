@@ -171,7 +171,7 @@ def test_a_module_that_switches_tf32_on_leaves_the_next_sample_as_asked(monkeypa
             assert torch.get_float32_matmul_precision() == leaves
     assert FOUND == ["highest"] * 2
     jobs.sample("mine", 1)
-    jobs.weigh("exact")
+    jobs.memory("exact")
     assert torch.get_float32_matmul_precision() == "highest"
 
 

@@ -97,7 +97,7 @@ class OutputChecks:
             return self._lost(case, plan, lost)
         finally:
             self.seconds += self.now() - start
-        return self._weigh(case, plan, found)
+        return self._concluded(case, plan, found)
 
     @property
     def judged(self) -> tuple[Judged, ...]:
@@ -156,7 +156,7 @@ class OutputChecks:
         self._keep(case, plan, {}, str(lost))
         return ""
 
-    def _weigh(self, case: Case, plan: Plan, found: Message) -> str:
+    def _concluded(self, case: Case, plan: Plan, found: Message) -> str:
         """From an answer to a reason, or none."""
         if "failure" in found:
             self._keep(case, plan, {}, found["message"])

@@ -1,4 +1,4 @@
-"""The worker's side of each request: open a case, take a sample, weigh it, check it. Needs torch.
+"""The worker's side of each request: open a case, take a sample, measure its memory, check it. Needs torch.
 
 Before timing a subject that claims to be one of ffnbench's forms is held against a float64 reference, in the first
 worker. What its timed calls give goes to a judge in another process (output_judge.py).
@@ -193,7 +193,7 @@ class Jobs:
         value, waited = self.ceilings.sample(jsonable.decode(Roof, roof), calls, self.waits)
         return {"value": value, "waited": waited}
 
-    def weigh(self, label: str) -> dict[str, Any]:
+    def memory(self, label: str) -> dict[str, Any]:
         """Exact bytes: peak of one call, in train mode what is kept for backward, and what a device's libraries keep.
 
         That comes first: what they keep is there then, and no part of the peak.
