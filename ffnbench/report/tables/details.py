@@ -44,7 +44,8 @@ def conditions_line(plan: Plan, keys: tuple[str, ...] = ("dtype", "device", "mod
     beside = [case for case in plan.shown if case.ffn != references[plan.reference_of(case.label)].ffn]
     if not beside or any(case.sizing.how != "matched" for case in beside):
         return line
-    equal = listed(MATCHED.get(case.sizing.what, case.sizing.what) for case in beside)
+    what = {MATCHED.get(case.sizing.what, case.sizing.what) for case in beside}
+    equal = max(what, key=len)  # of experts the active parameters, as in a dense form all are
     return f"{line}; equal {equal}{misses(plan)}"
 
 

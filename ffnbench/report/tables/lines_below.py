@@ -58,8 +58,11 @@ def verdict_lines(report: Report, groups: Iterable[Group] | None = None) -> list
             comparison = report.comparison(case.label)
             if comparison and comparison.verdict is not Verdict.REFERENCE:
                 rows_of.setdefault(_name(report, case), []).append((heading(group), comparison))
-    told = [f"{name} is {_in_several(rows)}" for name, rows in rows_of.items()]
-    return [f"{'; '.join(told)}"] if told else []
+    names: dict[str, list[str]] = {}
+    for name, rows in rows_of.items():
+        names.setdefault(_in_several(_name(report, report.plan.case(found[0].reference)), rows), []).append(name)
+    told = [f"{listed(alike)} {'are' if len(alike) > 1 else 'is'} {what}" for what, alike in names.items()]
+    return ["; ".join(told)] if told else []
 
 
 def _name(report: Report, case: Case) -> str:
@@ -105,12 +108,13 @@ def span(ratio: Estimate) -> str:
     return f"{' to '.join(dict.fromkeys(f'{100 * end:.{places}f}' for end in ends))}%"
 
 
-def _in_several(rows: list[tuple[str, Comparison]]) -> str:
-    """`slower everywhere`; `the same at seq_len 1, slower at seq_len 128`."""
+def _in_several(reference: str, rows: list[tuple[str, Comparison]]) -> str:
+    """`slower than relu everywhere`; `as fast as relu at seq_len 1, slower at seq_len 128`."""
     at: dict[Verdict, list[str]] = {}
     for where, comparison in rows:
         at.setdefault(comparison.verdict, []).append(where)
-    words = {Verdict.SAME: "as fast", Verdict.UNCLEAR: "not decided", Verdict.BUSY: "busy"}
+    words = {Verdict.SAME: f"as fast as {reference}", Verdict.UNCLEAR: "not decided", Verdict.BUSY: "busy",
+             Verdict.SLOWER: f"slower than {reference}", Verdict.FASTER: f"faster than {reference}"}  # fmt: skip
     told = {words.get(verdict, verdict.value): places for verdict, places in at.items()}
     if len(told) == 1:
         (word,) = told
