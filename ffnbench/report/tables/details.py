@@ -11,7 +11,7 @@ from ffnbench.report.tables.ceilings import ceiling_lines
 from ffnbench.report.tables.conditions import in_title, latency_line
 from ffnbench.report.tables.groups import misses, workload_words
 from ffnbench.report.tables.row_notes import row_notes
-from ffnbench.report.tables.words import INTERVALS, backend_text, error_text, listed, side_lines
+from ffnbench.report.tables.words import INTERVALS, backend_text, error_text, side_lines
 from ffnbench.result import Against, Report, Run
 from ffnbench.stats.verdict import NOISES
 from ffnbench.units import counted, percent
