@@ -243,7 +243,7 @@ def test_a_pipe_without_a_reader_costs_no_result(scene: Scene) -> None:
     os.mkfifo(scene.folder / "pipe.json")
     done = scene.start(*QUICK, "-q", "-o", "pipe.json").end(3)
     done.one_error()
-    done.says("FFN compare", "the whole result is in")
+    done.says("vs relu", "the whole result is in")
     scene.whole(scene.rescued(), QUICK_SAMPLES)
 
 
@@ -263,7 +263,7 @@ def test_a_disk_that_becomes_full_in_the_middle_costs_no_result(scene: Scene) ->
     )
     done = scene.shell(f"unshare -m bash -c {shlex.quote(f'{mounted} && {inside}')}").end(3)
     done.one_error()
-    done.says("cannot write 'disk/a.json': No space left on device", "the whole result is in", "FFN compare")
+    done.says("cannot write 'disk/a.json': No space left on device", "the whole result is in", "vs relu")
     assert (scene.folder / "after.json").read_bytes() == OLD
     scene.whole(scene.rescued(), MIDDLE_SAMPLES)
 

@@ -71,9 +71,12 @@ def read_groups(config: Config) -> list[LayerGroup]:
         )
     _refuse_other_parts(config, model_type)
     times = _times(config, model_type) or (1,) * len(found)
-    return [
+    counted = [
         replace(group, count=n * group.count) for n, groups in zip(times, found, strict=True) for group in groups if n
     ]
+    if not counted:
+        raise FfnbenchError(f"the {model_type} config has no layers", "is its number of layers 0?")
+    return counted
 
 
 def readers(config: Config, model_type: str) -> list[Reader]:
