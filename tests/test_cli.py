@@ -311,27 +311,6 @@ def test_a_killed_worker_is_told_and_ctrl_c_saves_and_leaves_no_process(tmp_path
 FULL = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
-def test_a_disk_that_fills_while_writing_costs_nothing(call, tmp_path: Path, monkeypatch) -> None:
-    """The old file is whole, the answer is shown, and the result is saved elsewhere."""
-    old = tmp_path / "run.json"
-    old.write_text("precious")
-
-    def full(descriptor: int) -> None:
-        raise FULL
-
-    monkeypatch.setattr(os, "fsync", full)
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    code, out, err = call("compare", "--d-model", "64", "-o", str(old))
-    assert code == 3
-    assert "vs relu" in out
-    assert f"error: cannot write '{old}': No space left on device" in err
-    assert old.read_text() == "precious"
-    (saved,) = tmp_path.glob("ffnbench-*.json")
-    assert f"the whole result is in {saved}" in err
-    assert api.load(str(saved)).samples
-    assert {p.name for p in tmp_path.iterdir()} == {"run.json", saved.name}
-
-
 @pytest.fixture
 def saved(call, tmp_path: Path) -> Path:
     """A run in a file."""
@@ -374,6 +353,8 @@ def test_report_notices_an_edited_figure_and_shows_the_true_one(call, saved: Pat
 DAMAGES = [
     (lambda text: text[: len(text) // 2], "is not a whole ffnbench report", "cut off"),
     (lambda text: text.replace('"schema": 2', '"schema": 7'), "has schema 7, this ffnbench reads schema 2", "again"),
+    (lambda text: "[]", "has schema None", "again"),
+    (lambda text: '{"schema": 2, "plam": 3}', "is not a whole ffnbench report", "again"),
     (
         lambda text: re.sub(r'("order": 0, "value": )[\d.e-]+', r"\g<1>-1.0", text, count=1),
         "a latency of -1 is none",
