@@ -19,7 +19,8 @@ HEIGHT, LEGEND_ROW = 4.3, 0.2  # inches: the axes with their titles, and a row o
 DERIVATIVE_REACH = (-0.6, 2.1)
 WIDEST, NARROWEST = 3.0, 1.2  # points, of the first line and the last: where curves are one line, all are seen
 LETTERS = 12  # of the legend's that an inch has room for, with what stands before them
-MARKERS_OF_CURVE, SIZES = 6, {"markersize": 5.5, "markeredgewidth": 1.0}
+MARKERS_OF_CURVE = 6
+SIZES: dict[str, Any] = {"markersize": 5.5, "markeredgewidth": 1.0}
 BAR, ROOM = 0.035, 1.35  # of the height: a dead zone, and that of all of them in bars
 
 

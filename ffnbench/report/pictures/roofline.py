@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from math import atan2, ceil, degrees, inf
+from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -172,7 +173,8 @@ def _in_sight(found: Roofline, low: float, high: float) -> list[tuple[Ceiling, f
 
 def _lines(axes: Axes, found: Roofline) -> None:
     """Each is named along itself: the fastest above its line, the others below theirs."""
-    lines, figure = _in_sight(found, *axes.get_xlim()), axes.figure
+    figure: Any = axes.figure
+    lines = _in_sight(found, *axes.get_xlim())
     for line, start, end in lines:
         is_bytes = line.roof.bound is Bound.BYTES
         axes.plot(
