@@ -60,11 +60,12 @@ def ratio_figure(report: Report) -> Figure:
     """The ratios on the left where there are any, one narrow panel of bars for each amount that is known."""
     places, headings = _places(report)
     names = [_name(report, label) for label in places]
-    compared = any(c.ratio and c.verdict is not Verdict.REFERENCE for c in report.comparisons)
     operations = report.plan.kind == Kind.ACTIVATIONS.value
     amounts = {record["label"]: record for record in case_records(report, ["label", *PANELS])}
     keys = [key for key in PANELS if any(amounts[label][key] for label in places)]
     keys = [key for key in keys if not operations or key == "latency_s"]
+    rows = [label for label in places if not report.plan.is_reference(label) or report.failure(label)]
+    compared = bool(rows and report.environment and LATENCY in report.plan.metrics) or not keys
     row = FOLDED if any("\n" in name for name in names) else ROW
     size = WIDTH, AROUND + row * len(places) + HEADING * len(headings)
     with drawing(**LOOK):
