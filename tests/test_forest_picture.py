@@ -44,13 +44,18 @@ def figure(report: Report) -> Figure:
 
 def marks(figure: Figure) -> dict[str, float]:
     """The markers on the axis of ratios, from above, with their places."""
-    lines = [line for line in figure.axes[0].lines if line.get_marker() in {mark for mark, _, _ in MARKS.values()}]
+    lines = [line for line in figure.axes[0].lines if line.get_marker() in {mark for mark, _ in MARKS.values()}]
     lines.sort(key=lambda line: line.get_ydata()[0])
     return [
         (line.get_marker(), line.get_markerfacecolor(), float(line.get_xdata()[0]))
         for line in lines
         if line.get_markersize() > 3
     ]
+
+
+def said(figure: Figure) -> list[str]:
+    """What stands below the names."""
+    return [text.get_text() for text in figure.axes[0].get_yticklabels(minor=True)]
 
 
 def test_each_row_has_its_ratio_and_a_marker_that_tells_its_verdict_without_colour(
@@ -62,21 +67,27 @@ def test_each_row_has_its_ratio_and_a_marker_that_tells_its_verdict_without_colo
     assert [(marker, face == "white") for marker, face, _ in found] == [
         ("s", False), ("o", False), (">", False), ("<", False), ("o", True),
     ]  # fmt: skip
-    shapes = {(marker, verdict in (Verdict.UNCLEAR, Verdict.BUSY)) for verdict, (marker, _, _) in MARKS.items()}
+    shapes = {(marker, verdict is Verdict.UNCLEAR) for verdict, (marker, _) in MARKS.items()}
     assert len(shapes) == len(MARKS)
     told = [text.get_text() for legend in figure.legends for text in legend.get_texts()]
-    assert told == ["slower", "faster", "same within 2%", "can't tell"]
+    assert told == ["slower", "faster", "same", "can't tell", "same: within 2%"]
     low, high = figure.axes[0].get_xlim()
     assert all(low < x < high for _, _, x in found)
 
 
 def test_bars_are_as_long_as_what_they_stand_for(figure: Figure) -> None:
     """By hand at d_model 64: classic 2 * 64 * 256 parameters, twice that in FLOPs."""
-    assert [axes.get_title(loc="left") for axes in figure.axes[1:]] == ["params", "FLOPs\n/token", "act.\npeak"]
-    for axes, text in zip(figure.axes[1:3], ("32.8 k", "65.5 k"), strict=True):
+    titles = ["latency\nms", "params\nk", "FLOPs\nk/tok", "peak\nKiB"]
+    assert [axes.get_title(loc="left") for axes in figure.axes[1:]] == titles
+    for axes, text in zip(figure.axes[2:4], ("32.8", "65.5"), strict=True):
         assert axes.texts[0].get_text() == text
-    wide = ratio_figure(run("relu,wide=relu@d_ff=512", match="none"))
-    assert [bar.get_width() for bar in wide.axes[1].patches] == pytest.approx([0.5, 1.0])
+    wide = ratio_figure(run("relu,wide=relu@d_ff=40000", match="none"))
+    assert [bar.get_width() for bar in wide.axes[2].patches] == pytest.approx([256 / 40000, 1.0])
+    numbers = [text.get_text() for text in wide.axes[2].texts]
+    assert numbers == ["0.0328", "5.12"]  # one unit
+    for axes in wide.axes[1:]:  # never over a bar
+        zero = axes.transData.transform((0, 0))[0]
+        assert all(text.get_window_extent().x1 < zero for text in axes.texts)
 
 
 @pytest.mark.parametrize(
@@ -92,15 +103,16 @@ def test_all_texts_are_inside_a_papers_column(variants: str) -> None:
     figure = ratio_figure(run(variants, mode="train", match="none"))
     assert figure.get_size_inches()[0] == WIDTH
     box = figure.bbox
-    texts = [text for axes in figure.axes for text in (*axes.texts, *axes.get_yticklabels(), axes.title)]
+    texts = [text for axes in figure.axes for text in (*axes.texts, *axes.get_yticklabels(which="both"), axes.title)]
     for text in [text for text in texts if text.get_text() and text.get_visible()]:
         place = text.get_window_extent()
         assert box.x0 - 2 <= place.x0 < place.x1 <= box.x1 + 2, text.get_text()
         assert text.get_fontsize() >= 5.5
     names = [text.get_window_extent() for text in figure.axes[0].get_yticklabels()]
-    assert all(upper.y0 >= lower.y1 - 1 for upper, lower in pairwise(names))
-    said = [text.get_window_extent() for text in figure.axes[0].texts]
-    assert max(one.x1 for one in said) <= figure.axes[1].bbox.x0 + 1
+    said = [text.get_window_extent() for text in figure.axes[0].get_yticklabels(minor=True)]
+    rows = [one for pair in zip(names, said, strict=True) for one in pair]
+    assert all(upper.y0 >= lower.y1 - 1 for upper, lower in pairwise(rows))
+    assert not figure.axes[0].texts  # nothing stands over the reference line
     headings = [
         axes.title.get_window_extent() if axes.title.get_text() else axes._left_title.get_window_extent()
         for axes in figure.axes[1:]
@@ -111,8 +123,16 @@ def test_all_texts_are_inside_a_papers_column(variants: str) -> None:
 def test_a_failed_row_says_so_and_stays() -> None:
     figure = ratio_figure(run("relu,gelu,swiglu", {("open", "gelu"): "oom"}))
     assert [text.get_text() for text in figure.axes[0].get_yticklabels()] == ["relu", "gelu", "swiglu"]
-    assert "failed: out of memory" in [text.get_text() for text in figure.axes[0].texts]
+    assert said(figure)[1] == "out of memory"
     assert len(marks(figure)) == 2
+
+
+def test_a_busy_row_is_not_drawn_and_an_interrupted_run_says_so(report: Report) -> None:
+    samples = tuple(replace(s, waited=0.5 if s.case == "gelu" else 0.01) for s in report.samples)
+    figure = ratio_figure(recompute(replace(report, samples=samples, interrupted=True)))
+    assert said(figure)[:2] == ["reference", "busy"]
+    assert len(marks(figure)) == len(TIMES) - 1
+    assert figure.get_suptitle().endswith("; interrupted")
 
 
 def test_an_interval_that_is_too_wide_hides_no_other_row() -> None:

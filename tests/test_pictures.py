@@ -10,8 +10,9 @@ import pytest
 from matplotlib.figure import Figure
 
 from ffnbench.activations.facts import Facts
+from ffnbench.activations.table import ACTIVATIONS
 from ffnbench.errors import FfnbenchError
-from ffnbench.report.pictures.canvas import render
+from ffnbench.report.pictures.canvas import pens, render
 from ffnbench.report.pictures.curves import curves_figure
 from ffnbench.report.pictures.surfaces import gated_figure
 from ffnbench.result import Curve
@@ -36,6 +37,7 @@ def relu(x: np.ndarray) -> np.ndarray:
 
 
 RELU = curve(relu, flat=((-4.0, 0.0),))
+COLOURS = [pen["color"] for pen in pens(["relu", "relu2"])]
 RELU2 = curve(lambda x: relu(x) ** 2, flat=((-4.0, 0.0),))
 
 
@@ -62,23 +64,35 @@ def pieces(figure: Figure, colour: str, panel: int = 0) -> list:
 
 def test_each_dead_zone_has_a_bar_of_its_colour_below_all_curves(pair: Figure) -> None:
     bars = [line for line in pair.axes[0].lines if line.get_linewidth() == 3.5]
-    assert [(line.get_color(), list(line.get_xdata())) for line in bars] == [("black", [-4, 0]), ("#D55E00", [-4, 0])]
+    assert [(line.get_color(), list(line.get_xdata())) for line in bars] == [(colour, [-4, 0]) for colour in COLOURS]
     heights = [line.get_ydata()[0] for line in bars]
     assert pair.axes[0].get_ylim()[0] < heights[1] < heights[0] < 0
     assert pair.axes[0].get_xlabel() == "x; bars: zero gradient"
 
 
+def test_a_pen_is_its_names_own_and_twenty_can_be_told_apart_in_grey() -> None:
+    """Beside whatever stands before it; a name of the user's gives way to one of the table."""
+    table = [activation.name for activation in ACTIVATIONS]
+    of = dict(zip(table, pens(table), strict=True))
+    assert pens(["gelu", "relu"]) == [of["gelu"], of["relu"]]
+    assert pens(["mine.py:f", *table])[1:] == pens(table)
+    assert pens(["a", "b"])[0] == pens(["a"])[0]
+    for names in (table, [f"v{i}" for i in range(20)]):
+        assert len({(pen["marker"], pen["markerfacecolor"] == "white") for pen in pens(names)}) == 20
+    assert len({pen["color"] for pen in pens(table[:12])}) == 12
+
+
 def test_where_two_curves_are_one_line_both_are_seen(pair: Figure) -> None:
     """relu2 is drawn over relu, and narrower."""
     for panel in (0, 1):
-        (below,), (above,) = (pieces(pair, colour, panel) for colour in ("black", "#D55E00"))
+        (below,), (above,) = (pieces(pair, colour, panel) for colour in COLOURS)
         assert above.get_linewidth() < below.get_linewidth() - 1
 
 
 def test_a_slope_that_does_not_exist_is_a_gap() -> None:
     slope = [*RELU.slope[:200], None, *RELU.slope[201:]]
     figure = figure_of({"relu": Curve(x=RELU.x, y=RELU.y, slope=tuple(slope), flat=RELU.flat)})
-    drawn = np.concatenate([line.get_ydata() for line in pieces(figure, "black", 1)])
+    drawn = np.concatenate([line.get_ydata() for line in pieces(figure, COLOURS[0], 1)])
     assert np.isnan(drawn).any()
     nowhere = Curve(x=RELU.x, y=RELU.y, slope=(None,) * len(RELU.x), flat=())
     assert all(map(math.isfinite, figure_of({"f": nowhere}).axes[1].get_ylim()))

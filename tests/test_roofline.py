@@ -106,6 +106,21 @@ def test_lines_are_the_best_roofs_and_meet_at_the_ridge() -> None:
     assert said == ["420 GFLOP/s: float32, oneDNN", "38.0 GB/s: memory\ntorch.sum"]
 
 
+@pytest.mark.parametrize(("seq_len", "seconds"), [(512, 0.02), (1, 1e-3), (2048, 0.06)])
+def test_the_axes_fit_the_dots(seq_len: int, seconds: float) -> None:
+    """A ridge is in sight where it is near; a line that is not has no name either."""
+    figure = roofline_figure(report_of("swiglu", lambda *_: seconds, seq_len=seq_len))
+    (x, y), (left, right), (bottom, top) = at(drawn(figure)["swiglu"]), *(
+        getattr(figure.axes[0], f"get_{axis}lim")() for axis in "xy"
+    )  # fmt: skip
+    assert left < x < right < 100 * x
+    assert left > x / 100
+    assert bottom < y < top < 100 * bottom
+    ridge = 420 / 38
+    assert (left < ridge < right) == (x / 20 < ridge < x * 20)
+    assert len(figure.axes[0].texts) == 1 + (left < ridge < right)
+
+
 def test_each_dtype_has_its_products_and_each_level_that_was_met_its_bytes() -> None:
     report = report_of(
         "full=swiglu@seq_len=1,half=swiglu@seq_len=1@dtype=bf16",

@@ -11,7 +11,7 @@ from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter, PercentF
 
 from ffnbench.ffn.attention import projection_flops
 from ffnbench.planning.block import Length, lengths_of
-from ffnbench.report.pictures.canvas import BLACK, DPI, drawing, literal, pen, shortened
+from ffnbench.report.pictures.canvas import BLACK, COLOURS, DPI, drawing, ended, literal, shortened
 from ffnbench.report.tables.block_records import (
     PRODUCTS,
     crossing,
@@ -22,18 +22,21 @@ from ffnbench.report.tables.block_records import (
     sees,
     spec_of,
 )
-from ffnbench.report.tables.words import sizing_text
+from ffnbench.report.tables.words import sizing_text, verdict_text
 from ffnbench.result import Report
 from ffnbench.units import SI, scale
 
 SIZE = (10.0, 4.2)  # inches
 POINTS = 200
 BESIDE = 4  # how far the curves go on beyond the shortest and the longest length, and beyond the crossing
-FFN_PEN, ATTENTION_PEN = 1, 2
+FFN, ATTENTION = COLOURS[1:3]
 
 
 def block_figure(report: Report) -> Figure:
-    """On the left what is counted, on the right the FFN's share: of FLOPs as a curve, of the measured time as dots."""
+    """On the left what is counted, on the right the FFN's share: of FLOPs as a curve, of the measured time as dots.
+
+    A length whose time can't be told says why at its place.
+    """
     lengths, kinds = list(lengths_of(report.plan)), kinds_of(report)
     spec, ffn, passes = spec_of(lengths[0]), lengths[0].ffn, PRODUCTS[lengths[0].ffn.workload.mode]
     flops, layers = report.cost(report.plan.reference).flops_forward, sum(k.attention.layers or 1 for k in kinds)
@@ -52,7 +55,7 @@ def block_figure(report: Report) -> Figure:
         kind = f"{spec.name} attention, {spec.heads} heads" + ", causal" * spec.causal
         kind += f", seeing {sees(spec)}" if spec.window and len(kinds) == 1 else ""
         title = f"{ffn.variant} ({sizing_text(ffn.sizing)}) beside {kind}"
-        figure.suptitle(literal(shortened(title, 110)), fontsize="medium")
+        figure.suptitle(literal(shortened(title, 110) + ended(report)), fontsize="medium")
     return figure
 
 
@@ -68,11 +71,12 @@ def _frame(axes: Axes, x: np.ndarray, crossing: int) -> None:
 def _counts(axes: Axes, x: np.ndarray, ffn: float | None, projections: float, attention: np.ndarray, mean: str) -> None:
     unit, size = scale([n for n in (ffn, projections) if n], SI)
     axes.set_yscale("log")
-    axes.plot(x, attention / size, **pen(ATTENTION_PEN), label="attention" + mean)
-    how = pen(ATTENTION_PEN) | {"linestyle": "--", "linewidth": 1, "alpha": 0.6}
-    axes.axhline(projections / size, **how, label="its projections alone")
+    axes.plot(x, attention / size, color=ATTENTION, label="attention" + mean)
+    axes.axhline(
+        projections / size, color=ATTENTION, linestyle="--", linewidth=1, alpha=0.6, label="its projections alone"
+    )
     if ffn is not None:
-        axes.axhline(ffn / size, **pen(FFN_PEN), label="FFN")
+        axes.axhline(ffn / size, color=FFN, label="FFN")
     axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
     axes.yaxis.set_minor_formatter(NullFormatter())
@@ -85,8 +89,12 @@ def _shares(
 ) -> None:
     drawn: list[Any] = []
     if of_flops is not None:
-        drawn += axes.plot(x, of_flops, **pen(FFN_PEN), label="of FLOPs" + mean)
+        drawn += axes.plot(x, of_flops, color=FFN, label="of FLOPs" + mean)
     found = [(n.seq_len, ffn_share(ratio_to_ffn(report, n.attention.label))) for n in lengths]
+    for length, (at, share) in zip(lengths, found, strict=True):
+        if share is None or share.low is None:
+            why, _ = verdict_text(report, length.attention.label)
+            axes.annotate(why, (at, 0.97), rotation=90, ha="center", va="top", fontsize="small")
     if dots := [(n, s.value, s.low, s.high) for n, s in found if s and s.low is not None and s.high is not None]:
         at, value, low, high = (np.array(column) for column in zip(*dots, strict=True))
         bars = np.array([value - low, high - value])

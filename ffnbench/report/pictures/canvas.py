@@ -1,26 +1,34 @@
 """What all pictures share: pens, texts that fit, and the bytes of a file. No display needed.
 
-Colours are Okabe & Ito's (2008), which colour-blind readers can tell apart; beyond seven curves the line style
-changes as well.
+Colours are Okabe & Ito's (2008), which colour-blind readers can tell apart, and some more; a print in grey tells curves
+by their markers. A pen belongs to a name, so that an activation looks the same in every picture.
 """
 
 from __future__ import annotations
 
 import io
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from itertools import chain, count
 from typing import Any
+from zlib import crc32
 
 import matplotlib
 import matplotlib.style
 from matplotlib.figure import Figure
 
+from ffnbench.activations.table import ACTIVATIONS
+from ffnbench.result import Report
 from ffnbench.streams import visible
 
 BLACK = "black"
-COLOURS = (BLACK, "#D55E00", "#0072B2", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
-LINES: tuple[Any, ...] = ("-", (0, (5, 2)), (0, (1, 1.2)), (0, (5, 1.5, 1, 1.5)))
+COLOURS = (
+    BLACK, "#D55E00", "#0072B2", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#882255", "#6A3DD0", "#8C6239", "#999933",
+    "#808080",
+)  # fmt: skip
+MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", "*", "p")
+LOOKS = 2 * len(MARKERS)  # full, then hollow
 DPI = 150  # of a picture for a page; those for a column of a paper have 300
 STYLE = {
     "axes.spines.top": False, "axes.spines.right": False, "axes.axisbelow": True, "axes.grid": True,
@@ -44,13 +52,22 @@ def render(figure: Figure, suffix: str, *, texts: bool = False) -> bytes:
     return buffer.getvalue()
 
 
-def pen(i: int) -> dict[str, Any]:
-    """Colour and line style of the i-th curve."""
-    beyond = i - len(COLOURS)
-    return {
-        "color": COLOURS[i % len(COLOURS)],
-        "linestyle": LINES[1 + beyond % (len(LINES) - 1)] if beyond >= 0 else LINES[0],
-    }
+def pens(names: Iterable[str]) -> list[dict[str, Any]]:
+    """A pen for each name: of an activation by its place in the table, of another one by what its letters give."""
+    table = [activation.name for activation in ACTIVATIONS]
+    places: dict[str, int] = {}
+    for name in sorted(names := list(names), key=lambda name: name not in table):
+        first = table.index(name) if name in table else crc32(name.encode()) % LOOKS
+        beside = chain(range(first, LOOKS), range(first), count(LOOKS))
+        places[name] = next(place for place in beside if place not in places.values())
+    return [_pen(places[name]) for name in names]
+
+
+def _pen(place: int) -> dict[str, Any]:
+    """Colour and marker of a place."""
+    colour = COLOURS[place % len(COLOURS)]
+    face = "white" if place // len(MARKERS) % 2 else colour
+    return {"color": colour, "marker": MARKERS[place % len(MARKERS)], "markerfacecolor": face}
 
 
 def literal(text: str) -> str:
@@ -62,3 +79,8 @@ def literal(text: str) -> str:
 def shortened(text: str, most: int = 120) -> str:
     """A text of at most so many letters."""
     return text if len(text) <= most else text[: most - 1] + "…"
+
+
+def ended(report: Report) -> str:
+    """What the title of a run that was not finished ends with."""
+    return "; interrupted" if report.interrupted else "; ended early" if report.stopped else ""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import textwrap
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -11,13 +12,15 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from ffnbench.activations.facts import Facts
-from ffnbench.report.pictures.canvas import BLACK, DPI, drawing, literal, pen
+from ffnbench.report.pictures.canvas import BLACK, DPI, drawing, literal, pens
 from ffnbench.result import Curve
 
 HEIGHT, LEGEND_ROW = 4.3, 0.2  # inches: the axes with their titles, and a row of the legend
 DERIVATIVE_REACH = (-0.6, 2.1)
 WIDEST, NARROWEST = 3.0, 1.2  # points, of the first line and the last: where curves are one line, all are seen
 LETTERS = 12  # of the legend's that an inch has room for, with what stands before them
+MARKERS_OF_CURVE = 6
+SIZES: dict[str, Any] = {"markersize": 5.5, "markeredgewidth": 1.0}
 BAR, ROOM = 0.035, 1.35  # of the height: a dead zone, and that of all of them in bars
 
 
@@ -37,11 +40,12 @@ def curves_figure(curves: dict[str, Curve], facts: dict[str, Facts], *, derivati
         axes: Any = figure.subplots(1, 2 if derivative else 1, squeeze=False)[0]
         reach = 1.02 * max(abs(x[0]), abs(x[-1]), 1.0)  # a square function must not flatten the others
         _frame(axes[0], x, _limits(values, -reach, reach), "f(x)")
-        _mark_dead_zones(axes[0], curves)
-        _draw(axes[0], x, values, labels)
+        looks = pens(curves)
+        _mark_dead_zones(axes[0], curves, looks)
+        _draw(axes[0], x, values, labels, looks)
         if derivative:
             _frame(axes[1], x, _limits(slopes, *DERIVATIVE_REACH), "f'(x)")
-            _draw(axes[1], x, slopes, [""] * len(labels))
+            _draw(axes[1], x, slopes, [""] * len(labels), looks)
         figure.legend(loc="outside lower center", ncols=columns, handlelength=3.2)
     return figure
 
@@ -71,14 +75,16 @@ def _legend_text(name: str, facts: Facts | None) -> str:
     return literal(f"{name}  (min {value} at {place})")
 
 
-def _draw(axes: Axes, x: np.ndarray, values: np.ndarray, labels: list[str]) -> None:
-    """The curves, each narrower than the one below it; where one jumps there is a gap."""
+def _draw(axes: Axes, x: np.ndarray, values: np.ndarray, labels: list[str], looks: Sequence[dict[str, Any]]) -> None:
+    """The curves, each narrower than the one below it, with markers at places of its own; where one jumps, a gap."""
     widths = np.linspace(WIDEST, NARROWEST, len(values)) if len(values) > 1 else [1.8]
-    for i, (y, width, label) in enumerate(zip(values, widths, labels, strict=True)):
+    apart = max(1, len(x) // MARKERS_OF_CURVE)
+    for i, (y, width, label, look) in enumerate(zip(values, widths, labels, looks, strict=True)):
         gaps: np.ndarray = _jumps(y) + 1
         axes.plot(
-            np.insert(x, gaps, np.nan), np.insert(y, gaps, np.nan), linewidth=width, zorder=3, label=label, **pen(i)
-        )
+            np.insert(x, gaps, np.nan), np.insert(y, gaps, np.nan), linewidth=width, zorder=3, label=label,
+            markevery=(int(apart * (i + 0.5) / len(values)), apart), **SIZES, **look,
+        )  # fmt: skip
 
 
 def _jumps(y: np.ndarray) -> np.ndarray:
@@ -88,16 +94,16 @@ def _jumps(y: np.ndarray) -> np.ndarray:
     return np.nonzero((change > 0.2) & (change > 20 * max(typical, 1e-9)))[0]
 
 
-def _mark_dead_zones(axes: Axes, curves: dict[str, Curve]) -> None:
-    """Bars under the curves, one row an activation in its colour: there its gradient is exactly zero."""
-    dead = [(i, curve.flat) for i, curve in enumerate(curves.values()) if curve.flat]
+def _mark_dead_zones(axes: Axes, curves: dict[str, Curve], looks: Sequence[dict[str, Any]]) -> None:
+    """Bars under the curves, one row an activation with its pen: there its gradient is exactly zero."""
+    dead = [(look, curve.flat) for look, curve in zip(looks, curves.values(), strict=True) if curve.flat]
     if not dead:
         return
     bottom, top = axes.get_ylim()
     step = min(BAR, 0.5 / len(dead)) * (top - bottom)
     axes.set_ylim(bottom - ROOM * step * len(dead), top)
-    for row, (i, zones) in enumerate(dead):
+    for row, (look, zones) in enumerate(dead):
         y = bottom - step * (row + 0.7)
         for zone in zones:
-            axes.plot(zone, (y, y), linewidth=3.5, alpha=0.75, solid_capstyle="butt", zorder=4, **pen(i))
+            axes.plot(zone, (y, y), linewidth=3.5, alpha=0.75, solid_capstyle="butt", zorder=4, **SIZES, **look)
     axes.set_xlabel("x; bars: zero gradient")

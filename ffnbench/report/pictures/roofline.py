@@ -8,18 +8,21 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from itertools import cycle
-from math import atan2, ceil, degrees
+from math import atan2, ceil, degrees, inf
+from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.patheffects import withStroke
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+from matplotlib.transforms import offset_copy
 
 from ffnbench.errors import FfnbenchError
 from ffnbench.metrics import LATENCY
 from ffnbench.plan import Case
-from ffnbench.report.pictures.canvas import BLACK, COLOURS, drawing, literal, shortened
+from ffnbench.report.pictures.canvas import BLACK, drawing, ended, literal, pens, shortened
 from ffnbench.report.tables.ceilings import no_ceilings
+from ffnbench.report.tables.details import workload_line
 from ffnbench.result import Bound, Report, Roof
 from ffnbench.stats.ceilings import Ceiling, ceilings_of, needed_by, read_bytes
 from ffnbench.units import IEC, SI, quantity
@@ -29,14 +32,14 @@ LEGEND_ROW, LEGEND_AROUND = 0.115, 0.05
 DPI = 300
 FONTS = {"font.size": 7, "xtick.labelsize": 6.5, "ytick.labelsize": 6.5, "axes.labelsize": 7, "axes.linewidth": 0.6}
 SMALL = 6.0  # points: the least letters
-MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<")  # one more than colours, so that a pair comes again after 56 cases
-MARKER = 4.2  # points: across a dot
+MARKER, GAP = 4.2, 1.2  # points: across a dot, between a line and its name
+HALO = [withStroke(linewidth=1.4, foreground="white")]  # where a name and another line cross
 LONGEST, LETTERS_ACROSS, LETTERS_OF_KEY = 64, 72, 4  # letters of a name, of a row of the legend, beside each name there
 ALIKE = 0.1  # lines that are no farther apart are one
 GIGA = 1e9
-# factors: room on all sides, and on both sides of the ridge; the least height of the axes; from when on every decade
-# has one number only
-AROUND, BESIDE_RIDGE, TALL, MANY_DECADES = 1.9, 8.0, 25.0, 300.0
+# factors: room on all sides, and across a single dot; beyond a ridge, and how far from the dots it is shown; the least
+# height of the axes; from when on every decade has one number only
+AROUND, ACROSS, BESIDE_RIDGE, NEAR, TALL, MANY_DECADES = 1.9, 3.0, 3.0, 20.0, 4.0, 300.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,6 +51,7 @@ class Dot:
     rate: float
     low: float
     high: float
+    busy: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,7 +94,7 @@ def _dot(report: Report, case: Case) -> Dot | None:
     if latency is None or report.failure(case.label) or not needed.flops:
         return None
     rate, low, high = (needed.flops / (s or latency.value) for s in (latency.value, latency.high, latency.low))
-    return Dot(case=case, intensity=needed.flops / needed.bytes, rate=rate, low=low, high=high)
+    return Dot(case=case, intensity=needed.flops / needed.bytes, rate=rate, low=low, high=high, busy=latency.disturbed)
 
 
 def _apart(lines: Iterable[Ceiling]) -> tuple[Ceiling, ...]:
@@ -116,17 +120,20 @@ def roofline_figure(report: Report) -> Figure:
         _frame(axes, found)
         _lines(axes, found)
         names = [shortened(dot.case.label, LONGEST) for dot in found.dots]
-        for dot, name, colour, marker in zip(found.dots, names, cycle(COLOURS), cycle(MARKERS), strict=False):
+        looks = pens(dot.case.label for dot in found.dots)
+        for dot, name, look in zip(found.dots, names, looks, strict=True):
             x, y = dot.intensity, dot.rate / GIGA
-            axes.plot([x, x], [dot.low / GIGA, dot.high / GIGA], color=colour, linewidth=0.9, zorder=2)
-            axes.plot(  # with a white edge where it lies on another one
-                [x], [y], linestyle="", marker=marker, color=colour, markersize=MARKER, markeredgecolor="white",
-                markeredgewidth=0.4, zorder=3, gid=dot.case.label, label=literal(name),
+            axes.plot([x, x], [dot.low / GIGA, dot.high / GIGA], color=look["color"], linewidth=0.9, zorder=2)
+            axes.plot(
+                [x], [y], linestyle="", markersize=MARKER, markeredgewidth=0.8, zorder=3, gid=dot.case.label,
+                label=literal(name) + " (busy)" * dot.busy, **look,
             )  # fmt: skip
         columns = max(1, min(3, len(names), LETTERS_ACROSS // (max(map(len, names)) + LETTERS_OF_KEY)))
         figure.set_size_inches(WIDTH, HEIGHT + LEGEND_ROW * ceil(len(names) / columns) + LEGEND_AROUND)
         figure.legend(loc="outside lower center", ncols=columns, fontsize=SMALL, borderpad=0,
                       labelspacing=0.25, handletextpad=0.2, columnspacing=1.0, handlelength=1.4)  # fmt: skip
+        if said := ended(report):
+            figure.suptitle(workload_line(report.plan) + said, fontsize=SMALL)
     return figure
 
 
@@ -136,17 +143,18 @@ def _at(line: Ceiling, intensity: float) -> float:
 
 
 def _frame(axes: Axes, found: Roofline) -> None:
-    """Both axes logarithmic, with room for all dots, for the ridge and for the names of the lines."""
+    """Both axes logarithmic, around the dots: with the ridges that are near, and with the ceilings above the dots."""
     axes.set(xscale="log", yscale="log", xlabel="FLOP per byte of weights, input and output", ylabel="GFLOP/s")
     across = [dot.intensity for dot in found.dots]
+    first, last = min(across), max(across)
     ridges = [top.rate / under.rate for top in found.products for under in found.bytes_]
-    tops = [dot.high for dot in found.dots] + [_at(line, min(across)) for line in found.products or found.bytes_]
+    near = [ridge for ridge in ridges if first / NEAR < ridge < last * NEAR]
     axes.set_xlim(
-        min([min(across) / AROUND, *(ridge / BESIDE_RIDGE for ridge in ridges)]),
-        max([max(across) * AROUND, *(ridge * BESIDE_RIDGE for ridge in ridges)]),
+        min([first / ACROSS, *(ridge / BESIDE_RIDGE for ridge in near)]),
+        max([last * ACROSS, *(ridge * BESIDE_RIDGE for ridge in near)]),
     )
-    low = min(min(dot.low for dot in found.dots) / AROUND, max(tops) / TALL)
-    axes.set_ylim(low / GIGA, max(tops) * AROUND / GIGA)
+    tops = [*(dot.high for dot in found.dots), *(_at(line, end) for line, _, end in _in_sight(found, *axes.get_xlim()))]
+    axes.set_ylim(min(min(dot.low for dot in found.dots) / AROUND, max(tops) / TALL) / GIGA, max(tops) * AROUND / GIGA)
     for axis, (first, last) in ((axes.xaxis, axes.get_xlim()), (axes.yaxis, axes.get_ylim())):
         axis.set_major_locator(LogLocator(subs=(1, 2, 5) if last / first < MANY_DECADES else (1,), numticks=12))
         axis.set_minor_locator(LogLocator(subs="all", numticks=12))
@@ -154,30 +162,33 @@ def _frame(axes: Axes, found: Roofline) -> None:
         axis.set_minor_formatter(NullFormatter())
 
 
-def _lines(axes: Axes, found: Roofline) -> None:
-    """Bytes rise up to the highest line of products; products go on from where the fastest bytes reach them.
+def _in_sight(found: Roofline, low: float, high: float) -> list[tuple[Ceiling, float, float]]:
+    """The ceilings with their ends: bytes rise up to the highest products, which go on from there."""
+    top = max((line.rate for line in found.products), default=inf)
+    fastest = max((line.rate for line in found.bytes_), default=inf)
+    spans = [(line, max(low, line.rate / fastest), high) for line in found.products]
+    spans += [(line, low, min(high, top / line.rate)) for line in found.bytes_]
+    return [(line, start, end) for line, start, end in spans if start < end]
 
-    Each is named along itself: the fastest above its line, the others below theirs.
-    """
-    low, high = axes.get_xlim()
-    top = max((line.rate for line in found.products), default=axes.get_ylim()[1] * GIGA)
-    fastest = max((line.rate for line in found.bytes_), default=0.0)
-    lines = (*found.products, *found.bytes_)
-    for line in lines:
+
+def _lines(axes: Axes, found: Roofline) -> None:
+    """Each is named along itself: the fastest above its line, the others below theirs."""
+    figure: Any = axes.figure
+    lines = _in_sight(found, *axes.get_xlim())
+    for line, start, end in lines:
         is_bytes = line.roof.bound is Bound.BYTES
-        start = max(low, line.rate / fastest) if fastest and not is_bytes else low
-        end = min(high, top / line.rate) if is_bytes else high
         axes.plot(
             [start, end], [_at(line, start) / GIGA, _at(line, end) / GIGA], "--" if is_bytes else "-",
             color=BLACK, linewidth=0.9, zorder=1.5, gid=line.roof.name,
         )  # fmt: skip
-        middle = (start * end) ** 0.5 if is_bytes else high
+        middle = (start * end) ** 0.5 if is_bytes else end
         height, first = _at(line, middle) / GIGA, line in (*found.products[:1], *found.bytes_[:1])
         text = axes.text(
-            middle, height, _said(line, [other.roof for other in lines]), fontsize=SMALL,
+            middle, height, _said(line, [other.roof for other, _, _ in lines]), fontsize=SMALL,
             ha="center" if is_bytes else "right", va="bottom" if first else "top",
             rotation=degrees(atan2(height, middle)) if is_bytes else 0,
-            rotation_mode="anchor", transform_rotates_text=True,
+            rotation_mode="anchor", transform_rotates_text=True, path_effects=HALO,
+            transform=offset_copy(axes.transData, figure, y=GAP if first else -GAP, units="points"),
         )  # fmt: skip
         text.set_in_layout(False)
 

@@ -18,7 +18,7 @@ from ffnbench.result import Curve
 PANEL, BESIDE, ABOVE = 3.1, 1.7, 0.5  # inches: a panel, and what colour bar and axis labels take
 LEVELS = 5
 STEEP = 2.0  # times the usual height: steeper ones are cut, so that a square function does not flatten the others
-LETTERS = 26  # of a title that a panel has room for in a line
+LETTERS = 34  # of a title that a panel has room for in a line
 
 
 def gated_figure(curves: dict[str, Curve], titles: dict[str, str]) -> Figure:
