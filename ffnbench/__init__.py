@@ -10,7 +10,7 @@ from importlib import import_module
 from types import ModuleType
 from typing import Any
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 _HOMES = {
     "Answer": ("report.answers", "Answer"),
     "Check": ("report.shown_check", "ShownCheck"),

@@ -144,8 +144,8 @@ class KnownProber(Prober):
         return {}
 
     def origin(self, target: str) -> Path:
-        inside = Path(self._arm.source, "mypkg", "mlp.py")
-        return inside.resolve() if target.startswith("mypkg.") else Path("/installed/elsewhere.py")
+        file = {"mypkg.mlp": "mypkg/mlp.py", "mlp.py": "mlp.py"}.get(target.rpartition(":")[0])
+        return Path(self._arm.source, file).resolve() if file else Path("/installed/elsewhere.py")
 
     def home(self, target: str) -> Path:
         source = target.rpartition(":")[0]

@@ -13,7 +13,7 @@ from itertools import product
 from pathlib import Path
 
 import pytest
-from conftest import ROOT, FakeLaunch, KnownProber, csv_of
+from conftest import FakeLaunch, KnownProber, csv_of
 from rich.cells import cell_len
 
 import ffnbench
@@ -268,21 +268,6 @@ def test_the_name_alone_is_enough_for_the_reference() -> None:
 
 
 # Every key
-
-
-def rows_of_document() -> dict[str, tuple[str, str]]:
-    text = (ROOT / "docs" / "forms.md").read_text(encoding="utf-8").partition("## Every key")[2].partition("\n## ")[0]
-    rows = [
-        [cell.strip() for cell in line.strip("|").split(" | ")] for line in text.splitlines() if line.startswith("| `@")
-    ]
-    return {example.strip("`"): (default, meaning) for example, default, meaning in rows}
-
-
-def test_the_document_has_the_table_of_keys(call) -> None:
-    code, out, _ = call("list", "keys", "-f", "json")
-    listed = {row["example"]: (row["default"], row["what it sets"]) for row in json.loads(out)}
-    assert code == 0
-    assert rows_of_document() == listed
 
 
 def test_every_example_changes_what_it_says(call) -> None:
