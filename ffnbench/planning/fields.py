@@ -53,7 +53,9 @@ def read(field: Field[Any], typed: Typed) -> Any:
     try:
         return reader(text)
     except FfnbenchError as problem:
-        raise FfnbenchError(f"{name}: {problem.message}", problem.hint) from None
+        one = problem.hint == TAKE_LISTS and field.name not in EXAMPLES
+        hint = "give one; a variant may have its own: relu@d_ff=2048" if one else problem.hint
+        raise FfnbenchError(f"{name}: {problem.message}", hint) from None
 
 
 def _count(text: str) -> int:

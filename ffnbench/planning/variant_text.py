@@ -84,6 +84,14 @@ def parse_variant(text: str, models: Mapping[str, ModelSpec] | None = None) -> V
     return replace(found, arm=arm)
 
 
+def is_variant(text: str) -> bool:
+    """Whether it is read as a variant, whatever stands in it."""
+    try:
+        return bool(parse_variant(text))
+    except FfnbenchError:
+        return False
+
+
 def _own(text: str, label: str, name: str, keys: Keys) -> Variant:
     """One of ffnbench's own forms."""
     activation, gate, notes, clamps = _form(name)

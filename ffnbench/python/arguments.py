@@ -28,7 +28,7 @@ from ffnbench.python.targets import variant_text, variants_text
 from ffnbench.report.flags import Output
 
 FILES = (
-    "preset", "config", "baseline", "current", "model", "base_python", "head_python", "base_source", "head_source",
+    "preset", "baseline", "current", "model", "base_python", "head_python", "base_source", "head_source",
 )  # fmt: skip
 NAMED = "help() of the function shows its arguments"
 PAIRED = "range_"  # whose two numbers may be given as a pair

@@ -1,0 +1,85 @@
+"""What was typed, as it was meant: a list with spaces, a time with its unit apart, a flag with a dash too few."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import Field
+from typing import Any
+
+from ffnbench.cli.completing import names_of
+from ffnbench.planning.fields import flag_of, kind_of, takes_list
+from ffnbench.request import spelling
+from ffnbench.units import SECONDS
+
+Flags = Mapping[str, Field[Any]]
+NUMBER = re.compile(r"\d[\w.]*")
+SWITCHES = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
+
+
+def spellings(field: Field[Any]) -> list[str]:
+    """Every name of a flag, the main one first, without what switches it off."""
+    how = flag_of(field)
+    return [spelling(field.name), *how.also, *([how.short] if how.short else [])]
+
+
+def as_meant(words: Sequence[str], fields: Mapping[str, Field[Any]]) -> list[str]:
+    """The words of a command whose flags are `fields`; what is not understood stays as it is."""
+    flags = {name: field for field in fields.values() for name in spellings(field)}
+    found: list[str] = []
+    last: Field[Any] | None = None  # the flag whose value the last word is
+    rest = list(words)
+    while rest:
+        word = rest.pop(0)
+        if word == "--":
+            return [*found, word, *rest]
+        name, equals, value = word.partition("=")
+        name = _flag_meant(name, flags)
+        if name not in flags:
+            if last is not None and _goes_on(last, word):
+                found[-1] = _joined(last, found[-1], word)
+            else:
+                found.append(word)
+                last = None
+        elif kind_of(flags[name]) == "bool":
+            last, given = None, (value if equals else rest[0] if rest else "").lower()
+            found += _switched(name, flags[name], SWITCHES[given]) if given in SWITCHES else [name + equals + value]
+            del rest[: given in SWITCHES and not equals]
+        else:
+            last = flags[name]
+            found += [name + equals + value] if equals or not rest else [name, rest.pop(0)]
+    return found
+
+
+def _flag_meant(name: str, flags: Flags) -> str:
+    """`-threads`, `--d_model` and `--variant` are flags; anything else is as it was typed."""
+    if not name.startswith("-") or name in flags:
+        return name
+    plain = "--" + name.lstrip("-").replace("_", "-")
+    near = (plain, plain + "s", plain.removesuffix("s")) if len(plain) > 3 else ()
+    return next((one for one in near if one in flags), name)
+
+
+def _switched(name: str, field: Field[Any], on: bool) -> list[str]:
+    """A switch with its value behind it."""
+    off = flag_of(field).off
+    return [name] if on else [off] if off else []
+
+
+def _goes_on(field: Field[Any], word: str) -> bool:
+    """Whether a word belongs to the value before it."""
+    metavar = flag_of(field).metavar
+    if metavar == "TIME":
+        return word in SECONDS
+    if metavar.startswith("PCT") or metavar.endswith("PCT%"):
+        return word == "%"
+    parts = [part for part in word.split(",") if part]
+    if kind_of(field) == "int" or not takes_list(field) or flag_of(field).place:
+        return kind_of(field) == "int" and all(NUMBER.fullmatch(part) for part in parts)
+    return all(NUMBER.fullmatch(part) or part in names_of(field.name) for part in parts)
+
+
+def _joined(field: Field[Any], before: str, word: str) -> str:
+    if not takes_list(field) and kind_of(field) != "int":
+        return before + word
+    return f"{before.rstrip(',')},{word.lstrip(',')}"
