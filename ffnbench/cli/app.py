@@ -35,12 +35,6 @@ INTERRUPTED = "interrupted before the answer was complete"
 NO_MEMORY = "there is not enough memory"
 NO_FILES = "too many files are open: a process may not have more here"
 OWN = ("--help", "-h", "--version", "-V", "--install-completion", "--show-completion")  # flags without a command
-MEANT = {  # what other tools call it
-    **dict.fromkeys(("bench", "benchmark", "run", "measure", "time", "profile", "latency"), "compare"),
-    **dict.fromkeys(("count", "flops", "params", "parameters", "memory"), "cost"),
-    **dict.fromkeys(("show", "view", "open", "diff"), "report"), "plot": "plot-activations", "model": "inspect",
-    "info": "env", "version": "--version", "test": "selftest",
-}  # fmt: skip
 EXAMPLES = (
     """Examples:
   ffnbench compare relu gelu swiglu --d-model 768
@@ -133,8 +127,6 @@ def _command_meant(name: str, words: Sequence[str]) -> str:
         return f"`ffnbench inspect {words[0]}` counts it, `ffnbench compare {typed}` measures its FFN"
     if name.startswith("-") or all(is_variant(one) for one in words[0].split(",")):
         return f"`ffnbench compare {typed}` measures, `ffnbench cost {typed}` counts"
-    if name in MEANT:
-        return f"`ffnbench {shlex.join([MEANT[name], *behind])}`"
     return hint_for(name, FILES, "`ffnbench --help` shows what there is")
 
 
@@ -181,5 +173,16 @@ def _usage_error(problem: Any) -> int:
         return 0
     command = problem.ctx.command_path if problem.ctx else "ffnbench"
     message = " ".join(told.split()).rstrip(".")
-    cut = "a list has commas and no spaces, as 128,512; " if "unexpected extra argument" in message else ""
-    return complain(message[:1].lower() + message[1:], f"{cut}`{command} --help` shows what there is", EXIT_USAGE)
+    more = "it takes no further names; " if "unexpected extra argument" in message else ""
+    more += _flag_elsewhere(str(getattr(problem, "option_name", "")))
+    return complain(message[:1].lower() + message[1:], f"{more}`{command} --help` shows what there is", EXIT_USAGE)
+
+
+def _flag_elsewhere(option: str) -> str:
+    """Where a flag is that a command has not: in another one, or as a key of a variant."""
+    from ffnbench.planning.keys import KEYS
+
+    field = option.lstrip("-").replace("-", "_")
+    if found := [name for name in FILES if field in described(name).named]:
+        return f"`ffnbench {found[0]}` has it; "
+    return next((f"it is a key of a variant, as in {key.example}; " for key in KEYS if field and key.name == field), "")

@@ -207,8 +207,8 @@ def _parameters(field: Field[Any]) -> list[inspect.Parameter]:
     if how.named:
         first, *others = spellings(field)
         found.append((field.name, kind, False, typer.Option(
-            first + (f"/{how.off}" if how.off else ""), *others, help=meaning(field), rich_help_panel=how.panel, metavar=how.metavar or None,
-            autocompletion=completes,
+            first + (f"/{how.off}" if how.off else ""), *others, help=meaning(field), rich_help_panel=how.panel,
+            metavar=how.metavar or None, autocompletion=completes,
         )))  # fmt: skip
     return [
         inspect.Parameter(

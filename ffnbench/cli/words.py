@@ -34,12 +34,12 @@ def as_meant(words: Sequence[str], fields: Mapping[str, Field[Any]]) -> list[str
         if word == "--":
             return [*found, word, *rest]
         name, equals, value = word.partition("=")
-        name = _flag_meant(name, flags)
+        name = _flag_meant(name, flags, bool(equals))
         if name not in flags:
             if last is not None and _goes_on(last, word):
                 found[-1] = _joined(last, found[-1], word)
             else:
-                found.append(word)
+                found.append(name if name == "--help" else word)
                 last = None
         elif kind_of(flags[name]) == "bool":
             last, given = None, (value if equals else rest[0] if rest else "").lower()
@@ -51,13 +51,16 @@ def as_meant(words: Sequence[str], fields: Mapping[str, Field[Any]]) -> list[str
     return found
 
 
-def _flag_meant(name: str, flags: Flags) -> str:
-    """`-threads`, `--d_model` and `--variant` are flags; anything else is as it was typed."""
-    if not name.startswith("-") or name in flags:
-        return name
+def _flag_meant(name: str, flags: Flags, has_value: bool) -> str:
+    """`-threads`, `--d_model`, `--variant` and the `d_model` of `d_model=64` are flags; else a word is as it was typed.
+
+    It is long: `-q` is a letter.
+    """
     plain = "--" + name.lstrip("-").replace("_", "-")
-    near = (plain, plain + "s", plain.removesuffix("s")) if len(plain) > 3 else ()
-    return next((one for one in near if one in flags), name)
+    if name in flags or len(plain) < 5 or not (has_value or name.startswith("-")):
+        return name
+    near = (plain, plain + "s", plain.removesuffix("s"))
+    return next((one for one in near if one in flags or one == "--help"), name)
 
 
 def _switched(name: str, field: Field[Any], on: bool) -> list[str]:

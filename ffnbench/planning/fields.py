@@ -4,6 +4,7 @@ and a line of a pyproject.toml. Pure.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import Field
 from typing import Any
@@ -69,6 +70,8 @@ def _counts(name: str, text: str) -> int | tuple[int, ...]:
 
     def read_one(part: str) -> int:
         try:
+            if re.fullmatch("0[0-9]+", part):
+                raise FfnbenchError(f"{part!r} is not a whole number", "4,096 is a list of two, write 4096")
             return read_count(part)
         except FfnbenchError as problem:
             of = f", in {text!r}" if part != text else ""
