@@ -99,6 +99,7 @@ SAME = [  # what newcomers type, and what it means
     ("cost -d-model 64 --variant relu", "cost --d-model 64 --variants relu"),
     ("cost d_model=64 relu --bias true", "cost --d-model 64 relu --bias"),
     ("cost --bias=false relu", "cost --no-bias relu"),
+    ("cost relu wide=swiglu@d_ff=64", "cost --variants relu,wide=swiglu@d_ff=64"),
     ("cost --model mistral", "cost --preset mistral-7b"),
     ("cost relu meta-llama/Llama-3.1-8B-Instruct", "cost relu llama3-8b"),
     ("inspect llama3.1-8b", "inspect llama3-8b"),

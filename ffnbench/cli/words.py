@@ -34,7 +34,7 @@ def as_meant(words: Sequence[str], fields: Mapping[str, Field[Any]]) -> list[str
         if word == "--":
             return [*found, word, *rest]
         name, equals, value = word.partition("=")
-        name = _flag_meant(name, flags, bool(equals))
+        name = _flag_meant(name, flags, value)
         if name not in flags:
             if last is not None and _goes_on(last, word):
                 found[-1] = _joined(last, found[-1], word)
@@ -51,13 +51,13 @@ def as_meant(words: Sequence[str], fields: Mapping[str, Field[Any]]) -> list[str
     return found
 
 
-def _flag_meant(name: str, flags: Flags, has_value: bool) -> str:
+def _flag_meant(name: str, flags: Flags, value: str) -> str:
     """`-threads`, `--d_model`, `--variant` and the `d_model` of `d_model=64` are flags; else a word is as it was typed.
 
-    It is long: `-q` is a letter.
+    `-q` is a letter, and a label has a variant behind it, which is no number.
     """
     plain = "--" + name.lstrip("-").replace("_", "-")
-    if name in flags or len(plain) < 5 or not (has_value or name.startswith("-")):
+    if name in flags or len(plain) < 5 or not (name.startswith("-") or NUMBER.fullmatch(value)):
         return name
     near = (plain, plain + "s", plain.removesuffix("s"))
     return next((one for one in near if one in flags or one == "--help"), name)

@@ -38,7 +38,8 @@ ELSEWHERE = {  # what other libraries call an argument
     **dict.fromkeys(D_FF_NAMES, "d_ff"),
     **dict.fromkeys(("sequence_length", "max_seq_len", "seqlen", "n_tokens", "tokens"), "seq_len"),
     **dict.fromkeys(("batch_size", "batchsize", "bs"), "batch"),
-    **dict.fromkeys(("num_threads", "n_threads"), "threads"), "config": "preset",
+    **dict.fromkeys(("num_threads", "n_threads"), "threads"),
+    "config": "preset",
 }
 CHOICES = {  # what a type checker lets an argument be, and a shell offers, by the argument
     "match": values_of(Match), "mode": (*values_of(Mode), *MODE_ALIASES), "dtype": DTYPES.spellings(),
