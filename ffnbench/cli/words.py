@@ -8,7 +8,7 @@ from dataclasses import Field
 from typing import Any
 
 from ffnbench.cli.completing import names_of
-from ffnbench.planning.fields import flag_of, kind_of, takes_list
+from ffnbench.planning.fields import LIST, flag_of, kind_of
 from ffnbench.request import spelling
 from ffnbench.units import SECONDS
 
@@ -37,14 +37,19 @@ def as_meant(words: Sequence[str], fields: Mapping[str, Field[Any]]) -> list[str
         name = _flag_meant(name, flags, value)
         if name not in flags:
             if last is not None and _goes_on(last, word):
-                found[-1] = _joined(last, found[-1], word)
+                comma = "," if flag_of(last).metavar == LIST or kind_of(last) == "int" else ""
+                found[-1] = f"{found[-1].rstrip(',')}{comma}{word.lstrip(',')}"
             else:
                 found.append(name if name == "--help" else word)
                 last = None
         elif kind_of(flags[name]) == "bool":
             last, given = None, (value if equals else rest[0] if rest else "").lower()
-            found += _switched(name, flags[name], SWITCHES[given]) if given in SWITCHES else [name + equals + value]
-            del rest[: given in SWITCHES and not equals]
+            off = flag_of(flags[name]).off
+            if given in SWITCHES:
+                found += [name] if SWITCHES[given] else [off] if off else []
+                rest = rest if equals else rest[1:]
+            else:
+                found.append(name + equals + value)
         else:
             last = flags[name]
             found += [name + equals + value] if equals or not rest else [name, rest.pop(0)]
@@ -63,12 +68,6 @@ def _flag_meant(name: str, flags: Flags, value: str) -> str:
     return next((one for one in near if one in flags or one == "--help"), name)
 
 
-def _switched(name: str, field: Field[Any], on: bool) -> list[str]:
-    """A switch with its value behind it."""
-    off = flag_of(field).off
-    return [name] if on else [off] if off else []
-
-
 def _goes_on(field: Field[Any], word: str) -> bool:
     """Whether a word belongs to the value before it."""
     metavar = flag_of(field).metavar
@@ -77,12 +76,7 @@ def _goes_on(field: Field[Any], word: str) -> bool:
     if metavar.startswith("PCT") or metavar.endswith("PCT%"):
         return word == "%"
     parts = [part for part in word.split(",") if part]
-    if kind_of(field) == "int" or not takes_list(field) or flag_of(field).place:
-        return kind_of(field) == "int" and all(NUMBER.fullmatch(part) for part in parts)
-    return all(NUMBER.fullmatch(part) or part in names_of(field.name) for part in parts)
-
-
-def _joined(field: Field[Any], before: str, word: str) -> str:
-    if not takes_list(field) and kind_of(field) != "int":
-        return before + word
-    return f"{before.rstrip(',')},{word.lstrip(',')}"
+    if kind_of(field) == "int":
+        return all(NUMBER.fullmatch(part) for part in parts)
+    of_list = metavar == LIST and not flag_of(field).place
+    return of_list and all(NUMBER.fullmatch(part) or part in names_of(field.name) for part in parts)
