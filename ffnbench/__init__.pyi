@@ -56,6 +56,7 @@ __all__ = [
 
 def ab(
     variant: Variant,
+    base_rev: str | None = None,
     *,
     d_model: int | str | None = None,
     d_ff: int | str | None = None,
@@ -75,7 +76,6 @@ def ab(
     budget: float | str = 120.0,
     seed: int | str = 0,
     timeout: float | str = 300.0,
-    base_rev: str | None = None,
     base_python: str | os.PathLike[str] | None = None,
     base_source: str | os.PathLike[str] | None = None,
     base_env: str | Sequence[str] | Mapping[str, str] | None = None,
@@ -97,6 +97,7 @@ def ab(
 
     Arguments:
         variant: package.module:Attr, path/to/file.py:Attr, or a name of `ffnbench list variants`.
+        base_rev: Base is this git revision, checked out for the while.
         d_model: Width of the model. [default: the model's that is named, else 768]
         d_ff: Final width per branch of the reference. [default: 4 * d_model, classic form]
         bias: Biases in all linear layers. [default: where the named model has some]
@@ -118,7 +119,6 @@ def ab(
         budget: Measure for so long at most, 90s or 5m.
         seed: Seed of inputs, weights and the order of rounds; of simulated machines.
         timeout: Give up a case that takes longer for one step.
-        base_rev: Base is this git revision, checked out for the while.
         base_python: Base runs in this interpreter; it needs torch alone.
         base_source: Base is the code in this folder.
         base_env: A variable of base's processes.
@@ -149,9 +149,9 @@ def activations(
     """
 
 def block(
+    variant: Variant | None = None,
     *,
     preset: str | os.PathLike[str] | None = None,
-    config: str | os.PathLike[str] | None = None,
     d_model: int | str | None = None,
     d_ff: int | str | None = None,
     bias: bool | None = None,
@@ -175,7 +175,6 @@ def block(
     timeout: float | str = 300.0,
     runs: int | str = 1,
     pause: float | str | None = None,
-    variant: Variant | None = None,
     heads: int | str | None = None,
     kv_heads: int | str | None = None,
     head_dim: int | str | None = None,
@@ -192,8 +191,9 @@ def block(
     >>> ffnbench.block(preset="llama3-8b", seq_len=[128, 8192], cost_only=True)
 
     Arguments:
-        preset: A published model: `ffnbench list presets`; a config.json will do.
-        config: A model's config.json, or its folder; a preset's name, or ORG/NAME in the hub's cache, will do.
+        variant: The FFN, as in `compare`, where no model is named. [default: gelu]
+        preset: A model: a name of `ffnbench list presets`, a config.json, its folder, or ORG/NAME in the hub's
+            cache.
         d_model: Width of the model. [default: the model's that is named, else 768]
         d_ff: Final width per branch of the reference. [default: 4 * d_model, classic form]
         bias: Biases in all linear layers. [default: where the named model has some]
@@ -220,7 +220,6 @@ def block(
         timeout: Give up a case that takes longer for one step.
         runs: Measure so many times, each with fresh processes, and keep all: a baseline.
         pause: Wait so long between two runs. [default: 60s]
-        variant: The FFN, as in `compare`, where no model is named. [default: gelu]
         heads: Query heads. [default: d_model / 64, or the model's]
         kv_heads: Heads of keys and values. [default: as heads]
         head_dim: Width of a head. [default: d_model / heads]
@@ -306,7 +305,6 @@ def compare(
     variants: Variants = "relu,gelu,swiglu",
     *,
     preset: str | os.PathLike[str] | None = None,
-    config: str | os.PathLike[str] | None = None,
     d_model: int | str | Sequence[int | str] | None = None,
     d_ff: int | str | None = None,
     bias: bool | None = None,
@@ -356,8 +354,8 @@ def compare(
     Arguments:
         variants: Comma separated [LABEL=]NAME[@KEY=VALUE]...; names: `ffnbench list variants`; your own:
             pkg.mod:Class, file.py:Class, with @like=NAME held against that form.
-        preset: A published model: `ffnbench list presets`; a config.json will do.
-        config: A model's config.json, or its folder; a preset's name, or ORG/NAME in the hub's cache, will do.
+        preset: A model: a name of `ffnbench list presets`, a config.json, its folder, or ORG/NAME in the hub's
+            cache.
         d_model: Width of the model, or several: 512,1024. [default: the model's that is named, else 768]
         d_ff: Final width per branch of the reference. [default: 4 * d_model, classic form]
         bias: Biases in all linear layers. [default: where the named model has some]
@@ -404,7 +402,6 @@ def cost(
     variants: Variants = "relu,gelu,swiglu",
     *,
     preset: str | os.PathLike[str] | None = None,
-    config: str | os.PathLike[str] | None = None,
     d_model: int | str | Sequence[int | str] | None = None,
     d_ff: int | str | None = None,
     bias: bool | None = None,
@@ -427,8 +424,8 @@ def cost(
     Arguments:
         variants: Comma separated [LABEL=]NAME[@KEY=VALUE]...; names: `ffnbench list variants`; your own:
             pkg.mod:Class, file.py:Class, with @like=NAME held against that form.
-        preset: A published model: `ffnbench list presets`; a config.json will do.
-        config: A model's config.json, or its folder; a preset's name, or ORG/NAME in the hub's cache, will do.
+        preset: A model: a name of `ffnbench list presets`, a config.json, its folder, or ORG/NAME in the hub's
+            cache.
         d_model: Width of the model, or several: 512,1024. [default: the model's that is named, else 768]
         d_ff: Final width per branch of the reference. [default: 4 * d_model, classic form]
         bias: Biases in all linear layers. [default: where the named model has some]

@@ -5,7 +5,7 @@ One class, one instance for each kind of thing that has a name (activations, gat
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from difflib import get_close_matches
 from enum import Enum
 from typing import Generic, TypeVar
@@ -45,12 +45,14 @@ def choose(kind: type[E], name: str, value: object) -> E:
 class Registry(Generic[T]):
     """An ordered table of named entries of one kind.
 
-    `kind` is the word used in errors ("activation"), `where` tells where all names can be seen.
+    `kind` is the word used in errors ("activation"), `where` tells where all names can be seen, `plain` makes one text
+    of the spellings of a name.
     """
 
-    def __init__(self, kind: str, where: str) -> None:
+    def __init__(self, kind: str, where: str, plain: Callable[[str], str] = normalise) -> None:
         self.kind = kind
         self.where = where
+        self._plain = plain
         self._entries: dict[str, T] = {}  # by the names as they are written
         self._known: dict[str, str] = {}  # every name and alias, normalised, and the name that it leads to
 
@@ -59,11 +61,11 @@ class Registry(Generic[T]):
         for spelling in (name, *aliases):
             if spelling in self:
                 raise ValueError(f"{self.kind} {spelling!r} is registered twice")
-            self._known[normalise(spelling)] = name
+            self._known[self._plain(spelling)] = name
         self._entries[name] = entry
 
     def __contains__(self, name: object) -> bool:
-        return isinstance(name, str) and normalise(name) in self._known
+        return isinstance(name, str) and self._plain(name) in self._known
 
     def __iter__(self) -> Iterator[T]:
         return iter(self._entries.values())
@@ -74,13 +76,13 @@ class Registry(Generic[T]):
 
     def spellings(self) -> list[str]:
         """Every name that `get` understands."""
-        return [*self._entries, *(known for known in self._known if known not in map(normalise, self._entries))]
+        return [*self._entries, *(known for known in self._known if known not in map(self._plain, self._entries))]
 
     def canonical(self, name: str) -> str:
         """The main name behind any spelling, as it is written; raises FfnbenchError for an unknown one."""
         if name not in self:
             raise FfnbenchError(f"unknown {self.kind} {name!r}", hint_for(name, self.spellings(), self.where))
-        return self._known[normalise(name)]
+        return self._known[self._plain(name)]
 
     def get(self, name: str) -> T:
         """The entry behind any spelling; raises FfnbenchError with did-you-mean for an unknown one."""

@@ -23,6 +23,11 @@ EXAMPLES = {
     "d_model": "512,1024", "dtype": "float32,bfloat16", "mode": "forward,train", "threads": "1,2", "batch": "1,8",
     "seq_len": "1,128", "elements": "4096,1048576",
 }  # fmt: skip
+# what others call it; ffn/imported.py has more names, which are too unsure to be taken for a flag
+D_MODEL = ("--hidden-size", "--n-embd", "--embed-dim", "--dim", "--model-dim")
+D_FF = ("--intermediate-size", "--ffn-dim", "--n-inner", "--dim-feedforward", "--ffn-hidden-size")
+SEQ_LEN = ("--seq-length", "--sequence-length", "--seqlen", "--max-seq-len", "--tokens", "--n-tokens")
+BATCH, THREADS = ("--batch-size", "--bs"), ("--num-threads", "--n-threads")
 DEFAULT_BUDGET_S = 120.0  # of a check, and of a run with --precision
 
 
@@ -71,12 +76,11 @@ class VariantList:
 
 @dataclass(frozen=True, kw_only=True)
 class NamedModel:
-    """A published model that stands for sizes."""
+    """A model that stands for sizes."""
 
-    preset: str | None = flag(None, "A published model: `ffnbench list presets`; a config.json will do.", MODEL, "NAME")
-    config: str | None = flag(
-        None, "A model's config.json, or its folder; a preset's name, or ORG/NAME in the hub's cache, will do.", MODEL,
-        "PATH")
+    preset: str | None = flag(
+        None, "A model: a name of `ffnbench list presets`, a config.json, its folder, or ORG/NAME in the hub's cache.",
+        MODEL, "NAME|PATH", also=("--config", "--model"))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,9 +88,9 @@ class Sizes:
     """The widths of one FFN, and whether it has biases."""
 
     d_model: int | None = flag(
-        None, "Width of the model. [default: the model's that is named, else 768]", WIDTHS, "INT")
+        None, "Width of the model. [default: the model's that is named, else 768]", WIDTHS, "INT", also=D_MODEL)
     d_ff: int | None = flag(
-        None, "Final width per branch of the reference. [default: 4 * d_model, classic form]", WIDTHS, "INT")
+        None, "Final width per branch of the reference. [default: 4 * d_model, classic form]", WIDTHS, "INT", also=D_FF)
     bias: bool | None = flag(
         None, "Biases in all linear layers. [default: where the named model has some]", MODEL, off="--no-bias")
 
@@ -111,8 +115,8 @@ class Variants(Sizes, NamedModel, VariantList):
 class Shape:
     """What an FFN is fed."""
 
-    batch: int = flag(1, "Sequences in a call.", WORKLOAD, "INT", also=("--batch-size",))
-    seq_len: int = flag(512, "Tokens in a sequence; 2k is 2,000, 2Ki is 2,048.", WORKLOAD, "INT")
+    batch: int = flag(1, "Sequences in a call.", WORKLOAD, "INT", also=BATCH)
+    seq_len: int = flag(512, "Tokens in a sequence; 2k is 2,000, 2Ki is 2,048.", WORKLOAD, "INT", also=SEQ_LEN)
     dtype: str = flag("float32", "float32, bfloat16, float16, float64.", WORKLOAD, "NAME")
     mode: str = flag(
         "forward", "forward (inference), train (training: forward and backward) or backward alone.", WORKLOAD, "NAME")
@@ -124,11 +128,12 @@ class Lists:
 
     d_model: int | tuple[int, ...] | None = flag(
         None, "Width of the model, or several: 512,1024. [default: the model's that is named, else 768]", WIDTHS,
-        "LIST")
+        "LIST", also=D_MODEL)
     batch: int | tuple[int, ...] = flag(
-        1, "Sequences in a call: 1,8 are two groups of rows.", WORKLOAD, "LIST", also=("--batch-size",))
+        1, "Sequences in a call: 1,8 are two groups of rows.", WORKLOAD, "LIST", also=BATCH)
     seq_len: int | tuple[int, ...] = flag(
-        512, "Tokens in a sequence: 1,128,2k are three groups; 2k is 2,000, 2Ki is 2,048.", WORKLOAD, "LIST")
+        512, "Tokens in a sequence: 1,128,2k are three groups; 2k is 2,000, 2Ki is 2,048.", WORKLOAD, "LIST",
+        also=SEQ_LEN)
     dtype: str = flag("float32", "float32, bfloat16, float16, float64, or several of them.", WORKLOAD, "LIST")
     mode: str = flag(
         "forward", "forward (inference), train (training: forward and backward), backward alone, or several.",
@@ -141,7 +146,8 @@ class Device:
 
     device: str = flag(
         "auto", "auto (a GPU where there is one), cpu, cuda (ROCm too), cuda:1.", WORKLOAD, "NAME")
-    threads: int | None = flag(None, "CPU threads. [default: the CPUs this process may use]", WORKLOAD, "INT")
+    threads: int | None = flag(
+        None, "CPU threads. [default: the CPUs this process may use]", WORKLOAD, "INT", also=THREADS)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -230,7 +236,7 @@ class CompareRequest(Apart, Effort, Running, Conditions, Device, Lists, Shape, V
     """`ffnbench compare`."""
 
     threads: int | tuple[int, ...] | None = flag(  # type: ignore[assignment]
-        None, "CPU threads, or several: 1,2. [default: the CPUs this process may use]", WORKLOAD, "LIST")
+        None, "CPU threads, or several: 1,2. [default: the CPUs this process may use]", WORKLOAD, "LIST", also=THREADS)
     init: str = flag("torch", "Weights: torch, he_xavier or normal.", MODEL, "NAME")
     routing: str | None = flag(
         None, "How tokens spread over experts: uniform, skewed or trained-like. [default: uniform]", WORKLOAD, "NAME")
@@ -246,7 +252,8 @@ class BlockRequest(Apart, Effort, Running, Conditions, Device, Shape, Sizes, Nam
     """`ffnbench block`."""
 
     variant: str | None = flag(
-        None, "The FFN, as in `compare`, where no model is named. [default: gelu]", MODEL, "VARIANT")
+        None, "The FFN, as in `compare`, where no model is named. [default: gelu]", MODEL, "VARIANT",
+        place="VARIANT|MODEL")
     whole_model: bool = flag(False, "Count all layers of a model, and all its parameters.", MODEL)
     heads: int | None = flag(None, "Query heads. [default: d_model / 64, or the model's]", ATTENTION, "INT")
     kv_heads: int | None = flag(None, "Heads of keys and values. [default: as --heads]", ATTENTION, "INT")
@@ -257,7 +264,7 @@ class BlockRequest(Apart, Effort, Running, Conditions, Device, Shape, Sizes, Nam
     textbook: bool = flag(
         True, "Measure attention as textbooks write it too: scores, mask, softmax, values.", ATTENTION,
         off="--no-textbook")
-    seq_len: str = flag("512", "Tokens in a sequence: 128,1024,8192.", WORKLOAD, "LIST")  # type: ignore[assignment]
+    seq_len: str = flag("512", "Tokens in a sequence: 128,1024,8192.", WORKLOAD, "LIST", also=SEQ_LEN)  # type: ignore[assignment]
     backend: str = flag(
         "eager", "eager, packed, packed-up-gate, compile or onednn: `ffnbench list backends`.", WORKLOAD, "NAME")
     cost_only: bool = flag(False, "Count, measure nothing: no torch.", MEASURING)
@@ -329,7 +336,8 @@ class SidesRequest(Repeatable, Tolerances, Conditions, Device, Shape, Sizes, Req
     variant: str = flag(
         "", "package.module:Attr, path/to/file.py:Attr, or a name of `ffnbench list variants`.", ARGUMENTS,
         place="VARIANT")
-    base_rev: str | None = flag(None, "Base is this git revision, checked out for the while.", SIDES, "REV")
+    base_rev: str | None = flag(None, "Base is this git revision, checked out for the while.", SIDES, "REV",
+        place="BASE_REV")
     base_python: str | None = flag(None, "Base runs in this interpreter; it needs torch alone.", SIDES, "PATH")
     base_source: str | None = flag(None, "Base is the code in this folder.", SIDES, "DIR")
     base_env: tuple[str, ...] = flag((), "A variable of base's processes. Repeatable.", SIDES, "NAME:VALUE")
@@ -359,7 +367,7 @@ class SelftestRequest(Request):
     budget: float = flag(15.0, "Time of one run, 15s or 1m.", EFFORT, "TIME")
     d_model: int = flag(256, "Width of the modules.", WIDTHS, "INT")
     threads: int | None = flag(
-        None, "CPU threads. [default: the CPUs this process may use]", WORKLOAD, "INT")
+        None, "CPU threads. [default: the CPUs this process may use]", WORKLOAD, "INT", also=THREADS)
     seed: int = flag(0, "Seed of inputs, weights, order of rounds; each run adds one.", MEASURING, "INT")
 # fmt: on
 

@@ -86,10 +86,14 @@ def counted(number: int, what: str) -> str:
 # What people write: the same readers for flags and for Python
 
 COUNTS = {"k": 10**3, "M": 10**6, "G": 10**9, "Ki": 2**10, "Mi": 2**20, "Gi": 2**30}  # 2k is 2,000, 2Ki is 2,048
-SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
+SECONDS = {
+    "ms": 0.001, **dict.fromkeys(("seconds", "second", "sec", "s"), 1.0),
+    **dict.fromkeys(("minutes", "minute", "mins", "min", "m"), 60.0),
+    **dict.fromkeys(("hours", "hour", "h"), 3600.0), **dict.fromkeys(("days", "day", "d"), 86400.0),
+}  # fmt: skip
 _NUMBER = r"(?:\d+\.?\d*|\.\d+)"
 _COUNT = re.compile(rf"({_NUMBER})\s*({'|'.join(COUNTS)}|K)", re.ASCII)
-_PART = re.compile(rf"\s*({_NUMBER})\s*(ms|min|[smhd])\s*", re.ASCII)
+_PART = re.compile(rf"\s*({_NUMBER})\s*({'|'.join(SECONDS)})\s*", re.ASCII)
 COUNT_HINT = "a count is 2048, 2k (2,000), 2Ki (2,048) or 1M"
 SECONDS_HINT = "a time is 90 (seconds), 90s, 5m, 1h or 1m30s"
 PERCENT_HINT = "a percentage is 1, 1% or 0.5%"

@@ -111,14 +111,13 @@ def test_windows_are_counted_by_kind_of_layer_and_in_the_mean(tmp_path) -> None:
     share = mean_of([(52, windowed[1024]), (10, windowed[32768])], 6 * 5376 * 21504, 4 * 5376 * 6144, 4 * 32 * 128)
     assert mean["ffn_share_flops"] == pytest.approx(share, rel=1e-6) == pytest.approx(0.786, abs=5e-4)
     assert [row["kv_bytes"] for row in (full, sliding)] == [512 * 2**20, 16 * 2**20]
-    whole_model = json.loads(whole_model_view(BlockRequest(config=str(path), seq_len="32768")).stdout["json"]())
+    whole_model = json.loads(whole_model_view(BlockRequest(preset=str(path), seq_len="32768")).stdout["json"]())
     assert whole_model[-1]["ffn_share_flops"] == pytest.approx(share, rel=1e-6)
     assert whole_model[-1]["kv_bytes"] == 62 * mean["kv_bytes"]
 
 
 def counted(name: str) -> list[dict]:
-    known = {"preset": name} if name in PRESETS else {"config": name}
-    return block_records(api.prepare(BlockRequest(seq_len="32768", **known)).priced())
+    return block_records(api.prepare(BlockRequest(seq_len="32768", preset=name)).priced())
 
 
 GEMMA_3 = {
@@ -139,7 +138,7 @@ def test_other_attention_is_said_not_to_be_counted(capsys, tmp_path) -> None:
         cli.run(["block", "--config", str(path), "--cost-only"])
     heads = ("--heads", "4", "--head-dim", "64")
     assert said in " ".join(run(capsys, "--config", str(path), "--cost-only", *heads).split())
-    asked = BlockRequest(config=str(path), heads=4, head_dim=64)
+    asked = BlockRequest(preset=str(path), heads=4, head_dim=64)
     *_, full, other, total = json.loads(whole_model_view(asked).stdout["json"]())
     assert min(full["flops_attention"], full["kv_bytes"]) > 0
     assert [row[key] for row in (other, total) for key in ("flops_attention", "kv_bytes")] == [None] * 4
@@ -205,7 +204,7 @@ MISTAKES = [
     (["--heads", "5"], "does not divide into 5 heads"),
     (["--preset", "llama3-8b", "--kv-heads", "5"], "32 heads can't share 5"),
     (["--preset", "bert-base", "--d-ff", "12"], "--d-ff and a model both say"),
-    (["--preset", "gpt2", "--config", "config.json"], "each name a model"),
+    (["gpt2", "--d-model", "64"], "--d-model and a model both say"),
     (["--variant", "relu,gelu"], "a block has one FFN"),
     (["--whole-model"], "--whole-model needs a model"),
     (["--seq-len", "12,x"], "seq_len must be a positive integer, not 'x'"),

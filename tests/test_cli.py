@@ -58,11 +58,22 @@ MISTAKES = [
     (["--workers", "4", "--precision", "1"], "--workers fixes how much", "--precision and --budget"),
     (["--format", "tabel"], "unknown format 'tabel'", "did you mean 'table'"),
     (["--varients", "relu"], "no such option: --varients", "--help"),
-    (["--seq-len", "128,", "512"], "--seq-len '128,' has an empty value", "a list has commas and no spaces"),
+    (["--seq-len", "128,,512"], "--seq-len '128,,512' has an empty value", "a list has commas and no spaces"),
+    (["--bias=maybe"], "option '--bias' does not take a value", "`ffnbench compare --help`"),
+    (["--ratio", "3", "--d-ff", "64"], "--ratio and --d-ff both say", "one of the two"),
+    (["relu", "swiglu"], "no such command 'relu'", "`ffnbench compare relu swiglu` measures"),
+    (["mistral"], "no such command 'mistral'", "`ffnbench inspect mistral` counts it"),
+    (["cost", "swiglu", "--moe", "8x2"], "no such option: --moe", "it is a key of a variant, as in swiglu@moe=8x2"),
+    (["cost", "--budget", "5m"], "no such option: --budget", "`ffnbench compare` has it"),
+    (["cost", "--d-model", "4,096"], "'096' is not a whole number", "write 4096"),
+    (["cost", "relu;gelu"], "unknown variant 'relu;gelu'", "relu,gelu"),
+    (["cost", "swiglu(d_ff=2048)"], "unknown variant", "swiglu@d_ff=2048"),
+    (["cost", "some/config.json"], "unknown variant", "--preset some/config.json"),
+    (["inspect", "llama-3.1-70b"], "is neither a preset nor a file", "did you mean 'llama"),
     (["list", "rulez"], "nothing is called 'rulez'", "did you mean 'rules'"),
     (["comprae"], "no such command 'comprae'", "did you mean 'compare'"),
     (["check"], "missing argument 'BASELINE'", "--help"),
-    (["cost", "--d-ff", "1,2"], "--d-ff: '1,2' is a list", "take lists"),
+    (["cost", "--d-ff", "1", "2"], "--d-ff: '1,2' is a list", "relu@d_ff=2048"),
     (["activations", "--device", "nonsense!"], "unknown device", "devices: auto"),
 ]
 
@@ -78,6 +89,49 @@ def test_a_mistake_is_two_lines_and_exit_2_before_measuring(call) -> None:
         assert hint in lines[1], arguments
         assert "Traceback" not in err
         assert not [job for _, job, _ in launch.log if job != "plan"], arguments
+
+
+SAME = [  # what newcomers type, and what it means
+    ("cost --hidden-size 64 --intermediate-size=256", "cost --d-model 64 --d-ff 256"),
+    ("cost --seq-len 128 512 relu", "cost --seq-len 128,512 relu"),
+    ("cost --seq-len 128, 512 relu gelu", "cost --seq-len 128,512 relu,gelu"),
+    ("cost --dtype bf16 fp32 relu", "cost --dtype bf16,fp32 --variants relu"),
+    ("cost -d-model 64 --variant relu", "cost --d-model 64 --variants relu"),
+    ("cost d_model=64 relu --bias true", "cost --d-model 64 relu --bias"),
+    ("cost --bias=false relu", "cost --no-bias relu"),
+    ("cost relu wide=swiglu@d_ff=64", "cost --variants relu,wide=swiglu@d_ff=64"),
+    ("cost --model mistral", "cost --preset mistral-7b"),
+    ("cost relu meta-llama/Llama-3.1-8B-Instruct", "cost relu llama3-8b"),
+    ("inspect llama3.1-8b", "inspect llama3-8b"),
+    ("inspect gpt-2", "inspect gpt2"),
+    ("block meta-llama/Llama-3.1-8B --cost-only", "block --preset llama3-8b --cost-only"),
+    ("block swiglu --cost-only --seq-len 128 512", "block --variant swiglu --cost-only --seq-len 128,512"),
+    ("compare relu gelu --budget 5 min -q", "compare relu,gelu --budget 5m -q"),
+    ("compare -help", "compare --help"),
+]
+
+
+def test_what_newcomers_type_does_what_was_meant(call) -> None:
+    for typed, meant in SAME:
+        told = call(*typed.split())
+        assert told[0] == 0, (typed, told[2])
+        assert told[1] == call(*meant.split())[1], typed
+
+
+def test_other_versions_and_publishers_are_no_preset(call) -> None:
+    """Mistral 0.3 has another vocabulary and no window; of a stranger's llama nothing is known."""
+    for name in ("mistralai/Mistral-7B-v0.3", "openai/gpt-oss-20b", "bert-base-cased", "ada/llama3-8b", "llama3-18b"):
+        assert call("inspect", name)[0] == 2, name
+
+
+def test_a_model_stands_beside_the_forms_that_are_not_its_own(call) -> None:
+    for model, labels in (
+        ("llama3-8b", ["llama3-8b (swiglu)", "relu", "gelu"]),
+        ("bert-base", ["bert-base (gelu)", "relu", "swiglu"]),
+        ("gpt2", ["gpt2 (gelu_tanh)", "relu", "gelu", "swiglu"]),
+    ):
+        rows = csv.DictReader(call("cost", "--preset", model, "-f", "csv")[1].splitlines())
+        assert [row["label"] for row in rows] == labels
 
 
 def test_no_empty_value_is_taken_for_anything(call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -267,7 +267,7 @@ def test_without_transformers_inspect_says_the_key_and_the_pip_line(tmp_path, mo
     """In a worker; what plans a measurement shows the error, which names the key."""
     path, asked = written(tmp_path, BERT | {"intermediate_size": None}), []
     with pytest.raises(Unanswered, match="has no intermediate_size"):
-        plan_block(BlockRequest(config=path))
+        plan_block(BlockRequest(preset=path))
 
     class Worker:
         def ask(self, order: dict, timeout: float) -> dict:

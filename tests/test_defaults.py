@@ -117,7 +117,7 @@ def test_what_is_wrong_in_a_file_is_told_with_the_file(call, project) -> None:  
 def test_no_file_sets_what_runs_writes_or_trusts(call, project) -> None:  # noqa: F811
     """By exclusion: what a file may set is a list here, so that a new flag has to be looked at."""
     may = {
-        "variants", "variant", "activations", "preset", "config", "d_model", "d_ff", "bias", "match", "multiple_of",
+        "variants", "variant", "activations", "preset", "d_model", "d_ff", "bias", "match", "multiple_of",
         "rule", "ratio", "ffn_dim_multiplier", "dropout", "reference", "batch", "seq_len", "dtype", "mode", "device",
         "threads", "backend", "workers", "rounds", "quick", "precision", "budget", "seed", "timeout", "runs", "pause",
         "init", "routing", "control", "metrics", "whole_model", "heads", "kv_heads", "head_dim", "causal", "textbook",

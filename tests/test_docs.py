@@ -223,7 +223,7 @@ def test_the_architecture_names_what_is_there() -> None:
 def test_every_command_and_flag_of_the_readme_exists(in_process, monkeypatch) -> None:
     monkeypatch.setenv("COLUMNS", "200")
     text = (ROOT / "README.md").read_text(encoding="utf-8") + (ROOT / "docs" / "forms.md").read_text(encoding="utf-8")
-    helps = "".join(in_process(name, "--help")[1] for name in ("compare", "cost", "block", "selftest"))
+    helps = "".join(in_process(name, "--help-all")[1] for name in ("compare", "cost", "block", "selftest"))
     for flag in set(re.findall(r"`(--[a-z-]+)", text)):
         assert flag in helps, flag
 

@@ -18,7 +18,11 @@ from ffnbench.cli.commands import FILES, built, described
 def test_every_flag_is_shown_whole_and_no_line_of_ours_is_too_long(in_process, monkeypatch, columns: int) -> None:
     monkeypatch.setenv("COLUMNS", str(columns))
     for command in ("", *FILES):
-        _, text, _ = in_process(*command.split(), "--help")
+        _, few, _ = in_process(*command.split(), "--help")
+        _, text, _ = in_process(*command.split(), "--help-all" if command else "--help")
+        assert len(re.findall(r"^  (?:-\w, )?--", few, re.MULTILINE)) <= 22, command
+        assert few.count("\n  ffnbench ") >= 3, command
+        assert max(map(len, few.splitlines())) <= 80, command  # examples among them
         for param in built(described(command)).params if command else ():
             for name in (param.opts[0], *param.secondary_opts[:1]) if param.param_type_name == "option" else ():
                 assert re.search(rf"(?<![\w-]){re.escape(name)}(?![\w-])", text), (command, name)

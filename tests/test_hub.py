@@ -16,6 +16,7 @@ from ffnbench.planning.compare import plan_compare
 from ffnbench.request import CompareRequest
 
 NAME = "meta-llama/Llama-3.1-8B"
+ELSEWHERE = "ada/else"  # no preset is called so
 VARIABLES = ("HF_HUB_CACHE", "HF_HOME", "XDG_CACHE_HOME")
 LLAMA = {
     "model_type": "llama", "hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 2, "hidden_act": "silu",
@@ -63,7 +64,7 @@ def test_the_config_of_main_is_found(cache: Path) -> None:
 def test_wherever_a_config_can_be_named(cache: Path) -> None:
     keep(cache, NAME, "aaaa", main="aaaa\n")
     keep(cache, "gpt2-tiny", "aaaa")
-    for request in (CompareRequest(config=NAME), CompareRequest(preset=NAME), CompareRequest(config="gpt2-tiny")):
+    for request in (CompareRequest(preset=NAME), CompareRequest(preset="gpt2-tiny")):
         assert plan_compare(request).cases[0].ffn.d_ff == 96
     for arguments in (["inspect", NAME], ["block", "--config", NAME, "--cost-only"], ["cost", "--config", NAME]):
         assert run(arguments) == 0
@@ -106,9 +107,9 @@ def test_what_could_lead_elsewhere_is_no_name(cache: Path, name: str) -> None:
 
 def test_a_name_that_is_not_here_is_one_error() -> None:
     with pytest.raises(FfnbenchError, match="is no file here, and the hub's cache on this disk") as caught:
-        model_of(NAME)
+        model_of(ELSEWHERE)
     assert "list presets" in caught.value.hint
-    assert "nothing is downloaded" in caught.value.hint
+    assert f"`hf download {ELSEWHERE} config.json`" in caught.value.hint
 
 
 def test_where_the_cache_is(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -125,8 +126,8 @@ def test_a_cache_that_is_no_folder_is_one_error(tmp_path, monkeypatch: pytest.Mo
     (tmp_path / "loop").symlink_to("loop")
     monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "loop"))
     with pytest.raises(FfnbenchError):
-        model_of(NAME)
+        model_of(ELSEWHERE)
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "file"))
     with pytest.raises(FfnbenchError, match="is no file here"):
-        model_of(NAME)
+        model_of(ELSEWHERE)

@@ -66,7 +66,7 @@ def test_a_config_is_a_variant_that_can_be_typed_again(tmp_path) -> None:
         json.dumps({"model_type": "qwen2", "hidden_size": 512, "intermediate_size": 1408, "num_hidden_layers": 2}
                    | {"hidden_act": "silu"})
     )  # fmt: skip
-    plan = plan_compare(CompareRequest(config=str(tmp_path), variants="config,relu"))
+    plan = plan_compare(CompareRequest(preset=str(tmp_path), variants="config,relu"))
     assert (plan.cases[0].ffn.d_model, plan.cases[0].ffn.d_ff, plan.cases[0].ffn.name) == (512, 1408, "swiglu")
     assert plan.cases[0].variant == "silu_glu@d_ff=1408@bias=false"
 
@@ -78,8 +78,7 @@ def test_a_config_is_a_variant_that_can_be_typed_again(tmp_path) -> None:
         ({"variants": "gtp2"}, "unknown variant 'gtp2'", "did you mean 'gpt2'"),
         ({"variants": "gpt2,llama-7b"}, "different d_model: gpt2 768, llama-7b 4,096", "one width"),
         ({"preset": "gpt2", "d_model": 512}, "--d-model 512 is not the width of gpt2, 768", "leave"),
-        ({"preset": "gpt2", "config": "x.json"}, "each name a model", "one of the two"),
-        ({"config": "x.json"}, "cannot read 'x.json'", "config.json"),
+        ({"preset": "x.json"}, "cannot read 'x.json'", "config.json"),
         ({"variants": "preset,relu"}, "unknown variant 'preset'", "list variants"),
         ({"preset": "gpt2", "d_ff": 100}, "--d-ff sets the width of the reference", "another"),
         ({"variants": "gpt2@widht=3"}, "unknown key 'widht'", "keys"),

@@ -155,7 +155,7 @@ def test_values_as_python_has_them_become_what_is_typed() -> None:
         (CompareRequest, "dtype", torch.bfloat16, "bfloat16"),
         (CompareRequest, "dtype", ["float32", torch.bfloat16], "float32,bfloat16"),
         (CompareRequest, "device", torch.device("cpu"), "cpu"),
-        (CompareRequest, "config", Path("a/config.json"), "a/config.json"),
+        (CompareRequest, "preset", Path("a/config.json"), "a/config.json"),
         (CompareRequest, "d_model", "64", 64),
         (CompareRequest, "d_model", range(64, 66), (64, 65)),
         (CompareRequest, "seq_len", "1,2k", (1, 2000)),

@@ -7,6 +7,7 @@ is kept for a check that found a regression.
 from __future__ import annotations
 
 import os
+import shlex
 import sys
 import traceback
 from collections.abc import Sequence
@@ -17,7 +18,7 @@ from typer.core import TyperGroup
 
 from ffnbench import __version__
 from ffnbench.cli.commands import CONTEXT, FILES, built, described, with_dashes
-from ffnbench.cli.help import write_examples, write_options
+from ffnbench.cli.help import PLACE, write_examples, write_options
 from ffnbench.errors import (
     EXIT_INTERRUPTED,
     EXIT_UNFINISHED,
@@ -33,12 +34,17 @@ from ffnbench.streams import hush, prepare
 INTERRUPTED = "interrupted before the answer was complete"
 NO_MEMORY = "there is not enough memory"
 NO_FILES = "too many files are open: a process may not have more here"
-EXAMPLES = """Examples:
-  ffnbench compare --d-model 768 --variants relu,gelu,swiglu
+OWN = ("--help", "-h", "--version", "-V", "--install-completion", "--show-completion")  # flags without a command
+EXAMPLES = (
+    """Examples:
+  ffnbench compare relu gelu swiglu --d-model 768
   ffnbench cost --preset llama3-8b
   ffnbench list variants
 
-More: README.md"""
+More: """
+    + PLACE
+    + "README.md"
+)
 
 
 class Commands(TyperGroup):
@@ -86,18 +92,42 @@ def _root(
 
 def run(words: Sequence[str]) -> int:
     """Do what a command line says; gives the exit code. Raises FfnbenchError, and Typer's own complaints."""
-    name = with_dashes(words[0]) if words else "-"
-    if name.startswith("-") or "_FFNBENCH_COMPLETE" in os.environ:
+    name = with_dashes(words[0]) if words else "--help"
+    if name.partition("=")[0] in OWN or "_FFNBENCH_COMPLETE" in os.environ:
         failed = app([*words], standalone_mode=False, prog_name="ffnbench")  # with 1, which is a regression here
         return EXIT_USAGE if failed else 0
     if name not in FILES:
-        raise FfnbenchError(f"no such command {name!r}", hint_for(name, FILES, "`ffnbench --help` shows what there is"))
+        told = "no command before" if name.startswith("-") else "no such command"
+        raise FfnbenchError(f"{told} {name!r}", _command_meant(name, words))
     command = built(described(name))
     try:
         with command.make_context(f"ffnbench {name}", [*words[1:]]) as context:
             return command.invoke(context)
     except typer.Exit:  # of --help
         return 0
+
+
+def _command_meant(name: str, words: Sequence[str]) -> str:
+    """What to type in place of a first word that is no command."""
+    from ffnbench.models.presets import PRESETS
+    from ffnbench.planning.variant_text import is_variant
+    from ffnbench.report.tables.listing import LISTINGS
+
+    behind, typed = words[1:], shlex.join(words)
+    if name == "help":
+        return f"`ffnbench {behind[0]} --help`" if behind and behind[0] in FILES else "`ffnbench --help`"
+    for word in behind:
+        if name.startswith("-") and word in FILES:  # flags before the command
+            return f"the command comes first: `ffnbench {shlex.join([word, *(w for w in words if w != word)])}`"
+    if name in LISTINGS:
+        return f"`ffnbench list {name}`"
+    if os.path.isfile(words[0]):
+        return f"`ffnbench report {typed}` shows a saved run; a model's config.json: `ffnbench inspect {words[0]}`"
+    if words[0] in PRESETS:
+        return f"`ffnbench inspect {words[0]}` counts it, `ffnbench compare {typed}` measures its FFN"
+    if name.startswith("-") or all(is_variant(one) for one in words[0].split(",")):
+        return f"`ffnbench compare {typed}` measures, `ffnbench cost {typed}` counts"
+    return hint_for(name, FILES, "`ffnbench --help` shows what there is")
 
 
 def main() -> None:
@@ -143,5 +173,16 @@ def _usage_error(problem: Any) -> int:
         return 0
     command = problem.ctx.command_path if problem.ctx else "ffnbench"
     message = " ".join(told.split()).rstrip(".")
-    cut = "a list has commas and no spaces, as 128,512; " if "unexpected extra argument" in message else ""
-    return complain(message[:1].lower() + message[1:], f"{cut}`{command} --help` shows what there is", EXIT_USAGE)
+    more = "it takes no further names; " if "unexpected extra argument" in message else ""
+    more += _flag_elsewhere(str(getattr(problem, "option_name", "")))
+    return complain(message[:1].lower() + message[1:], f"{more}`{command} --help` shows what there is", EXIT_USAGE)
+
+
+def _flag_elsewhere(option: str) -> str:
+    """Where a flag is that a command has not: in another one, or as a key of a variant."""
+    from ffnbench.planning.keys import KEYS
+
+    field = option.lstrip("-").replace("-", "_")
+    if found := [name for name in FILES if field in described(name).named]:
+        return f"`ffnbench {found[0]}` has it; "
+    return next((f"it is a key of a variant, as in {key.example}; " for key in KEYS if field and key.name == field), "")

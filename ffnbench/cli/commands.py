@@ -18,7 +18,8 @@ from typer.core import TyperArgument, TyperCommand
 
 from ffnbench.cli.completing import completer
 from ffnbench.cli.defaults import Settings, found_settings, noted
-from ffnbench.cli.help import meaning, write_examples, write_options
+from ffnbench.cli.help import PLACE, meaning, write_examples, write_options
+from ffnbench.cli.words import as_meant, spellings
 from ffnbench.errors import FfnbenchError
 from ffnbench.planning.fields import Typed, flag_of, kind_of, read, takes_list
 from ffnbench.report.flags import Shown, Written
@@ -32,11 +33,13 @@ FILES = {  # of each command, in the order of the help; a file is loaded when a 
     "plot-activations": "activations", "activations": "activations", "list": "tools", "env": "tools",
     "inspect": "tools", "selftest": "tools",
 }  # fmt: skip
+UsageError: type[Exception] = typer.BadParameter.__bases__[0]
+ALL = "help_all"
 PLACED = "_placed"  # behind the name of a field, what was typed by its place
 CONTEXT = {
     "help_option_names": ["-h", "--help"],
     "token_normalize_func": lambda name: with_dashes(name),
-    "max_content_width": 100,
+    "max_content_width": 80,
 }
 
 
@@ -74,7 +77,7 @@ _REGISTERED: dict[str, Described] = {}
 
 def command(name: str, *examples: str, docs: str) -> Callable[[Callable[..., int]], Callable[..., int]]:
     """Register a function of bundles as the command of that name: with what can be typed, and where more is said."""
-    epilog = "\n".join(["Examples:", *(f"  {line}" for line in examples), "", f"More: {docs}"])
+    epilog = "\n".join(["Examples:", *(f"  {line}" for line in examples), "", f"More: {PLACE}{docs}"])
 
     def register(function: Callable[..., int]) -> Callable[..., int]:
         _REGISTERED[name] = Described(name=name, function=function, epilog=epilog)
@@ -109,7 +112,7 @@ class Command(TyperCommand):
         return ["[OPTIONS]", *(str(name) if required else f"[{name}]" for name, required in named)]
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
-        write_options(self, ctx, formatter)
+        write_options(self, ctx, formatter, every=bool(ctx.obj))
 
     def format_epilog(self, ctx: Any, formatter: Any) -> None:
         write_examples(self, formatter)
@@ -118,8 +121,13 @@ class Command(TyperCommand):
         """Take the words apart, and leave out what Typer would do with them: its pydantic takes a third of a start."""
         if ctx.resilient_parsing:  # a shell asks how a line could go on
             return super().parse_args(ctx, args)
-        found, rest, _ = self.make_parser(ctx).parse_args(args=args)
-        if found.get("help"):
+        try:
+            found, rest, _ = self.make_parser(ctx).parse_args(args=as_meant(args, self.described.named))
+        except UsageError as problem:
+            problem.ctx = ctx  # type: ignore[attr-defined]  # it is not always told
+            raise
+        if found.get("help") or found.get(ALL):
+            ctx.obj = bool(found.get(ALL))
             print(ctx.get_help())
             raise typer.Exit
         if rest:
@@ -174,6 +182,9 @@ def built(one: Described) -> Command:
         pass
 
     parameters = [found for field in one.fields.values() for found in _parameters(field)]
+    every = typer.Option("--help-all", help="Show this, and every flag that there is.")
+    by_name = inspect.Parameter.KEYWORD_ONLY
+    parameters.append(inspect.Parameter(ALL, by_name, annotation=Annotated[bool, every], default=False))
     stand_in.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     stand_in.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     alone = typer.Typer(add_completion=False, rich_markup_mode=None)
@@ -194,10 +205,10 @@ def _parameters(field: Field[Any]) -> list[inspect.Parameter]:
             metavar=how.place, help=told, autocompletion=completes, rich_help_panel=ARGUMENTS,
         )))  # fmt: skip
     if how.named:
-        spelled = [spelling(field.name) + (f"/{how.off}" if how.off else ""), *([how.short] if how.short else [])]
+        first, *others = spellings(field)
         found.append((field.name, kind, False, typer.Option(
-            *spelled, *how.also, help=meaning(field), rich_help_panel=how.panel, metavar=how.metavar or None,
-            autocompletion=completes,
+            first + (f"/{how.off}" if how.off else ""), *others, help=meaning(field), rich_help_panel=how.panel,
+            metavar=how.metavar or None, autocompletion=completes,
         )))  # fmt: skip
     return [
         inspect.Parameter(

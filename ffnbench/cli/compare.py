@@ -12,8 +12,8 @@ from ffnbench.request import ARGUMENTS, BlockRequest, CompareRequest, CostReques
 
 @command(
     "compare",
-    "ffnbench compare --d-model 768 --variants relu,gelu,swiglu -o run.csv -o run.json",
-    "ffnbench compare --variants swiglu,mine=mypkg.mlp:SwiGLU@like=swiglu --dtype bf16",
+    "ffnbench compare relu,gelu,swiglu --d-model 768 -o run.csv -o run.json",
+    "ffnbench compare swiglu,mine=mypkg.mlp:SwiGLU@like=swiglu --dtype bf16",
     "ffnbench compare --preset llama3-8b --seq-len 2Ki --precision 0.5% --budget 2m",
     docs="docs/methodology.md#the-method-on-one-page",
 )
@@ -78,7 +78,7 @@ def report(saved: Saved, output: Reported) -> int:
 @command(
     "block",
     "ffnbench block --preset bert-base --cost-only",
-    "ffnbench block --preset llama3-8b --seq-len 128,1Ki,8Ki --cost-only",
+    "ffnbench block llama3-8b --seq-len 128,1Ki,8Ki --cost-only",
     "ffnbench block --d-model 512 --quick",
     docs="docs/block.md#what-is-counted",
 )

@@ -15,12 +15,12 @@ def completer(field: Field[Any]) -> Callable[[str], list[str]]:
 
     def complete(incomplete: str) -> list[str]:
         before, comma, _ = incomplete.rpartition(",") if lists else ("", "", "")
-        return [f"{before}{comma}{name}" for name in _names(field.name) if name not in before.split(",")]
+        return [f"{before}{comma}{name}" for name in names_of(field.name) if name not in before.split(",")]
 
     return complete
 
 
-def _names(field: str) -> Iterable[str]:
+def names_of(field: str) -> Iterable[str]:
     """The names that there are for a field. All is loaded at TAB only."""
     from ffnbench.activations.table import ACTIVATIONS
     from ffnbench.ffn.variants import GATED
@@ -36,7 +36,7 @@ def _names(field: str) -> Iterable[str]:
     models, curves = PRESETS.names(), ACTIVATIONS.names()
     forms = [*curves, *GATED.names(), *models]
     known: dict[str, Iterable[str]] = {
-        **CHOICES, "variants": forms, "variant": forms, "preset": models, "config": models, "model": models,
+        **CHOICES, "variants": forms, "variant": forms, "preset": models, "model": models,
         "activations": curves, "rule": RULES.names(), "metrics": METRIC_GROUPS, "device": DEVICES,
         "on_unclear": ("pass", "fail"), "format": ("table", "markdown", "csv", "json", "github"), "what": LISTINGS,
         "export": EXPORTS, "tolerance": [f"{metric}=" for metric in CHECKED],

@@ -29,8 +29,8 @@ OF_CODE_KEYS = ("@python", "@source", "@env")
 OF_OUTPUT = ("format", "verbose", "quiet", "sort", "columns")  # how an answer is shown: not told with it
 EXACT, FREE = ("workers", "rounds", "quick"), ("precision", "budget")
 YIELDS: Mapping[str, tuple[str, ...]] = {  # a default gives way where one of these is typed
-    **dict.fromkeys(EXACT, FREE), **dict.fromkeys(FREE, EXACT), "preset": ("config", "d_model"),
-    "config": ("preset", "d_model"), "d_model": ("preset", "config"), "d_ff": ("ratio", "rule"), "ratio": ("d_ff",),
+    **dict.fromkeys(EXACT, FREE), **dict.fromkeys(FREE, EXACT), "preset": ("d_model",),
+    "d_model": ("preset",), "d_ff": ("ratio", "rule"), "ratio": ("d_ff",),
     "rule": ("d_ff",), "format": ("json",), "tolerance": ("fail_above",), "fail_above": ("tolerance",),
 }  # fmt: skip
 

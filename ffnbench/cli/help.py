@@ -26,6 +26,15 @@ from ffnbench.request import (
 PANELS = (
     ARGUMENTS, SIDES, MODEL, WIDTHS, ATTENTION, CURVES, WORKLOAD, LIMITS, MEASURING, EFFORT, OUTPUT, "Options",
 )  # fmt: skip
+PLACE = ""  # the address that the docs are published at, with a slash behind it; until then their paths in a checkout
+FEW = 16  # so many flags are shown at once; of more, those that few people use stand in --help-all alone
+RARE = {
+    "absolute", "across_machines", "allow_mismatch", "base_env", "base_source", "bias", "cache", "causal",
+    "columns", "control", "dropout", "export", "ffn_dim_multiplier", "force", "head_dim", "head_env", "head_python",
+    "head_rev", "head_source", "heads", "init", "kv_heads", "matmul_precision", "metrics", "multiple_of", "pause",
+    "quiet", "ratio", "reduced_reductions", "reference", "rounds", "routing", "rule", "runs", "seed", "sort",
+    "textbook", "time", "timeout", "wait", "workers",
+}  # fmt: skip
 LEFT = 28  # columns of names; the meaning of a longer one stands below it
 
 
@@ -43,10 +52,14 @@ def write_examples(command: Any, formatter: Any) -> None:
     formatter.write(f"\n{command.epilog}\n")
 
 
-def write_options(command: Any, ctx: Any, formatter: Any) -> None:
-    """Arguments and flags, panel by panel."""
+def write_options(command: Any, ctx: Any, formatter: Any, *, every: bool = True) -> None:
+    """Arguments and flags, panel by panel; where they are many, those that people use unless `every` is wanted."""
     panels: dict[str, list[tuple[str, str]]] = {name: [] for name in PANELS}
-    for param in command.get_params(ctx):
+    params = command.get_params(ctx)
+    every = every or len(params) <= FEW
+    for param in params:
+        if param.name in RARE and not every:
+            continue
         panels[param.rich_help_panel or "Options"].append((_name(param), " ".join((param.help or "").split())))
     for title, rows in panels.items():
         if rows:

@@ -8,6 +8,7 @@ that of the bare model.
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ from ffnbench.ffn.moe import MoESpec, Scores
 from ffnbench.ffn.spec import FFNSpec, Gate, Scalar
 from ffnbench.ffn.variants import GATED
 from ffnbench.models.model import Beside, HeadNorms, LayerGroup, ModelSpec, Rest, Sight
-from ffnbench.names import Registry, did_you_mean
+from ffnbench.names import Registry, did_you_mean, normalise
 
 
 def _ffn(form: str, d_model: int, d_ff: int, bias: bool = False, moe: MoESpec | None = None) -> FFNSpec:
@@ -228,14 +229,43 @@ _ROWS = (
 )
 # fmt: on
 
-PRESETS: Registry[ModelSpec] = Registry("preset", "`ffnbench list presets` shows all")
+PUBLISHERS = (
+    "meta-llama", "huggyllama", "mistralai", "openai", "openai-community", "google", "google-bert", "google-t5",
+    "tiiuae", "microsoft", "qwen", "nvidia", "answerdotai", "deepseek-ai", "swiss-ai",
+)  # fmt: skip
+ALSO = {  # other names of the very same sizes, as `plain_name` has them; further versions differ and are none
+    "bert-base": ("bert", "bert-base-uncased"), "gpt2": ("gpt2-124m", "gpt2-small"), "gpt3-175b": ("gpt3",),
+    "t5-v1.1-xxl": ("t5-v1-1-xxl",), "palm-540b": ("palm",), "falcon-7b": ("falcon",),
+    "llama-7b": ("llama1-7b", "llama2-7b"), "llama3-8b": ("llama3.1-8b", "meta-llama3-8b", "meta-llama3.1-8b"),
+    "mistral-7b": ("mistral", "mistral-7b-v0.1"), "gemma-7b": ("gemma",), "phi-3-mini": ("phi-3-mini-4k",),
+    "nemotron-4-340b": ("nemotron",), "modernbert-base": ("modernbert",), "mixtral-8x7b": ("mixtral",
+    "mixtral-8x7b-v0.1"), "deepseek-v3": ("deepseek-r1",), "vit-b16": ("vit-base-patch16-224", "vit"),
+    "apertus-8b": ("apertus-8b-2509",),
+}  # fmt: skip
+_TUNED = re.compile(r"[-_ ]?(instruct|chat|hf|it)\b")
+_NOT_BETWEEN_DIGITS = re.compile(r"(?<!\d)-|-(?!\d)")
+
+
+def plain_name(name: str) -> str:
+    """`meta-llama/Llama-3.1-8B-Instruct`, `llama 3.1 8b` and `llama3.1-8b` are one name; a dot and what stands between
+    two digits tell models apart, tuning does not.
+    """
+    publisher, _, rest = name.strip().lower().rpartition("/")
+    joined = re.sub("[-_ ]+", "-", _TUNED.sub("", rest))
+    return _NOT_BETWEEN_DIGITS.sub("", joined) if publisher in ("", *PUBLISHERS) else name
+
+
+PRESETS: Registry[ModelSpec] = Registry("preset", "`ffnbench list presets` shows all", plain_name)
 for _row in _ROWS:
-    PRESETS.add(_row.key, _row)
+    PRESETS.add(_row.key, _row, ALSO.get(_row.key, ()))
 
 
 def model_of(name: str) -> ModelSpec:
-    """A preset by its name, or the model of a config.json; raises FfnbenchError where it is neither."""
-    if name in PRESETS:
+    """A preset by its name, or the model of a config.json; raises FfnbenchError where it is neither.
+
+    A preset's own name wins over a file, and a file over other spellings of that name.
+    """
+    if name in PRESETS and (normalise(name).replace("_", "-") in PRESETS.names() or not _is_here(name)):
         return PRESETS.get(name)
     from ffnbench.models.configs import read_config  # with the table of families
 
@@ -257,7 +287,7 @@ def config_path(name: str) -> str:
     if "/" in name and is_name(name):
         raise FfnbenchError(
             f"{name!r} is no file here, and the hub's cache on this disk, {str(cache_folder())!r}, does not hold it",
-            "give a config.json, or one of `ffnbench list presets`: nothing is downloaded",
+            f"`hf download {name} config.json` puts it there; `ffnbench list presets` shows what needs no file",
         )
     if "/" not in name and Path(name).suffix != ".json":
         raise FfnbenchError(
@@ -265,6 +295,13 @@ def config_path(name: str) -> str:
             f"{did_you_mean(name, PRESETS.names())} give a config.json, or one of `ffnbench list presets`".lstrip(),
         )
     return name
+
+
+def _is_here(name: str) -> bool:
+    """Whether it is a file or a folder, or a model in the hub's cache."""
+    from ffnbench.models.hub import cached_config
+
+    return _exists(name) or cached_config(name) is not None
 
 
 def _exists(name: str) -> bool:

@@ -14,9 +14,9 @@ from ffnbench.errors import FfnbenchError
 from ffnbench.ffn.attention import AttentionSpec, Form
 from ffnbench.ffn.spec import read_positive
 from ffnbench.models.model import LayerGroup, ModelSpec, Sight, crosses
-from ffnbench.models.presets import model_of
+from ffnbench.models.presets import PRESETS, model_of
 from ffnbench.plan import Case, Kind, Note, Plan, Probe, Sizing
-from ffnbench.planning.compare import as_compare, named_model, plan_compare
+from ffnbench.planning.compare import as_compare, plan_compare
 from ffnbench.planning.effort import protocol_of
 from ffnbench.planning.variant_text import parse_variant
 from ffnbench.planning.workload import READ, parse_backends, refuse_lacking, refuse_several, workload_of
@@ -42,8 +42,8 @@ def plan_block(request: BlockRequest, probe: Probe | None = None) -> Plan:
     """The plan of a block: of a model's main kind of layer, or of sizes by hand."""
     refuse_several(request.backend, "a block")
     refuse_lists(request, "d_model", "dtype", "mode", "threads", "batch")
-    name = named_model(request.preset, request.config)
-    model = None if name is None else model_of(name)
+    request = with_named_model(request)
+    model = None if request.preset is None else model_of(request.preset)
     lengths = parse_lengths(request.seq_len)
     first = _ffn(replace(request, seq_len=str(lengths[0])), model, probe)
     kinds = attentions_of(request, first.ffn.d_model, model.main if model else None)
@@ -89,6 +89,15 @@ def _ffn(request: BlockRequest, model: ModelSpec | None, probe: Probe | None) ->
     if len(plan.cases) > 1:
         raise FfnbenchError("a block has one FFN", "give one --variant; `ffnbench compare` measures several")
     return plan.cases[0]
+
+
+def with_named_model(request: BlockRequest) -> BlockRequest:
+    """A variant that is nothing but the name of a model, or its file, stands for the whole block of it."""
+    named = request.variant or ""
+    of_file = ":" not in named and (named.endswith(".json") or "/" in named)
+    if request.preset is None and (named in PRESETS or of_file):
+        return replace(request, variant=None, preset=named)
+    return request
 
 
 def refuse_sizes(request: BlockRequest) -> None:

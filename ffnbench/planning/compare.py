@@ -31,14 +31,13 @@ from ffnbench.planning.workload import (
     parse_backends,
     refuse_lacking,
 )  # fmt: skip
-from ffnbench.request import CompareRequest, Request, several, spelling
+from ffnbench.request import CompareRequest, Request, VariantList, several, spelling
 
 
 def plan_compare(request: CompareRequest, probe: Probe | None = None) -> Plan:
     """Parse, check and size everything; raises FfnbenchError with a hint for whatever is wrong."""
     probe = probe or NoProbe()
-    name = named_model(request.preset, request.config)
-    chosen = {} if name is None else {"config" if request.preset is None else "preset": model_of(name)}
+    chosen = {} if request.preset is None else dict.fromkeys(STANDS_FOR_IT, model_of(request.preset))
     parsed = parse_variants(with_model(request.variants, chosen), chosen)
     variants = [identify(variant, probe) for variant in parsed]
     backends = parse_backends(request.backend)
@@ -203,7 +202,8 @@ def _metrics(request: CompareRequest, cases: tuple[Case, ...]) -> tuple[str, ...
 
 
 DEFAULT_D_MODEL = 768
-Chosen = Mapping[str, ModelSpec]  # at most one model, under the name that stands for it among the variants
+STANDS_FOR_IT = ("preset", "config", "model")  # what the model that is named is called among the variants
+Chosen = Mapping[str, ModelSpec]  # at most one model, under these names
 
 
 def as_compare(request: Request, **more: Any) -> CompareRequest:
@@ -212,19 +212,18 @@ def as_compare(request: Request, **more: Any) -> CompareRequest:
     return CompareRequest(**shared | more)
 
 
-def named_model(preset: str | None, config: str | None) -> str | None:
-    """What --preset or --config names, either of them a preset or a file; raises FfnbenchError for both."""
-    if preset is not None and config is not None:
-        raise FfnbenchError("--preset and --config each name a model", "give one of the two")
-    return config if preset is None else preset
-
-
 def with_model(variants: str, chosen: Chosen) -> str:
-    """The list of variants; the model's own FFN stands first where it is not among them."""
-    for name in chosen:
-        if name not in (part.strip().partition("@")[0].rpartition("=")[2] for part in variants.split(",")):
-            return f"{name},{variants}"
-    return variants
+    """The list of variants; the model's own FFN stands first where it is not among them, and beside it a form that
+    nobody asked for does not stand twice.
+    """
+    names = [part.strip().partition("@")[0].rpartition("=")[2] for part in variants.split(",")]
+    if not chosen or chosen.keys() & {*names}:
+        return variants
+    first, model = next(iter(chosen.items()))
+    if variants == VariantList.variants:
+        names = [name for name in names if name != model.main.ffn.name]
+        return ",".join((first, *names))
+    return f"{first},{variants}"
 
 
 def shared_widths(request: CompareRequest, chosen: Chosen, variants: list[Variant]) -> tuple[int, ...]:

@@ -4,6 +4,7 @@ and a line of a pyproject.toml. Pure.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import Field
 from typing import Any
@@ -53,7 +54,9 @@ def read(field: Field[Any], typed: Typed) -> Any:
     try:
         return reader(text)
     except FfnbenchError as problem:
-        raise FfnbenchError(f"{name}: {problem.message}", problem.hint) from None
+        one = problem.hint == TAKE_LISTS and field.name not in EXAMPLES
+        hint = "give one; a variant may have its own: relu@d_ff=2048" if one else problem.hint
+        raise FfnbenchError(f"{name}: {problem.message}", hint) from None
 
 
 def _count(text: str) -> int:
@@ -67,6 +70,8 @@ def _counts(name: str, text: str) -> int | tuple[int, ...]:
 
     def read_one(part: str) -> int:
         try:
+            if re.fullmatch("0[0-9]+", part):
+                raise FfnbenchError(f"{part!r} is not a whole number", "4,096 is a list of two, write 4096")
             return read_count(part)
         except FfnbenchError as problem:
             of = f", in {text!r}" if part != text else ""

@@ -84,6 +84,14 @@ def parse_variant(text: str, models: Mapping[str, ModelSpec] | None = None) -> V
     return replace(found, arm=arm)
 
 
+def is_variant(text: str) -> bool:
+    """Whether it is read as a variant, whatever stands in it."""
+    try:
+        return bool(parse_variant(text))
+    except FfnbenchError:
+        return False
+
+
 def _own(text: str, label: str, name: str, keys: Keys) -> Variant:
     """One of ffnbench's own forms."""
     activation, gate, notes, clamps = _form(name)
@@ -146,8 +154,12 @@ def _form(name: str) -> tuple[str, Gate, tuple[Note, ...], Keys]:
     if name in ACTIVATIONS:
         activation = ACTIVATIONS.get(name)
         return activation.name, Gate.NONE, _notes(name, activation.name, activation.note), {}
-    if len(parts := name.split()) > 1:
+    if len(parts := re.split(r"[\s;+|/]+", name)) > 1 and all(part in ACTIVATIONS or part in GATED for part in parts):
         raise FfnbenchError(f"unknown variant {name!r}", f"a list has commas: {','.join(parts)}")
+    if re.search(r"[():\[\]]", name):
+        raise FfnbenchError(f"unknown variant {name!r}", "a key is written @KEY=VALUE, e.g. swiglu@d_ff=2048")
+    if "/" in name or name.endswith(".json"):
+        raise FfnbenchError(f"unknown variant {name!r}", f"a model's config.json, or ORG/NAME: --preset {name}")
     if name in values_of(Backend):
         raise FfnbenchError(f"{name!r} is a backend and no variant", "a key names one; --backend takes a list")
     known = ACTIVATIONS.spellings() + GATED.spellings() + [f"{a}_glu" for a in ACTIVATIONS.names()] + PRESETS.names()

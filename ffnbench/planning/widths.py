@@ -46,6 +46,8 @@ class Sizer:
             RULES.get(request.rule)
             if request.d_ff is not None:
                 raise FfnbenchError("--rule computes d_ff and --d-ff sets it", "give one of the two")
+        if request.ratio is not None and request.d_ff is not None:
+            raise FfnbenchError("--ratio and --d-ff both say how wide the reference is", "give one of the two")
         if request.ffn_dim_multiplier is not None and request.rule is None:
             raise FfnbenchError("--ffn-dim-multiplier needs a width rule that reads it", "for example --rule llama")
         own = sorted({"d_ff", "rule", "ratio"} & self.reference.spec_keys.keys())

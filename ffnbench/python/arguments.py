@@ -28,7 +28,7 @@ from ffnbench.python.targets import variant_text, variants_text
 from ffnbench.report.flags import Output
 
 FILES = (
-    "preset", "config", "baseline", "current", "model", "base_python", "head_python", "base_source", "head_source",
+    "preset", "baseline", "current", "model", "base_python", "head_python", "base_source", "head_source",
 )  # fmt: skip
 NAMED = "help() of the function shows its arguments"
 PAIRED = "range_"  # whose two numbers may be given as a pair
@@ -39,6 +39,7 @@ ELSEWHERE = {  # what other libraries call an argument
     **dict.fromkeys(("sequence_length", "max_seq_len", "seqlen", "n_tokens", "tokens"), "seq_len"),
     **dict.fromkeys(("batch_size", "batchsize", "bs"), "batch"),
     **dict.fromkeys(("num_threads", "n_threads"), "threads"),
+    "config": "preset",
 }
 CHOICES = {  # what a type checker lets an argument be, and a shell offers, by the argument
     "match": values_of(Match), "mode": (*values_of(Mode), *MODE_ALIASES), "dtype": DTYPES.spellings(),

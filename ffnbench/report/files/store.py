@@ -63,6 +63,9 @@ def load(path: str | Path) -> Report:
                 raise FfnbenchError(problem, "update ffnbench to read it")
             # until method 5 a worker moved its tensors now and then; until 6 a check measured suspects again
             protocol.pop("reversed", None)
+            request = (run.get("plan") or run).get("request") or {}  # a model had two flags
+            if "config" in request:
+                request["preset"] = request.pop("config") or request["preset"]
             for sample in run.get("samples") or ():
                 sample.pop("placement", None)
         report = jsonable.decode(Report, data)

@@ -14,8 +14,7 @@ from ffnbench.ffn.cost import cost, flops_forward
 from ffnbench.ffn.dtypes import DTYPES
 from ffnbench.models.model import LayerGroup, ModelSpec, Sight, WholeModel, crosses, whole_model
 from ffnbench.models.presets import model_of
-from ffnbench.planning.block import attention_of, parse_lengths, refuse_sizes, uncounted
-from ffnbench.planning.compare import named_model
+from ffnbench.planning.block import attention_of, parse_lengths, refuse_sizes, uncounted, with_named_model
 from ffnbench.report.formats import View, view_of
 from ffnbench.report.records import Record
 from ffnbench.report.tables.block import overtaking_text
@@ -44,11 +43,11 @@ OF_ALL = ("embedding_params", "router_params", "norm_params", "head_params", "pa
 
 def whole_model_view(request: BlockRequest) -> View:
     """All layers of the model that a request names, and all its parameters, in closed form; nothing is measured."""
-    name = named_model(request.preset, request.config)
-    if name is None:
+    request = with_named_model(request)
+    if request.preset is None:
         raise FfnbenchError("--whole-model needs a model", "for example --preset llama3-8b")
     refuse_sizes(request)
-    model, lengths = model_of(name), parse_lengths(request.seq_len)
+    model, lengths = model_of(request.preset), parse_lengths(request.seq_len)
     if len(lengths) > 1:
         raise FfnbenchError("a whole model is counted at one length", "give one --seq-len")
     rows = [(group, sight) for group in model.groups for sight in group.seen]
