@@ -77,7 +77,7 @@ def _several(prepared: Prepared, sink: NullSink, launch: Launch | None, runs: in
 
 
 def _cut_short(found: ShownReport, runs: int) -> ShownReport:
-    text = f"ended early: {len(found.runs)} of {runs} runs are whole, and kept"
+    text = f"interrupted: {len(found.runs)} of {runs} runs are complete, and kept"
     return replace(found, cut_short=True, warnings=(*found.warnings, Note(text=text, kind=NoteKind.GENERAL)))
 
 

@@ -63,8 +63,8 @@ def _devices(told: dict[str, Any]) -> str:
     if told["gpus"]:
         return listed(told)
     if why := why_not_seen(told):
-        return f"cpu alone: {why}; {TRY_CUDA}"
-    return f"cpu alone: {reason}" if (reason := world.MACHINE.no_gpu()) else ""
+        return f"cpu only: {why}; {TRY_CUDA}"
+    return f"cpu only: {reason}" if (reason := world.MACHINE.no_gpu()) else ""
 
 
 def backends(sink: NullSink = NULL_SINK) -> None:

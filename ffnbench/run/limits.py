@@ -133,8 +133,8 @@ def fit_into(plan: Plan, available: int | None) -> Plan:
     squares = [c for c in kept if isinstance(c.ffn, AttentionSpec) and c.ffn.form is Form.TEXTBOOK]
     while squares and memory_needed(kept) > available:
         kept.remove(case := squares.pop())
-        text = f"the textbook's form at {case.workload.seq_len:,} tokens is left out: its scores need about "
-        text += f"{quantity(_working(case), IEC)}, and {quantity(available, IEC)} are there"
+        text = f"textbook attention at {case.workload.seq_len:,} tokens is left out: its scores need about "
+        text += f"{quantity(_working(case), IEC)}, and {quantity(available, IEC)} are available"
         notes.insert(0, Note(text=text, kind=NoteKind.GENERAL))
     return replace(plan, cases=tuple(kept), notes=(*plan.notes, *notes))
 
@@ -148,7 +148,7 @@ def check_fits(plan: Plan, available: int | None, free: Mapping[str, int] | None
         room, whose = (available, "") if device == "cpu" else ((free or {}).get(device), f" on {device}")
         if room is not None and needed > room:
             raise FfnbenchError(
-                f"this needs {quantity(needed, IEC)} of memory at once, and {quantity(room, IEC)} are available{whose}",
+                f"this needs {quantity(needed, IEC)} of memory, and {quantity(room, IEC)} are available{whose}",
                 "--dtype bfloat16 halves the weights; or fewer variants, a smaller --seq-len or --batch",
             )
 

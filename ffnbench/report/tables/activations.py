@@ -17,6 +17,7 @@ from ffnbench.report.records import Record
 from ffnbench.report.tables.answer import answer
 from ffnbench.report.tables.details import details
 from ffnbench.report.tables.row_notes import judging_notes
+from ffnbench.report.tables.words import device_text
 from ffnbench.report.tables.table import EXTRA, UNKNOWN, Cell, Column, Field, TextTable, table_of_fields, timed_fields
 from ffnbench.result import Report
 from ffnbench.units import counted
@@ -189,8 +190,6 @@ def timing_table(report: Report) -> TextTable:
     """Seconds of each operation, the ratio to relu's and the verdict, group by group."""
     groups = report.plan.groups
     rows = [case for group in groups for case in group.cases]
-    work = rows[0].workload
-    threads = f" ({counted(work.threads, 'thread')})" if work.device == "cpu" else ""
     places = accumulate((len(group.cases) for group in groups), initial=0)
     table = table_of_fields(
         [
@@ -198,7 +197,7 @@ def timing_table(report: Report) -> TextTable:
             *timed_fields(report, lambda case: case.label, REFERENCE),
         ],
         rows,
-        header=[f"the operation itself, {work.device}{threads}"],
+        header=[f"the operation itself, {device_text(rows[0].workload)}"],
         summary=answer(report, groups[:1]),
         details=details(report),
     )

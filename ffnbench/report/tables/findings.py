@@ -99,17 +99,17 @@ def _longer(checked: Checked) -> Longer:
     missing = [f.case for f in checked.findings if f.status is Status.MISSING]
     lacking = sorted(_lacking(checked))
     if checked.interrupted or now.stopped:
-        why = "it ended early"
+        why = "it is incomplete"
     elif suspects := _suspects(checked):
         why = suspects
     elif regressed:
         why = f"{', '.join(regressed)} regressed"
     elif kind(now.environment) != kind(checked.before.environment) or Status.INCOMPARABLE in statuses:
-        why = "it is of another kind of machine, or the baseline of another method"
+        why = "it ran on another kind of machine, or the baseline was measured with another method"
     elif missing:
         why = f"nothing was measured for {', '.join(dict.fromkeys(missing))}"
     elif undecided or lacking:
-        why = f"it was busy: {', '.join(undecided or lacking)}"
+        why = f"the machine was busy: {', '.join(undecided or lacking)}"
     else:
         longer = checked.before
         for run in now.runs:

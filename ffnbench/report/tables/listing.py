@@ -27,19 +27,19 @@ UNITS = {"_bytes": "", "_w": "W", "_mhz": "MHz"}  # at the ends of an environmen
 PROSE = ("aliases", "formula", "d_ff", "source", "value", "note", "what it does", "what it sets", "why not")
 BELOW = {
     "variants": (
-        "up is W_up x, gate is W_gate x; a key changes a form, swiglu@bias=true: `ffnbench list keys` shows all",
+        "up is W_up x, gate is W_gate x; keys change a form (swiglu@bias=true): `ffnbench list keys`",
         *(f"{row.name}: g is gate, at most {row.limit:g}; u is up within ±{row.limit:g}" for row in CLAMPED),
         "experts have keys of their own: @shared=512 @shared_gate=true @router_bias=true @scores=sigmoid "
         "@normalised=false @routed_scale=2.5 @groups=8x4 @experts=grouped @routing=skewed",
     ),
     "activations": ("FLOPs per element: each + - * / comparison, and each exp log tanh erf, is 1",),
     "keys": (
-        "a flag of the same name (--dtype) sets it for all variants, and a key wins; example: swiglu@dtype=bf16",
-        "another key of your own code is an argument of its constructor",
-        "d_model is of all variants: --d-model 512,1024 makes a group of each",
+        "a flag of the same name (--dtype) sets it for all variants; a key (swiglu@dtype=bf16) overrides it",
+        "any other key is passed to the constructor of your own code",
+        "d_model is no key: --d-model 512,1024 takes all variants at both",
     ),
-    "rules": ("use: --rule llama --ffn-dim-multiplier 1.3 --multiple-of 1024, or swiglu@rule=llama",),
-    "presets": ("FFN of the kind of layer that the model has most of; params of one layer, all experts counted",),
+    "rules": ("for example --rule llama --ffn-dim-multiplier 1.3 --multiple-of 1024, or swiglu@rule=llama",),
+    "presets": ("the FFN of the commonest kind of layer; params of one layer, with all experts",),
 }
 
 
@@ -153,9 +153,9 @@ def backends_view(found: Mapping[str, str], device: str, half: Mapping[str, str]
     return records_view(
         records,
         (
-            f"on {device}; what a backend lacks of a form, a dtype or a mode is told by the row of `compare`",
-            "use: --backend eager,onednn, or all; or swiglu,swiglu@backend=onednn",
-            f"MODE: {', '.join(values_of(CompileMode))}; @compile and @freeze mean @backend=compile",
+            f"on {device}; `compare` says which forms, dtypes and modes a backend can't run",
+            "for example --backend eager,onednn, --backend all, or swiglu,swiglu@backend=onednn",
+            f"MODE: {', '.join(values_of(CompileMode))}; @compile and @freeze imply @backend=compile",
         ),
     )
 
@@ -189,7 +189,7 @@ def device_records(devices: str, of_device: Mapping[str, Any]) -> list[Record]:
 
 def workers_record(forks: bool) -> Record:
     """How workers are made here."""
-    return {"fact": "workers", "value": "forked" if forks else "an interpreter each: torch can't be forked here"}
+    return {"fact": "workers", "value": "forked" if forks else "one interpreter each: torch can't be forked here"}
 
 
 def timer_records(found: dict[str, float]) -> list[Record]:

@@ -95,6 +95,11 @@ def backend_text(work: Workload) -> str:
     return f"{work.backend} ({', '.join(told)})" if told else work.backend
 
 
+def device_text(work: Workload) -> str:
+    """`cuda`; `CPU x2` with two threads."""
+    return f"CPU x{work.threads}" if work.device == "cpu" else work.device
+
+
 def error_text(error: float) -> str:
     """`8e-7`: one digit, for an error has no more."""
     if not error:
