@@ -97,7 +97,7 @@ def test_an_answer_is_exit_0_and_stdout_is_the_table_alone(call) -> None:
     code, out, err = call("compare", "--d-model", "64")
     assert code == 0
     assert out.startswith("d_model 64")
-    assert "worker 1\n" in err
+    assert "process 1\n" in err
     assert "worker" not in out
     assert call("compare", "-q")[2] == ""
 
@@ -121,7 +121,7 @@ def test_an_interruption_is_130_and_saves_what_there_is(call, tmp_path: Path) ->
 
     code, out, err = call("compare", "-o", str(tmp_path / "run.csv"), launch=FakeLaunch(seconds))
     assert code == 130
-    assert "ended early, in process 3" in out
+    assert "interrupted in process 3" in out
     assert "wrote" in err
     rows = list(csv.DictReader((tmp_path / "run.csv").read_text().splitlines()))
     assert [row["workers"] for row in rows] == ["2", "2", "2"]
@@ -288,13 +288,13 @@ def test_a_killed_worker_is_told_and_ctrl_c_saves_and_leaves_no_process(tmp_path
     )  # fmt: skip
     assert run.stderr is not None
     for line in run.stderr:
-        if line.startswith("worker 1/"):
+        if line.startswith("process 1/"):
             break
     while not (workers := forked_in(run, tmp_path)):
         assert run.poll() is None
     os.kill(workers[0], signal.SIGKILL)
     for line in run.stderr:
-        if line.startswith("worker 2/"):
+        if line.startswith("process 2/"):
             break
     time.sleep(1)
     run.send_signal(signal.SIGINT)
@@ -303,7 +303,7 @@ def test_a_killed_worker_is_told_and_ctrl_c_saves_and_leaves_no_process(tmp_path
     assert "Traceback" not in err
     told = " ".join(out.split())
     assert "was lost: the process was killed (signal 9)" in told
-    assert "ended early, in process" in told
+    assert "interrupted in process" in told
     assert json.loads((tmp_path / "run.json").read_text())["interrupted"] is True
     assert processes_of(tmp_path) == []
 

@@ -17,8 +17,8 @@ from ffnbench.report.records import Record
 from ffnbench.report.tables.answer import answer
 from ffnbench.report.tables.details import details
 from ffnbench.report.tables.row_notes import judging_notes
-from ffnbench.report.tables.words import device_text
 from ffnbench.report.tables.table import EXTRA, UNKNOWN, Cell, Column, Field, TextTable, table_of_fields, timed_fields
+from ffnbench.report.tables.words import device_text
 from ffnbench.result import Report
 from ffnbench.units import counted
 

@@ -113,7 +113,7 @@ def when(at: int | None) -> str:
 def overtaking_text(at: int | None) -> str:
     """At which length attention overtakes, as a sentence."""
     if at == 1:
-        return f"attention needs more FLOPs than the FFN at every length"
+        return "attention needs more FLOPs than the FFN at every length"
     overtakes = "never overtakes the FFN" if at is None else f"overtakes the FFN {when(at)}"
     return f"in FLOPs attention {overtakes}"
 
