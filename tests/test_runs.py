@@ -80,7 +80,7 @@ def test_several_runs_stand_in_one_file_in_the_order_of_their_time(tmp_path: Pat
     value, low, high = map(float, over.groups())
     assert value == pytest.approx(1.01, abs=0.002)
     assert low <= 0.99 < 1.03 <= high  # sd 2.6 % of a run, 1.3 % of their mean
-    assert "first of 4 runs" in call("report", path)[1]
+    assert "shows run 1 of 4" in call("report", path)[1]
 
 
 def test_ctrl_c_keeps_the_runs_that_are_whole(tmp_path: Path, call) -> None:
@@ -111,7 +111,7 @@ def test_a_run_beside_other_work_is_made_up_for(
     ended, out, err = call("compare", quick, "--runs 3 --pause 0 -q -o", path, launch=launch)
     assert (ended, launch.runs + 1) == (code, made)
     if code:
-        assert f"{len(kept)} of 3 runs could be kept: the others have no clean rounds of a row" in out
+        assert f"{len(kept)} of 3 runs could be kept: in the others a row had no undisturbed round" in out
         assert f"error: {len(kept)} of 3 runs could be kept\nhint: " in err
     found = [
         sum(s.value for s in run.samples if s.case == "swiglu") / sum(s.value for s in run.samples if s.case == "relu")

@@ -9,18 +9,7 @@ import pytest
 
 PACKAGE = Path(__file__).parents[1] / "ffnbench"
 LONGEST = 200
-HOUSE = (
-    "arms?",
-    "footnotes?",
-    "jury",
-    "roofs?",
-    "sightings?",
-    "turns?",
-    "weighs?",
-    "anew",
-    "held against",
-    "a call can't",
-)
+HOUSE = ("anew", "arms?", "footnotes?", "jury", "roofs?", "sightings?", "turns?", "weighs?")
 QUOTED = re.compile(r"[<>\\\n^]|::|^[\W\d]*$")  # HTML, patterns, and the like
 
 
@@ -32,7 +21,7 @@ def sentences() -> Iterator[tuple[str, str]]:
         silent |= {part for node in ast.walk(tree) if isinstance(node, ast.JoinedStr) for part in node.values}
         for node in ast.walk(tree):
             text = "" if node in silent else words_of(node)
-            if len(re.findall(r"[A-Za-z']{2,}", text)) >= 4 and not QUOTED.search(text):
+            if len(re.findall(r"[A-Za-z']+(?= |$)", text)) >= 3 and not QUOTED.search(text):
                 yield f"{file.relative_to(PACKAGE)}:{node.lineno}", text
 
 
@@ -49,7 +38,7 @@ FOUND = list(sentences())
 @pytest.mark.parametrize(
     "wrong",
     [re.compile(r"\S  +\S"), re.compile(rf"\b({'|'.join(HOUSE)})\b"), re.compile(rf".{{{LONGEST},}}"),
-     re.compile(r"\b(\w+) \1\b"), re.compile(r" [,;:.]( |$)")],
+     re.compile(r"\b(\w+) \1\b"), re.compile(r" [,.]( |$)")],
     ids=["spaces", "house words", "length", "a word twice", "punctuation"],
 )  # fmt: skip
 def test_no_sentence_breaks_a_rule(wrong: re.Pattern[str]) -> None:
@@ -58,10 +47,10 @@ def test_no_sentence_breaks_a_rule(wrong: re.Pattern[str]) -> None:
 
 
 def test_no_sentence_is_written_in_two_places() -> None:
-    """One of more than six words has one home."""
+    """One of more than six words has one home; two commands may have the same flag."""
     places: dict[str, list[str]] = {}
     for where, text in FOUND:
-        if len(text.split()) > 6:
+        if len(re.findall(r"[A-Za-z']{2,}", text)) > 6 and not where.startswith("request.py"):
             places.setdefault(text, []).append(where)
     assert not {text: found for text, found in places.items() if len(found) > 1}
 

@@ -72,7 +72,7 @@ def _several(prepared: Prepared, sink: NullSink, launch: Launch | None, runs: in
         if not now.failed_wholly and not table_of(now).without_quiet():
             found = found.with_repeat(now) if kept else now
             kept += 1
-    text = f"{len(found.runs)} of {runs} runs could be kept: the others have no clean rounds of a row"
+    text = f"{len(found.runs)} of {runs} runs could be kept: in the others a row had no undisturbed round"
     return found if kept == runs else replace(found, warnings=(*found.warnings, Note(text=text, kind=NoteKind.GENERAL)))
 
 

@@ -77,7 +77,7 @@ def refuse_another_machine(path: str, before: Environment | None, here: Environm
     both = [(name, getattr(before, name), getattr(here, name)) for name in shared]
     differs = [f"{name} {was} then, {now} now" for name, was, now in both if was != now] or ["another fingerprint"]
     raise FfnbenchError(
-        f"--absolute needs the machine of {path!r}: {'; '.join(differs)}",
+        f"--absolute needs the machine that measured {path!r}: {'; '.join(differs)}",
         "check ratios (leave --absolute out), or make a baseline here",
     )
 

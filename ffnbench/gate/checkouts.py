@@ -114,7 +114,7 @@ def prober_within(prober: Prober, arm: Arm, variant: Variant) -> Prober:
         file = there.origin(variant.target)
         if not file.is_relative_to(Path(arm.source).expanduser().resolve()):
             raise FfnbenchError(
-                f"{arm}: {variant.target.rpartition(':')[0]} is {file}, not from this side",
+                f"{arm}: {variant.target.rpartition(':')[0]} comes from {file}, not from this side",
                 "run it in the folder that holds your packages or their src/, or give --base-source and --head-source",
             )
     return there

@@ -137,7 +137,7 @@ def parse_tolerances(texts: Iterable[str], labels: Iterable[str]) -> tuple[tuple
         except FfnbenchError as problem:
             raise FfnbenchError(f"the tolerance {text!r}: {problem.message}", problem.hint) from None
         if not 0 <= fraction < 10 or (metric in TIMED and fraction == 0):
-            raise FfnbenchError(f"the tolerance {text!r} is no share above zero", "for example latency=5%")
+            raise FfnbenchError(f"the tolerance {text!r} must be above zero", "for example latency=5%")
         (found if cases == [case] else of_groups).extend((one, metric, fraction) for one in cases)
     return (*of_groups, *found)  # what is said of one row by its whole label comes last, and counts
 

@@ -11,13 +11,13 @@ from dataclasses import replace
 from typing import Any
 
 from ffnbench.device.environment import USABLE, auto_device, usable_memory
-from ffnbench.errors import FfnbenchError, Unfinished
+from ffnbench.errors import FfnbenchError
 from ffnbench.ffn.attention import AttentionSpec, Form, working_bytes
 from ffnbench.ffn.dtypes import item_bytes
 from ffnbench.ffn.spec import FFNSpec, HFSpec
 from ffnbench.plan import Backend, Case, Kind, NoProbe, Note, NoteKind, Plan, Workload, cost_of
 from ffnbench.result import DeviceSeen
-from ffnbench.run.session import WorkerLost
+from ffnbench.run.session import WorkerLost, lost_over_device
 from ffnbench.units import IEC, counted, quantity
 from ffnbench.worker.channel import Message
 
@@ -44,7 +44,7 @@ class Devices:
         try:
             told = _told_of(plan, ask)
         except WorkerLost as lost:
-            raise Unfinished(f"a worker was lost over its device: {lost}", "does `nvidia-smi` work?") from lost
+            raise lost_over_device(lost) from lost
         self._free = {name: int(USABLE * free) for name, one in told.items() if (free := one.get("gpu_free_bytes"))}
         plan = fit_into(plan, self.room(plan))
         check_fits(plan, usable_memory(), self._free)

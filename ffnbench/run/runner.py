@@ -437,7 +437,7 @@ class _Runner:
         if label and (hung or known or self._losses[label] > 1):
             self.found.fail(label, lost.kind, str(lost))
         elif self._losses[label] >= RESTARTS:
-            raise Unfinished(f"too many processes were lost: {lost}", "`ffnbench env` tells what else runs here")
+            raise Unfinished(f"too many processes were lost: {lost}", "`ffnbench env` shows what else runs")
         else:
             self.found.note(label, f"process {index + 1} was lost: {lost}")
 

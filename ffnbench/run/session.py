@@ -36,6 +36,11 @@ class WorkerLost(Exception):
         self.kind = kind
 
 
+def lost_over_device(lost: WorkerLost) -> Unfinished:
+    """A worker that was asked about its device has not answered."""
+    return Unfinished(f"a worker was lost while it looked for its device: {lost}", "does `nvidia-smi` work?")
+
+
 class Session:
     """A running process of an arm. `ask` sends one request and waits for its answer; `close` always works."""
 

@@ -18,7 +18,7 @@ from ffnbench.report.tables.answer import answer
 from ffnbench.report.tables.details import details
 from ffnbench.report.tables.row_notes import judging_notes
 from ffnbench.report.tables.table import EXTRA, UNKNOWN, Cell, Column, Field, TextTable, table_of_fields, timed_fields
-from ffnbench.report.tables.words import device_text
+from ffnbench.report.tables.words import FLOPS_OF_ONE, device_text
 from ffnbench.result import Report
 from ffnbench.units import counted
 
@@ -161,8 +161,8 @@ _FACTS: list[Field] = [
     _named("source", lambda row: row.source),
 ]
 _DETAILS = (
-    "range: a bound in a square bracket is reached, one in a round bracket is approached",
-    "FLOPs per element: each + - * / comparison, and each exp log tanh erf, is 1",
+    "range: [ ] includes the bound, ( ) does not",
+    FLOPS_OF_ONE,
     "kinks and jumps are looked for within [-40, 40]",
 )
 TIMED = ("mode", "dtype", *LATENCY_KEYS, *RATIO_KEYS, "verdict", "workers", "failure", "rounds")  # of the rows

@@ -94,7 +94,7 @@ def crossover(report: Report) -> str:
     """Where attention's FLOPs overtake the FFN's, by the closed forms: by windows, and in the mean of all layers."""
     kinds, ffn = kinds_of(report), report.cost(report.plan.reference).flops_forward
     if ffn is None:
-        return "the FFN's FLOPs are not known, so neither is where attention overtakes"
+        return "the FFN's FLOPs are unknown, and so is where attention overtakes it"
     if len(kinds) == 1:
         return overtaking_text(crossing(kinds, ffn))
     found = [f"{when(crossing([kind], ffn))} in the {_layers_text(kind)}" for kind in kinds]

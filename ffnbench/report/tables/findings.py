@@ -13,7 +13,7 @@ from ffnbench.metrics import LATENCY
 from ffnbench.plan import NoteKind
 from ffnbench.report.files.exports import EXPORTS, described, junit, workflow_commands
 from ffnbench.report.files.store import report_text
-from ffnbench.report.formats import Longer, View, view_of
+from ffnbench.report.formats import NOT_ALL, Longer, View, view_of
 from ffnbench.report.records import Record
 from ffnbench.report.tables.answer import general_line, machine_line
 from ffnbench.report.tables.details import effort, judged_lines, notes_of_run
@@ -63,7 +63,7 @@ def check_view(checked: Checked) -> View:
         code_if_unclear_fails=exit_code(list(findings), unclear_fails=True),
     )
     if checked.now.stopped:
-        return view.ending(view.code, Unfinished(checked.now.stopped, "the table holds what was measured by then"))
+        return view.ending(view.code, Unfinished(checked.now.stopped, NOT_ALL))
     if checked.interrupted:
         return replace(view, code=EXIT_INTERRUPTED, code_if_unclear_fails=None)
     return view
@@ -182,7 +182,7 @@ def _summary(checked: Checked, equal: int) -> list[str]:
     told = [f"{counted(equal, 'exact row')} {'is' if equal == 1 else 'are'} equal"] if equal else []
     if checked.smallest is not None:
         wall = f", measured in {now.wall_s:.0f} s" if now.wall_s else ""
-        told.append(f"the smallest change that this run could have caught: {signed_percent(checked.smallest)}{wall}")
+        told.append(f"slowdowns below {percent(checked.smallest)} may go unnoticed{wall}")
     ended = [] if any(NoteKind.BUSY is note.kind for note in now.notes("")) else machine_line(now)
     known = {finding.reason for finding in findings}
     general = [line for line in general_line(now) if line not in known]

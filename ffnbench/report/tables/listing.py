@@ -19,6 +19,7 @@ from ffnbench.plan import Backend, CompileMode, values_of
 from ffnbench.planning.keys import KEYS
 from ffnbench.report.formats import View, view_of
 from ffnbench.report.records import Record, table_of
+from ffnbench.report.tables.words import FLOPS_OF_ONE
 from ffnbench.result import Environment
 from ffnbench.units import IEC, TIME, quantity
 
@@ -32,7 +33,7 @@ BELOW = {
         "experts have keys of their own: @shared=512 @shared_gate=true @router_bias=true @scores=sigmoid "
         "@normalised=false @routed_scale=2.5 @groups=8x4 @experts=grouped @routing=skewed",
     ),
-    "activations": ("FLOPs per element: each + - * / comparison, and each exp log tanh erf, is 1",),
+    "activations": (FLOPS_OF_ONE,),
     "keys": (
         "a flag of the same name (--dtype) sets it for all variants; a key (swiglu@dtype=bf16) overrides it",
         "any other key is passed to the constructor of your own code",
@@ -58,7 +59,7 @@ def variants() -> list[Record]:
         row("X@gate=output", "down(act(up)) * gate", FORMULA[Gate.OUTPUT]),
         row("X@moe=8x2", "2 of 8 experts, each an X", "8*X + 8*d"),
         row("pkg.mod:Class", "your own class or factory", "counted", "file.py:factory"),
-        row("file.py:M@like=X", "your own, held against X", "counted"),
+        row("file.py:M@like=X", "your own, compared with X", "counted"),
     ]  # fmt: skip
 
 
@@ -199,8 +200,8 @@ def timer_records(found: dict[str, float]) -> list[Record]:
         for seconds in (found["empty_call_s"], 100 * found["empty_call_s"], found["resolution_s"])
     )
     return [
-        {"fact": "empty call", "value": f"{empty} (forward of an empty module, timed as every call is)"},
-        {"fact": "shortest call", "value": f"{least} (100 empty ones; a run warns of shorter ones)"},
+        {"fact": "empty call", "value": f"{empty} (an empty module, timed as every call is)"},
+        {"fact": "shortest call", "value": f"{least} (100 empty calls; -v tells of shorter ones)"},
         {"fact": "clock tick", "value": tick},
     ]
 

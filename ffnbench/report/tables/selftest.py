@@ -7,13 +7,13 @@ from dataclasses import asdict
 
 from ffnbench.errors import Interrupted, Unfinished
 from ffnbench.exam import COVERAGE, FALSE_AT_MOST, SLOWER, Rate, Rates, Told, failures, rates_of
-from ffnbench.report.formats import View, view_of
+from ffnbench.report.formats import NOT_ALL, View, view_of
 from ffnbench.report.tables.table import UNKNOWN, Cell, Column, TextTable
 from ffnbench.result import Verdict
 from ffnbench.units import percent
 
 BUSY = Verdict.BUSY.value
-ENDED_EARLY = "interrupted; the table holds what was measured by then"
+ENDED_EARLY = f"interrupted; {NOT_ALL}"
 
 
 def rates_table(rates: Rates) -> TextTable:
