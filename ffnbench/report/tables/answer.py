@@ -157,7 +157,7 @@ def _launch_bound(report: Report) -> list[str]:
     """Which rows take the time of the CPU that issues their calls."""
     if not (rows := [case.label for case in report.plan.shown if launch_bound(report, case.label)]):
         return []
-    why = "the CPU takes longer to launch a call than the device to run it; --time device leaves that out"
+    why = "launching a call takes longer than running it; --time device leaves that out"
     return [f"{listed(rows)}: launch-bound, {why}"]
 
 
