@@ -207,7 +207,7 @@ def test_outputs_are_held_against_each_other_and_against_float64(made: Path, tmp
     ("arguments", "error", "hint"),
     [
         (f"{TARGET} --base-rev nope", "no revision is called 'nope'", "git tag"),
-        ("torch.nn:Linear --base-rev same", "which is no part of it", "--base-source"),
+        ("torch.nn:Linear --base-rev same", "not from this side", "--base-source"),
         (TARGET, "base and head are the same", "--base-rev"),
         ("swiglu --base-rev same", "'swiglu' is ffnbench's own", "package.module:Attr"),
         (f"{TARGET},relu --base-rev same", "ab measures one variant, not 2", "compare"),
