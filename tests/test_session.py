@@ -119,7 +119,8 @@ def test_a_fused_kernel_is_named_and_not_taken_for_free(prober: Prober) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "says"), [("Packed", "packed width: each branch is 24 wide"), ("TwoThirds", "d_ff 48 to about 2/3 by itself")]
+    ("name", "says"),
+    [("Packed", "packed width: each branch is 24 wide"), ("TwoThirds", "d_ff 48 to about 2/3 by itself")],
 )
 def test_a_width_read_otherwise_gets_a_footnote(prober: Prober, name: str, says: str) -> None:
     assert says in prober.count(spec(name), SMALL).width_note

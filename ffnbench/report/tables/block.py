@@ -225,17 +225,12 @@ def _attention_rows(length: Length) -> tuple[list[Record], list[Record]]:
 
 
 def params_text(report: Report) -> str:
-    """How many times the FFN is as large, without biases and with them."""
+    """How many times the FFN is as large."""
     length = next(lengths_of(report.plan))
     (_, (into, attention)), ffn = _attention_rows(length), ffn_rows(report, length)[-1]
-    key = "params" if ffn["weights"] is None else "weights"
-    times = ", ".join(f"{ffn[key] / row[key]:.2f} times {row['part']}" for row in (attention, into))
-    text = f"the FFN has {ffn['params']:,} parameters: {times}"
-    if "active" in ffn:
-        text += f" (active for a token: {ffn['active'] / attention['params']:.2f} times)"
-    if key == "weights" and (ffn["biases"] or attention["biases"]):
-        text += f" (without biases; with them {ffn['params'] / attention['params']:.2f} times)"
-    return text
+    times = ", ".join(f"{ffn['params'] / row['params']:.2f} times {row['part']}" for row in (attention, into))
+    active = f" (active for a token: {ffn['active'] / attention['params']:.2f} times)" if "active" in ffn else ""
+    return f"the FFN has {ffn['params']:,} parameters: {times}{active}"
 
 
 def ffn_rows(report: Report, length: Length) -> list[Record]:

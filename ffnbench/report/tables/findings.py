@@ -172,7 +172,8 @@ def _summary(checked: Checked, equal: int) -> list[str]:
     for status, words in LOUD.items():
         of = [f for f in findings if f.status is status]
         rows, reasons = dict.fromkeys(f.case for f in of), dict.fromkeys(f.reason for f in of if f.reason)
-        why = "".join(f": {reason}" for reason in reasons)
+        crosses = ": the interval crosses the limit; a longer --budget may tell" * (status is Status.UNCLEAR)
+        why = "".join(f": {reason}" for reason in reasons) or crosses
         lines.append(f"WARNING: {counted(len(of), 'row')} {words}: {', '.join(rows)}{why}" if of else "")
     lines.append("; ".join(f"{f.case} {f.metric}: {f.reason}" for f in findings if f.status in PASSED and f.reason))
     timed = [f for f in findings if f.metric == LATENCY]
