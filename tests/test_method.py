@@ -25,7 +25,7 @@ def of_method(path: Path, method: int) -> Path:
 
 def test_a_newer_method_is_refused_in_one_line_and_so_is_a_file_without_any(baseline: Path, on_fakes) -> None:
     of_method(baseline, TODAY + 1)
-    with pytest.raises(FfnbenchError, match=f"was measured by method {TODAY + 1}, this ffnbench knows") as caught:
+    with pytest.raises(FfnbenchError, match=f"was measured with method {TODAY + 1}, this ffnbench knows") as caught:
         load(baseline)
     assert caught.value.hint == "update ffnbench to read it"
     assert on_fakes("check", baseline, "--exact-only")[0] == 2

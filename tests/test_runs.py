@@ -203,7 +203,7 @@ def test_what_somebody_else_wrote_meanwhile_is_left(baseline: Path, call, monkey
         (lambda run: run.update(samples=[s for s in run["samples"] if s["case"] != "swiglu"]),
          "{third}has no samples of 'swiglu'"),
         (lambda run: run.update(interrupted=True), "{third}is incomplete"),
-        (lambda run: run["protocol"].update(method=9), "error: '{path}' was measured by method 9"),
+        (lambda run: run["protocol"].update(method=9), "error: '{path}' was measured with method 9"),
         (lambda run: run.update(samples=[s for s in run["samples"] if s["worker"] == 0]),
          "{third}was measured in one process"),
         (lambda run: run.pop("samples"), "{third}has no samples of 'relu'"),

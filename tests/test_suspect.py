@@ -137,7 +137,7 @@ def judged_report(**options: object) -> Report:
 
 def test_a_row_that_could_not_be_judged_has_no_verdict(baseline: Path, tmp_path: Path, call) -> None:
     """It takes 1.3 times as long, and is called nothing; neither is a row whose reference could not be judged."""
-    why = "outputs of swiglu could not be judged: it can't be made twice"
+    why = "outputs of swiglu could not be checked: it can't be made twice"
     report = recompute(judged_report())
     found = report.comparison("swiglu")
     assert (found.verdict, found.ratio, found.reason) == (Verdict.UNCLEAR, None, why)

@@ -37,7 +37,7 @@ BELOW = {
     "keys": (
         "a flag of the same name (--dtype) sets it for all variants; a key (swiglu@dtype=bf16) overrides it",
         "any other key is passed to the constructor of your own code",
-        "d_model is no key: --d-model 512,1024 takes all variants at both",
+        "d_model is no key: --d-model 512,1024 applies to all variants",
     ),
     "rules": ("for example --rule llama --ffn-dim-multiplier 1.3 --multiple-of 1024, or swiglu@rule=llama",),
     "presets": ("the FFN of the commonest kind of layer; params of one layer, with all experts",),
