@@ -57,7 +57,7 @@ def why_no_gpu() -> str:
     """Why there can be no GPU here, told without torch; empty where there may be one."""
     if sys.platform == "win32" or any(Path(file).exists() for file in GPU_FILES):
         return ""
-    return f"no GPU driver found (no {GPU_FILES[0]})"
+    return f"no GPU driver was found (no {GPU_FILES[0]})"
 
 
 def auto_device(facts: Mapping[str, Any]) -> str:
