@@ -169,7 +169,7 @@ def measure(asked: Exam, listener: Callable[[Progress], None], now: Callable[[],
             told += told_by(finished(run(plan)), plan, number)
     except KeyboardInterrupt:
         if not told:
-            raise Interrupted("interrupted before a first run was whole") from None
+            raise Interrupted("interrupted before the first run was complete") from None
     except Unfinished:
         if not told:
             raise

@@ -297,7 +297,7 @@ class Judged:
 def unjudged(judged: Iterable[Judged]) -> dict[str, str]:
     """The cases of which no output could be judged, with the reason: such a row has no verdict."""
     return {
-        one.case: f"outputs of {one.case} could not be judged: {one.why or 'no reason is given'}"
+        one.case: f"outputs of {one.case} could not be checked: {one.why or 'no reason is given'}"
         for one in judged
         if one.error is None
     }

@@ -207,7 +207,7 @@ def test_outputs_are_held_against_each_other_and_against_float64(made: Path, tmp
     ("arguments", "error", "hint"),
     [
         (f"{TARGET} --base-rev nope", "no revision is called 'nope'", "git tag"),
-        ("torch.nn:Linear --base-rev same", "which is no part of it", "--base-source"),
+        ("torch.nn:Linear --base-rev same", "not from this side", "--base-source"),
         (TARGET, "base and head are the same", "--base-rev"),
         ("swiglu --base-rev same", "'swiglu' is ffnbench's own", "package.module:Attr"),
         (f"{TARGET},relu --base-rev same", "ab measures one variant, not 2", "compare"),
@@ -215,7 +215,7 @@ def test_outputs_are_held_against_each_other_and_against_float64(made: Path, tmp
         (f"{TARGET} --base-python nowhere/python", "there is no interpreter 'nowhere/python'", ""),
         (f"{TARGET} --base-rev old --base-source .", "both say where the code is", ""),
         (f"{TARGET} --base-rev old --fail-above 5", "--fail-above '5' could mean 5% or 500%", "'5%' or '500%'"),
-        (f"{TARGET} --base-rev old --fail-above 5% --tolerance latency=3%", "both speak of", ""),
+        (f"{TARGET} --base-rev old --fail-above 5% --tolerance latency=3%", "both set the limit", ""),
         (f"{TARGET} --base-rev old --tolerance seconds=3%", "not seconds", ""),
         (f"base={TARGET} --base-rev old", "'base' is what the other side is called", ""),
     ],

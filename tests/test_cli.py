@@ -151,7 +151,7 @@ def test_an_answer_is_exit_0_and_stdout_is_the_table_alone(call) -> None:
     code, out, err = call("compare", "--d-model", "64")
     assert code == 0
     assert out.startswith("d_model 64")
-    assert "worker 1\n" in err
+    assert "process 1\n" in err
     assert "worker" not in out
     assert call("compare", "-q")[2] == ""
 
@@ -175,7 +175,7 @@ def test_an_interruption_is_130_and_saves_what_there_is(call, tmp_path: Path) ->
 
     code, out, err = call("compare", "-o", str(tmp_path / "run.csv"), launch=FakeLaunch(seconds))
     assert code == 130
-    assert "ended early, in process 3" in out
+    assert "interrupted in process 3" in out
     assert "wrote" in err
     rows = list(csv.DictReader((tmp_path / "run.csv").read_text().splitlines()))
     assert [row["workers"] for row in rows] == ["2", "2", "2"]
@@ -342,13 +342,13 @@ def test_a_killed_worker_is_told_and_ctrl_c_saves_and_leaves_no_process(tmp_path
     )  # fmt: skip
     assert run.stderr is not None
     for line in run.stderr:
-        if line.startswith("worker 1/"):
+        if line.startswith("process 1/"):
             break
     while not (workers := forked_in(run, tmp_path)):
         assert run.poll() is None
     os.kill(workers[0], signal.SIGKILL)
     for line in run.stderr:
-        if line.startswith("worker 2/"):
+        if line.startswith("process 2/"):
             break
     time.sleep(1)
     run.send_signal(signal.SIGINT)
@@ -357,7 +357,7 @@ def test_a_killed_worker_is_told_and_ctrl_c_saves_and_leaves_no_process(tmp_path
     assert "Traceback" not in err
     told = " ".join(out.split())
     assert "was lost: the process was killed (signal 9)" in told
-    assert "ended early, in process" in told
+    assert "interrupted in process" in told
     assert json.loads((tmp_path / "run.json").read_text())["interrupted"] is True
     assert processes_of(tmp_path) == []
 
@@ -388,7 +388,7 @@ def test_report_computes_every_figure_again_from_the_samples(call, saved: Path) 
     saved.write_text(json.dumps(data))
     code, out, err = call("report", str(saved))
     assert out == (saved.parent / "table.txt").read_text()
-    assert "are not those of its samples" in err
+    assert "do not follow from its samples" in err
 
 
 def test_report_notices_an_edited_figure_and_shows_the_true_one(call, saved: Path) -> None:
@@ -401,7 +401,7 @@ def test_report_notices_an_edited_figure_and_shows_the_true_one(call, saved: Pat
     row = next(r for r in csv.DictReader(out.splitlines()) if r["label"] == "swiglu")
     assert (code, row["verdict"]) == (0, "slower")
     assert float(row["ratio"]) == pytest.approx(1.3, rel=0.02)
-    assert "are not those of its samples" in err
+    assert "do not follow from its samples" in err
 
 
 DAMAGES = [

@@ -86,11 +86,11 @@ def test_the_file_holds_a_row_of_each_kind(run: ShownReport) -> None:
 
 
 def test_the_header_says_which_time_the_latency_is(run: ShownReport) -> None:
-    wall = "latency: wall time, what a caller waits for; device: what the device works for a call"
+    wall = "latency: wall time (what a caller waits for); device: how long the device works"
     assert latency_line(run)[0].startswith(wall)
-    assert latency_line(run)[0].endswith("host: what issuing one takes the CPU")
+    assert latency_line(run)[0].endswith("host: how long the CPU takes to launch it")
     by_device = with_work(run, time="device")
-    assert latency_line(by_device)[0].startswith("latency: device time, what the device works for a call; host")
+    assert latency_line(by_device)[0].startswith("latency: device time (how long the device works); host")
     text = table_text(by_device)
     assert "device time" in text.splitlines()[0]
     headings = [column.title for column in compare_table(by_device).columns]

@@ -254,14 +254,14 @@ def test_env_shows_the_device_and_says_what_to_do(on_machine: Any, in_process: A
     out = " ".join(in_process("env")[1].split())
     assert out.count("pip install 'ffnbench[cuda]'") == 2  # one line of facts, one of advice
     launch.facts = {"no_gpu": TOO_OLD}
-    assert "cpu alone: The NVIDIA driver on your system is too old" in " ".join(in_process("env")[1].split())
+    assert "cpu only: The NVIDIA driver on your system is too old" in " ".join(in_process("env")[1].split())
 
 
 def test_what_fits_is_foretold_from_the_free_memory_of_the_device() -> None:
     plan = on("cuda:1", d_model=4096, d_ff=16384, match="none")
     assert run(plan, launch=launched()).failures == ()
     launch = launched(gpu_free_bytes=1 << 28)
-    with pytest.raises(FfnbenchError, match=r"of memory at once, and 243 MiB are available on cuda:1") as caught:
+    with pytest.raises(FfnbenchError, match=r"of memory, and 243 MiB are available on cuda:1") as caught:
         run(plan, launch=launch)
     assert "--dtype bfloat16" in caught.value.hint
     assert not any(job in ("plan", "open") for _, job, _ in launch.log)
@@ -284,11 +284,11 @@ def test_heat_in_every_round_is_busy_and_says_of_what() -> None:
     done = run(on("cuda"), launch=launch)
     gelu = {c.case: c for c in summarise(done)[1]}["gelu"]
     assert (gelu.verdict, gelu.reason) == (
-        Verdict.BUSY, "0 of its 18 rounds were clean: the device's clocks were held down",
+        Verdict.BUSY, "0 of 18 rounds were undisturbed: the device's clocks were throttled",
     )  # fmt: skip
     assert busy_text(done) == (
-        "busy: the device's clocks were held down (sw thermal slowdown), 0 of 18 rounds were clean; let it cool, see "
-        "to its power, or `ffnbench env`"
+        "busy: the device's clocks were throttled (sw thermal slowdown), 0 of 18 rounds were undisturbed; let it "
+        "cool down, or see `ffnbench env`"
     )
 
 
@@ -310,7 +310,7 @@ def test_what_a_worker_saw_of_its_device_is_kept_and_told_in_one_line() -> None:
     )
     assert [seen.worker for seen in done.devices] == [0, 1, 2]
     assert device_clocks(done) == (
-        "the clock of cuda went from 1,980 down to 1,410 MHz, at most 71 °C and 398 W, at its power cap in 50% of the "
+        "the clock of cuda fell from 1,980 to 1,410 MHz, at most 71 °C and 398 W, at its power cap in 50% of the "
         "samples"
     )
     assert device_others(done) == "2 other processes computed on cuda"

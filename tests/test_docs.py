@@ -158,7 +158,7 @@ def test_every_committed_run_is_read_and_shows_its_own_figures() -> None:
         assert report.samples
         assert path.parent.name in told
         older = report.plan.protocol.method < METHOD
-        assert re.fullmatch(r"every figure is computed anew .* these by method \d" if older else "", differs), path
+        assert re.fullmatch(r"measured with method \d, now it is \d: .*" if older else "", differs), path
 
 
 @pytest.mark.parametrize(("document", "body"), blocks("python"))

@@ -81,7 +81,7 @@ class Running:
 
     def measuring(self) -> None:
         """Wait until it is in the middle of its rounds."""
-        self.until("worker 1/")
+        self.until("process 1/")
         time.sleep(1.0)
 
     def send(self, number: signal.Signals) -> None:
@@ -257,7 +257,7 @@ def test_a_disk_that_becomes_full_in_the_middle_costs_no_result(scene: Scene) ->
         pytest.skip("nothing can be mounted here")
     inside = (
         f"cp old disk/a.json; ffnbench {shlex.join(MIDDLE)} -o disk/a.json >out 2>err & pid=$!; "
-        "until grep -q 'worker 1/' err || ! kill -0 $pid; do sleep 0.1; done; sleep 0.5; "
+        "until grep -q 'process 1/' err || ! kill -0 $pid; do sleep 0.1; done; sleep 0.5; "
         "dd if=/dev/zero of=disk/fill bs=4k 2>/dev/null; wait $pid; code=$?; "
         "cp disk/a.json after.json; cat out; cat err >&2; exit $code"
     )
@@ -383,7 +383,7 @@ def test_interrupted_twice_it_ends_at_once_and_no_file_is_half(scene: Scene) -> 
 def test_an_interruption_while_files_are_written_leaves_none_half(scene: Scene, delay: float) -> None:
     (scene.folder / "a.json").write_bytes(OLD)
     running = scene.start(*QUICK, "--rounds", "4", "-o", "a.json", "-o", "a.csv")
-    running.until("worker 3/")
+    running.until("process 3/")
     time.sleep(delay)
     running.send(signal.SIGINT)
     running.end(0, 130, seconds=20)
@@ -394,7 +394,7 @@ def test_an_interruption_while_files_are_written_leaves_none_half(scene: Scene, 
 @slow
 def test_a_run_goes_on_under_nohup_and_after_a_stop(scene: Scene) -> None:
     running = scene.start(*MIDDLE, "-o", "a.json", before=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN) and None)
-    running.until("worker 1/")
+    running.until("process 1/")
     running.send(signal.SIGHUP)
     running.send(signal.SIGSTOP)
     time.sleep(2)

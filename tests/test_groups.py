@@ -83,7 +83,7 @@ def test_memory_is_that_of_all_groups_together() -> None:
     assert 2 < needed / memory_needed(one.cases) < 3
     check_fits(one, needed - 1)
     check_fits(many, needed)
-    with pytest.raises(FfnbenchError, match="of memory at once"):
+    with pytest.raises(FfnbenchError, match="of memory, and"):
         check_fits(many, needed - 1)
 
 

@@ -138,7 +138,7 @@ def test_a_call_that_waits_for_the_device_has_no_time_of_the_device() -> None:
         subject = on(context, waits=True)
         assert times_of(subject, 10).device is None
         subject.by_device = True
-        with pytest.raises(Unsupported, match="can't be had apart"):
+        with pytest.raises(Unsupported, match="can't be told apart"):
             times_of(subject, 10)
 
 

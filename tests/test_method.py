@@ -25,7 +25,7 @@ def of_method(path: Path, method: int) -> Path:
 
 def test_a_newer_method_is_refused_in_one_line_and_so_is_a_file_without_any(baseline: Path, on_fakes) -> None:
     of_method(baseline, TODAY + 1)
-    with pytest.raises(FfnbenchError, match=f"was measured by method {TODAY + 1}, this ffnbench knows") as caught:
+    with pytest.raises(FfnbenchError, match=f"was measured with method {TODAY + 1}, this ffnbench knows") as caught:
         load(baseline)
     assert caught.value.hint == "update ffnbench to read it"
     assert on_fakes("check", baseline, "--exact-only")[0] == 2
@@ -42,8 +42,8 @@ def test_a_baseline_of_another_method_is_gated_exactly_and_not_timed(baseline: P
     assert (code, timed(launch)) == (0, False)
     assert len(re.findall(r"latency INCOMPARABLE", out)) == 2
     assert "WARNING: 2 rows could not be compared: gelu, swiglu" in out
-    assert f"was measured by method 2, now it is {TODAY}, and ratios of the two can't be compared" in out
-    assert re.search(r"make it anew: ffnbench compare .*--precision 0.5 .*-o", out)
+    assert f"was measured with method 2, now it is {TODAY}: their ratios can't be compared" in out
+    assert re.search(r"measure it again: ffnbench compare .*--precision 0.5 .*-o", out)
     assert on_fakes("check", baseline, "--on-unclear fail")[0] == 4
     assert on_fakes("check", baseline, "--across-machines")[0] == 0
     edited(baseline, lambda data: data["costs"][1]["cost"].update(params=7))
@@ -58,4 +58,4 @@ def test_saved_runs_of_another_method(baseline: Path, tmp_path: Path, on_fakes, 
     code, out, _ = on_fakes("check", of_method(baseline, then), run)
     assert (code, out.count("latency INCOMPARABLE")) == (0, 2)
     for path, method in ((baseline, then), (run, now)):
-        assert (f"'{path}' was measured by method 2" in out) == (method == 2)
+        assert (f"'{path}' was measured with method 2" in out) == (method == 2)

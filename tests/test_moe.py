@@ -205,7 +205,7 @@ def test_the_worker_imposes_what_the_plan_says() -> None:
     even, skewed, dense = (job.route(label)["expert_load_max"] for label in job.subjects)
     assert 1 <= even < 2 < skewed
     assert dense is None
-    with pytest.raises(FfnbenchError, match="not known which follows the one hidden layer"):
+    with pytest.raises(FfnbenchError, match="can't tell which one follows the hidden layer"):
         job.sparsity("swiglu@moe=8x1")
 
 

@@ -114,7 +114,7 @@ def test_room_is_the_weights_and_the_dearest_call() -> None:
     check_fits(plan, 10**9)
     check_fits(plan, None)
     with pytest.raises(
-        FfnbenchError, match=r"needs .* MiB|needs .* KiB of memory at once, and 256 KiB are available"
+        FfnbenchError, match=r"needs .* MiB|needs .* KiB of memory, and 256 KiB are available"
     ) as caught:
         check_fits(plan, 2**18)
     assert "--dtype bfloat16" in caught.value.hint

@@ -472,5 +472,5 @@ def test_nothing_is_printed_but_progress_in_a_terminal(on_machine, capsys, monke
             patch.setattr(sys, "stderr", stderr)
             patch.setenv("TERM", "xterm")
             ffnbench.compare("relu", quiet=quiet, **SMALL)
-        assert ("worker" in stderr.getvalue()) is shown
+        assert ("process" in stderr.getvalue()) is shown
     assert capsys.readouterr() == ("", "")

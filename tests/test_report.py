@@ -171,7 +171,7 @@ S, F, E, U, B = Verdict.SLOWER, Verdict.FASTER, Verdict.SAME, Verdict.UNCLEAR, V
             "gelu is as fast as relu (within 2%); glu is 10 to 20% slower; can't tell for swiglu",
         ),
         ({"gelu": (U, 0.9, 1.1)}, "can't tell for gelu"),
-        ({"gelu": (B, 0.9, 1.1)}, "no ratio of gelu: others used the machine"),
+        ({"gelu": (B, 0.9, 1.1)}, "no ratio for gelu"),
     ],
 )  # fmt: skip
 def test_what_the_table_says_in_words(rows, said: str) -> None:
@@ -220,10 +220,10 @@ def test_at_most_four_lines_stand_below_however_much_there_is_to_say() -> None:
     full = compare_table(replace(report, wall_s=20.0, interrupted=True, warnings=(*report.warnings, *notes)))
     assert len(full.summary) == 4  # of five: what the control says is left out
     assert any("no answer within 300 s" in line for line in full.summary)
-    assert any(line.startswith("ended early") for line in full.summary)
+    assert any(line.startswith("interrupted in process") for line in full.summary)
 
 
-@pytest.mark.parametrize(("half", "hint"), [(0.02, "--budget 110s"), (0.05, "--budget 12m"), (0.2, "go unnoticed")])
+@pytest.mark.parametrize(("half", "hint"), [(0.02, "--budget 110s"), (0.05, "--budget 12m"), (0.2, "too noisy")])
 def test_what_could_not_be_told_comes_with_a_flag_that_would_tell_it(half: float, hint: str) -> None:
     """Error goes with the root of time: twice as wide needs four times as long, and 1.3 of that to be safe."""
     report = replace(report_of(), wall_s=20.0)

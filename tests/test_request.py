@@ -127,7 +127,7 @@ def test_ffnbenchs_own_forms_are_never_counted() -> None:
 
 def test_a_module_that_does_not_read_its_width_is_said_to() -> None:
     plan = plan_compare(CompareRequest(variants="relu,a.b:Fixed"), Counting(0))
-    assert sizing_text(plan.cases[1].sizing) == "given, and not read by the module"
+    assert sizing_text(plan.cases[1].sizing) == "given, but the module ignores it"
 
 
 def test_an_own_activation_takes_the_forms_of_a_built_in_one() -> None:

@@ -165,7 +165,7 @@ def test_when_every_case_fails_the_run_ends() -> None:
 
 
 def test_a_worker_that_dies_of_nothing_ends_the_run() -> None:
-    with pytest.raises(Unfinished, match="lost again and again"):
+    with pytest.raises(Unfinished, match="too many processes were lost"):
         run(plan_of(), launch=FakeLaunch(trouble={("plan", None): lost("crash")}))
 
 
@@ -200,6 +200,6 @@ def test_progress_goes_from_nothing_to_all_with_a_time_left() -> None:
     done = [event.done for event in events]
     assert done == sorted(done)
     assert (done[0], done[-1]) == (0, 1)
-    assert events[-1].text == "worker 3/3  round 4/4"
+    assert events[-1].text == "process 3/3  round 4/4"
     assert events[-1].eta_s is not None
     assert events[0].eta_s is None

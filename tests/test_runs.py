@@ -67,7 +67,7 @@ def test_several_runs_stand_in_one_file_in_the_order_of_their_time(tmp_path: Pat
     path, factors = tmp_path / "b.json", [1.00, 1.02, 0.98, 1.04]
     code, out, err = call("compare", COMPARE, "--runs 4 --pause 0 -o", path, launch=Restless(factors))
     assert code == 0
-    assert "this is the first of 4 runs" in out
+    assert "the table shows run 1 of 4" in out
     assert re.findall(r"run \d/4", err)[-1] == "run 4/4"
     report = load(path)
     assert len(report.runs) == 4
@@ -75,12 +75,12 @@ def test_several_runs_stand_in_one_file_in_the_order_of_their_time(tmp_path: Pat
         by_hand = {label: [s.value for s in run.samples if s.case == label] for label in ("relu", "swiglu")}
         ratio = sum(by_hand["swiglu"]) / sum(by_hand["relu"])  # as many rounds of both
         assert ratio == pytest.approx(factor, rel=0.002)
-    over = re.search(r"swiglu (\d\.\d+) \[(\d\.\d+), (\d\.\d+)\]", out[out.index("over all of them") :])
+    over = re.search(r"swiglu (\d\.\d+) \[(\d\.\d+), (\d\.\d+)\]", out[out.index("mean of all runs") :])
     assert over
     value, low, high = map(float, over.groups())
     assert value == pytest.approx(1.01, abs=0.002)
     assert low <= 0.99 < 1.03 <= high  # sd 2.6 % of a run, 1.3 % of their mean
-    assert "first of 4 runs" in call("report", path)[1]
+    assert "shows run 1 of 4" in call("report", path)[1]
 
 
 def test_ctrl_c_keeps_the_runs_that_are_whole(tmp_path: Path, call) -> None:
@@ -89,7 +89,7 @@ def test_ctrl_c_keeps_the_runs_that_are_whole(tmp_path: Path, call) -> None:
         "compare", COMPARE, "--runs 5 --pause 0 -q -o", path, launch=Restless([1.0] * 5, interrupted_in=2)
     )
     assert code == 130
-    assert "ended early: 2 of 5 runs are whole, and kept" in out
+    assert "interrupted: 2 of 5 runs are complete, and kept" in out
     report = load(path)
     assert (len(report.runs), report.cut_short, report.interrupted) == (2, True, False)
     assert call("report", path)[0] == 0
@@ -111,7 +111,7 @@ def test_a_run_beside_other_work_is_made_up_for(
     ended, out, err = call("compare", quick, "--runs 3 --pause 0 -q -o", path, launch=launch)
     assert (ended, launch.runs + 1) == (code, made)
     if code:
-        assert f"{len(kept)} of 3 runs could be kept: the others have no clean rounds of a row" in out
+        assert f"{len(kept)} of 3 runs could be kept: in the others a row had no undisturbed round" in out
         assert f"error: {len(kept)} of 3 runs could be kept\nhint: " in err
     found = [
         sum(s.value for s in run.samples if s.case == "swiglu") / sum(s.value for s in run.samples if s.case == "relu")
@@ -154,7 +154,7 @@ def test_a_busy_run_is_not_added(baseline: Path, call) -> None:
     code, out, err = call("check", baseline, "-q --append --budget 10", launch=launch)
     assert (code, "UNCLEAR" in out, baseline.read_text()) == (0, True, text)
     assert "was not added" in err
-    assert "it was busy" in err
+    assert "the machine was busy" in err
 
 
 def test_small_steps_do_not_add_up_unseen(tmp_path: Path, call) -> None:
@@ -164,7 +164,7 @@ def test_small_steps_do_not_add_up_unseen(tmp_path: Path, call) -> None:
     assert call("compare", COMPARE, "--runs 16 --pause 0 -q -o", path, launch=Restless(factors))[0] == 0
     code, out, _ = call("check", path, "-q", launch=machine({"swiglu": 1.005**17}, seed=2))
     assert code == 1
-    assert "step by step since the oldest run of the baseline" in out
+    assert "grew in small steps since" in out
 
 
 def test_a_run_of_another_machine_or_a_saved_one_is_not_added(baseline: Path, call) -> None:
@@ -175,7 +175,7 @@ def test_a_run_of_another_machine_or_a_saved_one_is_not_added(baseline: Path, ca
     for flags in ("--append", "--append --across-machines"):
         code, _, err = call("check", baseline, "-q", flags)
         assert (code, baseline.read_text()) == (0, text)
-        assert f"this run was not added to '{baseline}': it is of another kind of machine" in err
+        assert f"this run was not added to '{baseline}': it ran on another kind of machine" in err
 
 
 def test_what_somebody_else_wrote_meanwhile_is_left(baseline: Path, call, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -192,7 +192,7 @@ def test_what_somebody_else_wrote_meanwhile_is_left(baseline: Path, call, monkey
     monkeypatch.setattr(module, "control_slack", replaced)
     code, _, err = call("check", baseline, "-q --append")
     assert (code, baseline.read_text()) == (3, "theirs")
-    assert f"'{baseline}' was written by somebody else meanwhile, and is left" in err
+    assert f"'{baseline}' was changed meanwhile and is not overwritten" in err
     (saved,) = baseline.parent.glob("baseline-*.json")
     assert len(load(saved).runs) == 4
 
@@ -202,10 +202,10 @@ def test_what_somebody_else_wrote_meanwhile_is_left(baseline: Path, call, monkey
     [
         (lambda run: run.update(samples=[s for s in run["samples"] if s["case"] != "swiglu"]),
          "{third}has no samples of 'swiglu'"),
-        (lambda run: run.update(interrupted=True), "{third}ended early"),
-        (lambda run: run["protocol"].update(method=9), "error: '{path}' was measured by method 9"),
+        (lambda run: run.update(interrupted=True), "{third}is incomplete"),
+        (lambda run: run["protocol"].update(method=9), "error: '{path}' was measured with method 9"),
         (lambda run: run.update(samples=[s for s in run["samples"] if s["worker"] == 0]),
-         "{third}has one worker alone"),
+         "{third}was measured in one process"),
         (lambda run: run.pop("samples"), "{third}has no samples of 'relu'"),
         (lambda run: run["samples"][0].update(value=-1.0), "{broken}a latency of run 3"),
         (lambda run: [s.update(waited=0.5) for s in run["samples"]], "{third}was"),

@@ -260,7 +260,7 @@ def test_an_import_that_hangs_costs_one_starter_and_is_left_to_the_children(modu
 def test_starters_that_are_lost_again_and_again_end_the_run() -> None:
     source = WorkerPool(plan_of(Path("mine.py")), lambda: FakeStarter("fork"))
     source.start()
-    with pytest.raises(Unfinished, match="workers can't be forked"):
+    with pytest.raises(Unfinished, match="a worker can't be forked"):
         source.next(3)
 
 

@@ -92,7 +92,10 @@ def test_one_worker_gives_a_value_and_no_verdict() -> None:
     measured, comparisons, _ = summarise(run_of(plan, {"a": [[1.0, 1.0]], "b": [[2.0, 2.0]]}, interrupted=True))
     assert measured[1].estimate.value == pytest.approx(2.0)
     assert measured[1].estimate.low is None
-    assert (comparisons[1].verdict, comparisons[1].reason) == (Verdict.UNCLEAR, "one worker gives no interval")
+    assert (comparisons[1].verdict, comparisons[1].reason) == (
+        Verdict.UNCLEAR,
+        "measured in one process, which gives no interval",
+    )
 
 
 def test_a_worker_cut_short_is_left_out_where_whole_ones_remain() -> None:
@@ -165,5 +168,5 @@ def test_what_a_row_alone_would_show_may_be_chance_among_many() -> None:
     crowded = summarise(run_of(plan, values))[1][1]
     assert crowded.ratio == alone.ratio
     assert crowded.verdict is Verdict.UNCLEAR
-    assert "20 rows (Holm's correction)" in crowded.reason
+    assert "correcting for 20 comparisons" in crowded.reason
     assert crowded.resolution > 4 * alone.resolution

@@ -137,7 +137,7 @@ def judged_report(**options: object) -> Report:
 
 def test_a_row_that_could_not_be_judged_has_no_verdict(baseline: Path, tmp_path: Path, call) -> None:
     """It takes 1.3 times as long, and is called nothing; neither is a row whose reference could not be judged."""
-    why = "outputs of swiglu could not be judged: it can't be made twice"
+    why = "outputs of swiglu could not be checked: it can't be made twice"
     report = recompute(judged_report())
     found = report.comparison("swiglu")
     assert (found.verdict, found.ratio, found.reason) == (Verdict.UNCLEAR, None, why)
@@ -157,11 +157,11 @@ def test_the_line_of_what_was_judged() -> None:
     more = replace(report.judged[0], gradients=7), replace(report.judged[1], error=0.5)
     side = (replace(report.judged[0], against=Against.SIDE, name="base"),)
     for found, line in (
-        (report, "outputs of 1,300 timed calls were held against float64: largest error 3e-7"),
+        (report, "outputs of 1,300 timed calls were compared with float64: largest error 3e-7"),
         (accused(replace(report, judged=more), "gelu"),
-         "outputs of 1,300 timed calls, and gradients of 7, were held against float64: largest error 3e-7"),
+         "outputs of 1,300 timed calls, and gradients of 7, were compared with float64: largest error 3e-7"),
         (replace(report, judged=side),
-         "outputs of 150 timed calls were held against the other side's: largest error 3e-7"),
+         "outputs of 150 timed calls were compared with the other side's: largest error 3e-7"),
     ):  # fmt: skip
         assert [text for text in compare_table(found).details if "timed calls" in text] == [line]
 
@@ -195,7 +195,7 @@ def test_what_one_of_several_runs_found_holds_for_all(monkeypatch: pytest.Monkey
     assert [bool(run.suspect("gelu")) for run in report.runs[:2]] == [True, True]
     assert report.comparison("gelu") is None
     assert report.comparison("swiglu").verdict is Verdict.SLOWER
-    over = next(line for line in report.table.summary if "this is the first of 3 runs" in line)
+    over = next(line for line in report.table.summary if "the table shows run 1 of 3" in line)
     assert ("swiglu" in over, "gelu" in over) == (True, False)
 
 
@@ -254,7 +254,7 @@ def test_a_baseline_that_holds_it_is_none(baseline: Path, call) -> None:
     for one in (bad, report.with_repeat(replace(bad, created="2030-01-01T00:00:00+00:00"))):
         saved(baseline, one)
         code, _, err = call("check", baseline, "-q")
-        assert (code, f"is no baseline: 'gelu' is suspect in it: {WHY}" in err, "hint: " in err) == (2, True, True)
+        assert (code, f"can't be a baseline: 'gelu' is suspect: {WHY}" in err, "hint: " in err) == (2, True, True)
 
 
 # ab

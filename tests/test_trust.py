@@ -157,8 +157,8 @@ def test_a_projects_own_code_needs_no_word_once_git_tracks_the_baseline(project,
     path = baseline(target)
     code, err = check(path)
     assert (code, err.splitlines()) == (2, [
-        f"error: {str(path)!r} names code that git does not track beside it: {target}",
-        f"hint: if it may run here: --trust {target}",
+        f"error: {str(path)!r} runs code that is not in its git repository: {target}",
+        f"hint: if you trust it: --trust {target}",
     ])  # fmt: skip
     assert "--trust" not in check(path, "--trust", target)[1]
     git(project, "add", "base.json")
@@ -195,7 +195,7 @@ def test_everything_else_is_asked_for_by_name(project, baseline, check, marker) 
         path = baseline(target, arm=arm, command=f"touch {marker}")
         commit(project)
         code, err = check(path)
-        assert (code, f"hint: if it may run here: --trust {word or target}" in err) == (2, True), target
+        assert (code, f"hint: if you trust it: --trust {word or target}" in err) == (2, True), target
         assert not marker.exists(), target
         assert not git(project, "status", "--porcelain")
     for flags in ("--exact-only", "--append", "--update"):
@@ -301,7 +301,7 @@ def test_looking_for_a_file_runs_no_code_and_asks_no_program_of_the_folders(proj
     (project / "own" / "deep" / "__init__.py").write_text(leaves(marker))
     git(project, "config", "core.fsmonitor", script(project / "monitor", marker))
     done = ffnbench("check", str(path), cwd=project, env={"HOME": os.devnull})
-    assert (done.returncode, "git does not track" in done.stderr) == (2, True)
+    assert (done.returncode, "not in its git repository" in done.stderr) == (2, True)
     assert not marker.exists()
 
 
@@ -362,7 +362,7 @@ def test_nothing_is_fetched_from_a_clone_that_is_partial(
     monkeypatch.chdir(clone)
     with Repository(clone) as found, pytest.raises(FfnbenchError, match="can't be checked out") as caught:
         found.checkout(first)
-    assert "nothing is fetched" in caught.value.hint
+    assert "lacks files" in caught.value.hint
     for pack in (clone / ".git" / "objects" / "pack").iterdir():
         pack.unlink()  # nothing is there at all: whatever asks for an object would fetch it
     everything_that_asks_git(clone, on_machine, in_process)

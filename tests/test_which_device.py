@@ -78,7 +78,7 @@ def test_auto_becomes_what_the_worker_sees() -> None:
 
 def test_why_there_is_no_gpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(environment, "GPU_FILES", (str(tmp_path / "nvidiactl"),))
-    assert "no driver" in why_no_gpu()
+    assert "no GPU driver" in why_no_gpu()
     (tmp_path / "nvidiactl").touch()
     assert why_no_gpu() == ""
 

@@ -78,7 +78,7 @@ def _truths(plan: Plan, repeat: int) -> dict[str, Truth]:
     comparisons, _ = _compared(_seeded(truth_plan(plan), seed_of(repeat, None)))
     ratio = comparisons[FORM].ratio
     if ratio is None or ratio.low is None or ratio.high is None:
-        raise Unfinished("the truth has no interval", "`ffnbench env` tells what else runs here; wait, or stop it")
+        raise Unfinished("the truth has no interval", "`ffnbench env` shows what else runs; wait, or stop it")
     return truths_of(Truth(value=ratio.value, low=ratio.low, high=ratio.high), plan)
 
 

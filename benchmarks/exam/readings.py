@@ -141,7 +141,7 @@ def report(readings: Sequence[Reading]) -> str:
         f"{FORM} against {REFERENCE}, and {SLOWED_FORM}, the same slowed down by exactly {SLOWED_BY:.0%}, held against "
         "a long quiet run, the truth",
         "wrong: runs with a verdict that the truth's interval contradicts, or an interval that misses the truth's",
-        "busy: runs with a row that is not decided because others use the CPUs",
+        "busy: runs with a row left undecided because other processes used the CPUs",
         f"decided: runs that call {SLOWED_FORM} slower",
         f"error: rms of the log of {FORM}'s ratio, against the truth; half-width: of its interval, the median",
         f"the truth is known to +-{percent(half)} or better",

@@ -72,12 +72,12 @@ def _several(prepared: Prepared, sink: NullSink, launch: Launch | None, runs: in
         if not now.failed_wholly and not table_of(now).without_quiet():
             found = found.with_repeat(now) if kept else now
             kept += 1
-    text = f"{len(found.runs)} of {runs} runs could be kept: the others have no clean rounds of a row"
+    text = f"{len(found.runs)} of {runs} runs could be kept: in the others a row had no undisturbed round"
     return found if kept == runs else replace(found, warnings=(*found.warnings, Note(text=text, kind=NoteKind.GENERAL)))
 
 
 def _cut_short(found: ShownReport, runs: int) -> ShownReport:
-    text = f"ended early: {len(found.runs)} of {runs} runs are whole, and kept"
+    text = f"interrupted: {len(found.runs)} of {runs} runs are complete, and kept"
     return replace(found, cut_short=True, warnings=(*found.warnings, Note(text=text, kind=NoteKind.GENERAL)))
 
 

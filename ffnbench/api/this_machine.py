@@ -63,8 +63,8 @@ def _devices(told: dict[str, Any]) -> str:
     if told["gpus"]:
         return listed(told)
     if why := why_not_seen(told):
-        return f"cpu alone: {why}; {TRY_CUDA}"
-    return f"cpu alone: {reason}" if (reason := world.MACHINE.no_gpu()) else ""
+        return f"cpu only: {why}; {TRY_CUDA}"
+    return f"cpu only: {reason}" if (reason := world.MACHINE.no_gpu()) else ""
 
 
 def backends(sink: NullSink = NULL_SINK) -> None:
@@ -74,7 +74,7 @@ def backends(sink: NullSink = NULL_SINK) -> None:
         device = auto_device(greeting(worker))
         found = worker.ask({"do": "backends", "device": device}, COUNT_TIMEOUT_S)
     except WorkerLost as lost:
-        raise Unfinished(f"a worker could not say what can run: {lost}", "`ffnbench env` shows the machine") from lost
+        raise Unfinished(f"could not find out what can run: {lost}", "`ffnbench env` shows the machine") from lost
     finally:
         worker.close()
     sink.show(lambda: backends_view(found["backends"], device, found.get("bfloat16", {})))
@@ -87,7 +87,7 @@ def _ceilings_here(worker: Worker, sink: NullSink) -> list[Ceiling]:
     with machine_lock(sink.waits, sink.tell):
         answer = worker.ask(request, COUNT_TIMEOUT_S)
     if "failure" in answer:
-        raise Unfinished(f"the ceilings could not be measured: {answer['message']}", "`ffnbench env` tells the rest")
+        raise Unfinished(f"the ceilings could not be measured: {answer['message']}", "`ffnbench env` shows the machine")
     roofs = [jsonable.decode(Roof, roof) for roof in answer["roofs"]]
     return [Ceiling(roof=roof, seconds=seconds) for roof, seconds in zip(roofs, answer["seconds"], strict=True)]
 

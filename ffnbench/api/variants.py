@@ -73,6 +73,6 @@ def build(request: CompareRequest, device: Any = None) -> nn.Module:
         raise FfnbenchError(f"{request.variants!r} names {len(plan.cases)} variants", "build one at a time")
     case = plan.cases[0]
     if case.arm != OWN:
-        raise FfnbenchError(f"{case.arm} is of another process", "a module is built in this one")
+        raise FfnbenchError(f"{case.arm} needs a process of its own", "leave out @python, @source and @env")
     own_device = None if case.workload.device == "auto" else case.workload.device
     return build_module(case.ffn, device=device or own_device, dtype=getattr(torch, case.workload.dtype))

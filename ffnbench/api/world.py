@@ -10,7 +10,7 @@ from ffnbench.device.environment import why_no_gpu
 from ffnbench.errors import Unfinished
 from ffnbench.run.neighbours import others_now
 from ffnbench.run.prober import Prober
-from ffnbench.run.session import Session, WorkerLost
+from ffnbench.run.session import Session, WorkerLost, lost_over_device
 from ffnbench.run.worker_pool import Launch, Worker
 
 COUNT_TIMEOUT_S = 300.0
@@ -37,7 +37,7 @@ def device_facts(worker: Worker, device: str) -> dict[str, Any]:
     try:
         answer = worker.ask({"do": "device", "device": device}, COUNT_TIMEOUT_S)
     except WorkerLost as lost:
-        raise Unfinished(f"a worker was lost over its device: {lost}", "does `nvidia-smi` work?") from lost
+        raise lost_over_device(lost) from lost
     return {} if "failure" in answer else answer
 
 

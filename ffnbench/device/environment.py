@@ -57,7 +57,7 @@ def why_no_gpu() -> str:
     """Why there can be no GPU here, told without torch; empty where there may be one."""
     if sys.platform == "win32" or any(Path(file).exists() for file in GPU_FILES):
         return ""
-    return f"this machine has no driver of a GPU (no {GPU_FILES[0]})"
+    return f"no GPU driver was found (no {GPU_FILES[0]})"
 
 
 def auto_device(facts: Mapping[str, Any]) -> str:
@@ -180,7 +180,7 @@ def advice() -> list[str]:
         text = "turbo is on: clocks depend on temperature and on the other cores"
         found.append(f"{text}; switch it off for steadier seconds")
     if "hypervisor" in (_read("/proc/cpuinfo") or ""):
-        found.append("this is a virtual machine: neighbours share its cores; trust ratios, not seconds")
+        found.append("virtual machine: others may share its cores; compare ratios, not seconds")
     siblings = _read("/sys/devices/system/cpu/cpu0/topology/thread_siblings_list")
     if siblings and siblings != "0":
         found.append(f"CPUs {siblings} share one core: `--threads` at the number of cores is steadier")

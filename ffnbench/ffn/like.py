@@ -102,7 +102,7 @@ def layout_of(module: nn.Module, form: FFNSpec, x: Tensor) -> Layout:
         other, error = _nearest(module, others, x, theirs)
         if error <= tolerance_of(theirs.dtype):
             told = ", ".join(f"{role} is {piece.name}" for role, piece in other.weights.items())
-            raise FfnbenchError(f"its weights are not what their names say: by its output {told}")
+            raise FfnbenchError(f"its weights are not what their names say: its output shows that {told}")
     return best
 
 

@@ -43,7 +43,7 @@ def policy_of_sides(request: SidesRequest, label: str) -> Policy:
     texts = list(request.tolerance)
     if request.fail_above is not None:
         if any("latency" in text or "=" not in text for text in texts):
-            raise FfnbenchError("--fail-above and --tolerance both speak of latency", "give one of the two")
+            raise FfnbenchError("--fail-above and --tolerance both set the limit of latency", "give one of the two")
         try:
             read_share(request.fail_above)
         except FfnbenchError as problem:
@@ -77,7 +77,7 @@ def refuse_another_machine(path: str, before: Environment | None, here: Environm
     both = [(name, getattr(before, name), getattr(here, name)) for name in shared]
     differs = [f"{name} {was} then, {now} now" for name, was, now in both if was != now] or ["another fingerprint"]
     raise FfnbenchError(
-        f"--absolute needs the machine of {path!r}: {'; '.join(differs)}",
+        f"--absolute needs the machine that measured {path!r}: {'; '.join(differs)}",
         "check ratios (leave --absolute out), or make a baseline here",
     )
 
@@ -90,7 +90,7 @@ def refuse_another_reference(path: str, before: Report, now: Report) -> None:
         if known and here != was:
             name = before.plan.name_of(was)
             raise FfnbenchError(
-                f"{path!r} compares with {here!r}, the baseline with {was!r}",
+                f"the reference of {path!r} is {here!r}, that of the baseline {was!r}",
                 f"measure it with --reference={shlex.quote(name)}",
             )
 
@@ -100,7 +100,7 @@ def of_another_method(path: str, run: Report) -> str:
     method = run.plan.protocol.method
     if method == METHOD:
         return ""
-    told = f"{path!r} was measured by method {method}, now it is {METHOD}, and ratios of the two can't be compared"
+    told = f"{path!r} was measured with method {method}, now it is {METHOD}: their ratios can't be compared"
     return f"{told}; {made_anew(path, run)}"
 
 
@@ -115,15 +115,15 @@ def made_anew(path: str, run: Report) -> str:
             command = command_line("activations --time", asked)
         case _:
             command = "ffnbench compare ..."
-    return f"make it anew: {command} -o {shlex.quote(path)}"
+    return f"measure it again: {command} -o {shlex.quote(path)}"
 
 
 def _refuse_run(told: str, run: Report, hint: str) -> None:
     """A run that ended early, has a row that is SUSPECT, or nothing clean to say of one, is no part of a baseline."""
     if run.interrupted or run.stopped:
-        raise FfnbenchError(f"{told} ended early and is no baseline", hint)
+        raise FfnbenchError(f"{told} is incomplete and can't be a baseline", hint)
     if suspect := next((failure for failure in run.failures if failure.kind is FailureKind.SUSPECT), None):
-        raise FfnbenchError(f"{told} is no baseline: {suspect.case!r} is suspect in it: {suspect.message}", hint)
+        raise FfnbenchError(f"{told} can't be a baseline: {suspect.case!r} is suspect: {suspect.message}", hint)
     if not is_timed(run):
         return
     latencies = [sample for sample in run.samples if sample.metric == LATENCY]
@@ -131,9 +131,9 @@ def _refuse_run(told: str, run: Report, hint: str) -> None:
         if case.label not in {sample.case for sample in latencies}:
             raise FfnbenchError(f"{told} has no samples of {case.label!r}", hint)
     if len({sample.worker for sample in latencies}) < FEWEST_WORKERS:
-        raise FfnbenchError(f"{told} has one worker alone, and so no interval", hint)
+        raise FfnbenchError(f"{told} was measured in one process, which gives no interval", hint)
     if lacking := table_of(run).without_quiet():
-        raise FfnbenchError(f"{told} was made beside other work: it has no clean rounds of {lacking[0]!r}", hint)
+        raise FfnbenchError(f"{told} was measured on a busy machine: no undisturbed round of {lacking[0]!r}", hint)
 
 
 def _refuse_unresolvable(before: Report, policy: Policy, budget: float) -> None:
@@ -145,8 +145,8 @@ def _refuse_unresolvable(before: Report, policy: Policy, budget: float) -> None:
     half, tolerance = percent(math.expm1(min(row.half, 10.0))), percent(row.tolerance)
     would_do = f"--tolerance {LATENCY}={math.ceil(1000 * max(one.would_do for one in rows)) / 10:g}%"
     raise FfnbenchError(
-        f"{budget:g} s and a baseline of {counted(len(before.runs), 'run')} can't resolve a tolerance of {tolerance} "
-        f"for {row.case!r}: a change of unchanged code is known to about +-{half}",
-        f"{would_do} would do, or more --budget, or more runs in the baseline (--append), or a surer one "
+        f"{budget:g} s and a baseline of {counted(len(before.runs), 'run')} can't check {row.case!r} to {tolerance}: "
+        f"even unchanged code is only known to about +-{half}",
+        f"{would_do}, a longer --budget, more runs in the baseline (--append) or a more precise baseline "
         f"(--precision {100 * row.tolerance / FINEST_PART:.2g}); `ffnbench ab` measures both sides in one run",
     )

@@ -26,7 +26,7 @@ class Repository(ExitStack):
         super().__init__()
         self._git = partial(git, folder)
         if not has_git():
-            raise FfnbenchError("a revision needs git, and there is none", "install git, or use --base-source DIR")
+            raise FfnbenchError("a revision needs git, which is not installed", "install git, or use --base-source DIR")
         told = self._git("rev-parse", "--is-inside-work-tree", "--show-prefix")
         lines = told.stdout.splitlines()
         if told.returncode or lines[:1] != ["true"]:
@@ -65,14 +65,16 @@ class Repository(ExitStack):
         if told.returncode:
             last = told.stderr.strip().splitlines() or ["git gave no reason"]
             partial = self._git("config", "--get-regexp", r"^remote\..*\.promisor$").stdout
-            hint = f"this clone is partial, and nothing is fetched here: `git checkout {commit[:10]}` does that"
+            hint = f"this clone is partial and lacks files of it: `git checkout {commit[:10]}` fetches them"
             raise FfnbenchError(
                 f"{commit[:10]} can't be checked out: {last[-1]}",
                 hint if partial else "is there space in the temporary folder?",
             )
         place = box / TREE / self._prefix
         if not place.is_dir():
-            raise FfnbenchError(f"{commit[:10]} has no folder {self._prefix!r}", "run it from a folder that both have")
+            raise FfnbenchError(
+                f"{commit[:10]} has no folder {self._prefix!r}", "run it from a folder that both revisions have"
+            )
         return place
 
 
@@ -112,7 +114,7 @@ def prober_within(prober: Prober, arm: Arm, variant: Variant) -> Prober:
         file = there.origin(variant.target)
         if not file.is_relative_to(Path(arm.source).expanduser().resolve()):
             raise FfnbenchError(
-                f"{arm}: {variant.target.rpartition(':')[0]} is {file}, which is no part of it",
-                "run it in the folder that your packages are in (src/ is found), or give --base-source, --head-source",
+                f"{arm}: {variant.target.rpartition(':')[0]} comes from {file}, not from this side",
+                "run it in the folder that holds your packages or their src/, or give --base-source and --head-source",
             )
     return there

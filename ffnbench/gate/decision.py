@@ -23,7 +23,7 @@ from ffnbench.result import Agreement, Environment, Estimate, Report
 from ffnbench.stats.interval import CONFIDENCE, Mean
 from ffnbench.stats.rounds import Row as Rounds
 from ffnbench.stats.rounds import table_of
-from ffnbench.stats.verdict import busy_text, control_slack
+from ffnbench.stats.verdict import ONE_WORKER, busy_text, control_slack
 from ffnbench.units import read_share
 
 Row = tuple[str, str]  # case, metric
@@ -137,7 +137,7 @@ def parse_tolerances(texts: Iterable[str], labels: Iterable[str]) -> tuple[tuple
         except FfnbenchError as problem:
             raise FfnbenchError(f"the tolerance {text!r}: {problem.message}", problem.hint) from None
         if not 0 <= fraction < 10 or (metric in TIMED and fraction == 0):
-            raise FfnbenchError(f"the tolerance {text!r} is no share above zero", "for example latency=5%")
+            raise FfnbenchError(f"the tolerance {text!r} must be above zero", "for example latency=5%")
         (found if cases == [case] else of_groups).extend((one, metric, fraction) for one in cases)
     return (*of_groups, *found)  # what is said of one row by its whole label comes last, and counts
 
@@ -165,7 +165,7 @@ def exact_findings(before: Report, now: Report, policy: Policy) -> list[Finding]
     ]
     for case in before.plan.shown:
         if case.label not in present:
-            found.append(_finding(case.label, "spec", Status.MISSING, policy, reason="the case is not there any more"))
+            found.append(_finding(case.label, "spec", Status.MISSING, policy, reason="this run has no such case"))
             continue
         if case.label in suspects:
             continue
@@ -198,7 +198,7 @@ def _exact(before: Report, now: Report, label: str, metric: Metric, policy: Poli
         return None if is_ is None else _finding(label, metric.name, Status.NEW, policy, now=is_)
     failure = now.failure(label)
     if is_ is None or math.isnan(is_):
-        reason = failure.message if failure else "it has no value now"
+        reason = failure.message if failure else "not measured in this run"
         return _finding(label, metric.name, Status.MISSING, policy, before=was, reason=reason)
     if is_ == was:
         status = Status.OK
@@ -244,7 +244,7 @@ def latency_findings(past: Past, now: Report, policy: Policy, confidence: float 
     """
     before, slack, found = past.report, control_slack(now), []
     if not policy.across_machines and kind(before.environment) != kind(now.environment):
-        return incomparable(before, policy, "another kind of machine: measure old and new code in one job")
+        return incomparable(before, policy, "another kind of machine: measure both versions in one job (`ffnbench ab`)")
     for row, history in past.rows.items():
         if why := _fed_otherwise(before.plan, now.plan, row[0]):
             found.append(_finding(*row, Status.INCOMPARABLE, policy, reason=why))
@@ -295,11 +295,11 @@ def _told(row: Row, changes: Sequence[Change], now: Report, policy: Policy, slac
     if why := now.unjudged(label):
         return _finding(*row, Status.UNCLEAR, policy, reason=why)
     if not changes and rounds.every:
-        reason = busy_text(now) if rounds.clean_rounds < rounds.rounds else "one worker gives no interval"
+        reason = busy_text(now) if rounds.clean_rounds < rounds.rounds else ONE_WORKER
         return _finding(*row, Status.UNCLEAR, policy, reason=reason)
     if not changes:
         failure = now.failure(label) or now.failure(reference)
-        return _finding(*row, Status.MISSING, policy, reason=failure.message if failure else "it has no samples now")
+        return _finding(*row, Status.MISSING, policy, reason=failure.message if failure else "not measured in this run")
     extra = slack if metric == LATENCY else 0.0  # the slack is of ratios
     statuses = [_status(change, extra, policy.of(*row)) for change in changes]
     counts = statuses.index(Status.REGRESSED) if Status.REGRESSED in statuses else 0
@@ -307,9 +307,9 @@ def _told(row: Row, changes: Sequence[Change], now: Report, policy: Policy, slac
     if status is Status.UNCLEAR and rounds.disturbed:
         reason = busy_text(now)
     elif status is Status.UNCLEAR and extra:
-        reason = "the reference differs from itself: this machine can't tell now"
+        reason = "the reference differs from itself: the machine is too noisy now"
     elif counts > 0:
-        reason = f"step by step since the oldest run of the baseline, of {since}"
+        reason = f"grew in small steps since {since}, the baseline's oldest run"
     return _finding(
         *row, status, policy, before=math.exp(change.before), now=math.exp(change.now), change=change.estimate(),
         reason=reason,
@@ -375,7 +375,7 @@ EXACT_WITHIN = 1e-6  # of two runs in float64: rounding leaves 1e-15, or 1e-7 wh
 
 def without_gain(findings: Iterable[Finding], output: Finding) -> tuple[Finding, ...]:
     """The findings; where it is not known whether the two sides compute the same, none of them is a gain."""
-    why = "less than before, by what may be another function: see output"
+    why = "faster, but it may compute something else: see the row `output`"
     return tuple(
         replace(found, status=Status.UNCLEAR, reason=why)
         if found.status is Status.IMPROVED and output.status is Status.UNCLEAR
@@ -392,15 +392,16 @@ def output_finding(label: str, agreement: Agreement, *, allowed: bool) -> Findin
     errors = {"": agreement.error, " in float64": agreement.exact_error}
     limits = {"": agreement.tolerance, " in float64": min(agreement.tolerance, EXACT_WITHIN)}
     apart = [f"{error:.1e}{how}" for how, error in errors.items() if error is not None and error > limits[how]]
+    differs = f"head's output differs from base's by {' and '.join(apart)}"
     if agreement.error is None:
-        apart = ["infinitely: it is not finite, or has another shape"]
-    own = f"; its weights are its own, of the same seed: {agreement.apart}" if agreement.apart else ""
+        apart, differs = [""], "head's output is not finite, or has another shape than base's"
+    own = f"; its weights are not base's: {agreement.apart}" if agreement.apart else ""
     status, reason = Status.OK, own.removeprefix("; ")
     if apart:
         status = Status.OK if allowed else Status.UNCLEAR if agreement.apart else Status.REGRESSED
-        reason = f"head's output differs from base's by {' and '.join(apart)}{own}"
+        reason = differs + own
         reason += "; allowed by --allow-mismatch" if allowed else ""
-        reason += "; nothing was timed: --allow-mismatch goes on" if status is Status.REGRESSED else ""
+        reason += "; not timed (--allow-mismatch times it anyway)" if status is Status.REGRESSED else ""
     return Finding(
         case=label, metric=OUTPUT, status=status, tolerance=agreement.tolerance, now=agreement.error, reason=reason
     )

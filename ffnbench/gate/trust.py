@@ -43,7 +43,7 @@ def refuse_untrusted(plan: Plan, path: str, trusted: tuple[str, ...]) -> list[Na
     known = {file.resolve() for file in of_git} if Path(path) in of_git else set()
     unknown = [one for one in named if not one.files or not known.issuperset(map(Path.resolve, one.files))]
     if unknown:
-        raise _untrusted(f"{path!r} names code that git does not track beside it", unknown)
+        raise _untrusted(f"{path!r} runs code that is not in its git repository", unknown)
     return named
 
 
@@ -53,12 +53,12 @@ def refuse_reached(named: list[Named], path: str, home: Callable[[str], Path | N
     `home` loads a target's file and tells which one defines it.
     """
     if reached := [one for one in named if home(one.text) != one.files[-1].resolve()]:
-        raise _untrusted(f"{path!r} names code that its file does not define", reached)
+        raise _untrusted(f"{path!r} runs code that another file defines", reached)
 
 
 def _untrusted(what: str, named: list[Named]) -> FfnbenchError:
     flags = " ".join(f"--trust {shlex.quote(one.text)}" for one in named)
-    return FfnbenchError(f"{what}: {', '.join(one.text for one in named)}", f"if it may run here: {flags}")
+    return FfnbenchError(f"{what}: {', '.join(one.text for one in named)}", f"if you trust it: {flags}")
 
 
 def _named(plan: Plan) -> Iterator[Named]:

@@ -50,10 +50,7 @@ def type_of(config: Config) -> str:
     """The model type of a config, as transformers calls it; raises FfnbenchError where it has none."""
     model_type = config.get("model_type")
     if not isinstance(model_type, str):
-        raise FfnbenchError(
-            "the config has no model_type",
-            "a family is known by it; looked for: model_type, e.g. llama, with hidden_size and intermediate_size",
-        )
+        raise FfnbenchError("the config has no model_type", 'add the model\'s own, such as "model_type": "llama"')
     return families().alias.get(model_type, model_type)
 
 

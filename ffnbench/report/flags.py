@@ -63,7 +63,7 @@ class Reported(Arranged, Kept):
 class CountedOutput(Reported):
     """How what is counted is shown and written."""
 
-    force: bool = flag(False, "Write over a .json that holds what was measured.", OUTPUT)
+    force: bool = flag(False, "Overwrite a .json that holds measurements.", OUTPUT)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,7 +101,7 @@ class CheckOutput(Output):
         (), "Write a file (.xml, .md, .json, .csv), or all of them into a folder/. Repeatable.", OUTPUT, "PATH",
         short="-o")  # fmt: skip
     export: tuple[str, ...] = flag((), "bencher or github-action-benchmark. Repeatable.", OUTPUT, "NAME[=PATH]")
-    on_unclear: str = flag("pass", "What follows where the run can't tell.", LIMITS, "pass|fail")
+    on_unclear: str = flag("pass", "Exit 0 (pass) or 4 (fail) where the run can't tell.", LIMITS, "pass|fail")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -17,6 +17,7 @@ SUFFIXES = (".csv", ".json", ".md")
 CHECK_FORMATS, CHECK_SUFFIXES = (*FORMATS, "github"), (".xml", ".md", ".json", ".csv")
 PICTURES = (".png", ".svg", ".pdf")
 PICTURE_SUFFIXES = (*PICTURES, ".csv")  # of plot-activations: the csv holds the points
+NOT_ALL = "the table holds what was measured by then"
 ROOFLINE = "roofline"  # a picture with that in its file's name is another one
 Write = Callable[[], str | bytes]
 

@@ -284,9 +284,7 @@ class CheckSink(OutputSink):
             return save(path, text, rescue=True)
         other = path.with_name(f"{path.stem}-{secrets.token_hex(4)}{path.suffix}")
         save(other, text, rescue=True)
-        raise Unfinished(
-            f"{self._baseline!r} was written by somebody else meanwhile, and is left", f"see {str(other)!r}"
-        )
+        raise Unfinished(f"{self._baseline!r} was changed meanwhile and is not overwritten", f"see {str(other)!r}")
 
     def _export(self, view: View) -> list[Path]:
         for name, path in self._exports:

@@ -89,11 +89,9 @@ def difference(stored: Report, fresh: Report) -> str:
     if _figures(stored) == _figures(fresh):
         return ""
     if stored.plan.protocol.method != METHOD:
-        return (
-            "every figure is computed anew from the samples: the file's own were made by method "
-            f"{stored.plan.protocol.method} of ffnbench's statistics, these by method {METHOD}"
-        )
-    return f"the figures stored in the file (by ffnbench {stored.version}) are not those of its samples"
+        old = stored.plan.protocol.method
+        return f"measured with method {old}, now it is {METHOD}: the figures are computed again from the samples"
+    return f"the figures stored in the file (by ffnbench {stored.version}) do not follow from its samples"
 
 
 def _figures(found: Report) -> list[tuple[str, str, str, str]]:

@@ -11,7 +11,7 @@ from ffnbench.errors import EXIT_INTERRUPTED, Interrupted, Unfinished
 from ffnbench.plan import Kind
 from ffnbench.report.arrangement import Arrangement, arranged, key_of
 from ffnbench.report.files.store import report_text
-from ffnbench.report.formats import ROOFLINE, View, view_of
+from ffnbench.report.formats import NOT_ALL, ROOFLINE, View, view_of
 from ffnbench.report.records import Record
 from ffnbench.report.tables.table import TextTable
 from ffnbench.request import Apart
@@ -114,7 +114,7 @@ def report_view(report: Report, how: Arrangement = AS_IT_COMES) -> View:
     if report.interrupted or report.cut_short:
         return view.ending(EXIT_INTERRUPTED)
     if report.stopped:
-        return view.ending(0, Unfinished(report.stopped, "the table holds what was measured by then"))
+        return view.ending(0, Unfinished(report.stopped, NOT_ALL))
     if report.failed_wholly:
         why = Unfinished("nothing could be measured: every case failed", "the lines below the table say why")
         return view.ending(0, why)

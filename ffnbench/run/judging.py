@@ -152,7 +152,7 @@ class OutputChecks:
         self.close()
         self._losses[case.label] += 1
         if self._losses[case.label] > 1 and lost.kind != "oom":
-            return f"the process that judges its outputs was lost with it twice: {lost}"
+            return f"the process that checks its outputs died twice: {lost}"
         self._keep(case, plan, {}, str(lost))
         return ""
 
@@ -161,7 +161,7 @@ class OutputChecks:
         if "failure" in found:
             self._keep(case, plan, {}, found["message"])
             excused = found["failure"] in NO_FAULT or not isinstance(case.ffn, ImportedSpec)
-            return "" if excused else f"it can't be made twice: {found['message']}"
+            return "" if excused else f"a second instance of it can't be built: {found['message']}"
         self._keep(case, plan, found, found["why"] if found["finite"] else "not finite")
         if found["wrong"]:
             return str(found["wrong"])
@@ -190,4 +190,4 @@ class OutputChecks:
         judged = self._found[case.label]
         if judged.against is Against.SIDE:
             return f"{plan.reference}'s"
-        return "the float64 reference" if judged.against is Against.FORM else "that of another instance of it"
+        return "the float64 reference" if judged.against is Against.FORM else "a second instance of it"

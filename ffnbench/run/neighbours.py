@@ -23,7 +23,7 @@ except ImportError:  # Windows
     fcntl = None  # type: ignore[assignment]
 
 POLL_S = 0.5
-BESIDE = "another run of ffnbench{who} measured on this machine when this one began: each disturbs the other"
+BESIDE = "another run of ffnbench{who} measured on this machine when this one began: they disturb each other"
 SHORTEST_S = 2.0  # the kernel counts in hundredths
 LOOK_S, BUSY_CPUS = 0.3, 0.25  # for a look before a run; more than a quiet machine's own services use
 GLANCES, GLANCE_S = 4, 0.01  # without anybody else at work in them there is nothing to look at

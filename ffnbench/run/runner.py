@@ -265,7 +265,7 @@ class _Runner:
                 self._measured.add((label, metric.name))
         self._note(label, opened)
         if opened.get("graphs", 1) > 1:
-            self.found.note(label, f"compiled as {opened['graphs']} graphs, with Python between them")
+            self.found.note(label, f"compiled with {opened['graphs'] - 1} graph breaks")
 
     def _note(self, label: str, answer: Message) -> None:
         """What an answer says about its case."""
@@ -339,7 +339,7 @@ class _Runner:
         evidence = answer.get("evidence", [])
         problems = [one["problem"] for one in evidence if one.get("problem")]
         if name := answer.get("replaced"):
-            self.found.suspect(label, f"it has replaced {name}")
+            self.found.suspect(label, f"it replaced {name}")
         elif problems:
             self.found.suspect(label, f"in a timed call {problems[0]}")
         for one in evidence:
@@ -376,7 +376,7 @@ class _Runner:
             if label in self.found.alive and (floor := self.roofs.below(label, seconds)):
                 took, least = median(seconds), self.roofs.undisturbed(ask, floor)
                 if took < least.seconds:
-                    text = f"{quantity(took, TIME)} a call can't be: {WHAT_TAKES[floor.bound]} this machine"
+                    text = f"{quantity(took, TIME)} a call is impossible: {WHAT_TAKES[floor.bound]} this machine"
                     self.found.suspect(label, f"{text} {quantity(least.seconds, TIME)}")
 
     def _exactly(self, worker: Worker, label: str, job: str, index: int) -> None:
@@ -437,13 +437,13 @@ class _Runner:
         if label and (hung or known or self._losses[label] > 1):
             self.found.fail(label, lost.kind, str(lost))
         elif self._losses[label] >= RESTARTS:
-            raise Unfinished(f"workers are lost again and again: {lost}", "`ffnbench env` tells what else runs here")
+            raise Unfinished(f"too many processes were lost: {lost}", "`ffnbench env` shows what else runs")
         else:
-            self.found.note(label, f"worker {index + 1} was lost: {lost}")
+            self.found.note(label, f"process {index + 1} was lost: {lost}")
 
     def _which(self, index: int) -> str:
         workers = "" if self.plan.protocol.precision is not None else f"/{self.plan.protocol.workers}"
-        return f"worker {index + 1}{workers}"
+        return f"process {index + 1}{workers}"
 
     def _tell(self, text: str, round_: int = 0) -> None:
         self.on_progress(self.schedule.progress(round_, text))

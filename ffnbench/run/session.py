@@ -36,6 +36,11 @@ class WorkerLost(Exception):
         self.kind = kind
 
 
+def lost_over_device(lost: WorkerLost) -> Unfinished:
+    """A worker that was asked about its device has not answered."""
+    return Unfinished(f"a worker was lost while it looked for its device: {lost}", "does `nvidia-smi` work?")
+
+
 class Session:
     """A running process of an arm. `ask` sends one request and waits for its answer; `close` always works."""
 
@@ -143,7 +148,7 @@ class Session:
 
     def _cause_of(self, code: int) -> tuple[str, str]:
         if code == -signal.SIGKILL:
-            return "oom", "the process was killed (signal 9), most likely for want of memory"
+            return "oom", "the process was killed (signal 9), probably out of memory"
         names = {one.value: f", {one.name}" for one in signal.Signals}  # those of real time have none
         how = f"signal {-code}{names.get(-code, '')}" if code < 0 else f"exit code {code}"
         last = self.last_output()
@@ -212,7 +217,7 @@ def _rest(process: int, rests: bool) -> None:
 
 
 def _no_answer(line: str) -> WorkerLost:
-    return WorkerLost("crash", f"it said {line.strip()[:60]!r}, which is no worker's answer")
+    return WorkerLost("crash", f"it printed {line.strip()[:60]!r} instead of an answer")
 
 
 def interpreter_of(arm: Arm) -> str:
@@ -227,7 +232,7 @@ def interpreter_of(arm: Arm) -> str:
     if inside.exists():
         hint = f"that is a folder; its interpreter is {inside}"
     else:
-        hint = "it is the python of another environment, for example .venv-old/bin/python"
+        hint = "@python= is the interpreter of another environment, for example .venv-old/bin/python"
     raise FfnbenchError(f"there is no interpreter {arm.python!r}", hint)
 
 

@@ -11,13 +11,13 @@ from dataclasses import replace
 from typing import Any
 
 from ffnbench.device.environment import USABLE, auto_device, usable_memory
-from ffnbench.errors import FfnbenchError, Unfinished
+from ffnbench.errors import FfnbenchError
 from ffnbench.ffn.attention import AttentionSpec, Form, working_bytes
 from ffnbench.ffn.dtypes import item_bytes
 from ffnbench.ffn.spec import FFNSpec, HFSpec
 from ffnbench.plan import Backend, Case, Kind, NoProbe, Note, NoteKind, Plan, Workload, cost_of
 from ffnbench.result import DeviceSeen
-from ffnbench.run.session import WorkerLost
+from ffnbench.run.session import WorkerLost, lost_over_device
 from ffnbench.units import IEC, counted, quantity
 from ffnbench.worker.channel import Message
 
@@ -44,7 +44,7 @@ class Devices:
         try:
             told = _told_of(plan, ask)
         except WorkerLost as lost:
-            raise Unfinished(f"a worker was lost over its device: {lost}", "does `nvidia-smi` work?") from lost
+            raise lost_over_device(lost) from lost
         self._free = {name: int(USABLE * free) for name, one in told.items() if (free := one.get("gpu_free_bytes"))}
         plan = fit_into(plan, self.room(plan))
         check_fits(plan, usable_memory(), self._free)
@@ -133,8 +133,8 @@ def fit_into(plan: Plan, available: int | None) -> Plan:
     squares = [c for c in kept if isinstance(c.ffn, AttentionSpec) and c.ffn.form is Form.TEXTBOOK]
     while squares and memory_needed(kept) > available:
         kept.remove(case := squares.pop())
-        text = f"the textbook's form at {case.workload.seq_len:,} tokens is left out: its scores need about "
-        text += f"{quantity(_working(case), IEC)}, and {quantity(available, IEC)} are there"
+        text = f"textbook attention at {case.workload.seq_len:,} tokens is left out: its scores need about "
+        text += f"{quantity(_working(case), IEC)}, and {quantity(available, IEC)} are available"
         notes.insert(0, Note(text=text, kind=NoteKind.GENERAL))
     return replace(plan, cases=tuple(kept), notes=(*plan.notes, *notes))
 
@@ -148,7 +148,7 @@ def check_fits(plan: Plan, available: int | None, free: Mapping[str, int] | None
         room, whose = (available, "") if device == "cpu" else ((free or {}).get(device), f" on {device}")
         if room is not None and needed > room:
             raise FfnbenchError(
-                f"this needs {quantity(needed, IEC)} of memory at once, and {quantity(room, IEC)} are available{whose}",
+                f"this needs {quantity(needed, IEC)} of memory, and {quantity(room, IEC)} are available{whose}",
                 "--dtype bfloat16 halves the weights; or fewer variants, a smaller --seq-len or --batch",
             )
 

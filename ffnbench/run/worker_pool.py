@@ -208,7 +208,7 @@ class WorkerPool:
                 starter.close()
                 if left:
                     continue
-                raise Unfinished(f"workers can't be forked: {lost}", "`ffnbench env` tells what else runs") from lost
+                raise Unfinished(f"a worker can't be forked: {lost}", "`ffnbench env` shows what else runs") from lost
             if worker is None:
                 return number, starter
             self._ready.append((number, starter))

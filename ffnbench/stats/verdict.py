@@ -40,7 +40,7 @@ from ffnbench.units import counted, percent
 CONTROL_WITHIN = 0.05  # a control that is known no better says nothing
 CONTROL_CONFIDENCE = 0.99  # a quiet machine is accused once in a hundred runs
 SAME_WITHIN = 0.02
-ONE_WORKER = "one worker gives no interval"
+ONE_WORKER = "measured in one process, which gives no interval"
 MOVES = 0.05  # of a device's clock
 LEAST_OVERHEADS = 100  # a call shorter than so many empty calls is partly harness
 OTHERS_CPUS = 0.15  # of other processes, on average: less is what an idle machine does
@@ -91,12 +91,10 @@ def verdicts(means: Mapping[K, Mean], slack: float) -> dict[K, tuple[Verdict, st
         verdict, reason = decide(math.exp(interval[0] - slack), math.exp(interval[1] + slack)), ""
         if slack and verdict is Verdict.UNCLEAR:
             off = percent(math.expm1(slack))
-            reason = f"the reference differs from itself by up to {off}: this machine can't tell now"
+            reason = f"the reference differs from itself by up to {off}: the machine is too noisy now"
         elif verdict in (Verdict.SLOWER, Verdict.FASTER) and row not in differ:
             verdict = Verdict.UNCLEAR
-            reason = (
-                f"its interval leaves out 1 by less than chance explains, with {len(means)} rows (Holm's correction)"
-            )
+            reason = f"not significant after correcting for {len(means)} comparisons"
         found[row] = verdict, reason
     return found
 
@@ -207,7 +205,7 @@ def _busy(plan: Plan, label: str, row: Row, *, held: bool) -> Comparison:
     """The ratio over all rounds, without an interval: disturbed rounds of two forms differ by more than chance."""
     found = row.estimate(every=True)
     ratio = replace(found, low=None, high=None, disturbed=True) if found else None
-    reason = f"{row.clean_rounds} of its {row.rounds} rounds were clean: {CLOCKS_HELD if held else CPUS_TAKEN}"
+    reason = f"{row.clean_rounds} of {row.rounds} rounds were undisturbed: {CLOCKS_HELD if held else CPUS_TAKEN}"
     return _comparison(plan, label, ratio, Verdict.BUSY, reason)
 
 
@@ -273,19 +271,17 @@ def busy_text(run: Run | Report) -> str:
     """Who is busy, as far as that is known, and what to do about it."""
     unclean = [sample for sample in run.samples if sample.metric == LATENCY and not is_clean(sample)]
     rounds, around = table_of(run).fewest_clean(), run.around
-    clean = f"{rounds.clean} of {rounds.made} rounds were clean" if rounds else ""
+    clean = f"{rounds.clean} of {rounds.made} rounds were undisturbed" if rounds else ""
     if unclean and 2 * sum(map(waited_for, unclean)) < len(unclean):  # the device's clocks, and not the CPUs
         held = f"{CLOCKS_HELD} ({' and '.join(_causes(unclean))})"
-        return f"busy: {', '.join(filter(None, (held, clean)))}; let it cool, see to its power, or `ffnbench env`"
+        return f"busy: {', '.join(filter(None, (held, clean)))}; let it cool down, or see `ffnbench env`"
     who = CPUS_TAKEN
     if around and around.others_cpus is not None and around.others_cpus > OTHERS_CPUS:
         load = f" (load {around.load:.1f})" if around.load is not None else ""
         who = f"other processes used {around.others_cpus:.1f} CPUs{load}"
-    ways = ["wait"]
-    ways += ["--threads 1"] if max(case.workload.threads for case in run.plan.cases) > 1 else []
+    ways = ["--threads 1"] if max(case.workload.threads for case in run.plan.cases) > 1 else []
     ways += ["a longer --budget"] if run.plan.protocol.precision is not None else []
-    *others, last = ways
-    return f"busy: {' and '.join(filter(None, (who, clean)))}; {', '.join(others) + ' or ' if others else ''}{last}"
+    return f"busy: {', '.join(filter(None, (who, clean)))}; wait{', or try ' * bool(ways)}{' or '.join(ways)}"
 
 
 def _causes(samples: Iterable[Sample]) -> list[str]:
@@ -299,12 +295,11 @@ def left_out(run: Run | Report) -> str:
     unclean = [sample for sample in latencies if not is_clean(sample)]
     if rounds is None or not unclean:
         return ""
-    why = ["the threads waited for a CPU in them"] if any(map(waited_for, unclean)) else []
+    why = ["they waited for a CPU"] if any(map(waited_for, unclean)) else []
     why += [f"{CLOCKS_HELD} by {' and '.join(causes)}"] if (causes := _causes(unclean)) else []
-    return (
-        f"{len(unclean):,} of {len(latencies):,} samples are left out ({' or '.join(why)}), "
-        f"{rounds.clean:,} of {rounds.made:,} rounds are clean{f' of {rounds.label}' if run.plan.compared > 1 else ''}"
-    )
+    text = f"{len(unclean):,} of {len(latencies):,} samples are left out: {' or '.join(why)}"
+    disturbed = rounds.made - rounds.clean
+    return text + f"; {rounds.label}: {disturbed:,} of {rounds.made:,} rounds disturbed" * bool(disturbed)
 
 
 def device_clocks(run: Run | Report) -> str:
@@ -313,7 +308,7 @@ def device_clocks(run: Run | Report) -> str:
     for device, seen in _by_device(run).items():
         clocks = [mhz for one in seen for mhz in (one.least_clock_mhz, one.most_clock_mhz) if mhz]
         if clocks and min(clocks) < (1 - MOVES) * max(clocks):
-            text = f"the clock of {device} went from {max(clocks):,} down to {min(clocks):,} MHz"
+            text = f"the clock of {device} fell from {max(clocks):,} to {min(clocks):,} MHz"
             hot = [f"{_most(seen, 'most_temperature_c'):.0f} °C"] if _most(seen, "most_temperature_c") else []
             hot += [f"{_most(seen, 'most_power_w'):.0f} W"] if _most(seen, "most_power_w") else []
             text += f", at most {' and '.join(hot)}" if hot else ""
@@ -350,8 +345,8 @@ def _overhead(run: Run, measured: list[Measured]) -> list[Note]:
     for m in [m for m in measured if m.metric == LATENCY and m.case != CONTROL]:
         empty, seconds = run.timer.empty_call_s, m.estimate.value
         if seconds < LEAST_OVERHEADS * empty:
-            text = f"one call is only {seconds / empty:.0f} times an empty one ({empty * 1e6:.1f} us): "
-            text += "give it more work (--seq-len, --batch, --elements)"
+            text = f"calls below {LEAST_OVERHEADS * empty * 1e6:.0f} us are partly overhead: "
+            text += "give them more work (--seq-len, --batch, --elements)"
             notes.append(Note(label=m.case, text=text, kind=NoteKind.SHORT))
     return notes
 
@@ -360,6 +355,6 @@ def _untrusted(comparisons: tuple[Comparison, ...]) -> list[Note]:
     """The control: the reference against itself."""
     for control in [c for c in comparisons if c.case == CONTROL and c.ratio]:
         if control.ratio and control.verdict in (Verdict.SLOWER, Verdict.FASTER):
-            text = f"this machine can't be trusted now: the reference took {control.ratio.value:.3f} times its own time"
-            return [Note(text=f"{text} (see `ffnbench env`, wait, and measure again)", kind=NoteKind.NOISE)]
+            text = f"the machine is too noisy: the reference took {control.ratio.value:.3f} times its own time"
+            return [Note(text=f"{text}; see `ffnbench env`, wait, and measure again", kind=NoteKind.NOISE)]
     return []

@@ -33,7 +33,7 @@ def keep(case: dict[str, Any], seed: int, folder: str) -> dict[str, Any]:
     x = _placed(torch.randn(1, min(TOKENS, found.workload.seq_len), found.ffn.d_model), found)
     y, exact = _answers(module, found, x, seed)
     if not bool(torch.isfinite(y).all()):
-        raise FfnbenchError("its output is not finite", "nothing can be held against it")
+        raise FfnbenchError("its output is not finite", "nothing can be compared with it")
     state = {name: value.cpu() for name, value in module.state_dict().items()}
     torch.save({"state": state, "x": x.cpu(), "y": y, "exact": exact}, Path(folder, WEIGHTS))
     return {}

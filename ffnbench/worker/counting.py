@@ -205,5 +205,5 @@ def width_note(spec: ImportedSpec, shapes: list[tuple[int, ...]]) -> str:
         return f"reads d_ff {asked:,} as the packed width: each branch is {asked // 2:,} wide" if packed else ""
     near = min(widths, key=lambda width: abs(width - 2 * asked / 3))
     if abs(near - 2 * asked / 3) <= 0.05 * asked:
-        return f"takes about 2/3 of d_ff {asked:,} by itself: it is {near:,} wide"
+        return f"reduces d_ff {asked:,} to about 2/3 by itself: it is {near:,} wide"
     return f"was given d_ff {asked:,} and has matrices {', '.join(f'{w:,}' for w in widths[:3])} wide"

@@ -70,7 +70,7 @@ class OutputRecorder:
         if self.foreign and self.earlier is not None and not self.problem:
             place = StorageWeakRef(y.untyped_storage()), y.storage_offset()
             if place in self.earlier:
-                self.problem = "its output is the memory of an earlier one, which it changes"
+                self.problem = "it overwrites the output of an earlier call"
             self.earlier.add(place)
         self.drew = self._state is not None and not torch.equal(self._state, self._random_state())
         self._gradients = gradients
@@ -123,12 +123,12 @@ def unlike_plain(y: Any, x: Tensor, *, foreign: bool) -> str:
     """Why an output is not an ordinary tensor of this process like its input; "" where it is."""
     if type(y) is not Tensor:
         lazy = ", which may compute when it is looked at" if isinstance(y, Tensor) else ""
-        return f"its output is a {type(y).__name__}{lazy}, and no plain tensor"
+        return f"its output is a {type(y).__name__}{lazy}, not a plain tensor"
     if y.device != x.device or y.shape != x.shape or y.dtype != x.dtype:
         shown = f"{tuple(y.shape)} of {str(y.dtype).removeprefix('torch.')} on {y.device}"
         return f"its output is {shown}, unlike its input"
     if foreign and y.numel() and y.untyped_storage().data_ptr() == x.untyped_storage().data_ptr():
-        return "its output is its input's own memory"
+        return "it returns its input's own memory"
     return ""
 
 

@@ -77,7 +77,7 @@ class Jobs:
         if reason := lacks(case.ffn, work):
             raise Unsupported(reason)
         if work.slowdown and work.device != "cpu":
-            raise Unsupported("a call is slowed down on the CPU alone: @device=cpu")
+            raise Unsupported("@slowdown works on the CPU only: @device=cpu")
         _settle(work)
         seed_all(protocol.seed, case.ffn)
         with padded(f"{self.block}/{label}", work.device) as pads:
@@ -283,7 +283,7 @@ def _apart(subject: Subject, times: meters.Times) -> dict[str, Any]:
         return {}
     if times.device is not None:
         return {HOST_TIME: times.host, DEVICE_TIME: times.device}
-    text = "no time of the device apart from the host's, as its calls wait for the device"
+    text = "device time can't be told apart: its calls wait for the device"
     return {HOST_TIME: times.host, **({"notes": [text]} if subject.timer.gives_up else {})}
 
 

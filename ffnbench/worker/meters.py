@@ -194,7 +194,7 @@ def _on_accelerator(
     if subject.by_device and apart:
         if device is None:
             raise Unsupported(
-                "the device's own time can't be had apart: none of its calls is in the queue before the last has begun",
+                "device time can't be told apart: each call waits for the one before",
                 "--time wall measures what a caller waits for",
             )
         return Times(value=device, wall=wall / calls, host=host, device=device)

@@ -58,7 +58,7 @@ class Judge:
         if isinstance(case.ffn, ImportedSpec):
             again = dict(self._built().named_parameters())
             if differ := [n for n, p in module.named_parameters() if not weights and not torch.equal(p, again[n])]:
-                self._wrong = f"it can't be made twice: its {differ[0]} differs between two instances of one seed"
+                self._wrong = f"its {differ[0]} differs between two instances with the same seed"
             del again
         if weights:
             carried(weights, module)
@@ -70,8 +70,8 @@ class Judge:
             self._ours = on_weights(self._layout, dict(module.named_parameters()))
             if (error := self._error_of_other_weights(first)) > self._tolerance:
                 self._wrong = (
-                    f"with other weights in their places it differs from {self._ours.spec.name} by {error:.1e}: it is "
-                    "right for its own weights alone"
+                    f"with other weights it differs from {self._ours.spec.name} by {error:.1e}: it is "
+                    "right for its own weights only"
                 )
         else:
             self._ours = module if isinstance(module, OwnForm) else as_own(module, case.ffn, first)
@@ -142,7 +142,7 @@ class Judge:
         whole = [(one, False) for one in drew]  # and whether its output has been judged
         plain = [one for one in evidence if one not in drew]
         if self._case.workload.compiled and whole:
-            whole, found.why = [], "compiled code draws random numbers in its own way, which nothing can draw again"
+            whole, found.why = [], "compiled code draws random numbers that can't be drawn again"
         while plain and self._by_rows and not over():
             some, plain = plain[:AT_ONCE], plain[AT_ONCE:]
             right = self._rows(some, found)
@@ -234,14 +234,14 @@ class Judge:
                 said = self._by_form(one) and module is self._exact
                 expected = self._as_said(one) if said else self._expected(module, dtype, one)
             except Exception as problem:
-                found.why = f"another instance of it can't be run: {type(problem).__name__}: {problem}"[:200]
+                found.why = f"a second instance of it can't be run: {type(problem).__name__}: {problem}"[:200]
                 continue
             now = {
                 what: self._error(what, told[what], expected[what]) for what in self._shown_in(expected) if what in told
             }
             errors = min(errors or now, now, key=lambda one: max(one.values()))
         if errors and max(errors.values()) > self._tolerance and self._train and self._moves(self._module):
-            found.why, errors = "its calls move its buffers while it trains, which nothing can do again", {}
+            found.why, errors = "training changes its buffers, so its calls can't be repeated", {}
         if not errors:
             return False
         for what, error in errors.items():

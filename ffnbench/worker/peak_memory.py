@@ -136,7 +136,7 @@ def sparsity(subject: Subject) -> tuple[float, float]:
         subject.module.train(subject.train)
     total = sum(count for _, count in zeros)
     if not total:
-        raise FfnbenchError("its nn.Linear back to d_model is never called as a module, so the hidden layer is unseen")
+        raise FfnbenchError("its nn.Linear back to d_model is never called as a module: no hidden layer seen")
     return sum(zero for zero, _ in zeros) / total, float(torch.stack(dead).all(dim=0).double().mean())
 
 
@@ -146,5 +146,5 @@ def _down_projection(subject: Subject) -> nn.Module:
     width = subject.x.shape[-1]
     linear = [m for m in subject.module.modules() if isinstance(m, nn.Linear) and m.out_features == width]
     if len(linear) != 1:
-        raise FfnbenchError(f"{len(linear)} nn.Linear lead to d_model: not known which follows the one hidden layer")
+        raise FfnbenchError(f"{len(linear)} nn.Linear lead to d_model: can't tell which one follows the hidden layer")
     return linear[0]

@@ -22,7 +22,7 @@ SUFFIX = ".journal"
 HEAD = {"ffnbench journal": 1}
 Found = Report | Plan | Environment | Sample | Failure | Note | Roof | Judged | Inputs
 KINDS: dict[str, type] = {kind.__name__: kind for kind in get_args(Found)}
-ENDED = "from the journal of a run that was killed: all that it had measured by then"
+ENDED = "recovered from a run that was killed: what it had measured by then"
 
 
 class Journal:

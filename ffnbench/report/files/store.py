@@ -59,7 +59,7 @@ def load(path: str | Path) -> Report:
             protocol = (run.get("plan") or run)["protocol"]
             method = protocol["method"]
             if isinstance(method, int) and method > METHOD:  # whose ratios mean what this ffnbench can't know
-                problem = f"{str(path)!r} was measured by method {method}, this ffnbench knows methods up to {METHOD}"
+                problem = f"{str(path)!r} was measured with method {method}, this ffnbench knows methods up to {METHOD}"
                 raise FfnbenchError(problem, "update ffnbench to read it")
             # until method 5 a worker moved its tensors now and then; until 6 a check measured suspects again
             protocol.pop("reversed", None)

@@ -18,6 +18,7 @@ from ffnbench.report.tables.details import details
 from ffnbench.report.tables.lines_below import answer
 from ffnbench.report.tables.row_notes import judging_notes
 from ffnbench.report.tables.table import EXTRA, UNKNOWN, Cell, Column, Field, TextTable, table_of_fields, timed_fields
+from ffnbench.report.tables.words import FLOPS_OF_ONE, device_text
 from ffnbench.result import Report
 from ffnbench.units import counted
 
@@ -160,8 +161,8 @@ _FACTS: list[Field] = [
     _named("source", lambda row: row.source),
 ]
 _DETAILS = (
-    "range: a bound in a square bracket is reached, one in a round bracket is approached",
-    "FLOPs per element: each + - * / comparison, and each exp log tanh erf, is 1",
+    "range: [ ] includes the bound, ( ) does not",
+    FLOPS_OF_ONE,
     "kinks and jumps are looked for within [-40, 40]",
 )
 TIMED = ("mode", "dtype", *LATENCY_KEYS, *RATIO_KEYS, "verdict", "workers", "failure", "rounds")  # of the rows
@@ -189,8 +190,6 @@ def timing_table(report: Report) -> TextTable:
     """Seconds of each operation, the ratio to relu's and the verdict, group by group."""
     groups = report.plan.groups
     rows = [case for group in groups for case in group.cases]
-    work = rows[0].workload
-    threads = f" ({counted(work.threads, 'thread')})" if work.device == "cpu" else ""
     places = accumulate((len(group.cases) for group in groups), initial=0)
     table = table_of_fields(
         [
@@ -198,7 +197,7 @@ def timing_table(report: Report) -> TextTable:
             *timed_fields(report, lambda case: case.label, REFERENCE),
         ],
         rows,
-        header=[f"the operation itself, {work.device}{threads}"],
+        header=[f"the operation itself, {device_text(rows[0].workload)}"],
         summary=answer(report, groups[:1]),
         details=details(report),
     )

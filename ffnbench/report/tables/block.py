@@ -40,7 +40,7 @@ from ffnbench.report.tables.table import (
     table_of_fields,
     text_field,
 )
-from ffnbench.report.tables.words import CERTAIN, sizing_text
+from ffnbench.report.tables.words import CERTAIN, device_text, sizing_text
 from ffnbench.result import Estimate, Report, Verdict
 from ffnbench.units import IEC, SI, TIME, counted, digits, scale
 
@@ -80,13 +80,13 @@ def counted_table(report: Report) -> TextTable:
         flops("flops_softmax", "softmax", EXTRA),
         number_field(rows, "kv_bytes_per_token", "KV", IEC, EXTRA, per="/tok"),
     ]
-    share, batch = rows[0]["ffn_share_params"], rows[0]["batch"]
+    batch = rows[0]["batch"]
     kept = f"{batch} sequences" if batch > 1 else "one sequence"
     return table_of_fields(
         fields,
         rows,
         header=(f"FLOPs of a token, {PASSES[rows[0]['mode']]}; KV: keys and values of {kept}",),
-        summary=(f"the FFN has {100 * share:.1f}% of the parameters", crossover(report)),
+        summary=(params_text(report), crossover(report), *(note.text for note in report.plan.notes)),
     )
 
 
@@ -94,11 +94,9 @@ def crossover(report: Report) -> str:
     """Where attention's FLOPs overtake the FFN's, by the closed forms: by windows, and in the mean of all layers."""
     kinds, ffn = kinds_of(report), report.cost(report.plan.reference).flops_forward
     if ffn is None:
-        return "the FFN's FLOPs are not known, so neither is where attention overtakes"
-    spec = spec_of(kinds[0])
+        return "the FFN's FLOPs are unknown, and so is where attention overtakes it"
     if len(kinds) == 1:
-        said = "a causal token counts what it sees" if spec.causal else "every token sees all others"
-        return overtaking_text(crossing(kinds, ffn), "a token counts what it sees" if spec.window else said)
+        return overtaking_text(crossing(kinds, ffn))
     found = [f"{when(crossing([kind], ffn))} in the {_layers_text(kind)}" for kind in kinds]
     return f"in FLOPs attention overtakes the FFN {', '.join(found)}, {when(crossing(kinds, ffn))} in the mean of all"
 
@@ -112,12 +110,12 @@ def when(at: int | None) -> str:
     return "never" if at is None else "at every length" if at == 1 else f"at {at:,} tokens"
 
 
-def overtaking_text(at: int | None, counts: str) -> str:
+def overtaking_text(at: int | None) -> str:
     """At which length attention overtakes, as a sentence."""
     if at == 1:
-        return f"attention needs more FLOPs than the FFN at every length ({counts})"
+        return "attention needs more FLOPs than the FFN at every length"
     overtakes = "never overtakes the FFN" if at is None else f"overtakes the FFN {when(at)}"
-    return f"in FLOPs attention {overtakes} ({counts})"
+    return f"in FLOPs attention {overtakes}"
 
 
 def measured_table(report: Report, lengths: Sequence[Length]) -> TextTable:
@@ -204,13 +202,7 @@ def overtaken(report: Report) -> Iterator[str]:
 
 
 def parts_table(report: Report, length: Length) -> TextTable:
-    """One row a matrix, and the sums: q, k and v; with o all of attention; the FFN."""
-    spec = spec_of(length)
-    rows = [_part(name, shape, spec.biases.get(name, 0)) for name, shape in spec.matrices.items()]
-    inputs = [row for row in rows if row["part"] != "o"]
-    name = "all but o" if spec.mla else " + ".join(row["part"] for row in inputs)
-    into, attention = _sum(name, inputs), _sum(ATTENTION, rows)
-    ffn = ffn_rows(report, length)
+    """One row a matrix, and the sums; under -v alone."""
     fields = [
         text_field("part", "part", 0, left=True),
         text_field("shape", "rows x columns", 2),
@@ -218,21 +210,27 @@ def parts_table(report: Report, length: Length) -> TextTable:
         count_field("biases", "biases", 3),
         count_field("params", "params", 0),
     ]
-    table = table_of_fields(fields, [*rows, into, attention, *ffn], header=_header(report, length))
-    notes = (note.text for note in report.plan.notes)
-    return replace(table, summary=(_comparison(ffn[-1], into, attention), *notes), details=(CONVENTION,))
+    rows, sums = _attention_rows(length)
+    table = table_of_fields(fields, [*rows, *sums, *ffn_rows(report, length)], header=_header(report, length))
+    return replace(table, details=(CONVENTION,), extra=True)
 
 
-def _comparison(ffn: Record, into: Record, attention: Record) -> str:
-    """How many times the FFN is as large, without biases and with them."""
-    key = "params" if ffn["weights"] is None else "weights"
-    times = ", ".join(f"{ffn[key] / row[key]:.2f} times {row['part']}" for row in (into, attention))
-    text = f"the FFN is {times}"
-    if "active" in ffn:
-        text += f" (what one token meets of it {ffn['active'] / attention['params']:.2f} times)"
-    if key == "weights" and (ffn["biases"] or attention["biases"]):
-        text += f" (without biases; with them {ffn['params'] / attention['params']:.2f} times)"
-    return text
+def _attention_rows(length: Length) -> tuple[list[Record], list[Record]]:
+    """Its matrices; the sums: q, k and v; with o all of attention."""
+    spec = spec_of(length)
+    rows = [_part(name, shape, spec.biases.get(name, 0)) for name, shape in spec.matrices.items()]
+    inputs = [row for row in rows if row["part"] != "o"]
+    name = "all but o" if spec.mla else " + ".join(row["part"] for row in inputs)
+    return rows, [_sum(name, inputs), _sum(ATTENTION, rows)]
+
+
+def params_text(report: Report) -> str:
+    """How many times the FFN is as large."""
+    length = next(lengths_of(report.plan))
+    (_, (into, attention)), ffn = _attention_rows(length), ffn_rows(report, length)[-1]
+    times = ", ".join(f"{ffn['params'] / row['params']:.2f} times {row['part']}" for row in (attention, into))
+    active = f" (active for a token: {ffn['active'] / attention['params']:.2f} times)" if "active" in ffn else ""
+    return f"the FFN has {ffn['params']:,} parameters: {times}{active}"
 
 
 def ffn_rows(report: Report, length: Length) -> list[Record]:
@@ -271,11 +269,10 @@ def _header(report: Report, length: Length) -> tuple[str, ...]:
     windows = "; " + ", ".join(map(_layers_text, kinds)) if len(kinds) > 1 else ""
     if len(kinds) == 1 and spec.window:
         windows = f", seeing {sees(spec)}"
-    threads = f" ({counted(work.threads, 'thread')})" if work.device == "cpu" else ""
-    where = [work.device + threads, *in_title(report.plan)] if report.environment else []
+    where = [device_text(work), *in_title(report.plan)] if report.environment else []
     batch = [f"batch {work.batch}"] if work.batch > 1 else []
     return (
-        f"{case.variant}, d_model {case.ffn.d_model:,}{width} ({sizing_text(case.sizing)})",
+        ", ".join([f"d_model {case.ffn.d_model:,}", work.dtype, *where, work.mode, *batch])
+        + f"; {case.variant}{width} ({sizing_text(case.sizing)})",
         f"{spec.name} attention: {heads}, {'causal' if spec.causal else 'not causal'}{windows}",
-        ", ".join([work.dtype, *where, work.mode, *batch]),
     )

@@ -13,7 +13,7 @@ from ffnbench.metrics import LATENCY
 from ffnbench.plan import NoteKind
 from ffnbench.report.files.exports import EXPORTS, described, junit, workflow_commands
 from ffnbench.report.files.store import report_text
-from ffnbench.report.formats import Longer, View, view_of
+from ffnbench.report.formats import NOT_ALL, Longer, View, view_of
 from ffnbench.report.records import Record
 from ffnbench.report.tables.details import effort, judged_lines, notes_of_run
 from ffnbench.report.tables.lines_below import general_line, machine_line
@@ -63,7 +63,7 @@ def check_view(checked: Checked) -> View:
         code_if_unclear_fails=exit_code(list(findings), unclear_fails=True),
     )
     if checked.now.stopped:
-        return view.ending(view.code, Unfinished(checked.now.stopped, "the table holds what was measured by then"))
+        return view.ending(view.code, Unfinished(checked.now.stopped, NOT_ALL))
     if checked.interrupted:
         return replace(view, code=EXIT_INTERRUPTED, code_if_unclear_fails=None)
     return view
@@ -99,17 +99,17 @@ def _longer(checked: Checked) -> Longer:
     missing = [f.case for f in checked.findings if f.status is Status.MISSING]
     lacking = sorted(_lacking(checked))
     if checked.interrupted or now.stopped:
-        why = "it ended early"
+        why = "it is incomplete"
     elif suspects := _suspects(checked):
         why = suspects
     elif regressed:
         why = f"{', '.join(regressed)} regressed"
     elif kind(now.environment) != kind(checked.before.environment) or Status.INCOMPARABLE in statuses:
-        why = "it is of another kind of machine, or the baseline of another method"
+        why = "it ran on another kind of machine, or the baseline was measured with another method"
     elif missing:
         why = f"nothing was measured for {', '.join(dict.fromkeys(missing))}"
     elif undecided or lacking:
-        why = f"it was busy: {', '.join(undecided or lacking)}"
+        why = f"the machine was busy: {', '.join(undecided or lacking)}"
     else:
         longer = checked.before
         for run in now.runs:
@@ -172,7 +172,8 @@ def _summary(checked: Checked, equal: int) -> list[str]:
     for status, words in LOUD.items():
         of = [f for f in findings if f.status is status]
         rows, reasons = dict.fromkeys(f.case for f in of), dict.fromkeys(f.reason for f in of if f.reason)
-        why = "".join(f": {reason}" for reason in reasons)
+        crosses = ": the interval crosses the limit; a longer --budget may tell" * (status is Status.UNCLEAR)
+        why = "".join(f": {reason}" for reason in reasons) or crosses
         lines.append(f"WARNING: {counted(len(of), 'row')} {words}: {', '.join(rows)}{why}" if of else "")
     lines.append("; ".join(f"{f.case} {f.metric}: {f.reason}" for f in findings if f.status in PASSED and f.reason))
     timed = [f for f in findings if f.metric == LATENCY]
@@ -182,7 +183,7 @@ def _summary(checked: Checked, equal: int) -> list[str]:
     told = [f"{counted(equal, 'exact row')} {'is' if equal == 1 else 'are'} equal"] if equal else []
     if checked.smallest is not None:
         wall = f", measured in {now.wall_s:.0f} s" if now.wall_s else ""
-        told.append(f"the smallest change that this run could have caught: {signed_percent(checked.smallest)}{wall}")
+        told.append(f"slowdowns below {percent(checked.smallest)} may go unnoticed{wall}")
     ended = [] if any(NoteKind.BUSY is note.kind for note in now.notes("")) else machine_line(now)
     known = {finding.reason for finding in findings}
     general = [line for line in general_line(now) if line not in known]

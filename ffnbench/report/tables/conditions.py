@@ -16,8 +16,8 @@ from ffnbench.result import Report
 
 TOLD_APART = 5  # the first method that tells wall, device and host time apart
 TIMES = {
-    Time.WALL.value: "wall time, what a caller waits for",
-    Time.DEVICE.value: "device time, what the device works for a call",
+    Time.WALL.value: "wall time (what a caller waits for)",
+    Time.DEVICE.value: "device time (how long the device works)",
 }
 
 
@@ -74,8 +74,8 @@ def latency_line(report: Report) -> tuple[str, ...]:
     line = f"latency: {' or '.join(told)}" + ", as its row says" * (len(told) > 1)
     metrics = {found.metric for found in report.measured}
     if DEVICE_TIME in metrics and TIMES[Time.WALL.value] in told:
-        line += "; device: what the device works for a call"
-    return (line + "; host: what issuing one takes the CPU" * (HOST_TIME in metrics),)
+        line += "; device: how long the device works"
+    return (line + "; host: how long the CPU takes to launch it" * (HOST_TIME in metrics),)
 
 
 def untested_note(report: Report) -> tuple[str, ...]:

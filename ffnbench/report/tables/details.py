@@ -89,7 +89,7 @@ def judged_lines(report: Report) -> Iterator[str]:
         yield (
             f"outputs of {counted(sum(one.outputs for one in found), 'timed call')}"
             + f", and gradients of {gradients:,}," * bool(gradients)
-            + f" were held against {what}"
+            + f" were compared with {what}"
             + f": largest error {', '.join(largest)}" * bool(largest)
         )
 

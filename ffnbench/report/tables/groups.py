@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from ffnbench.plan import Group, Plan, value_of
 from ffnbench.report.records import Record
-from ffnbench.report.tables.words import listed
+from ffnbench.report.tables.words import device_text, listed
 from ffnbench.units import counted, signed_percent
 
 MISSES = 0.02  # a matched width that is off by more is told where the table says that it is matched
@@ -65,12 +65,12 @@ def workload_words(plan: Plan, keys: Sequence[str]) -> list[str]:
         if key in swept or len(values[key]) == 1:  # else it stands in a column
             parts.append(_told(key, values[key]))
             if key == "device" and values[key] == ["cpu"] and len(values["threads"]) == 1:
-                parts[-1] += f" ({counted(first.threads, 'thread')})"
+                parts[-1] = device_text(first)
     return parts
 
 
 def misses(plan: Plan) -> str:
-    """Which matched widths miss by more than 2 %: `, missed by swiglu (+4.7%)`; empty where none does."""
+    """Which matched widths miss by more than 2 %: ` except swiglu (+4.7%)`; empty where none does."""
     found: dict[str, dict[str, list[str]]] = {}
     for case in plan.shown:
         if case.sizing.how == "matched" and case.residual is not None and abs(case.residual) > MISSES:
@@ -82,4 +82,4 @@ def misses(plan: Plan) -> str:
         for name, by in found.items()
     ]
     more = f" and {len(told) - MOST} more" if len(told) > MOST else ""
-    return f", missed by {', '.join(told[:MOST])}{more}" if told else ""
+    return f" except {', '.join(told[:MOST])}{more}" if told else ""

@@ -51,7 +51,8 @@ def verdict_lines(report: Report, groups: Iterable[Group] | None = None) -> list
     found = list(report.plan.groups if groups is None else groups)
     if len(found) == 1:
         rows = {_name(report, case): c for case in found[0].cases if (c := report.comparison(case.label))}
-        return _in_one(_name(report, report.plan.case(found[0].reference)), rows)
+        told = _in_one(_name(report, report.plan.case(found[0].reference)), rows)
+        return [f"{heading(found[0])}: {line}" for line in told] if len(report.plan.groups) > 1 else told
     rows_of: dict[str, list[tuple[str, Comparison]]] = {}
     for group in found:
         for case in group.cases:
@@ -84,7 +85,7 @@ def _in_one(reference: str, rows: dict[str, Comparison]) -> list[str]:
     if unclear := by.get(Verdict.UNCLEAR):
         told.append(f"can't tell for {listed(unclear)}")
     if busy := by.get(Verdict.BUSY):
-        told.append(f"no ratio of {listed(busy)}: others used the machine")
+        told.append(f"no ratio for {listed(busy)}")
     return ["; ".join(told)] if told else []
 
 
@@ -143,7 +144,9 @@ def to_do(report: Report) -> list[str]:
     wanted = asked if widest > asked else asked / 2
     seconds = report.wall_s * SPARE * (widest / wanted) ** 2
     if seconds > LONGEST_S:
-        return [f"differences below {percent(report.resolution or widest)} may go unnoticed on this machine now"]
+        return [
+            f"too noisy to tell differences below {percent(report.resolution or widest)}: wait, or see `ffnbench env`"
+        ]
     step = STEPS_S[seconds > MINUTES_S]
     seconds = step * math.ceil(seconds / step)
     number, unit = (seconds // 60, "min") if seconds % 60 == 0 else (seconds, "s")
@@ -158,7 +161,7 @@ def _launch_bound(report: Report) -> list[str]:
     """Which rows take the time of the CPU that issues their calls."""
     if not (rows := [case.label for case in report.plan.shown if launch_bound(report, case.label)]):
         return []
-    why = "the CPU takes longer to issue a call than the device to work it; --time device leaves that out"
+    why = "launching a call takes longer than running it; --time device leaves that out"
     return [f"{listed(rows)}: launch-bound, {why}"]
 
 
@@ -181,9 +184,9 @@ def over_runs(report: Report) -> list[str]:
 
     past = past_of(report, Policy())
     means = [f"{label} {_over(history)}" for (label, _), history in past.rows.items() if history]
-    over = f"; over all of them, what moves between runs included: {', '.join(means[:MEANS])}" if means else ""
+    over = f"; mean of all runs: {', '.join(means[:MEANS])}" if means else ""
     over += f" and {len(means) - MEANS} more" if len(means) > MEANS else ""
-    return [f"this is the first of {len(report.runs)} runs{over}"]
+    return [f"the table shows run 1 of {len(report.runs)}{over}"]
 
 
 def _over(history: History) -> str:
@@ -195,7 +198,9 @@ def machine_line(report: Report) -> list[str]:
     """What the reader has to know of the machine, if anything: it was busy, it is noisy, the run ended early."""
     if report.interrupted or report.stopped:
         done = len({sample.worker for sample in report.samples if sample.metric == LATENCY})
-        return [f"ended early, in process {done}: this is what was measured by then"]
+        of = f" of {report.plan.protocol.workers}" if report.plan.protocol.precision is None else ""
+        how = "interrupted" if report.interrupted else "stopped"
+        return [f"{how} in process {done}{of}: the rest was not measured"]
     notes = {note.kind: note.text for note in reversed(report.notes(""))}
     if NoteKind.BUSY in notes:
         return [notes[NoteKind.BUSY]]
@@ -210,11 +215,11 @@ def _control(report: Report) -> list[str]:
     """What the reference differs from itself by."""
     found = report.comparison(CONTROL)
     if found is not None and found.verdict is Verdict.BUSY:
-        return ["control: too few of its rounds were clean for it to say anything"]
+        return ["control: too many rounds disturbed to tell"]
     if found is None or found.ratio is None or found.ratio.low is None or found.ratio.high is None:
         return []
-    words = {Verdict.SAME: "as it should be", Verdict.UNCLEAR: "too wide to say much"}
-    said = words.get(found.verdict, "which is more than chance")
+    words = {Verdict.SAME: "as it should be", Verdict.UNCLEAR: "too noisy to tell"}
+    said = words.get(found.verdict, "more than chance")
     return [f"control: {report.plan.reference} against itself is {interval_text(found.ratio)}, {said}"]
 
 

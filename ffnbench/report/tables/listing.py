@@ -19,6 +19,7 @@ from ffnbench.plan import Backend, CompileMode, values_of
 from ffnbench.planning.keys import KEYS
 from ffnbench.report.formats import View, view_of
 from ffnbench.report.records import Record, table_of
+from ffnbench.report.tables.words import FLOPS_OF_ONE
 from ffnbench.result import Environment
 from ffnbench.units import IEC, TIME, quantity
 
@@ -27,19 +28,19 @@ UNITS = {"_bytes": "", "_w": "W", "_mhz": "MHz"}  # at the ends of an environmen
 PROSE = ("aliases", "formula", "d_ff", "source", "value", "note", "what it does", "what it sets", "why not")
 BELOW = {
     "variants": (
-        "up is W_up x, gate is W_gate x; a key changes a form, swiglu@bias=true: `ffnbench list keys` shows all",
+        "up is W_up x, gate is W_gate x; keys change a form (swiglu@bias=true): `ffnbench list keys`",
         *(f"{row.name}: g is gate, at most {row.limit:g}; u is up within ±{row.limit:g}" for row in CLAMPED),
         "experts have keys of their own: @shared=512 @shared_gate=true @router_bias=true @scores=sigmoid "
         "@normalised=false @routed_scale=2.5 @groups=8x4 @experts=grouped @routing=skewed",
     ),
-    "activations": ("FLOPs per element: each + - * / comparison, and each exp log tanh erf, is 1",),
+    "activations": (FLOPS_OF_ONE,),
     "keys": (
-        "a flag of the same name (--dtype) sets it for all variants, and a key wins; example: swiglu@dtype=bf16",
-        "another key of your own code is an argument of its constructor",
-        "d_model is of all variants: --d-model 512,1024 makes a group of each",
+        "a flag of the same name (--dtype) sets it for all variants; a key (swiglu@dtype=bf16) overrides it",
+        "any other key is passed to the constructor of your own code",
+        "d_model is no key: --d-model 512,1024 applies to all variants",
     ),
-    "rules": ("use: --rule llama --ffn-dim-multiplier 1.3 --multiple-of 1024, or swiglu@rule=llama",),
-    "presets": ("FFN of the kind of layer that the model has most of; params of one layer, all experts counted",),
+    "rules": ("for example --rule llama --ffn-dim-multiplier 1.3 --multiple-of 1024, or swiglu@rule=llama",),
+    "presets": ("the FFN of the commonest kind of layer; params of one layer, with all experts",),
 }
 
 
@@ -58,7 +59,7 @@ def variants() -> list[Record]:
         row("X@gate=output", "down(act(up)) * gate", FORMULA[Gate.OUTPUT]),
         row("X@moe=8x2", "2 of 8 experts, each an X", "8*X + 8*d"),
         row("pkg.mod:Class", "your own class or factory", "counted", "file.py:factory"),
-        row("file.py:M@like=X", "your own, held against X", "counted"),
+        row("file.py:M@like=X", "your own, compared with X", "counted"),
     ]  # fmt: skip
 
 
@@ -153,9 +154,9 @@ def backends_view(found: Mapping[str, str], device: str, half: Mapping[str, str]
     return records_view(
         records,
         (
-            f"on {device}; what a backend lacks of a form, a dtype or a mode is told by the row of `compare`",
-            "use: --backend eager,onednn, or all; or swiglu,swiglu@backend=onednn",
-            f"MODE: {', '.join(values_of(CompileMode))}; @compile and @freeze mean @backend=compile",
+            f"on {device}; `compare` says which forms, dtypes and modes a backend can't run",
+            "for example --backend eager,onednn, --backend all, or swiglu,swiglu@backend=onednn",
+            f"MODE: {', '.join(values_of(CompileMode))}; @compile and @freeze imply @backend=compile",
         ),
     )
 
@@ -189,7 +190,7 @@ def device_records(devices: str, of_device: Mapping[str, Any]) -> list[Record]:
 
 def workers_record(forks: bool) -> Record:
     """How workers are made here."""
-    return {"fact": "workers", "value": "forked" if forks else "an interpreter each: torch can't be forked here"}
+    return {"fact": "workers", "value": "forked" if forks else "one interpreter each: torch can't be forked here"}
 
 
 def timer_records(found: dict[str, float]) -> list[Record]:
@@ -199,8 +200,8 @@ def timer_records(found: dict[str, float]) -> list[Record]:
         for seconds in (found["empty_call_s"], 100 * found["empty_call_s"], found["resolution_s"])
     )
     return [
-        {"fact": "empty call", "value": f"{empty} (forward of an empty module, timed as every call is)"},
-        {"fact": "shortest call", "value": f"{least} (100 empty ones; a run warns of shorter ones)"},
+        {"fact": "empty call", "value": f"{empty} (an empty module, timed as every call is)"},
+        {"fact": "shortest call", "value": f"{least} (100 empty calls; -v tells of shorter ones)"},
         {"fact": "clock tick", "value": tick},
     ]
 

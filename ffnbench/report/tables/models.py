@@ -79,7 +79,7 @@ def _summary(model: CountedModel) -> str:
     if None not in active:
         of_a_token = sum(layers.count * (layers.params_active or 0) for layers in model.layers)
         text += f", {quantity(of_a_token, SI)} active for a token" if of_a_token != total else ""
-    return f"{text}; counted by {model.counted_by}, norms left out"
+    return f"{text}; counted by {model.counted_by}, without norms"
 
 
 def _json(model: CountedModel) -> str:
@@ -144,15 +144,15 @@ def _active(model: WholeModel, name: str, number: int | None) -> int | None:
 def _notes(model: WholeModel) -> list[str]:
     notes = [model.note] if model.note else []
     if model.head == 0 and model.embeddings:
-        notes.append("the head has no matrix of its own")
+        notes.append("the head shares the embedding's matrix")
     if model.router:
-        notes.append("router: that of all layers with experts, which FFN leaves out here")
+        notes.append("router: of all layers with experts; not part of FFN here")
     return [*notes, f"counted by {model.counted_by}", f"source: {model.source}"]
 
 
 def _missing(model: WholeModel) -> list[str]:
     unknown = [_shown(name) for name, number in model.parts.items() if number is None]
-    told = f"{', '.join(unknown)}: not known for this model; with transformers installed `inspect` counts it"
+    told = f"{', '.join(unknown)}: unknown for this model; with transformers installed, `inspect` counts it"
     return [told] if unknown else []
 
 

@@ -10,15 +10,15 @@ from ffnbench.metrics import HIT, LATENCY, LOAD
 from ffnbench.plan import ACTIVE_PARAMS, Case, Mode, NoteKind, Plan
 from ffnbench.report.tables.words import sizing_text
 from ffnbench.result import Against, Report, Verdict, unjudged
-from ffnbench.units import IEC, digits, quantity, signed_percent
+from ffnbench.units import IEC, digits, percent, quantity, signed_percent
 
 WORTH_SAYING = 0.005  # of params or FLOPs beside the reference's: both numbers stand in the table
 MATTERS = 0.05  # of the bytes that a call reads and writes: below, it is all one from where an input is read
 UNCHECKED = (
-    "function not checked: @like=NAME (such as @like=swiglu) says which form it is; "
-    "it was held against another instance of itself alone"
+    "function not checked: its output was compared with a second instance of itself only; "
+    "@like=NAME (such as @like=swiglu) compares it with that form"
 )
-DROPPED = "its timed calls have dropout, which {} has not: they were held against another instance of itself alone"
+DROPPED = "timed with dropout, which {} lacks: its output was compared with a second instance of itself only"
 
 
 def row_notes(report: Report) -> list[str]:
@@ -38,11 +38,11 @@ def case_notes(report: Report, label: str) -> list[str]:
     notes += _asked(report.plan, case)
     notes += _counted(report, label)
     if case.workload.mode == Mode.BACKWARD.value and "memory" in report.plan.metrics:
-        notes.append("the peak is that of forward and backward together, which is what a step needs")
+        notes.append("the peak is that of forward and backward together")
     notes += _routing(report, label)
     notes += judging_notes(report, label)
     if (latency := report.estimate(label, LATENCY)) and latency.disturbed:
-        notes.append("over all rounds, disturbed ones too")
+        notes.append("latency includes disturbed rounds")
     if comparison and comparison.verdict is Verdict.UNCLEAR and comparison.reason:
         notes.append(comparison.reason)
     return notes + [note.text for note in report.notes(label) if note.kind is NoteKind.SHORT]
@@ -57,7 +57,7 @@ def _counted(report: Report, label: str) -> Iterator[str]:
     elif cost.counted:
         yield f"{cost.counted_how}, not by a closed form; element-wise FLOPs unknown"
     if cost.uncounted:
-        yield f"FLOPs leave out what torch's counter does not know: {', '.join(cost.uncounted)}"
+        yield f"FLOPs leave out what torch can't count: {', '.join(cost.uncounted)}"
     if cost.width_note:
         yield cost.width_note
 
@@ -89,7 +89,7 @@ def _inputs(report: Report, label: str) -> list[str]:
     counts = dict.fromkeys(f"{end(one.count for one in alike):,}" for end in (min, max))
     sizes = dict.fromkeys(quantity(end(one.bytes for one in alike), IEC) for end in (min, max))
     return [
-        f"each call has an input of its own: {' to '.join(counts)} of them take {' to '.join(sizes)} and are read "
+        f"each call has its own input: {' to '.join(counts)} inputs take {' to '.join(sizes)} and are read "
         f"from {own.level} (one alone: from {own.one_level})"
     ]
 
@@ -101,7 +101,7 @@ def _asked(plan: Plan, case: Case) -> Iterator[str]:
         change = f"{signed_percent(case.residual)} {what} against {plan.name_of(plan.reference_of(case.label))}"
         yield f"d_ff {case.ffn.d_ff:,} ({sizing_text(case.sizing)}) gives {change}"
     if case.workload.slowdown:
-        yield f"slowed down on purpose: each call spins for {case.workload.slowdown:g} of its own time"
+        yield f"slowed down on purpose by {percent(case.workload.slowdown)}"
 
 
 def _routing(report: Report, label: str) -> list[str]:
@@ -111,9 +111,9 @@ def _routing(report: Report, label: str) -> list[str]:
     if moe is None:
         return []
     if busiest and hit:
-        asked = f"{hit.value:.0f} of {moe.experts} experts are asked, the busiest {busiest.value:.2f}x the mean"
+        asked = f"{hit.value:.0f} of {moe.experts} experts get tokens, the busiest {busiest.value:.2f}x the mean"
         uniform = case.workload.routing == Routing.UNIFORM.value
-        touched = "" if uniform else " (touched is what uniform routing would read)"
+        touched = "" if uniform else " (touched assumes uniform routing)"
         return [f"{case.workload.routing} routing, imposed: {asked}{touched}"]
     expected = f"{digits(moe.distinct(case.workload.tokens))} of {moe.experts} experts"
-    return [f"touched: a call reads {expected}, as expected of uniform routing"]
+    return [f"touched: a call reads {expected} with uniform routing"]

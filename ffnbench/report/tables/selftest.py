@@ -7,13 +7,13 @@ from dataclasses import asdict
 
 from ffnbench.errors import Interrupted, Unfinished
 from ffnbench.exam import COVERAGE, FALSE_AT_MOST, SLOWER, Rate, Rates, Told, failures, rates_of
-from ffnbench.report.formats import View, view_of
+from ffnbench.report.formats import NOT_ALL, View, view_of
 from ffnbench.report.tables.table import UNKNOWN, Cell, Column, TextTable
 from ffnbench.result import Verdict
 from ffnbench.units import percent
 
 BUSY = Verdict.BUSY.value
-ENDED_EARLY = "interrupted; the table holds what was measured by then"
+ENDED_EARLY = f"interrupted; {NOT_ALL}"
 
 
 def rates_table(rates: Rates) -> TextTable:
@@ -37,10 +37,10 @@ def rates_table(rates: Rates) -> TextTable:
         f"false diffs: runs in which an equal row is called slower or faster (at most {percent(FALSE_AT_MOST)})",
         "wrong way: slowed rows that are called faster, or the same",
         f"coverage: intervals that hold the true ratio ({COVERAGE[0]:.0%} to {COVERAGE[1]:.0%})",
-        "finds: runs that call the row slowed by so much slower",
-        f"says {BUSY}: runs with a row that is not decided because others use the CPUs",
+        "finds: runs in which the slowed row is called slower",
+        f"says {BUSY}: runs with a row left undecided because other processes used the CPUs",
     )
-    undecided = (f"no row has an interval: this machine is {BUSY}, and nothing is said of ffnbench",)
+    undecided = (f"no row has an interval: this machine is {BUSY}; try again when it is quiet",)
     return TextTable(
         columns=columns, rows=(tuple(Cell(text=text) for text in texts),), header=header,
         summary=() if rates.covered.of else undecided, details=notes,

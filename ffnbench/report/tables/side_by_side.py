@@ -159,7 +159,7 @@ class _Beside:
         if differs := side_lines(self._sides()):
             yield f"not the same: {'; '.join(differs)}"
         if any(run.samples and len(run.runs) == 1 for run in self.runs):
-            yield "of a file with one run the intervals do not know what moves between runs (--runs 5 measures that)"
+            yield "intervals leave out what changes from run to run (--runs 5 measures that)"
 
     def _closing(self, shown: Sequence[str]) -> Iterator[str]:
         """What is equal."""

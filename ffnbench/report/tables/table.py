@@ -68,6 +68,7 @@ class TextTable:
     summary: tuple[str, ...] = ()
     details: tuple[str, ...] = ()
     above: tuple[TextTable, ...] = ()
+    extra: bool = False  # its rows are shown by -v alone
     headings: tuple[tuple[int, str], ...] = ()  # of groups of rows: the place of the first row of each, and what it is
 
     def __post_init__(self) -> None:

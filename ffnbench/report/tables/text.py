@@ -41,10 +41,13 @@ def show(table: TextTable, console: Console, *, verbose: bool = False) -> None:
 def renderable(table: TextTable, width: int, *, verbose: bool = False) -> RenderableType:
     """The table with what stands above and below it, and the tables before it, laid out for a width."""
     if table.above:
-        tables = [renderable(each, width, verbose=verbose) for each in (*table.above, replace(table, above=()))]
-        return Group(*[part for each in tables for part in (each, Text())][:-1])
+        below: list[RenderableType] = []
+        for each in (*table.above, replace(table, above=())):
+            below += [renderable(each, width, verbose=verbose), *[Text()] * (verbose or not each.extra)]
+        return Group(*below[:-1])
     parts: list[RenderableType] = [_paragraph(line, width) for line in table.header]
-    for block in (_blocks(table, width) if verbose else [_fitting(table, width)]) if table.rows else []:
+    blocks = _blocks(table, width) if verbose else [] if table.extra else [_fitting(table, width)]
+    for block in blocks if table.rows else []:
         parts += [Text()] * (verbose and bool(parts))
         parts += _in_groups(table, block, width)
     for lines in (table.summary, table.details if verbose else ()):
@@ -153,6 +156,8 @@ def markdown(table: TextTable, *, every: bool = False) -> str:
     indices = [i for i, c in enumerate(table.columns) if every or c.priority < EXTRA]
     columns = [table.columns[i] for i in indices]
     lines = [f"{_prose(line)}  " for line in table.header]
+    if table.extra and not every:
+        return "\n".join(lines) + "\n"
     lines += ["", _pipe([c.name for c in columns]), _pipe([":--" if c.left else "--:" for c in columns])]
     headings = dict(table.headings)
     for place, row in enumerate(table.rows):
@@ -187,7 +192,10 @@ def html_fragment(table: TextTable) -> str:
         rows.append([row[i].text for i in shown])
     frame = pd.DataFrame(rows, columns=[table.columns[i].name for i in shown])
     above, below = ("<br>".join(html.escape(line) for line in lines) for lines in (table.header, table.summary))
-    parts = (f"<p>{above}</p>" if above else "", frame.to_html(index=False, border=0) if table.rows else "")
+    parts = (
+        f"<p>{above}</p>" if above else "",
+        frame.to_html(index=False, border=0) if table.rows and not table.extra else "",
+    )
     return "".join(parts) + (f"<p><small>{below}</small></p>" if below else "")
 
 

@@ -62,12 +62,12 @@ def whole_model_view(request: BlockRequest) -> View:
     ]
     header = (
         f"Whole model: {model.name}, {lengths[0]:,} tokens, {DTYPES.canonical(request.dtype)}, forward",
-        "all layers of a kind together; a token counts what it sees; KV is that of one sequence",
+        "rows: all layers of a kind; KV: keys and values of one sequence",
     )
     table = whole_model_table(records, header, notes)
     if counted[-1]["flops_attention"] is not None:
         found = _crossing(request, model)
-        table = replace(table, summary=(*table.summary, overtaking_text(found, "a token counts what it sees")))
+        table = replace(table, summary=(*table.summary, overtaking_text(found)))
     table = replace(parts_table(whole), above=(table,))
     return view_of(table, lambda: records)
 

@@ -22,6 +22,7 @@ FAILED = {FailureKind.OOM: "out of memory", FailureKind.TIMEOUT: "timed out"}
 WIDEST = 1.0  # half an interval, relative: beyond, only the size of its ends is told
 TENFOLD = 10.0
 LONGEST = 44
+FLOPS_OF_ONE = "FLOPs per element: each + - * / comparison, and each exp log tanh erf, is 1"
 
 
 def verdict_text(report: Report, label: str) -> tuple[str, Verdict | None]:
@@ -75,7 +76,7 @@ def sizing_text(sizing: Sizing) -> str:
     """Where a width comes from, in words."""
     match sizing.how:
         case "unread":
-            return "given, and not read by the module"
+            return "given, but the module ignores it"
         case "matched":
             return f"matched on {sizing.what}"
         case "rule":
@@ -93,6 +94,11 @@ def backend_text(work: Workload) -> str:
     """`eager`; `compile (max-autotune, frozen)`: the backend, with what of its compiling is not the default."""
     told = [work.compile] * (work.compile != CompileMode.DEFAULT.value) + ["frozen"] * work.freeze
     return f"{work.backend} ({', '.join(told)})" if told else work.backend
+
+
+def device_text(work: Workload) -> str:
+    """`cuda`; `CPU x2` with two threads."""
+    return f"CPU x{work.threads}" if work.device == "cpu" else work.device
 
 
 def error_text(error: float) -> str:
