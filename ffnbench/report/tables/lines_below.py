@@ -60,8 +60,8 @@ def verdict_lines(report: Report, groups: Iterable[Group] | None = None) -> list
             if comparison and comparison.verdict is not Verdict.REFERENCE:
                 rows_of.setdefault(_name(report, case), []).append((heading(group), comparison))
     names: dict[str, list[str]] = {}
-    for name, rows in rows_of.items():
-        names.setdefault(_in_several(_name(report, report.plan.case(found[0].reference)), rows), []).append(name)
+    for name, of_row in rows_of.items():
+        names.setdefault(_in_several(_name(report, report.plan.case(found[0].reference)), of_row), []).append(name)
     told = [f"{listed(alike)} {'are' if len(alike) > 1 else 'is'} {what}" for what, alike in names.items()]
     return ["; ".join(told)] if told else []
 
