@@ -21,6 +21,7 @@ from ffnbench.names import choose, hint_for, normalise
 from ffnbench.plan import OWN, Arm, Backend, Note, NoteKind, values_of
 from ffnbench.planning.keys import ARM_KEYS, SPEC_KEYS, WORKLOAD_KEYS, Keys, limit_of, number
 
+KEY_HINT = "a key is written @KEY=VALUE, e.g. swiglu@d_ff=2048"
 COMPILE_KEYS = ("compile", "freeze")  # how it is compiled: where no backend is named, that is what they mean
 BACKEND_KEYS = {"backend", *COMPILE_KEYS}
 _PAIR = re.compile(r"(?P<name>[A-Za-z_]\w*):(?P<value>.*)", re.DOTALL)
@@ -157,7 +158,7 @@ def _form(name: str) -> tuple[str, Gate, tuple[Note, ...], Keys]:
     if len(parts := re.split(r"[\s;+|/]+", name)) > 1 and all(part in ACTIVATIONS or part in GATED for part in parts):
         raise FfnbenchError(f"unknown variant {name!r}", f"a list has commas: {','.join(parts)}")
     if re.search(r"[():\[\]]", name):
-        raise FfnbenchError(f"unknown variant {name!r}", "a key is written @KEY=VALUE, e.g. swiglu@d_ff=2048")
+        raise FfnbenchError(f"unknown variant {name!r}", KEY_HINT)
     if "/" in name or name.endswith(".json"):
         raise FfnbenchError(f"unknown variant {name!r}", f"a model's config.json, or ORG/NAME: --preset {name}")
     if name in values_of(Backend):
@@ -283,9 +284,7 @@ def _parse_keys(text: str, pairs: list[str]) -> tuple[Keys, Arm]:
         key, _, value = (part.strip() for part in pair.partition("="))
         key = key.replace("-", "_")
         if not key or not value:
-            raise FfnbenchError(
-                f"cannot read {'@' + pair!r} in {text!r}", "a key is written @KEY=VALUE, e.g. swiglu@d_ff=2048"
-            )
+            raise FfnbenchError(f"cannot read {'@' + pair!r} in {text!r}", KEY_HINT)
         if key in keys or key in arm:
             raise FfnbenchError(f"key {key!r} stands twice in {text!r}", "give each key once")
         if key == "env":
