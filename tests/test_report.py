@@ -164,7 +164,7 @@ S, F, E, U, B = Verdict.SLOWER, Verdict.FASTER, Verdict.SAME, Verdict.UNCLEAR, V
         ({"gelu": (S, 1.012, 1.051)}, "gelu is 1 to 5% slower than relu"),
         ({"gelu": (S, 1.003, 1.041)}, "gelu is 0.3 to 4.1% slower than relu"),
         ({"gelu": (F, 0.80, 0.85)}, "gelu takes 15 to 20% less time than relu"),
-        ({"gelu": (S, 2.11, 2.32)}, "gelu is 2.1 to 2.3 times slower than relu"),
+        ({"gelu": (S, 2.11, 2.32)}, "gelu takes 2.1 to 2.3 times as long as relu"),
         ({"gelu": (S, 1.03, 1.05), "glu": (S, 1.1, 1.2)}, "gelu is 3 to 5% slower than relu, glu 10 to 20%"),
         (
             {"gelu": (E, 0.99, 1.01), "glu": (S, 1.1, 1.2), "swiglu": (U, 0.9, 1.1)},

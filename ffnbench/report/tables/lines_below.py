@@ -78,8 +78,12 @@ def _in_one(reference: str, rows: dict[str, Comparison]) -> list[str]:
     told = []
     if same := by.get(Verdict.SAME):
         told.append(f"{listed(same)} {'are' if len(same) > 1 else 'is'} as fast as {reference} (within {WITHIN})")
-    if slower := by.get(Verdict.SLOWER):
-        told.append(_figures(slower, "is", "are", "slower" + f" than {reference}" * (not told)))
+    slower = by.get(Verdict.SLOWER, {})
+    far = {name: row for name, row in slower.items() if row.ratio and (row.ratio.high or row.ratio.value) >= DOUBLE}
+    if near := {name: row for name, row in slower.items() if name not in far}:
+        told.append(_figures(near, "is", "are", "slower" + f" than {reference}" * (not told)))
+    if far:
+        told.append(_figures(far, "takes", "take", f"as long as {reference}"))
     if faster := by.get(Verdict.FASTER):
         told.append(_figures(faster, "takes", "take", "less time" + f" than {reference}" * (not told)))
     if unclear := by.get(Verdict.UNCLEAR):

@@ -40,7 +40,8 @@ class Column:
     @property
     def name(self) -> str:
         """The heading in one line."""
-        return f"{self.title} ({self.unit})" if self.unit else self.title
+        unit = self.unit if self.unit.startswith("[") else f"({self.unit})"
+        return f"{self.title} {unit}" if self.unit else self.title
 
 
 EXTRA = 9
