@@ -180,7 +180,8 @@ def _summary(checked: Checked, equal: int) -> list[str]:
     if len(timed) > 1 and all(f.status is Status.IMPROVED for f in timed):
         references = listed(group.reference for group in now.plan.groups)
         lines.append(f"every row improved: has {references}, the reference, become slower?")
-    told = [f"{counted(equal, 'exact row')} {'is' if equal == 1 else 'are'} equal"] if equal else []
+    untimed = "; latency was not compared" * (not timed)
+    told = [f"{counted(equal, 'exact row')} {'is' if equal == 1 else 'are'} equal{untimed}"] if equal else []
     if checked.smallest is not None:
         wall = f", measured in {now.wall_s:.0f} s" if now.wall_s else ""
         told.append(f"slowdowns below {percent(checked.smallest)} may go unnoticed{wall}")

@@ -18,7 +18,7 @@ from ffnbench.result import Comparison, Estimate, Report, Verdict
 from ffnbench.stats.fastest import Fastest, fastest
 from ffnbench.stats.interval import CONFIDENCE
 from ffnbench.stats.verdict import launch_bound
-from ffnbench.units import digits, percent
+from ffnbench.units import counted, digits
 
 if TYPE_CHECKING:
     from ffnbench.gate.history import History
@@ -148,17 +148,13 @@ def to_do(report: Report) -> list[str]:
     wanted = asked if widest > asked else asked / 2
     seconds = report.wall_s * SPARE * (widest / wanted) ** 2
     if seconds > LONGEST_S:
-        return [
-            f"too noisy to tell differences below {percent(report.resolution or widest)}: wait, or see `ffnbench env`"
-        ]
+        within = f"within {LONGEST_S // 60} min"
+        return [f"too noisy to decide {counted(len(known), 'row')} {within}: `ffnbench env` says what disturbs"]
     step = STEPS_S[seconds > MINUTES_S]
     seconds = step * math.ceil(seconds / step)
     number, unit = (seconds // 60, "min") if seconds % 60 == 0 else (seconds, "s")
-    seconds_told, flags = (
-        f"{number} {unit}",
-        f"--budget {number}{unit[0]}" + f" --precision {100 * wanted:g}%" * (wanted != asked),
-    )
-    return [f"about {seconds_told} would reach ±{100 * wanted:g}%: {flags}"]
+    flags = f"--budget {number}{unit[0]}" + f" --precision {100 * wanted:g}%" * (wanted != asked)
+    return [f"about {number} {unit} in all would reach ±{100 * wanted:g}%: {flags}"]
 
 
 def _launch_bound(report: Report) -> list[str]:
