@@ -62,7 +62,7 @@ def ab(
     d_ff: int | str | None = None,
     bias: bool | None = None,
     batch: int | str = 1,
-    seq_len: int | str = 512,
+    seq_len: int | str | None = None,
     dtype: Dtype | torch.dtype = "float32",
     mode: Mode = "forward",
     device: str | torch.device = "auto",
@@ -102,7 +102,7 @@ def ab(
         d_ff: Final width per branch of the reference. [default: 4 * d_model, classic form]
         bias: Biases in all linear layers. [default: where the named model has some]
         batch: Sequences in a call.
-        seq_len: Tokens in a sequence; 2k is 2,000, 2Ki is 2,048.
+        seq_len: Tokens in a sequence; 2k is 2,000, 2Ki is 2,048. [default: 512; 64 where d_model is above 2,048]
         dtype: float32, bfloat16, float16, float64.
         mode: forward (inference), train (training: forward and backward) or backward alone.
         device: auto (a GPU where there is one), cpu, cuda (ROCm too), cuda:1.
@@ -316,7 +316,7 @@ def compare(
     dropout: float | str = 0.0,
     reference: str | None = None,
     batch: int | str | Sequence[int | str] = 1,
-    seq_len: int | str | Sequence[int | str] = 512,
+    seq_len: int | str | Sequence[int | str] | None = None,
     dtype: Dtype | torch.dtype | Sequence[Dtype | torch.dtype] = "float32",
     mode: Mode | Sequence[Mode] = "forward",
     device: str | torch.device = "auto",
@@ -367,7 +367,8 @@ def compare(
         dropout: Dropout on the hidden layer, in train mode.
         reference: What ratios are relative to. [default: the first variant]
         batch: Sequences in a call: 1,8 are two groups of rows.
-        seq_len: Tokens in a sequence: 1,128,2k are three groups; 2k is 2,000, 2Ki is 2,048.
+        seq_len: Tokens in a sequence: 1,128,2k are three groups; 2k is 2,000, 2Ki is 2,048. [default: 512; 64
+            where d_model is above 2,048]
         dtype: float32, bfloat16, float16, float64, or several of them.
         mode: forward (inference), train (training: forward and backward), backward alone, or several.
         device: auto (a GPU where there is one), cpu, cuda (ROCm too), cuda:1.
@@ -413,7 +414,7 @@ def cost(
     dropout: float | str = 0.0,
     reference: str | None = None,
     batch: int | str | Sequence[int | str] = 1,
-    seq_len: int | str | Sequence[int | str] = 512,
+    seq_len: int | str | Sequence[int | str] | None = None,
     dtype: Dtype | torch.dtype | Sequence[Dtype | torch.dtype] = "float32",
     mode: Mode | Sequence[Mode] = "forward",
 ) -> Report:
@@ -437,7 +438,8 @@ def cost(
         dropout: Dropout on the hidden layer, in train mode.
         reference: What ratios are relative to. [default: the first variant]
         batch: Sequences in a call: 1,8 are two groups of rows.
-        seq_len: Tokens in a sequence: 1,128,2k are three groups; 2k is 2,000, 2Ki is 2,048.
+        seq_len: Tokens in a sequence: 1,128,2k are three groups; 2k is 2,000, 2Ki is 2,048. [default: 512; 64
+            where d_model is above 2,048]
         dtype: float32, bfloat16, float16, float64, or several of them.
         mode: forward (inference), train (training: forward and backward), backward alone, or several.
     """

@@ -116,7 +116,9 @@ class Shape:
     """What an FFN is fed."""
 
     batch: int = flag(1, "Sequences in a call.", WORKLOAD, "INT", also=BATCH)
-    seq_len: int = flag(512, "Tokens in a sequence; 2k is 2,000, 2Ki is 2,048.", WORKLOAD, "INT", also=SEQ_LEN)
+    seq_len: int | None = flag(
+        None, "Tokens in a sequence; 2k is 2,000, 2Ki is 2,048. [default: 512; 64 where d_model is above 2,048]",
+        WORKLOAD, "INT", also=SEQ_LEN)
     dtype: str = flag("float32", "float32, bfloat16, float16, float64.", WORKLOAD, "NAME")
     mode: str = flag(
         "forward", "forward (inference), train (training: forward and backward) or backward alone.", WORKLOAD, "NAME")
@@ -131,9 +133,9 @@ class Lists:
         "LIST", also=D_MODEL)
     batch: int | tuple[int, ...] = flag(
         1, "Sequences in a call: 1,8 are two groups of rows.", WORKLOAD, "LIST", also=BATCH)
-    seq_len: int | tuple[int, ...] = flag(
-        512, "Tokens in a sequence: 1,128,2k are three groups; 2k is 2,000, 2Ki is 2,048.", WORKLOAD, "LIST",
-        also=SEQ_LEN)
+    seq_len: int | tuple[int, ...] | None = flag(
+        None, "Tokens in a sequence: 1,128,2k are three groups; 2k is 2,000, 2Ki is 2,048. "
+        "[default: 512; 64 where d_model is above 2,048]", WORKLOAD, "LIST", also=SEQ_LEN)
     dtype: str = flag("float32", "float32, bfloat16, float16, float64, or several of them.", WORKLOAD, "LIST")
     mode: str = flag(
         "forward", "forward (inference), train (training: forward and backward), backward alone, or several.",

@@ -41,9 +41,11 @@ def plan_compare(request: CompareRequest, probe: Probe | None = None) -> Plan:
     parsed = parse_variants(with_model(request.variants, chosen), chosen)
     variants = [identify(variant, probe) for variant in parsed]
     backends = parse_backends(request.backend)
+    widths = shared_widths(request, chosen, variants)
     asked = replace(
         request,
-        d_model=shared_widths(request, chosen, variants),
+        d_model=widths,
+        seq_len=(TOKENS if max(widths) <= WIDE else TOKENS_OF_WIDE) if request.seq_len is None else request.seq_len,
         bias=any(model.main.ffn.bias for model in chosen.values()) if request.bias is None else request.bias,
         backend=backends[0].value,
     )
@@ -202,6 +204,8 @@ def _metrics(request: CompareRequest, cases: tuple[Case, ...]) -> tuple[str, ...
 
 
 DEFAULT_D_MODEL = 768
+WIDE = 2048  # above it a call of 512 tokens takes a second of a few cores, and a first run minutes
+TOKENS, TOKENS_OF_WIDE = 512, 64  # of a sequence, where none is given
 STANDS_FOR_IT = ("preset", "config", "model")  # what the model that is named is called among the variants
 Chosen = Mapping[str, ModelSpec]  # at most one model, under these names
 
