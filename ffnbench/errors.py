@@ -53,6 +53,10 @@ class Unsupported(FfnbenchError):
     """What was asked for is no mistake, but torch can't do it on this device: a row without numbers."""
 
 
+class TooLarge(FfnbenchError):
+    """Memory does not hold what would be measured."""
+
+
 class Interrupted(FfnbenchError):
     """Ended by hand before there was anything to save."""
 

@@ -4,22 +4,25 @@ from __future__ import annotations
 
 import os
 import time
-from contextlib import nullcontext
+from contextlib import closing, nullcontext
 from dataclasses import replace
+from typing import Any
 
 from ffnbench.api import world
 from ffnbench.api.preparing import NULL_SINK, Prepared, new_report, refuse_at_once
+from ffnbench.api.sweeping import Sweep, refuse_short
 from ffnbench.errors import termination_as_interruption
-from ffnbench.plan import Note, NoteKind, Plan
+from ffnbench.plan import OWN, Note, NoteKind, Plan
 from ffnbench.planning.effort import pause_of
 from ffnbench.report.output import NullSink
 from ffnbench.report.progress import wait_text
 from ffnbench.report.shown_report import ShownReport
 from ffnbench.request import Apart
-from ffnbench.result import Progress, raw_of
+from ffnbench.result import Progress, Report, raw_of
+from ffnbench.run.log import Finder
 from ffnbench.run.neighbours import machine_lock
 from ffnbench.run.runner import run
-from ffnbench.run.worker_pool import Launch
+from ffnbench.run.worker_pool import Launch, WorkerPool
 from ffnbench.stats.rounds import table_of
 from ffnbench.stats.stopping import Answered
 from ffnbench.stats.verdict import with_figures, with_suspects
@@ -29,12 +32,13 @@ def measure(prepared: Prepared, sink: NullSink = NULL_SINK, launch: Launch | Non
     """Measure what was prepared; raises FfnbenchError where memory does not hold it, or it could tell nothing."""
     plan = prepared.plan
     refuse_at_once(plan)
+    refuse_short(plan)
     asked = plan.request
     runs, pause = (asked.runs, pause_of(asked.runs, asked.pause)) if isinstance(asked, Apart) else (1, 0.0)
     once = plan.protocol.budget_s
     tell_wait(sink, plan, budget=None if once is None else runs * once + (runs - 1) * pause)
     if runs == 1:
-        return measured_once(prepared, sink, launch)
+        return measured_once(prepared, sink, launch, before=sink.before())
     return _several(prepared, sink, launch, runs, pause)
 
 
@@ -52,14 +56,14 @@ def _several(prepared: Prepared, sink: NullSink, launch: Launch | None, runs: in
     """So many runs apart in one report. One that is lost, without clean rounds or any row, is made up for, at most half
     as many times as runs were asked for. One that is interrupted is not kept.
     """
-    found = measured_once(prepared, sink.within(1, runs), launch)
+    found = measured_once(prepared, sink.within(1, runs, "run"), launch)
     if found.interrupted or found.stopped or found.failed_wholly:
         return found
     kept = int(not table_of(found).without_quiet())
     for _ in range(runs - 1 + (runs + 1) // 2):
         if kept == runs:
             return found
-        turn = sink.within(kept + 1, runs)
+        turn = sink.within(kept + 1, runs, "run")
         try:
             with termination_as_interruption():
                 _pause(pause, turn)
@@ -96,22 +100,41 @@ def measured_once(
     launch: Launch | None = None,
     answered: Answered | None = None,
     weights: str = "",
+    before: Report | None = None,
 ) -> ShownReport:
-    """One run of a prepared plan, with its figures; `answered` may end it early, `weights` holds a base's."""
-    costs = prepared.costs_of(prepared.plan)
-    keep = sink.journal(new_report(prepared.plan, costs))
-    timed = "latency" in prepared.plan.metrics  # bytes are the same beside anyone
-    with machine_lock(sink.waits, sink.tell) if timed else nullcontext("") as beside, sink.progress() as listener:
-        done = run(
-            prepared.plan,
-            on_progress=listener,
-            on_found=keep,
-            launch=launch or world.MACHINE.launch,
-            answered=answered,
-            weights=weights,
-            costs=costs,
-            judge=None if launch else world.MACHINE.judge,
-        )
+    """One run of a prepared plan, with its figures; `answered` may end it early, `weights` holds a base's. A plan of
+    several cells is measured cell by cell, unless it is to answer as a whole; `before` has some of them.
+    """
+    plan, launch_ = prepared.plan, launch or world.MACHINE.launch
+    pool = WorkerPool(plan, launch_)  # cells share its processes, where these know nothing of labels
+
+    def visit(plan: Plan, sink: NullSink, on_found: Finder) -> ShownReport:
+        costs = prepared.costs_of(plan)
+        keep = sink.journal(new_report(plan, costs))
+
+        def told(found: Any) -> None:
+            on_found(found)
+            keep(found)
+
+        with sink.progress() as listener:
+            done = run(
+                plan,
+                on_progress=listener,
+                on_found=told,
+                launch=launch_,
+                answered=answered,
+                weights=weights,
+                costs=costs,
+                judge=None if launch else world.MACHINE.judge,
+                pool=pool if plan.arms == (OWN,) else None,
+            )
+        return replace(new_report(done.plan, prepared.costs_of(done.plan)), **raw_of(done))
+
+    timed = "latency" in plan.metrics  # bytes are the same beside anyone
+    with closing(pool), machine_lock(sink.waits, sink.tell) if timed else nullcontext("") as beside:
+        if answered is None and len(plan.groups) > 1:
+            found = Sweep(prepared, sink, visit, before).measure()
+        else:
+            found = visit(plan, sink, lambda _: None)
     seen = (Note(text=beside, kind=NoteKind.SEEN),) if beside else ()
-    found = new_report(done.plan, prepared.costs_of(done.plan))
-    return with_figures(replace(found, **raw_of(done) | {"warnings": (*seen, *done.warnings)}))
+    return with_figures(replace(found, warnings=(*seen, *found.warnings)))

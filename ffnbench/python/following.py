@@ -43,9 +43,9 @@ class Following(NullSink):
             with suppress(OSError):  # nobody reads stderr
                 print(visible(text), file=sys.stderr, flush=True)
 
-    def within(self, number: int, runs: int) -> NullSink:
+    def within(self, number: int, of: int, what: str) -> NullSink:
         """The ending of one of several runs."""
-        return OneOfSeveral(self, number, runs)
+        return OneOfSeveral(self, number, of, what)
 
     @contextmanager
     def progress(self) -> Iterator[Listener]:

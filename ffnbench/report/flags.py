@@ -90,6 +90,7 @@ class MeasuredOutput(Arranged, Output):
     """How what was measured is shown and written."""
 
     out: tuple[str, ...] = flag((), WITH_PICTURES, OUTPUT, "PATH", short="-o")
+    resume: bool = flag(False, "Go on with the file of -o: what it has of these groups is not measured again.", EFFORT)
 
 
 @dataclass(frozen=True, kw_only=True)

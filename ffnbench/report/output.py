@@ -17,7 +17,7 @@ from ffnbench.errors import EXIT_INTERRUPTED, EXIT_REGRESSED, FfnbenchError, Unf
 from ffnbench.names import hint_for
 from ffnbench.plan import Plan
 from ffnbench.report.arrangement import Arrangement
-from ffnbench.report.files.journal import Found, Journal
+from ffnbench.report.files.journal import Found, Journal, journal_of
 from ffnbench.report.files.outputs import Outputs, append, inputs_of, refuse_unwritable, save, watched
 from ffnbench.report.flags import CheckOutput, Shown, Updating, Written
 from ffnbench.report.formats import (
@@ -64,9 +64,13 @@ class NullSink:
     def tell(self, text: str) -> None:
         """Nothing."""
 
-    def within(self, number: int, runs: int) -> NullSink:
+    def within(self, number: int, of: int, what: str) -> NullSink:
         """The sink of one of several runs: it tells of them all how far they are."""
-        return OneOfSeveral(self, number, runs)
+        return OneOfSeveral(self, number, of, what)
+
+    def before(self) -> Report | None:
+        """What there is of a run that is gone on with; None where it begins anew."""
+        return None
 
     @contextmanager
     def progress(self) -> Iterator[Listener]:
@@ -81,17 +85,17 @@ class NullSink:
 class OneOfSeveral(NullSink):
     """Progress of one run as that of all of them; one journal holds them all."""
 
-    def __init__(self, whole: NullSink, number: int, runs: int) -> None:
-        self._whole, self._number, self._runs = whole, number, runs
+    def __init__(self, whole: NullSink, number: int, of: int, what: str) -> None:
+        self._whole, self._number, self._of, self._what = whole, number, of, what
         self.waits, self.tells, self.tell, self.journal = whole.waits, whole.tells, whole.tell, whole.journal  # type: ignore[method-assign]
 
     @contextmanager
     def progress(self) -> Iterator[Listener]:
         """With the run's number before the text."""
-        number, runs = self._number, self._runs
+        number, of = self._number, self._of
         with self._whole.progress() as listener:
             yield lambda event: listener(
-                replace(event, done=(number - 1 + event.done) / runs, text=f"run {number}/{runs}: {event.text}")
+                replace(event, done=(number - 1 + event.done) / of, text=f"{self._what} {number}/{of}: {event.text}")
             )
 
 
@@ -119,6 +123,9 @@ class OutputSink(NullSink):
         self._counts_only = counts_only
         keep = counts_only and not getattr(output, "force", False)
         self._outputs = Outputs(getattr(output, "out", ()), stem, suffixes, inputs, keep=keep)
+        self._resumes: bool = getattr(output, "resume", False)
+        if self._resumes and self._outputs.first is None:
+            raise FfnbenchError("--resume goes on with the file of -o, and none is named", "add -o sweep.json")
         self._journal: Journal | None = None
         self._lost = True  # what was measured, as long as it stands in no file
         self.code = 0
@@ -148,6 +155,17 @@ class OutputSink(NullSink):
         if self.tells:
             _say(text)
 
+    def before(self) -> Report | None:
+        """What a run that --resume goes on with has left: its journal or its file; None where there is neither."""
+        if not self._resumes:
+            return None
+        from ffnbench.report.files.store import load
+
+        saved = [path for path in self._outputs.paths if path.suffix == ".json"]
+        places = (journal_of(self._outputs.first), *saved) if self._outputs.first else saved
+        found = next((path for path in places if path.is_file()), None)
+        return load(found) if found else None
+
     def journal(self, start: Report) -> Finder:
         """A run begins: gives what keeps its samples beside the first output as they come, if there is one."""
         if self._how:
@@ -155,7 +173,7 @@ class OutputSink(NullSink):
         if self._journal is None:
             if (beside := self._outputs.first) is None:
                 return lambda _: None
-            self._journal = Journal(beside)
+            self._journal = Journal(beside, over=self._resumes)
             if self._journal.problem:
                 _say(f"note: {self._journal.problem}")
         self._journal.add(start)

@@ -55,6 +55,7 @@ def run(
     weights: str = "",
     costs: tuple[CaseCost, ...] = (),
     judge: Launch | None = None,
+    pool: WorkerPool | None = None,
 ) -> Run:
     """Measure a plan. A failed case is a row of the result; Ctrl-C ends with what was measured by then.
 
@@ -62,10 +63,12 @@ def run(
     where nothing can be measured at all. `answered` says at the looks of a run with a precision whether the question is
     answered; by itself that is when the precision is reached. `weights` is a folder with the weights that every case
     takes over. Without `costs` nothing is known of ceilings, without `judge`, which starts the process that judges
-    outputs, nobody does. `on_found` is told of everything as it comes. `launch`, `now`, `describe` and `judge` are the
-    world outside: simulations and tests bring their own.
+    outputs, nobody does. `pool` is where workers come from, for several runs that share it and end it. `on_found` is
+    told of everything as it comes. `launch`, `now`, `describe` and `judge` are the world outside: simulations and tests
+    bring their own.
     """
-    source, found = WorkerPool(plan, launch, now), Found(plan, on_found)
+    source, found = pool or WorkerPool(plan, launch, now), Found(plan, on_found)
+    source.plan = plan
     checks = OutputChecks(judge if "latency" in plan.metrics else None, weights, plan.protocol.timeout_s, now)
     if judge is launch:
         checks.aside = source.aside
@@ -85,7 +88,8 @@ def run(
             raise
         stopped = problem.message  # what was measured by then is an answer of its own
     finally:
-        source.close()
+        if pool is None:
+            source.close()
         checks.close()
     return runner.run(watch, interrupted=interrupted, stopped=stopped, wall_s=now() - start)
 
@@ -159,7 +163,7 @@ class _Runner:
     def measure(self) -> None:
         """One worker after another, until a limit is met. Each has a number of its own, those that are lost too."""
         self._tell("starting")
-        self.source.start()
+        self.source.start_first()
         facts = self.source.greeting()
         self.sides = facts.get("sides", ())
         index = 0

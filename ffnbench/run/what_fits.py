@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from ffnbench.device.environment import USABLE, auto_device, usable_memory
-from ffnbench.errors import FfnbenchError
+from ffnbench.errors import FfnbenchError, TooLarge
 from ffnbench.ffn.attention import AttentionSpec, Form, working_bytes
 from ffnbench.ffn.dtypes import item_bytes
 from ffnbench.ffn.spec import FFNSpec, HFSpec
@@ -140,14 +140,14 @@ def fit_into(plan: Plan, available: int | None) -> Plan:
 
 
 def check_fits(plan: Plan, available: int | None, free: Mapping[str, int] | None = None) -> None:
-    """Raise FfnbenchError where memory does not hold the plan. `available` in bytes of the machine, None where it is
+    """Raise TooLarge where memory does not hold the plan. `available` in bytes of the machine, None where it is
     not known; `free`, those of GPUs, by name.
     """
     for device in _used(plan):
         needed = memory_needed([case for case in plan.cases if case.workload.device == device])
         room, whose = (available, "") if device == "cpu" else ((free or {}).get(device), f" on {device}")
         if room is not None and needed > room:
-            raise FfnbenchError(
+            raise TooLarge(
                 f"this needs {quantity(needed, IEC)} of memory, and {quantity(room, IEC)} are available{whose}",
                 "--dtype bfloat16 halves the weights; or fewer variants, a smaller --seq-len or --batch",
             )

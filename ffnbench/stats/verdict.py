@@ -11,7 +11,6 @@ run is told once: in the sentence of a busy run, or in the count of the rounds t
 from __future__ import annotations
 
 import math
-from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from statistics import fmean
@@ -41,6 +40,7 @@ CONTROL_WITHIN = 0.05  # a control that is known no better says nothing
 CONTROL_CONFIDENCE = 0.99  # a quiet machine is accused once in a hundred runs
 SAME_WITHIN = 0.02
 ONE_WORKER = "measured in one process, which gives no interval"
+LOOKS_OF_SWEEP = 2  # the cells that the first visit leaves undecided have another
 MOVES = 0.05  # of a device's clock
 LEAST_OVERHEADS = 100  # a call shorter than so many empty calls is partly harness
 OTHERS_CPUS = 0.15  # of other processes, on average: less is what an idle machine does
@@ -75,13 +75,13 @@ def decide(low: float, high: float) -> Verdict:
     return Verdict.FASTER if high < 1 else Verdict.UNCLEAR
 
 
-def verdicts(means: Mapping[K, Mean], slack: float) -> dict[K, tuple[Verdict, str]]:
-    """The verdicts on rows that have one reference, by the means of their logs; why, where one is UNCLEAR.
+def verdicts(means: Mapping[K, Mean], slack: float, looks: int = 1) -> dict[K, tuple[Verdict, str]]:
+    """The verdicts on rows by the means of their logs; why, where one is UNCLEAR.
 
     The interval decides, widened by the `slack` (in logs) that the machine is off by; a difference has to hold by
-    Holm's correction over all rows as well.
+    Holm's correction over all rows as well, and over the `looks` after which measuring might have ended.
     """
-    differ = holm({row: mean.p_value() for row, mean in means.items()}, 1 - CONFIDENCE)
+    differ = holm({row: mean.p_value() for row, mean in means.items()}, (1 - CONFIDENCE) / looks)
     found = {}
     for row, mean in means.items():
         interval = mean.interval(CONFIDENCE)
@@ -171,13 +171,11 @@ def _comparisons(table: Table, labels: list[str], doubts: dict[str, str]) -> tup
     rows = {label: table.row(label) for label in measured if not plan.is_reference(label)}
     means = {label: mean for label, row in rows.items() if (mean := row.mean())}
     slack = slack_of(means[CONTROL]) if CONTROL in means else 0.0
-    families: dict[str, dict[str, Mean]] = defaultdict(dict)
-    for label, mean in means.items():
-        if label != CONTROL:
-            families[plan.reference_of(label)][label] = mean
-    decided = {CONTROL: _control(means[CONTROL], slack)} if CONTROL in means else {}
-    for family in families.values():
-        decided |= verdicts(family, slack)
+    compared = {label: mean for label, mean in means.items() if label != CONTROL}
+    looks = LOOKS_OF_SWEEP if len(plan.groups) > 1 and plan.protocol.precision is not None else 1
+    decided = verdicts(compared, slack, looks)
+    if CONTROL in means:
+        decided[CONTROL] = _control(means[CONTROL], slack)
     found = []
     for label in measured:
         reference = plan.reference_of(label)
@@ -195,7 +193,7 @@ def _comparisons(table: Table, labels: list[str], doubts: dict[str, str]) -> tup
         else:
             one_of = _comparison(plan, label, row.estimate(), *decided[label])
             if label != CONTROL and means[label].freedom > 0:
-                strictest = 1 - (1 - CONFIDENCE) / len(families[reference])
+                strictest = 1 - (1 - CONFIDENCE) / (looks * len(compared))
                 one_of = replace(one_of, resolution=math.expm1(means[label].half(strictest) + slack))
             found.append(one_of)
     return tuple(found)

@@ -16,6 +16,7 @@ from ffnbench import jsonable
 from ffnbench.errors import FfnbenchError
 from ffnbench.plan import Note, NoteKind, Plan
 from ffnbench.result import Environment, Failure, Inputs, Judged, Report, Roof, Sample
+from ffnbench.stats.cells import joined
 from ffnbench.stats.verdict import with_figures, with_suspects
 
 SUFFIX = ".journal"
@@ -28,15 +29,19 @@ ENDED = "recovered from a run that was killed: what it had measured by then"
 class Journal:
     """The journal of an output while it is written, mode 600. One that can't be is given up, and `problem` says why.
 
-    One that is there already is never written to.
+    One that is there already is never written to: its place is taken, with `over`, once the first line stands.
     """
 
-    def __init__(self, output: Path) -> None:
+    def __init__(self, output: Path, *, over: bool = False) -> None:
         self.problem = ""
         self.path: Path | None = None  # of its own
         self._file: BinaryIO | None = None
         self._samples = False
-        path = output.with_name(f"{output.name}{SUFFIX}")
+        self._over: Path | None = None
+        path = journal_of(output)
+        if over and path.exists():
+            self._over, path = path, path.with_name(f"{path.name}.new")
+            path.unlink(missing_ok=True)
         try:  # exclusively: what is there is another's, and a link is not followed
             handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         except FileExistsError:
@@ -53,6 +58,11 @@ class Journal:
         self._samples = self._samples or isinstance(found, Sample)
         name = next(name for name, kind in KINDS.items() if isinstance(found, kind))
         self._write({name: jsonable.encode(found)})
+        if isinstance(found, Report):
+            self._samples = self._samples or bool(found.samples)
+        if self._over is not None and self.path is not None:
+            os.replace(self.path, self._over)
+            self.path, self._over = self._over, None
 
     def _write(self, line: dict[str, Any]) -> None:
         if self._file is None:
@@ -73,6 +83,11 @@ class Journal:
         if self.path is not None and not left:
             self.path.unlink(missing_ok=True)
         return left and self.path is not None
+
+
+def journal_of(output: Path) -> Path:
+    """Where the journal of an output stands."""
+    return output.with_name(f"{output.name}{SUFFIX}")
 
 
 def is_journal(content: bytes) -> bool:
@@ -101,21 +116,36 @@ def read_journal(content: bytes, path: str) -> Report:
         except ValueError as problem:
             raise ValueError(f"line {number}: {problem}") from problem
         runs[-1].append(found)
-    made = [run for run in map(_run, runs) if run.samples]
-    if not made:
+    made = _of_cells([run for run in map(_run, runs) if run.samples or run.failures])
+    if not any(run.samples for run in made):
         raise FfnbenchError(f"{path!r} is the journal of a run that ended before it had a sample", "remove it")
     first, *later = made
-    labels = [case.label for case in first.plan.cases]
     for run in later:
-        if [case.label for case in run.plan.cases] == labels:
-            first = with_suspects(first, run).with_repeat(with_suspects(run, first))
+        first = with_suspects(first, run).with_repeat(with_suspects(run, first))
     found = with_figures(first)
     return replace(found, warnings=(*found.warnings, Note(text=ENDED, kind=NoteKind.GENERAL)))
+
+
+def _of_cells(runs: list[Report]) -> list[Report]:
+    """The runs of the whole plan. A sweep has a run of each cell; one that is done stands as it is behind what it found
+    on the way, and two of one cell belong together. Without such there may be several runs of each.
+    """
+    done = [run for run in runs if not run.interrupted]
+    if done:
+        last = runs[-1]
+        return [joined([*done, last] if last.interrupted else done)]
+    turns: dict[tuple[str, ...], list[Report]] = {}
+    for run in runs:
+        turns.setdefault(tuple(case.label for case in run.plan.cases), []).append(run)
+    first = next(iter(turns.values()), [])
+    return [joined([turn[k] for turn in turns.values() if k < len(turn)]) for k in range(len(first))]
 
 
 def _run(lines: list[Any]) -> Report:
     """What follows a report belongs to it; of plan and environment, and of what is told of a case, the last holds."""
     start, *rest = lines
+    if start.samples or start.failures:  # done, and written as a whole
+        return start  # type: ignore[no-any-return]
 
     def each(kind: type) -> tuple[Any, ...]:
         return tuple(found for found in rest if isinstance(found, kind))

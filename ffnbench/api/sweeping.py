@@ -1,0 +1,115 @@
+"""A plan of several cells -> one report: each cell is a run of its own, and those that are not decided have another."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+
+from ffnbench.api.preparing import Prepared, new_report
+from ffnbench.errors import FfnbenchError, TooLarge, termination_as_interruption
+from ffnbench.plan import Plan
+from ffnbench.planning.effort import LEAST_BUDGET_S
+from ffnbench.report.output import NullSink
+from ffnbench.report.progress import duration
+from ffnbench.report.shown_report import ShownReport, as_shown
+from ffnbench.result import Environment, Failure, FailureKind, Report
+from ffnbench.run.log import Finder
+from ffnbench.stats.cells import cells_of, first_visit_s, is_part, is_whole, joined, restricted, undecided, with_budget
+from ffnbench.stats.verdict import with_figures
+
+Visit = Callable[[Plan, NullSink, Finder], ShownReport]  # one run of a cell; all that it finds is told as well
+
+
+@dataclass(slots=True)
+class Sweep:
+    """What is known of the cells of a plan so far. `before` is what --resume goes on with."""
+
+    prepared: Prepared
+    sink: NullSink
+    visit: Visit
+    before: Report | None
+    parts: list[ShownReport] = field(default_factory=list)
+
+    def measure(self) -> ShownReport:
+        """Every cell that is not known yet; then the undecided ones once more, for as long as is left."""
+        plan = self.prepared.plan
+        cells = cells_of(plan)
+        known = self._known(cells)
+        left = [cell for cell in cells if cell not in known]
+        try:
+            with termination_as_interruption():
+                whole = self._visit(left, first_visit_s(plan, len(cells)))
+                if whole and plan.protocol.budget_s is not None:
+                    self._again(cells, plan.protocol.budget_s)
+        except KeyboardInterrupt:
+            if not self.parts:
+                raise
+            self.parts[-1] = replace(self.parts[-1], interrupted=True)
+        return self.found
+
+    @property
+    def found(self) -> ShownReport:
+        """All of it, without figures."""
+        found = joined(self.parts, self.prepared.plan)
+        return replace(found, costs=self.prepared.costs_of(found.plan))
+
+    def _known(self, cells: Sequence[Plan]) -> list[Plan]:
+        """The cells that were measured before. Raises FfnbenchError where that was another plan."""
+        if self.before is None:
+            return []
+        if not is_part(self.before, self.prepared.plan):
+            raise FfnbenchError(
+                "--resume: what stands there was measured for another plan",
+                "give -o another file, or leave --resume out",
+            )
+        known = [cell for cell in cells if is_whole(cell, self.before)]
+        if known:
+            self.parts.append(as_shown(restricted(self.before, known)))
+            self.sink.journal(self.parts[0])
+        return known
+
+    def _visit(self, cells: Sequence[Plan], seconds: float) -> bool:
+        """Measure these cells one after another; whether nothing ended that early."""
+        for number, cell in enumerate(cells, start=1):
+            planned = cell if cell.protocol.budget_s is None else with_budget(cell, seconds)
+            try:
+                found = self.visit(planned, self.sink.within(number, len(cells), "cell"), self._same_machine)
+            except TooLarge as problem:
+                found = self._too_large(cell, problem)
+            self.parts.append(found)
+            if found.interrupted or found.stopped:
+                return False
+            self.sink.journal(found)
+        return True
+
+    def _again(self, cells: Sequence[Plan], budget_s: float) -> None:
+        """What time is left goes to the cells that are not decided."""
+        left = budget_s - sum(part.wall_s or 0.0 for part in self.parts)
+        unclear = undecided(with_figures(self.found), cells)[: int(left / LEAST_BUDGET_S)]
+        if unclear:
+            self._visit(unclear, left / len(unclear))
+
+    def _too_large(self, cell: Plan, problem: TooLarge) -> ShownReport:
+        failed = (Failure(case=case.label, kind=FailureKind.OOM, message=problem.message) for case in cell.cases)
+        return replace(new_report(cell, self.prepared.costs_of(cell)), failures=tuple(failed))
+
+    def _same_machine(self, found: object) -> None:
+        """Raise FfnbenchError, before anything is measured, on another machine than that of the file."""
+        if not isinstance(found, Environment) or self.before is None or self.before.environment is None:
+            return
+        if found.fingerprint != self.before.environment.fingerprint:
+            there = self.before.environment
+            raise FfnbenchError(
+                f"--resume: what stands there was measured on another machine ({there.cpu}, torch {there.torch})",
+                "give -o another file: a sweep is of one machine",
+            )
+
+
+def refuse_short(plan: Plan) -> None:
+    """Raise FfnbenchError for a budget that its cells can't keep to."""
+    cells, budget_s = len(cells_of(plan)), plan.protocol.budget_s
+    if cells > 1 and budget_s is not None and budget_s < cells * LEAST_BUDGET_S:
+        least = duration(cells * LEAST_BUDGET_S)
+        raise FfnbenchError(
+            f"{cells:,} cells take {LEAST_BUDGET_S:g} s each at least, {least} in all", f"--budget {least}"
+        )

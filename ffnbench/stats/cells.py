@@ -1,0 +1,186 @@
+"""A sweep: each of its cells is a run of its own, and all of them are one report. Pure.
+
+A cell is a group of the plan: one point of the axes, with all of its variants. It is visited once; what time is left
+then goes to the cells that are not decided. `verdict.py` pays for that second look.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import Any, TypeVar
+
+from ffnbench.plan import CONTROL, Group, Plan
+from ffnbench.planning.effort import LEAST_BUDGET_S
+from ffnbench.result import Around, Judged, Report, Verdict
+from ffnbench.stats.rounds import Table
+
+FIRST_VISITS = 0.6  # of the budget; what they leave goes to the cells that are not decided
+R = TypeVar("R", bound=Report)
+
+
+def cells_of(plan: Plan) -> tuple[Plan, ...]:
+    """A plan of each group; one that has a single group stands for itself."""
+    return tuple(_cell(plan, group) for group in plan.groups) if len(plan.groups) > 1 else (plan,)
+
+
+def _cell(plan: Plan, group: Group) -> Plan:
+    control = tuple(case for case in plan.cases if case.label == CONTROL and group.reference == plan.reference)
+    return replace(plan, cases=(*group.cases, *control), reference=group.reference, notes=())
+
+
+def with_budget(cell: Plan, seconds: float) -> Plan:
+    """The cell measured for so long at most."""
+    return replace(cell, protocol=replace(cell.protocol, budget_s=max(LEAST_BUDGET_S, seconds)))
+
+
+def first_visit_s(plan: Plan, cells: int) -> float:
+    """What each cell may take at first."""
+    return FIRST_VISITS * (plan.protocol.budget_s or 0.0) / cells
+
+
+def is_whole(cell: Plan, found: Report) -> bool:
+    """Whether all that has not failed of a cell was measured by enough workers, and judged where anything was."""
+    here = [case.label for case in cell.cases if not found.failure(case.label)]
+    failed = frozenset(failure.case for failure in found.failures)
+    timed = "latency" not in cell.metrics or (
+        Table(cell, found.samples, failed=failed).whole_workers >= cell.protocol.workers
+    )
+    judged = not found.judged or all(found.judgement(label) for label in here)
+    there = {case.label for case in found.plan.cases} >= {case.label for case in cell.cases}
+    return there and (not here or (bool(found.samples) and timed and judged))
+
+
+def undecided(found: Report, cells: Sequence[Plan]) -> list[Plan]:
+    """The cells with a row that can't be told, the widest first."""
+    wide: list[tuple[float, int]] = []
+    for number, cell in enumerate(cells):
+        rows = [one for case in cell.cases if (one := found.comparison(case.label))]
+        unclear = [one for one in rows if one.verdict in (Verdict.UNCLEAR, Verdict.BUSY)]
+        if unclear and cell.protocol.precision is not None:
+            wide.append((max(one.resolution or 1.0 for one in unclear), number))
+    return [cells[number] for _, number in sorted(wide, reverse=True)]
+
+
+def joined(parts: Sequence[R], plan: Plan | None = None) -> R:
+    """One report of the runs of a plan's cells. Two runs of one cell are one with the workers of both.
+
+    Workers and starters are numbered anew, for no two runs have one in common. Without a `plan` its cases stand in the
+    order in which they come.
+    """
+    first = parts[0]
+    if len(parts) == 1 and plan is None:
+        return first
+    if plan is None:
+        known = {case.label: case for part in parts for case in part.plan.cases}
+        plan = replace(first.plan, cases=tuple(known.values()))
+    apart = list(_renumbered(parts))
+    cases = {case.label: case for part in apart for case in part.plan.cases}
+    notes = dict.fromkeys((*plan.notes, *(note for part in apart for note in part.plan.notes)))
+    return replace(
+        first,
+        plan=replace(plan, cases=tuple(cases.get(case.label, case) for case in plan.cases), notes=tuple(notes)),
+        costs=tuple({cost.case: cost for part in apart for cost in part.costs}.values()),
+        samples=_all(apart, "samples"),
+        failures=tuple({one.case: one for one in _all(apart, "failures")}.values()),
+        warnings=tuple(dict.fromkeys(_all(apart, "warnings"))),
+        roofs=tuple({roof.name: roof for roof in _all(apart, "roofs")}.values()),
+        inputs=tuple({one.case: one for one in _all(apart, "inputs")}.values()),
+        judged=_judged(_all(apart, "judged")),
+        devices=_all(apart, "devices"),
+        environment=next((part.environment for part in parts if part.environment), None),
+        timer=next((part.timer for part in parts if part.timer), None),
+        around=_around([part.around for part in parts if part.around]),
+        interrupted=any(part.interrupted for part in parts),
+        stopped=next((part.stopped for part in parts if part.stopped), ""),
+        limit=parts[-1].limit if len({part.limit for part in parts}) == 1 else "budget",
+        wall_s=sum(part.wall_s or 0.0 for part in parts),
+        judging_s=sum(part.judging_s for part in parts),
+        created=min(part.created for part in parts),
+        measured=(), comparisons=(), shares=(), seal="",
+    )  # fmt: skip
+
+
+def _all(parts: Iterable[Report], name: str) -> tuple[Any, ...]:
+    return tuple(one for part in parts for one in getattr(part, name))
+
+
+def _renumbered(parts: Iterable[R]) -> Iterable[R]:
+    workers = starters = 0
+    for part in parts:
+        samples = [
+            replace(one, worker=one.worker + workers, starter=None if one.starter is None else one.starter + starters)
+            for one in part.samples
+        ]
+        devices = tuple(replace(one, worker=one.worker + workers) for one in part.devices)
+        yield replace(part, samples=tuple(samples), devices=devices)
+        workers = max((one.worker + 1 for one in samples), default=workers)
+        starters = max((one.starter + 1 for one in samples if one.starter is not None), default=starters)
+
+
+def _judged(found: Iterable[Judged]) -> tuple[Judged, ...]:
+    """Of each case what all of its runs found."""
+    by_case: dict[str, Judged] = {}
+    for one in found:
+        before = by_case.get(one.case)
+        if before is None:
+            by_case[one.case] = one
+            continue
+        errors = [error for error in (one.error, before.error) if error is not None]
+        by_case[one.case] = replace(
+            one,
+            outputs=one.outputs + before.outputs,
+            gradients=one.gradients + before.gradients,
+            error=max(errors, default=None),
+            why="" if errors else one.why,
+        )
+    return tuple(by_case.values())
+
+
+def _around(found: Sequence[Around]) -> Around | None:
+    if not found:
+        return None
+    others = [one.others_cpus for one in found if one.others_cpus is not None]
+    stolen = tuple(share for one in found for share in one.stolen)
+    return Around(others_cpus=sum(others) / len(others) if others else None, load=found[0].load, stolen=stolen)
+
+
+def shard(plan: Plan, number: int, of: int) -> Plan:
+    """Every so many-th cell of a plan, beginning with the number-th."""
+    kept = cells_of(plan)[number - 1 :: of]
+    labels = {case.label for cell in kept for case in cell.cases}
+    return replace(
+        plan,
+        cases=tuple(case for case in plan.cases if case.label in labels),
+        reference=kept[0].reference,
+        notes=tuple(note for note in plan.notes if not note.label or note.label in labels),
+    )
+
+
+def is_part(found: Report, plan: Plan) -> bool:
+    """Whether a saved report is of cases of this plan alone, measured in the same way."""
+    by_label = {case.label: case for case in plan.cases}
+    for there in found.plan.cases:
+        case = by_label.get(there.label)
+        if case is None or replace(case, workload=case.workload.on(there.workload.device)) != there:
+            return False
+    return replace(found.plan.protocol, budget_s=plan.protocol.budget_s) == plan.protocol
+
+
+def restricted(found: R, cells: Sequence[Plan]) -> R:
+    """A report of these cells alone."""
+    labels = {case.label for cell in cells for case in cell.cases}
+    workers = {one.worker for one in found.samples if one.case in labels}
+    own: dict[str, Any] = {
+        name: tuple(one for one in getattr(found, name) if one.case in labels)
+        for name in ("costs", "failures", "judged", "inputs")
+    }
+    return replace(
+        found,
+        plan=replace(found.plan, cases=tuple(case for case in found.plan.cases if case.label in labels)),
+        samples=tuple(one for one in found.samples if one.worker in workers),
+        warnings=tuple(note for note in found.warnings if note.label in labels),
+        interrupted=False,
+        repeats=(),
+        **own,
+    )

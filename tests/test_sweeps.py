@@ -1,0 +1,182 @@
+"""Sweeps: each cell is a run of its own; what is killed, cut short or sharded ends as the whole does."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import re
+import signal
+import subprocess
+import sys
+from collections import Counter
+from itertools import product
+from pathlib import Path
+
+import pytest
+from conftest import ROOT, FakeLaunch
+
+from ffnbench.report.files.store import load
+from ffnbench.result import Report
+
+FORMS, WIDTHS, TOKENS = ("relu", "gelu", "swiglu", "geglu"), (32, 64, 96), (1, 2, 4, 8)
+SWEEP = ["compare", *FORMS, "--d-model", "32,64,96", "--seq-len", "1,2,4,8", "--threads", "1"]  # 12 cells, 48 rows
+HOW = ["--workers", "3", "--rounds", "2"]
+ROWS = {f"{form}@d_model={width}@seq_len={tokens}" for form, width, tokens in product(FORMS, WIDTHS, TOKENS)}
+
+
+@pytest.fixture
+def call(on_fakes, monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    monkeypatch.chdir(tmp_path)
+    return on_fakes
+
+
+def latencies(report: Report) -> Counter[str]:
+    return Counter(one.case for one in report.samples if one.metric == "latency")
+
+
+def test_a_cell_is_measured_by_workers_of_its_own(call) -> None:
+    launch = FakeLaunch()
+    assert call(*SWEEP, *HOW, "-o", "a.json", launch=launch)[0] == 0
+    found = load("a.json")
+    assert latencies(found) == dict.fromkeys(ROWS, 3 * 2)
+    points: dict[int, set[str]] = {}
+    for sample in found.samples:
+        if "@" in sample.case:
+            points.setdefault(sample.worker, set()).add(sample.case.partition("@")[2])
+    assert len(points) == 12 * 3
+    assert all(len(of_worker) == 1 for of_worker in points.values())
+    opened: dict[int, set[str]] = {}
+    for worker, do, label in launch.log:
+        if do == "open":
+            opened.setdefault(worker, set()).add(label)
+    assert all(len({label.partition("@")[2] for label in labels}) == 1 for labels in opened.values())
+
+
+def process(*arguments: str, folder: Path, kill_at: int = 0) -> int:
+    """A real process with faked workers, killed by signal 9 at that sample; gives how many samples it took."""
+    code = f"""
+import os, signal, sys
+sys.path[:0] = [{str(ROOT)!r}, {str(ROOT / "tests")!r}]
+from conftest import FakeLaunch
+from ffnbench import cli
+from ffnbench.api import world
+asked = []
+def seconds(label, worker, number):
+    asked.append(label)
+    if len(asked) == {kill_at}:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return 0.01
+world.MACHINE = world.Machine(launch=FakeLaunch(seconds))
+sys.argv = ["ffnbench", *{list(arguments)!r}]
+code = cli.run(sys.argv[1:])
+print(len(asked), file=sys.stderr)
+sys.exit(code)
+"""
+    done = subprocess.run([sys.executable, "-c", code], cwd=folder, capture_output=True, text=True, timeout=120)
+    assert done.returncode == (-signal.SIGKILL if kill_at else 0), done.stderr
+    return 0 if kill_at else int(done.stderr.split()[-1])
+
+
+A_CELL = len(FORMS) * 3 * (2 + 1)  # samples, those of practice too
+
+
+def killed_and_resumed(folder: Path, kills: int, seed: int) -> None:
+    dice = random.Random(seed)
+    for _ in range(kills):
+        process(*SWEEP, *HOW, "-o", "a.json", "--resume", folder=folder, kill_at=dice.randint(1, 3 * A_CELL))
+        assert not (folder / "a.json").exists()
+    rest = process(*SWEEP, *HOW, "-o", "a.json", "--resume", folder=folder)
+    found = load(folder / "a.json")
+    assert latencies(found) == dict.fromkeys(ROWS, 3 * 2)
+    assert [case.label for case in found.plan.cases] == [
+        f"{form}@d_model={width}@seq_len={tokens}" for width, tokens, form in product(WIDTHS, TOKENS, FORMS)
+    ]
+    workers = {one.worker for one in found.samples}
+    assert workers == set(range(12 * 3))
+    assert rest % A_CELL == 0  # whole cells, and no other
+    assert not (folder / "a.json.journal").exists()
+
+
+def test_a_killed_sweep_goes_on_where_it_was(tmp_path: Path) -> None:
+    killed_and_resumed(tmp_path, 2, seed=1)
+
+
+@pytest.mark.slow
+def test_ten_kills_lose_and_double_no_cell(tmp_path: Path) -> None:
+    killed_and_resumed(tmp_path, 10, seed=2)
+
+
+def test_a_kill_costs_the_cell_in_hand_alone(tmp_path: Path) -> None:
+    process(*SWEEP, *HOW, "-o", "a.json", folder=tmp_path, kill_at=5 * A_CELL + 20)
+    shown = load(tmp_path / "a.json.journal")
+    assert sum(count == 6 for count in latencies(shown).values()) >= 5 * 4
+    assert process(*SWEEP, *HOW, "-o", "a.json", "--resume", folder=tmp_path) == 7 * A_CELL
+
+
+def test_what_is_whole_is_not_measured_again(call) -> None:
+    assert call(*SWEEP, *HOW, "-o", "a.json")[0] == 0
+    launch = FakeLaunch()
+    assert call(*SWEEP, *HOW, "-o", "a.json", "--resume", launch=launch)[0] == 0
+    assert not [one for one in launch.log if one[1] == "sample"]
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        ["compare", *FORMS, "--d-model", "32,64,96", "--seq-len", "1,2,4,16", "--threads", "1", *HOW],
+        ["compare", *FORMS, "--d-model", "32,64,96", "--seq-len", "1,2,4,8", "--threads", "2", *HOW],
+        [*SWEEP, "--workers", "3", "--rounds", "4"],
+    ],
+)
+def test_another_plan_is_refused_before_anything_is_measured(call, other: list[str]) -> None:
+    assert call(*SWEEP, *HOW, "-o", "a.json")[0] == 0
+    before = Path("a.json").read_bytes()
+    launch = FakeLaunch()
+    code, _, err = call(*other, "-o", "a.json", "--resume", launch=launch)
+    assert (code, err.count("error:"), err.count("hint:")) == (2, 1, 1)
+    assert "another plan" in err
+    assert not launch.log
+    assert Path("a.json").read_bytes() == before
+
+
+def test_another_machine_is_refused_before_anything_is_measured(tmp_path: Path, call) -> None:
+    process(*SWEEP, *HOW, "-o", "a.json", folder=tmp_path, kill_at=5 * A_CELL)
+    journal = tmp_path / "a.json.journal"
+    journal.write_text(re.sub(r'("fingerprint": ?")', r"\1other", journal.read_text()))
+    launch = FakeLaunch()
+    code, _, err = call(*SWEEP, *HOW, "-o", "a.json", "--resume", launch=launch)
+    assert code == 2
+    assert "another machine" in err
+    assert not [one for one in launch.log if one[1] == "sample"]
+    assert latencies(load(journal)).total() >= 4 * 4 * 6  # nothing is lost by it
+
+
+def test_resume_needs_a_file(call) -> None:
+    code, _, err = call(*SWEEP, *HOW, "--resume")
+    assert (code, err.count("hint: add -o")) == (2, 1)
+
+
+def test_ctrl_c_keeps_what_is_whole(call) -> None:
+    asked = []
+
+    def seconds(label: str, worker: int, number: int) -> float:
+        asked.append(label)
+        if len(asked) == 3 * A_CELL + 5:
+            raise KeyboardInterrupt
+        return 0.01
+
+    code, out, err = call(*SWEEP, *HOW, "-o", "a.json", launch=FakeLaunch(seconds))
+    assert code == 130, err
+    assert load("a.json").interrupted
+    assert call(*SWEEP, *HOW, "-o", "a.json", "--resume")[0] == 0
+    found = load("a.json")
+    assert not found.interrupted
+    assert latencies(found) == dict.fromkeys(ROWS, 6)
+
+
+def test_a_budget_that_its_cells_cannot_keep_to_is_refused(call) -> None:
+    code, _, err = call(*SWEEP, "--budget", "30s")
+    assert code == 2
+    assert "12 cells" in err
+    assert "hint: --budget 60" in err
