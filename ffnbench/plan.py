@@ -373,6 +373,11 @@ class Plan:
         return tuple(dict.fromkeys((self.case(self.reference).arm, *(case.arm for case in self.cases))))
 
     @cached_property
+    def is_sweep(self) -> bool:
+        """Whether it has several cells: groups of cases, each with a reference and a run of its own."""
+        return len({self.reference_of(case.label) for case in self.shown}) > 1
+
+    @cached_property
     def compared(self) -> int:
         """How many rows are compared with a reference: what decisions about them are corrected for."""
         return sum(not self.is_reference(case.label) for case in self.shown)

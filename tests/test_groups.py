@@ -194,7 +194,7 @@ def test_ratios_are_to_the_reference_of_the_group() -> None:
         assert found[f"swiglu@seq_len={tokens}"] == (reference, Verdict.SLOWER)
         assert report.comparison(f"swiglu@seq_len={tokens}").ratio.value == pytest.approx(1.5, rel=0.01)
     assert measured(control=True).comparison(CONTROL).reference == "relu@seq_len=8"
-    assert report.plan.families == {"relu@seq_len=8": 1, "relu@seq_len=32": 1}  # each corrected for its own rows
+    assert report.plan.compared == 2  # what decisions are corrected for: one error in twenty sweeps, not cells
     timed = {(sample.worker, sample.case) for sample in report.samples if sample.metric == LATENCY}
     workers = {worker for worker, _ in timed}
     assert timed == {(worker, case.label) for worker in workers for case in report.plan.cases}  # all rows in each

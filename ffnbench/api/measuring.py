@@ -132,7 +132,7 @@ def measured_once(
 
     timed = "latency" in plan.metrics  # bytes are the same beside anyone
     with closing(pool), machine_lock(sink.waits, sink.tell) if timed else nullcontext("") as beside:
-        if answered is None and len(plan.groups) > 1:
+        if answered is None and plan.is_sweep:
             found = Sweep(prepared, sink, visit, before).measure()
         else:
             found = visit(plan, sink, lambda _: None)

@@ -21,7 +21,7 @@ R = TypeVar("R", bound=Report)
 
 def cells_of(plan: Plan) -> tuple[Plan, ...]:
     """A plan of each group; one that has a single group stands for itself."""
-    return tuple(_cell(plan, group) for group in plan.groups) if len(plan.groups) > 1 else (plan,)
+    return tuple(_cell(plan, group) for group in plan.groups) if plan.is_sweep else (plan,)
 
 
 def _cell(plan: Plan, group: Group) -> Plan:

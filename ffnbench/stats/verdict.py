@@ -172,7 +172,7 @@ def _comparisons(table: Table, labels: list[str], doubts: dict[str, str]) -> tup
     means = {label: mean for label, row in rows.items() if (mean := row.mean())}
     slack = slack_of(means[CONTROL]) if CONTROL in means else 0.0
     compared = {label: mean for label, mean in means.items() if label != CONTROL}
-    looks = LOOKS_OF_SWEEP if len(plan.groups) > 1 and plan.protocol.precision is not None else 1
+    looks = LOOKS_OF_SWEEP if plan.is_sweep and plan.protocol.precision is not None else 1
     decided = verdicts(compared, slack, looks)
     if CONTROL in means:
         decided[CONTROL] = _control(means[CONTROL], slack)
