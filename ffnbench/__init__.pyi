@@ -175,6 +175,7 @@ def block(
     timeout: float | str = 300.0,
     runs: int | str = 1,
     pause: float | str | None = None,
+    shard: str | None = None,
     heads: int | str | None = None,
     kv_heads: int | str | None = None,
     head_dim: int | str | None = None,
@@ -220,6 +221,7 @@ def block(
         timeout: Give up a case that takes longer for one step.
         runs: Measure so many times, each with fresh processes, and keep all: a baseline.
         pause: Wait so long between two runs. [default: 60s]
+        shard: Measure the second of eight parts of the groups: 2/8. `ffnbench report` joins the files of all.
         heads: Query heads. [default: d_model / 64, or the model's]
         kv_heads: Heads of keys and values. [default: as heads]
         head_dim: Width of a head. [default: d_model / heads]
@@ -335,6 +337,7 @@ def compare(
     timeout: float | str = 300.0,
     runs: int | str = 1,
     pause: float | str | None = None,
+    shard: str | None = None,
     init: Init = "torch",
     routing: Routing | None = None,
     control: bool = False,
@@ -390,6 +393,7 @@ def compare(
         timeout: Give up a case that takes longer for one step.
         runs: Measure so many times, each with fresh processes, and keep all: a baseline.
         pause: Wait so long between two runs. [default: 60s]
+        shard: Measure the second of eight parts of the groups: 2/8. `ffnbench report` joins the files of all.
         init: Weights: torch, he_xavier or normal.
         routing: How tokens spread over experts: uniform, skewed or trained-like. [default: uniform]
         control: Measure the reference a second time: where it differs from itself, this machine can't be trusted
@@ -536,6 +540,7 @@ def time_activations(
     timeout: float | str = 300.0,
     runs: int | str = 1,
     pause: float | str | None = None,
+    shard: str | None = None,
     elements: int | str | Sequence[int | str] = "1048576",
     dtype: Dtype | torch.dtype | Sequence[Dtype | torch.dtype] = "float32",
     quiet: bool = False,
@@ -556,6 +561,7 @@ def time_activations(
         timeout: Give up a case that takes longer for one step.
         runs: Measure so many times, each with fresh processes, and keep all: a baseline.
         pause: Wait so long between two runs. [default: 60s]
+        shard: Measure the second of eight parts of the groups: 2/8. `ffnbench report` joins the files of all.
         elements: With time: sizes. [default: 1048576]
         dtype: With time: dtypes. [default: float32]
         quiet: No progress on stderr.

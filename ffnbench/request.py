@@ -224,6 +224,15 @@ class Apart:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Part:
+    """Which of the groups are measured here."""
+
+    shard: str | None = flag(
+        None, "Measure the second of eight parts of the groups: 2/8. `ffnbench report` joins the files of all.", EFFORT,
+        "I/N")
+
+
+@dataclass(frozen=True, kw_only=True)
 class Request:
     """The base of every command's request."""
 
@@ -234,7 +243,7 @@ class CostRequest(Lists, Shape, Variants, Request):  # type: ignore[misc]  # a l
 
 
 @dataclass(frozen=True, kw_only=True)
-class CompareRequest(Apart, Effort, Running, Conditions, Device, Lists, Shape, Variants, Request):  # type: ignore[misc]
+class CompareRequest(Part, Apart, Effort, Running, Conditions, Device, Lists, Shape, Variants, Request):  # type: ignore[misc]
     """`ffnbench compare`."""
 
     threads: int | tuple[int, ...] | None = flag(  # type: ignore[assignment]
@@ -250,7 +259,7 @@ class CompareRequest(Apart, Effort, Running, Conditions, Device, Lists, Shape, V
 
 
 @dataclass(frozen=True, kw_only=True)
-class BlockRequest(Apart, Effort, Running, Conditions, Device, Shape, Sizes, NamedModel, Request):
+class BlockRequest(Part, Apart, Effort, Running, Conditions, Device, Shape, Sizes, NamedModel, Request):
     """`ffnbench block`."""
 
     variant: str | None = flag(
@@ -289,7 +298,7 @@ class FactsRequest(Activations, Request):
 
 
 @dataclass(frozen=True, kw_only=True)
-class TimingRequest(Apart, Repeatable, Counts, Device, Activations, Request):
+class TimingRequest(Part, Apart, Repeatable, Counts, Device, Activations, Request):
     """`ffnbench activations --time`: what their operations take."""
 
     elements: str = flag("1048576", "With --time: sizes. [default: 1048576]", WORKLOAD, "LIST")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import os
 import random
 import re
 import signal
@@ -166,7 +164,7 @@ def test_ctrl_c_keeps_what_is_whole(call) -> None:
             raise KeyboardInterrupt
         return 0.01
 
-    code, out, err = call(*SWEEP, *HOW, "-o", "a.json", launch=FakeLaunch(seconds))
+    code, _, err = call(*SWEEP, *HOW, "-o", "a.json", launch=FakeLaunch(seconds))
     assert code == 130, err
     assert load("a.json").interrupted
     assert call(*SWEEP, *HOW, "-o", "a.json", "--resume")[0] == 0
@@ -180,3 +178,34 @@ def test_a_budget_that_its_cells_cannot_keep_to_is_refused(call) -> None:
     assert code == 2
     assert "12 cells" in err
     assert "hint: --budget 60" in err
+
+
+def test_the_shards_of_a_sweep_join_to_the_whole(call) -> None:
+    assert call(*SWEEP, *HOW, "-o", "whole.json")[0] == 0
+    shards = [f"{number}.json" for number in (1, 2, 3, 4, 5)]
+    for number, path in enumerate(shards, start=1):
+        assert call(*SWEEP, *HOW, "--shard", f"{number}/5", "-o", path)[0] == 0
+    parts = [{case.label for case in load(path).plan.cases} for path in shards]
+    assert sum(map(len, parts)) == 48
+    assert set.union(*parts) == ROWS
+    random.Random(3).shuffle(shards)
+    assert call("report", *shards, "-o", "joined.json")[0] == 0
+    whole, joined = load("whole.json"), load("joined.json")
+    assert joined.plan.cases == whole.plan.cases
+    assert joined.costs == whole.costs
+    assert latencies(joined) == latencies(whole)
+    assert len({(one.worker, one.case) for one in joined.samples if one.metric == "latency"}) == 48 * 3
+    code, _, err = call("report", *(path for path in shards if path != "4.json"))
+    assert (code, err) == (2, "error: the shard 4/5 is missing\nhint: measure it: --shard 4/5\n")
+    other = json.loads(Path("4.json").read_text())
+    other["environment"]["fingerprint"] = "another"
+    Path("4.json").write_text(json.dumps(other))
+    code, _, err = call("report", *shards)
+    assert (code, "different machines" in err) == (2, True)
+
+
+@pytest.mark.parametrize("text", ["0/2", "3/2", "2", "1/13", "a/b", "-1/2", "1/0"])
+def test_a_shard_that_is_none_is_refused(call, text: str) -> None:
+    launch = FakeLaunch()
+    code, _, err = call(*SWEEP, *HOW, f"--shard={text}", launch=launch)
+    assert (code, err.count("error:"), err.count("hint:"), launch.log) == (2, 1, 1, [])

@@ -9,6 +9,9 @@ from ffnbench.report.files.store import load as load_report
 from ffnbench.report.output import NullSink
 from ffnbench.report.shown_report import ShownReport, as_shown, difference, recompute
 from ffnbench.report.views import report_view
+from ffnbench.request import Part
+from ffnbench.result import Report
+from ffnbench.stats.cells import of_shards
 
 
 def load(path: str) -> ShownReport:
@@ -25,11 +28,22 @@ def report(path: str, sink: NullSink = NULL_SINK) -> tuple[ShownReport, str]:
     return fresh, difference(stored, fresh)
 
 
+def is_shard(found: Report) -> bool:
+    """Whether this is a part of a sweep."""
+    return isinstance(found.plan.request, Part) and found.plan.request.shard is not None
+
+
 def reports(paths: Sequence[str], sink: NullSink = NULL_SINK) -> list[ShownReport]:
-    """Saved runs beside the first of them, row by row: old, new and the change with its interval; nothing is judged."""
+    """Saved runs beside the first of them, row by row: old, new and the change with its interval; nothing is judged.
+    The shards of a sweep are one run.
+    """
     from ffnbench.report.tables.side_by_side import side_by_side_view
 
     found = [recompute(load(path)) for path in paths]
+    if all(map(is_shard, found)):
+        whole = recompute(of_shards(found))
+        sink.show(lambda: report_view(whole).ending(0))
+        return [whole]
     view = side_by_side_view(paths, found)
     sink.show(lambda: view)
     return found

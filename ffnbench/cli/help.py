@@ -32,7 +32,8 @@ RARE = {
     "absolute", "across_machines", "allow_mismatch", "base_env", "base_source", "bias", "cache", "causal",
     "columns", "control", "dropout", "export", "ffn_dim_multiplier", "force", "head_dim", "head_env", "head_python",
     "head_rev", "head_source", "heads", "init", "kv_heads", "matmul_precision", "metrics", "multiple_of", "pause",
-    "quiet", "ratio", "reduced_reductions", "reference", "rounds", "routing", "rule", "runs", "seed", "sort",
+    "quiet", "ratio", "reduced_reductions", "reference", "resume", "rounds", "routing", "rule", "runs", "seed", "shard",
+    "sort",
     "textbook", "time", "timeout", "wait", "workers",
 }  # fmt: skip
 LEFT = 28  # columns of names; the meaning of a longer one stands below it

@@ -11,6 +11,7 @@ from ffnbench.errors import FfnbenchError
 from ffnbench.ffn.spec import read_positive
 from ffnbench.plan import DEFAULT_ROUNDS, DEFAULT_WORKERS, Protocol
 from ffnbench.request import DEFAULT_BUDGET_S, Effort, spelling
+from ffnbench.units import counted
 
 MIN_WORKERS, MIN_ROUNDS = 3, 6
 QUICK_WORKERS, QUICK_ROUNDS = 5, 4
@@ -57,6 +58,17 @@ def pause_of(runs: int, pause: float | None) -> float:
     """Seconds between two runs; raises FfnbenchError for what is no number of runs, or of seconds."""
     _within("runs", runs, 1, MOST_RUNS, f"a file holds 1 to {MOST_RUNS} runs")
     return _within("pause", PAUSE_S if pause is None else pause, 0, DAY_S, f"give 0 to {DAY_S} seconds, which is a day")
+
+
+def shard_of(text: str, cells: int) -> tuple[int, int]:
+    """`2/8` is (2, 8). Raises FfnbenchError for what is no part of so many cells."""
+    number, slash, of = text.partition("/")
+    if not (slash and number.isdecimal() and of.isdecimal() and 1 <= int(number) <= int(of)):
+        raise FfnbenchError(f"--shard {text!r} is no part of several", "--shard 1/2 and --shard 2/2 are two halves")
+    if int(of) > cells:
+        raise FfnbenchError(f"--shard {text}: there {'is' if cells == 1 else 'are'} {counted(cells, 'group')}",
+                            f"at most --shard 1/{cells}" if cells > 1 else "leave --shard out")  # fmt: skip
+    return int(number), int(of)
 
 
 def check_timeout(seconds: float) -> float:

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from itertools import zip_longest
 from typing import Any, TypeVar
 
+from ffnbench.errors import FfnbenchError
 from ffnbench.plan import CONTROL, Group, Plan
 from ffnbench.planning.effort import LEAST_BUDGET_S
 from ffnbench.result import Around, Judged, Report, Verdict
@@ -76,11 +78,12 @@ def joined(parts: Sequence[R], plan: Plan | None = None) -> R:
         plan = replace(first.plan, cases=tuple(known.values()))
     apart = list(_renumbered(parts))
     cases = {case.label: case for part in apart for case in part.plan.cases}
+    costs = {cost.case: cost for part in apart for cost in part.costs}
     notes = dict.fromkeys((*plan.notes, *(note for part in apart for note in part.plan.notes)))
     return replace(
         first,
         plan=replace(plan, cases=tuple(cases.get(case.label, case) for case in plan.cases), notes=tuple(notes)),
-        costs=tuple({cost.case: cost for part in apart for cost in part.costs}.values()),
+        costs=tuple(costs[case.label] for case in plan.cases if case.label in costs),
         samples=_all(apart, "samples"),
         failures=tuple({one.case: one for one in _all(apart, "failures")}.values()),
         warnings=tuple(dict.fromkeys(_all(apart, "warnings"))),
@@ -143,6 +146,28 @@ def _around(found: Sequence[Around]) -> Around | None:
     others = [one.others_cpus for one in found if one.others_cpus is not None]
     stolen = tuple(share for one in found for share in one.stolen)
     return Around(others_cpus=sum(others) / len(others) if others else None, load=found[0].load, stolen=stolen)
+
+
+def of_shards(parts: Sequence[R]) -> R:
+    """One report of all shards of a sweep, its cells in the order of the whole. Raises FfnbenchError where they are not
+    the shards of one sweep on one machine.
+    """
+    by_shard = {part.plan.request.shard: part for part in parts}  # type: ignore[union-attr]
+    of = int(parts[0].plan.request.shard.partition("/")[2])  # type: ignore[union-attr]
+    if len({replace(part.plan.request, shard=None) for part in parts}) > 1:  # type: ignore[type-var]
+        raise FfnbenchError("these files are shards of different sweeps", "join those of one command")
+    if missing := [text for number in range(1, of + 1) if (text := f"{number}/{of}") not in by_shard]:
+        raise FfnbenchError(f"the shard {missing[0]} is missing", f"measure it: --shard {missing[0]}")
+    if len(parts) > of:
+        raise FfnbenchError(f"{len(parts)} files, and the sweep has {of} shards", "name each of them once")
+    if len({part.environment.fingerprint for part in parts if part.environment}) > 1:
+        raise FfnbenchError("these shards were measured on different machines", "rows of two machines are not compared")
+    ordered = [by_shard[f"{number}/{of}"] for number in range(1, of + 1)]
+    cells = [cell for turn in zip_longest(*(cells_of(part.plan) for part in ordered)) for cell in turn if cell]
+    cases = tuple(case for cell in cells for case in cell.cases)
+    first = ordered[0].plan
+    whole = replace(first, cases=cases, reference=cells[0].reference, request=replace(first.request, shard=None))  # type: ignore[type-var]
+    return joined(ordered, whole)
 
 
 def shard(plan: Plan, number: int, of: int) -> Plan:
