@@ -224,7 +224,7 @@ class Apart:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Part:
+class Sharded:
     """Which of the groups are measured here."""
 
     shard: str | None = flag(
@@ -243,7 +243,7 @@ class CostRequest(Lists, Shape, Variants, Request):  # type: ignore[misc]  # a l
 
 
 @dataclass(frozen=True, kw_only=True)
-class CompareRequest(Part, Apart, Effort, Running, Conditions, Device, Lists, Shape, Variants, Request):  # type: ignore[misc]
+class CompareRequest(Sharded, Apart, Effort, Running, Conditions, Device, Lists, Shape, Variants, Request):  # type: ignore[misc]
     """`ffnbench compare`."""
 
     threads: int | tuple[int, ...] | None = flag(  # type: ignore[assignment]
@@ -259,7 +259,7 @@ class CompareRequest(Part, Apart, Effort, Running, Conditions, Device, Lists, Sh
 
 
 @dataclass(frozen=True, kw_only=True)
-class BlockRequest(Part, Apart, Effort, Running, Conditions, Device, Shape, Sizes, NamedModel, Request):
+class BlockRequest(Sharded, Apart, Effort, Running, Conditions, Device, Shape, Sizes, NamedModel, Request):
     """`ffnbench block`."""
 
     variant: str | None = flag(
@@ -298,7 +298,7 @@ class FactsRequest(Activations, Request):
 
 
 @dataclass(frozen=True, kw_only=True)
-class TimingRequest(Part, Apart, Repeatable, Counts, Device, Activations, Request):
+class TimingRequest(Sharded, Apart, Repeatable, Counts, Device, Activations, Request):
     """`ffnbench activations --time`: what their operations take."""
 
     elements: str = flag("1048576", "With --time: sizes. [default: 1048576]", WORKLOAD, "LIST")

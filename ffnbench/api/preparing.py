@@ -18,7 +18,7 @@ from ffnbench.planning.effort import check_timeout, pause_of, shard_of
 from ffnbench.planning.workload import device_of
 from ffnbench.report.output import NullSink
 from ffnbench.report.shown_report import ShownReport
-from ffnbench.request import AnyRequest, Apart, BlockRequest, CompareRequest, Part, TimingRequest
+from ffnbench.request import AnyRequest, Apart, BlockRequest, CompareRequest, Sharded, TimingRequest
 from ffnbench.result import CaseCost, Failure, FailureKind
 from ffnbench.run.prober import Prober
 from ffnbench.stats.cells import shard
@@ -72,7 +72,7 @@ def prepare(request: AnyRequest, sink: NullSink = NULL_SINK, *, counts: bool = F
             refuse_device(request.device)
     with world.MACHINE.prober(check_timeout(request.timeout)) as prober:
         plan = replace(_plan(with_threads(request), prober), request=request)
-        if isinstance(request, Part) and request.shard is not None:
+        if isinstance(request, Sharded) and request.shard is not None:
             plan = shard(plan, *shard_of(request.shard, len(plan.groups)))
         sink.known(plan)
         return priced(with_defaults(plan, sink), prober, lenient=isinstance(request, CompareRequest))

@@ -9,7 +9,7 @@ from ffnbench.report.files.store import load as load_report
 from ffnbench.report.output import NullSink
 from ffnbench.report.shown_report import ShownReport, as_shown, difference, recompute
 from ffnbench.report.views import report_view
-from ffnbench.request import Part
+from ffnbench.request import Sharded
 from ffnbench.result import Report
 from ffnbench.stats.cells import of_shards
 
@@ -30,7 +30,7 @@ def report(path: str, sink: NullSink = NULL_SINK) -> tuple[ShownReport, str]:
 
 def is_shard(found: Report) -> bool:
     """Whether this is a part of a sweep."""
-    return isinstance(found.plan.request, Part) and found.plan.request.shard is not None
+    return isinstance(found.plan.request, Sharded) and found.plan.request.shard is not None
 
 
 def reports(paths: Sequence[str], sink: NullSink = NULL_SINK) -> list[ShownReport]:
