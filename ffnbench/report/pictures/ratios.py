@@ -143,7 +143,7 @@ def _ratios(axes: Axes, report: Report, places: dict[str, float]) -> None:
     _scale(axes, *_limits([ratio for ratio, _ in shown.values()]))
     references = {report.plan.name_of(report.plan.reference_of(label)) for label in places}
     to = shortened(references.pop(), LINE) if len(references) == 1 else "the reference"
-    axes.set_xlabel(literal(f"time relative to {to} {CERTAIN}"), fontsize=SMALL, labelpad=1)
+    axes.set_xlabel(literal(f"time vs {to} {CERTAIN}"), fontsize=SMALL, labelpad=1)
     told = {verdict for _, verdict in shown.values()} - {Verdict.REFERENCE}
     handles = [Line2D([], [], label=VERDICTS[one], **_marker(one)) for one in MARKS if one in told]
     figure: Any = axes.figure

@@ -152,9 +152,9 @@ def to_do(report: Report) -> list[str]:
         return [f"too noisy to decide {counted(len(known), 'row')} {within}: `ffnbench env` says what disturbs"]
     step = STEPS_S[seconds > MINUTES_S]
     seconds = step * math.ceil(seconds / step)
-    number, unit = (seconds // 60, "min") if seconds % 60 == 0 else (seconds, "s")
-    flags = f"--budget {number}{unit[0]}" + f" --precision {100 * wanted:g}%" * (wanted != asked)
-    return [f"about {number} {unit} in all would reach ±{100 * wanted:g}%: {flags}"]
+    number, unit = (seconds // 60, "m") if seconds % 60 == 0 else (seconds, "s")
+    flags = f"--budget {number}{unit}" + f" --precision {100 * wanted:g}%" * (wanted != asked)
+    return [f"{flags} would narrow the intervals to about ±{100 * wanted:g}%"]
 
 
 def _launch_bound(report: Report) -> list[str]:
