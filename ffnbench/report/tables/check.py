@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import partial
 
 from ffnbench.errors import EXIT_INTERRUPTED, Unfinished
-from ffnbench.gate.decision import JUDGED, OUTPUT, Checked, Finding, Status, exit_code, kind
+from ffnbench.gate.decision import JUDGED, OUTPUT, TIMED, Checked, Finding, Status, exit_code, kind
 from ffnbench.jsonable import text_of
 from ffnbench.metrics import LATENCY
 from ffnbench.plan import NoteKind
@@ -131,6 +131,8 @@ def findings_table(checked: Checked) -> TextTable:
     shown = sorted((f for f in findings if f not in quiet), key=lambda f: list(Status).index(f.status))
 
     def limit(f: Finding) -> Cell:
+        if f.metric in TIMED:
+            return Cell(text=f"{1 + f.tolerance:.4g}")
         return Cell(text=f"+{percent(f.tolerance)}" if f.tolerance else UNKNOWN if f.metric == JUDGED else "equal")
 
     fields: list[Field] = [
