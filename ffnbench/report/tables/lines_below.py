@@ -119,7 +119,8 @@ def _in_several(reference: str, rows: list[tuple[str, Comparison]]) -> str:
     for where, comparison in rows:
         at.setdefault(comparison.verdict, []).append(where)
     words = {Verdict.SAME: f"as fast as {reference}", Verdict.UNCLEAR: "undecided",
-             Verdict.BUSY: "too disturbed to compare", Verdict.SLOWER: f"slower than {reference}", Verdict.FASTER: f"faster than {reference}"}  # fmt: skip
+             Verdict.BUSY: "too disturbed to compare", Verdict.SLOWER: f"slower than {reference}",
+             Verdict.FASTER: f"faster than {reference}"}  # fmt: skip
     told = {words.get(verdict, verdict.value): places for verdict, places in at.items()}
     if len(told) == 1:
         (word,) = told
