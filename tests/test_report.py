@@ -84,7 +84,7 @@ def test_golden_tables(name: str, width: int, request: pytest.FixtureRequest) ->
 
 def test_what_explains_most_is_in_the_80_columns_of_the_main_job() -> None:
     text = plain(compare_table(report_of(variants="relu,gelu,swiglu")), 80)
-    for heading in ("d_ff", "params", "peak", "latency", "vs relu", "verdict"):
+    for heading in ("d_ff", "params", "peak", "latency", "time vs relu", "verdict"):
         assert heading in text
 
 
@@ -190,7 +190,7 @@ def test_a_verdict_is_a_word_and_a_busy_row_shows_no_ratio() -> None:
     busy = tuple(replace(c, verdict=B) if c.case == "gelu" else c for c in report.comparisons)
     table = compare_table(replace(report, comparisons=busy))
     at = {column.title: i for i, column in enumerate(table.columns)}
-    shown = {row[0].text: (row[at["vs relu"]].text, row[at["verdict"]].text) for row in table.rows}
+    shown = {row[0].text: (row[at["time vs relu"]].text, row[at["verdict"]].text) for row in table.rows}
     assert shown["relu"] == ("1", "reference")
     assert shown["gelu"] == ("-", "busy")
     assert shown["swiglu"][1] == "slower"

@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import partial
 
 from ffnbench.errors import EXIT_INTERRUPTED, Unfinished
-from ffnbench.gate.decision import JUDGED, OUTPUT, Checked, Finding, Status, exit_code, kind
+from ffnbench.gate.decision import JUDGED, OUTPUT, TIMED, Checked, Finding, Status, exit_code, kind
 from ffnbench.jsonable import text_of
 from ffnbench.metrics import LATENCY
 from ffnbench.plan import NoteKind
@@ -131,6 +131,8 @@ def findings_table(checked: Checked) -> TextTable:
     shown = sorted((f for f in findings if f not in quiet), key=lambda f: list(Status).index(f.status))
 
     def limit(f: Finding) -> Cell:
+        if f.metric in TIMED:
+            return Cell(text=f"{1 + f.tolerance:.4g}")
         return Cell(text=f"+{percent(f.tolerance)}" if f.tolerance else UNKNOWN if f.metric == JUDGED else "equal")
 
     fields: list[Field] = [
@@ -142,8 +144,6 @@ def findings_table(checked: Checked) -> TextTable:
         (Column(title="before", priority=2, takes=OF_NUMBER), lambda f: Cell(text=_value(f, f.before))),
         (Column(title="now", priority=2, takes=OF_NUMBER), lambda f: Cell(text=_value(f, f.now))),
     ]
-    several = sum(now.plan.is_reference(case.label) for case in now.plan.shown) > 1
-    ratio = f"latency is the ratio to {'the reference beside it' if several else now.plan.reference}"
     reasons = {finding.reason for finding in findings}
     return table_of_fields(
         fields,
@@ -151,7 +151,7 @@ def findings_table(checked: Checked) -> TextTable:
         header=[_title(checked)],
         summary=_summary(checked, len(quiet)),
         details=[
-            *([f"{effort(now)}; {ratio}"] if now.samples else []),
+            *([effort(now)] if now.samples else []),
             *side_lines(now.sides),
             *(text for text in notes_of_run(now) if text not in reasons),
             *judged_lines(now),
@@ -162,7 +162,9 @@ def findings_table(checked: Checked) -> TextTable:
 def _title(checked: Checked) -> str:
     if checked.sides:
         return f"A/B of {checked.now.plan.case(checked.now.plan.reference).variant}: {'; '.join(checked.sides)}"
-    return f"check against {checked.against}"
+    references = [case.label for case in checked.now.plan.shown if checked.now.plan.is_reference(case.label)]
+    ratio = f"; latency: time vs {references[0] if len(references) == 1 else 'the reference'}"
+    return f"check against {checked.against}" + ratio * bool(checked.now.samples)
 
 
 def _summary(checked: Checked, equal: int) -> list[str]:
@@ -183,8 +185,8 @@ def _summary(checked: Checked, equal: int) -> list[str]:
     untimed = "; latency was not compared" * (not timed)
     told = [f"{counted(equal, 'exact row')} {'is' if equal == 1 else 'are'} equal{untimed}"] if equal else []
     if checked.smallest is not None:
-        wall = f", measured in {now.wall_s:.0f} s" if now.wall_s else ""
-        told.append(f"slowdowns below {percent(checked.smallest)} may go unnoticed{wall}")
+        wall = f"measured in {now.wall_s:.0f} s: " if now.wall_s else ""
+        told.append(f"{wall}slowdowns below {percent(checked.smallest)} may go unnoticed")
     ended = [] if any(NoteKind.BUSY is note.kind for note in now.notes("")) else machine_line(now)
     known = {finding.reason for finding in findings}
     general = [line for line in general_line(now) if line not in known]

@@ -118,8 +118,9 @@ def _in_several(reference: str, rows: list[tuple[str, Comparison]]) -> str:
     at: dict[Verdict, list[str]] = {}
     for where, comparison in rows:
         at.setdefault(comparison.verdict, []).append(where)
-    words = {Verdict.SAME: f"as fast as {reference}", Verdict.UNCLEAR: "not decided", Verdict.BUSY: "busy",
-             Verdict.SLOWER: f"slower than {reference}", Verdict.FASTER: f"faster than {reference}"}  # fmt: skip
+    words = {Verdict.SAME: f"as fast as {reference}", Verdict.UNCLEAR: "undecided",
+             Verdict.BUSY: "too disturbed to compare", Verdict.SLOWER: f"slower than {reference}",
+             Verdict.FASTER: f"faster than {reference}"}  # fmt: skip
     told = {words.get(verdict, verdict.value): places for verdict, places in at.items()}
     if len(told) == 1:
         (word,) = told
@@ -152,9 +153,9 @@ def to_do(report: Report) -> list[str]:
         return [f"too noisy to decide {counted(len(known), 'row')} {within}: `ffnbench env` says what disturbs"]
     step = STEPS_S[seconds > MINUTES_S]
     seconds = step * math.ceil(seconds / step)
-    number, unit = (seconds // 60, "min") if seconds % 60 == 0 else (seconds, "s")
-    flags = f"--budget {number}{unit[0]}" + f" --precision {100 * wanted:g}%" * (wanted != asked)
-    return [f"about {number} {unit} in all would reach ±{100 * wanted:g}%: {flags}"]
+    number, unit = (seconds // 60, "m") if seconds % 60 == 0 else (seconds, "s")
+    flags = f"--budget {number}{unit}" + f" --precision {100 * wanted:g}%" * (wanted != asked)
+    return [f"{flags} would narrow the intervals to about ±{100 * wanted:g}%"]
 
 
 def _launch_bound(report: Report) -> list[str]:

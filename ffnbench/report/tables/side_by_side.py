@@ -126,11 +126,11 @@ class _Beside:
         return TextTable(columns=tuple(columns), rows=tuple(map(tuple, made)))
 
     def _title(self, metric: str) -> str:
-        """`vs relu` where that is what all ratios are to."""
+        """`time vs relu` where that is what all ratios are to."""
         references = {run.plan.reference_of(label) for run in self.runs for label in self.common}
         if metric != RATIO:
             return NAMES[metric]
-        return f"vs {references.pop()}" if len(references) == 1 else "vs reference"
+        return f"time vs {references.pop() if len(references) == 1 else 'reference'}"
 
     def _header(self) -> Iterator[str]:
         made = [
