@@ -49,6 +49,8 @@ def answer(report: Report, groups: Iterable[Group] | None = None) -> list[str]:
 def verdict_lines(report: Report, groups: Iterable[Group] | None = None) -> list[str]:
     """Who is slower than the reference and who is not: of one group with figures, of several group by group."""
     found = list(report.plan.groups if groups is None else groups)
+    if lost := [group for group in found if _failed(report, group.reference)]:
+        return _nothing_to_compare(report, lost) + verdict_lines(report, [group for group in found if group not in lost])
     if len(found) == 1:
         rows = {_name(report, case): c for case in found[0].cases if (c := report.comparison(case.label))}
         told = _in_one(_name(report, report.plan.case(found[0].reference)), rows)
@@ -64,6 +66,20 @@ def verdict_lines(report: Report, groups: Iterable[Group] | None = None) -> list
         names.setdefault(_in_several(_name(report, report.plan.case(found[0].reference)), of_row), []).append(name)
     told = [f"{listed(alike)} {'are' if len(alike) > 1 else 'is'} {what}" for what, alike in names.items()]
     return ["; ".join(told)] if told else []
+
+
+def _failed(report: Report, label: str) -> bool:
+    return bool(report.failure(label) or report.suspect(label))
+
+
+def _nothing_to_compare(report: Report, lost: list[Group]) -> list[str]:
+    """Of groups whose reference has no numbers, where others have some."""
+    others = [_name(report, case) for group in lost for case in group.cases if not _failed(report, case.label)]
+    if not others:
+        return []
+    where = f" at {listed(dict.fromkeys(map(heading, lost)))}" if len(report.plan.groups) > 1 else ""
+    reference = _name(report, report.plan.case(lost[0].reference))
+    return [f"nothing to compare with{where}: the reference {reference} failed; --reference {others[0]}"]
 
 
 def _name(report: Report, case: Case) -> str:
@@ -132,7 +148,9 @@ def failure_line(report: Report) -> list[str]:
     why: dict[str, list[str]] = {}
     for case in report.plan.shown:
         failure = report.failure(case.label)
-        if reason := failure.message if failure else report.suspect(case.label):
+        priced = report.environment or report.cost(case.label).flops_forward is not None
+        uncounted = "" if priced else report.cost(case.label).counted_how
+        if reason := failure.message if failure else report.suspect(case.label) or uncounted:
             why.setdefault(reason, []).append(case.label)
     told = [f"{', '.join(labels)}: {reason}" for reason, labels in why.items()]
     return ["; ".join(told)] if told else []
