@@ -17,6 +17,8 @@ from ffnbench.report.tables.words import WITHIN, backend_text, half_width, inter
 from ffnbench.result import Comparison, Estimate, Report, Verdict
 from ffnbench.stats.fastest import Fastest, fastest
 from ffnbench.stats.interval import CONFIDENCE
+from ffnbench.stats.rounds import table_of
+from ffnbench.stats.stopping import SEVERAL, workers_for
 from ffnbench.stats.verdict import launch_bound
 from ffnbench.units import counted, digits
 
@@ -159,20 +161,24 @@ def failure_line(report: Report) -> list[str]:
 def to_do(report: Report) -> list[str]:
     """What would decide the rows that could not be decided: one flag, and the time that it takes."""
     unclear = [c for c in report.comparisons if c.verdict is Verdict.UNCLEAR and c.case != CONTROL and c.ratio]
-    known = [half for c in unclear if c.ratio and (half := half_width(c.ratio))]
+    known = {c.case: half for c in unclear if c.ratio and (half := half_width(c.ratio))}
     if not known or report.interrupted or not report.wall_s:
         return []
-    asked, widest = report.plan.protocol.precision or 0.01, max(known)
-    wanted = asked if widest > asked else asked / 2
-    seconds = report.wall_s * SPARE * (widest / wanted) ** 2
-    if seconds > LONGEST_S:
+    asked, table = report.plan.protocol.precision or 0.01, table_of(report)
+    wanted = asked if max(known.values()) > asked else asked / 2
+    rows = [table.row(label) for label in known]
+    workers = min(len(row.clean) for row in rows)
+    a_worker_s = SPARE * report.wall_s / workers
+    seconds = a_worker_s * max(workers_for(math.log1p(wanted), row) for row in rows)
+    if seconds > LONGEST_S and workers >= SEVERAL:
         within = f"within {LONGEST_S // 60} min"
         return [f"too noisy to decide {counted(len(known), 'row')} {within}: `ffnbench env` says what disturbs"]
+    would, seconds = "would" if seconds <= LONGEST_S else "may", min(seconds, LONGEST_S)  # of few workers who knows
     step = STEPS_S[seconds > MINUTES_S]
     seconds = step * math.ceil(seconds / step)
     number, unit = (seconds // 60, "min") if seconds % 60 == 0 else (seconds, "s")
     flags = f"--budget {number}{unit[0]}" + f" --precision {100 * wanted:g}%" * (wanted != asked)
-    return [f"about {number} {unit} in all would reach ±{100 * wanted:g}%: {flags}"]
+    return [f"about {number} {unit} in all {would} reach ±{100 * wanted:g}%: {flags}"]
 
 
 def _launch_bound(report: Report) -> list[str]:
