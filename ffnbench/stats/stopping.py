@@ -134,11 +134,13 @@ def looks() -> tuple[int, ...]:
     return tuple(found)
 
 
-def workers_for(wanted: float, row: Row) -> int:
-    """How many workers, with as many rounds as these, would know a row to `wanted`, half an interval in logs."""
+def workers_for(wanted: float, row: Row) -> float:
+    """How many workers, with as many rounds as these, would know a row to `wanted`, half an interval in logs; infinite
+    where no run has so many.
+    """
     of_worker = _scatter_of(row).of_worker(fmean(map(len, row.clean.values())))
     enough = (n for n in looks() if student(n - 1, CONFIDENCE) * math.sqrt(of_worker / n) <= wanted)
-    return next(enough, MOST_WORKERS)
+    return next(enough, math.inf)
 
 
 def hoped_for(protocol: Protocol, found: Scatter, pace: Pace) -> Mean:

@@ -52,7 +52,9 @@ def verdict_lines(report: Report, groups: Iterable[Group] | None = None) -> list
     """Who is slower than the reference and who is not: of one group with figures, of several group by group."""
     found = list(report.plan.groups if groups is None else groups)
     if lost := [group for group in found if _failed(report, group.reference)]:
-        return _nothing_to_compare(report, lost) + verdict_lines(report, [group for group in found if group not in lost])
+        return _nothing_to_compare(report, lost) + verdict_lines(
+            report, [group for group in found if group not in lost]
+        )
     if len(found) == 1:
         rows = {_name(report, case): c for case in found[0].cases if (c := report.comparison(case.label))}
         told = _in_one(_name(report, report.plan.case(found[0].reference)), rows)
