@@ -171,7 +171,7 @@ def to_do(report: Report) -> list[str]:
     rows = [table.row(label) for label in known]
     workers = min(len(row.clean) for row in rows)
     a_worker_s = SPARE * report.wall_s / workers
-    seconds = a_worker_s * max(workers_for(math.log1p(wanted), row) for row in rows)
+    seconds = a_worker_s * max(workers, *(workers_for(math.log1p(wanted), row) for row in rows))
     if seconds > LONGEST_S and workers >= SEVERAL:
         within = f"within {LONGEST_S // 60} min"
         return [f"too noisy to decide {counted(len(known), 'row')} {within}: `ffnbench env` says what disturbs"]
