@@ -53,6 +53,10 @@ class Unsupported(FfnbenchError):
     """What was asked for is no mistake, but torch can't do it on this device: a row without numbers."""
 
 
+class Raised(Unsupported):
+    """What code of the user's has raised while it was built: a row that crashed."""
+
+
 class Interrupted(FfnbenchError):
     """Ended by hand before there was anything to save."""
 

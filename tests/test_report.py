@@ -23,7 +23,7 @@ from ffnbench.report.files.store import load, report_text
 from ffnbench.report.formats import SUFFIXES
 from ffnbench.report.tables import listing
 from ffnbench.report.tables.compare import compare_table
-from ffnbench.report.tables.lines_below import to_do, verdict_lines
+from ffnbench.report.tables.lines_below import verdict_lines
 from ffnbench.report.tables.table import EXTRA
 from ffnbench.report.tables.text import markdown, plain
 from ffnbench.report.tables.words import interval_text
@@ -221,16 +221,6 @@ def test_at_most_four_lines_stand_below_however_much_there_is_to_say() -> None:
     assert len(full.summary) == 4  # of five: what the control says is left out
     assert any("no answer within 300 s" in line for line in full.summary)
     assert any(line.startswith("interrupted in process") for line in full.summary)
-
-
-@pytest.mark.parametrize(("half", "hint"), [(0.02, "--budget 110s"), (0.05, "--budget 12m"), (0.2, "too noisy")])
-def test_what_could_not_be_told_comes_with_a_flag_that_would_tell_it(half: float, hint: str) -> None:
-    """Error goes with the root of time: twice as wide needs four times as long, and 1.3 of that to be safe."""
-    report = replace(report_of(), wall_s=20.0)
-    wide = Estimate(value=1.0, low=1 - half, high=1 + half)
-    unclear = tuple(replace(c, ratio=wide, verdict=U) if c.case == "glu" else c for c in report.comparisons)
-    [line] = to_do(replace(report, comparisons=unclear))
-    assert hint in line
 
 
 CONTRACT = (
