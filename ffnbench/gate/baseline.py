@@ -108,7 +108,7 @@ def made_anew(path: str, run: Report) -> str:
     """The command that makes a run anew; older files know their plan alone."""
     match run.plan.request:
         case CompareRequest() as asked:
-            command = command_line("compare", asked, always=("variants",))
+            command = command_line("compare" if run.environment else "cost", asked, always=("variants",))
         case BlockRequest() as asked:
             command = command_line("block", asked, always=("variants",))
         case TimingRequest() as asked:

@@ -7,6 +7,7 @@ from dataclasses import replace
 from functools import partial
 
 from ffnbench.errors import EXIT_INTERRUPTED, Unfinished
+from ffnbench.gate.baseline import is_timed, made_anew
 from ffnbench.gate.decision import JUDGED, OUTPUT, Checked, Finding, Status, exit_code, kind
 from ffnbench.jsonable import text_of
 from ffnbench.metrics import LATENCY
@@ -39,7 +40,7 @@ def finding_records(findings: tuple[Finding, ...]) -> list[Record]:
     return [
         {
             "case": f.case, "metric": f.metric, "status": f.status.value, "tolerance": f.tolerance,
-            "before": f.before, "now": f.now, "change": f.change and f.change.value,
+            "before": f.before, "now": f.now, "change": f.ratio,
             "change_low": f.change and f.change.low, "change_high": f.change and f.change.high, "reason": f.reason,
         }
         for f in findings
@@ -77,10 +78,10 @@ def _whole(checked: Checked) -> str:
 
 def _new_baseline(checked: Checked) -> str:
     """What was measured now; raises Unfinished where that is not all of it."""
-    now, timed, lacking = checked.now, "latency" in checked.before.plan.metrics, _lacking(checked)
-    if now.interrupted or lacking or (timed and not now.samples):
+    now, before, lacking = checked.now, checked.before, _lacking(checked)
+    if now.interrupted or lacking or (is_timed(before) and not now.samples):
         what = f": nothing was measured for {', '.join(sorted(lacking))}" if lacking else ""
-        raise Unfinished(f"the baseline was not updated{what}", "make a new one with `ffnbench compare ... -o`")
+        raise Unfinished(f"the baseline was not updated{what}", made_anew(checked.against, before))
     return report_text(now)
 
 
@@ -194,9 +195,9 @@ def _summary(checked: Checked, equal: int) -> list[str]:
 def _change(finding: Finding) -> str:
     if finding.change is not None:
         return interval_text(finding.change)
-    if finding.before and finding.now is not None:
-        return "0%" if finding.now == finding.before else signed_percent(finding.now / finding.before - 1)
-    return UNKNOWN
+    if finding.ratio is None:
+        return UNKNOWN
+    return "0%" if finding.ratio == 1 else signed_percent(finding.ratio - 1)
 
 
 def _value(finding: Finding, value: float | None) -> str:
