@@ -261,6 +261,18 @@ def test_a_tolerance_that_can_not_be_resolved_is_refused_with_what_would_do(call
     assert call(path, "--tolerance latency=5%")[0] == 2
 
 
+def test_a_baseline_of_few_processes_is_refused_with_the_command_that_makes_a_better_one(call, tmp_path: Path) -> None:
+    """Three may agree by chance, however narrow their interval."""
+    path = saved(tmp_path / "b.json", measured(machine(scatter=0.0001), workers=3, rounds=3))
+    code, out, err = call(path)
+    assert (code, out) == (2, "")
+    assert err.startswith(f"error: {str(path)!r} has 3 undisturbed processes, and fewer than 5 may agree by chance")
+    hint = err.partition("hint: measure it again: ffnbench compare ")[2]
+    assert "--workers 10" in hint
+    assert "--rounds" not in hint
+    assert call(saved(path, measured(workers=5, rounds=3)))[0] == 0
+
+
 def test_a_saved_run_is_held_against_the_baseline(call, baseline: Path, tmp_path: Path) -> None:
     """A case that has gone never passes, a new one is told, and so is another workload."""
     run, launch = tmp_path / "run.json", machine()

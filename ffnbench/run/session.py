@@ -243,7 +243,7 @@ def folder_of(arm: Arm) -> Path | None:
         return None
     folder = Path(os.path.expanduser(arm.source)).absolute()
     if not os.path.isdir(folder):  # a name too long is none either
-        made = f"`git worktree add {shlex.quote(arm.source)} HEAD~1` puts your last commit but one there"
+        made = f"`git worktree add {shlex.quote(arm.source)} HEAD~1` makes a checkout there, of the last commit but one"
         raise FfnbenchError(f"there is no folder {arm.source!r}", f"is the path right? {made}")
     return folder
 

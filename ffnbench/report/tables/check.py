@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import partial
 
 from ffnbench.errors import EXIT_INTERRUPTED, Unfinished
-from ffnbench.gate.baseline import is_timed, made_anew
+from ffnbench.gate.baseline import is_timed, made_anew, too_few
 from ffnbench.gate.decision import JUDGED, OUTPUT, Checked, Finding, Status, exit_code, kind
 from ffnbench.jsonable import text_of
 from ffnbench.metrics import LATENCY
@@ -79,8 +79,9 @@ def _whole(checked: Checked) -> str:
 def _new_baseline(checked: Checked) -> str:
     """What was measured now; raises Unfinished where that is not all of it."""
     now, before, lacking = checked.now, checked.before, _lacking(checked)
-    if now.interrupted or lacking or (is_timed(before) and not now.samples):
-        what = f": nothing was measured for {', '.join(sorted(lacking))}" if lacking else ""
+    few = too_few(now)
+    if now.interrupted or lacking or few or (is_timed(before) and not now.samples):
+        what = f": nothing was measured for {', '.join(sorted(lacking))}" if lacking else f": it {few}" * bool(few)
         raise Unfinished(f"the baseline was not updated{what}", made_anew(checked.against, before))
     return report_text(now)
 
@@ -111,6 +112,8 @@ def _longer(checked: Checked) -> Longer:
         why = f"nothing was measured for {', '.join(dict.fromkeys(missing))}"
     elif undecided or lacking:
         why = f"the machine was busy: {', '.join(undecided or lacking)}"
+    elif few := too_few(now):
+        why = f"it {few}"
     else:
         longer = checked.before
         for run in now.runs:
