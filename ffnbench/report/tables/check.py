@@ -19,7 +19,7 @@ from ffnbench.report.records import Record
 from ffnbench.report.tables.details import effort, judged_lines, notes_of_run
 from ffnbench.report.tables.lines_below import general_line, machine_line
 from ffnbench.report.tables.table import OF_NUMBER, OF_RATIO, UNKNOWN, Cell, Column, Field, TextTable, table_of_fields
-from ffnbench.report.tables.words import CERTAIN, interval_text, listed, side_lines
+from ffnbench.report.tables.words import CERTAIN, change_text, listed, side_lines
 from ffnbench.stats.rounds import table_of
 from ffnbench.units import counted, percent, signed_percent
 
@@ -172,7 +172,11 @@ def _title(checked: Checked) -> str:
 def _summary(checked: Checked, equal: int) -> list[str]:
     """What regressed, what could not be told and why, what this run could have caught."""
     findings, now = checked.findings, checked.now
-    lines = ["; ".join(described(f) for f in findings if f.status is Status.REGRESSED)]
+    regressed: dict[str, list[str]] = {}  # what is said of one row, or of several alike
+    for f in findings:
+        if f.status is Status.REGRESSED:
+            regressed.setdefault(described(replace(f, case="")), []).append(f.case)
+    lines = ["; ".join(", ".join(cases) + text for text, cases in regressed.items())]
     for status, words in LOUD.items():
         of = [f for f in findings if f.status is status]
         rows, reasons = dict.fromkeys(f.case for f in of), dict.fromkeys(f.reason for f in of if f.reason)
@@ -197,7 +201,7 @@ def _summary(checked: Checked, equal: int) -> list[str]:
 
 def _change(finding: Finding) -> str:
     if finding.change is not None:
-        return interval_text(finding.change)
+        return change_text(finding.change)
     if finding.ratio is None:
         return UNKNOWN
     return "0%" if finding.ratio == 1 else signed_percent(finding.ratio - 1)
@@ -207,5 +211,5 @@ def _value(finding: Finding, value: float | None) -> str:
     if value is None:
         return UNKNOWN
     if finding.metric == OUTPUT:
-        return f"{value:.1e}"
+        return f"{value:.1e}" if value else "0"
     return f"{value:.3f}" if finding.change is not None else f"{value:,.0f}"
