@@ -270,6 +270,7 @@ def test_a_baseline_of_few_processes_is_refused_with_the_command_that_makes_a_be
     hint = err.partition("hint: measure it again: ffnbench compare ")[2]
     assert "--workers 10" in hint
     assert "--rounds" not in hint
+    assert call(path, "--exact-only")[0] == 0
     assert call(saved(path, measured(workers=5, rounds=3)))[0] == 0
 
 
