@@ -60,6 +60,13 @@ class Finding:
     change: Estimate | None = None
     reason: str = ""
 
+    @property
+    def ratio(self) -> float | None:
+        """The change without its interval, of an exact metric too; None from nothing, or to what is not known."""
+        if self.change is not None:
+            return self.change.value
+        return self.now / self.before if self.before and self.now is not None else None
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checked:

@@ -72,7 +72,7 @@ def load(path: str | Path) -> Report:
         refuse_incoherent(report)
         return report if report.seal == seal(report) else replace(report, seal="")
     except (ValueError, KeyError, TypeError, AttributeError) as problem:
-        raise FfnbenchError(
-            f"{str(path)!r} is not a whole ffnbench report: {problem}",
-            'take that run out of "repeats"' if "repeats[" in str(problem) else "was it cut off? measure again",
-        ) from problem
+        hint = 'take that run out of "repeats"' if "repeats[" in str(problem) else "was it cut off? measure again"
+        if not content.lstrip().startswith(b"{"):  # a CSV, a table
+            hint = "only JSON is read: `ffnbench compare relu swiglu -o run.json` saves such a run"
+        raise FfnbenchError(f"{str(path)!r} is not a whole ffnbench report: {problem}", hint) from problem

@@ -159,7 +159,8 @@ def markdown(table: TextTable, *, every: bool = False) -> str:
     lines = [f"{_prose(line)}  " for line in table.header]
     if table.extra and not every:
         return "\n".join(lines) + "\n"
-    lines += ["", _pipe([c.name for c in columns]), _pipe([":--" if c.left else "--:" for c in columns])]
+    if table.rows:
+        lines += ["", _pipe([c.name for c in columns]), _pipe([":--" if c.left else "--:" for c in columns])]
     headings = dict(table.headings)
     for place, row in enumerate(table.rows):
         lines += [f"| **{_prose(headings[place])}** |{' |' * len(indices[1:])}"] if place in headings else []
