@@ -18,7 +18,7 @@ from typer.core import TyperGroup
 
 from ffnbench import __version__
 from ffnbench.cli.commands import CONTEXT, FILES, built, described, with_dashes
-from ffnbench.cli.help import PLACE, write_examples, write_options
+from ffnbench.cli.help import write_end, write_options
 from ffnbench.errors import (
     EXIT_INTERRUPTED,
     EXIT_UNFINISHED,
@@ -36,14 +36,9 @@ NO_MEMORY = "there is not enough memory"
 NO_FILES = "too many files are open: a process may not have more here"
 OWN = ("--help", "-h", "--version", "-V", "--install-completion", "--show-completion")  # flags without a command
 EXAMPLES = (
-    """Examples:
-  ffnbench compare relu gelu swiglu --d-model 768
-  ffnbench cost --preset llama3-8b
-  ffnbench list variants
-
-More: """
-    + PLACE
-    + "README.md"
+    "ffnbench compare relu gelu swiglu --d-model 768",
+    "ffnbench cost --preset llama3-8b",
+    "ffnbench list variants",
 )
 
 
@@ -62,7 +57,7 @@ class Commands(TyperGroup):
         write_options(self, ctx, formatter)
 
     def format_epilog(self, ctx: Any, formatter: Any) -> None:
-        write_examples(self, formatter)
+        write_end(formatter, EXAMPLES, "README.md")
 
 
 app = typer.Typer(
@@ -71,7 +66,6 @@ app = typer.Typer(
     rich_markup_mode=None,
     context_settings=CONTEXT,
     help="Build any Transformer FFN from flags, count it exactly, measure it honestly.",
-    epilog=EXAMPLES,
 )
 
 
