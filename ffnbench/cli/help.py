@@ -48,7 +48,7 @@ def meaning(field: Field[Any]) -> str:
 
 
 def page_of(path: str) -> str:
-    """The URL of a page beside the code that runs, in a wheel as in a checkout: it is of this version, and opens offline."""
+    """The URL of a page beside the code that runs, in a wheel as in a checkout: of this version, and offline."""
     name, mark, heading = path.partition("#")
     package = Path(__file__).parents[1]
     beside = package if (package / "docs").is_dir() else package.parent
