@@ -108,6 +108,9 @@ SAME = [  # what newcomers type, and what it means
     ("block swiglu --cost-only --seq-len 128 512", "block --variant swiglu --cost-only --seq-len 128,512"),
     ("compare relu gelu --budget 5 min -q", "compare relu,gelu --budget 5m -q"),
     ("compare -help", "compare --help"),
+    ("cost swiglu vs relu --bf16 --train", "cost swiglu,relu --dtype bf16 --mode train"),
+    ("cost --dff 256 --seq 128 --csv relu", "cost --d-ff 256 --seq-len 128 -f csv relu"),
+    ("list models", "list presets"),
 ]
 
 
