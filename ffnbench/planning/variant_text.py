@@ -276,7 +276,7 @@ def module_spec(variant: Variant, d_model: int, d_ff: int) -> ImportedSpec:
 
 
 ELSEWHERE = {
-    LIKE: "it says what code of your own computes, as in mlp.py:MLP@like=swiglu; forms stand in a list: relu,swiglu",
+    LIKE: "it says what code of yours computes, as in mlp.py:MLP@like=swiglu; forms stand in a list: relu,swiglu",
     "d_model": "it is not of one variant but of all: --d-model 512,1024 makes a group of each",
 }
 
