@@ -31,13 +31,14 @@ def works(variants: str = "relu", **flags: Any) -> list[Workload]:
 
 @pytest.mark.parametrize(
     ("name", "hint"),
-    [("quantum", "devices: auto"), ("gpu", "AMD's GPUs"), ("mps", "devices: auto"), ("cuda:x", "devices: auto"),
+    [("quantum", "devices: auto"), ("mps", "devices: auto"), ("cuda:x", "devices: auto"),
      ("cudo", "did you mean 'cuda'")],
 )  # fmt: skip
 def test_what_is_no_device_gets_a_hint(name: str, hint: str) -> None:
     with pytest.raises(FfnbenchError, match="unknown device") as caught:
         device_of(name)
     assert hint in caught.value.hint
+    assert (device_of("GPU"), device_of("gpu:1")) == ("cuda", "cuda:1")
 
 
 def test_which_time_is_the_latency() -> None:

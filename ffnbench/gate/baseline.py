@@ -160,5 +160,5 @@ def _refuse_unresolvable(before: Report, policy: Policy, budget: float) -> None:
         f"{budget:g} s and a baseline of {counted(len(before.runs), 'run')} can't check {row.case!r} to {tolerance}: "
         f"even unchanged code is only known to about +-{half}",
         f"{would_do}, a longer --budget, more runs in the baseline (--append) or a more precise baseline "
-        f"(--precision {100 * row.tolerance / FINEST_PART:.2g}); `ffnbench ab` measures both sides in one run",
+        f"(--precision {100 * row.tolerance / FINEST_PART:.2g}); `ffnbench ab --help` measures both sides in one run",
     )

@@ -251,7 +251,9 @@ def latency_findings(past: Past, now: Report, policy: Policy, confidence: float 
     """
     before, slack, found = past.report, control_slack(now), []
     if not policy.across_machines and kind(before.environment) != kind(now.environment):
-        return incomparable(before, policy, "another kind of machine: measure both versions in one job (`ffnbench ab`)")
+        return incomparable(
+            before, policy, "another kind of machine: measure both versions in one job (`ffnbench ab --help`)"
+        )
     for row, history in past.rows.items():
         if why := _fed_otherwise(before.plan, now.plan, row[0]):
             found.append(_finding(*row, Status.INCOMPARABLE, policy, reason=why))
