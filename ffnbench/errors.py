@@ -57,6 +57,10 @@ class TooLarge(FfnbenchError):
     """Memory does not hold what would be measured."""
 
 
+class Raised(Unsupported):
+    """What code of the user's has raised while it was built: a row that crashed."""
+
+
 class Interrupted(FfnbenchError):
     """Ended by hand before there was anything to save."""
 

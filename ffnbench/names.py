@@ -14,6 +14,7 @@ from ffnbench.errors import FfnbenchError
 
 T = TypeVar("T")
 E = TypeVar("E", bound=Enum)
+MOST_NEAR = 6  # names in a question
 
 
 def normalise(name: str) -> str:
@@ -21,10 +22,17 @@ def normalise(name: str) -> str:
     return name.strip().lower().replace("-", "_")
 
 
+def near(name: str, known: Iterable[str]) -> list[str]:
+    """The names that begin so, however it is written, else the two that are spelt most alike."""
+    known, plain = list(known), normalise(name).replace("_", "")
+    begun = [one for one in known if len(plain) > 1 and normalise(one).replace("_", "").startswith(plain)]
+    return begun[:MOST_NEAR] or get_close_matches(normalise(name), known, n=2, cutoff=0.6)
+
+
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """`did you mean 'a' or 'b'?`, or an empty string where nothing is near."""
-    close = get_close_matches(normalise(name), list(known), n=2, cutoff=0.6)
-    return f"did you mean {' or '.join(repr(c) for c in close)}?" if close else ""
+    """`did you mean 'a', 'b' or 'c'?`, or an empty string where nothing is near."""
+    *some, last = [*map(repr, near(name, known))] or [""]
+    return f"did you mean {', '.join(some)}{' or ' * bool(some)}{last}?" if last else ""
 
 
 def hint_for(name: str, known: Iterable[str], where: str) -> str:

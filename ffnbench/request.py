@@ -24,9 +24,9 @@ EXAMPLES = {
     "seq_len": "1,128", "elements": "4096,1048576",
 }  # fmt: skip
 # what others call it; ffn/imported.py has more names, which are too unsure to be taken for a flag
-D_MODEL = ("--hidden-size", "--n-embd", "--embed-dim", "--dim", "--model-dim")
-D_FF = ("--intermediate-size", "--ffn-dim", "--n-inner", "--dim-feedforward", "--ffn-hidden-size")
-SEQ_LEN = ("--seq-length", "--sequence-length", "--seqlen", "--max-seq-len", "--tokens", "--n-tokens")
+D_MODEL = ("--hidden-size", "--n-embd", "--embed-dim", "--embedding-dim", "--dim", "--model-dim")
+D_FF = ("--dff", "--intermediate-size", "--ffn-dim", "--n-inner", "--dim-feedforward", "--ffn-hidden-size")
+SEQ_LEN = ("--seq", "--seq-length", "--sequence-length", "--seqlen", "--max-seq-len", "--tokens", "--n-tokens")
 BATCH, THREADS = ("--batch-size", "--bs"), ("--num-threads", "--n-threads")
 DEFAULT_BUDGET_S = 120.0  # of a check, and of a run with --precision
 
@@ -108,7 +108,7 @@ class Variants(Sizes, NamedModel, VariantList):
     ffn_dim_multiplier: float | None = flag(None, "Llama's ffn_dim_multiplier, for --rule llama.", WIDTHS, "X")
     dropout: float = flag(0.0, "Dropout on the hidden layer, in train mode.", MODEL, "P")
     reference: str | None = flag(
-        None, "What ratios are relative to. [default: the first variant]", MODEL, "LABEL")
+        None, "What ratios are relative to. [default: the first variant]", MODEL, "LABEL", also=("--ref", "--baseline"))
 
 
 @dataclass(frozen=True, kw_only=True)

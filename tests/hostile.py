@@ -21,6 +21,18 @@ class Plain(nn.Module):
         return self.down(torch.relu(self.up(x)))
 
 
+class Changes(Plain):
+    def forward(self, x: Tensor) -> Tensor:
+        y = super().forward(x)
+        x.mul_(1.01)
+        return y
+
+
+class Refuses(Plain):
+    def forward(self, x: Tensor) -> Tensor:
+        raise ValueError("no such luck")
+
+
 class Chatty(Plain):
     def forward(self, x: Tensor) -> Tensor:
         print('{"value": 1}')

@@ -40,7 +40,7 @@ def labels(report: Report, **how: str) -> tuple[list[str], list[str]]:
         ("-latency", ["relu", "swiglu", "gelu"]),
         ("latency_s:desc", ["relu", "swiglu", "gelu"]),
         ("GFLOP/s", ["relu", "swiglu", "gelu"]),
-        ("vs relu", ["swiglu", "relu", "gelu"]),
+        ("time vs relu", ["swiglu", "relu", "gelu"]),
         ("-d_ff", ["relu", "gelu", "swiglu"]),  # equals stay as they were
         ("", ["relu", "gelu", "swiglu"]),
     ],
@@ -52,11 +52,11 @@ def test_rows_are_sorted_in_the_table_and_in_the_csv(report: Report, sort: str, 
 
 
 def test_only_the_columns_that_were_asked_for(report: Report) -> None:
-    view = report_view(report, Arrangement(columns="params, vs relu,latency_low_s,gflops"))
+    view = report_view(report, Arrangement(columns="params, time vs relu,latency_low_s,gflops"))
     assert [column.title for column in view.table.columns] == [
         "variant",
         "params",
-        "vs relu",
+        "time vs relu",
         "latency_low_s",
         "GFLOP/s",
     ]

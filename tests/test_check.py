@@ -166,7 +166,7 @@ def test_absolute_needs_the_very_machine(call, baseline: Path) -> None:
 @pytest.mark.parametrize(
     ("damage", "error"),
     [
-        (lambda text: "no json", "is not a whole ffnbench report"),
+        (lambda text: "case,metric\n", "hint: only JSON is read: `ffnbench compare relu swiglu -o run.json`"),
         (lambda text: text[:-200], "is not a whole ffnbench report"),
         (lambda text: text.replace('"schema": 2', '"schema": 9'), "has schema 9"),
         (
@@ -261,6 +261,19 @@ def test_a_tolerance_that_can_not_be_resolved_is_refused_with_what_would_do(call
     assert call(path, "--tolerance latency=5%")[0] == 2
 
 
+def test_a_baseline_of_few_processes_is_refused_with_the_command_that_makes_a_better_one(call, tmp_path: Path) -> None:
+    """Three may agree by chance, however narrow their interval."""
+    path = saved(tmp_path / "b.json", measured(machine(scatter=0.0001), workers=3, rounds=3))
+    code, out, err = call(path)
+    assert (code, out) == (2, "")
+    assert err.startswith(f"error: {str(path)!r} has 3 undisturbed processes, and fewer than 5 may agree by chance")
+    hint = err.partition("hint: measure it again: ffnbench compare ")[2]
+    assert "--workers 10" in hint
+    assert "--rounds" not in hint
+    assert call(path, "--exact-only")[0] == 0
+    assert call(saved(path, measured(workers=5, rounds=3)))[0] == 0
+
+
 def test_a_saved_run_is_held_against_the_baseline(call, baseline: Path, tmp_path: Path) -> None:
     """A case that has gone never passes, a new one is told, and so is another workload."""
     run, launch = tmp_path / "run.json", machine()
@@ -273,6 +286,38 @@ def test_a_saved_run_is_held_against_the_baseline(call, baseline: Path, tmp_path
         assert text in out
     code, _, err = call(baseline, saved(run, variants="gelu,relu"))
     assert (code, "is 'gelu', that of the baseline 'relu'" in err) == (2, True)
+
+
+def test_a_saved_run_that_was_interrupted_could_not_finish(call, in_process, baseline: Path, tmp_path: Path) -> None:
+    """130 is an interruption of this very command; a regression counts all the same."""
+    cut = lambda data: data.update(interrupted=True)  # noqa: E731
+    unchanged, slower = saved(tmp_path / "a.json"), saved(tmp_path / "b.json", measured(machine({"swiglu": 1.5})))
+    assert call(baseline, edited(slower, cut))[0] == 1
+    code, _, err = call(baseline, edited(unchanged, cut))
+    assert (code, f"error: {str(unchanged)!r} was interrupted" in err) == (3, True)
+    edited(unchanged, lambda data: data.update(samples=[], measured=[], comparisons=[]))
+    code, out, err = in_process("report", unchanged)
+    assert (code, out, "hint: measure it again: ffnbench compare --variants relu,gelu,swiglu --d" in err) == (
+        3,
+        "",
+        True,
+    )
+
+
+def test_a_baseline_of_counts_is_updated_without_timing(call, in_process, tmp_path: Path) -> None:
+    """What changed is told in numbers for programs; nothing to show is a sentence."""
+    path, report = tmp_path / "counts.json", tmp_path / "report.md"
+    in_process("cost", "relu,swiglu", "--d-model", "64", "-o", path)
+    edited(path, lambda data: data["costs"][1]["cost"].update(params=16128))
+    found = json.loads(call(path, "-f json")[1])
+    assert {(f["metric"], f["before"], f["change"]) for f in found if f["status"] == "REGRESSED"} == {
+        ("params", 16128, 2.0)
+    }
+    launch = machine()
+    assert call(path, "--update", launch=launch)[0] == 0
+    assert not timed(launch)
+    assert call(path, "-o", report)[0] == 0
+    assert report.read_text().splitlines()[2:] == ["12 exact rows are equal; latency was not compared"]
 
 
 def test_a_gate_neither_cries_wolf_nor_sleeps(call, baseline: Path) -> None:

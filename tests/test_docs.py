@@ -201,10 +201,9 @@ def test_links_and_paths_lead_somewhere() -> None:
 
 def test_the_end_of_a_help_has_lines_that_can_be_typed_and_a_place_to_read_on() -> None:
     for name in FILES:
-        told, _, place = described(name).epilog.partition("\n\nMore: ")
-        path, _, heading = place.partition("#")
-        assert heading in headings_of(ROOT / path), place
-        for example in told.splitlines()[1:]:
+        path, _, heading = described(name).docs.partition("#")
+        assert heading in headings_of(ROOT / path), name
+        for example in described(name).examples:
             program, command, *words = shlex.split(example)
             assert (program, command) == ("ffnbench", name)
             built(described(name)).make_context(command, words).close()  # raises for what there is not

@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import math
 import random
+import re
 from dataclasses import replace
 from statistics import median
 
 import pytest
-from exam.machine import Machine, World
+from exam import machine
+from exam.machine import WORLDS, Machine, World
 
+from ffnbench.gate.looks import report_of
 from ffnbench.metrics import LATENCY
 from ffnbench.plan import Plan
 from ffnbench.planning.compare import plan_compare
 from ffnbench.planning.effort import MIN_WORKERS, protocol_of
+from ffnbench.report.tables.lines_below import to_do
 from ffnbench.request import CompareRequest, Effort
-from ffnbench.result import Sample
+from ffnbench.result import Report, Sample, Verdict
 from ffnbench.run.runner import run
 from ffnbench.stats.rounds import Table
 from ffnbench.stats.stopping import FIRST_LOOK, MOST_WORKERS, Pace, Scatter, limit_met, rounds_wanted, scatter
@@ -123,3 +127,42 @@ def test_a_run_ends_at_the_limit_that_it_says(world: World, options: dict, limit
     assert (half <= plan.protocol.precision) == (limit == "precision")
     if limit == "budget":
         assert done.wall_s >= 0.95 * plan.protocol.budget_s
+
+
+def on(world: World, seed: int, *flags: str) -> Report:
+    """What three rows, of which two differ by 1 and 3 %, show on a machine; with the flags of a hint."""
+    given = dict(zip((flag.removeprefix("--") for flag in flags[::2]), flags[1::2], strict=True))
+    rows = "a=relu,b=relu@slowdown=0.01,c=relu@slowdown=0.03"
+    return report_of(Machine(world, plan_of(variants=rows, match="none", **planning_of(given)), seed).run(run))
+
+
+def planning_of(given: dict[str, str]) -> dict[str, float]:
+    """Seconds, and percent, as a command line reads them."""
+    return {name: float(text[:-1]) * (60 if text[-1] == "m" else 1) for name, text in given.items()}
+
+
+@pytest.mark.parametrize("name", ["usual", "quiet"])
+def test_a_budget_that_three_processes_hint_at_decides(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a machine where a call takes so long that a run has three."""
+    monkeypatch.setattr(machine, "SAMPLE_S", 0.5)
+    monkeypatch.setattr(machine, "OPEN_S", 1.0)
+    world = next(world for world in WORLDS if world.name == name)
+    reached = 0
+    for seed in range(4):
+        first = on(world, seed)
+        assert {c.ratio.workers for c in first.comparisons[1:]} == {3}
+        if hint := to_do(first):
+            flags = re.split(" would| may", hint[0])[0].split(" ")
+            typed = on(world, seed, *flags)
+            assert Verdict.UNCLEAR not in {c.verdict for c in typed.comparisons}
+            reached += typed.limit == "precision"
+        else:
+            reached += 1
+    assert reached > 2
+
+
+def test_many_processes_can_show_that_it_is_too_noisy_and_few_can_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    loud = World(name="loud", sample=0.3, layout=0.1)
+    assert to_do(on(loud, 0))[0].startswith("too noisy to decide 2 rows within 30 min")
+    monkeypatch.setattr(machine, "SAMPLE_S", 0.5)
+    assert to_do(on(loud, 0)) == ["--budget 30m may narrow the intervals to about ±1%"]

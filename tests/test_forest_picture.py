@@ -132,7 +132,7 @@ def test_a_busy_row_is_not_drawn_and_an_interrupted_run_says_so(report: Report) 
     figure = ratio_figure(recompute(replace(report, samples=samples, interrupted=True)))
     assert said(figure)[:2] == ["reference", "busy"]
     assert len(marks(figure)) == len(TIMES) - 1
-    assert figure.get_suptitle().endswith("; interrupted")
+    assert figure.get_suptitle().endswith("interrupted")
 
 
 def test_an_interval_that_is_too_wide_hides_no_other_row() -> None:
@@ -152,13 +152,13 @@ def test_rows_of_one_reference_stand_together_under_its_name(report: Report) -> 
     assert [text.get_text() for text in figure.axes[0].get_yticklabels()] == ["relu", "gelu", "glu", "swiglu", "silu"]
     told = [text.get_text() for text in figure.axes[0].texts]
     assert {"relative to relu", "relative to swiglu"} <= set(told)
-    assert figure.axes[0].get_xlabel() == "time relative to the reference [95%]"
+    assert figure.axes[0].get_xlabel() == "time vs the reference [95%]"
 
 
 def test_texts_are_texts_in_svg_and_pdf(report: Report) -> None:
     svg = picture_of(report, ".svg").decode()
     assert re.search(r"<text[^>]*>swiglu</text>", svg)
-    assert "time relative to relu [95%]" in svg
+    assert "time vs relu [95%]" in svg
     pdf = picture_of(report, ".pdf")
     assert b"/Type /Font" in pdf
     assert b"CIDFontType2" in pdf or b"TrueType" in pdf

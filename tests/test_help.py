@@ -6,6 +6,9 @@ import os
 import re
 import subprocess
 import sys
+import zipfile
+from pathlib import Path
+from urllib.request import url2pathname
 
 import pytest
 from conftest import ROOT
@@ -22,13 +25,32 @@ def test_every_flag_is_shown_whole_and_no_line_of_ours_is_too_long(in_process, m
         _, text, _ = in_process(*command.split(), "--help-all" if command else "--help")
         assert len(re.findall(r"^  (?:-\w, )?--", few, re.MULTILINE)) <= 22, command
         assert few.count("\n  ffnbench ") >= 3, command
-        assert max(map(len, few.splitlines())) <= 80, command  # examples among them
+        told, _, _ = few.partition("\nMore: ")  # an address is as long as it is
+        assert max(map(len, told.splitlines())) <= 80, command  # examples among them
         for param in built(described(command)).params if command else ():
             for name in (param.opts[0], *param.secondary_opts[:1]) if param.param_type_name == "option" else ():
                 assert re.search(rf"(?<![\w-]){re.escape(name)}(?![\w-])", text), (command, name)
         told = text.partition("\nExamples:")[0]  # an example is as long as it is
         assert max(map(len, told.splitlines())) <= columns, command
         assert not re.search(r"\\|\{|<bool>", told), command
+
+
+def test_a_wheel_brings_the_pages_that_its_help_names(tmp_path: Path) -> None:
+    """Built, and laid into a folder that was empty: what an installer does with a wheel of Python alone."""
+    builders = pytest.importorskip("hatchling.builders.wheel")
+    (wheel,) = builders.WheelBuilder(str(ROOT)).build(directory=str(tmp_path), versions=["standard"])
+    home = tmp_path / "an empty folder"
+    zipfile.ZipFile(wheel).extractall(home)
+    code = "from ffnbench.cli.app import FILES, run\nrun(['--help'])\nfor name in FILES: run([name, '--help'])"
+    done = subprocess.run([sys.executable, "-c", code], env={**os.environ, "PYTHONPATH": str(home)},
+                          capture_output=True, text=True, cwd=home)  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    pages = [Path(url2pathname(path)) for path in re.findall(r"^More: file://([^#\s]+)", done.stdout, re.MULTILINE)]
+    assert len(pages) == len(FILES) + 1
+    for page in pages:
+        assert page.is_relative_to(home)
+        for shown in re.findall(r"!\[[^]]*\]\(([^)]+)\)", page.read_text(encoding="utf-8")):
+            assert (page.parent / shown).is_file(), shown
 
 
 @pytest.fixture

@@ -317,7 +317,7 @@ def test_a_path_that_cannot_be_written_is_told(report, tmp_path: Path) -> None:
 
 def test_a_plot_is_a_figure(report) -> None:
     figure = report.plot()
-    assert "relative to relu" in figure.axes[0].get_xlabel()
+    assert "time vs relu" in figure.axes[0].get_xlabel()
     assert any("gelu" in text.get_text() for text in figure.axes[0].get_yticklabels())
 
 

@@ -201,5 +201,14 @@ def test_progress_goes_from_nothing_to_all_with_a_time_left() -> None:
     assert done == sorted(done)
     assert (done[0], done[-1]) == (0, 1)
     assert events[-1].text == "process 3/3  round 4/4"
+
+
+def test_a_worker_in_the_place_of_a_lost_one_has_its_number() -> None:
+    events: list = []
+    launch = FakeLaunch(trouble={("sample", "gelu"): lost("crash")})
+    run(plan_of(), on_progress=events.append, launch=launch)
+    shown = dict.fromkeys(event.text.partition("  ")[0] for event in events)
+    assert len(launch.workers) > 3
+    assert list(shown) == ["starting", "process 1/3", "process 2/3", "process 3/3"]
     assert events[-1].eta_s is not None
     assert events[0].eta_s is None

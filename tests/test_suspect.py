@@ -85,7 +85,7 @@ def test_it_is_a_red_cell_with_its_reason_and_no_figure(since: int) -> None:
     table = compare_table(report)
     row = {column.title: cell for column, cell in zip(table.columns, table.rows[1], strict=True)}
     assert (row["verdict"].text, row["verdict"].style) == ("suspect", "red")
-    assert (row["latency"].text, row["vs relu"].text) == ("-", "-")
+    assert (row["latency"].text, row["time vs relu"].text) == ("-", "-")
     assert "gelu: gelu said no" in table.summary
     assert report.comparison("gelu") is None
     record = case_records(report)[1]

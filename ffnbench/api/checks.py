@@ -102,7 +102,7 @@ def _look_again(
     where its file defines it.
     """
     if request.current is not None:
-        return _look_at_saved(before, load(request.current), policy, request)
+        return _look_at_saved(before, _saved(request.current), policy, request)
     refuse_at_once(before.plan)
     with world.MACHINE.prober(before.plan.protocol.timeout_s) as prober:
         refuse_reached(own, request.baseline, prober.home)
@@ -124,6 +124,12 @@ def _look_again(
 
     tell_wait(sink, prepared.plan, budget=request.budget)
     return look_back(before, policy, request.budget, measured)
+
+
+def _saved(path: str) -> ShownReport:
+    """A run that was saved; one that was interrupted then has stopped: nobody interrupts this command."""
+    now = load(path)
+    return replace(now, interrupted=False, stopped=f"{path!r} was interrupted") if now.interrupted else now
 
 
 def _look_at_saved(before: ShownReport, now: ShownReport, policy: Policy, request: CheckRequest) -> Look:

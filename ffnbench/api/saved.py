@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ffnbench.api.preparing import NULL_SINK
+from ffnbench.errors import Unfinished
+from ffnbench.gate.baseline import made_anew
 from ffnbench.report.files.store import load as load_report
 from ffnbench.report.output import NullSink
 from ffnbench.report.shown_report import ShownReport, as_shown, difference, recompute
@@ -23,6 +25,8 @@ def report(path: str, sink: NullSink = NULL_SINK) -> tuple[ShownReport, str]:
     """A saved run again; and what to say where the file's own figures are others."""
     stored = load(path)
     sink.known(stored)
+    if stored.interrupted and not stored.samples:
+        raise Unfinished(f"{path!r} was interrupted before anything was measured", made_anew(path, stored))
     fresh = recompute(stored)
     sink.show(lambda: report_view(fresh).ending(0))  # whatever it ended with: it can be shown
     return fresh, difference(stored, fresh)

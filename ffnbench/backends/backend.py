@@ -71,7 +71,7 @@ def _own(module: nn.Module, spec: ImportedSpec) -> nn.Module:
     if spec.like is not None:
         if any(isinstance(part, nn.Dropout) and part.p for part in module.modules()):
             raise Unsupported(f"{spec.target} has dropout, which {spec.like.name} would leave out")
-        error = relative_error(output_of(module, x), reference_output(ours, x))
+        error = relative_error(output_of(module, x.clone()), reference_output(ours, x))
         if not error <= tolerance_of(x.dtype):
             raise Unsupported(f"{spec.target} is not like {spec.like.name}: its output differs by {error:.1e}")
     return ours.requires_grad_()  # to be trained as any other

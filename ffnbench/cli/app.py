@@ -18,7 +18,7 @@ from typer.core import TyperGroup
 
 from ffnbench import __version__
 from ffnbench.cli.commands import CONTEXT, FILES, built, described, with_dashes
-from ffnbench.cli.help import PLACE, write_examples, write_options
+from ffnbench.cli.help import write_end, write_options
 from ffnbench.errors import (
     EXIT_INTERRUPTED,
     EXIT_UNFINISHED,
@@ -28,23 +28,26 @@ from ffnbench.errors import (
     termination_as_interruption,
     want_of_files,
 )
+from ffnbench.files import content_of
 from ffnbench.names import hint_for
+from ffnbench.request import EXAMPLES, spelling
 from ffnbench.streams import hush, prepare
 
 INTERRUPTED = "interrupted before the answer was complete"
 NO_MEMORY = "there is not enough memory"
 NO_FILES = "too many files are open: a process may not have more here"
 OWN = ("--help", "-h", "--version", "-V", "--install-completion", "--show-completion")  # flags without a command
-EXAMPLES = (
-    """Examples:
-  ffnbench compare relu gelu swiglu --d-model 768
-  ffnbench cost --preset llama3-8b
-  ffnbench list variants
-
-More: """
-    + PLACE
-    + "README.md"
+EXAMPLES_OF_ALL = (
+    "ffnbench compare relu gelu swiglu --d-model 768",
+    "ffnbench cost --preset llama3-8b",
+    "ffnbench list variants",
 )
+ALSO = {  # what others call a command
+    **dict.fromkeys(("bench", "benchmark", "measure", "run", "time"), "compare"), "version": "--version",
+    **dict.fromkeys(("count", "flops", "params"), "cost"), "plot": "plot-activations", "models": "list presets",
+    **dict.fromkeys(("diff", "show"), "report"), **dict.fromkeys(("devices", "doctor", "info"), "env"),
+}  # fmt: skip
+UNNEEDED = {"warmup", "iters", "num_iters", "iterations", "n", "number", "repeat", "repeats", "reps", "steps", "trials"}
 
 
 class Commands(TyperGroup):
@@ -62,7 +65,7 @@ class Commands(TyperGroup):
         write_options(self, ctx, formatter)
 
     def format_epilog(self, ctx: Any, formatter: Any) -> None:
-        write_examples(self, formatter)
+        write_end(formatter, EXAMPLES_OF_ALL, "README.md")
 
 
 app = typer.Typer(
@@ -71,7 +74,6 @@ app = typer.Typer(
     rich_markup_mode=None,
     context_settings=CONTEXT,
     help="Build any Transformer FFN from flags, count it exactly, measure it honestly.",
-    epilog=EXAMPLES,
 )
 
 
@@ -114,6 +116,10 @@ def _command_meant(name: str, words: Sequence[str]) -> str:
     from ffnbench.report.tables.listing import LISTINGS
 
     behind, typed = words[1:], shlex.join(words)
+    if name in ALSO and behind and os.path.isfile(behind[0]):
+        return _command_meant(behind[0], behind)
+    if name in ALSO:
+        return f"`ffnbench {shlex.join([*ALSO[name].split(), *behind])}`"
     if name == "help":
         return f"`ffnbench {behind[0]} --help`" if behind and behind[0] in FILES else "`ffnbench --help`"
     for word in behind:
@@ -121,8 +127,9 @@ def _command_meant(name: str, words: Sequence[str]) -> str:
             return f"the command comes first: `ffnbench {shlex.join([word, *(w for w in words if w != word)])}`"
     if name in LISTINGS:
         return f"`ffnbench list {name}`"
-    if os.path.isfile(words[0]):
-        return f"`ffnbench report {typed}` shows a saved run; a model's config.json: `ffnbench inspect {words[0]}`"
+    if os.path.isfile(words[0]) and words[0].endswith(".json"):
+        config = b'"model_type"' in content_of(words[0])
+        return f"`ffnbench {'inspect' if config else 'report'} {typed}` shows it"
     if words[0] in PRESETS:
         return f"`ffnbench inspect {words[0]}` counts it, `ffnbench compare {typed}` measures its FFN"
     if name.startswith("-") or all(is_variant(one) for one in words[0].split(",")):
@@ -174,15 +181,21 @@ def _usage_error(problem: Any) -> int:
     command = problem.ctx.command_path if problem.ctx else "ffnbench"
     message = " ".join(told.split()).rstrip(".")
     more = "it takes no further names; " if "unexpected extra argument" in message else ""
-    more += _flag_elsewhere(str(getattr(problem, "option_name", "")))
+    option = str(getattr(problem, "option_name", ""))
+    if "requires an argument" in message:
+        more = "".join(f"for example {option} {EXAMPLES[name]}; " for name in EXAMPLES if spelling(name) == option)
+    elif option:
+        more = _flag_elsewhere(option, command.split()[-1])
     return complain(message[:1].lower() + message[1:], f"{more}`{command} --help` shows what there is", EXIT_USAGE)
 
 
-def _flag_elsewhere(option: str) -> str:
-    """Where a flag is that a command has not: in another one, or as a key of a variant."""
+def _flag_elsewhere(option: str, command: str) -> str:
+    """What there is for a flag that a command has not: another command, a key of a variant, or no need of it."""
     from ffnbench.planning.keys import KEYS
 
     field = option.lstrip("-").replace("-", "_")
+    if field in UNNEEDED and command in FILES and "budget" in described(command).named:
+        return "it warms up, and finds out how often to repeat; --budget 30s limits its time; "
     if found := [name for name in FILES if field in described(name).named]:
         return f"`ffnbench {found[0]}` has it; "
     return next((f"it is a key of a variant, as in {key.example}; " for key in KEYS if field and key.name == field), "")

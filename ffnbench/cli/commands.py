@@ -18,7 +18,7 @@ from typer.core import TyperArgument, TyperCommand
 
 from ffnbench.cli.completing import completer
 from ffnbench.cli.defaults import Settings, found_settings, noted
-from ffnbench.cli.help import PLACE, meaning, write_examples, write_options
+from ffnbench.cli.help import meaning, write_end, write_options
 from ffnbench.cli.words import as_meant, spellings
 from ffnbench.errors import FfnbenchError
 from ffnbench.planning.fields import Typed, flag_of, kind_of, read, takes_list
@@ -45,11 +45,12 @@ CONTEXT = {
 
 @dataclass(frozen=True, kw_only=True)
 class Described:
-    """A command before it is built: the function of bundles, and the end of its help."""
+    """A command before it is built: the function of bundles, and what ends its help: examples, and a page."""
 
     name: str
     function: Callable[..., int]
-    epilog: str
+    examples: tuple[str, ...]
+    docs: str
 
     @property
     def help(self) -> str:
@@ -77,10 +78,9 @@ _REGISTERED: dict[str, Described] = {}
 
 def command(name: str, *examples: str, docs: str) -> Callable[[Callable[..., int]], Callable[..., int]]:
     """Register a function of bundles as the command of that name: with what can be typed, and where more is said."""
-    epilog = "\n".join(["Examples:", *(f"  {line}" for line in examples), "", f"More: {PLACE}{docs}"])
 
     def register(function: Callable[..., int]) -> Callable[..., int]:
-        _REGISTERED[name] = Described(name=name, function=function, epilog=epilog)
+        _REGISTERED[name] = Described(name=name, function=function, examples=examples, docs=docs)
         return function
 
     return register
@@ -115,7 +115,7 @@ class Command(TyperCommand):
         write_options(self, ctx, formatter, every=bool(ctx.obj))
 
     def format_epilog(self, ctx: Any, formatter: Any) -> None:
-        write_examples(self, formatter)
+        write_end(formatter, self.described.examples, self.described.docs)
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Take the words apart, and leave out what Typer would do with them: its pydantic takes a third of a start."""
@@ -188,7 +188,7 @@ def built(one: Described) -> Command:
     stand_in.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     stand_in.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     alone = typer.Typer(add_completion=False, rich_markup_mode=None)
-    alone.command(one.name, cls=Command, help=one.help, epilog=one.epilog, context_settings=CONTEXT)(stand_in)
+    alone.command(one.name, cls=Command, help=one.help, context_settings=CONTEXT)(stand_in)
     made: Any = typer.main.get_command(alone)
     made.described = one
     return made  # type: ignore[no-any-return]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import Field
+from pathlib import Path
 from typing import Any
 
 from typer.core import TyperArgument
@@ -26,7 +27,6 @@ from ffnbench.request import (
 PANELS = (
     ARGUMENTS, SIDES, MODEL, WIDTHS, ATTENTION, CURVES, WORKLOAD, LIMITS, MEASURING, EFFORT, OUTPUT, "Options",
 )  # fmt: skip
-PLACE = ""  # the address that the docs are published at, with a slash behind it; until then their paths in a checkout
 FEW = 16  # so many flags are shown at once; of more, those that few people use stand in --help-all alone
 RARE = {
     "absolute", "across_machines", "allow_mismatch", "base_env", "base_source", "bias", "cache", "causal",
@@ -48,9 +48,18 @@ def meaning(field: Field[Any]) -> str:
     return f"{how.help} [default: {shown}{'s' if how.metavar == 'TIME' else ''}]"
 
 
-def write_examples(command: Any, formatter: Any) -> None:
+def page_of(path: str) -> str:
+    """The URL of a page beside the code that runs, in a wheel as in a checkout: of this version, and offline."""
+    name, mark, heading = path.partition("#")
+    package = Path(__file__).parents[1]
+    beside = package if (package / "docs").is_dir() else package.parent
+    return f"{(beside / name).as_uri()}{mark}{heading}"
+
+
+def write_end(formatter: Any, examples: Sequence[str], docs: str) -> None:
     """The end of a help, its lines as they are: they are copied."""
-    formatter.write(f"\n{command.epilog}\n")
+    lines = ["Examples:", *(f"  {line}" for line in examples), "", f"More: {page_of(docs)}"]
+    formatter.write("\n" + "\n".join(lines) + "\n")
 
 
 def write_options(command: Any, ctx: Any, formatter: Any, *, every: bool = True) -> None:

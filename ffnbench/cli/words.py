@@ -14,6 +14,11 @@ from ffnbench.units import SECONDS
 
 Flags = Mapping[str, Field[Any]]
 NUMBER = re.compile(r"\d[\w.]*")
+MEANT = {  # a flag that says its value, and the words between two names
+    **dict.fromkeys(("--fp16", "--half"), "--dtype=float16"), "--bf16": "--dtype=bfloat16", "--cpu": "--device=cpu",
+    **dict.fromkeys(("--gpu", "--cuda"), "--device=cuda"), "--csv": "--format=csv",
+    **dict.fromkeys(("--train", "--training", "--backward"), "--mode=train"), "vs": "", "vs.": "", "versus": "",
+}  # fmt: skip
 SWITCHES = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
 
 
@@ -31,6 +36,9 @@ def as_meant(words: Sequence[str], fields: Mapping[str, Field[Any]]) -> list[str
     rest = list(words)
     while rest:
         word = rest.pop(0)
+        if (meant := MEANT.get(word)) is not None and (not meant or meant.partition("=")[0] in flags):
+            rest = [*filter(None, [meant]), *rest]
+            continue
         if word == "--":
             return [*found, word, *rest]
         name, equals, value = word.partition("=")

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from math import inf, nextafter
 from typing import Any
 
-from ffnbench.errors import FfnbenchError, Unsupported
+from ffnbench.errors import FfnbenchError, Raised
 from ffnbench.ffn.spec import LIKE, ImportedSpec, Scalar
 from ffnbench.names import did_you_mean
 from ffnbench.targets import one_line, resolve
@@ -71,7 +71,7 @@ def build_imported(spec: ImportedSpec) -> Any:
         raise FfnbenchError(f"{spec.target}: {problem.message}", problem.hint) from problem
     except Exception as problem:
         shown = ", ".join(f"{k}={v if isinstance(v, int | float | str) else '...'}" for k, v in arguments.items())
-        raise Unsupported(
+        raise Raised(
             f"{spec.target}({shown}) raised {one_line(problem)}", "set or override arguments with @name=value"
         ) from problem
     if not isinstance(module, nn.Module):

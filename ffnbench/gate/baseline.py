@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import shlex
+from dataclasses import replace
 
 from ffnbench.errors import FfnbenchError
 from ffnbench.gate.decision import EXACT, SECONDS, Policy, exact_value, parse_tolerances
@@ -16,14 +17,18 @@ from ffnbench.result import Environment, FailureKind, Report
 from ffnbench.stats.rounds import table_of
 from ffnbench.units import counted, percent, read_share
 
-FEWEST_WORKERS = 2  # for an interval
+FEWEST_WORKERS = 5  # of a run in a baseline for time
+BETTER = {"workers": 2 * FEWEST_WORKERS, "rounds": None, "quick": False, "precision": None, "budget": None}
 
 
 def policy_for(before: Report, request: CheckRequest) -> Policy:
     """The policy of a check; raises FfnbenchError for what is no usable baseline, or no usable policy for it."""
     for number, run in enumerate(before.runs, start=1):
         told = f"run {number} of {request.baseline!r}, of {run.created}," if before.repeats else repr(request.baseline)
-        _refuse_run(told, run, 'take it out of "repeats"' if number > 1 else made_anew(request.baseline, before))
+        without = 'take it out of "repeats"' if number > 1 else ""
+        _refuse_run(told, run, without or made_anew(request.baseline, before))
+        if not request.exact_only and (few := too_few(run)):
+            raise FfnbenchError(f"{told} {few}", without or made_anew(request.baseline, before, **BETTER))
     labels = [case.label for case in before.plan.shown]
     policy = Policy(
         tolerances=parse_tolerances(request.tolerance, labels),
@@ -104,11 +109,12 @@ def of_another_method(path: str, run: Report) -> str:
     return f"{told}; {made_anew(path, run)}"
 
 
-def made_anew(path: str, run: Report) -> str:
-    """The command that makes a run anew; older files know their plan alone."""
-    match run.plan.request:
+def made_anew(path: str, run: Report, **other: object) -> str:
+    """The command that makes a run anew, with other values of the flags that it has; older files know no command."""
+    asked = run.plan.request
+    match asked and replace(asked, **{name: value for name, value in other.items() if hasattr(asked, name)}):  # type: ignore[arg-type]
         case CompareRequest() as asked:
-            command = command_line("compare", asked, always=("variants",))
+            command = command_line("compare" if run.environment else "cost", asked, always=("variants",))
         case BlockRequest() as asked:
             command = command_line("block", asked, always=("variants",))
         case TimingRequest() as asked:
@@ -130,10 +136,16 @@ def _refuse_run(told: str, run: Report, hint: str) -> None:
     for case in run.plan.shown:
         if case.label not in {sample.case for sample in latencies}:
             raise FfnbenchError(f"{told} has no samples of {case.label!r}", hint)
-    if len({sample.worker for sample in latencies}) < FEWEST_WORKERS:
-        raise FfnbenchError(f"{told} was measured in one process, which gives no interval", hint)
     if lacking := table_of(run).without_quiet():
         raise FfnbenchError(f"{told} was measured on a busy machine: no undisturbed round of {lacking[0]!r}", hint)
+
+
+def too_few(run: Report) -> str:
+    """Why the interval of a run may be luck; nothing where it is not."""
+    table = table_of(run)
+    known = min((len(table.row(label).clean) for label in table.labels), default=FEWEST_WORKERS)
+    told = f"has {known} undisturbed process{'es' * (known != 1)}, and fewer than {FEWEST_WORKERS} may agree by chance"
+    return told if known < FEWEST_WORKERS else ""
 
 
 def _refuse_unresolvable(before: Report, policy: Policy, budget: float) -> None:
@@ -148,5 +160,5 @@ def _refuse_unresolvable(before: Report, policy: Policy, budget: float) -> None:
         f"{budget:g} s and a baseline of {counted(len(before.runs), 'run')} can't check {row.case!r} to {tolerance}: "
         f"even unchanged code is only known to about +-{half}",
         f"{would_do}, a longer --budget, more runs in the baseline (--append) or a more precise baseline "
-        f"(--precision {100 * row.tolerance / FINEST_PART:.2g}); `ffnbench ab` measures both sides in one run",
+        f"(--precision {100 * row.tolerance / FINEST_PART:.2g}); `ffnbench ab --help` measures both sides in one run",
     )

@@ -60,6 +60,13 @@ class Finding:
     change: Estimate | None = None
     reason: str = ""
 
+    @property
+    def ratio(self) -> float | None:
+        """The change without its interval, of an exact metric too; None from nothing, or to what is not known."""
+        if self.change is not None:
+            return self.change.value
+        return self.now / self.before if self.before and self.now is not None else None
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checked:
@@ -244,7 +251,9 @@ def latency_findings(past: Past, now: Report, policy: Policy, confidence: float 
     """
     before, slack, found = past.report, control_slack(now), []
     if not policy.across_machines and kind(before.environment) != kind(now.environment):
-        return incomparable(before, policy, "another kind of machine: measure both versions in one job (`ffnbench ab`)")
+        return incomparable(
+            before, policy, "another kind of machine: measure both versions in one job (`ffnbench ab --help`)"
+        )
     for row, history in past.rows.items():
         if why := _fed_otherwise(before.plan, now.plan, row[0]):
             found.append(_finding(*row, Status.INCOMPARABLE, policy, reason=why))

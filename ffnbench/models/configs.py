@@ -6,6 +6,7 @@ since transformers itself may have the answer.
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -34,6 +35,9 @@ def read_file(path: str) -> tuple[Config, str]:
         raise FfnbenchError(f"{str(file)!r} is not JSON: {problem}", "give the config.json of a model") from problem
     if not isinstance(data, dict):
         raise FfnbenchError(f"{str(file)!r} holds no object", "a config.json begins with {")
+    if "schema" in data and "plan" in data:
+        told = f"`ffnbench report {shlex.quote(str(file))}` shows it"
+        raise FfnbenchError(f"{str(file)!r} is a saved run, and no config of a model", told)
     return data, str(file)
 
 

@@ -242,7 +242,7 @@ ALSO = {  # other names of the very same sizes, as `plain_name` has them; furthe
     "mixtral-8x7b-v0.1"), "deepseek-v3": ("deepseek-r1",), "vit-b16": ("vit-base-patch16-224", "vit"),
     "apertus-8b": ("apertus-8b-2509",),
 }  # fmt: skip
-_TUNED = re.compile(r"[-_ ]?(instruct|chat|hf|it)\b")
+_TUNED = re.compile(r"[-_ ]?(?<![a-z])(instruct|chat|hf|it)\b")
 _NOT_BETWEEN_DIGITS = re.compile(r"(?<!\d)-|-(?!\d)")
 
 

@@ -117,7 +117,7 @@ def attentions_of(
     spec = attention_of(request, d_model, group)
     seen = [sight for sight in group.seen if not sight.other] if group else [Sight(count=1)]
     if not seen and group:
-        raise FfnbenchError(uncounted(group), "`ffnbench inspect` counts its FFNs")
+        raise FfnbenchError(uncounted(group), f"`ffnbench inspect {request.preset}` counts its FFNs")
     return [(replace(spec, window=sight.window), sight.count if len(seen) > 1 else None) for sight in seen]
 
 

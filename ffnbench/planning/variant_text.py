@@ -17,9 +17,9 @@ from ffnbench.ffn.spec import HF, LIKE, FFNSpec, Gate, HFSpec, ImportedSpec, Sca
 from ffnbench.ffn.variants import GATED
 from ffnbench.models.model import ModelSpec, OwnMLP
 from ffnbench.models.presets import PRESETS, as_text, variant_keys
-from ffnbench.names import choose, hint_for, normalise
+from ffnbench.names import choose, hint_for, near, normalise
 from ffnbench.plan import OWN, Arm, Backend, Note, NoteKind, values_of
-from ffnbench.planning.keys import ARM_KEYS, SPEC_KEYS, WORKLOAD_KEYS, Keys, limit_of, number
+from ffnbench.planning.keys import ARM_KEYS, KEYS, SPEC_KEYS, WORKLOAD_KEYS, Keys, limit_of, number
 
 KEY_HINT = "a key is written @KEY=VALUE, e.g. swiglu@d_ff=2048"
 COMPILE_KEYS = ("compile", "freeze")  # how it is compiled: where no backend is named, that is what they mean
@@ -157,6 +157,8 @@ def _form(name: str) -> tuple[str, Gate, tuple[Note, ...], Keys]:
         return activation.name, Gate.NONE, _notes(name, activation.name, activation.note), {}
     if len(parts := re.split(r"[\s;+|/]+", name)) > 1 and all(part in ACTIVATIONS or part in GATED for part in parts):
         raise FfnbenchError(f"unknown variant {name!r}", f"a list has commas: {','.join(parts)}")
+    if hint := _of_code(name):
+        raise FfnbenchError(f"{name!r} names no class or function", hint)
     if re.search(r"[():\[\]]", name):
         raise FfnbenchError(f"unknown variant {name!r}", KEY_HINT)
     if "/" in name or name.endswith(".json"):
@@ -165,7 +167,23 @@ def _form(name: str) -> tuple[str, Gate, tuple[Note, ...], Keys]:
         raise FfnbenchError(f"{name!r} is a backend and no variant", "a key names one; --backend takes a list")
     known = ACTIVATIONS.spellings() + GATED.spellings() + [f"{a}_glu" for a in ACTIVATIONS.names()] + PRESETS.names()
     every = "`ffnbench list variants` shows all; your own code is package.module:Attr or path/to/file.py:Attr"
+    if name.isdigit():
+        every = f"a number is the value of a flag, such as --d-model {name}"
+    elif key := next((key for key in KEYS if key.name == name), None):
+        every = f"it is a key of a variant, as in {key.example}"
+    elif set(near(name, known)) & set(PRESETS.names()):
+        every = "`ffnbench list presets` shows all models"
     raise FfnbenchError(f"unknown variant {name!r}", hint_for(name, known, every))
+
+
+def _of_code(name: str) -> str:
+    """How code is named whose file alone was, or with dots; "" for what is not of code."""
+    source, _, attr = name.rstrip(":").partition("::")
+    if source.endswith(".py"):
+        return f"say which of the file: {source}:{attr or 'NAME'}"
+    if "." in name and not name.endswith(".json") and all(part.isidentifier() for part in name.split(".")):
+        return f"its name stands behind a colon: {':'.join(name.rsplit('.', 1))}"
+    return ""
 
 
 def _notes(typed: str, canonical: str, note: str) -> tuple[Note, ...]:
@@ -258,7 +276,7 @@ def module_spec(variant: Variant, d_model: int, d_ff: int) -> ImportedSpec:
 
 
 ELSEWHERE = {
-    LIKE: "it says what code of yours computes: @like=swiglu",
+    LIKE: "it says what code of yours computes, as in mlp.py:MLP@like=swiglu; forms stand in a list: relu,swiglu",
     "d_model": "it is not of one variant but of all: --d-model 512,1024 makes a group of each",
 }
 

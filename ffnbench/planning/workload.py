@@ -123,11 +123,12 @@ def _routing(asked: Scalar, variant: Variant) -> str | None:
 
 def device_of(text: str) -> str:
     """A device by name; raises FfnbenchError for what is none."""
-    kind, colon, _ = text.lower().partition(":")
-    if kind not in DEVICES or (colon and not _NUMBERED.fullmatch(text.lower())):
+    text = re.sub("^gpu\\b", "cuda", text.lower())
+    kind, colon, _ = text.partition(":")
+    if kind not in DEVICES or (colon and not _NUMBERED.fullmatch(text)):
         every = "devices: auto, cpu, cuda (NVIDIA's and AMD's GPUs), cuda:0"
         raise FfnbenchError(f"unknown device {text!r}", hint_for(kind, DEVICES, every))
-    return text.lower()
+    return text
 
 
 # Lists: each combination of values is a group

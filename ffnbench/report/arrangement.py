@@ -81,7 +81,9 @@ def key_of(name: str, table: TextTable, records: Sequence[Record]) -> str:
     )
 
 
-def arranged(table: TextTable, records: Sequence[Record], how: Arrangement) -> tuple[TextTable, list[Record]]:
+def arranged(
+    table: TextTable, records: Sequence[Record], how: Arrangement, *, counted: bool = False
+) -> tuple[TextTable, list[Record]]:
     """The table and the records in the order and with the columns that were asked for.
 
     A column that the table lacks is made of the records where these are of its rows; a table above that has none of
@@ -96,6 +98,9 @@ def arranged(table: TextTable, records: Sequence[Record], how: Arrangement) -> t
     if how.sort:
         name, down = how.by
         key = key_of(name, table, records)
+        if counted and all(record.get(key, name) is None for record in records):
+            told = f"--sort {how.sort}: nothing here has that, as it is counted and not measured"
+            raise FfnbenchError(told, "`ffnbench compare` measures; `ffnbench cost --sort params` sorts by a count")
         table = _sorted(table, key, down, of_row)
         above = tuple(_sorted(each, key, down, {}) for each in table.above)
         table = replace(table, above=above)

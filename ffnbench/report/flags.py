@@ -40,7 +40,7 @@ class Written:
 
     out: tuple[str, ...] = flag(
         (), "Write a file (.png, .svg, .pdf, .csv; default: activations.png), or all of them into a folder/. "
-        "Repeatable.", OUTPUT, "PATH", short="-o")  # fmt: skip
+        "Repeatable.", OUTPUT, "PATH", short="-o", also=("--output",))  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,7 +48,12 @@ class Kept(Shown):
     """How an answer is shown and written where nothing is measured."""
 
     out: tuple[str, ...] = flag(
-        (), "Write a file (.csv, .json, .md), or all of them into a folder/. Repeatable.", OUTPUT, "PATH", short="-o"
+        (),
+        "Write a file (.csv, .json, .md), or all of them into a folder/. Repeatable.",
+        OUTPUT,
+        "PATH",
+        short="-o",
+        also=("--output",),
     )
 
 
@@ -56,7 +61,7 @@ class Kept(Shown):
 class Reported(Arranged, Kept):
     """How a saved run is shown and written."""
 
-    out: tuple[str, ...] = flag((), WITH_PICTURES, OUTPUT, "PATH", short="-o")
+    out: tuple[str, ...] = flag((), WITH_PICTURES, OUTPUT, "PATH", short="-o", also=("--output",))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,7 +94,7 @@ class Output(Quiet, Kept):
 class MeasuredOutput(Arranged, Output):
     """How what was measured is shown and written."""
 
-    out: tuple[str, ...] = flag((), WITH_PICTURES, OUTPUT, "PATH", short="-o")
+    out: tuple[str, ...] = flag((), WITH_PICTURES, OUTPUT, "PATH", short="-o", also=("--output",))
     resume: bool = flag(False, "Go on with the file of -o: what it has of these groups is not measured again.", EFFORT)
 
 
@@ -100,7 +105,7 @@ class CheckOutput(Output):
     format: str = flag("table", "On stdout: table, markdown, csv, json or github.", OUTPUT, "NAME", short="-f")
     out: tuple[str, ...] = flag(
         (), "Write a file (.xml, .md, .json, .csv), or all of them into a folder/. Repeatable.", OUTPUT, "PATH",
-        short="-o")  # fmt: skip
+        short="-o", also=("--output",))  # fmt: skip
     export: tuple[str, ...] = flag((), "bencher or github-action-benchmark. Repeatable.", OUTPUT, "NAME[=PATH]")
     on_unclear: str = flag("pass", "Exit 0 (pass) or 4 (fail) where the run can't tell.", LIMITS, "pass|fail")
 

@@ -100,7 +100,9 @@ def report_view(report: Report, how: Arrangement = AS_IT_COMES) -> View:
         raise Interrupted("interrupted before anything was measured")
     reading = reading_of(report)
     table, records = (
-        (reading.table(report), None) if not how else arranged(reading.table(report), reading.records(report), how)
+        (reading.table(report), None)
+        if not how
+        else arranged(reading.table(report), reading.records(report), how, counted=not report.environment)
     )
     view = view_of(
         table,

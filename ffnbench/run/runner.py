@@ -251,7 +251,7 @@ class _Runner:
     def _open(self, worker: Worker, label: str, index: int) -> None:
         """Build and warm up a case in this worker; what compiling and packing took are samples of their own."""
         doing, known = DOING.get(self.plan.case(label).workload.backend, "opening"), self._known[label]
-        self._tell(f"{self._which(index)}  {doing} {label}")
+        self._tell(f"{self._which}  {doing} {label}")
         request = {"do": "open", "label": label, "calls": known.calls, "checked": known.calls is not None,
                    "weights": self.weights}  # fmt: skip
         opened = self._try(worker, label, request)
@@ -304,7 +304,7 @@ class _Runner:
                 self.roofs.sample(partial(self._ask_of_reference, worker), label, place.at(number))
             elif (found := self._sample(worker, place, label, number)) is not None:
                 clean[label] = found
-        self._tell(f"{self._which(place.worker)}  round {place.round + 1}/{self.schedule.rounds}", place.round + 1)
+        self._tell(f"{self._which}  round {place.round + 1}/{self.schedule.rounds}", place.round + 1)
         return clean
 
     def _sample(self, worker: Worker, place: _Place, label: str, order: int) -> bool | None:
@@ -445,9 +445,10 @@ class _Runner:
         else:
             self.found.note(label, f"process {index + 1} was lost: {lost}")
 
-    def _which(self, index: int) -> str:
+    @property
+    def _which(self) -> str:
         workers = "" if self.plan.protocol.precision is not None else f"/{self.plan.protocol.workers}"
-        return f"process {index + 1}{workers}"
+        return f"process {self.schedule.whole + 1}{workers}"  # one that was lost is made up for
 
     def _tell(self, text: str, round_: int = 0) -> None:
         self.on_progress(self.schedule.progress(round_, text))

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import queue
+import shlex
 import shutil
 import signal
 import subprocess
@@ -242,7 +243,8 @@ def folder_of(arm: Arm) -> Path | None:
         return None
     folder = Path(os.path.expanduser(arm.source)).absolute()
     if not os.path.isdir(folder):  # a name too long is none either
-        raise FfnbenchError(f"there is no folder {arm.source!r}", "@source= is a checkout of your code")
+        made = f"`git worktree add {shlex.quote(arm.source)} HEAD~1` makes a checkout there, of the last commit but one"
+        raise FfnbenchError(f"there is no folder {arm.source!r}", f"is the path right? {made}")
     return folder
 
 

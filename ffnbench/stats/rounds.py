@@ -19,7 +19,7 @@ from ffnbench.plan import Plan
 from ffnbench.result import POWER_CAP, Estimate, Report, Run, Sample
 from ffnbench.stats.interval import CONFIDENCE, Mean, Value, mean_of
 
-CPUS_TAKEN, CLOCKS_HELD = "other processes used the CPUs", "the device's clocks were throttled"
+CPUS_TAKEN, CLOCKS_HELD = "threads waited for a CPU", "the device's clocks were throttled"
 WAITED = 0.03  # quiet samples wait 0.3 % (median), those beside a spinner 77 %; 1 % gives the same rows
 FEWEST_CLEAN = 4  # a worker with fewer clean rounds says nothing
 ENOUGH_CLEAN = 0.5  # of a row's rounds: with fewer, what is not decided is not for want of rounds

@@ -22,6 +22,7 @@ from ffnbench.stats.interval import (
     UNKNOWN,
     Mean,
     Part,
+    student,
     variance,
     whole,
 )
@@ -131,6 +132,15 @@ def looks() -> tuple[int, ...]:
     while found[-1] < MOST_WORKERS:
         found.append(max(found[-1] + 1, found[-1] * 5 // 4))
     return tuple(found)
+
+
+def workers_for(wanted: float, row: Row) -> float:
+    """How many workers, with as many rounds as these, would know a row to `wanted`, half an interval in logs; infinite
+    where no run has so many.
+    """
+    of_worker = _scatter_of(row).of_worker(fmean(map(len, row.clean.values())))
+    enough = (n for n in looks() if student(n - 1, CONFIDENCE) * math.sqrt(of_worker / n) <= wanted)
+    return next(enough, math.inf)
 
 
 def hoped_for(protocol: Protocol, found: Scatter, pace: Pace) -> Mean:

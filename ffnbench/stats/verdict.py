@@ -273,6 +273,9 @@ def busy_text(run: Run | Report) -> str:
     if unclean and 2 * sum(map(waited_for, unclean)) < len(unclean):  # the device's clocks, and not the CPUs
         held = f"{CLOCKS_HELD} ({' and '.join(_causes(unclean))})"
         return f"busy: {', '.join(filter(None, (held, clean)))}; let it cool down, or see `ffnbench env`"
+    threads = max((c.workload.threads for c in run.plan.cases if c.workload.device == "cpu"), default=1)
+    if run.environment and threads > (cpus := run.environment.usable_cpus):
+        return f"busy: {threads} threads had {counted(cpus, 'CPU')}; try --threads {cpus}"
     who = CPUS_TAKEN
     if around and around.others_cpus is not None and around.others_cpus > OTHERS_CPUS:
         load = f" (load {around.load:.1f})" if around.load is not None else ""

@@ -142,7 +142,7 @@ def _counted(spec: ImportedSpec, workload: Workload) -> tuple[nn.Module, Flops]:
         if device.type != "meta":  # what stands in for its kernels there says nothing of them
             none = "not counted: torch saw no matrix product"
             return module, Flops(uncounted=(*found.uncounted, UNNAMED), how=none)
-    return module, Flops(how=f"not counted: it raised {why}")
+    return module, Flops(how=f"not counted: it raised {why[:120]}")
 
 
 def _places(workload: Workload) -> Iterator[tuple[torch.device, tuple[int, int], Accelerator | None]]:

@@ -223,12 +223,15 @@ class Jobs:
 
 
 def _first_call(subject: Subject, case: Case) -> None:
-    """The first call of all: its shape and its dtype."""
+    """The first call of all: its shape and its dtype, and whether its input is as it was."""
+    before = subject.x.detach().clone()
     try:
         with torch.inference_mode(not subject.train):
             check_output(subject.forward(subject.x), subject.x, case.label)
     except FfnbenchError as problem:
         raise Mismatch(problem.message) from problem
+    if not torch.equal(subject.x, before):
+        raise Unsupported("it changes its input, which later calls read again: return a new tensor")
 
 
 def _error_of(subject: Subject, case: Case, exact: Tensor | None) -> float | None:

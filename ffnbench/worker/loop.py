@@ -134,7 +134,7 @@ def answer_to(job: Any, request: Message, jobs: Any = None) -> Message:
     """Do one job; any exception is an answer. This process ends with one that has broken its device, or torch.compile:
     what a compiler leaves behind that failed makes later rows of a process wrong.
     """
-    from ffnbench.errors import FfnbenchError, Unsupported
+    from ffnbench.errors import FfnbenchError, Raised, Unsupported
 
     arguments = {key: value for key, value in request.items() if key != "do"}
     try:
@@ -149,7 +149,9 @@ def answer_to(job: Any, request: Message, jobs: Any = None) -> Message:
         failed = cause is not None and type(cause).__name__ not in OWN_KINDS
         ends = {"ends": True} if failed and jobs is not None and jobs.has_compiled(request.get("label", "")) else {}
         if isinstance(problem, FfnbenchError):
-            kind = "unsupported" if isinstance(problem, Unsupported) else "crash"
+            # where nothing is measured this kind says that no mistake was typed
+            lacks = isinstance(problem, Unsupported) and (jobs is None or not isinstance(problem, Raised))
+            kind = "unsupported" if lacks else "crash"
             return {"failure": kind, "message": problem.message, "hint": problem.hint, **ends}
         return {"failure": _kind(problem), "message": _one_line(problem), **ends}
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import shlex
 from dataclasses import replace
 from pathlib import Path
 
@@ -25,6 +26,9 @@ def report_text(report: Report) -> str:
         else:
             parts.append(f" {json.dumps(key)}: {jsonable.text_of(value)}")
     return "{\n" + ",\n".join(parts) + "\n}\n"
+
+
+A_RUN = "one is written by `ffnbench compare -o run.json`"
 
 
 def seal(report: Report) -> str:
@@ -52,6 +56,10 @@ def load(path: str | Path) -> Report:
         if isinstance(data, dict) and "findings" in data:
             problem = f"{str(path)!r} holds what a check found, and no run by itself"
             raise FfnbenchError(problem, "its run stands in it as `now`")
+        if schema is None:
+            config = isinstance(data, dict) and "model_type" in data
+            hint = f"`ffnbench inspect {shlex.quote(str(path))}` reads a model's config" if config else A_RUN
+            raise FfnbenchError(f"{str(path)!r} is no saved run", hint)
         if schema != SCHEMA:
             problem = f"{str(path)!r} has schema {schema}, this ffnbench reads schema {SCHEMA}"
             raise FfnbenchError(problem, "measure again with this version")
@@ -72,7 +80,7 @@ def load(path: str | Path) -> Report:
         refuse_incoherent(report)
         return report if report.seal == seal(report) else replace(report, seal="")
     except (ValueError, KeyError, TypeError, AttributeError) as problem:
-        raise FfnbenchError(
-            f"{str(path)!r} is not a whole ffnbench report: {problem}",
-            'take that run out of "repeats"' if "repeats[" in str(problem) else "was it cut off? measure again",
-        ) from problem
+        hint = 'take that run out of "repeats"' if "repeats[" in str(problem) else "was it cut off? measure again"
+        if not content.lstrip().startswith(b"{"):  # a CSV, a table
+            hint = "only JSON is read: `ffnbench compare relu swiglu -o run.json` saves such a run"
+        raise FfnbenchError(f"{str(path)!r} is not a whole ffnbench report: {problem}", hint) from problem

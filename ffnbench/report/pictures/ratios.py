@@ -21,7 +21,7 @@ from ffnbench.plan import Kind
 from ffnbench.report.csv_columns import case_records
 from ffnbench.report.pictures.canvas import BLACK, drawing, ended, literal, shortened
 from ffnbench.report.tables.compare import HEADINGS, Heading
-from ffnbench.report.tables.details import workload_line
+from ffnbench.report.tables.details import conditions_line
 from ffnbench.report.tables.groups import heading
 from ffnbench.report.tables.words import CERTAIN, VERDICTS, WITHIN, interval_text, seconds_text, verdict_text
 from ffnbench.result import Estimate, Report, Verdict
@@ -77,7 +77,7 @@ def ratio_figure(report: Report) -> Figure:
             _ratios(axes[0], report, places)
         for one, key in zip(axes[compared:], keys, strict=True):
             _bars(one, report, {label: amounts[label][key] for label in places}, places, key)
-        about = "activations by themselves" if operations else workload_line(report.plan)
+        about = "activations by themselves" if operations else conditions_line(report.plan)
         lines = textwrap.wrap(about + ended(report), 74)
         figure.suptitle("\n".join(map(literal, lines)), fontsize=SMALL, x=0.01, ha="left")
         figure.draw_without_rendering()
@@ -143,7 +143,7 @@ def _ratios(axes: Axes, report: Report, places: dict[str, float]) -> None:
     _scale(axes, *_limits([ratio for ratio, _ in shown.values()]))
     references = {report.plan.name_of(report.plan.reference_of(label)) for label in places}
     to = shortened(references.pop(), LINE) if len(references) == 1 else "the reference"
-    axes.set_xlabel(literal(f"time relative to {to} {CERTAIN}"), fontsize=SMALL, labelpad=1)
+    axes.set_xlabel(literal(f"time vs {to} {CERTAIN}"), fontsize=SMALL, labelpad=1)
     told = {verdict for _, verdict in shown.values()} - {Verdict.REFERENCE}
     handles = [Line2D([], [], label=VERDICTS[one], **_marker(one)) for one in MARKS if one in told]
     figure: Any = axes.figure

@@ -147,7 +147,7 @@ def _measured_fields(report: Report, lengths: Sequence[Length]) -> list[Field]:
         return column, lambda length: latency_cell(report, label(part, length), second)
 
     def ratio(part: str, priority: int) -> Field:
-        column = Column(title=part, unit=f"vs FFN {CERTAIN}", priority=priority, takes=OF_RATIO)
+        column = Column(title=part, unit=f"time vs FFN {CERTAIN}", priority=priority, takes=OF_RATIO)
         return column, lambda length: ratio_cell(report, label(part, length))
 
     def peak(part: str) -> Field:

@@ -7,7 +7,8 @@ from dataclasses import replace
 from functools import partial
 
 from ffnbench.errors import EXIT_INTERRUPTED, Unfinished
-from ffnbench.gate.decision import JUDGED, OUTPUT, Checked, Finding, Status, exit_code, kind
+from ffnbench.gate.baseline import is_timed, made_anew, too_few
+from ffnbench.gate.decision import JUDGED, OUTPUT, TIMED, Checked, Finding, Status, exit_code, kind
 from ffnbench.jsonable import text_of
 from ffnbench.metrics import LATENCY
 from ffnbench.plan import NoteKind
@@ -18,7 +19,7 @@ from ffnbench.report.records import Record
 from ffnbench.report.tables.details import effort, judged_lines, notes_of_run
 from ffnbench.report.tables.lines_below import general_line, machine_line
 from ffnbench.report.tables.table import OF_NUMBER, OF_RATIO, UNKNOWN, Cell, Column, Field, TextTable, table_of_fields
-from ffnbench.report.tables.words import CERTAIN, interval_text, listed, side_lines
+from ffnbench.report.tables.words import CERTAIN, change_text, listed, side_lines
 from ffnbench.stats.rounds import table_of
 from ffnbench.units import counted, percent, signed_percent
 
@@ -39,7 +40,7 @@ def finding_records(findings: tuple[Finding, ...]) -> list[Record]:
     return [
         {
             "case": f.case, "metric": f.metric, "status": f.status.value, "tolerance": f.tolerance,
-            "before": f.before, "now": f.now, "change": f.change and f.change.value,
+            "before": f.before, "now": f.now, "change": f.ratio,
             "change_low": f.change and f.change.low, "change_high": f.change and f.change.high, "reason": f.reason,
         }
         for f in findings
@@ -77,10 +78,11 @@ def _whole(checked: Checked) -> str:
 
 def _new_baseline(checked: Checked) -> str:
     """What was measured now; raises Unfinished where that is not all of it."""
-    now, timed, lacking = checked.now, "latency" in checked.before.plan.metrics, _lacking(checked)
-    if now.interrupted or lacking or (timed and not now.samples):
-        what = f": nothing was measured for {', '.join(sorted(lacking))}" if lacking else ""
-        raise Unfinished(f"the baseline was not updated{what}", "make a new one with `ffnbench compare ... -o`")
+    now, before, lacking = checked.now, checked.before, _lacking(checked)
+    few = too_few(now)
+    if now.interrupted or lacking or few or (is_timed(before) and not now.samples):
+        what = f": nothing was measured for {', '.join(sorted(lacking))}" if lacking else f": it {few}" * bool(few)
+        raise Unfinished(f"the baseline was not updated{what}", made_anew(checked.against, before))
     return report_text(now)
 
 
@@ -110,6 +112,8 @@ def _longer(checked: Checked) -> Longer:
         why = f"nothing was measured for {', '.join(dict.fromkeys(missing))}"
     elif undecided or lacking:
         why = f"the machine was busy: {', '.join(undecided or lacking)}"
+    elif few := too_few(now):
+        why = f"it {few}"
     else:
         longer = checked.before
         for run in now.runs:
@@ -131,6 +135,8 @@ def findings_table(checked: Checked) -> TextTable:
     shown = sorted((f for f in findings if f not in quiet), key=lambda f: list(Status).index(f.status))
 
     def limit(f: Finding) -> Cell:
+        if f.metric in TIMED:
+            return Cell(text=f"{1 + f.tolerance:.4g}")
         return Cell(text=f"+{percent(f.tolerance)}" if f.tolerance else UNKNOWN if f.metric == JUDGED else "equal")
 
     fields: list[Field] = [
@@ -142,8 +148,6 @@ def findings_table(checked: Checked) -> TextTable:
         (Column(title="before", priority=2, takes=OF_NUMBER), lambda f: Cell(text=_value(f, f.before))),
         (Column(title="now", priority=2, takes=OF_NUMBER), lambda f: Cell(text=_value(f, f.now))),
     ]
-    several = sum(now.plan.is_reference(case.label) for case in now.plan.shown) > 1
-    ratio = f"latency is the ratio to {'the reference beside it' if several else now.plan.reference}"
     reasons = {finding.reason for finding in findings}
     return table_of_fields(
         fields,
@@ -151,7 +155,7 @@ def findings_table(checked: Checked) -> TextTable:
         header=[_title(checked)],
         summary=_summary(checked, len(quiet)),
         details=[
-            *([f"{effort(now)}; {ratio}"] if now.samples else []),
+            *([effort(now)] if now.samples else []),
             *side_lines(now.sides),
             *(text for text in notes_of_run(now) if text not in reasons),
             *judged_lines(now),
@@ -162,13 +166,19 @@ def findings_table(checked: Checked) -> TextTable:
 def _title(checked: Checked) -> str:
     if checked.sides:
         return f"A/B of {checked.now.plan.case(checked.now.plan.reference).variant}: {'; '.join(checked.sides)}"
-    return f"check against {checked.against}"
+    references = [case.label for case in checked.now.plan.shown if checked.now.plan.is_reference(case.label)]
+    ratio = f"; latency: time vs {references[0] if len(references) == 1 else 'the reference'}"
+    return f"check against {checked.against}" + ratio * bool(checked.now.samples)
 
 
 def _summary(checked: Checked, equal: int) -> list[str]:
     """What regressed, what could not be told and why, what this run could have caught."""
     findings, now = checked.findings, checked.now
-    lines = ["; ".join(described(f) for f in findings if f.status is Status.REGRESSED)]
+    regressed: dict[str, list[str]] = {}  # what is said of one row, or of several alike
+    for f in findings:
+        if f.status is Status.REGRESSED:
+            regressed.setdefault(described(replace(f, case="")), []).append(f.case)
+    lines = ["; ".join(", ".join(cases) + text for text, cases in regressed.items())]
     for status, words in LOUD.items():
         of = [f for f in findings if f.status is status]
         rows, reasons = dict.fromkeys(f.case for f in of), dict.fromkeys(f.reason for f in of if f.reason)
@@ -183,8 +193,8 @@ def _summary(checked: Checked, equal: int) -> list[str]:
     untimed = "; latency was not compared" * (not timed)
     told = [f"{counted(equal, 'exact row')} {'is' if equal == 1 else 'are'} equal{untimed}"] if equal else []
     if checked.smallest is not None:
-        wall = f", measured in {now.wall_s:.0f} s" if now.wall_s else ""
-        told.append(f"slowdowns below {percent(checked.smallest)} may go unnoticed{wall}")
+        wall = f"measured in {now.wall_s:.0f} s: " if now.wall_s else ""
+        told.append(f"{wall}slowdowns below {percent(checked.smallest)} may go unnoticed")
     ended = [] if any(NoteKind.BUSY is note.kind for note in now.notes("")) else machine_line(now)
     known = {finding.reason for finding in findings}
     general = [line for line in general_line(now) if line not in known]
@@ -193,15 +203,15 @@ def _summary(checked: Checked, equal: int) -> list[str]:
 
 def _change(finding: Finding) -> str:
     if finding.change is not None:
-        return interval_text(finding.change)
-    if finding.before and finding.now is not None:
-        return "0%" if finding.now == finding.before else signed_percent(finding.now / finding.before - 1)
-    return UNKNOWN
+        return change_text(finding.change)
+    if finding.ratio is None:
+        return UNKNOWN
+    return "0%" if finding.ratio == 1 else signed_percent(finding.ratio - 1)
 
 
 def _value(finding: Finding, value: float | None) -> str:
     if value is None:
         return UNKNOWN
     if finding.metric == OUTPUT:
-        return f"{value:.1e}"
+        return f"{value:.1e}" if value else "0"
     return f"{value:.3f}" if finding.change is not None else f"{value:,.0f}"

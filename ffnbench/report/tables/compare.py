@@ -46,7 +46,7 @@ from ffnbench.report.tables.table import (
     timed_fields,
 )
 from ffnbench.report.tables.words import error_text, seconds_text, verdict_text
-from ffnbench.result import Report
+from ffnbench.result import Against, Report
 from ffnbench.units import IEC, SI, TIME, Units, scale
 
 LONGEST_TITLE = 12
@@ -250,4 +250,5 @@ class _Fields:
 
 def _error_cell(row: Any) -> Cell:
     value = row[ERROR]
-    return Cell(text=UNKNOWN if value is None else error_text(value), value=value)
+    of = " vs itself" * (row["judged_against"] == Against.ITSELF.value)  # its function is not checked
+    return Cell(text=UNKNOWN if value is None else error_text(value) + of, value=value)

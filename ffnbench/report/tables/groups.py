@@ -58,7 +58,7 @@ def workload_words(plan: Plan, keys: Sequence[str]) -> list[str]:
             if same
             else "tokens vary"
         )
-        parts, shown = [f"d_model {plan.cases[0].ffn.d_model}", tokens], list(keys)
+        parts, shown = [f"d_model {plan.cases[0].ffn.d_model:,}", tokens], list(keys)
     else:
         shown = ["d_model", *["batch"] * (first.batch > 1), "seq_len", *keys]
     for key in (*shown, *(key for key in swept if key not in shown)):

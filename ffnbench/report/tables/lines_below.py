@@ -17,6 +17,8 @@ from ffnbench.report.tables.words import WITHIN, backend_text, half_width, inter
 from ffnbench.result import Comparison, Estimate, Report, Verdict
 from ffnbench.stats.fastest import Fastest, fastest
 from ffnbench.stats.interval import CONFIDENCE
+from ffnbench.stats.rounds import table_of
+from ffnbench.stats.stopping import SEVERAL, workers_for
 from ffnbench.stats.verdict import launch_bound
 from ffnbench.units import counted, digits
 
@@ -49,6 +51,10 @@ def answer(report: Report, groups: Iterable[Group] | None = None) -> list[str]:
 def verdict_lines(report: Report, groups: Iterable[Group] | None = None) -> list[str]:
     """Who is slower than the reference and who is not: of one group with figures, of several group by group."""
     found = list(report.plan.groups if groups is None else groups)
+    if lost := [group for group in found if _failed(report, group.reference)]:
+        return _nothing_to_compare(report, lost) + verdict_lines(
+            report, [group for group in found if group not in lost]
+        )
     if len(found) == 1:
         rows = {_name(report, case): c for case in found[0].cases if (c := report.comparison(case.label))}
         told = _in_one(_name(report, report.plan.case(found[0].reference)), rows)
@@ -64,6 +70,20 @@ def verdict_lines(report: Report, groups: Iterable[Group] | None = None) -> list
         names.setdefault(_in_several(_name(report, report.plan.case(found[0].reference)), of_row), []).append(name)
     told = [f"{listed(alike)} {'are' if len(alike) > 1 else 'is'} {what}" for what, alike in names.items()]
     return ["; ".join(told)] if told else []
+
+
+def _failed(report: Report, label: str) -> bool:
+    return bool(report.failure(label) or report.suspect(label))
+
+
+def _nothing_to_compare(report: Report, lost: list[Group]) -> list[str]:
+    """Of groups whose reference has no numbers, where others have some."""
+    others = [_name(report, case) for group in lost for case in group.cases if not _failed(report, case.label)]
+    if not others:
+        return []
+    where = f" at {listed(dict.fromkeys(map(heading, lost)))}" if len(report.plan.groups) > 1 else ""
+    reference = _name(report, report.plan.case(lost[0].reference))
+    return [f"nothing to compare with{where}: the reference {reference} failed; --reference {others[0]}"]
 
 
 def _name(report: Report, case: Case) -> str:
@@ -118,8 +138,9 @@ def _in_several(reference: str, rows: list[tuple[str, Comparison]]) -> str:
     at: dict[Verdict, list[str]] = {}
     for where, comparison in rows:
         at.setdefault(comparison.verdict, []).append(where)
-    words = {Verdict.SAME: f"as fast as {reference}", Verdict.UNCLEAR: "not decided", Verdict.BUSY: "busy",
-             Verdict.SLOWER: f"slower than {reference}", Verdict.FASTER: f"faster than {reference}"}  # fmt: skip
+    words = {Verdict.SAME: f"as fast as {reference}", Verdict.UNCLEAR: "undecided",
+             Verdict.BUSY: "too disturbed to compare", Verdict.SLOWER: f"slower than {reference}",
+             Verdict.FASTER: f"faster than {reference}"}  # fmt: skip
     told = {words.get(verdict, verdict.value): places for verdict, places in at.items()}
     if len(told) == 1:
         (word,) = told
@@ -132,7 +153,9 @@ def failure_line(report: Report) -> list[str]:
     why: dict[str, list[str]] = {}
     for case in report.plan.shown:
         failure = report.failure(case.label)
-        if reason := failure.message if failure else report.suspect(case.label):
+        priced = report.environment or report.cost(case.label).flops_forward is not None
+        uncounted = "" if priced else report.cost(case.label).counted_how
+        if reason := failure.message if failure else report.suspect(case.label) or uncounted:
             why.setdefault(reason, []).append(case.label)
     told = [f"{', '.join(labels)}: {reason}" for reason, labels in why.items()]
     return ["; ".join(told)] if told else []
@@ -141,20 +164,24 @@ def failure_line(report: Report) -> list[str]:
 def to_do(report: Report) -> list[str]:
     """What would decide the rows that could not be decided: one flag, and the time that it takes."""
     unclear = [c for c in report.comparisons if c.verdict is Verdict.UNCLEAR and c.case != CONTROL and c.ratio]
-    known = [half for c in unclear if c.ratio and (half := half_width(c.ratio))]
+    known = {c.case: half for c in unclear if c.ratio and (half := half_width(c.ratio))}
     if not known or report.interrupted or not report.wall_s:
         return []
-    asked, widest = report.plan.protocol.precision or 0.01, max(known)
-    wanted = asked if widest > asked else asked / 2
-    seconds = report.wall_s * SPARE * (widest / wanted) ** 2
-    if seconds > LONGEST_S:
+    asked, table = report.plan.protocol.precision or 0.01, table_of(report)
+    wanted = asked if max(known.values()) > asked else asked / 2
+    rows = [table.row(label) for label in known]
+    workers = min(len(row.clean) for row in rows)
+    a_worker_s = SPARE * report.wall_s / workers
+    seconds = a_worker_s * max(workers, *(workers_for(math.log1p(wanted), row) for row in rows))
+    if seconds > LONGEST_S and workers >= SEVERAL:
         within = f"within {LONGEST_S // 60} min"
         return [f"too noisy to decide {counted(len(known), 'row')} {within}: `ffnbench env` says what disturbs"]
+    would, seconds = "would" if seconds <= LONGEST_S else "may", min(seconds, LONGEST_S)  # of few workers who knows
     step = STEPS_S[seconds > MINUTES_S]
     seconds = step * math.ceil(seconds / step)
-    number, unit = (seconds // 60, "min") if seconds % 60 == 0 else (seconds, "s")
-    flags = f"--budget {number}{unit[0]}" + f" --precision {100 * wanted:g}%" * (wanted != asked)
-    return [f"about {number} {unit} in all would reach ±{100 * wanted:g}%: {flags}"]
+    number, unit = (seconds // 60, "m") if seconds % 60 == 0 else (seconds, "s")
+    flags = f"--budget {number}{unit}" + f" --precision {100 * wanted:g}%" * (wanted != asked)
+    return [f"{flags} {would} narrow the intervals to about ±{100 * wanted:g}%"]
 
 
 def _launch_bound(report: Report) -> list[str]:

@@ -208,6 +208,7 @@ def timer_records(found: dict[str, float]) -> list[Record]:
 
 def listing_view(what: str) -> View:
     """The answer of `list`; raises FfnbenchError for what nothing is called."""
+    what = {"models": "presets", "forms": "variants"}.get(what, what)
     if what not in LISTINGS:
         known = (*LISTINGS, BACKENDS)
         raise FfnbenchError(f"nothing is called {what!r}", hint_for(what, known, "lists: " + ", ".join(known)))

@@ -54,8 +54,10 @@ def _counted(report: Report, label: str) -> Iterator[str]:
     if cost.failed:
         if not report.failure(label):
             yield f"not counted: {cost.failed}"
-    elif cost.counted:
+    elif cost.counted and cost.flops_forward is not None:
         yield f"{cost.counted_how}, not by a closed form; element-wise FLOPs unknown"
+    elif cost.counted and report.environment:  # else it stands below the table
+        yield cost.counted_how
     if cost.uncounted:
         yield f"FLOPs leave out what torch can't count: {', '.join(cost.uncounted)}"
     if cost.width_note:

@@ -27,8 +27,7 @@ from ffnbench.report.records import Record
 from ffnbench.report.tables.table import UNKNOWN, Cell, Column, TextTable
 from ffnbench.report.tables.words import (
     CERTAIN,
-    WIDEST,
-    half_width,
+    change_text,
     interval_text,
     listed,
     seconds_text,
@@ -126,11 +125,11 @@ class _Beside:
         return TextTable(columns=tuple(columns), rows=tuple(map(tuple, made)))
 
     def _title(self, metric: str) -> str:
-        """`vs relu` where that is what all ratios are to."""
+        """`time vs relu` where that is what all ratios are to."""
         references = {run.plan.reference_of(label) for run in self.runs for label in self.common}
         if metric != RATIO:
             return NAMES[metric]
-        return f"vs {references.pop()}" if len(references) == 1 else "vs reference"
+        return f"time vs {references.pop() if len(references) == 1 else 'reference'}"
 
     def _header(self) -> Iterator[str]:
         made = [
@@ -215,16 +214,6 @@ def _change(change: RunChange) -> Cell:
     timed = change.metric in TIMED
     style = "" if not timed else "yellow" if not change.clear else "red" if found.value > 1 else "green"
     return Cell(text=change_text(found) + " ~" * (timed and not change.clear), value=found.value, style=style)
-
-
-def change_text(change: Estimate) -> str:
-    """In percent; as a factor where its interval is too wide for that."""
-    if change.low is None or change.high is None:
-        return signed_percent(change.value - 1)
-    if (half_width(change) or 0) > WIDEST:
-        return f"x {interval_text(change)}"
-    value, low, high = (signed_percent(one - 1) for one in (change.value, change.low, change.high))
-    return f"{value} [{low}, {high}]"
 
 
 def _facts(run: Report) -> dict[str, str]:

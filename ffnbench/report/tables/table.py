@@ -171,7 +171,7 @@ def timed_fields(report: Report, label: Callable[[Any], str], reference: str) ->
             lambda row: _spread_cell(report, label(row)),
         ),
         (
-            Column(title=f"vs {reference}", unit=CERTAIN, key="ratio", takes=OF_RATIO),
+            Column(title=f"time vs {reference}", unit=CERTAIN, key="ratio", takes=OF_RATIO),
             lambda row: ratio_cell(report, label(row)),
         ),
         (Column(title="verdict", left=True, key="verdict", takes=OF_VERDICT), verdict),

@@ -94,17 +94,18 @@ def _fitting(table: TextTable, width: int) -> list[int]:
 
 
 def _blocks(table: TextTable, width: int) -> list[list[int]]:
-    """All columns, in blocks that fit, the first column repeated in each."""
+    """All columns, in blocks that fit, the first column repeated in each; the last ones, which answer, fill a block."""
     first = _label_width(table, width)
-    blocks, used = [[0]], first
-    for index in range(1, len(table.columns)):
+    blocks: list[list[int]] = [[]]
+    used = first
+    for index in reversed(range(1, len(table.columns))):
         need = natural_width(table, index) + GAP
-        if used + need > width and len(blocks[-1]) > 1:
-            blocks.append([0])
+        if used + need > width and blocks[0]:
+            blocks.insert(0, [])
             used = first
-        blocks[-1].append(index)
+        blocks[0].insert(0, index)
         used += need
-    return blocks
+    return [[0, *block] for block in blocks]
 
 
 def _in_groups(table: TextTable, indices: list[int], width: int) -> list[RenderableType]:
@@ -158,7 +159,8 @@ def markdown(table: TextTable, *, every: bool = False) -> str:
     lines = [f"{_prose(line)}  " for line in table.header]
     if table.extra and not every:
         return "\n".join(lines) + "\n"
-    lines += ["", _pipe([c.name for c in columns]), _pipe([":--" if c.left else "--:" for c in columns])]
+    if table.rows:
+        lines += ["", _pipe([c.name for c in columns]), _pipe([":--" if c.left else "--:" for c in columns])]
     headings = dict(table.headings)
     for place, row in enumerate(table.rows):
         lines += [f"| **{_prose(headings[place])}** |{' |' * len(indices[1:])}"] if place in headings else []

@@ -12,7 +12,7 @@ from ffnbench.plan import CompileMode, Sizing, Workload
 from ffnbench.result import Estimate, FailureKind, Report, Side, Verdict
 from ffnbench.stats.interval import CONFIDENCE
 from ffnbench.stats.verdict import SAME_WITHIN
-from ffnbench.units import digits, supported
+from ffnbench.units import digits, signed_percent, supported
 
 WITHIN = f"{100 * SAME_WITHIN:g}%"
 CERTAIN = f"[{100 * CONFIDENCE:g}%]"  # the unit of a column with intervals
@@ -53,6 +53,16 @@ def interval_text(ratio: Estimate) -> str:
     value, low, high = (supported(v, half, most=4) for v in (ratio.value, ratio.low, ratio.high))
     low = _off_one(low, ratio.low) if ratio.low > 1 else low
     high = _off_one(high, ratio.high) if ratio.high < 1 else high
+    return f"{value} [{low}, {high}]"
+
+
+def change_text(change: Estimate) -> str:
+    """A change in percent; as a factor where its interval is too wide for that."""
+    if change.low is None or change.high is None:
+        return signed_percent(change.value - 1)
+    if (half_width(change) or 0) > WIDEST:
+        return f"x {interval_text(change)}"
+    value, low, high = (signed_percent(one - 1) for one in (change.value, change.low, change.high))
     return f"{value} [{low}, {high}]"
 
 

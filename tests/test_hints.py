@@ -1,0 +1,113 @@
+"""Every command that a hint names works when it is typed: hints are got by mistakes, and their commands are run."""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from test_words import PACKAGE, words_of
+
+COMMAND = re.compile(r"`ffnbench ([^`]*)`")
+ELSEWHERE = {"Unfinished", "flag", "Key", "Note"}  # of the machine, of a help, of an answer: no hints of a mistake
+LINEAR = {
+    "model_type": "qwen3_next", "num_hidden_layers": 2, "hidden_size": 64, "hidden_act": "silu", "num_experts": 4,
+    "num_experts_per_tok": 2, "moe_intermediate_size": 64, "shared_expert_intermediate_size": 64,
+    "layer_types": ["linear_attention"] * 2,
+}  # fmt: skip
+ANSWERS = ("stats/", "report/tables/", "gate/decision.py")
+PYTHON_ALONE = ("plan.py",)
+LLAMA = {
+    "model_type": "llama", "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2,
+    "num_attention_heads": 4, "vocab_size": 100,
+}  # fmt: skip
+MISTAKES = """
+help
+help cost
+version
+presets
+models
+bench relu gelu
+flops relu
+plot relu
+plot run.json
+show run.json
+run.json
+config.json
+mistral
+swiglu vs relu
+--d-model 64 compare relu
+-v
+comprae
+cost --budget 5m
+cost --seq-len
+cost --varients relu
+cost --sort latency
+cost swigul
+cost llama
+cost 768
+cost relu@foo=1
+cost --dtype float23
+cost --rule foo
+cost --preset ada/none
+inspect llama3
+inspect run.json
+report config.json
+report other.json
+activations foo
+activations swiglu
+activations --dtype float32,bf16 --d-model 1,2
+block swiglu,relu
+block linear.json --heads 4 --head-dim 16
+block swiglu --backend packed
+block --backend eager,packed
+ab mlp.py:Mine,relu HEAD
+check run.json --tolerance 0.1%
+plot-activations foo
+block --batch 1,2
+""".strip().splitlines()
+
+
+def hints() -> Iterator[tuple[str, str]]:
+    """Where each text with a command stands, and the text; what is filled in is a `{}`."""
+    for file in sorted(PACKAGE.rglob("*.py")):
+        name, nodes = str(file.relative_to(PACKAGE)), list(ast.walk(ast.parse(file.read_text(encoding="utf-8"))))
+        silent = {one.value for one in nodes if isinstance(one, ast.Expr)}  # docstrings
+        silent |= {part for one in nodes if isinstance(one, ast.JoinedStr) for part in one.values}
+        for call in (one for one in nodes if isinstance(one, ast.Call) and getattr(one.func, "id", "") in ELSEWHERE):
+            silent |= set(ast.walk(call))
+        for one in nodes if not name.startswith((*ANSWERS, *PYTHON_ALONE)) else ():
+            if one not in silent and COMMAND.search(words_of(one)):
+                yield f"{name}:{one.lineno}", words_of(one)
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, on_fakes) -> None:
+    """A folder with what a newcomer has: a saved run, configs of models, a file of code."""
+    monkeypatch.chdir(tmp_path)
+    Path("mlp.py").touch()
+    Path("config.json").write_text(json.dumps(LLAMA))
+    Path("linear.json").write_text(json.dumps(LINEAR))
+    Path("other.json").write_text("{}")
+    assert on_fakes("compare relu,swiglu --d-model 64 --workers 4 --rounds 3 -q -o run.json")[0] == 0
+
+
+def test_the_command_of_every_hint_works_when_it_is_typed(here, on_fakes) -> None:
+    told: dict[str, str] = {}
+    for line in MISTAKES:
+        code, out, err = on_fakes(line)
+        assert (code, out) == (2, ""), line
+        told[line] = err.partition("\nhint: ")[2]
+        assert told[line], line
+    missed = [
+        (where, text) for where, text in hints()
+        if not any(re.search(re.escape(text).replace(r"\{\}", ".*"), hint) for hint in told.values())
+    ]  # fmt: skip
+    assert not missed
+    for typed in sorted({typed for hint in told.values() for typed in COMMAND.findall(hint)}):
+        code, _, err = on_fakes(*shlex.split(typed))
+        assert code in (0, 3), (typed, err)
