@@ -58,6 +58,7 @@ inspect llama3
 inspect run.json
 report config.json
 report other.json
+report mlp.py
 activations foo
 activations swiglu
 activations --dtype float32,bf16 --d-model 1,2
@@ -93,7 +94,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, on_fakes) -> None:
     Path("config.json").write_text(json.dumps(LLAMA))
     Path("linear.json").write_text(json.dumps(LINEAR))
     Path("other.json").write_text("{}")
-    assert on_fakes("compare relu,swiglu --d-model 64 --workers 4 --rounds 3 -q -o run.json")[0] == 0
+    assert on_fakes("compare relu,swiglu --d-model 64 --workers 5 --rounds 4 -q -o run.json")[0] == 0
 
 
 def test_the_command_of_every_hint_works_when_it_is_typed(here, on_fakes) -> None:
