@@ -9,14 +9,25 @@ import signal
 import subprocess
 import sys
 from collections import Counter
+from dataclasses import replace
+from functools import cache
 from itertools import product
 from pathlib import Path
 
 import pytest
 from conftest import ROOT, FakeLaunch
+from exam.machine import WORLDS, Machine
 
+from ffnbench.api.preparing import Prepared, new_report, prepare
+from ffnbench.api.sweeping import Sweep
+from ffnbench.plan import Plan
 from ffnbench.report.files.store import load
-from ffnbench.result import Report
+from ffnbench.report.output import NullSink
+from ffnbench.report.shown_report import ShownReport
+from ffnbench.request import CompareRequest
+from ffnbench.result import Report, Verdict, raw_of
+from ffnbench.run.runner import run
+from ffnbench.stats.verdict import with_figures
 
 FORMS, WIDTHS, TOKENS = ("relu", "gelu", "swiglu", "geglu"), (32, 64, 96), (1, 2, 4, 8)
 SWEEP = ["compare", *FORMS, "--d-model", "32,64,96", "--seq-len", "1,2,4,8", "--threads", "1"]  # 12 cells, 48 rows
@@ -177,7 +188,7 @@ def test_ctrl_c_keeps_what_is_whole(call) -> None:
 def test_a_budget_that_its_cells_cannot_keep_to_is_refused(call) -> None:
     code, _, err = call(*SWEEP, "--budget", "30s")
     assert code == 2
-    assert "12 cells" in err
+    assert "12 groups" in err
     assert "hint: --budget 60" in err
 
 
@@ -210,3 +221,50 @@ def test_a_shard_that_is_none_is_refused(call, text: str) -> None:
     launch = FakeLaunch()
     code, _, err = call(*SWEEP, *HOW, f"--shard={text}", launch=launch)
     assert (code, err.count("error:"), err.count("hint:"), launch.log) == (2, 1, 1, [])
+
+
+def simulated(world: str, seed: int, variants: str) -> Report:
+    """A sweep of six cells on a machine made of dice, by the real loop and the real decisions."""
+    machine = Machine(next(one for one in WORLDS if one.name == world), prepared(variants).plan, seed)
+
+    def visit(plan: Plan, sink: object, told: object) -> ShownReport:
+        done = machine.measure(plan, run)
+        return replace(new_report(done.plan, prepared(variants).costs_of(done.plan)), **raw_of(done))
+
+    return with_figures(Sweep(prepared(variants), NullSink(), visit, None).measure())
+
+
+@cache
+def prepared(variants: str) -> Prepared:
+    return prepare(
+        CompareRequest(
+            variants=variants, d_model=64, seq_len=(1, 2, 4, 8, 16, 32), match="none", threads=1, device="cpu",
+            metrics="latency",
+        )
+    )  # fmt: skip
+
+
+def false_sweeps(world: str, sweeps: int) -> int:
+    """Of so many sweeps of three equal variants, those that call any of them slower or faster."""
+    told = (simulated(world, seed, "a=relu,b=relu,c=relu") for seed in range(sweeps))
+    return sum(any(c.verdict in (Verdict.SLOWER, Verdict.FASTER) for c in found.comparisons) for found in told)
+
+
+def test_equal_variants_differ_in_one_of_twenty_sweeps_at_most() -> None:
+    assert false_sweeps("neighbour", 10) <= 2
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("world", [world.name for world in WORLDS])
+def test_equal_variants_differ_in_few_of_a_hundred_sweeps(world: str) -> None:
+    assert false_sweeps(world, 100) <= 9  # 5 are allowed, and 10 of a hundred fair ones have more than 9 in 3 of 100
+
+
+def test_time_goes_to_the_cells_that_are_not_decided() -> None:
+    """One cell has a variant that takes half as long again, which few workers tell; the others go on."""
+    found = simulated("usual", 5, "a=relu,b=relu@slowdown=0.5")
+    verdicts = {c.case: c.verdict for c in found.comparisons}
+    assert {verdicts[f"b@seq_len={tokens}"] for tokens in (1, 2, 4, 8, 16, 32)} == {Verdict.SLOWER}
+    decided = found.wall_s
+    alike = simulated("usual", 5, "a=relu,b=relu")
+    assert decided < 0.75 * alike.wall_s <= 0.75 * 1.1 * alike.plan.protocol.budget_s

@@ -48,7 +48,7 @@ def tell_wait(sink: NullSink, plan: Plan, *, budget: float | None = None) -> Non
     """
     if sink.tells:
         others = world.MACHINE.others(max(case.workload.threads for case in plan.cases))
-        if text := wait_text(budget, others=others, cpus=os.cpu_count() or 1):
+        if text := wait_text(budget, groups=len(plan.groups), others=others, cpus=os.cpu_count() or 1):
             sink.tell(text)
 
 

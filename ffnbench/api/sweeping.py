@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -10,7 +11,6 @@ from ffnbench.errors import FfnbenchError, TooLarge, termination_as_interruption
 from ffnbench.plan import Plan
 from ffnbench.planning.effort import LEAST_BUDGET_S
 from ffnbench.report.output import NullSink
-from ffnbench.report.progress import duration
 from ffnbench.report.shown_report import ShownReport, as_shown
 from ffnbench.result import Environment, Failure, FailureKind, Report
 from ffnbench.run.log import Finder
@@ -73,7 +73,7 @@ class Sweep:
         for number, cell in enumerate(cells, start=1):
             planned = cell if cell.protocol.budget_s is None else with_budget(cell, seconds)
             try:
-                found = self.visit(planned, self.sink.within(number, len(cells), "cell"), self._same_machine)
+                found = self.visit(planned, self.sink.within(number, len(cells), "group"), self._same_machine)
             except TooLarge as problem:
                 found = self._too_large(cell, problem)
             self.parts.append(found)
@@ -109,7 +109,7 @@ def refuse_short(plan: Plan) -> None:
     """Raise FfnbenchError for a budget that its cells can't keep to."""
     cells, budget_s = len(cells_of(plan)), plan.protocol.budget_s
     if cells > 1 and budget_s is not None and budget_s < cells * LEAST_BUDGET_S:
-        least = duration(cells * LEAST_BUDGET_S)
         raise FfnbenchError(
-            f"{cells:,} cells take {LEAST_BUDGET_S:g} s each at least, {least} in all", f"--budget {least}"
+            f"{cells:,} groups take {LEAST_BUDGET_S:g} s each at least",
+            f"--budget {math.ceil(cells * LEAST_BUDGET_S)}s",
         )

@@ -96,9 +96,10 @@ def _eta(event: Progress) -> str:
     return f"  eta {int(event.eta_s) // 60}:{int(event.eta_s) % 60:02d}" if event.eta_s is not None else ""
 
 
-def wait_text(seconds: float | None, *, others: float | None = None, cpus: int = 1) -> str:
+def wait_text(seconds: float | None, *, groups: int = 1, others: float | None = None, cpus: int = 1) -> str:
     """How long it takes at most, where that is known, and that others use CPUs now where they do."""
-    told = "" if seconds is None else f"measuring takes at most {duration(seconds)}"
+    what = f"measuring {groups:,} groups" if groups > 1 else "measuring"
+    told = "" if seconds is None else f"{what} takes at most {duration(seconds)}"
     if others is None:
         return told
     busy = f"others use {others:.1f} of its {cpus} CPUs" if cpus > 1 else f"others use {others:.0%} of its CPU"
