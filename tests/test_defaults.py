@@ -71,7 +71,7 @@ def test_the_nearest_table_counts_and_none_beyond_the_repository(call, project, 
     (tmp_path / "below" / "inner").mkdir()
     (tmp_path / "below" / "inner" / ".git").touch()  # as a worktree has it
     monkeypatch.chdir(tmp_path / "below" / "inner")
-    assert asked(call, "cost")["seq_len"] == 512
+    assert asked(call, "cost")["seq_len"] is None
 
 
 def test_a_default_gives_way_without_a_word(call, project) -> None:  # noqa: F811

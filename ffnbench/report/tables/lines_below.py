@@ -103,24 +103,26 @@ def _in_one(reference: str, rows: dict[str, Comparison]) -> list[str]:
     if near := {name: row for name, row in slower.items() if name not in far}:
         told.append(_figures(near, "is", "are", "slower" + f" than {reference}" * (not told)))
     if far:
-        told.append(_figures(far, "takes", "take", f"as long as {reference}"))
+        told.append(_figures(far, "takes", "take", f"as long as {reference}", f"longer than {reference}"))
     if faster := by.get(Verdict.FASTER):
         told.append(_figures(faster, "takes", "take", "less time" + f" than {reference}" * (not told)))
     if unclear := by.get(Verdict.UNCLEAR):
-        told.append(f"can't tell for {listed(unclear)}")
+        ends = [f" ({both_ways(row.ratio)})" if row.ratio and len(unclear) <= NAMED else "" for row in unclear.values()]
+        told.append(f"can't tell for {listed(name + end for name, end in zip(unclear, ends, strict=True))}")
     if busy := by.get(Verdict.BUSY):
         told.append(f"no ratio for {listed(busy)}")
     return ["; ".join(told)] if told else []
 
 
-def _figures(rows: dict[str, Comparison], one: str, many: str, what: str) -> str:
-    """`swiglu is 1 to 5% slower than relu, glu 3 to 6%`; of many the names, and the span of all."""
+def _figures(rows: dict[str, Comparison], one: str, many: str, what: str, together: str = "") -> str:
+    """`swiglu is 1 to 5% slower than relu, glu 3 to 6%`; of many their number, the nearest and the farthest."""
     ratios = {name: row.ratio for name, row in rows.items() if row.ratio}
     if len(ratios) <= NAMED:
         (first, ratio), *others = ratios.items()
         return ", ".join([f"{first} {one} {span(ratio)} {what}", *(f"{name} {span(each)}" for name, each in others)])
-    ends = [end for ratio in ratios.values() for end in (ratio.low, ratio.high) if end]
-    return f"{listed(ratios)} {many} {span(Estimate(value=1.0, low=min(ends), high=max(ends)))} {what}"
+    *_, farthest = nearest, *_ = sorted(ratios, key=lambda name: abs(math.log(ratios[name].value)))
+    ends = (f"{name} ({span(ratios[name])})" for name in (nearest, farthest))
+    return f"{len(ratios)} rows {many} {together or what}, from {' to '.join(ends)}"
 
 
 def span(ratio: Estimate) -> str:
@@ -131,6 +133,16 @@ def span(ratio: Estimate) -> str:
     ends = sorted((abs(low - 1), abs(high - 1)))
     places = 0 if ends[0] >= SMALL else 1
     return f"{' to '.join(dict.fromkeys(f'{100 * end:.{places}f}' for end in ends))}%"
+
+
+def both_ways(ratio: Estimate) -> str:
+    """What an undecided ratio may be: `0.1% less to 3.8% more`."""
+    ends = sorted({ratio.low or ratio.value, ratio.high or ratio.value})
+    places = 0 if min(abs(end - 1) for end in ends) >= SMALL else 1
+    told = [f"{100 * abs(end - 1):.{places}f}% {'less' if end < 1 else 'more'}" for end in ends]
+    if len({text.partition(" ")[2] for text in told}) == 1:
+        told[:-1] = [text.partition("%")[0] for text in told[:-1]]
+    return " to ".join(told)
 
 
 def _in_several(reference: str, rows: list[tuple[str, Comparison]]) -> str:
