@@ -101,11 +101,21 @@ class SchemaFile(Written):
     """Where a schema goes."""
 
     out: tuple[str, ...] = flag(
-        (), "Write it into a file (.json), in place of stdout. Repeatable.", OUTPUT, "PATH", short="-o"
+        (),
+        "Write it into a file (.json), or into a folder/, in place of stdout. Repeatable.",
+        OUTPUT,
+        "PATH",
+        short="-o",
     )
 
 
-@command("schema", "ffnbench schema", "ffnbench schema -o schema.json", docs="docs/command-line.md#result-files")
+@command(
+    "schema",
+    "ffnbench schema",
+    "ffnbench schema -o schema.json",
+    "ffnbench schema -o schemas/",
+    docs="docs/command-line.md#result-files",
+)
 def schema(output: SchemaFile) -> int:
     """Print the JSON Schema of the files that `-o run.json` writes."""
     from ffnbench.report.files.store import schema_text
