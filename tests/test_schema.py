@@ -16,7 +16,7 @@ from jsonschema import Draft202012Validator
 
 from ffnbench.api import measuring
 from ffnbench.errors import FfnbenchError
-from ffnbench.report.files.store import load
+from ffnbench.report.files.store import load, report_text
 
 SCHEMA = ROOT / "docs" / "result.schema.json"
 VALID = Draft202012Validator(json.loads(SCHEMA.read_text()))
@@ -59,8 +59,16 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
-def test_every_committed_run_is_of_the_schema(path: Path) -> None:
-    VALID.validate(json.loads(path.read_text()))
+def test_every_committed_run_is_of_the_schema_and_is_written_again_as_it_was(path: Path) -> None:
+    text = path.read_text()
+    VALID.validate(json.loads(text))
+    gone = {"reversed", "placement", "config"}  # which files had until method 6
+    kept = json.loads(text, object_hook=lambda found: {name: found[name] for name in found.keys() - gone})
+    again = json.loads(report_text(load(path)))
+    asked = kept["plan"].get("request")
+    if asked:  # flags that came later stand there too
+        again["plan"]["request"] = {name: again["plan"]["request"][name] for name in asked}
+    assert again == kept
 
 
 @pytest.mark.parametrize("name", FRESH)
@@ -152,6 +160,10 @@ def test_report_and_schema_refuse_the_same_and_take_the_same(tmp_path: Path, on_
         edit(good := copy.deepcopy(run))
         VALID.validate(good)
         assert refusal(good, tmp_path / "good.json") == ""
+    run["plan"]["request"] |= {"config": "gpt2", "preset": None}  # a model had two flags
+    VALID.validate(run)
+    (tmp_path / "old.json").write_text(json.dumps(run))
+    assert load("old.json").plan.request.preset == "gpt2"
 
 
 NEWER, OLDER = "by a newer ffnbench (schema 3; this one reads 2)", "by an older ffnbench (schema 1; this one reads 2)"
