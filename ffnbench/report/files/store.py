@@ -85,7 +85,7 @@ def _refuse_others(data: Any, path: str) -> None:
     schema = data.get("schema") if isinstance(data, dict) else None
     if type(schema) is not int:
         hint = "`ffnbench compare -o run.json` writes one"
-        raise FfnbenchError(f"{path!r} is no run of ffnbench: it has no number of a schema", hint)
+        raise FfnbenchError(f"{path!r} is no run of ffnbench: it has no schema number", hint)
     if schema != SCHEMA:
         age, hint = ("a newer", UPDATE) if schema > SCHEMA else ("an older", "measure again with this version")
         problem = f"{path!r} was made by {age} ffnbench (schema {schema}; this one reads {SCHEMA})"
