@@ -17,7 +17,7 @@ from ffnbench.ffn.cost import Cost, activation_cost, cost
 from ffnbench.ffn.dtypes import DTYPES, tolerance
 from ffnbench.ffn.moe import Routing
 from ffnbench.ffn.spec import ActivationSpec, ImportedSpec, NetworkSpec
-from ffnbench.jsonable import LATER, among, least
+from ffnbench.jsonable import LATER, STATED, among, least
 from ffnbench.models.model import OwnMLP
 from ffnbench.request import AnyRequest
 
@@ -252,7 +252,7 @@ class Protocol:
     min_sample_s: float = field(default=0.01, metadata=least(0.0))
     seed: int = field(default=0, metadata=least(0))
     timeout_s: float = field(default=300.0, metadata=least(0.0))
-    method: int = field(default=METHOD, metadata=least(1))
+    method: int = field(default=METHOD, metadata=STATED | least(1))
 
 
 class NoteKind(Enum):

@@ -13,7 +13,7 @@ from functools import cached_property
 from typing import Any, TypeVar
 
 from ffnbench.ffn.cost import Cost
-from ffnbench.jsonable import LATER, least
+from ffnbench.jsonable import LATER, STATED, least
 from ffnbench.metrics import CLOSED_FORMS, LATENCY
 from ffnbench.plan import CONTROL, MatmulPrecision, Note, Plan, Protocol
 
@@ -395,7 +395,7 @@ class Report(Run):
     repeats: tuple[Repeat, ...] = field(default=(), repr=False, metadata=LATER)  # later runs, in order
     cut_short: bool = field(default=False, metadata=LATER)  # whether fewer repeats were made than asked for
     seal: str = ""  # of the cases and their costs, made when the file was written: an edit shows
-    schema: int = SCHEMA
+    schema: int = field(default=SCHEMA, metadata=STATED)
 
     @cached_property
     def _costs(self) -> dict[str, Cost]:

@@ -408,8 +408,12 @@ def test_report_notices_an_edited_figure_and_shows_the_true_one(call, saved: Pat
 
 DAMAGES = [
     (lambda text: text[: len(text) // 2], "is not a whole ffnbench report", "cut off"),
-    (lambda text: text.replace('"schema": 2', '"schema": 7'), "has schema 7, this ffnbench reads schema 2", "again"),
-    (lambda text: "[]", "is no saved run", "`ffnbench compare -o run.json`"),
+    (
+        lambda text: text.replace('"schema": 2', '"schema": 7'),
+        "newer ffnbench (schema 7; this one reads 2)",
+        "pip install",
+    ),
+    (lambda text: "[]", "is no run of ffnbench", "`ffnbench compare -o run.json`"),
     (lambda text: '{"schema": 2, "plam": 3}', "is not a whole ffnbench report", "again"),
     (
         lambda text: re.sub(r'("order": 0, "value": )[\d.e-]+', r"\g<1>-1.0", text, count=1),

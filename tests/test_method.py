@@ -27,12 +27,12 @@ def test_a_newer_method_is_refused_in_one_line_and_so_is_a_file_without_any(base
     of_method(baseline, TODAY + 1)
     with pytest.raises(FfnbenchError, match=f"was measured with method {TODAY + 1}, this ffnbench knows") as caught:
         load(baseline)
-    assert caught.value.hint == "update ffnbench to read it"
+    assert caught.value.hint == "pip install -U ffnbench"
     assert on_fakes("check", baseline, "--exact-only")[0] == 2
     edited(baseline, lambda data: data["plan"]["protocol"].pop("method"))
     assert on_fakes("report", baseline)[2].count("\n") == 2
     edited(baseline, lambda data: data.update(schema=1))
-    with pytest.raises(FfnbenchError, match="has schema 1, this ffnbench reads schema 2"):
+    with pytest.raises(FfnbenchError, match=r"older ffnbench \(schema 1; this one reads 2\)"):
         load(baseline)
 
 

@@ -7,12 +7,22 @@ import json
 import shlex
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from ffnbench import jsonable
 from ffnbench.errors import FfnbenchError
 from ffnbench.files import content_of
 from ffnbench.plan import METHOD
 from ffnbench.result import SCHEMA, Report
+
+UPDATE = "pip install -U ffnbench"
+LINE = 110  # characters, of a schema
+OLDER = {  # what older files have beside the fields of a type: it is passed over
+    "Protocol": ("reversed",),  # until method 5 a worker moved its tensors now and then
+    "Sample": ("placement",),
+    "CompareRequest": ("config",),  # a model had two flags
+    "BlockRequest": ("config",),
+}
 
 
 def report_text(report: Report) -> str:
@@ -52,35 +62,78 @@ def load(path: str | Path) -> Report:
             refuse_incoherent(report)
             return report
         data = jsonable.parse(content)
-        schema = data.get("schema") if isinstance(data, dict) else None
-        if isinstance(data, dict) and "findings" in data:
-            problem = f"{str(path)!r} holds what a check found, and no run by itself"
-            raise FfnbenchError(problem, "its run stands in it as `now`")
-        if schema is None:
-            config = isinstance(data, dict) and "model_type" in data
-            hint = f"`ffnbench inspect {shlex.quote(str(path))}` reads a model's config" if config else A_RUN
-            raise FfnbenchError(f"{str(path)!r} is no saved run", hint)
-        if schema != SCHEMA:
-            problem = f"{str(path)!r} has schema {schema}, this ffnbench reads schema {SCHEMA}"
-            raise FfnbenchError(problem, "measure again with this version")
+        _refuse_others(data, str(path))
         for run in (data, *(data.get("repeats") or ())):
-            protocol = (run.get("plan") or run)["protocol"]
-            method = protocol["method"]
-            if isinstance(method, int) and method > METHOD:  # whose ratios mean what this ffnbench can't know
-                problem = f"{str(path)!r} was measured with method {method}, this ffnbench knows methods up to {METHOD}"
-                raise FfnbenchError(problem, "update ffnbench to read it")
-            # until method 5 a worker moved its tensors now and then; until 6 a check measured suspects again
-            protocol.pop("reversed", None)
-            request = (run.get("plan") or run).get("request") or {}  # a model had two flags
-            if "config" in request:
-                request["preset"] = request.pop("config") or request["preset"]
-            for sample in run.get("samples") or ():
-                sample.pop("placement", None)
-        report = jsonable.decode(Report, data)
+            _bring_up(run, str(path))
+        report = _decoded(data)
         refuse_incoherent(report)
         return report if report.seal == seal(report) else replace(report, seal="")
     except (ValueError, KeyError, TypeError, AttributeError) as problem:
         hint = 'take that run out of "repeats"' if "repeats[" in str(problem) else "was it cut off? measure again"
         if not content.lstrip().startswith(b"{"):  # a CSV, a table
             hint = "only JSON is read: `ffnbench compare relu swiglu -o run.json` saves such a run"
+        if "unknown field" in str(problem):
+            hint = f"is it of a newer ffnbench? {UPDATE}; if not, measure again"
         raise FfnbenchError(f"{str(path)!r} is not a whole ffnbench report: {problem}", hint) from problem
+
+
+def _decoded(data: Any) -> Report:
+    try:
+        return jsonable.decode(Report, data)
+    except FfnbenchError as problem:  # of a form, which speaks to who types one
+        raise ValueError(problem.message) from problem
+
+
+def _refuse_others(data: Any, path: str) -> None:
+    """Raise FfnbenchError for what is no run, or one of another schema."""
+    if isinstance(data, dict) and "findings" in data:
+        raise FfnbenchError(f"{path!r} holds what a check found, and no run by itself", "its run stands in it as `now`")
+    schema = data.get("schema") if isinstance(data, dict) else None
+    if type(schema) is not int:
+        config = isinstance(data, dict) and "model_type" in data
+        hint = f"`ffnbench inspect {shlex.quote(path)}` reads a model's config" if config else A_RUN
+        raise FfnbenchError(f"{path!r} is no run of ffnbench: it has no schema number", hint)
+    if schema != SCHEMA:
+        age, hint = ("a newer", UPDATE) if schema > SCHEMA else ("an older", "measure again with this version")
+        problem = f"{path!r} was made by {age} ffnbench (schema {schema}; this one reads {SCHEMA})"
+        raise FfnbenchError(problem, hint)
+
+
+def _bring_up(run: dict[str, Any], path: str) -> None:
+    """What a run of an older file has in another way, as files have it today; raises FfnbenchError for a newer one."""
+    protocol = (run.get("plan") or run)["protocol"]
+    method = protocol.get("method")
+    if isinstance(method, int) and method > METHOD:  # whose ratios mean what this ffnbench can't know
+        problem = f"{path!r} was measured with method {method}, this ffnbench knows methods up to {METHOD}"
+        raise FfnbenchError(problem, UPDATE)
+    request = (run.get("plan") or run).get("request") or {}
+    if "config" in request:
+        request["preset"] = request["config"] or request.get("preset")
+    for kind, found in (("Protocol", [protocol]), ("CompareRequest", [request]), ("Sample", run.get("samples") or ())):
+        for one in found:
+            for name in OLDER[kind]:
+                one.pop(name, None)
+
+
+def schema_text() -> str:
+    """The JSON Schema of what `report_text` gives and `load` reads, older files too: what fits into a line is one."""
+    found = jsonable.schema_of(Report)
+    found["description"] += " In seconds and bytes. What is not known is null; what is left out is its default."
+    found["properties"]["schema"] = {"const": SCHEMA}
+    for kind, names in OLDER.items():
+        found["$defs"][kind]["properties"] |= {name: {"deprecated": True} for name in names}
+    head = {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "$id": f"urn:ffnbench:result:{SCHEMA}",
+        "title": "A run of ffnbench, as -o run.json writes it",
+    }
+    return _indented(head | found) + "\n"
+
+
+def _indented(value: Any, by: str = "") -> str:
+    text = jsonable.text_of(value)
+    if not isinstance(value, dict) or len(by + text) < LINE:
+        return text
+    inner = by + "  "
+    items = (f"{inner}{json.dumps(key)}: {_indented(item, inner)}" for key, item in value.items())
+    return "{\n" + ",\n".join(items) + f"\n{by}}}"

@@ -1,0 +1,193 @@
+"""The schema of result files: a validator that is not ours holds it against every run there is, and our reader."""
+
+from __future__ import annotations
+
+import copy
+import json
+import random
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import ROOT, two_sides
+from gate_world import machine
+from jsonschema import Draft202012Validator
+
+from ffnbench.api import measuring
+from ffnbench.errors import FfnbenchError
+from ffnbench.report.files.store import load, report_text
+
+SCHEMA = ROOT / "docs" / "result.schema.json"
+VALID = Draft202012Validator(json.loads(SCHEMA.read_text()))
+FILES = [*sorted(ROOT.glob("results/*/*.json")), ROOT / "tests" / "golden" / "cuda.json"]
+SMALL = "--d-model 16 --threads 1 --workers 3 --rounds 2"
+FRESH = {  # a file of every kind of plan, and of what is special in one
+    "compare": f"compare relu,swiglu,swiglu@moe=4x2@routing=skewed --control --metrics latency,routing {SMALL}",
+    "groups": f"compare relu,swiglu --seq-len 1,16 --mode forward,train {SMALL}",
+    "model": "compare --preset gpt2 --backend eager,compile --precision 5 --threads 1 --metrics latency",
+    "own": f"compare relu,mypkg.mlp:SwiGLU@like=swiglu@bias=false {SMALL}",
+    "baseline": f"compare relu,swiglu --runs 3 {SMALL}",
+    "failed": f"compare relu,gelu {SMALL}",
+    "counted": "cost relu,swiglu --seq-len 1,16",
+    "block": "block llama3-8b --seq-len 16,64 --workers 3 --rounds 2 --threads 1",
+    "latent": "block deepseek-v3 --cost-only",
+    "activations": "activations --time gelu,swish@beta=0.5 --elements 64,128 --workers 3 --rounds 2",
+    "sides": "ab mypkg.mlp:SwiGLU --base-env A:1 --d-model 16 --threads 1 --budget 15",
+}  # fmt: skip
+
+
+VALUES = (None, True, False, -1, 0, 1, 7, 2.5, "", "no such", "1", [], {}, [[]], [1], {"a": 1})
+
+
+def made(name: str, folder: Path, on_fakes) -> dict:
+    """What a command writes; of `ab` the run in it."""
+    two_sides(folder)
+    launch = machine()
+    launch.roofs = lambda roofs: [{"roof": roof, "seconds": 0.001, "calls": 1} for roof in roofs[:2]]
+    launch.trouble = {("open", "gelu"): "oom"} if name == "failed" else {}
+    code, _, err = on_fakes(FRESH[name], "-o run.json", launch=launch)
+    assert code == 0, err
+    data = json.loads((folder / "run.json").read_text())
+    return data["now"] if name == "sides" else data
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(measuring, "_pause", lambda seconds, sink: None)
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_every_committed_run_is_of_the_schema_and_is_written_again_as_it_was(path: Path) -> None:
+    text = path.read_text()
+    VALID.validate(json.loads(text))
+    gone = {"reversed", "placement", "config"}  # which files had until method 6
+    kept = json.loads(text, object_hook=lambda found: {name: found[name] for name in found.keys() - gone})
+    again = json.loads(report_text(load(path)))
+    asked = kept["plan"].get("request")
+    if asked:  # flags that came later stand there too
+        again["plan"]["request"] = {name: again["plan"]["request"][name] for name in asked}
+    assert again == kept
+
+
+@pytest.mark.parametrize("name", FRESH)
+def test_a_fresh_run_is_of_the_schema_and_a_changed_one_where_the_reader_takes_it(
+    name: str, tmp_path: Path, on_fakes
+) -> None:
+    """What is refused by our reader alone is about several fields, or about a network that there can't be."""
+    data = made(name, tmp_path, on_fakes)
+    VALID.validate(data)
+    data["samples"] = data["samples"][:6]
+    dice, refused = random.Random(name), 0
+    for _ in range(12):
+        changed, how = mutated(data, dice)
+        problem = refusal(changed, tmp_path / "changed.json")
+        refused += bool(problem)
+        if VALID.is_valid(changed):
+            assert not re.search(r"expected|is missing|unknown field", problem), (how, problem)
+        else:
+            assert problem, (how, next(VALID.iter_errors(changed)).message)
+    assert refused > 4
+
+
+def places(value: Any, way: tuple = ()) -> list[tuple]:
+    """The way to everything in it."""
+    inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    return [found for key, item in inner for found in ((*way, key), *places(item, (*way, key)))]
+
+
+def mutated(data: dict, dice: random.Random) -> tuple[dict, tuple]:
+    """A copy that has another value somewhere, lacks one, or has one more; and which."""
+    changed = copy.deepcopy(data)
+    *way, last = dice.choice(places(changed))
+    at: Any = changed
+    for step in way:
+        at = at[step]
+    how, value = dice.choice(("put", "put", "take", "add")), copy.deepcopy(dice.choice(VALUES))
+    if how == "put":
+        at[last] = value
+    elif how == "take":
+        del at[last]
+    elif isinstance(at, dict):
+        at["nobody"] = value
+    else:
+        at.append(value)
+    return changed, (how, *way, last, value)
+
+
+def refusal(data: Any, path: Path) -> str:
+    """What our reader says against a file; nothing where it takes it."""
+    path.write_text(json.dumps(data))
+    try:
+        load(path)
+    except FfnbenchError as problem:
+        return problem.message
+    return ""
+
+
+BAD = {  # by hand: each is refused by both, and our reader names the place
+    "'cases' is missing": lambda run: run["plan"].pop("cases"),
+    "'method' is missing": lambda run: run["plan"]["protocol"].pop("method"),
+    "unknown field 'colour'": lambda run: run["plan"]["cases"][1].update(colour="red"),
+    "samples[0].calls: expected int, found 2.5": lambda run: run["samples"][0].update(calls=2.5),
+    "samples[0].worker: expected int, found True": lambda run: run["samples"][0].update(worker=True),
+    "samples[0].value: expected float, found None": lambda run: run["samples"][0].update(value=None),
+    "samples[0].calls: expected at least 1": lambda run: run["samples"][0].update(calls=0),
+    "samples: expected tuple": lambda run: run.update(samples={}),
+    "workload.dtype: expected one of": lambda run: run["plan"]["cases"][0]["workload"].update(dtype="int4"),
+    "verdict: expected one of": lambda run: run["comparisons"][1].update(verdict="quicker"),
+    "ratio: expected an object, found 1.5": lambda run: run["comparisons"][1].update(ratio=1.5),
+    "argument": lambda run: run["plan"]["cases"][1]["ffn"].update(arguments=[["bias", False, 1]]),
+}
+GOOD = (
+    lambda run: run["plan"].pop("notes"),  # is empty where it is left out
+    lambda run: run["samples"][0].update(waited=None, value=1),
+    lambda run: run["plan"]["protocol"].update(reversed=True),  # of an older file
+)
+
+
+def test_report_and_schema_refuse_the_same_and_take_the_same(tmp_path: Path, on_fakes) -> None:
+    run = made("own", tmp_path, on_fakes)
+    for told, edit in BAD.items():
+        edit(bad := copy.deepcopy(run))
+        assert not VALID.is_valid(bad), told
+        (tmp_path / "bad.json").write_text(json.dumps(bad))
+        code, out, err = on_fakes("report bad.json")
+        assert (code, out, err.count("\n")) == (2, "", 2)
+        assert told in err, err
+    for edit in GOOD:
+        edit(good := copy.deepcopy(run))
+        VALID.validate(good)
+        assert refusal(good, tmp_path / "good.json") == ""
+    run["plan"]["request"] |= {"config": "gpt2", "preset": None}  # a model had two flags
+    VALID.validate(run)
+    (tmp_path / "old.json").write_text(json.dumps(run))
+    assert load("old.json").plan.request.preset == "gpt2"
+
+
+NEWER, OLDER = "by a newer ffnbench (schema 3; this one reads 2)", "by an older ffnbench (schema 1; this one reads 2)"
+
+
+@pytest.mark.parametrize(
+    ("schema", "error", "hint"),
+    [(3, NEWER, "pip install -U ffnbench"), (1, OLDER, "measure again with this version"),
+     (None, "no run of ffnbench", "is written by"), ("2", "no run", "is written by"), (True, "no run", "is written by")],
+)  # fmt: skip
+def test_another_schema_is_refused_by_name(schema: object, error: str, hint: str, tmp_path: Path, on_fakes) -> None:
+    run = made("counted", tmp_path, on_fakes) | {"schema": schema}
+    for data in (run, {**run, "plan": "of another kind"}):
+        assert not VALID.is_valid(data)
+        (tmp_path / "other.json").write_text(json.dumps(data))
+        for command in ("report other.json", "check other.json --exact-only"):
+            code, out, err = on_fakes(command)
+            assert (code, out) == (2, "")
+            assert [part in line for part, line in zip((error, hint), err.splitlines(), strict=True)] == [True, True]
+
+
+def test_the_command_prints_what_the_docs_have(tmp_path: Path, in_process) -> None:
+    Draft202012Validator.check_schema(VALID.schema)
+    assert in_process("schema") == (0, SCHEMA.read_text(), "")
+    assert in_process("schema", "-o", "schema.json") == (0, "", "wrote schema.json\n")
+    assert Path("schema.json").read_text() == SCHEMA.read_text()
+    assert in_process("schema", "-o", "schema.csv")[0] == 2
