@@ -172,7 +172,8 @@ NEWER, OLDER = "by a newer ffnbench (schema 3; this one reads 2)", "by an older 
 @pytest.mark.parametrize(
     ("schema", "error", "hint"),
     [(3, NEWER, "pip install -U ffnbench"), (1, OLDER, "measure again with this version"),
-     (None, "no run of ffnbench", "is written by"), ("2", "no run", "is written by"), (True, "no run", "is written by")],
+     (None, "no run of ffnbench", "is written by"), ("2", "no run", "is written by"),
+     (True, "no run", "is written by")],
 )  # fmt: skip
 def test_another_schema_is_refused_by_name(schema: object, error: str, hint: str, tmp_path: Path, on_fakes) -> None:
     run = made("counted", tmp_path, on_fakes) | {"schema": schema}
