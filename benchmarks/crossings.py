@@ -48,7 +48,7 @@ def shoulder(dice: Random) -> Truth:
 def overheads(dice: Random) -> Truth:
     """Two calls with an overhead each and a time a token: the one with less overhead loses later."""
     first, each, at = dice.uniform(1.1, 2.5), dice.uniform(1.1, 2.0), dice.uniform(3, 9)
-    rise = 2.0 ** -at
+    rise = 2.0**-at
     return lambda x: math.log((1 + each * rise * 2**x) / (first + rise * 2**x))
 
 
@@ -96,9 +96,7 @@ class Told:
 def sample(dice: Random, truth: float, scatter: float, workers: int) -> Mean:
     """What a cell says: workers of a few starters."""
     starters = [dice.gauss(0, STARTER) for _ in range(STARTERS)]
-    return mean_of(
-        Value(truth + starters[n % STARTERS] + dice.gauss(0, scatter), n % STARTERS) for n in range(workers)
-    )
+    return mean_of(Value(truth + starters[n % STARTERS] + dice.gauss(0, scatter), n % STARTERS) for n in range(workers))
 
 
 def sweep(dice: Random, truth: Truth, values: Sequence[float]) -> list[Told]:

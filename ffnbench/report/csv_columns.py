@@ -22,6 +22,7 @@ from ffnbench.report.tables.conditions import CONDITIONS
 from ffnbench.report.tables.words import sizing_text
 from ffnbench.result import Bound, Comparison, Estimate, Judged, Report, Roof, Share
 from ffnbench.stats.ceilings import Needed, needed_by
+from ffnbench.stats.pairs import unbeaten
 from ffnbench.stats.rounds import Row as Rounds
 from ffnbench.stats.rounds import table_of
 from ffnbench.stats.verdict import launch_bound
@@ -34,6 +35,7 @@ class CaseRow:
     report: Report
     case: Case
     rounds: Rounds
+    unbeaten: bool | None = None
 
     @property
     def work(self) -> Workload:
@@ -222,6 +224,7 @@ COLUMNS: Columns = {
     **_seconds(HOST_TIME),
     "launch_bound": lambda row: launch_bound(row.report, row.case.label),
     WORKSPACE: lambda row: row.whole(WORKSPACE),
+    "unbeaten": lambda row: row.unbeaten,
 }
 CONDITION_KEYS = tuple(one.key for one in CONDITIONS)
 LATENCY_KEYS = ("latency_s", "latency_low_s", "latency_high_s")
@@ -232,5 +235,9 @@ DEVICE_KEYS = (*_seconds(DEVICE_TIME), *_seconds(HOST_TIME), "launch_bound")
 def case_records(report: Report, keys: Iterable[str] = COLUMNS) -> list[Record]:
     """One flat record a case that is shown, with these columns: the contract of the CSV. New ones come at the end."""
     table, wanted = table_of(report), {key: COLUMNS[key] for key in keys}
-    rows = (CaseRow(report=report, case=case, rounds=table.row(case.label)) for case in report.plan.shown)
+    best = unbeaten(report) if "unbeaten" in wanted else {}
+    rows = (
+        CaseRow(report=report, case=case, rounds=table.row(case.label), unbeaten=best.get(case.label))
+        for case in report.plan.shown
+    )
     return [{key: of(row) for key, of in wanted.items()} for row in rows]

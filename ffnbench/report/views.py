@@ -16,6 +16,7 @@ from ffnbench.report.records import Record
 from ffnbench.report.tables.table import TextTable
 from ffnbench.request import Apart
 from ffnbench.result import Environment, Report
+from ffnbench.stats.curves import axes_of
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -46,6 +47,7 @@ class Reading:
 
 
 RATIOS, OF_ROOFLINE = "pictures.ratios:ratio_figure", "pictures.roofline:roofline_figure"
+OF_SWEEP, PLOTTED = "pictures.sweeps:sweep_figure", "pictures.sweeps:plotted"
 OF_CASES = Reading(tables="tables.compare:compare_table", rows="csv_columns:case_records", picture=RATIOS)
 VIEWS = {
     Kind.COMPARE: OF_CASES,
@@ -71,15 +73,20 @@ def reading_of(report: Report) -> Reading:
     return VIEWS[Kind(report.plan.kind)]
 
 
-def figure_of(report: Report, *, roofline: bool = False) -> Figure:
-    """The picture of this report; raises FfnbenchError where there is nothing to draw. matplotlib is loaded for it."""
-    figure: Figure = _named(OF_ROOFLINE if roofline else reading_of(report).picture)(report)
+def figure_of(report: Report, *, roofline: bool = False, **asked: str) -> Figure:
+    """The picture of this report, or with `x`, `y` or `facet` what is asked for; raises FfnbenchError where there is
+    nothing to draw. matplotlib is loaded for it.
+    """
+    picture = OF_ROOFLINE if roofline else PLOTTED if asked else reading_of(report).picture
+    if picture == RATIOS and report.comparisons and axes_of(report.plan):
+        picture = OF_SWEEP
+    figure: Figure = _named(picture)(report, **asked)
     return figure
 
 
-def picture_of(report: Report, suffix: str, *, roofline: bool = False) -> bytes:
+def picture_of(report: Report, suffix: str, *, roofline: bool = False, **asked: str) -> bytes:
     """The picture as bytes of that format."""
-    figure = figure_of(report, roofline=roofline)
+    figure = figure_of(report, roofline=roofline, **asked)
     from ffnbench.report.pictures.canvas import render
 
     return render(figure, suffix, texts=True)

@@ -63,11 +63,14 @@ class Place:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Crossing:
-    """Where one variant becomes slower than another, as the axis grows. `within` are the values of the other axes."""
+    """Where a variant becomes slower than one that stands before it in the plan, or where not `slower` faster, as the
+    axis grows. `within` are the values of the other axes.
+    """
 
     within: Mapping[str, object]
-    slower: str
-    faster: str
+    variant: str
+    than: str
+    slower: bool
     at: Estimate
 
 
@@ -92,9 +95,12 @@ class Knee:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Findings:
-    """What was found along an axis, in the order of the plan."""
+    """What was found along an axis, in the order of the plan; `lines` are how often it was looked for, once for each
+    combination of the values of the other axes.
+    """
 
     axis: Axis
+    lines: int
     crossings: tuple[Crossing, ...] = ()
     cliffs: tuple[Cliff, ...] = ()
     knees: tuple[Knee, ...] = ()
@@ -118,6 +124,7 @@ def findings(report: Report) -> Findings | None:
     lines = list(_lines(report, axes[0]))
     return Findings(
         axis=axes[0],
+        lines=len(lines),
         crossings=tuple(one for line in lines for one in line.crossings()),
         cliffs=_cliffs(lines) if axes[0].name == WIDTH else (),
         knees=tuple(_knees(lines)) if axes[0].name in TOKENS and axes[0].logarithmic else (),
@@ -164,15 +171,14 @@ class _Line:
 
     def crossings(self) -> Iterator[Crossing]:
         slack = control_slack(self.report)
-        for one, other in combinations(self.variants, 2):
+        for other, one in combinations(self.variants, 2):
             mine, others = self.labels(one), self.labels(other)
             known = [(x, self.pairs.get((mine[x], others[x]))) for x in mine if x in others]
             places = [Place(self.axis.place(x), pair.mean, pair.side) for x, pair in known if pair]
             for first, last in turns(places):
                 value, low, high = map(self.axis.value, where(places, first, last, slack))
-                rises = places[last].side > 0
                 yield Crossing(
-                    within=self.within, slower=one if rises else other, faster=other if rises else one,
+                    within=self.within, variant=one, than=other, slower=places[last].side > 0,
                     at=Estimate(value=value, low=low, high=high),
                 )  # fmt: skip
 
@@ -185,7 +191,7 @@ def turns(places: Sequence[Place]) -> Iterator[tuple[int, int]]:
 
 def where(places: Sequence[Place], first: int, last: int, slack: float = 0.0) -> tuple[float, float, float]:
     """Where the curve passes 0 between two of its places, with the ends of the interval: the outermost places between
-    the two at which the band holds 0.
+    the two at which the band holds 0; all between, where nothing shows how the curve bends.
     """
     zeros, looks = [], []
     for number in range(first, last):
@@ -196,6 +202,9 @@ def where(places: Sequence[Place], first: int, last: int, slack: float = 0.0) ->
             zeros.append(left.at + (right.at - left.at) * left.mean.mean / apart)
     looks = sorted([*looks, places[last].at, *zeros])
     held = [number for number, at in enumerate(looks) if at in zeros or _held(places, first, last, at, slack)]
+
+    if len(places) < FEWEST:
+        return zeros[len(zeros) // 2], places[first].at, places[last].at
 
     def edge(inside: float, outside: float) -> float:
         for _ in range(HALVINGS):
@@ -298,7 +307,7 @@ def _knees(lines: Sequence[_Line]) -> Iterator[Knee]:
 
 def knee(points: Sequence[tuple[float, Mean]]) -> tuple[float, float, float] | None:
     """Where the slope of the log of seconds over the log of tokens passes FLAT for the last time, upwards, with its
-    interval; None where it is not decided on both sides. A flat and a rising line that are joined, however smoothly,
+    interval; None where it is not decided on both sides, or points are too few. A flat and a rising line that are joined, however smoothly,
     have this slope where the two would meet.
     """
     slopes = []
@@ -309,5 +318,7 @@ def knee(points: Sequence[tuple[float, Mean]]) -> tuple[float, float, float] | N
     places = [
         Place(at, mean, (1 if mean.mean > 0 else -1) * (k in decided)) for k, (at, mean) in enumerate(slopes)
     ]  # fmt: skip
+    if len(places) < FEWEST:
+        return None
     last = next(reversed(list(turns(places))), None)
     return where(places, *last) if last and places[last[1]].side > 0 else None

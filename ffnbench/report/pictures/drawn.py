@@ -1,0 +1,167 @@
+"""What a curve is drawn of: the rows of a run by panel and variant, any column over any axis or column."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+from ffnbench.errors import FfnbenchError
+from ffnbench.plan import Group
+from ffnbench.report.arrangement import key_of
+from ffnbench.report.csv_columns import case_records
+from ffnbench.report.records import Record
+from ffnbench.report.tables.compare import HEADINGS, Heading, compare_table
+from ffnbench.report.tables.groups import heading
+from ffnbench.report.tables.words import verdict_text
+from ffnbench.result import Report
+from ffnbench.stats.curves import Axis, axes_of
+from ffnbench.stats.pairs import is_told
+from ffnbench.units import SI, TIME, scale
+
+RATIO, LATENCY_S = "ratio", "latency_s"
+TIMED = (RATIO, LATENCY_S, "tokens_per_s", "flops_per_s", "bytes_per_s")
+TITLES = {
+    **HEADINGS, LATENCY_S: Heading("latency", TIME), "params": Heading("params", SI),
+    "flops_per_s": Heading("FLOPs", SI, "/s"), "bytes_per_s": Heading("bytes", SI, "/s"),
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Dot:
+    """A row of the run: where it stands, its value and interval, or why it has none."""
+
+    at: Any
+    value: float
+    low: float
+    high: float
+    why: str = ""
+    unbeaten: bool = False
+    verdict: str = ""
+    held: Any = None  # the value of the axis that a heat map goes up by
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """What is drawn: rows of a run by panel and variant, x over y."""
+
+    report: Report
+    x: str
+    y: str
+    facet: str
+    held: str = ""  # an axis that makes no panels
+
+    @cached_property
+    def rows(self) -> list[tuple[Group, str, Record]]:
+        """Group, label and record of each row."""
+        records = {record["label"]: record for record in case_records(self.report)}
+        return [(g, case.label, records[case.label]) for g in self.report.plan.groups for case in g.cases]
+
+    @cached_property
+    def axis(self) -> Axis:
+        """What x has, as an axis; texts stand at their numbers."""
+        found = [x for group, _, record in self.rows if (x := value_at(group, record, self.x)) is not None]
+        if all(_is_number(x) for x in found) and found:
+            return Axis(self.x, tuple(sorted(set(found))))
+        return Axis(self.x, tuple(map(float, range(len(self.texts)))))
+
+    @cached_property
+    def texts(self) -> list[str]:
+        """The values of x where they are no numbers."""
+        found = [value_at(group, record, self.x) for group, _, record in self.rows]
+        return [] if all(_is_number(x) for x in found if x is not None) else list(dict.fromkeys(map(str, found)))
+
+    @cached_property
+    def panels(self) -> dict[str, dict[str, list[Dot]]]:
+        """Dots by variant, along x, for each value of the other axes and of the facet."""
+        found: dict[str, dict[str, list[Dot]]] = {}
+        for group, label, record in self.rows:
+            at = value_at(group, record, self.x)
+            if at is None:
+                continue
+            series = found.setdefault(self._panel(group, record), {})
+            at = self.texts.index(str(at)) if self.texts else at
+            dot = replace(self._dot(at, label, record), held=group.values.get(self.held))
+            series.setdefault(self.report.plan.name_of(label), []).append(dot)
+        return {
+            title: {name: sorted(dots, key=lambda dot: dot.at) for name, dots in series.items()}
+            for title, series in found.items()
+        }
+
+    @cached_property
+    def variants(self) -> list[str]:
+        """The variants that are drawn: where y is a ratio, all but the references."""
+        plan = self.report.plan
+        labels = [label for _, label, _ in self.rows if self.y != RATIO or not plan.is_reference(label)]
+        return list(dict.fromkeys(map(plan.name_of, labels)))
+
+    @property
+    def over_axis(self) -> bool:
+        """Whether x is an axis of the run, so that lines join its points."""
+        return self.x in self.report.plan.groups[0].values
+
+    def _panel(self, group: Group, record: Record) -> str:
+        values = {key: value for key, value in group.values.items() if key not in (self.x, self.held)}
+        if self.facet:
+            values = {self.facet: value_at(group, record, self.facet)} | values
+        return within_text(values)
+
+    def _dot(self, at: Any, label: str, record: Record) -> Dot:
+        value, unit = record.get(self.y), "_s" if self.y.endswith("_s") else ""
+        stem = self.y.removesuffix(unit)
+        low, high = (record.get(f"{stem}{end}{unit}") for end in ("_low", "_high"))
+        if value is None or (self.y in TIMED and not is_told(self.report, label)):
+            why = verdict_text(self.report, label)[0] or "not known"
+            return Dot(at, math.nan, math.nan, math.nan, why)
+        best, verdict = bool(record["unbeaten"]), record["verdict"] or ""
+        return Dot(at, value, low or value, high or value, unbeaten=best, verdict=verdict)
+
+
+def within_text(values: Mapping[str, Any]) -> str:
+    """`d_model 512, bfloat16`."""
+    return heading(Group(reference="", cases=(), values=values))
+
+
+def value_at(group: Group, record: Record, key: str) -> Any:
+    """What a row has of an axis, or in a column."""
+    return group.values.get(key, record.get(key))
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def drawn_of(report: Report, x: str = "", y: str = "", facet: str = "") -> Drawn:
+    """What is to be drawn; raises FfnbenchError for a name that is none, and for a column without a number."""
+    values, axes = report.plan.groups[0].values, axes_of(report.plan)
+    table, records = compare_table(report), case_records(report)
+
+    def key(name: str) -> str:
+        return name if name in values else key_of(name, table, records)
+
+    several = any(len(group.cases) > 1 for group in report.plan.groups) and report.environment is not None
+    x = key(x) if x else axes[0].name if axes else next(iter(values), "params")
+    y = key(y) if y else RATIO if several else LATENCY_S
+    found = Drawn(report, x, y, key(facet) if facet else "")
+    for name in (x, y):
+        if not any(value_at(group, record, name) is not None for group, _, record in found.rows):
+            raise FfnbenchError(
+                f"no row of this run has a {name}", "`ffnbench report RUN.json -f csv` shows what it has"
+            )
+    if not all(_is_number(record.get(y)) for _, _, record in found.rows if record.get(y) is not None):
+        raise FfnbenchError(f"{y} is no number", "for example --y latency, ratio, params, peak or gflops")
+    return found
+
+
+def unit_of(drawn: Drawn) -> tuple[float, str]:
+    """What y is divided by, and its name."""
+    if drawn.y == RATIO:
+        plan = drawn.report.plan
+        names = {plan.name_of(group.reference) for group in plan.groups}
+        return 1.0, f"time relative to {names.pop() if len(names) == 1 else 'the reference'}"
+    shown = TITLES.get(drawn.y, Heading(drawn.y))
+    values = [dot.value for series in drawn.panels.values() for dots in series.values() for dot in dots]
+    unit, size = scale([value for value in values if math.isfinite(value)], shown.units or (("", 1.0),))
+    return size, f"{shown.title} ({unit}{shown.per})" if unit + shown.per else shown.title
