@@ -307,8 +307,8 @@ def _knees(lines: Sequence[_Line]) -> Iterator[Knee]:
 
 def knee(points: Sequence[tuple[float, Mean]]) -> tuple[float, float, float] | None:
     """Where the slope of the log of seconds over the log of tokens passes FLAT for the last time, upwards, with its
-    interval; None where it is not decided on both sides, or points are too few. A flat and a rising line that are joined, however smoothly,
-    have this slope where the two would meet.
+    interval; None where it is not decided on both sides, or points are too few. A flat and a rising line
+    that are joined, however smoothly, have this slope where the two would meet.
     """
     slopes = []
     for (a, before), (b, after) in pairwise(points):

@@ -20,6 +20,7 @@ from matplotlib.figure import Figure
 from ffnbench.report.pictures.canvas import drawing, ended, literal, shortened
 from ffnbench.report.pictures.drawn import RATIO, Dot, Drawn, unit_of
 from ffnbench.report.tables.details import workload_line
+from ffnbench.report.tables.sweeps import sweep_line
 from ffnbench.result import Verdict
 from ffnbench.stats.curves import Axis
 from ffnbench.units import digits
@@ -29,6 +30,7 @@ DPI, SMALL, TINY = 300, 5.5, 5.0
 LETTERS = 22  # of small text, that an inch has room for
 FONTS = {"font.size": 7, "xtick.labelsize": 6, "ytick.labelsize": 6, "axes.labelsize": 6.5, "axes.titlesize": 6.5,
          "axes.grid": False, "axes.linewidth": 0.4, "figure.constrained_layout.w_pad": 0.03}  # fmt: skip
+TICKS, TILDE = 5, " (~: can't tell)"
 LEAST = 1.1  # the ratio that has the full colour where none is farther from 1
 PALE = 0.25, 0.75  # shares of the colours' way between which figures are black
 
@@ -63,9 +65,13 @@ def heat_figure(drawn: Drawn, up: Axis) -> Figure:
             axes.set_xlabel(literal(drawn.x), labelpad=1)
         for axes in grid[:, 0]:
             axes.set_ylabel(literal(up.name), labelpad=2)
-        bar = figure.colorbar(image, ax=grid, pad=0.02, aspect=30, format="%g")
-        bar.set_label(literal(label), fontsize=6.5)
+        ticks = np.geomspace(norm.vmin, norm.vmax, TICKS)
+        bar = figure.colorbar(image, ax=grid, pad=0.02, aspect=30)
+        bar.set_ticks(ticks.tolist(), labels=[digits(tick) for tick in ticks], minor=False)
         bar.ax.minorticks_off()
+        bar.set_label(literal(label) + TILDE * (drawn.y == RATIO), fontsize=6.5)
+        below = [part for line in sweep_line(drawn.report) for part in textwrap.wrap(line, int(across * LETTERS))]
+        figure.supxlabel("\n".join(map(literal, below)), fontsize=SMALL, x=0.01, ha="left")
     return figure
 
 

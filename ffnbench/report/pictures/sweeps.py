@@ -127,7 +127,7 @@ def _line(axes: Axes, dots: Sequence[Dot], look: Mapping[str, Any], size: float,
 
 RING: dict[str, Any] = {"linestyle": "", "marker": "o", "markersize": 6, "markerfacecolor": "none",
                         "markeredgecolor": BLACK, "markeredgewidth": 0.6, "zorder": 4}  # fmt: skip
-CROSSING: dict[str, Any] = {"color": BLACK, "linewidth": 1.6, "marker": "|", "markersize": 5, "zorder": 5}
+CROSSING: dict[str, Any] = {"color": BLACK, "linewidth": 1.4, "marker": "|", "markersize": 5, "zorder": 5}
 CROSS: dict[str, Any] = {"linestyle": "", "marker": "x", "markersize": 3.6, "markeredgewidth": 1.0}
 CLIFF: dict[str, Any] = {"linestyle": "", "marker": "v", "markersize": 3.4, "color": BLACK, "zorder": 5}
 
@@ -193,7 +193,8 @@ def _limits(axes: Axes, drawn: Drawn, size: float) -> None:
         axes.set_ylim(low / room ** (1 + 2 * gaps), high * room)
         axes.yaxis.set_minor_locator(NullLocator())
         subs = next(subs for least, subs in TICKS.items() if high / low > least)
-        axes.yaxis.set_major_locator(LogLocator(subs=subs, numticks=7))
+        even = high / low < FARTHEST
+        axes.yaxis.set_major_locator(MaxNLocator(6) if even else LogLocator(subs=subs, numticks=7))
     else:
         room = 0.06 * (high - low) or 0.1 * abs(high) or 1.0
         axes.set_ylim(low - room * (1 + 2 * gaps), high + room)
@@ -215,7 +216,7 @@ def _around(
     if whys:
         handles.append(Line2D([], [], color=KNEE, label=f"no figure: {', '.join(sorted(whys))}", **CROSS))
     if drawn.y == RATIO:
-        handles.append(Line2D([], [], color=BAND, linewidth=4, label=f"same: within {WITHIN}"))
+        handles.append(Line2D([], [], color=BAND, linewidth=4, solid_capstyle="butt", label=f"same: within {WITHIN}"))
     for told, look, text in (
         (found and found.crossings, CROSSING, "crossing, with its interval"),
         (found and found.cliffs, CLIFF, "cliff"),
