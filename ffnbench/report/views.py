@@ -73,20 +73,26 @@ def reading_of(report: Report) -> Reading:
     return VIEWS[Kind(report.plan.kind)]
 
 
-def figure_of(report: Report, *, roofline: bool = False, **asked: str) -> Figure:
-    """The picture of this report, or with `x`, `y` or `facet` what is asked for; raises FfnbenchError where there is
-    nothing to draw. matplotlib is loaded for it.
-    """
-    picture = OF_ROOFLINE if roofline else PLOTTED if asked else reading_of(report).picture
+def figure_of(report: Report, *, roofline: bool = False) -> Figure:
+    """The picture of this report; raises FfnbenchError where there is nothing to draw. matplotlib is loaded for it."""
+    picture = OF_ROOFLINE if roofline else reading_of(report).picture
     if picture == RATIOS and report.comparisons and axes_of(report.plan):
         picture = OF_SWEEP
-    figure: Figure = _named(picture)(report, **asked)
+    figure: Figure = _named(picture)(report)
     return figure
 
 
-def picture_of(report: Report, suffix: str, *, roofline: bool = False, **asked: str) -> bytes:
+def plot_of(report: Report, **asked: str) -> Figure:
+    """Any column of a report (`y`) over any axis or column (`x`), with panels by a third one (`facet`); what is not
+    asked for is found. Raises FfnbenchError for a name that is none.
+    """
+    figure: Figure = _named(PLOTTED)(report, **asked)
+    return figure
+
+
+def picture_of(report: Report, suffix: str, *, roofline: bool = False) -> bytes:
     """The picture as bytes of that format."""
-    figure = figure_of(report, roofline=roofline, **asked)
+    figure = figure_of(report, roofline=roofline)
     from ffnbench.report.pictures.canvas import render
 
     return render(figure, suffix, texts=True)

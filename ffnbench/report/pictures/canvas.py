@@ -52,8 +52,9 @@ def render(figure: Figure, suffix: str, *, texts: bool = False) -> bytes:
 
 
 def pens(names: Iterable[str]) -> list[dict[str, Any]]:
-    """A pen for each name: of an activation by its place in the table, of another one by what its letters give, and of a
-    colour that no other one has where there is one."""
+    """A pen for each name: of an activation by its place in the table, of another one by what its letters give, in a
+    colour that no other one has where there is one.
+    """
     table = [activation.name for activation in ACTIVATIONS]
     places: dict[str, int] = {}
     for name in sorted(names := list(names), key=lambda name: name not in table):
