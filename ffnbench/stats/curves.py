@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations, pairwise
 
-from ffnbench.plan import Group, Plan
+from ffnbench.ffn.spec import ActivationSpec
+from ffnbench.plan import Case, Group, Plan
 from ffnbench.result import Estimate, Report
 from ffnbench.stats.ceilings import needed_by
 from ffnbench.stats.interval import CONFIDENCE, Mean, Part, student, whole
@@ -106,6 +107,11 @@ class Findings:
     knees: tuple[Knee, ...] = ()
 
 
+def variant_of(group: Group, case: Case) -> str:
+    """What a case is called in each cell of a sweep."""
+    return case.variant if isinstance(case.ffn, ActivationSpec) else group.name(case.label)
+
+
 def axes_of(plan: Plan) -> tuple[Axis, ...]:
     """The axes of numbers with enough points for a curve, the one with most points first."""
     found = []
@@ -156,7 +162,7 @@ class _Line:
 
     @cached_property
     def variants(self) -> list[str]:
-        return list(dict.fromkeys(group.name(case.label) for group in self.groups for case in group.cases))
+        return list(dict.fromkeys(variant_of(group, case) for group in self.groups for case in group.cases))
 
     def at(self, group: Group) -> float:
         return self.axis.place(float(group.values[self.axis.name]))
@@ -166,7 +172,7 @@ class _Line:
         return {
             float(group.values[self.axis.name]): case.label
             for group in self.groups for case in group.cases
-            if group.name(case.label) == variant and is_told(self.report, case.label)
+            if variant_of(group, case) == variant and is_told(self.report, case.label)
         }  # fmt: skip
 
     def crossings(self) -> Iterator[Crossing]:
@@ -298,7 +304,7 @@ def _average(means: Sequence[Mean]) -> Mean:
 def _knees(lines: Sequence[_Line]) -> Iterator[Knee]:
     """Of each reference the place from which on its latency grows by more than the square root of the axis."""
     for line in lines:
-        variant = line.groups[0].name(line.groups[0].reference)
+        variant = variant_of(line.groups[0], line.report.plan.case(line.groups[0].reference))
         points = [(line.axis.place(x), mean) for x, mean in _seconds(line, variant, lambda _: 1.0)]
         if (at := knee(points)) is not None:
             value, low, high = map(math.exp, at)

@@ -18,7 +18,7 @@ from matplotlib.colors import LogNorm
 from matplotlib.figure import Figure
 
 from ffnbench.report.pictures.canvas import drawing, ended, literal, shortened
-from ffnbench.report.pictures.drawn import RATIO, Dot, Drawn, unit_of
+from ffnbench.report.pictures.drawn import RATIO, Dot, Drawn, number_text, unit_of
 from ffnbench.report.tables.details import workload_line
 from ffnbench.report.tables.sweeps import sweep_line
 from ffnbench.result import Verdict
@@ -95,7 +95,7 @@ def _cells(
         pale = dot.why or PALE[0] < norm(dot.value / size) < PALE[1]
         axes.text(*at, text, ha="center", va="center", fontsize=TINY, color="black" if pale else "white")
     for side, axis in ((axes.xaxis, across), (axes.yaxis, up)):
-        side.set_ticks(range(len(axis.values)), [f"{value:,g}" for value in axis.values])
+        side.set_ticks(range(len(axis.values)), [number_text(value) for value in axis.values])
     axes.tick_params(axis="x", rotation=90 if max(across.values) >= 1000 else 0)
     axes.tick_params(length=2, pad=1.5)
     image = axes.imshow(grid, norm=norm, cmap=colours, aspect="auto", origin="lower")

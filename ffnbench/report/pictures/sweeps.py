@@ -18,14 +18,14 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, MaxNLocator, NullFormatter, NullLocator
 
 from ffnbench.report.pictures.canvas import BLACK, drawing, ended, literal, pens, shortened
-from ffnbench.report.pictures.drawn import LATENCY_S, RATIO, Dot, Drawn, drawn_of, unit_of, within_text
+from ffnbench.report.pictures.drawn import LATENCY_S, RATIO, Dot, Drawn, drawn_of, number_text, unit_of, within_text
 from ffnbench.report.pictures.heat import heat_figure
 from ffnbench.report.pictures.ratios import BAND, SIDE_BY_SIDE, TICKS
 from ffnbench.report.tables.details import workload_line
 from ffnbench.report.tables.sweeps import sweep_line
 from ffnbench.report.tables.words import WITHIN
 from ffnbench.result import Report
-from ffnbench.stats.curves import Findings, axes_of, findings
+from ffnbench.stats.curves import Findings, axes_of, findings, variant_of
 from ffnbench.stats.verdict import SAME_WITHIN
 
 COLUMN, PAGE, DPI = 3.3, 7.0, 300  # inches, of a paper
@@ -56,7 +56,8 @@ def plotted(report: Report, x: str = "", y: str = "", facet: str = "") -> Figure
 
 
 def _curves(drawn: Drawn, *, marks: bool) -> Figure:
-    looks = dict(zip(drawn.variants, pens(drawn.variants), strict=True))
+    names = list(dict.fromkeys(variant_of(group, case) for group, case, _ in drawn.rows))
+    looks = {name: look for name, look in zip(names, pens(names), strict=True) if name in drawn.variants}
     panels = drawn.panels
     columns = 1 if len(panels) == 1 else 2 if len(panels) in (2, 4) else 3
     rows = math.ceil(len(panels) / columns)
@@ -101,7 +102,7 @@ def _frame(axes: Axes, drawn: Drawn, series: Mapping[str, Sequence[Dot]], column
     axes.xaxis.set_minor_formatter(NullFormatter())
     texts = drawn.texts
     axes.xaxis.set_major_formatter(
-        FuncFormatter(lambda value, _: literal(shortened(texts[int(value)], 14)) if texts else f"{value:,g}")
+        FuncFormatter(lambda value, _: literal(shortened(texts[int(value)], 14)) if texts else number_text(value))
     )
     axes.tick_params(axis="both", length=2, pad=1.5)
     if drawn.y == RATIO:
@@ -115,8 +116,8 @@ def _line(axes: Axes, dots: Sequence[Dot], look: Mapping[str, Any], size: float,
         return
     at = np.array([dot.at for dot in dots], dtype=float)
     value, low, high = (np.array([getattr(dot, end) for dot in dots]) / size for end in ("value", "low", "high"))
-    joined = drawn.over_axis and len(set(at)) == len(at)
-    if joined:
+    joined = bool(drawn.along)
+    if joined and drawn.along == drawn.x:
         axes.fill_between(at, low, high, color=look["color"], alpha=0.16, linewidth=0, zorder=2)
     axes.vlines(at, low, high, color=look["color"], linewidth=0.6, zorder=2.5)
     axes.plot(at, value, linestyle="-" if joined else "", linewidth=0.9, markersize=3.2, markeredgewidth=0.7,
@@ -148,9 +149,9 @@ def _mark(
     axes: Axes, found: Findings, title: str, drawn: Drawn, series: Mapping[str, Sequence[Dot]], size: float
 ) -> None:
     """A bar over the interval of each crossing, where the two lines meet; a wedge at each cliff; the knee upright."""
-    for crossing in found.crossings:
+    for crossing in found.crossings * (drawn.y == RATIO):
         if within_text(crossing.within) == title:
-            y = _height(series, (crossing.variant, crossing.than), crossing.at.value, drawn, size)
+            y = _height(series, (crossing.variant, crossing.than), crossing.at.value, drawn)
             ends = [crossing.at.low, crossing.at.value, crossing.at.high]
             axes.plot(ends, [y] * 3, markevery=[1], **CROSSING)
     for cliff in found.cliffs:
@@ -164,15 +165,15 @@ def _mark(
             axes.axvline(knee.at.value, color=KNEE, linewidth=0.8, linestyle=":", zorder=1)
 
 
-def _height(series: Mapping[str, Sequence[Dot]], pair: tuple[str, str], at: float, drawn: Drawn, size: float) -> float:
-    """Where two lines meet: at 1 for one that is crossed with the reference of a ratio."""
+def _height(series: Mapping[str, Sequence[Dot]], pair: tuple[str, str], at: float, drawn: Drawn) -> float:
+    """Where two lines of ratios meet: at 1 for one that meets the reference."""
     axis, heights = drawn.axis, []
     for name in pair:
         if name in drawn.variants:
             known = [dot for dot in series.get(name, ()) if not dot.why]
             places, values = [axis.place(dot.at) for dot in known], [math.log(dot.value) for dot in known]
-            heights.append(math.exp(np.interp(axis.place(at), places, values)) / size)
-    return 1.0 if len(heights) < len(pair) and drawn.y == RATIO else float(np.mean(heights))
+            heights.append(math.exp(np.interp(axis.place(at), places, values)))
+    return 1.0 if len(heights) < len(pair) else float(np.mean(heights))
 
 
 def _limits(axes: Axes, drawn: Drawn, size: float) -> None:
@@ -199,7 +200,7 @@ def _limits(axes: Axes, drawn: Drawn, size: float) -> None:
         room = 0.06 * (high - low) or 0.1 * abs(high) or 1.0
         axes.set_ylim(low - room * (1 + 2 * gaps), high + room)
         axes.yaxis.set_major_locator(MaxNLocator(5))
-    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,g}"))
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: number_text(value)))
 
 
 def _around(
@@ -218,7 +219,7 @@ def _around(
     if drawn.y == RATIO:
         handles.append(Line2D([], [], color=BAND, linewidth=4, solid_capstyle="butt", label=f"same: within {WITHIN}"))
     for told, look, text in (
-        (found and found.crossings, CROSSING, "crossing, with its interval"),
+        (found and drawn.y == RATIO and found.crossings, CROSSING, "crossing, with its interval"),
         (found and found.cliffs, CLIFF, "cliff"),
         (found and found.knees, {"color": KNEE, "linestyle": ":", "linewidth": 0.8}, "knee of the reference"),
         (marks and any(d.unbeaten for s in drawn.panels.values() for v in s.values() for d in v), RING,
