@@ -69,12 +69,12 @@ def unbeaten(report: Report) -> dict[str, bool]:
     """Of each case that was timed whether no other one of its cell beats it: is nowhere worse, and better somewhere.
 
     Better in time is what is decided; bytes, parameters and FLOPs are the same within SAME_WITHIN, for widths that are
-    matched miss by a little. A case that has no time is beaten by nobody, and not told.
+    matched miss by a little. A case that stands alone, or has no time, is not told.
     """
     if not report.comparisons:
         return {}
     pairs, found = pairs_of(report), {}
-    for group in report.plan.groups:
+    for group in (group for group in report.plan.groups if len(group.cases) > 1):
         known = [case.label for case in group.cases if is_told(report, case.label)]
         amounts = {label: _amounts(report, label) for label in known}
         for label in known:
