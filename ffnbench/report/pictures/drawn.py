@@ -31,7 +31,7 @@ TITLES = {
 
 
 @dataclass(frozen=True, slots=True)
-class Dot:
+class DrawnRow:
     """A row of the run: where it stands, its value and interval, or why it has none."""
 
     at: Any
@@ -76,9 +76,9 @@ class Drawn:
         return [] if all(_is_number(x) for x in found if x is not None) else list(dict.fromkeys(map(str, found)))
 
     @cached_property
-    def panels(self) -> dict[str, dict[str, list[Dot]]]:
+    def panels(self) -> dict[str, dict[str, list[DrawnRow]]]:
         """Dots by variant, along x, for each value of the other axes and of the facet."""
-        found: dict[str, dict[str, list[Dot]]] = {}
+        found: dict[str, dict[str, list[DrawnRow]]] = {}
         for group, case, record in self.rows:
             at = value_at(group, record, self.x)
             if at is None:
@@ -113,16 +113,16 @@ class Drawn:
             values = {self.facet: value_at(group, record, self.facet)} | values
         return within_text(values)
 
-    def _dot(self, at: Any, label: str, record: Record) -> Dot:
+    def _dot(self, at: Any, label: str, record: Record) -> DrawnRow:
         value, unit = record.get(self.y), "_s" if self.y.endswith("_s") else ""
         stem = self.y.removesuffix(unit)
         low, high = (record.get(f"{stem}{end}{unit}") for end in ("_low", "_high"))
         busy = self.y == RATIO and record["verdict"] == Verdict.BUSY.value
         if value is None or busy or (self.y in TIMED and not is_told(self.report, label)):
             why = verdict_text(self.report, label)[0] or "not known"
-            return Dot(at, math.nan, math.nan, math.nan, why)
+            return DrawnRow(at, math.nan, math.nan, math.nan, why)
         best, verdict = bool(record["unbeaten"]), record["verdict"] or ""
-        return Dot(at, value, low or value, high or value, unbeaten=best, verdict=verdict)
+        return DrawnRow(at, value, low or value, high or value, unbeaten=best, verdict=verdict)
 
 
 def within_text(values: Mapping[str, Any]) -> str:

@@ -18,7 +18,7 @@ from matplotlib.colors import LogNorm
 from matplotlib.figure import Figure
 
 from ffnbench.report.pictures.canvas import drawing, ended, literal, shortened
-from ffnbench.report.pictures.drawn import RATIO, Dot, Drawn, number_text, unit_of
+from ffnbench.report.pictures.drawn import RATIO, Drawn, DrawnRow, number_text, unit_of
 from ffnbench.report.tables.details import workload_line
 from ffnbench.report.tables.sweeps import sweep_line
 from ffnbench.result import Verdict
@@ -83,7 +83,15 @@ def _colours(values: Sequence[float], *, ratio: bool) -> tuple[LogNorm, str]:
 
 
 def _cells(
-    axes: Axes, dots: Sequence[Dot], across: Axis, up: Axis, size: float, norm: LogNorm, colours: str, *, tilde: bool
+    axes: Axes,
+    dots: Sequence[DrawnRow],
+    across: Axis,
+    up: Axis,
+    size: float,
+    norm: LogNorm,
+    colours: str,
+    *,
+    tilde: bool,
 ) -> Any:
     """The cells, all of one size, with their figures."""
     grid = np.full((len(up.values), len(across.values)), np.nan)

@@ -18,7 +18,16 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, MaxNLocator, NullFormatter, NullLocator
 
 from ffnbench.report.pictures.canvas import BLACK, drawing, ended, literal, pens, shortened
-from ffnbench.report.pictures.drawn import LATENCY_S, RATIO, Dot, Drawn, drawn_of, number_text, unit_of, within_text
+from ffnbench.report.pictures.drawn import (
+    LATENCY_S,
+    RATIO,
+    Drawn,
+    DrawnRow,
+    drawn_of,
+    number_text,
+    unit_of,
+    within_text,
+)
 from ffnbench.report.pictures.heat import heat_figure
 from ffnbench.report.pictures.ratios import BAND, SIDE_BY_SIDE, TICKS
 from ffnbench.report.tables.details import workload_line
@@ -87,7 +96,7 @@ def _curves(drawn: Drawn, *, marks: bool) -> Figure:
     return figure
 
 
-def _frame(axes: Axes, drawn: Drawn, series: Mapping[str, Sequence[Dot]], columns: int) -> None:
+def _frame(axes: Axes, drawn: Drawn, series: Mapping[str, Sequence[DrawnRow]], columns: int) -> None:
     axis = drawn.axis
     if axis.logarithmic:
         axes.set_xscale("log")
@@ -110,7 +119,9 @@ def _frame(axes: Axes, drawn: Drawn, series: Mapping[str, Sequence[Dot]], column
         axes.axhline(1, color=BLACK, linewidth=0.6, zorder=1)
 
 
-def _line(axes: Axes, dots: Sequence[Dot], look: Mapping[str, Any], size: float, drawn: Drawn, *, marks: bool) -> None:
+def _line(
+    axes: Axes, dots: Sequence[DrawnRow], look: Mapping[str, Any], size: float, drawn: Drawn, *, marks: bool
+) -> None:
     """A line that is broken where there is no value, and its band."""
     if not dots:
         return
@@ -133,7 +144,7 @@ CROSS: dict[str, Any] = {"linestyle": "", "marker": "x", "markersize": 3.6, "mar
 CLIFF: dict[str, Any] = {"linestyle": "", "marker": "v", "markersize": 3.4, "color": BLACK, "zorder": 5}
 
 
-def _gaps(axes: Axes, series: Mapping[str, Sequence[Dot]], looks: Mapping[str, Mapping[str, Any]]) -> None:
+def _gaps(axes: Axes, series: Mapping[str, Sequence[DrawnRow]], looks: Mapping[str, Mapping[str, Any]]) -> None:
     """Crosses at the bottom, one above another, where variants have no figure."""
     stacked: dict[Any, int] = {}
     for name, look in looks.items():
@@ -146,7 +157,7 @@ def _gaps(axes: Axes, series: Mapping[str, Sequence[Dot]], looks: Mapping[str, M
 
 
 def _mark(
-    axes: Axes, found: Findings, title: str, drawn: Drawn, series: Mapping[str, Sequence[Dot]], size: float
+    axes: Axes, found: Findings, title: str, drawn: Drawn, series: Mapping[str, Sequence[DrawnRow]], size: float
 ) -> None:
     """A bar over the interval of each crossing, where the two lines meet; a wedge at each cliff; the knee upright."""
     for crossing in found.crossings * (drawn.y == RATIO):
@@ -165,7 +176,7 @@ def _mark(
             axes.axvline(knee.at.value, color=KNEE, linewidth=0.8, linestyle=":", zorder=1)
 
 
-def _height(series: Mapping[str, Sequence[Dot]], pair: tuple[str, str], at: float, drawn: Drawn) -> float:
+def _height(series: Mapping[str, Sequence[DrawnRow]], pair: tuple[str, str], at: float, drawn: Drawn) -> float:
     """Where two lines of ratios meet: at 1 for one that meets the reference."""
     axis, heights = drawn.axis, []
     for name in pair:
