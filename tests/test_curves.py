@@ -29,6 +29,7 @@ from ffnbench.run.runner import run as run_plan
 from ffnbench.stats.curves import Axis, Place, findings, stretches, turns, where
 from ffnbench.stats.interval import Mean
 from ffnbench.stats.pairs import unbeaten
+from ffnbench.stats.verdict import with_figures
 
 TOKENS = tuple(2**k for k in range(0, 13, 2))
 RISE, LEVEL = 0.05, 1.25  # swiglu takes 1.25 n^-0.05 of relu's time
@@ -122,7 +123,7 @@ def test_crossings_on_simulated_machines() -> None:
     hits, told = 0, 0
     for seed in range(40):
         for at in (3.0, 3.5):  # in points of the axis
-            made = report_of(Machine(WORLDS[seed % 3], swept_plan(at), seed).run(run_plan))
+            made = with_figures(report_of(Machine(WORLDS[seed % 3], swept_plan(at), seed).run(run_plan)))
             crossings = findings(made).crossings
             told += len(crossings)
             hits += sum(one.at.low <= 4.0**at <= one.at.high for one in crossings)
