@@ -49,7 +49,7 @@ class Plotted:
 
     out: tuple[str, ...] = flag(
         (), "Write a file (.png, .svg, .pdf; default: plot.png), or all of them into a folder/. Repeatable.", OUTPUT,
-        "PATH", short="-o")  # fmt: skip
+        "PATH", short="-o", also=("--output",))  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
