@@ -233,15 +233,18 @@ def _held(places: Sequence[Place], first: int, last: int, at: float, slack: floa
         Part((weight * one.mean.error) ** 2, one.mean.freedom)
         for weight, one in ((1 - share, left), (share, right)) if one.mean.freedom > 0
     )  # fmt: skip
-    bends = [abs(_bend(places[k - 1 : k + 2])) for k in (number, number + 1) if 0 < k < len(places) - 1]
-    bent = max(bends, default=0.0) / 2 * (at - left.at) * (right.at - at)
+    bends = (_bend(places[k - 1 : k + 2]) for k in (number, number + 1) if 0 < k < len(places) - 1)
+    bent = sum(bends) * (at - left.at) * (right.at - at)
     return abs(mean) <= student(error.freedom, CONFIDENCE) * math.sqrt(error.variance) + slack + bent
 
 
 def _bend(three: Sequence[Place]) -> float:
-    """The second derivative of the parabola through three places."""
-    rises = [(b.mean.mean - a.mean.mean) / (b.at - a.at) for a, b in pairwise(three)]
-    return 2 * (rises[1] - rises[0]) / (three[2].at - three[0].at)
+    """By how much the slope changes at the second of three places, for each unit of the axis: what is beyond chance."""
+    (a, b, c) = three
+    rises = [(y.mean.mean - x.mean.mean) / (y.at - x.at) for x, y in pairwise(three)]
+    weights = 1 / (b.at - a.at), 1 / (b.at - a.at) + 1 / (c.at - b.at), 1 / (c.at - b.at)
+    chance = math.hypot(*(weight * one.mean.error for weight, one in zip(weights, three, strict=True)))
+    return max(0.0, abs(rises[1] - rises[0]) - chance) * 2 / (c.at - a.at)
 
 
 def _seconds(line: _Line, variant: str, per: Callable[[str], float | None]) -> list[tuple[float, Mean]]:
