@@ -72,8 +72,8 @@ class Drawn:
     @cached_property
     def texts(self) -> list[str]:
         """The values of x where they are no numbers."""
-        found = [value_at(group, record, self.x) for group, _, record in self.rows]
-        return [] if all(_is_number(x) for x in found if x is not None) else list(dict.fromkeys(map(str, found)))
+        found = [x for group, _, record in self.rows if (x := value_at(group, record, self.x)) is not None]
+        return [] if all(map(_is_number, found)) else list(dict.fromkeys(map(str, found)))
 
     @cached_property
     def panels(self) -> dict[str, dict[str, list[DrawnRow]]]:
@@ -122,7 +122,9 @@ class Drawn:
             why = verdict_text(self.report, label)[0] or "not known"
             return DrawnRow(at, math.nan, math.nan, math.nan, why)
         best, verdict = bool(record["unbeaten"]), record["verdict"] or ""
-        return DrawnRow(at, value, low or value, high or value, unbeaten=best, verdict=verdict)
+        return DrawnRow(
+            at, value, value if low is None else low, value if high is None else high, unbeaten=best, verdict=verdict
+        )
 
 
 def within_text(values: Mapping[str, Any]) -> str:
@@ -157,7 +159,7 @@ def drawn_of(report: Report, x: str = "", y: str = "", facet: str = "") -> Drawn
     facet = key(facet) if facet else ""
     usual = [name for name in (*(axis.name for axis in axes), *values) if name != facet]
     x = key(x) if x else next(iter(usual), "params")
-    y = key(y) if y else RATIO if several else LATENCY_S
+    y = key(y) if y else RATIO if several else LATENCY_S if report.environment else "params"
     found = Drawn(report, x, y, facet)
     for name in (x, y):
         if not any(value_at(group, record, name) is not None for group, _, record in found.rows):
