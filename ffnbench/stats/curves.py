@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import combinations, pairwise
 
@@ -25,7 +25,7 @@ from ffnbench.stats.verdict import SAME_WITHIN, control_slack, holm
 FEWEST = 3  # points of an axis that is drawn as a curve
 WIDTH, TOKENS = "d_ff", ("seq_len", "batch")  # the axes of cliffs, and of knees
 FLAT = 0.5  # between the slope of a latency that does not grow with the tokens, and of one that grows as they do
-FINE, HALVINGS = 24, 30  # looks between two points of the axis, and between two looks
+FINE = 100  # looks between two points of the axis
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,9 +164,6 @@ class _Line:
     def variants(self) -> list[str]:
         return list(dict.fromkeys(variant_of(group, case) for group in self.groups for case in group.cases))
 
-    def at(self, group: Group) -> float:
-        return self.axis.place(float(group.values[self.axis.name]))
-
     def labels(self, variant: str) -> dict[float, str]:
         """The label of a variant at each value of the axis at which its time is known."""
         return {
@@ -196,31 +193,19 @@ def turns(places: Sequence[Place]) -> Iterator[tuple[int, int]]:
 
 
 def where(places: Sequence[Place], first: int, last: int, slack: float = 0.0) -> tuple[float, float, float]:
-    """Where the curve passes 0 between two of its places, with the ends of the interval: the outermost places between
-    the two at which the band holds 0; all between, where nothing shows how the curve bends.
+    """Where the curve passes 0 between two of its places, with the ends of the interval: the outermost looks between
+    the two at which the band may hold 0; all between, where nothing shows how the curve bends.
     """
     zeros, looks = [], []
-    for number in range(first, last):
-        left, right = places[number], places[number + 1]
-        step = (right.at - left.at) / FINE
-        looks += [left.at + step * k for k in range(FINE)]
+    for left, right in pairwise(places[first : last + 1]):
+        looks += [left.at + (right.at - left.at) * k / FINE for k in range(FINE)]
         if left.mean.mean * right.mean.mean <= 0 and (apart := left.mean.mean - right.mean.mean):
             zeros.append(left.at + (right.at - left.at) * left.mean.mean / apart)
-    looks = sorted([*looks, places[last].at, *zeros])
-    held = [number for number, at in enumerate(looks) if at in zeros or _held(places, first, last, at, slack)]
-
+    looks = sorted([*looks, *zeros, places[last].at])
+    held = [n for n, at in enumerate(looks) if at in zeros or _held(places, first, last, at, slack)]
     if len(places) < FEWEST:
-        return zeros[len(zeros) // 2], places[first].at, places[last].at
-
-    def edge(inside: float, outside: float) -> float:
-        for _ in range(HALVINGS):
-            middle = (inside + outside) / 2
-            inside, outside = (middle, outside) if _held(places, first, last, middle, slack) else (inside, middle)
-        return inside
-
-    low = edge(looks[held[0]], looks[max(0, held[0] - 1)])
-    high = edge(looks[held[-1]], looks[min(len(looks) - 1, held[-1] + 1)])
-    return zeros[len(zeros) // 2], low, high
+        held = [0, len(looks) - 1]
+    return zeros[len(zeros) // 2], looks[max(0, held[0] - 1)], looks[min(len(looks) - 1, held[-1] + 1)]
 
 
 def _held(places: Sequence[Place], first: int, last: int, at: float, slack: float) -> bool:
@@ -271,18 +256,15 @@ def _cliffs(lines: Sequence[_Line]) -> tuple[Cliff, ...]:
         (n, k): points[k + 1][1].less(points[k][1]) for n, (*_, points) in enumerate(found)
         for k in range(len(points) - 1)
     }  # fmt: skip
-    p_values = {place: _p_beyond(mean, math.log1p(SAME_WITHIN)) for place, mean in jumps.items()}
-    decided = holm(p_values, 1 - CONFIDENCE)
+    beyond = {
+        place: 2 * replace(mean, mean=abs(mean.mean)).p_above(math.log1p(SAME_WITHIN)) for place, mean in jumps.items()
+    }
+    decided = holm(beyond, 1 - CONFIDENCE)
     return tuple(
         _cliff(line, variant, points[first : last + 1])
         for n, (line, variant, points) in enumerate(found)
         for first, last in stretches([jumps[n, k].mean * ((n, k) in decided) for k in range(len(points) - 1)])
     )
-
-
-def _p_beyond(mean: Mean, limit: float) -> float:
-    """Two-sided p of a difference within the limit."""
-    return min(1.0, 2 * Mean(abs(mean.mean), mean.error, mean.freedom).p_above(limit))
 
 
 def stretches(jumps: Sequence[float]) -> Iterator[tuple[int, int]]:
@@ -324,10 +306,6 @@ def knee(points: Sequence[tuple[float, Mean]]) -> tuple[float, float, float] | N
         rise = after.less(before)
         slopes.append(((a + b) / 2, Mean(rise.mean / (b - a) - FLAT, rise.error / (b - a), rise.freedom)))
     decided = holm({k: mean.p_value() for k, (_, mean) in enumerate(slopes)}, 1 - CONFIDENCE)
-    places = [
-        Place(at, mean, (1 if mean.mean > 0 else -1) * (k in decided)) for k, (at, mean) in enumerate(slopes)
-    ]  # fmt: skip
-    if len(places) < FEWEST:
-        return None
-    last = next(reversed(list(turns(places))), None)
-    return where(places, *last) if last and places[last[1]].side > 0 else None
+    places = [Place(at, mean, (k in decided) * (1 if mean.mean > 0 else -1)) for k, (at, mean) in enumerate(slopes)]
+    found = list(turns(places)) if len(places) >= FEWEST else []
+    return where(places, *found[-1]) if found and places[found[-1][1]].side > 0 else None

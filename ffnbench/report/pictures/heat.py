@@ -17,9 +17,9 @@ from matplotlib.axes import Axes
 from matplotlib.colors import LogNorm
 from matplotlib.figure import Figure
 
-from ffnbench.report.pictures.canvas import drawing, ended, literal, shortened
+from ffnbench.report.pictures.canvas import drawing, literal, shortened
 from ffnbench.report.pictures.drawn import RATIO, Drawn, DrawnRow, number_text, unit_of
-from ffnbench.report.tables.details import workload_line
+from ffnbench.report.pictures.ratios import about
 from ffnbench.report.tables.sweeps import sweep_line
 from ffnbench.result import Verdict
 from ffnbench.stats.curves import Axis
@@ -50,9 +50,9 @@ def heat_figure(drawn: Drawn, up: Axis) -> Figure:
     with drawing(**FONTS):
         figure = Figure(dpi=DPI, layout="constrained")
         across = max(3.3, BESIDE + width * columns)
-        about = textwrap.wrap(workload_line(drawn.report.plan) + ended(drawn.report), int(across * LETTERS))
-        figure.set_size_inches(across, (CELL[1] * len(up.values) + ABOVE) * rows + 0.1 * len(about))
-        figure.suptitle("\n".join(map(literal, about)), fontsize=SMALL, x=0.01, ha="left")
+        above = textwrap.wrap(about(drawn.report), int(across * LETTERS))
+        figure.set_size_inches(across, (CELL[1] * len(up.values) + ABOVE) * rows + 0.1 * len(above))
+        figure.suptitle("\n".join(map(literal, above)), fontsize=SMALL, x=0.01, ha="left")
         grid: Any = figure.subplots(rows, columns, squeeze=False, sharex=True, sharey=True)
         norm, colours = _colours(values, ratio=drawn.y == RATIO)
         for axes in grid.flat[len(panels) :]:

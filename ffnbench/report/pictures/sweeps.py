@@ -17,7 +17,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, MaxNLocator, NullFormatter, NullLocator
 
-from ffnbench.report.pictures.canvas import BLACK, drawing, ended, literal, pens, shortened
+from ffnbench.report.pictures.canvas import BLACK, drawing, literal, pens, shortened
 from ffnbench.report.pictures.drawn import (
     LATENCY_S,
     RATIO,
@@ -29,8 +29,7 @@ from ffnbench.report.pictures.drawn import (
     within_text,
 )
 from ffnbench.report.pictures.heat import heat_figure
-from ffnbench.report.pictures.ratios import BAND, SIDE_BY_SIDE, TICKS
-from ffnbench.report.tables.details import workload_line
+from ffnbench.report.pictures.ratios import BAND, SIDE_BY_SIDE, TICKS, about
 from ffnbench.report.tables.sweeps import sweep_line
 from ffnbench.report.tables.words import WITHIN
 from ffnbench.result import Report
@@ -70,8 +69,8 @@ def _curves(drawn: Drawn, *, marks: bool) -> Figure:
     panels = drawn.panels
     columns = 1 if len(panels) == 1 else 2 if len(panels) in (2, 4) else 3
     rows = math.ceil(len(panels) / columns)
-    about = findings(drawn.report) if drawn.y in (RATIO, LATENCY_S) else None
-    about = about if about and about.axis.name == drawn.x else None
+    found = findings(drawn.report) if drawn.y in (RATIO, LATENCY_S) else None
+    found = found if found and found.axis.name == drawn.x else None
     with drawing(**FONTS):
         figure = Figure(dpi=DPI, layout="constrained")
         grid: Any = figure.subplots(rows, columns, squeeze=False, sharex=True, sharey=True)
@@ -83,8 +82,8 @@ def _curves(drawn: Drawn, *, marks: bool) -> Figure:
             for name, look in looks.items():
                 _line(axes, series.get(name, []), look, size, drawn, marks=marks)
             _gaps(axes, series, looks)
-            if about:
-                _mark(axes, about, title, drawn, series, size)
+            if found:
+                _mark(axes, found, title, drawn, series, size)
             axes.set_title(literal(shortened(title, 60)), loc="left", pad=3)
             if number + columns >= len(panels):
                 axes.set_xlabel(literal(drawn.x), labelpad=1)
@@ -92,7 +91,7 @@ def _curves(drawn: Drawn, *, marks: bool) -> Figure:
         _limits(grid.flat[0], drawn, size)
         for axes in grid[:, 0]:
             axes.set_ylabel(literal(shortened(label, 40)), labelpad=2)
-        _around(figure, drawn, looks, (COLUMN if columns == 1 else PAGE, PANEL * rows), about, marks=marks)
+        _around(figure, drawn, looks, (COLUMN if columns == 1 else PAGE, PANEL * rows), found, marks=marks)
     return figure
 
 
@@ -239,7 +238,7 @@ def _around(
         handles += [Line2D([], [], label=text, **look)] * bool(told)
     longest = max(len(str(handle.get_label())) for handle in handles)
     columns = max(1, min(len(handles), 4 if width == COLUMN else 8, int(width * LETTERS / (longest + 6))))
-    above = textwrap.wrap(workload_line(drawn.report.plan) + ended(drawn.report), int(width * LETTERS))
+    above = textwrap.wrap(about(drawn.report), int(width * LETTERS))
     said = sweep_line(drawn.report) if found else []
     below = [part for line in said for part in textwrap.wrap(line, int(width * LETTERS))]
     lines = len(above) + len(below)
