@@ -35,7 +35,6 @@ class CaseRow:
     report: Report
     case: Case
     rounds: Rounds
-    unbeaten: bool | None = None
 
     @property
     def work(self) -> Workload:
@@ -224,7 +223,7 @@ COLUMNS: Columns = {
     **_seconds(HOST_TIME),
     "launch_bound": lambda row: launch_bound(row.report, row.case.label),
     WORKSPACE: lambda row: row.whole(WORKSPACE),
-    "unbeaten": lambda row: row.unbeaten,
+    "unbeaten": lambda row: unbeaten(row.report).get(row.case.label),
 }
 CONDITION_KEYS = tuple(one.key for one in CONDITIONS)
 LATENCY_KEYS = ("latency_s", "latency_low_s", "latency_high_s")
@@ -235,9 +234,5 @@ DEVICE_KEYS = (*_seconds(DEVICE_TIME), *_seconds(HOST_TIME), "launch_bound")
 def case_records(report: Report, keys: Iterable[str] = COLUMNS) -> list[Record]:
     """One flat record a case that is shown, with these columns: the contract of the CSV. New ones come at the end."""
     table, wanted = table_of(report), {key: COLUMNS[key] for key in keys}
-    best = unbeaten(report) if "unbeaten" in wanted else {}
-    rows = (
-        CaseRow(report=report, case=case, rounds=table.row(case.label), unbeaten=best.get(case.label))
-        for case in report.plan.shown
-    )
+    rows = (CaseRow(report=report, case=case, rounds=table.row(case.label)) for case in report.plan.shown)
     return [{key: of(row) for key, of in wanted.items()} for row in rows]
