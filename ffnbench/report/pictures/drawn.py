@@ -23,7 +23,7 @@ from ffnbench.units import SI, TIME, quantity, scale
 
 RATIO, LATENCY_S = "ratio", "latency_s"
 TIMED = (RATIO, LATENCY_S, "tokens_per_s", "flops_per_s", "bytes_per_s")
-LARGE = 1e5  # numbers from here on are shortened
+LARGE = 1e6  # numbers from here on are shortened
 TITLES = {
     **HEADINGS, LATENCY_S: Heading("latency", TIME), "params": Heading("params", SI),
     "flops_per_s": Heading("rate", SI, "FLOP/s"), "bytes_per_s": Heading("rate", SI, "B/s"),
@@ -176,7 +176,7 @@ def unit_of(drawn: Drawn) -> tuple[float, str]:
     if drawn.y == RATIO:
         plan = drawn.report.plan
         names = {variant_of(group, plan.case(group.reference)) for group in plan.groups}
-        return 1.0, f"time relative to {names.pop() if len(names) == 1 else 'the reference'}"
+        return 1.0, f"time vs {names.pop() if len(names) == 1 else 'the reference'}"
     shown = TITLES.get(drawn.y, Heading(drawn.y))
     values = [dot.value for series in drawn.panels.values() for dots in series.values() for dot in dots]
     unit, size = scale([value for value in values if math.isfinite(value)], shown.units or (("", 1.0),))
