@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 from ffnbench.api.preparing import NULL_SINK
 from ffnbench.errors import Unfinished
 from ffnbench.gate.baseline import made_anew
 from ffnbench.report.files.store import load as load_report
-from ffnbench.report.output import NullSink
+from ffnbench.report.formats import PICTURES
+from ffnbench.report.output import NullSink, OutputSink
 from ffnbench.report.shown_report import ShownReport, as_shown, difference, recompute
-from ffnbench.report.views import report_view
+from ffnbench.report.views import plot_of, report_view
 from ffnbench.request import Sharded
 from ffnbench.result import Report
 from ffnbench.stats.cells import of_shards
@@ -35,6 +37,15 @@ def report(path: str, sink: NullSink = NULL_SINK) -> tuple[ShownReport, str]:
 def is_shard(found: Report) -> bool:
     """Whether this is a part of a sweep."""
     return isinstance(found.plan.request, Sharded) and found.plan.request.shard is not None
+
+
+def plot(path: str, sink: OutputSink, **asked: str) -> None:
+    """Any column of a saved run over any axis or column, into files; raises FfnbenchError for a name that is none."""
+    figure = plot_of(recompute(load(path)), **asked)
+    from ffnbench.report.pictures.canvas import render
+
+    for written in sink.write({suffix: partial(render, figure, suffix, texts=True) for suffix in PICTURES}):
+        sink.tell(f"wrote {written}")
 
 
 def reports(paths: Sequence[str], sink: NullSink = NULL_SINK) -> list[ShownReport]:

@@ -22,6 +22,7 @@ from ffnbench.report.tables.conditions import CONDITIONS
 from ffnbench.report.tables.words import sizing_text
 from ffnbench.result import Bound, Comparison, Estimate, Judged, Report, Roof, Share
 from ffnbench.stats.ceilings import Needed, needed_by
+from ffnbench.stats.pairs import unbeaten
 from ffnbench.stats.rounds import Row as Rounds
 from ffnbench.stats.rounds import table_of
 from ffnbench.stats.verdict import launch_bound
@@ -222,6 +223,7 @@ COLUMNS: Columns = {
     **_seconds(HOST_TIME),
     "launch_bound": lambda row: launch_bound(row.report, row.case.label),
     WORKSPACE: lambda row: row.whole(WORKSPACE),
+    "unbeaten": lambda row: unbeaten(row.report).get(row.case.label),
 }
 CONDITION_KEYS = tuple(one.key for one in CONDITIONS)
 LATENCY_KEYS = ("latency_s", "latency_low_s", "latency_high_s")

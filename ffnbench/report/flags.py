@@ -44,6 +44,15 @@ class Written:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Plotted:
+    """The files of a plot."""
+
+    out: tuple[str, ...] = flag(
+        (), "Write a file (.png, .svg, .pdf; default: plot.png), or all of them into a folder/. Repeatable.", OUTPUT,
+        "PATH", short="-o", also=("--output",))  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True)
 class Kept(Shown):
     """How an answer is shown and written where nothing is measured."""
 

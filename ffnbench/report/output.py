@@ -19,7 +19,7 @@ from ffnbench.plan import Plan
 from ffnbench.report.arrangement import Arrangement
 from ffnbench.report.files.journal import Found, Journal, journal_of
 from ffnbench.report.files.outputs import Outputs, append, inputs_of, refuse_unwritable, save, watched
-from ffnbench.report.flags import CheckOutput, Shown, Updating, Written
+from ffnbench.report.flags import CheckOutput, Plotted, Shown, Updating, Written
 from ffnbench.report.formats import (
     CHECK_FORMATS,
     CHECK_SUFFIXES,
@@ -104,7 +104,7 @@ class OutputSink(NullSink):
 
     def __init__(
         self,
-        output: Shown | Written,
+        output: Shown | Written | Plotted,
         stem: str,
         *,
         suffixes: Sequence[str] = SUFFIXES,

@@ -16,6 +16,7 @@ from ffnbench.report.records import Record
 from ffnbench.report.tables.table import TextTable
 from ffnbench.request import Apart
 from ffnbench.result import Environment, Report
+from ffnbench.stats.curves import axes_of
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -46,6 +47,7 @@ class Reading:
 
 
 RATIOS, OF_ROOFLINE = "pictures.ratios:ratio_figure", "pictures.roofline:roofline_figure"
+OF_SWEEP, PLOTTED = "pictures.sweeps:sweep_figure", "pictures.sweeps:plotted"
 OF_CASES = Reading(tables="tables.compare:compare_table", rows="csv_columns:case_records", picture=RATIOS)
 VIEWS = {
     Kind.COMPARE: OF_CASES,
@@ -73,7 +75,18 @@ def reading_of(report: Report) -> Reading:
 
 def figure_of(report: Report, *, roofline: bool = False) -> Figure:
     """The picture of this report; raises FfnbenchError where there is nothing to draw. matplotlib is loaded for it."""
-    figure: Figure = _named(OF_ROOFLINE if roofline else reading_of(report).picture)(report)
+    picture = OF_ROOFLINE if roofline else reading_of(report).picture
+    if picture == RATIOS and report.comparisons and axes_of(report.plan):
+        picture = OF_SWEEP
+    figure: Figure = _named(picture)(report)
+    return figure
+
+
+def plot_of(report: Report, **asked: str) -> Figure:
+    """Any column of a report (`y`) over any axis or column (`x`), with panels by a third one (`facet`); what is not
+    asked for is found. Raises FfnbenchError for a name that is none.
+    """
+    figure: Figure = _named(PLOTTED)(report, **asked)
     return figure
 
 

@@ -99,6 +99,11 @@ def verdicts(means: Mapping[K, Mean], slack: float, looks: int = 1) -> dict[K, t
     return found
 
 
+def looks_at(plan: Plan) -> int:
+    """After how many looks measuring may end because a row is decided."""
+    return LOOKS_OF_SWEEP if plan.is_sweep and plan.protocol.precision is not None else 1
+
+
 def summarise(run: Run) -> tuple[tuple[Measured, ...], tuple[Comparison, ...], tuple[Note, ...]]:
     """Estimates, comparisons with the reference, and what a reader should be warned of. Failed cases have none."""
     failed = {failure.case for failure in run.failures}
@@ -172,7 +177,7 @@ def _comparisons(table: Table, labels: list[str], doubts: dict[str, str]) -> tup
     means = {label: mean for label, row in rows.items() if (mean := row.mean())}
     slack = slack_of(means[CONTROL]) if CONTROL in means else 0.0
     compared = {label: mean for label, mean in means.items() if label != CONTROL}
-    looks = LOOKS_OF_SWEEP if plan.is_sweep and plan.protocol.precision is not None else 1
+    looks = looks_at(plan)
     decided = verdicts(compared, slack, looks)
     if CONTROL in means:
         decided[CONTROL] = _control(means[CONTROL], slack)

@@ -10,7 +10,6 @@ import io
 import warnings
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from itertools import chain, count
 from typing import Any
 from zlib import crc32
 
@@ -53,13 +52,17 @@ def render(figure: Figure, suffix: str, *, texts: bool = False) -> bytes:
 
 
 def pens(names: Iterable[str]) -> list[dict[str, Any]]:
-    """A pen for each name: of an activation by its place in the table, of another one by what its letters give."""
+    """A pen for each name: of an activation by its place in the table, of another one by what its letters give, in a
+    colour that no other one has where there is one.
+    """
     table = [activation.name for activation in ACTIVATIONS]
     places: dict[str, int] = {}
     for name in sorted(names := list(names), key=lambda name: name not in table):
         first = table.index(name) if name in table else crc32(name.encode()) % LOOKS
-        beside = chain(range(first, LOOKS), range(first), count(LOOKS))
-        places[name] = next(place for place in beside if place not in places.values())
+        free = [n for n in (*range(first, LOOKS), *range(LOOKS + len(names))) if n not in places.values()]
+        told = {place % len(COLOURS) for place in places.values()}
+        apart = [place for place in free if place % len(COLOURS) not in told]
+        places[name] = first if name in table else [*apart, *free][0]
     return [_pen(places[name]) for name in names]
 
 

@@ -77,11 +77,16 @@ def ratio_figure(report: Report) -> Figure:
             _ratios(axes[0], report, places)
         for one, key in zip(axes[compared:], keys, strict=True):
             _bars(one, report, {label: amounts[label][key] for label in places}, places, key)
-        about = "activations by themselves" if operations else conditions_line(report.plan)
-        lines = textwrap.wrap(about + ended(report), 74)
+        lines = textwrap.wrap(about(report), 74)
         figure.suptitle("\n".join(map(literal, lines)), fontsize=SMALL, x=0.01, ha="left")
         figure.draw_without_rendering()
     return figure
+
+
+def about(report: Report) -> str:
+    """What a picture is of, above it."""
+    operations = report.plan.kind == Kind.ACTIVATIONS.value
+    return ("activations by themselves" if operations else conditions_line(report.plan)) + ended(report)
 
 
 def _places(report: Report) -> tuple[dict[str, float], dict[float, str]]:

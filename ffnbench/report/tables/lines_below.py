@@ -13,6 +13,7 @@ from ffnbench.metrics import LATENCY
 from ffnbench.plan import CONTROL, Case, Group, NoteKind
 from ffnbench.report.tables.conditions import untested_note
 from ffnbench.report.tables.groups import heading
+from ffnbench.report.tables.sweeps import sweep_line
 from ffnbench.report.tables.words import WITHIN, backend_text, half_width, interval_text, listed
 from ffnbench.result import Comparison, Estimate, Report, Verdict
 from ffnbench.stats.fastest import Fastest, fastest
@@ -37,7 +38,13 @@ STEPS_S, MINUTES_S = (5, 60), 120  # what a hint is rounded up to, below and fro
 
 def answer(report: Report, groups: Iterable[Group] | None = None) -> list[str]:
     """The lines, the most important first; what rows say of these groups alone where some are given."""
-    said = [*verdict_lines(report, groups), *over_runs(report), *_control(report), *map(_fastest, _backends(report))]
+    said = [
+        *sweep_line(report),
+        *verdict_lines(report, groups),
+        *over_runs(report),
+        *_control(report),
+        *map(_fastest, _backends(report)),
+    ]
     after = [
         *failure_line(report),
         *_launch_bound(report),

@@ -1,0 +1,172 @@
+"""How often a crossing of a sweep is where it is told to be: `python benchmarks/crossings.py [--sweeps N]`.
+
+Log ratios of two variants by worker, made of dice, go through the real means, verdicts and intervals. The truth is a
+curve over the axis; a long run would put the crossing where straight lines between the true values at its points pass
+0. Prints for each shape how many sweeps told a crossing, how many of those intervals hold that place, and how many the
+place where the curve itself passes 0. Then shapes that never cross. Ends with 1 where a promise is broken by more than
+chance.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from random import Random
+
+from exam.text import share, table
+
+from ffnbench.stats.curves import Axis, Place, knee, turns, where
+from ffnbench.stats.interval import Mean, Value, mean_of
+from ffnbench.stats.pairs import Pair
+from ffnbench.stats.verdict import verdicts
+
+Truth = Callable[[float], float]  # the log of the ratio, by the logarithm to base 2 of the axis
+GRIDS = {f"x{2**step}": tuple(2.0**k for k in range(0, 13, step)) for step in (1, 2, 3)}
+LAYOUT, STARTER = (0.008, 0.03), 0.002  # of what one worker says, as results/ has it, and of a starter
+WORKERS = (5, 7, 10, 14)
+STARTERS = 3
+PROMISED = 0.95
+END = 12.0  # of the axis
+HEAD = ("shape", "grid", "sweeps", "told", "as a long run", "as the curve")
+
+
+def line(dice: Random) -> Truth:
+    """As much more with each doubling."""
+    at, slope = dice.uniform(1, 11), dice.choice((-1, 1)) * dice.uniform(0.01, 0.1)
+    return lambda x: slope * (x - at)
+
+
+def shoulder(dice: Random) -> Truth:
+    """From one level to another."""
+    at, high, wide = dice.uniform(2, 10), dice.choice((-1, 1)) * dice.uniform(0.05, 0.4), dice.uniform(1.5, 4)
+    return lambda x: high * math.tanh((x - at) / wide) + high * 0.3
+
+
+def overheads(dice: Random) -> Truth:
+    """Two calls with an overhead each and a time a token: the one with less overhead loses later."""
+    first, each, at = dice.uniform(1.1, 2.5), dice.uniform(1.1, 2.0), dice.uniform(3, 9)
+    rise = 2.0**-at
+    return lambda x: math.log((1 + each * rise * 2**x) / (first + rise * 2**x))
+
+
+def twice(dice: Random) -> Truth:
+    """A hump above 1: two crossings."""
+    at, high, wide = dice.uniform(5, 7), dice.choice((-1, 1)) * dice.uniform(0.1, 0.3), dice.uniform(2, 3)
+    return lambda x: high * (2 * math.exp(-(((x - at) / wide) ** 2)) - 1)
+
+
+def kernels(dice: Random) -> Truth:
+    """A line with a step: another kernel from some size on."""
+    rest, at, step = line(dice), dice.uniform(2, 10), dice.uniform(-0.1, 0.1)
+    return lambda x: rest(x) + step * (x > at)
+
+
+SHAPES = (line, shoulder, overheads, twice, kernels)
+NEVER: dict[str, Truth] = {
+    "equal": lambda x: 0.0,
+    "1% slower": lambda x: 0.01,
+    "towards 1": lambda x: 0.2 * 2 ** (-x / 3),
+    "to 1 and back": lambda x: 0.1 * min(1.0, abs(x - 6) / 4),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """A crossing that is told, with the true ones on the way: of straight lines between the points, of the curve."""
+
+    low: float
+    high: float
+    lines: tuple[float, ...]
+    curve: tuple[float, ...]
+
+    @property
+    def as_a_long_run(self) -> bool:
+        """Whether it holds a crossing of a long run."""
+        return any(self.low <= at <= self.high for at in self.lines)
+
+    @property
+    def as_the_curve(self) -> bool:
+        """Whether it holds one of the curve itself."""
+        return any(self.low <= at <= self.high for at in self.curve)
+
+
+def sample(dice: Random, truth: float, scatter: float, workers: int) -> Mean:
+    """What a cell says: workers of a few starters."""
+    starters = [dice.gauss(0, STARTER) for _ in range(STARTERS)]
+    return mean_of(Value(truth + starters[n % STARTERS] + dice.gauss(0, scatter), n % STARTERS) for n in range(workers))
+
+
+def sweep(dice: Random, truth: Truth, values: Sequence[float]) -> list[Told]:
+    """The crossings that one sweep tells of two variants."""
+    scatter, workers = math.exp(dice.uniform(*map(math.log, LAYOUT))), dice.choice(WORKERS)
+    axis = Axis("seq_len", tuple(values))
+    means = {x: sample(dice, truth(math.log2(x)), scatter, workers) for x in values}
+    decided = verdicts(means, 0.0)
+    places = [Place(axis.place(x), mean, Pair(mean, decided[x][0]).side) for x, mean in means.items()]
+    return [
+        Told(
+            low=low / math.log(2), high=high / math.log(2), lines=tuple(zeros(truth, [math.log2(x) for x in values])),
+            curve=tuple(zeros(truth, [END * k / 4000 for k in range(4001)])),
+        )
+        for first, last in turns(places) for _, low, high in [where(places, first, last)]
+    ]  # fmt: skip
+
+
+def zeros(truth: Truth, points: Sequence[float]) -> Iterator[float]:
+    """Where straight lines between points pass 0."""
+    for a, b in pairwise(points):
+        if truth(a) * truth(b) < 0:
+            yield a + (b - a) * truth(a) / (truth(a) - truth(b))
+
+
+def knee_sweep(dice: Random, values: Sequence[float]) -> tuple[bool, bool]:
+    """Whether a sweep of seconds tells a knee, and whether its interval holds the true one."""
+    at, sharp = dice.uniform(2.5, 9.5), dice.choice((1.0, 2.0, 4.0, 16.0))
+    scatter, workers = math.exp(dice.uniform(*map(math.log, (0.02, 0.1)))), dice.choice(WORKERS)
+
+    def seconds(x: float) -> float:
+        return math.log(1 + 2.0 ** (sharp * (x - at))) / sharp
+
+    found = knee([(math.log(x), sample(dice, seconds(math.log2(x)), scatter, workers)) for x in values])
+    return found is not None, bool(found and found[1] <= at * math.log(2) <= found[2])
+
+
+def broken(hits: int, of: int, promised: float = PROMISED) -> bool:
+    """Whether a promise is missed by more than chance."""
+    return hits < promised * of - 3 * math.sqrt(promised * (1 - promised) * of)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Print the tables."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--sweeps", type=int, default=200, help="of each shape and grid")
+    parser.add_argument("--seed", type=int, default=0)
+    asked = parser.parse_args(arguments)
+    rows, bad = [], []
+    for shape in SHAPES:
+        for name, values in GRIDS.items():
+            dice = Random(f"{shape.__name__}/{name}/{asked.seed}")
+            told = [one for _ in range(asked.sweeps) for one in sweep(dice, shape(dice), values)]
+            held = [sum(one.as_a_long_run for one in told), sum(one.as_the_curve for one in told)]
+            rows.append((shape.__name__, name, str(asked.sweeps), str(len(told)), *(share(n, len(told)) for n in held)))
+            bad += [f"{shape.__name__} {name}: not where a long run puts it"] * broken(held[0], len(told))
+    for name, truth in NEVER.items():
+        for grid, values in GRIDS.items():
+            dice = Random(f"{name}/{grid}/{asked.seed}")
+            wrong = sum(bool(sweep(dice, truth, values)) for _ in range(asked.sweeps))
+            rows.append((name, grid, str(asked.sweeps), share(wrong, asked.sweeps), "", ""))
+            bad += [f"{name} {grid}: told too often"] * broken(asked.sweeps - wrong, asked.sweeps)
+    for grid, values in GRIDS.items():
+        dice = Random(f"knee/{grid}/{asked.seed}")
+        found = [knee_sweep(dice, values) for _ in range(asked.sweeps)]
+        told_ = sum(one for one, _ in found)
+        rows.append(("knee", grid, str(asked.sweeps), str(told_), "", share(sum(hit for _, hit in found), told_)))
+    print(table(HEAD, rows), *bad, sep="\n")
+    return 1 if bad else 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

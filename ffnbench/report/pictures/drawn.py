@@ -1,0 +1,183 @@
+"""What a curve is drawn of: the rows of a run by panel and variant, any column over any axis or column."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+from ffnbench.errors import FfnbenchError
+from ffnbench.plan import Case, Group
+from ffnbench.report.arrangement import key_of
+from ffnbench.report.csv_columns import case_records
+from ffnbench.report.records import Record
+from ffnbench.report.tables.compare import HEADINGS, Heading, compare_table
+from ffnbench.report.tables.groups import heading
+from ffnbench.report.tables.words import verdict_text
+from ffnbench.result import Report, Verdict
+from ffnbench.stats.curves import Axis, axes_of, variant_of
+from ffnbench.stats.pairs import is_told
+from ffnbench.units import SI, TIME, quantity, scale
+
+RATIO, LATENCY_S = "ratio", "latency_s"
+TIMED = (RATIO, LATENCY_S, "tokens_per_s", "flops_per_s", "bytes_per_s")
+LARGE = 1e6  # numbers from here on are shortened
+TITLES = {
+    **HEADINGS, LATENCY_S: Heading("latency", TIME), "params": Heading("params", SI),
+    "flops_per_s": Heading("rate", SI, "FLOP/s"), "bytes_per_s": Heading("rate", SI, "B/s"),
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class DrawnRow:
+    """A row of the run: where it stands, its value and interval, or why it has none."""
+
+    at: Any
+    value: float
+    low: float
+    high: float
+    why: str = ""
+    unbeaten: bool = False
+    verdict: str = ""
+    held: Any = None  # the value of the axis that a heat map goes up by
+    order: Any = 0  # along a line
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """What is drawn: rows of a run by panel and variant, x over y."""
+
+    report: Report
+    x: str
+    y: str
+    facet: str
+    held: str = ""  # an axis that makes no panels
+
+    @cached_property
+    def rows(self) -> list[tuple[Group, Case, Record]]:
+        """Group, case and record of each row."""
+        records = {record["label"]: record for record in case_records(self.report)}
+        return [(g, case, records[case.label]) for g in self.report.plan.groups for case in g.cases]
+
+    @cached_property
+    def axis(self) -> Axis:
+        """What x has, as an axis; texts stand at their numbers."""
+        found = [x for group, _, record in self.rows if (x := value_at(group, record, self.x)) is not None]
+        if all(_is_number(x) for x in found) and found:
+            return Axis(self.x, tuple(sorted(set(found))))
+        return Axis(self.x, tuple(map(float, range(len(self.texts)))))
+
+    @cached_property
+    def texts(self) -> list[str]:
+        """The values of x where they are no numbers."""
+        found = [x for group, _, record in self.rows if (x := value_at(group, record, self.x)) is not None]
+        return [] if all(map(_is_number, found)) else list(dict.fromkeys(map(str, found)))
+
+    @cached_property
+    def panels(self) -> dict[str, dict[str, list[DrawnRow]]]:
+        """Dots by variant, along x, for each value of the other axes and of the facet."""
+        found: dict[str, dict[str, list[DrawnRow]]] = {}
+        for group, case, record in self.rows:
+            at = value_at(group, record, self.x)
+            if at is None:
+                continue
+            series = found.setdefault(self._panel(group, record), {})
+            at = self.texts.index(str(at)) if self.texts else at
+            place = group.values.get(self.along, at)
+            order = self.texts.index(str(place)) if isinstance(place, str) and self.along == self.x else place
+            dot = replace(self._dot(at, case.label, record), held=group.values.get(self.held), order=order)
+            series.setdefault(variant_of(group, case), []).append(dot)
+        return {
+            title: {name: sorted(dots, key=lambda dot: dot.order) for name, dots in series.items()}
+            for title, series in found.items()
+        }
+
+    @cached_property
+    def variants(self) -> list[str]:
+        """The variants that are drawn: where y is a ratio, all but the references."""
+        of_ratio, plan = self.y == RATIO, self.report.plan
+        shown = [(g, case) for g, case, _ in self.rows if not of_ratio or not plan.is_reference(case.label)]
+        return list(dict.fromkeys(variant_of(group, case) for group, case in shown))
+
+    @cached_property
+    def along(self) -> str:
+        """The axis whose points a line joins: x, or where x is a column the one with most points; empty for none."""
+        axes = [axis.name for axis in axes_of(self.report.plan) if axis.name != self.facet]
+        return self.x if self.x in self.report.plan.groups[0].values else next(iter(axes), "")
+
+    def _panel(self, group: Group, record: Record) -> str:
+        values = {key: value for key, value in group.values.items() if key not in (self.along, self.held)}
+        if self.facet:
+            values = {self.facet: value_at(group, record, self.facet)} | values
+        return within_text(values)
+
+    def _dot(self, at: Any, label: str, record: Record) -> DrawnRow:
+        value, unit = record.get(self.y), "_s" if self.y.endswith("_s") else ""
+        stem = self.y.removesuffix(unit)
+        low, high = (record.get(f"{stem}{end}{unit}") for end in ("_low", "_high"))
+        busy = self.y == RATIO and record["verdict"] == Verdict.BUSY.value
+        if value is None or busy or (self.y in TIMED and not is_told(self.report, label)):
+            why = verdict_text(self.report, label)[0] or "not known"
+            return DrawnRow(at, math.nan, math.nan, math.nan, why)
+        best, verdict = bool(record["unbeaten"]), record["verdict"] or ""
+        return DrawnRow(
+            at, value, value if low is None else low, value if high is None else high, unbeaten=best, verdict=verdict
+        )
+
+
+def within_text(values: Mapping[str, Any]) -> str:
+    """`d_model 512, bfloat16`."""
+    plain = {key: str(value).lower() if isinstance(value, bool | None) else value for key, value in values.items()}
+    return heading(Group(reference="", cases=(), values=plain))
+
+
+def value_at(group: Group, record: Record, key: str) -> Any:
+    """What a row has of an axis, or in a column."""
+    return group.values.get(key, record.get(key))
+
+
+def number_text(value: float) -> str:
+    """A number beside an axis: `4,096`, `4.72 M`."""
+    return quantity(value, SI) if abs(value) >= LARGE else f"{value:,g}"
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def drawn_of(report: Report, x: str = "", y: str = "", facet: str = "") -> Drawn:
+    """What is to be drawn; raises FfnbenchError for a name that is none, and for a column without a number."""
+    values, axes = report.plan.groups[0].values, axes_of(report.plan)
+    table, records = compare_table(report), case_records(report)
+
+    def key(name: str) -> str:
+        return name if name in values else key_of(name, table, records)
+
+    several = any(len(group.cases) > 1 for group in report.plan.groups) and report.environment is not None
+    facet = key(facet) if facet else ""
+    usual = [name for name in (*(axis.name for axis in axes), *values) if name != facet]
+    x = key(x) if x else next(iter(usual), "params")
+    y = key(y) if y else RATIO if several else LATENCY_S if report.environment else "params"
+    found = Drawn(report, x, y, facet)
+    for name in (x, y):
+        if not any(value_at(group, record, name) is not None for group, _, record in found.rows):
+            raise FfnbenchError(
+                f"no row of this run has a {name}", "`ffnbench report RUN.json -f csv` shows what it has"
+            )
+    if not all(_is_number(record.get(y)) for _, _, record in found.rows if record.get(y) is not None):
+        raise FfnbenchError(f"{y} is no number", "for example --y latency, ratio, params, peak or gflops")
+    return found
+
+
+def unit_of(drawn: Drawn) -> tuple[float, str]:
+    """What y is divided by, and its name."""
+    if drawn.y == RATIO:
+        plan = drawn.report.plan
+        names = {variant_of(group, plan.case(group.reference)) for group in plan.groups}
+        return 1.0, f"time vs {names.pop() if len(names) == 1 else 'the reference'}"
+    shown = TITLES.get(drawn.y, Heading(drawn.y))
+    values = [dot.value for series in drawn.panels.values() for dots in series.values() for dot in dots]
+    unit, size = scale([value for value in values if math.isfinite(value)], shown.units or (("", 1.0),))
+    return size, f"{shown.title} ({unit}{shown.per})" if unit + shown.per else shown.title

@@ -1,0 +1,111 @@
+"""A heat map over two long axes: a panel for each variant, its value in figures and as a colour.
+
+Colours of ratios are even around 1, so that a print in grey needs the figures. A ratio that is not decided has a `~`;
+what has no figure, since it failed or was disturbed, is a cross.
+"""
+
+from __future__ import annotations
+
+import math
+import textwrap
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.colors import LogNorm
+from matplotlib.figure import Figure
+
+from ffnbench.report.pictures.canvas import drawing, literal, shortened
+from ffnbench.report.pictures.drawn import RATIO, Drawn, DrawnRow, number_text, unit_of
+from ffnbench.report.pictures.ratios import about
+from ffnbench.report.tables.sweeps import sweep_line
+from ffnbench.result import Verdict
+from ffnbench.stats.curves import Axis
+from ffnbench.units import digits
+
+CELL, WIDE, BESIDE, ABOVE = (0.27, 0.2), 7.0, 1.1, 0.62  # inches: a cell, a page, and what stands around
+DPI, SMALL, TINY = 300, 5.5, 5.0
+LETTERS = 22  # of small text, that an inch has room for
+FONTS = {"font.size": 7, "xtick.labelsize": 6, "ytick.labelsize": 6, "axes.labelsize": 6.5, "axes.titlesize": 6.5,
+         "axes.grid": False, "axes.linewidth": 0.4, "figure.constrained_layout.w_pad": 0.03}  # fmt: skip
+TICKS, TILDE = 5, " (~: can't tell)"
+LEAST = 1.1  # the ratio that has the full colour where none is farther from 1
+PALE = 0.25, 0.75  # shares of the colours' way between which figures are black
+
+
+def heat_figure(drawn: Drawn, up: Axis) -> Figure:
+    """A panel for each variant and each value of further axes."""
+    flat = replace(drawn, facet="", held=up.name)
+    panels = {
+        (title, name): dots for title, series in flat.panels.items() for name, dots in series.items()
+        if name in drawn.variants
+    }  # fmt: skip
+    width = CELL[0] * len(drawn.axis.values)
+    columns = max(1, min(len(panels), int((WIDE - BESIDE) / width)))
+    rows = math.ceil(len(panels) / columns)
+    size, label = unit_of(drawn)
+    values = [dot.value / size for dots in panels.values() for dot in dots if not dot.why]
+    with drawing(**FONTS):
+        figure = Figure(dpi=DPI, layout="constrained")
+        across = max(3.3, BESIDE + width * columns)
+        above = textwrap.wrap(about(drawn.report), int(across * LETTERS))
+        figure.set_size_inches(across, (CELL[1] * len(up.values) + ABOVE) * rows + 0.1 * len(above))
+        figure.suptitle("\n".join(map(literal, above)), fontsize=SMALL, x=0.01, ha="left")
+        grid: Any = figure.subplots(rows, columns, squeeze=False, sharex=True, sharey=True)
+        norm, colours = _colours(values, ratio=drawn.y == RATIO)
+        for axes in grid.flat[len(panels) :]:
+            axes.set_visible(False)
+        image: Any = None
+        for axes, ((title, name), dots) in zip(grid.flat, panels.items(), strict=False):
+            image = _cells(axes, dots, drawn.axis, up, size, norm, colours, tilde=drawn.y == RATIO)
+            axes.set_title(literal(shortened(", ".join(filter(None, (name, title))), 60)), loc="left", pad=3)
+        for axes in grid[-1]:
+            axes.set_xlabel(literal(drawn.x), labelpad=1)
+        for axes in grid[:, 0]:
+            axes.set_ylabel(literal(up.name), labelpad=2)
+        ticks = np.geomspace(norm.vmin, norm.vmax, TICKS)
+        bar = figure.colorbar(image, ax=grid, pad=0.02, aspect=30)
+        bar.set_ticks(ticks.tolist(), labels=[digits(tick) for tick in ticks], minor=False)
+        bar.ax.minorticks_off()
+        bar.set_label(literal(label) + TILDE * (drawn.y == RATIO), fontsize=6.5)
+        below = [part for line in sweep_line(drawn.report) for part in textwrap.wrap(line, int(across * LETTERS))]
+        figure.supxlabel("\n".join(map(literal, below)), fontsize=SMALL, x=0.01, ha="left")
+    return figure
+
+
+def _colours(values: Sequence[float], *, ratio: bool) -> tuple[LogNorm, str]:
+    if ratio:
+        most = max([LEAST, *values, *(1 / value for value in values)])
+        return LogNorm(1 / most, most), "RdBu_r"
+    return LogNorm(min(values, default=1.0), max(values, default=1.0) * (1 + 1e-9)), "cividis"
+
+
+def _cells(
+    axes: Axes,
+    dots: Sequence[DrawnRow],
+    across: Axis,
+    up: Axis,
+    size: float,
+    norm: LogNorm,
+    colours: str,
+    *,
+    tilde: bool,
+) -> Any:
+    """The cells, all of one size, with their figures."""
+    grid = np.full((len(up.values), len(across.values)), np.nan)
+    for dot in dots:
+        at = across.values.index(dot.at), up.values.index(dot.held)
+        grid[at[1], at[0]] = dot.value / size
+        undecided = tilde and dot.verdict == Verdict.UNCLEAR.value
+        text = "×" if dot.why else "~" * undecided + digits(dot.value / size)
+        pale = dot.why or PALE[0] < norm(dot.value / size) < PALE[1]
+        axes.text(*at, text, ha="center", va="center", fontsize=TINY, color="black" if pale else "white")
+    for side, axis in ((axes.xaxis, across), (axes.yaxis, up)):
+        side.set_ticks(range(len(axis.values)), [number_text(value) for value in axis.values])
+    axes.tick_params(axis="x", rotation=90 if max(across.values) >= 1000 else 0)
+    axes.tick_params(length=2, pad=1.5)
+    image = axes.imshow(grid, norm=norm, cmap=colours, aspect="auto", origin="lower")
+    axes.spines[:].set_visible(False)
+    return image

@@ -1,0 +1,251 @@
+"""Curves over an axis: lines with bands, a panel for each value of the other axes; heat maps where two axes are long.
+
+What has no figure, since it failed or was disturbed, is a gap in its line and a cross below. One panel is as wide as a
+column of a paper, several are as wide as a page. Marked is what the sentence below tells: crossings, cliffs, the knee.
+"""
+
+from __future__ import annotations
+
+import math
+import textwrap
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, MaxNLocator, NullFormatter, NullLocator
+
+from ffnbench.report.pictures.canvas import BLACK, drawing, literal, pens, shortened
+from ffnbench.report.pictures.drawn import (
+    LATENCY_S,
+    RATIO,
+    Drawn,
+    DrawnRow,
+    drawn_of,
+    number_text,
+    unit_of,
+    within_text,
+)
+from ffnbench.report.pictures.heat import heat_figure
+from ffnbench.report.pictures.ratios import BAND, SIDE_BY_SIDE, TICKS, about
+from ffnbench.report.tables.sweeps import sweep_line
+from ffnbench.report.tables.words import WITHIN
+from ffnbench.result import Report
+from ffnbench.stats.curves import Findings, axes_of, findings, variant_of
+from ffnbench.stats.verdict import SAME_WITHIN
+
+COLUMN, PAGE, DPI = 3.3, 7.0, 300  # inches, of a paper
+PANEL, AROUND, LEGEND_ROW, LINE = 2.0, 0.55, 0.14, 0.1  # inches: heights
+FONTS = {"font.size": 7, "xtick.labelsize": 6, "ytick.labelsize": 6, "axes.labelsize": 6.5, "axes.titlesize": 6.5,
+         "axes.linewidth": 0.6, "figure.constrained_layout.w_pad": 0.03,
+         "figure.constrained_layout.h_pad": 0.03}  # fmt: skip
+SMALL = 5.5  # points
+LETTERS = 22  # of small text, that an inch has room for
+MOST_PANELS = 6  # values of a second axis of numbers; more make a heat map
+FARTHEST = 3.0  # how far beyond the values the axis shows of a wide interval
+WIDEST = {1: 6, 2: 5, 3: 4}  # numbers below an axis, by panels in a row
+KNEE = "#808080"
+
+
+def sweep_figure(report: Report) -> Figure:
+    """The picture of a sweep: its axis with most points, ratios where its cells have several variants."""
+    drawn = drawn_of(report)
+    second = axes_of(report.plan)[1:2]
+    if second and len(second[0].values) > MOST_PANELS:
+        return heat_figure(drawn, second[0])
+    return _curves(drawn, marks=False)
+
+
+def plotted(report: Report, x: str = "", y: str = "", facet: str = "") -> Figure:
+    """Any column over any axis or column, with a mark on what no other variant of its cell beats."""
+    return _curves(drawn_of(report, x, y, facet), marks=True)
+
+
+def _curves(drawn: Drawn, *, marks: bool) -> Figure:
+    names = list(dict.fromkeys(variant_of(group, case) for group, case, _ in drawn.rows))
+    looks = {name: look for name, look in zip(names, pens(names), strict=True) if name in drawn.variants}
+    panels = drawn.panels
+    columns = 1 if len(panels) == 1 else 2 if len(panels) in (2, 4) else 3
+    rows = math.ceil(len(panels) / columns)
+    found = findings(drawn.report) if drawn.y in (RATIO, LATENCY_S) else None
+    found = found if found and found.axis.name == drawn.x else None
+    with drawing(**FONTS):
+        figure = Figure(dpi=DPI, layout="constrained")
+        grid: Any = figure.subplots(rows, columns, squeeze=False, sharex=True, sharey=True)
+        size, label = unit_of(drawn)
+        for axes in grid.flat[len(panels) :]:
+            axes.set_visible(False)
+        for number, (axes, (title, series)) in enumerate(zip(grid.flat, panels.items(), strict=False)):
+            _frame(axes, drawn, series, columns)
+            for name, look in looks.items():
+                _line(axes, series.get(name, []), look, size, drawn, marks=marks)
+            _gaps(axes, series, looks)
+            if found:
+                _mark(axes, found, title, drawn, series, size)
+            axes.set_title(literal(shortened(title, 60)), loc="left", pad=3)
+            if number + columns >= len(panels):
+                axes.set_xlabel(literal(drawn.x), labelpad=1)
+                axes.tick_params(labelbottom=True)
+        _limits(grid.flat[0], drawn, size)
+        for axes in grid[:, 0]:
+            axes.set_ylabel(literal(shortened(label, 40)), labelpad=2)
+        _around(figure, drawn, looks, (COLUMN if columns == 1 else PAGE, PANEL * rows), found, marks=marks)
+    return figure
+
+
+def _frame(axes: Axes, drawn: Drawn, series: Mapping[str, Sequence[DrawnRow]], columns: int) -> None:
+    axis = drawn.axis
+    if axis.logarithmic:
+        axes.set_xscale("log")
+    places = list(map(axis.place, axis.values))
+    apart = (places[-1] - places[0]) / WIDEST[columns]
+    kept: list[float] = []
+    for value, place in zip(axis.values, places, strict=True):
+        if not kept or place - axis.place(kept[-1]) >= apart * 0.999:
+            kept.append(value)
+    axes.xaxis.set_major_locator(FixedLocator(kept))
+    axes.xaxis.set_minor_locator(FixedLocator([value for value in axis.values if value not in kept]))
+    axes.xaxis.set_minor_formatter(NullFormatter())
+    texts = drawn.texts
+    axes.xaxis.set_major_formatter(
+        FuncFormatter(lambda value, _: literal(shortened(texts[int(value)], 14)) if texts else number_text(value))
+    )
+    axes.tick_params(axis="both", length=2, pad=1.5)
+    if drawn.y == RATIO:
+        axes.axhspan(1 - SAME_WITHIN, 1 + SAME_WITHIN, color=BAND, linewidth=0, zorder=0)
+        axes.axhline(1, color=BLACK, linewidth=0.6, zorder=1)
+
+
+def _line(
+    axes: Axes, dots: Sequence[DrawnRow], look: Mapping[str, Any], size: float, drawn: Drawn, *, marks: bool
+) -> None:
+    """A line that is broken where there is no value, and its band."""
+    if not dots:
+        return
+    at = np.array([dot.at for dot in dots], dtype=float)
+    value, low, high = (np.array([getattr(dot, end) for dot in dots]) / size for end in ("value", "low", "high"))
+    joined = bool(drawn.along)
+    if joined and drawn.along == drawn.x:
+        axes.fill_between(at, low, high, color=look["color"], alpha=0.16, linewidth=0, zorder=2)
+    axes.vlines(at, low, high, color=look["color"], linewidth=0.6, zorder=2.5)
+    axes.plot(at, value, linestyle="-" if joined else "", linewidth=0.9, markersize=3.2, markeredgewidth=0.7,
+              zorder=3, **look)  # fmt: skip
+    if marks and any(kept := [dot.unbeaten for dot in dots]):
+        axes.plot(at[kept], value[kept], **RING)
+
+
+RING: dict[str, Any] = {"linestyle": "", "marker": "o", "markersize": 6, "markerfacecolor": "none",
+                        "markeredgecolor": BLACK, "markeredgewidth": 0.6, "zorder": 4}  # fmt: skip
+CROSSING: dict[str, Any] = {"color": BLACK, "linewidth": 1.4, "marker": "|", "markersize": 5, "zorder": 5}
+CROSS: dict[str, Any] = {"linestyle": "", "marker": "x", "markersize": 3.6, "markeredgewidth": 1.0}
+CLIFF: dict[str, Any] = {"linestyle": "", "marker": "v", "markersize": 3.4, "color": BLACK, "zorder": 5}
+
+
+def _gaps(axes: Axes, series: Mapping[str, Sequence[DrawnRow]], looks: Mapping[str, Mapping[str, Any]]) -> None:
+    """Crosses at the bottom, one above another, where variants have no figure."""
+    stacked: dict[Any, int] = {}
+    for name, look in looks.items():
+        for dot in series.get(name, ()):
+            if dot.why:
+                height = 0.03 + 0.05 * stacked.setdefault(dot.at, 0)
+                stacked[dot.at] += 1
+                axes.plot([dot.at], [height], color=look["color"], transform=axes.get_xaxis_transform(),
+                          clip_on=False, zorder=5, **CROSS)  # fmt: skip
+
+
+def _mark(
+    axes: Axes, found: Findings, title: str, drawn: Drawn, series: Mapping[str, Sequence[DrawnRow]], size: float
+) -> None:
+    """A bar over the interval of each crossing, where the two lines meet; a wedge at each cliff; the knee upright."""
+    for crossing in found.crossings * (drawn.y == RATIO):
+        if within_text(crossing.within) == title:
+            y = _height(series, (crossing.variant, crossing.than), crossing.at.value, drawn)
+            ends = [crossing.at.low, crossing.at.value, crossing.at.high]
+            axes.plot(ends, [y] * 3, markevery=[1], **CROSSING)
+    for cliff in found.cliffs:
+        if within_text(cliff.within) == title:
+            shown = [dot for dot in series.get(cliff.variant, ()) if dot.at in cliff.values]
+            axes.plot([dot.at for dot in shown], [dot.high / size for dot in shown], **CLIFF)
+    for knee in found.knees:
+        if within_text(knee.within) == title:
+            low, high = knee.at.low or knee.at.value, knee.at.high or knee.at.value
+            axes.axvspan(low, high, color=KNEE, alpha=0.12, linewidth=0, zorder=0)
+            axes.axvline(knee.at.value, color=KNEE, linewidth=0.8, linestyle=":", zorder=1)
+
+
+def _height(series: Mapping[str, Sequence[DrawnRow]], pair: tuple[str, str], at: float, drawn: Drawn) -> float:
+    """Where two lines of ratios meet: at 1 for one that meets the reference."""
+    axis, heights = drawn.axis, []
+    for name in pair:
+        if name in drawn.variants:
+            known = [dot for dot in series.get(name, ()) if not dot.why]
+            places, values = [axis.place(dot.at) for dot in known], [math.log(dot.value) for dot in known]
+            heights.append(math.exp(np.interp(axis.place(at), places, values)))
+    return 1.0 if len(heights) < len(pair) else float(np.mean(heights))
+
+
+def _limits(axes: Axes, drawn: Drawn, size: float) -> None:
+    """All values, and of their intervals what is not FARTHEST away; logarithmic where values are far apart."""
+    dots = [dot for series in drawn.panels.values() for name in drawn.variants for dot in series.get(name, ())]
+    known = [dot for dot in dots if not dot.why]
+    values = [d.value / size for d in known] + [1 - 2 * SAME_WITHIN, 1 + 2 * SAME_WITHIN] * (drawn.y == RATIO)
+    if not values:
+        axes.set_yticks([])
+        return
+    low, high = min(values), max(values)
+    low = max(min([low, *(d.low / size for d in known)]), low - (FARTHEST - 1) * abs(low) / FARTHEST)
+    high = min(max([high, *(d.high / size for d in known)]), high * FARTHEST)
+    gaps = any(dot.why for dot in dots)
+    if low > 0 and high / low > SIDE_BY_SIDE:
+        axes.set_yscale("log")
+        room = (high / low) ** 0.06
+        axes.set_ylim(low / room ** (1 + 2 * gaps), high * room)
+        axes.yaxis.set_minor_locator(NullLocator())
+        subs = next(subs for least, subs in TICKS.items() if high / low > least)
+        even = high / low < FARTHEST
+        axes.yaxis.set_major_locator(MaxNLocator(6) if even else LogLocator(subs=subs, numticks=7))
+    else:
+        room = 0.06 * (high - low) or 0.1 * abs(high) or 1.0
+        axes.set_ylim(low - room * (1 + 2 * gaps), high + room)
+        axes.yaxis.set_major_locator(MaxNLocator(5))
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: number_text(value)))
+
+
+def _around(
+    figure: Figure, drawn: Drawn, looks: Mapping[str, Mapping[str, Any]], size: tuple[float, float],
+    found: Findings | None, *, marks: bool,
+) -> None:  # fmt: skip
+    """The legend and the lines above and below; then the figure is as high as it must be."""
+    width, height = size
+    handles = [
+        Line2D([], [], label=literal(shortened(name, 40)), linewidth=0.9, markersize=3.2, **look)
+        for name, look in looks.items()
+    ]
+    whys = {dot.why for series in drawn.panels.values() for n in looks for dot in series.get(n, ()) if dot.why}
+    if whys:
+        handles.append(Line2D([], [], color=KNEE, label=f"no figure: {', '.join(sorted(whys))}", **CROSS))
+    if drawn.y == RATIO:
+        handles.append(Line2D([], [], color=BAND, linewidth=4, solid_capstyle="butt", label=f"same: within {WITHIN}"))
+    for told, look, text in (
+        (found and drawn.y == RATIO and found.crossings, CROSSING, "crossing, with its interval"),
+        (found and found.cliffs, CLIFF, "cliff"),
+        (found and found.knees, {"color": KNEE, "linestyle": ":", "linewidth": 0.8}, "knee of the reference"),
+        (marks and any(d.unbeaten for s in drawn.panels.values() for v in s.values() for d in v), RING,
+         "no other variant beats it"),
+    ):  # fmt: skip
+        handles += [Line2D([], [], label=text, **look)] * bool(told)
+    longest = max(len(str(handle.get_label())) for handle in handles)
+    columns = max(1, min(len(handles), 4 if width == COLUMN else 8, int(width * LETTERS / (longest + 6))))
+    above = textwrap.wrap(about(drawn.report), int(width * LETTERS))
+    said = sweep_line(drawn.report) if found else []
+    below = [part for line in said for part in textwrap.wrap(line, int(width * LETTERS))]
+    lines = len(above) + len(below)
+    figure.set_size_inches(width, height + AROUND + LEGEND_ROW * math.ceil(len(handles) / columns) + LINE * lines)
+    figure.suptitle("\n".join(map(literal, above)), fontsize=SMALL, x=0.01, ha="left")
+    figure.legend(
+        handles=handles, loc="outside lower left", ncols=columns, fontsize=SMALL, handlelength=1.8, alignment="left",
+        columnspacing=1.0, handletextpad=0.4, borderpad=0.1, labelspacing=0.25,
+        title="\n".join(map(literal, below)), title_fontsize=SMALL,
+    )  # fmt: skip

@@ -1,0 +1,344 @@
+"""Sweeps as curves: crossings, cliffs and knees where the truth has them, pictures that leave nothing out, `plot`."""
+
+from __future__ import annotations
+
+import math
+import random
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import crossings as simulated
+import numpy as np
+import pytest
+from conftest import FakeLaunch
+from exam.machine import WORLDS, Machine
+from matplotlib.figure import Figure
+
+from ffnbench.api import measure, prepare
+from ffnbench.gate.looks import report_of
+from ffnbench.plan import Group, Plan
+from ffnbench.report.files.store import report_text
+from ffnbench.report.pictures.sweeps import plotted, sweep_figure
+from ffnbench.report.tables.compare import compare_table
+from ffnbench.report.tables.sweeps import sweep_line
+from ffnbench.report.views import figure_of
+from ffnbench.request import CompareRequest
+from ffnbench.result import Report
+from ffnbench.run.runner import run as run_plan
+from ffnbench.stats.curves import Axis, Place, findings, stretches, turns, where
+from ffnbench.stats.interval import Mean
+from ffnbench.stats.pairs import unbeaten
+from ffnbench.stats.verdict import with_figures
+
+TOKENS = tuple(2**k for k in range(0, 13, 2))
+RISE, LEVEL = 0.05, 1.25  # swiglu takes 1.25 n^-0.05 of relu's time
+CROSSES = LEVEL ** (1 / RISE)  # where that is 1: at 86.7 tokens
+BENDS = 40  # tokens at which relu takes twice the time of none
+
+
+def value(label: str, key: str, default: float) -> float:
+    found = dict(part.split("=", 1) for part in label.split("@")[1:])
+    return float(found.get(key, default))
+
+
+def machine(trouble: Any = None, scatter: float = 0.004, seed: int = 1) -> FakeLaunch:
+    dice, layout = random.Random(seed), {}
+
+    def seconds(label: str, worker: int, number: int) -> float:
+        tokens = value(label, "seq_len", 64) * value(label, "batch", 1)
+        much = {"swiglu": LEVEL * tokens**-RISE, "gelu": 1.06}.get(label.partition("@")[0], 1.0)
+        own = layout.setdefault((label, worker), dice.gauss(0, scatter))
+        return 1e-4 * (1 + tokens / BENDS) * much * math.exp(own + dice.gauss(0, scatter / 2))
+
+    return FakeLaunch(seconds, trouble)
+
+
+def run(variants: str = "relu,gelu,swiglu", launch: FakeLaunch | None = None, **more: Any) -> Report:
+    asked = {"d_model": 64, "threads": 2, "workers": 5, "rounds": 6, "seq_len": TOKENS, "metrics": "latency", **more}
+    return measure(prepare(CompareRequest(variants=variants, **asked)), launch=launch or machine())
+
+
+@pytest.fixture(scope="module")
+def report() -> Report:
+    return run()
+
+
+# Where it is
+
+
+@pytest.mark.parametrize(
+    ("values", "logarithmic"),
+    [((1, 4, 16), True), ((1, 128, 2048), True), ((512, 1024, 1536), False), ((2688, 2696, 2704, 2712), False),
+     ((256, 512, 768, 1024, 2048, 4096), True), ((0, 1, 10), False), ((1, 2, 3), False)],
+)  # fmt: skip
+def test_an_axis_is_logarithmic_where_its_steps_are_by_factors(values: tuple[int, ...], logarithmic: bool) -> None:
+    assert Axis("x", values).logarithmic is logarithmic
+
+
+def test_the_interval_of_where_is_fiellers_on_a_straight_line() -> None:
+    """By hand: -0.1 + 0.2 w is within t sqrt(e^2 (1-w)^2 + e^2 w^2) of 0 between two roots of a square."""
+    error, t = 0.01, 1.959964
+    places = [Place(x, Mean(0.2 * x - 0.1, error, 1e9), side) for x, side in ((0, -1), (1, 1), (2, 1))]
+    assert list(turns(places)) == [(0, 1)]
+    square = [0.04 - 2 * (t * error) ** 2, -0.04 + 2 * (t * error) ** 2, 0.01 - (t * error) ** 2]
+    (value, low, high), (first, second) = where(places, 0, 1), sorted(np.roots(square))
+    assert value == pytest.approx(0.5)
+    assert first - 0.011 <= low <= first < second <= high <= second + 0.011
+
+
+@pytest.mark.parametrize(
+    ("sides", "found"),
+    [((1, 0, -1), [(0, 2)]), ((1, 0, 0), []), ((1, 0, 1), []), ((0, -1, 1, 0, -1), [(1, 2), (2, 4)])],
+)
+def test_nothing_crosses_that_is_not_decided_on_both_sides(sides: tuple[int, ...], found: list) -> None:
+    assert list(turns([Place(x, Mean(0, 1, 4), side) for x, side in enumerate(sides)])) == found
+
+
+@pytest.mark.parametrize("shape", [simulated.line, simulated.overheads, simulated.kernels])
+def test_crossings_are_told_where_a_long_run_puts_them(shape: Any) -> None:
+    dice = random.Random(f"tests/{shape.__name__}")
+    told = [one for _ in range(60) for one in simulated.sweep(dice, shape(dice), simulated.GRIDS["x4"])]
+    assert len(told) > 45
+    assert not simulated.broken(sum(one.as_a_long_run for one in told), len(told))
+
+
+def test_no_crossing_is_told_of_equal_variants_nor_of_those_that_only_come_near() -> None:
+    dice = random.Random("tests/never")
+    wrong = [
+        name for name, truth in simulated.NEVER.items() for _ in range(25)
+        if simulated.sweep(dice, truth, simulated.GRIDS["x4"])
+    ]  # fmt: skip
+    assert len(wrong) <= 10  # 5 % of 100, and chance
+
+
+@pytest.mark.slow
+def test_crossings_and_knees_in_every_shape() -> None:
+    assert simulated.main(["--sweeps", "300", "--seed", "36"]) == 0
+
+
+@pytest.mark.slow
+def test_crossings_on_simulated_machines() -> None:
+    """The whole way: runner, stopping, table of rounds, verdicts. The truth is a straight line through 1 at 64 tokens,
+    which is a place of the axis, and at 128, which is not.
+    """
+    hits, told = 0, 0
+    for seed in range(40):
+        for at in (3.0, 3.5):  # in points of the axis
+            made = with_figures(report_of(Machine(WORLDS[seed % 3], swept_plan(at), seed).run(run_plan)))
+            crossings = findings(made).crossings
+            told += len(crossings)
+            hits += sum(one.at.low <= 4.0**at <= one.at.high for one in crossings)
+    assert told >= 60
+    assert not simulated.broken(hits, told)
+
+
+def swept_plan(at: float, slope: float = 0.06) -> Plan:
+    """Of two equal forms, the second of which is slower by so much more at each point."""
+    asked = {"d_model": 64, "threads": 1, "seq_len": TOKENS, "metrics": "latency", "match": "none"}
+    plan = prepare(CompareRequest(variants="relu,other=relu", **asked)).plan
+
+    def slowed(case: Any) -> Any:
+        more = slope * (math.log(case.workload.seq_len, 4) - at) * case.label.startswith("other")
+        return replace(case, workload=replace(case.workload, slowdown=math.expm1(0.5 + more)))
+
+    return replace(plan, cases=tuple(map(slowed, plan.cases)))
+
+
+def test_a_sweep_tells_where_variants_cross_and_where_latency_leaves_the_flat(report: Report) -> None:
+    found = findings(report)
+    assert [(c.variant, c.than, c.slower) for c in found.crossings] == [
+        ("swiglu", "relu", False), ("swiglu", "gelu", False),
+    ]  # fmt: skip
+    assert found.crossings[0].at.low < CROSSES < found.crossings[0].at.high < 2 * CROSSES
+    assert found.crossings[1].at.low < (LEVEL / 1.06) ** (1 / RISE) < found.crossings[1].at.high
+    (knee,) = found.knees
+    assert knee.at.low < BENDS < knee.at.high
+    (line,) = sweep_line(report)
+    assert line.startswith("swiglu becomes faster than relu at seq_len ")
+    assert line in compare_table(report).summary
+    assert sweep_line(run(seq_len=(1, 64))) == []  # two points are no curve
+
+
+def test_what_is_found_is_told_for_how_many_of_the_other_values() -> None:
+    (line,) = sweep_line(run("relu,swiglu", d_model=(64, 96, 128), dtype="float32,bfloat16"))
+    assert ", for 6 of 6 values of d_model and dtype; the time of relu" in line
+
+
+def widths(slow: set[int], values: tuple[int, ...] = (256, 264, 272, 280, 288)) -> Report:
+    """A run whose cells are widths of one variant; at some of them a FLOP takes 10% longer."""
+    dice = random.Random(4)
+
+    def seconds(label: str, worker: int, number: int) -> float:
+        width = int(label.rpartition("=")[2])
+        return 1e-6 * width * (1.1 if width in slow else 1.0) * math.exp(dice.gauss(0, 0.004))
+
+    variants = ",".join(f"swiglu@d_ff={width}" for width in values)
+    found = run(variants, launch=FakeLaunch(seconds), seq_len=64, match="none", workers=6)
+    cases = tuple(replace(case, against=case.label) for case in found.plan.cases)
+    plan = replace(found.plan, cases=cases)
+    groups = (Group(reference=c.label, cases=(c,), values={"d_ff": c.ffn.d_ff}) for c in cases)
+    vars(plan)["groups"] = tuple(groups)
+    return replace(found, plan=plan)
+
+
+def test_cliffs_go_up_and_come_back() -> None:
+    assert [cliff.values for cliff in findings(widths({264, 280})).cliffs] == [(264,), (280,)]
+    (cliff,) = findings(widths({264, 272})).cliffs
+    assert cliff.values == (264, 272)
+    assert cliff.times.low < 1.1 < cliff.times.high
+    assert findings(widths({280, 288})).cliffs == ()  # it does not come back
+    assert findings(widths(set())).cliffs == ()
+    assert list(stretches([0.1, 0, 0.2, -0.3, -0.1])) == [(2, 4)]
+    (line,) = sweep_line(widths({264, 280}))
+    assert line.endswith("times as long per FLOP at d_ff 264 and 280 as on both sides")
+
+
+# What no other beats
+
+
+def test_a_variant_is_beaten_where_another_is_nowhere_worse_and_better_somewhere() -> None:
+    times = {"relu": 1.0, "silu": 1.3, "wide": 0.8, "gelu": 1.0, "small": 1.0}
+
+    def seconds(label: str, worker: int, number: int) -> float:
+        noise = 0.3 * (-1) ** worker if label == "gelu" else 0.001 * (worker % 3)
+        return 1e-3 * times[label] * (1 + noise)
+
+    variants = "relu,silu,wide=relu@d_ff=512,gelu,small=relu@d_ff=192"
+    found = run(variants, launch=FakeLaunch(seconds), seq_len=64, match="none", rounds=20)
+    # small is as fast as relu with fewer parameters; of gelu nothing is decided; wide alone is fast
+    assert unbeaten(found) == {"relu": False, "silu": False, "wide": True, "gelu": True, "small": True}
+    assert unbeaten(run("relu", seq_len=64)) == {}
+
+
+# The pictures
+
+SHAPES: dict[str, dict[str, Any]] = {
+    "three points": {"seq_len": (1, 64, 4096)},
+    "eight variants": {"variants": "relu,gelu,swiglu,silu,geglu,reglu,tanh,long_" + 60 * "x" + "=elu"},
+    "two axes": {"d_model": (64, 96, 128)},
+    "six panels": {"d_model": (64, 96), "dtype": "float32,bfloat16,float16", "seq_len": (1, 16, 256)},
+    "heat map": {"variants": "relu,gelu", "batch": tuple(range(1, 8))},
+    "one variant": {"variants": "swiglu"},
+}
+
+
+def ticks(axes: Any) -> list[Any]:
+    """The numbers beside the axes that are shown."""
+    sides = ((axes.xaxis, axes.get_xlim()), (axes.yaxis, axes.get_ylim()))
+    return [
+        label for side, (low, high) in sides
+        for at, label in zip(side.get_ticklocs(), side.get_ticklabels(), strict=False) if low <= at <= high
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_all_texts_are_inside_a_column_or_a_page(shape: str) -> None:
+    trouble = {("open", "gelu@seq_len=16"): "oom"}
+    figure = figure_of(run(launch=machine(trouble), **SHAPES[shape]))
+    figure.draw_without_rendering()
+    assert figure.get_size_inches()[0] in (3.3, 7.0) or shape == "heat map"
+    assert figure.get_size_inches()[0] <= 7.0
+    box = figure.bbox
+    texts = [text for axes in figure.axes for text in (*axes.texts, *ticks(axes), axes._left_title)]
+    texts += [text for legend in figure.legends for text in (*legend.get_texts(), legend.get_title())]
+    for text in [text for text in texts if text.get_text() and text.get_visible()]:
+        place = text.get_window_extent()
+        assert box.x0 - 2 <= place.x0 < place.x1 <= box.x1 + 2, text.get_text()
+        assert box.y0 - 2 <= place.y0 < place.y1 <= box.y1 + 2, text.get_text()
+
+
+def lines_of(figure: Figure) -> dict[str, Any]:
+    """The line of each name in the legend, found by its colour and marker."""
+    look = {handle.get_label(): handle for handle in figure.legends[0].legend_handles}
+    return {
+        name: line for name, handle in look.items() for line in figure.axes[0].lines
+        if (line.get_color(), line.get_marker()) == (handle.get_color(), handle.get_marker())
+    }  # fmt: skip
+
+
+def test_what_failed_or_was_busy_is_a_gap_and_a_cross() -> None:
+    launch = machine({("open", "gelu@seq_len=16"): "oom"})
+    launch.told = lambda request: {"waited": 0.5} if request["label"] == "swiglu@seq_len=256" else {}
+    figure = sweep_figure(run(launch=launch))
+    lines = lines_of(figure)
+    assert figure.axes[0].get_xscale() == "log"
+    gaps = {name: [t for t, y in zip(TOKENS, lines[name].get_ydata(), strict=True) if math.isnan(y)]
+            for name in ("gelu", "swiglu")}  # fmt: skip
+    assert gaps == {"gelu": [16], "swiglu": [256]}
+    crosses = {(line.get_color(), *line.get_xdata()) for line in figure.axes[0].lines if line.get_marker() == "x"}
+    assert crosses == {(lines["gelu"].get_color(), 16), (lines["swiglu"].get_color(), 256)}
+    assert any("busy, out of memory" in text.get_text() for text in figure.legends[0].get_texts())
+
+
+def test_a_variant_looks_the_same_over_ratios_and_over_seconds(report: Report) -> None:
+    ratios, seconds = lines_of(sweep_figure(report)), lines_of(plotted(report, y="latency"))
+    assert set(seconds) - set(ratios) >= {"relu"}
+    looks = [(one["swiglu"].get_color(), one["swiglu"].get_marker()) for one in (ratios, seconds)]
+    assert looks[0] == looks[1]
+    assert len({line.get_color() for line in seconds.values()}) == len(seconds)
+
+
+def test_the_bar_of_a_crossing_is_its_interval(report: Report) -> None:
+    crossing = findings(report).crossings[0]
+    bars = [line for line in sweep_figure(report).axes[0].lines if line.get_marker() == "|"]
+    assert list(bars[0].get_xdata()) == [crossing.at.low, crossing.at.value, crossing.at.high]
+    assert set(bars[0].get_ydata()) == {1.0}
+
+
+def test_each_cell_of_a_heat_map_has_its_ratio() -> None:
+    launch, tokens = machine({("open", "swiglu@batch=2@seq_len=16"): "oom"}), tuple(2**k for k in range(8))
+    found = run("relu,swiglu", launch=launch, batch=tuple(range(1, 8)), seq_len=tokens, rounds=4)
+    axes = sweep_figure(found).axes[0]
+    assert axes.images[0].get_array().shape == (7, 8)
+    texts = {text.get_position(): text.get_text() for text in axes.texts}
+    ratio = found.comparison("swiglu@batch=3@seq_len=128").ratio.value
+    assert float(texts[7, 2]) == pytest.approx(ratio, abs=0.006)
+    assert texts[4, 1] == "×"
+
+
+# The command
+
+
+@pytest.fixture
+def saved(report: Report, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    path = tmp_path / "run.json"
+    path.write_text(report_text(report))
+    return path
+
+
+@pytest.mark.parametrize(
+    ("words", "message", "hint"),
+    [
+        ("--x sqe_len", "no column is called 'sqe_len'", "did you mean 'seq_len'?"),
+        ("--y latnecy", "no column is called 'latnecy'", "did you mean 'latency'"),
+        ("--y verdict", "verdict is no number", "--y latency"),
+        ("--y zeros", "no row of this run has a zero_share", "report RUN.json -f csv"),
+        ("--facet dtpye", "no column is called 'dtpye'", "did you mean 'dtype'"),
+        ("-o plot.txt", "plot.txt", ".png"),
+    ],
+)
+def test_names_that_are_none(saved: Path, in_process: Any, words: str, message: str, hint: str) -> None:
+    code, out, err = in_process("plot", str(saved), *words.split())
+    assert (code, out) == (2, "")
+    error, told = err.splitlines()
+    assert message in error
+    assert hint in told
+    assert [path.name for path in saved.parent.iterdir()] == ["run.json"]
+
+
+def test_plot_writes_a_picture_and_says_where(saved: Path, in_process: Any) -> None:
+    code, out, err = in_process("plot", str(saved))
+    assert (code, out, err) == (0, "", "wrote plot.png\n")
+    assert (saved.parent / "plot.png").read_bytes().startswith(b"\x89PNG")
+    assert in_process("plot", str(saved), "--x", "params", "--y", "latency", "-o", "a.svg")[0] == 0
+
+
+def test_a_panel_for_each_value_of_a_facet_and_of_the_axes_that_are_left() -> None:
+    found = run("relu,swiglu", seq_len=(1, 64), dtype="float32,bfloat16", d_model=(64, 96))
+    titles = [axes.get_title(loc="left") for axes in plotted(found, x="seq_len", facet="dtype").axes]
+    assert titles == ["float32, d_model 64", "bfloat16, d_model 64", "float32, d_model 96", "bfloat16, d_model 96"]
+    points = plotted(found, x="params", y="latency", facet="seq_len").axes[0]
+    widths = {2 * 64 * 256, 3 * 64 * 168, 2 * 96 * 384, 3 * 96 * 256}
+    assert {x for line in points.lines for x in line.get_xdata()} <= widths
