@@ -224,6 +224,7 @@ def sink_of(output: Shown | Written, stem: str, *inputs: object, pictures: bool 
     from ffnbench.report.files.outputs import inputs_of
     from ffnbench.report.formats import PICTURES, SUFFIXES
     from ffnbench.report.output import OutputSink
+    from ffnbench.report.page.library import PAGE
 
-    how = {"suffixes": (*SUFFIXES, *(PICTURES if pictures else ())), **how}
+    how = {"suffixes": (*SUFFIXES, *((PAGE, *PICTURES) if pictures else ())), **how}
     return OutputSink(output, stem, inputs=inputs_of(*inputs), **how)

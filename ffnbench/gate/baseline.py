@@ -105,17 +105,23 @@ def of_another_method(path: str, run: Report) -> str:
 
 
 def made_anew(path: str, run: Report) -> str:
-    """The command that makes a run anew; older files know their plan alone."""
+    """What to do where a run has to be made anew."""
+    return f"measure it again: {command_of(run)} -o {shlex.quote(path)}"
+
+
+def command_of(run: Report) -> str:
+    """The command that asks the same again; older files know their plan alone."""
+    counted = run.environment is None
     match run.plan.request:
         case CompareRequest() as asked:
-            command = command_line("compare", asked, always=("variants",))
+            return command_line("cost" if counted else "compare", asked, always=("variants",))
         case BlockRequest() as asked:
-            command = command_line("block", asked, always=("variants",))
+            return command_line("block", asked, always=("variants",))
         case TimingRequest() as asked:
-            command = command_line("activations --time", asked)
-        case _:
-            command = "ffnbench compare ..."
-    return f"measure it again: {command} -o {shlex.quote(path)}"
+            return command_line("activations --time", asked)
+        case SidesRequest() as asked:
+            return command_line(f"ab {shlex.quote(asked.variant)}", asked)
+    return "ffnbench compare ..."
 
 
 def _refuse_run(told: str, run: Report, hint: str) -> None:
