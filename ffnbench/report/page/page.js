@@ -29,14 +29,13 @@ document.querySelectorAll("table.rows").forEach((place, number) => {
   const table = new DataTable(place, {
     data: rows, deferRender: true, autoWidth: false, order: [], paging: long, pageLength: 50, info: rows.length > 1,
     columns: columns.map((column, i) => ({
-      data: i, render: show, type: "cell", visible: column.priority < 9, className: column.left ? "left" : "" })),
+      data: i, render: show, type: "cell", visible: column.priority < 9, className: column.left ? "dt-left" : "dt-right" })),
     layout: { topStart: rows.length > 1 ? "search" : null, topEnd: { buttons: [{ extend: "colvis", text: "Columns" }] },
       bottomStart: rows.length > 1 ? "info" : null, bottomEnd: long ? "paging" : null },
     language: { search: "Filter", lengthMenu: "_MENU_ rows", info: "_TOTAL_ rows", infoFiltered: "of _MAX_",
       infoEmpty: "no row", zeroRecords: "No row has that." },
   });
-  const box = place.closest(".dt-layout-table") ?? place.parentElement;
-  box.className += " wide";
+  const box = place.parentElement;
   Object.assign(box, { tabIndex: 0, role: "region", ariaLabel: `Table ${number + 1}` });
   const order = columns.map((column, i) => i).slice(1).sort((a, b) => columns[b].priority - columns[a].priority || b - a);
   for (const i of order.slice(0, -1)) {

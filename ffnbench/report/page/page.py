@@ -120,7 +120,8 @@ def _with_points(table: TextTable, report: Report | None) -> TextTable:
 
 def _table(number: int, table: TextTable) -> str:
     """The place of a table, with its caption, which above the first one the page's head tells; its rows are data."""
-    caption, quiet = escape("; ".join(table.header) or "Rows"), ' class="unseen"' * (not number)
+    caption = escape("; ".join(table.header) or table.columns[0].name)
+    quiet = "" if table.header and number else ' class="unseen"'
     head = "".join(f'<th scope="col">{escape(column.name)}</th>' for column in table.columns)
     body = f'<table class="rows"><caption{quiet}>{caption}</caption><thead><tr>{head}</tr></thead></table>'
     heading = "Table" if not number else f"Table {number + 1}"
