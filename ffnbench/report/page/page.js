@@ -25,27 +25,37 @@ function show(cell, kind) {
 const data = JSON.parse(read("data"));
 document.querySelectorAll("table.rows").forEach((place, number) => {
   const { columns, rows } = data[number];
-  const long = rows.length > 50;
+  const long = rows.length > 50, choice = document.createElement("details");
+  choice.className = "columns";
   const table = new DataTable(place, {
     data: rows, deferRender: true, autoWidth: false, order: [], paging: long, pageLength: 50, info: rows.length > 1,
     columns: columns.map((column, i) => ({
       data: i, render: show, type: "cell", visible: column.priority < 9, className: column.left ? "dt-left" : "dt-right" })),
-    layout: { topStart: rows.length > 1 ? "search" : null, topEnd: { buttons: [{ extend: "colvis", text: "Columns" }] },
+    layout: { topStart: rows.length > 1 ? "search" : null, topEnd: () => choice,
       bottomStart: rows.length > 1 ? "info" : null, bottomEnd: long ? "paging" : null },
     language: { search: "Filter", lengthMenu: "_MENU_ rows", info: "_TOTAL_ rows", infoFiltered: "of _MAX_",
       infoEmpty: "no row", zeroRecords: "No row has that." },
   });
   const box = place.parentElement;
-  Object.assign(box, { tabIndex: 0, role: "region", ariaLabel: `Table ${number + 1}` });
+  Object.assign(box, { tabIndex: 0, role: "region", ariaLabel: `Rows of table ${number + 1}` });
   const order = columns.map((column, i) => i).slice(1).sort((a, b) => columns[b].priority - columns[a].priority || b - a);
   for (const i of order.slice(0, -1)) {
     if (box.scrollWidth <= box.clientWidth) break;
     if (columns[i].priority < 9) table.column(i).visible(false, false);
   }
+  choice.append(Object.assign(document.createElement("summary"), { textContent: "Columns" }));
+  columns.forEach((_, i) => {
+    const label = document.createElement("label"), tick = document.createElement("input");
+    Object.assign(tick, { type: "checkbox", checked: table.column(i).visible() });
+    tick.addEventListener("change", () => table.column(i).visible(tick.checked));
+    label.append(tick, ` ${table.column(i).title()}`);
+    choice.append(label);
+  });
   addEventListener("beforeprint", () => table.page.len(-1).draw());
   addEventListener("afterprint", () => table.page.len(50).draw());
 });
 document.body.dataset.ready = "";
+performance.mark("ready");
 
 document.querySelectorAll("figure").forEach((figure) => {
   const picture = figure.querySelector("svg"), tip = figure.querySelector(".tip");

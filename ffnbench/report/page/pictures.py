@@ -36,7 +36,7 @@ def inline(figure: Figure, name: str, told: Mapping[str, str]) -> str:
     for mark, text in marks:
         mark.attrib |= {"class": "mark", "role": "img", "aria-label": text.replace("\n", ", "), "data-tip": text}
     about = f"{name}. {HOW}" if marks else f"{name}: lines with the names that the legend has."
-    root.attrib |= {"role": "group", "aria-label": about} | ({"tabindex": "0"} if marks else {})
+    root.attrib |= {"role": "group", "aria-label": about, "tabindex": "0"}
     root.attrib.pop("version", None)
     for one in (*root.findall(f"{{{SVG}}}metadata"), *root.findall("metadata")):
         root.remove(one)
