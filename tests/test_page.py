@@ -63,9 +63,9 @@ def test_the_page_of_a_run_has_all_of_it_and_loads_nothing(in_process, tmp_path:
 
 def test_the_command_of_a_page_asks_the_same_again(in_process, on_machine, tmp_path: Path) -> None:
     on_machine(FakeLaunch())
-    typed = ["compare", "--variants", "relu,swiglu@d_ff=128", "--d-model", "64", "--budget", "3"]
+    typed = ["compare", "--variants", "relu,swiglu@d_ff=128", "--d-model", "64", "--workers", "3", "--rounds", "6"]
     assert in_process(*typed, "-o", tmp_path / "run.html")[0] == 0
-    (line,) = [one for one in Read((tmp_path / "run.html").read_text()).texts if one.startswith("ffnbench compare")]
+    (line,) = [one for one in Read((tmp_path / "run.html").read_text()).texts if one.startswith("ffnbench compare --")]
     assert set(typed) <= {word for part in shlex.split(line) for word in (part, part.removesuffix("s"))}
 
 

@@ -9,7 +9,6 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
-import axe_core_python
 import pytest
 from conftest import ROOT
 
@@ -17,10 +16,10 @@ import ffnbench
 from ffnbench.report.page.page import page_of
 from ffnbench.report.tables.table import EXTRA, Cell, Column, TextTable
 
-webdriver = pytest.importorskip("selenium.webdriver")
+webdriver, axe = pytest.importorskip("selenium.webdriver"), pytest.importorskip("axe_core_python")
 pytestmark = pytest.mark.browser
 SAVED = ROOT / "results" / "amd-epyc-2cpu"
-AXE = Path(axe_core_python.__file__).parent / "axe.min.js"
+AXE = Path(axe.__file__).parent / "axe.min.js"
 EVIL = "</script><img src=x onerror=alert(1)>"
 HEADINGS = "return [...document.querySelectorAll('table.rows thead th')].map(e => e.innerText.trim())"
 CELLS = "return [...document.querySelectorAll('table.rows tbody tr')].map(r => [...r.cells].map(c => c.innerText))"

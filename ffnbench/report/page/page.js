@@ -10,7 +10,12 @@ const { default: DataTable } = await import(source);
 URL.revokeObjectURL(source);
 const escaped = DataTable.util.escapeHtml;
 const text = (cell) => (Array.isArray(cell) ? cell[0] : cell);
-const value = (cell) => (Array.isArray(cell) && cell[1] !== null ? cell[1] : cell === "-" ? null : text(cell));
+const reads = /^[-+]?[\d,.]+(e[-+]?\d+)?(%| \[.*\])?$/;
+function value(cell) {
+  if (Array.isArray(cell) && cell[1] !== null) return cell[1];
+  const told = text(cell);
+  return told === "-" ? null : reads.test(told) ? parseFloat(told.replaceAll(",", "")) : told;
+}
 const last = (way) => (a, b) => (a === b ? 0 : a === null ? 1 : b === null ? -1 : way * (a < b ? -1 : 1));
 DataTable.type("cell", { order: { asc: last(1), desc: last(-1) } });
 

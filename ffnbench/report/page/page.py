@@ -36,6 +36,7 @@ HERE = Path(__file__).parent
 TELLING = ("latency_s", "ratio", "verdict")  # what a mark of a picture tells of its row; without them all columns
 MOST_DRAWN = 200  # rows of a picture that has a line for each
 NONE = "nothing was measured: the figures are counted"
+READS = re.compile(r"[-+]?[\d,.]+(e[-+]?\d+)?(%| \[.*\])?$")  # a number that page.js reads off its text
 Draw = Callable[..., "Figure"]  # (report, roofline=...) -> its picture
 
 
@@ -137,7 +138,7 @@ def _data(table: TextTable) -> dict[str, Any]:
 
 
 def _cell(cell: Cell) -> Any:
-    number = isinstance(cell.value, int | float) and not isinstance(cell.value, bool)
+    number = isinstance(cell.value, int | float) and not isinstance(cell.value, bool) and not READS.match(cell.text)
     value = float(f"{cell.value:.6g}") if number else None
     return [cell.text, value, *[cell.style] * bool(cell.style)] if number or cell.style else cell.text
 
