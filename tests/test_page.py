@@ -69,6 +69,18 @@ def test_the_command_of_a_page_asks_the_same_again(in_process, on_machine, tmp_p
     assert set(typed) <= {word for part in shlex.split(line) for word in (part, part.removesuffix("s"))}
 
 
+def test_points_of_a_sweep_are_columns(in_process, tmp_path: Path) -> None:
+    asked = ["cost", "--variants", "relu,gelu", "--d-model", "64,128", "--seq-len", "8,1024"]
+    assert in_process(*asked, "-o", tmp_path / "run.html")[0] == 0
+    (table,) = data_of((tmp_path / "run.html").read_text(encoding="utf-8"))
+    expected = [["relu", "64", "8"], ["gelu", "64", "8"], ["relu", "64", "1,024"], ["gelu", "64", "1,024"]]
+    assert [row[:3] for row in table["rows"][:4]] == expected
+
+
+def data_of(page: str) -> list[dict]:
+    return json.loads(page.split('id="data">')[1].split("</script>")[0])
+
+
 def test_no_text_can_break_a_page() -> None:
     table = TextTable(
         columns=(Column(title=EVIL, left=True), Column(title="ratio", key="ratio")),
@@ -81,8 +93,7 @@ def test_no_text_can_break_a_page() -> None:
     assert "img" not in read.tags
     assert read.tags.count("script") == bare.tags.count("script")
     assert sum(plain in text for text in read.texts) >= 5  # title, heading, header, summary, details
-    data = page_of("x", table).split('id="data">')[1].split("</script>")[0]
-    assert json.loads(data)[0]["rows"] == [[plain, [plain, 1.0, "red"]]]
+    assert data_of(page_of("x", table))[0]["rows"] == [[plain, [plain, 1.0, "red"]]]
 
 
 def test_without_the_extra_a_page_is_refused_before_anything_is_measured(

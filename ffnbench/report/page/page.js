@@ -44,8 +44,8 @@ document.querySelectorAll("table.rows").forEach((place, number) => {
   const box = place.parentElement;
   Object.assign(box, { tabIndex: 0, role: "region", ariaLabel: `Rows of table ${number + 1}` });
   const order = columns.map((column, i) => i).slice(1).sort((a, b) => columns[b].priority - columns[a].priority || b - a);
-  for (const i of order.slice(0, -1)) {
-    if (box.scrollWidth <= box.clientWidth) break;
+  for (const i of order) {
+    if (box.scrollWidth <= box.clientWidth || columns[i].priority < 0) break;
     if (columns[i].priority < 9) table.column(i).visible(false, false);
   }
   choice.append(Object.assign(document.createElement("summary"), { textContent: "Columns" }));

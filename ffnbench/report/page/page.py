@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 
 HERE = Path(__file__).parent
 TELLING = ("latency_s", "ratio", "verdict")  # what a mark of a picture tells of its row; without them all columns
+STAYS = -1  # the priority of a column that no narrow screen hides
+LONG = 12  # rows, above which pictures stand before the tables
 MOST_DRAWN = 200  # rows of a picture that has a line for each
 NONE = "nothing was measured: the figures are counted"
 READS = re.compile(r"[-+]?[\d,.]+(e[-+]?\d+)?(%| \[.*\])?$")  # a number that page.js reads off its text
@@ -47,15 +49,16 @@ def page_of(title: str, table: TextTable, report: Report | None = None, draw: Dr
     if not page_installed():
         raise no_page()
     shown = [_with_points(each, report) for each in (*table.above, replace(table, above=()))]
+    under = next((line for each in shown for line in each.header), "")
     shown.sort(key=lambda each: each.extra)
     said = [line for each in shown for line in each.summary]
     warnings = _warnings(report) if report else []
     method = [line for each in shown for line in each.details if line not in warnings]
     drawn = _pictures(report, draw, _told(shown)) if report and draw else ""
+    tables = "".join(_table(number, each) for number, each in enumerate(shown) if each.rows)
     parts = [
         _section("Answer", "".join(f"<p>{_prose(line)}</p>" for line in said)),
-        "".join(_table(number, each) for number, each in enumerate(shown) if each.rows),
-        drawn,
+        *([drawn, tables] if len(shown[0].rows) > LONG else [tables, drawn]),
         _section("Warnings and notes", _list(warnings)),
         _section("Method", _list(method)),
         _section("Environment", _environment(report) if report else ""),
@@ -66,7 +69,7 @@ def page_of(title: str, table: TextTable, report: Report | None = None, draw: Dr
     bundle = Path(itables.__file__).parent / "html"
     return Template(_text(HERE / "page.html")).substitute(
         title=escape(visible(f"ffnbench {title}")),
-        under=escape(next((line for each in shown for line in each.header), "")),
+        under=escape(under),
         css=_text(bundle / "dt_bundle.css") + _text(HERE / "page.css"),
         main="".join(parts),
         data=_json([_data(each) for each in shown if each.rows]),
@@ -113,7 +116,7 @@ def _with_points(table: TextTable, report: Report | None) -> TextTable:
         for place in range(len(table.rows)):
             now = starts.get(place, now)
             of_rows.append({"group": now})
-    columns = [Column(title=key, left=key == "group") for key in keys]
+    columns = [Column(title=key, left=key == "group", priority=STAYS) for key in keys]
     rows = [(row[0], *(Cell(text=plain_text(at[key]), value=at[key]) for key in keys), *row[1:])
             for row, at in zip(table.rows, of_rows, strict=True)]  # fmt: skip
     return replace(table, columns=(table.columns[0], *columns, *table.columns[1:]), rows=tuple(rows), headings=())
@@ -133,7 +136,7 @@ def _table(number: int, table: TextTable) -> str:
 
 def _data(table: TextTable) -> dict[str, Any]:
     """Columns and rows of a table: of a cell its text, or with it the value to sort by and its colour."""
-    columns = [{"left": column.left, "priority": column.priority} for column in table.columns]
+    columns = [{"left": c.left, "priority": STAYS if c.key == "ratio" else c.priority} for c in table.columns]
     return {"columns": columns, "rows": [[_cell(cell) for cell in row] for row in table.rows]}
 
 

@@ -26,7 +26,8 @@ def inline(figure: Figure, name: str, told: Mapping[str, str]) -> str:
     """
     from ffnbench.report.pictures.canvas import render
 
-    figure.patch.set_alpha(0)
+    for area in (figure.patch, *(axes.patch for axes in figure.axes)):
+        area.set_alpha(0)
     Tree.register_namespace("", SVG)
     Tree.register_namespace("xlink", XLINK)
     root = Tree.fromstring(render(figure, ".svg", texts=True))
