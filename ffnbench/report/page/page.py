@@ -62,7 +62,7 @@ def page_of(title: str, table: TextTable, report: Report | None = None, draw: Dr
         _section("Warnings and notes", _list(warnings)),
         _section("Method", _list(method)),
         _section("Environment", _environment(report) if report else ""),
-        _section("The command again", _command(report) if report else ""),
+        _section("The command again", _command(report) if report and report.plan.request else ""),
     ]
     import itables  # type: ignore[import-untyped,import-not-found,unused-ignore]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 from xml.etree import ElementTree as Tree
 
@@ -52,9 +53,9 @@ def _marks(root: Tree.Element, told: Mapping[str, str]) -> Iterator[tuple[Tree.E
         name = group.get("id", "")
         if name in told:
             yield group, told[name]
-        elif name.startswith("["):
-            uses, labels = list(group.iter(f"{{{SVG}}}use")), json.loads(name)
-            if len(uses) == len(labels):
+        elif name.startswith('["'):
+            with suppress(ValueError):  # a name of something else
+                uses, labels = list(group.iter(f"{{{SVG}}}use")), json.loads(name)
                 yield from ((use, told[label]) for use, label in zip(uses, labels, strict=True) if label in told)
 
 
