@@ -100,7 +100,7 @@ def _list(lines: Iterable[str]) -> str:
 
 def _prose(line: str) -> str:
     """A line in which flags are code, which no line break parts."""
-    return re.sub(r"(?<!\S)--[a-z-]+", r"<code>\g<0></code>", escape(visible(line)))
+    return re.sub(r"(?<![^\s(])--[a-z-]+", r"<code>\g<0></code>", escape(visible(line)))
 
 
 def _with_points(table: TextTable, report: Report | None) -> TextTable:
