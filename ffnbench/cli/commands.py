@@ -220,12 +220,18 @@ def _parameters(field: Field[Any]) -> list[inspect.Parameter]:
 
 
 def sink_of(
-    output: Shown | Written | Plotted, stem: str, *inputs: object, pictures: bool = False, **how: Any
+    output: Shown | Written | Plotted,
+    stem: str,
+    *inputs: object,
+    pictures: bool = False,
+    page: bool = False,
+    **how: Any,
 ) -> OutputSink:
     """The one way in which a command ends; `inputs` are values that may be paths: no output is written over these."""
     from ffnbench.report.files.outputs import inputs_of
     from ffnbench.report.formats import PICTURES, SUFFIXES
     from ffnbench.report.output import OutputSink
+    from ffnbench.report.page.library import PAGE
 
-    how = {"suffixes": (*SUFFIXES, *(PICTURES if pictures else ())), **how}
+    how = {"suffixes": (*SUFFIXES, *[PAGE] * (page or pictures), *(PICTURES if pictures else ())), **how}
     return OutputSink(output, stem, inputs=inputs_of(*inputs), **how)

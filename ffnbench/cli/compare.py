@@ -65,7 +65,7 @@ def report(saved: Saved, output: Reported) -> int:
     from ffnbench.streams import visible
 
     paths, differs = saved.paths, ""
-    with sink_of(output, "report", *paths, pictures=len(paths) == 1) as sink:
+    with sink_of(output, "report", *paths, pictures=len(paths) == 1, page=True) as sink:
         if len(paths) > 1:
             api.reports(paths, sink)
         else:

@@ -110,18 +110,23 @@ def of_another_method(path: str, run: Report) -> str:
 
 
 def made_anew(path: str, run: Report, **other: object) -> str:
-    """The command that makes a run anew, with other values of the flags that it has; older files know no command."""
+    """What to do where a run has to be made anew, with other values of the flags that it has."""
+    return f"measure it again: {command_of(run, **other)} -o {shlex.quote(path)}"
+
+
+def command_of(run: Report, **other: object) -> str:
+    """The command that asks the same again, with other values of its flags; older files know their plan alone."""
     asked = run.plan.request
     match asked and replace(asked, **{name: value for name, value in other.items() if hasattr(asked, name)}):  # type: ignore[arg-type]
         case CompareRequest() as asked:
-            command = command_line("compare" if run.environment else "cost", asked, always=("variants",))
+            return command_line("compare" if run.environment else "cost", asked, always=("variants",))
         case BlockRequest() as asked:
-            command = command_line("block", asked, always=("variants",))
+            return command_line("block", asked, always=("variants",))
         case TimingRequest() as asked:
-            command = command_line("activations --time", asked)
-        case _:
-            command = "ffnbench compare ..."
-    return f"measure it again: {command} -o {shlex.quote(path)}"
+            return command_line("activations --time", asked)
+        case SidesRequest() as asked:
+            return command_line(f"ab {shlex.quote(asked.variant)}", asked)
+    return "ffnbench compare ..."
 
 
 def _refuse_run(told: str, run: Report, hint: str) -> None:

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from ffnbench.request import EFFORT, LIMITS, OUTPUT, flag
 
 WITH_PICTURES = (
-    "Write a file (.csv, .json, .md, .png, .svg, .pdf; roofline.png: under ceilings), or all of them into a folder/. "
-    "Repeatable."
+    "Write a file (.csv, .json, .md, .html, .png, .svg, .pdf; roofline.png: under ceilings), or all of them into a "
+    "folder/. Repeatable."
 )
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from ffnbench.errors import FfnbenchError
 from ffnbench.report.arrangement import Arrangement
+from ffnbench.report.page.library import PAGE
 from ffnbench.report.records import Record, csv_text, json_text
 from ffnbench.report.tables.table import TextTable
 from ffnbench.report.tables.text import markdown
@@ -79,11 +80,12 @@ def view_of(
     *,
     json: Callable[[], str] | None = None,
     pictures: Mapping[str, Callable[[str], bytes]] | None = None,
+    page: Callable[[], str] | None = None,
     every: bool = True,
     rescue: Callable[[], str] | None = None,
 ) -> View:
     """A view of a table and its records. `json` where that is more than the records. `pictures` draw for a suffix,
-    each into files with its own name in theirs; that of "" into all others.
+    each into files with its own name in theirs; that of "" into all others. `page` is all of it in one file.
 
     `every` is whether markdown shows the columns and details that only -v does.
     """
@@ -95,4 +97,5 @@ def view_of(
     files: dict[str, Write] = {".csv": texts["csv"], ".json": texts["json"], ".md": texts["markdown"]}
     for begin, draw in (pictures or {}).items():
         files |= {begin + suffix: lambda draw=draw, suffix=suffix: draw(suffix) for suffix in PICTURES}  # type: ignore[misc]
+    files |= {PAGE: page} if page else {}
     return View(table=table, stdout=texts, files=files, rescue=rescue, records=records)

@@ -30,6 +30,7 @@ from ffnbench.report.formats import (
     is_roofline,
     writer_of,
 )
+from ffnbench.report.page.library import PAGE, no_page, no_samples, page_installed
 from ffnbench.report.progress import ProgressBar
 from ffnbench.report.tables.text import Terminal, show
 from ffnbench.report.views import refuse_unknown_columns
@@ -126,6 +127,9 @@ class OutputSink(NullSink):
         self._resumes: bool = getattr(output, "resume", False)
         if self._resumes and self._outputs.first is None:
             raise FfnbenchError("--resume goes on with the file of -o, and none is named", "add -o sweep.json")
+        if any(path.suffix.lower() == PAGE for path in self._outputs.paths) and not page_installed():
+            self._outputs.close()
+            raise no_page()
         self._journal: Journal | None = None
         self._lost = True  # what was measured, as long as it stands in no file
         self.code = 0
@@ -145,6 +149,9 @@ class OutputSink(NullSink):
 
             if self._counts_only or not has_ceilings(what):
                 raise no_ceilings()
+        paged = any(path.suffix.lower() == PAGE for path in self._outputs.paths)
+        if paged and isinstance(what, Report) and not what.samples and (what.interrupted or what.environment):
+            raise no_samples(what)
 
     def said(self) -> tuple[str, ...]:
         """Which defaults a file has set."""

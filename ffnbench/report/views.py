@@ -107,6 +107,12 @@ def refuse_unknown_columns(report: Report, how: Arrangement) -> None:
         key_of(name, table, records)
 
 
+def _page(report: Report, table: TextTable) -> str:
+    from ffnbench.report.page.page import page_of, title_of
+
+    return page_of(title_of(report), table, report, figure_of)
+
+
 def report_view(report: Report, how: Arrangement = AS_IT_COMES) -> View:
     """A report as the end of a command; raises Interrupted where there is nothing to show."""
     if report.interrupted and not report.samples:
@@ -122,6 +128,7 @@ def report_view(report: Report, how: Arrangement = AS_IT_COMES) -> View:
         lambda: reading.records(report) if records is None else records,
         json=lambda: report_text(report),
         pictures={"": partial(picture_of, report), ROOFLINE: partial(picture_of, report, roofline=True)},
+        page=partial(_page, report, table),
         every=False,
         rescue=(lambda: report_text(report)) if report.samples else None,
     )

@@ -43,6 +43,7 @@ class DrawnRow:
     verdict: str = ""
     held: Any = None  # the value of the axis that a heat map goes up by
     order: Any = 0  # along a line
+    label: str = ""  # of what has a value
 
 
 @dataclass(frozen=True)
@@ -123,7 +124,13 @@ class Drawn:
             return DrawnRow(at, math.nan, math.nan, math.nan, why)
         best, verdict = bool(record["unbeaten"]), record["verdict"] or ""
         return DrawnRow(
-            at, value, value if low is None else low, value if high is None else high, unbeaten=best, verdict=verdict
+            at,
+            value,
+            value if low is None else low,
+            value if high is None else high,
+            unbeaten=best,
+            verdict=verdict,
+            label=label,
         )
 
 

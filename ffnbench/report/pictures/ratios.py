@@ -26,6 +26,7 @@ from ffnbench.report.tables.groups import heading
 from ffnbench.report.tables.words import CERTAIN, VERDICTS, WITHIN, interval_text, seconds_text, verdict_text
 from ffnbench.result import Estimate, Report, Verdict
 from ffnbench.stats.verdict import SAME_WITHIN
+from ffnbench.streams import visible
 from ffnbench.units import SI, TIME, digits, scale
 
 WIDTH, DPI = 3.3, 300  # inches: a column of a paper
@@ -144,7 +145,7 @@ def _ratios(axes: Axes, report: Report, places: dict[str, float]) -> None:
         if ratio.low is not None and ratio.high is not None:
             ends = ratio.low, ratio.high
             axes.plot(ends, [at] * 2, color=MARKS[verdict][1], linewidth=1.1, solid_capstyle="butt")
-        axes.plot([ratio.value], [at], clip_on=False, **_marker(verdict))
+        axes.plot([ratio.value], [at], clip_on=False, gid=visible(label), **_marker(verdict))
     _scale(axes, *_limits([ratio for ratio, _ in shown.values()]))
     references = {report.plan.name_of(report.plan.reference_of(label)) for label in places}
     to = shortened(references.pop(), LINE) if len(references) == 1 else "the reference"
@@ -198,7 +199,7 @@ def _bars(axes: Axes, report: Report, values: dict[str, float | None], places: d
     unit, size = scale(known, heading.units or SI)
     for label, value in values.items():
         if value:
-            axes.barh([places[label]], [value / max(known)], height=0.55, color=BAR, linewidth=0)
+            axes.barh([places[label]], [value / max(known)], height=0.55, color=BAR, linewidth=0, gid=visible(label))
         latency = report.estimate(label, LATENCY) if key == "latency_s" else None
         text = "–" if value is None else seconds_text(latency, size) if latency else digits(value / size)
         axes.annotate(

@@ -25,6 +25,7 @@ from ffnbench.report.tables.ceilings import no_ceilings
 from ffnbench.report.tables.details import workload_line
 from ffnbench.result import Bound, Report, Roof
 from ffnbench.stats.ceilings import Ceiling, ceilings_of, needed_by, read_bytes
+from ffnbench.streams import visible
 from ffnbench.units import IEC, SI, quantity
 
 WIDTH, HEIGHT = 3.4, 2.7  # inches: a column of a paper, and the axes with what stands around them
@@ -125,7 +126,7 @@ def roofline_figure(report: Report) -> Figure:
             x, y = dot.intensity, dot.rate / GIGA
             axes.plot([x, x], [dot.low / GIGA, dot.high / GIGA], color=look["color"], linewidth=0.9, zorder=2)
             axes.plot(
-                [x], [y], linestyle="", markersize=MARKER, markeredgewidth=0.8, zorder=3, gid=dot.case.label,
+                [x], [y], linestyle="", markersize=MARKER, markeredgewidth=0.8, zorder=3, gid=visible(dot.case.label),
                 label=literal(name) + " (busy)" * dot.busy, **look,
             )  # fmt: skip
         columns = max(1, min(3, len(names), LETTERS_ACROSS // (max(map(len, names)) + LETTERS_OF_KEY)))

@@ -23,6 +23,7 @@ from ffnbench.gate.side_by_side import (
 )
 from ffnbench.metrics import LATENCY, PEAK
 from ffnbench.report.formats import View, view_of
+from ffnbench.report.page.page import page_of
 from ffnbench.report.records import Record
 from ffnbench.report.tables.table import UNKNOWN, Cell, Column, TextTable
 from ffnbench.report.tables.words import (
@@ -57,7 +58,8 @@ def side_by_side_view(paths: Sequence[str], runs: Sequence[Report]) -> View:
         raise FfnbenchError("these runs have no row in common", "; ".join(has))
     changes = [changes_between(runs[0], run, common) for run in runs[1:]]
     beside = _Beside(names=names, runs=runs, common=common, changes=changes)
-    return view_of(beside.table(), beside.records, every=False)
+    table = beside.table()
+    return view_of(table, beside.records, page=lambda: page_of(f"report: {', '.join(names)}", table), every=False)
 
 
 def names_of(paths: Sequence[str]) -> list[str]:

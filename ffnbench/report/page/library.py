@@ -1,0 +1,26 @@
+"""Whether a page can be made here: the extra `page` is needed."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+
+from ffnbench.errors import FfnbenchError
+from ffnbench.gate.baseline import command_of
+from ffnbench.result import Report
+
+PAGE = ".html"
+
+
+def page_installed() -> bool:
+    """Whether the tables of a page can be made here."""
+    return find_spec("itables") is not None
+
+
+def no_page() -> FfnbenchError:
+    """What to say where they can't."""
+    return FfnbenchError("a page needs itables, which is not installed", "pip install 'ffnbench[page]'")
+
+
+def no_samples(run: Report) -> FfnbenchError:
+    """What to say of a file in which nothing was measured."""
+    return FfnbenchError("this run has no samples to make a page of", f"measure it again: {command_of(run)}")
