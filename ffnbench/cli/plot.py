@@ -28,7 +28,7 @@ class Axes:
     "ffnbench plot run.json --x seq_len --y latency -o latency.pdf",
     "ffnbench plot run.json --x params --y latency",
     "ffnbench plot run.json --y gflops --facet dtype",
-    docs="docs/methodology.md#curves",
+    docs="docs/sweeps.md#curves",
 )
 def plot(asked: Axes, output: Plotted) -> int:
     """Draw any column of a saved run over any axis, with a ring around what no other variant beats."""
