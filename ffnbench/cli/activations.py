@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from ffnbench.cli.commands import command, sink_of
+from ffnbench.planning.lists import several
 from ffnbench.report.flags import MeasuredOutput, Written
-from ffnbench.request import MEASURING, FactsRequest, PictureRequest, TimingRequest, flag, several
+from ffnbench.request import MEASURING, FactsRequest, PictureRequest, TimingRequest, flag
 
 DEFAULT_PICTURE = "activations.png"
 

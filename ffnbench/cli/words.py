@@ -13,7 +13,7 @@ from ffnbench.request import spelling
 from ffnbench.units import SECONDS
 
 Flags = Mapping[str, Field[Any]]
-NUMBER = re.compile(r"\d[\w.]*")
+NUMBER = re.compile(r"\d[\w./]*")
 SWITCHES = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
 
 

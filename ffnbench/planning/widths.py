@@ -37,6 +37,8 @@ class Sizer:
         multiple = DEFAULT_MULTIPLE if request.multiple_of is None else request.multiple_of
         self.multiple_of = read_positive("multiple_of", multiple)
         self.d_model = read_positive("d_model", request.d_model)
+        self.ratio, self.dropout = (None if one is None else float(one) for one in (request.ratio, request.dropout))  # type: ignore[arg-type]
+        self._sized: dict[str, Case] = {}
         self._check_flags()
 
     def _check_flags(self) -> None:
@@ -57,9 +59,14 @@ class Sizer:
                 "give one of the two, or another --reference",
             )
 
-    def case(self, variant: Variant) -> Case:
-        """The sized case of a variant, with its residual against the reference."""
-        workload = workload_of(self.request, variant)
+    def case(self, variant: Variant, request: CompareRequest) -> Case:
+        """The sized case of a variant, with its residual against the reference; fed as this request says."""
+        workload = workload_of(request, variant)
+        if variant.label not in self._sized:
+            self._sized[variant.label] = self._case(variant, workload)
+        return replace(self._sized[variant.label], workload=workload)
+
+    def _case(self, variant: Variant, workload: Workload) -> Case:
         width, sizing = self._width(variant, workload)
         spec = self._spec(variant, width)
         residual = None
@@ -107,7 +114,7 @@ class Sizer:
             return value if value is None else float(value)
 
         explicit = rule != "classic"  # the flags of a rule are not meant for the classic form beside it
-        ratio = given("ratio", self.request.ratio)
+        ratio = given("ratio", self.ratio)
         multiple = variant.spec_keys.get("multiple_of", self.request.multiple_of)
         width = width_by_rule(
             rule,
@@ -135,7 +142,7 @@ class Sizer:
 
     def _imported_width(self, variant: Variant, workload: Workload, target: int, multiple: int) -> tuple[int, Sizing]:
         # user code may refuse odd widths, so the line is drawn through two ordinary ones
-        wide = round_nearest((self.request.ratio or DEFAULT_RATIO) * self.d_model, multiple)
+        wide = round_nearest((self.ratio or DEFAULT_RATIO) * self.d_model, multiple)
         half = round_nearest(wide / 2, multiple)
         try:
             low, high = (
@@ -185,7 +192,7 @@ class Sizer:
             gate=variant.gate,
             bias=flag(keys, "bias", bool(request.bias)),
             beta=None if beta is None else float(beta),
-            dropout=number(keys, "dropout", request.dropout, "it is a probability, e.g. 0.1"),
+            dropout=number(keys, "dropout", self.dropout or 0.0, "it is a probability, e.g. 0.1"),
             init=choose(Init, "init", keys.get("init", request.init)),
             own=variant.own,
             moe=moe_of(keys, variant.text),

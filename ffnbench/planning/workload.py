@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
-from functools import partial
-from itertools import product
-from typing import Any, Generic, TypeVar
+from collections.abc import Iterable
+from typing import Any
 
 from ffnbench.errors import FfnbenchError
 from ffnbench.ffn.attention import AttentionSpec
@@ -17,7 +14,6 @@ from ffnbench.ffn.spec import ActivationSpec, FFNSpec, Gate, ImportedSpec, Scala
 from ffnbench.names import choose, hint_for, normalise
 from ffnbench.plan import (
     MODE_ALIASES,
-    SWEPT,
     AnySpec,
     Backend,
     Cache,
@@ -31,7 +27,7 @@ from ffnbench.plan import (
 )
 from ffnbench.planning.keys import flag, number
 from ffnbench.planning.variant_text import BACKEND_KEYS, COMPILE_KEYS, Variant
-from ffnbench.request import BlockRequest, CompareRequest, TimingRequest, several
+from ffnbench.request import CompareRequest
 
 DEVICES = ("auto", "cpu", "cuda")  # as torch calls them; ROCm's are cuda
 FLAGS = ("batch", "seq_len", "dtype", "device", "mode", "backend", "routing", "time", "cache", "matmul_precision",
@@ -128,34 +124,6 @@ def device_of(text: str) -> str:
         every = "devices: auto, cpu, cuda (NVIDIA's and AMD's GPUs), cuda:0"
         raise FfnbenchError(f"unknown device {text!r}", hint_for(kind, DEVICES, every))
     return text.lower()
-
-
-# Lists: each combination of values is a group
-
-R = TypeVar("R", CompareRequest, BlockRequest, TimingRequest)
-READ: Mapping[str, Callable[[Any], int | str]] = {
-    **{key: partial(read_positive, key) for key in ("d_model", "threads", "batch", "seq_len", "elements")},
-    "dtype": lambda text: DTYPES.canonical(str(text)),
-    "mode": lambda text: mode_of(text).value,
-}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GroupAsked(Generic[R]):
-    """One combination: the values that groups differ in, and the request with one value of each list."""
-
-    values: Mapping[str, int | str]
-    request: R
-
-
-def groups_asked(request: R, keys: Iterable[str] = SWEPT) -> list[GroupAsked[R]]:
-    """Each combination of the values of the lists, the last key changing first; one where there is no list."""
-    given = {key: getattr(request, key) for key in keys}
-    lists = {key: several(key, value, READ[key]) for key, value in given.items() if value is not None}
-    swept = [key for key, values in lists.items() if len(values) > 1]
-    alone: dict[str, Any] = {key: values[0] for key, values in lists.items()}
-    chosen = (dict(zip(swept, values, strict=True)) for values in product(*(lists[key] for key in swept)))
-    return [GroupAsked(values=values, request=replace(request, **alone | values)) for values in chosen]
 
 
 # Backends: which were asked for, and why one can't run a case, as far as that is known without a machine

@@ -13,7 +13,7 @@ from functools import partial, wraps
 from typing import Any, TypeVar
 
 from ffnbench.errors import FfnbenchError, WrongArgument, interruption
-from ffnbench.planning.fields import flag_of
+from ffnbench.planning.fields import flag_of, typed_order
 from ffnbench.python.arguments import FOLLOWING, TypeText, arguments_of, as_python, unknown_argument
 from ffnbench.python.following import Following
 from ffnbench.request import Request
@@ -58,7 +58,8 @@ def asks(
                     if name not in names:
                         raise unknown_argument(name, names)
                 values = {name: every[name].value(one) if name in every else one for name, one in given.items()}
-                request = kind(**{one.field.name: values.pop(name) for name, one in known.items() if name in values})
+                asked = {one.field.name: values.pop(name) for name, one in known.items() if name in values}
+                request = kind(**asked, typed=typed_order({name: asked[name] for name in given if name in asked}))
                 following = {name: values.pop(name) for name in FOLLOWING if name in values}
                 with Following(**following, spoken=partial(as_python, known=words)) as sink:
                     found = function(request, sink, **values)

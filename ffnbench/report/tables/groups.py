@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from ffnbench.plan import Group, Plan, value_of
+from ffnbench.plan import Group, Plan, Value, typed_as, value_of
 from ffnbench.report.records import Record
 from ffnbench.report.tables.words import device_text, listed
 from ffnbench.units import counted, signed_percent
@@ -19,8 +19,8 @@ def heading(group: Group) -> str:
     return ", ".join(_told(key, [value]) for key, value in group.values.items())
 
 
-def _told(key: str, values: Iterable[int | str]) -> str:
-    text = listed(f"{value:,}" if isinstance(value, int) else value for value in values)
+def _told(key: str, values: Iterable[Value]) -> str:
+    text = listed(f"{value:,}" if type(value) is int else typed_as(value) for value in values)
     return text if key in PLAIN else f"{key} {text}"
 
 
