@@ -50,7 +50,7 @@ def test_each_group_is_the_plan_of_its_own_values() -> None:
     for group, values in zip(plan.groups, combinations, strict=True):
         alone = planned(variants="swiglu,relu,mypkg.mlp:Own", reference="relu", **values)
         assert dict(group.values) == values
-        assert [replace(c, label=group.name(c.label), against=None) for c in group.cases] == list(alone.cases)
+        assert [replace(c, label=group.name(c.label), against=None, point=()) for c in group.cases] == list(alone.cases)
         assert group.name(group.reference) == alone.reference == "relu"
         assert {case.against for case in group.cases} == {group.reference}
     assert len({case.label for case in plan.cases}) == len(plan.cases) == 3 * 64

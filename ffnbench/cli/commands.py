@@ -135,9 +135,9 @@ class Command(TyperCommand):
         for one in self.params:
             if one.required and found.get(one.name) in (None, ()):
                 ctx.fail(f"Missing argument '{one.metavar}'")
-        names = [
-            str(one.name).removesuffix(PLACED) for one in order if args[0].startswith("-") or PLACED not in one.name
-        ]
+        if not args[:1] or not args[0].startswith("-"):  # what is typed by its place stands last in what was found
+            order = sorted(order, key=lambda one: PLACED not in one.name)
+        names = [one.name.removesuffix(PLACED) for one in order]
         in_order = dict.fromkeys(name for name in (*names, *self.described.fields) if name in self.described.fields)
         ctx.params = {name: typed for name in in_order if (typed := _typed(found, name)) is not None}
         return []

@@ -100,7 +100,8 @@ def _ffn(request: BlockRequest, model: ModelSpec | None, probe: Probe | None) ->
 def with_named_model(request: BlockRequest) -> BlockRequest:
     """A variant that is nothing but the name of a model, or its file, stands for the whole block of it."""
     named = request.variant or ""
-    of_file = ":" not in named and (named.endswith(".json") or "/" in named)
+    name = named.partition("@")[0]  # a key may hold a range with a step
+    of_file = ":" not in name and (name.endswith(".json") or "/" in name)
     if request.preset is None and (named in PRESETS or of_file):
         return replace(request, variant=None, preset=named)
     return request
@@ -198,7 +199,8 @@ def parts_of(plan: Plan) -> list[Plan]:
     found: dict[object, list[Case]] = {}
     for case in plan.cases:
         found.setdefault(tuple(one for one in case.point if one[0] != "seq_len"), []).append(case)
-    return [replace(plan, cases=tuple(cases), reference=cases[0].label) for cases in found.values()]
+    plans = [replace(plan, cases=tuple(cases), reference=cases[0].label, notes=()) for cases in found.values()]
+    return [*plans[:-1], replace(plans[-1], notes=plan.notes)]
 
 
 def _notes(model: ModelSpec | None) -> Iterator[Note]:
