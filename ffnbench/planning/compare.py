@@ -120,7 +120,7 @@ class _Sizers:
     def of(self, cell: Cell[CompareRequest], rows: list[_Row], reference: str) -> Sizer:
         """The sizer of a cell; code of the user's is looked at anew in each."""
         own = any(row.variant.target for row in rows)
-        at = tuple((name, value) for name, value in cell.point if own or name not in WORKLOAD_KEYS)
+        at = tuple(one for one in cell.point if own or one[0] in cell.keys or one[0] not in WORKLOAD_KEYS)
         if at not in self._found:
             variant = next(row.variant for row in rows if row.label == reference)
             self._found[at] = Sizer(cell.request, variant, self._probe)

@@ -18,6 +18,7 @@ from ffnbench.units import COUNTS
 
 T = TypeVar("T")
 MOST_CELLS = 100_000
+RANGES = "1..4096 doubles, 2688..2752/8 goes by steps of 8; words stand in a list with commas"
 _END = re.compile(rf"(\d{{0,15}}(?:\.\d{{0,15}})?)({'|'.join(COUNTS)}|K)?", re.ASCII)
 
 
@@ -88,7 +89,7 @@ def _range(lead: str, text: str) -> _Range:
     if high and not first:
         raise wrong("has no first value", "say where", min(high, Fraction(1)), high)
     if low is None or high is None or (slash and step is None):
-        raise wrong("is no range of numbers", "FIRST..LAST doubles, FIRST..LAST/STEP goes by steps", "1", "4096")
+        raise FfnbenchError(f"{lead}{text} is no range of numbers", RANGES)
     if low > high:
         begin = high or min(low, Fraction(1)) if step is None else high
         raise wrong("goes down", "write it upwards", begin, _text(low) + (f"/{by}" if step else ""))
