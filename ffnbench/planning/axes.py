@@ -51,13 +51,17 @@ WORDS = ("true", "false", "yes", "no", "none")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cell(Generic[R]):
-    """One point: a value of each axis, the texts of those that are keys of variants, and the request with one value of
-    each list.
-    """
+    """One point: a value of each axis, those that are flags, and the texts of those that are keys of variants."""
 
     point: Point
+    flags: Mapping[str, Any]
     keys: Mapping[str, str]
-    request: R
+    whole: R
+
+    @property
+    def request(self) -> R:
+        """The request with one value of each list."""
+        return replace(self.whole, **self.flags)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,9 +83,11 @@ class Axes(Generic[R]):
         texts = {name: dict(zip(self.values[name], self.keys[name], strict=True)) for name in self.keys}
         for chosen in product(*self.values.values()):
             point = tuple(zip(self.values, chosen, strict=True))
-            single: dict[str, Any] = {name: value for name, value in point if name in flags}
             keys = {name: texts[name][value] for name, value in point if name in texts}
-            yield Cell(point=point, keys=keys, request=replace(self.request, **single))
+            yield Cell(
+                point=point, flags={name: value for name, value in point if name in flags}, keys=keys,
+                whole=self.request,
+            )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)

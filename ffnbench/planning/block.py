@@ -57,7 +57,7 @@ def plan_block(request: BlockRequest, probe: Probe | None = None) -> Plan:
         end = f"@{cell.request.seq_len}{group_suffix(dict(beside))}"
         cases += _cell(cell, ffns[beside], end, model.main if model else None)
     for case in cases:
-        refuse_lacking(case)
+        refuse_lacking(case.label, case.ffn, case.workload)
     return Plan(
         kind=Kind.BLOCK.value,
         cases=tuple(cases),

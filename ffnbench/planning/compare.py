@@ -7,7 +7,7 @@ ffnbench's own forms.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Set
+from collections.abc import Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
@@ -18,14 +18,14 @@ from ffnbench.metrics import CEILINGS, METRIC_GROUPS
 from ffnbench.models.model import ModelSpec
 from ffnbench.models.presets import model_of
 from ffnbench.names import hint_for
-from ffnbench.plan import Backend, Case, NoProbe, Note, Plan, Probe, control_of, group_suffix
+from ffnbench.plan import Backend, Case, NoProbe, Note, Plan, Probe, Workload, control_of, group_suffix
 from ffnbench.planning.axes import READ, Cell, Listed, axes_of, listed_variants
 from ffnbench.planning.effort import protocol_of
 from ffnbench.planning.keys import WORKLOAD_KEYS
 from ffnbench.planning.lists import several
 from ffnbench.planning.variant_text import Variant, as_activation_variant, as_model_variant
 from ffnbench.planning.widths import Sizer
-from ffnbench.planning.workload import labels_of, lacks, parse_backends, refuse_lacking
+from ffnbench.planning.workload import labels_of, lacks, parse_backends, refuse_lacking, workload_of
 from ffnbench.request import CompareRequest, Request, VariantList, spelling
 
 
@@ -84,11 +84,6 @@ class _Row:
     backend: Backend | None
     several: bool
 
-    def case(self, base: Case) -> Case:
-        """Its case: of the width of its variant, and of its workload but for the backend."""
-        work = base.workload if self.backend is None else replace(base.workload, backend=self.backend.value)
-        return replace(base, label=self.label, workload=work)
-
 
 class _Rows:
     """The rows at one value of each key that has a list; where no such key is another the same ones again."""
@@ -140,35 +135,53 @@ class _Sized:
 def _group(cell: Cell[CompareRequest], rows: list[_Row], references: list[str], sizers: _Sizers) -> _Sized:
     """One group sized: every one has its own target to match, and so its own widths."""
     sizer = sizers.of(cell, rows, references[0])
-    variants = {row.variant.label: row.variant for row in rows}
-    bases = {label: sizer.case(variant, cell.request) for label, variant in variants.items()}
-    cases = [row.case(bases[row.variant.label]) for row in rows]
-    refused = _lacking(cases, rows)
+    works = list(_workloads(cell, rows))
+    sized = [sizer.case(row.variant, work) for row, work in zip(rows, works, strict=True)]
+    refused = _lacking(rows, sized, works)
     against = next((label for label in references if label not in refused), None)
     if against is None:
         raise FfnbenchError(
             f"the reference {references[0]!r} can't be run: {refused[references[0]]}", "give another with --reference"
         )
-    if sizer.match is not Match.NONE and len(bases) > 1:  # what is of the reference's own variant is as wide as it
-        cases = [replace(c, residual=0.0) if c.residual is None and c.label != against else c for c in cases]
-    if end := group_suffix(dict(cell.point)):
-        cases = [replace(case, label=case.label + end, against=against + end, point=cell.point) for case in cases]
+    end = group_suffix(dict(cell.point))
+    # what is of the reference's own variant is as wide as it
+    own = 0.0 if sizer.match is not Match.NONE and len({row.variant.label for row in rows}) > 1 else None
+    cases = tuple(
+        replace(
+            case, label=row.label + end, workload=work, point=cell.point, against=against + end if end else None,
+            residual=own if case.residual is None and row.label != against else case.residual,
+        )
+        for row, case, work in zip(rows, sized, works, strict=True)
+    )  # fmt: skip
     refused = {label + end: why for label, why in refused.items()}
-    return _Sized(cases=tuple(cases), refused=refused, against=against + end, sizer=sizer)
+    return _Sized(cases=cases, refused=refused, against=against + end, sizer=sizer)
 
 
-def _lacking(cases: list[Case], rows: list[_Row]) -> dict[str, str]:
+def _workloads(cell: Cell[CompareRequest], rows: list[_Row]) -> Iterator[Workload]:
+    """What each row is fed, and its backend; variants without keys of their own are fed alike."""
+    found: dict[str, Workload] = {}
+    for row in rows:
+        alone = row.variant.workload_keys or row.variant.spec_keys.get("moe") is not None
+        key = row.variant.label if alone else ""
+        if key not in found:
+            found[key] = workload_of(cell.whole, row.variant, cell.flags)
+        work = found[key]
+        backend = work.backend if row.backend is None else row.backend.value
+        yield work if backend == work.backend else replace(work, backend=backend)
+
+
+def _lacking(rows: list[_Row], sized: list[Case], works: list[Workload]) -> dict[str, str]:
     """Why cases of a list of backends can't be run, by label; raises FfnbenchError for a case that stands by itself,
     and where none at all is left.
     """
     found: dict[str, str] = {}
-    for case, row in zip(cases, rows, strict=True):
+    for row, case, work in zip(rows, sized, works, strict=True):
         if not row.several:
-            refuse_lacking(case)
-        elif why := lacks(case.ffn, case.workload):
-            found[case.label] = why
-    if len(found) == len(cases):
-        refuse_lacking(cases[0])
+            refuse_lacking(row.label, case.ffn, work)
+        elif why := lacks(case.ffn, work):
+            found[row.label] = why
+    if len(found) == len(rows):
+        refuse_lacking(rows[0].label, sized[0].ffn, works[0])
     return found
 
 

@@ -59,12 +59,11 @@ class Sizer:
                 "give one of the two, or another --reference",
             )
 
-    def case(self, variant: Variant, request: CompareRequest) -> Case:
-        """The sized case of a variant, with its residual against the reference; fed as this request says."""
-        workload = workload_of(request, variant)
+    def case(self, variant: Variant, workload: Workload) -> Case:
+        """The sized case of a variant, with its residual against the reference: the same however it is fed."""
         if variant.label not in self._sized:
             self._sized[variant.label] = self._case(variant, workload)
-        return replace(self._sized[variant.label], workload=workload)
+        return self._sized[variant.label]
 
     def _case(self, variant: Variant, workload: Workload) -> Case:
         width, sizing = self._width(variant, workload)

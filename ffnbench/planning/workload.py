@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
 from typing import Any
 
 from ffnbench.errors import FfnbenchError
@@ -17,7 +18,6 @@ from ffnbench.plan import (
     AnySpec,
     Backend,
     Cache,
-    Case,
     CompileMode,
     MatmulPrecision,
     Mode,
@@ -32,14 +32,17 @@ from ffnbench.request import CompareRequest
 DEVICES = ("auto", "cpu", "cuda")  # as torch calls them; ROCm's are cuda
 FLAGS = ("batch", "seq_len", "dtype", "device", "mode", "backend", "routing", "time", "cache", "matmul_precision",
          "reduced_reductions")  # fmt: skip
+MODES = {mode.value: mode for mode in Mode} | MODE_ALIASES
 _NUMBERED = re.compile(r"cuda:[0-9]{1,4}")
 
 
-def workload_of(request: CompareRequest, variant: Variant) -> Workload:
-    """The workload of a variant: its own keys win over the flags. Raises FfnbenchError for what can't be."""
+def workload_of(request: CompareRequest, variant: Variant, at: Mapping[str, Any] = MappingProxyType({})) -> Workload:
+    """The workload of a variant: its own keys win over the flags, and these where the cell is `at`. Raises
+    FfnbenchError for what can't be.
+    """
     flags = {name: getattr(request, name) for name in FLAGS}
     threads = 1 if request.threads is None else request.threads
-    given: dict[str, Any] = flags | {"threads": threads} | variant.workload_keys
+    given: dict[str, Any] = {**flags, "threads": threads, **at, **variant.workload_keys}
     slowdown = number(given, "slowdown", 0.0, "e.g. 0.05 is 5%")
     if not 0 <= slowdown <= 10:
         raise FfnbenchError(f"slowdown must be a share of the call's own time, not {slowdown!r}", "e.g. 0.05 is 5%")
@@ -84,13 +87,10 @@ def _time(asked: Scalar, device: str, cache: Cache) -> Time:
 def mode_of(asked: Scalar) -> Mode:
     """A mode by its name or by what trainers call it; raises FfnbenchError for what is none."""
     text = normalise(str(asked))
-    if text in MODE_ALIASES:
-        return MODE_ALIASES[text]
-    if text not in values_of(Mode):
-        known = (*values_of(Mode), *MODE_ALIASES)
+    if text not in MODES:
         every = "modes: forward (inference), train (training), backward"
-        raise FfnbenchError(f"unknown mode {asked!r}", hint_for(text, known, every))
-    return Mode(text)
+        raise FfnbenchError(f"unknown mode {asked!r}", hint_for(text, MODES, every))
+    return MODES[text]
 
 
 def _backend(asked: str, variant: Variant) -> Backend:
@@ -162,11 +162,11 @@ def lack_of(ffn: AnySpec, work: Workload) -> tuple[str, str]:
     return "", ""
 
 
-def refuse_lacking(case: Case) -> None:
+def refuse_lacking(label: str, ffn: AnySpec, work: Workload) -> None:
     """Raise FfnbenchError for a case that its backend can't run."""
-    why, hint = lack_of(case.ffn, case.workload)
+    why, hint = lack_of(ffn, work)
     if why:
-        raise FfnbenchError(f"{case.label!r} can't be run: {why}", hint)
+        raise FfnbenchError(f"{label!r} can't be run: {why}", hint)
 
 
 def lacks(ffn: AnySpec, work: Workload) -> str:
