@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from enum import Enum
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 from ffnbench.ffn.cost import Cost
@@ -27,7 +27,7 @@ from ffnbench.stats.rounds import table_of
 from ffnbench.stats.verdict import launch_bound
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class CaseRow:
     """A case of a report, and what its columns are read from."""
 
@@ -35,45 +35,45 @@ class CaseRow:
     case: Case
     rounds: Rounds
 
-    @property
+    @cached_property
     def work(self) -> Workload:
         return self.case.workload
 
-    @property
+    @cached_property
     def form(self) -> FFNSpec | None:
         """The network where it is one of our own forms."""
         return self.case.ffn if isinstance(self.case.ffn, FFNSpec) else None
 
-    @property
+    @cached_property
     def experts(self) -> MoESpec | None:
         return self.form.moe if self.form else None
 
-    @property
+    @cached_property
     def cost(self) -> Cost:
         return self.report.cost(self.case.label)
 
-    @property
+    @cached_property
     def counts(self) -> Cost | None:
         """The cost, where it could be counted."""
         return None if self.cost.failed else self.cost
 
-    @property
+    @cached_property
     def needed(self) -> Needed:
         return needed_by(self.case, self.cost)
 
-    @property
+    @cached_property
     def comparison(self) -> Comparison | None:
         return self.report.comparison(self.case.label)
 
-    @property
+    @cached_property
     def ratio(self) -> Estimate | None:
         return self.comparison.ratio if self.comparison else None
 
-    @property
+    @cached_property
     def share(self) -> Share | None:
         return self.report.share(self.case.label)
 
-    @property
+    @cached_property
     def judged(self) -> Judged | None:
         return self.report.judgement(self.case.label)
 
@@ -226,11 +226,28 @@ COLUMNS: Columns = {
 CONDITION_KEYS = tuple(one.key for one in CONDITIONS)
 LATENCY_KEYS = ("latency_s", "latency_low_s", "latency_high_s")
 RATIO_KEYS = ("ratio", "ratio_low", "ratio_high")
+RECORDS = "case_records"  # what a report keeps them as
+OF_SAMPLES = {  # what is not known of cases that are only counted
+    *LATENCY_KEYS, *RATIO_KEYS, *_seconds(DEVICE_TIME), *_seconds(HOST_TIME), *_seconds(COMPILE), "verdict", "workers",
+    "tokens_per_s", "rounds", "zero_share", "dead_share", "resolution", "expert_load_max", "experts_hit",
+    "clean_rounds", "made_rounds", "waited_share", "flops_per_s", "bytes_per_s", "ceiling_share", "ceiling_share_low",
+    "ceiling_share_high", "bound_by", "ceiling_path", PACK, HELD, ERROR, "judged_against", "judged_name",
+    "judged_outputs", "judged_gradients", "inputs", "input_bytes", "launch_bound", WORKSPACE,
+}  # fmt: skip
 DEVICE_KEYS = (*_seconds(DEVICE_TIME), *_seconds(HOST_TIME), "launch_bound")
 
 
 def case_records(report: Report, keys: Iterable[str] = COLUMNS) -> list[Record]:
     """One flat record a case that is shown, with these columns: the contract of the CSV. New ones come at the end."""
+    if keys is COLUMNS and (known := vars(report).get(RECORDS)) is not None:  # of the table, and then of a file
+        return list(known)
     table, wanted = table_of(report), {key: COLUMNS[key] for key in keys}
     rows = (CaseRow(report=report, case=case, rounds=table.row(case.label)) for case in report.plan.shown)
-    return [{key: of(row) for key, of in wanted.items()} for row in rows]
+    if report.environment is None and not report.samples:
+        blank, wanted = dict.fromkeys(wanted), {key: of for key, of in wanted.items() if key not in OF_SAMPLES}
+        found = [blank | {key: of(row) for key, of in wanted.items()} for row in rows]
+    else:
+        found = [{key: of(row) for key, of in wanted.items()} for row in rows]
+    if keys is COLUMNS:
+        vars(report)[RECORDS] = tuple(found)
+    return found

@@ -38,9 +38,9 @@ def origin_record(report: Report) -> Record:
 def csv_text(records: Iterable[Record]) -> str:
     """One line a record: full precision, booleans as true and false, a list as its items and spaces, unknown empty."""
     found, text = list(records), io.StringIO()
-    writer = csv.DictWriter(text, fieldnames=list(found[0]), lineterminator="\n")
-    writer.writeheader()
-    writer.writerows({key: _csv_cell(value) for key, value in record.items()} for record in found)
+    writer, keys = csv.writer(text, lineterminator="\n"), list(found[0])
+    writer.writerow(keys)
+    writer.writerows([_csv_cell(record[key]) for key in keys] for record in found)
     return text.getvalue()
 
 
@@ -66,6 +66,8 @@ def plain_text(value: Any) -> str:
 
 
 def _csv_cell(value: Any) -> Any:
+    if value is None or value.__class__ in (int, float):
+        return value
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, list | tuple):
