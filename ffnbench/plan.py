@@ -409,6 +409,8 @@ class Plan:
     def with_device(self, device: str) -> Plan:
         """The plan on a device, `auto` resolved."""
         auto = {case.workload for case in self.cases if case.workload.device == "auto"}
+        if not auto:
+            return self
         resolved = {workload: workload.on(device) for workload in auto}
         cases = (replace(c, workload=resolved[c.workload]) if c.workload in resolved else c for c in self.cases)
         return replace(self, cases=tuple(cases))
