@@ -352,6 +352,17 @@ class Plan:
         """The cases that were asked for: all but the control."""
         return tuple(case for case in self.cases if case.label != CONTROL)
 
+    @cached_property
+    def _notes(self) -> dict[str, list[Note]]:
+        found: dict[str, list[Note]] = {}
+        for note in self.notes:
+            found.setdefault(note.label, []).append(note)
+        return found
+
+    def notes_of(self, label: str) -> list[Note]:
+        """What a reader should know of a case."""
+        return self._notes.get(label, [])
+
     def reference_of(self, label: str) -> str:
         """The label of what a case is compared with; its own for a reference."""
         case = self._by_label.get(label)

@@ -137,6 +137,8 @@ def lack_of(ffn: AnySpec, work: Workload) -> tuple[str, str]:
 
     Device `auto` says nothing yet: ask again once it is known.
     """
+    if work.eager:
+        return "", ""
     backend, forward = Backend(work.backend), work.mode == Mode.FORWARD.value
     form = ffn.ours if isinstance(ffn, ImportedSpec) else ffn if isinstance(ffn, FFNSpec) else None
     if backend is Backend.ONEDNN:

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from enum import Enum
-from functools import cached_property, partial
 from typing import Any
 
 from ffnbench.ffn.cost import Cost
@@ -27,7 +26,7 @@ from ffnbench.stats.rounds import table_of
 from ffnbench.stats.verdict import launch_bound
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CaseRow:
     """A case of a report, and what its columns are read from."""
 
@@ -35,45 +34,45 @@ class CaseRow:
     case: Case
     rounds: Rounds
 
-    @cached_property
+    @property
     def work(self) -> Workload:
         return self.case.workload
 
-    @cached_property
+    @property
     def form(self) -> FFNSpec | None:
         """The network where it is one of our own forms."""
         return self.case.ffn if isinstance(self.case.ffn, FFNSpec) else None
 
-    @cached_property
+    @property
     def experts(self) -> MoESpec | None:
         return self.form.moe if self.form else None
 
-    @cached_property
+    @property
     def cost(self) -> Cost:
         return self.report.cost(self.case.label)
 
-    @cached_property
+    @property
     def counts(self) -> Cost | None:
         """The cost, where it could be counted."""
         return None if self.cost.failed else self.cost
 
-    @cached_property
+    @property
     def needed(self) -> Needed:
         return needed_by(self.case, self.cost)
 
-    @cached_property
+    @property
     def comparison(self) -> Comparison | None:
         return self.report.comparison(self.case.label)
 
-    @cached_property
+    @property
     def ratio(self) -> Estimate | None:
         return self.comparison.ratio if self.comparison else None
 
-    @cached_property
+    @property
     def share(self) -> Share | None:
         return self.report.share(self.case.label)
 
-    @cached_property
+    @property
     def judged(self) -> Judged | None:
         return self.report.judgement(self.case.label)
 
@@ -95,11 +94,19 @@ Columns = dict[str, Callable[[CaseRow], Any]]
 def _parts(of: Callable[[CaseRow], object], *names: str, prefix: str = "") -> Columns:
     """Columns that are attributes of something; an enum is its value, and where there is nothing they are empty."""
 
-    def value(name: str, row: CaseRow) -> Any:
-        found = getattr(of(row), name, None)
-        return found.value if isinstance(found, Enum) else found
+    return {prefix + name: _Part(of, name) for name in names}
 
-    return {prefix + name: partial(value, name) for name in names}
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """A column that is an attribute of something."""
+
+    of: Callable[[CaseRow], object]
+    name: str
+
+    def __call__(self, row: CaseRow) -> Any:
+        found = getattr(self.of(row), self.name, None)
+        return found.value if isinstance(found, Enum) else found
 
 
 def _interval(of: Callable[[CaseRow], Estimate | None], name: str, unit: str = "") -> Columns:
@@ -237,17 +244,39 @@ OF_SAMPLES = {  # what is not known of cases that are only counted
 DEVICE_KEYS = (*_seconds(DEVICE_TIME), *_seconds(HOST_TIME), "launch_bound")
 
 
+Parts = dict[Callable[[CaseRow], object], list[tuple[str, str]]]  # what has several attributes that are columns
+
+
+def _record(row: CaseRow, keys: Iterable[str], parts: Parts, others: Columns) -> Record:
+    found: Record = dict.fromkeys(keys)
+    for of, columns in parts.items():
+        if (whole := of(row)) is not None:
+            for key, name in columns:
+                value = getattr(whole, name, None)
+                found[key] = value.value if isinstance(value, Enum) else value
+    for key, column in others.items():
+        found[key] = column(row)
+    return found
+
+
 def case_records(report: Report, keys: Iterable[str] = COLUMNS) -> list[Record]:
     """One flat record a case that is shown, with these columns: the contract of the CSV. New ones come at the end."""
     if keys is COLUMNS and (known := vars(report).get(RECORDS)) is not None:  # of the table, and then of a file
         return list(known)
-    table, wanted = table_of(report), {key: COLUMNS[key] for key in keys}
+    table, keys_ = table_of(report), tuple(keys)
     rows = (CaseRow(report=report, case=case, rounds=table.row(case.label)) for case in report.plan.shown)
-    if report.environment is None and not report.samples:
-        blank, wanted = dict.fromkeys(wanted), {key: of for key, of in wanted.items() if key not in OF_SAMPLES}
-        found = [blank | {key: of(row) for key, of in wanted.items()} for row in rows]
-    else:
-        found = [{key: of(row) for key, of in wanted.items()} for row in rows]
+    counted = report.environment is None and not report.samples
+    parts: Parts = {}
+    others: Columns = {}
+    for key in keys_:
+        column = COLUMNS[key]
+        if counted and key in OF_SAMPLES:
+            continue
+        if isinstance(column, _Part):
+            parts.setdefault(column.of, []).append((key, column.name))
+        else:
+            others[key] = column
+    found = [_record(row, keys_, parts, others) for row in rows]
     if keys is COLUMNS:
         vars(report)[RECORDS] = tuple(found)
     return found

@@ -14,6 +14,7 @@ from ffnbench.result import Report
 from ffnbench.streams import visible
 
 Record = dict[str, Any]
+PLAIN = (int, float)  # what stands in a CSV as it is
 
 
 def origin_record(report: Report) -> Record:
@@ -40,7 +41,9 @@ def csv_text(records: Iterable[Record]) -> str:
     found, text = list(records), io.StringIO()
     writer, keys = csv.writer(text, lineterminator="\n"), list(found[0])
     writer.writerow(keys)
-    writer.writerows([_csv_cell(record[key]) for key in keys] for record in found)
+    writer.writerows(
+        [v if (v := record[key]) is None or v.__class__ in PLAIN else _csv_cell(v) for key in keys] for record in found
+    )
     return text.getvalue()
 
 
@@ -66,8 +69,6 @@ def plain_text(value: Any) -> str:
 
 
 def _csv_cell(value: Any) -> Any:
-    if value is None or value.__class__ in (int, float):
-        return value
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, list | tuple):
