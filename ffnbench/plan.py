@@ -304,7 +304,7 @@ def group_suffix(values: Mapping[str, Value]) -> str:
 
 def typed_as(value: Value) -> str:
     """A value as it is typed."""
-    return str(value).lower() if isinstance(value, bool) else str(value)
+    return str(value).lower() if isinstance(value, bool) else str(value).removesuffix(".0")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

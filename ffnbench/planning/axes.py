@@ -50,7 +50,7 @@ WORDS = ("true", "false", "yes", "no", "none")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Cell(Generic[R]):
+class CellAsked(Generic[R]):
     """One point: a value of each axis, those that are flags, and the texts of those that are keys of variants."""
 
     point: Point
@@ -77,14 +77,14 @@ class Axes(Generic[R]):
         """Those that are flags."""
         return self.values.keys() - self.keys.keys()
 
-    def cells(self) -> Iterator[Cell[R]]:
+    def cells(self) -> Iterator[CellAsked[R]]:
         """Every point, the last axis changing first; one point where there is no axis."""
         flags = self.flags
         texts = {name: dict(zip(self.values[name], self.keys[name], strict=True)) for name in self.keys}
         for chosen in product(*self.values.values()):
             point = tuple(zip(self.values, chosen, strict=True))
             keys = {name: texts[name][value] for name, value in point if name in texts}
-            yield Cell(
+            yield CellAsked(
                 point=point, flags={name: value for name, value in point if name in flags}, keys=keys,
                 whole=self.request,
             )  # fmt: skip

@@ -16,7 +16,7 @@ from ffnbench.ffn.spec import read_positive
 from ffnbench.models.model import LayerGroup, ModelSpec, Sight, crosses
 from ffnbench.models.presets import PRESETS, model_of
 from ffnbench.plan import Case, Kind, Note, Plan, Point, Probe, Sizing, group_suffix
-from ffnbench.planning.axes import READ, Cell, axes_of, listed_variants
+from ffnbench.planning.axes import READ, CellAsked, axes_of, listed_variants
 from ffnbench.planning.compare import as_compare, plan_compare
 from ffnbench.planning.effort import protocol_of
 from ffnbench.planning.lists import several
@@ -69,7 +69,7 @@ def plan_block(request: BlockRequest, probe: Probe | None = None) -> Plan:
     )
 
 
-def _cell(cell: Cell[BlockRequest], ffn: Case, end: str, group: LayerGroup | None) -> Iterator[Case]:
+def _cell(cell: CellAsked[BlockRequest], ffn: Case, end: str, group: LayerGroup | None) -> Iterator[Case]:
     """The FFN at one length, which is the reference, and its attentions; `end` is that of their labels."""
     request, work = cell.request, replace(ffn.workload, seq_len=int(cell.request.seq_len))
     ffn = replace(ffn, label=FFN + end, workload=work, against=FFN + end, residual=None, point=cell.point)

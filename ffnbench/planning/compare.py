@@ -19,7 +19,7 @@ from ffnbench.models.model import ModelSpec
 from ffnbench.models.presets import model_of
 from ffnbench.names import hint_for
 from ffnbench.plan import Backend, Case, NoProbe, Note, Plan, Probe, Workload, control_of, group_suffix
-from ffnbench.planning.axes import READ, Cell, Listed, axes_of, listed_variants
+from ffnbench.planning.axes import READ, CellAsked, Listed, axes_of, listed_variants
 from ffnbench.planning.effort import protocol_of
 from ffnbench.planning.keys import WORKLOAD_KEYS
 from ffnbench.planning.lists import several
@@ -112,7 +112,7 @@ class _Sizers:
         self._probe = probe
         self._found: dict[object, Sizer] = {}
 
-    def of(self, cell: Cell[CompareRequest], rows: list[_Row], reference: str) -> Sizer:
+    def of(self, cell: CellAsked[CompareRequest], rows: list[_Row], reference: str) -> Sizer:
         """The sizer of a cell; code of the user's is looked at anew in each."""
         own = any(row.variant.target for row in rows)
         at = tuple(one for one in cell.point if own or one[0] in cell.keys or one[0] not in WORKLOAD_KEYS)
@@ -132,7 +132,7 @@ class _Sized:
     sizer: Sizer
 
 
-def _group(cell: Cell[CompareRequest], rows: list[_Row], references: list[str], sizers: _Sizers) -> _Sized:
+def _group(cell: CellAsked[CompareRequest], rows: list[_Row], references: list[str], sizers: _Sizers) -> _Sized:
     """One group sized: every one has its own target to match, and so its own widths."""
     sizer = sizers.of(cell, rows, references[0])
     works = list(_workloads(cell, rows))
@@ -157,7 +157,7 @@ def _group(cell: Cell[CompareRequest], rows: list[_Row], references: list[str], 
     return _Sized(cases=cases, refused=refused, against=against + end, sizer=sizer)
 
 
-def _workloads(cell: Cell[CompareRequest], rows: list[_Row]) -> Iterator[Workload]:
+def _workloads(cell: CellAsked[CompareRequest], rows: list[_Row]) -> Iterator[Workload]:
     """What each row is fed, and its backend; variants without keys of their own are fed alike."""
     found: dict[str, Workload] = {}
     for row in rows:

@@ -5,12 +5,12 @@ Either the numbers of workers and rounds are given, or limits, and the run finds
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from ffnbench.errors import FfnbenchError
 from ffnbench.ffn.spec import read_positive
-from ffnbench.plan import DEFAULT_ROUNDS, DEFAULT_WORKERS, Protocol
-from ffnbench.request import DEFAULT_BUDGET_S, Effort, spelling
+from ffnbench.plan import DEFAULT_ROUNDS, DEFAULT_WORKERS, Plan, Protocol
+from ffnbench.request import DEFAULT_BUDGET_S, Apart, Effort, spelling
 
 MIN_WORKERS, MIN_ROUNDS = 3, 6
 QUICK_WORKERS, QUICK_ROUNDS = 5, 4
@@ -57,6 +57,25 @@ def pause_of(runs: int, pause: float | None) -> float:
     """Seconds between two runs; raises FfnbenchError for what is no number of runs, or of seconds."""
     _within("runs", runs, 1, MOST_RUNS, f"a file holds 1 to {MOST_RUNS} runs")
     return _within("pause", PAUSE_S if pause is None else pause, 0, DAY_S, f"give 0 to {DAY_S} seconds, which is a day")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Extent:
+    """How much a plan asks: its cells, all their rows, and the seconds that measuring takes at most; None where these
+    follow from --workers and --rounds.
+    """
+
+    cells: int
+    rows: int
+    seconds: float | None
+
+
+def extent_of(plan: Plan) -> Extent:
+    """All cells and all runs together: where no budget was given a row has its share of the default, in every cell."""
+    once, asked = plan.protocol.budget_s, plan.request
+    runs, pause = (asked.runs, pause_of(asked.runs, asked.pause)) if isinstance(asked, Apart) else (1, 0.0)
+    seconds = None if once is None else runs * once + (runs - 1) * pause
+    return Extent(cells=len(plan.groups), rows=len(plan.shown), seconds=seconds)
 
 
 def check_timeout(seconds: float) -> float:

@@ -11,6 +11,7 @@ from ffnbench.units import counted, signed_percent
 
 MISSES = 0.02  # a matched width that is off by more is told where the table says that it is matched
 MOST = 4  # of those that miss
+MOST_VALUES = 13  # of an axis that are named each: 1..4096 has so many
 PLAIN = ("dtype", "mode", "device")  # what is told by its value alone
 
 
@@ -20,7 +21,8 @@ def heading(group: Group) -> str:
 
 
 def _told(key: str, values: Iterable[Value]) -> str:
-    text = listed(f"{value:,}" if type(value) is int else typed_as(value) for value in values)
+    shown = [f"{value:,}" if type(value) is int else typed_as(value) for value in values]
+    text = listed(shown) if len(shown) <= MOST_VALUES else f"{shown[0]} to {shown[-1]} ({len(shown):,} values)"
     return text if key in PLAIN else f"{key} {text}"
 
 
