@@ -14,16 +14,17 @@ from typing import Any, Generic, TypeVar
 
 from ffnbench.errors import FfnbenchError
 from ffnbench.ffn.dtypes import DTYPES
-from ffnbench.ffn.moe import Routing
-from ffnbench.ffn.spec import Init, Scalar, read_positive
+from ffnbench.ffn.moe import Dispatch, Routing, Scores
+from ffnbench.ffn.spec import Gate, Init, Scalar, read_positive
+from ffnbench.ffn.width_rules import RULES
 from ffnbench.models.model import ModelSpec
 from ffnbench.names import choose
-from ffnbench.plan import SWEPT, Cache, MatmulPrecision, Point, Time, Value
+from ffnbench.plan import SWEPT, Backend, Cache, CompileMode, MatmulPrecision, Point, Time, Value
 from ffnbench.planning.keys import KEYS, Of
 from ffnbench.planning.lists import MOST_CELLS, is_range, several, too_many, written_out
 from ffnbench.planning.variant_text import Variant, is_variant, parse_scalar, parse_variant
 from ffnbench.planning.workload import device_of, mode_of
-from ffnbench.request import AnyRequest, spelling
+from ffnbench.request import EXAMPLES, AnyRequest, spelling
 from ffnbench.units import read_number
 
 R = TypeVar("R", bound=AnyRequest)
@@ -41,10 +42,16 @@ READ: Mapping[str, Reader] = {
     "dtype": lambda text: DTYPES.canonical(str(text)),
     "mode": lambda text: mode_of(text).value,
     "device": lambda text: device_of(str(text)),
-    "time": _of(Time, "time"), "cache": _of(Cache, "cache"), "init": _of(Init, "init"),
-    "matmul_precision": _of(MatmulPrecision, "matmul_precision"), "routing": _of(Routing, "routing"),
+    "rule": lambda text: RULES.get(str(text)).name,
+    **{
+        key: _of(kind, key)
+        for key, kind in {
+            "time": Time, "cache": Cache, "init": Init, "matmul_precision": MatmulPrecision, "routing": Routing,
+            "backend": Backend, "compile": CompileMode, "gate": Gate, "scores": Scores, "experts": Dispatch,
+        }.items()
+    },
 }  # fmt: skip
-OF_FLAGS = (*SWEPT, *(key for key in READ if key not in (*SWEPT, "elements", "init")))
+OF_FLAGS = (*SWEPT, *(key for key in EXAMPLES if key not in (*SWEPT, "elements")))
 OF_KEYS = {key.name for key in KEYS if key.of not in (Of.PROCESS, Of.OWN_CODE)}
 WORDS = ("true", "false", "yes", "no", "none")
 
