@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from enum import Enum
+from operator import attrgetter
 from typing import Any
 
 from ffnbench.ffn.cost import Cost
@@ -167,42 +168,43 @@ def _bound_by(row: CaseRow) -> str | None:
     return ((roof.level if roof.bound is Bound.BYTES else "") or roof.bound.value) if roof else None
 
 
+CASE, WORK, FORM, EXPERTS, COST, COUNTS = map(attrgetter, ("case", "work", "form", "experts", "cost", "counts"))
 COLUMNS: Columns = {
-    **_parts(lambda row: row.case, "label", "variant"),
+    **_parts(CASE, "label", "variant"),
     **_parts(lambda row: row.case.ffn, "d_model", "d_ff"),
     "activation": lambda row: row.form.activation if row.form else None,
     "gated": _gated,
-    **_parts(lambda row: row.form, "gate", "bias"),
-    **_parts(lambda row: row.work, "dtype", "device", "mode", "backend", "batch", "seq_len", "threads"),
-    **_parts(lambda row: row.counts, "params", "params_active"),
-    **_parts(lambda row: row.cost, "flops_forward", "flops_backward", "flops_elementwise"),
+    **_parts(FORM, "gate", "bias"),
+    **_parts(WORK, "dtype", "device", "mode", "backend", "batch", "seq_len", "threads"),
+    **_parts(COUNTS, "params", "params_active"),
+    **_parts(COST, "flops_forward", "flops_backward", "flops_elementwise"),
     **_interval(lambda row: row.estimate(LATENCY), "latency", "_s"),
     **_interval(lambda row: row.ratio, "ratio"),
     **_parts(lambda row: row.comparison, "verdict"),
     "tokens_per_s": lambda row: _per_second(row, row.work.tokens),
     PEAK: lambda row: row.whole(PEAK),
     SAVED: lambda row: row.whole(SAVED),
-    **_parts(lambda row: row.counts, "weight_bytes"),
+    **_parts(COUNTS, "weight_bytes"),
     **_parts(lambda row: row.estimate(LATENCY), "workers"),
     "rounds": lambda row: row.report.rounds(row.case.label) if row.estimate(LATENCY) else None,
     "failure": _failure,
-    **_parts(lambda row: row.cost, "flops_elementwise_backward"),
+    **_parts(COST, "flops_elementwise_backward"),
     "macs_forward": lambda row: None if row.cost.flops_forward is None else row.cost.flops_forward // 2,
-    **_parts(lambda row: row.cost, "params_formula"),
-    **_parts(lambda row: row.form, "beta", "dropout", "init"),
+    **_parts(COST, "params_formula"),
+    **_parts(FORM, "beta", "dropout", "init"),
     "sizing": lambda row: sizing_text(row.case.sizing),
-    **_parts(lambda row: row.case, "residual"),
-    **_parts(lambda row: row.cost, "counted"),
+    **_parts(CASE, "residual"),
+    **_parts(COST, "counted"),
     "zero_share": lambda row: row.value("zero_share"),
     "dead_share": lambda row: row.value("dead_share"),
     **_parts(lambda row: row.comparison, "resolution"),
-    **_parts(lambda row: row.work, "slowdown"),
-    **_parts(lambda row: row.form, "limit", "up_offset"),
-    **_parts(lambda row: row.experts, "experts", "top_k", "shared_d_ff", "dispatch"),
-    **_parts(lambda row: row.work, "routing"),
+    **_parts(WORK, "slowdown"),
+    **_parts(FORM, "limit", "up_offset"),
+    **_parts(EXPERTS, "experts", "top_k", "shared_d_ff", "dispatch"),
+    **_parts(WORK, "routing"),
     "expert_load_max": lambda row: row.value("expert_load_max"),
     "experts_hit": lambda row: row.value("experts_hit"),
-    **_parts(lambda row: row.cost, "weight_bytes_touched"),
+    **_parts(COST, "weight_bytes_touched"),
     **_seconds(COMPILE),
     "clean_rounds": lambda row: row.rounds.clean_rounds if row.rounds.rounds else None,
     "made_rounds": lambda row: row.rounds.rounds or None,
