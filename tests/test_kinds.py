@@ -117,7 +117,8 @@ ASKED = {
     ),
     "block": BlockRequest(d_model=64, bias=False, causal=False, textbook=False, seq_len="16,32", heads=4, quick=True),
     "activations": TimingRequest(
-        activations="gelu,swish@beta=0.5", typed=("elements", "dtype"), elements="100,200", dtype="float32,bf16", rounds=9,
+        activations="gelu,swish@beta=0.5", typed=("elements", "dtype"), elements="100,200", dtype="float32,bf16",
+        rounds=9,
     ),
     "ab": SidesRequest(
         variant="swiglu", base_env=("A:1", "B:two words"), tolerance=("latency=3%",), d_model=32, exact_only=True,

@@ -114,14 +114,19 @@ class Listed:
             for text, own in self.variants
         ]
 
-    def at(self, keys: Mapping[str, str]) -> list[Variant]:
+    def plain(self, identify: Callable[[Variant], Variant]) -> list[Variant]:
+        """The variants without the keys that have lists; what has none is all that it is, and is identified."""
+        parsed = (parse_variant(text, self.models) for text, _ in self.variants)
+        return [variant if own else identify(variant) for variant, (_, own) in zip(parsed, self.variants, strict=True)]
+
+    def at(
+        self, keys: Mapping[str, str], plain: list[Variant], identify: Callable[[Variant], Variant]
+    ) -> list[Variant]:
         """The variants at one value of each key, by the labels that they have without."""
-        found = []
-        for text, (plain, own) in zip(self.texts(keys), self.variants, strict=True):
-            variant = parse_variant(plain, self.models)
-            at = replace(parse_variant(text, self.models), label=variant.label, also=variant.also) if own else variant
-            found.append(at)
-        return found
+        return [
+            identify(replace(parse_variant(text, self.models), label=one.label, also=one.also)) if own else one
+            for text, one, (_, own) in zip(self.texts(keys), plain, self.variants, strict=True)
+        ]
 
 
 def listed_variants(text: str, models: Mapping[str, ModelSpec] | None = None) -> Listed:

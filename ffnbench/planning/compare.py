@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass, fields, replace
+from functools import partial
 from typing import Any
 
 from ffnbench.errors import FfnbenchError
@@ -90,7 +91,8 @@ class _Rows:
 
     def __init__(self, listed: Listed, backends: tuple[Backend, ...], probe: Probe) -> None:
         self.backends = backends
-        self._listed, self._probe = listed, probe
+        self._listed, self._identify = listed, partial(identify, probe=probe)
+        self._plain = listed.plain(self._identify)
         self._found: dict[tuple[str, ...], list[_Row]] = {}
 
     def __call__(self, keys: Mapping[str, str]) -> list[_Row]:
@@ -99,7 +101,7 @@ class _Rows:
             several = len(self.backends) > 1
             self._found[at] = [
                 _Row(label, variant, backend, several=backend is not None and several)
-                for variant in (identify(one, self._probe) for one in self._listed.at(keys))
+                for variant in self._listed.at(keys, self._plain, self._identify)
                 for label, backend in labels_of(variant, self.backends).items()
             ]
         return self._found[at]

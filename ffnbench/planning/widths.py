@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import cached_property
 
 from ffnbench.errors import FfnbenchError, Unsupported
-from ffnbench.ffn.cost import cost
+from ffnbench.ffn.cost import flops_forward, params_active
 from ffnbench.ffn.spec import FFNSpec, Gate, ImportedSpec, Init, NetworkSpec, read_positive
 from ffnbench.ffn.width_rules import (
     DEFAULT_MULTIPLE,
@@ -171,9 +171,9 @@ class Sizer:
     def _matched_cost(self, spec: NetworkSpec, workload: Workload, arm: Arm) -> int:
         if isinstance(spec, ImportedSpec):
             counted = self.probe.within(arm).count(spec, workload)
+            value = counted.params_active if self.match is Match.PARAMS else counted.flops_forward
         else:
-            counted = cost(spec, tokens=1, dtype="float32", train=False, device="cpu")
-        value = counted.params_active if self.match is Match.PARAMS else counted.flops_forward
+            value = params_active(spec) if self.match is Match.PARAMS else flops_forward(spec)
         if not value:
             name = spec.target if isinstance(spec, ImportedSpec) else spec.name
             raise FfnbenchError(f"{name} has no {self.match.value} that can be counted to match", "use --match none")
