@@ -50,7 +50,7 @@ def activations(request: TimingRequest, timing: Timing, output: MeasuredOutput) 
     from ffnbench.ffn.dtypes import DTYPES
     from ffnbench.planning.workload import device_of
 
-    device_of(request.device)  # a word that is none is a mistake, whatever is asked of them
+    several("device", request.device, device_of)  # a word that is none is a mistake, whatever is asked of them
     several("dtype", request.dtype, DTYPES.get)
     with sink_of(output, "activations", request.activations, pictures=timing.time) as sink:
         if timing.time:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import replace
-from functools import cached_property
+from functools import cache, cached_property
 
 from ffnbench.errors import FfnbenchError, Unsupported
 from ffnbench.ffn.cost import flops_forward, params_active
@@ -128,6 +128,7 @@ class Sizer:
         return width, Sizing(how="ratio", ratio=float(ratio or DEFAULT_RATIO), multiple_of=up_to)
 
     def _own_width(self, variant: Variant, workload: Workload, target: int, multiple: int) -> int:
+        @cache
         def at(width: int) -> int:
             return self._matched_cost(self._spec(variant, width), workload, variant.arm)
 
