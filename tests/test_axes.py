@@ -84,6 +84,9 @@ def test_each_flag_and_each_key_is_an_axis() -> None:
 
 
 def test_a_part_that_is_no_variant_goes_on_with_the_list() -> None:
+    own = planned("mypkg.mlp:Own@hidden=3,5,relu,pkg.mlp:F@source=../a..b", d_model=64)  # a constructor's; a path
+    assert [group.cases[0].ffn.arguments for group in own.groups] == [(("hidden", 3),), (("hidden", 5),)]
+    assert [group.cases[2].arm.source for group in own.groups] == ["../a..b"] * 2
     plan = planned("relu@dtype=float32,bfloat16,gelu@d_ff=64,swiglu", d_model=64)
     assert points(plan) == [{"dtype": "float32"}, {"dtype": "bfloat16"}]
     assert [[case.workload.dtype for case in group.cases] for group in plan.groups] == [

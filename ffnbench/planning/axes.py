@@ -20,7 +20,7 @@ from ffnbench.ffn.width_rules import RULES
 from ffnbench.models.model import ModelSpec
 from ffnbench.names import choose
 from ffnbench.plan import SWEPT, Backend, Cache, CompileMode, MatmulPrecision, Point, Time, Value
-from ffnbench.planning.keys import KEYS, Of
+from ffnbench.planning.keys import Of, keys_of
 from ffnbench.planning.lists import MOST_CELLS, is_range, several, too_many, written_out
 from ffnbench.planning.variant_text import Variant, is_variant, parse_scalar, parse_variant
 from ffnbench.planning.workload import device_of, mode_of
@@ -52,7 +52,7 @@ READ: Mapping[str, Reader] = {
     },
 }  # fmt: skip
 OF_FLAGS = (*SWEPT, *(key for key in EXAMPLES if key not in (*SWEPT, "elements")))
-OF_KEYS = {key.name for key in KEYS if key.of not in (Of.PROCESS, Of.OWN_CODE)}
+SINGLE = keys_of(Of.PROCESS, Of.OWN_CODE)  # keys that are no axis; those of a constructor of the user's may be
 WORDS = ("true", "false", "yes", "no", "none")
 
 
@@ -141,7 +141,7 @@ def listed_variants(text: str, models: Mapping[str, ModelSpec] | None = None) ->
         for pair in pairs:
             name, _, value = pair.partition("=")
             name = name.strip().replace("-", "_")
-            if name not in OF_KEYS or not ("," in value or is_range(value)):
+            if name in SINGLE or not ("," in value or is_range(value)):
                 kept.append(pair)
                 continue
             typed = [one.strip() for one in value.split(",")]
@@ -164,7 +164,7 @@ def _parts(text: str, models: Mapping[str, ModelSpec]) -> list[str]:
     for part in (part.strip() for part in text.split(",") if part.strip()):
         key = found[-1].rpartition("@")[2].partition("=")[0].strip().replace("-", "_") if found else ""
         head = part.partition("@")[0].strip()
-        if found and "@" in found[-1] and key in OF_KEYS and head not in models and _goes_on(key, head):
+        if found and "@" in found[-1] and key not in SINGLE and head not in models and _goes_on(key, head):
             found[-1] += f",{part}"
         else:
             found.append(part)

@@ -136,7 +136,8 @@ def _per_second(row: CaseRow, amount: float | None) -> float | None:
 
 def _flops_timed(row: CaseRow) -> int | None:
     """FLOPs of a token in the passes that the mode has."""
-    return None if row.needed.flops is None else row.needed.flops // row.work.tokens
+    flops = row.needed.flops
+    return None if flops is None else flops // row.work.tokens
 
 
 def _total_bytes(row: CaseRow) -> int | None:
