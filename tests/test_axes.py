@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import random
+from dataclasses import replace
 from itertools import product
 
 import numpy
@@ -20,7 +21,11 @@ from ffnbench.planning.compare import plan_compare
 from ffnbench.planning.effort import extent_of
 from ffnbench.planning.lists import several
 from ffnbench.report.files.store import load, report_text
+from ffnbench.report.tables.block import block_tables
+from ffnbench.report.tables.block_records import block_records
+from ffnbench.report.tables.text import plain
 from ffnbench.request import BlockRequest, CompareRequest, TimingRequest, command_line
+from ffnbench.result import Against, Judged
 from ffnbench.run.what_fits import memory_needed, too_large
 
 
@@ -141,6 +146,18 @@ def test_a_sweep_is_saved_with_its_points(tmp_path) -> None:
     (tmp_path / "run.json").write_text(report_text(report))
     assert load(tmp_path / "run.json").plan == report.plan
     assert points(load("results/amd-epyc-2cpu/compare.json").plan) == [{}]  # a file without points
+
+
+def test_blocks_of_a_sweep_are_shown_apart() -> None:
+    request = BlockRequest(d_model=64, dtype="float32,bf16", seq_len="8,16", threads=1, device="cpu", quick=True)
+    report = api.measure(api.prepare(request), launch=FakeLaunch())
+    judged = tuple(Judged(case=case.label, against=Against.ITSELF) for case in report.plan.cases)
+    text = plain(block_tables(replace(report, judged=judged)), 120)
+    headers = [line for line in text.splitlines() if line.startswith("d_model 64,")]
+    assert [line.split(", ")[1] for line in headers] == ["float32", "bfloat16"]
+    assert text.count("measured") == 2
+    rows = [(row["dtype"], row["seq_len"], row["threads"]) for row in block_records(report)]
+    assert rows == [("float32", 8, 1), ("float32", 16, 1), ("bfloat16", 8, 1), ("bfloat16", 16, 1)]
 
 
 # Bad input
