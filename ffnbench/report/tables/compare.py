@@ -51,6 +51,7 @@ from ffnbench.result import Report
 from ffnbench.units import IEC, SI, TIME, Units, scale
 
 LONGEST_TITLE = 12
+LONG = 2000  # rows: of more nobody reads what there is to say of each
 ONCE = {COMPILE: "compile", PACK: "pack"}
 FORWARD, PER_TOKEN = Mode.FORWARD.value, "/tok"
 
@@ -98,7 +99,7 @@ def compare_table(report: Report) -> TextTable:
             rows,
             header=[conditions_line(report.plan, ("dtype", "mode"), backends=False)],
             summary=[*failure_line(report), *general_line(report)],
-            details=row_notes(report),
+            details=row_notes(report) if len(rows) <= LONG else (),
         )
     else:
         timed = LATENCY in report.plan.metrics
