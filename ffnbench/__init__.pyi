@@ -152,18 +152,18 @@ def block(
     variant: Variant | None = None,
     *,
     preset: str | os.PathLike[str] | None = None,
-    d_model: int | str | None = None,
-    d_ff: int | str | None = None,
+    d_model: int | str | Sequence[int | str] | None = None,
+    d_ff: int | str | Sequence[int | str] | None = None,
     bias: bool | None = None,
-    batch: int | str = 1,
+    batch: int | str | Sequence[int | str] = 1,
     seq_len: int | str | Sequence[int | str] = "512",
-    dtype: Dtype | torch.dtype = "float32",
-    mode: Mode = "forward",
-    device: str | torch.device = "auto",
-    threads: int | str | None = None,
-    time: Time | None = None,
-    cache: Cache = "hot",
-    matmul_precision: MatmulPrecision = "highest",
+    dtype: Dtype | torch.dtype | Sequence[Dtype | torch.dtype] = "float32",
+    mode: Mode | Sequence[Mode] = "forward",
+    device: str | torch.device | Sequence[str | torch.device] = "auto",
+    threads: int | str | Sequence[int | str] | None = None,
+    time: Time | Sequence[Time] | None = None,
+    cache: Cache | Sequence[Cache] = "hot",
+    matmul_precision: MatmulPrecision | Sequence[MatmulPrecision] = "highest",
     reduced_reductions: bool = True,
     backend: Backend = "eager",
     workers: int | str | None = None,
@@ -195,20 +195,22 @@ def block(
         variant: The FFN, as in `compare`, where no model is named. [default: gelu]
         preset: A model: a name of `ffnbench list presets`, a config.json, its folder, or ORG/NAME in the hub's
             cache.
-        d_model: Width of the model. [default: the model's that is named, else 768]
-        d_ff: Final width per branch of the reference. [default: 4 * d_model, classic form]
+        d_model: Width of the model, or several: 512,1024. [default: the model's that is named, else 768]
+        d_ff: Final width per branch of the reference, or several: 2688..2752/8 goes by steps of 8. [default: 4 *
+            d_model, classic form]
         bias: Biases in all linear layers. [default: where the named model has some]
-        batch: Sequences in a call.
-        seq_len: Tokens in a sequence: 128,1024,8192.
-        dtype: float32, bfloat16, float16, float64.
-        mode: forward (inference), train (training: forward and backward) or backward alone.
-        device: auto (a GPU where there is one), cpu, cuda (ROCm too), cuda:1.
-        threads: CPU threads. [default: the CPUs this process may use]
-        time: Which time is the latency on a GPU: wall, what a caller waits for, or device, what the GPU works.
-            [default: wall, or device with cache cold]
-        cache: What the last-level cache holds before a call: hot, what the last one left, or cold, nothing of it.
-        matmul_precision: Of float32 matrix products: highest, high (TF32) or medium (bfloat16 inside), as torch
-            has it.
+        batch: Sequences in a call: 1,8 are two cells of a sweep.
+        seq_len: Tokens in a sequence: 128,1024, or 128..8192, which doubles.
+        dtype: float32, bfloat16, float16, float64, or several of them.
+        mode: forward (inference), train (training: forward and backward), backward alone, or several.
+        device: auto (a GPU where there is one), cpu, cuda (ROCm too), cuda:1, or several: cpu,cuda.
+        threads: CPU threads, or several: 1,2. [default: the CPUs this process may use]
+        time: Which time is the latency on a GPU: wall, what a caller waits for, device, what the GPU works, or
+            both: wall,device. [default: wall, or device with cache cold]
+        cache: What the last-level cache holds before a call: hot, what the last one left, cold, nothing of it, or
+            both: hot,cold.
+        matmul_precision: Of float32 matrix products: highest, high (TF32), medium (bfloat16 inside), or several:
+            highest,high.
         reduced_reductions: On a GPU, let 16-bit matrix products add partial sums in 16 bits, as torch does.
         backend: eager, packed, packed-up-gate, compile or onednn: `ffnbench list backends`.
         workers: Exactly so many fresh processes, one after another; intervals are over them.
@@ -236,14 +238,14 @@ def build(
     variants: Variants = "relu,gelu,swiglu",
     *,
     d_model: int | str | Sequence[int | str] | None = None,
-    d_ff: int | str | None = None,
+    d_ff: int | str | Sequence[int | str] | None = None,
     bias: bool | None = None,
     match: Match = "params",
     multiple_of: int | str | None = None,
     rule: str | None = None,
-    ratio: float | str | None = None,
+    ratio: float | str | Sequence[float | str] | None = None,
     ffn_dim_multiplier: float | str | None = None,
-    dropout: float | str = 0.0,
+    dropout: float | str | Sequence[float | str] = 0.0,
     dtype: Dtype | torch.dtype | Sequence[Dtype | torch.dtype] = "float32",
     init: Init = "torch",
     device: str | torch.device | None = None,
@@ -259,14 +261,15 @@ def build(
         variants: Comma separated [LABEL=]NAME[@KEY=VALUE]...; names: `ffnbench list variants`; your own:
             pkg.mod:Class, file.py:Class, with @like=NAME held against that form.
         d_model: Width of the model, or several: 512,1024. [default: the model's that is named, else 768]
-        d_ff: Final width per branch of the reference. [default: 4 * d_model, classic form]
+        d_ff: Final width per branch of the reference, or several: 2688..2752/8 goes by steps of 8. [default: 4 *
+            d_model, classic form]
         bias: Biases in all linear layers. [default: where the named model has some]
         match: Make params, flops or none equal to the reference's.
         multiple_of: Round widths to this; 8 when matching, else the rule's own.
         rule: Size gated forms by a published rule: `ffnbench list rules`.
-        ratio: Expansion, d_ff / d_model. [default: 4]
+        ratio: Expansion, d_ff / d_model, or several: 2..4/0.5. [default: 4]
         ffn_dim_multiplier: Llama's ffn_dim_multiplier, for rule llama.
-        dropout: Dropout on the hidden layer, in train mode.
+        dropout: Dropout on the hidden layer, in train mode; or several: 0,0.1.
         dtype: float32, bfloat16, float16, float64, or several of them.
         init: Weights: torch, he_xavier or normal.
     """
@@ -308,24 +311,24 @@ def compare(
     *,
     preset: str | os.PathLike[str] | None = None,
     d_model: int | str | Sequence[int | str] | None = None,
-    d_ff: int | str | None = None,
+    d_ff: int | str | Sequence[int | str] | None = None,
     bias: bool | None = None,
     match: Match = "params",
     multiple_of: int | str | None = None,
     rule: str | None = None,
-    ratio: float | str | None = None,
+    ratio: float | str | Sequence[float | str] | None = None,
     ffn_dim_multiplier: float | str | None = None,
-    dropout: float | str = 0.0,
+    dropout: float | str | Sequence[float | str] = 0.0,
     reference: str | None = None,
     batch: int | str | Sequence[int | str] = 1,
     seq_len: int | str | Sequence[int | str] | None = None,
     dtype: Dtype | torch.dtype | Sequence[Dtype | torch.dtype] = "float32",
     mode: Mode | Sequence[Mode] = "forward",
-    device: str | torch.device = "auto",
+    device: str | torch.device | Sequence[str | torch.device] = "auto",
     threads: int | str | Sequence[int | str] | None = None,
-    time: Time | None = None,
-    cache: Cache = "hot",
-    matmul_precision: MatmulPrecision = "highest",
+    time: Time | Sequence[Time] | None = None,
+    cache: Cache | Sequence[Cache] = "hot",
+    matmul_precision: MatmulPrecision | Sequence[MatmulPrecision] = "highest",
     reduced_reductions: bool = True,
     backend: Backend | Sequence[Backend] = "eager",
     workers: int | str | None = None,
@@ -339,7 +342,7 @@ def compare(
     pause: float | str | None = None,
     shard: str | None = None,
     init: Init = "torch",
-    routing: Routing | None = None,
+    routing: Routing | Sequence[Routing] | None = None,
     control: bool = False,
     metrics: str | Sequence[str] = "latency,memory,ceilings",
     quiet: bool = False,
@@ -360,27 +363,29 @@ def compare(
         preset: A model: a name of `ffnbench list presets`, a config.json, its folder, or ORG/NAME in the hub's
             cache.
         d_model: Width of the model, or several: 512,1024. [default: the model's that is named, else 768]
-        d_ff: Final width per branch of the reference. [default: 4 * d_model, classic form]
+        d_ff: Final width per branch of the reference, or several: 2688..2752/8 goes by steps of 8. [default: 4 *
+            d_model, classic form]
         bias: Biases in all linear layers. [default: where the named model has some]
         match: Make params, flops or none equal to the reference's.
         multiple_of: Round widths to this; 8 when matching, else the rule's own.
         rule: Size gated forms by a published rule: `ffnbench list rules`.
-        ratio: Expansion, d_ff / d_model. [default: 4]
+        ratio: Expansion, d_ff / d_model, or several: 2..4/0.5. [default: 4]
         ffn_dim_multiplier: Llama's ffn_dim_multiplier, for rule llama.
-        dropout: Dropout on the hidden layer, in train mode.
+        dropout: Dropout on the hidden layer, in train mode; or several: 0,0.1.
         reference: What ratios are relative to. [default: the first variant]
-        batch: Sequences in a call: 1,8 are two groups of rows.
-        seq_len: Tokens in a sequence: 1,128,2k are three groups; 2k is 2,000, 2Ki is 2,048. [default: 512; 64
-            where d_model is above 2,048]
+        batch: Sequences in a call: 1,8 are two cells of a sweep.
+        seq_len: Tokens in a sequence: 1,128,2k, or 1..4096, which doubles; 2k is 2,000, 2Ki is 2,048. [default:
+            512; 64 where d_model is above 2,048]
         dtype: float32, bfloat16, float16, float64, or several of them.
         mode: forward (inference), train (training: forward and backward), backward alone, or several.
-        device: auto (a GPU where there is one), cpu, cuda (ROCm too), cuda:1.
+        device: auto (a GPU where there is one), cpu, cuda (ROCm too), cuda:1, or several: cpu,cuda.
         threads: CPU threads, or several: 1,2. [default: the CPUs this process may use]
-        time: Which time is the latency on a GPU: wall, what a caller waits for, or device, what the GPU works.
-            [default: wall, or device with cache cold]
-        cache: What the last-level cache holds before a call: hot, what the last one left, or cold, nothing of it.
-        matmul_precision: Of float32 matrix products: highest, high (TF32) or medium (bfloat16 inside), as torch
-            has it.
+        time: Which time is the latency on a GPU: wall, what a caller waits for, device, what the GPU works, or
+            both: wall,device. [default: wall, or device with cache cold]
+        cache: What the last-level cache holds before a call: hot, what the last one left, cold, nothing of it, or
+            both: hot,cold.
+        matmul_precision: Of float32 matrix products: highest, high (TF32), medium (bfloat16 inside), or several:
+            highest,high.
         reduced_reductions: On a GPU, let 16-bit matrix products add partial sums in 16 bits, as torch does.
         backend: eager, packed, packed-up-gate, compile, onednn, a list of them, or all: `ffnbench list backends`.
         workers: Exactly so many fresh processes, one after another; intervals are over them.
@@ -395,7 +400,8 @@ def compare(
         pause: Wait so long between two runs. [default: 60s]
         shard: Measure the second of eight parts of the groups: 2/8. `ffnbench report` joins the files of all.
         init: Weights: torch, he_xavier or normal.
-        routing: How tokens spread over experts: uniform, skewed or trained-like. [default: uniform]
+        routing: How tokens spread over experts: uniform, skewed, trained-like, or several: uniform,skewed.
+            [default: uniform]
         control: Measure the reference a second time: where it differs from itself, this machine can't be trusted
             now.
         metrics: latency, memory, ceilings, sparsity, routing.
@@ -408,14 +414,14 @@ def cost(
     *,
     preset: str | os.PathLike[str] | None = None,
     d_model: int | str | Sequence[int | str] | None = None,
-    d_ff: int | str | None = None,
+    d_ff: int | str | Sequence[int | str] | None = None,
     bias: bool | None = None,
     match: Match = "params",
     multiple_of: int | str | None = None,
     rule: str | None = None,
-    ratio: float | str | None = None,
+    ratio: float | str | Sequence[float | str] | None = None,
     ffn_dim_multiplier: float | str | None = None,
-    dropout: float | str = 0.0,
+    dropout: float | str | Sequence[float | str] = 0.0,
     reference: str | None = None,
     batch: int | str | Sequence[int | str] = 1,
     seq_len: int | str | Sequence[int | str] | None = None,
@@ -432,18 +438,19 @@ def cost(
         preset: A model: a name of `ffnbench list presets`, a config.json, its folder, or ORG/NAME in the hub's
             cache.
         d_model: Width of the model, or several: 512,1024. [default: the model's that is named, else 768]
-        d_ff: Final width per branch of the reference. [default: 4 * d_model, classic form]
+        d_ff: Final width per branch of the reference, or several: 2688..2752/8 goes by steps of 8. [default: 4 *
+            d_model, classic form]
         bias: Biases in all linear layers. [default: where the named model has some]
         match: Make params, flops or none equal to the reference's.
         multiple_of: Round widths to this; 8 when matching, else the rule's own.
         rule: Size gated forms by a published rule: `ffnbench list rules`.
-        ratio: Expansion, d_ff / d_model. [default: 4]
+        ratio: Expansion, d_ff / d_model, or several: 2..4/0.5. [default: 4]
         ffn_dim_multiplier: Llama's ffn_dim_multiplier, for rule llama.
-        dropout: Dropout on the hidden layer, in train mode.
+        dropout: Dropout on the hidden layer, in train mode; or several: 0,0.1.
         reference: What ratios are relative to. [default: the first variant]
-        batch: Sequences in a call: 1,8 are two groups of rows.
-        seq_len: Tokens in a sequence: 1,128,2k are three groups; 2k is 2,000, 2Ki is 2,048. [default: 512; 64
-            where d_model is above 2,048]
+        batch: Sequences in a call: 1,8 are two cells of a sweep.
+        seq_len: Tokens in a sequence: 1,128,2k, or 1..4096, which doubles; 2k is 2,000, 2Ki is 2,048. [default:
+            512; 64 where d_model is above 2,048]
         dtype: float32, bfloat16, float16, float64, or several of them.
         mode: forward (inference), train (training: forward and backward), backward alone, or several.
     """
@@ -531,8 +538,8 @@ def selftest(
 def time_activations(
     activations: Activations | None = None,
     *,
-    device: str | torch.device = "auto",
-    threads: int | str | None = None,
+    device: str | torch.device | Sequence[str | torch.device] = "auto",
+    threads: int | str | Sequence[int | str] | None = None,
     workers: int | str | None = None,
     rounds: int | str | None = None,
     quick: bool = False,
@@ -552,8 +559,8 @@ def time_activations(
 
     Arguments:
         activations: Comma separated: names, swish@beta=0.5, file.py:function. Names: `ffnbench list activations`.
-        device: auto (a GPU where there is one), cpu, cuda (ROCm too), cuda:1.
-        threads: CPU threads. [default: the CPUs this process may use]
+        device: auto (a GPU where there is one), cpu, cuda (ROCm too), cuda:1, or several: cpu,cuda.
+        threads: CPU threads, or several: 1,2. [default: the CPUs this process may use]
         workers: Exactly so many fresh processes, one after another; intervals are over them.
         rounds: Exactly so many rounds in each worker; a round measures each case once.
         quick: 5 workers of 4 rounds: a first look.
@@ -562,8 +569,8 @@ def time_activations(
         runs: Measure so many times, each with fresh processes, and keep all: a baseline.
         pause: Wait so long between two runs. [default: 60s]
         shard: Measure the second of eight parts of the groups: 2/8. `ffnbench report` joins the files of all.
-        elements: With time: sizes. [default: 1048576]
-        dtype: With time: dtypes. [default: float32]
+        elements: With time: sizes: 4096,1Mi or 1Ki..1Mi. [default: 1048576]
+        dtype: With time: float32,bfloat16. [default: float32]
         quiet: No progress on stderr.
         wait: Wait while another run of ffnbench measures on this machine.
     """

@@ -53,10 +53,6 @@ class Unsupported(FfnbenchError):
     """What was asked for is no mistake, but torch can't do it on this device: a row without numbers."""
 
 
-class TooLarge(FfnbenchError):
-    """Memory does not hold what would be measured."""
-
-
 class Raised(Unsupported):
     """What code of the user's has raised while it was built: a row that crashed."""
 

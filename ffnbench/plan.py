@@ -214,6 +214,8 @@ class Sizing:
 
 
 GIVEN = Sizing(how="given")
+Value = int | float | str | bool
+Point = tuple[tuple[str, Value], ...]  # the axes of a sweep, in their order, with the value of each
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -221,7 +223,8 @@ class Case:
     """One row: a network and a workload under a label. `sizing` says where its sizes come from, `arm` where it runs.
 
     `against` is the label of what it is compared with where that is not the plan's reference; its own for another one.
-    `layers` are how many of a model's an attention stands for, where these have several.
+    `layers` are how many of a model's an attention stands for, where these have several. `point` is where its cell is
+    in a sweep: a value of each axis.
     """
 
     label: str
@@ -233,6 +236,7 @@ class Case:
     against: str | None = field(default=None, metadata=LATER)
     arm: Arm = field(default=OWN, metadata=LATER)
     layers: int | None = field(default=None, metadata=LATER)
+    point: Point = field(default=(), metadata=LATER)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -280,27 +284,37 @@ class Note:
     kind: NoteKind = NoteKind.GENERAL  # what a file has that was made before notes had one
 
 
-SWEPT = ("d_model", "dtype", "mode", "threads", "batch", "seq_len")  # what groups may differ in, as labels have it
+SWEPT = ("d_model", "dtype", "mode", "threads", "batch", "seq_len")  # what groups differ in where no case has a point
 
 
-def value_of(case: Case, key: str) -> int | str:
-    """What a case has of one of SWEPT."""
+def value_of(case: Case, key: str) -> Value:
+    """What a case has of an axis, or of one of SWEPT."""
+    for name, value in case.point:
+        if name == key:
+            return value
     found: int | str = getattr(case.ffn, "d_model", 0) if key == "d_model" else getattr(case.workload, key)
     return found
 
 
-def group_suffix(values: Mapping[str, int | str]) -> str:
+def group_suffix(values: Mapping[str, Value]) -> str:
     """The end of the labels of a group: `@dtype=bfloat16@seq_len=128`; empty where there is one group."""
-    return "".join(f"@{key}={value}" for key, value in values.items())
+    return "".join(f"@{key}={typed_as(value)}" for key, value in values.items())
+
+
+def typed_as(value: Value) -> str:
+    """A value as it is typed."""
+    return str(value).lower() if isinstance(value, bool) else str(value).removesuffix(".0")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Group:
-    """The cases that are compared with one reference, which is among them. `values` are what groups differ in."""
+    """The cases that are compared with one reference, which is among them. `values` are where it is in a sweep: what
+    groups differ in.
+    """
 
     reference: str
     cases: tuple[Case, ...]
-    values: Mapping[str, int | str]
+    values: Mapping[str, Value]
 
     def name(self, label: str) -> str:
         """The label of a case without what all of the group have."""
@@ -337,6 +351,17 @@ class Plan:
         """The cases that were asked for: all but the control."""
         return tuple(case for case in self.cases if case.label != CONTROL)
 
+    @cached_property
+    def _notes(self) -> dict[str, list[Note]]:
+        found: dict[str, list[Note]] = {}
+        for note in self.notes:
+            found.setdefault(note.label, []).append(note)
+        return found
+
+    def notes_of(self, label: str) -> list[Note]:
+        """What a reader should know of a case."""
+        return self._notes.get(label, [])
+
     def reference_of(self, label: str) -> str:
         """The label of what a case is compared with; its own for a reference."""
         case = self._by_label.get(label)
@@ -353,15 +378,24 @@ class Plan:
         for case in self.shown:
             found.setdefault(self.reference_of(case.label), []).append(case)
         references = [self.case(label) for label in found]
-        differing = [key for key in SWEPT if len({value_of(case, key) for case in references}) > 1]
+        pointed = all(case.point for case in references)
+        differing = [key for key in SWEPT if not pointed and len({value_of(case, key) for case in references}) > 1]
         return tuple(
-            Group(reference=case.label, cases=tuple(cases), values={key: value_of(case, key) for key in differing})
+            Group(
+                reference=case.label, cases=tuple(cases),
+                values=dict(case.point) if pointed else {key: value_of(case, key) for key in differing},
+            )
             for case, cases in zip(references, found.values(), strict=True)
-        )
+        )  # fmt: skip
 
     @cached_property
     def _names(self) -> dict[str, str]:
-        return {case.label: group.name(case.label) for group in self.groups for case in group.cases}
+        return {
+            case.label: case.label.removesuffix(end)
+            for group in self.groups
+            for end in (group_suffix(group.values),)
+            for case in group.cases
+        }
 
     def name_of(self, label: str) -> str:
         """The label of a case without what all of its group have: `swiglu` of `swiglu@seq_len=128`."""
@@ -385,6 +419,8 @@ class Plan:
     def with_device(self, device: str) -> Plan:
         """The plan on a device, `auto` resolved."""
         auto = {case.workload for case in self.cases if case.workload.device == "auto"}
+        if not auto:
+            return self
         resolved = {workload: workload.on(device) for workload in auto}
         cases = (replace(c, workload=resolved[c.workload]) if c.workload in resolved else c for c in self.cases)
         return replace(self, cases=tuple(cases))

@@ -7,21 +7,21 @@ kept as they were typed; planning/ reads and checks them. A request is plain dat
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable
 from dataclasses import dataclass, field, fields
-from typing import Any, TypeVar
+from typing import Any
 
-from ffnbench.errors import FfnbenchError
+from ffnbench.jsonable import LATER
 
 MODEL, WIDTHS, WORKLOAD, OUTPUT = "Model", "Widths", "Workload", "Output"
 MEASURING, EFFORT = "What is measured", "How long"
 ATTENTION, CURVES, SIDES, LIMITS = "Attention", "Curves", "Sides", "Limits"
 ARGUMENTS = "Arguments"  # typed by their place
-T = TypeVar("T")
 TAKE_LISTS = "`ffnbench compare` and `ffnbench cost` take lists"
-EXAMPLES = {
+EXAMPLES = {  # of a list, by the flags that may have one
     "d_model": "512,1024", "dtype": "float32,bfloat16", "mode": "forward,train", "threads": "1,2", "batch": "1,8",
-    "seq_len": "1,128", "elements": "4096,1048576",
+    "seq_len": "1,128", "elements": "4096,1048576", "d_ff": "2688..2752/8", "ratio": "2..4/0.5", "dropout": "0,0.1",
+    "device": "cpu,cuda", "time": "wall,device", "cache": "hot,cold", "matmul_precision": "highest,high",
+    "routing": "uniform,skewed",
 }  # fmt: skip
 # what others call it; ffn/imported.py has more names, which are too unsure to be taken for a flag
 D_MODEL = ("--hidden-size", "--n-embd", "--embed-dim", "--embedding-dim", "--dim", "--model-dim")
@@ -126,20 +126,33 @@ class Shape:
 
 @dataclass(frozen=True, kw_only=True)
 class Lists:
-    """What may be a list for `compare` and `cost`: each combination is a group, with its own reference and widths."""
+    """What may be a list or a range: each combination is a cell, with its own reference and widths."""
 
-    d_model: int | tuple[int, ...] | None = flag(
+    d_model: int | str | tuple[int, ...] | None = flag(
         None, "Width of the model, or several: 512,1024. [default: the model's that is named, else 768]", WIDTHS,
         "LIST", also=D_MODEL)
-    batch: int | tuple[int, ...] = flag(
-        1, "Sequences in a call: 1,8 are two groups of rows.", WORKLOAD, "LIST", also=BATCH)
-    seq_len: int | tuple[int, ...] | None = flag(
-        None, "Tokens in a sequence: 1,128,2k are three groups; 2k is 2,000, 2Ki is 2,048. "
+    d_ff: int | str | tuple[int, ...] | None = flag(
+        None, "Final width per branch of the reference, or several: 2688..2752/8 goes by steps of 8. "
+        "[default: 4 * d_model, classic form]", WIDTHS, "LIST", also=D_FF)
+    batch: int | str | tuple[int, ...] = flag(
+        1, "Sequences in a call: 1,8 are two cells of a sweep.", WORKLOAD, "LIST", also=BATCH)
+    seq_len: int | str | tuple[int, ...] | None = flag(
+        None, "Tokens in a sequence: 1,128,2k, or 1..4096, which doubles; 2k is 2,000, 2Ki is 2,048. "
         "[default: 512; 64 where d_model is above 2,048]", WORKLOAD, "LIST", also=SEQ_LEN)
     dtype: str = flag("float32", "float32, bfloat16, float16, float64, or several of them.", WORKLOAD, "LIST")
     mode: str = flag(
         "forward", "forward (inference), train (training: forward and backward), backward alone, or several.",
         WORKLOAD, "LIST")
+
+
+@dataclass(frozen=True, kw_only=True)
+class VariantsLists:
+    """What variants share, as lists."""
+
+    ratio: float | str | tuple[float, ...] | None = flag(
+        None, "Expansion, d_ff / d_model, or several: 2..4/0.5. [default: 4]", WIDTHS, "LIST")
+    dropout: float | str | tuple[float, ...] = flag(
+        0.0, "Dropout on the hidden layer, in train mode; or several: 0,0.1.", MODEL, "LIST")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -168,6 +181,32 @@ class Conditions:
     reduced_reductions: bool = flag(
         True, "On a GPU, let 16-bit matrix products add partial sums in 16 bits, as torch does.", WORKLOAD,
         off="--no-reduced-reductions")
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeviceLists:
+    """What it runs on, as lists."""
+
+    device: str = flag(
+        "auto", "auto (a GPU where there is one), cpu, cuda (ROCm too), cuda:1, or several: cpu,cuda.", WORKLOAD,
+        "LIST")
+    threads: int | str | tuple[int, ...] | None = flag(
+        None, "CPU threads, or several: 1,2. [default: the CPUs this process may use]", WORKLOAD, "LIST", also=THREADS)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ConditionsLists:
+    """Under what a call is timed, as lists."""
+
+    time: str | None = flag(
+        None, "Which time is the latency on a GPU: wall, what a caller waits for, device, what the GPU works, or both: "
+        "wall,device. [default: wall, or device with --cache cold]", WORKLOAD, "LIST")
+    cache: str = flag(
+        "hot", "What the last-level cache holds before a call: hot, what the last one left, cold, nothing of it, or "
+        "both: hot,cold.", WORKLOAD, "LIST")
+    matmul_precision: str = flag(
+        "highest", "Of float32 matrix products: highest, high (TF32), medium (bfloat16 inside), or several: "
+        "highest,high.", WORKLOAD, "LIST")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -234,23 +273,29 @@ class Sharded:
 
 @dataclass(frozen=True, kw_only=True)
 class Request:
-    """The base of every command's request."""
+    """The base of every command's request. `typed` are those of its fields that have lists, in the order in which they
+    were typed, where there are several.
+    """
+
+    typed: tuple[str, ...] = field(default=(), metadata=LATER)
 
 
 @dataclass(frozen=True, kw_only=True)
-class CostRequest(Lists, Shape, Variants, Request):  # type: ignore[misc]  # a list where others have one value
+class CostRequest(VariantsLists, Lists, Shape, Variants, Request):  # type: ignore[misc]  # lists for single values
     """`ffnbench cost`."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class CompareRequest(Sharded, Apart, Effort, Running, Conditions, Device, Lists, Shape, Variants, Request):  # type: ignore[misc]
+class CompareRequest(  # type: ignore[misc]
+    Sharded, Apart, Effort, Running, ConditionsLists, Conditions, DeviceLists, Device, VariantsLists, Lists, Shape,
+    Variants, Request,
+):
     """`ffnbench compare`."""
 
-    threads: int | tuple[int, ...] | None = flag(  # type: ignore[assignment]
-        None, "CPU threads, or several: 1,2. [default: the CPUs this process may use]", WORKLOAD, "LIST", also=THREADS)
     init: str = flag("torch", "Weights: torch, he_xavier or normal.", MODEL, "NAME")
     routing: str | None = flag(
-        None, "How tokens spread over experts: uniform, skewed or trained-like. [default: uniform]", WORKLOAD, "NAME")
+        None, "How tokens spread over experts: uniform, skewed, trained-like, or several: uniform,skewed. "
+        "[default: uniform]", WORKLOAD, "LIST")
     control: bool = flag(
         False, "Measure the reference a second time: where it differs from itself, this machine can't be trusted now.",
         MEASURING)
@@ -259,7 +304,10 @@ class CompareRequest(Sharded, Apart, Effort, Running, Conditions, Device, Lists,
 
 
 @dataclass(frozen=True, kw_only=True)
-class BlockRequest(Sharded, Apart, Effort, Running, Conditions, Device, Shape, Sizes, NamedModel, Request):
+class BlockRequest(  # type: ignore[misc]
+    Sharded, Apart, Effort, Running, ConditionsLists, Conditions, DeviceLists, Device, Lists, Shape, Sizes, NamedModel,
+    Request,
+):
     """`ffnbench block`."""
 
     variant: str | None = flag(
@@ -275,7 +323,8 @@ class BlockRequest(Sharded, Apart, Effort, Running, Conditions, Device, Shape, S
     textbook: bool = flag(
         True, "Measure attention as textbooks write it too: scores, mask, softmax, values.", ATTENTION,
         off="--no-textbook")
-    seq_len: str = flag("512", "Tokens in a sequence: 128,1024,8192.", WORKLOAD, "LIST", also=SEQ_LEN)  # type: ignore[assignment]
+    seq_len: str = flag(  # type: ignore[assignment]
+        "512", "Tokens in a sequence: 128,1024, or 128..8192, which doubles.", WORKLOAD, "LIST", also=SEQ_LEN)
     backend: str = flag(
         "eager", "eager, packed, packed-up-gate, compile or onednn: `ffnbench list backends`.", WORKLOAD, "NAME")
     cost_only: bool = flag(False, "Count, measure nothing: no torch.", MEASURING)
@@ -298,11 +347,11 @@ class FactsRequest(Activations, Request):
 
 
 @dataclass(frozen=True, kw_only=True)
-class TimingRequest(Sharded, Apart, Repeatable, Counts, Device, Activations, Request):
+class TimingRequest(Sharded, Apart, Repeatable, Counts, DeviceLists, Device, Activations, Request):  # type: ignore[misc]
     """`ffnbench activations --time`: what their operations take."""
 
-    elements: str = flag("1048576", "With --time: sizes. [default: 1048576]", WORKLOAD, "LIST")
-    dtype: str = flag("float32", "With --time: dtypes. [default: float32]", WORKLOAD, "LIST")
+    elements: str = flag("1048576", "With --time: sizes: 4096,1Mi or 1Ki..1Mi. [default: 1048576]", WORKLOAD, "LIST")
+    dtype: str = flag("float32", "With --time: float32,bfloat16. [default: float32]", WORKLOAD, "LIST")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -386,33 +435,10 @@ class SelftestRequest(Request):
 AnyRequest = CompareRequest | BlockRequest | TimingRequest | SidesRequest  # what a plan is made of
 
 
-def several(name: str, value: Any, read: Callable[[Any], T]) -> tuple[T, ...]:
-    """The values of a field that may be a list, each read and once; a text is cut at its commas. Raises FfnbenchError
-    where one is empty.
-    """
-    if isinstance(value, str):
-        value = [part.strip() for part in value.split(",")]
-    values = value if isinstance(value, tuple | list) else (value,)
-    if not values or "" in values:
-        typed = ",".join(map(str, values))
-        hint = f"a list has commas and no spaces: {spelling(name)} {EXAMPLES[name]}"
-        raise FfnbenchError(f"{spelling(name)} {typed!r} has an empty value", hint)
-    return tuple(dict.fromkeys(map(read, values)))
-
-
-def refuse_lists(request: Request, *names: str) -> None:
-    """Raise FfnbenchError for a list in one of these fields of a request."""
-    for name in names:
-        value = getattr(request, name)
-        if isinstance(value, tuple | list) or (isinstance(value, str) and "," in value):
-            text = value if isinstance(value, str) else ",".join(map(str, value))
-            raise FfnbenchError(f"{spelling(name)} takes one value here, not {text!r}", TAKE_LISTS)
-
-
 def command_line(command: str, request: Request, always: tuple[str, ...] = ()) -> str:
     """The command that asks the same again: every flag that is not at its default, and those of `always`."""
-    words = ["ffnbench", command]
-    for one in fields(request):
+    words, order = ["ffnbench", command], request.typed
+    for one in sorted(fields(request), key=lambda one: order.index(one.name) if one.name in order else -1):
         value, how = getattr(request, one.name), one.metadata.get("flag")
         if how is None or not how.named or (value == one.default and one.name not in always):
             continue

@@ -27,6 +27,8 @@ LONGEST = 500  # characters of a message
 
 def visible(text: str) -> str:
     """A text with what a terminal would obey, or hide, made visible: an escape is `\\x1b`, a line break `\\n`."""
+    if text.isascii() and text.isprintable():
+        return text
     return UNSEEN.sub(lambda found: found[0].encode("unicode_escape").decode("ascii"), text)
 
 

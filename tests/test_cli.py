@@ -73,7 +73,7 @@ MISTAKES = [
     (["list", "rulez"], "nothing is called 'rulez'", "did you mean 'rules'"),
     (["comprae"], "no such command 'comprae'", "did you mean 'compare'"),
     (["check"], "missing argument 'BASELINE'", "--help"),
-    (["cost", "--d-ff", "1", "2"], "--d-ff: '1,2' is a list", "relu@d_ff=2048"),
+    (["cost", "--multiple-of", "1", "2"], "--multiple-of: '1,2' is a list", "relu@d_ff=2048"),
     (["activations", "--device", "nonsense!"], "unknown device", "devices: auto"),
 ]
 

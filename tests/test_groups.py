@@ -50,7 +50,7 @@ def test_each_group_is_the_plan_of_its_own_values() -> None:
     for group, values in zip(plan.groups, combinations, strict=True):
         alone = planned(variants="swiglu,relu,mypkg.mlp:Own", reference="relu", **values)
         assert dict(group.values) == values
-        assert [replace(c, label=group.name(c.label), against=None) for c in group.cases] == list(alone.cases)
+        assert [replace(c, label=group.name(c.label), against=None, point=()) for c in group.cases] == list(alone.cases)
         assert group.name(group.reference) == alone.reference == "relu"
         assert {case.against for case in group.cases} == {group.reference}
     assert len({case.label for case in plan.cases}) == len(plan.cases) == 3 * 64
@@ -146,9 +146,9 @@ def test_every_way_to_type_three_variants(call) -> None:
 
 CUT = [
     ("cost --seq-len 128,51x", "--seq-len: '51x' is not a whole number, in '128,51x'", "--seq-len"),
-    ("block --dtype float32,bf16", "--dtype takes one value here", "`ffnbench compare`"),
+    ("block gpt2 --whole-model --dtype float32,bf16", "--dtype takes one value here", "`ffnbench compare`"),
     ("ab swiglu --base-env A:1 --mode inference,train", "--mode takes one value here", "`ffnbench compare`"),
-    ("activations --time --threads 1,2", "'1,2' is a list", "`ffnbench compare`"),
+    ("ab swiglu --base-env A:1 --threads 1,2", "'1,2' is a list", "`ffnbench compare`"),
 ]
 
 

@@ -117,7 +117,10 @@ ASKED = {
         dtype="bf16", mode="train", threads=1, precision=2.5, budget=30.0, control=True, timeout=60.0, init="normal",
     ),
     "block": BlockRequest(d_model=64, bias=False, causal=False, textbook=False, seq_len="16,32", heads=4, quick=True),
-    "activations": TimingRequest(activations="gelu,swish@beta=0.5", elements="100,200", dtype="float32,bf16", rounds=9),
+    "activations": TimingRequest(
+        activations="gelu,swish@beta=0.5", typed=("elements", "dtype"), elements="100,200", dtype="float32,bf16",
+        rounds=9,
+    ),
     "ab": SidesRequest(
         variant="swiglu", base_env=("A:1", "B:two words"), tolerance=("latency=3%",), d_model=32, exact_only=True,
     ),

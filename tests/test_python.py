@@ -11,6 +11,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy
 import pandas as pd
 import pytest
 import torch
@@ -157,7 +158,9 @@ def test_values_as_python_has_them_become_what_is_typed() -> None:
         (CompareRequest, "device", torch.device("cpu"), "cpu"),
         (CompareRequest, "preset", Path("a/config.json"), "a/config.json"),
         (CompareRequest, "d_model", "64", 64),
-        (CompareRequest, "d_model", range(64, 66), (64, 65)),
+        (CompareRequest, "d_model", range(64, 66), "64..65/1"),
+        (CompareRequest, "d_model", numpy.array([64, 96]), (64, 96)),
+        (CompareRequest, "ratio", numpy.linspace(2, 3, 3), (2.0, 2.5, 3.0)),
         (CompareRequest, "seq_len", "1,2k", (1, 2000)),
         (CompareRequest, "precision", 1, 1.0),
         (CompareRequest, "dropout", 1e-7, 1e-7),

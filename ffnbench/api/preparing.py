@@ -66,12 +66,16 @@ def prepare(request: AnyRequest, sink: NullSink = NULL_SINK, *, counts: bool = F
 
     `counts` says that nothing will be measured, so that no GPU need be here.
     """
+    asked = with_threads(request)
+    if counts and asked.device == "auto":
+        asked = replace(asked, device="cpu")
     if isinstance(request, Apart):
         pause_of(request.runs, request.pause)
         if not counts:
-            refuse_device(request.device)
+            for device in request.device.split(","):
+                refuse_device(device)
     with world.MACHINE.prober(check_timeout(request.timeout)) as prober:
-        plan = replace(_plan(with_threads(request), prober), request=request)
+        plan = replace(_plan(asked, prober), request=request)
         if isinstance(request, Sharded) and request.shard is not None:
             plan = shard(plan, *shard_of(request.shard, len(plan.groups)))
         sink.known(plan)

@@ -6,14 +6,17 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
+from ffnbench.api import world
 from ffnbench.api.preparing import Prepared, new_report
-from ffnbench.errors import FfnbenchError, TooLarge, termination_as_interruption
+from ffnbench.device.environment import usable_memory
+from ffnbench.errors import FfnbenchError, termination_as_interruption
 from ffnbench.plan import Plan
 from ffnbench.planning.effort import LEAST_BUDGET_S
 from ffnbench.report.output import NullSink
 from ffnbench.report.shown_report import ShownReport, as_shown
-from ffnbench.result import Environment, Failure, FailureKind, Report
+from ffnbench.result import Environment, Report
 from ffnbench.run.log import Finder
+from ffnbench.run.what_fits import too_large
 from ffnbench.stats.cells import cells_of, first_visit_s, is_part, is_whole, joined, restricted, undecided, with_budget
 from ffnbench.stats.verdict import with_figures
 
@@ -35,7 +38,7 @@ class Sweep:
         plan = self.prepared.plan
         cells = cells_of(plan)
         known = self._known(cells)
-        left = [cell for cell in cells if cell not in known]
+        left = self._that_fit([cell for cell in cells if cell not in known])
         try:
             with termination_as_interruption():
                 whole = self._visit(left, first_visit_s(plan, len(cells)))
@@ -72,15 +75,27 @@ class Sweep:
         """Measure these cells one after another; whether nothing ended that early."""
         for number, cell in enumerate(cells, start=1):
             planned = cell if cell.protocol.budget_s is None else with_budget(cell, seconds)
-            try:
-                found = self.visit(planned, self.sink.within(number, len(cells), "group"), self._same_machine)
-            except TooLarge as problem:
-                found = self._too_large(cell, problem)
+            found = self.visit(planned, self.sink.within(number, len(cells), "group"), self._same_machine)
             self.parts.append(found)
             if found.interrupted or found.stopped:
                 return False
             self.sink.journal(found)
         return True
+
+    def _that_fit(self, cells: Sequence[Plan]) -> list[Plan]:
+        """The cells without the rows that memory does not hold, which failed before anything is measured. What a GPU
+        has is not known yet.
+        """
+        on_cpu = world.MACHINE.no_gpu() != ""
+        kept = []
+        for cell in cells:
+            failed = too_large(cell.with_device("cpu") if on_cpu else cell, usable_memory())
+            if failed:
+                self.parts.append(replace(new_report(cell, self.prepared.costs_of(cell)), failures=tuple(failed)))
+            out = {one.case for one in failed}
+            if cases := tuple(case for case in cell.cases if case.label not in out):
+                kept.append(replace(cell, cases=cases))
+        return kept
 
     def _again(self, cells: Sequence[Plan], budget_s: float) -> None:
         """What time is left goes to the cells that are not decided."""
@@ -88,10 +103,6 @@ class Sweep:
         unclear = undecided(with_figures(self.found), cells)[: int(left / LEAST_BUDGET_S)]
         if unclear:
             self._visit(unclear, left / len(unclear))
-
-    def _too_large(self, cell: Plan, problem: TooLarge) -> ShownReport:
-        failed = (Failure(case=case.label, kind=FailureKind.OOM, message=problem.message) for case in cell.cases)
-        return replace(new_report(cell, self.prepared.costs_of(cell)), failures=tuple(failed))
 
     def _same_machine(self, found: object) -> None:
         """Raise FfnbenchError, before anything is measured, on another machine than that of the file."""

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from ffnbench.cli.commands import command, sink_of
+from ffnbench.planning.lists import several
 from ffnbench.report.flags import MeasuredOutput, Written
-from ffnbench.request import MEASURING, FactsRequest, PictureRequest, TimingRequest, flag, several
+from ffnbench.request import MEASURING, FactsRequest, PictureRequest, TimingRequest, flag
 
 DEFAULT_PICTURE = "activations.png"
 
@@ -49,7 +50,7 @@ def activations(request: TimingRequest, timing: Timing, output: MeasuredOutput) 
     from ffnbench.ffn.dtypes import DTYPES
     from ffnbench.planning.workload import device_of
 
-    device_of(request.device)  # a word that is none is a mistake, whatever is asked of them
+    several("device", request.device, device_of)  # a word that is none is a mistake, whatever is asked of them
     several("dtype", request.dtype, DTYPES.get)
     with sink_of(output, "activations", request.activations, pictures=timing.time) as sink:
         if timing.time:

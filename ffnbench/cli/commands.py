@@ -21,7 +21,7 @@ from ffnbench.cli.defaults import Settings, found_settings, noted
 from ffnbench.cli.help import meaning, write_end, write_options
 from ffnbench.cli.words import as_meant, spellings
 from ffnbench.errors import FfnbenchError
-from ffnbench.planning.fields import Typed, flag_of, kind_of, read, takes_list
+from ffnbench.planning.fields import Typed, flag_of, kind_of, read, takes_list, typed_order
 from ffnbench.report.flags import Plotted, Shown, Written
 from ffnbench.request import ARGUMENTS, spelling
 
@@ -122,7 +122,7 @@ class Command(TyperCommand):
         if ctx.resilient_parsing:  # a shell asks how a line could go on
             return super().parse_args(ctx, args)
         try:
-            found, rest, _ = self.make_parser(ctx).parse_args(args=as_meant(args, self.described.named))
+            found, rest, order = self.make_parser(ctx).parse_args(args=as_meant(args, self.described.named))
         except UsageError as problem:
             problem.ctx = ctx  # type: ignore[attr-defined]  # it is not always told
             raise
@@ -135,7 +135,11 @@ class Command(TyperCommand):
         for one in self.params:
             if one.required and found.get(one.name) in (None, ()):
                 ctx.fail(f"Missing argument '{one.metavar}'")
-        ctx.params = {name: typed for name in self.described.fields if (typed := _typed(found, name)) is not None}
+        if not args[:1] or not args[0].startswith("-"):  # what is typed by its place stands last in what was found
+            order = sorted(order, key=lambda one: PLACED not in one.name)
+        names = [one.name.removesuffix(PLACED) for one in order]
+        in_order = dict.fromkeys(name for name in (*names, *self.described.fields) if name in self.described.fields)
+        ctx.params = {name: typed for name in in_order if (typed := _typed(found, name)) is not None}
         return []
 
     def invoke(self, ctx: Any) -> int:
@@ -163,7 +167,7 @@ def _run(one: Described, typed: Mapping[str, Typed]) -> int:
                 told = f"--json and --format {values['format']} both say what is shown"
                 raise FfnbenchError(told, "give one of the two")
             values["format"] = "json"
-        values["said"] = noted(held)
+        values["said"], values["typed"] = noted(held), typed_order(values)
         made = {
             name: kind(**{field.name: values[field.name] for field in fields(kind) if field.name in values})
             for name, kind in one.bundles.items()

@@ -13,7 +13,7 @@ from ffnbench.request import spelling
 from ffnbench.units import SECONDS
 
 Flags = Mapping[str, Field[Any]]
-NUMBER = re.compile(r"\d[\w.]*")
+NUMBER = re.compile(r"\d[\w./]*")
 MEANT = {  # a flag that says its value, and the words between two names
     **dict.fromkeys(("--fp16", "--half"), "--dtype=float16"), "--bf16": "--dtype=bfloat16", "--cpu": "--device=cpu",
     **dict.fromkeys(("--gpu", "--cuda"), "--device=cuda"), "--csv": "--format=csv",

@@ -13,8 +13,8 @@ input, incoming gradient and the matrix library's own scratch buffers are left o
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 from ffnbench.ffn.dtypes import item_bytes
 from ffnbench.ffn.moe import MoESpec, Scores
@@ -187,13 +187,13 @@ def cost(spec: FFNSpec, *, tokens: int, dtype: str, train: bool, device: str) ->
     """Everything at once for a workload of `tokens` tokens. `device` matters for dropout's mask, and for numbers."""
     item = item_bytes(dtype)
     forward, backward = flops_elementwise(spec)
-    total = params(spec)
+    total, macs = params(spec), _macs(spec)
     return Cost(
         params=total,
         params_active=params_active(spec) if spec.moe else total,
         params_formula=params_formula(spec),
-        flops_forward=flops_forward(spec),
-        flops_backward=flops_backward(spec),
+        flops_forward=2 * macs,
+        flops_backward=4 * macs,
         flops_elementwise=forward,
         flops_elementwise_backward=backward,
         weight_bytes=total * item,
@@ -222,8 +222,7 @@ def activation_cost(spec: ActivationSpec) -> Cost:
 EXTERNAL = frozenset({"x"})  # the module's input: alive before and after, so never counted
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Kernel:
+class Kernel(NamedTuple):
     """One kernel: tensors by name. `grads` are the inputs that get a gradient, `weight` the bytes of dW and db.
 
     `scratch` are bytes alive during it alone, `temps` those during its backward, `scalar` those of a constant factor.
@@ -248,9 +247,10 @@ class Tape:
 
     def add(self, size: int, **kernel: object) -> str:
         """Append a kernel whose output has `size` bytes; returns the output's name."""
-        self.kernels.append(Kernel(**kernel))  # type: ignore[arg-type]
-        self.sizes[self.kernels[-1].output] = size
-        return self.kernels[-1].output
+        found = Kernel(**kernel)  # type: ignore[arg-type]
+        self.kernels.append(found)
+        self.sizes[found.output] = size
+        return found.output
 
 
 def tape(spec: FFNSpec, *, tokens: int, item: int, train: bool, device: str) -> Tape:
@@ -336,18 +336,19 @@ class _Ledger:
 
     def __init__(self, sizes: dict[str, int]) -> None:
         self.sizes = sizes
-        self.references: Counter[str] = Counter()
+        self.references: dict[str, int] = {}
         self.alive = self.peak = 0
 
     def allocate(self, size: int) -> None:
         self.alive += size
-        self.peak = max(self.peak, self.alive)
+        if self.alive > self.peak:
+            self.peak = self.alive
 
     def hold(self, name: str) -> None:
         if name not in EXTERNAL:
-            if not self.references[name]:
+            if not self.references.get(name):
                 self.allocate(self.sizes[name])
-            self.references[name] += 1
+            self.references[name] = self.references.get(name, 0) + 1
 
     def release(self, name: str) -> None:
         if name not in EXTERNAL:

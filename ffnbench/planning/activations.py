@@ -10,15 +10,17 @@ from ffnbench.errors import FfnbenchError
 from ffnbench.ffn.spec import ActivationSpec, Gate
 from ffnbench.ffn.variants import GATED
 from ffnbench.names import hint_for
-from ffnbench.plan import GIVEN, Case, Kind, Mode, NoProbe, Plan, Probe
+from ffnbench.plan import GIVEN, Case, Kind, Mode, NoProbe, Plan, Probe, group_suffix
+from ffnbench.planning.axes import axes_of, listed_variants
 from ffnbench.planning.compare import as_compare, identify
 from ffnbench.planning.effort import protocol_of
 from ffnbench.planning.variant_text import Variant, parse_variant
-from ffnbench.planning.workload import groups_asked, workload_of
+from ffnbench.planning.workload import workload_of
 from ffnbench.request import Effort, TimingRequest
 
 CHOSEN = "relu,relu2,gelu,silu,mish"  # what people choose between for an FFN
 REFERENCE = "relu"
+OF_TIMING = ("dtype", "elements", "device", "threads")  # what may be an axis
 LARGEST_X, NARROWEST = 1e12, 1e-9  # |x| of a picture; the width of its range, also relative to |x|
 TIMING_ROUNDS, TIMING_WARMUP_S = 15, 0.05  # an operation is short, and one run holds many of them
 
@@ -90,16 +92,17 @@ def plan_timing(request: TimingRequest, probe: Probe | None = None) -> Plan:
 
     relu is added where it was not asked for.
     """
-    default = every_activation().removeprefix("identity,")
-    specs = select(default if request.activations is None else request.activations, probe or NoProbe())
-    specs = specs if REFERENCE in specs else {REFERENCE: ActivationSpec(activation=REFERENCE), **specs}
-    if specs[REFERENCE].activation != REFERENCE:
-        raise FfnbenchError(f"{REFERENCE!r} is the reference, and no label for another", "for example mine=...")
+    listed = listed_variants(request.activations or every_activation().removeprefix("identity,"))
     cases: list[Case] = []
-    for group, mode in product(groups_asked(request, ("dtype", "elements")), (Mode.FORWARD, Mode.BACKWARD)):
-        asked, elements = group.request, int(group.request.elements)
-        work = workload_of(as_compare(asked, seq_len=1, mode=mode.value), parse_variant(REFERENCE))
-        of_group = f"{work.dtype} {elements} {mode.value}"
+    for cell, mode in product(axes_of(request, OF_TIMING, listed.axes).cells(), (Mode.FORWARD, Mode.BACKWARD)):
+        specs = select(",".join(listed.texts(cell.keys, named=True)), probe or NoProbe())
+        specs = specs if REFERENCE in specs else {REFERENCE: ActivationSpec(activation=REFERENCE), **specs}
+        if specs[REFERENCE].activation != REFERENCE:
+            raise FfnbenchError(f"{REFERENCE!r} is the reference, and no label for another", "for example mine=...")
+        elements = int(cell.request.elements)
+        work = workload_of(as_compare(cell.request, seq_len=1, mode=mode.value), parse_variant(REFERENCE))
+        end = group_suffix({name: value for name, value in cell.point if name not in OF_TIMING[:2]})
+        of_group = f"{work.dtype} {elements} {mode.value}{end}"
         cases += [
             Case(
                 label=f"{name} {of_group}",
@@ -108,6 +111,7 @@ def plan_timing(request: TimingRequest, probe: Probe | None = None) -> Plan:
                 workload=work,
                 sizing=GIVEN,
                 against=f"{REFERENCE} {of_group}",
+                point=(*cell.point, ("mode", mode.value)) if cell.point else (),
             )
             for name, spec in specs.items()
         ]

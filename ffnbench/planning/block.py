@@ -15,12 +15,14 @@ from ffnbench.ffn.attention import AttentionSpec, Form
 from ffnbench.ffn.spec import read_positive
 from ffnbench.models.model import LayerGroup, ModelSpec, Sight, crosses
 from ffnbench.models.presets import PRESETS, model_of
-from ffnbench.plan import Case, Kind, Note, Plan, Probe, Sizing
+from ffnbench.plan import Case, Kind, Note, Plan, Point, Probe, Sizing, group_suffix
+from ffnbench.planning.axes import READ, CellAsked, axes_of, listed_variants
 from ffnbench.planning.compare import as_compare, plan_compare
 from ffnbench.planning.effort import protocol_of
+from ffnbench.planning.lists import several
 from ffnbench.planning.variant_text import parse_variant
-from ffnbench.planning.workload import READ, parse_backends, refuse_lacking, refuse_several, workload_of
-from ffnbench.request import BlockRequest, refuse_lists, several
+from ffnbench.planning.workload import parse_backends, refuse_lacking, refuse_several, workload_of
+from ffnbench.request import BlockRequest
 
 FFN, ATTENTION, TEXTBOOK = "ffn", "attention", "textbook"  # what the labels of its cases begin with
 NOT_CAUSAL = ("encoder", "vision", "audio")  # kinds of layers in which a token sees all others
@@ -41,31 +43,21 @@ class Length:
 def plan_block(request: BlockRequest, probe: Probe | None = None) -> Plan:
     """The plan of a block: of a model's main kind of layer, or of sizes by hand."""
     refuse_several(request.backend, "a block")
-    refuse_lists(request, "d_model", "dtype", "mode", "threads", "batch")
     request = with_named_model(request)
     model = None if request.preset is None else model_of(request.preset)
-    lengths = parse_lengths(request.seq_len)
-    first = _ffn(replace(request, seq_len=str(lengths[0])), model, probe)
-    kinds = attentions_of(request, first.ffn.d_model, model.main if model else None)
-    forms = [(ATTENTION, Form.SDPA), *([(TEXTBOOK, Form.TEXTBOOK)] if request.textbook else [])]
+    variants = listed_variants(request.variant or DEFAULT_FORM)
+    axes = axes_of(replace(request, seq_len=",".join(map(str, parse_lengths(request.seq_len)))), keys=variants.axes)
+    ffns: dict[Point, Case] = {}
     cases: list[Case] = []
-    for seq_len in lengths:
-        reference = f"{FFN}@{seq_len}"
-        ffn = replace(
-            first, label=reference, workload=replace(first.workload, seq_len=seq_len), against=reference, residual=None
-        )
-        cases.append(ffn)
-        work = replace(ffn.workload, routing=None)
-        for (spec, layers), (name, form) in product(kinds, forms):
-            window = f"-{spec.window}" if spec.window and layers else ""
-            cases.append(
-                replace(
-                    ffn, label=f"{name}{window}@{seq_len}", variant=f"{spec.name} ({name})",
-                    ffn=replace(spec, form=form), workload=work, layers=layers,
-                )
-            )  # fmt: skip
+    for cell in axes.cells():
+        beside = tuple((name, value) for name, value in cell.point if name != "seq_len")
+        if beside not in ffns:
+            variant = ",".join(variants.texts(cell.keys)) if cell.keys else request.variant
+            ffns[beside] = _ffn(replace(cell.request, variant=variant), model, probe)
+        end = f"@{cell.request.seq_len}{group_suffix(dict(beside))}"
+        cases += _cell(cell, ffns[beside], end, model.main if model else None)
     for case in cases:
-        refuse_lacking(case)
+        refuse_lacking(case.label, case.ffn, case.workload)
     return Plan(
         kind=Kind.BLOCK.value,
         cases=tuple(cases),
@@ -75,6 +67,20 @@ def plan_block(request: BlockRequest, probe: Probe | None = None) -> Plan:
         notes=tuple(_notes(model)),
         request=request,
     )
+
+
+def _cell(cell: CellAsked[BlockRequest], ffn: Case, end: str, group: LayerGroup | None) -> Iterator[Case]:
+    """The FFN at one length, which is the reference, and its attentions; `end` is that of their labels."""
+    request, work = cell.request, replace(ffn.workload, seq_len=int(cell.request.seq_len))
+    ffn = replace(ffn, label=FFN + end, workload=work, against=FFN + end, residual=None, point=cell.point)
+    yield ffn
+    forms = [(ATTENTION, Form.SDPA), *([(TEXTBOOK, Form.TEXTBOOK)] if request.textbook else [])]
+    for (spec, layers), (name, form) in product(attentions_of(request, ffn.ffn.d_model, group), forms):
+        window = f"-{spec.window}" if spec.window and layers else ""
+        yield replace(
+            ffn, label=f"{name}{window}{end}", variant=f"{spec.name} ({name})", ffn=replace(spec, form=form),
+            workload=replace(work, routing=None), layers=layers,
+        )  # fmt: skip
 
 
 def _ffn(request: BlockRequest, model: ModelSpec | None, probe: Probe | None) -> Case:
@@ -94,7 +100,8 @@ def _ffn(request: BlockRequest, model: ModelSpec | None, probe: Probe | None) ->
 def with_named_model(request: BlockRequest) -> BlockRequest:
     """A variant that is nothing but the name of a model, or its file, stands for the whole block of it."""
     named = request.variant or ""
-    of_file = ":" not in named and (named.endswith(".json") or "/" in named)
+    name = named.partition("@")[0]  # a key may hold a range with a step
+    of_file = ":" not in name and (name.endswith(".json") or "/" in name)
     if request.preset is None and (named in PRESETS or of_file):
         return replace(request, variant=None, preset=named)
     return request
@@ -185,6 +192,15 @@ def lengths_of(plan: Plan) -> Iterator[Length]:
             yield Length(
                 seq_len=ffn.workload.seq_len, ffn=ffn, attention=forms[Form.SDPA], textbook=forms.get(Form.TEXTBOOK)
             )
+
+
+def parts_of(plan: Plan) -> list[Plan]:
+    """The plan of a sweep cut into those of one block each, at several lengths: cells that differ in nothing else."""
+    found: dict[object, list[Case]] = {}
+    for case in plan.cases:
+        found.setdefault(tuple(one for one in case.point if one[0] != "seq_len"), []).append(case)
+    plans = [replace(plan, cases=tuple(cases), reference=cases[0].label, notes=()) for cases in found.values()]
+    return [*plans[:-1], replace(plans[-1], notes=plan.notes)]
 
 
 def _notes(model: ModelSpec | None) -> Iterator[Note]:

@@ -7,8 +7,9 @@ ffnbench's own forms.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Set
+from collections.abc import Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass, fields, replace
+from functools import partial
 from typing import Any
 
 from ffnbench.errors import FfnbenchError
@@ -18,47 +19,38 @@ from ffnbench.metrics import CEILINGS, METRIC_GROUPS
 from ffnbench.models.model import ModelSpec
 from ffnbench.models.presets import model_of
 from ffnbench.names import hint_for
-from ffnbench.plan import Backend, Case, NoProbe, Note, Plan, Probe, control_of, group_suffix
+from ffnbench.plan import Backend, Case, NoProbe, Note, Plan, Probe, Workload, control_of, group_suffix
+from ffnbench.planning.axes import READ, CellAsked, Listed, axes_of, listed_variants
 from ffnbench.planning.effort import protocol_of
-from ffnbench.planning.variant_text import Variant, as_activation_variant, as_model_variant, parse_variants
+from ffnbench.planning.keys import WORKLOAD_KEYS
+from ffnbench.planning.lists import several
+from ffnbench.planning.variant_text import Variant, as_activation_variant, as_model_variant
 from ffnbench.planning.widths import Sizer
-from ffnbench.planning.workload import (
-    READ,
-    GroupAsked,
-    groups_asked,
-    labels_of,
-    lacks,
-    parse_backends,
-    refuse_lacking,
-)  # fmt: skip
-from ffnbench.request import CompareRequest, Request, VariantList, several, spelling
+from ffnbench.planning.workload import labels_of, lacks, parse_backends, refuse_lacking, workload_of
+from ffnbench.request import CompareRequest, Request, VariantList, spelling
 
 
 def plan_compare(request: CompareRequest, probe: Probe | None = None) -> Plan:
     """Parse, check and size everything; raises FfnbenchError with a hint for whatever is wrong."""
     probe = probe or NoProbe()
     chosen = {} if request.preset is None else dict.fromkeys(STANDS_FOR_IT, model_of(request.preset))
-    parsed = parse_variants(with_model(request.variants, chosen), chosen)
-    variants = [identify(variant, probe) for variant in parsed]
-    backends = parse_backends(request.backend)
+    listed = listed_variants(with_model(request.variants, chosen), chosen)
+    rows_at = _Rows(listed, parse_backends(request.backend), probe)
+    rows = rows_at({name: texts[0] for name, texts in listed.axes.items()})
+    variants = [row.variant for row in rows]
     widths = shared_widths(request, chosen, variants)
     asked = replace(
         request,
         d_model=widths,
         seq_len=(TOKENS if max(widths) <= WIDE else TOKENS_OF_WIDE) if request.seq_len is None else request.seq_len,
         bias=any(model.main.ffn.bias for model in chosen.values()) if request.bias is None else request.bias,
-        backend=backends[0].value,
+        backend=rows_at.backends[0].value,
     )
-    rows = [
-        _Row(label, variant, backend, several=backend is not None and len(backends) > 1)
-        for variant in variants
-        for label, backend in labels_of(variant, backends).items()
-    ]
     _refuse_twins(rows)
-    groups = groups_asked(asked)
-    _refuse_own_values(groups[0].values.keys(), variants)
-    references = _references(request.reference, rows)
-    found = [_group(group, rows, references, probe) for group in groups]
+    axes = axes_of(asked, keys=listed.axes)
+    _refuse_own_values(axes.flags, variants)
+    references, sizers = _references(request.reference, rows), _Sizers(probe)
+    found = [_group(cell, rows_at(cell.keys), references, sizers) for cell in axes.cells()]
     cases = tuple(case for group in found for case in group.cases)
     refused = [Note(label=label, text=why) for group in found for label, why in group.refused.items()]
     notes = [
@@ -93,10 +85,43 @@ class _Row:
     backend: Backend | None
     several: bool
 
-    def case(self, base: Case) -> Case:
-        """Its case: of the width of its variant, and of its workload but for the backend."""
-        work = base.workload if self.backend is None else replace(base.workload, backend=self.backend.value)
-        return replace(base, label=self.label, workload=work)
+
+class _Rows:
+    """The rows at one value of each key that has a list; where no such key is another the same ones again."""
+
+    def __init__(self, listed: Listed, backends: tuple[Backend, ...], probe: Probe) -> None:
+        self.backends = backends
+        self._listed, self._identify = listed, partial(identify, probe=probe)
+        self._plain = listed.plain(self._identify)
+        self._found: dict[tuple[str, ...], list[_Row]] = {}
+
+    def __call__(self, keys: Mapping[str, str]) -> list[_Row]:
+        at = tuple(keys[name] for name in self._listed.axes)
+        if at not in self._found:
+            several = len(self.backends) > 1
+            self._found[at] = [
+                _Row(label, variant, backend, several=backend is not None and several)
+                for variant in self._listed.at(keys, self._plain, self._identify)
+                for label, backend in labels_of(variant, self.backends).items()
+            ]
+        return self._found[at]
+
+
+class _Sizers:
+    """What finds widths: the same for cells that differ in what they are fed alone, as no width depends on that."""
+
+    def __init__(self, probe: Probe) -> None:
+        self._probe = probe
+        self._found: dict[object, Sizer] = {}
+
+    def of(self, cell: CellAsked[CompareRequest], rows: list[_Row], reference: str) -> Sizer:
+        """The sizer of a cell; code of the user's is looked at anew in each."""
+        own = any(row.variant.target for row in rows)
+        at = tuple(one for one in cell.point if own or one[0] in cell.keys or one[0] not in WORKLOAD_KEYS)
+        if at not in self._found:
+            variant = next(row.variant for row in rows if row.label == reference)
+            self._found[at] = Sizer(cell.request, variant, self._probe)
+        return self._found[at]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,38 +134,56 @@ class _Sized:
     sizer: Sizer
 
 
-def _group(group: GroupAsked[CompareRequest], rows: list[_Row], references: list[str], probe: Probe) -> _Sized:
+def _group(cell: CellAsked[CompareRequest], rows: list[_Row], references: list[str], sizers: _Sizers) -> _Sized:
     """One group sized: every one has its own target to match, and so its own widths."""
-    sizer = Sizer(group.request, next(row.variant for row in rows if row.label == references[0]), probe)
-    variants = {row.variant.label: row.variant for row in rows}
-    bases = {label: sizer.case(variant) for label, variant in variants.items()}
-    cases = [row.case(bases[row.variant.label]) for row in rows]
-    refused = _lacking(cases, rows)
+    sizer = sizers.of(cell, rows, references[0])
+    works = list(_workloads(cell, rows))
+    sized = [sizer.case(row.variant, work) for row, work in zip(rows, works, strict=True)]
+    refused = _lacking(rows, sized, works)
     against = next((label for label in references if label not in refused), None)
     if against is None:
         raise FfnbenchError(
             f"the reference {references[0]!r} can't be run: {refused[references[0]]}", "give another with --reference"
         )
-    if sizer.match is not Match.NONE and len(bases) > 1:  # what is of the reference's own variant is as wide as it
-        cases = [replace(c, residual=0.0) if c.residual is None and c.label != against else c for c in cases]
-    if end := group_suffix(group.values):
-        cases = [replace(case, label=case.label + end, against=against + end) for case in cases]
+    end = group_suffix(dict(cell.point))
+    # what is of the reference's own variant is as wide as it
+    own = 0.0 if sizer.match is not Match.NONE and len({row.variant.label for row in rows}) > 1 else None
+    cases = tuple(
+        replace(
+            case, label=row.label + end, workload=work, point=cell.point, against=against + end if end else None,
+            residual=own if case.residual is None and row.label != against else case.residual,
+        )
+        for row, case, work in zip(rows, sized, works, strict=True)
+    )  # fmt: skip
     refused = {label + end: why for label, why in refused.items()}
-    return _Sized(cases=tuple(cases), refused=refused, against=against + end, sizer=sizer)
+    return _Sized(cases=cases, refused=refused, against=against + end, sizer=sizer)
 
 
-def _lacking(cases: list[Case], rows: list[_Row]) -> dict[str, str]:
+def _workloads(cell: CellAsked[CompareRequest], rows: list[_Row]) -> Iterator[Workload]:
+    """What each row is fed, and its backend; variants without keys of their own are fed alike."""
+    found: dict[str, Workload] = {}
+    for row in rows:
+        alone = row.variant.workload_keys or row.variant.spec_keys.get("moe") is not None
+        key = row.variant.label if alone else ""
+        if key not in found:
+            found[key] = workload_of(cell.whole, row.variant, cell.flags)
+        work = found[key]
+        backend = work.backend if row.backend is None else row.backend.value
+        yield work if backend == work.backend else replace(work, backend=backend)
+
+
+def _lacking(rows: list[_Row], sized: list[Case], works: list[Workload]) -> dict[str, str]:
     """Why cases of a list of backends can't be run, by label; raises FfnbenchError for a case that stands by itself,
     and where none at all is left.
     """
     found: dict[str, str] = {}
-    for case, row in zip(cases, rows, strict=True):
+    for row, case, work in zip(rows, sized, works, strict=True):
         if not row.several:
-            refuse_lacking(case)
-        elif why := lacks(case.ffn, case.workload):
-            found[case.label] = why
-    if len(found) == len(cases):
-        refuse_lacking(cases[0])
+            refuse_lacking(row.label, case.ffn, work)
+        elif why := lacks(case.ffn, work):
+            found[row.label] = why
+    if len(found) == len(rows):
+        refuse_lacking(rows[0].label, sized[0].ffn, works[0])
     return found
 
 
@@ -243,13 +286,13 @@ def shared_widths(request: CompareRequest, chosen: Chosen, variants: list[Varian
     if request.d_model is None:
         return widths or (DEFAULT_D_MODEL,)
     given = tuple(int(width) for width in several("d_model", request.d_model, READ["d_model"]))
-    typed = ",".join(map(str, given))
+    typed = request.d_model if isinstance(request.d_model, str) else ",".join(map(str, given))
     if widths and given != widths:
         raise FfnbenchError(
             f"--d-model {typed} is not the width of {next(iter(named))}, {widths[0]:,}",
             "leave --d-model out: the model sets it",
         )
-    if len(given) > 1 and request.d_ff is not None:
+    if len(given) > 1 and isinstance(request.d_ff, int):
         raise FfnbenchError(
             f"--d-ff {request.d_ff:,} is one width, and --d-model {typed} are several",
             "leave --d-ff out: each group finds its own; --ratio says how wide",

@@ -5,12 +5,13 @@ and a line of a pyproject.toml. Pure.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import Field
 from typing import Any
 
 from ffnbench.errors import FfnbenchError
-from ffnbench.request import EXAMPLES, TAKE_LISTS, Flag, several, spelling
+from ffnbench.planning.lists import several
+from ffnbench.request import EXAMPLES, TAKE_LISTS, Flag, spelling
 from ffnbench.units import read_count, read_number, read_percent, read_seconds
 
 LIST = "LIST"  # stands for the value of a flag that is a comma separated list, and that adds up if it is repeated
@@ -49,7 +50,7 @@ def read(field: Field[Any], typed: Typed) -> Any:
         return tuple(typed)
     text = ",".join(typed)
     if flag_of(field).metavar == LIST:
-        return _counts(field.name, text) if kind == "int" else text
+        return _numbers(field.name, text, LISTED[kind]) if kind in LISTED else text
     reader = READERS.get(flag_of(field).metavar, READERS.get(kind, str))
     try:
         return reader(text)
@@ -65,14 +66,25 @@ def _count(text: str) -> int:
     return read_count(text)
 
 
-def _counts(name: str, text: str) -> int | tuple[int, ...]:
-    """One whole number, or several with commas between."""
+def typed_order(values: Mapping[str, Any]) -> tuple[str, ...]:
+    """Which fields have lists, in the order in which they were typed; none where that is one."""
+    found = [
+        name
+        for name, value in values.items()
+        if (name in EXAMPLES and (isinstance(value, tuple) or any(sign in str(value) for sign in (",", ".."))))
+        or (name == "variants" and "@" in value)
+    ]
+    return tuple(found) if len(found) > 1 else ()
 
-    def read_one(part: str) -> int:
+
+def _numbers(name: str, text: str, read: Callable[[str], float]) -> float | str | tuple[float, ...]:
+    """One number, or several with commas between; a range stays as it was typed."""
+
+    def read_one(part: str) -> float:
         try:
             if re.fullmatch("0[0-9]+", part):
                 raise FfnbenchError(f"{part!r} is not a whole number", "4,096 is a list of two, write 4096")
-            return read_count(part)
+            return read(part)
         except FfnbenchError as problem:
             of = f", in {text!r}" if part != text else ""
             more = f"; for example {spelling(name)} {EXAMPLES[name]}"
@@ -80,9 +92,13 @@ def _counts(name: str, text: str) -> int | tuple[int, ...]:
             raise FfnbenchError(f"{spelling(name)}: {problem.message}{of}", hint) from None
 
     found = several(name, text, read_one)
-    return found[0] if len(found) == 1 else found
+    return text if ".." in text else found[0] if len(found) == 1 else found
 
 
 READERS: dict[str, Callable[[str], Any]] = {  # by what stands for the value, or by its kind
     "TIME": read_seconds, "PCT": read_percent, "int": _count, "float": read_number,
 }  # fmt: skip
+LISTED: dict[str, Callable[[str], float]] = {
+    "int": read_count,
+    "float": read_number,
+}  # numbers of a list, by their kind

@@ -11,8 +11,9 @@ from ffnbench.errors import FfnbenchError
 from ffnbench.plan import CONTROL, OWN, Arm, Kind, Plan, Probe, Protocol
 from ffnbench.planning.compare import as_compare, plan_compare
 from ffnbench.planning.effort import check_seed, check_timeout
+from ffnbench.planning.lists import refuse_lists
 from ffnbench.planning.variant_text import Variant, parse_variants
-from ffnbench.request import SidesRequest, refuse_lists
+from ffnbench.request import SidesRequest
 
 BASE, HEAD = "base", "head"
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import replace
-from functools import cached_property
+from functools import cache, cached_property
 
 from ffnbench.errors import FfnbenchError, Unsupported
-from ffnbench.ffn.cost import cost
+from ffnbench.ffn.cost import flops_forward, params_active
 from ffnbench.ffn.spec import FFNSpec, Gate, ImportedSpec, Init, NetworkSpec, read_positive
 from ffnbench.ffn.width_rules import (
     DEFAULT_MULTIPLE,
@@ -37,6 +37,8 @@ class Sizer:
         multiple = DEFAULT_MULTIPLE if request.multiple_of is None else request.multiple_of
         self.multiple_of = read_positive("multiple_of", multiple)
         self.d_model = read_positive("d_model", request.d_model)
+        self.ratio, self.dropout = (None if one is None else float(one) for one in (request.ratio, request.dropout))  # type: ignore[arg-type]
+        self._sized: dict[str, Case] = {}
         self._check_flags()
 
     def _check_flags(self) -> None:
@@ -57,9 +59,13 @@ class Sizer:
                 "give one of the two, or another --reference",
             )
 
-    def case(self, variant: Variant) -> Case:
-        """The sized case of a variant, with its residual against the reference."""
-        workload = workload_of(self.request, variant)
+    def case(self, variant: Variant, workload: Workload) -> Case:
+        """The sized case of a variant, with its residual against the reference: the same however it is fed."""
+        if variant.label not in self._sized:
+            self._sized[variant.label] = self._case(variant, workload)
+        return self._sized[variant.label]
+
+    def _case(self, variant: Variant, workload: Workload) -> Case:
         width, sizing = self._width(variant, workload)
         spec = self._spec(variant, width)
         residual = None
@@ -107,7 +113,7 @@ class Sizer:
             return value if value is None else float(value)
 
         explicit = rule != "classic"  # the flags of a rule are not meant for the classic form beside it
-        ratio = given("ratio", self.request.ratio)
+        ratio = given("ratio", self.ratio)
         multiple = variant.spec_keys.get("multiple_of", self.request.multiple_of)
         width = width_by_rule(
             rule,
@@ -122,6 +128,7 @@ class Sizer:
         return width, Sizing(how="ratio", ratio=float(ratio or DEFAULT_RATIO), multiple_of=up_to)
 
     def _own_width(self, variant: Variant, workload: Workload, target: int, multiple: int) -> int:
+        @cache
         def at(width: int) -> int:
             return self._matched_cost(self._spec(variant, width), workload, variant.arm)
 
@@ -135,7 +142,7 @@ class Sizer:
 
     def _imported_width(self, variant: Variant, workload: Workload, target: int, multiple: int) -> tuple[int, Sizing]:
         # user code may refuse odd widths, so the line is drawn through two ordinary ones
-        wide = round_nearest((self.request.ratio or DEFAULT_RATIO) * self.d_model, multiple)
+        wide = round_nearest((self.ratio or DEFAULT_RATIO) * self.d_model, multiple)
         half = round_nearest(wide / 2, multiple)
         try:
             low, high = (
@@ -165,9 +172,9 @@ class Sizer:
     def _matched_cost(self, spec: NetworkSpec, workload: Workload, arm: Arm) -> int:
         if isinstance(spec, ImportedSpec):
             counted = self.probe.within(arm).count(spec, workload)
+            value = counted.params_active if self.match is Match.PARAMS else counted.flops_forward
         else:
-            counted = cost(spec, tokens=1, dtype="float32", train=False, device="cpu")
-        value = counted.params_active if self.match is Match.PARAMS else counted.flops_forward
+            value = params_active(spec) if self.match is Match.PARAMS else flops_forward(spec)
         if not value:
             name = spec.target if isinstance(spec, ImportedSpec) else spec.name
             raise FfnbenchError(f"{name} has no {self.match.value} that can be counted to match", "use --match none")
@@ -185,7 +192,7 @@ class Sizer:
             gate=variant.gate,
             bias=flag(keys, "bias", bool(request.bias)),
             beta=None if beta is None else float(beta),
-            dropout=number(keys, "dropout", request.dropout, "it is a probability, e.g. 0.1"),
+            dropout=number(keys, "dropout", self.dropout or 0.0, "it is a probability, e.g. 0.1"),
             init=choose(Init, "init", keys.get("init", request.init)),
             own=variant.own,
             moe=moe_of(keys, variant.text),

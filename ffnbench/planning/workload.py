@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
-from functools import partial
-from itertools import product
-from typing import Any, Generic, TypeVar
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
+from typing import Any
 
 from ffnbench.errors import FfnbenchError
 from ffnbench.ffn.attention import AttentionSpec
@@ -17,11 +15,9 @@ from ffnbench.ffn.spec import ActivationSpec, FFNSpec, Gate, ImportedSpec, Scala
 from ffnbench.names import choose, hint_for, normalise
 from ffnbench.plan import (
     MODE_ALIASES,
-    SWEPT,
     AnySpec,
     Backend,
     Cache,
-    Case,
     CompileMode,
     MatmulPrecision,
     Mode,
@@ -31,19 +27,22 @@ from ffnbench.plan import (
 )
 from ffnbench.planning.keys import flag, number
 from ffnbench.planning.variant_text import BACKEND_KEYS, COMPILE_KEYS, Variant
-from ffnbench.request import BlockRequest, CompareRequest, TimingRequest, several
+from ffnbench.request import CompareRequest
 
 DEVICES = ("auto", "cpu", "cuda")  # as torch calls them; ROCm's are cuda
 FLAGS = ("batch", "seq_len", "dtype", "device", "mode", "backend", "routing", "time", "cache", "matmul_precision",
          "reduced_reductions")  # fmt: skip
+MODES = {mode.value: mode for mode in Mode} | MODE_ALIASES
 _NUMBERED = re.compile(r"cuda:[0-9]{1,4}")
 
 
-def workload_of(request: CompareRequest, variant: Variant) -> Workload:
-    """The workload of a variant: its own keys win over the flags. Raises FfnbenchError for what can't be."""
+def workload_of(request: CompareRequest, variant: Variant, at: Mapping[str, Any] = MappingProxyType({})) -> Workload:
+    """The workload of a variant: its own keys win over the flags, and these where the cell is `at`. Raises
+    FfnbenchError for what can't be.
+    """
     flags = {name: getattr(request, name) for name in FLAGS}
     threads = 1 if request.threads is None else request.threads
-    given: dict[str, Any] = flags | {"threads": threads} | variant.workload_keys
+    given: dict[str, Any] = {**flags, "threads": threads, **at, **variant.workload_keys}
     slowdown = number(given, "slowdown", 0.0, "e.g. 0.05 is 5%")
     if not 0 <= slowdown <= 10:
         raise FfnbenchError(f"slowdown must be a share of the call's own time, not {slowdown!r}", "e.g. 0.05 is 5%")
@@ -88,13 +87,10 @@ def _time(asked: Scalar, device: str, cache: Cache) -> Time:
 def mode_of(asked: Scalar) -> Mode:
     """A mode by its name or by what trainers call it; raises FfnbenchError for what is none."""
     text = normalise(str(asked))
-    if text in MODE_ALIASES:
-        return MODE_ALIASES[text]
-    if text not in values_of(Mode):
-        known = (*values_of(Mode), *MODE_ALIASES)
+    if text not in MODES:
         every = "modes: forward (inference), train (training), backward"
-        raise FfnbenchError(f"unknown mode {asked!r}", hint_for(text, known, every))
-    return Mode(text)
+        raise FfnbenchError(f"unknown mode {asked!r}", hint_for(text, MODES, every))
+    return MODES[text]
 
 
 def _backend(asked: str, variant: Variant) -> Backend:
@@ -131,34 +127,6 @@ def device_of(text: str) -> str:
     return text
 
 
-# Lists: each combination of values is a group
-
-R = TypeVar("R", CompareRequest, BlockRequest, TimingRequest)
-READ: Mapping[str, Callable[[Any], int | str]] = {
-    **{key: partial(read_positive, key) for key in ("d_model", "threads", "batch", "seq_len", "elements")},
-    "dtype": lambda text: DTYPES.canonical(str(text)),
-    "mode": lambda text: mode_of(text).value,
-}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GroupAsked(Generic[R]):
-    """One combination: the values that groups differ in, and the request with one value of each list."""
-
-    values: Mapping[str, int | str]
-    request: R
-
-
-def groups_asked(request: R, keys: Iterable[str] = SWEPT) -> list[GroupAsked[R]]:
-    """Each combination of the values of the lists, the last key changing first; one where there is no list."""
-    given = {key: getattr(request, key) for key in keys}
-    lists = {key: several(key, value, READ[key]) for key, value in given.items() if value is not None}
-    swept = [key for key, values in lists.items() if len(values) > 1]
-    alone: dict[str, Any] = {key: values[0] for key, values in lists.items()}
-    chosen = (dict(zip(swept, values, strict=True)) for values in product(*(lists[key] for key in swept)))
-    return [GroupAsked(values=values, request=replace(request, **alone | values)) for values in chosen]
-
-
 # Backends: which were asked for, and why one can't run a case, as far as that is known without a machine
 
 ALL = "all"  # in place of a list of backends: every one
@@ -170,6 +138,8 @@ def lack_of(ffn: AnySpec, work: Workload) -> tuple[str, str]:
 
     Device `auto` says nothing yet: ask again once it is known.
     """
+    if work.eager:
+        return "", ""
     backend, forward = Backend(work.backend), work.mode == Mode.FORWARD.value
     form = ffn.ours if isinstance(ffn, ImportedSpec) else ffn if isinstance(ffn, FFNSpec) else None
     if backend is Backend.ONEDNN:
@@ -195,11 +165,11 @@ def lack_of(ffn: AnySpec, work: Workload) -> tuple[str, str]:
     return "", ""
 
 
-def refuse_lacking(case: Case) -> None:
+def refuse_lacking(label: str, ffn: AnySpec, work: Workload) -> None:
     """Raise FfnbenchError for a case that its backend can't run."""
-    why, hint = lack_of(case.ffn, case.workload)
+    why, hint = lack_of(ffn, work)
     if why:
-        raise FfnbenchError(f"{case.label!r} can't be run: {why}", hint)
+        raise FfnbenchError(f"{label!r} can't be run: {why}", hint)
 
 
 def lacks(ffn: AnySpec, work: Workload) -> str:

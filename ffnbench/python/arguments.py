@@ -124,6 +124,8 @@ class Argument:
             return [f"{key}{self._between}{one}" for key, one in given.items()]
         if isinstance(given, str | os.PathLike) or not hasattr(given, "__iter__"):
             return [self._text(given)]
+        if isinstance(given, range) and len(given) > 1:  # as it would be typed, so that none is too long to be read
+            given = [f"{given[0]}..{given[-1]}/{given.step}"]
         texts = [self._text(one) for one in given]
         if self.field.name == PAIRED and len(texts) == 2:
             return [":".join(texts)]

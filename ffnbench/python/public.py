@@ -8,13 +8,13 @@ from __future__ import annotations
 import inspect
 import os
 import textwrap
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial, wraps
 from typing import Any, TypeVar
 
 from ffnbench.errors import FfnbenchError, WrongArgument, interruption
-from ffnbench.planning.fields import flag_of
-from ffnbench.python.arguments import FOLLOWING, TypeText, arguments_of, as_python, unknown_argument
+from ffnbench.planning.fields import flag_of, typed_order
+from ffnbench.python.arguments import FOLLOWING, Argument, TypeText, arguments_of, as_python, unknown_argument
 from ffnbench.python.following import Following
 from ffnbench.request import Request
 from ffnbench.worker.channel import MARK
@@ -58,7 +58,7 @@ def asks(
                     if name not in names:
                         raise unknown_argument(name, names)
                 values = {name: every[name].value(one) if name in every else one for name, one in given.items()}
-                request = kind(**{one.field.name: values.pop(name) for name, one in known.items() if name in values})
+                request = _request(kind, known, values)
                 following = {name: values.pop(name) for name in FOLLOWING if name in values}
                 with Following(**following, spoken=partial(as_python, known=words)) as sink:
                     found = function(request, sink, **values)
@@ -84,6 +84,12 @@ def asks(
         return call
 
     return public
+
+
+def _request(kind: type[Request], known: Mapping[str, Argument], values: dict[str, Any]) -> Request:
+    """The request of those values that are its own, taken out of them."""
+    asked = {name: values.pop(name) for name in list(values) if name in known}
+    return kind(**{known[name].field.name: value for name, value in asked.items()}, typed=typed_order(asked))
 
 
 def _by_name(function: str, names: list[str], placed: tuple[Any, ...]) -> dict[str, Any]:

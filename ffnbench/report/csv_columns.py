@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from enum import Enum
-from functools import partial
+from operator import attrgetter
 from typing import Any
 
 from ffnbench.ffn.cost import Cost
@@ -96,11 +96,19 @@ Columns = dict[str, Callable[[CaseRow], Any]]
 def _parts(of: Callable[[CaseRow], object], *names: str, prefix: str = "") -> Columns:
     """Columns that are attributes of something; an enum is its value, and where there is nothing they are empty."""
 
-    def value(name: str, row: CaseRow) -> Any:
-        found = getattr(of(row), name, None)
-        return found.value if isinstance(found, Enum) else found
+    return {prefix + name: _Part(of, name) for name in names}
 
-    return {prefix + name: partial(value, name) for name in names}
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """A column that is an attribute of something."""
+
+    of: Callable[[CaseRow], object]
+    name: str
+
+    def __call__(self, row: CaseRow) -> Any:
+        found = getattr(self.of(row), self.name, None)
+        return found.value if isinstance(found, Enum) else found
 
 
 def _interval(of: Callable[[CaseRow], Estimate | None], name: str, unit: str = "") -> Columns:
@@ -129,7 +137,8 @@ def _per_second(row: CaseRow, amount: float | None) -> float | None:
 
 def _flops_timed(row: CaseRow) -> int | None:
     """FLOPs of a token in the passes that the mode has."""
-    return None if row.needed.flops is None else row.needed.flops // row.work.tokens
+    flops = row.needed.flops
+    return None if flops is None else flops // row.work.tokens
 
 
 def _total_bytes(row: CaseRow) -> int | None:
@@ -161,42 +170,43 @@ def _bound_by(row: CaseRow) -> str | None:
     return ((roof.level if roof.bound is Bound.BYTES else "") or roof.bound.value) if roof else None
 
 
+CASE, WORK, FORM, EXPERTS, COST, COUNTS = map(attrgetter, ("case", "work", "form", "experts", "cost", "counts"))
 COLUMNS: Columns = {
-    **_parts(lambda row: row.case, "label", "variant"),
+    **_parts(CASE, "label", "variant"),
     **_parts(lambda row: row.case.ffn, "d_model", "d_ff"),
     "activation": lambda row: row.form.activation if row.form else None,
     "gated": _gated,
-    **_parts(lambda row: row.form, "gate", "bias"),
-    **_parts(lambda row: row.work, "dtype", "device", "mode", "backend", "batch", "seq_len", "threads"),
-    **_parts(lambda row: row.counts, "params", "params_active"),
-    **_parts(lambda row: row.cost, "flops_forward", "flops_backward", "flops_elementwise"),
+    **_parts(FORM, "gate", "bias"),
+    **_parts(WORK, "dtype", "device", "mode", "backend", "batch", "seq_len", "threads"),
+    **_parts(COUNTS, "params", "params_active"),
+    **_parts(COST, "flops_forward", "flops_backward", "flops_elementwise"),
     **_interval(lambda row: row.estimate(LATENCY), "latency", "_s"),
     **_interval(lambda row: row.ratio, "ratio"),
     **_parts(lambda row: row.comparison, "verdict"),
     "tokens_per_s": lambda row: _per_second(row, row.work.tokens),
     PEAK: lambda row: row.whole(PEAK),
     SAVED: lambda row: row.whole(SAVED),
-    **_parts(lambda row: row.counts, "weight_bytes"),
+    **_parts(COUNTS, "weight_bytes"),
     **_parts(lambda row: row.estimate(LATENCY), "workers"),
     "rounds": lambda row: row.report.rounds(row.case.label) if row.estimate(LATENCY) else None,
     "failure": _failure,
-    **_parts(lambda row: row.cost, "flops_elementwise_backward"),
+    **_parts(COST, "flops_elementwise_backward"),
     "macs_forward": lambda row: None if row.cost.flops_forward is None else row.cost.flops_forward // 2,
-    **_parts(lambda row: row.cost, "params_formula"),
-    **_parts(lambda row: row.form, "beta", "dropout", "init"),
+    **_parts(COST, "params_formula"),
+    **_parts(FORM, "beta", "dropout", "init"),
     "sizing": lambda row: sizing_text(row.case.sizing),
-    **_parts(lambda row: row.case, "residual"),
-    **_parts(lambda row: row.cost, "counted"),
+    **_parts(CASE, "residual"),
+    **_parts(COST, "counted"),
     "zero_share": lambda row: row.value("zero_share"),
     "dead_share": lambda row: row.value("dead_share"),
     **_parts(lambda row: row.comparison, "resolution"),
-    **_parts(lambda row: row.work, "slowdown"),
-    **_parts(lambda row: row.form, "limit", "up_offset"),
-    **_parts(lambda row: row.experts, "experts", "top_k", "shared_d_ff", "dispatch"),
-    **_parts(lambda row: row.work, "routing"),
+    **_parts(WORK, "slowdown"),
+    **_parts(FORM, "limit", "up_offset"),
+    **_parts(EXPERTS, "experts", "top_k", "shared_d_ff", "dispatch"),
+    **_parts(WORK, "routing"),
     "expert_load_max": lambda row: row.value("expert_load_max"),
     "experts_hit": lambda row: row.value("experts_hit"),
-    **_parts(lambda row: row.cost, "weight_bytes_touched"),
+    **_parts(COST, "weight_bytes_touched"),
     **_seconds(COMPILE),
     "clean_rounds": lambda row: row.rounds.clean_rounds if row.rounds.rounds else None,
     "made_rounds": lambda row: row.rounds.rounds or None,
@@ -228,11 +238,50 @@ COLUMNS: Columns = {
 CONDITION_KEYS = tuple(one.key for one in CONDITIONS)
 LATENCY_KEYS = ("latency_s", "latency_low_s", "latency_high_s")
 RATIO_KEYS = ("ratio", "ratio_low", "ratio_high")
+RECORDS = "case_records"  # what a report keeps them as
+OF_SAMPLES = {  # what is not known of cases that are only counted
+    *LATENCY_KEYS, *RATIO_KEYS, *_seconds(DEVICE_TIME), *_seconds(HOST_TIME), *_seconds(COMPILE), "verdict", "workers",
+    "tokens_per_s", "rounds", "zero_share", "dead_share", "resolution", "expert_load_max", "experts_hit",
+    "clean_rounds", "made_rounds", "waited_share", "flops_per_s", "bytes_per_s", "ceiling_share", "ceiling_share_low",
+    "ceiling_share_high", "bound_by", "ceiling_path", PACK, HELD, ERROR, "judged_against", "judged_name",
+    "judged_outputs", "judged_gradients", "inputs", "input_bytes", "launch_bound", WORKSPACE,
+}  # fmt: skip
 DEVICE_KEYS = (*_seconds(DEVICE_TIME), *_seconds(HOST_TIME), "launch_bound")
+
+
+Parts = dict[Callable[[CaseRow], object], list[tuple[str, str]]]  # what has several attributes that are columns
+
+
+def _record(row: CaseRow, keys: Iterable[str], parts: Parts, others: Columns) -> Record:
+    found: Record = dict.fromkeys(keys)
+    for of, columns in parts.items():
+        if (whole := of(row)) is not None:
+            for key, name in columns:
+                value = getattr(whole, name, None)
+                found[key] = value.value if isinstance(value, Enum) else value
+    for key, column in others.items():
+        found[key] = column(row)
+    return found
 
 
 def case_records(report: Report, keys: Iterable[str] = COLUMNS) -> list[Record]:
     """One flat record a case that is shown, with these columns: the contract of the CSV. New ones come at the end."""
-    table, wanted = table_of(report), {key: COLUMNS[key] for key in keys}
+    if keys is COLUMNS and (known := vars(report).get(RECORDS)) is not None:  # of the table, and then of a file
+        return list(known)
+    table, keys_ = table_of(report), tuple(keys)
     rows = (CaseRow(report=report, case=case, rounds=table.row(case.label)) for case in report.plan.shown)
-    return [{key: of(row) for key, of in wanted.items()} for row in rows]
+    counted = report.environment is None and not report.samples
+    parts: Parts = {}
+    others: Columns = {}
+    for key in keys_:
+        column = COLUMNS[key]
+        if counted and key in OF_SAMPLES:
+            continue
+        if isinstance(column, _Part):
+            parts.setdefault(column.of, []).append((key, column.name))
+        else:
+            others[key] = column
+    found = [_record(row, keys_, parts, others) for row in rows]
+    if keys is COLUMNS:
+        vars(report)[RECORDS] = tuple(found)
+    return found

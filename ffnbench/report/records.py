@@ -14,6 +14,7 @@ from ffnbench.result import Report
 from ffnbench.streams import visible
 
 Record = dict[str, Any]
+PLAIN = (int, float)  # what stands in a CSV as it is
 
 
 def origin_record(report: Report) -> Record:
@@ -38,9 +39,11 @@ def origin_record(report: Report) -> Record:
 def csv_text(records: Iterable[Record]) -> str:
     """One line a record: full precision, booleans as true and false, a list as its items and spaces, unknown empty."""
     found, text = list(records), io.StringIO()
-    writer = csv.DictWriter(text, fieldnames=list(found[0]), lineterminator="\n")
-    writer.writeheader()
-    writer.writerows({key: _csv_cell(value) for key, value in record.items()} for record in found)
+    writer, keys = csv.writer(text, lineterminator="\n"), list(found[0])
+    writer.writerow(keys)
+    writer.writerows(
+        [v if (v := record[key]) is None or v.__class__ in PLAIN else _csv_cell(v) for key in keys] for record in found
+    )
     return text.getvalue()
 
 

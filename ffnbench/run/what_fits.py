@@ -11,12 +11,12 @@ from dataclasses import replace
 from typing import Any
 
 from ffnbench.device.environment import USABLE, auto_device, usable_memory
-from ffnbench.errors import FfnbenchError, TooLarge
+from ffnbench.errors import FfnbenchError
 from ffnbench.ffn.attention import AttentionSpec, Form, working_bytes
 from ffnbench.ffn.dtypes import item_bytes
 from ffnbench.ffn.spec import FFNSpec, HFSpec
 from ffnbench.plan import Backend, Case, Kind, NoProbe, Note, NoteKind, Plan, Workload, cost_of
-from ffnbench.result import DeviceSeen
+from ffnbench.result import DeviceSeen, Failure, FailureKind
 from ffnbench.run.session import WorkerLost, lost_over_device
 from ffnbench.units import IEC, counted, quantity
 from ffnbench.worker.channel import Message
@@ -140,17 +140,36 @@ def fit_into(plan: Plan, available: int | None) -> Plan:
 
 
 def check_fits(plan: Plan, available: int | None, free: Mapping[str, int] | None = None) -> None:
-    """Raise TooLarge where memory does not hold the plan. `available` in bytes of the machine, None where it is
+    """Raise FfnbenchError where memory does not hold the plan. `available` in bytes of the machine, None where it is
     not known; `free`, those of GPUs, by name.
     """
     for device in _used(plan):
         needed = memory_needed([case for case in plan.cases if case.workload.device == device])
         room, whose = (available, "") if device == "cpu" else ((free or {}).get(device), f" on {device}")
         if room is not None and needed > room:
-            raise TooLarge(
+            raise FfnbenchError(
                 f"this needs {quantity(needed, IEC)} of memory, and {quantity(room, IEC)} are available{whose}",
                 "--dtype bfloat16 halves the weights; or fewer variants, a smaller --seq-len or --batch",
             )
+
+
+def too_large(plan: Plan, available: int | None, free: Mapping[str, int] | None = None) -> list[Failure]:
+    """The rows that memory does not hold, cell by cell: the largest first until the others fit beside each other, and
+    all of a cell whose reference does not fit. By closed forms, before a worker starts; memory as in `check_fits`.
+    """
+    found = []
+    for group in plan.groups:
+        room = {"cpu": available, **(free or {})}.get(plan.case(group.reference).workload.device)
+        kept = sorted(group.cases, key=lambda case: (case.label != group.reference, memory_needed([case])))
+        out: list[Case] = []
+        while room is not None and kept and memory_needed(kept) > room:
+            out.append(kept.pop())
+        for case in out:
+            needs = f"{quantity(memory_needed([case]), IEC)} of memory, and {quantity(room or 0, IEC)} are available"
+            why = "its reference does not fit" if not kept and case.label != group.reference else f"this needs {needs}"
+            beside = " for all rows of its cell" * bool(kept and memory_needed([case]) <= (room or 0))
+            found.append(Failure(case=case.label, kind=FailureKind.OOM, message=why + beside))
+    return found
 
 
 def room_for_ceilings(cases: Sequence[Case], available: int | None) -> int:

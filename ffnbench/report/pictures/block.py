@@ -10,10 +10,12 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter, PercentFormatter
 
 from ffnbench.ffn.attention import projection_flops
+from ffnbench.plan import typed_as
 from ffnbench.planning.block import Length, lengths_of
 from ffnbench.report.pictures.canvas import BLACK, COLOURS, DPI, drawing, ended, literal, shortened
 from ffnbench.report.tables.block_records import (
     PRODUCTS,
+    blocks_of,
     crossing,
     ffn_share,
     in_all_layers,
@@ -35,8 +37,19 @@ FFN, ATTENTION = COLOURS[1:3]
 def block_figure(report: Report) -> Figure:
     """On the left what is counted, on the right the FFN's share: of FLOPs as a curve, of the measured time as dots.
 
-    A length whose time can't be told says why at its place.
+    A length whose time can't be told says why at its place. Each block of a sweep has a row of its own.
     """
+    blocks = blocks_of(report)
+    with drawing():
+        figure = Figure(figsize=(SIZE[0], SIZE[1] * len(blocks)), dpi=DPI, layout="constrained")
+        rows: Any = figure.subplots(len(blocks), 2, squeeze=False)
+        titles = [_draw(panels, one) for panels, one in zip(rows, blocks, strict=True)]
+        figure.suptitle(literal(shortened(titles[0], 110) + ended(report)), fontsize="medium")
+    return figure
+
+
+def _draw(panels: Any, report: Report) -> str:
+    """One block; gives what it is."""
     lengths, kinds = list(lengths_of(report.plan)), kinds_of(report)
     spec, ffn, passes = spec_of(lengths[0]), lengths[0].ffn, PRODUCTS[lengths[0].ffn.workload.mode]
     flops, layers = report.cost(report.plan.reference).flops_forward, sum(k.attention.layers or 1 for k in kinds)
@@ -45,18 +58,15 @@ def block_figure(report: Report) -> Figure:
     x = np.unique(np.geomspace(max(1.0, min(marks) / BESIDE), max(marks) * BESIDE, POINTS).round())
     attention = passes * np.array([in_all_layers(kinds, int(n)) / layers for n in x])
     of_ffn, mean = None if flops is None else passes * flops, ", mean of all layers" * (len(kinds) > 1)
-    with drawing():
-        figure = Figure(figsize=SIZE, dpi=DPI, layout="constrained")
-        panels: Any = figure.subplots(1, 2)
-        for axes in panels:
-            _frame(axes, x, overtaken)
-        _counts(panels[0], x, of_ffn, passes * projection_flops(spec), attention, mean)
-        _shares(panels[1], report, lengths, x, None if of_ffn is None else of_ffn / (of_ffn + attention), mean)
-        kind = f"{spec.name} attention, {spec.heads} heads" + ", causal" * spec.causal
-        kind += f", seeing {sees(spec)}" if spec.window and len(kinds) == 1 else ""
-        title = f"{ffn.variant} ({sizing_text(ffn.sizing)}) beside {kind}"
-        figure.suptitle(literal(shortened(title, 110) + ended(report)), fontsize="medium")
-    return figure
+    for axes in panels:
+        _frame(axes, x, overtaken)
+    _counts(panels[0], x, of_ffn, passes * projection_flops(spec), attention, mean)
+    _shares(panels[1], report, lengths, x, None if of_ffn is None else of_ffn / (of_ffn + attention), mean)
+    if where := ", ".join(f"{name} {typed_as(value)}" for name, value in ffn.point if name != "seq_len"):
+        panels[0].set_title(f"{panels[0].get_title()}: {where}")
+    kind = f"{spec.name} attention, {spec.heads} heads" + ", causal" * spec.causal
+    kind += f", seeing {sees(spec)}" if spec.window and len(kinds) == 1 else ""
+    return f"{ffn.variant} ({sizing_text(ffn.sizing)}) beside {kind}"
 
 
 def _frame(axes: Axes, x: np.ndarray, crossing: int) -> None:

@@ -9,7 +9,7 @@ from itertools import accumulate
 from ffnbench.activations.facts import Facts
 from ffnbench.activations.table import Activation
 from ffnbench.ffn.spec import ActivationSpec
-from ffnbench.plan import Case, Group
+from ffnbench.plan import Case, Group, typed_as
 from ffnbench.planning.activations import REFERENCE
 from ffnbench.report.csv_columns import LATENCY_KEYS, RATIO_KEYS, case_records
 from ffnbench.report.formats import View, view_of
@@ -210,4 +210,5 @@ def _heading(group: Group) -> str:
     """`forward, 65,536 elements, float32`."""
     case = group.cases[0]
     assert isinstance(case.ffn, ActivationSpec)
-    return f"{case.workload.mode}, {counted(case.ffn.elements, 'element')}, {case.workload.dtype}"
+    more = [f"{key} {typed_as(value)}" for key, value in case.point if key not in ("mode", "elements", "dtype")]
+    return ", ".join((case.workload.mode, counted(case.ffn.elements, "element"), case.workload.dtype, *more))

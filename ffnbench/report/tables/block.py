@@ -12,6 +12,7 @@ from ffnbench.planning.block import ATTENTION, FFN, Length, lengths_of
 from ffnbench.report.records import Record
 from ffnbench.report.tables.block_records import (
     block_records,
+    blocks_of,
     crossing,
     ffn_share,
     kinds_of,
@@ -51,11 +52,15 @@ CONVENTION = "no norms, no position encodings; 1 MAC = 2 FLOPs"
 
 
 def block_tables(report: Report) -> TextTable:
-    """What was measured, or else counted by length; above it what can be counted without measuring."""
-    lengths = list(lengths_of(report.plan))
-    tables = [parts_table(report, lengths[0]), counted_table(report)]
-    if report.environment is not None:
-        tables.append(measured_table(report, lengths))
+    """What was measured, or else counted by length; above it what can be counted without measuring. Of a sweep that
+    for each block.
+    """
+    tables = []
+    for one in blocks_of(report):
+        lengths = list(lengths_of(one.plan))
+        tables += [parts_table(one, lengths[0]), counted_table(one)]
+        if report.environment is not None:
+            tables.append(measured_table(one, lengths))
     return replace(tables[-1], above=tuple(tables[:-1]))
 
 

@@ -7,7 +7,7 @@ of attention to the FFN, so its interval is the ratio's.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from itertools import groupby
 
 from ffnbench.ffn.attention import (
@@ -21,8 +21,8 @@ from ffnbench.ffn.attention import (
     value_flops,
 )
 from ffnbench.metrics import PEAK
-from ffnbench.plan import Case, Mode
-from ffnbench.planning.block import ATTENTION, FFN, TEXTBOOK, Length, lengths_of
+from ffnbench.plan import Case, Mode, Plan
+from ffnbench.planning.block import ATTENTION, FFN, TEXTBOOK, Length, lengths_of, parts_of
 from ffnbench.report.csv_columns import CONDITION_KEYS, DEVICE_KEYS, LATENCY_KEYS, RATIO_KEYS, case_records
 from ffnbench.report.records import Record
 from ffnbench.report.tables.words import sizing_text
@@ -63,19 +63,36 @@ def crossing(kinds: Sequence[Length], ffn_flops: int) -> int | None:
     return overtakes_at(lambda seq_len: in_all_layers(kinds, seq_len), layers * ffn_flops)
 
 
+def _tokens(length: Length) -> int:
+    return length.seq_len
+
+
+def blocks_of(report: Report) -> list[Report]:
+    """A report of each block of a sweep: its cells at several lengths, and what was found of these."""
+    plans = parts_of(report.plan)
+    return [report] if len(plans) == 1 else [_restricted(report, plan) for plan in plans]
+
+
+def _restricted(report: Report, plan: Plan) -> Report:
+    others = {case.label for case in report.plan.cases} - {case.label for case in plan.cases}
+    found = {one.name: value for one in fields(report) if isinstance(value := getattr(report, one.name), tuple)}
+    kept = {name: tuple(one for one in of if getattr(one, "case", "") not in others) for name, of in found.items()}
+    return replace(report, plan=plan, **kept)  # type: ignore[arg-type]
+
+
 def block_records(report: Report) -> list[Record]:
     """One flat record a length and window, everything in base units, unknown as None: what csv holds.
 
     Where layers differ in their windows, the mean of them all comes after those of each length.
     """
     rows, found = {row["label"]: row for row in case_records(report, PARTS)}, []
-    for _, group in groupby(lengths_of(report.plan), key=lambda length: length.seq_len):
-        lengths = list(group)
+    by_length = (list(of) for one in parts_of(report.plan) for _, of in groupby(lengths_of(one), key=_tokens))
+    for lengths in by_length:
         counted = [_counted(report, length) for length in lengths]
         found += [one | _measured(report, length, rows) for one, length in zip(counted, lengths, strict=True)]
         if len(lengths) > 1:
             measured = _measured(report, lengths[0], rows)
-            known = {key: measured[key] if key in CONDITION_KEYS else None for key in measured}
+            known = {key: measured[key] if key in (*CONDITION_KEYS, "threads") else None for key in measured}
             found.append(_mean(counted) | known)
     return found
 
@@ -151,7 +168,7 @@ def _measured(report: Report, length: Length, rows: dict[str, Record]) -> Record
     found |= {key: rows[length.ffn.label][key] for key in CONDITION_KEYS}
     for name, case in ((FFN, length.ffn), *beside):
         found |= part(name, case, DEVICE_KEYS)
-    return found
+    return found | {"threads": length.ffn.workload.threads}
 
 
 def ratio_to_ffn(report: Report, label: str) -> Estimate | None:

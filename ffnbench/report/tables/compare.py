@@ -21,10 +21,11 @@ from ffnbench.metrics import (
     PEAK,
     SAVED,
 )
-from ffnbench.plan import Mode, Time
+from ffnbench.plan import SWEPT, Mode, Plan, Time, typed_as, value_of
 from ffnbench.report.csv_columns import case_records
 from ffnbench.report.records import Record
 from ffnbench.report.tables.ceilings import ceiling_fields, rate_fields
+from ffnbench.report.tables.conditions import CONDITIONS
 from ffnbench.report.tables.conditions import differing as conditions_differing
 from ffnbench.report.tables.details import conditions_line, details
 from ffnbench.report.tables.groups import headings, in_groups, swept_columns
@@ -50,6 +51,7 @@ from ffnbench.result import Against, Report
 from ffnbench.units import IEC, SI, TIME, Units, scale
 
 LONGEST_TITLE = 12
+LONG = 2000  # rows: of more nobody reads what there is to say of each
 ONCE = {COMPILE: "compile", PACK: "pack"}
 FORWARD, PER_TOKEN = Mode.FORWARD.value, "/tok"
 
@@ -97,7 +99,7 @@ def compare_table(report: Report) -> TextTable:
             rows,
             header=[conditions_line(report.plan, ("dtype", "mode"), backends=False)],
             summary=[*failure_line(report), *general_line(report)],
-            details=row_notes(report),
+            details=row_notes(report) if len(rows) <= LONG else (),
         )
     else:
         timed = LATENCY in report.plan.metrics
@@ -125,9 +127,11 @@ class _Fields:
         """What is not the same in all cases of a group; what is the same stands in the header."""
         plan, keys = self._report.plan, ("dtype", "device", "mode", "batch", "seq_len", "threads")
         differing = {k for k in keys for group in plan.groups if len({getattr(c.workload, k) for c in group.cases}) > 1}
-        shown = [*swept_columns(plan), *(key for key in keys if key in differing)]
+        swept = [key for key in swept_columns(plan) if key != "d_ff"]  # which has a column in any case
+        shown = [*(key for key in swept if key in SWEPT), *(key for key in keys if key in differing)]
         conditions = [text_field(one.key, one.column, 2) for one in conditions_differing(plan)]
-        return [*(text_field(key, key, 2) for key in shown), *conditions]
+        axes = [_axis_field(plan, key) for key in swept if key not in (*SWEPT, *(one.key for one in CONDITIONS))]
+        return [*(text_field(key, key, 2) for key in shown), *axes, *conditions]
 
     def counted(self) -> list[Field]:
         """Those of `cost`."""
@@ -246,6 +250,16 @@ class _Fields:
     def _held(self) -> bool:
         """Whether the weights that calls compute with stand in a column."""
         return self._backends and any(row[HELD] is not None for row in self._rows)
+
+
+def _axis_field(plan: Plan, key: str) -> Field:
+    """Where the rows are on an axis that is no column of theirs."""
+
+    def cell(row: Any) -> Cell:
+        value = value_of(plan.case(row["label"]), key)
+        return Cell(text=typed_as(value), value=value)
+
+    return Column(title=key, priority=2), cell
 
 
 def _error_cell(row: Any) -> Cell:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from ffnbench.plan import Group, Plan, value_of
+from ffnbench.plan import Group, Plan, Value, typed_as, value_of
 from ffnbench.report.records import Record
 from ffnbench.report.tables.words import device_text, listed
 from ffnbench.units import counted, signed_percent
 
 MISSES = 0.02  # a matched width that is off by more is told where the table says that it is matched
 MOST = 4  # of those that miss
+MOST_VALUES = 13  # of an axis that are named each: 1..4096 has so many
 PLAIN = ("dtype", "mode", "device")  # what is told by its value alone
 
 
@@ -19,8 +20,9 @@ def heading(group: Group) -> str:
     return ", ".join(_told(key, [value]) for key, value in group.values.items())
 
 
-def _told(key: str, values: Iterable[int | str]) -> str:
-    text = listed(f"{value:,}" if isinstance(value, int) else value for value in values)
+def _told(key: str, values: Iterable[Value]) -> str:
+    shown = [f"{value:,}" if type(value) is int else typed_as(value) for value in values]
+    text = listed(shown) if len(shown) <= MOST_VALUES else f"{shown[0]} to {shown[-1]} ({len(shown):,} values)"
     return text if key in PLAIN else f"{key} {text}"
 
 

@@ -33,7 +33,7 @@ def row_notes(report: Report) -> list[str]:
 def case_notes(report: Report, label: str) -> list[str]:
     """Everything that a reader of this row should know: how it was asked, why it has no number, how far to trust it."""
     case, comparison = report.plan.case(label), report.comparison(label)
-    told = [note for note in report.plan.notes if note.label == label]
+    told = report.plan.notes_of(label)
     notes = [note.text for note in told if note.kind is not NoteKind.GENERAL]
     notes += _asked(report.plan, case)
     notes += _counted(report, label)

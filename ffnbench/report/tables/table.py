@@ -64,7 +64,7 @@ class TextTable:
     """A table, the lines above it, the few below it that answer, the details that -v shows, and tables before it."""
 
     columns: tuple[Column, ...]
-    rows: tuple[tuple[Cell, ...], ...]
+    rows: Sequence[tuple[Cell, ...]]
     header: tuple[str, ...] = ()
     summary: tuple[str, ...] = ()
     details: tuple[str, ...] = ()
@@ -80,6 +80,25 @@ class TextTable:
 Field = tuple[Column, Callable[[Any], Cell]]  # a column, and its cell of a row
 
 
+class _Rows(Sequence[tuple[Cell, ...]]):
+    """Rows whose cells are made when they are looked at: of a long table a terminal shows the beginning alone."""
+
+    def __init__(self, fields: Sequence[Field], rows: Iterable[Any]) -> None:
+        self._cells, self._rows = [cell for _, cell in fields], list(rows)
+        self._made: dict[int, tuple[Cell, ...]] = {}
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def __getitem__(self, place: Any) -> Any:
+        if isinstance(place, slice):
+            return tuple(map(self.__getitem__, range(len(self))[place]))
+        if place not in self._made:
+            row = self._rows[place]
+            self._made[place] = tuple(cell(row) for cell in self._cells)
+        return self._made[place]
+
+
 def table_of_fields(
     fields: Sequence[Field],
     rows: Iterable[Any],
@@ -91,7 +110,7 @@ def table_of_fields(
     """The table of these columns, one row each."""
     return TextTable(
         columns=tuple(column for column, _ in fields),
-        rows=tuple(tuple(cell(row) for _, cell in fields) for row in rows),
+        rows=_Rows(fields, rows),
         header=tuple(header),
         summary=tuple(summary),
         details=tuple(details),

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import html
 import textwrap
+from collections.abc import Sequence
 from dataclasses import replace
 
 from rich import box
@@ -20,6 +21,7 @@ from ffnbench.streams import visible
 
 GAP = 2
 PROSE = 16  # the narrowest that wrapped text stays readable
+MOST_ROWS = 200  # that are shown at once
 LINE = box.Box(
     "    \n    \n ── \n    \n    \n    \n    \n    \n", ascii=True
 )  # streams.py has another sign where need be
@@ -45,6 +47,7 @@ def renderable(table: TextTable, width: int, *, verbose: bool = False) -> Render
         for each in (*table.above, replace(table, above=())):
             below += [renderable(each, width, verbose=verbose), *[Text()] * (verbose or not each.extra)]
         return Group(*below[:-1])
+    table = _beginning(table)
     parts: list[RenderableType] = [_paragraph(line, width) for line in table.header]
     blocks = _blocks(table, width) if verbose else [] if table.extra else [_fitting(table, width)]
     for block in blocks if table.rows else []:
@@ -54,6 +57,16 @@ def renderable(table: TextTable, width: int, *, verbose: bool = False) -> Render
         parts += [Text()] * bool(lines and parts)
         parts += [_paragraph(line, width, indent="  ") for line in lines]
     return Group(*parts)
+
+
+def _beginning(table: TextTable) -> TextTable:
+    """As many of its groups as somebody reads, and how many there are."""
+    if len(table.rows) <= MOST_ROWS:
+        return table
+    starts = [start for start, _ in table.headings if start <= MOST_ROWS] or [MOST_ROWS]
+    told = f"the first {starts[-1]} of {len(table.rows):,} rows: -o FILE.csv or -f csv has them all"
+    return replace(table, rows=table.rows[: starts[-1]], headings=table.headings[: len(starts) - 1],
+                   summary=(told, *table.summary))  # fmt: skip
 
 
 def _paragraph(line: str, width: int, indent: str = "") -> Text:
@@ -113,20 +126,27 @@ def _in_groups(table: TextTable, indices: list[int], width: int) -> list[Rendera
     if not table.headings:
         return [_rich_table(table, indices, width)]
     ends = [*(place for place, _ in table.headings[1:]), len(table.rows)]
-    parts: list[RenderableType] = [_rich_table(table, indices, width, range(0))]
+    takes = [natural_width(table, 0), *(_least_width(table, i) for i in indices[1:])]
+    parts: list[RenderableType] = [_rich_table(table, indices, width, range(0), takes)]
     for (start, heading), end in zip(table.headings, ends, strict=True):
-        parts += [Text(visible(heading), style="bold"), _rich_table(table, indices, width, range(start, end)), Text()]
+        of_group = _rich_table(table, indices, width, range(start, end), takes)
+        parts += [Text(visible(heading), style="bold"), of_group, Text()]
     return parts[:-1]
 
 
-def _rich_table(table: TextTable, indices: list[int], width: int, part: range | None = None) -> RichTable:
-    """All rows below the titles of the columns; of a part of several, the titles alone or its rows alone."""
+def _rich_table(
+    table: TextTable, indices: list[int], width: int, part: range | None = None, takes: Sequence[int] = ()
+) -> RichTable:
+    """All rows below the titles of the columns; of a part of several, the titles alone or its rows alone, in columns
+    that take so much.
+    """
     # one cell of padding and one of the box's divider make the gap
     rich = RichTable(
         box=LINE, pad_edge=False, padding=(0, GAP - 1, 0, 0), show_edge=False, header_style="bold",
         show_header=part is None or not part,
     )  # fmt: skip
-    others = sum(_least_width(table, i) + GAP for i in indices[1:])
+    takes = takes or (0, *(_least_width(table, i) for i in indices[1:]))
+    others = sum(takes[1:]) + GAP * len(takes[1:])
     for place, index in enumerate(indices):
         column = table.columns[index]
         # only a label can be longer than the terminal: it is folded over lines, a number never
@@ -137,7 +157,7 @@ def _rich_table(table: TextTable, indices: list[int], width: int, part: range | 
             no_wrap=place > 0 and not column.flexible,
             overflow="fold",
             max_width=limit,
-            min_width=_least_width(table, index) if place else None if part is None else natural_width(table, index),
+            min_width=takes[place] or None,
         )
     for row in table.rows if part is None else table.rows[part.start : part.stop]:
         rich.add_row(*(Text(row[i].text, style=row[i].style) for i in indices))

@@ -15,6 +15,7 @@ from ffnbench.ffn.dtypes import DTYPES
 from ffnbench.models.model import LayerGroup, ModelSpec, Sight, WholeModel, crosses, whole_model
 from ffnbench.models.presets import model_of
 from ffnbench.planning.block import attention_of, parse_lengths, refuse_sizes, uncounted, with_named_model
+from ffnbench.planning.lists import refuse_lists
 from ffnbench.report.formats import View, view_of
 from ffnbench.report.records import Record
 from ffnbench.report.tables.block import overtaking_text
@@ -47,6 +48,7 @@ def whole_model_view(request: BlockRequest) -> View:
     if request.preset is None:
         raise FfnbenchError("--whole-model needs a model", "for example --preset llama3-8b")
     refuse_sizes(request)
+    refuse_lists(request, "dtype", "mode", "threads", "batch")
     model, lengths = model_of(request.preset), parse_lengths(request.seq_len)
     if len(lengths) > 1:
         raise FfnbenchError("a whole model is counted at one length", "give one --seq-len")

@@ -1,0 +1,223 @@
+"""The axes of a sweep and its cells: every flag and every key with several values is an axis, and each point of them is
+a cell, with all variants. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Set
+from dataclasses import dataclass, replace
+from enum import Enum
+from functools import partial
+from itertools import product
+from math import prod
+from typing import Any, Generic, TypeVar
+
+from ffnbench.errors import FfnbenchError
+from ffnbench.ffn.dtypes import DTYPES
+from ffnbench.ffn.moe import Dispatch, Routing, Scores
+from ffnbench.ffn.spec import Gate, Init, Scalar, read_positive
+from ffnbench.ffn.width_rules import RULES
+from ffnbench.models.model import ModelSpec
+from ffnbench.names import choose
+from ffnbench.plan import SWEPT, Backend, Cache, CompileMode, MatmulPrecision, Point, Time, Value
+from ffnbench.planning.keys import Of, keys_of
+from ffnbench.planning.lists import MOST_CELLS, is_range, several, too_many, written_out
+from ffnbench.planning.variant_text import Variant, is_variant, parse_scalar, parse_variant
+from ffnbench.planning.workload import device_of, mode_of
+from ffnbench.request import EXAMPLES, AnyRequest, spelling
+from ffnbench.units import read_number
+
+R = TypeVar("R", bound=AnyRequest)
+Reader = Callable[[Any], Value]
+
+
+def _of(kind: type[Enum], name: str) -> Reader:
+    return lambda value: str(choose(kind, name, value).value)
+
+
+# what may be a list, by field; a value as it stands in a point
+READ: Mapping[str, Reader] = {
+    **{key: partial(read_positive, key) for key in ("d_model", "d_ff", "threads", "batch", "seq_len", "elements")},
+    **dict.fromkeys(("ratio", "dropout"), read_number),
+    "dtype": lambda text: DTYPES.canonical(str(text)),
+    "mode": lambda text: mode_of(text).value,
+    "device": lambda text: device_of(str(text)),
+    "rule": lambda text: RULES.get(str(text)).name,
+    **{
+        key: _of(kind, key)
+        for key, kind in {
+            "time": Time, "cache": Cache, "init": Init, "matmul_precision": MatmulPrecision, "routing": Routing,
+            "backend": Backend, "compile": CompileMode, "gate": Gate, "scores": Scores, "experts": Dispatch,
+        }.items()
+    },
+}  # fmt: skip
+OF_FLAGS = (*SWEPT, *(key for key in EXAMPLES if key not in (*SWEPT, "elements")))
+SINGLE = keys_of(Of.PROCESS, Of.OWN_CODE)  # keys that are no axis; those of a constructor of the user's may be
+WORDS = ("true", "false", "yes", "no", "none")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CellAsked(Generic[R]):
+    """One point: a value of each axis, those that are flags, and the texts of those that are keys of variants."""
+
+    point: Point
+    flags: Mapping[str, Any]
+    keys: Mapping[str, str]
+    whole: R
+
+    @property
+    def request(self) -> R:
+        """The request with one value of each list."""
+        return replace(self.whole, **self.flags)
+
+
+@dataclass(frozen=True, slots=True)
+class Axes(Generic[R]):
+    """The axes of a sweep, in their order: values of flags, and texts of keys with the values that they are."""
+
+    request: R
+    values: Mapping[str, tuple[Value, ...]]
+    keys: Mapping[str, tuple[str, ...]]
+
+    @property
+    def flags(self) -> Set[str]:
+        """Those that are flags."""
+        return self.values.keys() - self.keys.keys()
+
+    def cells(self) -> Iterator[CellAsked[R]]:
+        """Every point, the last axis changing first; one point where there is no axis."""
+        flags = self.flags
+        texts = {name: dict(zip(self.values[name], self.keys[name], strict=True)) for name in self.keys}
+        for chosen in product(*self.values.values()):
+            point = tuple(zip(self.values, chosen, strict=True))
+            keys = {name: texts[name][value] for name, value in point if name in texts}
+            yield CellAsked(
+                point=point, flags={name: value for name, value in point if name in flags}, keys=keys,
+                whole=self.request,
+            )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """Variants as they were typed, each as its text without the keys that have lists, and these keys in their order;
+    `axes` are the texts of the values of each such key.
+    """
+
+    variants: tuple[tuple[str, tuple[str, ...]], ...]
+    axes: Mapping[str, tuple[str, ...]]
+    models: Mapping[str, ModelSpec]
+
+    def texts(self, keys: Mapping[str, str], *, named: bool = False) -> list[str]:
+        """The variants at one value of each key, as they would be typed; `named`: by the labels they have without."""
+        return [
+            f"{text}=" * (named and bool(own) and "=" not in text) + "@".join([text, *(f"{k}={keys[k]}" for k in own)])
+            for text, own in self.variants
+        ]
+
+    def plain(self, identify: Callable[[Variant], Variant]) -> list[Variant]:
+        """The variants without the keys that have lists; what has none is all that it is, and is identified."""
+        parsed = (parse_variant(text, self.models) for text, _ in self.variants)
+        return [variant if own else identify(variant) for variant, (_, own) in zip(parsed, self.variants, strict=True)]
+
+    def at(
+        self, keys: Mapping[str, str], plain: list[Variant], identify: Callable[[Variant], Variant]
+    ) -> list[Variant]:
+        """The variants at one value of each key, by the labels that they have without."""
+        return [
+            identify(replace(parse_variant(text, self.models), label=one.label, also=one.also)) if own else one
+            for text, one, (_, own) in zip(self.texts(keys), plain, self.variants, strict=True)
+        ]
+
+
+def listed_variants(text: str, models: Mapping[str, ModelSpec] | None = None) -> Listed:
+    """Cut a comma separated list of variants whose keys may have lists: a part that is no variant, but a value of the
+    key before it, goes on with that. Raises FfnbenchError where two lists of one key differ.
+    """
+    axes: dict[str, tuple[str, ...]] = {}
+    found = []
+    for part in _parts(text, models or {}):
+        head, *pairs = part.split("@")
+        kept, own = [head], []
+        for pair in pairs:
+            name, _, value = pair.partition("=")
+            name = name.strip().replace("-", "_")
+            if name in SINGLE or not ("," in value or is_range(value)):
+                kept.append(pair)
+                continue
+            typed = [one.strip() for one in value.split(",")]
+            texts = tuple(dict.fromkeys(written_out(f"@{name}=", typed)))
+            if axes.setdefault(name, texts) != texts:
+                raise FfnbenchError(
+                    f"two variants have different lists of {name}: an axis has one",
+                    f"give both the same: @{name}={','.join(dict.fromkeys((*axes[name], *texts)))[:60]}"
+                    if len(axes[name]) + len(texts) <= 12 else f"give both the same list of @{name}",
+                )  # fmt: skip
+            own.append(name)
+        found.append(("@".join(kept), tuple(own)))
+    if not found:
+        raise FfnbenchError("no variant given", "for example --variants relu,gelu,swiglu")
+    return Listed(tuple(found), axes, models or {})
+
+
+def _parts(text: str, models: Mapping[str, ModelSpec]) -> list[str]:
+    found: list[str] = []
+    for part in (part.strip() for part in text.split(",") if part.strip()):
+        key = found[-1].rpartition("@")[2].partition("=")[0].strip().replace("-", "_") if found else ""
+        head = part.partition("@")[0].strip()
+        if found and "@" in found[-1] and key not in SINGLE and head not in models and _goes_on(key, head):
+            found[-1] += f",{part}"
+        else:
+            found.append(part)
+    return found
+
+
+def _goes_on(key: str, text: str) -> bool:
+    """Whether a part is one more value of a key. No name of a variant begins with a digit."""
+    if text[:1].isdigit():
+        return ":" not in text and "=" not in text
+    if is_variant(text):
+        return False
+    try:
+        return text.lower() in WORDS or isinstance(READ[key](text), str)
+    except (FfnbenchError, KeyError):
+        return False
+
+
+def axes_of(request: R, flags: Iterable[str] = OF_FLAGS, keys: Mapping[str, tuple[str, ...]] | None = None) -> Axes[R]:
+    """The axes of a request, beside those of keys. Raises FfnbenchError for more cells than a sweep has, before the
+    first is made.
+    """
+    given = {name: value for name in flags if (value := getattr(request, name, None)) is not None}
+    lists: dict[str, tuple[Value, ...]] = {name: several(name, value, READ[name]) for name, value in given.items()}
+    alone: dict[str, Any] = {name: values[0] for name, values in lists.items() if len(values) == 1}
+    found = {name: values for name, values in lists.items() if name not in alone}
+    texts = {}
+    for name, of in (keys or {}).items():
+        if name in found:
+            raise FfnbenchError(
+                f"{spelling(name)} has a list, and so has @{name}: they are one axis", f"leave the list of @{name} out"
+            )
+        read = {_value(name, text): text for text in of}
+        found[name], texts[name] = tuple(read), tuple(read.values())
+    found = {name: found[name] for name in sorted(found, key=_place_in(request))}
+    if (count := prod(map(len, found.values()))) > MOST_CELLS:
+        raise too_many(count, " x ".join(f"{len(values):,} of {name}" for name, values in found.items()))
+    return Axes(replace(request, **alone), found, texts)
+
+
+def _value(name: str, text: str) -> Value:
+    """A value of a key as it stands in a point."""
+    scalar: Scalar = parse_scalar(text)
+    found = READ[name](text) if name in READ else scalar
+    return "none" if found is None else found
+
+
+def _place_in(request: AnyRequest) -> Callable[[str], int]:
+    """Axes stand in the order in which they were typed; where that is not known in that of OF_FLAGS, keys behind."""
+    typed = getattr(request, "typed", ())
+    first = typed.index("variants") if "variants" in typed else len(typed)
+
+    def place(name: str) -> int:
+        return typed.index(name) if name in typed else first
+
+    return place

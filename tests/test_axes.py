@@ -1,0 +1,252 @@
+"""Axes: how lists and ranges are read, which cells they make, and what is refused; by itertools and by hand."""
+
+from __future__ import annotations
+
+import csv
+import io
+import random
+from dataclasses import replace
+from itertools import product
+
+import numpy
+import pytest
+from conftest import FakeLaunch, KnownProber
+
+import ffnbench
+from ffnbench import api
+from ffnbench.plan import Plan
+from ffnbench.planning.activations import plan_timing
+from ffnbench.planning.block import lengths_of, plan_block
+from ffnbench.planning.compare import plan_compare
+from ffnbench.planning.lists import several
+from ffnbench.report.files.store import load, report_text
+from ffnbench.report.tables.block import block_tables
+from ffnbench.report.tables.block_records import block_records
+from ffnbench.report.tables.text import plain
+from ffnbench.request import BlockRequest, CompareRequest, TimingRequest, command_line
+from ffnbench.result import Against, Judged
+from ffnbench.run.what_fits import memory_needed, too_large
+
+
+def planned(variants: str, **options: object) -> Plan:
+    return plan_compare(CompareRequest(variants=variants, **options), KnownProber(1.0))
+
+
+def points(plan: Plan) -> list[dict]:
+    return [dict(group.values) for group in plan.groups]
+
+
+@pytest.mark.parametrize(
+    ("text", "values"),
+    [
+        ("1..4096", [2**n for n in range(13)]),
+        ("3..20", [3, 6, 12, 20]),
+        ("1..1", [1]),
+        ("2688..2752/8", list(range(2688, 2753, 8))),
+        ("1..10/4", [1, 5, 9]),
+        ("1,16..128", [1, 16, 32, 64, 128]),
+        ("1Ki..4Ki,1024, 5", [1024, 2048, 4096, 5]),
+        ("2..3/0.25", [2, 2.25, 2.5, 2.75, 3]),
+        ("0..0.2/0.1", [0, 0.1, 0.2]),
+        ("0.5..2", [0.5, 1, 2]),
+    ],
+)
+def test_ranges(text: str, values: list[float]) -> None:
+    reads = {"Ki": lambda part: 1024 * int(part[:-2])}
+    assert list(several("ratio", text, lambda part: reads.get(part[-2:], float)(part))) == values
+
+
+def test_cells_are_the_product_of_the_axes() -> None:
+    plan = planned("relu,swiglu@d_ff=80..96/8", seq_len="1..8", dtype="float32,bf16")
+    combinations = list(product(("float32", "bfloat16"), (1, 2, 4, 8), (80, 88, 96)))
+    assert points(plan) == [dict(zip(("dtype", "seq_len", "d_ff"), one, strict=True)) for one in combinations]
+    for group, (dtype, tokens, width) in zip(plan.groups, combinations, strict=True):
+        relu, swiglu = group.cases
+        assert [plan.name_of(case.label) for case in group.cases] == ["relu", "swiglu"]
+        assert swiglu.label == f"swiglu@dtype={dtype}@seq_len={tokens}@d_ff={width}"
+        assert {(case.workload.dtype, case.workload.seq_len) for case in group.cases} == {(dtype, tokens)}
+        assert (swiglu.ffn.d_ff, relu.ffn.d_ff, swiglu.variant) == (width, 3072, f"swiglu@d_ff={width}")
+        assert group.reference == relu.label == swiglu.against
+
+
+def test_each_flag_and_each_key_is_an_axis() -> None:
+    flags = {"batch": (1, 8), "d_ff": (64, 128), "ratio": (2, 3.5), "mode": ("forward", "train"), "threads": (1, 2),
+             "cache": ("hot", "cold"), "matmul_precision": ("highest", "high"), "device": ("cpu", "cuda"),
+             "dropout": (0, 0.5), "time": ("wall", "device")}  # fmt: skip
+    for name, values in flags.items():
+        text = ",".join(map(str, values))
+        more = {} if name == "device" else {"device": "cuda" if name == "time" else "cpu"}
+        assert points(planned("relu,swiglu", d_model=64, **{name: text}, **more)) == [{name: one} for one in values]
+    keys = {"d_ff": (64, 128), "seq_len": (1, 2), "bias": (True, False), "moe": ("4x2", "8x2"),
+            "rule": ("llama", "classic"), "init": ("torch", "normal"), "beta": (0.5, 2), "limit": ("none", 7),
+            "compile": ("default", "max-autotune"), "gate": ("inner", "output")}  # fmt: skip
+    for name, values in keys.items():
+        typed = ",".join(str(one).lower() for one in values)
+        plan = planned(f"relu,a=swiglu@{name}={typed},gelu", d_model=64, device="cpu", match="none")
+        assert points(plan) == [{name: one} for one in values]
+        assert [plan.name_of(case.label) for case in plan.groups[1].cases] == ["relu", "a", "gelu"]
+
+
+def test_a_part_that_is_no_variant_goes_on_with_the_list() -> None:
+    own = planned("mypkg.mlp:Own@hidden=3,5,relu,pkg.mlp:F@source=../a..b", d_model=64)  # a constructor's; a path
+    assert [group.cases[0].ffn.arguments for group in own.groups] == [(("hidden", 3),), (("hidden", 5),)]
+    assert [group.cases[2].arm.source for group in own.groups] == ["../a..b"] * 2
+    plan = planned("relu@dtype=float32,bfloat16,gelu@d_ff=64,swiglu", d_model=64)
+    assert points(plan) == [{"dtype": "float32"}, {"dtype": "bfloat16"}]
+    assert [[case.workload.dtype for case in group.cases] for group in plan.groups] == [
+        ["float32"] * 3, ["bfloat16", "float32", "float32"]
+    ]  # fmt: skip
+    one = planned("swiglu@d_ff=64..128,relu@d_ff=64..128", d_model=64)  # the same list is one axis
+    assert [[case.ffn.d_ff for case in group.cases] for group in one.groups] == [[64, 64], [128, 128]]
+    assert planned("swiglu@d_ff=1024", d_model=64).cases[0].point == ()
+
+
+def test_order_of_typing(in_process, on_machine) -> None:
+    on_machine(FakeLaunch(), KnownProber)
+    for typed, ends in (
+        ("relu --seq-len 1,2 --d-model 64,96", ["@seq_len=1@d_model=64", "@seq_len=1@d_model=96"]),
+        ("relu --d-model 64,96 --seq-len 1,2", ["@d_model=64@seq_len=1", "@d_model=64@seq_len=2"]),
+        ("relu@d_ff=64,96 --seq-len 1,2", ["@d_ff=64@seq_len=1", "@d_ff=64@seq_len=2"]),
+        ("--seq-len 1,2 relu@d_ff=64,96", ["@seq_len=1@d_ff=64", "@seq_len=1@d_ff=96"]),
+    ):
+        _, out, _ = in_process("cost", *typed.split(), "-f", "csv")
+        assert [row["label"] for row in csv.DictReader(io.StringIO(out))][:2] == ["relu" + end for end in ends], typed
+    report = ffnbench.cost("relu", seq_len=[1, 2], d_model=range(64, 129, 32))
+    assert [case.label for case in report.plan.cases][:2] == ["relu@seq_len=1@d_model=64", "relu@seq_len=1@d_model=96"]
+    again = command_line("cost", report.plan.request)
+    assert again.index("--seq-len 1,2") < again.index("--d-model 64..128/32")
+
+
+def test_python_takes_arrays() -> None:
+    report = ffnbench.cost(
+        ["relu"], d_model=numpy.array([64, 96]), ratio=numpy.linspace(2, 3, 2), dtype=("fp32", "bf16")
+    )
+    assert points(report.plan) == [
+        {"d_model": d, "ratio": r, "dtype": t} for d, r, t in product((64, 96), (2.0, 3.0), ("float32", "bfloat16"))
+    ]
+
+
+def test_block_and_activations() -> None:
+    plan = plan_block(BlockRequest(seq_len="8..32", dtype="float32,bf16", d_model="64,128", device="cpu", threads=1))
+    found = [(one.ffn.ffn.d_model, one.ffn.workload.dtype, one.seq_len) for one in lengths_of(plan)]
+    assert found == list(product((64, 128), ("float32", "bfloat16"), (8, 16, 32)))
+    assert all(dict(case.point)["seq_len"] == case.workload.seq_len for case in plan.cases)
+    assert {case.ffn.d_model for case in plan.cases if case.label.startswith("attention@")} == {64, 128}
+    timing = plan_timing(TimingRequest(activations="swish@beta=0.5..2,gelu", elements="1Ki..2Ki", threads="1,2"))
+    seen = [(dict(g.values), [case.variant for case in g.cases]) for g in timing.groups]
+    combinations = product((1024, 2048), (1, 2), (0.5, 1, 2), ("forward", "backward"))
+    keys = ("elements", "threads", "beta", "mode")
+    assert seen == [(dict(zip(keys, one, strict=True)), ["relu", "swish", "gelu"]) for one in combinations]
+
+
+def test_a_sweep_is_saved_with_its_points(tmp_path) -> None:
+    prepared = api.prepare(CompareRequest(variants="relu,swiglu@d_ff=64,96", d_model=64, threads=1, quick=True))
+    report = api.measure(prepared, launch=FakeLaunch())
+    (tmp_path / "run.json").write_text(report_text(report))
+    assert load(tmp_path / "run.json").plan == report.plan
+    assert points(load("results/amd-epyc-2cpu/compare.json").plan) == [{}]  # a file without points
+
+
+def test_blocks_of_a_sweep_are_shown_apart() -> None:
+    request = BlockRequest(d_model=64, dtype="float32,bf16", seq_len="8,16", threads=1, device="cpu", quick=True)
+    report = api.measure(api.prepare(request), launch=FakeLaunch())
+    judged = tuple(Judged(case=case.label, against=Against.ITSELF) for case in report.plan.cases)
+    text = plain(block_tables(replace(report, judged=judged)), 120)
+    headers = [line for line in text.splitlines() if line.startswith("d_model 64,")]
+    assert [line.split(", ")[1] for line in headers] == ["float32", "bfloat16"]
+    assert text.count("measured") == 2
+    rows = [(row["dtype"], row["seq_len"], row["threads"]) for row in block_records(report)]
+    assert rows == [("float32", 8, 1), ("float32", 16, 1), ("bfloat16", 8, 1), ("bfloat16", 16, 1)]
+
+
+# Bad input
+
+BAD = {
+    "cost relu --seq-len 1..": "never ends",
+    "cost relu --seq-len ..8": "has no first value",
+    "cost relu --seq-len 4096..1": "goes down",
+    "compare relu --seq-len 4096..1/8": "goes down",
+    "cost relu --seq-len 1..8/0": "its step is 0",
+    "block --cost-only --batch 0..8": "0 doubled is 0",
+    "cost relu --ratio 0..0.5": "0 doubled is 0",
+    "activations --time --elements 8..": "never ends",
+    "cost relu@d_ff=1..": "never ends",
+    "cost relu@d_ff=8..1,gelu": "goes down",
+    "cost relu --d-model 64..1000000000000/1": "makes 999,999,999,937 cells, and a sweep has at most 100,000",
+}
+
+
+@pytest.mark.parametrize("typed", BAD)
+def test_a_bad_range_and_a_hint_that_works(typed: str, in_process, on_machine) -> None:
+    on_machine(FakeLaunch(), KnownProber)
+    code, out, err = in_process(*typed.split())
+    error, hint = (line for line in err.splitlines() if line.startswith(("error:", "hint:")))
+    assert (code, out) == (2, "")
+    assert BAD[typed] in error
+    if typed.startswith("cost") and "cells" not in error:
+        better, wrong = hint.rpartition(": ")[2], error.removeprefix("error: ").partition(" ")
+        begin = typed.partition(" --")[0] if better.startswith("--") else typed.partition("@")[0]
+        assert wrong[0] in (better.split()[0], better.split("=")[0], error.split()[1])
+        code, _, err = in_process(*(f"{begin} {better}" if better.startswith("--") else f"{begin}{better}").split())
+        assert code == 0, err
+
+
+@pytest.mark.parametrize(
+    ("typed", "error", "hint"),
+    [
+        ("cost relu --seq-len 1..4096/1 --d-model 64..6400/64", "4,096 of seq_len x 100 of d_model makes 409,600 cells",
+         "without a step a range doubles"),
+        ("cost relu --seq-len ,", "has an empty value", "--seq-len 1,128"),
+        ("cost relu@d_ff= gelu", "cannot read '@d_ff='", "@KEY=VALUE"),
+        ("cost relu --dtype float32..float64", "no range of numbers", "words stand in a list"),
+        ("cost relu@d_ff=64,96 gelu@d_ff=64,128", "different lists of d_ff", "@d_ff=64,96,128"),
+        ("cost relu@seq_len=1,2 --seq-len 1,4", "they are one axis", "leave the list of @seq_len out"),
+        ("cost swiglu@d_ff=1024,swiglv", "unknown variant 'swiglv'", "did you mean 'swiglu'"),
+        ("cost relu@dtype=float32,bflot16", "unknown variant 'bflot16'", "list variants"),
+        ("block relu,gelu@d_ff=64,96 --cost-only", "a block has one FFN", "compare"),
+    ],
+)  # fmt: skip
+def test_bad_axes(typed: str, error: str, hint: str, in_process, on_machine) -> None:
+    on_machine(FakeLaunch(), KnownProber)
+    code, out, err = in_process(*typed.split())
+    lines = [line for line in err.splitlines() if line.startswith(("error:", "hint:"))]
+    assert (code, out, len(lines)) == (2, "", 2)
+    assert error in lines[0]
+    assert hint in lines[1]
+
+
+# Many cells
+
+
+@pytest.mark.parametrize("batches", [4, pytest.param(100, marks=pytest.mark.slow)])
+def test_counts_of_many_cells(batches: int, tmp_path, in_process, on_machine) -> None:
+    """By hand for cells drawn at random: 2 d d_ff parameters and 3 d d_ff, 4 bytes each, 2 FLOPs a parameter."""
+    on_machine(FakeLaunch(), KnownProber)
+    path, axes = tmp_path / "cost.csv", ("--d-model", "64..6400/64", "--batch", f"1..{batches}/1", "--seq-len", "16")
+    code, out, _ = in_process("cost", "relu", "swiglu", *axes, "-o", path)
+    assert code == 0
+    assert f"the first 200 of {200 * batches:,} rows: -o FILE.csv or -f csv has them all" in " ".join(out.split())
+    assert out.count("relu") == 100
+    rows = {row["label"]: row for row in csv.DictReader(path.read_text().splitlines())}
+    assert len(rows) == 2 * 100 * batches
+    for _ in range(50):
+        d, n = random.Random(_).choice(range(64, 6401, 64)), random.Random(_).randint(1, batches)
+        relu, swiglu = (rows[f"{name}@d_model={d}@batch={n}"] for name in ("relu", "swiglu"))
+        width = 8 * round(8 * d / 3 / 8)  # three matrices for two of 4 d, in multiples of 8
+        for row, matrices, d_ff in ((relu, 2, 4 * d), (swiglu, 3, width)):
+            count = matrices * d * d_ff
+            assert (int(row["d_ff"]), int(row["params"]), int(row["weight_bytes"])) == (d_ff, count, 4 * count)
+            assert int(row["flops_forward"]) == 2 * count
+        assert int(swiglu["peak_bytes"]) == 3 * 16 * n * width * 4  # gate, up and their product
+        assert int(relu["batch"]) == n
+
+
+def test_what_a_sweep_takes_and_what_does_not_fit() -> None:
+    plan = planned("relu,swiglu", d_model="64,128,4096", device="cpu", seq_len=16)
+    assert (len(plan.groups), plan.protocol.budget_s) == (3, 3 * 2 * 5.0)
+    small, large = (memory_needed(plan.groups[place].cases) for place in (0, 2))
+    assert too_large(plan, large) == []
+    assert {one.case for one in too_large(plan, small)} > {case.label for case in plan.groups[2].cases}
+    one = too_large(plan, large - 1)
+    assert [failure.case for failure in one] == ["swiglu@d_model=4096"]
+    assert one[0].kind.value == "oom"
