@@ -34,7 +34,6 @@ models
 bench relu gelu
 flops relu
 plot relu
-plot run.json
 show run.json
 run.json
 config.json
@@ -67,9 +66,9 @@ block linear.json --heads 4 --head-dim 16
 block swiglu --backend packed
 block --backend eager,packed
 ab mlp.py:Mine,relu HEAD
+ab mlp.py:Mine HEAD --d-model 64,128
 check run.json --tolerance 0.1%
 plot-activations foo
-block --batch 1,2
 """.strip().splitlines()
 
 

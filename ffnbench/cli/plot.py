@@ -12,7 +12,7 @@ DEFAULT_PICTURE = "plot.png"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Axes:
+class PlotAxes:
     """What is drawn over what."""
 
     run: str = flag("", "A .json that `compare` wrote with -o.", ARGUMENTS, place="RUN")
@@ -30,7 +30,7 @@ class Axes:
     "ffnbench plot run.json --y gflops --facet dtype",
     docs="docs/sweeps.md#curves",
 )
-def plot(asked: Axes, output: Plotted) -> int:
+def plot(asked: PlotAxes, output: Plotted) -> int:
     """Draw any column of a saved run over any axis, with a ring around what no other variant beats."""
     from ffnbench import api
     from ffnbench.report.formats import PICTURES
