@@ -170,9 +170,7 @@ def drawn_of(report: Report, x: str = "", y: str = "", facet: str = "") -> Drawn
     found = Drawn(report, x, y, facet)
     for name in (x, y):
         if not any(value_at(group, record, name) is not None for group, _, record in found.rows):
-            raise FfnbenchError(
-                f"no row of this run has a {name}", "columns are those of the CSV: -f csv of ffnbench report shows them"
-            )
+            raise FfnbenchError(f"no row of this run has a {name}", "report RUN.json -f csv shows all columns")
     if not all(_is_number(record.get(y)) for _, _, record in found.rows if record.get(y) is not None):
         raise FfnbenchError(f"{y} is no number", "for example --y latency, ratio, params, peak or gflops")
     return found
