@@ -19,7 +19,7 @@ from ffnbench.ffn.spec import Gate, Init, Scalar, read_positive
 from ffnbench.ffn.width_rules import RULES
 from ffnbench.models.model import ModelSpec
 from ffnbench.names import choose
-from ffnbench.plan import SWEPT, Backend, Cache, CompileMode, MatmulPrecision, Point, Time, Value
+from ffnbench.plan import SWEPT, Cache, CompileMode, MatmulPrecision, Point, Time, Value
 from ffnbench.planning.keys import Of, keys_of
 from ffnbench.planning.lists import MOST_CELLS, is_range, several, too_many, written_out
 from ffnbench.planning.variant_text import Variant, is_variant, parse_scalar, parse_variant
@@ -47,12 +47,12 @@ READ: Mapping[str, Reader] = {
         key: _of(kind, key)
         for key, kind in {
             "time": Time, "cache": Cache, "init": Init, "matmul_precision": MatmulPrecision, "routing": Routing,
-            "backend": Backend, "compile": CompileMode, "gate": Gate, "scores": Scores, "experts": Dispatch,
+            "compile": CompileMode, "gate": Gate, "scores": Scores, "experts": Dispatch,
         }.items()
     },
 }  # fmt: skip
 OF_FLAGS = (*SWEPT, *(key for key in EXAMPLES if key not in (*SWEPT, "elements")))
-SINGLE = keys_of(Of.PROCESS, Of.OWN_CODE)  # keys that are no axis; those of a constructor of the user's may be
+SINGLE = {*keys_of(Of.PROCESS, Of.OWN_CODE), "backend"}  # no axis: backends are rows of one cell, by --backend
 WORDS = ("true", "false", "yes", "no", "none")
 
 
