@@ -27,7 +27,7 @@ from ffnbench.gate.baseline import (
     policy_for,
     policy_of_sides,
     refuse_another_machine,
-    refuse_another_reference,
+    refuse_another_plan,
     unpredicted,
 )
 from ffnbench.gate.checkouts import placed, prober_within
@@ -68,7 +68,9 @@ def check(request: CheckRequest, sink: NullSink = NULL_SINK) -> Checked:
     policy = policy_for(before, request)
     looks = _look_again(before, policy, request, sink, own)
     exact = exact_findings(before, looks.now, policy)
-    return _decided((*exact, *looks.findings), before, looks, sink, against=request.baseline)
+    return _decided(
+        (*exact, *looks.findings), before, looks, sink, against=request.baseline, saved=request.current or ""
+    )
 
 
 def ab(request: SidesRequest, sink: NullSink = NULL_SINK) -> Checked:
@@ -134,7 +136,7 @@ def _saved(path: str) -> ShownReport:
 
 def _look_at_saved(before: ShownReport, now: ShownReport, policy: Policy, request: CheckRequest) -> Look:
     """A run that was saved: nothing is measured."""
-    refuse_another_reference(str(request.current), before, now)
+    refuse_another_plan(request, before.plan, now.plan)
     if not is_timed(before) or request.exact_only:
         return Look(findings=(), now=now)
     runs = ((request.baseline, before), (str(request.current), now))
