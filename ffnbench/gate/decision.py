@@ -403,7 +403,7 @@ def output_finding(label: str, agreement: Agreement, *, allowed: bool) -> Findin
     errors = {"": agreement.error, " in float64": agreement.exact_error}
     limits = {"": agreement.tolerance, " in float64": min(agreement.tolerance, EXACT_WITHIN)}
     apart = [f"{error:.1e}{how}" for how, error in errors.items() if error is not None and error > limits[how]]
-    differs = f"head's output differs from base's by {' and '.join(apart)}"
+    differs = f"head's output differs from base's by {apart[0] if apart else ''}{', in float64 too' * (len(apart) > 1)}"
     if agreement.error is None:
         apart, differs = [""], "head's output is not finite, or has another shape than base's"
     own = f"; its weights are not base's: {agreement.apart}" if agreement.apart else ""

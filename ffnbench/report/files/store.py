@@ -1,11 +1,9 @@
-"""Saved reports: as text, with a seal, and read again with a check."""
+"""Saved reports: as text, and read again with a check."""
 
 from __future__ import annotations
 
-import hashlib
 import json
 import shlex
-from dataclasses import replace
 from pathlib import Path
 
 from ffnbench import jsonable
@@ -17,7 +15,7 @@ from ffnbench.result import SCHEMA, Report
 
 def report_text(report: Report) -> str:
     """Strict JSON with one line for each element of each list, so that two runs can be compared by diff."""
-    data = jsonable.encode(report) | {"seal": seal(report)}
+    data = jsonable.encode(report)
     parts = []
     for key, value in sorted(data.items(), key=lambda item: isinstance(item[1], list)):  # the samples stand last
         if isinstance(value, list) and value:
@@ -31,22 +29,14 @@ def report_text(report: Report) -> str:
 A_RUN = "one is written by `ffnbench compare -o run.json`"
 
 
-def seal(report: Report) -> str:
-    """A digest of the cases and their costs: what was asked, and what it came to."""
-    sealed = jsonable.encode([report.plan.cases, report.costs])
-    return hashlib.sha256(json.dumps(sealed, sort_keys=True).encode()).hexdigest()[:16]
-
-
 def load(path: str | Path) -> Report:
-    """A saved JSON report; raises FfnbenchError for what is not one, or is of another schema or a newer method.
-
-    A report whose file was edited has no seal.
-    """
+    """A saved JSON report; raises FfnbenchError for what is not one, or is of another schema or a newer method."""
     from ffnbench.report.files.coherent import refuse_incoherent
     from ffnbench.report.files.journal import is_journal, read_journal
 
     try:
-        content = content_of(path)
+        of_folder = f"name its files: {shlex.quote(str(path))}/*.json"
+        content = content_of(path, *[of_folder] * Path(path).is_dir())
         if is_journal(content):
             report = read_journal(content, str(path))
             refuse_incoherent(report)
@@ -63,6 +53,7 @@ def load(path: str | Path) -> Report:
         if schema != SCHEMA:
             problem = f"{str(path)!r} has schema {schema}, this ffnbench reads schema {SCHEMA}"
             raise FfnbenchError(problem, "measure again with this version")
+        data.pop("seal", None)  # of cases and costs, in older files
         for run in (data, *(data.get("repeats") or ())):
             protocol = (run.get("plan") or run)["protocol"]
             method = protocol["method"]
@@ -78,7 +69,7 @@ def load(path: str | Path) -> Report:
                 sample.pop("placement", None)
         report = jsonable.decode(Report, data)
         refuse_incoherent(report)
-        return report if report.seal == seal(report) else replace(report, seal="")
+        return report
     except (ValueError, KeyError, TypeError, AttributeError) as problem:
         hint = 'take that run out of "repeats"' if "repeats[" in str(problem) else "was it cut off? measure again"
         if not content.lstrip().startswith(b"{"):  # a CSV, a table

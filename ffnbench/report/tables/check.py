@@ -138,13 +138,18 @@ def findings_table(checked: Checked) -> TextTable:
     def limit(f: Finding) -> Cell:
         if f.metric in TIMED:
             return Cell(text=f"{1 + f.tolerance:.4g}")
+        if f.metric == OUTPUT:
+            return Cell(text=_value(f, f.tolerance))
         return Cell(text=f"+{percent(f.tolerance)}" if f.tolerance else UNKNOWN if f.metric == JUDGED else "equal")
 
     fields: list[Field] = [
         (Column(title="case", left=True), lambda f: Cell(text=f.case)),
         (Column(title="metric", left=True), lambda f: Cell(text=f.metric)),
         (Column(title="status", left=True), lambda f: Cell(text=f.status.value, style=STYLES.get(f.status, ""))),
-        (Column(title="change", unit=CERTAIN, takes=OF_RATIO), lambda f: Cell(text=_change(f))),
+        (
+            Column(title="change", unit=CERTAIN * any(f.change for f in findings), takes=OF_RATIO),
+            lambda f: Cell(text=_change(f)),
+        ),
         (Column(title="limit", priority=1), limit),
         (Column(title="before", priority=2, takes=OF_NUMBER), lambda f: Cell(text=_value(f, f.before))),
         (Column(title="now", priority=2, takes=OF_NUMBER), lambda f: Cell(text=_value(f, f.now))),

@@ -115,7 +115,8 @@ class _Beside:
         unit += PER.get(metric, "")
         columns = [Column(title=self._title(metric), left=True), Column(title=self.names[0], unit=unit, priority=2)]
         for name in self.names[1:]:
-            columns += [Column(title=name, unit=unit, priority=2), Column(title="change", unit=CERTAIN, priority=1)]
+            change = Column(title="change", unit=CERTAIN * (metric in TIMED), priority=1)
+            columns += [Column(title=name, unit=unit, priority=2), change]
         made = []
         for label, *changes in zip(self.common, *rows, strict=True):
             if any(c.old or c.new for c in changes):
