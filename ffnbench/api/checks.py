@@ -22,7 +22,7 @@ from ffnbench.api.preparing import (
 from ffnbench.api.saved import load
 from ffnbench.api.world import device_facts, greeting
 from ffnbench.device.environment import auto_device, describe
-from ffnbench.errors import FfnbenchError
+from ffnbench.errors import FfnbenchError, Unfinished
 from ffnbench.gate.baseline import (
     is_timed,
     of_another_method,
@@ -199,7 +199,7 @@ def _base_within(prober: Prober, arm: Arm, variant: Variant, request: SidesReque
             raise
         what = f"{request.base_rev or BASE} has no {variant.target.rpartition(':')[0]}"
         hint = f"`ffnbench cost {shlex.quote(variant.text)}` counts it"
-        raise FfnbenchError(f"{what}: it is new, and there is nothing to compare with", hint) from problem
+        raise Unfinished(f"{what}: it is new, and there is nothing to compare with", hint) from problem
 
 
 def _look_at_sides(

@@ -100,10 +100,10 @@ def refuse_another_plan(request: CheckRequest, before: Plan, now: Plan) -> None:
         told = [
             f"{name} {' '.join(map(str, then[name]))} then, {' '.join(map(str, here[name]))} now" for name in differ
         ]
-        command = f"ffnbench check {shlex.quote(request.baseline)}{' --exact-only' * request.exact_only}"
+        words = f"{shlex.quote(request.baseline)}{' --exact-only' * request.exact_only}"
         raise FfnbenchError(
             f"{request.current!r} is of another plan: {'; '.join(told[:1] if differ[0] == 'command' else told)}",
-            f"`{command}` measures the baseline's own",
+            f"`ffnbench check {words}` measures the baseline's own",
         )
 
 
