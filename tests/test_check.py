@@ -9,12 +9,15 @@ import xml.etree.ElementTree as xml
 from pathlib import Path
 
 import pytest
-from conftest import FakeLaunch
+from conftest import FakeLaunch, KnownProber
 from gate_world import edited, machine, measured, saved, timed
 
 from ffnbench import api
-from ffnbench.errors import FfnbenchError
+from ffnbench.errors import FfnbenchError, Unsupported
+from ffnbench.ffn.cost import Cost
+from ffnbench.ffn.spec import ImportedSpec
 from ffnbench.gate.decision import Finding, Policy, Status, exit_code, parse_tolerances, status_of
+from ffnbench.plan import Workload
 from ffnbench.request import CheckRequest
 
 ALL = ("relu", "gelu", "swiglu", "(control)")
@@ -345,6 +348,23 @@ def test_a_baseline_of_counts_is_updated_without_timing(call, in_process, tmp_pa
     assert not timed(launch)
     assert call(path, "-o", report)[0] == 0
     assert report.read_text().splitlines()[2:] == ["12 exact rows are equal; latency was not compared"]
+
+
+class Uncountable(KnownProber):
+    """What is counted ends its process."""
+
+    def count(self, spec: ImportedSpec, workload: Workload) -> Cost:
+        raise Unsupported(f"{spec.target}: SystemExit: 0")
+
+
+def test_a_row_that_can_not_be_counted_does_not_end_a_check(on_fakes, tmp_path: Path, monkeypatch) -> None:
+    """It has no numbers then and now; one that had some is missing."""
+    monkeypatch.chdir(tmp_path)
+    check = "check b.json --exact-only --trust mypkg.mlp:SwiGLU"
+    for prober, status in ((Uncountable, 0), (KnownProber, 3)):
+        assert on_fakes("cost relu,mypkg.mlp:SwiGLU --d-model 64 -o b.json", prober=prober)[0] == 0
+        code, out, _ = on_fakes(check, prober=Uncountable)
+        assert (code, "SwiGLU params MISSING" in out) == (status, status == 3), out
 
 
 def test_a_gate_neither_cries_wolf_nor_sleeps(call, baseline: Path) -> None:

@@ -198,8 +198,10 @@ def _base_within(prober: Prober, arm: Arm, variant: Variant, request: SidesReque
         if problem.hint not in (NOT_THERE, NO_FILE):
             raise
         what = f"{request.base_rev or BASE} has no {variant.target.rpartition(':')[0]}"
-        hint = f"`ffnbench cost {shlex.quote(variant.text)}` counts it"
-        raise Unfinished(f"{what}: it is new, and there is nothing to compare with", hint) from problem
+        raise Unfinished(
+            f"{what}: it is new, and there is nothing to compare with",
+            f"`ffnbench cost {shlex.quote(variant.text)}` counts it",
+        ) from problem
 
 
 def _look_at_sides(

@@ -163,8 +163,9 @@ def exact_value(report: Report, label: str, metric: Metric) -> float | None:
     """
     if estimate := report.estimate(label, metric.name):
         return estimate.value
-    ended = metric.job and (report.interrupted or report.stopped)
-    return getattr(report.cost(label), metric.name) if metric.closed_form and not ended else None
+    cost = report.cost(label)
+    unknown = cost.failed or (metric.job and (report.interrupted or report.stopped))
+    return getattr(cost, metric.name) if metric.closed_form and not unknown else None
 
 
 def exact_findings(before: Report, now: Report, policy: Policy) -> list[Finding]:
