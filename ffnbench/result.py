@@ -394,7 +394,6 @@ class Report(Run):
     shares: tuple[Share, ...] = field(default=(), metadata=LATER)
     repeats: tuple[Repeat, ...] = field(default=(), repr=False, metadata=LATER)  # later runs, in order
     cut_short: bool = field(default=False, metadata=LATER)  # whether fewer repeats were made than asked for
-    seal: str = ""  # of the cases and their costs, made when the file was written: an edit shows
     schema: int = field(default=SCHEMA, metadata=STATED)
 
     @cached_property

@@ -18,6 +18,7 @@ from typing import Any
 from ffnbench.errors import FfnbenchError
 from ffnbench.names import did_you_mean
 
+NO_FILE = "a path is relative to the current folder"
 NOT_THERE = "is it installed in this environment, or in a folder below this one?"
 
 
@@ -96,7 +97,7 @@ def _file_of(path: str) -> Path:
     """The file that a path names; raises FfnbenchError where there is none."""
     file = Path(path).expanduser().resolve()
     if not file.is_file():
-        raise FfnbenchError(f"there is no file {path!r}", "a path is relative to the current folder")
+        raise FfnbenchError(f"there is no file {path!r}", NO_FILE)
     return file
 
 

@@ -24,6 +24,7 @@ from ffnbench.planning.compare import plan_compare
 from ffnbench.request import CompareRequest
 from ffnbench.result import Agreement
 from ffnbench.run.prober import Prober
+from ffnbench.targets import NOT_THERE
 from ffnbench.worker.agreement import hold, keep
 
 MODULE = """
@@ -174,6 +175,7 @@ def test_a_changed_result_is_a_finding_of_its_own(call, repository: Path, prober
     code, out, _ = call(TARGET, "--base-rev changed", launch=launch, prober=prober)
     assert (code, rows(out), launch.log) == (1, {"output": "REGRESSED"}, [])
     assert "head's output differs from base's by" in out
+    assert ("output REGRESSED - 1.0e-04 - " in out, "[95%]" in out) == (True, False)
     code, out, _ = call(TARGET, "--base-rev changed --allow-mismatch", prober=prober)
     assert (code, rows(out)) == (0, {"latency": "OK", "output": "OK"})
     assert "allowed by --allow-mismatch" in out
@@ -226,6 +228,25 @@ def test_mistakes_are_found_before_measuring(call, repository: Path, arguments: 
     assert (code, out, launch.log) == (2, "", [])
     assert error in err.splitlines()[0]
     assert hint in err.splitlines()[1]
+
+
+class HasNone(KnownProber):
+    """Base is before the module was written."""
+
+    def within(self, arm: Arm) -> KnownProber:
+        return HasNone(1.0, arm) if arm.name == "base" else KnownProber(1.0, arm)
+
+    def origin(self, target: str) -> Path:
+        raise FfnbenchError("base: cannot import 'mypkg.mlp'", NOT_THERE)
+
+
+def test_a_module_that_base_has_not_is_new(call, repository: Path) -> None:
+    code, out, err = call(TARGET, "--base-rev before", prober=HasNone)
+    assert (code, out) == (3, "")
+    assert err.splitlines() == [
+        "error: before has no mypkg.mlp: it is new, and there is nothing to compare with",
+        f"hint: `ffnbench cost {TARGET}` counts it",
+    ]
 
 
 @pytest.mark.slow

@@ -9,12 +9,15 @@ import xml.etree.ElementTree as xml
 from pathlib import Path
 
 import pytest
-from conftest import FakeLaunch
+from conftest import FakeLaunch, KnownProber
 from gate_world import edited, machine, measured, saved, timed
 
 from ffnbench import api
-from ffnbench.errors import FfnbenchError
+from ffnbench.errors import FfnbenchError, Unsupported
+from ffnbench.ffn.cost import Cost
+from ffnbench.ffn.spec import ImportedSpec
 from ffnbench.gate.decision import Finding, Policy, Status, exit_code, parse_tolerances, status_of
+from ffnbench.plan import Workload
 from ffnbench.request import CheckRequest
 
 ALL = ("relu", "gelu", "swiglu", "(control)")
@@ -138,7 +141,7 @@ def more_params(data: dict) -> None:
 
 
 def test_a_count_that_changed_is_a_regression_and_nothing_is_measured_for_it(call, baseline: Path) -> None:
-    """The baseline as an older version of the code would have written it, with its own seal."""
+    """The baseline as an older version of the code would have written it."""
     saved(baseline, api.load(str(edited(baseline, more_params))))
     launch = machine()
     code, out, _ = call(baseline, "--exact-only", launch=launch)
@@ -275,17 +278,41 @@ def test_a_baseline_of_few_processes_is_refused_with_the_command_that_makes_a_be
 
 
 def test_a_saved_run_is_held_against_the_baseline(call, baseline: Path, tmp_path: Path) -> None:
-    """A case that has gone never passes, a new one is told, and so is another workload."""
+    """A case that has gone never passes, a new one is told."""
     run, launch = tmp_path / "run.json", machine()
     assert call(baseline, saved(run, measured(machine({"swiglu": 1.2}, seed=3), precision=0.5)), launch=launch)[0] == 1
     assert launch.log == []
     assert call(baseline, saved(run))[0] == 0
-    code, out, _ = call(baseline, saved(run, variants="relu,swiglu,silu", seq_len=64))
-    assert code == 1
-    for text in ("gelu spec MISSING", "silu spec NEW", "seq_len 512 then, 64 now"):
-        assert text in out
-    code, _, err = call(baseline, saved(run, variants="gelu,relu"))
-    assert (code, "is 'gelu', that of the baseline 'relu'" in err) == (2, True)
+    code, out, _ = call(baseline, saved(run, variants="relu,swiglu,silu"))
+    assert (code, "gelu spec MISSING" in out, "silu spec NEW" in out) == (3, True, True)
+    code, out, _ = call(baseline, saved(run, variants="relu,gelu,swiglu=swiglu@d_ff=8"))
+    assert (code, "swiglu spec REGRESSED" in out) == (1, True)
+    noisy = measured(machine({"swiglu": 1.05}, scatter=0.05), precision=10.0)
+    out = call(baseline, saved(run, noisy))[1]
+    assert ("swiglu: the interval crosses the limit" in out, "--budget" in out) == (True, False)
+
+
+@pytest.mark.parametrize(
+    ("more", "told"),
+    [
+        ({"seq_len": 64, "d_model": 32}, "d_model 64 then, 32 now; seq_len 512 then, 64 now"),
+        ({"variants": "gelu,relu"}, "reference relu then, gelu now"),
+        ({"variants": "silu,glu"}, "reference relu then, silu now; rows relu gelu swiglu then, silu glu now"),
+        ({"mode": "train"}, "mode forward then, train now"),
+    ],
+)
+def test_a_run_of_another_plan_is_refused(call, baseline: Path, tmp_path: Path, more: dict, told: str) -> None:
+    """In place of a regression of each of its rows; the hint measures the right plan."""
+    code, out, err = call(baseline, saved(tmp_path / "run.json", **more))
+    assert (code, out, err.splitlines()[0].partition("another plan: ")[2]) == (2, "", told)
+    assert f"hint: `ffnbench check {baseline}` measures" in err
+
+
+def test_less_memory_for_less_work_is_no_gain(call, baseline: Path, tmp_path: Path) -> None:
+    """Nor is it a run of another plan where one row alone is fed otherwise."""
+    run = saved(tmp_path / "run.json", variants="relu,gelu,swiglu=swiglu@dtype=bf16")
+    code, out, _ = call(baseline, run, "--exact-only")
+    assert (code, "swiglu peak_bytes REGRESSED" in out, "IMPROVED" in out) == (1, True, False)
 
 
 def test_a_saved_run_that_was_interrupted_could_not_finish(call, in_process, baseline: Path, tmp_path: Path) -> None:
@@ -293,8 +320,11 @@ def test_a_saved_run_that_was_interrupted_could_not_finish(call, in_process, bas
     cut = lambda data: data.update(interrupted=True)  # noqa: E731
     unchanged, slower = saved(tmp_path / "a.json"), saved(tmp_path / "b.json", measured(machine({"swiglu": 1.5})))
     assert call(baseline, edited(slower, cut))[0] == 1
-    code, _, err = call(baseline, edited(unchanged, cut))
+    code, out, err = call(baseline, edited(unchanged, cut))
     assert (code, f"error: {str(unchanged)!r} was interrupted" in err) == (3, True)
+    assert err.splitlines()[-1].startswith("hint: measure it again: ffnbench compare --variants relu,gelu,swiglu --d")
+    edited(unchanged, lambda data: data.update(measured=[m for m in data["measured"] if m["case"] != "swiglu"]))
+    assert "swiglu peak_bytes MISSING" in call(baseline, unchanged, "--exact-only")[1]
     edited(unchanged, lambda data: data.update(samples=[], measured=[], comparisons=[]))
     code, out, err = in_process("report", unchanged)
     assert (code, out, "hint: measure it again: ffnbench compare --variants relu,gelu,swiglu --d" in err) == (
@@ -318,6 +348,23 @@ def test_a_baseline_of_counts_is_updated_without_timing(call, in_process, tmp_pa
     assert not timed(launch)
     assert call(path, "-o", report)[0] == 0
     assert report.read_text().splitlines()[2:] == ["12 exact rows are equal; latency was not compared"]
+
+
+class Uncountable(KnownProber):
+    """What is counted ends its process."""
+
+    def count(self, spec: ImportedSpec, workload: Workload) -> Cost:
+        raise Unsupported(f"{spec.target}: SystemExit: 0")
+
+
+def test_a_row_that_can_not_be_counted_does_not_end_a_check(on_fakes, tmp_path: Path, monkeypatch) -> None:
+    """It has no numbers then and now; one that had some is missing."""
+    monkeypatch.chdir(tmp_path)
+    check = "check b.json --exact-only --trust mypkg.mlp:SwiGLU"
+    for prober, status in ((Uncountable, 0), (KnownProber, 3)):
+        assert on_fakes("cost relu,mypkg.mlp:SwiGLU --d-model 64 -o b.json", prober=prober)[0] == 0
+        code, out, _ = on_fakes(check, prober=Uncountable)
+        assert (code, "SwiGLU params MISSING" in out) == (status, status == 3), out
 
 
 def test_a_gate_neither_cries_wolf_nor_sleeps(call, baseline: Path) -> None:

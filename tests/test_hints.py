@@ -68,6 +68,8 @@ block --backend eager,packed
 ab mlp.py:Mine,relu HEAD
 ab mlp.py:Mine HEAD --d-model 64,128
 check run.json --tolerance 0.1%
+check run.json counts.json
+relu swiglu --quick
 plot-activations foo
 """.strip().splitlines()
 
@@ -94,6 +96,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, on_fakes) -> None:
     Path("linear.json").write_text(json.dumps(LINEAR))
     Path("other.json").write_text("{}")
     assert on_fakes("compare relu,swiglu --d-model 64 --workers 5 --rounds 4 -q -o run.json")[0] == 0
+    assert on_fakes("cost relu,swiglu --d-model 32 -o counts.json")[0] == 0
 
 
 def test_the_command_of_every_hint_works_when_it_is_typed(here, on_fakes) -> None:

@@ -363,7 +363,7 @@ def test_what_differs_most_is_judged_first(stateful) -> None:
 
 def test_an_output_that_a_later_call_changes_is_told(stateful) -> None:
     _, (first, second) = told_by(stateful("OneBuffer"))
-    assert (first["problem"], second["problem"]) == ("", "it overwrites the output of an earlier call")
+    assert (first["problem"], second["problem"]) == ("", "it gives the memory of an earlier output again")
     assert not any(one["problem"] for one in told_by(stateful("Moves"), salts=(1, 2, 3, 4))[1])
 
 

@@ -18,7 +18,7 @@ from ffnbench.cli import run
 from ffnbench.ffn.cost import Cost, cost
 from ffnbench.metrics import METRICS
 from ffnbench.plan import METHOD, Kind
-from ffnbench.report.files.store import load, report_text, seal
+from ffnbench.report.files.store import load, report_text
 from ffnbench.report.flags import CheckOutput, CountedOutput, Kept, MeasuredOutput, Written
 from ffnbench.report.formats import CHECK_FORMATS, CHECK_SUFFIXES, FORMATS, PICTURE_SUFFIXES, PICTURES, SUFFIXES
 from ffnbench.report.page.library import PAGE
@@ -162,7 +162,6 @@ def test_an_earlier_file_reads_back_the_same(path: Path, tmp_path: Path) -> None
     again = load(tmp_path / "again.json")
     assert json.loads((tmp_path / "again.json").read_text())["schema"] == 2
     assert (again.plan, again.costs, again.samples, again.measured) == (old.plan, old.costs, old.samples, old.measured)
-    assert again.seal == seal(again)
 
 
 def test_figures_that_were_edited_are_said_to_be(tmp_path: Path) -> None:
@@ -176,7 +175,6 @@ def test_figures_that_were_edited_are_said_to_be(tmp_path: Path) -> None:
 
 
 def test_a_count_that_changed_since_an_earlier_file_is_a_regression(call, monkeypatch) -> None:
-    """The seal is that of the file as it was written, whatever today's code makes of its cases."""
     baseline = RESULTS / "ci" / "baseline.json"
     monkeypatch.setattr(plan, "cost", lambda spec, **how: with_more(cost(spec, **how)))
     code, out, err = call("check", str(baseline), "--exact-only")

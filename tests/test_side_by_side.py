@@ -22,6 +22,7 @@ from ffnbench.report.tables.side_by_side import side_by_side_view
 from ffnbench.report.tables.text import plain
 from ffnbench.request import CompareRequest
 from ffnbench.result import Report
+from ffnbench.stats.verdict import with_figures
 
 Seconds = Callable[[str, int, int], float]
 
@@ -91,6 +92,25 @@ def test_what_is_missing_or_not_the_same_is_named() -> None:
     assert "9.9 (new)" in text
     with pytest.raises(FfnbenchError, match="no row in common"):
         text_of(old, run(steady, variants="silu,glu"))
+
+
+def test_a_busy_row_has_no_ratio_and_no_place_in_the_mean() -> None:
+    new = run(steady)
+    taken = [replace(s, waited=0.7) if s.case == "gelu" else s for s in new.samples]
+    new = with_figures(replace(new, samples=tuple(taken)))
+    ratio = side_by_side_view(["old.json", "new.json"], [run(steady), new]).table
+    (latency,) = ratio.above
+    gelu, swiglu = ratio.rows  # and no mean of one
+    assert [cell.text for cell in gelu[2:]] == ["-", "busy"]
+    assert swiglu[2].value == pytest.approx(3, rel=0.01)
+    *_, gelu, _, mean = latency.rows
+    assert gelu[-1].text == "busy"
+    assert mean[1].text == "1.73"  # of 1 and 3 ms
+
+
+def test_what_only_counts_has_no_machine() -> None:
+    counted = prepare(CompareRequest(variants="relu,gelu", d_model=64)).priced()
+    assert "machine" not in text_of(counted, run(steady, variants="relu,gelu"))
 
 
 def test_more_than_two_become_columns_each_against_the_first() -> None:

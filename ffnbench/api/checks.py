@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import tempfile
 from dataclasses import replace
 from typing import Any
@@ -21,13 +22,14 @@ from ffnbench.api.preparing import (
 from ffnbench.api.saved import load
 from ffnbench.api.world import device_facts, greeting
 from ffnbench.device.environment import auto_device, describe
+from ffnbench.errors import FfnbenchError, Unfinished
 from ffnbench.gate.baseline import (
     is_timed,
     of_another_method,
     policy_for,
     policy_of_sides,
     refuse_another_machine,
-    refuse_another_reference,
+    refuse_another_plan,
     unpredicted,
 )
 from ffnbench.gate.checkouts import placed, prober_within
@@ -55,7 +57,9 @@ from ffnbench.report.shown_report import ShownReport
 from ffnbench.report.tables.check import check_view
 from ffnbench.request import CheckRequest, SidesRequest
 from ffnbench.result import CaseCost, Environment, Report
+from ffnbench.run.prober import Prober
 from ffnbench.stats.stopping import Answered
+from ffnbench.targets import NO_FILE, NOT_THERE
 
 
 def check(request: CheckRequest, sink: NullSink = NULL_SINK) -> Checked:
@@ -68,7 +72,9 @@ def check(request: CheckRequest, sink: NullSink = NULL_SINK) -> Checked:
     policy = policy_for(before, request)
     looks = _look_again(before, policy, request, sink, own)
     exact = exact_findings(before, looks.now, policy)
-    return _decided((*exact, *looks.findings), before, looks, sink, against=request.baseline)
+    return _decided(
+        (*exact, *looks.findings), before, looks, sink, against=request.baseline, saved=request.current or ""
+    )
 
 
 def ab(request: SidesRequest, sink: NullSink = NULL_SINK) -> Checked:
@@ -107,7 +113,7 @@ def _look_again(
     with world.MACHINE.prober(before.plan.protocol.timeout_s) as prober:
         refuse_reached(own, request.baseline, prober.home)
         todays = replace(before.plan.protocol, method=METHOD)
-        prepared = priced(replace(before.plan, protocol=todays), prober)
+        prepared = priced(replace(before.plan, protocol=todays), prober, lenient=True)
     if request.exact_only or not is_timed(before):
         return Look(findings=(), now=_exact(before, prepared, sink))
     if reason := of_another_method(request.baseline, before):
@@ -134,7 +140,7 @@ def _saved(path: str) -> ShownReport:
 
 def _look_at_saved(before: ShownReport, now: ShownReport, policy: Policy, request: CheckRequest) -> Look:
     """A run that was saved: nothing is measured."""
-    refuse_another_reference(str(request.current), before, now)
+    refuse_another_plan(request, before.plan, now.plan)
     if not is_timed(before) or request.exact_only:
         return Look(findings=(), now=now)
     runs = ((request.baseline, before), (str(request.current), now))
@@ -172,7 +178,8 @@ def _prepare_sides(
     """
     with world.MACHINE.prober(request.timeout) as prober:
         start_all(prober, arms)
-        probes = (prober_within(prober, arms[0], variant), prober_within(prober, arms[1], variant))
+        there = prober_within(prober, arms[1], variant)  # first: what head has and base has not is new
+        probes = (_base_within(prober, arms[0], variant, request), there)
         plan = replace(plan_sides(with_threads(request), arms, probes), request=request)
         sink.known(plan)
         plan = with_defaults(plan, sink)
@@ -182,6 +189,19 @@ def _prepare_sides(
         agreement = probes[1].hold(head, request.seed, folder)
     output = output_finding(variant.label, agreement, allowed=request.allow_mismatch)
     return prepared, output, not agreement.apart
+
+
+def _base_within(prober: Prober, arm: Arm, variant: Variant, request: SidesRequest) -> Prober:
+    try:
+        return prober_within(prober, arm, variant)
+    except FfnbenchError as problem:
+        if problem.hint not in (NOT_THERE, NO_FILE):
+            raise
+        what = f"{request.base_rev or BASE} has no {variant.target.rpartition(':')[0]}"
+        raise Unfinished(
+            f"{what}: it is new, and there is nothing to compare with",
+            f"`ffnbench cost {shlex.quote(variant.text)}` counts it",
+        ) from problem
 
 
 def _look_at_sides(

@@ -136,7 +136,9 @@ def _command_meant(name: str, words: Sequence[str]) -> str:
     if words[0] in PRESETS:
         return f"`ffnbench inspect {words[0]}` counts it, `ffnbench compare {typed}` measures its FFN"
     if name.startswith("-") or all(is_variant(one) for one in words[0].split(",")):
-        return f"`ffnbench compare {typed}` measures, `ffnbench cost {typed}` counts"
+        flags = {word.partition("=")[0] for word in words if word.startswith("-")}
+        counts = f", `ffnbench cost {typed}` counts" * (flags <= {spelling(field) for field in described("cost").named})
+        return f"`ffnbench compare {typed}` measures{counts}"
     return hint_for(name, FILES, "`ffnbench --help` shows what there is")
 
 

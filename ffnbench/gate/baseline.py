@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 import shlex
+from collections.abc import Set
 from dataclasses import replace
 
 from ffnbench.errors import FfnbenchError
-from ffnbench.gate.decision import EXACT, SECONDS, Policy, exact_value, parse_tolerances
+from ffnbench.gate.decision import EXACT, IDENTITY, SECONDS, Policy, exact_value, parse_tolerances
 from ffnbench.gate.looks import FINEST_PART, foretell, unresolved
 from ffnbench.metrics import LATENCY
-from ffnbench.plan import METHOD
+from ffnbench.plan import METHOD, Plan, value_of
 from ffnbench.planning.effort import check_budget
 from ffnbench.request import BlockRequest, CheckRequest, CompareRequest, SidesRequest, TimingRequest, command_line
 from ffnbench.result import Environment, FailureKind, Report
@@ -87,17 +88,32 @@ def refuse_another_machine(path: str, before: Environment | None, here: Environm
     )
 
 
-def refuse_another_reference(path: str, before: Report, now: Report) -> None:
-    """Two runs whose ratios are relative to different cases can't be compared."""
-    for case in before.plan.shown:
-        known = case.label in {other.label for other in now.plan.shown}
-        was, here = before.plan.reference_of(case.label), now.plan.reference_of(case.label)
-        if known and here != was:
-            name = before.plan.name_of(was)
-            raise FfnbenchError(
-                f"the reference of {path!r} is {here!r}, that of the baseline {was!r}",
-                f"measure it with --reference={shlex.quote(name)}",
-            )
+def refuse_another_plan(request: CheckRequest, before: Plan, now: Plan) -> None:
+    """A saved run is of another plan where it answers another command, has no row of the baseline's, or all rows that
+    both have are fed otherwise, or one is held against another reference. What else differs in a row is a finding.
+    """
+    common = {case.label for case in before.shown} & {case.label for case in now.shown}
+    then, here = (_asked(plan, common) for plan in (before, now))
+    differ = [name for name, was in then.items() if here[name].isdisjoint(was)]
+    differ += ["reference"] * (not differ and here["reference"] != then["reference"])
+    if differ:
+        told = [
+            f"{name} {' '.join(map(str, then[name]))} then, {' '.join(map(str, here[name]))} now" for name in differ
+        ]
+        words = f"{shlex.quote(request.baseline)}{' --exact-only' * request.exact_only}"
+        raise FfnbenchError(
+            f"{request.current!r} is of another plan: {'; '.join(told[:1] if differ[0] == 'command' else told)}",
+            f"`ffnbench check {words}` measures the baseline's own",
+        )
+
+
+def _asked(plan: Plan, common: Set[str]) -> dict[str, Set[int | str]]:
+    """What a plan asks, of the rows that two have in common; of all where there are none."""
+    cases = [case for case in plan.shown if case.label in common] or plan.shown
+    found: dict[str, Set[int | str]] = {"command": {plan.kind: None}.keys()}
+    found |= {name: dict.fromkeys(value_of(case, name) for case in cases).keys() for name in ("d_model", *IDENTITY)}
+    found["reference"] = dict.fromkeys(plan.reference_of(case.label) for case in cases).keys()
+    return found | {"rows": dict.fromkeys(case.label for case in cases).keys()}
 
 
 def of_another_method(path: str, run: Report) -> str:

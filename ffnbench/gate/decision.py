@@ -71,13 +71,15 @@ class Finding:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checked:
     """The answer of a check: what follows for every row, and the two reports that it follows from. `against` is where
-    the baseline stands; for two sides of one run `sides` says what they are.
+    the baseline stands, `saved` where the run does that was measured before; for two sides of one run `sides` says
+    what they are.
     """
 
     findings: tuple[Finding, ...]
     before: Report
     now: Report
     against: str = ""
+    saved: str = ""
     sides: tuple[str, ...] = ()
 
     @property
@@ -156,11 +158,14 @@ def _cases_of(name: str, labels: Iterable[str]) -> list[str]:
 
 
 def exact_value(report: Report, label: str, metric: Metric) -> float | None:
-    """What was measured, or the closed form where nothing was and there is one: the tests hold the two equal."""
-    estimate = report.estimate(label, metric.name)
-    if estimate is None:
-        return getattr(report.cost(label), metric.name) if metric.closed_form else None
-    return estimate.value
+    """What was measured, or the closed form where nothing was and there is one: the tests hold the two equal. A run
+    that ended early has no closed form of what it did not come to.
+    """
+    if estimate := report.estimate(label, metric.name):
+        return estimate.value
+    cost = report.cost(label)
+    unknown = cost.failed or (metric.job and (report.interrupted or report.stopped))
+    return getattr(cost, metric.name) if metric.closed_form and not unknown else None
 
 
 def exact_findings(before: Report, now: Report, policy: Policy) -> list[Finding]:
@@ -176,18 +181,15 @@ def exact_findings(before: Report, now: Report, policy: Policy) -> list[Finding]
             continue
         if case.label in suspects:
             continue
-        other = _other(case, now.plan.case(case.label))
+        here = now.plan.case(case.label)
+        fed = _workloads_differ(case, here, IDENTITY)
+        other = "another network" if here.ffn != case.ffn else fed
         status = Status.REGRESSED if other else Status.OK
         found.append(_finding(case.label, "spec", status, policy, reason=other))
-        found += [f for metric in EXACT if (f := _exact(before, now, case.label, metric, policy))]
+        found += [f for metric in EXACT if (f := _exact(before, now, case.label, metric, policy, alike=not fed))]
     known = {case.label for case in before.plan.shown} | suspects.keys()
     found += [_finding(c.label, "spec", Status.NEW, policy) for c in now.plan.shown if c.label not in known]
     return found
-
-
-def _other(was: Case, now: Case) -> str:
-    """What is not the same about a case: its network, or what it is fed."""
-    return "another network" if now.ffn != was.ffn else _workloads_differ(was, now, IDENTITY)
 
 
 def _workloads_differ(was: Case, now: Case, names: Iterable[str]) -> str:
@@ -199,7 +201,8 @@ def _workloads_differ(was: Case, now: Case, names: Iterable[str]) -> str:
     return "; ".join(differs)
 
 
-def _exact(before: Report, now: Report, label: str, metric: Metric, policy: Policy) -> Finding | None:
+def _exact(before: Report, now: Report, label: str, metric: Metric, policy: Policy, *, alike: bool) -> Finding | None:
+    """`alike` says that the row is fed as it was: less for less work is no gain."""
     was, is_ = (exact_value(report, label, metric) for report in (before, now))
     if was is None:
         return None if is_ is None else _finding(label, metric.name, Status.NEW, policy, now=is_)
@@ -209,7 +212,7 @@ def _exact(before: Report, now: Report, label: str, metric: Metric, policy: Poli
         return _finding(label, metric.name, Status.MISSING, policy, before=was, reason=reason)
     if is_ == was:
         status = Status.OK
-    elif metric.less_is_better and is_ < was:
+    elif metric.less_is_better and is_ < was and alike:
         status = Status.IMPROVED
     else:
         allowed = abs(is_ - was) <= policy.of(label, metric.name) * abs(was)
@@ -401,7 +404,7 @@ def output_finding(label: str, agreement: Agreement, *, allowed: bool) -> Findin
     errors = {"": agreement.error, " in float64": agreement.exact_error}
     limits = {"": agreement.tolerance, " in float64": min(agreement.tolerance, EXACT_WITHIN)}
     apart = [f"{error:.1e}{how}" for how, error in errors.items() if error is not None and error > limits[how]]
-    differs = f"head's output differs from base's by {' and '.join(apart)}"
+    differs = f"head's output differs from base's by {apart[0] if apart else ''}{', in float64 too' * (len(apart) > 1)}"
     if agreement.error is None:
         apart, differs = [""], "head's output is not finite, or has another shape than base's"
     own = f"; its weights are not base's: {agreement.apart}" if agreement.apart else ""

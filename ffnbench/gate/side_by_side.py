@@ -15,7 +15,7 @@ from ffnbench.gate.decision import row_of
 from ffnbench.gate.history import change_between, history_of
 from ffnbench.metrics import LATENCY, PEAK
 from ffnbench.plan import Case
-from ffnbench.result import Estimate, Report
+from ffnbench.result import Estimate, Report, Verdict
 from ffnbench.stats.ceilings import needed_by
 from ffnbench.stats.interval import Mean
 from ffnbench.stats.rounds import table_of
@@ -28,7 +28,7 @@ COMPARED = (LATENCY, RATIO, PARAMS, FLOPS, PEAK)
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunChange:
     """One metric of one row in the first run and in another: None where a run does not know it. `change` is new over
-    old, with an interval where it is timed.
+    old, with an interval where it is timed; of what is `busy` in one of the two there is none, nor a ratio there.
     """
 
     label: str
@@ -36,6 +36,7 @@ class RunChange:
     old: Estimate | None
     new: Estimate | None
     change: Estimate | None
+    busy: bool = False
 
     @property
     def clear(self) -> bool:
@@ -61,15 +62,22 @@ def changes_between(old: Report, new: Report, labels: Iterable[str]) -> list[Run
 
 def _change(old: Report, new: Report, label: str, metric: str) -> RunChange:
     was, now = _value(old, label, metric), _value(new, label, metric)
-    change = None
-    if metric == RATIO and old.plan.reference_of(label) != new.plan.reference_of(label):
+    change, busy = None, metric in TIMED and any(_busy(run, label) for run in (old, new))
+    if busy:
+        pass
+    elif metric == RATIO and old.plan.reference_of(label) != new.plan.reference_of(label):
         pass  # ratios to something else
     elif metric in TIMED:
         before, after = _mean(old, label, metric), _mean(new, label, metric)
         change = change_between(before, after).estimate() if before and after else None
     elif was is not None and now is not None and was.value:
         change = Estimate(value=now.value / was.value)
-    return RunChange(label=label, metric=metric, old=was, new=now, change=change)
+    return RunChange(label=label, metric=metric, old=was, new=now, change=change, busy=busy)
+
+
+def _busy(report: Report, label: str) -> bool:
+    found, seconds = report.comparison(label), report.estimate(label, LATENCY)
+    return bool((found and found.verdict is Verdict.BUSY) or (seconds and seconds.disturbed))
 
 
 def _value(report: Report, label: str, metric: str) -> Estimate | None:
@@ -77,7 +85,7 @@ def _value(report: Report, label: str, metric: str) -> Estimate | None:
         return report.estimate(label, LATENCY)
     if metric == RATIO:
         found = report.comparison(label)
-        return None if found is None or report.plan.is_reference(label) else found.ratio
+        return None if found is None or report.plan.is_reference(label) or _busy(report, label) else found.ratio
     if metric == FLOPS:
         case = report.plan.case(label)
         exact = needed_by(case, report.cost(label)).flops

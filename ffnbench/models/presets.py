@@ -290,9 +290,11 @@ def config_path(name: str) -> str:
             f"`hf download {name} config.json` puts it there; `ffnbench list presets` shows what needs no file",
         )
     if "/" not in name and Path(name).suffix != ".json":
+        family = [one for one in PRESETS.names() if one.startswith(name.partition("-")[0] + "-")]
+        near = did_you_mean(name, family) or did_you_mean(name, PRESETS.names())
         raise FfnbenchError(
             f"{name!r} is neither a preset nor a file, nor in the hub's cache on this disk",
-            f"{did_you_mean(name, PRESETS.names())} give a config.json, or one of `ffnbench list presets`".lstrip(),
+            f"{near} give a config.json, or one of `ffnbench list presets`".lstrip(),
         )
     return name
 

@@ -100,7 +100,7 @@ def joined(parts: Sequence[R], plan: Plan | None = None) -> R:
         wall_s=sum(part.wall_s or 0.0 for part in parts),
         judging_s=sum(part.judging_s for part in parts),
         created=min(part.created for part in parts),
-        measured=(), comparisons=(), shares=(), seal="",
+        measured=(), comparisons=(), shares=(),
     )  # fmt: skip
 
 

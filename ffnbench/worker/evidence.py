@@ -70,7 +70,7 @@ class OutputRecorder:
         if self.foreign and self.earlier is not None and not self.problem:
             place = StorageWeakRef(y.untyped_storage()), y.storage_offset()
             if place in self.earlier:
-                self.problem = "it overwrites the output of an earlier call"
+                self.problem = "it gives the memory of an earlier output again"
             self.earlier.add(place)
         self.drew = self._state is not None and not torch.equal(self._state, self._random_state())
         self._gradients = gradients

@@ -173,4 +173,6 @@ def _read(line: bytes) -> Any:
     if not isinstance(data, dict) or len(data) != 1 or next(iter(data)) not in KINDS:
         raise ValueError(f"expected one of {', '.join(KINDS)}")
     [(name, value)] = data.items()
+    if isinstance(value, dict):
+        value.pop("seal", None)  # of cases and costs, in older files
     return jsonable.decode(KINDS[name], value)

@@ -1,11 +1,9 @@
-"""Saved reports: as text, with a seal, and read again with a check."""
+"""Saved reports: as text, and read again with a check."""
 
 from __future__ import annotations
 
-import hashlib
 import json
 import shlex
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +16,7 @@ from ffnbench.result import SCHEMA, Report
 UPDATE = "pip install -U ffnbench"
 LINE = 110  # characters, of a schema
 OLDER = {  # what older files have beside the fields of a type: it is passed over
+    "Report": ("seal",),  # a digest that nobody read
     "Protocol": ("reversed",),  # until method 5 a worker moved its tensors now and then
     "Sample": ("placement",),
     "CompareRequest": ("config",),  # a model had two flags
@@ -27,7 +26,7 @@ OLDER = {  # what older files have beside the fields of a type: it is passed ove
 
 def report_text(report: Report) -> str:
     """Strict JSON with one line for each element of each list, so that two runs can be compared by diff."""
-    data = jsonable.encode(report) | {"seal": seal(report)}
+    data = jsonable.encode(report)
     parts = []
     for key, value in sorted(data.items(), key=lambda item: isinstance(item[1], list)):  # the samples stand last
         if isinstance(value, list) and value:
@@ -41,22 +40,14 @@ def report_text(report: Report) -> str:
 A_RUN = "one is written by `ffnbench compare -o run.json`"
 
 
-def seal(report: Report) -> str:
-    """A digest of the cases and their costs: what was asked, and what it came to."""
-    sealed = jsonable.encode([report.plan.cases, report.costs])
-    return hashlib.sha256(json.dumps(sealed, sort_keys=True).encode()).hexdigest()[:16]
-
-
 def load(path: str | Path) -> Report:
-    """A saved JSON report; raises FfnbenchError for what is not one, or is of another schema or a newer method.
-
-    A report whose file was edited has no seal.
-    """
+    """A saved JSON report; raises FfnbenchError for what is not one, or is of another schema or a newer method."""
     from ffnbench.report.files.coherent import refuse_incoherent
     from ffnbench.report.files.journal import is_journal, read_journal
 
     try:
-        content = content_of(path)
+        of_folder = f"name its files: {shlex.quote(str(path))}/*.json"
+        content = content_of(path, *[of_folder] * Path(path).is_dir())
         if is_journal(content):
             report = read_journal(content, str(path))
             refuse_incoherent(report)
@@ -67,7 +58,7 @@ def load(path: str | Path) -> Report:
             _bring_up(run, str(path))
         report = _decoded(data)
         refuse_incoherent(report)
-        return report if report.seal == seal(report) else replace(report, seal="")
+        return report
     except (ValueError, KeyError, TypeError, AttributeError) as problem:
         hint = 'take that run out of "repeats"' if "repeats[" in str(problem) else "was it cut off? measure again"
         if not content.lstrip().startswith(b"{"):  # a CSV, a table
@@ -109,7 +100,13 @@ def _bring_up(run: dict[str, Any], path: str) -> None:
     request = (run.get("plan") or run).get("request") or {}
     if "config" in request:
         request["preset"] = request["config"] or request.get("preset")
-    for kind, found in (("Protocol", [protocol]), ("CompareRequest", [request]), ("Sample", run.get("samples") or ())):
+    of_kinds = {
+        "Report": [run],
+        "Protocol": [protocol],
+        "CompareRequest": [request],
+        "Sample": run.get("samples") or (),
+    }
+    for kind, found in of_kinds.items():
         for one in found:
             for name in OLDER[kind]:
                 one.pop(name, None)
@@ -121,7 +118,9 @@ def schema_text() -> str:
     found["description"] += " In seconds and bytes. What is not known is null; what is left out is its default."
     found["properties"]["schema"] = {"const": SCHEMA}
     for kind, names in OLDER.items():
-        found["$defs"][kind]["properties"] |= {name: {"deprecated": True} for name in names}
+        (found if kind == "Report" else found["$defs"][kind])["properties"] |= {
+            name: {"deprecated": True} for name in names
+        }
     head = {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "$id": f"urn:ffnbench:result:{SCHEMA}",

@@ -64,7 +64,8 @@ def check_view(checked: Checked) -> View:
         code_if_unclear_fails=exit_code(list(findings), unclear_fails=True),
     )
     if checked.now.stopped:
-        return view.ending(view.code, Unfinished(checked.now.stopped, NOT_ALL))
+        hint = made_anew(checked.saved, checked.now) if checked.saved else NOT_ALL
+        return view.ending(view.code, Unfinished(checked.now.stopped, hint))
     if checked.interrupted:
         return replace(view, code=EXIT_INTERRUPTED, code_if_unclear_fails=None)
     return view
@@ -137,13 +138,18 @@ def findings_table(checked: Checked) -> TextTable:
     def limit(f: Finding) -> Cell:
         if f.metric in TIMED:
             return Cell(text=f"{1 + f.tolerance:.4g}")
+        if f.metric == OUTPUT:
+            return Cell(text=_value(f, f.tolerance))
         return Cell(text=f"+{percent(f.tolerance)}" if f.tolerance else UNKNOWN if f.metric == JUDGED else "equal")
 
     fields: list[Field] = [
         (Column(title="case", left=True), lambda f: Cell(text=f.case)),
         (Column(title="metric", left=True), lambda f: Cell(text=f.metric)),
         (Column(title="status", left=True), lambda f: Cell(text=f.status.value, style=STYLES.get(f.status, ""))),
-        (Column(title="change", unit=CERTAIN, takes=OF_RATIO), lambda f: Cell(text=_change(f))),
+        (
+            Column(title="change", unit=CERTAIN * any(f.change for f in findings), takes=OF_RATIO),
+            lambda f: Cell(text=_change(f)),
+        ),
         (Column(title="limit", priority=1), limit),
         (Column(title="before", priority=2, takes=OF_NUMBER), lambda f: Cell(text=_value(f, f.before))),
         (Column(title="now", priority=2, takes=OF_NUMBER), lambda f: Cell(text=_value(f, f.now))),
@@ -182,7 +188,8 @@ def _summary(checked: Checked, equal: int) -> list[str]:
     for status, words in LOUD.items():
         of = [f for f in findings if f.status is status]
         rows, reasons = dict.fromkeys(f.case for f in of), dict.fromkeys(f.reason for f in of if f.reason)
-        crosses = ": the interval crosses the limit; a longer --budget may tell" * (status is Status.UNCLEAR)
+        longer = "; a longer --budget may tell" * (not checked.saved)
+        crosses = f": the interval crosses the limit{longer}" * (status is Status.UNCLEAR)
         why = "".join(f": {reason}" for reason in reasons) or crosses
         lines.append(f"WARNING: {counted(len(of), 'row')} {words}: {', '.join(rows)}{why}" if of else "")
     lines.append("; ".join(f"{f.case} {f.metric}: {f.reason}" for f in findings if f.status in PASSED and f.reason))

@@ -28,13 +28,14 @@ from ffnbench.report.records import Record
 from ffnbench.report.tables.table import UNKNOWN, Cell, Column, TextTable
 from ffnbench.report.tables.words import (
     CERTAIN,
+    VERDICTS,
     change_text,
     interval_text,
     listed,
     seconds_text,
     side_lines,
 )
-from ffnbench.result import Estimate, Report, Side
+from ffnbench.result import Estimate, Report, Side, Verdict
 from ffnbench.units import IEC, SI, TIME, counted, digits, scale, signed_percent
 
 NAMES = {LATENCY: "latency", RATIO: "ratio", PARAMS: "params", FLOPS: "FLOPs", PEAK: "peak"}
@@ -116,7 +117,8 @@ class _Beside:
         unit += PER.get(metric, "")
         columns = [Column(title=self._title(metric), left=True), Column(title=self.names[0], unit=unit, priority=2)]
         for name in self.names[1:]:
-            columns += [Column(title=name, unit=unit, priority=2), Column(title="change", unit=CERTAIN, priority=1)]
+            change = Column(title="change", unit=CERTAIN * (metric in TIMED), priority=1)
+            columns += [Column(title=name, unit=unit, priority=2), change]
         made = []
         for label, *changes in zip(self.common, *rows, strict=True):
             if any(c.old or c.new for c in changes):
@@ -169,12 +171,13 @@ class _Beside:
             yield f"the same in {counted(len(self.common), 'common row')}: {', '.join(equal)}"
 
     def _sides(self) -> list[Side]:
-        """What is not the same about machine, software, method and plan."""
-        facts = [_facts(run) for run in self.runs]
-        differing = [key for key in facts[0] if len({of[key] for of in facts}) > 1]
+        """What is not the same about machine, software, method and plan of those that measured."""
+        facts = {name: _facts(run) for name, run in zip(self.names, self.runs, strict=True) if run.environment}
+        keys = dict.fromkeys(key for of in facts.values() for key in of)
+        differing = [key for key in keys if len({of[key] for of in facts.values()}) > 1]
         return [
             Side(name=name, cases=(), differing=tuple((key, of[key]) for key in differing))
-            for name, of in zip(self.names, facts, strict=True)
+            for name, of in facts.items()
         ]
 
 
@@ -211,6 +214,8 @@ def _value(of: Estimate | None, metric: str, size: float) -> Cell:
 def _change(change: RunChange) -> Cell:
     """`+12% [+10%, +14%]`; `-0.3% [-1.1%, +0.5%] ~` where no change can be told; `0%` for what is exactly the same."""
     found = change.change
+    if change.busy:
+        return Cell(text=VERDICTS[Verdict.BUSY], style="yellow")
     if found is None:
         return Cell(text=UNKNOWN)
     timed = change.metric in TIMED
