@@ -327,6 +327,11 @@ def test_what_follows_from_two_outputs(found: Agreement, status: Status) -> None
     assert output_finding("x", found, allowed=True).status is Status.OK
 
 
+def test_an_error_is_told_once() -> None:
+    reason = output_finding("x", agreement(error=0.18, exact_error=0.18), allowed=False).reason
+    assert reason.startswith("head's output differs from base's by 1.8e-01, in float64 too; not timed")
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("base", "head", "code", "status"),
