@@ -11,7 +11,7 @@ from ffnbench.errors import FfnbenchError
 from ffnbench.gate.decision import EXACT, IDENTITY, SECONDS, Policy, exact_value, parse_tolerances
 from ffnbench.gate.looks import FINEST_PART, foretell, unresolved
 from ffnbench.metrics import LATENCY
-from ffnbench.plan import METHOD, Plan, value_of
+from ffnbench.plan import METHOD, Plan, Value, value_of
 from ffnbench.planning.effort import check_budget
 from ffnbench.request import BlockRequest, CheckRequest, CompareRequest, SidesRequest, TimingRequest, command_line
 from ffnbench.result import Environment, FailureKind, Report
@@ -107,10 +107,10 @@ def refuse_another_plan(request: CheckRequest, before: Plan, now: Plan) -> None:
         )
 
 
-def _asked(plan: Plan, common: Set[str]) -> dict[str, Set[int | str]]:
+def _asked(plan: Plan, common: Set[str]) -> dict[str, Set[Value]]:
     """What a plan asks, of the rows that two have in common; of all where there are none."""
     cases = [case for case in plan.shown if case.label in common] or plan.shown
-    found: dict[str, Set[int | str]] = {"command": {plan.kind: None}.keys()}
+    found: dict[str, Set[Value]] = {"command": {plan.kind: None}.keys()}
     found |= {name: dict.fromkeys(value_of(case, name) for case in cases).keys() for name in ("d_model", *IDENTITY)}
     found["reference"] = dict.fromkeys(plan.reference_of(case.label) for case in cases).keys()
     return found | {"rows": dict.fromkeys(case.label for case in cases).keys()}
