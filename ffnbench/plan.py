@@ -245,7 +245,8 @@ class Protocol:
 
     Without `precision`, `workers` and `rounds` are what is run. With it they are the fewest: the run adds to them
     until every ratio is known to +-`precision` (a fraction) or `budget_s` seconds are over (stats/stopping.py).
-    Latencies of different `method`s are not compared.
+    Latencies of different `method`s are not compared. `looks` is how often measuring might have ended because a row
+    was decided, which a sweep pays for in confidence.
     """
 
     workers: int = field(default=DEFAULT_WORKERS, metadata=least(1))
@@ -257,6 +258,7 @@ class Protocol:
     seed: int = field(default=0, metadata=least(0))
     timeout_s: float = field(default=300.0, metadata=least(0.0))
     method: int = field(default=METHOD, metadata=STATED | least(1))
+    looks: int = field(default=1, metadata=LATER | least(1))
 
 
 class NoteKind(Enum):

@@ -17,7 +17,17 @@ from ffnbench.report.shown_report import ShownReport, as_shown
 from ffnbench.result import Environment, Report
 from ffnbench.run.log import Finder
 from ffnbench.run.what_fits import too_large
-from ffnbench.stats.cells import cells_of, first_visit_s, is_part, is_whole, joined, restricted, undecided, with_budget
+from ffnbench.stats.cells import (
+    LOOKS,
+    cells_of,
+    first_visit_s,
+    is_part,
+    is_whole,
+    joined,
+    restricted,
+    undecided,
+    with_budget,
+)
 from ffnbench.stats.verdict import with_figures
 
 Visit = Callable[[Plan, NullSink, Finder], ShownReport]  # one run of a cell; all that it finds is told as well
@@ -32,12 +42,16 @@ class Sweep:
     visit: Visit
     before: Report | None
     parts: list[ShownReport] = field(default_factory=list)
+    looks: int = 1
 
     def measure(self) -> ShownReport:
         """Every cell that is not known yet; then the undecided ones once more, for as long as is left."""
         plan = self.prepared.plan
         cells = cells_of(plan)
         known = self._known(cells)
+        if plan.protocol.precision is not None:  # what is gone on with when all was measured is looked at once more
+            before = self.before.plan.protocol.looks if self.before else 1
+            self.looks = max(LOOKS, before) + (len(known) == len(cells))
         left = self._that_fit([cell for cell in cells if cell not in known])
         try:
             with termination_as_interruption():
@@ -53,7 +67,8 @@ class Sweep:
     @property
     def found(self) -> ShownReport:
         """All of it, without figures."""
-        found = joined(self.parts, self.prepared.plan)
+        plan = self.prepared.plan
+        found = joined(self.parts, replace(plan, protocol=replace(plan.protocol, looks=self.looks)))
         return replace(found, costs=self.prepared.costs_of(found.plan))
 
     def _known(self, cells: Sequence[Plan]) -> list[Plan]:

@@ -17,6 +17,7 @@ from ffnbench.planning.effort import LEAST_BUDGET_S
 from ffnbench.result import Around, Judged, Report, Verdict
 from ffnbench.stats.rounds import Table
 
+LOOKS = 2  # after which a cell may be decided: the cells that the first visit leaves undecided have another
 FIRST_VISITS = 0.6  # of the budget; what they leave goes to the cells that are not decided
 R = TypeVar("R", bound=Report)
 
@@ -189,7 +190,8 @@ def is_part(found: Report, plan: Plan) -> bool:
         case = by_label.get(there.label)
         if case is None or replace(case, workload=case.workload.on(there.workload.device)) != there:
             return False
-    return replace(found.plan.protocol, budget_s=plan.protocol.budget_s) == plan.protocol
+    ours = plan.protocol
+    return replace(found.plan.protocol, budget_s=ours.budget_s, looks=ours.looks) == ours
 
 
 def restricted(found: R, cells: Sequence[Plan]) -> R:

@@ -13,7 +13,7 @@ from ffnbench.metrics import LATENCY, PEAK
 from ffnbench.result import Report, Verdict
 from ffnbench.stats.interval import Mean
 from ffnbench.stats.rounds import table_of
-from ffnbench.stats.verdict import SAME_WITHIN, control_slack, looks_at, verdicts
+from ffnbench.stats.verdict import SAME_WITHIN, control_slack, verdicts
 
 UNBEATEN = "_unbeaten"  # kept with the report, for every row asks
 BESIDE = ("params", "flops_forward", "flops_backward")  # what is counted of each case
@@ -61,7 +61,7 @@ def pairs_of(report: Report) -> Pairs:
                     found[case, group.reference] = Pair(mean, comparison.verdict)
             elif (row := table.ratio(other, one)).clean and not row.disturbed and (mean := row.mean()):
                 others[other, one] = mean
-    told = verdicts(others, control_slack(report), looks_at(report.plan)) if others else {}
+    told = verdicts(others, control_slack(report), report.plan.protocol.looks) if others else {}
     found |= {labels: Pair(mean, told[labels][0]) for labels, mean in others.items()}
     return found | {(other, one): pair.turned for (one, other), pair in found.items()}
 

@@ -40,7 +40,6 @@ CONTROL_WITHIN = 0.05  # a control that is known no better says nothing
 CONTROL_CONFIDENCE = 0.99  # a quiet machine is accused once in a hundred runs
 SAME_WITHIN = 0.02
 ONE_WORKER = "measured in one process, which gives no interval"
-LOOKS_OF_SWEEP = 2  # the cells that the first visit leaves undecided have another
 MOVES = 0.05  # of a device's clock
 LEAST_OVERHEADS = 100  # a call shorter than so many empty calls is partly harness
 OTHERS_CPUS = 0.15  # of other processes, on average: less is what an idle machine does
@@ -97,11 +96,6 @@ def verdicts(means: Mapping[K, Mean], slack: float, looks: int = 1) -> dict[K, t
             reason = f"not significant after correcting for {len(means)} comparisons"
         found[row] = verdict, reason
     return found
-
-
-def looks_at(plan: Plan) -> int:
-    """After how many looks measuring may end because a row is decided."""
-    return LOOKS_OF_SWEEP if plan.is_sweep and plan.protocol.precision is not None else 1
 
 
 def summarise(run: Run) -> tuple[tuple[Measured, ...], tuple[Comparison, ...], tuple[Note, ...]]:
@@ -177,7 +171,7 @@ def _comparisons(table: Table, labels: list[str], doubts: dict[str, str]) -> tup
     means = {label: mean for label, row in rows.items() if (mean := row.mean())}
     slack = slack_of(means[CONTROL]) if CONTROL in means else 0.0
     compared = {label: mean for label, mean in means.items() if label != CONTROL}
-    looks = looks_at(plan)
+    looks = plan.protocol.looks
     decided = verdicts(compared, slack, looks)
     if CONTROL in means:
         decided[CONTROL] = _control(means[CONTROL], slack)

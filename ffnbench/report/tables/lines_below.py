@@ -153,10 +153,10 @@ def both_ways(ratio: Estimate) -> str:
 
 
 def _in_several(reference: str, rows: list[tuple[str, Comparison]]) -> str:
-    """`slower than relu everywhere`; `as fast as relu at seq_len 1, slower at seq_len 128`."""
-    at: dict[Verdict, list[str]] = {}
-    for where, comparison in rows:
-        at.setdefault(comparison.verdict, []).append(where)
+    """`slower than relu everywhere`; `as fast as relu at seq_len 1 to 16, undecided at 4 of 9`."""
+    at: dict[Verdict, list[int]] = {}
+    for number, (_, comparison) in enumerate(rows):
+        at.setdefault(comparison.verdict, []).append(number)
     words = {Verdict.SAME: f"as fast as {reference}", Verdict.UNCLEAR: "undecided",
              Verdict.BUSY: "too disturbed to compare", Verdict.SLOWER: f"slower than {reference}",
              Verdict.FASTER: f"faster than {reference}"}  # fmt: skip
@@ -164,7 +164,29 @@ def _in_several(reference: str, rows: list[tuple[str, Comparison]]) -> str:
     if len(told) == 1:
         (word,) = told
         return f"{word} everywhere"
-    return ", ".join(f"{word} at {listed(places)}" for word, places in told.items())
+    names = [where for where, _ in rows]
+    return ", ".join(
+        f"{word} at {_places(told[word], names)}" for word in sorted(told, key=lambda word: len(told[word]))
+    )
+
+
+def _places(places: list[int], names: list[str]) -> str:
+    """`seq_len 1 to 4 and 32`, of an axis of which these stand beside each other; of many how many they are."""
+    runs: list[list[int]] = []
+    for place in places:
+        if runs and place == runs[-1][-1] + 1:
+            runs[-1].append(place)
+        else:
+            runs.append([place])
+    key = names[0].rpartition(" ")[0]
+    one_axis = all(name.rpartition(" ")[0] == key for name in names)
+    if len(places) <= NAMED and not one_axis:
+        return listed(names[place] for place in places)
+    if len(runs) > NAMED or not one_axis:
+        return f"{len(places)} of {len(names)}"
+    values = [name.removeprefix(key).strip() for name in names]
+    spans = (values[run[0]] + f" to {values[run[-1]]}" * (len(run) > 1) for run in runs)
+    return f"{key} {listed(spans)}".strip()
 
 
 def failure_line(report: Report) -> list[str]:
