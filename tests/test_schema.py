@@ -20,7 +20,7 @@ from ffnbench.report.files.store import load, report_text
 
 SCHEMA = ROOT / "docs" / "result.schema.json"
 VALID = Draft202012Validator(json.loads(SCHEMA.read_text()))
-FILES = [*sorted(ROOT.glob("results/*/*.json")), ROOT / "tests" / "golden" / "cuda.json"]
+FILES = [*sorted(ROOT.glob("results/**/*.json")), ROOT / "tests" / "golden" / "cuda.json"]
 SMALL = "--d-model 16 --threads 1 --workers 3 --rounds 2"
 FRESH = {  # a file of every kind of plan, and of what is special in one
     "compare": f"compare relu,swiglu,swiglu@moe=4x2@routing=skewed --control --metrics latency,routing {SMALL}",
