@@ -11,14 +11,15 @@ from typing import Any
 import crossings as simulated
 import numpy as np
 import pytest
-from conftest import FakeLaunch
+from conftest import ROOT, FakeLaunch
 from exam.machine import WORLDS, Machine
 from matplotlib.figure import Figure
 
 from ffnbench.api import measure, prepare
 from ffnbench.gate.looks import report_of
 from ffnbench.plan import Group, Plan
-from ffnbench.report.files.store import report_text
+from ffnbench.report.files.store import load, report_text
+from ffnbench.report.pictures.drawn import drawn_of
 from ffnbench.report.pictures.sweeps import plotted, sweep_figure
 from ffnbench.report.tables.compare import compare_table
 from ffnbench.report.tables.sweeps import sweep_line
@@ -342,3 +343,11 @@ def test_a_panel_for_each_value_of_a_facet_and_of_the_axes_that_are_left() -> No
     points = plotted(found, x="params", y="latency", facet="seq_len").axes[0]
     widths = {2 * 64 * 256, 3 * 64 * 168, 2 * 96 * 384, 3 * 96 * 256}
     assert {x for line in points.lines for x in line.get_xdata()} <= widths
+
+
+def test_a_facet_by_variant_has_a_panel_for_each(tmp_path: Path) -> None:
+    """`variant` is a column of its own, and not the heading of the labels, which differ in every row."""
+    report = load(ROOT / "results" / "amd-epyc-2cpu" / "sweeps" / "tokens.json")
+    assert list(drawn_of(report, "seq_len", "latency", "variant").panels) == [
+        "variant relu", "variant gelu", "variant swiglu",
+    ]  # fmt: skip

@@ -160,7 +160,7 @@ def drawn_of(report: Report, x: str = "", y: str = "", facet: str = "") -> Drawn
     table, records = compare_table(report), case_records(report)
 
     def key(name: str) -> str:
-        return name if name in values else key_of(name, table, records)
+        return name if name in values or name in records[0] else key_of(name, table, records)
 
     several = any(len(group.cases) > 1 for group in report.plan.groups) and report.environment is not None
     facet = key(facet) if facet else ""
