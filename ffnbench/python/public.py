@@ -54,9 +54,8 @@ def asks(
                 given = _by_name(function.__name__, places, placed) | named
                 if os.environ.get(MARK) and not in_worker:
                     raise _within_worker(function.__name__)
-                for name in given:
-                    if name not in names:
-                        raise unknown_argument(name, names)
+                if unknown := [name for name in given if name not in names]:
+                    raise unknown_argument(unknown[0], names)
                 values = {name: every[name].value(one) if name in every else one for name, one in given.items()}
                 request = _request(kind, known, values)
                 following = {name: values.pop(name) for name in FOLLOWING if name in values}
